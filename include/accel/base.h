@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every other header needs: visibility, status codes and the error object.
+ *
+ * Rules for the whole API
+ *  1. First the object (or where to put the new one); then input buffers, then output buffers, each followed by its own
+ *     count unless one count serves both; then enums and options; last `err`.  (accel_prepare, which takes any number of
+ *     objects, has `err` before them.)
+ *  2. Counts are elements, never bytes; a name ends in _bytes or _ms where it is not elements.
+ *  3. Every function that can fail returns enum accel_status and takes a nullable `err`.  On failure a constructor sets
+ *     its object to NULL, other single outputs are untouched, and the buffers of a collective are undefined.
+ *  4. Collectives ("Collective" in their comment) must be called by every process, in the same order.  They are macros
+ *     that add the caller's file and line, which error messages and the launcher's report name; the functions behind
+ *     them end in _at.
+ *  5. An object may be used by one thread at a time; distinct objects are independent, except that everything prepared
+ *     with one `struct accel` counts as one object with it.
+ *  6. The library never prints (except accel_print), never exits and installs no signal handler.
+ */
+#ifndef ACCEL_BASE_H
+#define ACCEL_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define ACCEL_BEGIN_DECLS extern "C" {
+#define ACCEL_END_DECLS }
+#else
+#define ACCEL_BEGIN_DECLS
+#define ACCEL_END_DECLS
+#endif
+
+#define ACCEL_API __attribute__ ((visibility ("default")))
+#define ACCEL_NODISCARD __attribute__ ((warn_unused_result))
+#define ACCEL_PRINTF(format, first) __attribute__ ((format (printf, format, first)))
+
+/** The call site that the macros of collectives pass on: two arguments, `const char *file, int line`. */
+#define ACCEL_HERE __FILE__, __LINE__
+
+ACCEL_BEGIN_DECLS
+
+/** Name, value and meaning of every status: the enum, accel_status_string() and libaccel(3) come from this list. */
+#define ACCEL_STATUS_MAP(X)                                     \
+    X (OK, 0, "success")                                        \
+    X (ERR_INVALID, 1, "invalid argument")                      \
+    X (ERR_NOMEM, 2, "out of memory")                           \
+    X (ERR_SYSTEM, 3, "system call failed")                     \
+    X (ERR_TIMEOUT, 4, "a peer did not arrive in time")         \
+    X (ERR_PEER, 5, "a peer died, left or made another call")   \
+    X (ERR_UNSUPPORTED, 6, "not supported here")                \
+    X (ERR_FORMAT, 7, "malformed file or data")                 \
+    X (ERR_CALLBACK, 8, "a callback of the program failed")
+
+/** What a call came to.  ACCEL_OK is zero, so `if (status)` reads as "if it failed". */
+enum accel_status {
+#define X(name, value, text) ACCEL_##name = value,
+    ACCEL_STATUS_MAP (X)
+#undef X
+};
+
+#define ACCEL_ERROR_TEXT_SIZE 488
+
+/** Why a call failed.  Filled only on failure; fixed size, needs no freeing. */
+struct accel_error {
+    enum accel_status code;
+    int sys_errno;                    /**< errno of the failed system call, or 0 */
+    char text[ACCEL_ERROR_TEXT_SIZE]; /**< one line without newline: what, where, why */
+};
+
+/** @return the meaning of @p status as a static string, never NULL. */
+ACCEL_API const char *accel_status_string (enum accel_status status);
+
+/** @return the library's version, e.g. "0.1.0"; static. */
+ACCEL_API const char *accel_version (void);
+
+ACCEL_END_DECLS
+
+#endif

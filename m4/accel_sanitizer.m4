@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# ACCEL_SANITIZER and ACCEL_COVERAGE: instrumented builds, in variables of their own.
+AC_DEFUN([ACCEL_SANITIZER], [
+    AC_ARG_ENABLE([sanitizer],
+        [AS_HELP_STRING([--enable-sanitizer=LIST], [address,undefined or thread])], [], [enable_sanitizer=no])
+    AS_CASE([$enable_sanitizer],
+        [no], [SAN_CFLAGS=],
+        [yes], [AC_MSG_ERROR([--enable-sanitizer wants a list: address,undefined or thread])],
+        [SAN_CFLAGS="-fsanitize=$enable_sanitizer -fno-omit-frame-pointer -fno-sanitize-recover=all"
+         accel_saved_cflags=$CFLAGS
+         CFLAGS="$CFLAGS $SAN_CFLAGS"
+         AC_LINK_IFELSE([AC_LANG_PROGRAM()], [],
+             [AC_MSG_ERROR([$CC cannot build with -fsanitize=$enable_sanitizer])])
+         CFLAGS=$accel_saved_cflags])
+    AC_SUBST([SAN_CFLAGS])
+    AM_CONDITIONAL([SANITIZED], [test "x$enable_sanitizer" != xno])
+])
+AC_DEFUN([ACCEL_COVERAGE], [
+    AC_ARG_ENABLE([coverage],
+        [AS_HELP_STRING([--enable-coverage], [count executed lines; report with "make coverage"])],
+        [], [enable_coverage=no])
+    AS_IF([test "x$enable_coverage" = xyes], [COVERAGE_CFLAGS="--coverage -O0"], [COVERAGE_CFLAGS=])
+    AC_SUBST([COVERAGE_CFLAGS])
+    AM_CONDITIONAL([COVERAGE], [test "x$enable_coverage" = xyes])
+])

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# ACCEL_SUMMARY: the last thing configure prints, feature by feature with the flag that would change it.
+AC_DEFUN([ACCEL_SUMMARY_LINE], [printf '  %-18s %-34s %s\n' "$1" "$2" "$3"])
+AC_DEFUN([ACCEL_SUMMARY], [
+    AS_IF([test "x$MPICC" = xno], [mpi_bench="no (mpicc not found)"], [mpi_bench="yes ($MPICC)"])
+    echo
+    echo "accel $PACKAGE_VERSION"
+    ACCEL_SUMMARY_LINE([feature], [state], [change with])
+    ACCEL_SUMMARY_LINE([-------], [-----], [-----------])
+    ACCEL_SUMMARY_LINE([install under], [$prefix], [--prefix=DIR])
+    ACCEL_SUMMARY_LINE([compiler], [$CC], [CC=...])
+    ACCEL_SUMMARY_LINE([your CFLAGS], [$CFLAGS], [CFLAGS=...])
+    ACCEL_SUMMARY_LINE([backend self], [yes], [always built in])
+    ACCEL_SUMMARY_LINE([backend shm], [yes], [always built in])
+    ACCEL_SUMMARY_LINE([line editing], [$readline_state], [--with-readline=yes|libedit|no])
+    ACCEL_SUMMARY_LINE([MPI comparison], [$mpi_bench], [MPICC=...])
+    ACCEL_SUMMARY_LINE([werror], [$enable_werror], [--enable-werror])
+    ACCEL_SUMMARY_LINE([sanitizer], [$enable_sanitizer], [--enable-sanitizer=address,undefined|thread])
+    ACCEL_SUMMARY_LINE([coverage], [$enable_coverage], [--enable-coverage])
+    ACCEL_SUMMARY_LINE([shared library], [$enable_shared], [--disable-shared])
+    echo
+])

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The option table: one row per setting, from which flags, YAML and JSON keys, environment, help, man page, completion,
+ * questionnaire and origins all come.  To add an option: one row in options.c, one field in settings.h. */
+#ifndef CONFIG_OPTIONS_H
+#define CONFIG_OPTIONS_H
+
+#include "config/settings.h"
+#include "util/fail.h"
+#include "util/strbuf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum option_type {
+    OPTION_FLAG, /* bool; no value on the command line */
+    OPTION_INT,  /* int64_t */
+    OPTION_TEXT, /* char *, owned by struct settings; `choices` restricts it */
+    OPTION_PATH, /* char *, completed as a file */
+};
+
+/** Sections of --help, in this order. */
+enum option_group {
+    GROUP_GENERAL,
+    GROUP_HARDWARE,
+    GROUP_RESOURCE,
+    GROUP_PARADIGM,
+    GROUP_DISTRIBUTED,
+    GROUP_OURS,
+    GROUP_COUNT
+};
+
+/** How a value is written into the environment. */
+enum option_spelling {
+    SPELL_PLAIN,  /* Python's str(): True, False, 1, text as it is */
+    SPELL_LOWER,  /* the same in lower case: true, false */
+    SPELL_UPPER,
+    SPELL_ONE_IF_ON,  /* "1", absent when off */
+    SPELL_TRUE_IF_ON, /* "true", absent when off */
+};
+
+/** Which launch path emits a variable; a set of bits.  (cli-contract: s, m, t, d, p, pp, sm) */
+enum option_path {
+    PATH_SIMPLE = 1 << 0,
+    PATH_MPIRUN = 1 << 1,
+    PATH_ELASTIC = 1 << 2,
+    PATH_DEEPSPEED = 1 << 3,
+    PATH_TPU = 1 << 4,
+    PATH_TPU_POD = 1 << 5,
+    PATH_SAGEMAKER = 1 << 6,
+};
+
+/** Which subcommands have the flag; a set of bits. */
+enum option_command {
+    COMMAND_LAUNCH = 1 << 0,
+    COMMAND_ENV = 1 << 1,
+    COMMAND_CONFIG = 1 << 2,
+};
+
+enum option_property {
+    PROPERTY_FILE = 1 << 0,       /* a key of the configuration file */
+    PROPERTY_NO_FLAG = 1 << 1,    /* only a key of the file, no flag */
+    PROPERTY_EXTENSION = 1 << 2,  /* the original does not have it */
+    PROPERTY_HIDDEN = 1 << 3,     /* not in help, man page and completion */
+    PROPERTY_FROM_ENV = 1 << 4,   /* the variable counts as a value where flag and file are silent */
+};
+
+struct option {
+    const char *key;       /* the one name, with '_'; the flag is --key with '_' or '-' throughout */
+    char letter;           /* short flag, or 0 */
+    enum option_type type;
+    size_t offset;         /* of the field in struct settings */
+    const char *dflt;      /* default as text, through the same parser; NULL: absent (false, 0, NULL) */
+    const char *const *choices; /* NULL-terminated, or NULL */
+    int64_t min, max;      /* of OPTION_INT */
+    const char *section;   /* of the file: "fsdp_config"; NULL: top level */
+    enum option_group group;
+    unsigned commands;     /* enum option_command */
+    unsigned properties;   /* enum option_property */
+    const char *env;       /* variable a rank gets, or NULL */
+    enum option_spelling spelling;
+    unsigned paths;        /* enum option_path */
+    bool (*when) (const struct settings *settings); /* emit, show and ask only when true; NULL: always */
+    const char *metavar;   /* for help: N, FILE */
+    const char *help;      /* one line, lower case, no full stop, at most 60 characters */
+    const char *doc;       /* sentences for the man page */
+    const char *ask;       /* the questionnaire's question, or NULL */
+};
+
+extern const struct option options[];
+extern const size_t option_count;
+
+/** Where a value came from. */
+enum origin_kind { ORIGIN_DEFAULT, ORIGIN_ENVIRONMENT, ORIGIN_FILE, ORIGIN_FLAG, ORIGIN_COMPUTED };
+
+struct origin {
+    enum origin_kind kind;
+    int line; /* of ORIGIN_FILE */
+};
+
+/** All that is known after reading flags, file and environment. */
+struct config {
+    struct settings settings;
+    struct origin *origins; /* [option_count] */
+    char *file;             /* the file that was read, or NULL */
+    char *program;          /* launch: the program, or NULL */
+    char **program_args;    /* launch: NULL-terminated tail of argv, not owned */
+};
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one contract between command and library, first half: names of environment variables.  (The other half is the job
+ * segment, jobseg.h.)  Variables that are a setting's own spelling stand in that setting's row of the option table. */
+#ifndef UTIL_ENVNAMES_H
+#define UTIL_ENVNAMES_H
+
+/* torch's names, set for every rank of a job of several */
+#define ENV_RANK "RANK"
+#define ENV_LOCAL_RANK "LOCAL_RANK"
+#define ENV_WORLD_SIZE "WORLD_SIZE"
+#define ENV_LOCAL_WORLD_SIZE "LOCAL_WORLD_SIZE"
+#define ENV_MASTER_ADDR "MASTER_ADDR"
+#define ENV_MASTER_PORT "MASTER_PORT"
+#define ENV_GROUP_RANK "GROUP_RANK"
+#define ENV_GROUP_WORLD_SIZE "GROUP_WORLD_SIZE"
+#define ENV_ROLE_NAME "ROLE_NAME"
+#define ENV_ROLE_RANK "ROLE_RANK"
+#define ENV_ROLE_WORLD_SIZE "ROLE_WORLD_SIZE"
+
+/* the original's, read by libaccel */
+#define ENV_USE_CPU "ACCELERATE_USE_CPU"
+#define ENV_MIXED_PRECISION "ACCELERATE_MIXED_PRECISION"
+#define ENV_DEBUG_MODE "ACCELERATE_DEBUG_MODE"
+#define ENV_OMP_NUM_THREADS "OMP_NUM_THREADS"
+
+/* ours */
+#define ENV_JOB_SEGMENT "ACCEL_JOB_SEGMENT" /* path of the job segment, /proc/PID/fd/N of the launcher */
+#define ENV_JOB_ID "ACCEL_JOB_ID"           /* marks every process of a job, whoever started it */
+#define ENV_BACKEND "ACCEL_BACKEND"         /* backend by name */
+#define ENV_TIMEOUT_MS "ACCEL_TIMEOUT_MS"   /* longest wait for a peer */
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole files: read with a ceiling, written beside, synced and renamed. */
+#ifndef UTIL_IO_H
+#define UTIL_IO_H
+
+#include "util/fail.h"
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/**
+ * Read a regular file or pipe whole.
+ *
+ * @param limit        largest size accepted, bytes
+ * @param[out] text    the bytes and a terminating 0; the caller frees them
+ * @param[out] length  may be NULL
+ */
+int io_read_file (const char *path, size_t limit, char **text, size_t *length, struct fail *fail);
+
+/** Write @p path so that it appears complete or not at all: a file beside it, fsync, rename, fsync of the directory. */
+int io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, struct fail *fail);
+
+/** Create the directories of @p path up to the last '/', as mkdir -p. */
+int io_make_parents (const char *path, struct fail *fail);
+
+/** write() all of it, through EINTR and short writes.  @return 0, or -1 with errno. */
+int io_write_all (int fd, const void *bytes, size_t length);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one contract between command and library, second half: the job segment, shared memory of one job on one host.
+ *
+ * The launcher (or, under a foreign launcher, the library) makes it as a memfd: it has no name in /dev/shm, so nothing
+ * can be left behind.  Ranks open it as /proc/PID/fd/N of its maker.  It begins with a header and one slot per local
+ * rank; behind them lies room that the shm backend sizes and lays out for itself (data_offset).
+ *
+ * A rank writes its own slot only; the launcher writes the exit fields when it has reaped the rank.  Everything that
+ * another process reads is atomic.  Readers may be processes of other builds: version and sizes stand in the header. */
+#ifndef UTIL_JOBSEG_H
+#define UTIL_JOBSEG_H
+
+#include "util/fail.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define JOBSEG_MAGIC UINT64_C (0x314c454343414a53)
+enum {
+    JOBSEG_VERSION = 1,
+    JOBSEG_LEDGER = 64,    /* latest collectives kept per rank; a power of two */
+    JOBSEG_FILES = 32,     /* source files named per rank */
+    JOBSEG_FILE_NAME = 64, /* bytes of a file's name, the end of a longer one */
+    JOBSEG_MAX_LOCAL = 4096,
+};
+
+/** Public calls that communicate, as the ledger names them: enum name, the function a program calls. */
+#define JOBSEG_CALL_MAP(X)                                        \
+    X (NONE, "nothing")                                           \
+    X (OPEN, "accel_open")                                        \
+    X (BARRIER, "accel_comm_barrier")                             \
+    X (ALL_REDUCE, "accel_comm_all_reduce")                       \
+    X (ALL_GATHER, "accel_comm_all_gather")                       \
+    X (BROADCAST_BUFFER, "accel_comm_broadcast")                  \
+    X (REDUCE_SCATTER, "accel_comm_reduce_scatter")               \
+    X (WAIT_FOR_EVERYONE, "accel_wait_for_everyone")              \
+    X (GATHER, "accel_gather")                                    \
+    X (GATHER_FOR_METRICS, "accel_gather_for_metrics")            \
+    X (REDUCE, "accel_reduce")                                    \
+    X (BROADCAST, "accel_broadcast")                              \
+    X (MAIN_PROCESS_FIRST, "accel_main_process_first")            \
+    X (LOCAL_MAIN_PROCESS_FIRST, "accel_local_main_process_first") \
+    X (CHECK_TRIGGER, "accel_check_trigger")                      \
+    X (PREPARE, "accel_prepare")                                  \
+    X (BACKWARD, "accel_backward")
+
+enum jobseg_call {
+#define X(name, text) JOBSEG_CALL_##name,
+    JOBSEG_CALL_MAP (X)
+#undef X
+    JOBSEG_CALL_COUNT
+};
+
+/** @return the public name of @p call, "?" for a number that is none. */
+const char *jobseg_call_name (unsigned call);
+
+/** What a rank is doing with the library. */
+enum jobseg_state {
+    JOBSEG_EMPTY,   /* has not called accel_open() */
+    JOBSEG_JOINING, /* in accel_open() */
+    JOBSEG_READY,   /* a member */
+    JOBSEG_LEFT,    /* has called accel_close() */
+    JOBSEG_FAILED,  /* gave up the communicator; `reason` says why */
+};
+
+/** One collective in a rank's ledger. */
+struct jobseg_record {
+    uint64_t sequence; /* 1, 2, 3 ... per rank and generation */
+    uint64_t count;    /* elements */
+    uint32_t line;
+    uint16_t file;  /* index in the slot's `files` */
+    uint8_t call;   /* enum jobseg_call */
+    uint8_t dtype;  /* enum accel_dtype */
+    uint8_t op;     /* enum accel_op */
+    uint8_t done;   /* 0: the rank is still in it */
+    int16_t root;   /* -1: none */
+    uint32_t spare;
+};
+
+struct jobseg_slot {
+    _Atomic uint32_t state;      /* enum jobseg_state */
+    _Atomic uint32_t generation; /* how often this rank has opened; all must agree to join */
+    _Atomic int32_t pid;         /* of the process that opened */
+    _Atomic uint32_t exited;     /* launcher: 1 once the rank's process is reaped */
+    _Atomic int32_t wait_status; /* launcher: as waitpid() reports it */
+    _Atomic uint32_t file_count;
+    _Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC at the latest sign of life */
+    _Atomic uint64_t ledger_count; /* records ever written; the newest is ledger[(count - 1) % JOBSEG_LEDGER] */
+    char reason[256];              /* of JOBSEG_FAILED; written before the state */
+    char files[JOBSEG_FILES][JOBSEG_FILE_NAME];
+    struct jobseg_record ledger[JOBSEG_LEDGER];
+} __attribute__ ((aligned (128)));
+
+struct jobseg_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t slot_bytes;
+    uint32_t world_size;
+    uint32_t local_world_size;
+    uint32_t first_rank; /* global rank of local rank 0; a host's ranks are consecutive */
+    uint32_t slots_offset;
+    char job_id[40];
+    _Atomic uint32_t ready_generation; /* the generation whose data area is laid out; a futex */
+    uint32_t spare;
+    uint64_t data_offset;          /* first byte behind the slots, a multiple of the page size */
+    _Atomic uint64_t arena_bytes;  /* the shm backend's: of each rank's arena */
+    _Atomic uint64_t arena_offset; /* the shm backend's: of rank 0's arena in the file */
+};
+
+/** A mapping of header and slots. */
+struct jobseg {
+    int fd; /* -1: none */
+    size_t mapped_bytes;
+    struct jobseg_header *header; /* NULL: not attached */
+};
+
+#define JOBSEG_NONE { .fd = -1 }
+
+/** Make a segment.  @param job_id  at most 39 characters  @return 0 or -1 */
+int jobseg_create (struct jobseg *segment, int world_size, int local_world_size, int first_rank, const char *job_id,
+                   struct fail *fail);
+
+/** Map the segment at @p path, after checking that it is one of this version.  @return 0 or -1 */
+int jobseg_attach (struct jobseg *segment, const char *path, struct fail *fail);
+
+/** The same with an open descriptor, which the segment then owns also on failure. */
+int jobseg_attach_fd (struct jobseg *segment, int fd, struct fail *fail);
+
+/** Unmap and close; the segment itself lives as long as somebody holds it.  Accepts JOBSEG_NONE. */
+void jobseg_detach (struct jobseg *segment);
+
+/** @return the slot of @p local_rank, 0 <= local_rank < header->local_world_size. */
+struct jobseg_slot *jobseg_slot (const struct jobseg *segment, int local_rank);
+
+/** Launcher: note that the rank's process is gone. */
+void jobseg_mark_exit (struct jobseg *segment, int local_rank, int wait_status);
+
+/** Copy the newest record of @p slot.  @return false where there is none */
+bool jobseg_latest (const struct jobseg_slot *slot, struct jobseg_record *record);
+
+/** @return the name of @p record's file, "?" where it was not kept; valid as long as the mapping. */
+const char *jobseg_file (const struct jobseg_slot *slot, const struct jobseg_record *record);
+
+/**
+ * Say in words what a rank is doing: "in accel_gather at train.c:88", "computing after accel_backward at train.c:90",
+ * "not in accel_open() yet", "has left (accel_close)".
+ */
+void jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size);
+
+/** Say in words how a process ended: "exited with status 7", "was killed by signal 9 (SIGKILL)". */
+void jobseg_describe_exit (int wait_status, char *text, size_t size);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libutil: strict parsing, suggestions, growing strings, atomic files, the job segment. */
+#include <config.h>
+
+#include "tests/tap.h"
+#include "util/cleanup.h"
+#include "util/io.h"
+#include "util/jobseg.h"
+#include "util/parse.h"
+#include "util/strbuf.h"
+#include "util/suggest.h"
+
+#include <sys/stat.h>
+
+static void
+test_integers (void)
+{
+    static const struct {
+        const char *text;
+        enum parse_result result;
+        int64_t value;
+    } cases[] = {
+        { "0", PARSE_OK, 0 },
+        { "-1", PARSE_OK, -1 },
+        { "+7", PARSE_OK, 7 },
+        { "9223372036854775807", PARSE_OK, INT64_MAX },
+        { "9223372036854775808", PARSE_RANGE, 0 },
+        { "", PARSE_MALFORMED, 0 },
+        { " 1", PARSE_MALFORMED, 0 },
+        { "1 ", PARSE_MALFORMED, 0 },
+        { "2x", PARSE_MALFORMED, 0 },
+        { "0x10", PARSE_MALFORMED, 0 },
+        { "1e3", PARSE_MALFORMED, 0 },
+        { "-", PARSE_MALFORMED, 0 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t value = 0;
+        enum parse_result result = parse_int64 (cases[i].text, INT64_MIN, INT64_MAX, &value);
+        ok (result == cases[i].result && value == cases[i].value, "integer '%s'", cases[i].text);
+    }
+    int64_t value = 5;
+    ok (parse_int64 ("70000", 0, 65535, &value) == PARSE_RANGE && value == 5, "out of range leaves the value alone");
+}
+
+static void
+test_doubles (void)
+{
+    static const struct {
+        const char *text;
+        enum parse_result result;
+    } cases[] = {
+        { "0.1", PARSE_OK },        { "1e-3", PARSE_OK },        { ".5", PARSE_OK },
+        { "nan", PARSE_MALFORMED }, { "inf", PARSE_MALFORMED },  { "1e999", PARSE_RANGE },
+        { "", PARSE_MALFORMED },    { "0x1p3", PARSE_MALFORMED }, { "1,5", PARSE_MALFORMED },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double value;
+        ok (parse_double (cases[i].text, -1e300, 1e300, &value) == cases[i].result, "number '%s'", cases[i].text);
+    }
+}
+
+static void
+test_truth (void)
+{
+    bool value = false;
+    ok (parse_bool ("YES", &value) == PARSE_OK && value, "YES is true");
+    ok (parse_bool ("off", &value) == PARSE_OK && !value, "off is false");
+    ok (parse_bool ("maybe", &value) == PARSE_MALFORMED, "maybe is neither");
+}
+
+static void
+test_suggestions (void)
+{
+    static const struct {
+        const char *wanted, *best;
+    } cases[] = {
+        { "num_procs", "num_processes" }, { "num-processes", "num_processes" }, { "lanch", "launch" },
+        { "nmu_machines", "num_machines" }, { "zebra", NULL },
+    };
+    static const char *const names[] = { "num_processes", "num_machines", "launch", "env", "cpu" };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct suggest suggest = { .wanted = cases[i].wanted };
+        for (size_t j = 0; j < sizeof names / sizeof *names; j++)
+            suggest_consider (&suggest, names[j]);
+        is_text (suggest.best, cases[i].best, cases[i].wanted);
+    }
+}
+
+static void
+test_strings (void)
+{
+    AUTO_STRBUF struct strbuf buf = { 0 };
+    for (int i = 0; i < 100; i++)
+        strbuf_printf (&buf, "%d,", i);
+    ok (buf.length == 290 && !buf.failed, "a hundred appends");
+    AUTO_FREE char *text = strbuf_take (&buf);
+    ok (text && !strncmp (text, "0,1,2,", 6) && !buf.text, "take hands the text over");
+    AUTO_STRLIST struct strlist list = { 0 };
+    for (int i = 0; i < 40; i++)
+        strlist_printf (&list, "%d", i);
+    ok (list.count == 40 && !strcmp (list.items[39], "39") && !list.items[40], "a list ends with NULL");
+}
+
+static void
+test_files (void)
+{
+    char folder[] = "/tmp/accel-unit.XXXXXX";
+    if (!mkdtemp (folder)) {
+        ok (false, "mkdtemp");
+        return;
+    }
+    AUTO_STRBUF struct strbuf path = { 0 };
+    strbuf_printf (&path, "%s/a/b/file", folder);
+    struct fail fail = { 0 };
+    ok (io_write_file (path.text, "x", 1, 0600, &fail) && strstr (fail.text, "file"), "no folder: %s", fail.text);
+    ok (!io_make_parents (path.text, &fail), "parents made");
+    ok (!io_write_file (path.text, "hello\n", 6, 0640, &fail), "written");
+    struct stat info;
+    ok (!stat (path.text, &info) && (info.st_mode & 0777) == 0640, "with the mode asked for");
+    AUTO_FREE char *text = NULL;
+    size_t length;
+    ok (!io_read_file (path.text, 100, &text, &length, &fail) && length == 6 && !strcmp (text, "hello\n"), "read back");
+    AUTO_FREE char *none = NULL;
+    ok (io_read_file (path.text, 5, &none, NULL, &fail) && strstr (fail.text, "larger"), "a limit: %s", fail.text);
+    ok (io_read_file (folder, 5, &none, NULL, &fail) && strstr (fail.text, "directory"), "a folder: %s", fail.text);
+    unlink (path.text);
+    for (int i = 0; i < 3; i++) {
+        *strrchr (path.text, '/') = '\0';
+        rmdir (path.text);
+    }
+    ok (access (folder, F_OK), "nothing was left beside it");
+}
+
+static void
+test_segment (void)
+{
+    struct fail fail = { 0 };
+    struct jobseg maker = JOBSEG_NONE, reader = JOBSEG_NONE;
+    ok (!jobseg_create (&maker, 8, 4, 4, "job", &fail), "created");
+    char path[64];
+    snprintf (path, sizeof path, "/proc/self/fd/%d", maker.fd);
+    ok (!jobseg_attach (&reader, path, &fail), "attached by path %s", fail.text);
+    ok (reader.header->world_size == 8 && reader.header->first_rank == 4, "sizes travel");
+    jobseg_mark_exit (&maker, 3, 7 << 8);
+    ok (atomic_load (&jobseg_slot (&reader, 3)->exited) == 1, "an exit is seen");
+    char text[128];
+    jobseg_describe (jobseg_slot (&reader, 0), text, sizeof text);
+    is_text (text, "not in accel_open() yet", "a fresh slot");
+    jobseg_describe_exit (9, text, sizeof text);
+    is_text (text, "was killed by signal 9 (SIGKILL)", "a signal in words");
+    jobseg_detach (&reader);
+    maker.header->version = 99;
+    ok (jobseg_attach (&reader, path, &fail) && strstr (fail.text, "version 99"), "other versions: %s", fail.text);
+    jobseg_detach (&maker);
+    ok (jobseg_attach (&reader, "/dev/null", &fail) && reader.fd == -1, "no segment: %s", fail.text);
+}
+
+int
+main (void)
+{
+    test_integers ();
+    test_doubles ();
+    test_truth ();
+    test_suggestions ();
+    test_strings ();
+    test_files ();
+    test_segment ();
+    return done_testing ();
+}
