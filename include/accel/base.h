@@ -30,9 +30,9 @@
 #define ACCEL_END_DECLS
 #endif
 
-#define ACCEL_API __attribute__ ((visibility ("default")))
-#define ACCEL_NODISCARD __attribute__ ((warn_unused_result))
-#define ACCEL_PRINTF(format, first) __attribute__ ((format (printf, format, first)))
+#define ACCEL_API __attribute__ ((__visibility__ ("default")))
+#define ACCEL_NODISCARD __attribute__ ((__warn_unused_result__))
+#define ACCEL_PRINTF(text, first) __attribute__ ((__format__ (__printf__, text, first)))
 
 /** The call site that the macros of collectives pass on: two arguments, `const char *file, int line`. */
 #define ACCEL_HERE __FILE__, __LINE__
