@@ -55,7 +55,6 @@ want_packages () {
     fi
     say "installing from Debian's archive:$missing"
     # A fresh machine knows no package lists, an old one may know outdated ones: update, then install.
-    # shellcheck disable=SC2086 # $missing is a list of words
     $as_root env DEBIAN_FRONTEND=noninteractive sh -ec '
         apt-get -q update
         apt-get -q -y --no-install-recommends install "$@"

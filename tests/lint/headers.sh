@@ -6,7 +6,6 @@
 cc=${CC:-cc}
 cxx=${CXX:-c++}
 flags="-Wall -Wextra -Wpedantic -Wshadow -Werror -fsyntax-only -I$srcdir/include"
-# shellcheck disable=SC2086 # $flags and $cc are lists of words
 for header in "$srcdir"/include/accel/*.h; do
     name=accel/$(basename "$header")
     printf '#include <%s>\n#include <%s>\n' "$name" "$name" >one.c

@@ -6,7 +6,6 @@
 cd "$srcdir" || exit 99
 sources=$(find src include examples bench tests -name '*.[ch]' | sort)
 product=$(find src include -name '*.[ch]' | sort)
-# shellcheck disable=SC2086 # lists of words
 {
     test_expect_success 'every source names its licence and says what it is for' \
         '! awk "FNR == 1 && !/SPDX-License-Identifier: Apache-2.0/ || FNR == 2 && !/^\/\* ./ { print FILENAME \": \" \$0 }" '"$(echo $sources)"' | grep .'
