@@ -99,7 +99,9 @@ check_in () {
     status=$?
     set -e
     count () {
-        sed -n "s/^# $2: *\([0-9][0-9]*\)\$/\1/p" "$1/check.out" | awk '{ sum += $1 } END { print sum + 0 }'
+        awk -v what="$2:" '/^Testsuite summary/ { number = 0 }
+                           $1 == "#" && $2 == what && NF == 3 { number = $3 }
+                           END { print number + 0 }' "$1/check.out"
     }
     bad=$(($(count "$1" FAIL) + $(count "$1" XPASS) + $(count "$1" ERROR)))
     [ "$status" = 0 ] || [ "$bad" != 0 ] || bad=1
@@ -107,7 +109,7 @@ check_in () {
     skipped=$((skipped + $(count "$1" SKIP)))
     failed=$((failed + bad))
     if [ "$bad" != 0 ]; then
-        grep -E '^(FAIL|ERROR|XPASS)' "$1/check.out" | head -n 40 || true
+        awk '/^(FAIL|ERROR|XPASS)/ && !seen[$0]++' "$1/check.out" | head -n 40
         grep -q -E '^(FAIL|ERROR)' "$1/check.out" || tail -n 30 "$1/check.out"
         say "$bad failed in $1; the whole log is $1/check.out"
     fi
