@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* YAML files, read with libyaml's events so that each value knows its line, and the quoting of what we write.
  *
- * A configuration is a mapping of scalars, lists and mappings of the same; nothing deeper.  So nothing here recurses, and
- * aliases, with which a small file can stand for a huge tree, are refused. */
+ * A configuration is a mapping of scalars, lists and mappings of the same; nothing deeper.  So nothing here recurses,
+ * and aliases, with which a small file can stand for a huge tree, are refused. */
 #include <config.h>
 
 #include "config/file.h"
