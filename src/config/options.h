@@ -32,8 +32,8 @@ enum option_group {
 
 /** How a value is written into the environment. */
 enum option_spelling {
-    SPELL_PLAIN,  /* Python's str(): True, False, 1, text as it is */
-    SPELL_LOWER,  /* the same in lower case: true, false */
+    SPELL_PLAIN,      /* Python's str(): True, False, 1, text as it is */
+    SPELL_LOWER,      /* the same in lower case: true, false */
     SPELL_UPPER,
     SPELL_ONE_IF_ON,  /* "1", absent when off */
     SPELL_TRUE_IF_ON, /* "true", absent when off */
@@ -90,12 +90,53 @@ struct option {
 extern const struct option options[];
 extern const size_t option_count;
 
+/** Title of a section of --help. */
+extern const char *const option_group_titles[GROUP_COUNT];
+
+/** What the types know; one row per enum option_type, in opt_type.c. */
+struct option_type_info {
+    const char *name;       /* for the man page and JSON: "integer" */
+    bool takes_value;       /* on the command line */
+    /* Set *field from text; on failure nothing changes and fail says what is wrong with the text, without a place. */
+    int (*parse) (const struct option *row, const char *text, void *field, struct fail *fail);
+    /* Append the canonical text, which parse() accepts; nothing where the value is none. */
+    void (*format) (const void *field, struct strbuf *out);
+    void (*release) (void *field);
+    const char *yaml_tag;   /* of a value written to a file: "bool", "int", "str" */
+};
+
+extern const struct option_type_info option_types[];
+
+/** The row of @p key, in any mixture of '-' and '_', or NULL. */
+const struct option *option_find (const char *key);
+
+/** The row that key @p key of section @p section (NULL: top level) of a configuration file stands for, or NULL. */
+const struct option *option_find_in_file (const char *section, const char *key);
+
+static inline void *
+option_field (const struct option *row, struct settings *settings)
+{
+    return (char *) settings + row->offset;
+}
+
+static inline const void *
+option_field_const (const struct option *row, const struct settings *settings)
+{
+    return (const char *) settings + row->offset;
+}
+
 /** Where a value came from. */
-enum origin_kind { ORIGIN_DEFAULT, ORIGIN_ENVIRONMENT, ORIGIN_FILE, ORIGIN_FLAG, ORIGIN_COMPUTED };
+enum origin_kind {
+    ORIGIN_DEFAULT,
+    ORIGIN_ENVIRONMENT,
+    ORIGIN_FILE,
+    ORIGIN_FLAG,
+    ORIGIN_COMPUTED, /* follows from another setting; `line` is the file's, where that stands in the file */
+};
 
 struct origin {
     enum origin_kind kind;
-    int line; /* of ORIGIN_FILE */
+    int line; /* of ORIGIN_FILE; 0 where unknown */
 };
 
 /** All that is known after reading flags, file and environment. */
@@ -103,7 +144,7 @@ struct config {
     struct settings settings;
     struct origin *origins; /* [option_count] */
     char *file;             /* the file that was read, or NULL */
-    char *program;          /* launch: the program, or NULL */
+    char *program;          /* launch: the program, or NULL; other commands: the first free word */
     char **program_args;    /* launch: NULL-terminated tail of argv, not owned */
 };
 

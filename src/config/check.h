@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rules over several settings, as a table: what may not stand together. */
+#ifndef CONFIG_CHECK_H
+#define CONFIG_CHECK_H
+
+#include "config/options.h"
+#include "util/fail.h"
+
+/** Refuse settings that contradict each other; run it when all is known. */
+int config_check (const struct config *config, struct fail *fail);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings to environment; see envmap.h. */
+#include <config.h>
+
+#include "config/envmap.h"
+
+#include "config/conditions.h"
+#include "config/load.h"
+#include "util/envnames.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct envrule envrules[] = {
+    { "KMP_AFFINITY", PATH_SIMPLE | PATH_MPIRUN, when_on_cpu, "granularity=fine,compact,1,0",
+      "On CPUs: Intel's OpenMP keeps each thread on its core." },
+    { "KMP_BLOCKTIME", PATH_SIMPLE | PATH_MPIRUN, when_on_cpu, "1",
+      "On CPUs: threads of Intel's OpenMP sleep after 1 ms without work." },
+};
+
+const size_t envrule_count = sizeof envrules / sizeof *envrules;
+
+static char
+upper (char c)
+{
+    return c >= 'a' && c <= 'z' ? (char) (c - 'a' + 'A') : c;
+}
+
+static char
+lower (char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char) (c - 'A' + 'a') : c;
+}
+
+/* Append NAME=VALUE; nothing where the spelling is silent about it. */
+static void
+emit_row (const struct option *row, const struct settings *settings, struct strlist *env, struct strbuf *text)
+{
+    const void *field = option_field_const (row, settings);
+    bool is_flag = row->type == OPTION_FLAG;
+    strbuf_truncate (text, 0);
+    option_types[row->type].format (field, text);
+    bool is_on = text->text && *text->text && strcmp (text->text, "false");
+    if (row->spelling == SPELL_ONE_IF_ON || row->spelling == SPELL_TRUE_IF_ON) {
+        if (is_on)
+            strlist_printf (env, "%s=%s", row->env, row->spelling == SPELL_ONE_IF_ON ? "1" : "true");
+        return;
+    }
+    if (is_flag && row->spelling == SPELL_PLAIN) { /* as Python writes truth */
+        strlist_printf (env, "%s=%s", row->env, is_on ? "True" : "False");
+        return;
+    }
+    for (char *at = text->text; at && *at; at++)
+        *at = row->spelling == SPELL_UPPER ? upper (*at) : row->spelling == SPELL_LOWER ? lower (*at) : *at;
+    strlist_printf (env, "%s=%s", row->env, text->text ? text->text : "");
+}
+
+static int
+by_text (const void *a, const void *b)
+{
+    return strcmp (*(char *const *) a, *(char *const *) b);
+}
+
+int
+envmap_emit (const struct config *config, unsigned path, struct strlist *env, struct fail *fail)
+{
+    const struct settings *settings = &config->settings;
+    AUTO_STRBUF struct strbuf text = { 0 };
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *row = &options[i];
+        if (row->env && (row->paths & path) && !config_is_absent (config, row)
+            && (!row->when || row->when (settings)))
+            emit_row (row, settings, env, &text);
+    }
+    for (size_t i = 0; i < envrule_count; i++)
+        if ((envrules[i].paths & path) && envrules[i].when (settings))
+            strlist_printf (env, "%s=%s", envrules[i].name, envrules[i].value);
+    if (env->failed || text.failed)
+        return fail_nomem (fail);
+    qsort (env->items, env->count, sizeof *env->items, by_text);
+    return 0;
+}

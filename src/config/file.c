@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Configuration files: entries to settings, settings to text; see file.h. */
+#include <config.h>
+
+#include "config/file.h"
+
+#include "config/foreign.h"
+#include "config/load.h"
+#include "config/paths.h"
+#include "util/cleanup.h"
+#include "util/io.h"
+#include "util/parse.h"
+#include "util/suggest.h"
+
+#include <string.h>
+#include <strings.h>
+
+enum { LARGEST_FILE = 1 << 20, MOST_ENTRIES = 1000 };
+
+struct entry *
+filedoc_add (struct filedoc *doc, const char *section, const char *key, const char *value, enum entry_kind kind,
+             int line)
+{
+    if (doc->count == doc->capacity) {
+        size_t capacity = doc->capacity ? doc->capacity * 2 : 32;
+        struct entry *grown = reallocarray (doc->entries, capacity, sizeof *grown);
+        if (!grown)
+            return NULL;
+        doc->entries = grown;
+        doc->capacity = capacity;
+    }
+    struct entry *entry = &doc->entries[doc->count];
+    *entry = (struct entry){ .kind = kind, .line = line };
+    doc->count++;
+    entry->section = section ? strdup (section) : NULL;
+    entry->key = strdup (key);
+    entry->value = value ? strdup (value) : NULL;
+    bool is_whole = entry->key && !section == !entry->section && !value == !entry->value;
+    return is_whole ? entry : NULL;
+}
+
+void
+filedoc_release (struct filedoc *doc)
+{
+    for (size_t i = 0; i < doc->count; i++) {
+        free (doc->entries[i].section);
+        free (doc->entries[i].key);
+        free (doc->entries[i].value);
+    }
+    free (doc->entries);
+    *doc = (struct filedoc){ 0 };
+}
+
+/* Put "FILE:LINE" before the message. */
+static int
+prefix_place (const struct filedoc *doc, const struct entry *entry, struct fail *fail)
+{
+    if (fail)
+        fail->status = FAIL_GENERAL;
+    if (entry->line)
+        return fail_prefix (fail, "%s:%d", doc->path, entry->line);
+    return fail_prefix (fail, "%s", doc->path);
+}
+
+static bool
+is_our_section (const char *name)
+{
+    for (size_t i = 0; i < option_count; i++)
+        if (options[i].section && !strcmp (options[i].section, name))
+            return true;
+    return false;
+}
+
+static int
+refuse_unknown (const struct entry *entry, struct fail *fail)
+{
+    struct suggest suggest = { .wanted = entry->key };
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *row = &options[i];
+        if (!(row->properties & PROPERTY_FILE))
+            continue;
+        if (!entry->section && row->section)
+            suggest_consider (&suggest, row->section);
+        if (entry->section ? row->section && !strcmp (row->section, entry->section) : !row->section)
+            suggest_consider (&suggest, row->key);
+    }
+    for (size_t i = 0; !entry->section && i < foreign_count; i++)
+        if (foreigns[i].places & (FOREIGN_KEY | FOREIGN_SECTION))
+            suggest_consider (&suggest, foreigns[i].key);
+    char space[96];
+    return fail_set (fail, FAIL_GENERAL, "unknown key '%s'%s%s%s", entry->key, entry->section ? " in " : "",
+                     entry->section ? entry->section : "", suggest_text (&suggest, "", space, sizeof space));
+}
+
+/* A key that no row has: the original's, harmless or not here yet, or nobody's. */
+static int
+apply_foreign (const struct entry *entry, struct fail *fail)
+{
+    const struct foreign *row = foreign_find (FOREIGN_SECTION, entry->section ? entry->section : entry->key);
+    if (row && entry->section)
+        return 0; /* said, or not, when the section itself came */
+    if (!row && !entry->section)
+        row = foreign_find (FOREIGN_KEY, entry->key);
+    if (!row)
+        return refuse_unknown (entry, fail);
+    if (entry->kind == ENTRY_NULL || entry->is_empty || foreign_is_harmless (row, entry->value ? entry->value : "?"))
+        return 0;
+    if (row->places & FOREIGN_SECTION)
+        return fail_set (fail, FAIL_GENERAL, "this version does not have the section '%s' yet: remove it, or leave it "
+                                             "empty", entry->key);
+    return fail_set (fail, FAIL_GENERAL, "this version does not have the key '%s' yet: remove it", entry->key);
+}
+
+/* The row's own word for an entry's: words in any case, and `no` even where YAML makes it a truth value. */
+static const char *
+choice_for (const struct option *row, const struct entry *entry)
+{
+    bool truth = true;
+    bool is_false = entry->kind == ENTRY_PLAIN && parse_bool (entry->value, &truth) == PARSE_OK && !truth;
+    for (size_t i = 0; row->choices[i]; i++)
+        if (!strcasecmp (row->choices[i], entry->value) || (is_false && !strcasecmp (row->choices[i], "no")))
+            return row->choices[i];
+    return entry->value;
+}
+
+static int
+apply_entry (struct config *config, const struct option *row, const struct entry *entry, struct fail *fail)
+{
+    if (entry->kind == ENTRY_NULL)
+        return 0;
+    if (entry->kind == ENTRY_LIST || entry->kind == ENTRY_MAP) {
+        fail_set (fail, FAIL_GENERAL, "a single value is wanted, not a %s", entry->kind == ENTRY_LIST ? "list" : "mapping");
+        return fail_prefix (fail, "%s", entry->key);
+    }
+    const char *text = row->choices ? choice_for (row, entry) : entry->value;
+    bool truth;
+    if (row->type != OPTION_FLAG && !row->choices && entry->kind == ENTRY_PLAIN && strlen (text) > 1
+        && parse_bool (text, &truth) == PARSE_OK) {
+        fail_set (fail, FAIL_GENERAL, "'%s' is a truth value in YAML, put a text in quotes", text);
+        return fail_prefix (fail, "%s", entry->key);
+    }
+    if (config_set (config, row, text, (struct origin){ ORIGIN_FILE, entry->line }, fail))
+        return fail_prefix (fail, "%s", entry->key);
+    return 0;
+}
+
+static bool
+same_text (const char *a, const char *b)
+{
+    return a && b ? !strcmp (a, b) : a == b;
+}
+
+/* The same key with another value: one of the two is a mistake, and nobody can say which. */
+static int
+check_duplicate (const struct filedoc *doc, const struct entry *entry, struct fail *fail)
+{
+    for (const struct entry *other = doc->entries; other < entry; other++)
+        if (same_text (other->section, entry->section) && same_text (other->key, entry->key)
+            && !(other->kind == entry->kind && entry->value && same_text (other->value, entry->value)))
+            return fail_set (fail, FAIL_GENERAL, "'%s' stands here and on line %d", entry->key, other->line);
+    return 0;
+}
+
+/* Keys of old releases: `fp16: true` was mixed precision, and dynamo's backend stood at the top. */
+static const struct option *
+translate_old_key (const struct filedoc *doc, struct entry *entry)
+{
+    bool truth = false;
+    if (entry->section || !entry->value)
+        return NULL;
+    if (!strcmp (entry->key, "dynamo_backend"))
+        return option_find_in_file ("dynamo_config", entry->key);
+    if (strcmp (entry->key, "fp16") || parse_bool (entry->value, &truth) != PARSE_OK || !truth)
+        return NULL;
+    for (size_t i = 0; i < doc->count; i++)
+        if (!doc->entries[i].section && !strcmp (doc->entries[i].key, "mixed_precision"))
+            return NULL;
+    char *word = strdup ("fp16");
+    if (!word)
+        return NULL; /* then the key is refused: better than run with another precision */
+    free (entry->value);
+    entry->value = word;
+    entry->kind = ENTRY_TEXT;
+    return option_find_in_file (NULL, "mixed_precision");
+}
+
+static int
+apply (struct config *config, struct filedoc *doc, struct fail *fail)
+{
+    if (doc->count > MOST_ENTRIES)
+        return fail_set (fail, FAIL_GENERAL, "%s: more than %d keys", doc->path, (int) MOST_ENTRIES);
+    for (size_t i = 0; i < doc->count; i++) {
+        struct entry *entry = &doc->entries[i];
+        const struct option *row = option_find_in_file (entry->section, entry->key);
+        if (!row)
+            row = translate_old_key (doc, entry);
+        bool is_section = !row && !entry->section && is_our_section (entry->key);
+        int result = check_duplicate (doc, entry, fail);
+        if (!result && is_section && entry->kind != ENTRY_MAP && entry->kind != ENTRY_NULL)
+            result = fail_set (fail, FAIL_GENERAL, "%s: a mapping is wanted, not a single value", entry->key);
+        else if (!result && !is_section)
+            result = row ? apply_entry (config, row, entry, fail) : apply_foreign (entry, fail);
+        if (result)
+            return prefix_place (doc, entry, fail);
+    }
+    return 0;
+}
+
+int
+config_read_file (struct config *config, const char *path, struct fail *fail)
+{
+    AUTO_FREE char *text = NULL;
+    size_t length = 0;
+    if (io_read_file (path, LARGEST_FILE, &text, &length, fail))
+        return fail_prefix (fail, "configuration file");
+    struct filedoc doc = { .path = path };
+    int result = path_is_json (path) ? json_read (&doc, text, length, fail) : yaml_read (&doc, text, length, fail);
+    if (!result)
+        result = apply (config, &doc, fail);
+    filedoc_release (&doc);
+    return result;
+}

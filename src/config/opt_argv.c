@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Command lines; see opt_argv.h.  The grammar is that of the original (argparse without abbreviations): both --key=value
+ * and --key value, all '_' or all '-', combined short flags. */
+#include <config.h>
+
+#include "config/opt_argv.h"
+
+#include "config/foreign.h"
+#include "util/suggest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The key's '_' are all '_' or all '-' in the word. */
+static bool
+is_spelling_of (const char *key, const char *word, size_t length)
+{
+    char dash = 0;
+    if (strlen (key) != length)
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        if (key[i] != '_' && key[i] != word[i])
+            return false;
+        if (key[i] == '_') {
+            if ((word[i] != '_' && word[i] != '-') || (dash && dash != word[i]))
+                return false;
+            dash = word[i];
+        }
+    }
+    return true;
+}
+
+static bool
+has_flag (const struct option *row, enum option_command command)
+{
+    return (row->commands & command) && !(row->properties & PROPERTY_NO_FLAG);
+}
+
+static int
+refuse_unknown (const struct argv_scan *scan, const char *word, size_t length, struct fail *fail)
+{
+    char name[64];
+    snprintf (name, sizeof name, "%.*s", (int) length, word);
+    if (scan->command == COMMAND_LAUNCH && foreign_find (FOREIGN_FLAG, name))
+        return fail_set (fail, FAIL_USAGE, "this version does not have the option '--%s' yet", name);
+    struct suggest suggest = { .wanted = name };
+    for (size_t i = 0; i < option_count; i++)
+        if (has_flag (&options[i], scan->command))
+            suggest_consider (&suggest, options[i].key);
+    suggest_consider (&suggest, "help");
+    char space[96];
+    return fail_set (fail, FAIL_USAGE, "unknown option '--%.*s'%s", (int) length, word,
+                     suggest_text (&suggest, "--", space, sizeof space));
+}
+
+/* argparse's rule: a word that looks like an option is no value, but a negative number or a text with blanks is one. */
+static bool
+is_value (const char *word)
+{
+    if (*word != '-' || !word[1] || strchr (word, ' '))
+        return true;
+    return word[1 + (word[1] == '.')] >= '0' && word[1 + (word[1] == '.')] <= '9';
+}
+
+static enum argv_item
+take_value (struct argv_scan *scan, const char *attached, const char *spelled, struct fail *fail)
+{
+    if (attached) {
+        scan->value = attached;
+        return ARGV_OPTION;
+    }
+    if (scan->at >= scan->argc || !is_value (scan->argv[scan->at]))
+        return fail_set (fail, FAIL_USAGE, "%s: a value is missing (%s)", spelled, scan->row->metavar);
+    scan->value = scan->argv[scan->at++];
+    return ARGV_OPTION;
+}
+
+static enum argv_item
+next_long (struct argv_scan *scan, const char *word, struct fail *fail)
+{
+    const char *name = word + 2, *equals = strchr (name, '=');
+    size_t length = equals ? (size_t) (equals - name) : strlen (name);
+    if (length == 4 && !strncmp (name, "help", 4))
+        return ARGV_HELP;
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *row = &options[i];
+        if (!has_flag (row, scan->command) || !is_spelling_of (row->key, name, length))
+            continue;
+        scan->row = row;
+        if (option_types[row->type].takes_value)
+            return take_value (scan, equals ? equals + 1 : NULL, word, fail);
+        if (equals)
+            return fail_set (fail, FAIL_USAGE, "--%s: takes no value, got '%s'", row->key, equals + 1);
+        scan->value = "true";
+        return ARGV_OPTION;
+    }
+    return refuse_unknown (scan, name, length, fail);
+}
+
+static enum argv_item
+next_short (struct argv_scan *scan, struct fail *fail)
+{
+    char letter = *scan->cluster++;
+    const char *rest = *scan->cluster ? scan->cluster : NULL;
+    scan->cluster = rest;
+    if (letter == 'h')
+        return ARGV_HELP;
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *row = &options[i];
+        if (!has_flag (row, scan->command) || row->letter != letter)
+            continue;
+        scan->row = row;
+        scan->value = "true";
+        if (!option_types[row->type].takes_value)
+            return ARGV_OPTION;
+        scan->cluster = NULL;
+        char spelled[3] = { '-', letter, '\0' };
+        return take_value (scan, rest, spelled, fail);
+    }
+    return fail_set (fail, FAIL_USAGE, "unknown option '-%c'", letter);
+}
+
+enum argv_item
+argv_next (struct argv_scan *scan, struct fail *fail)
+{
+    if (scan->cluster)
+        return next_short (scan, fail);
+    if (scan->at >= scan->argc)
+        return ARGV_END;
+    const char *word = scan->argv[scan->at++];
+    if (!scan->literal && !strcmp (word, "--")) {
+        scan->literal = true;
+        return argv_next (scan, fail);
+    }
+    /* argparse: an argument with a blank in it cannot be an option, unless it is --key=value. */
+    bool is_free = scan->literal || *word != '-' || !word[1]
+                   || (strchr (word, ' ') && !(word[1] == '-' && strchr (word, '=')));
+    if (is_free) {
+        scan->value = word;
+        return ARGV_POSITIONAL;
+    }
+    if (word[1] == '-')
+        return next_long (scan, word, fail);
+    scan->cluster = word + 1;
+    return next_short (scan, fail);
+}
+
+bool
+argv_wants_help (enum option_command command, int argc, char **argv)
+{
+    struct argv_scan scan = { .command = command, .argc = argc, .argv = argv };
+    for (;;)
+        switch (argv_next (&scan, NULL)) {
+        case ARGV_HELP:
+            return true;
+        case ARGV_POSITIONAL:
+            if (command == COMMAND_LAUNCH)
+                return false;
+            break;
+        case ARGV_OPTION:
+            break;
+        default:
+            return false;
+        }
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Command lines, one item after another, by the rows of the option table. */
+#ifndef CONFIG_OPT_ARGV_H
+#define CONFIG_OPT_ARGV_H
+
+#include "config/options.h"
+#include "util/fail.h"
+
+enum argv_item {
+    ARGV_BAD = -1,
+    ARGV_END,
+    ARGV_OPTION,     /* `row` and `value` */
+    ARGV_HELP,       /* -h or --help */
+    ARGV_POSITIONAL, /* `value`; argv[at] follows it */
+};
+
+/** Start with `command`, `argc` and `argv`, the rest zero. */
+struct argv_scan {
+    enum option_command command;
+    int argc;
+    char **argv;
+    int at;              /* the next word */
+    const char *cluster; /* what is left of combined short flags: "m" of -qm */
+    bool literal;        /* after "--": only free words */
+    const struct option *row;
+    const char *value;
+};
+
+enum argv_item argv_next (struct argv_scan *scan, struct fail *fail);
+
+/** Whether help is asked for before the program (launch) or anywhere (other commands). */
+bool argv_wants_help (enum option_command command, int argc, char **argv);
+
+#endif

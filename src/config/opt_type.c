@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each type of setting can do: parse, format, release.  A new type is a row here and a word in enum option_type. */
+#include <config.h>
+
+#include "config/foreign.h"
+#include "config/options.h"
+#include "util/parse.h"
+#include "util/suggest.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int
+parse_flag (const struct option *row, const char *text, void *field, struct fail *fail)
+{
+    (void) row;
+    if (parse_bool (text, field) != PARSE_OK)
+        return fail_set (fail, FAIL_USAGE, "'%s' is neither true nor false", text);
+    return 0;
+}
+
+static void
+format_flag (const void *field, struct strbuf *out)
+{
+    strbuf_add (out, *(const bool *) field ? "true" : "false");
+}
+
+static int
+parse_int (const struct option *row, const char *text, void *field, struct fail *fail)
+{
+    switch (parse_int64 (text, row->min, row->max, field)) {
+    case PARSE_OK:
+        return 0;
+    case PARSE_RANGE:
+        return fail_set (fail, FAIL_USAGE, "%s is out of range, use %" PRId64 " to %" PRId64, text, row->min,
+                         row->max);
+    default:
+        return fail_set (fail, FAIL_USAGE, "'%s' is not a whole number, use %" PRId64 " to %" PRId64, text, row->min,
+                         row->max);
+    }
+}
+
+static void
+format_int (const void *field, struct strbuf *out)
+{
+    strbuf_printf (out, "%" PRId64, *(const int64_t *) field);
+}
+
+static int
+refuse_word (const struct option *row, const char *text, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf words = { 0 };
+    struct suggest suggest = { .wanted = text };
+    for (size_t i = 0; row->choices[i]; i++) {
+        strbuf_printf (&words, "%s%s", i ? ", " : "", row->choices[i]);
+        suggest_consider (&suggest, row->choices[i]);
+    }
+    if (foreign_value (row->key, text))
+        return fail_set (fail, FAIL_USAGE, "this version does not have '%s' yet, use one of %s", text, words.text);
+    char space[80];
+    return fail_set (fail, FAIL_USAGE, "'%s' is not one of %s%s", text, words.text,
+                     suggest_text (&suggest, "", space, sizeof space));
+}
+
+static int
+parse_text (const struct option *row, const char *text, void *field, struct fail *fail)
+{
+    if (row->choices) {
+        size_t i = 0;
+        while (row->choices[i] && strcmp (row->choices[i], text))
+            i++;
+        if (!row->choices[i])
+            return refuse_word (row, text, fail);
+    }
+    if (!*text)
+        return fail_set (fail, FAIL_USAGE, "the value is empty");
+    char *copy = strdup (text);
+    if (!copy)
+        return fail_nomem (fail);
+    char **place = field;
+    free (*place);
+    *place = copy;
+    return 0;
+}
+
+static void
+format_text (const void *field, struct strbuf *out)
+{
+    char *const *place = field;
+    if (*place)
+        strbuf_add (out, *place);
+}
+
+static void
+release_text (void *field)
+{
+    char **place = field;
+    free (*place);
+    *place = NULL;
+}
+
+static void
+release_nothing (void *field)
+{
+    (void) field;
+}
+
+const struct option_type_info option_types[] = {
+    [OPTION_FLAG] = { "flag", false, parse_flag, format_flag, release_nothing, "bool" },
+    [OPTION_INT] = { "integer", true, parse_int, format_int, release_nothing, "int" },
+    [OPTION_TEXT] = { "text", true, parse_text, format_text, release_text, "str" },
+    [OPTION_PATH] = { "path", true, parse_text, format_text, release_text, "str" },
+};

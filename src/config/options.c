@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* THE OPTION TABLE.  Everything that is known about a setting stands in its row, and nowhere else; the order of rows is
+ * that of --help, of the man page and of the questions.  After a change: `make regen`. */
+#include <config.h>
+
+#include "config/conditions.h"
+#include "config/options.h"
+
+#include <string.h>
+
+/* The field's type must be the row's: comparing the pointers is a compiler warning otherwise. */
+#define FIELD_AS(type_id, c_type, field)                                                                               \
+    .type = (type_id),                                                                                                 \
+    .offset = offsetof (struct settings, field)                                                                        \
+              + 0 * sizeof ((c_type *) 0 == &((struct settings *) 0)->field)
+#define OPT_FLAG(field) FIELD_AS (OPTION_FLAG, bool, field), .dflt = "false"
+#define OPT_INT(field, least, most) FIELD_AS (OPTION_INT, int64_t, field), .min = (least), .max = (most)
+#define OPT_TEXT(field) FIELD_AS (OPTION_TEXT, char *, field)
+#define OPT_PATH(field) FIELD_AS (OPTION_PATH, char *, field)
+#define WORDS(...) (const char *const[]) { __VA_ARGS__, NULL }
+
+/* Launch paths, as the contract abbreviates them. */
+#define S PATH_SIMPLE
+#define M PATH_MPIRUN
+#define T PATH_ELASTIC
+#define D PATH_DEEPSPEED
+#define P PATH_TPU
+#define PP PATH_TPU_POD
+#define SM PATH_SAGEMAKER
+
+const char *const option_group_titles[GROUP_COUNT] = {
+    [GROUP_GENERAL] = "General",
+    [GROUP_HARDWARE] = "Hardware",
+    [GROUP_RESOURCE] = "Resources",
+    [GROUP_PARADIGM] = "Training paradigm",
+    [GROUP_DISTRIBUTED] = "Several processes and machines",
+    [GROUP_OURS] = "Not in the original",
+};
+
+const struct option options[] = {
+    { .key = "compute_environment", OPT_TEXT (compute_environment), .dflt = "LOCAL_MACHINE",
+      .choices = WORDS ("LOCAL_MACHINE"), .group = GROUP_GENERAL,
+      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
+      .help = "where to run",
+      .doc = "Where jobs run. This version knows only LOCAL_MACHINE: the machines at hand." },
+
+    { .key = "config_file", OPT_PATH (config_file), .group = GROUP_GENERAL,
+      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG, .metavar = "FILE",
+      .help = "configuration file instead of the default one",
+      .doc = "The configuration file to use instead of the default one. A name that ends in .json is read and written "
+             "as JSON, any other as YAML." },
+
+    { .key = "quiet", .letter = 'q', OPT_FLAG (quiet), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
+      .help = "say nothing about defaults and failed ranks",
+      .doc = "Print neither notes about assumed values nor the report on a failed rank; the exit status tells." },
+
+    { .key = "module", .letter = 'm', OPT_FLAG (module), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
+      .help = "the program is a Python module, as in python3 -m",
+      .doc = "Run the program as a Python module, as python3 -m does. Not together with --no_python." },
+
+    { .key = "no_python", OPT_FLAG (no_python), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
+      .help = "execute the program directly, whatever its name",
+      .doc = "Execute the program directly, even if its name ends in .py." },
+
+    { .key = "debug", OPT_FLAG (debug), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE, .env = "ACCELERATE_DEBUG_MODE", .spelling = SPELL_TRUE_IF_ON,
+      .paths = S | M | T | D | P | PP,
+      .help = "check shapes before every collective operation",
+      .doc = "Let the ranks compare the shapes of their tensors before every collective operation, so that a mismatch "
+             "is an error that names them instead of a hang.",
+      .ask = "Check the shapes of tensors before every collective operation?" },
+
+    { .key = "distributed_type", OPT_TEXT (distributed_type), .dflt = "NO",
+      .choices = WORDS ("NO", "MULTI_CPU", "MULTI_GPU"), .group = GROUP_HARDWARE,
+      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
+      .help = "what a job is spread over",
+      .doc = "What a job is spread over: nothing (NO), processes on CPUs (MULTI_CPU) or on GPUs (MULTI_GPU). With NO the "
+             "number of processes is 1 unless it is given.",
+      .ask = "What is a job spread over?" },
+
+    { .key = "cpu", OPT_FLAG (cpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH,
+      .help = "run on CPUs, and ignore the default file",
+      .doc = "Run on CPUs even where there are GPUs. The default configuration file is then ignored; one given with "
+             "--config_file is not." },
+
+    { .key = "use_cpu", OPT_FLAG (use_cpu), .group = GROUP_HARDWARE,
+      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .env = "ACCELERATE_USE_CPU", .spelling = SPELL_PLAIN,
+      .paths = S | M,
+      .help = "run on CPUs",
+      .doc = "Run on CPUs even where there are GPUs; the same as --cpu, which sets it.",
+      .ask = "Run on CPUs only?" },
+
+    { .key = "multi_gpu", OPT_FLAG (multi_gpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH,
+      .help = "one process for each of several GPUs",
+      .doc = "Start one process for each of several GPUs. Set by a file whose distributed_type is MULTI_GPU, unless "
+             "another choice of hardware is made on the command line. Not together with --cpu." },
+
+    { .key = "mixed_precision", OPT_TEXT (mixed_precision), .dflt = "no", .choices = WORDS ("no", "fp16", "bf16"),
+      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG, .properties = PROPERTY_FILE,
+      .env = "ACCELERATE_MIXED_PRECISION", .spelling = SPELL_LOWER, .paths = S | M | T | D | SM, .metavar = "WORD",
+      .help = "number format of the computation",
+      .doc = "Compute in 16-bit floating point where that is safe: fp16 with loss scaling, or bf16.",
+      .ask = "Which mixed precision?" },
+
+    { .key = "num_processes", OPT_INT (num_processes, 1, 1000000), .group = GROUP_RESOURCE,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
+      .help = "processes of the job, on all machines together",
+      .doc = "How many processes the job has, on all machines together.",
+      .ask = "How many processes, on all machines together?" },
+
+    { .key = "num_machines", OPT_INT (num_machines, 1, 100000), .dflt = "1", .group = GROUP_RESOURCE,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
+      .help = "machines of the job",
+      .doc = "How many machines the job uses. The command is started on each of them.",
+      .ask = "How many machines?" },
+
+    { .key = "num_cpu_threads_per_process", OPT_INT (num_cpu_threads_per_process, 1, 100000), .group = GROUP_RESOURCE,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FROM_ENV, .env = "OMP_NUM_THREADS", .spelling = SPELL_PLAIN,
+      .paths = S | M | T, .metavar = "N",
+      .help = "threads of OpenMP and the like in each process",
+      .doc = "How many threads OpenMP and the libraries that heed it start in each process. Where it is not given, the "
+             "caller's OMP_NUM_THREADS stays; without that, on CPUs, the cores are shared out, and on GPUs it is 1." },
+
+    { .key = "dynamo_backend", OPT_TEXT (dynamo_backend), .dflt = "no", .section = "dynamo_config",
+      .choices = WORDS ("no", "eager", "aot_eager", "inductor", "aot_ts_nvfuser", "nvprims_nvfuser", "cudagraphs",
+                        "ofi", "fx2trt", "onnxrt", "tensorrt", "aot_torchxla_trace_once", "torchxla_trace_once", "tvm"),
+      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
+      .env = "ACCELERATE_DYNAMO_BACKEND", .spelling = SPELL_UPPER, .paths = S | M | T | SM, .metavar = "WORD",
+      .help = "backend of torch.compile, for Python programs",
+      .doc = "The backend of torch.compile in Python programs that use the original library. Programs in C do not "
+             "read it." },
+
+    { .key = "dynamo_mode", OPT_TEXT (dynamo_mode), .dflt = "default", .section = "dynamo_config",
+      .choices = WORDS ("default", "reduce-overhead", "max-autotune"), .group = GROUP_RESOURCE,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .env = "ACCELERATE_DYNAMO_MODE",
+      .spelling = SPELL_PLAIN, .paths = S | M | T | SM, .metavar = "WORD",
+      .help = "mode of torch.compile, for Python programs",
+      .doc = "What torch.compile optimizes for." },
+
+    { .key = "dynamo_use_fullgraph", OPT_FLAG (dynamo_use_fullgraph), .section = "dynamo_config",
+      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
+      .env = "ACCELERATE_DYNAMO_USE_FULLGRAPH", .spelling = SPELL_PLAIN, .paths = S | M | T | SM,
+      .help = "torch.compile must not break the graph",
+      .doc = "Refuse programs that torch.compile cannot turn into a single graph." },
+
+    { .key = "dynamo_use_dynamic", OPT_FLAG (dynamo_use_dynamic), .section = "dynamo_config",
+      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
+      .env = "ACCELERATE_DYNAMO_USE_DYNAMIC", .spelling = SPELL_PLAIN, .paths = S | M | T | SM,
+      .help = "torch.compile allows for changing shapes",
+      .doc = "Let torch.compile allow for shapes that change from batch to batch." },
+
+    { .key = "dynamo_use_regional_compilation", OPT_FLAG (dynamo_use_regional_compilation), .section = "dynamo_config",
+      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
+      .env = "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", .spelling = SPELL_PLAIN, .paths = S | M | T | SM,
+      .help = "torch.compile compiles repeated blocks once",
+      .doc = "Let torch.compile compile a block that a model repeats only once." },
+
+    { .key = "gpu_ids", OPT_TEXT (gpu_ids), .dflt = "all", .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE, .env = "CUDA_VISIBLE_DEVICES", .spelling = SPELL_PLAIN, .paths = S | M | T | D,
+      .when = when_gpus_chosen, .metavar = "LIST",
+      .help = "GPUs to use, by number, with commas, or all",
+      .doc = "The GPUs that the ranks see, by number or by UUID, separated by commas; or all.",
+      .ask = "Which GPUs, by number, with commas, or all?" },
+
+    { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .group = GROUP_DISTRIBUTED,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
+      .help = "number of this machine, from 0",
+      .doc = "The number of this machine among all of the job, from 0. Machine 0 is the main one.",
+      .ask = "What is the number of this machine, from 0?" },
+
+    { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE, .metavar = "HOST",
+      .help = "name or address of the main machine",
+      .doc = "The name or the address of the main machine, where rank 0 runs. Needed with several machines; "
+             "127.0.0.1 with one.",
+      .ask = "What is the name or address of the main machine?" },
+
+    { .key = "main_process_port", OPT_INT (main_process_port, 0, 65535), .group = GROUP_DISTRIBUTED,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "PORT",
+      .help = "TCP port of rank 0; 0 picks a free one",
+      .doc = "The TCP port at which rank 0 can be reached. 0 picks a free one, on a single machine. Where it is not "
+             "given it is 29500.",
+      .ask = "Which TCP port has the main process?" },
+
+    { .key = "dry_run", OPT_FLAG (dry_run), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_EXTENSION,
+      .help = "print what would be started, and start nothing",
+      .doc = "Print the processes that would be started, with their arguments and their environment, and start nothing." },
+
+    { .key = "json", OPT_FLAG (json), .group = GROUP_OURS, .commands = COMMAND_LAUNCH | COMMAND_ENV,
+      .properties = PROPERTY_EXTENSION,
+      .help = "print as JSON",
+      .doc = "Print as JSON what would be printed as text." },
+
+    { .key = "grace", OPT_INT (grace, 0, 86400), .dflt = "10", .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "SECONDS",
+      .help = "seconds between asking ranks to end and killing them",
+      .doc = "How many seconds the other ranks have to end by themselves, after one has failed or the launcher was told "
+             "to stop, before they are killed." },
+};
+
+const size_t option_count = sizeof options / sizeof *options;
+
+static bool
+same_name (const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++)
+        if (*a != *b && !((*a == '-' || *a == '_') && (*b == '-' || *b == '_')))
+            return false;
+    return *a == *b;
+}
+
+const struct option *
+option_find (const char *key)
+{
+    for (size_t i = 0; i < option_count; i++)
+        if (same_name (options[i].key, key))
+            return &options[i];
+    return NULL;
+}
+
+/* Some sections' keys may leave out the section's name: `backend` in dynamo_config is dynamo_backend. */
+static bool
+is_key_in_section (const char *row_key, const char *section, const char *key)
+{
+    if (!strcmp (row_key, key))
+        return true;
+    const char *end = strstr (section, "_config");
+    size_t length = end ? (size_t) (end - section) : strlen (section);
+    return !strncmp (row_key, section, length) && row_key[length] == '_' && !strcmp (row_key + length + 1, key);
+}
+
+const struct option *
+option_find_in_file (const char *section, const char *key)
+{
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *row = &options[i];
+        if (!(row->properties & PROPERTY_FILE) || !row->section != !section)
+            continue;
+        if (section ? !strcmp (row->section, section) && is_key_in_section (row->key, section, key)
+                    : !strcmp (row->key, key))
+            return row;
+    }
+    return NULL;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the default configuration file is; see paths.h. */
+#include <config.h>
+
+#include "config/paths.h"
+
+#include "util/strbuf.h"
+
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Only a leading ~ of one's own is expanded, variables inside are not: as the original does. */
+static void
+add_expanded (struct strbuf *out, const char *text)
+{
+    if (text[0] == '~' && (!text[1] || text[1] == '/')) {
+        const char *home = getenv ("HOME");
+        const struct passwd *user = home ? NULL : getpwuid (getuid ());
+        if (home || user) {
+            strbuf_add (out, home ? home : user->pw_dir);
+            text++;
+        }
+    }
+    strbuf_add (out, text);
+}
+
+int
+path_of_default_file (char **path, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf buf = { 0 };
+    const char *hf_home = getenv ("HF_HOME"), *cache = getenv ("XDG_CACHE_HOME");
+    add_expanded (&buf, hf_home ? hf_home : cache ? cache : "~/.cache");
+    if (!hf_home)
+        strbuf_add (&buf, "/huggingface");
+    /* An empty HF_HOME means the current folder, as in the original. */
+    strbuf_add (&buf, buf.length ? "/accelerate/default_config.yaml" : "accelerate/default_config.yaml");
+    *path = strbuf_take (&buf);
+    return *path ? 0 : fail_nomem (fail);
+}
+
+bool
+path_is_json (const char *path)
+{
+    size_t length = strlen (path);
+    return length > 5 && !strcmp (path + length - 5, ".json");
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings to the text of a configuration file, as PyYAML's safe_dump or Python's json.dump would write it. */
+#include <config.h>
+
+#include "config/file.h"
+#include "config/load.h"
+#include "util/cleanup.h"
+
+#include <jansson.h>
+#include <string.h>
+
+/* The original refuses keys that it does not know, and drops empty sections: write ours, and sections' keys, only where
+ * somebody gave a value. */
+static bool
+is_written (const struct config *config, const struct option *row)
+{
+    if (!(row->properties & PROPERTY_FILE) || config_is_absent (config, row))
+        return false;
+    bool is_given = config->origins && config->origins[row - options].kind != ORIGIN_DEFAULT;
+    return is_given || (!row->section && !(row->properties & PROPERTY_EXTENSION));
+}
+
+static const char *
+top_name (const struct option *row)
+{
+    return row->section ? row->section : row->key;
+}
+
+static int
+by_name (const void *a, const void *b)
+{
+    const struct option *one = *(const struct option *const *) a, *two = *(const struct option *const *) b;
+    int order = strcmp (top_name (one), top_name (two));
+    return order ? order : strcmp (one->key, two->key);
+}
+
+static void
+write_yaml (const struct config *config, const struct option *const *rows, size_t count, struct strbuf *out)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    const char *section = NULL;
+    for (size_t i = 0; i < count; i++) {
+        const struct option *row = rows[i];
+        if (row->section && (!section || strcmp (section, row->section)))
+            strbuf_printf (out, "%s:\n", row->section);
+        section = row->section;
+        strbuf_truncate (&text, 0);
+        option_types[row->type].format (option_field_const (row, &config->settings), &text);
+        strbuf_printf (out, "%s%s: ", section ? "  " : "", row->key);
+        if (!strcmp (option_types[row->type].yaml_tag, "str"))
+            yaml_add_text (out, text.text ? text.text : "");
+        else
+            strbuf_add (out, text.text ? text.text : "");
+        strbuf_add_char (out, '\n');
+    }
+    out->failed = out->failed || text.failed;
+}
+
+static json_t *
+json_of_row (const struct option *row, const struct settings *settings)
+{
+    const void *field = option_field_const (row, settings);
+    if (row->type == OPTION_FLAG)
+        return json_boolean (*(const bool *) field);
+    if (row->type == OPTION_INT)
+        return json_integer (*(const int64_t *) field);
+    AUTO_STRBUF struct strbuf text = { 0 };
+    option_types[row->type].format (field, &text);
+    return text.failed ? NULL : json_string (text.text ? text.text : "");
+}
+
+static int
+write_json (const struct config *config, const struct option *const *rows, size_t count, struct strbuf *out)
+{
+    json_t *root = json_object ();
+    int failed = !root;
+    for (size_t i = 0; i < count && !failed; i++) {
+        json_t *parent = root;
+        if (rows[i]->section && !(parent = json_object_get (root, rows[i]->section))) {
+            failed = json_object_set_new (root, rows[i]->section, json_object ());
+            parent = json_object_get (root, rows[i]->section);
+        }
+        failed = failed || json_object_set_new (parent, rows[i]->key, json_of_row (rows[i], &config->settings));
+    }
+    AUTO_FREE char *text = failed ? NULL : json_dumps (root, JSON_INDENT (2) | JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+    json_decref (root);
+    if (!text)
+        return -1;
+    strbuf_printf (out, "%s\n", text);
+    return 0;
+}
+
+int
+config_write_text (const struct config *config, bool as_json, struct strbuf *out, struct fail *fail)
+{
+    AUTO_FREE const struct option **rows = calloc (option_count, sizeof *rows);
+    size_t count = 0;
+    if (!rows)
+        return fail_nomem (fail);
+    for (size_t i = 0; i < option_count; i++)
+        if (is_written (config, &options[i]))
+            rows[count++] = &options[i];
+    qsort (rows, count, sizeof *rows, by_name);
+    int result = 0;
+    if (as_json)
+        result = write_json (config, rows, count, out);
+    else
+        write_yaml (config, rows, count, out);
+    return result || out->failed ? fail_nomem (fail) : 0;
+}
