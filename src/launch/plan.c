@@ -5,13 +5,14 @@
 #include "launch/plan.h"
 
 #include "config/envmap.h"
+#include "config/load.h"
 #include "util/envnames.h"
 #include "util/jobseg.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { USUAL_PORT = 29500 };
+
 
 /* What plan_make() has found out on its way. */
 struct draft {
@@ -125,32 +126,24 @@ check_machines (const struct draft *draft, struct fail *fail)
 static void
 set (struct strlist *env, const char *name, const char *value)
 {
-    size_t length = strlen (name), low = 0, high = env->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        const char *item = env->items[middle];
-        size_t item_length = strcspn (item, "=");
-        int order = memcmp (item, name, item_length < length ? item_length : length);
-        if (order == 0)
-            order = (item_length > length) - (item_length < length);
-        if (order == 0) {
-            low = middle;
-            free (env->items[middle]);
-            memmove (&env->items[middle], &env->items[middle + 1], (env->count - middle) * sizeof *env->items);
-            env->count--;
-            break;
-        }
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    size_t length = strlen (name), place = 0;
     strlist_printf (env, "%s=%s", name, value);
     if (env->failed)
         return;
-    char *added = env->items[env->count - 1];
-    memmove (&env->items[low + 1], &env->items[low], (env->count - 1 - low) * sizeof *env->items);
-    env->items[low] = added;
+    size_t last = env->count - 1;
+    char *added = env->items[last];
+    for (size_t i = 0; i < last; i++)
+        if (!strncmp (env->items[i], added, length + 1)) {
+            free (env->items[i]);
+            env->items[i] = added;
+            env->items[last] = NULL;
+            env->count--;
+            return;
+        }
+    while (place < last && strcmp (env->items[place], added) < 0)
+        place++;
+    memmove (&env->items[place + 1], &env->items[place], (last - place) * sizeof *env->items);
+    env->items[place] = added;
 }
 
 static void
@@ -196,11 +189,11 @@ set_address (const struct draft *draft, struct strlist *env)
         /* 0 is "not given", unless somebody wrote it */
         struct origin origin = config_origin (draft->config, "main_process_port");
         any_port = origin.kind != ORIGIN_DEFAULT;
-        port = draft->topology->free_port ? draft->topology->free_port : any_port ? 0 : USUAL_PORT;
+        port = draft->topology->free_port ? draft->topology->free_port : any_port ? 0 : PLAN_USUAL_PORT;
         if (any_port && !port)
             strlist_add (&plan->notes, "MASTER_PORT 0 stands for a free port, which is chosen when the job is started");
-        else if (!any_port && port != USUAL_PORT)
-            strlist_printf (&plan->notes, "port %d is taken, so MASTER_PORT is %lld", USUAL_PORT, (long long) port);
+        else if (!any_port && port != PLAN_USUAL_PORT)
+            strlist_printf (&plan->notes, "port %d is taken, so MASTER_PORT is %lld", PLAN_USUAL_PORT, (long long) port);
     } else if (draft->topology->port_taken)
         strlist_printf (&plan->notes, "port %lld is taken: rank 0 cannot listen there", (long long) port);
     bool has_ip = settings->main_process_ip && *settings->main_process_ip;

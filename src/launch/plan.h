@@ -12,6 +12,8 @@
 
 #include <stdint.h>
 
+enum { PLAN_USUAL_PORT = 29500 };
+
 /** One process to start. */
 struct plan_process {
     int rank;

@@ -11,7 +11,7 @@ struct sweep {
     pid_t root;        /* descendants of this process, itself not; 0: none */
     pid_t spared;      /* neither this one nor its descendants; 0: none */
     const char *mark;  /* a text in the value of ACCEL_JOB_ID in its environment; NULL: none */
-    const pid_t *groups; /* process groups */
+    const volatile pid_t *groups; /* process groups */
     int group_count;
 };
 

@@ -46,7 +46,7 @@ change_title (void)
     unsigned long start, end;
     if (!field || sscanf (field, " %lu %lu", &start, &end) != 2 || end - start < sizeof title)
         return;
-    char *words = (char *) start; // NOLINT: the kernel's number for our own memory
+    char *words = (char *) start;
     memset (words, 0, end - start);
     memcpy (words, title, sizeof title);
 }
