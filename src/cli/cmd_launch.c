@@ -5,12 +5,11 @@
 #include "cli/command.h"
 #include "config/load.h"
 #include "launch/job.h"
+#include "launch/keeper.h"
 #include "launch/plan.h"
 #include "launch/report.h"
-#include "util/envnames.h"
-#include "util/io.h"
 
-#include <string.h>
+#include <stdio.h>
 
 /* Ports are looked at only for a job that is really started here with rank 0; a plan for reading shall not depend on
  * what happens to listen. */
@@ -60,17 +59,16 @@ print_notes (const struct plan *plan)
         fprintf (stderr, "accelerate: note: %s\n", plan->notes.items[i]);
 }
 
+/* In the supervisor. */
 static int
-run_plan (const struct plan *plan, const struct settings *settings, struct fail *fail)
+supervise_plan (const struct plan *plan, const struct keeper *keeper, bool quiet, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf report = { 0 };
     struct job job;
     int status = -1;
-    if (!settings->quiet)
-        print_notes (plan);
-    if (job_run (&job, plan, fail))
+    if (job_run (&job, plan, keeper, fail))
         goto done;
-    if (!settings->quiet)
+    if (!quiet)
         report_text (&job, &report);
     if (report.text)
         fputs (report.text, stderr);
@@ -78,6 +76,19 @@ run_plan (const struct plan *plan, const struct settings *settings, struct fail 
 done:
     job_release (&job);
     return status;
+}
+
+static int
+run_plan (const struct plan *plan, bool quiet, struct fail *fail)
+{
+    struct keeper keeper;
+    if (!quiet)
+        print_notes (plan);
+    switch (keeper_split (&keeper, fail)) {
+    case KEEPER_IS_SUPERVISOR: return supervise_plan (plan, &keeper, quiet, fail);
+    case KEEPER_IS_OVER: return keeper.status;
+    default: return -1;
+    }
 }
 
 int
@@ -89,7 +100,7 @@ cmd_launch (int argc, char **argv, struct fail *fail)
     if (config_load_launch (&config, argc, argv, fail) || make_plan (&plan, &config, fail))
         goto done;
     status = config.settings.dry_run ? print_plan (&plan, config.settings.json, fail)
-                                     : run_plan (&plan, &config.settings, fail);
+                                     : run_plan (&plan, config.settings.quiet, fail);
 done:
     plan_release (&plan);
     config_release (&config);

@@ -9,13 +9,10 @@
 #include "launch/status.h"
 #include "launch/supervise.h"
 #include "util/cleanup.h"
-#include "util/envnames.h"
 
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 
-/* A job inside a job carries the ids of both, so that whoever ends the outer one finds the processes of the inner. */
 static int
 make_id (struct job *job, struct fail *fail)
 {
@@ -23,18 +20,13 @@ make_id (struct job *job, struct fail *fail)
     if (getrandom (&number, sizeof number, 0) != sizeof number)
         return fail_set (fail, FAIL_GENERAL, "no random numbers: %s", strerror (errno));
     snprintf (job->id, sizeof job->id, "%016llx", (unsigned long long) number);
-    const char *outer = getenv (ENV_JOB_ID);
-    if (outer && *outer && strlen (outer) + sizeof job->id < sizeof job->id_value)
-        snprintf (job->id_value, sizeof job->id_value, "%s.%s", outer, job->id);
-    else
-        snprintf (job->id_value, sizeof job->id_value, "%s", job->id);
     return 0;
 }
 
 static int
-prepare (struct job *job, const struct plan *plan, struct fail *fail)
+prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail)
 {
-    *job = (struct job){ .plan = plan, .count = plan->process_count, .segment = JOBSEG_NONE };
+    *job = (struct job){ .plan = plan, .keeper = keeper, .count = plan->process_count, .segment = JOBSEG_NONE };
     job->oom_kills_before = cgroup_oom_kills ();
     output_sink_init (&job->sink, 2);
     job->ranks = calloc ((size_t) job->count, sizeof *job->ranks);
@@ -64,20 +56,16 @@ start_ranks (struct job *job, struct supervisor *supervisor, struct fail *fail)
 }
 
 int
-job_run (struct job *job, const struct plan *plan, struct fail *fail)
+job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail)
 {
     struct supervisor supervisor;
-    if (prepare (job, plan, fail) || supervise_init (&supervisor, job, fail))
+    if (prepare (job, plan, keeper, fail) || supervise_init (&supervisor, job, fail))
         return -1;
-    prctl (PR_SET_CHILD_SUBREAPER, 1);
-    job->warden = warden_start (job->count, job->id, fail);
-    int result = job->warden ? start_ranks (job, &supervisor, fail) : -1;
+    int result = start_ranks (job, &supervisor, fail);
     if (result == 0)
         supervise (&supervisor);
-    else if (job->warden)
+    else
         supervise_abandon (&supervisor);
-    warden_dismiss (job->warden);
-    job->warden = NULL;
     supervise_release (&supervisor);
     return result;
 }

@@ -3,13 +3,12 @@
 #ifndef LAUNCH_JOB_H
 #define LAUNCH_JOB_H
 
+#include "launch/keeper.h"
 #include "launch/output.h"
 #include "launch/plan.h"
-#include "launch/warden.h"
 #include "util/fail.h"
 #include "util/jobseg.h"
 
-#include <signal.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -34,15 +33,13 @@ enum job_end {
 
 struct job {
     const struct plan *plan;
-    char id[17];           /* ours, random */
-    char id_value[512];    /* of ACCEL_JOB_ID: behind the ids of the jobs that we are a part of */
+    const struct keeper *keeper;
+    char id[17];            /* random */
     struct jobseg segment;
     struct job_rank *ranks; /* [plan->process_count] */
     int count;
     int alive;
     struct output_sink sink; /* our stderr */
-    struct warden *warden;
-    sigset_t old_mask;       /* as it was given to us, for the ranks */
 
     enum job_end end;
     int first_failed; /* local rank, of JOB_FAILED */
@@ -53,12 +50,13 @@ struct job {
 };
 
 /**
- * Start the processes of @p plan and wait for their end.  Makes no report, prints nothing of its own.
+ * Start the processes of @p plan and wait for their end, in the supervisor that keeper_split() has made.  Makes no
+ * report, prints nothing of its own.
  *
  * @param[out] job  how it went; release it with job_release(), also after a failure
  * @return 0 where the job was started, whatever became of it; -1 with @p fail set where it could not be
  */
-int job_run (struct job *job, const struct plan *plan, struct fail *fail);
+int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail);
 
 /** The exit status that a job's end stands for. */
 int job_status (const struct job *job);

@@ -9,6 +9,7 @@
 #include "util/envnames.h"
 #include "util/jobseg.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

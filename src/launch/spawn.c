@@ -27,7 +27,7 @@ struct child {
     char *const *argv;
     char *const *envp;
     int in, err; /* -1: as ours */
-    bool own_group;
+    pid_t group; /* 0: one of its own */
     pid_t launcher;
     const sigset_t *mask;
     const struct rlimit *descriptors; /* NULL: as ours */
@@ -45,8 +45,7 @@ ON_FOREIGN_STACK static int
 run_child (void *argument)
 {
     struct child *child = argument;
-    if (child->own_group)
-        setpgid (0, 0);
+    setpgid (0, child->group);
     /* The order matters: a launcher that has died before prctl() sends no signal any more. */
     prctl (PR_SET_PDEATHSIG, SIGKILL);
     if (getppid () != child->launcher)
@@ -90,7 +89,7 @@ make_environment (struct spawn *spawn, struct fail *fail)
         inherited++;
     if (asprintf (&spawn->segment, ENV_JOB_SEGMENT "=/proc/%d/fd/%d", (int) spawn->launcher, job->segment.fd) < 0)
         spawn->segment = NULL;
-    if (asprintf (&spawn->id, ENV_JOB_ID "=%s", job->id_value) < 0)
+    if (asprintf (&spawn->id, ENV_JOB_ID "=%s", job->id) < 0)
         spawn->id = NULL;
     spawn->envp = calloc (env->count + inherited + 3, sizeof *spawn->envp);
     if (!spawn->segment || !spawn->id || !spawn->envp)
@@ -177,11 +176,11 @@ start (struct spawn *spawn, struct job_rank *rank, struct child *child, struct f
         return fail_exec (rank, child->error, fail);
     }
     rank->pid = pid;
-    rank->own_group = child->own_group;
+    rank->own_group = child->group == 0;
     rank->pidfd = (int) syscall (SYS_pidfd_open, pid, 0);
     if (rank->pidfd < 0) {
         int error = errno;
-        kill (child->own_group ? -pid : pid, SIGKILL);
+        kill (pid, SIGKILL);
         while (waitpid (pid, NULL, 0) < 0 && errno == EINTR)
             ;
         rank->pid = 0;
@@ -208,9 +207,9 @@ spawn_rank (struct spawn *spawn, int index, struct fail *fail)
         .envp = (char *const *) spawn->envp,
         .in = process->local_rank ? spawn->null : -1,
         .err = pipes[1],
-        .own_group = !(spawn->terminal && process->local_rank == 0),
+        .group = spawn->terminal && process->local_rank == 0 ? job->keeper->group : 0,
         .launcher = spawn->launcher,
-        .mask = &job->old_mask,
+        .mask = &job->keeper->old_mask,
         .descriptors = spawn->descriptors_raised ? &spawn->descriptors : NULL,
     };
     int result = start (spawn, rank, &child, fail);
@@ -219,8 +218,6 @@ spawn_rank (struct spawn *spawn, int index, struct fail *fail)
     if (result == 0) {
         rank->stream.fd = pipes[0];
         job->alive++;
-        if (child.own_group)
-            job->warden->groups[index] = rank->pid;
     } else if (pipes[0] >= 0)
         close (pipes[0]);
     return result;

@@ -17,7 +17,7 @@ struct spawn {
     void *stack;        /* of the child until it has called exec */
     int null;           /* /dev/null */
     bool pipes;         /* stderr of the ranks comes through us */
-    bool terminal;      /* stdin is one: the rank that reads it stays in our process group */
+    bool terminal;      /* stdin is one: the rank that reads it is in the keeper's process group */
     bool descriptors_raised;
     struct rlimit descriptors; /* the limit that was given to us */
     pid_t launcher;

@@ -9,6 +9,7 @@
 #include "launch/supervise.h"
 
 #include "launch/cgroup.h"
+#include "launch/signals.h"
 #include "launch/sweep.h"
 #include "util/cleanup.h"
 
@@ -26,17 +27,7 @@ enum {
 };
 
 /* What an epoll event is about; ranks are numbered from 0. */
-enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK };
-
-/* What becomes of a signal that reaches the launcher. */
-static const struct {
-    int signal;
-    bool ends; /* the job; others are only passed on */
-} forwarded[] = {
-    { SIGINT, true },   { SIGTERM, true },  { SIGHUP, true },    { SIGQUIT, true },  { SIGUSR1, false },
-    { SIGUSR2, false }, { SIGCONT, false }, { SIGTSTP, false },  { SIGXCPU, false }, { SIGALRM, false },
-};
-enum { FORWARDED_COUNT = sizeof forwarded / sizeof *forwarded };
+enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK, ABOUT_KEEPER };
 
 static int64_t
 now_ms (void)
@@ -57,21 +48,11 @@ int
 supervise_init (struct supervisor *supervisor, struct job *job, struct fail *fail)
 {
     *supervisor = (struct supervisor){ .job = job, .epoll = -1, .signals = -1 };
-    sigset_t set;
-    struct sigaction action;
-    sigemptyset (&set);
-    sigaddset (&set, SIGCHLD);
-    sigaddset (&set, SIGPIPE); /* of our own stderr: blocked is as good as ignored, and ranks do not inherit it */
-    for (int i = 0; i < FORWARDED_COUNT; i++)
-        if (sigaction (forwarded[i].signal, NULL, &action) || action.sa_handler != SIG_IGN)
-            sigaddset (&set, forwarded[i].signal); /* what we were told to ignore (nohup) stays ignored */
-    signal (SIGCHLD, SIG_DFL); /* ignored, it would take the ranks' statuses away */
-    sigprocmask (SIG_BLOCK, &set, &job->old_mask);
-    sigdelset (&set, SIGPIPE);
-    supervisor->signals = signalfd (-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    supervisor->signals = signalfd (-1, &job->keeper->signals, SFD_CLOEXEC | SFD_NONBLOCK);
     supervisor->epoll = epoll_create1 (EPOLL_CLOEXEC);
     if (supervisor->signals < 0 || supervisor->epoll < 0
-        || watch (supervisor, supervisor->signals, EPOLLIN, ABOUT_SIGNAL, 0)) {
+        || watch (supervisor, supervisor->signals, EPOLLIN, ABOUT_SIGNAL, 0)
+        || watch (supervisor, job->keeper->pidfd, EPOLLIN, ABOUT_KEEPER, 0)) {
         fail_set (fail, FAIL_GENERAL, "cannot watch processes: %s", strerror (errno));
         supervise_release (supervisor);
         return -1;
@@ -100,15 +81,15 @@ supervise_release (struct supervisor *supervisor)
     /* The mask stays: a signal that comes now must not take away the exit status that the job has earned. */
 }
 
-/* A rank that has its own group gets the signal with all its children.  One that shares ours, because it reads the
- * terminal, has got a signal of the terminal (@by_kernel) already. */
+/* A rank that has its own group gets the signal with all its children.  One that is in the keeper's, because it reads the
+ * terminal, has got a signal of the terminal already. */
 static void
-signal_ranks (struct supervisor *supervisor, int signal, bool by_kernel)
+signal_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     const struct job *job = supervisor->job;
     for (int i = 0; i < job->count; i++) {
         const struct job_rank *rank = &job->ranks[i];
-        if (!rank->pid || rank->ended || (!rank->own_group && by_kernel))
+        if (!rank->pid || rank->ended || (!rank->own_group && of_terminal))
             continue;
         kill (rank->own_group ? -rank->pid : rank->pid, signal);
     }
@@ -124,16 +105,15 @@ kill_ranks (struct supervisor *supervisor)
 
 /* Ask all to end, and set the time when we shall no longer ask. */
 static void
-stop_ranks (struct supervisor *supervisor, int signal, bool by_kernel)
+stop_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     int64_t grace_s = supervisor->job->plan->grace_s;
-    supervisor->stopping = true;
     if (grace_s <= 0) {
         kill_ranks (supervisor);
         return;
     }
     supervisor->deadline_ms = now_ms () + grace_s * 1000;
-    signal_ranks (supervisor, signal, by_kernel);
+    signal_ranks (supervisor, signal, of_terminal);
     signal_ranks (supervisor, SIGCONT, false); /* a stopped one could not end */
 }
 
@@ -183,7 +163,6 @@ end_rank (struct supervisor *supervisor, int index, int wait_status)
     rank->ended = true;
     rank->wait_status = wait_status;
     job->alive--;
-    job->warden->groups[index] = 0;
     jobseg_mark_exit (&job->segment, index, wait_status);
     close (rank->pidfd);
     rank->pidfd = -1;
@@ -218,7 +197,7 @@ reap_orphans (struct supervisor *supervisor)
 }
 
 static void
-end_job (struct supervisor *supervisor, int signal, bool by_kernel)
+end_job (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     struct job *job = supervisor->job;
     if (!supervisor->told_ms) {
@@ -227,7 +206,7 @@ end_job (struct supervisor *supervisor, int signal, bool by_kernel)
             job->end = JOB_TOLD;
             job->signal = signal;
         }
-        stop_ranks (supervisor, signal, by_kernel);
+        stop_ranks (supervisor, signal, of_terminal);
     } else if (now_ms () - supervisor->told_ms > REPEAT_MS && (signal == SIGINT || signal == SIGTERM))
         kill_ranks (supervisor); /* somebody is impatient */
 }
@@ -236,21 +215,13 @@ static void
 take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *info)
 {
     int signal = (int) info->ssi_signo;
-    bool by_kernel = info->ssi_code == SI_KERNEL;
-    if (signal == SIGCHLD) {
+    bool of_terminal = info->ssi_code == SI_QUEUE && info->ssi_int == KEEPER_SIGNAL_OF_TERMINAL;
+    if (signal == SIGCHLD)
         reap_orphans (supervisor);
-        return;
-    }
-    for (int i = 0; i < FORWARDED_COUNT; i++) {
-        if (forwarded[i].signal != signal)
-            continue;
-        if (forwarded[i].ends)
-            end_job (supervisor, signal, by_kernel);
-        else
-            signal_ranks (supervisor, signal, by_kernel);
-    }
-    if (signal == SIGTSTP)
-        raise (SIGSTOP); /* the ranks have stopped, so do we; SIGCONT comes through here again */
+    else if (signals_end_job (signal))
+        end_job (supervisor, signal, of_terminal);
+    else
+        signal_ranks (supervisor, signal, of_terminal);
 }
 
 static void
@@ -311,6 +282,18 @@ keep_deadlines (struct supervisor *supervisor)
     return next == INT64_MAX ? -1 : next - now > 3600000 ? 3600000 : (int) (next - now);
 }
 
+/* The keeper was killed: nobody waits for the job any more, and nobody else could end it. */
+static void
+lose_keeper (struct supervisor *supervisor)
+{
+    struct job *job = supervisor->job;
+    epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, job->keeper->pidfd, NULL);
+    supervisor->keeper_is_lost = true;
+    job->end = JOB_TOLD;
+    job->signal = SIGKILL;
+    kill_ranks (supervisor);
+}
+
 /* Ends first, in their order, so that the first failure is the first. */
 static void
 take_events (struct supervisor *supervisor, const struct epoll_event *events, int count)
@@ -324,6 +307,8 @@ take_events (struct supervisor *supervisor, const struct epoll_event *events, in
             reap_rank (supervisor, index);
         else if (about == ABOUT_SIGNAL)
             signals = true;
+        else if (about == ABOUT_KEEPER)
+            lose_keeper (supervisor);
     }
     if (signals)
         take_signals (supervisor);
@@ -332,46 +317,41 @@ take_events (struct supervisor *supervisor, const struct epoll_event *events, in
             read_stream (supervisor, &job->ranks[(uint32_t) events[i].data.u64]);
 }
 
-static int64_t
-wait_leftovers (struct supervisor *supervisor, int64_t deadline)
+/* @return whether nothing is left; false at the deadline, or when a signal says that it takes too long */
+static bool
+wait_leftovers (int64_t deadline)
 {
     sigset_t set;
     sigemptyset (&set);
     sigaddset (&set, SIGCHLD);
     sigaddset (&set, SIGINT);
     sigaddset (&set, SIGTERM);
-    for (;;) {
-        reap_orphans (supervisor);
-        if (waitid (P_ALL, 0, &(siginfo_t){ 0 }, WEXITED | WNOHANG | WNOWAIT) < 0)
-            return 0; /* ECHILD: everything has ended */
+    while (!sweep_reap ()) {
         int64_t left = deadline - now_ms ();
         if (left <= 0)
-            return -1;
+            return false;
         struct timespec wait = { .tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000 };
         int signal = sigtimedwait (&set, NULL, &wait);
         if (signal == SIGINT || signal == SIGTERM)
-            return -1;
+            return false;
     }
+    return true;
 }
 
 /* Processes that ranks have started and left behind.  All of them are our descendants, because orphans come to us; so
- * as long as there is a child there is something to end, and without one there is nothing, and /proc is not read. */
+ * without a child there is nothing to end, and /proc is not read. */
 static void
-end_leftovers (struct supervisor *supervisor)
+end_leftovers (const struct supervisor *supervisor)
 {
-    struct sweep sweep = { .root = getpid (), .spared = supervisor->job->warden->pid };
-    reap_orphans (supervisor);
-    if (waitid (P_ALL, 0, &(siginfo_t){ 0 }, WEXITED | WNOHANG | WNOWAIT) < 0)
+    if (sweep_reap ())
         return;
-    sweep_signal (&sweep, SIGTERM);
-    sweep_signal (&sweep, SIGCONT);
-    if (!wait_leftovers (supervisor, now_ms () + LEFTOVER_GRACE_MS))
-        return;
-    for (int64_t until = now_ms () + LEFTOVER_KILL_MS; now_ms () < until;) {
-        sweep_signal (&sweep, SIGKILL);
-        if (!wait_leftovers (supervisor, now_ms () + 20))
+    if (!supervisor->keeper_is_lost) {
+        sweep_signal (SIGTERM);
+        sweep_signal (SIGCONT);
+        if (wait_leftovers (now_ms () + LEFTOVER_GRACE_MS))
             return;
     }
+    sweep_kill (LEFTOVER_KILL_MS);
 }
 
 static void

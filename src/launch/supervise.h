@@ -12,7 +12,7 @@ struct supervisor {
     int signals;            /* signalfd */
     bool sink_is_watched;
     int64_t deadline_ms;    /* CLOCK_MONOTONIC; when to kill; 0: not stopping, or killed already */
-    bool stopping;
+    bool keeper_is_lost;
     int64_t told_ms;        /* when the first signal to stop came */
 };
 

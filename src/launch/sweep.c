@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One pass over /proc; see sweep.h. */
+/* Passes over /proc; see sweep.h. */
 #include <config.h>
 
 #include "launch/sweep.h"
 
 #include "util/cleanup.h"
-#include "util/envnames.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { SWEEP_PAUSE_MS = 5 };
 
 struct entry {
-    pid_t pid, parent, group;
+    pid_t pid, parent;
     bool member;
 };
 
@@ -32,7 +35,7 @@ read_proc (pid_t pid, const char *name, char *text, size_t size)
     return fd < 0 ? -1 : read (fd, text, size);
 }
 
-/* "PID (NAME) STATE PARENT GROUP ...", where NAME may hold anything.  @return false for a zombie */
+/* "PID (NAME) STATE PARENT ...", where NAME may hold anything.  @return false for a zombie */
 static bool
 read_stat (pid_t pid, struct entry *entry)
 {
@@ -43,36 +46,11 @@ read_stat (pid_t pid, struct entry *entry)
     text[length] = '\0';
     const char *end = strrchr (text, ')');
     char state;
-    int parent, group;
-    if (!end || sscanf (end + 1, " %c %d %d", &state, &parent, &group) != 3)
+    int parent;
+    if (!end || sscanf (end + 1, " %c %d", &state, &parent) != 2)
         return false;
-    *entry = (struct entry){ .pid = pid, .parent = parent, .group = group };
+    *entry = (struct entry){ .pid = pid, .parent = parent };
     return state != 'Z' && state != 'X';
-}
-
-/* An environment may be long: read it in pieces, each keeping the end of the one before so that no entry is cut. */
-static bool
-is_marked (pid_t pid, const char *mark)
-{
-    static const char name[] = ENV_JOB_ID "=";
-    char path[64], text[8192];
-    snprintf (path, sizeof path, "/proc/%d/environ", (int) pid);
-    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    size_t kept = 0;
-    for (;;) {
-        ssize_t length = read (fd, text + kept, sizeof text - kept);
-        if (length <= 0)
-            return false;
-        size_t end = kept + (size_t) length;
-        const char *found = memmem (text, end, name, sizeof name - 1);
-        size_t value = found ? strnlen (found, (size_t) (text + end - found)) : 0;
-        if (found && memmem (found, value, mark, strlen (mark)))
-            return true;
-        kept = end < 1024 ? end : 1024; /* more than the longest value of ours */
-        memmove (text, text + end - kept, kept);
-    }
 }
 
 static bool
@@ -91,16 +69,7 @@ add (struct table *table, const struct entry *entry)
 }
 
 static bool
-is_in_group (const struct sweep *sweep, pid_t group)
-{
-    for (int i = 0; i < sweep->group_count; i++)
-        if (sweep->groups[i] && sweep->groups[i] == group)
-            return true;
-    return false;
-}
-
-static bool
-read_table (const struct sweep *sweep, struct table *table)
+read_table (struct table *table)
 {
     DIR *dir = opendir ("/proc");
     if (!dir)
@@ -109,10 +78,7 @@ read_table (const struct sweep *sweep, struct table *table)
         struct entry entry;
         if (!isdigit ((unsigned char) item->d_name[0]) || !read_stat ((pid_t) atoi (item->d_name), &entry))
             continue;
-        if (entry.pid == getpid () || entry.pid == sweep->spared || entry.pid == sweep->root || entry.pid == 1)
-            continue;
-        entry.member = is_in_group (sweep, entry.group) || (sweep->root && entry.parent == sweep->root)
-                       || (sweep->mark && is_marked (entry.pid, sweep->mark));
+        entry.member = entry.parent == getpid ();
         if (!add (table, &entry))
             break;
     }
@@ -136,11 +102,11 @@ close_over_children (struct table *table)
 }
 
 int
-sweep_signal (const struct sweep *sweep, int signal)
+sweep_signal (int signal)
 {
     struct table table = { 0 };
-    if (!read_table (sweep, &table))
-        return -1;
+    if (!read_table (&table))
+        return 0;
     close_over_children (&table);
     int count = 0;
     for (size_t i = 0; i < table.count; i++)
@@ -148,4 +114,27 @@ sweep_signal (const struct sweep *sweep, int signal)
             count++;
     free (table.entries);
     return count;
+}
+
+bool
+sweep_reap (void)
+{
+    pid_t pid;
+    do
+        pid = waitpid (-1, NULL, WNOHANG);
+    while (pid > 0);
+    return pid < 0 && errno == ECHILD;
+}
+
+bool
+sweep_kill (int limit_ms)
+{
+    struct timespec pause = { .tv_nsec = SWEEP_PAUSE_MS * 1000000L };
+    for (int waited = 0; !sweep_reap (); waited += SWEEP_PAUSE_MS) {
+        if (waited >= limit_ms)
+            return false;
+        sweep_signal (SIGKILL);
+        nanosleep (&pause, NULL);
+    }
+    return true;
 }
