@@ -1,53 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan: which processes with which arguments, environment, cores and devices.  Making it has no side effect, so that
- * --dry_run prints exactly what a launch would do, and tests compare text. */
+/* The plan: which processes with which arguments and environment.  Making it has no side effect, so that --dry_run
+ * prints exactly what a launch would do, and tests compare text. */
 #ifndef LAUNCH_PLAN_H
 #define LAUNCH_PLAN_H
 
 #include "config/options.h"
+#include "launch/program.h"
+#include "launch/topology.h"
 #include "util/fail.h"
 #include "util/strbuf.h"
 
 #include <stdint.h>
 
-/** What the machine has; filled by topology.c, by hand in tests. */
-struct topology {
-    char host[256];
-    int cpus;           /* logical CPUs this process may use */
-    int physical_cores; /* of those; >= 1 */
-    int gpus;           /* NVIDIA devices present, before CUDA_VISIBLE_DEVICES */
-    int free_port;      /* a free TCP port for MASTER_PORT where the usual one is taken; 0: the usual one is free */
-    const char *omp_num_threads; /* the caller's OMP_NUM_THREADS, or NULL */
-};
-
-/** A resolved program: how to start it. */
-struct program {
-    struct strlist argv; /* interpreter if any, program, without its arguments */
-};
+enum { PLAN_USUAL_PORT = 29500 };
 
 /** One process to start. */
 struct plan_process {
     int rank;
     int local_rank;
     struct strlist argv;
-    struct strlist env; /* NAME=VALUE, to be set over the launcher's own environment, sorted by name */
+    struct strlist env; /* NAME=VALUE, to be set over the launcher's own environment, sorted by name; the names are the
+                         * same in every process of a plan */
 };
 
+/** All zero is an empty plan. */
 struct plan {
     char *host;
+    char *program; /* as the user named it */
+    enum option_path path;
     int world_size;
     int local_world_size;
     int first_rank;
     int64_t grace_s;
     struct strlist notes; /* what was assumed, for the user; one line each */
     struct plan_process *processes;
-    int process_count;
+    int process_count; /* == local_world_size */
 };
+
+/** The launch path that the settings ask for, on a machine with @p gpus GPUs. */
+enum option_path plan_path (const struct settings *settings, int world_size, int gpus);
+
+/** How many processes the job has, on all machines. */
+int64_t plan_world_size (const struct settings *settings, int gpus);
 
 /** Decide what to start.  Pure.  @param[out] plan  release it with plan_release() */
 int plan_make (struct plan *plan, const struct config *config, const struct topology *topology,
                const struct program *program, struct fail *fail);
 
+/** Accepts a half-made plan. */
 void plan_release (struct plan *plan);
 
 /** Print @p plan as text, or as JSON; the same bytes on every run. */

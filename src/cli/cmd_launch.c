@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accelerate launch: settings, topology and program make a plan; the plan is printed, or becomes a job. */
+#include <config.h>
+
+#include "cli/command.h"
+#include "config/load.h"
+#include "launch/job.h"
+#include "launch/keeper.h"
+#include "launch/plan.h"
+#include "launch/report.h"
+
+#include <stdio.h>
+
+/* Ports are looked at only for a job that is really started here with rank 0; a plan for reading shall not depend on
+ * what happens to listen. */
+static void
+probe_port (struct topology *topology, const struct config *config)
+{
+    const struct settings *settings = &config->settings;
+    if (settings->dry_run || settings->num_machines > 1 || plan_world_size (settings, topology->gpus) < 2)
+        return;
+    struct origin origin = config_origin (config, "main_process_port");
+    bool given = origin.kind != ORIGIN_DEFAULT;
+    topology_probe_port (topology, given ? (int) settings->main_process_port : PLAN_USUAL_PORT, given);
+}
+
+static int
+make_plan (struct plan *plan, const struct config *config, struct fail *fail)
+{
+    struct topology topology;
+    struct program program;
+    topology_probe (&topology, config->settings.num_cpu_threads_per_process <= 0);
+    if (program_resolve (&program, config, fail))
+        return -1;
+    probe_port (&topology, config);
+    int result = plan_make (plan, config, &topology, &program, fail);
+    program_release (&program);
+    return result;
+}
+
+static int
+print_plan (const struct plan *plan, bool json, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf out = { 0 };
+    if (!json)
+        plan_print_text (plan, &out);
+    else if (plan_print_json (plan, &out, fail))
+        return -1;
+    if (out.failed)
+        return fail_nomem (fail);
+    fputs (out.text, stdout);
+    return 0;
+}
+
+static void
+print_notes (const struct plan *plan)
+{
+    for (size_t i = 0; i < plan->notes.count; i++)
+        fprintf (stderr, "accelerate: note: %s\n", plan->notes.items[i]);
+}
+
+/* In the supervisor. */
+static int
+supervise_plan (const struct plan *plan, const struct keeper *keeper, bool quiet, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf report = { 0 };
+    struct job job;
+    int status = -1;
+    if (job_run (&job, plan, keeper, fail))
+        goto done;
+    if (!quiet)
+        report_text (&job, &report);
+    if (report.text)
+        fputs (report.text, stderr);
+    status = job_status (&job);
+done:
+    job_release (&job);
+    return status;
+}
+
+static int
+run_plan (const struct plan *plan, bool quiet, struct fail *fail)
+{
+    struct keeper keeper;
+    if (!quiet)
+        print_notes (plan);
+    switch (keeper_split (&keeper, fail)) {
+    case KEEPER_IS_SUPERVISOR: return supervise_plan (plan, &keeper, quiet, fail);
+    case KEEPER_IS_OVER: return keeper.status;
+    default: return -1;
+    }
+}
+
+int
+cmd_launch (int argc, char **argv, struct fail *fail)
+{
+    struct config config;
+    struct plan plan = { 0 };
+    int status = -1;
+    if (config_load_launch (&config, argc, argv, fail) || make_plan (&plan, &config, fail))
+        goto done;
+    status = config.settings.dry_run ? print_plan (&plan, config.settings.json, fail)
+                                     : run_plan (&plan, config.settings.quiet, fail);
+done:
+    plan_release (&plan);
+    config_release (&config);
+    return status;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Both versions of control groups, as far as a launcher cares; see cgroup.h. */
+#include <config.h>
+
+#include "launch/cgroup.h"
+
+#include "util/cleanup.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOUNT "/sys/fs/cgroup"
+
+static bool
+read_text (const char *path, char *text, size_t size)
+{
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read (fd, text, size - 1);
+    text[length > 0 ? length : 0] = '\0';
+    return length > 0;
+}
+
+/* A line is "number:controllers:path", with no controllers in version 2. */
+bool
+cgroup_path (const char *lines, const char *controller, char *path, size_t size)
+{
+    size_t wanted = strlen (controller);
+    for (const char *line = lines; *line; line += strcspn (line, "\n"), line += *line == '\n') {
+        const char *list = strchr (line, ':');
+        const char *end = list ? strchr (list + 1, ':') : NULL;
+        if (!end)
+            continue;
+        bool found = !wanted && end == list + 1;
+        for (const char *word = list + 1; wanted && word < end; word++) {
+            size_t length = strcspn (word, ",:");
+            found |= length == wanted && !strncmp (word, controller, wanted);
+            word += length;
+        }
+        if (!found)
+            continue;
+        size_t length = strcspn (end + 1, "\n");
+        if (length >= size)
+            return false;
+        memcpy (path, end + 1, length);
+        path[length] = '\0';
+        return true;
+    }
+    return false;
+}
+
+int64_t
+cgroup_field (const char *text, const char *key)
+{
+    size_t length = strlen (key);
+    for (const char *line = text; *line; line += strcspn (line, "\n"), line += *line == '\n')
+        if (!strncmp (line, key, length) && line[length] == ' ')
+            return strtoll (line + length + 1, NULL, 10);
+    return -1;
+}
+
+/* Read a group's file.  In a container the path may be the host's, while the group itself is mounted at the root. */
+static bool
+read_group (const char *controller, const char *name, char *text, size_t size)
+{
+    char lines[2048], group[512], path[1024];
+    if (!read_text ("/proc/self/cgroup", lines, sizeof lines))
+        return false;
+    if (!cgroup_path (lines, controller, group, sizeof group))
+        return false;
+    const char *mount = !*controller ? MOUNT : !strcmp (controller, "cpu") ? MOUNT "/cpu" : MOUNT "/memory";
+    snprintf (path, sizeof path, "%s%s/%s", mount, group, name);
+    if (read_text (path, text, size))
+        return true;
+    snprintf (path, sizeof path, "%s/%s", mount, name);
+    return read_text (path, text, size);
+}
+
+int
+cgroup_cpu_quota (void)
+{
+    char text[256];
+    long long quota = 0, period = 0;
+    if (read_group ("", "cpu.max", text, sizeof text)) {
+        if (sscanf (text, "%lld %lld", &quota, &period) != 2)
+            return 0; /* "max" */
+    } else {
+        if (!read_group ("cpu", "cpu.cfs_quota_us", text, sizeof text))
+            return 0;
+        quota = strtoll (text, NULL, 10);
+        if (!read_group ("cpu", "cpu.cfs_period_us", text, sizeof text))
+            return 0;
+        period = strtoll (text, NULL, 10);
+    }
+    return quota > 0 && period > 0 && quota / period < 1 << 20 ? (int) ((quota + period - 1) / period) : 0;
+}
+
+int64_t
+cgroup_oom_kills (void)
+{
+    char text[4096];
+    int64_t kills = -1;
+    if (read_group ("", "memory.events", text, sizeof text))
+        kills = cgroup_field (text, "oom_kill");
+    if (kills < 0 && read_group ("memory", "memory.oom_control", text, sizeof text))
+        kills = cgroup_field (text, "oom_kill");
+    return kills;
+}

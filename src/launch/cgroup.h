@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the control group of this process says: its share of CPUs, and whether the kernel killed for want of memory. */
+#ifndef LAUNCH_CGROUP_H
+#define LAUNCH_CGROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** @return how many CPUs' worth of time the group may use, rounded up; 0: no limit is known. */
+int cgroup_cpu_quota (void);
+
+/** @return how many processes of the group the kernel has killed for want of memory so far; -1: unknown. */
+int64_t cgroup_oom_kills (void);
+
+/**
+ * Find the file @p name of a controller's group, from the lines of /proc/self/cgroup.
+ *
+ * @param lines       text of /proc/self/cgroup
+ * @param controller  "memory" (version 1), or "" for the unified hierarchy (version 2)
+ * @return false where the text names none, or it does not fit
+ */
+bool cgroup_path (const char *lines, const char *controller, char *path, size_t size);
+
+/** The number after @p key in text of lines "key number"; -1 where it is not there. */
+int64_t cgroup_field (const char *text, const char *key);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a plan to a running job and to its exit status; see job.h. */
+#include <config.h>
+
+#include "launch/job.h"
+
+#include "launch/cgroup.h"
+#include "launch/spawn.h"
+#include "launch/status.h"
+#include "launch/supervise.h"
+#include "util/cleanup.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+static int
+make_id (struct job *job, struct fail *fail)
+{
+    uint64_t number;
+    if (getrandom (&number, sizeof number, 0) != sizeof number)
+        return fail_set (fail, FAIL_GENERAL, "no random numbers: %s", strerror (errno));
+    snprintf (job->id, sizeof job->id, "%016llx", (unsigned long long) number);
+    return 0;
+}
+
+static int
+prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail)
+{
+    *job = (struct job){ .plan = plan, .keeper = keeper, .count = plan->process_count, .segment = JOBSEG_NONE };
+    job->oom_kills_before = cgroup_oom_kills ();
+    output_sink_init (&job->sink, 2);
+    job->ranks = calloc ((size_t) job->count, sizeof *job->ranks);
+    if (!job->ranks)
+        return fail_nomem (fail);
+    for (int i = 0; i < job->count; i++) {
+        job->ranks[i].process = &plan->processes[i];
+        job->ranks[i].pidfd = job->ranks[i].stream.fd = -1;
+    }
+    if (make_id (job, fail)
+        || jobseg_create (&job->segment, plan->world_size, plan->local_world_size, plan->first_rank, job->id, fail))
+        return -1;
+    return 0;
+}
+
+static int
+start_ranks (struct job *job, struct supervisor *supervisor, struct fail *fail)
+{
+    struct spawn spawn;
+    if (spawn_init (&spawn, job, fail))
+        return -1;
+    int result = 0;
+    for (int i = 0; i < job->count && result == 0; i++)
+        result = spawn_rank (&spawn, i, fail) || supervise_add (supervisor, i, fail) ? -1 : 0;
+    spawn_release (&spawn);
+    return result;
+}
+
+int
+job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail)
+{
+    struct supervisor supervisor;
+    if (prepare (job, plan, keeper, fail) || supervise_init (&supervisor, job, fail))
+        return -1;
+    int result = start_ranks (job, &supervisor, fail);
+    if (result == 0)
+        supervise (&supervisor);
+    else
+        supervise_abandon (&supervisor);
+    supervise_release (&supervisor);
+    return result;
+}
+
+int
+job_status (const struct job *job)
+{
+    switch (job->end) {
+    case JOB_FAILED: return status_of_wait (job->ranks[job->first_failed].wait_status);
+    case JOB_TOLD: return status_of_signal (job->signal);
+    default: return 0;
+    }
+}
+
+void
+job_release (struct job *job)
+{
+    for (int i = 0; job->ranks && i < job->count; i++) {
+        output_stream_release (&job->ranks[i].stream);
+        free (job->ranks[i].doing);
+    }
+    free (job->ranks);
+    output_sink_release (&job->sink);
+    jobseg_detach (&job->segment);
+    *job = (struct job){ .segment = JOBSEG_NONE };
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job while it runs: what spawn.c starts, supervise.c watches and report.c explains. */
+#ifndef LAUNCH_JOB_H
+#define LAUNCH_JOB_H
+
+#include "launch/keeper.h"
+#include "launch/output.h"
+#include "launch/plan.h"
+#include "util/fail.h"
+#include "util/jobseg.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/** One rank's process. */
+struct job_rank {
+    const struct plan_process *process;
+    pid_t pid;        /* 0: not started */
+    int pidfd;        /* -1: reaped or not started */
+    bool own_group;   /* it leads a process group of its own */
+    bool ended;
+    int wait_status;  /* once ended */
+    struct output_stream stream; /* its stderr, where it comes through us */
+    char *doing;      /* what it was doing when another one failed, or NULL */
+};
+
+/** Why a job ended before all ranks had succeeded. */
+enum job_end {
+    JOB_DONE,   /* it did not: all ranks exited with status 0 */
+    JOB_FAILED, /* a rank failed first */
+    JOB_TOLD,   /* a signal came first */
+};
+
+struct job {
+    const struct plan *plan;
+    const struct keeper *keeper;
+    char id[17];            /* random */
+    struct jobseg segment;
+    struct job_rank *ranks; /* [plan->process_count] */
+    int count;
+    int alive;
+    struct output_sink sink; /* our stderr */
+
+    enum job_end end;
+    int first_failed; /* local rank, of JOB_FAILED */
+    int signal;       /* of JOB_TOLD */
+    int killed;       /* ranks that had to be killed */
+    int64_t oom_kills_before;
+    bool out_of_memory; /* the first failure was the kernel's doing, for want of memory */
+};
+
+/**
+ * Start the processes of @p plan and wait for their end, in the supervisor that keeper_split() has made.  Makes no
+ * report, prints nothing of its own.
+ *
+ * @param[out] job  how it went; release it with job_release(), also after a failure
+ * @return 0 where the job was started, whatever became of it; -1 with @p fail set where it could not be
+ */
+int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail);
+
+/** The exit status that a job's end stands for. */
+int job_status (const struct job *job);
+
+void job_release (struct job *job);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Splits the launcher in two; see keeper.h. */
+#include <config.h>
+
+#include "launch/keeper.h"
+
+#include "launch/signals.h"
+#include "launch/status.h"
+#include "launch/sweep.h"
+#include "util/cleanup.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+enum { LEFTOVER_KILL_MS = 10000 };
+
+/* The supervisor has a name of its own, so that who kills launchers by name (pkill -9 -f "accelerate launch") leaves it
+ * to clean up.  The words of the command line are no longer needed: the plan has copies. */
+static void
+change_title (void)
+{
+    static const char title[] = "accel-job";
+    char text[1024];
+    prctl (PR_SET_NAME, title);
+    AUTO_CLOSE int fd = open ("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read (fd, text, sizeof text - 1);
+    if (length <= 0)
+        return;
+    text[length] = '\0';
+    char *field = strrchr (text, ')');
+    for (int i = 2; field && i < 48; i++) /* the name is field 2, the addresses of the words are 48 and 49 */
+        field = strchr (field + 1, ' ');
+    unsigned long start, end;
+    if (!field || sscanf (field, " %lu %lu", &start, &end) != 2 || !start || end - start < sizeof title)
+        return;
+    char *words = (char *) start;
+    memset (words, 0, end - start);
+    memcpy (words, title, sizeof title);
+}
+
+static void
+pass_on (pid_t supervisor, const siginfo_t *info)
+{
+    union sigval value = { .sival_int = info->si_code == SI_KERNEL ? KEEPER_SIGNAL_OF_TERMINAL : KEEPER_SIGNAL_SENT };
+    sigqueue (supervisor, info->si_signo, value);
+    if (info->si_signo == SIGTSTP)
+        raise (SIGSTOP); /* the ranks stop, so do we, and the shell sees it; SIGCONT comes through here again */
+}
+
+/* Wait for the supervisor.  @return its wait status */
+static int
+wait_and_pass_on (const struct keeper *keeper, pid_t supervisor)
+{
+    for (;;) {
+        int status;
+        siginfo_t info;
+        pid_t ended = waitpid (supervisor, &status, WNOHANG);
+        if (ended == supervisor)
+            return status;
+        if (ended < 0 && errno != EINTR)
+            return SIGKILL; /* somebody else has waited for it: cannot be */
+        if (sigwaitinfo (&keeper->signals, &info) > 0 && info.si_signo != SIGCHLD)
+            pass_on (supervisor, &info);
+    }
+}
+
+int
+keeper_split (struct keeper *keeper, struct fail *fail)
+{
+    *keeper = (struct keeper){ .pid = getpid (), .group = getpgrp (), .pidfd = -1 };
+    keeper->pidfd = (int) syscall (SYS_pidfd_open, keeper->pid, 0);
+    if (keeper->pidfd < 0)
+        return fail_set (fail, FAIL_GENERAL, "cannot watch processes: pidfd_open: %s (Linux 5.3 or newer is needed)",
+                         strerror (errno));
+    signals_block (&keeper->signals, &keeper->old_mask);
+    prctl (PR_SET_CHILD_SUBREAPER, 1); /* not inherited */
+    fflush (stdout);
+    pid_t supervisor = fork ();
+    if (supervisor < 0) {
+        close (keeper->pidfd);
+        return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (errno),
+                         status_exec_hint (errno));
+    }
+    if (supervisor == 0) {
+        /* Signals of the terminal reach the keeper alone, who tells us once. */
+        setpgid (0, 0);
+        prctl (PR_SET_CHILD_SUBREAPER, 1);
+        change_title ();
+        return KEEPER_IS_SUPERVISOR;
+    }
+    close (keeper->pidfd);
+    keeper->pidfd = -1;
+    int status = wait_and_pass_on (keeper, supervisor);
+    if (WIFSIGNALED (status))
+        sweep_kill (LEFTOVER_KILL_MS);
+    keeper->status = status_of_wait (status);
+    return KEEPER_IS_OVER;
+}

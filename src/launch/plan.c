@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides what a launch starts; see plan.h. */
+#include <config.h>
+
+#include "launch/plan.h"
+
+#include "config/envmap.h"
+#include "config/load.h"
+#include "util/envnames.h"
+#include "util/jobseg.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+
+/* What plan_make() has found out on its way. */
+struct draft {
+    struct plan *plan;
+    const struct settings *settings;
+    const struct config *config;
+    const struct topology *topology;
+    int machines;
+    int machine_rank;
+    bool on_cpu;
+    bool distributed; /* ranks get RANK and the like */
+};
+
+static bool
+gpus_are_chosen (const struct settings *settings)
+{
+    return settings->gpu_ids && *settings->gpu_ids && strcmp (settings->gpu_ids, "all");
+}
+
+static bool
+cpu_is_asked_for (const struct settings *settings)
+{
+    return settings->cpu || settings->use_cpu;
+}
+
+int64_t
+plan_world_size (const struct settings *settings, int gpus)
+{
+    if (settings->num_processes > 0)
+        return settings->num_processes;
+    int64_t local = 1;
+    if (!cpu_is_asked_for (settings)) {
+        if (gpus_are_chosen (settings))
+            local = topology_visible_gpus (settings->gpu_ids, JOBSEG_MAX_LOCAL);
+        else if (gpus > 0)
+            local = gpus;
+    }
+    return (local > 0 ? local : 1) * (settings->num_machines > 0 ? settings->num_machines : 1);
+}
+
+/* The launch paths, the first whose condition holds; the last one always does. @{ */
+static bool
+is_elastic (const struct settings *settings, int world_size, int gpus)
+{
+    return !cpu_is_asked_for (settings) && (settings->multi_gpu || (world_size > 1 && gpus > 0));
+}
+
+static const struct {
+    enum option_path path;
+    bool (*when) (const struct settings *settings, int world_size, int gpus);
+} launch_paths[] = {
+    { PATH_ELASTIC, is_elastic },
+    { PATH_SIMPLE, NULL },
+};
+/** @} */
+
+enum option_path
+plan_path (const struct settings *settings, int world_size, int gpus)
+{
+    size_t i = 0;
+    while (launch_paths[i].when && !launch_paths[i].when (settings, world_size, gpus))
+        i++;
+    return launch_paths[i].path;
+}
+
+/* Ranks as evenly as possible: the first machines get one more.  The original drops the remainder. */
+static int
+divide_ranks (struct draft *draft, int64_t world_size, struct fail *fail)
+{
+    struct plan *plan = draft->plan;
+    const struct settings *settings = draft->settings;
+    int64_t machines = settings->num_machines > 0 ? settings->num_machines : 1;
+    int64_t machine = machines > 1 ? settings->machine_rank : 0;
+    if (world_size < machines)
+        return fail_set (fail, FAIL_USAGE, "--num_processes %lld is less than --num_machines %lld: each needs one",
+                         (long long) world_size, (long long) machines);
+    if (machine < 0 || machine >= machines)
+        return fail_set (fail, FAIL_USAGE, "--machine_rank %lld is not 0 to %lld", (long long) machine,
+                         (long long) machines - 1);
+    int64_t share = world_size / machines, rest = world_size % machines;
+    int64_t local = share + (machine < rest);
+    if (world_size > INT32_MAX || local > JOBSEG_MAX_LOCAL)
+        return fail_set (fail, FAIL_USAGE, "%lld processes on one machine are too many: %d is the most",
+                         (long long) local, JOBSEG_MAX_LOCAL);
+    draft->machines = (int) machines;
+    draft->machine_rank = (int) machine;
+    plan->world_size = (int) world_size;
+    plan->local_world_size = (int) local;
+    plan->first_rank = (int) (machine * share + (machine < rest ? machine : rest));
+    return 0;
+}
+
+static int
+check_machines (const struct draft *draft, struct fail *fail)
+{
+    const struct settings *settings = draft->settings;
+    if (draft->machines == 1)
+        return 0;
+    if (!settings->main_process_ip || !*settings->main_process_ip)
+        return fail_set (fail, FAIL_USAGE,
+                         "%d machines need --main_process_ip, the name or address of machine 0, the same on each",
+                         draft->machines);
+    if (settings->main_process_port <= 0)
+        return fail_set (fail, FAIL_USAGE,
+                         "%d machines need --main_process_port, a port that is free on machine 0, the same on each",
+                         draft->machines);
+    return 0;
+}
+
+/* Set NAME=VALUE in a sorted list of them, in the place of an older value. */
+static void
+set (struct strlist *env, const char *name, const char *value)
+{
+    size_t length = strlen (name), place = 0;
+    strlist_printf (env, "%s=%s", name, value);
+    if (env->failed)
+        return;
+    size_t last = env->count - 1;
+    char *added = env->items[last];
+    for (size_t i = 0; i < last; i++)
+        if (!strncmp (env->items[i], added, length + 1)) {
+            free (env->items[i]);
+            env->items[i] = added;
+            env->items[last] = NULL;
+            env->count--;
+            return;
+        }
+    while (place < last && strcmp (env->items[place], added) < 0)
+        place++;
+    memmove (&env->items[place + 1], &env->items[place], (last - place) * sizeof *env->items);
+    env->items[place] = added;
+}
+
+static void
+set_number (struct strlist *env, const char *name, int64_t value)
+{
+    char text[24];
+    snprintf (text, sizeof text, "%lld", (long long) value);
+    set (env, name, text);
+}
+
+/* OMP_NUM_THREADS where nobody chose it: on CPUs the cores are shared out among the ranks of this machine, else 1. */
+static void
+set_threads (const struct draft *draft, struct strlist *env)
+{
+    const char *given = draft->topology->omp_num_threads;
+    if (draft->settings->num_cpu_threads_per_process > 0)
+        return; /* the option's row has set it */
+    if (given && *given && strcmp (given, "0")) {
+        set (env, ENV_OMP_NUM_THREADS, given); /* as it is: "4,2" is good OpenMP */
+        return;
+    }
+    int local = draft->plan->local_world_size, threads = 1;
+    if (draft->topology->mpi_local_size > local)
+        local = draft->topology->mpi_local_size;
+    if (draft->on_cpu)
+        threads = draft->topology->physical_cores / local;
+    set_number (env, ENV_OMP_NUM_THREADS, threads > 1 ? threads : 1);
+    if (threads > 1)
+        strlist_printf (&draft->plan->notes,
+                        "OMP_NUM_THREADS is %d: %d cores shared out among %d process%s; "
+                        "--num_cpu_threads_per_process changes it",
+                        threads, draft->topology->physical_cores, local, local > 1 ? "es" : "");
+}
+
+static void
+set_address (const struct draft *draft, struct strlist *env)
+{
+    const struct settings *settings = draft->settings;
+    struct plan *plan = draft->plan;
+    int64_t port = settings->main_process_port;
+    bool any_port = false;
+    if (port <= 0) {
+        /* 0 is "not given", unless somebody wrote it */
+        struct origin origin = config_origin (draft->config, "main_process_port");
+        any_port = origin.kind != ORIGIN_DEFAULT;
+        port = draft->topology->free_port ? draft->topology->free_port : any_port ? 0 : PLAN_USUAL_PORT;
+        if (any_port && !port)
+            strlist_add (&plan->notes, "MASTER_PORT 0 stands for a free port, which is chosen when the job is started");
+        else if (!any_port && port != PLAN_USUAL_PORT)
+            strlist_printf (&plan->notes, "port %d is taken, so MASTER_PORT is %lld", PLAN_USUAL_PORT, (long long) port);
+    } else if (draft->topology->port_taken)
+        strlist_printf (&plan->notes, "port %lld is taken: rank 0 cannot listen there", (long long) port);
+    bool has_ip = settings->main_process_ip && *settings->main_process_ip;
+    set (env, ENV_MASTER_ADDR, has_ip ? settings->main_process_ip : "127.0.0.1");
+    set_number (env, ENV_MASTER_PORT, port);
+}
+
+/* What all ranks of this machine have in common. */
+static void
+set_common (const struct draft *draft, struct strlist *env)
+{
+    const struct plan *plan = draft->plan;
+    set_threads (draft, env);
+    if (!draft->distributed)
+        return;
+    set_address (draft, env);
+    set_number (env, ENV_WORLD_SIZE, plan->world_size);
+    set_number (env, ENV_LOCAL_WORLD_SIZE, plan->local_world_size);
+    set_number (env, ENV_GROUP_RANK, draft->machine_rank);
+    set_number (env, ENV_GROUP_WORLD_SIZE, draft->machines);
+    set (env, ENV_ROLE_NAME, "default");
+    set_number (env, ENV_ROLE_WORLD_SIZE, plan->world_size);
+    set (env, ENV_RUN_ID, "none");
+    set (env, ENV_RESTART_COUNT, "0");
+    set (env, ENV_MAX_RESTARTS, "0");
+    /* "True" would make every rank a client of a store that torch's launcher serves and this one does not. */
+    set (env, ENV_USE_AGENT_STORE, "False");
+    if (draft->on_cpu)
+        set (env, ENV_USE_CPU, "True");
+    else
+        set (env, ENV_NCCL_ASYNC_ERROR_HANDLING,
+             draft->topology->nccl_async_error_handling ? draft->topology->nccl_async_error_handling : "1");
+}
+
+static void
+add_device_notes (const struct draft *draft)
+{
+    struct plan *plan = draft->plan;
+    const struct settings *settings = draft->settings;
+    int gpus = draft->topology->gpus;
+    if (cpu_is_asked_for (settings))
+        return;
+    if (draft->on_cpu)
+        strlist_printf (&plan->notes, "no GPU found: the %d processes run on CPUs, as with --cpu", plan->world_size);
+    else if (plan->path == PATH_ELASTIC && !gpus)
+        strlist_add (&plan->notes, "no NVIDIA GPU found, and --multi_gpu asks for some");
+    else if (plan->path == PATH_ELASTIC && plan->local_world_size > gpus && !gpus_are_chosen (settings))
+        strlist_printf (&plan->notes, "%d processes share %d GPU%s", plan->local_world_size, gpus, gpus > 1 ? "s" : "");
+}
+
+static void
+fill_process (const struct draft *draft, const struct program *program, const struct strlist *common, int local_rank)
+{
+    struct plan *plan = draft->plan;
+    struct plan_process *process = &plan->processes[local_rank];
+    process->local_rank = local_rank;
+    process->rank = plan->first_rank + local_rank;
+    for (size_t i = 0; i < program->argv.count; i++) {
+        strlist_add (&process->argv, program->argv.items[i]);
+        if (i == 0 && program->python && draft->distributed)
+            strlist_add (&process->argv, "-u"); /* or lines of several ranks come late and cut in pieces */
+    }
+    for (char **word = draft->config->program_args; word && *word; word++)
+        strlist_add (&process->argv, *word);
+    for (size_t i = 0; i < common->count; i++)
+        strlist_add (&process->env, common->items[i]);
+    if (!draft->distributed)
+        return;
+    set_number (&process->env, ENV_RANK, process->rank);
+    set_number (&process->env, ENV_LOCAL_RANK, local_rank);
+    set_number (&process->env, ENV_ROLE_RANK, process->rank);
+}
+
+static int
+fill_processes (const struct draft *draft, const struct program *program, struct fail *fail)
+{
+    struct plan *plan = draft->plan;
+    AUTO_STRLIST struct strlist common = { 0 };
+    if (envmap_emit (draft->config, plan->path, &common, fail))
+        return -1;
+    set_common (draft, &common);
+    add_device_notes (draft);
+    plan->processes = calloc ((size_t) plan->local_world_size, sizeof *plan->processes);
+    if (!plan->processes || common.failed || plan->notes.failed)
+        return fail_nomem (fail);
+    plan->process_count = plan->local_world_size;
+    for (int i = 0; i < plan->process_count; i++) {
+        fill_process (draft, program, &common, i);
+        if (plan->processes[i].argv.failed || plan->processes[i].env.failed)
+            return fail_nomem (fail);
+    }
+    return 0;
+}
+
+int
+plan_make (struct plan *plan, const struct config *config, const struct topology *topology,
+           const struct program *program, struct fail *fail)
+{
+    const struct settings *settings = &config->settings;
+    struct draft draft = { .plan = plan, .settings = settings, .config = config, .topology = topology };
+    *plan = (struct plan){ .grace_s = settings->grace };
+    if (divide_ranks (&draft, plan_world_size (settings, topology->gpus), fail) || check_machines (&draft, fail))
+        goto error;
+    plan->path = plan_path (settings, plan->world_size, topology->gpus);
+    draft.on_cpu = plan->path == PATH_SIMPLE
+                   && (cpu_is_asked_for (settings) || (plan->world_size > 1 && topology->gpus == 0));
+    draft.distributed = plan->world_size > 1 || plan->path != PATH_SIMPLE;
+    plan->host = strdup (topology->host);
+    plan->program = strdup (config->program);
+    if (!plan->host || !plan->program) {
+        fail_nomem (fail);
+        goto error;
+    }
+    if (fill_processes (&draft, program, fail))
+        goto error;
+    return 0;
+error:
+    plan_release (plan);
+    return -1;
+}
+
+void
+plan_release (struct plan *plan)
+{
+    for (int i = 0; i < plan->process_count; i++) {
+        strlist_release (&plan->processes[i].argv);
+        strlist_release (&plan->processes[i].env);
+    }
+    free (plan->processes);
+    free (plan->host);
+    free (plan->program);
+    strlist_release (&plan->notes);
+    *plan = (struct plan){ 0 };
+}

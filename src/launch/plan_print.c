@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan for people and for programs; see plan.h. */
+#include <config.h>
+
+#include "launch/plan.h"
+
+#include "util/cleanup.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <string.h>
+
+/* As one would type it in a shell. */
+static void
+add_word (struct strbuf *out, const char *word)
+{
+    bool plain = *word != '\0';
+    for (const char *c = word; *c; c++)
+        plain = plain && (isalnum ((unsigned char) *c) || strchr ("%+,-./:=@_", *c));
+    if (plain) {
+        strbuf_add (out, word);
+        return;
+    }
+    strbuf_add_char (out, '\'');
+    for (; *word; word++)
+        if (*word == '\'')
+            strbuf_add (out, "'\\''");
+        else
+            strbuf_add_char (out, *word);
+    strbuf_add_char (out, '\'');
+}
+
+/* NAME=VALUE with the value quoted. */
+static void
+add_variable (struct strbuf *out, const char *item)
+{
+    size_t length = strcspn (item, "=");
+    strbuf_add (out, "  ");
+    strbuf_add_bytes (out, item, length);
+    strbuf_add_char (out, '=');
+    if (item[length] && item[length + 1])
+        add_word (out, item + length + 1);
+    strbuf_add_char (out, '\n');
+}
+
+static bool
+is_common (const struct plan *plan, size_t index)
+{
+    for (int i = 1; i < plan->process_count; i++)
+        if (strcmp (plan->processes[i].env.items[index], plan->processes[0].env.items[index]))
+            return false;
+    return true;
+}
+
+void
+plan_print_text (const struct plan *plan, struct strbuf *out)
+{
+    const struct plan_process *first = &plan->processes[0];
+    strbuf_printf (out, "host\n  %s\n\nprocesses\n  %d of %d", plan->host, plan->local_world_size, plan->world_size);
+    if (plan->local_world_size > 1)
+        strbuf_printf (out, ", ranks %d to %d", plan->first_rank, plan->first_rank + plan->local_world_size - 1);
+    else
+        strbuf_printf (out, ", rank %d", plan->first_rank);
+    strbuf_printf (out, "; %lld s between TERM and KILL\n\ncommand\n ", (long long) plan->grace_s);
+    for (size_t i = 0; i < first->argv.count; i++) {
+        strbuf_add_char (out, ' ');
+        add_word (out, first->argv.items[i]);
+    }
+    strbuf_add (out, "\n\nenvironment\n");
+    for (size_t i = 0; i < first->env.count; i++)
+        if (is_common (plan, i))
+            add_variable (out, first->env.items[i]);
+    for (int rank = 0; plan->process_count > 1 && rank < plan->process_count; rank++) {
+        const struct plan_process *process = &plan->processes[rank];
+        strbuf_printf (out, "\nenvironment of rank %d\n", process->rank);
+        for (size_t i = 0; i < process->env.count; i++)
+            if (!is_common (plan, i))
+                add_variable (out, process->env.items[i]);
+    }
+    if (plan->notes.count)
+        strbuf_add (out, "\nnotes\n");
+    for (size_t i = 0; i < plan->notes.count; i++)
+        strbuf_printf (out, "  %s\n", plan->notes.items[i]);
+}
+
+static json_t *
+make_list (const struct strlist *list)
+{
+    json_t *array = json_array ();
+    for (size_t i = 0; i < list->count; i++)
+        if (json_array_append_new (array, json_string (list->items[i]))) {
+            json_decref (array);
+            return NULL;
+        }
+    return array;
+}
+
+static json_t *
+make_env (const struct strlist *env)
+{
+    json_t *object = json_object ();
+    for (size_t i = 0; i < env->count; i++) {
+        AUTO_STRBUF struct strbuf name = { 0 };
+        size_t length = strcspn (env->items[i], "=");
+        strbuf_add_bytes (&name, env->items[i], length);
+        if (name.failed || json_object_set_new (object, name.text, json_string (env->items[i] + length + 1))) {
+            json_decref (object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+static json_t *
+make_plan (const struct plan *plan)
+{
+    json_t *processes = json_array ();
+    for (int i = 0; i < plan->process_count; i++) {
+        const struct plan_process *process = &plan->processes[i];
+        json_array_append_new (processes, json_pack ("{si si so so}", "rank", process->rank, "local_rank",
+                                                     process->local_rank, "argv", make_list (&process->argv), "env",
+                                                     make_env (&process->env)));
+    }
+    return json_pack ("{ss si si si sI so so}", "host", plan->host, "world_size", plan->world_size, "local_world_size",
+                      plan->local_world_size, "first_rank", plan->first_rank, "grace_s", (json_int_t) plan->grace_s,
+                      "notes", make_list (&plan->notes), "processes", processes);
+}
+
+int
+plan_print_json (const struct plan *plan, struct strbuf *out, struct fail *fail)
+{
+    json_t *root = make_plan (plan);
+    AUTO_FREE char *text = root ? json_dumps (root, JSON_INDENT (2)) : NULL;
+    size_t wanted = root ? json_array_size (json_object_get (root, "processes")) : 0;
+    json_decref (root);
+    if (!text || wanted != (size_t) plan->process_count)
+        return fail_set (fail, FAIL_GENERAL, "the plan cannot be written as JSON: a word of it is not UTF-8");
+    strbuf_add (out, text);
+    strbuf_add_char (out, '\n');
+    return 0;
+}

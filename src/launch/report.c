@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The report; see report.h. */
+#include <config.h>
+
+#include "launch/report.h"
+
+#include "util/cleanup.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { REPORT_GROUPS = 16 }; /* lines about other ranks */
+
+/* "rank 3", or the program's name where there is but one process. */
+static void
+add_who (const struct job *job, const struct job_rank *rank, struct strbuf *out)
+{
+    if (job->plan->world_size == 1)
+        strbuf_printf (out, "%s (process %d on %s)", job->plan->program, (int) rank->pid, job->plan->host);
+    else
+        strbuf_printf (out, "rank %d (process %d on %s)", rank->process->rank, (int) rank->pid, job->plan->host);
+}
+
+/* "2, 4-7" */
+static void
+add_ranks (const struct job *job, const char *doing, int from, struct strbuf *out)
+{
+    const char *separator = "";
+    for (int i = from; i < job->count; i++) {
+        if (i == job->first_failed || !job->ranks[i].doing || strcmp (job->ranks[i].doing, doing))
+            continue;
+        int last = i;
+        while (last + 1 < job->count && last + 1 != job->first_failed && job->ranks[last + 1].doing
+               && !strcmp (job->ranks[last + 1].doing, doing))
+            last++;
+        strbuf_printf (out, last > i ? "%s%d-%d" : "%s%d", separator, job->ranks[i].process->rank,
+                       job->ranks[last].process->rank);
+        separator = ", ";
+        i = last;
+    }
+}
+
+static bool
+is_first_doing_so (const struct job *job, int index)
+{
+    for (int i = 0; i < index; i++)
+        if (i != job->first_failed && job->ranks[i].doing && !strcmp (job->ranks[i].doing, job->ranks[index].doing))
+            return false;
+    return true;
+}
+
+static void
+add_others (const struct job *job, struct strbuf *out)
+{
+    int groups = 0;
+    for (int i = 0; i < job->count; i++) {
+        if (i == job->first_failed || !job->ranks[i].doing || !is_first_doing_so (job, i))
+            continue;
+        if (groups++ == REPORT_GROUPS) {
+            strbuf_add (out, "    ...\n");
+            return;
+        }
+        if (groups == 1)
+            strbuf_add (out, "  the others at that moment:\n");
+        strbuf_add (out, "    rank ");
+        add_ranks (job, job->ranks[i].doing, i, out);
+        strbuf_printf (out, ": %s\n", job->ranks[i].doing);
+    }
+}
+
+static void
+add_failure (const struct job *job, struct strbuf *out)
+{
+    const struct job_rank *rank = &job->ranks[job->first_failed];
+    char how[96];
+    jobseg_describe_exit (rank->wait_status, how, sizeof how);
+    strbuf_add (out, "accelerate: ");
+    add_who (job, rank, out);
+    strbuf_printf (out, " %s\n", how);
+    if (job->out_of_memory)
+        strbuf_add (out, "  the kernel killed it, or another process of its control group, for want of memory\n");
+    if (rank->doing)
+        strbuf_printf (out, "  it was: %s\n", rank->doing);
+    AUTO_STRLIST struct strlist lines = { 0 };
+    output_stream_tail (&rank->stream, &lines);
+    if (lines.count)
+        strbuf_printf (out, "  its last line%s on stderr:\n", lines.count > 1 ? "s" : "");
+    for (size_t i = 0; i < lines.count; i++)
+        strbuf_printf (out, "    %s\n", lines.items[i]);
+    add_others (job, out);
+}
+
+void
+report_text (const struct job *job, struct strbuf *out)
+{
+    if (job->end == JOB_FAILED)
+        add_failure (job, out);
+    else if (job->end == JOB_TOLD) {
+        const char *name = sigabbrev_np (job->signal);
+        strbuf_printf (out, "accelerate: ended by SIG%s\n", name ? name : "?");
+    } else
+        return;
+    if (job->killed)
+        strbuf_printf (out, "  %d process%s did not end within %lld s and had to be killed\n", job->killed,
+                       job->killed > 1 ? "es" : "", (long long) job->plan->grace_s);
+}
+
+/* What a program wrote need not be UTF-8. */
+static json_t *
+make_text (const char *text)
+{
+    json_t *value = json_string (text);
+    if (value)
+        return value;
+    AUTO_STRBUF struct strbuf plain = { 0 };
+    for (; *text; text++)
+        strbuf_add_char (&plain, (unsigned char) *text < 128 ? *text : '?');
+    return json_string (plain.text ? plain.text : "");
+}
+
+static json_t *
+make_failure (const struct job *job)
+{
+    const struct job_rank *rank = &job->ranks[job->first_failed];
+    bool by_signal = WIFSIGNALED (rank->wait_status);
+    json_t *failure = json_object (), *tail = json_array (), *others = json_array ();
+    json_object_set_new (failure, "rank", json_integer (rank->process->rank));
+    json_object_set_new (failure, "local_rank", json_integer (rank->process->local_rank));
+    json_object_set_new (failure, "pid", json_integer (rank->pid));
+    json_object_set_new (failure, "exit_code", by_signal ? json_null () : json_integer (WEXITSTATUS (rank->wait_status)));
+    json_object_set_new (failure, "signal", by_signal ? json_integer (WTERMSIG (rank->wait_status)) : json_null ());
+    json_object_set_new (failure, "out_of_memory", json_boolean (job->out_of_memory));
+    if (rank->doing)
+        json_object_set_new (failure, "doing", make_text (rank->doing));
+    AUTO_STRLIST struct strlist lines = { 0 };
+    output_stream_tail (&rank->stream, &lines);
+    for (size_t i = 0; i < lines.count; i++)
+        json_array_append_new (tail, make_text (lines.items[i]));
+    json_object_set_new (failure, "stderr", tail);
+    for (int i = 0; i < job->count; i++)
+        if (i != job->first_failed && job->ranks[i].doing)
+            json_array_append_new (others, json_pack ("{si so}", "rank", job->ranks[i].process->rank, "doing",
+                                                      make_text (job->ranks[i].doing)));
+    json_object_set_new (failure, "others", others);
+    return failure;
+}
+
+int
+report_json (const struct job *job, struct strbuf *out, struct fail *fail)
+{
+    json_t *root = json_pack ("{ss si ss si}", "host", job->plan->host, "world_size", job->plan->world_size, "program",
+                              job->plan->program, "exit_status", job_status (job));
+    json_object_set_new (root, "signal", job->end == JOB_TOLD ? json_integer (job->signal) : json_null ());
+    json_object_set_new (root, "killed", json_integer (job->killed));
+    json_object_set_new (root, "failure", job->end == JOB_FAILED ? make_failure (job) : json_null ());
+    AUTO_FREE char *text = json_dumps (root, JSON_COMPACT);
+    json_decref (root);
+    if (!text)
+        return fail_set (fail, FAIL_GENERAL, "the report cannot be written as JSON");
+    strbuf_add (out, text);
+    strbuf_add_char (out, '\n');
+    return 0;
+}

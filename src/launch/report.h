@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why a job failed, for people and for programs. */
+#ifndef LAUNCH_REPORT_H
+#define LAUNCH_REPORT_H
+
+#include "launch/job.h"
+#include "util/fail.h"
+#include "util/strbuf.h"
+
+/** Append the report of @p job as lines of text, the first one beginning "accelerate: "; nothing where all went well. */
+void report_text (const struct job *job, struct strbuf *out);
+
+/** Append it as one JSON object on one line; also where all went well. */
+int report_json (const struct job *job, struct strbuf *out, struct fail *fail);
+
+#endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starts a process as posix_spawn() does, in a child that shares our memory until it calls exec: the cost does not
+ * depend on how large we are, and an error needs no pipe to come back.  posix_spawn() itself cannot ask for the
+ * parent-death signal.  See spawn.h. */
+#include <config.h>
+
+#include "launch/spawn.h"
+
+#include "launch/status.h"
+#include "util/cleanup.h"
+#include "util/envnames.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+enum { STACK_BYTES = 64 * 1024 };
+
+/* What the child has to do; it runs on our memory, so it only reads this and writes `error`. */
+struct child {
+    const char *path;
+    char *const *argv;
+    char *const *envp;
+    int in, err; /* -1: as ours */
+    pid_t group; /* 0: one of its own */
+    pid_t launcher;
+    const sigset_t *mask;
+    const struct rlimit *descriptors; /* NULL: as ours */
+    volatile int error;
+};
+
+/* The stack is not the one that sanitizers know. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define ON_FOREIGN_STACK __attribute__ ((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
+#else
+#define ON_FOREIGN_STACK
+#endif
+
+ON_FOREIGN_STACK static int
+run_child (void *argument)
+{
+    struct child *child = argument;
+    setpgid (0, child->group);
+    /* The order matters: a launcher that has died before prctl() sends no signal any more. */
+    prctl (PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid () != child->launcher)
+        _exit (128 + SIGKILL);
+    if ((child->in >= 0 && dup2 (child->in, 0) < 0) || (child->err >= 0 && dup2 (child->err, 2) < 0)) {
+        child->error = errno;
+        _exit (127);
+    }
+    if (child->descriptors)
+        setrlimit (RLIMIT_NOFILE, child->descriptors);
+    sigprocmask (SIG_SETMASK, child->mask, NULL);
+    execve (child->path, child->argv, child->envp);
+    child->error = errno;
+    _exit (127);
+}
+
+static bool
+names_equal (const char *item, const char *other)
+{
+    size_t length = strcspn (other, "=");
+    return !strncmp (item, other, length) && item[length] == '=';
+}
+
+static bool
+is_overridden (const struct spawn *spawn, const struct strlist *env, const char *item)
+{
+    for (size_t i = 0; i < env->count; i++)
+        if (names_equal (item, env->items[i]))
+            return true;
+    return names_equal (item, spawn->segment) || names_equal (item, spawn->id);
+}
+
+/* The launcher's own variables come last and are the same for all ranks; what the plan sets is left out of them. */
+static int
+make_environment (struct spawn *spawn, struct fail *fail)
+{
+    const struct job *job = spawn->job;
+    const struct strlist *env = &job->plan->processes[0].env;
+    size_t inherited = 0;
+    while (environ[inherited])
+        inherited++;
+    if (asprintf (&spawn->segment, ENV_JOB_SEGMENT "=/proc/%d/fd/%d", (int) spawn->launcher, job->segment.fd) < 0)
+        spawn->segment = NULL;
+    if (asprintf (&spawn->id, ENV_JOB_ID "=%s", job->id) < 0)
+        spawn->id = NULL;
+    spawn->envp = calloc (env->count + inherited + 3, sizeof *spawn->envp);
+    if (!spawn->segment || !spawn->id || !spawn->envp)
+        return fail_nomem (fail);
+    spawn->base = env->count;
+    size_t count = env->count;
+    spawn->envp[count++] = spawn->segment;
+    spawn->envp[count++] = spawn->id;
+    for (size_t i = 0; i < inherited; i++)
+        if (!is_overridden (spawn, env, environ[i]))
+            spawn->envp[count++] = environ[i];
+    return 0;
+}
+
+/* Each rank costs us two descriptors.  Ranks get the limit that was given to us. */
+static void
+raise_descriptor_limit (struct spawn *spawn, int ranks)
+{
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t) ranks * 2 + 64;
+    if (getrlimit (RLIMIT_NOFILE, &limit) || limit.rlim_cur >= wanted)
+        return;
+    spawn->descriptors = limit;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    spawn->descriptors_raised = !setrlimit (RLIMIT_NOFILE, &limit);
+}
+
+int
+spawn_init (struct spawn *spawn, struct job *job, struct fail *fail)
+{
+    *spawn = (struct spawn){ .job = job, .null = -1, .launcher = getpid () };
+    spawn->terminal = isatty (0);
+    spawn->pipes = job->count > 1;
+    raise_descriptor_limit (spawn, job->count);
+    if (make_environment (spawn, fail))
+        goto error;
+    spawn->null = open ("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (spawn->null < 0) {
+        fail_set (fail, FAIL_GENERAL, "/dev/null: %s", strerror (errno));
+        goto error;
+    }
+    void *stack = mmap (NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (stack == MAP_FAILED) {
+        fail_nomem (fail);
+        goto error;
+    }
+    spawn->stack = stack;
+    return 0;
+error:
+    spawn_release (spawn);
+    return -1;
+}
+
+void
+spawn_release (struct spawn *spawn)
+{
+    free (spawn->envp);
+    free (spawn->segment);
+    free (spawn->id);
+    if (spawn->null >= 0)
+        close (spawn->null);
+    if (spawn->stack)
+        munmap (spawn->stack, STACK_BYTES);
+    *spawn = (struct spawn){ .null = -1 };
+}
+
+static int
+fail_exec (const struct job_rank *rank, int error, struct fail *fail)
+{
+    return fail_set (fail, status_of_exec (error), "cannot start rank %d: %s: %s%s", rank->process->rank,
+                     rank->process->argv.items[0], strerror (error), status_exec_hint (error));
+}
+
+static int
+start (struct spawn *spawn, struct job_rank *rank, struct child *child, struct fail *fail)
+{
+    /* The stack grows downwards on every machine that Debian has. */
+    pid_t pid = clone (run_child, (char *) spawn->stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, child);
+    if (pid < 0)
+        return fail_exec (rank, errno, fail);
+    if (child->error) {
+        while (waitpid (pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        return fail_exec (rank, child->error, fail);
+    }
+    rank->pid = pid;
+    rank->own_group = child->group == 0;
+    rank->pidfd = (int) syscall (SYS_pidfd_open, pid, 0);
+    if (rank->pidfd < 0) {
+        int error = errno;
+        kill (pid, SIGKILL);
+        while (waitpid (pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        rank->pid = 0;
+        return fail_exec (rank, error, fail);
+    }
+    return 0;
+}
+
+int
+spawn_rank (struct spawn *spawn, int index, struct fail *fail)
+{
+    struct job *job = spawn->job;
+    struct job_rank *rank = &job->ranks[index];
+    const struct plan_process *process = rank->process;
+    int pipes[2] = { -1, -1 };
+    if (spawn->pipes && pipe2 (pipes, O_CLOEXEC))
+        return fail_exec (rank, errno, fail);
+    if (pipes[0] >= 0)
+        fcntl (pipes[0], F_SETFL, O_NONBLOCK);
+    memcpy (spawn->envp, process->env.items, process->env.count * sizeof *spawn->envp);
+    struct child child = {
+        .path = process->argv.items[0],
+        .argv = process->argv.items,
+        .envp = (char *const *) spawn->envp,
+        .in = process->local_rank ? spawn->null : -1,
+        .err = pipes[1],
+        .group = spawn->terminal && process->local_rank == 0 ? job->keeper->group : 0,
+        .launcher = spawn->launcher,
+        .mask = &job->keeper->old_mask,
+        .descriptors = spawn->descriptors_raised ? &spawn->descriptors : NULL,
+    };
+    int result = start (spawn, rank, &child, fail);
+    if (pipes[1] >= 0)
+        close (pipes[1]);
+    if (result == 0) {
+        rank->stream.fd = pipes[0];
+        job->alive++;
+    } else if (pipes[0] >= 0)
+        close (pipes[0]);
+    return result;
+}

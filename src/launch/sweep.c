@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Passes over /proc; see sweep.h. */
+#include <config.h>
+
+#include "launch/sweep.h"
+
+#include "util/cleanup.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { SWEEP_PAUSE_MS = 5 };
+
+struct entry {
+    pid_t pid, parent;
+    bool member;
+};
+
+struct table {
+    struct entry *entries;
+    size_t count, capacity;
+};
+
+static ssize_t
+read_proc (pid_t pid, const char *name, char *text, size_t size)
+{
+    char path[64];
+    snprintf (path, sizeof path, "/proc/%d/%s", (int) pid, name);
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -1 : read (fd, text, size);
+}
+
+/* "PID (NAME) STATE PARENT ...", where NAME may hold anything.  @return false for a zombie */
+static bool
+read_stat (pid_t pid, struct entry *entry)
+{
+    char text[1024];
+    ssize_t length = read_proc (pid, "stat", text, sizeof text - 1);
+    if (length <= 0)
+        return false;
+    text[length] = '\0';
+    const char *end = strrchr (text, ')');
+    char state;
+    int parent;
+    if (!end || sscanf (end + 1, " %c %d", &state, &parent) != 2)
+        return false;
+    *entry = (struct entry){ .pid = pid, .parent = parent };
+    return state != 'Z' && state != 'X';
+}
+
+static bool
+add (struct table *table, const struct entry *entry)
+{
+    if (table->count == table->capacity) {
+        size_t wanted = table->capacity ? table->capacity * 2 : 256;
+        struct entry *grown = reallocarray (table->entries, wanted, sizeof *grown);
+        if (!grown)
+            return false;
+        table->entries = grown;
+        table->capacity = wanted;
+    }
+    table->entries[table->count++] = *entry;
+    return true;
+}
+
+static bool
+read_table (struct table *table)
+{
+    DIR *dir = opendir ("/proc");
+    if (!dir)
+        return false;
+    for (const struct dirent *item; (item = readdir (dir));) {
+        struct entry entry;
+        if (!isdigit ((unsigned char) item->d_name[0]) || !read_stat ((pid_t) atoi (item->d_name), &entry))
+            continue;
+        entry.member = entry.parent == getpid ();
+        if (!add (table, &entry))
+            break;
+    }
+    closedir (dir);
+    return true;
+}
+
+/* Children of members are members; until nothing changes. */
+static void
+close_over_children (struct table *table)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (size_t i = 0; i < table->count; i++) {
+            struct entry *child = &table->entries[i];
+            for (size_t j = 0; !child->member && j < table->count; j++)
+                if (table->entries[j].member && table->entries[j].pid == child->parent)
+                    changed = child->member = true;
+        }
+    }
+}
+
+int
+sweep_signal (int signal)
+{
+    struct table table = { 0 };
+    if (!read_table (&table))
+        return 0;
+    close_over_children (&table);
+    int count = 0;
+    for (size_t i = 0; i < table.count; i++)
+        if (table.entries[i].member && !kill (table.entries[i].pid, signal))
+            count++;
+    free (table.entries);
+    return count;
+}
+
+bool
+sweep_reap (void)
+{
+    pid_t pid;
+    do
+        pid = waitpid (-1, NULL, WNOHANG);
+    while (pid > 0);
+    return pid < 0 && errno == ECHILD;
+}
+
+bool
+sweep_kill (int limit_ms)
+{
+    struct timespec pause = { .tv_nsec = SWEEP_PAUSE_MS * 1000000L };
+    for (int waited = 0; !sweep_reap (); waited += SWEEP_PAUSE_MS) {
+        if (waited >= limit_ms)
+            return false;
+        sweep_signal (SIGKILL);
+        nanosleep (&pause, NULL);
+    }
+    return true;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ending what a job has left behind.  A subreaper is the ancestor of all its job's processes for ever, so they are its
+ * descendants in /proc, and there is one exactly as long as there is a child to wait for. */
+#ifndef LAUNCH_SWEEP_H
+#define LAUNCH_SWEEP_H
+
+#include <stdbool.h>
+
+/** Send @p signal to all descendants of this process.  @return how many there were, zombies left out */
+int sweep_signal (int signal);
+
+/** Reap children that have ended.  @return whether none is left, dead or alive */
+bool sweep_reap (void);
+
+/** Kill all descendants and reap them, for at most @p limit_ms.  @return whether none is left */
+bool sweep_kill (int limit_ms);
+
+#endif

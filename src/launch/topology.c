@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counts CPUs, cores and GPUs without any library of theirs; see topology.h. */
+#include <config.h>
+
+#include "launch/topology.h"
+
+#include "launch/cgroup.h"
+#include "util/cleanup.h"
+#include "util/envnames.h"
+#include "util/parse.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Read a small file of /sys or /proc as text.  @return false where there is none */
+static bool
+read_line (const char *path, char *text, size_t size)
+{
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t length = read (fd, text, size - 1);
+    if (length <= 0)
+        return false;
+    text[length] = '\0';
+    text[strcspn (text, "\n")] = '\0';
+    return true;
+}
+
+/* Mark the CPUs of a list such as "0-3,8" in @p seen. */
+static void
+mark_list (const char *list, cpu_set_t *seen, size_t bytes)
+{
+    while (isdigit ((unsigned char) *list)) {
+        char *end;
+        unsigned long first = strtoul (list, &end, 10), last = first;
+        if (*end == '-')
+            last = strtoul (end + 1, &end, 10);
+        for (unsigned long cpu = first; cpu <= last && cpu < bytes * 8; cpu++)
+            CPU_SET_S (cpu, bytes, seen);
+        list = *end == ',' ? end + 1 : end;
+    }
+}
+
+/* Each core is counted at its first allowed thread; so one file is read per core, not per thread. */
+static int
+count_cores (const cpu_set_t *allowed, size_t bytes, int cpus)
+{
+    char text[256];
+    if (read_line ("/sys/devices/system/cpu/smt/active", text, sizeof text) && !strcmp (text, "0"))
+        return cpus;
+    cpu_set_t *seen = calloc (1, bytes);
+    if (!seen)
+        return cpus;
+    int cores = 0;
+    for (size_t cpu = 0; cpu < bytes * 8; cpu++) {
+        if (!CPU_ISSET_S (cpu, bytes, allowed) || CPU_ISSET_S (cpu, bytes, seen))
+            continue;
+        char path[96];
+        snprintf (path, sizeof path, "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", cpu);
+        if (read_line (path, text, sizeof text))
+            mark_list (text, seen, bytes);
+        cores++;
+    }
+    free (seen);
+    return cores;
+}
+
+static void
+probe_cpus (struct topology *topology, bool wants_cores)
+{
+    topology->cpus = topology->physical_cores = 1;
+    size_t bytes = 128; /* 1024 CPUs; the kernel says EINVAL while that is too few */
+    cpu_set_t *allowed = NULL;
+    for (;; bytes *= 2) {
+        free (allowed);
+        allowed = calloc (1, bytes);
+        if (!allowed)
+            return;
+        if (!sched_getaffinity (0, bytes, allowed))
+            break;
+        if (errno != EINVAL || bytes > 1 << 16) {
+            free (allowed);
+            return;
+        }
+    }
+    int cpus = CPU_COUNT_S (bytes, allowed);
+    int cores = wants_cores ? count_cores (allowed, bytes, cpus) : cpus;
+    free (allowed);
+    int quota = wants_cores ? cgroup_cpu_quota () : 0;
+    if (quota && quota < cpus)
+        cpus = quota;
+    topology->cpus = cpus > 1 ? cpus : 1;
+    topology->physical_cores = cores < topology->cpus ? (cores > 1 ? cores : 1) : topology->cpus;
+}
+
+/* Entries of a folder: numbered ones after @p prefix, all where it is NULL. */
+static int
+count_entries (const char *folder, const char *prefix)
+{
+    DIR *dir = opendir (folder);
+    if (!dir)
+        return 0;
+    int count = 0;
+    size_t length = prefix ? strlen (prefix) : 0;
+    for (const struct dirent *entry; (entry = readdir (dir));)
+        if (prefix ? !strncmp (entry->d_name, prefix, length) && isdigit ((unsigned char) entry->d_name[length])
+                   : entry->d_name[0] != '.')
+            count++;
+    closedir (dir);
+    return count;
+}
+
+int
+topology_visible_gpus (const char *text, int present)
+{
+    if (!text)
+        return present;
+    int count = 0;
+    while (*text && *text != '-') { /* the driver stops at the first that is none, by custom written -1 */
+        size_t length = strcspn (text, ",");
+        count += length > 0;
+        text += length + (text[length] == ',');
+    }
+    return count < present ? count : present;
+}
+
+/* In a container /proc may show the host's devices, so the nodes in /dev count first; they may also not have been made
+ * yet, so none of them proves nothing. */
+static int
+count_gpus (void)
+{
+    if (access ("/proc/driver/nvidia", F_OK))
+        return 0;
+    int nodes = count_entries ("/dev", "nvidia");
+    return nodes ? nodes : count_entries ("/proc/driver/nvidia/gpus", NULL);
+}
+
+static int
+mpi_local_size (void)
+{
+    static const char *const names[] = { "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv (names[i]);
+        int64_t value;
+        if (text && parse_int64 (text, 1, 1000000, &value) == PARSE_OK)
+            return (int) value;
+    }
+    return 0;
+}
+
+void
+topology_probe (struct topology *topology, bool wants_cores)
+{
+    *topology = (struct topology){ 0 };
+    if (gethostname (topology->host, sizeof topology->host - 1))
+        strcpy (topology->host, "localhost");
+    probe_cpus (topology, wants_cores);
+    topology->gpus = topology_visible_gpus (getenv ("CUDA_VISIBLE_DEVICES"), count_gpus ());
+    topology->mpi_local_size = mpi_local_size ();
+    topology->omp_num_threads = getenv (ENV_OMP_NUM_THREADS);
+    topology->nccl_async_error_handling = getenv (ENV_NCCL_ASYNC_ERROR_HANDLING);
+}
+
+/* @return a socket bound to @p port on all addresses, or -1.  SO_REUSEADDR passes over connections in TIME_WAIT, as the
+ * programs do that will listen there. */
+static int
+bind_port (int port)
+{
+    int fd = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    int on = 1;
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons ((uint16_t) port) };
+    setsockopt (fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (!bind (fd, (struct sockaddr *) &address, sizeof address) && !listen (fd, 1))
+        return fd;
+    int saved = errno;
+    close (fd);
+    errno = saved;
+    return -1;
+}
+
+void
+topology_probe_port (struct topology *topology, int port, bool given)
+{
+    if (port) {
+        AUTO_CLOSE int fd = bind_port (port);
+        if (fd >= 0 || errno != EADDRINUSE)
+            return;
+        topology->port_taken = given;
+        if (given)
+            return;
+    }
+    AUTO_CLOSE int fd = bind_port (0);
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    if (fd >= 0 && !getsockname (fd, (struct sockaddr *) &address, &length))
+        topology->free_port = ntohs (address.sin_port);
+}

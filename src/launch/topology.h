@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this machine has, and what of the caller's environment bears on a plan. */
+#ifndef LAUNCH_TOPOLOGY_H
+#define LAUNCH_TOPOLOGY_H
+
+#include <stdbool.h>
+
+/** Filled by topology_probe(); by hand in tests.  Texts are not owned. */
+struct topology {
+    char host[256];
+    int cpus;           /* logical CPUs this process may use, by affinity and by the cgroup's quota; >= 1 */
+    int physical_cores; /* of those; >= 1 */
+    int gpus;           /* NVIDIA devices that a process sees, CUDA_VISIBLE_DEVICES heeded */
+    int free_port;      /* for MASTER_PORT where none is given and the usual one is taken, or any is wanted; 0: none */
+    bool port_taken;    /* the port that the user gave is taken */
+    int mpi_local_size; /* ranks on this host by a surrounding mpirun; 0: none */
+    const char *omp_num_threads;           /* OMP_NUM_THREADS, or NULL */
+    const char *nccl_async_error_handling; /* TORCH_NCCL_ASYNC_ERROR_HANDLING, or NULL */
+};
+
+/**
+ * Look around.  What cannot be found out counts as the least: 1 CPU, no GPU.
+ *
+ * @param wants_cores  count physical cores too, which costs a file of /sys per core
+ */
+void topology_probe (struct topology *topology, bool wants_cores);
+
+/** Find out whether @p port is free on this machine and, if not or if it is 0, which other one is. */
+void topology_probe_port (struct topology *topology, int port, bool given);
+
+/** How many devices a CUDA_VISIBLE_DEVICES of @p text leaves of @p present ones. */
+int topology_visible_gpus (const char *text, int present);
+
+#endif

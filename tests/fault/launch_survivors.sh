@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+# However a launch ends, no process of the job remains, and nothing in /dev/shm.
+. "$srcdir/tests/testlib.sh"
+drive=$builddir/tests/fault/drive
+
+# A rank with children in sessions of their own, one an orphan already, one that hides its environment.
+cat >rank <<'EOF'
+#!/bin/sh
+setsid sleep 300 &
+setsid sh -c 'sleep 301 & sleep 302' &
+(setsid env -i /bin/sleep 303 &)
+echo ready
+sleep 304
+EOF
+chmod +x rank
+# The same, deaf to what can be ignored.
+sed 's/^setsid sleep/trap "" TERM INT HUP QUIT\n&/; s/^sleep 304/while :; do sleep 304; done/' rank >deaf
+chmod +x deaf
+
+clean () {
+    ! ls /dev/shm 2>/dev/null | grep accel
+}
+
+test_expect_success 'SIGKILL to the launcher of 3 ranks' '
+    test_exit 137 "$drive" -n 3 -s 9 -- "$accelerate" launch --cpu --num_processes 3 ./rank && clean
+'
+test_expect_success 'SIGKILL to the launcher of 1 rank' '
+    test_exit 137 "$drive" -n 1 -s 9 -- "$accelerate" launch ./rank && clean
+'
+test_expect_success 'SIGKILL to the launcher of ranks that ignore signals' '
+    test_exit 137 "$drive" -n 2 -s 9 -- "$accelerate" launch --cpu --num_processes 2 ./deaf && clean
+'
+test_expect_success 'SIGKILL to a launcher that a rank of another has started' '
+    test_exit 137 "$drive" -n 2 -s 9 -- "$accelerate" launch "$accelerate" launch --cpu --num_processes 2 ./rank && clean
+'
+for number in 1 2 3 15; do
+    test_expect_success "signal $number to the launcher" '
+        test_exit $((128 + number)) "$drive" -n 2 -s $number -- \
+            "$accelerate" launch --cpu --num_processes 2 ./rank && clean
+    '
+done
+test_expect_success 'SIGTERM to the launcher of one rank' '
+    test_exit 143 "$drive" -n 1 -s 15 -- "$accelerate" launch ./rank && clean
+'
+test_expect_success '^C typed at a terminal, 2 ranks' '
+    test_exit 130 "$drive" -p -n 2 -c 3 -- "$accelerate" launch --cpu --num_processes 2 ./rank && clean
+'
+test_expect_success '^C typed at a terminal, 1 rank' '
+    test_exit 130 "$drive" -p -n 1 -c 3 -- "$accelerate" launch ./rank && clean
+'
+test_expect_success 'ranks that ignore SIGTERM are killed after --grace' '
+    test_exit 143 "$drive" -n 2 -s 15 -- "$accelerate" launch --grace 1 --cpu --num_processes 2 ./deaf 2>err && clean &&
+    grep "2 processes did not end within 1 s and had to be killed" err
+'
+test_expect_success 'a second SIGINT kills at once' '
+    test_exit 130 "$drive" -n 2 -s 2 -t 2 -- "$accelerate" launch --grace 600 --cpu --num_processes 2 ./deaf && clean
+'
+test_expect_success 'ranks that end and leave daemons behind' '
+    sed "s/^sleep 304/exit 0/" rank >leaves && chmod +x leaves &&
+    test_exit 0 "$drive" -n 2 -- "$accelerate" launch --cpu --num_processes 2 ./leaves && clean
+'
+test_expect_success 'one rank fails: the others and their children end too' '
+    sed "s/^sleep 304/[ \$RANK = 0 ] \&\& exit 7; sleep 304/" rank >fails && chmod +x fails &&
+    test_exit 7 "$drive" -- "$accelerate" launch --cpu --num_processes 3 ./fails && clean
+'
+test_expect_success 'orphans that end during the job leave no zombies' '
+    cat >orphans <<-\EOF &&
+	#!/bin/sh
+	i=0
+	while [ $i -lt 20 ]; do (true &); i=$((i + 1)); done
+	sleep 0.5
+	! grep -l "^[0-9]* ([a-z]*) Z $PPID " /proc/[0-9]*/stat 2>/dev/null
+	EOF
+    chmod +x orphans && test_exit 0 "$accelerate" launch ./orphans
+'
+test_done
