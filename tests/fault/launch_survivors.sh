@@ -1,3 +1,4 @@
+#!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # However a launch ends, no process of the job remains, and nothing in /dev/shm.
 . "$srcdir/tests/testlib.sh"
