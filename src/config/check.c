@@ -89,13 +89,15 @@ static const struct {
 } rules[] = {
     { has_cpu_and_gpu, { "cpu", "multi_gpu" }, "choose one of --cpu and --multi_gpu" },
     { has_multi_gpu_alone, { "multi_gpu", "num_processes" }, "--multi_gpu needs at least 2 processes" },
-    { has_module_without_python, { "module", "no_python" }, "a module needs Python: choose one of --module and --no_python" },
+    { has_module_without_python, { "module", "no_python" },
+      "a module needs Python: choose one of --module and --no_python" },
     { has_machine_out_of_range, { "machine_rank", "num_machines" }, "machine_rank must be below num_machines" },
     { has_no_main_machine, { "num_machines" }, "several machines need --main_process_ip" },
     { has_no_machine_rank, { "num_machines" }, "several machines need --machine_rank, 0 on the main one" },
     { has_free_port_everywhere, { "main_process_port", "num_machines" },
       "each machine would pick another free port: name one with --main_process_port" },
-    { has_uneven_machines, { "num_processes", "num_machines" }, "the processes cannot be spread evenly over the machines" },
+    { has_uneven_machines, { "num_processes", "num_machines" },
+      "the processes cannot be spread evenly over the machines" },
     { has_single_gpu, { "multi_gpu", "gpu_ids" }, "several GPUs are wanted but only one is listed in gpu_ids" },
     { has_number_missing, { "distributed_type" }, "the number of processes is not given: add num_processes" },
 };

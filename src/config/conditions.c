@@ -29,3 +29,15 @@ when_gpus_chosen (const struct settings *settings)
 {
     return settings->gpu_ids && strcmp (settings->gpu_ids, "all");
 }
+
+bool
+when_distributed (const struct settings *settings)
+{
+    return strcmp (settings->distributed_type, "NO");
+}
+
+bool
+when_not_distributed (const struct settings *settings)
+{
+    return !when_distributed (settings);
+}

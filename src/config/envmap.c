@@ -77,6 +77,7 @@ envmap_emit (const struct config *config, unsigned path, struct strlist *env, st
             strlist_printf (env, "%s=%s", envrules[i].name, envrules[i].value);
     if (env->failed || text.failed)
         return fail_nomem (fail);
-    qsort (env->items, env->count, sizeof *env->items, by_text);
+    if (env->count)
+        qsort (env->items, env->count, sizeof *env->items, by_text);
     return 0;
 }

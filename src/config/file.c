@@ -106,8 +106,8 @@ apply_foreign (const struct entry *entry, struct fail *fail)
     if (entry->kind == ENTRY_NULL || entry->is_empty || foreign_is_harmless (row, entry->value ? entry->value : "?"))
         return 0;
     if (row->places & FOREIGN_SECTION)
-        return fail_set (fail, FAIL_GENERAL, "this version does not have the section '%s' yet: remove it, or leave it "
-                                             "empty", entry->key);
+        return fail_set (fail, FAIL_GENERAL, "this version does not have the section '%s' yet: remove or empty it",
+                         entry->key);
     return fail_set (fail, FAIL_GENERAL, "this version does not have the key '%s' yet: remove it", entry->key);
 }
 
@@ -129,7 +129,8 @@ apply_entry (struct config *config, const struct option *row, const struct entry
     if (entry->kind == ENTRY_NULL)
         return 0;
     if (entry->kind == ENTRY_LIST || entry->kind == ENTRY_MAP) {
-        fail_set (fail, FAIL_GENERAL, "a single value is wanted, not a %s", entry->kind == ENTRY_LIST ? "list" : "mapping");
+        fail_set (fail, FAIL_GENERAL, "a single value is wanted, not a %s",
+                  entry->kind == ENTRY_LIST ? "list" : "mapping");
         return fail_prefix (fail, "%s", entry->key);
     }
     const char *text = row->choices ? choice_for (row, entry) : entry->value;

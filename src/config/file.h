@@ -38,7 +38,7 @@ struct entry *filedoc_add (struct filedoc *doc, const char *section, const char 
                            enum entry_kind kind, int line);
 void filedoc_release (struct filedoc *doc);
 
-/** Readers: append the entries of @p text to @p doc; messages begin with the path, and the line where it is known. @{ */
+/** Readers: append the entries of @p text to @p doc; messages begin with the path, and the line if known. @{ */
 int yaml_read (struct filedoc *doc, const char *text, size_t length, struct fail *fail);
 int json_read (struct filedoc *doc, const char *text, size_t length, struct fail *fail);
 /** @} */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the original knows and this version does not have yet: flags, keys of the file, words.  They get an honest answer
- * instead of "unknown"; keys whose value changes nothing are accepted.  An option that is built leaves this table. */
+/* What the original knows and this version does not have yet: flags, keys of the file, words.  They get an honest
+ * answer instead of "unknown"; keys whose value changes nothing are accepted.  What is built leaves this table. */
 #ifndef CONFIG_FOREIGN_H
 #define CONFIG_FOREIGN_H
 

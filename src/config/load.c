@@ -21,13 +21,20 @@ config_init (struct config *config, struct fail *fail)
     config->origins = calloc (option_count, sizeof *config->origins);
     if (!config->origins)
         return fail_nomem (fail);
-    for (size_t i = 0; i < option_count; i++) {
-        const struct option *row = &options[i];
-        if (row->dflt
-            && option_types[row->type].parse (row, row->dflt, option_field (row, &config->settings), fail))
-            return fail_prefix (fail, "default of %s", row->key);
-    }
+    for (size_t i = 0; i < option_count; i++)
+        if (config_reset (config, &options[i], fail))
+            return fail_prefix (fail, "default of %s", options[i].key);
     return 0;
+}
+
+int
+config_reset (struct config *config, const struct option *row, struct fail *fail)
+{
+    void *field = option_field (row, &config->settings);
+    option_types[row->type].release (field);
+    memset (field, 0, row->field_size);
+    config->origins[row - options] = (struct origin){ 0 };
+    return row->dflt ? option_types[row->type].parse (row, row->dflt, field, fail) : 0;
 }
 
 void
@@ -171,7 +178,7 @@ int
 config_resolve (struct config *config, struct fail *fail)
 {
     const struct settings *settings = &config->settings;
-    bool is_typed = config_origin (config, "distributed_type").kind == ORIGIN_FILE;
+    bool is_typed = config_origin (config, "distributed_type").kind != ORIGIN_DEFAULT;
     if (is_typed && !settings->cpu && !settings->multi_gpu && !strcmp (settings->distributed_type, "MULTI_GPU")
         && set_computed (config, "multi_gpu", "true", "distributed_type", fail))
         return -1;

@@ -35,6 +35,9 @@ void config_release (struct config *config);
 int config_set (struct config *config, const struct option *row, const char *text, struct origin origin,
                 struct fail *fail);
 
+/** Back to the default, as if nobody had said anything. */
+int config_reset (struct config *config, const struct option *row, struct fail *fail);
+
 /** Where the value of @p key came from; ORIGIN_DEFAULT for an unknown key. */
 struct origin config_origin (const struct config *config, const char *key);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command lines; see opt_argv.h.  The grammar is that of the original (argparse without abbreviations): both --key=value
- * and --key value, all '_' or all '-', combined short flags. */
+/* Command lines; see opt_argv.h.  The grammar is that of the original (argparse without abbreviations): both
+ * --key=value and --key value, all '_' or all '-', combined short flags. */
 #include <config.h>
 
 #include "config/opt_argv.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each type of setting can do: parse, format, release.  A new type is a row here and a word in enum option_type. */
+/* What each type of setting can do: parse, format, release.  A new type: a row here, a word in enum option_type. */
 #include <config.h>
 
 #include "config/foreign.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* THE OPTION TABLE.  Everything that is known about a setting stands in its row, and nowhere else; the order of rows is
- * that of --help, of the man page and of the questions.  After a change: `make regen`. */
+ * that of the questions and, within a group, of --help and the man page.  After a change: `make regen`. */
 #include <config.h>
 
 #include "config/conditions.h"
@@ -12,7 +12,7 @@
 #define FIELD_AS(type_id, c_type, field)                                                                               \
     .type = (type_id),                                                                                                 \
     .offset = offsetof (struct settings, field)                                                                        \
-              + 0 * sizeof ((c_type *) 0 == &((struct settings *) 0)->field)
+              + 0 * sizeof ((c_type *) 0 == &((struct settings *) 0)->field), .field_size = sizeof (c_type)
 #define OPT_FLAG(field) FIELD_AS (OPTION_FLAG, bool, field), .dflt = "false"
 #define OPT_INT(field, least, most) FIELD_AS (OPTION_INT, int64_t, field), .min = (least), .max = (most)
 #define OPT_TEXT(field) FIELD_AS (OPTION_TEXT, char *, field)
@@ -38,12 +38,6 @@ const char *const option_group_titles[GROUP_COUNT] = {
 };
 
 const struct option options[] = {
-    { .key = "compute_environment", OPT_TEXT (compute_environment), .dflt = "LOCAL_MACHINE",
-      .choices = WORDS ("LOCAL_MACHINE"), .group = GROUP_GENERAL,
-      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
-      .help = "where to run",
-      .doc = "Where jobs run. This version knows only LOCAL_MACHINE: the machines at hand." },
-
     { .key = "config_file", OPT_PATH (config_file), .group = GROUP_GENERAL,
       .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG, .metavar = "FILE",
       .help = "configuration file instead of the default one",
@@ -62,21 +56,53 @@ const struct option options[] = {
       .help = "execute the program directly, whatever its name",
       .doc = "Execute the program directly, even if its name ends in .py." },
 
+    { .key = "compute_environment", OPT_TEXT (compute_environment), .dflt = "LOCAL_MACHINE",
+      .choices = WORDS ("LOCAL_MACHINE"), .group = GROUP_GENERAL,
+      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
+      .help = "where to run",
+      .doc = "Where jobs run. This version knows only LOCAL_MACHINE: the machines at hand." },
+
+    { .key = "distributed_type", OPT_TEXT (distributed_type), .dflt = "NO",
+      .choices = WORDS ("NO", "MULTI_CPU", "MULTI_GPU"), .group = GROUP_HARDWARE,
+      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
+      .help = "what a job is spread over",
+      .doc = "What a job is spread over: nothing (NO), processes on CPUs (MULTI_CPU) or on GPUs (MULTI_GPU). With NO "
+             "the number of processes is 1 unless it is given.",
+      .ask = "What is a job spread over?" },
+
+    { .key = "num_machines", OPT_INT (num_machines, 1, 100000), .dflt = "1", .group = GROUP_RESOURCE,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
+      .help = "machines of the job",
+      .doc = "How many machines the job uses. The command is started on each of them.",
+      .ask = "How many machines?" },
+
+    { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .group = GROUP_DISTRIBUTED,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
+      .help = "number of this machine, from 0",
+      .doc = "The number of this machine among all of the job, from 0. Machine 0 is the main one.",
+      .ask_when = when_several_machines, .ask = "What is the number of this machine, from 0?" },
+
+    { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE, .metavar = "HOST",
+      .help = "name or address of the main machine",
+      .doc = "The name or the address of the main machine, where rank 0 runs. Needed with several machines; "
+             "127.0.0.1 with one.",
+      .ask_when = when_several_machines, .ask = "What is the name or address of the main machine?" },
+
+    { .key = "main_process_port", OPT_INT (main_process_port, 0, 65535), .group = GROUP_DISTRIBUTED,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "PORT",
+      .help = "TCP port of rank 0; 0 picks a free one",
+      .doc = "The TCP port at which rank 0 can be reached. 0 picks a free one, on a single machine. Where it is not "
+             "given it is 29500.",
+      .ask_when = when_several_machines, .ask = "Which TCP port has the main process?" },
+
     { .key = "debug", OPT_FLAG (debug), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .env = "ACCELERATE_DEBUG_MODE", .spelling = SPELL_TRUE_IF_ON,
       .paths = S | M | T | D | P | PP,
       .help = "check shapes before every collective operation",
       .doc = "Let the ranks compare the shapes of their tensors before every collective operation, so that a mismatch "
              "is an error that names them instead of a hang.",
-      .ask = "Check the shapes of tensors before every collective operation?" },
-
-    { .key = "distributed_type", OPT_TEXT (distributed_type), .dflt = "NO",
-      .choices = WORDS ("NO", "MULTI_CPU", "MULTI_GPU"), .group = GROUP_HARDWARE,
-      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
-      .help = "what a job is spread over",
-      .doc = "What a job is spread over: nothing (NO), processes on CPUs (MULTI_CPU) or on GPUs (MULTI_GPU). With NO the "
-             "number of processes is 1 unless it is given.",
-      .ask = "What is a job spread over?" },
+      .ask_when = when_distributed, .ask = "Check the shapes of tensors before every collective operation?" },
 
     { .key = "cpu", OPT_FLAG (cpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH,
       .help = "run on CPUs, and ignore the default file",
@@ -88,38 +114,12 @@ const struct option options[] = {
       .paths = S | M,
       .help = "run on CPUs",
       .doc = "Run on CPUs even where there are GPUs; the same as --cpu, which sets it.",
-      .ask = "Run on CPUs only?" },
+      .ask_when = when_not_distributed, .ask = "Run on CPUs only?" },
 
     { .key = "multi_gpu", OPT_FLAG (multi_gpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH,
       .help = "one process for each of several GPUs",
       .doc = "Start one process for each of several GPUs. Set by a file whose distributed_type is MULTI_GPU, unless "
              "another choice of hardware is made on the command line. Not together with --cpu." },
-
-    { .key = "mixed_precision", OPT_TEXT (mixed_precision), .dflt = "no", .choices = WORDS ("no", "fp16", "bf16"),
-      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG, .properties = PROPERTY_FILE,
-      .env = "ACCELERATE_MIXED_PRECISION", .spelling = SPELL_LOWER, .paths = S | M | T | D | SM, .metavar = "WORD",
-      .help = "number format of the computation",
-      .doc = "Compute in 16-bit floating point where that is safe: fp16 with loss scaling, or bf16.",
-      .ask = "Which mixed precision?" },
-
-    { .key = "num_processes", OPT_INT (num_processes, 1, 1000000), .group = GROUP_RESOURCE,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
-      .help = "processes of the job, on all machines together",
-      .doc = "How many processes the job has, on all machines together.",
-      .ask = "How many processes, on all machines together?" },
-
-    { .key = "num_machines", OPT_INT (num_machines, 1, 100000), .dflt = "1", .group = GROUP_RESOURCE,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
-      .help = "machines of the job",
-      .doc = "How many machines the job uses. The command is started on each of them.",
-      .ask = "How many machines?" },
-
-    { .key = "num_cpu_threads_per_process", OPT_INT (num_cpu_threads_per_process, 1, 100000), .group = GROUP_RESOURCE,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FROM_ENV, .env = "OMP_NUM_THREADS", .spelling = SPELL_PLAIN,
-      .paths = S | M | T, .metavar = "N",
-      .help = "threads of OpenMP and the like in each process",
-      .doc = "How many threads OpenMP and the libraries that heed it start in each process. Where it is not given, the "
-             "caller's OMP_NUM_THREADS stays; without that, on CPUs, the cores are shared out, and on GPUs it is 1." },
 
     { .key = "dynamo_backend", OPT_TEXT (dynamo_backend), .dflt = "no", .section = "dynamo_config",
       .choices = WORDS ("no", "eager", "aot_eager", "inductor", "aot_ts_nvfuser", "nvprims_nvfuser", "cudagraphs",
@@ -160,32 +160,33 @@ const struct option options[] = {
       .when = when_gpus_chosen, .metavar = "LIST",
       .help = "GPUs to use, by number, with commas, or all",
       .doc = "The GPUs that the ranks see, by number or by UUID, separated by commas; or all.",
-      .ask = "Which GPUs, by number, with commas, or all?" },
+      .ask_when = when_not_on_cpu, .ask = "Which GPUs, by number, with commas, or all?" },
 
-    { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .group = GROUP_DISTRIBUTED,
+    { .key = "num_processes", OPT_INT (num_processes, 1, 1000000), .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
-      .help = "number of this machine, from 0",
-      .doc = "The number of this machine among all of the job, from 0. Machine 0 is the main one.",
-      .ask = "What is the number of this machine, from 0?" },
+      .help = "processes of the job, on all machines together",
+      .doc = "How many processes the job has, on all machines together.",
+      .ask_when = when_distributed, .ask = "How many processes, on all machines together?" },
 
-    { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
-      .properties = PROPERTY_FILE, .metavar = "HOST",
-      .help = "name or address of the main machine",
-      .doc = "The name or the address of the main machine, where rank 0 runs. Needed with several machines; "
-             "127.0.0.1 with one.",
-      .ask = "What is the name or address of the main machine?" },
+    { .key = "num_cpu_threads_per_process", OPT_INT (num_cpu_threads_per_process, 1, 100000), .group = GROUP_RESOURCE,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FROM_ENV, .env = "OMP_NUM_THREADS", .spelling = SPELL_PLAIN,
+      .paths = S | M | T, .metavar = "N",
+      .help = "threads of OpenMP and the like in each process",
+      .doc = "How many threads OpenMP and the libraries that heed it start in each process. Where it is not given, the "
+             "caller's OMP_NUM_THREADS stays; without that, on CPUs, the cores are shared out, and on GPUs it is 1." },
 
-    { .key = "main_process_port", OPT_INT (main_process_port, 0, 65535), .group = GROUP_DISTRIBUTED,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "PORT",
-      .help = "TCP port of rank 0; 0 picks a free one",
-      .doc = "The TCP port at which rank 0 can be reached. 0 picks a free one, on a single machine. Where it is not "
-             "given it is 29500.",
-      .ask = "Which TCP port has the main process?" },
+    { .key = "mixed_precision", OPT_TEXT (mixed_precision), .dflt = "no", .choices = WORDS ("no", "fp16", "bf16"),
+      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG, .properties = PROPERTY_FILE,
+      .env = "ACCELERATE_MIXED_PRECISION", .spelling = SPELL_LOWER, .paths = S | M | T | D | SM, .metavar = "WORD",
+      .help = "number format of the computation",
+      .doc = "Compute in 16-bit floating point where that is safe: fp16 with loss scaling, or bf16.",
+      .ask = "Which mixed precision?" },
 
     { .key = "dry_run", OPT_FLAG (dry_run), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,
       .help = "print what would be started, and start nothing",
-      .doc = "Print the processes that would be started, with their arguments and their environment, and start nothing." },
+      .doc = "Print the processes that would be started, with their arguments and their environment, and start "
+             "nothing." },
 
     { .key = "json", OPT_FLAG (json), .group = GROUP_OURS, .commands = COMMAND_LAUNCH | COMMAND_ENV,
       .properties = PROPERTY_EXTENSION,
@@ -195,8 +196,8 @@ const struct option options[] = {
     { .key = "grace", OPT_INT (grace, 0, 86400), .dflt = "10", .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "SECONDS",
       .help = "seconds between asking ranks to end and killing them",
-      .doc = "How many seconds the other ranks have to end by themselves, after one has failed or the launcher was told "
-             "to stop, before they are killed." },
+      .doc = "How many seconds the other ranks have to end by themselves, after one has failed or the launcher was "
+             "told to stop, before they are killed." },
 };
 
 const size_t option_count = sizeof options / sizeof *options;

@@ -70,6 +70,7 @@ struct option {
     char letter;           /* short flag, or 0 */
     enum option_type type;
     size_t offset;         /* of the field in struct settings */
+    size_t field_size;
     const char *dflt;      /* default as text, through the same parser; NULL: absent (false, 0, NULL) */
     const char *const *choices; /* NULL-terminated, or NULL */
     int64_t min, max;      /* of OPTION_INT */
@@ -80,11 +81,12 @@ struct option {
     const char *env;       /* variable a rank gets, or NULL */
     enum option_spelling spelling;
     unsigned paths;        /* enum option_path */
-    bool (*when) (const struct settings *settings); /* emit, show and ask only when true; NULL: always */
+    bool (*when) (const struct settings *settings); /* emit the variable only when true; NULL: always */
     const char *metavar;   /* for help: N, FILE */
     const char *help;      /* one line, lower case, no full stop, at most 60 characters */
     const char *doc;       /* sentences for the man page */
     const char *ask;       /* the questionnaire's question, or NULL */
+    bool (*ask_when) (const struct settings *settings); /* ask only when true; NULL: always */
 };
 
 extern const struct option options[];

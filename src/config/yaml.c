@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* YAML files, read with libyaml's events so that each value knows its line, and the quoting of what we write.
  *
- * A configuration is a mapping of scalars, lists and mappings of the same; nothing deeper.  So nothing here recurses, and
- * aliases, with which a small file can stand for a huge tree, are refused. */
+ * A configuration is a mapping of scalars, lists and mappings of the same; nothing deeper.  So nothing here recurses,
+ * and aliases, with which a small file can stand for a huge tree, are refused. */
 #include <config.h>
 
 #include "config/file.h"
@@ -56,17 +56,19 @@ advance (struct reader *reader)
     return 0;
 }
 
-/* @return whether the scalar's own tag, or its quotes, make it a text; -1 for a tag that is not YAML's own */
+/* @return whether the scalar's own tag, or its quotes, make it a text; -1 for a tag that is not plain data's */
 static int
 is_text (struct reader *reader)
 {
     static const char core[] = "tag:yaml.org,2002:";
+    static const char *const kinds[] = { "str", "bool", "int", "float", "null" };
     const char *tag = (const char *) reader->event.data.scalar.tag;
     if (!tag || !strcmp (tag, "!"))
         return reader->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
-    if (strncmp (tag, core, sizeof core - 1))
-        return fail_here (reader, "tags (!name) are not used in configuration files");
-    return !strcmp (tag + sizeof core - 1, "str");
+    for (size_t i = 0; !strncmp (tag, core, sizeof core - 1) && i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp (tag + sizeof core - 1, kinds[i]))
+            return i == 0;
+    return fail_here (reader, "tags (!name) are not used in configuration files");
 }
 
 static bool

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accelerate config: ask the questions of the option table's rows, and write the configuration file.  Nothing is
+ * written before the last answer, so whoever gives up half way keeps the old file. */
+#include <config.h>
+
+#include "cli/command.h"
+#include "cli/machine.h"
+#include "cli/prompt.h"
+#include "config/file.h"
+#include "config/load.h"
+#include "config/paths.h"
+#include "util/cleanup.h"
+#include "util/io.h"
+#include "util/parse.h"
+
+#include <string.h>
+
+static const struct origin answered = { ORIGIN_FLAG, 0 };
+
+static void
+add_question (const struct config *config, const struct option *row, struct strbuf *out)
+{
+    strbuf_add (out, row->ask);
+    if (row->type == OPTION_FLAG)
+        strbuf_add (out, " yes, no");
+    for (size_t i = 0; row->choices && row->choices[i]; i++)
+        strbuf_printf (out, "%s%s", i ? ", " : " ", row->choices[i]);
+    if (!config_is_absent (config, row)) {
+        strbuf_add (out, " [");
+        if (row->type == OPTION_FLAG)
+            strbuf_add (out, *(const bool *) option_field_const (row, &config->settings) ? "yes" : "no");
+        else
+            option_types[row->type].format (option_field_const (row, &config->settings), out);
+        strbuf_add (out, "]");
+    }
+    strbuf_add (out, " ");
+}
+
+/* Ask until the answer is one, or input ends. */
+static int
+ask (struct config *config, const struct option *row, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf question = { 0 };
+    add_question (config, row, &question);
+    if (question.failed)
+        return fail_nomem (fail);
+    for (;;) {
+        AUTO_FREE char *line = prompt_line (question.text);
+        if (!line)
+            return fail_set (fail, FAIL_GENERAL, "the input ended before the last question, nothing was written");
+        if (!*line && !config_is_absent (config, row))
+            return 0;
+        struct fail wrong = { 0 };
+        if (!config_set (config, row, line, answered, &wrong))
+            return 0;
+        prompt_say (*line ? wrong.text : "an answer is needed");
+    }
+}
+
+static int
+ask_all (struct config *config, struct fail *fail)
+{
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *row = &options[i];
+        if (!row->ask)
+            continue;
+        /* What does not apply any more keeps no value of last time. */
+        bool applies = !row->ask_when || row->ask_when (&config->settings);
+        if (applies ? ask (config, row, fail) : config_reset (config, row, fail))
+            return -1;
+    }
+    /* What follows from the answers without being asked. */
+    const char *type = config->settings.distributed_type;
+    if (!strcmp (type, "MULTI_CPU") && config_set (config, option_find ("use_cpu"), "true", answered, fail))
+        return -1;
+    if (!strcmp (type, "NO") && config_set (config, option_find ("num_processes"), "1", answered, fail))
+        return -1;
+    return 0;
+}
+
+/* One process for each GPU, else one on the CPU: what the original writes. */
+static int
+guess_all (struct config *config, struct fail *fail)
+{
+    int gpus = machine_gpu_count ();
+    char count[16];
+    snprintf (count, sizeof count, "%d", gpus > 1 ? gpus : 1);
+    return config_set (config, option_find ("distributed_type"), gpus > 1 ? "MULTI_GPU" : "NO", answered, fail)
+           || config_set (config, option_find ("use_cpu"), gpus ? "false" : "true", answered, fail)
+           || config_set (config, option_find ("num_processes"), count, answered, fail);
+}
+
+static int
+write_config (const struct config *config, const char *path, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    AUTO_STRBUF struct strbuf saved = { 0 };
+    if (config_write_text (config, path_is_json (path), &text, fail) || io_make_parents (path, fail)
+        || io_write_file (path, text.text, text.length, 0644, fail))
+        return -1;
+    strbuf_printf (&saved, "saved in %s", path);
+    if (saved.failed)
+        return fail_nomem (fail);
+    prompt_say (saved.text);
+    return 0;
+}
+
+static int
+run (struct config *config, const char *path, struct fail *fail)
+{
+    bool is_default = config->program && !strcmp (config->program, "default");
+    if (config->program && !is_default)
+        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s' (only 'default' can stand here)", config->program);
+    bool exists = !access (path, F_OK);
+    if (is_default && exists) {
+        AUTO_STRBUF struct strbuf note = { 0 };
+        strbuf_printf (&note, "%s exists and stays as it is", path);
+        prompt_say (note.text ? note.text : path);
+        return 0;
+    }
+    if (is_default)
+        return guess_all (config, fail) ? -1 : write_config (config, path, fail);
+    /* The answers of last time are the defaults of this time. */
+    if (exists && config_read_file (config, path, fail))
+        return -1;
+    return ask_all (config, fail) ? -1 : write_config (config, path, fail);
+}
+
+int
+cmd_config (int argc, char **argv, struct fail *fail)
+{
+    struct config config = { 0 };
+    AUTO_FREE char *path = NULL;
+    int status = -1;
+    if (!config_init (&config, fail) && !config_load_flags (&config, COMMAND_CONFIG, argc, argv, fail)) {
+        const char *given = config.settings.config_file;
+        path = given ? strdup (given) : NULL;
+        if (given && !path)
+            fail_nomem (fail);
+        else if (given || !path_of_default_file (&path, fail))
+            status = run (&config, path, fail);
+    }
+    config_release (&config);
+    return status;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The option table as text: help, man page, completion, JSON.  One function per form. */
+#ifndef CONFIG_EMIT_H
+#define CONFIG_EMIT_H
+
+#include "config/options.h"
+#include "util/fail.h"
+#include "util/strbuf.h"
+
+/** What these forms need to know of a subcommand. */
+struct command_info {
+    const char *name;
+    enum option_command options; /* whose flags it has */
+    const char *arguments;       /* after "accelerate NAME [options]", or NULL */
+    const char *words;           /* first free word that completion offers, separated by blanks, or NULL */
+    const char *summary;         /* one line, lower case, no full stop */
+    const char *text;            /* for --help, after the summary, or NULL */
+};
+
+/** `accelerate NAME --help` */
+void emit_command_help (const struct command_info *info, struct strbuf *out);
+
+/** Items of an mdoc list for the flags of @p command, group by group, and of the variables they set. @{ */
+void emit_man_options (enum option_command command, struct strbuf *out);
+void emit_man_keys (struct strbuf *out);
+void emit_man_environment (struct strbuf *out);
+/** @} */
+
+/** A completion script for bash. */
+void emit_bash (const struct command_info *const *commands, size_t count, struct strbuf *out);
+
+/** The whole table. */
+int emit_json (struct strbuf *out, struct fail *fail);
+
+#endif

@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The command itself: help, version, unknown words, the other names it answers to.
+. "${srcdir:-.}/tests/testlib.sh"
+
+# says TEXT COMMAND...: standard error is one line that begins with "accelerate: " and holds TEXT.
+says () {
+    text=$1
+    shift
+    "$@" 2>error
+    [ "$(wc -l <error)" = 1 ] && grep '^accelerate: ' error | grep -F -e "$text" || { cat error; return 1; }
+}
+
+test_expect_success 'alone it prints its help and exits 1' \
+    'test_exit 1 "$accelerate" >out && grep "^usage: accelerate COMMAND" out'
+test_expect_success '--help is the same with 0' '"$accelerate" --help >help && cmp help out'
+test_expect_success '-h too' '"$accelerate" -h >help && cmp help out'
+test_expect_success 'help names the commands' 'grep "^  config " out && grep "^  env " out'
+test_expect_success '--version' '"$accelerate" --version >out && grep -x "accelerate [0-9.]*" out'
+test_expect_success 'an unknown command gets the nearest name and 2' \
+    'test_exit 2 "$accelerate" confg 2>error; says "unknown command '\''confg'\'' (did you mean '\''config'\''?)" "$accelerate" confg'
+test_expect_success 'an unknown option too' \
+    'says "unknown option '\''--versoin'\'' (did you mean '\''--version'\''?)" "$accelerate" --versoin'
+test_expect_success 'what is like nothing gets no suggestion' \
+    'says "unknown command '\''zebra'\''" "$accelerate" zebra && ! grep mean error'
+test_expect_success 'an unknown option of a command: 2 and the nearest name' \
+    'test_exit 2 "$accelerate" env --jsn 2>error && grep -F "(did you mean '\''--json'\''?)" error'
+test_expect_success 'each command has help' '
+    for name in $("$accelerate" --help | sed -n "s/^  \([a-z]*\) .*/\1/p"); do
+        "$accelerate" $name --help >out && grep "^usage: accelerate $name " out || return 1
+        ! grep -nE "^.{101,}" out || return 1
+    done'
+test_expect_success 'accelerate-config is accelerate config' '
+    ln -s "$accelerate" accelerate-config &&
+    ./accelerate-config --help >one && "$accelerate" config --help >two && cmp one two'
+test_expect_success 'a name that is no command is one error' '
+    ln -s "$accelerate" accelerate-nonsense && test_exit 2 ./accelerate-nonsense'
+test_expect_success 'a full disk is an error' 'test ! -e /dev/full || test_exit 1 "$accelerate" --help >/dev/full'
+test_expect_success 'the table as JSON is JSON' '
+    "$accelerate" --emit=json >table && grep -c "\"key\":" table && tail -n 1 table | grep -x "]"'
+test_done

@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# accelerate config: questions, the file they make, and what happens to the old file when they stop.
+. "${srcdir:-.}/tests/testlib.sh"
+
+default=$HOME/.cache/huggingface/accelerate/default_config.yaml
+
+test_expect_success 'answers make a file' '
+    printf "MULTI_CPU\n2\n1\nnode0\n29501\nyes\n4\nbf16\n" | "$accelerate" config --config_file c.yaml >out &&
+    grep "saved in c.yaml" out && cat >wanted <<-END && diff wanted c.yaml
+	compute_environment: LOCAL_MACHINE
+	debug: true
+	distributed_type: MULTI_CPU
+	gpu_ids: all
+	machine_rank: 1
+	main_process_ip: node0
+	main_process_port: 29501
+	mixed_precision: bf16
+	num_machines: 2
+	num_processes: 4
+	use_cpu: true
+	END'
+test_expect_success 'its mode is 644' '[ "$(stat -c %a c.yaml)" = 644 ]'
+test_expect_success 'empty answers keep it as it is' '
+    cp c.yaml before && printf "\n\n\n\n\n\n\n\n" | "$accelerate" config --config_file c.yaml && diff before c.yaml'
+test_expect_success 'what does not apply any more is forgotten' '
+    printf "NO\n1\n\n\n\n" | "$accelerate" config --config_file c.yaml &&
+    grep "machine_rank: 0" c.yaml && grep "num_processes: 1" c.yaml && ! grep main_process c.yaml'
+test_expect_success 'a wrong answer is said, and asked again' '
+    printf "MULTI_CPU\n1\n\nfour\n0\n4\n\n" | "$accelerate" config --config_file d.yaml >out &&
+    grep "is not a whole number" out && grep "out of range" out && grep "num_processes: 4" d.yaml'
+test_expect_success 'input that ends early leaves the old file' '
+    cp d.yaml before && printf "NO\n" >answers &&
+    test_exit 1 "$accelerate" config --config_file d.yaml <answers 2>error &&
+    grep "nothing was written" error && cmp before d.yaml && [ "$(ls d.yaml*)" = d.yaml ]'
+test_expect_success 'and makes none' '
+    test_exit 1 "$accelerate" config --config_file e.yaml </dev/null 2>error && [ ! -e e.yaml ]'
+test_expect_success 'a signal leaves the old file, and nothing beside it' '
+    mkfifo questions && { "$accelerate" config --config_file d.yaml <questions >out & } && asker=$! &&
+    exec 7>questions && printf "NO\n" >&7 &&
+    tries=0 && until grep -q machines out || [ $((tries += 1)) -gt 500 ]; do sleep 0.02; done &&
+    kill -INT $asker; kill -TERM $asker; exec 7>&-; wait $asker; [ $? -gt 128 ] &&
+    cmp before d.yaml && [ "$(ls d.yaml*)" = d.yaml ]'
+test_expect_success 'a file that is broken is not overwritten' '
+    echo "debug: [" >broken.yaml && test_exit 1 "$accelerate" config --config_file broken.yaml </dev/null 2>error &&
+    grep "broken.yaml:2: not YAML" error'
+test_expect_success 'JSON by name' '
+    printf "\n\n\n\n\n" | "$accelerate" config --config_file c.json && head -n 1 c.json | grep -x "{" &&
+    "$accelerate" env --config_file c.json >out && grep "num_processes: 1 (c.json:" out'
+test_expect_success 'default writes without asking, at the default place' '
+    "$accelerate" config default --mixed_precision bf16 </dev/null >out && grep -F "$default" out &&
+    grep "mixed_precision: bf16" "$default" && grep "num_processes: 1" "$default"'
+test_expect_success 'default leaves a file that exists' '
+    cp "$default" before && "$accelerate" config default >out && grep "stays as it is" out && cmp before "$default"'
+test_expect_success '--config_file counts on either side of the word default' '
+    "$accelerate" config --config_file one.yaml default && "$accelerate" config default --config_file two.yaml &&
+    cmp one.yaml two.yaml'
+test_expect_success 'HF_HOME moves it' 'HF_HOME=$PWD/hf "$accelerate" config default && [ -f hf/accelerate/default_config.yaml ]'
+test_expect_success 'XDG_CACHE_HOME too, with ~' '
+    XDG_CACHE_HOME="~/xdg" "$accelerate" config default && [ -f "$HOME/xdg/huggingface/accelerate/default_config.yaml" ]'
+test_expect_success 'another word is an error' 'test_exit 2 "$accelerate" config defualt 2>error && grep "unexpected argument" error'
+test_expect_success 'a folder that cannot be made is an error' '
+    test_exit 1 "$accelerate" config default --config_file c.yaml/x/y.yaml 2>error && grep "c.yaml" error'
+test_done

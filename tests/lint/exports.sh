@@ -1,0 +1,26 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The shared library exports what the installed headers declare with ACCEL_API, no more and no less.
+. "${srcdir:-.}/tests/testlib.sh"
+
+library=$(find "$builddir/.libs" -name 'libaccel.so.*.*' 2>/dev/null | head -n 1)
+if [ -z "$library" ]; then
+    test_skip 'exports' 'no shared library in this build'
+    test_done
+fi
+# A declaration may span lines: join from ACCEL_API to ';', then take the name before the first '(' that is ours.
+awk '/^ACCEL_API/ { text = "" ; open = 1 }
+     open { text = text " " $0 }
+     open && /;/ { open = 0; if (match (text, /accel_[a-z0-9_]+ \(/)) print substr (text, RSTART, RLENGTH - 2) }' \
+    "$srcdir"/include/accel/*.h | sort >declared
+nm -D --defined-only "$library" | awk '$2 ~ /[TDBRW]/ { sub (/@.*/, "", $3); print $3 }' |
+    grep -vE '^(__(asan|ubsan|tsan|gcov|llvm|sanitizer).*|ACCEL_[0-9.]+|_init|_fini)$' | sort >exported
+test_expect_success 'declarations were found' 'test "$(wc -l <declared)" -gt 30'
+test_expect_success 'exports equal declarations' 'diff declared exported'
+test_expect_success 'every declaration has a comment' \
+    "! awk '/^ACCEL_API/ && last !~ /\*\/\$/ && last !~ /^#define / { print FILENAME \": \" \$0 } NF { last = \$0 }' \
+        '$srcdir'/include/accel/*.h | grep ."
+test_expect_success 'libaccel links nothing but the C library' \
+    "! readelf -d '$library' | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' |
+        grep -vE '^(libc|libm|libpthread|ld-linux.*|libasan|libubsan|libtsan|libgcc_s|libgcov)\.so'"
+test_done

@@ -1,0 +1,14 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What is made from the option table and committed equals what the table says now; `make regen` rewrites it.
+. "${srcdir:-.}/tests/testlib.sh"
+
+for source in "$srcdir"/man/*.in; do
+    page=$(basename "$source" .in)
+    test_expect_success "man/$page is what the table says" \
+        "sh '$srcdir/man/expand.sh' '$accelerate' <'$source' >'$page' && diff -u '$srcdir/man/$page' '$page'"
+done
+test_expect_success 'completions/accelerate.bash is what the table says' \
+    "'$accelerate' --emit=bash >bash && diff -u '$srcdir/completions/accelerate.bash' bash"
+test_expect_success 'a form that is not there is an error' "test_exit 2 '$accelerate' --emit=nonsense"
+test_done

@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What HACKING.md says of form and can be seen without understanding: lengths, banned functions, first lines.
+. "${srcdir:-.}/tests/testlib.sh"
+
+cd "$srcdir" || exit 99
+sources=$(find src include examples bench tests -name '*.[ch]' | sort)
+product=$(find src include -name '*.[ch]' | sort)
+{
+    test_expect_success 'every source names its licence and says what it is for' \
+        '! awk "FNR == 1 && !/SPDX-License-Identifier: Apache-2.0/ || FNR == 2 && !/^\/\* ./ { print FILENAME \": \" \$0 }" '"$(echo $sources)"' | grep .'
+    test_expect_success 'lines have at most 120 columns, no tabs, no trailing blanks' \
+        '! grep -nE "^.{121,}|	|[[:space:]]$" '"$(echo $sources)"
+    test_expect_success 'files have at most 800 lines' \
+        '! wc -l '"$(echo $sources)"' | awk "\$2 != \"total\" && \$1 > 800" | grep .'
+    # A function body is what stands between braces in the first column.
+    test_expect_success 'functions have at most 60 lines' \
+        '! awk "/^\{/ { start = FNR } /^\}/ && start { if (FNR - start > 61) print FILENAME \":\" start \": \" FNR - start - 1 \" lines\"; start = 0 }" '"$(echo $product)"' | grep .'
+    test_expect_success 'no function that cannot be used safely' \
+        '! grep -nwE "(gets|strcpy|strcat|sprintf|vsprintf|atoi|atol|atof|sscanf|tmpnam|mktemp|alloca|strtok) \(" '"$(echo $product)"
+    test_expect_success 'the library neither prints nor exits' \
+        '! grep -rnE "(^|[^a-z_])(printf|puts|putchar|fprintf|perror|exit|abort|assert|signal|sigaction) \(" src/lib --include="*.c"'
+}
+test_done

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Configuration files: what is read from them, what is wrong with them and where, and how texts are written. */
+#include <config.h>
+
+#include "config/file.h"
+#include "config/load.h"
+#include "tests/tap.h"
+#include "util/cleanup.h"
+#include "util/io.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static char folder[] = "/tmp/accel-file.XXXXXX";
+
+/* Read @p text as a file of that name. */
+static int
+read_text (struct config *config, const char *name, const char *text, size_t length, struct fail *fail)
+{
+    char path[128];
+    snprintf (path, sizeof path, "%s/%s", folder, name);
+    if (config_init (config, fail) || io_write_file (path, text, length, 0600, fail))
+        return -1;
+    int result = config_read_file (config, path, fail);
+    unlink (path);
+    return result;
+}
+
+static const struct good {
+    const char *text, *key, *value;
+} good[] = {
+    { "mixed_precision: no\n", "mixed_precision", "no" },
+    { "mixed_precision: 'no'\n", "mixed_precision", "no" },
+    { "mixed_precision: No\n", "mixed_precision", "no" },
+    { "mixed_precision: false\n", "mixed_precision", "no" },
+    { "mixed_precision: off\n", "mixed_precision", "no" },
+    { "mixed_precision: BF16\n", "mixed_precision", "bf16" },
+    { "mixed_precision: null\n", "mixed_precision", "no" },
+    { "mixed_precision: ~\n", "mixed_precision", "no" },
+    { "mixed_precision:\n", "mixed_precision", "no" },
+    { "fp16: true\n", "mixed_precision", "fp16" },
+    { "fp16: true\nmixed_precision: bf16\n", "mixed_precision", "bf16" },
+    { "fp16: false\n", "mixed_precision", "no" },
+    { "distributed_type: NO\n", "distributed_type", "NO" },
+    { "distributed_type: 'NO'\n", "distributed_type", "NO" },
+    { "distributed_type: \"MULTI_CPU\"\n", "distributed_type", "MULTI_CPU" },
+    { "debug: Yes\n", "debug", "true" },
+    { "debug: !!bool \"on\"\n", "debug", "true" },
+    { "num_processes: 12 # twelve\n", "num_processes", "12" },
+    { "num_processes: '12'\n", "num_processes", "12" },
+    { "gpu_ids: 0\n", "gpu_ids", "0" },
+    { "gpu_ids: 0,1\n", "gpu_ids", "0,1" },
+    { "gpu_ids: 'yes'\n", "gpu_ids", "yes" },
+    { "main_process_ip: &here 10.0.0.1\n", "main_process_ip", "10.0.0.1" },
+    { "main_process_ip: |-\n  host\n", "main_process_ip", "host" },
+    { "{\"debug\": true, \"gpu_ids\": \"1\"}", "gpu_ids", "1" },
+    { "%YAML 1.1\n---\ndebug: true\n...\n", "debug", "true" },
+    { "\xEF\xBB\xBF""debug: true\n", "debug", "true" },
+    { "debug: true\r\nmachine_rank: 1\r\n", "machine_rank", "1" },
+    { "debug: true\ndebug: true\n", "debug", "true" },
+    { "dynamo_config:\n  backend: INDUCTOR\n", "dynamo_backend", "inductor" },
+    { "dynamo_config:\n  dynamo_mode: max-autotune\ndebug: true\n", "debug", "true" },
+    { "dynamo_config: {}\ndynamo_backend: EAGER\n", "dynamo_backend", "eager" },
+    { "dynamo_config:\n", "dynamo_backend", "no" },
+    { "dynamo_config:\n  mode: null\n", "dynamo_mode", "default" },
+    { "fsdp_config: {}\ndeepspeed_config:\ntpu_env: []\ndebug: 1\n", "debug", "true" },
+    { "commands: [a, [b, {c: d}]]\ndebug: y\n", "debug", "true" },
+    { "{}\n", "debug", "false" },
+    /* what the original's questions write, and what its release 0.12 wrote */
+    { "compute_environment: LOCAL_MACHINE\ndebug: false\ndistributed_type: 'NO'\ndowncast_bf16: 'no'\n"
+      "enable_cpu_affinity: false\ngpu_ids: all\nmachine_rank: 0\nmain_training_function: main\nmixed_precision: 'no'\n"
+      "num_machines: 1\nnum_processes: 1\nrdzv_backend: static\nsame_network: true\ntpu_env: []\n"
+      "tpu_use_cluster: false\ntpu_use_sudo: false\nuse_cpu: false\n", "num_processes", "1" },
+    { "compute_environment: LOCAL_MACHINE\ndeepspeed_config: {}\ndistributed_type: 'NO'\ndowncast_bf16: 'no'\n"
+      "fsdp_config: {}\nmachine_rank: 0\nmain_process_ip: null\nmain_process_port: null\n"
+      "main_training_function: main\nmixed_precision: 'no'\nnum_machines: 1\nnum_processes: 1\nuse_cpu: false\n",
+      "num_processes", "1" },
+};
+
+static void
+test_good (void)
+{
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct config config;
+        struct fail fail = { 0 };
+        AUTO_STRBUF struct strbuf value = { 0 };
+        int result = read_text (&config, "f.yaml", good[i].text, strlen (good[i].text), &fail);
+        const struct option *row = option_find (good[i].key);
+        option_types[row->type].format (option_field_const (row, &config.settings), &value);
+        ok (!result && value.text && !strcmp (value.text, good[i].value), "%s is '%s' (case %zu) %s", good[i].key,
+            value.text ? value.text : "", i, fail.text);
+        config_release (&config);
+    }
+}
+
+static const struct bad {
+    const char *name, *text, *error;
+} bad[] = {
+    { "a.yaml", "debug: true\nnum_procesess: 2\n",
+      "a.yaml:2: unknown key 'num_procesess' (did you mean 'num_processes'?)" },
+    { "a.yaml", "zebra: 1\n", "a.yaml:1: unknown key 'zebra'" },
+    { "a.yaml", "dynamo_config:\n  bakend: eager\n", "a.yaml:2: unknown key 'bakend' in dynamo_config" },
+    { "a.yaml", "dynamo_config: eager\n", "a.yaml:1: dynamo_config: a mapping is wanted" },
+    { "a.yaml", "dynamo_config: [eager]\n", "a.yaml:1: dynamo_config: a mapping is wanted" },
+    { "a.yaml", "debug: true\n\nnum_processes: two\n", "a.yaml:3: num_processes: 'two' is not a whole number" },
+    { "a.yaml", "num_processes: 0\n", "a.yaml:1: num_processes: 0 is out of range" },
+    { "a.yaml", "num_processes: 2.0\n", "'2.0' is not a whole number" },
+    { "a.yaml", "num_processes: true\n", "a.yaml:1: num_processes: 'true'" },
+    { "a.yaml", "num_processes: [1]\n", "a.yaml:1: num_processes: a single value is wanted, not a list" },
+    { "a.yaml", "gpu_ids: {a: b}\n", "a.yaml:1: gpu_ids: a single value is wanted, not a mapping" },
+    { "a.yaml", "debug: maybe\n", "a.yaml:1: debug: 'maybe' is neither true nor false" },
+    { "a.yaml", "main_process_ip: yes\n", "a.yaml:1: main_process_ip: 'yes' is a truth value in YAML" },
+    { "a.yaml", "mixed_precision: bf61\n", "a.yaml:1: mixed_precision: 'bf61' is not one of no, fp16, bf16" },
+    { "a.yaml", "mixed_precision: fp8\n", "this version does not have 'fp8' yet" },
+    { "a.yaml", "distributed_type: FSDP\n", "this version does not have 'FSDP' yet" },
+    { "a.yaml", "compute_environment: AMAZON_SAGEMAKER\n", "does not have 'AMAZON_SAGEMAKER' yet" },
+    { "a.yaml", "fsdp_config:\n  fsdp_version: 2\n",
+      "a.yaml:1: this version does not have the section 'fsdp_config' yet" },
+    { "a.yaml", "debug: no\nenable_cpu_affinity: true\n", "a.yaml:2: this version does not have the key" },
+    { "a.yaml", "rdzv_backend: c10d\n", "a.yaml:1: this version does not have the key 'rdzv_backend' yet" },
+    { "a.yaml", "ec2_instance_type: x\n", "this version does not have the key 'ec2_instance_type' yet" },
+    { "a.yaml", "debug: true\nnum_machines: 1\ndebug: false\n", "a.yaml:3: 'debug' stands here and on line 1" },
+    { "a.yaml", "", "a.yaml: the file is empty" },
+    { "a.yaml", "# only a comment\n", "a.yaml: the file is empty" },
+    { "a.yaml", "- a\n", "a.yaml:1: a configuration is made of lines 'key: value'" },
+    { "a.yaml", "just words\n", "a.yaml:1: a configuration is made of lines" },
+    { "a.yaml", "debug: true\n  num_machines: 1\n", "a.yaml:2: not YAML: mapping values are not allowed" },
+    { "a.yaml", "debug: 'true\n", "not YAML: found unexpected end of stream" },
+    { "a.yaml", "debug: true\n\tx: 1\n", "a.yaml:2: not YAML" },
+    { "a.yaml", "a: &x [1]\nb: *x\n", "a.yaml:2: aliases" },
+    { "a.yaml", "<<: *x\n", "aliases" },
+    { "a.yaml", "debug: !!python/object:os.system x\n", "a.yaml:1: tags" },
+    { "a.yaml", "? [a, b]\n: c\n", "a.yaml:1: a key must be a word" },
+    { "a.yaml", "debug: true\n---\ndebug: false\n", "a.yaml:2: a second document" },
+    { "a.yaml", "gpu_ids: \"a\\0b\"\n", "a.yaml:1: the value holds a zero byte" },
+    { "a.yaml", "gpu_ids: \xff\n", "not YAML" },
+    { "a.yaml", "gpu_ids: ''\n", "a.yaml:1: gpu_ids: the value is empty" },
+    { "a.yaml", "commands: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[x]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n",
+      "a.yaml:1: nested too deep" },
+    { "a.json", "{\"debug\": true,\n \"num_processes\": \"x\"}", "a.json:2: num_processes: 'x' is not a whole number" },
+    { "a.json", "{\"debug\": true,\n}", "a.json:2: not JSON" },
+    { "a.json", "[1]", "a.json:1: a configuration is an object" },
+    { "a.json", "{\"a\": 1, \"a\": 2}", "not JSON: duplicate" },
+    { "a.json", "{\"fsdp_config\":\n {\"x\": 1}}", "a.json:1: this version does not have the section" },
+    { "a.json", "{\"dynamo_config\":\n {\"mode\": 1}}", "a.json:2: mode: '1' is not one of default" },
+    { "a.json", "{\"num_processes\": 1.5}", "a.json:1: num_processes: '1.5' is not a whole number" },
+    { "a.json", "{\"gpu_ids\": [0, 1]}", "a.json:1: gpu_ids: a single value is wanted, not a list" },
+    { "a.json", "", "a.json:1: not JSON" },
+};
+
+static void
+test_bad (void)
+{
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct config config;
+        struct fail fail = { 0 };
+        int result = read_text (&config, bad[i].name, bad[i].text, strlen (bad[i].text), &fail);
+        ok (result && fail.status == FAIL_GENERAL && strstr (fail.text, bad[i].error), "%s", fail.text);
+        if (!strstr (fail.text, bad[i].error))
+            diag ("wanted: %s", bad[i].error);
+        config_release (&config);
+    }
+}
+
+static void
+test_json (void)
+{
+    static const char text[] = "{\"compute_environment\": \"LOCAL_MACHINE\", \"debug\": false, \"num_processes\": 3,\n"
+                               " \"mixed_precision\": \"bf16\", \"gpu_ids\": null, \"downcast_bf16\": false,\n"
+                               " \"dynamo_config\": {\"dynamo_backend\": \"EAGER\"}, \"fsdp_config\": {}}\n";
+    struct config config;
+    struct fail fail = { 0 };
+    ok (!read_text (&config, "c.json", text, sizeof text - 1, &fail), "a JSON file %s", fail.text);
+    ok (config.settings.num_processes == 3 && !strcmp (config.settings.dynamo_backend, "eager")
+            && config_origin (&config, "mixed_precision").line == 2, "its values, and their lines");
+    config_release (&config);
+    ok (!read_text (&config, "c.yaml", text, sizeof text - 1, &fail) && config.settings.num_processes == 3,
+        "the same text as YAML %s", fail.text);
+    config_release (&config);
+}
+
+static void
+test_quoting (void)
+{
+    static const struct {
+        const char *text, *yaml;
+    } cases[] = {
+        { "all", "all" },           { "no", "'no'" },          { "NO", "'NO'" },        { "10.0.0.1", "10.0.0.1" },
+        { "0", "'0'" },             { "0,1", "0,1" },          { "1e3", "1e3" },        { "1.5", "'1.5'" },
+        { "12:30", "'12:30'" },     { "a: b", "'a: b'" },      { "a:b", "a:b" },        { "it's", "it's" },
+        { "'a", "'''a'" },          { "a #b", "'a #b'" },      { "#a", "'#a'" },        { "", "''" },
+        { " a", "' a'" },           { "a ", "'a '" },          { "null", "'null'" },    { "~", "'~'" },
+        { "a\nb", "\"a\\x0Ab\"" },  { "2024-01-02", "'2024-01-02'" }, { "*x", "'*x'" }, { "0x1F", "'0x1F'" },
+        { "fe80::1", "fe80::1" },   { "-", "'-'" },            { "-x", "-x" },          { "a:", "'a:'" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        AUTO_STRBUF struct strbuf out = { 0 };
+        yaml_add_text (&out, cases[i].text);
+        is_text (out.text, cases[i].yaml, cases[i].yaml);
+        AUTO_STRBUF struct strbuf file = { 0 };
+        strbuf_printf (&file, "main_process_ip: %s\n", out.text);
+        struct config config;
+        struct fail fail = { 0 };
+        int result = read_text (&config, "q.yaml", file.text, file.length, &fail);
+        if (*cases[i].text)
+            ok (!result && config.settings.main_process_ip && !strcmp (config.settings.main_process_ip, cases[i].text),
+                "  and read back %s", fail.text);
+        config_release (&config);
+    }
+}
+
+/* Small mutations of good files: whatever comes, an answer or a message, and no harm (seen under sanitizers). */
+static void
+test_mutations (void)
+{
+    uint32_t state = 12345;
+    int answers = 0, messages = 0;
+    for (int round = 0; round < 4000; round++) {
+        char text[1024];
+        size_t length = strlen (good[round % (sizeof good / sizeof *good)].text);
+        memcpy (text, good[round % (sizeof good / sizeof *good)].text, length);
+        for (int change = 0; change < 1 + round % 4; change++) {
+            static const char marks[] = ":-[]{}&*!|>'\"#%@,\n\t \\?x\x80";
+            state = state * 1664525u + 1013904223u;
+            text[(state >> 8) % length] = marks[(state >> 24) % (sizeof marks - 1)];
+        }
+        struct config config;
+        struct fail fail = { 0 };
+        struct filedoc doc = { .path = "m" };
+        int result = round % 2 ? yaml_read (&doc, text, length, &fail) : json_read (&doc, text, length, &fail);
+        filedoc_release (&doc);
+        if (round % 16 == 1)
+            result = read_text (&config, "m.yaml", text, length, &fail), config_release (&config);
+        answers += !result;
+        messages += result && fail.text[0] && fail.status == FAIL_GENERAL;
+    }
+    ok (answers + messages == 4000, "4000 mutated files: %d read, %d refused with a message", answers, messages);
+}
+
+static void
+test_many_keys (void)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    for (int i = 0; i < 2000; i++)
+        strbuf_add (&text, "debug: true\n");
+    struct config config;
+    struct fail fail = { 0 };
+    ok (read_text (&config, "many.yaml", text.text, text.length, &fail) && strstr (fail.text, "more than 1000 keys"),
+        "%s", fail.text);
+    config_release (&config);
+    for (int i = 0; i < 100000; i++)
+        strbuf_add (&text, "# padding\n\n");
+    ok (read_text (&config, "large.yaml", text.text, text.length, &fail) && strstr (fail.text, "larger than"), "%s",
+        fail.text);
+    config_release (&config);
+}
+
+int
+main (void)
+{
+    if (!mkdtemp (folder))
+        return 99;
+    test_good ();
+    test_bad ();
+    test_json ();
+    test_quoting ();
+    test_mutations ();
+    test_many_keys ();
+    rmdir (folder);
+    return done_testing ();
+}

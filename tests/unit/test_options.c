@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The option table: its rows are whole, command lines give the settings and messages that they should, and a value is
+ * the same by flag, through a file, and in the environment. */
+#include <config.h>
+
+#include "config/envmap.h"
+#include "config/file.h"
+#include "config/foreign.h"
+#include "config/load.h"
+#include "config/opt_argv.h"
+#include "tests/tap.h"
+#include "util/cleanup.h"
+#include "util/io.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum { MOST_WORDS = 16 };
+
+static char folder[] = "/tmp/accel-options.XXXXXX";
+
+/* Split at blanks, in place. */
+static int
+split (char *text, char **words)
+{
+    int count = 0;
+    for (char *rest = text, *word; (word = strtok_r (rest, " ", &rest)) && count < MOST_WORDS;)
+        words[count++] = word;
+    words[count] = NULL;
+    return count;
+}
+
+static int
+load (struct config *config, const char *line, struct fail *fail)
+{
+    static char copies[8][256]; /* argv must outlive the config */
+    static int next;
+    static char *words[8][MOST_WORDS + 1];
+    next = (next + 1) % 8;
+    snprintf (copies[next], sizeof copies[next], "%s", line);
+    return config_load_launch (config, split (copies[next], words[next]), words[next], fail);
+}
+
+static bool
+is_help_line (const char *help)
+{
+    size_t length = strlen (help);
+    bool starts_low = !isupper ((unsigned char) help[0]) || isupper ((unsigned char) help[1]);
+    return length && length <= 60 && starts_low && help[length - 1] != '.';
+}
+
+static void
+test_rows (void)
+{
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *row = &options[i];
+        bool is_unique = true;
+        for (size_t j = 0; j < i; j++)
+            is_unique = is_unique && strcmp (options[j].key, row->key)
+                        && !(row->letter && row->letter == options[j].letter);
+        bool has_flag = !(row->properties & PROPERTY_NO_FLAG);
+        ok (is_unique, "%s: key and letter are unique", row->key);
+        ok (is_help_line (row->help), "%s: help is one short line: %s", row->key, row->help);
+        ok (row->doc && row->doc[strlen (row->doc) - 1] == '.', "%s: doc is sentences", row->key);
+        ok (has_flag ? row->commands != 0 : row->commands == 0 && (row->properties & PROPERTY_FILE),
+            "%s: is a flag of some command, or a key of the file", row->key);
+        ok (!option_types[row->type].takes_value || row->metavar, "%s: has a word for its value", row->key);
+        ok (!row->env == !row->paths, "%s: a variable has launch paths", row->key);
+        ok (!row->ask || (row->properties & PROPERTY_FILE), "%s: what is asked is written", row->key);
+        ok (has_flag ? !foreign_find (FOREIGN_FLAG, row->key) : true, "%s: is not listed as missing", row->key);
+        ok (!foreign_find (FOREIGN_KEY, row->key) || !(row->properties & PROPERTY_FILE), "%s: nor its key", row->key);
+    }
+}
+
+/* Every byte of struct settings but padding belongs to exactly one row. */
+static void
+test_fields (void)
+{
+    unsigned char owners[sizeof (struct settings)] = { 0 };
+    for (size_t i = 0; i < option_count; i++)
+        for (size_t j = 0; j < options[i].field_size; j++)
+            owners[options[i].offset + j]++;
+    size_t shared = 0, longest_gap = 0, gap = 0;
+    for (size_t i = 0; i < sizeof owners; i++) {
+        shared += owners[i] > 1;
+        gap = owners[i] ? 0 : gap + 1;
+        longest_gap = gap > longest_gap ? gap : longest_gap;
+    }
+    ok (!shared, "no field belongs to two rows");
+    ok (longest_gap < sizeof (void *), "no field is without a row (%zu bytes)", longest_gap);
+}
+
+static void
+test_command_lines (void)
+{
+    static const struct {
+        const char *line;
+        const char *error; /* part of it, or NULL */
+        const char *key, *value;
+        const char *program_line; /* program and arguments */
+    } cases[] = {
+        { "--num_processes 2 p", NULL, "num_processes", "2", "p" },
+        { "--num-processes 2 p", NULL, "num_processes", "2", "p" },
+        { "--num_processes=2 p -x --num_processes 9", NULL, "num_processes", "2", "p -x --num_processes 9" },
+        { "--num_processes 2 --num-processes=3 p", NULL, "num_processes", "3", "p" },
+        { "-qm mod", NULL, "module", "true", "mod" },
+        { "-mq mod", NULL, "quiet", "true", "mod" },
+        { "-- p --x 1", NULL, "quiet", "false", "p --x 1" },
+        { "p -- --x", NULL, "quiet", "false", "p --x" },
+        { "--quiet -- p -- y", NULL, "quiet", "true", "p -- y" },
+        { "p a -- b", NULL, "quiet", "false", "p a -- b" },
+        { "-- --weird", NULL, "quiet", "false", "--weird" },
+        { "- a", NULL, "quiet", "false", "- a" },
+        { "--cpu p", NULL, "use_cpu", "true", "p" },
+        { "--main_process_ip=-x p", NULL, "main_process_ip", "-x", "p" },
+        { "--main_process_port 0 p", NULL, "main_process_port", "0", "p" },
+        { "--num_processes 2x p", "--num_processes: '2x' is not a whole number, use 1 to", NULL, NULL, NULL },
+        { "--num_processes 0 p", "--num_processes: 0 is out of range, use 1 to", NULL, NULL, NULL },
+        { "--num_processes -1 p", "--num_processes: -1 is out of range", NULL, NULL, NULL },
+        { "--num_processes 99999999999 p", "--num_processes: 99999999999 is out of range", NULL, NULL, NULL },
+        { "--num_processes 99999999999999999999 p", "is out of range", NULL, NULL, NULL },
+        { "--num_processes= p", "'' is not a whole number", NULL, NULL, NULL },
+        { "--num_processes", "--num_processes: a value is missing (N)", NULL, NULL, NULL },
+        { "--num_processes --cpu p", "--num_processes: a value is missing", NULL, NULL, NULL },
+        { "--num_proceses 2 p", "unknown option '--num_proceses' (did you mean '--num_processes'?)", NULL, NULL, NULL },
+        { "--num-cpu_threads-per_process 2 p", "(did you mean '--num_cpu_threads_per_process'?)", NULL, NULL, NULL },
+        { "--num_proc 2 p", "unknown option '--num_proc'", NULL, NULL, NULL },
+        { "--cpu=1 p", "--cpu: takes no value, got '1'", NULL, NULL, NULL },
+        { "-qz p", "unknown option '-z'", NULL, NULL, NULL },
+        { "--use_fsdp p", "this version does not have the option '--use_fsdp' yet", NULL, NULL, NULL },
+        { "--fsdp-version 2 p", "does not have the option '--fsdp-version' yet", NULL, NULL, NULL },
+        { "--mixed_precision BF16 p", "'BF16' is not one of no, fp16, bf16 (did you mean 'bf16'?)", NULL, NULL, NULL },
+        { "--mixed_precision fp8 p", "this version does not have 'fp8' yet", NULL, NULL, NULL },
+        { "--gpu_ids= p", "--gpu_ids: the value is empty", NULL, NULL, NULL },
+        { "--cpu", "no program given", NULL, NULL, NULL },
+        { "--", "no program given", NULL, NULL, NULL },
+        { "--cpu --multi_gpu p", "choose one of --cpu and --multi_gpu", NULL, NULL, NULL },
+        { "--multi_gpu --num_processes 1 p", "needs at least 2", NULL, NULL, NULL },
+        { "-m --no_python p", "choose one of --module and --no_python", NULL, NULL, NULL },
+        { "--num_machines 2 --machine_rank 0 p", "several machines need --main_process_ip", NULL, NULL, NULL },
+        { "--num_machines 2 --main_process_ip h p", "need --machine_rank", NULL, NULL, NULL },
+        { "--num_machines 2 --machine_rank 2 p", "machine_rank must be below num_machines: machine_rank 2 (flag)",
+          NULL, NULL, NULL },
+        { "--num_machines 2 --machine_rank 0 --main_process_ip h --num_processes 3 p", "evenly", NULL, NULL, NULL },
+        { "--num_machines 2 --machine_rank 0 --main_process_ip h --main_process_port 0 p", "another free port", NULL,
+          NULL, NULL },
+        { "--multi_gpu --gpu_ids 3 p", "only one is listed in gpu_ids", NULL, NULL, NULL },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config config;
+        struct fail fail = { 0 };
+        int result = load (&config, cases[i].line, &fail);
+        if (cases[i].error) {
+            ok (result && fail.status == FAIL_USAGE && strstr (fail.text, cases[i].error), "'%s': %s", cases[i].line,
+                fail.text);
+        } else {
+            AUTO_STRBUF struct strbuf value = { 0 };
+            AUTO_STRBUF struct strbuf program = { 0 };
+            const struct option *row = option_find (cases[i].key);
+            option_types[row->type].format (option_field_const (row, &config.settings), &value);
+            strbuf_add (&program, config.program ? config.program : "");
+            for (char **word = config.program_args; word && *word; word++)
+                strbuf_printf (&program, " %s", *word);
+            ok (!result && value.text && !strcmp (value.text, cases[i].value)
+                    && !strcmp (program.text, cases[i].program_line),
+                "'%s': %s %s, program '%s' %s", cases[i].line, cases[i].key, value.text, program.text, fail.text);
+        }
+        config_release (&config);
+    }
+}
+
+static void
+test_help_is_seen (void)
+{
+    static const struct {
+        const char *line;
+        enum option_command command;
+        bool wanted;
+    } cases[] = {
+        { "--cpu --help", COMMAND_LAUNCH, true },    { "-qh", COMMAND_LAUNCH, true },
+        { "p --help", COMMAND_LAUNCH, false },       { "--config_file=--help p", COMMAND_LAUNCH, false },
+        { "-- --help", COMMAND_LAUNCH, false },      { "--nonsense --help", COMMAND_LAUNCH, false },
+        { "default --help", COMMAND_CONFIG, true },  { "--json", COMMAND_ENV, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char copy[64], *words[MOST_WORDS + 1];
+        snprintf (copy, sizeof copy, "%s", cases[i].line);
+        int count = split (copy, words);
+        ok (argv_wants_help (cases[i].command, count, words) == cases[i].wanted, "help in '%s'", cases[i].line);
+    }
+}
+
+/* A value that is not the default. */
+static const char *
+other_value (const struct option *row, char *space, size_t size)
+{
+    if (row->type == OPTION_FLAG)
+        return "true";
+    if (row->choices)
+        return row->choices[row->choices[1] ? 1 : 0];
+    if (row->type != OPTION_INT)
+        return "no: 'a' #b";
+    snprintf (space, size, "%lld", (long long) (row->min + 3));
+    return space;
+}
+
+static void
+join (const struct strlist *list, struct strbuf *out)
+{
+    for (size_t i = 0; i < list->count; i++)
+        strbuf_printf (out, "%s\n", list->items[i]);
+}
+
+static void
+test_one_way_round (const struct option *row, bool as_json)
+{
+    struct config written, read;
+    struct fail fail = { 0 };
+    char space[32], path[128];
+    snprintf (path, sizeof path, "%s/round.%s", folder, as_json ? "json" : "yaml");
+    AUTO_STRBUF struct strbuf text = { 0 };
+    AUTO_STRBUF struct strbuf again = { 0 };
+    AUTO_STRBUF struct strbuf left = { 0 };
+    AUTO_STRBUF struct strbuf right = { 0 };
+    bool good = !config_init (&written, &fail) && !config_init (&read, &fail)
+                && !config_set (&written, row, other_value (row, space, sizeof space), (struct origin){ ORIGIN_FLAG },
+                                &fail)
+                && !config_write_text (&written, as_json, &text, &fail)
+                && !io_write_file (path, text.text, text.length, 0600, &fail)
+                && !config_read_file (&read, path, &fail) && !config_write_text (&read, as_json, &again, &fail);
+    for (unsigned bit = PATH_SIMPLE; good && bit <= PATH_SAGEMAKER; bit <<= 1) {
+        AUTO_STRLIST struct strlist a = { 0 };
+        AUTO_STRLIST struct strlist b = { 0 };
+        good = !envmap_emit (&written, bit, &a, &fail) && !envmap_emit (&read, bit, &b, &fail);
+        join (&a, &left);
+        join (&b, &right);
+    }
+    /* What is only default in the first is given in the second, so sections may grow; the values are what counts. */
+    ok (good && !strcmp (left.text ? left.text : "", right.text ? right.text : ""), "%s: %s and back, environment %s",
+        row->key, as_json ? "JSON" : "YAML", fail.text);
+    ok (good && !strcmp (text.text, again.text), "%s: written again as it was", row->key);
+    config_release (&written);
+    config_release (&read);
+    unlink (path);
+}
+
+static void
+test_precedence (void)
+{
+    char path[128];
+    static const char text[] = "num_processes: 4\nmixed_precision: bf16\ndistributed_type: MULTI_GPU\n";
+    struct fail fail = { 0 };
+    snprintf (path, sizeof path, "%s/precedence.yaml", folder);
+    ok (!io_write_file (path, text, sizeof text - 1, 0600, &fail), "a file");
+    char line[256];
+    struct config config;
+    snprintf (line, sizeof line, "--config_file %s --num_processes 6 p", path);
+    setenv ("OMP_NUM_THREADS", "3", 1);
+    ok (!load (&config, line, &fail), "loads %s", fail.text);
+    ok (config.settings.num_processes == 6 && config_origin (&config, "num_processes").kind == ORIGIN_FLAG,
+        "a flag counts before the file");
+    struct origin origin = config_origin (&config, "mixed_precision");
+    ok (!strcmp (config.settings.mixed_precision, "bf16") && origin.kind == ORIGIN_FILE && origin.line == 2,
+        "the file before the default, with its line");
+    ok (config.settings.num_cpu_threads_per_process == 3
+            && config_origin (&config, "num_cpu_threads_per_process").kind == ORIGIN_ENVIRONMENT,
+        "a variable counts where nothing else is said");
+    ok (config.settings.multi_gpu && config_origin (&config, "multi_gpu").kind == ORIGIN_COMPUTED,
+        "MULTI_GPU in the file is --multi_gpu");
+    AUTO_STRBUF struct strbuf text_of_origin = { 0 };
+    config_format_origin (&config, option_find ("mixed_precision"), &text_of_origin);
+    ok (strstr (text_of_origin.text, "precedence.yaml:2"), "an origin in words: %s", text_of_origin.text);
+    config_release (&config);
+    setenv ("OMP_NUM_THREADS", "4,2", 1);
+    ok (!load (&config, line, &fail) && !config.settings.num_cpu_threads_per_process,
+        "a variable that only OpenMP understands is left to it");
+    config_release (&config);
+    unsetenv ("OMP_NUM_THREADS");
+    unlink (path);
+}
+
+static void
+test_default_file (void)
+{
+    char path[128];
+    struct fail fail = { 0 };
+    struct config config;
+    snprintf (path, sizeof path, "%s/accelerate/default_config.yaml", folder);
+    setenv ("HF_HOME", folder, 1);
+    ok (!load (&config, "p", &fail) && !config.file, "no default file: %s", fail.text);
+    config_release (&config);
+    static const char text[] = "distributed_type: NO\ndebug: yes\n";
+    ok (!io_make_parents (path, &fail) && !io_write_file (path, text, sizeof text - 1, 0600, &fail), "one is made");
+    ok (!load (&config, "p", &fail) && config.settings.debug && config.settings.num_processes == 1
+            && config_origin (&config, "num_processes").line == 1, "it is read, and NO means one process");
+    config_release (&config);
+    ok (!load (&config, "--cpu p", &fail) && !config.file && !config.settings.debug, "--cpu ignores it");
+    config_release (&config);
+    char line[256];
+    snprintf (line, sizeof line, "--cpu --config_file %s p", path);
+    ok (!load (&config, line, &fail) && config.file && config.settings.debug && config.settings.use_cpu,
+        "but not one that is given");
+    config_release (&config);
+    ok (load (&config, "--config_file /nonexistent/x.yaml p", &fail) && fail.status == FAIL_GENERAL
+            && strstr (fail.text, "/nonexistent/x.yaml: No such file"), "missing: %s", fail.text);
+    config_release (&config);
+    unlink (path);
+    *strrchr (path, '/') = '\0';
+    rmdir (path);
+    unsetenv ("HF_HOME");
+}
+
+static void
+test_environment (void)
+{
+    struct config config;
+    struct fail fail = { 0 };
+    AUTO_STRLIST struct strlist env = { 0 };
+    AUTO_STRBUF struct strbuf text = { 0 };
+    load (&config, "--cpu --num_processes 2 --num_cpu_threads_per_process 1 p", &fail);
+    ok (!envmap_emit (&config, PATH_SIMPLE, &env, &fail), "the environment of the contract's example");
+    join (&env, &text);
+    is_text (text.text,
+             "ACCELERATE_DYNAMO_BACKEND=NO\nACCELERATE_DYNAMO_MODE=default\nACCELERATE_DYNAMO_USE_DYNAMIC=False\n"
+             "ACCELERATE_DYNAMO_USE_FULLGRAPH=False\nACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION=False\n"
+             "ACCELERATE_MIXED_PRECISION=no\nACCELERATE_USE_CPU=True\nKMP_AFFINITY=granularity=fine,compact,1,0\n"
+             "KMP_BLOCKTIME=1\nOMP_NUM_THREADS=1\n", "all of it, sorted");
+    config_release (&config);
+    strlist_release (&env);
+    strbuf_truncate (&text, 0);
+    load (&config, "--debug --gpu_ids 2,3 p", &fail);
+    envmap_emit (&config, PATH_DEEPSPEED, &env, &fail);
+    join (&env, &text);
+    is_text (text.text, "ACCELERATE_DEBUG_MODE=true\nACCELERATE_MIXED_PRECISION=no\nCUDA_VISIBLE_DEVICES=2,3\n",
+             "of another launch path");
+    config_release (&config);
+}
+
+int
+main (void)
+{
+    if (!mkdtemp (folder))
+        return 99;
+    setenv ("HF_HOME", "/nonexistent", 1);
+    unsetenv ("OMP_NUM_THREADS");
+    test_rows ();
+    test_fields ();
+    test_command_lines ();
+    test_help_is_seen ();
+    for (size_t i = 0; i < option_count; i++)
+        if (options[i].properties & PROPERTY_FILE)
+            for (int as_json = 0; as_json < 2; as_json++)
+                test_one_way_round (&options[i], as_json);
+    test_precedence ();
+    test_environment ();
+    test_default_file ();
+    rmdir (folder);
+    return done_testing ();
+}
