@@ -17,7 +17,7 @@ _accelerate ()
         ;;
     *)
         if ((COMP_CWORD == 1)); then
-            mapfile -t COMPREPLY < <(compgen -W 'config env --help --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'config env launch --help --version' -- "$cur")
             return
         fi
         ;;
@@ -31,6 +31,11 @@ _accelerate ()
     env)
         options='--config_file --json'
         valued='--config_file'
+        words=''
+        ;;
+    launch)
+        options='--config_file --quiet --module --no_python --num_machines --machine_rank --main_process_ip --main_process_port --debug --cpu --multi_gpu --dynamo_backend --dynamo_mode --dynamo_use_fullgraph --dynamo_use_dynamic --dynamo_use_regional_compilation --gpu_ids --num_processes --num_cpu_threads_per_process --mixed_precision --dry_run --json --grace'
+        valued='--config_file --num_machines --machine_rank --main_process_ip --main_process_port --dynamo_backend --dynamo_mode --gpu_ids --num_processes --num_cpu_threads_per_process --mixed_precision --grace'
         words=''
         ;;
     *)

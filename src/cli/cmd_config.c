@@ -4,11 +4,11 @@
 #include <config.h>
 
 #include "cli/command.h"
-#include "cli/machine.h"
 #include "cli/prompt.h"
 #include "config/file.h"
 #include "config/load.h"
 #include "config/paths.h"
+#include "launch/topology.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/parse.h"
@@ -82,8 +82,10 @@ ask_all (struct config *config, struct fail *fail)
 static int
 guess_all (struct config *config, struct fail *fail)
 {
-    int gpus = machine_gpu_count ();
+    struct topology topology;
     char count[16];
+    topology_probe (&topology, false);
+    int gpus = topology.gpus;
     snprintf (count, sizeof count, "%d", gpus > 1 ? gpus : 1);
     return config_set (config, option_find ("distributed_type"), gpus > 1 ? "MULTI_GPU" : "NO", answered, fail)
            || config_set (config, option_find ("use_cpu"), gpus ? "false" : "true", answered, fail)

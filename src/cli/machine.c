@@ -4,12 +4,11 @@
 
 #include "cli/machine.h"
 
+#include "launch/topology.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 
-#include <ctype.h>
 #include <dirent.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
@@ -17,18 +16,6 @@
 #ifdef __GLIBC__
 #include <gnu/libc-version.h>
 #endif
-
-int
-machine_gpu_count (void)
-{
-    DIR *folder = opendir ("/dev");
-    int count = 0;
-    for (struct dirent *entry; folder && (entry = readdir (folder));) /* /dev/nvidia0, not /dev/nvidiactl */
-        count += !strncmp (entry->d_name, "nvidia", 6) && isdigit ((unsigned char) entry->d_name[6]);
-    if (folder)
-        closedir (folder);
-    return count;
-}
 
 char *
 machine_find_program (const char *name)
@@ -62,28 +49,6 @@ add_platform (struct strlist *values)
 #endif
 }
 
-static int
-usable_cpus (void)
-{
-    cpu_set_t set;
-    return sched_getaffinity (0, sizeof set, &set) ? (int) sysconf (_SC_NPROCESSORS_ONLN) : CPU_COUNT (&set);
-}
-
-/* Each core counts once, at its first thread. */
-static int
-physical_cores (void)
-{
-    int count = 0;
-    long cpus = sysconf (_SC_NPROCESSORS_CONF);
-    for (long cpu = 0; cpu < cpus; cpu++) {
-        char path[96];
-        snprintf (path, sizeof path, "/sys/devices/system/cpu/cpu%ld/topology/thread_siblings_list", cpu);
-        AUTO_FREE char *text = NULL;
-        count += !io_read_file (path, 4096, &text, NULL, NULL) && strtol (text, NULL, 10) == cpu;
-    }
-    return count;
-}
-
 static void
 add_memory (struct strlist *values)
 {
@@ -96,7 +61,7 @@ add_memory (struct strlist *values)
 
 /* The driver's own names: "Model: NVIDIA H200", with tabs between. */
 static void
-add_gpus (struct strlist *values)
+add_gpus (int count, struct strlist *values)
 {
     static const char root[] = "/proc/driver/nvidia/gpus";
     AUTO_STRBUF struct strbuf text = { 0 };
@@ -113,7 +78,6 @@ add_gpus (struct strlist *values)
     }
     if (folder)
         closedir (folder);
-    int count = machine_gpu_count ();
     if (count)
         strlist_printf (values, "%d (%s)", count, text.length ? text.text : "NVIDIA");
     else
@@ -124,14 +88,16 @@ void
 machine_describe (struct strlist *names, struct strlist *values)
 {
     AUTO_FREE char *python = machine_find_program ("python3");
+    struct topology topology;
+    topology_probe (&topology, true);
     strlist_add (names, "Platform");
     add_platform (values);
     strlist_add (names, "CPUs");
-    strlist_printf (values, "%d usable, %d physical cores", usable_cpus (), physical_cores ());
+    strlist_printf (values, "%d usable, %d physical cores", topology.cpus, topology.physical_cores);
     strlist_add (names, "System RAM");
     add_memory (values);
     strlist_add (names, "GPUs");
-    add_gpus (values);
+    add_gpus (topology.gpus, values);
     strlist_add (names, "Python");
     strlist_add (values, python ? python : "not on PATH");
 }

@@ -18,6 +18,9 @@ static const struct command commands[] = {
     { { "env", COMMAND_ENV, NULL, NULL, "show what this installation and this machine have",
         "Meant to be copied into a report of a problem." },
       cmd_env },
+    { { "launch", COMMAND_LAUNCH, "PROGRAM [arguments]", NULL, "start a program as several processes",
+        "What follows PROGRAM is the program's, options included." },
+      cmd_launch },
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };

@@ -100,8 +100,9 @@ const struct option options[] = {
       .properties = PROPERTY_FILE, .env = "ACCELERATE_DEBUG_MODE", .spelling = SPELL_TRUE_IF_ON,
       .paths = S | M | T | D | P | PP,
       .help = "check shapes before every collective operation",
-      .doc = "Let the ranks compare the shapes of their tensors before every collective operation, so that a mismatch "
-             "is an error that names them instead of a hang.",
+      .doc = "Let the original library compare the shapes of tensors over the ranks before every collective operation, "
+             "so that a mismatch is an error that names them instead of a hang. libaccel's own record of calls is "
+             "always on.",
       .ask_when = when_distributed, .ask = "Check the shapes of tensors before every collective operation?" },
 
     { .key = "cpu", OPT_FLAG (cpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH,

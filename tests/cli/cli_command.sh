@@ -30,6 +30,15 @@ test_expect_success 'each command has help' '
         "$accelerate" $name --help >out && grep "^usage: accelerate $name " out || return 1
         ! grep -nE "^.{101,}" out || return 1
     done'
+test_expect_success 'launch: a file is named with its line, before anything starts' '
+    printf "debug: true\nnum_processes: 2x\n" >c.yaml && test_exit 1 "$accelerate" launch --config_file c.yaml true 2>error &&
+    grep -F "accelerate: c.yaml:2: num_processes: '\''2x'\'' is not a whole number, use 1 to 1000000" error'
+test_expect_success 'launch: a wrong value, a missing program' '
+    says "--num_processes: 0 is out of range, use 1 to 1000000" "$accelerate" launch --num_processes 0 true &&
+    says "no program given" "$accelerate" launch --cpu && test_exit 2 "$accelerate" launch'
+test_expect_success 'launch --help is help, launch PROGRAM --help is not' '
+    "$accelerate" launch --cpu --help >out && grep "^usage: accelerate launch" out &&
+    "$accelerate" launch --cpu --dry_run true --help >out && ! grep "^usage:" out'
 test_expect_success 'accelerate-config is accelerate config' '
     ln -s "$accelerate" accelerate-config &&
     ./accelerate-config --help >one && "$accelerate" config --help >two && cmp one two'

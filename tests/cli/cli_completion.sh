@@ -36,6 +36,12 @@ test_expect_success 'words, hyphens' 'offers bf16 accelerate config --mixed-prec
 test_expect_success 'files' 'offers "with blank.yaml" accelerate env --config_file wi'
 test_expect_success 'a free word' 'offers default accelerate config ""'
 test_expect_success 'after a value that was given' 'offers default accelerate config --mixed_precision no d'
+test_expect_success 'a flag of launch' 'offers --num_processes accelerate launch --num_p'
+test_expect_success 'nothing where a number is wanted' 'offers "" accelerate launch --num_processes ""'
+test_expect_success 'the program' 'offers program.py accelerate launch --cpu --num_processes 2 prog'
+test_expect_success 'the program, after -- and a short flag' 'offers program.py accelerate launch -m prog'
+test_expect_success 'behind the program files, no flags' 'offers "" accelerate launch ./p --num_p'
+test_expect_success 'a value that names a flag is no end' 'offers --num_processes accelerate-launch --main_process_ip h --num_p'
 test_expect_success 'the other name' 'offers bf16 /usr/bin/accelerate-config --mixed_precision b'
 test_expect_success 'nothing for what is no command' 'offers "" accelerate zebra -'
 test_done
