@@ -83,9 +83,10 @@ cgroup_cpu_quota (void)
 {
     char text[256];
     long long quota = 0, period = 0;
-    if (read_group ("", "cpu.max", text, sizeof text)) {
-        if (sscanf (text, "%lld %lld", &quota, &period) != 2)
-            return 0; /* "max" */
+    if (read_group ("", "cpu.max", text, sizeof text)) { /* "QUOTA PERIOD", or "max PERIOD" */
+        char *end;
+        quota = strtoll (text, &end, 10);
+        period = strtoll (end, NULL, 10);
     } else {
         if (!read_group ("cpu", "cpu.cfs_quota_us", text, sizeof text))
             return 0;

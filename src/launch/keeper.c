@@ -33,8 +33,10 @@ change_title (void)
     char *field = strrchr (text, ')');
     for (int i = 2; field && i < 48; i++) /* the name is field 2, the addresses of the words are 48 and 49 */
         field = strchr (field + 1, ' ');
-    unsigned long start, end;
-    if (!field || sscanf (field, " %lu %lu", &start, &end) != 2 || !start || end - start < sizeof title)
+    if (!field)
+        return;
+    unsigned long start = strtoul (field, &field, 10), end = strtoul (field, NULL, 10);
+    if (!start || end < start + sizeof title)
         return;
     char *words = (char *) start;
     memset (words, 0, end - start);

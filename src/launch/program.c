@@ -59,25 +59,20 @@ find_in_path (const char *name)
     }
 }
 
-/* Where the program is; without a slash: here, then in PATH. */
+/* Where the program is; without a slash: here, then in PATH.  @return NULL where it is nowhere, or without memory */
 static char *
-find (const char *name, struct fail *fail)
+find (const char *name)
 {
-    fail_nomem (fail); /* for the copies below; a better reason replaces it */
     if (strchr (name, '/'))
         return strdup (name);
     AUTO_STRBUF struct strbuf here = { 0 };
     strbuf_printf (&here, "./%s", name);
     struct stat info;
-    if (!here.failed && !stat (here.text, &info) && !S_ISDIR (info.st_mode))
+    bool is_here = !here.failed && !stat (here.text, &info);
+    if (is_here && !S_ISDIR (info.st_mode))
         return strbuf_take (&here);
     char *found = find_in_path (name);
-    if (found)
-        return found;
-    if (!here.failed && exists (here.text))
-        return strbuf_take (&here); /* a folder, which is refused in its place */
-    fail_set (fail, FAIL_NOT_FOUND, "%s: no such program, neither in the current folder nor in PATH", name);
-    return NULL;
+    return found || !is_here ? found : strbuf_take (&here); /* a folder, which is refused in its place */
 }
 
 static int
@@ -177,9 +172,10 @@ add_python (struct program *program, struct fail *fail)
 static int
 resolve_file (struct program *program, const struct config *config, struct fail *fail)
 {
-    AUTO_FREE char *path = find (config->program, fail);
+    AUTO_FREE char *path = find (config->program);
     if (!path)
-        return -1;
+        return fail_set (fail, FAIL_NOT_FOUND, "%s: no such program, neither in the current folder nor in PATH",
+                         config->program);
     struct stat info;
     if (stat (path, &info))
         return fail_set (fail, errno == ENOENT || errno == ENOTDIR ? FAIL_NOT_FOUND : FAIL_CANNOT_EXECUTE, "%s: %s",

@@ -45,12 +45,10 @@ read_stat (pid_t pid, struct entry *entry)
         return false;
     text[length] = '\0';
     const char *end = strrchr (text, ')');
-    char state;
-    int parent;
-    if (!end || sscanf (end + 1, " %c %d", &state, &parent) != 2)
+    if (!end || strlen (end) < 5)
         return false;
-    *entry = (struct entry){ .pid = pid, .parent = parent };
-    return state != 'Z' && state != 'X';
+    *entry = (struct entry){ .pid = pid, .parent = (pid_t) strtol (end + 4, NULL, 10) };
+    return end[2] != 'Z' && end[2] != 'X';
 }
 
 static bool
@@ -76,7 +74,7 @@ read_table (struct table *table)
         return false;
     for (const struct dirent *item; (item = readdir (dir));) {
         struct entry entry;
-        if (!isdigit ((unsigned char) item->d_name[0]) || !read_stat ((pid_t) atoi (item->d_name), &entry))
+        if (!isdigit ((unsigned char) item->d_name[0]) || !read_stat ((pid_t) strtol (item->d_name, NULL, 10), &entry))
             continue;
         entry.member = entry.parent == getpid ();
         if (!add (table, &entry))

@@ -162,7 +162,7 @@ topology_probe (struct topology *topology, bool wants_cores)
 {
     *topology = (struct topology){ 0 };
     if (gethostname (topology->host, sizeof topology->host - 1))
-        strcpy (topology->host, "localhost");
+        snprintf (topology->host, sizeof topology->host, "localhost");
     probe_cpus (topology, wants_cores);
     topology->gpus = topology_visible_gpus (getenv ("CUDA_VISIBLE_DEVICES"), count_gpus ());
     topology->mpi_local_size = mpi_local_size ();

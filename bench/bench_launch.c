@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What launching costs: N x /bin/true by posix_spawn alone, by `accelerate launch` and by mpirun, in turns.
+ *
+ *   bench_launch ACCELERATE [REPEATS]
+ *
+ * Prints medians of the wall-clock time, what each adds to bare spawning, and the peak memory of the launcher alone. */
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_REPEATS = 1000, PATIENCE_MS = 20000 };
+
+static const int sizes[] = { 2, 8, 64 };
+
+static double
+now_ms (void)
+{
+    struct timespec time;
+    clock_gettime (CLOCK_MONOTONIC, &time);
+    return (double) time.tv_sec * 1e3 + (double) time.tv_nsec / 1e6;
+}
+
+static int
+by_value (const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+static double
+median (double *values, int count)
+{
+    qsort (values, (size_t) count, sizeof *values, by_value);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+/* Run a command to its end, its output thrown away.  posix_spawn() keeps our own memory out of its figures.
+ * @return milliseconds, -1 where it failed */
+static double
+run (const char *const *command, long *peak_kib)
+{
+    pid_t pid;
+    int status;
+    struct rusage usage;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init (&actions);
+    posix_spawn_file_actions_addopen (&actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen (&actions, 2, "/dev/null", O_WRONLY, 0);
+    double began = now_ms ();
+    int error = posix_spawnp (&pid, command[0], &actions, NULL, (char *const *) command, environ);
+    int pidfd = error ? -1 : (int) syscall (SYS_pidfd_open, pid, 0);
+    if (pidfd >= 0 && poll (&(struct pollfd){ .fd = pidfd, .events = POLLIN }, 1, PATIENCE_MS) == 0)
+        kill (pid, SIGTERM); /* mpirun has been seen to wait for ever for programs that end before it looks */
+    bool good = !error && wait4 (pid, &status, 0, &usage) == pid && status == 0;
+    double took = now_ms () - began;
+    if (pidfd >= 0)
+        close (pidfd);
+    posix_spawn_file_actions_destroy (&actions);
+    if (peak_kib && good)
+        *peak_kib = usage.ru_maxrss;
+    return good ? took : -1;
+}
+
+/* N children at once, without any launcher. */
+static double
+run_bare (int count)
+{
+    pid_t pids[64];
+    const char *const command[] = { "/bin/true", NULL };
+    double began = now_ms ();
+    for (int i = 0; i < count; i++)
+        if (posix_spawn (&pids[i], command[0], NULL, NULL, (char *const *) command, environ))
+            return -1;
+    for (int i = 0; i < count; i++)
+        if (waitpid (pids[i], NULL, 0) < 0)
+            return -1;
+    return now_ms () - began;
+}
+
+static double
+run_accelerate (const char *accelerate, int count, long *peak_kib)
+{
+    char number[16];
+    snprintf (number, sizeof number, "%d", count);
+    const char *const command[] = { accelerate, "launch", "--cpu", "--num_processes", number, "/bin/true", NULL };
+    return run (command, peak_kib);
+}
+
+static double
+run_mpirun (int count)
+{
+    char number[16];
+    snprintf (number, sizeof number, "%d", count);
+    const char *const command[] = { "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", number, "/bin/true", NULL };
+    return run (command, NULL);
+}
+
+static void
+bench_size (const char *accelerate, int count, int repeats, bool has_mpirun)
+{
+    static double bare[MOST_REPEATS], ours[MOST_REPEATS], mpi[MOST_REPEATS];
+    int mpi_repeats = repeats < 7 ? repeats : 7; /* it takes long */
+    const char *mpi_says = "";
+    long peak_kib = 0;
+    for (int i = 0; i < repeats; i++) {
+        bare[i] = run_bare (count);
+        ours[i] = run_accelerate (accelerate, count, &peak_kib);
+        if (has_mpirun && i < mpi_repeats && (mpi[i] = run_mpirun (count)) < 0) {
+            has_mpirun = false;
+            mpi_says = "   mpirun: failed, or did not end";
+        }
+        if (bare[i] < 0 || ours[i] < 0) {
+            printf ("%4d processes: failed\n", count);
+            return;
+        }
+    }
+    double b = median (bare, repeats), o = median (ours, repeats);
+    printf ("%4d processes: bare %7.2f ms   accelerate %7.2f ms (+%.2f ms, %.2f x bare)   peak %.1f MiB", count, b, o,
+            o - b, o / b, (double) peak_kib / 1024);
+    fputs (mpi_says, stdout);
+    if (has_mpirun) {
+        double m = median (mpi, mpi_repeats);
+        printf ("   mpirun %7.2f ms (+%.2f ms, %.1f x accelerate)", m, m - b, m / o);
+    }
+    putchar ('\n');
+}
+
+static void
+bench_word (const char *name, const char *const *command, int repeats)
+{
+    static double times[MOST_REPEATS];
+    long peak_kib = 0;
+    for (int i = 0; i < repeats; i++)
+        times[i] = run (command, &peak_kib);
+    printf ("%-14s %.2f ms, peak %.1f MiB\n", name, median (times, repeats), (double) peak_kib / 1024);
+}
+
+int
+main (int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf (stderr, "usage: bench_launch ACCELERATE [REPEATS]\n");
+        return 2;
+    }
+    int repeats = argc > 2 ? atoi (argv[2]) : 31;
+    if (repeats < 1 || repeats > MOST_REPEATS)
+        repeats = 31;
+    const char *const version[] = { "mpirun", "--version", NULL };
+    bool has_mpirun = run (version, NULL) >= 0;
+    printf ("launch: medians of %d runs in turns, N x /bin/true\n", repeats);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        bench_size (argv[1], sizes[i], repeats, has_mpirun);
+    if (!has_mpirun)
+        printf ("mpirun: not here, left out\n");
+    const char *const help[] = { argv[1], "launch", "--help", NULL };
+    const char *const dry[] = { argv[1], "launch", "--dry_run", "--cpu", "--num_processes", "8", "/bin/true", NULL };
+    const char *const nothing[] = { "/bin/true", NULL };
+    bench_word ("/bin/true", nothing, repeats);
+    bench_word ("--help", help, repeats);
+    bench_word ("--dry_run", dry, repeats);
+    return 0;
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* liblaunch without effects: plans for settings and machines, programs, exit statuses, control groups, output. */
+#include <config.h>
+
+#include "config/load.h"
+#include "launch/cgroup.h"
+#include "launch/output.h"
+#include "launch/plan.h"
+#include "launch/status.h"
+#include "tests/tap.h"
+#include "util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+/* The value of NAME in an environment, NULL where it is not set. */
+static const char *
+value_of (const struct strlist *env, const char *name)
+{
+    size_t length = strlen (name);
+    for (size_t i = 0; i < env->count; i++)
+        if (!strncmp (env->items[i], name, length) && env->items[i][length] == '=')
+            return env->items[i] + length + 1;
+    return NULL;
+}
+
+/* Flags and machine in, plan out; without the loader's own checks, so that the plan's are seen. */
+static int
+plan_for (struct plan *plan, const char *flags, const struct topology *topology, bool python, struct fail *fail)
+{
+    static char text[512];
+    char *argv[32];
+    int argc = 0;
+    struct config config;
+    struct program program = { .python = python };
+    snprintf (text, sizeof text, "%s prog a", flags);
+    for (char *word = text + strspn (text, " "); word && argc < 31;) {
+        argv[argc++] = word;
+        word = strchr (word, ' ');
+        if (word)
+            *word++ = '\0';
+    }
+    argv[argc] = NULL;
+    strlist_add (&program.argv, python ? "/usr/bin/python3" : "/bin/prog");
+    if (python)
+        strlist_add (&program.argv, "prog.py");
+    int result = config_init (&config, fail);
+    if (result == 0)
+        result = config_load_flags (&config, COMMAND_LAUNCH, argc, argv, fail);
+    if (result == 0) {
+        config_load_environment (&config);
+        result = config_resolve (&config, fail);
+    }
+    if (result == 0)
+        result = plan_make (plan, &config, topology, &program, fail);
+    config_release (&config);
+    program_release (&program);
+    return result;
+}
+
+/* What must stand in the environment of one rank: NAME=VALUE words, or !NAME for "not set". */
+static const struct {
+    const char *name, *flags;
+    int gpus, cores;
+    const char *omp;
+    int count;      /* processes of this machine */
+    int local_rank; /* whose environment */
+    const char *wanted;
+} plans[] = {
+    { "nothing given, no GPU: one process", "", 0, 8, NULL, 1, 0,
+      "!RANK !LOCAL_RANK !WORLD_SIZE !MASTER_ADDR !TORCHELASTIC_RUN_ID ACCELERATE_USE_CPU=False "
+      "ACCELERATE_MIXED_PRECISION=no OMP_NUM_THREADS=1" },
+    { "nothing given, 4 GPUs: one each", "", 4, 8, NULL, 4, 3,
+      "RANK=3 LOCAL_RANK=3 WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 !ACCELERATE_USE_CPU TORCH_NCCL_ASYNC_ERROR_HANDLING=1 "
+      "OMP_NUM_THREADS=1" },
+    { "--cpu is really as many ranks", "--cpu --num_processes 4", 0, 2, NULL, 4, 2,
+      "RANK=2 LOCAL_RANK=2 WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 GROUP_RANK=0 "
+      "GROUP_WORLD_SIZE=1 ROLE_NAME=default ROLE_RANK=2 ROLE_WORLD_SIZE=4 ACCELERATE_USE_CPU=True "
+      "TORCHELASTIC_USE_AGENT_STORE=False TORCHELASTIC_RUN_ID=none OMP_NUM_THREADS=1 KMP_BLOCKTIME=1" },
+    { "--cpu in spite of GPUs", "--cpu --num_processes 2", 8, 2, NULL, 2, 0,
+      "RANK=0 ACCELERATE_USE_CPU=True !TORCH_NCCL_ASYNC_ERROR_HANDLING" },
+    { "--cpu alone is one", "--cpu", 8, 8, NULL, 1, 0, "!RANK ACCELERATE_USE_CPU=True OMP_NUM_THREADS=8" },
+    { "no GPU and no --cpu: on CPUs", "--num_processes 2", 0, 8, NULL, 2, 1,
+      "RANK=1 ACCELERATE_USE_CPU=True OMP_NUM_THREADS=4" },
+    { "one GPU, two processes", "--num_processes 2", 1, 8, NULL, 2, 1, "RANK=1 !ACCELERATE_USE_CPU OMP_NUM_THREADS=1" },
+    { "--multi_gpu with one process is still a group", "--multi_gpu --num_processes 1", 1, 8, NULL, 1, 0,
+      "RANK=0 WORLD_SIZE=1" },
+    { "chosen GPUs are counted", "--gpu_ids 1,3", 8, 8, NULL, 2, 1, "WORLD_SIZE=2 CUDA_VISIBLE_DEVICES=1,3" },
+    { "cores are shared out", "--cpu --num_processes 2", 0, 16, NULL, 2, 0, "OMP_NUM_THREADS=8" },
+    { "but not the caller's threads", "--cpu --num_processes 2", 0, 16, "3", 2, 0, "OMP_NUM_THREADS=3" },
+    { "which may be a list", "--cpu --num_processes 2", 0, 16, "4,2", 2, 0, "OMP_NUM_THREADS=4,2" },
+    { "the flag wins", "--cpu --num_processes 2 --num_cpu_threads_per_process 5", 0, 16, "3", 2, 0,
+      "OMP_NUM_THREADS=5" },
+    { "two machines, the first has one more",
+      "--cpu --num_processes 5 --num_machines 2 --machine_rank 0 --main_process_ip h --main_process_port 7", 0, 4, NULL,
+      3, 2, "RANK=2 WORLD_SIZE=5 LOCAL_WORLD_SIZE=3 MASTER_ADDR=h MASTER_PORT=7 GROUP_RANK=0 GROUP_WORLD_SIZE=2" },
+    { "two machines, the second",
+      "--cpu --num_processes 5 --num_machines 2 --machine_rank 1 --main_process_ip h --main_process_port 7", 0, 4, NULL,
+      2, 0, "RANK=3 LOCAL_RANK=0 WORLD_SIZE=5 LOCAL_WORLD_SIZE=2 GROUP_RANK=1" },
+    { "one GPU process on each of two machines",
+      "--num_machines 2 --machine_rank 1 --main_process_ip h --main_process_port 7", 1, 4, NULL, 1, 0,
+      "RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1" },
+    { "--debug", "--debug", 0, 1, NULL, 1, 0, "ACCELERATE_DEBUG_MODE=true" },
+    { "bf16", "--mixed_precision bf16", 0, 1, NULL, 1, 0, "ACCELERATE_MIXED_PRECISION=bf16" },
+};
+
+static void
+check_environment (const struct strlist *env, const char *wanted, const char *name)
+{
+    char text[512];
+    snprintf (text, sizeof text, "%s", wanted);
+    bool good = true;
+    for (char *word = strtok (text, " "); word; word = strtok (NULL, " ")) {
+        char *equals = strchr (word, '=');
+        if (equals)
+            *equals = '\0';
+        const char *got = value_of (env, *word == '!' ? word + 1 : word);
+        if (*word == '!' ? got != NULL : !got || strcmp (got, equals + 1)) {
+            diag ("%s: %s is %s, wanted %s", name, word, got ? got : "not set", equals ? equals + 1 : "nothing");
+            good = false;
+        }
+    }
+    ok (good, "%s", name);
+}
+
+static void
+test_plans (void)
+{
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        struct topology topology = { .host = "box", .cpus = plans[i].cores, .physical_cores = plans[i].cores,
+                                     .gpus = plans[i].gpus, .omp_num_threads = plans[i].omp };
+        struct fail fail = { 0 };
+        struct plan plan;
+        /* OMP_NUM_THREADS is a row's variable too, so the loader must see what the topology says. */
+        if (plans[i].omp)
+            setenv ("OMP_NUM_THREADS", plans[i].omp, 1);
+        else
+            unsetenv ("OMP_NUM_THREADS");
+        if (plan_for (&plan, plans[i].flags, &topology, false, &fail)) {
+            ok (false, "%s: %s", plans[i].name, fail.text);
+            continue;
+        }
+        if (plan.process_count != plans[i].count)
+            ok (false, "%s: %d processes", plans[i].name, plan.process_count);
+        else
+            check_environment (&plan.processes[plans[i].local_rank].env, plans[i].wanted, plans[i].name);
+        plan_release (&plan);
+    }
+    unsetenv ("OMP_NUM_THREADS");
+}
+
+static void
+test_refusals (void)
+{
+    static const struct {
+        const char *flags, *word;
+    } cases[] = {
+        { "--num_machines 2 --machine_rank 0", "--main_process_ip" },
+        { "--num_processes 4 --num_machines 2 --main_process_ip h", "--main_process_port" },
+        { "--num_processes 4 --num_machines 2 --main_process_ip h --main_process_port 0", "--main_process_port" },
+        { "--num_processes 4 --num_machines 2 --machine_rank 2 --main_process_ip h --main_process_port 7", "0 to 1" },
+        { "--num_processes 1 --num_machines 2 --main_process_ip h --main_process_port 7", "less than" },
+        { "--cpu --num_processes 100000", "too many" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct topology topology = { .host = "box", .cpus = 2, .physical_cores = 2 };
+        struct fail fail = { 0 };
+        struct plan plan = { 0 };
+        int result = plan_for (&plan, cases[i].flags, &topology, false, &fail);
+        ok (result && fail.status == 2 && strstr (fail.text, cases[i].word), "refused: %s: %s", cases[i].flags,
+            fail.text);
+        plan_release (&plan);
+    }
+}
+
+static void
+test_ports (void)
+{
+    struct topology topology = { .host = "box", .cpus = 1, .physical_cores = 1, .free_port = 4711 };
+    struct fail fail = { 0 };
+    struct plan plan;
+    if (ok (!plan_for (&plan, "--cpu --num_processes 2", &topology, false, &fail), "a plan")) {
+        is_text (value_of (&plan.processes[0].env, "MASTER_PORT"), "4711", "another port where the usual one is taken");
+        ok (plan.notes.count == 1 && strstr (plan.notes.items[0], "29500"), "and a note");
+        plan_release (&plan);
+    }
+    topology.free_port = 0;
+    if (ok (!plan_for (&plan, "--cpu --num_processes 2 --main_process_port 0", &topology, false, &fail), "a plan")) {
+        is_text (value_of (&plan.processes[0].env, "MASTER_PORT"), "0", "port 0 in a plan that nobody starts");
+        plan_release (&plan);
+    }
+}
+
+static void
+test_text (void)
+{
+    static const char wanted[] = "host\n  box\n\nprocesses\n  2 of 2, ranks 0 to 1; 30 s between TERM and KILL\n\n"
+                                 "command\n  /usr/bin/python3 -u prog.py a\n\nenvironment\n";
+    static const char wanted_end[] = "  WORLD_SIZE=2\n\nenvironment of rank 0\n  LOCAL_RANK=0\n  RANK=0\n  ROLE_RANK=0\n"
+                                     "\nenvironment of rank 1\n  LOCAL_RANK=1\n  RANK=1\n  ROLE_RANK=1\n";
+    struct topology topology = { .host = "box", .cpus = 1, .physical_cores = 1 };
+    AUTO_STRBUF struct strbuf out = { 0 };
+    struct fail fail = { 0 };
+    struct plan plan;
+    if (!ok (!plan_for (&plan, "--cpu --num_processes 2 --grace 30", &topology, true, &fail), "a plan %s", fail.text))
+        return;
+    plan_print_text (&plan, &out);
+    ok (out.text && !strncmp (out.text, wanted, sizeof wanted - 1), "its text begins as it should");
+    size_t end = sizeof wanted_end - 1;
+    ok (out.length > end && !strcmp (out.text + out.length - end, wanted_end), "and ends so");
+    bool sorted = true;
+    for (size_t i = 1; i < plan.processes[0].env.count; i++)
+        sorted = sorted && strcmp (plan.processes[0].env.items[i - 1], plan.processes[0].env.items[i]) < 0;
+    ok (sorted, "the environment is sorted");
+    strbuf_truncate (&out, 0);
+    ok (!plan_print_json (&plan, &out, &fail) && strstr (out.text, "\"world_size\": 2"), "JSON");
+    free (plan.processes[0].argv.items[0]);
+    plan.processes[0].argv.items[0] = strdup ("\xff");
+    ok (plan_print_json (&plan, &out, &fail) == -1 && strstr (fail.text, "UTF-8"), "not without UTF-8: %s", fail.text);
+    plan_release (&plan);
+}
+
+static void
+test_statuses (void)
+{
+    static const struct {
+        int wait_status, status;
+    } ends[] = {
+        { 0, 0 }, { 1 << 8, 1 }, { 7 << 8, 7 }, { 255 << 8, 255 }, { SIGKILL, 137 }, { SIGABRT, 134 },
+        { SIGSEGV | 0x80, 139 }, { SIGTERM, 143 },
+    };
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        ok (status_of_wait (ends[i].wait_status) == ends[i].status, "wait status %#x is %d", (unsigned) ends[i].wait_status,
+            ends[i].status);
+    static const struct {
+        int error, status;
+    } errors[] = {
+        { ENOENT, 127 }, { ENOTDIR, 127 }, { EACCES, 126 }, { ENOEXEC, 126 }, { E2BIG, 126 }, { ETXTBSY, 126 },
+        { EISDIR, 126 }, { ELOOP, 126 },   { EAGAIN, 1 },   { EMFILE, 1 },    { ENFILE, 1 },  { ENOMEM, 1 },
+    };
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        ok (status_of_exec (errors[i].error) == errors[i].status, "exec: %s is %d", strerror (errors[i].error),
+            errors[i].status);
+    ok (status_of_signal (SIGINT) == 130 && status_of_signal (SIGTERM) == 143, "signals to the launcher");
+}
+
+static void
+test_gpus (void)
+{
+    static const struct {
+        const char *text;
+        int present, visible;
+    } cases[] = {
+        { NULL, 4, 4 }, { "", 4, 0 }, { "0", 4, 1 }, { "0,1,3", 4, 3 }, { "-1", 4, 0 }, { "1,-1,2", 4, 1 },
+        { "GPU-1a,GPU-2b", 4, 2 }, { "0,1", 1, 1 }, { "0", 0, 0 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ok (topology_visible_gpus (cases[i].text, cases[i].present) == cases[i].visible,
+            "CUDA_VISIBLE_DEVICES '%s' of %d", cases[i].text ? cases[i].text : "unset", cases[i].present);
+}
+
+static void
+test_groups (void)
+{
+    static const char lines[] = "5:cpu,cpuacct:/c\n4:memory:/m/x\n0::/u/y\n";
+    char path[64];
+    ok (cgroup_path (lines, "memory", path, sizeof path) && !strcmp (path, "/m/x"), "a controller alone");
+    ok (cgroup_path (lines, "cpuacct", path, sizeof path) && !strcmp (path, "/c"), "one of two");
+    ok (cgroup_path (lines, "", path, sizeof path) && !strcmp (path, "/u/y"), "version 2");
+    ok (!cgroup_path (lines, "cpus", path, sizeof path), "another");
+    ok (!cgroup_path ("no colon\n", "cpu", path, sizeof path), "no such line");
+    ok (cgroup_field ("low 0\noom 3\noom_kill 2\n", "oom_kill") == 2, "a field");
+    ok (cgroup_field ("low 0\n", "oom_kill") == -1, "no field");
+}
+
+static void
+make_file (const char *name, const char *bytes, size_t length, mode_t mode)
+{
+    AUTO_CLOSE int fd = open (name, O_WRONLY | O_CREAT | O_TRUNC, mode);
+    if (fd < 0 || write (fd, bytes, length) != (ssize_t) length || fchmod (fd, mode))
+        ok (false, "cannot make %s", name);
+}
+
+static void
+test_programs (void)
+{
+    static const char other_elf[64] = "\177ELF\2\1\1\0\0\0\0\0\0\0\0\0\2\0\xf3\xff";
+    static const struct {
+        const char *name, *bytes;
+        size_t length;
+        mode_t mode;
+        const char *given;
+        int status;        /* of the failure, 0 for none */
+        const char *words; /* of the failure; or of argv, joined */
+    } cases[] = {
+        { "run.sh", "#!/bin/sh\n", 10, 0755, "run.sh", 0, "./run.sh" },
+        { "run.sh", "#!/bin/sh\n", 10, 0755, "./run.sh", 0, "./run.sh" },
+        { "run.sh", "#!/bin/sh\n", 10, 0644, "run.sh", 126, "chmod +x ./run.sh" },
+        { "run.sh", "#!/no/such/sh\n", 14, 0755, "run.sh", 126, "/no/such/sh, which does not exist" },
+        { "run.sh", "#!/bin/sh\r\n", 11, 0755, "run.sh", 126, "carriage return" },
+        { "run.sh", "#!\n", 3, 0755, "run.sh", 126, "no interpreter" },
+        { "data", "hello", 5, 0755, "data", 126, "neither ELF" },
+        { "data", "", 0, 0755, "data", 126, "neither ELF" },
+        { "elf", other_elf, sizeof other_elf, 0755, "elf", 126, "another kind of machine" },
+        { "train.py", "", 0, 0644, "train.py", 0, "python3 ./train.py" },
+        { NULL, NULL, 0, 0, "nothere", 127, "no such program" },
+        { NULL, NULL, 0, 0, "./nothere", 127, "No such file" },
+        { NULL, NULL, 0, 0, "/", 126, "directory" },
+        { NULL, NULL, 0, 0, "/dev/null", 126, "not a regular file" },
+        { NULL, NULL, 0, 0, "true", 0, "/true" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config config = { .program = (char *) cases[i].given };
+        struct program program;
+        struct fail fail = { 0 };
+        AUTO_STRBUF struct strbuf said = { 0 };
+        if (cases[i].name)
+            make_file (cases[i].name, cases[i].bytes, cases[i].length, cases[i].mode);
+        if (program_resolve (&program, &config, &fail))
+            strbuf_add (&said, fail.text);
+        else
+            for (size_t j = 0; j < program.argv.count; j++)
+                strbuf_printf (&said, "%s%s", j ? " " : "", program.argv.items[j]);
+        ok (fail.status == cases[i].status && strstr (said.text, cases[i].words), "%s: %s", cases[i].given, said.text);
+        program_release (&program);
+        if (cases[i].name)
+            unlink (cases[i].name);
+    }
+    struct config both = { .program = (char *) "x", .settings = { .module = true, .no_python = true } };
+    struct program program;
+    struct fail fail = { 0 };
+    ok (program_resolve (&program, &both, &fail) && fail.status == 2, "-m and --no_python: %s", fail.text);
+}
+
+static void
+test_output (void)
+{
+    int in[2], out[2];
+    char got[256] = "";
+    if (pipe (in) || pipe (out) || fcntl (in[0], F_SETFL, O_NONBLOCK)) {
+        ok (false, "pipes");
+        return;
+    }
+    struct output_sink sink;
+    struct output_stream stream = { .fd = in[0] };
+    output_sink_init (&sink, out[1]);
+    ok (write (in[1], "one\ntwo\nthr", 11) == 11 && output_stream_read (&stream, &sink, 0), "a read");
+    ok (read (out[0], got, sizeof got) == 8 && !strncmp (got, "one\ntwo\n", 8), "whole lines go through");
+    ok (write (in[1], "ee\n", 3) == 3 && output_stream_read (&stream, &sink, 0), "the rest of the line");
+    ok (read (out[0], got, sizeof got) == 6 && !strncmp (got, "three\n", 6), "in one piece");
+    for (int i = 0; i < 2000; i++)
+        if (dprintf (in[1], "line %d\n", i) > 0 && i % 100 == 99) {
+            output_stream_read (&stream, &sink, 0);
+            while (!output_sink_is_empty (&sink) && read (out[0], got, sizeof got) > 0)
+                output_sink_drain (&sink);
+            while (read (out[0], got, sizeof got) == sizeof got)
+                ;
+        }
+    AUTO_STRLIST struct strlist lines = { 0 };
+    output_stream_tail (&stream, &lines);
+    ok (lines.count == OUTPUT_TAIL_LINES, "the last lines are kept: %zu", lines.count);
+    is_text (lines.count ? lines.items[0] : NULL, "line 1980", "from here");
+    is_text (lines.count ? lines.items[lines.count - 1] : NULL, "line 1999", "to here");
+    close (in[1]);
+    ok (!output_stream_read (&stream, &sink, 0), "the end is seen");
+    close (out[0]);
+    close (out[1]);
+    output_stream_release (&stream);
+    output_sink_release (&sink);
+}
+
+int
+main (void)
+{
+    char folder[] = "/tmp/accel-unit.XXXXXX";
+    unsetenv ("OMP_NUM_THREADS");
+    if (!mkdtemp (folder) || chdir (folder))
+        return 99;
+    test_plans ();
+    test_refusals ();
+    test_ports ();
+    test_text ();
+    test_statuses ();
+    test_gpus ();
+    test_groups ();
+    test_programs ();
+    test_output ();
+    if (chdir ("/") || rmdir (folder))
+        ok (false, "nothing is left behind");
+    return done_testing ();
+}
