@@ -2,8 +2,8 @@
 /* A launch is two processes, so that nothing of a job is left when either of them is killed with SIGKILL.
  *
  * The keeper is the process that the user has started; it does nothing but pass signals on and wait.  The supervisor,
- * its child, starts and watches the ranks.  Both are subreapers: whatever a rank starts, in whatever session, ends up below
- * the supervisor as long as that lives, and below the keeper otherwise.  So each can find all of it without
+ * its child, starts and watches the ranks.  Both are subreapers: whatever a rank starts, in whatever session, ends up
+ * below the supervisor as long as that lives, and below the keeper otherwise.  So each can find all of it without
  * guessing. */
 #ifndef LAUNCH_KEEPER_H
 #define LAUNCH_KEEPER_H
