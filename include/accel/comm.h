@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communication: collectives on plain buffers (accel_comm_...) and on tensors under the original's names.
+ *
+ * Results of the backends "self" and "shm" are reduced in rank order, 16-bit floats in float32, so they depend on the
+ * inputs and the world size only: the same bits on every run, the same on every rank. */
+#ifndef ACCEL_COMM_H
+#define ACCEL_COMM_H
+
+#include <accel/base.h>
+#include <accel/state.h>
+#include <accel/tensor.h>
+
+ACCEL_BEGIN_DECLS
+
+/** Reductions: enum name, name in messages. */
+#define ACCEL_OP_MAP(X) \
+    X (SUM, "sum")      \
+    X (AVG, "avg")      \
+    X (MIN, "min")      \
+    X (MAX, "max")      \
+    X (PROD, "prod")
+
+/** Booleans: SUM and MAX are "or", PROD and MIN "and", AVG is refused; AVG of integers is refused as the original does. */
+enum accel_op {
+#define X(name, text) ACCEL_##name,
+    ACCEL_OP_MAP (X)
+#undef X
+    ACCEL_OP_COUNT
+};
+
+/** A group of processes that communicate; the world is made by accel_open() and lives as long as `acc`. */
+struct accel_comm;
+
+/** @return the communicator of all processes; owned by @p acc. */
+ACCEL_API struct accel_comm *accel_world (struct accel *acc);
+
+/** @return this process's rank in @p comm. */
+ACCEL_API int accel_comm_rank (const struct accel_comm *comm);
+
+/** @return the number of processes in @p comm. */
+ACCEL_API int accel_comm_size (const struct accel_comm *comm);
+
+/** @return the backend's name, "self" or "shm"; static. */
+ACCEL_API const char *accel_comm_backend (const struct accel_comm *comm);
+
+/**
+ * Memory that every process of the job on this host has mapped: collectives on it need no copy.
+ * Not collective; sizes and order may differ between processes.  Aligned to 64 bytes, zeroed.
+ *
+ * @param[out] memory  the new memory; free it with accel_free() before accel_close()
+ * @retval ACCEL_ERR_NOMEM  the host has no memory left, or this process's share of the mapping is used up
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_alloc (struct accel *acc, void **memory, size_t size_bytes, struct accel_error *err);
+
+/** Free memory of accel_alloc().  Accepts NULL. */
+ACCEL_API void accel_free (struct accel *acc, void *memory);
+
+/* The collectives on buffers.  `send` and `recv` may be equal (in place) but not overlap otherwise; a count of 0 is
+ * allowed and still synchronises.  All of them can fail with
+ *   ACCEL_ERR_PEER     a peer died, left, or made another call; `text` names the rank, and file and line of both sides
+ *   ACCEL_ERR_TIMEOUT  a peer did not come within the timeout; `text` names it and what it did last
+ *   ACCEL_ERR_INVALID  this process's arguments are wrong; nothing was sent
+ * After the first two the communicator is broken: each later call fails at once with the same text. */
+
+/** Wait for all.  Collective. */
+#define accel_comm_barrier(...) accel_comm_barrier_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_barrier_at (const char *file, int line, struct accel_comm *comm, struct accel_error *err);
+
+/**
+ * Reduce element by element over all ranks; every rank gets the result.  Collective.
+ *
+ * @param send   [count], read only
+ * @param recv   [count]
+ * @param count  equal on all ranks
+ */
+#define accel_comm_all_reduce(...) accel_comm_all_reduce_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_all_reduce_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                          size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err);
+
+/**
+ * Gather @p count elements from each rank.  Collective.
+ *
+ * @param send  [count]; may be `recv + rank * count` (in place)
+ * @param recv  [size, count], row r from rank r
+ */
+#define accel_comm_all_gather(...) accel_comm_all_gather_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_all_gather_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                          size_t count, enum accel_dtype dtype, struct accel_error *err);
+
+/**
+ * Copy rank @p root's buffer to all.  Collective.
+ *
+ * @param buffer  [count], read on root, written elsewhere
+ */
+#define accel_comm_broadcast(...) accel_comm_broadcast_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_broadcast_at (const char *file, int line, struct accel_comm *comm, void *buffer, size_t count,
+                         enum accel_dtype dtype, int root, struct accel_error *err);
+
+/**
+ * Reduce, and leave each rank its row of the result.  Collective.
+ *
+ * @param send   [size, count], read only
+ * @param recv   [count]: row `rank` of the reduction; may be `send + rank * count` (in place)
+ * @param count  elements of one row
+ */
+#define accel_comm_reduce_scatter(...) accel_comm_reduce_scatter_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_reduce_scatter_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                              size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err);
+
+/* Under the original's names, on the world of `acc`. */
+
+/** Wait for all processes.  Collective. */
+#define accel_wait_for_everyone(...) accel_wait_for_everyone_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_wait_for_everyone_at (const char *file, int line, struct accel *acc, struct accel_error *err);
+
+/**
+ * Concatenate the tensors of all ranks along dimension 0, in rank order; 0-d tensors become one row each.  Collective.
+ *
+ * @param tensor    contiguous, host memory, the same shape and dtype on all ranks
+ * @param[out] out  [P * d0, d1, ...]; must be zeroed or an earlier output, whose memory is used again where it fits;
+ *                  release it with accel_tensor_release()
+ */
+#define accel_gather(...) accel_gather_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_gather_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, struct accel_tensor *out,
+                 struct accel_error *err);
+
+/**
+ * accel_gather() without the samples that were repeated to make the last round of the active prepared loader even:
+ * in the last batch of an epoch only the first `remainder` rows are kept.  Collective.
+ */
+#define accel_gather_for_metrics(...) accel_gather_for_metrics_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_gather_for_metrics_at (const char *file, int line, struct accel *acc, const DLTensor *tensor,
+                             struct accel_tensor *out, struct accel_error *err);
+
+/**
+ * Reduce @p tensor over all ranks, in place.  Collective.
+ *
+ * @param tensor  contiguous, host memory, the same shape and dtype on all ranks
+ */
+#define accel_reduce(...) accel_reduce_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_reduce_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op,
+                 struct accel_error *err);
+
+/** Copy rank @p from_process's tensor to all, in place.  Collective.  Conditions as for accel_reduce(). */
+#define accel_broadcast(...) accel_broadcast_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_broadcast_at (const char *file, int line, struct accel *acc, DLTensor *tensor, int from_process,
+                    struct accel_error *err);
+
+/**
+ * Run @p task on rank 0 first, then on all others at once.  Collective.
+ *
+ * Unlike the original nobody waits for ever when the main process's work ends its process: the others get
+ * ACCEL_ERR_PEER.
+ */
+#define accel_main_process_first(...) accel_main_process_first_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_main_process_first_at (const char *file, int line, struct accel *acc, accel_task task, void *user,
+                             struct accel_error *err);
+
+/** The same with local rank 0 of each host first; the wait is for all hosts, as in the original.  Collective. */
+#define accel_local_main_process_first(...) accel_local_main_process_first_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_local_main_process_first_at (const char *file, int line, struct accel *acc, accel_task task, void *user,
+                                   struct accel_error *err);
+
+/**
+ * Ask whether any process has called accel_set_trigger() since the last check that found one; finding one lowers the
+ * flag on every process.  Collective.
+ *
+ * @param[out] fired  the answer, the same on all ranks
+ */
+#define accel_check_trigger(...) accel_check_trigger_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_check_trigger_at (const char *file, int line, struct accel *acc, bool *fired, struct accel_error *err);
+
+ACCEL_END_DECLS
+
+#endif

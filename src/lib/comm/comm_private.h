@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives for the library's own use: the public ones with the call site, and the public call's name, as a struct.
+ * Everything public ends here, so that each call is checked, noted in the ledger and dispatched in one place. */
+#ifndef LIB_COMM_PRIVATE_H
+#define LIB_COMM_PRIVATE_H
+
+#include <accel/comm.h>
+
+#include "util/jobseg.h"
+
+/** Where a program called, and what. */
+struct comm_site {
+    const char *file; /* a literal: only the address is kept */
+    int line;
+    enum jobseg_call call;
+};
+
+enum accel_status comm_barrier (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err);
+
+enum accel_status comm_all_reduce (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv,
+                                   size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err);
+
+enum accel_status comm_all_gather (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv,
+                                   size_t count, enum accel_dtype dtype, struct accel_error *err);
+
+enum accel_status comm_broadcast (struct accel_comm *comm, const struct comm_site *site, void *buffer, size_t count,
+                                  enum accel_dtype dtype, int root, struct accel_error *err);
+
+enum accel_status comm_reduce_scatter (struct accel_comm *comm, const struct comm_site *site, const void *send,
+                                       void *recv, size_t count, enum accel_dtype dtype, enum accel_op op,
+                                       struct accel_error *err);
+
+/** Tell the peers that this rank cannot go on; whoever waits for it gets ACCEL_ERR_PEER with @p reason. */
+void comm_give_up (struct accel_comm *comm, const char *reason);
+
+#endif
