@@ -104,7 +104,8 @@ run_mpirun (int count)
 {
     char number[16];
     snprintf (number, sizeof number, "%d", count);
-    const char *const command[] = { "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", number, "/bin/true", NULL };
+    const char *const command[] = { "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", number, "/bin/true",
+                                    NULL };
     return run (command, NULL);
 }
 

@@ -194,7 +194,8 @@ set_address (const struct draft *draft, struct strlist *env)
         if (any_port && !port)
             strlist_add (&plan->notes, "MASTER_PORT 0 stands for a free port, which is chosen when the job is started");
         else if (!any_port && port != PLAN_USUAL_PORT)
-            strlist_printf (&plan->notes, "port %d is taken, so MASTER_PORT is %lld", PLAN_USUAL_PORT, (long long) port);
+            strlist_printf (&plan->notes, "port %d is taken, so MASTER_PORT is %lld", PLAN_USUAL_PORT,
+                            (long long) port);
     } else if (draft->topology->port_taken)
         strlist_printf (&plan->notes, "port %lld is taken: rank 0 cannot listen there", (long long) port);
     bool has_ip = settings->main_process_ip && *settings->main_process_ip;

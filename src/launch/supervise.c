@@ -2,8 +2,8 @@
 /* The supervisor: one epoll loop over the ends of ranks (pidfds), signals (a signalfd) and the ranks' stderr; deadlines
  * are its timeout.  It never polls and never waits for anything that a rank could withhold.
  *
- * pidfds, and not SIGCHLD alone, because epoll reports them in the order in which the ranks ended: when one rank's death
- * makes the others fail within microseconds, it is the first that the report has to name.  See supervise.h. */
+ * pidfds, and not SIGCHLD alone, because epoll reports them in the order in which the ranks ended: when one rank's
+ * death makes the others fail within microseconds, it is the first that the report has to name.  See supervise.h. */
 #include <config.h>
 
 #include "launch/supervise.h"
@@ -81,8 +81,8 @@ supervise_release (struct supervisor *supervisor)
     /* The mask stays: a signal that comes now must not take away the exit status that the job has earned. */
 }
 
-/* A rank that has its own group gets the signal with all its children.  One that is in the keeper's, because it reads the
- * terminal, has got a signal of the terminal already. */
+/* A rank that has its own group gets the signal with all its children.  One that is in the keeper's, because it reads
+ * the terminal, has got a signal of the terminal already. */
 static void
 signal_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
 {
@@ -253,7 +253,8 @@ balance_output (struct supervisor *supervisor)
         struct output_stream *stream = &job->ranks[i].stream;
         if (stream->fd < 0 || stream->paused == full)
             continue;
-        struct epoll_event event = { .events = full ? 0 : EPOLLIN, .data.u64 = (uint64_t) ABOUT_STREAM << 32 | (unsigned) i };
+        struct epoll_event event = { .events = full ? 0 : EPOLLIN };
+        event.data.u64 = (uint64_t) ABOUT_STREAM << 32 | (uint32_t) i;
         epoll_ctl (supervisor->epoll, EPOLL_CTL_MOD, stream->fd, &event);
         stream->paused = full;
     }

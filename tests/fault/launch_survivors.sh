@@ -1,6 +1,7 @@
+#!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # However a launch ends, no process of the job remains, and nothing in /dev/shm.
-. "$srcdir/tests/testlib.sh"
+. "${srcdir:-.}/tests/testlib.sh"
 drive=$builddir/tests/fault/drive
 
 # A rank with children in sessions of their own, one an orphan already, one that hides its environment.
@@ -32,6 +33,10 @@ test_expect_success 'SIGKILL to the launcher of ranks that ignore signals' '
 '
 test_expect_success 'SIGKILL to a launcher that a rank of another has started' '
     test_exit 137 "$drive" -n 2 -s 9 -- "$accelerate" launch "$accelerate" launch --cpu --num_processes 2 ./rank && clean
+'
+test_expect_success 'SIGKILL to the process that watches the ranks' '
+    sed "s/^sleep 304/[ \$RANK = 0 ] \&\& kill -9 \$PPID; sleep 304/" rank >kills && chmod +x kills &&
+    test_exit 137 "$drive" -- "$accelerate" launch --cpu --num_processes 3 ./kills && clean
 '
 for number in 1 2 3 15; do
     test_expect_success "signal $number to the launcher" '
