@@ -3,8 +3,8 @@
  *
  * Rules for the whole API
  *  1. First the object (or where to put the new one); then input buffers, then output buffers, each followed by its own
- *     count unless one count serves both; then enums and options; last `err`.  (accel_prepare, which takes any number of
- *     objects, has `err` before them.)
+ *     count unless one count serves both; then enums and options; last `err`.  (accel_prepare, which takes any
+ *     number of objects, has `err` before them.)
  *  2. Counts are elements, never bytes; a name ends in _bytes or _ms where it is not elements.
  *  3. Every function that can fail returns enum accel_status and takes a nullable `err`.  On failure a constructor sets
  *     its object to NULL, other single outputs are untouched, and the buffers of a collective are undefined.

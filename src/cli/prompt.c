@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 #include <string.h>
-#if HAVE_READLINE
+#ifdef HAVE_READLINE
 #include <readline/readline.h>
-#elif HAVE_LIBEDIT
+#elif defined HAVE_LIBEDIT
 #include <editline/readline.h>
 #endif
 
@@ -42,7 +42,7 @@ read_plain (const char *question)
 static char *
 read_line (const char *question)
 {
-#if HAVE_READLINE || HAVE_LIBEDIT
+#if defined HAVE_READLINE || defined HAVE_LIBEDIT
     if (isatty (STDIN_FILENO) && isatty (STDOUT_FILENO))
         return readline (question);
 #endif
