@@ -27,7 +27,8 @@ enum { KEEPER_IS_SUPERVISOR, KEEPER_IS_OVER };
  * Split in two.
  *
  * @return KEEPER_IS_SUPERVISOR in the supervisor, at once, who shall run the job and exit; KEEPER_IS_OVER in the
- *         keeper, after the supervisor has ended, with `status` set; -1 with @p fail set and one process as before
+ *         keeper, after the supervisor has ended, with `status` set; -1 with @p fail set where there
+ *         is no supervisor, or it was killed
  */
 int keeper_split (struct keeper *keeper, struct fail *fail);
 

@@ -130,6 +130,9 @@ test_expect_success 'missing program' 'refused 127 "no such program" nothere && 
 test_expect_success 'no program at all' 'refused 2 "program"'
 test_expect_success 'no executable bit' 'cp show plain && chmod -x plain && refused 126 "chmod +x" ./plain'
 test_expect_success 'no program' 'chmod +x data && refused 126 "neither ELF" ./data'
+test_expect_success 'what only exec finds out' '
+    head -c 64 /bin/true >cut && chmod +x cut && refused 126 "cannot start rank 0: ./cut" --quiet --cpu --num_processes 2 ./cut
+'
 test_expect_success 'a directory' 'refused 126 directory ./package'
 for number in 2x 0 -1 99999999999 ""; do
     test_expect_success "--num_processes '$number'" 'refused 2 num_processes "--num_processes=$number" touch started'
