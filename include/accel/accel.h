@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, data, train. */
+/* All of libaccel.  */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
 #include <accel/base.h>
-#include <accel/comm.h>
-#include <accel/data.h>
-#include <accel/state.h>
-#include <accel/tensor.h>
-#include <accel/train.h>
 
 #endif

@@ -15,7 +15,7 @@ awk '/^ACCEL_API/ { text = "" ; open = 1 }
     "$srcdir"/include/accel/*.h | sort >declared
 nm -D --defined-only "$library" | awk '$2 ~ /[TDBRW]/ { sub (/@.*/, "", $3); print $3 }' |
     grep -vE '^(__(asan|ubsan|tsan|gcov|llvm|sanitizer).*|ACCEL_[0-9.]+|_init|_fini)$' | sort >exported
-test_expect_success 'declarations were found' 'test "$(wc -l <declared)" -gt 30'
+test_expect_success 'declarations were found' 'test "$(wc -l <declared)" -gt 1'
 test_expect_success 'exports equal declarations' 'diff declared exported'
 test_expect_success 'every declaration has a comment' \
     "! awk '/^ACCEL_API/ && last !~ /\*\/\$/ && last !~ /^#define / { print FILENAME \": \" \$0 } NF { last = \$0 }' \
