@@ -34,8 +34,8 @@ _accelerate ()
         words=''
         ;;
     launch)
-        options='--config_file --quiet --module --no_python --num_machines --machine_rank --main_process_ip --main_process_port --debug --cpu --multi_gpu --dynamo_backend --dynamo_mode --dynamo_use_fullgraph --dynamo_use_dynamic --dynamo_use_regional_compilation --gpu_ids --num_processes --num_cpu_threads_per_process --mixed_precision --dry_run --json --grace'
-        valued='--config_file --num_machines --machine_rank --main_process_ip --main_process_port --dynamo_backend --dynamo_mode --gpu_ids --num_processes --num_cpu_threads_per_process --mixed_precision --grace'
+        options='--config_file --quiet --module --no_python --num_machines --machine_rank --main_process_ip --main_process_port --debug --cpu --multi_gpu --dynamo_backend --dynamo_mode --dynamo_use_fullgraph --dynamo_use_dynamic --dynamo_use_regional_compilation --gpu_ids --num_processes --num_cpu_threads_per_process --mixed_precision --dry_run --json --grace --failure_report'
+        valued='--config_file --num_machines --machine_rank --main_process_ip --main_process_port --dynamo_backend --dynamo_mode --gpu_ids --num_processes --num_cpu_threads_per_process --mixed_precision --grace --failure_report'
         words=''
         ;;
     *)
@@ -69,6 +69,10 @@ _accelerate ()
         ;;
     --mixed_precision)
         mapfile -t COMPREPLY < <(compgen -W 'no fp16 bf16' -- "$cur")
+        return
+        ;;
+    --failure_report)
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;
     esac

@@ -8,6 +8,7 @@
 #include "launch/keeper.h"
 #include "launch/plan.h"
 #include "launch/report.h"
+#include "util/io.h"
 
 #include <stdio.h>
 
@@ -59,33 +60,54 @@ print_notes (const struct plan *plan)
         fprintf (stderr, "accelerate: note: %s\n", plan->notes.items[i]);
 }
 
-/* In the supervisor. */
+/* The file is made empty before the start, so that one that cannot be written is known before hours of work. */
 static int
-supervise_plan (const struct plan *plan, const struct keeper *keeper, bool quiet, struct fail *fail)
+write_report (const struct job *job, const char *file, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf report = { 0 };
+    if (job && report_json (job, &report, fail))
+        return -1;
+    return io_write_file (file, report.text ? report.text : "", report.length, 0644, fail);
+}
+
+static void
+print_report (const struct job *job)
+{
+    AUTO_STRBUF struct strbuf report = { 0 };
+    report_text (job, &report);
+    if (report.text)
+        fputs (report.text, stderr);
+}
+
+/* In the supervisor. */
+static int
+supervise_plan (const struct plan *plan, const struct keeper *keeper, const struct settings *settings,
+                struct fail *fail)
+{
     struct job job;
     int status = -1;
     if (job_run (&job, plan, keeper, fail))
         goto done;
-    if (!quiet)
-        report_text (&job, &report);
-    if (report.text)
-        fputs (report.text, stderr);
+    if (!settings->quiet)
+        print_report (&job);
     status = job_status (&job);
+    if (settings->failure_report && write_report (&job, settings->failure_report, fail) && status == 0)
+        status = -1;
 done:
     job_release (&job);
     return status;
 }
 
 static int
-run_plan (const struct plan *plan, bool quiet, struct fail *fail)
+run_plan (const struct plan *plan, const struct settings *settings, struct fail *fail)
 {
     struct keeper keeper;
-    if (!quiet)
+    if (settings->failure_report && write_report (NULL, settings->failure_report, fail))
+        return -1;
+    if (!settings->quiet)
         print_notes (plan);
     switch (keeper_split (&keeper, fail)) {
-    case KEEPER_IS_SUPERVISOR: return supervise_plan (plan, &keeper, quiet, fail);
+    case KEEPER_IS_SUPERVISOR: return supervise_plan (plan, &keeper, settings, fail);
     case KEEPER_IS_OVER: return keeper.status;
     default: return -1;
     }
@@ -100,7 +122,7 @@ cmd_launch (int argc, char **argv, struct fail *fail)
     if (config_load_launch (&config, argc, argv, fail) || make_plan (&plan, &config, fail))
         goto done;
     status = config.settings.dry_run ? print_plan (&plan, config.settings.json, fail)
-                                     : run_plan (&plan, config.settings.quiet, fail);
+                                     : run_plan (&plan, &config.settings, fail);
 done:
     plan_release (&plan);
     config_release (&config);

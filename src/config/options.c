@@ -194,11 +194,18 @@ const struct option options[] = {
       .help = "print as JSON",
       .doc = "Print as JSON what would be printed as text." },
 
-    { .key = "grace", OPT_INT (grace, 0, 86400), .dflt = "10", .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+    { .key = "grace", OPT_INT (grace, 0, 86400), .dflt = "30", .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "SECONDS",
       .help = "seconds between asking ranks to end and killing them",
       .doc = "How many seconds the other ranks have to end by themselves, after one has failed or the launcher was "
              "told to stop, before they are killed." },
+
+    { .key = "failure_report", OPT_PATH (failure_report), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "FILE",
+      .help = "write how the job ended, as JSON",
+      .doc = "When the job has ended, write to this file as one JSON object how: the exit status, and where a rank has "
+             "failed its number, its exit code or signal, its last lines on standard error, and what the other ranks "
+             "were doing." },
 };
 
 const size_t option_count = sizeof options / sizeof *options;

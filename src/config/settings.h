@@ -45,6 +45,7 @@ struct settings {
     bool dry_run;
     bool json;
     int64_t grace; /* seconds between TERM and KILL */
+    char *failure_report;
 };
 
 #endif

@@ -43,13 +43,24 @@ change_title (void)
     memcpy (words, title, sizeof title);
 }
 
+/* The ranks stop, so do we, and the shell sees it.  Where no shell could continue us, because we lead the session (as
+ * the first process of a container, say), all go on; our group, in which the rank at the terminal is, first. */
+static void
+stop_self (void)
+{
+    if (getsid (getppid ()) == getsid (0))
+        raise (SIGSTOP);
+    else
+        kill (0, SIGCONT); /* reaches us too, and so the other ranks */
+}
+
 static void
 pass_on (pid_t supervisor, const siginfo_t *info)
 {
     union sigval value = { .sival_int = info->si_code == SI_KERNEL ? KEEPER_SIGNAL_OF_TERMINAL : KEEPER_SIGNAL_SENT };
     sigqueue (supervisor, info->si_signo, value);
     if (info->si_signo == SIGTSTP)
-        raise (SIGSTOP); /* the ranks stop, so do we, and the shell sees it; SIGCONT comes through here again */
+        stop_self ();
 }
 
 /* Wait for the supervisor.  @return its wait status */
@@ -96,8 +107,11 @@ keeper_split (struct keeper *keeper, struct fail *fail)
     close (keeper->pidfd);
     keeper->pidfd = -1;
     int status = wait_and_pass_on (keeper, supervisor);
-    if (WIFSIGNALED (status))
+    if (WIFSIGNALED (status)) {
         sweep_kill (LEFTOVER_KILL_MS);
+        return fail_set (fail, status_of_wait (status), "the process that watched the ranks was killed by signal %d",
+                         WTERMSIG (status));
+    }
     keeper->status = status_of_wait (status);
     return KEEPER_IS_OVER;
 }

@@ -3,8 +3,7 @@
  *
  * The keeper is the process that the user has started; it does nothing but pass signals on and wait.  The supervisor,
  * its child, starts and watches the ranks.  Both are subreapers: whatever a rank starts, in whatever session, ends up
- * below the supervisor as long as that lives, and below the keeper otherwise.  So each can find all of it without
- * guessing. */
+ * below the supervisor as long as that lives, and below the keeper otherwise.  So each finds all of it, exactly. */
 #ifndef LAUNCH_KEEPER_H
 #define LAUNCH_KEEPER_H
 
@@ -28,7 +27,8 @@ enum { KEEPER_IS_SUPERVISOR, KEEPER_IS_OVER };
  * Split in two.
  *
  * @return KEEPER_IS_SUPERVISOR in the supervisor, at once, who shall run the job and exit; KEEPER_IS_OVER in the
- *         keeper, after the supervisor has ended, with `status` set; -1 with @p fail set and one process as before
+ *         keeper, after the supervisor has ended, with `status` set; -1 with @p fail set where there
+ *         is no supervisor, or it was killed
  */
 int keeper_split (struct keeper *keeper, struct fail *fail);
 

@@ -129,9 +129,9 @@ make_failure (const struct job *job)
     json_object_set_new (failure, "rank", json_integer (rank->process->rank));
     json_object_set_new (failure, "local_rank", json_integer (rank->process->local_rank));
     json_object_set_new (failure, "pid", json_integer (rank->pid));
-    json_object_set_new (failure, "exit_code",
-                         by_signal ? json_null () : json_integer (WEXITSTATUS (rank->wait_status)));
-    json_object_set_new (failure, "signal", by_signal ? json_integer (WTERMSIG (rank->wait_status)) : json_null ());
+    int number = by_signal ? WTERMSIG (rank->wait_status) : WEXITSTATUS (rank->wait_status);
+    json_object_set_new (failure, "exit_code", by_signal ? json_null () : json_integer (number));
+    json_object_set_new (failure, "signal", by_signal ? json_integer (number) : json_null ());
     json_object_set_new (failure, "out_of_memory", json_boolean (job->out_of_memory));
     if (rank->doing)
         json_object_set_new (failure, "doing", make_text (rank->doing));

@@ -7,8 +7,7 @@
 #include "util/fail.h"
 #include "util/strbuf.h"
 
-/** Append the report of @p job as lines of text, the first one beginning "accelerate: "; nothing where all went
- *  well. */
+/** Append the report of @p job as lines of text, the first beginning "accelerate: "; nothing where all went well. */
 void report_text (const struct job *job, struct strbuf *out);
 
 /** Append it as one JSON object on one line; also where all went well. */

@@ -253,8 +253,8 @@ balance_output (struct supervisor *supervisor)
         struct output_stream *stream = &job->ranks[i].stream;
         if (stream->fd < 0 || stream->paused == full)
             continue;
-        struct epoll_event event = { .events = full ? 0 : EPOLLIN,
-                                     .data.u64 = (uint64_t) ABOUT_STREAM << 32 | (unsigned) i };
+        struct epoll_event event = { .events = full ? 0 : EPOLLIN };
+        event.data.u64 = (uint64_t) ABOUT_STREAM << 32 | (uint32_t) i;
         epoll_ctl (supervisor->epoll, EPOLL_CTL_MOD, stream->fd, &event);
         stream->paused = full;
     }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # However a launch ends, no process of the job remains, and nothing in /dev/shm.
-. "$srcdir/tests/testlib.sh"
+. "${srcdir:-.}/tests/testlib.sh"
 drive=$builddir/tests/fault/drive
 
 # A rank with children in sessions of their own, one an orphan already, one that hides its environment.
@@ -34,6 +34,11 @@ test_expect_success 'SIGKILL to the launcher of ranks that ignore signals' '
 test_expect_success 'SIGKILL to a launcher that a rank of another has started' '
     test_exit 137 "$drive" -n 2 -s 9 -- "$accelerate" launch "$accelerate" launch --cpu --num_processes 2 ./rank && clean
 '
+test_expect_success 'SIGKILL to the process that watches the ranks' '
+    sed "s/^sleep 304/[ \$RANK = 0 ] \&\& kill -9 \$PPID; sleep 304/" rank >kills && chmod +x kills &&
+    test_exit 137 "$drive" -- "$accelerate" launch --cpu --num_processes 3 ./kills 2>err && clean &&
+    grep "watched the ranks was killed by signal 9" err
+'
 for number in 1 2 3 15; do
     test_expect_success "signal $number to the launcher" '
         test_exit $((128 + number)) "$drive" -n 2 -s $number -- \
@@ -45,6 +50,10 @@ test_expect_success 'SIGTERM to the launcher of one rank' '
 '
 test_expect_success '^C typed at a terminal, 2 ranks' '
     test_exit 130 "$drive" -p -n 2 -c 3 -- "$accelerate" launch --cpu --num_processes 2 ./rank && clean
+'
+test_expect_success '^Z where nobody could continue it stops nothing' '
+    printf "#!/bin/sh\necho ready\nsleep 1\n" >short && chmod +x short &&
+    test_exit 0 "$drive" -p -n 2 -c 26 -- "$accelerate" launch --cpu --num_processes 2 ./short && clean
 '
 test_expect_success '^C typed at a terminal, 1 rank' '
     test_exit 130 "$drive" -p -n 1 -c 3 -- "$accelerate" launch ./rank && clean

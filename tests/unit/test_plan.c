@@ -198,8 +198,8 @@ test_text (void)
 {
     static const char wanted[] = "host\n  box\n\nprocesses\n  2 of 2, ranks 0 to 1; 30 s between TERM and KILL\n\n"
                                  "command\n  /usr/bin/python3 -u prog.py a\n\nenvironment\n";
-    static const char wanted_end[]
-        = "  WORLD_SIZE=2\n\nenvironment of rank 0\n  LOCAL_RANK=0\n  RANK=0\n  ROLE_RANK=0\n"
+    static const char wanted_end[] = "  WORLD_SIZE=2\n\n"
+                                     "environment of rank 0\n  LOCAL_RANK=0\n  RANK=0\n  ROLE_RANK=0\n"
                                      "\nenvironment of rank 1\n  LOCAL_RANK=1\n  RANK=1\n  ROLE_RANK=1\n";
     struct topology topology = { .host = "box", .cpus = 1, .physical_cores = 1 };
     AUTO_STRBUF struct strbuf out = { 0 };
@@ -234,8 +234,7 @@ test_statuses (void)
     };
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         ok (status_of_wait (ends[i].wait_status) == ends[i].status, "wait status %#x is %d",
-            (unsigned) ends[i].wait_status,
-            ends[i].status);
+            (unsigned) ends[i].wait_status, ends[i].status);
     static const struct {
         int error, status;
     } errors[] = {

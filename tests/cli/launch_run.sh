@@ -1,0 +1,144 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What ranks get, how they may end, and what the launcher says about it.
+. "${srcdir:-.}/tests/testlib.sh"
+
+cat >show <<'EOF'
+#!/bin/sh
+echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $ACCELERATE_USE_CPU $ROLE_RANK $* $TORCHELASTIC_USE_AGENT_STORE"
+EOF
+cat >rank <<'EOF'
+#!/bin/sh
+# rank HOW WHO: WHO ends in that way, the others wait for it
+[ "$RANK" = "$2" ] || exec sleep 60
+echo "last words of $RANK" >&2
+case $1 in
+signal-*) kill "-${1#signal-}" $$ ;;
+*) exit "$1" ;;
+esac
+EOF
+chmod +x show rank
+
+test_expect_success '--cpu --num_processes 4 are four ranks' '
+    "$accelerate" launch --cpu --num_processes 4 ./show a b | sort >got &&
+    for rank in 0 1 2 3; do echo "$rank $rank 4 4 127.0.0.1 True $rank a b False"; done | diff - got
+'
+test_expect_success 'one process has no rank' '
+    test "$("$accelerate" launch ./show)" = "     False   "
+'
+test_expect_success 'MASTER_PORT 0 becomes a free one, the same for all' '
+    "$accelerate" launch --cpu --num_processes 2 --main_process_port 0 sh -c "echo \$MASTER_PORT" | sort -u >got &&
+    test "$(wc -l <got)" = 1 && test "$(cat got)" -gt 0
+'
+test_expect_success 'ranks find the job segment' '
+    "$accelerate" launch --cpu --num_processes 2 sh -c "test -e \$ACCEL_JOB_SEGMENT && test \${#ACCEL_JOB_ID} = 16"
+'
+test_expect_success 'stdin is for rank 0' '
+    echo hello | "$accelerate" launch --cpu --num_processes 3 sh -c "sed s/^/\$RANK:/" >got && echo 0:hello | diff - got
+'
+test_expect_success 'standard error comes through in whole lines' '
+    "$accelerate" launch --quiet --cpu --num_processes 4 \
+        sh -c "i=0; while [ \$i -lt 200 ]; do printf %s to >&2; echo gether >&2; i=\$((i + 1)); done" 2>err &&
+    test "$(grep -cx together err)" = 800 && test "$(wc -l <err)" = 800
+'
+test_expect_success 'and also where its reader is slow' '
+    { "$accelerate" launch --quiet --cpu --num_processes 2 \
+        sh -c "i=0; while [ \$i -lt 3000 ]; do echo 0123456789012345678901234567890123456789 >&2; i=\$((i + 1)); done" 2>&1
+    } | { sleep 1; wc -l; } >got && test "$(cat got)" = 6000
+'
+test_expect_success 'variables of the caller reach the ranks, and no name twice' '
+    OMP_NUM_THREADS=3 RANK=9 mine=1 "$accelerate" launch --cpu --num_processes 2 \
+        sh -c "[ \$RANK = 0 ] || env" | sort >got &&
+    grep -x mine=1 got && grep -x OMP_NUM_THREADS=3 got && grep -x RANK=1 got && ! cut -d= -f1 got | uniq -d | grep RANK
+'
+test_expect_success 'signals and descriptors are as they were' '
+    echo "grep -h ^Sig[BIC] /proc/self/status; ls /proc/\$\$/fd | sort" >look && sh look 2>&1 </dev/null | cat >wanted &&
+    "$accelerate" launch --cpu --num_processes 2 sh -c "[ \$RANK = 0 ] || . ./look" >got && diff wanted got
+'
+test_expect_success 'a module' '
+    mkdir package && echo "import sys; print(sys.argv[1:])" >package/__main__.py &&
+    test "$("$accelerate" launch -m package x)" = "['"'x'"']"
+'
+test_expect_success 'a Python script' '
+    echo "import sys; print(sys.argv[1:])" >t.py && test "$("$accelerate" launch t.py y --num_processes 2)" = \
+        "['"'y', '--num_processes', '2'"']"
+'
+test_expect_success '--no_python runs it as it is' '
+    printf "#!/bin/sh\necho shell\n" >s.py && chmod +x s.py && test "$("$accelerate" launch --no_python s.py)" = shell
+'
+for status in 1 7 126 127 255; do
+    test_expect_success "exit status $status" '
+        test_exit $status "$accelerate" launch --cpu --num_processes 3 ./rank $status 1 2>err &&
+        grep "^accelerate: rank 1 (process [0-9]* on .*) exited with status $status$" err && grep "    last words of 1" err
+    '
+done
+for pair in KILL:137 ABRT:134 SEGV:139 TERM:143; do
+    name=${pair%:*} status=${pair#*:}
+    test_expect_success "a rank ends by SIG$name" '
+        (ulimit -c 0 && test_exit $status "$accelerate" launch --cpu --num_processes 3 ./rank signal-$name 2 2>err) &&
+        grep "^accelerate: rank 2 (process [0-9]* on .*) was killed by signal $((status - 128)) (SIG$name)$" err
+    '
+done
+test_expect_success 'the same with one process' '
+    test_exit 7 "$accelerate" launch ./rank 7 "" 2>err && grep "^accelerate: \./rank (process .*) exited with status 7" err
+'
+test_expect_success '--quiet says nothing' '
+    test_exit 7 "$accelerate" launch --quiet --num_processes 2 sh -c "exit 7" 2>err && ! test -s err
+'
+test_expect_success 'the first failure is named, though others follow at once' '
+    test_exit 3 "$accelerate" launch --cpu --num_processes 4 \
+        sh -c "[ \$RANK = 2 ] && exit 3; trap \"exit 4\" TERM; sleep 60 & wait" 2>err && grep "rank 2 .* status 3" err
+'
+test_expect_success 'a report as JSON' '
+    test_exit 7 "$accelerate" launch --failure_report r.json --cpu --num_processes 2 ./rank 7 1 &&
+    python3 -c "
+import json
+r = json.load (open (\"r.json\"))
+f = r[\"failure\"]
+assert (r[\"exit_status\"], f[\"rank\"], f[\"exit_code\"], f[\"signal\"]) == (7, 1, 7, None), r
+assert f[\"stderr\"] == [\"last words of 1\"], r" &&
+    test_exit 0 "$accelerate" launch --failure_report r.json true && grep "\"failure\":null" r.json
+'
+test_expect_success 'a report that cannot be written is an error before anything starts' '
+    test_exit 1 "$accelerate" launch --failure_report no/such/r.json touch started 2>err &&
+    grep no/such/r.json err && ! test -e started
+'
+test_expect_success 'a dry run starts nothing' '
+    "$accelerate" launch --dry_run --cpu --num_processes 2 touch started >got && ! test -e started &&
+    grep "touch started" got && grep "^  RANK=1" got &&
+    "$accelerate" launch --dry_run --cpu --num_processes 2 touch started | diff - got
+'
+test_expect_success 'a dry run as JSON' '
+    "$accelerate" launch --dry_run --json --cpu --num_processes 2 ./show "a b" >got && ! test -e started &&
+    python3 -c "
+import json
+p = json.load (open (\"got\"))
+assert p[\"world_size\"] == 2 and [q[\"env\"][\"RANK\"] for q in p[\"processes\"]] == [\"0\", \"1\"]
+assert p[\"processes\"][1][\"argv\"][1] == \"a b\""
+'
+
+# refused STATUS WORDS ARGUMENTS...: one line, that status, and nothing is started
+refused () {
+    wanted_status=$1 words=$2
+    shift 2
+    rm -f started
+    test_exit "$wanted_status" "$accelerate" launch "$@" 2>err && grep -e "$words" err && test "$(wc -l <err)" = 1 &&
+        ! test -e started
+}
+touch data
+test_expect_success 'missing program' 'refused 127 "no such program" nothere && refused 127 "No such file" ./nothere'
+test_expect_success 'no program at all' 'refused 2 "program"'
+test_expect_success 'no executable bit' 'cp show plain && chmod -x plain && refused 126 "chmod +x" ./plain'
+test_expect_success 'no program' 'chmod +x data && refused 126 "neither ELF" ./data'
+test_expect_success 'what only exec finds out' '
+    head -c 64 /bin/true >cut && chmod +x cut && refused 126 "cannot start rank 0: ./cut" --quiet --cpu --num_processes 2 ./cut
+'
+test_expect_success 'a directory' 'refused 126 directory ./package'
+for number in 2x 0 -1 99999999999 ""; do
+    test_expect_success "--num_processes '$number'" 'refused 2 num_processes "--num_processes=$number" touch started'
+done
+test_expect_success 'too many for one machine' 'refused 2 "too many" --cpu --num_processes 5000 touch started'
+test_expect_success 'several machines' '
+    refused 2 main_process_ip --num_machines 2 --num_processes 2 --machine_rank 0 touch started
+'
+test_done
