@@ -81,11 +81,13 @@ struct jobseg_record {
 
 struct jobseg_slot {
     _Atomic uint32_t state;      /* enum jobseg_state */
-    _Atomic uint32_t generation; /* how often this rank has opened; all must agree to join */
+    _Atomic uint32_t generation; /* the round of opening that this rank is in; all must agree to join */
     _Atomic int32_t pid;         /* of the process that opened */
     _Atomic uint32_t exited;     /* launcher: 1 once the rank's process is reaped */
     _Atomic int32_t wait_status; /* launcher: as waitpid() reports it */
     _Atomic uint32_t file_count;
+    _Atomic uint32_t pid_space;    /* inode of the pid namespace that `pid` belongs to; 0: unknown */
+    uint32_t spare;
     _Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC at the latest sign of life */
     _Atomic uint64_t ledger_count; /* records ever written; the newest is ledger[(count - 1) % JOBSEG_LEDGER] */
     char reason[256];              /* of JOBSEG_FAILED; written before the state */

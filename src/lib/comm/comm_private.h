@@ -30,6 +30,10 @@ enum accel_status comm_reduce_scatter (struct accel_comm *comm, const struct com
                                        void *recv, size_t count, enum accel_dtype dtype, enum accel_op op,
                                        struct accel_error *err);
 
+/** accel_gather() for any call that gathers a tensor: checks @p tensor, shapes @p out, gathers. */
+enum accel_status comm_gather_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
+                                      struct accel_tensor *out, struct accel_error *err);
+
 /** Tell the peers that this rank cannot go on; whoever waits for it gets ACCEL_ERR_PEER with @p reason. */
 void comm_give_up (struct accel_comm *comm, const char *reason);
 

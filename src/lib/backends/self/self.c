@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Backend "self": one process.  Every collective is a copy from the send to the receive buffer; a reduction goes through
+ * the same kernels as everywhere, so that booleans become 0 and 1 and averages are refused in the same cases. */
+#include <config.h>
+
+#include "lib/backends/self/self.h"
+
+#include "lib/comm/reduce.h"
+#include "lib/error.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct self {
+    struct jobseg_slot *slot; /* under our launcher: where it reads what this rank does; else NULL */
+};
+
+static enum accel_status
+self_probe (const struct backend_job *job, struct accel_error *err)
+{
+    if (job->identity.world_size != 1)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects one process only, this job has %d",
+                           job->identity.world_size);
+    return ACCEL_OK;
+}
+
+/* A second program of the job (a child of the rank, say) leaves the slot to the first. */
+static bool
+is_taken (const struct jobseg_slot *slot)
+{
+    pid_t pid = atomic_load (&slot->pid);
+    return atomic_load (&slot->state) == JOBSEG_READY && pid > 0 && !kill (pid, 0);
+}
+
+static enum accel_status
+self_open (void **transport, struct backend_job *job, struct accel_error *err)
+{
+    struct self *self = calloc (1, sizeof *self);
+    if (!self)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    if (job->segment.header) {
+        self->slot = jobseg_slot (&job->segment, job->identity.local_rank);
+        if (is_taken (self->slot)) {
+            self->slot = NULL;
+            jobseg_detach (&job->segment);
+        } else {
+            atomic_store (&self->slot->pid, getpid ());
+            atomic_store (&self->slot->generation, atomic_load (&self->slot->generation) + 1);
+            atomic_store (&self->slot->state, JOBSEG_READY);
+        }
+    }
+    *transport = self;
+    return ACCEL_OK;
+}
+
+static void
+self_close (void *transport)
+{
+    struct self *self = transport;
+    if (self->slot && atomic_load (&self->slot->pid) == getpid ())
+        atomic_store (&self->slot->state, JOBSEG_LEFT);
+    free (self);
+}
+
+static void
+self_give_up (void *transport, const char *reason)
+{
+    struct self *self = transport;
+    if (!self->slot)
+        return;
+    strncpy (self->slot->reason, reason, sizeof self->slot->reason - 1);
+    atomic_store (&self->slot->state, JOBSEG_FAILED);
+}
+
+static enum accel_status
+self_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err)
+{
+    (void) transport;
+    if (posix_memalign (memory, 64, bytes ? bytes : 1))
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: no memory for %zu bytes", bytes);
+    memset (*memory, 0, bytes);
+    return ACCEL_OK;
+}
+
+static void
+self_free (void *transport, void *memory)
+{
+    (void) transport;
+    free (memory);
+}
+
+static enum accel_status
+self_run (void *transport, const struct backend_call *call, struct accel_error *err)
+{
+    (void) transport;
+    (void) err;
+    if (call->kind == BACKEND_ALL_REDUCE || call->kind == BACKEND_REDUCE_SCATTER)
+        reduce_run (&(struct reduction){ .dtype = call->dtype, .op = call->op, .sources = 1, .targets = 1 },
+                    &call->send, &call->recv, call->count);
+    else if (call->kind == BACKEND_ALL_GATHER && call->send != call->recv && call->count)
+        memcpy (call->recv, call->send, call->count * call->element_bytes);
+    return ACCEL_OK;
+}
+
+const struct backend backend_self = {
+    .abi = BACKEND_ABI,
+    .size = sizeof (struct backend),
+    .name = "self",
+    .probe = self_probe,
+    .open = self_open,
+    .close = self_close,
+    .give_up = self_give_up,
+    .alloc = self_alloc,
+    .free = self_free,
+    .run = self_run,
+};

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Backend "shm": its table, opening and closing. */
+#include <config.h>
+
+#include "lib/backends/shm/shm.h"
+
+#include "lib/backends/shm/shm_private.h"
+#include "lib/error.h"
+#include "util/cleanup.h"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sched.h>
+#include <stdlib.h>
+
+static enum accel_status
+shm_probe (const struct backend_job *job, struct accel_error *err)
+{
+    const struct identity *identity = &job->identity;
+    if (identity->local_world_size != identity->world_size)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects the processes of one host, here are %d of %d",
+                           identity->local_world_size, identity->world_size);
+    if (identity->world_size > JOBSEG_MAX_LOCAL)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects at most %d processes, this job has %d",
+                           JOBSEG_MAX_LOCAL, identity->world_size);
+    return ACCEL_OK;
+}
+
+static int
+usable_processors (void)
+{
+    cpu_set_t set;
+    if (!sched_getaffinity (0, sizeof set, &set))
+        return CPU_COUNT (&set);
+    return (int) sysconf (_SC_NPROCESSORS_ONLN);
+}
+
+static void
+destroy (struct shm *shm)
+{
+    if (!shm)
+        return;
+    shm_unmap (shm);
+    if (shm->peers)
+        shm_unwatch (shm);
+    free (shm->peers);
+    free (shm->sources);
+    free (shm->targets);
+    free (shm->arena.extents);
+    free (shm);
+}
+
+static struct shm *
+create (const struct backend_job *job)
+{
+    struct shm *shm = calloc (1, sizeof *shm);
+    if (!shm)
+        return NULL;
+    size_t size = (size_t) job->identity.local_world_size;
+    shm->rank = job->identity.local_rank;
+    shm->size = job->identity.local_world_size;
+    shm->timeout_ms = job->timeout_ms;
+    shm->crowded = shm->size > usable_processors ();
+    shm->pid = getpid ();
+    shm->peers = calloc (size, sizeof *shm->peers);
+    shm->sources = calloc (size, sizeof *shm->sources);
+    shm->targets = calloc (size, sizeof *shm->targets);
+    for (size_t i = 0; shm->peers && i < size; i++)
+        shm->peers[i].pidfd = -1;
+    if (shm->peers && shm->sources && shm->targets)
+        return shm;
+    destroy (shm);
+    return NULL;
+}
+
+static enum accel_status
+shm_open_job (void **transport, struct backend_job *job, struct accel_error *err)
+{
+    AUTO_CLOSE int listener = -1;
+    struct shm *shm = create (job);
+    if (!shm)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    enum accel_status status = job->segment.header ? ACCEL_OK : shm_rendezvous (job, &listener, err);
+    if (status)
+        goto error;
+    shm->segment = job->segment;
+    shm->slot = jobseg_slot (&job->segment, shm->rank);
+    status = shm_join (shm, job, listener, err);
+    if (status)
+        goto error;
+    *transport = shm;
+    return ACCEL_OK;
+error:
+    destroy (shm);
+    return status;
+}
+
+/* The launcher holds the segment as long as the job lives, so this rank's memory is given back here.  No peer reads it
+ * any more: every collective ends with a step of all. */
+static void
+shm_close (void *transport)
+{
+    struct shm *shm = transport;
+    const struct shm_layout *layout = &shm->layout;
+    shm_leave (shm, JOBSEG_LEFT, NULL);
+    if (shm->arena.count && getpid () == shm->pid)
+        fallocate (shm->segment.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                   (off_t) (layout->arenas + (size_t) shm->rank * layout->arena_bytes), (off_t) layout->arena_bytes);
+    destroy (shm);
+}
+
+static void
+shm_give_up (void *transport, const char *reason)
+{
+    shm_leave (transport, JOBSEG_FAILED, reason);
+}
+
+const struct backend backend_shm = {
+    .abi = BACKEND_ABI,
+    .size = sizeof (struct backend),
+    .name = "shm",
+    .probe = shm_probe,
+    .open = shm_open_job,
+    .close = shm_close,
+    .give_up = shm_give_up,
+    .alloc = shm_alloc,
+    .free = shm_free,
+    .run = shm_run,
+};

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the shm backend.
+ *
+ * Behind the slots of the job segment lie, for each rank, a block (its two posts), a stage (two pieces through which
+ * buffers of the program's own are passed), and an arena (the memory of accel_alloc(), which every rank has mapped).
+ *
+ * Every synchronisation is a step: each rank publishes its step in its post of that parity, and waits for the same step
+ * of all others.  A rank can be one step ahead of another but never two, because the second needs the other's first; so
+ * two posts suffice and nothing is ever acknowledged.  The first step of a collective carries what the rank is calling,
+ * so that disagreement is found before anything is read; later steps are bare. */
+#ifndef LIB_BACKENDS_SHM_PRIVATE_H
+#define LIB_BACKENDS_SHM_PRIVATE_H
+
+#include "lib/backends/backend.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    SHM_INLINE = 4096,          /* bytes that travel in the post itself */
+    SHM_PIECE = 128 << 10,      /* bytes of one stage piece */
+    SHM_HUGE = 2 << 20,         /* alignment of arenas and of large blocks in them: a huge page */
+    SHM_SLICE_MS = 50,          /* sleep this long at most before looking whether peers live */
+};
+
+/** What a rank is in, and where its buffers are. */
+struct shm_post {
+    _Atomic uint32_t step; /* a futex; written last */
+    uint32_t sequence;     /* of the ledger's record */
+    uint64_t count;
+    uint8_t kind; /* enum backend_kind */
+    uint8_t call; /* enum jobseg_call */
+    uint8_t dtype;
+    uint8_t op;
+    int32_t root;
+    uint64_t send; /* offset from the first arena, or SHM_FOREIGN */
+    uint64_t recv;
+    unsigned char payload[SHM_INLINE];
+} __attribute__ ((aligned (128)));
+
+#define SHM_FOREIGN UINT64_MAX
+
+struct shm_block {
+    _Atomic uint32_t sleepers; /* not 0: somebody may sleep on a post of this rank */
+    struct shm_post posts[2];
+} __attribute__ ((aligned (128)));
+
+/** Where things are in the segment, as local rank 0 laid them out. */
+struct shm_layout {
+    size_t blocks; /* offset in the file */
+    size_t stages;
+    size_t arenas;
+    size_t arena_bytes;
+    size_t end;
+};
+
+/** How another process is watched. */
+struct shm_peer {
+    pid_t pid;
+    int pidfd; /* -1: not available, ask with kill() */
+};
+
+/** One rank's own allocations in its arena: private, in the order of addresses.  Free memory in an arena is zero. */
+struct shm_arena {
+    struct shm_extent {
+        size_t offset;
+        size_t bytes;
+    } *extents;
+    size_t count;
+    size_t capacity;
+};
+
+struct shm {
+    int rank;
+    int size;
+    uint32_t step;
+    uint32_t generation;
+    uint32_t timeout_ms;
+    bool described;        /* the current step carries a call, which can be compared */
+    bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */
+    uint64_t pieces;       /* stage pieces ever used: the next one's parity */
+    struct shm_block *blocks;
+    unsigned char *stages;
+    unsigned char *arenas;
+    const void **sources;  /* [size], scratch of one collective */
+    void **targets;
+    pid_t pid;             /* a fork of this process must not speak for it */
+    struct shm_layout layout;
+    struct jobseg segment; /* the job's, not ours to close */
+    struct jobseg_slot *slot;
+    struct shm_arena arena;
+    struct shm_peer *peers; /* [size] */
+};
+
+/* ---- join.c ---- */
+enum accel_status shm_join (struct shm *shm, struct backend_job *job, int listener, struct accel_error *err);
+enum accel_status shm_map (struct shm *shm, struct accel_error *err);
+void shm_unmap (struct shm *shm);
+
+/* ---- layout.c ---- */
+/** Local rank 0: size the file and choose the arenas. */
+enum accel_status shm_lay_out (struct shm *shm, struct accel_error *err);
+void shm_read_layout (struct shm *shm);
+
+/* ---- rendezvous.c ---- */
+/** Under a foreign launcher: get the segment of local rank 0, which makes it and a socket that hands it out. */
+enum accel_status shm_rendezvous (struct backend_job *job, int *listener, struct accel_error *err);
+/** Local rank 0: hand the segment to whoever asks now, waiting for @p wait_ms at most. */
+void shm_rendezvous_serve (const struct backend_job *job, int listener, int wait_ms);
+
+/* ---- peers.c ---- */
+uint32_t shm_pid_space (void);
+/** Begin to watch @p rank, which has opened. */
+void shm_watch (struct shm *shm, int rank);
+void shm_unwatch (struct shm *shm);
+/** @return whether @p rank will never come, and why in @p text: "was killed by signal 9 (SIGKILL)". */
+bool shm_is_gone (struct shm *shm, int rank, char *text, size_t size);
+/** Note in the own slot that this rank will not come, and wake who waits for it. */
+void shm_leave (struct shm *shm, enum jobseg_state state, const char *reason);
+
+/* ---- wait.c ---- */
+/** Milliseconds of CLOCK_MONOTONIC. */
+int64_t shm_now_ms (void);
+void shm_futex_wait (_Atomic uint32_t *word, uint32_t value, int64_t limit_ms);
+void shm_futex_wake (_Atomic uint32_t *word);
+/** Wake who sleeps on the post just published. */
+void shm_wake (struct shm_block *block, struct shm_post *post);
+enum accel_status shm_wait_for (struct shm *shm, int rank, const struct backend_call *call, struct accel_error *err);
+
+/* ---- verdict.c ---- */
+/** Compare what all ranks that have come are calling.  @return ACCEL_OK where they agree */
+enum accel_status shm_compare (struct shm *shm, struct accel_error *err);
+/** "accel_gather at train.c:88" */
+void shm_describe_site (const struct comm_site *site, char *text, size_t size);
+
+/* ---- arena.c ---- */
+enum accel_status shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err);
+void shm_free (void *transport, void *memory);
+/** The offset of @p memory where all @p bytes of it lie in this rank's arena, else SHM_FOREIGN. */
+uint64_t shm_offset (const struct shm *shm, const void *memory, size_t bytes);
+
+/* ---- collectives.c ---- */
+enum accel_status shm_run (void *transport, const struct backend_call *call, struct accel_error *err);
+
+/** The post in which this rank publishes its next step. */
+static inline struct shm_post *
+shm_next_post (struct shm *shm)
+{
+    shm->step++;
+    return &shm->blocks[shm->rank].posts[shm->step & 1];
+}
+
+/** The post of @p rank at the current step. */
+static inline struct shm_post *
+shm_post_of (const struct shm *shm, int rank)
+{
+    return &shm->blocks[rank].posts[shm->step & 1];
+}
+
+/* The exchange and the load are both sequentially consistent, as are the sleeper's store and load in wait.c: either we
+ * see the sleeper or it sees our step. */
+static inline void
+shm_publish (struct shm *shm, struct shm_post *post)
+{
+    struct shm_block *block = &shm->blocks[shm->rank];
+    atomic_exchange (&post->step, shm->step);
+    if (atomic_load (&block->sleepers))
+        shm_wake (block, post);
+}
+
+/** Wait until every rank has published the current step. */
+static inline enum accel_status
+shm_wait (struct shm *shm, const struct backend_call *call, struct accel_error *err)
+{
+    for (int rank = 0; rank < shm->size; rank++)
+        if (atomic_load_explicit (&shm_post_of (shm, rank)->step, memory_order_acquire) != shm->step) {
+            enum accel_status status = shm_wait_for (shm, rank, call, err);
+            if (status)
+                return status;
+        }
+    return ACCEL_OK;
+}
+
+/** A bare step. */
+static inline enum accel_status
+shm_sync (struct shm *shm, const struct backend_call *call, struct accel_error *err)
+{
+    shm->described = false;
+    shm_publish (shm, shm_next_post (shm));
+    return shm_wait (shm, call, err);
+}
+
+#endif

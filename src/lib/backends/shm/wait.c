@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Waiting for a rank's step: spin, yield, then sleep in a futex in slices, looking between them whether peers live. */
+#include <config.h>
+
+#include "lib/backends/shm/shm_private.h"
+
+#include "lib/comm/ledger.h"
+#include "lib/error.h"
+
+#include <linux/futex.h>
+#include <limits.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int64_t
+shm_now_ms (void)
+{
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Not the _PRIVATE kind: the word is shared between processes. */
+void
+shm_futex_wait (_Atomic uint32_t *word, uint32_t value, int64_t limit_ms)
+{
+    struct timespec limit = { .tv_sec = (time_t) (limit_ms / 1000), .tv_nsec = (long) (limit_ms % 1000) * 1000000 };
+    syscall (SYS_futex, word, FUTEX_WAIT, value, &limit, NULL, 0);
+}
+
+void
+shm_futex_wake (_Atomic uint32_t *word)
+{
+    syscall (SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void
+shm_wake (struct shm_block *block, struct shm_post *post)
+{
+    atomic_store (&block->sleepers, 0);
+    shm_futex_wake (&post->step);
+}
+
+static inline void
+relax (void)
+{
+#if defined __x86_64__ || defined __i386__
+    __builtin_ia32_pause ();
+#elif defined __aarch64__
+    __asm__ volatile ("yield");
+#endif
+}
+
+static bool
+has_come (const struct shm_post *post, uint32_t step)
+{
+    return atomic_load_explicit (&post->step, memory_order_acquire) == step;
+}
+
+/* Look at every rank that is missing, the dead before those that only despaired because of them. */
+static enum accel_status
+look_at_peers (struct shm *shm, const struct backend_call *call, struct accel_error *err)
+{
+    char why[ACCEL_ERROR_TEXT_SIZE], did[160], site[160];
+    for (int despaired = 0; despaired < 2; despaired++)
+        for (int rank = 0; rank < shm->size; rank++) {
+            struct jobseg_slot *slot = jobseg_slot (&shm->segment, rank);
+            struct shm_post *post = shm_post_of (shm, rank);
+            if (has_come (post, shm->step) || (atomic_load (&slot->state) == JOBSEG_FAILED) != despaired
+                || !shm_is_gone (shm, rank, why, sizeof why) || has_come (post, shm->step))
+                continue;
+            shm_describe_site (call->site, site, sizeof site);
+            if (atomic_load (&slot->state) != JOBSEG_READY)
+                return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d waits for it in %s", rank, why,
+                                   shm->rank, site);
+            jobseg_describe (slot, did, sizeof did);
+            return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s, %s; rank %d waits for it in %s", rank, why, did,
+                               shm->rank, site);
+        }
+    return ACCEL_OK;
+}
+
+static enum accel_status
+time_is_out (struct shm *shm, const struct backend_call *call, struct accel_error *err)
+{
+    char site[160], did[160], missing[ACCEL_ERROR_TEXT_SIZE] = "";
+    size_t length = 0;
+    for (int rank = 0; rank < shm->size && length < sizeof missing; rank++)
+        if (!has_come (shm_post_of (shm, rank), shm->step)) {
+            jobseg_describe (jobseg_slot (&shm->segment, rank), did, sizeof did);
+            length += (size_t) snprintf (missing + length, sizeof missing - length, "%srank %d (%s)",
+                                         length ? ", " : "", rank, did);
+        }
+    shm_describe_site (call->site, site, sizeof site);
+    return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d has waited for %u ms in %s, the timeout, for %s", shm->rank,
+                       shm->timeout_ms, site, missing);
+}
+
+static void
+sleep_on (struct shm *shm, int rank, struct shm_post *post, int64_t limit_ms)
+{
+    atomic_store (&shm->blocks[rank].sleepers, 1);
+    uint32_t seen = atomic_load (&post->step);
+    if (seen != shm->step)
+        shm_futex_wait (&post->step, seen, limit_ms);
+}
+
+/* Ranks that came already are compared too, so that a disagreement is not hidden behind a third rank's long
+ * computation. */
+enum accel_status
+shm_wait_for (struct shm *shm, int rank, const struct backend_call *call, struct accel_error *err)
+{
+    struct shm_post *post = shm_post_of (shm, rank);
+    int spins = shm->crowded ? 100 : 8000, yields = 20;
+    for (int i = 0; i < spins; i++) {
+        if (has_come (post, shm->step))
+            return ACCEL_OK;
+        relax ();
+    }
+    for (int i = 0; i < yields; i++) {
+        if (has_come (post, shm->step))
+            return ACCEL_OK;
+        sched_yield ();
+    }
+    int64_t now = shm_now_ms (), deadline = now + shm->timeout_ms;
+    while (!has_come (post, shm->step)) {
+        enum accel_status status = shm->described ? shm_compare (shm, err) : ACCEL_OK;
+        if (!status)
+            status = look_at_peers (shm, call, err);
+        if (status || has_come (post, shm->step))
+            return status;
+        if (now >= deadline)
+            return time_is_out (shm, call, err);
+        sleep_on (shm, rank, post, deadline - now < SHM_SLICE_MS ? deadline - now : SHM_SLICE_MS);
+        ledger_beat (shm->slot);
+        now = shm_now_ms ();
+    }
+    return ACCEL_OK;
+}

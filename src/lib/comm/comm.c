@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The waist of communication: every collective, public or the library's own, is checked, noted in the ledger and handed
+ * to the backend here. */
+#include <config.h>
+
+#include "lib/comm/comm_object.h"
+#include "lib/comm/reduce.h"
+#include "lib/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Ask each backend in turn; the reasons of those that refuse make the message when none is left. */
+static enum accel_status
+choose (const struct backend **chosen, const struct backend_job *job, struct accel_error *err)
+{
+    char reasons[ACCEL_ERROR_TEXT_SIZE] = "";
+    size_t length = 0;
+    bool known = false;
+    for (int i = 0; backends[i]; i++) {
+        const struct backend *backend = backends[i];
+        struct accel_error why = { 0 };
+        if (job->backend && strcmp (job->backend, backend->name))
+            continue;
+        known = true;
+        if (backend->abi == BACKEND_ABI && backend->size == sizeof *backend && !backend->probe (job, &why)) {
+            *chosen = backend;
+            return ACCEL_OK;
+        }
+        if (length < sizeof reasons)
+            length += (size_t) snprintf (reasons + length, sizeof reasons - length, "%s%s %s", length ? "; " : "",
+                                         backend->name, why.text[0] ? why.text : "is of another release");
+    }
+    if (!known)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: there is no backend '%.40s': this build has self and shm",
+                           job->backend);
+    return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no backend can connect this job: %s", reasons);
+}
+
+enum accel_status
+comm_open (struct accel_comm **comm, struct backend_job *job, struct accel_error *err)
+{
+    *comm = NULL;
+    const struct backend *backend;
+    enum accel_status status = choose (&backend, job, err);
+    if (status)
+        return status;
+    struct accel_comm *made = calloc (1, sizeof *made);
+    if (!made)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    made->rank = job->identity.rank;
+    made->size = job->identity.world_size;
+    status = backend->open (&made->transport, job, err);
+    if (status)
+        goto error;
+    made->backend = backend;
+    ledger_open (&made->ledger, job->segment.header ? jobseg_slot (&job->segment, job->identity.local_rank) : NULL);
+    *comm = made;
+    return ACCEL_OK;
+error:
+    comm_close (made);
+    return status;
+}
+
+void
+comm_close (struct accel_comm *comm)
+{
+    if (!comm)
+        return;
+    if (comm->backend)
+        comm->backend->close (comm->transport);
+    free (comm);
+}
+
+void
+comm_give_up (struct accel_comm *comm, const char *reason)
+{
+    if (comm->broken.code)
+        return;
+    accel_fail (&comm->broken, ACCEL_ERR_PEER, "this process gave up: %s", reason);
+    comm->backend->give_up (comm->transport, reason);
+}
+
+static enum accel_status
+invalid (const struct comm_site *site, const char *what, struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: %s", jobseg_call_name (site->call), site->file,
+                       site->line, what);
+}
+
+/* @buffers: whether the call has any, and so a count and an element type. */
+static enum accel_status
+check (const struct accel_comm *comm, const struct backend_call *call, bool buffers, struct accel_error *err)
+{
+    if ((unsigned) call->dtype >= ACCEL_DTYPE_COUNT || (unsigned) call->op >= ACCEL_OP_COUNT)
+        return invalid (call->site, "the element type or the operation is no value of its enum", err);
+    if (buffers && call->count && (!call->recv || (call->kind != BACKEND_BROADCAST && !call->send)))
+        return invalid (call->site, "a buffer is NULL", err);
+    size_t bytes;
+    if (__builtin_mul_overflow (call->count, call->element_bytes * (size_t) comm->size, &bytes)
+        || bytes > PTRDIFF_MAX)
+        return invalid (call->site, "the count is more than any memory holds", err);
+    if (!reduce_is_defined (call->dtype, call->op))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "%s at %s:%d: the average of %s is not defined: use ACCEL_SUM, or floats",
+                           jobseg_call_name (call->site->call), call->site->file, call->site->line,
+                           accel_dtype_name (call->dtype));
+    if (call->root >= comm->size)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: there is no rank %d among %d",
+                           jobseg_call_name (call->site->call), call->site->file, call->site->line, call->root,
+                           comm->size);
+    return ACCEL_OK;
+}
+
+/* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
+static enum accel_status
+run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct accel_error *err)
+{
+    struct accel_error mine;
+    call->element_bytes = accel_dtype_bytes (call->dtype);
+    enum accel_status status = check (comm, call, buffers, err);
+    if (status)
+        return status;
+    if (comm->broken.code) {
+        if (err)
+            *err = comm->broken;
+        return comm->broken.code;
+    }
+    struct ledger_entry entry = { .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root };
+    struct jobseg_record *record = ledger_begin (&comm->ledger, call->site, &entry);
+    status = comm->backend->run (comm->transport, call, &mine);
+    if (!status) {
+        ledger_end (record);
+        return ACCEL_OK;
+    }
+    comm->broken = mine;
+    comm->backend->give_up (comm->transport, mine.text);
+    if (err)
+        *err = mine;
+    return status;
+}
+
+enum accel_status
+comm_barrier (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
+{
+    struct backend_call call = { .site = site, .kind = BACKEND_BARRIER, .root = -1 };
+    return run (comm, &call, false, err);
+}
+
+enum accel_status
+comm_all_reduce (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
+                 enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
+{
+    struct backend_call call = {
+        .site = site, .kind = BACKEND_ALL_REDUCE, .send = send, .recv = recv, .count = count, .dtype = dtype, .op = op,
+        .root = -1,
+    };
+    return run (comm, &call, true, err);
+}
+
+enum accel_status
+comm_all_gather (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
+                 enum accel_dtype dtype, struct accel_error *err)
+{
+    struct backend_call call = {
+        .site = site, .kind = BACKEND_ALL_GATHER, .send = send, .recv = recv, .count = count, .dtype = dtype, .root = -1,
+    };
+    return run (comm, &call, true, err);
+}
+
+enum accel_status
+comm_broadcast (struct accel_comm *comm, const struct comm_site *site, void *buffer, size_t count,
+                enum accel_dtype dtype, int root, struct accel_error *err)
+{
+    if (root < 0)
+        return invalid (site, "the root is negative", err);
+    struct backend_call call = {
+        .site = site, .kind = BACKEND_BROADCAST, .recv = buffer, .count = count, .dtype = dtype, .root = root,
+    };
+    return run (comm, &call, true, err);
+}
+
+enum accel_status
+comm_reduce_scatter (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv,
+                     size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
+{
+    struct backend_call call = {
+        .site = site, .kind = BACKEND_REDUCE_SCATTER, .send = send, .recv = recv, .count = count, .dtype = dtype,
+        .op = op, .root = -1,
+    };
+    return run (comm, &call, true, err);
+}

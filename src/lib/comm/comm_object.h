@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a communicator. */
+#ifndef LIB_COMM_OBJECT_H
+#define LIB_COMM_OBJECT_H
+
+#include "lib/backends/backend.h"
+#include "lib/comm/ledger.h"
+
+struct accel_comm {
+    const struct backend *backend;
+    void *transport; /* the backend's own */
+    int rank;
+    int size;
+    struct ledger ledger;
+    struct accel_error broken; /* code is ACCEL_OK while it works */
+};
+
+/** Connect with the best backend, or the one called @p job->backend.  @param[out] comm  NULL on failure */
+enum accel_status comm_open (struct accel_comm **comm, struct backend_job *job, struct accel_error *err);
+
+/** Leave and free.  Accepts NULL. */
+void comm_close (struct accel_comm *comm);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels for x86-64 processors with AVX2. */
+#include <config.h>
+
+#if defined __x86_64__
+#ifdef __clang__
+#define KERNEL __attribute__ ((target ("avx2,f16c")))
+#else
+#define KERNEL __attribute__ ((optimize ("O3"), target ("avx2,f16c")))
+#endif
+#define KERNEL_TABLE kernels_avx2
+#define KERNEL_NAME "avx2"
+#define KERNEL_F16C
+#include "lib/comm/kernels_body.h"
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The slow parts of the ledger: starting it, and naming a source file for the first time. */
+#include <config.h>
+
+#include "lib/comm/ledger.h"
+
+#include <string.h>
+
+void
+ledger_open (struct ledger *ledger, struct jobseg_slot *slot)
+{
+    *ledger = (struct ledger){ .slot = slot };
+    if (!slot)
+        return;
+    atomic_store (&slot->ledger_count, 0);
+    atomic_store (&slot->file_count, 0);
+    ledger_beat (slot);
+}
+
+/* The name is written before the count, so whoever sees the index sees the name.  Equal literals at several addresses
+ * (one per translation unit) share an entry. */
+unsigned
+ledger_file (struct ledger *ledger, const char *file)
+{
+    struct jobseg_slot *slot = ledger->slot;
+    unsigned count = atomic_load (&slot->file_count);
+    size_t length = strlen (file);
+    const char *tail = length < JOBSEG_FILE_NAME ? file : file + length - (JOBSEG_FILE_NAME - 1);
+    unsigned i = 0;
+    while (i < count && ledger->files[i] != file && strcmp (slot->files[i], tail))
+        i++;
+    if (i == JOBSEG_FILES)
+        return i;
+    if (i == count) {
+        strcpy (slot->files[i], tail);
+        atomic_store (&slot->file_count, count + 1);
+    }
+    ledger->files[i] = file;
+    ledger->latest = i;
+    return i;
+}

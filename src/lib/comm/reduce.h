@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reducing arrays element by element, in the order of the sources; 16-bit floats in float32, rounded once at the end.
+ *
+ * The result depends on the inputs and their order only: not on the count, the alignment or the processor, so ranks may
+ * split the work as they like.  NaN wins in min and max, as torch has it; integers wrap; a boolean is 0 or 1 afterwards. */
+#ifndef LIB_COMM_REDUCE_H
+#define LIB_COMM_REDUCE_H
+
+#include <accel/comm.h>
+
+struct reduction {
+    enum accel_dtype dtype;
+    enum accel_op op;
+    int sources; /* >= 1, also what an average divides by */
+    int targets; /* >= 1, all get the result */
+};
+
+/**
+ * @param sources  [sources], each [count]
+ * @param targets  [targets], each [count]; one may be equal to a source, but not overlap it otherwise
+ */
+void reduce_run (const struct reduction *reduction, const void *const *sources, void *const *targets, size_t count);
+
+/** @return whether @p op is defined for @p dtype: averages are for floats only. */
+bool reduce_is_defined (enum accel_dtype dtype, enum accel_op op);
+
+#endif

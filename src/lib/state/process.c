@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What runs where, as far as it needs no communication: on_..., print, split_between_processes, set_trigger. */
+#include <config.h>
+
+#include "lib/state/state_object.h"
+#include "util/cleanup.h"
+#include "util/io.h"
+
+#include <stdarg.h>
+
+static bool
+run_if (const struct accel *acc, bool here, accel_task task, void *user)
+{
+    if (!here && accel_use_distributed (acc))
+        return false;
+    task (user);
+    return true;
+}
+
+bool
+accel_on_main_process (const struct accel *acc, accel_task task, void *user)
+{
+    return run_if (acc, accel_is_main_process (acc), task, user);
+}
+
+bool
+accel_on_local_main_process (const struct accel *acc, accel_task task, void *user)
+{
+    return run_if (acc, accel_is_local_main_process (acc), task, user);
+}
+
+bool
+accel_on_last_process (const struct accel *acc, accel_task task, void *user)
+{
+    return run_if (acc, accel_is_last_process (acc), task, user);
+}
+
+bool
+accel_on_process (const struct accel *acc, int process_index, accel_task task, void *user)
+{
+    return run_if (acc, acc->identity.rank == process_index, task, user);
+}
+
+bool
+accel_on_local_process (const struct accel *acc, int local_process_index, accel_task task, void *user)
+{
+    return run_if (acc, acc->identity.local_rank == local_process_index, task, user);
+}
+
+/* What the program printed itself comes first; then one write, which a pipe keeps whole up to PIPE_BUF bytes. */
+void
+accel_print (const struct accel *acc, const char *format, ...)
+{
+    if (!accel_is_local_main_process (acc))
+        return;
+    AUTO_FREE char *text = NULL;
+    va_list args;
+    va_start (args, format);
+    int length = vasprintf (&text, format, args);
+    va_end (args);
+    if (length < 0) {
+        text = NULL;
+        return;
+    }
+    fflush (stdout);
+    io_write_all (STDOUT_FILENO, text, (size_t) length);
+}
+
+struct accel_split
+accel_split_between_processes (const struct accel *acc, size_t length, bool apply_padding)
+{
+    size_t processes = (size_t) acc->identity.world_size, rank = (size_t) acc->identity.rank;
+    if (processes == 1)
+        return (struct accel_split){ .begin = 0, .end = length };
+    size_t each = length / processes, extra = length % processes;
+    struct accel_split split = { .begin = rank * each + (rank < extra ? rank : extra) };
+    split.end = split.begin + each + (rank < extra);
+    if (apply_padding && length)
+        split.padding = each + (extra > 0) - (split.end - split.begin);
+    return split;
+}
+
+void
+accel_set_trigger (struct accel *acc)
+{
+    acc->trigger = true;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing, and what a process may ask about itself. */
+#include <config.h>
+
+#include "lib/comm/comm_object.h"
+#include "lib/error.h"
+#include "lib/state/state_object.h"
+#include "util/envnames.h"
+#include "util/parse.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_TIMEOUT_MS = 1800000 };
+
+static enum accel_status
+read_timeout (const struct accel_options *options, uint32_t *timeout_ms, struct accel_error *err)
+{
+    *timeout_ms = options && options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
+    const char *text = getenv (ENV_TIMEOUT_MS);
+    int64_t number;
+    if ((options && options->timeout_ms) || !text)
+        return ACCEL_OK;
+    if (parse_int64 (text, 1, UINT32_MAX, &number) != PARSE_OK)
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of milliseconds, 1 to %u",
+                           ENV_TIMEOUT_MS, text, UINT32_MAX);
+    *timeout_ms = (uint32_t) number;
+    return ACCEL_OK;
+}
+
+/* The name is kept as a literal: the variable may change later. */
+static enum accel_status
+read_precision (const char **precision, struct accel_error *err)
+{
+    static const char *const names[] = { "no", "fp16", "bf16", "fp8" };
+    const char *text = getenv (ENV_MIXED_PRECISION);
+    *precision = names[0];
+    if (!text)
+        return ACCEL_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp (text, names[i])) {
+            *precision = names[i];
+            return ACCEL_OK;
+        }
+    return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is none of no, fp16, bf16, fp8",
+                       ENV_MIXED_PRECISION, text);
+}
+
+/* This build computes on CPUs whatever the variable says, but a word that is no truth value is still an error. */
+static enum accel_status
+check_use_cpu (struct accel_error *err)
+{
+    const char *text = getenv (ENV_USE_CPU);
+    bool value;
+    if (text && parse_bool (text, &value) != PARSE_OK)
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is neither true nor false", ENV_USE_CPU,
+                           text);
+    return ACCEL_OK;
+}
+
+/* A process alone needs no segment, so it does without one that it cannot open. */
+static enum accel_status
+attach (struct jobseg *segment, struct identity *identity, struct accel_error *err)
+{
+    const char *path = getenv (ENV_JOB_SEGMENT);
+    struct fail fail;
+    bool failed = path && *path && jobseg_attach (segment, path, &fail);
+    enum accel_status status = identity_discover (identity, segment, err);
+    if (status || !failed || identity->world_size == 1)
+        return status;
+    return accel_fail (err, ACCEL_ERR_INVALID,
+                       "environment: %s: %.300s: is the launcher gone, or in another container? Unset it to connect "
+                       "without it",
+                       ENV_JOB_SEGMENT, fail.text);
+}
+
+enum accel_status
+accel_open (struct accel **acc, const struct accel_options *options, struct accel_error *err)
+{
+    *acc = NULL;
+    struct backend_job job = { .backend = options && options->backend ? options->backend : getenv (ENV_BACKEND),
+                               .segment = JOBSEG_NONE };
+    struct accel *made = calloc (1, sizeof *made);
+    if (!made)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    enum accel_status status = read_timeout (options, &job.timeout_ms, err);
+    if (!status)
+        status = read_precision (&made->mixed_precision, err);
+    if (!status)
+        status = check_use_cpu (err);
+    if (!status)
+        status = attach (&job.segment, &job.identity, err);
+    if (!status)
+        status = comm_open (&made->world, &job, err);
+    made->identity = job.identity;
+    made->segment = job.segment;
+    if (status)
+        goto error;
+    *acc = made;
+    return ACCEL_OK;
+error:
+    accel_close (made);
+    return status;
+}
+
+void
+accel_close (struct accel *acc)
+{
+    if (!acc)
+        return;
+    int saved = errno;
+    comm_close (acc->world);
+    jobseg_detach (&acc->segment);
+    free (acc);
+    errno = saved;
+}
+
+struct accel_loader *
+state_active_loader (const struct accel *acc)
+{
+    return acc->active_loader;
+}
+
+void
+state_set_active_loader (struct accel *acc, struct accel_loader *loader)
+{
+    acc->active_loader = loader;
+}
+
+enum accel_distributed_type
+accel_distributed_type (const struct accel *acc)
+{
+    return acc->identity.world_size > 1 ? ACCEL_DISTRIBUTED_MULTI_CPU : ACCEL_DISTRIBUTED_NO;
+}
+
+const char *
+accel_distributed_type_name (enum accel_distributed_type type)
+{
+    switch (type) {
+    case ACCEL_DISTRIBUTED_NO: return "NO";
+    case ACCEL_DISTRIBUTED_MULTI_CPU: return "MULTI_CPU";
+    }
+    return "?";
+}
+
+DLDevice
+accel_device (const struct accel *acc)
+{
+    (void) acc;
+    return (DLDevice){ .device_type = kDLCPU };
+}
+
+int
+accel_num_processes (const struct accel *acc)
+{
+    return acc->identity.world_size;
+}
+
+int
+accel_process_index (const struct accel *acc)
+{
+    return acc->identity.rank;
+}
+
+int
+accel_local_process_index (const struct accel *acc)
+{
+    return acc->identity.local_rank;
+}
+
+int
+accel_local_num_processes (const struct accel *acc)
+{
+    return acc->identity.local_world_size;
+}
+
+bool
+accel_is_main_process (const struct accel *acc)
+{
+    return acc->identity.rank == 0;
+}
+
+bool
+accel_is_local_main_process (const struct accel *acc)
+{
+    return acc->identity.local_rank == 0;
+}
+
+bool
+accel_is_last_process (const struct accel *acc)
+{
+    return acc->identity.rank == acc->identity.world_size - 1;
+}
+
+bool
+accel_use_distributed (const struct accel *acc)
+{
+    return acc->identity.world_size > 1;
+}
+
+const char *
+accel_mixed_precision (const struct accel *acc)
+{
+    return acc->mixed_precision;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of struct accel. */
+#ifndef LIB_STATE_OBJECT_H
+#define LIB_STATE_OBJECT_H
+
+#include "lib/state/identity.h"
+#include "lib/state/state_private.h"
+#include "util/jobseg.h"
+
+#include <sys/types.h>
+
+struct accel {
+    struct identity identity;
+    struct jobseg segment; /* the launcher's or our own; none where a process is alone */
+    struct accel_comm *world;
+    struct accel_loader *active_loader;
+    const char *mixed_precision; /* static */
+    bool trigger;
+};
+
+#endif
