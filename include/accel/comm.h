@@ -20,7 +20,7 @@ ACCEL_BEGIN_DECLS
     X (MAX, "max")      \
     X (PROD, "prod")
 
-/** Booleans: SUM and MAX are "or", PROD and MIN "and", AVG is refused; AVG of integers is refused as the original does. */
+/** Booleans: SUM and MAX are "or", PROD and MIN are "and".  AVG is for floats; of others it is refused. */
 enum accel_op {
 #define X(name, text) ACCEL_##name,
     ACCEL_OP_MAP (X)

@@ -18,7 +18,7 @@ enum accel_distributed_type {
 struct accel_options {
     bool cpu;            /**< use the CPU even where there is an accelerator (variable ACCELERATE_USE_CPU) */
     const char *backend; /**< "self", "shm"; NULL: the best that can run (variable ACCEL_BACKEND) */
-    uint32_t timeout_ms; /**< longest wait for a peer; 0: 1800000, the original's 30 minutes (variable ACCEL_TIMEOUT_MS) */
+    uint32_t timeout_ms; /**< longest wait for a peer; 0: 1800000, 30 minutes (variable ACCEL_TIMEOUT_MS) */
 };
 
 /** A process's membership in its job: state, communicator, and all that was prepared with it. */
@@ -103,7 +103,7 @@ ACCEL_API bool accel_on_local_process (const struct accel *acc, int local_proces
 /** printf() to standard output, on local rank 0 of each host only; one write, so that lines of hosts do not mix. */
 ACCEL_API void accel_print (const struct accel *acc, const char *format, ...) ACCEL_PRINTF (2, 3);
 
-/** What accel_split_between_processes() gave this process: indices [begin, end), then `padding` times the last index. */
+/** This process's part in accel_split_between_processes(): indices [begin, end), then `padding` times the last. */
 struct accel_split {
     size_t begin;
     size_t end;

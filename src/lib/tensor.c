@@ -12,8 +12,8 @@ static const struct {
     DLDataType dl;
     const char *name;
 } types[ACCEL_DTYPE_COUNT] = {
-#define X(name, type_code, type_bits, text) \
-    [ACCEL_##name] = { .dl = { .code = (type_code), .bits = (type_bits), .lanes = 1 }, .name = text },
+#define X(dtype, type_code, type_bits, text) \
+    [ACCEL_##dtype] = { .dl = { .code = (type_code), .bits = (type_bits), .lanes = 1 }, .name = text },
     ACCEL_DTYPE_MAP (X)
 #undef X
 };

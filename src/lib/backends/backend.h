@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a backend is: a table of functions with an ABI number and a size.  comm.c has checked every argument, written the
- * ledger and dealt with a broken communicator before it calls one. */
+/* What a backend is: a table of functions with an ABI number and a size.  comm.c has checked every argument, written
+ * the ledger and dealt with a broken communicator before it calls one. */
 #ifndef LIB_BACKENDS_BACKEND_H
 #define LIB_BACKENDS_BACKEND_H
 

@@ -7,6 +7,7 @@
 #include "lib/comm/reduce.h"
 #include "lib/error.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +33,8 @@ choose (const struct backend **chosen, const struct backend_job *job, struct acc
                                          backend->name, why.text[0] ? why.text : "is of another release");
     }
     if (!known)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: there is no backend '%.40s': this build has self and shm",
-                           job->backend);
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "accel_open: there is no backend '%.40s': this build has self and shm", job->backend);
     return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no backend can connect this job: %s", reasons);
 }
 
@@ -163,7 +164,8 @@ comm_all_gather (struct accel_comm *comm, const struct comm_site *site, const vo
                  enum accel_dtype dtype, struct accel_error *err)
 {
     struct backend_call call = {
-        .site = site, .kind = BACKEND_ALL_GATHER, .send = send, .recv = recv, .count = count, .dtype = dtype, .root = -1,
+        .site = site, .kind = BACKEND_ALL_GATHER, .send = send, .recv = recv, .count = count, .dtype = dtype,
+        .root = -1,
     };
     return run (comm, &call, true, err);
 }

@@ -4,8 +4,8 @@
  *   KERNEL_NAME    the same for people
  *   KERNEL         attributes of every loop (instruction set)
  *   KERNEL_F16C    defined where the processor converts float16 itself
- * Plain loops: the compiler makes vectors of them.  No multiplication is followed by an addition, so there is nothing to
- * contract, and all variants give the same bits. */
+ * Plain loops: the compiler makes vectors of them.  No multiplication is followed by an addition, so there is nothing
+ * to contract, and all variants give the same bits. */
 #include "lib/comm/kernels.h"
 
 #ifdef KERNEL_F16C

@@ -2,7 +2,7 @@
 /* Reducing arrays element by element, in the order of the sources; 16-bit floats in float32, rounded once at the end.
  *
  * The result depends on the inputs and their order only: not on the count, the alignment or the processor, so ranks may
- * split the work as they like.  NaN wins in min and max, as torch has it; integers wrap; a boolean is 0 or 1 afterwards. */
+ * split the work as they like.  NaN wins in min and max, as torch has it; integers wrap; booleans become 0 or 1. */
 #ifndef LIB_COMM_REDUCE_H
 #define LIB_COMM_REDUCE_H
 

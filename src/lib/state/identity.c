@@ -143,7 +143,7 @@ compare_with_mpi (const struct variables *found, struct accel_error *err)
     if (found->size.value > 1 && found->size.value == mpi.size.value && mpi.rank.name
         && mpi.rank.value != found->rank.value)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "environment: %s=%d but %s=%d in a job of %d: unset the one that does not belong to this job",
+                           "environment: %s=%d but %s=%d in a job of %d: unset the one that is of another job",
                            found->rank.name, found->rank.value, mpi.rank.name, mpi.rank.value, found->size.value);
     return ACCEL_OK;
 }

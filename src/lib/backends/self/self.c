@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backend "self": one process.  Every collective is a copy from the send to the receive buffer; a reduction goes through
- * the same kernels as everywhere, so that booleans become 0 and 1 and averages are refused in the same cases. */
+/* Backend "self": one process.  Every collective is a copy from the send to the receive buffer; a reduction goes
+ * through the same kernels as everywhere, so that booleans become 0 and 1 here too. */
 #include <config.h>
 
 #include "lib/backends/self/self.h"

@@ -53,7 +53,7 @@ file_offset (const struct shm *shm, size_t offset)
     return (off_t) (shm->layout.arenas + (size_t) shm->rank * shm->layout.arena_bytes + offset);
 }
 
-/* In steps, because a signal makes fallocate() undo and fail; what is reserved already costs little to ask for again. */
+/* In steps, because a signal makes fallocate() undo and fail; what is reserved costs little to ask for again. */
 static int
 reserve (const struct shm *shm, size_t offset, size_t bytes)
 {
@@ -114,8 +114,8 @@ shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: out of memory");
     size_t at = find_gap (shm, wanted, &offset);
     if (at > arena->count)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: no room for %zu bytes in a process's share of %zu", bytes,
-                           limit);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: no room for %zu bytes in a process's share of %zu",
+                           bytes, limit);
     if (reserve (shm, offset, wanted)) {
         int number = errno;
         clear (shm, offset, wanted);

@@ -65,7 +65,8 @@ static void
 share (size_t count, int rank, int size, size_t *begin_at, size_t *end_at)
 {
     size_t unit = 256, units = (count + unit - 1) / unit;
-    size_t first = units * (size_t) rank / (size_t) size * unit, last = units * ((size_t) rank + 1) / (size_t) size * unit;
+    size_t first = units * (size_t) rank / (size_t) size * unit;
+    size_t last = units * ((size_t) rank + 1) / (size_t) size * unit;
     *begin_at = first < count ? first : count;
     *end_at = last < count ? last : count;
 }

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -74,7 +75,8 @@ look_for_dead (struct shm *shm, struct accel_error *err)
             bool failed = atomic_load (&slot->state) == JOBSEG_FAILED
                           && atomic_load (&slot->generation) == shm->generation;
             if (failed == despaired && shm_is_gone (shm, rank, why, sizeof why))
-                return accel_fail (err, ACCEL_ERR_PEER, "accel_open: rank %d %s before all ranks had joined", rank, why);
+                return accel_fail (err, ACCEL_ERR_PEER, "accel_open: rank %d %s before all ranks had joined", rank,
+                                   why);
         }
     return ACCEL_OK;
 }

@@ -6,6 +6,8 @@
 
 #include "lib/error.h"
 
+#include <stdio.h>
+
 /* The end of a long path, as in the ledger. */
 static const char *
 tail (const char *file)

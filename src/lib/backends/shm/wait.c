@@ -7,9 +7,10 @@
 #include "lib/comm/ledger.h"
 #include "lib/error.h"
 
-#include <linux/futex.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

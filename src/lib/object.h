@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every object that accel_prepare() takes begins with, so that it can tell them apart and refuse what is none. */
+#ifndef LIB_OBJECT_H
+#define LIB_OBJECT_H
+
+#include <accel/state.h>
+
+enum object_kind {
+    OBJECT_MODEL = 0x4d0de1,
+    OBJECT_OPTIMIZER,
+    OBJECT_LOADER,
+};
+
+struct object {
+    uint64_t magic;      /* OBJECT_MAGIC ^ enum object_kind */
+    struct accel *owner; /* who prepared it; NULL: nobody yet */
+};
+
+#define OBJECT_MAGIC UINT64_C (0xacce1e7a7e000000)
+#define OBJECT_INIT(kind) { .magic = OBJECT_MAGIC ^ (kind) }
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models: named parameters and their gradients. */
+#include <config.h>
+
+#include "lib/train/model.h"
+
+#include "lib/error.h"
+
+#include <accel/comm.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+/* Strides may be given where they are those of a contiguous tensor. */
+static bool
+is_contiguous (const DLTensor *tensor)
+{
+    if (!tensor->strides)
+        return true;
+    int64_t stride = 1;
+    for (int i = tensor->ndim - 1; i >= 0; i--) {
+        if (tensor->shape[i] != 1 && tensor->strides[i] != stride)
+            return false;
+        stride *= tensor->shape[i];
+    }
+    return true;
+}
+
+static enum accel_status
+check_tensor (const char *what, const char *name, const DLTensor *tensor, struct accel_error *err)
+{
+    if (tensor->ndim < 0 || (tensor->ndim && !tensor->shape))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s of '%s' has no shape", what, name);
+    for (int i = 0; i < tensor->ndim; i++)
+        if (tensor->shape[i] < 0)
+            return accel_fail (err, ACCEL_ERR_INVALID, "%s of '%s' has a negative size in dimension %d", what, name, i);
+    if (tensor->device.device_type != kDLCPU)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is not in host memory", what, name);
+    if (accel_dtype_from_dl (tensor->dtype) != ACCEL_FLOAT32)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is %s, only float32 is trained", what, name,
+                           accel_dtype_name (accel_dtype_from_dl (tensor->dtype)));
+    if (!is_contiguous (tensor) || tensor->byte_offset)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is not contiguous", what, name);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+check_parameter (const struct accel_parameter *parameters, size_t index, struct accel_error *err)
+{
+    const struct accel_parameter *parameter = &parameters[index];
+    const char *name = parameter->name;
+    if (!name || !*name)
+        return accel_fail (err, ACCEL_ERR_INVALID, "parameter %zu has no name", index);
+    for (size_t i = 0; i < index; i++)
+        if (!strcmp (parameters[i].name, name))
+            return accel_fail (err, ACCEL_ERR_INVALID, "parameters %zu and %zu are both named '%s'", i, index, name);
+    if (!parameter->data)
+        return accel_fail (err, ACCEL_ERR_INVALID, "parameter '%s' has no tensor", name);
+    enum accel_status status = check_tensor ("the tensor", name, parameter->data, err);
+    if (status || !parameter->grad)
+        return status;
+    status = check_tensor ("the gradient", name, parameter->grad, err);
+    if (status)
+        return status;
+    bool same = parameter->grad->ndim == parameter->data->ndim;
+    for (int i = 0; same && i < parameter->data->ndim; i++)
+        same = parameter->grad->shape[i] == parameter->data->shape[i];
+    if (!same)
+        return accel_fail (err, ACCEL_ERR_INVALID, "the gradient of '%s' has another shape than the parameter", name);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+allocate_data (struct accel_model *model, size_t index, struct accel_error *err)
+{
+    DLTensor *data = model->parameters[index].data;
+    if (data->data)
+        return ACCEL_OK;
+    size_t bytes;
+    if (__builtin_mul_overflow (accel_tensor_count (data), sizeof (float), &bytes) || bytes > SIZE_MAX - ALIGNMENT)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "parameter '%s' is larger than any memory",
+                           model->parameters[index].name);
+    bytes = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+    data->data = aligned_alloc (ALIGNMENT, bytes);
+    if (!data->data)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for parameter '%s' (%zu bytes)",
+                           model->parameters[index].name, bytes);
+    memset (data->data, 0, bytes);
+    model->owned[index] = data->data;
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_model_create (struct accel_model **model, const struct accel_parameter *parameters, size_t count,
+                    struct accel_error *err)
+{
+    *model = NULL;
+    if (!count || !parameters)
+        return accel_fail (err, ACCEL_ERR_INVALID, "a model needs at least one parameter");
+    for (size_t i = 0; i < count; i++) {
+        enum accel_status status = check_parameter (parameters, i, err);
+        if (status)
+            return status;
+    }
+    enum accel_status status = ACCEL_ERR_NOMEM;
+    struct accel_model *made = calloc (1, sizeof *made);
+    if (!made)
+        goto error;
+    made->object = (struct object) OBJECT_INIT (OBJECT_MODEL);
+    made->parameters = calloc (count, sizeof *made->parameters);
+    made->owned = calloc (count, sizeof *made->owned);
+    if (!made->parameters || !made->owned)
+        goto error;
+    made->count = count;
+    for (size_t i = 0; i < count; i++) {
+        made->parameters[i] = parameters[i];
+        made->parameters[i].name = strdup (parameters[i].name);
+        if (!made->parameters[i].name)
+            goto error;
+    }
+    for (size_t i = 0; i < count; i++) {
+        status = allocate_data (made, i, err);
+        if (status) {
+            accel_model_destroy (made);
+            return status;
+        }
+    }
+    *model = made;
+    return ACCEL_OK;
+error:
+    accel_model_destroy (made);
+    return accel_fail (err, status, "no memory for a model of %zu parameters", count);
+}
+
+/* The program's tensors stop pointing into memory that goes away with us. */
+static void
+forget_gradients (struct accel_model *model)
+{
+    for (size_t s = 0; s < model->span_count; s++) {
+        const struct span *span = &model->spans[s];
+        if (!span->allocated)
+            continue;
+        for (size_t i = 0; i < model->count; i++) {
+            DLTensor *grad = model->parameters[i].grad;
+            if (grad && (float *) grad->data >= span->data && (float *) grad->data < span->data + span->count)
+                grad->data = NULL;
+        }
+        accel_free (model->object.owner, span->data);
+    }
+}
+
+void
+accel_model_destroy (struct accel_model *model)
+{
+    if (!model)
+        return;
+    forget_gradients (model);
+    for (size_t i = 0; i < model->count; i++) {
+        if (model->owned[i])
+            model->parameters[i].data->data = NULL;
+        free (model->owned[i]);
+        free ((char *) model->parameters[i].name);
+    }
+    free (model->spans);
+    free (model->owned);
+    free (model->parameters);
+    free (model);
+}
+
+size_t
+accel_model_parameter_count (const struct accel_model *model)
+{
+    return model->count;
+}
+
+const struct accel_parameter *
+accel_model_parameter (const struct accel_model *model, size_t index)
+{
+    return index < model->count ? &model->parameters[index] : NULL;
+}
+
+bool
+model_is_trained (const struct accel_model *model, size_t index)
+{
+    return model->parameters[index].grad != NULL;
+}
+
+enum accel_status
+model_check_gradients (const struct accel_model *model, struct accel_error *err)
+{
+    for (size_t i = 0; i < model->count; i++)
+        if (model_is_trained (model, i) && !model->parameters[i].grad->data
+            && accel_tensor_count (model->parameters[i].grad))
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "the gradient of '%s' has no memory: call accel_prepare first, or set its grad->data",
+                               model->parameters[i].name);
+    return ACCEL_OK;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accel_prepare(): models are compared over the ranks, start from rank 0's parameters, and get gradients that lie in
+ * memory all ranks have mapped; loaders are cut into shards. */
+#include <config.h>
+
+#include "lib/comm/comm_private.h"
+#include "lib/data/loader.h"
+#include "lib/error.h"
+#include "lib/object.h"
+#include "lib/train/model.h"
+#include "lib/train/optimizer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Gradients are collected from the last parameter to the first, the order in which backward passes produce them.  The
+ * first bucket is small so that its reduction can begin early; sizes as in torch's reducer. */
+enum { FIRST_BUCKET_BYTES = 1 << 20, BUCKET_BYTES = 25 << 20, DESCRIPTION_SIZE = 256 };
+
+static const char end_mark;
+
+void *
+accel_prepare_end_mark (void)
+{
+    return (void *) (uintptr_t) &end_mark;
+}
+
+static void
+describe (const struct accel_model *model, size_t index, char text[DESCRIPTION_SIZE])
+{
+    memset (text, 0, DESCRIPTION_SIZE);
+    if (index >= model->count) {
+        snprintf (text, DESCRIPTION_SIZE, "nothing");
+        return;
+    }
+    const struct accel_parameter *parameter = &model->parameters[index];
+    int at = snprintf (text, DESCRIPTION_SIZE, "'%.100s' [", parameter->name);
+    for (int i = 0; i < parameter->data->ndim && at < DESCRIPTION_SIZE - 32; i++)
+        at += snprintf (text + at, (size_t) (DESCRIPTION_SIZE - at), "%s%lld", i ? ", " : "",
+                        (long long) parameter->data->shape[i]);
+    snprintf (text + at, (size_t) (DESCRIPTION_SIZE - at), "] %s%s",
+              accel_dtype_name (accel_dtype_from_dl (parameter->data->dtype)),
+              parameter->grad ? "" : ", not trained");
+}
+
+/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits: enough to notice a difference, which is then looked at. */
+static int64_t
+fingerprint (const void *bytes, size_t length, uint64_t hash)
+{
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ at[i]) * UINT64_C (0x100000001b3);
+    return (int64_t) hash;
+}
+
+static int64_t
+fingerprint_parameter (const struct accel_model *model, size_t index)
+{
+    if (index >= model->count)
+        return 0;
+    const struct accel_parameter *parameter = &model->parameters[index];
+    uint64_t hash = UINT64_C (0xcbf29ce484222325);
+    hash = (uint64_t) fingerprint (parameter->name, strlen (parameter->name) + 1, hash);
+    hash = (uint64_t) fingerprint (parameter->data->shape, (size_t) parameter->data->ndim * sizeof (int64_t), hash);
+    hash = (uint64_t) fingerprint (&parameter->data->dtype, sizeof parameter->data->dtype, hash);
+    return fingerprint (parameter->grad ? "t" : "f", 1, hash);
+}
+
+/* All ranks have found the same difference; each says what both sides have. */
+static enum accel_status
+explain_difference (struct accel_comm *comm, const struct comm_site *site, const struct accel_model *model,
+                    size_t index, int rank, struct accel_error *err)
+{
+    char mine[DESCRIPTION_SIZE], first[DESCRIPTION_SIZE], other[DESCRIPTION_SIZE];
+    describe (model, index, mine);
+    memcpy (first, mine, sizeof mine);
+    memcpy (other, mine, sizeof mine);
+    enum accel_status status = comm_broadcast (comm, site, first, sizeof first, ACCEL_UINT8, 0, err);
+    if (!status)
+        status = comm_broadcast (comm, site, other, sizeof other, ACCEL_UINT8, rank, err);
+    if (status)
+        return status;
+    return accel_fail (err, ACCEL_ERR_INVALID,
+                       "the ranks' models differ at parameter %zu: rank 0 has %.150s, rank %d has %.150s", index, first,
+                       rank, other);
+}
+
+/* Compare @p count numbers of this rank with all others'.  @p index is that of the first difference, or `count`. */
+static enum accel_status
+find_difference (struct accel_comm *comm, const struct comm_site *site, const int64_t *mine, size_t count,
+                 size_t *index, int *rank, struct accel_error *err)
+{
+    size_t size = (size_t) accel_comm_size (comm);
+    int64_t *all = calloc (size * count + 1, sizeof *all);
+    if (!all)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to compare %zu parameters over %zu ranks", count, size);
+    enum accel_status status = comm_all_gather (comm, site, mine, all, count, ACCEL_INT64, err);
+    *index = count;
+    for (size_t i = 0; !status && i < count && *index == count; i++)
+        for (size_t other = size; other-- > 1;)
+            if (all[other * count + i] != all[i]) {
+                *index = i;
+                *rank = (int) other;
+            }
+    free (all);
+    return status;
+}
+
+static enum accel_status
+compare_models (struct accel_comm *comm, const struct comm_site *site, const struct accel_model *model,
+                struct accel_error *err)
+{
+    int64_t most = (int64_t) model->count;
+    enum accel_status status = comm_all_reduce (comm, site, &most, &most, 1, ACCEL_INT64, ACCEL_MAX, err);
+    if (status)
+        return status;
+    size_t count = (size_t) most, index = count;
+    int rank = 0;
+    int64_t *mine = calloc (count, sizeof *mine);
+    if (!mine)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to compare %zu parameters", count);
+    for (size_t i = 0; i < count; i++)
+        mine[i] = fingerprint_parameter (model, i);
+    status = find_difference (comm, site, mine, count, &index, &rank, err);
+    free (mine);
+    if (!status && index < count)
+        status = explain_difference (comm, site, model, index, rank, err);
+    return status;
+}
+
+static enum accel_status
+broadcast_parameters (struct accel_comm *comm, const struct comm_site *site, struct accel_model *model,
+                      struct accel_error *err)
+{
+    for (size_t i = 0; i < model->count; i++) {
+        DLTensor *data = model->parameters[i].data;
+        enum accel_status status
+            = comm_broadcast (comm, site, data->data, accel_tensor_count (data), ACCEL_FLOAT32, 0, err);
+        if (status)
+            return status;
+    }
+    return ACCEL_OK;
+}
+
+/* How many parameters before @p end, from the last to the first, fill one bucket; and their elements. */
+static size_t
+bucket_begin (const struct accel_model *model, size_t end, size_t limit_bytes, size_t *elements)
+{
+    size_t begin = end;
+    *elements = 0;
+    while (begin > 0 && (begin == end || *elements * sizeof (float) < limit_bytes)) {
+        begin--;
+        const DLTensor *grad = model->parameters[begin].grad;
+        if (grad && !grad->data)
+            *elements += accel_tensor_count (grad);
+    }
+    return begin;
+}
+
+/* Put the gradients without memory into buckets. */
+static enum accel_status
+allocate_buckets (struct accel *acc, struct accel_model *model, struct accel_error *err)
+{
+    size_t limit = FIRST_BUCKET_BYTES;
+    for (size_t end = model->count; end > 0;) {
+        size_t elements, begin = bucket_begin (model, end, limit, &elements);
+        if (elements) {
+            void *memory;
+            enum accel_status status = accel_alloc (acc, &memory, elements * sizeof (float), err);
+            if (status)
+                return status;
+            float *at = memory;
+            model->spans[model->span_count++] = (struct span){ at, elements, true };
+            for (size_t i = end; i-- > begin;) {
+                DLTensor *grad = model->parameters[i].grad;
+                if (grad && !grad->data) {
+                    grad->data = at;
+                    at += accel_tensor_count (grad);
+                }
+            }
+            limit = BUCKET_BYTES;
+        }
+        end = begin;
+    }
+    return ACCEL_OK;
+}
+
+/* Gradients of the program's own memory; those that lie one behind the other (one big array, say) become one span. */
+static void
+collect_own (struct accel_model *model)
+{
+    size_t first = model->span_count;
+    for (size_t i = 0; i < model->count; i++) {
+        const DLTensor *grad = model->parameters[i].grad;
+        size_t count = grad ? accel_tensor_count (grad) : 0;
+        if (!count || !grad->data)
+            continue;
+        struct span *last = model->span_count > first ? &model->spans[model->span_count - 1] : NULL;
+        if (last && last->data + last->count == (float *) grad->data)
+            last->count += count;
+        else
+            model->spans[model->span_count++] = (struct span){ grad->data, count, false };
+    }
+}
+
+enum accel_status
+model_prepare (const char *file, int line, struct accel *acc, struct accel_model *model, struct accel_error *err)
+{
+    struct comm_site site = { file, line, JOBSEG_CALL_PREPARE };
+    struct accel_comm *comm = accel_world (acc);
+    enum accel_status status = compare_models (comm, &site, model, err);
+    if (!status)
+        status = broadcast_parameters (comm, &site, model, err);
+    if (status)
+        return status;
+    model->spans = calloc (model->count, sizeof *model->spans);
+    if (!model->spans)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu gradients", model->count);
+    model->object.owner = acc;
+    collect_own (model);
+    return allocate_buckets (acc, model, err);
+}
+
+static enum accel_status
+prepare_object (const char *file, int line, struct accel *acc, void *address, int number, struct accel_error *err)
+{
+    struct object *object = address;
+    if (!object)
+        return ACCEL_OK;
+    uint64_t kind = object->magic ^ OBJECT_MAGIC;
+    if (kind != OBJECT_MODEL && kind != OBJECT_OPTIMIZER && kind != OBJECT_LOADER)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "object %d handed to accel_prepare is no model, optimizer or loader, or has been destroyed",
+                           number);
+    if (object->owner == acc)
+        return ACCEL_OK;
+    if (object->owner)
+        return accel_fail (err, ACCEL_ERR_INVALID, "object %d belongs to another struct accel already", number);
+    if (kind == OBJECT_MODEL)
+        return model_prepare (file, line, acc, address, err);
+    if (kind == OBJECT_LOADER)
+        return loader_prepare (address, acc, err);
+    object->owner = acc;
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_prepare_at (const char *file, int line, struct accel *acc, struct accel_error *err, ...)
+{
+    enum accel_status status = ACCEL_OK;
+    va_list objects;
+    va_start (objects, err);
+    for (int number = 1; !status; number++) {
+        void *object = va_arg (objects, void *);
+        if (object == (void *) (uintptr_t) &end_mark)
+            break;
+        status = prepare_object (file, line, acc, object, number, err);
+    }
+    va_end (objects);
+    return status;
+}
