@@ -10,4 +10,15 @@ for page in "$srcdir"/man/*.[1357]; do
         test_skip "$(basename "$page")" 'no mandoc'
     fi
 done
+
+# libaccel(3) names every function (collectives by their macro) and every status, with the words of the header.
+grep -oE 'Fn accel_[a-z0-9_]+' "$srcdir/man/libaccel.3" | sed 's/Fn //' | sort -u >named
+cat "$srcdir"/include/accel/*.h | awk '/^ACCEL_API/ { text = "" ; open = 1 }
+     open { text = text " " $0 }
+     open && /;/ { open = 0; if (match (text, /accel_[a-z0-9_]+ \(/)) print substr (text, RSTART, RLENGTH - 2) }' |
+    sed 's/_at$//' | grep -v '^accel_prepare_end_mark$' | sort -u >declared
+test_expect_success 'libaccel(3) names every function' 'test -s declared && comm -13 named declared >missing; cat missing; test ! -s missing'
+sed -n 's/^ *X (\(OK\|ERR_[A-Z]*\), .*/ACCEL_\1/p' "$srcdir/include/accel/base.h" >statuses
+test_expect_success 'libaccel(3) names every status' \
+    'test -s statuses && for s in $(cat statuses); do grep -q "^\.It Dv $s\$" "$srcdir/man/libaccel.3" || { echo "$s"; exit 1; }; done'
 test_done

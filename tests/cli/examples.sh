@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The example programs: they learn what they should, and the same on any number of processes.
+. "${srcdir:-.}/tests/testlib.sh"
+
+digits=$builddir/examples/digits
+launch () {
+    processes=$1
+    shift
+    "$accelerate" launch --cpu --num_processes "$processes" --num_cpu_threads_per_process 1 "$@"
+}
+# last_accuracy FILE
+last_accuracy () {
+    sed -n '$s/.*processe\{0,1\}s\{0,2\}: \([0-9.]*\) %.*/\1/p' "$1"
+}
+# same_training A B: equal accuracies in all epochs, losses within 1e-5
+same_training () {
+    paste "$1" "$2" | awk '
+        /^epoch/ {
+            split ($0, half, "\t"); split (half[1], a, " +"); split (half[2], b, " +")
+            difference = a[6] - b[6]
+            if (difference < 0) difference = -difference
+            if (difference > 1e-5 * a[6] || a[9] != b[9]) { print "differ:", $0; bad = 1 }
+            lines++
+        }
+        END { exit bad || lines < 30 }'
+}
+
+for processes in 1 2 4; do
+    test_expect_success "digits: $processes processes reach 96 %" '
+        launch $processes "$digits" --seed 3 >log.$processes && cat log.$processes &&
+        last_accuracy log.$processes | awk "{ print; good = \$1 >= 96 } END { exit !good }"'
+done
+test_expect_success 'digits: 2 processes train as 1 does' 'same_training log.1 log.2'
+test_expect_success 'digits: 4 processes train as 1 does' 'same_training log.1 log.4'
+test_expect_success 'digits: the same again gives the same bits' '
+    launch 2 "$digits" --seed 3 >again && sed "\$d" again >a && sed "\$d" log.2 >b && diff a b'
+test_expect_success 'digits: another seed is another training' '
+    launch 2 "$digits" --seed 4 --epochs 2 >other && ! same_training log.2 other'
+test_expect_success 'digits: runs without a launcher' '
+    "$digits" --epochs 1 >alone && head -n 1 log.1 >wanted && grep -q "^1 process: " alone'
+test_expect_success 'digits: --lr and --batch_size count' '
+    "$digits" --epochs 1 --lr 1e-30 --batch_size 32 >still && "$digits" --epochs 0 >none &&
+    test "$(last_accuracy still)" = "$(last_accuracy none)" && test -n "$(last_accuracy none)"'
+test_expect_success 'digits: a batch that cannot be divided is refused' '
+    test_exit 1 launch 3 "$digits" 2>error && cat error && grep "multiple of their number" error'
+
+printf '1,2,3\n' >short.csv
+while IFS='|' read -r arguments message; do
+    test_expect_success "digits $arguments: $message" '
+        eval "test_exit 1 \"\$digits\" $arguments" >out 2>error; cat out error; grep -F -- "$message" error && test ! -s out'
+done <<'E2'
+--epochs 2x|--epochs: '2x' is no whole number
+--epochs -1|--epochs: '-1' is no whole number
+--batch_size 0|--batch_size: '0' is no whole number
+--lr fast|--lr: 'fast' is no learning rate
+--seed|--seed: a value is missing
+--sead 1|unknown option '--sead'
+--data missing.csv|missing.csv: No such file
+--data short.csv|short.csv:1: not 64 pixels
+E2
+
+test_expect_success 'pi: 3 processes agree on 3.14' 'launch 3 "$builddir/examples/pi" >pi && cat pi && grep "^3 processes: .* 3.141" pi'
+test_expect_success 'README shows pi.c' '
+    sed -n "/^#include <accel/,\$p" "$srcdir/examples/pi.c" >program &&
+    sed -n "/^#include <accel/,/^\`\`\`/p" "$srcdir/README.md" | sed "\$d" >shown && diff program shown'
+test_expect_success 'the sources compile as they are installed' '
+    $CC -I"$srcdir/include" -D_GNU_SOURCE -fsyntax-only "$srcdir/examples/digits.c" "$srcdir/examples/pi.c"'
+test_done
