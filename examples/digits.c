@@ -30,11 +30,12 @@ struct digits {
 __attribute__ ((format (printf, 1, 2), noreturn)) static void
 die (const char *format, ...)
 {
+    char text[1024];
     va_list args;
     va_start (args, format);
-    fprintf (stderr, "digits: ");
-    vfprintf (stderr, format, args);
-    fputc ('\n', stderr);
+    vsnprintf (text, sizeof text, format, args);
+    va_end (args);
+    fprintf (stderr, "digits: %s\n", text); /* in one piece: other processes may write too */
     exit (EXIT_FAILURE);
 }
 
