@@ -13,6 +13,7 @@
 #include "launch/sweep.h"
 #include "util/cleanup.h"
 
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -23,6 +24,7 @@ enum {
     LINE_WAIT_MS = 100,         /* an unfinished line (a prompt) is passed on after that */
     REPEAT_MS = 250,            /* timeout(1) and the like send a signal to us and to our group: that is one */
     LEFTOVER_GRACE_MS = 2000,   /* for what ranks left behind */
+    READER_STALL_MS = 30000,    /* at the end: a reader of our stderr that takes nothing for so long is given up */
     LEFTOVER_KILL_MS = 10000,   /* after which what SIGKILL does not end is left to the kernel */
 };
 
@@ -355,15 +357,44 @@ end_leftovers (const struct supervisor *supervisor)
     sweep_kill (LEFTOVER_KILL_MS);
 }
 
+/* @return whether the reader of our stderr took something; false when it stands still, or somebody has no patience */
+static bool
+wait_reader (struct supervisor *supervisor)
+{
+    struct output_sink *sink = &supervisor->job->sink;
+    size_t left = sink->pending.length - sink->written;
+    struct pollfd fds[] = { { .fd = sink->fd, .events = POLLOUT }, { .fd = supervisor->signals, .events = POLLIN } };
+    int64_t deadline = now_ms () + READER_STALL_MS;
+    for (int64_t now; (now = now_ms ()) < deadline;) {
+        struct signalfd_siginfo info;
+        if (poll (fds, 2, (int) (deadline - now)) < 0 && errno != EINTR)
+            return false;
+        while (read (supervisor->signals, &info, sizeof info) == sizeof info)
+            if (signals_end_job ((int) info.ssi_signo))
+                return false;
+        output_sink_drain (sink);
+        if (sink->broken || sink->pending.length - sink->written != left)
+            return !sink->broken;
+    }
+    return false;
+}
+
+/* All that the ranks have written is passed on, however slowly it is read. */
 static void
 finish_output (struct supervisor *supervisor)
 {
     struct job *job = supervisor->job;
+    struct output_sink *sink = &job->sink;
+    bool goes_on = true;
     for (int i = 0; i < job->count; i++) {
-        read_stream (supervisor, &job->ranks[i]);
+        do
+            read_stream (supervisor, &job->ranks[i]);
+        while (output_sink_is_full (sink) && (goes_on = goes_on && wait_reader (supervisor)));
         close_stream (supervisor, &job->ranks[i]);
     }
-    output_sink_drain (&job->sink);
+    output_sink_drain (sink);
+    while (!output_sink_is_empty (sink) && goes_on)
+        goes_on = wait_reader (supervisor);
 }
 
 static void
