@@ -3,8 +3,8 @@
  *
  * In an iteration every rank writes new numbers into its buffers, all meet at a barrier, and one call is timed; small
  * calls are timed in batches that walk through several buffers, because a clock takes as long as they do.  An
- * iteration took as long as its slowest rank.  Every result is checked.  One line is printed for each size: name, bytes,
- * and the microseconds of every iteration. */
+ * iteration took as long as its slowest rank.  Every result is checked.  One line is printed for each size: name,
+ * bytes, and the microseconds of every iteration. */
 #ifndef BENCH_COLLECTIVES_H
 #define BENCH_COLLECTIVES_H
 

@@ -4,8 +4,8 @@
 #
 #   collectives.sh ACCELERATE BENCH_COLLECTIVES MPI_ALLREDUCE [in|out] [ROUNDS] [RANKS...]
 #
-# The peers are run in turns, ROUNDS times each, so that whatever else the machine does hits all of them; the figures are
-# medians of all iterations of all rounds.  "in": in place (send == recv), as gradients are averaged; both alike.
+# The peers are run in turns, ROUNDS times each, so that whatever else the machine does hits all of them; the figures
+# are medians of all iterations of all rounds.  "in": in place (send == recv), as gradients are averaged; both alike.
 accelerate=$1 bench=$2 mpi=$3 place=${4:-in} rounds=${5:-3}
 if [ $# -lt 3 ]; then
     echo "usage: collectives.sh ACCELERATE BENCH_COLLECTIVES MPI_ALLREDUCE [in|out] [ROUNDS] [RANKS...]" >&2
@@ -21,7 +21,14 @@ trap 'exit 1' INT TERM HUP
 
 table () {
     awk '
-        { for (i = 3; i <= NF; i++) value[$1, $2, n[$1, $2]++] = $i; if (!($2 in seen)) { seen[$2]; order[++sizes] = $2 } }
+        {
+            for (i = 3; i <= NF; i++)
+                value[$1, $2, n[$1, $2]++] = $i
+            if (!($2 in seen)) {
+                seen[$2]
+                order[++sizes] = $2
+            }
+        }
         function median (name, bytes,   count, i, j, x, v) {
             count = n[name, bytes]
             if (!count) return -1
@@ -35,10 +42,11 @@ table () {
         function us (x) { return x < 0 ? "-" : sprintf (x < 10 ? "%.2f" : x < 1000 ? "%.1f" : "%.0f", x) }
         function ratio (a, b) { return a < 0 || b <= 0 ? "-" : sprintf ("%.2f", a / b) }
         END {
-            printf "%10s %12s %12s %12s %12s %9s %9s\n", "bytes", "own us", "foreign us", "Open MPI us", "memcpy us", "MPI/own",
-                   "MPI/for."
+            printf "%10s %12s %12s %12s %12s %9s %9s\n", "bytes", "own us", "foreign us", "Open MPI us", "memcpy us",
+                   "MPI/own", "MPI/for."
             for (s = 1; s <= sizes; s++) {
-                b = order[s]; o = median("own", b); f = median("foreign", b); m = median("mpi", b); c = median("memcpy", b)
+                b = order[s]
+                o = median("own", b); f = median("foreign", b); m = median("mpi", b); c = median("memcpy", b)
                 printf "%10d %12s %12s %12s %12s %9s %9s\n", b, us(o), us(f), us(m), us(c), ratio(m, o), ratio(m, f)
             }
         }' "$samples"
@@ -55,7 +63,8 @@ for ranks in "$@"; do
         fi
         round=$((round + 1))
     done
-    echo "all-reduce, float32 sum, ${place} place, $ranks ranks, $(nproc) processors: medians over $rounds rounds in turns"
+    [ "$place" = in ] && word="in place" || word="out of place"
+    echo "all-reduce, float32 sum, $word, $ranks ranks, $(nproc) processors: medians of $rounds rounds in turns"
     table
     echo
 done
