@@ -200,6 +200,7 @@ static const struct shape shapes[] = {
     { .sources = 2, .targets = 2, .in_place = -1, .count = 259, .shift = 1, .beyond_caches = true },
     { .sources = 3, .targets = 3, .in_place = 2, .count = 2049, .shift = 1 },
     { .sources = 4, .targets = 1, .in_place = -1, .count = 4097, .shift = 5 },
+    { .sources = 2, .targets = 2, .in_place = 0, .count = 5500, .beyond_caches = true },
     { .sources = 5, .targets = 3, .in_place = 4, .count = 1000, .beyond_caches = true },
 };
 
@@ -325,20 +326,6 @@ test_rounding (const struct kernels *kernels, enum accel_dtype dtype)
 }
 
 static void
-test_copy (const struct kernels *kernels)
-{
-    bool good = true;
-    for (size_t bytes = 0; bytes < 300; bytes++)
-        for (size_t shift = 0; shift < 40; shift += 13) {
-            fill (ACCEL_UINT8, memory[0], 512);
-            memset (memory[1], 0xa5, 512);
-            kernels->copy (memory[1] + shift, memory[0] + 3, bytes);
-            good = good && !memcmp (memory[1] + shift, memory[0] + 3, bytes) && memory[1][shift + bytes] == 0xa5;
-        }
-    ok (good, "%s: copies", kernels->name);
-}
-
-static void
 test_kernels (const struct kernels *kernels)
 {
     reduce_use (kernels);
@@ -348,7 +335,6 @@ test_kernels (const struct kernels *kernels)
             test_all_values (kernels, (enum accel_dtype) dtype);
             test_rounding (kernels, (enum accel_dtype) dtype);
         }
-    test_copy (kernels);
 }
 
 int

@@ -12,6 +12,7 @@ struct kernel_job {
     int source_count;
     int target_count;
     size_t count;
+    bool beyond_caches;
     bool stream; /* store past the caches; targets are aligned to 16 bytes then */
 };
 
@@ -28,7 +29,6 @@ struct kernels {
     kernel_narrow *narrow[ACCEL_DTYPE_COUNT];
     void (*divide_f32) (float *values, size_t count, float divisor);
     void (*to_bool) (uint8_t *target, const uint8_t *source, size_t count);
-    void (*copy) (void *target, const void *source, size_t bytes);
 };
 
 extern const struct kernels kernels_base;

@@ -13,13 +13,20 @@
 #endif
 #include <string.h>
 
+/* sum and sources never overlap, which the compiler does not see where it does not inline. */
+#ifdef __clang__
+#define INDEPENDENT _Pragma ("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma ("GCC ivdep")
+#endif
 #define ALWAYS __attribute__ ((always_inline))
 
 typedef unsigned char kernel_vector __attribute__ ((vector_size (32), aligned (1), may_alias));
 
-/* CHUNK bytes of every source are read before any of a target is written, so that a target may be a source; and so few
- * that reading the next overlaps writing the last. */
-enum { CHUNK = 256 };
+/* A chunk of every source is read before any of a target is written, so that a target may be a source.  From and to
+ * memory it is SHORT, so that reading the next overlaps writing the last.  Between caches it is LONG, and memcpy()
+ * writes it: the processor's string instructions take over the lines of another processor's cache without reading. */
+enum { SHORT = 256, LONG = 8192 };
 
 KERNEL ALWAYS static inline void
 copy_vectors (char *to, const char *from, size_t bytes)
@@ -31,14 +38,6 @@ copy_vectors (char *to, const char *from, size_t bytes)
     }
     if (i < bytes)
         memcpy (to + i, from + i, bytes - i);
-}
-
-/* Not memcpy(): from a few KiB on that uses the processor's string instructions, which on some processors take six
- * times as long where source and target are aligned differently. */
-KERNEL static void
-copy (void *target, const void *source, size_t bytes)
-{
-    copy_vectors (target, source, bytes);
 }
 
 #if defined __x86_64__
@@ -64,7 +63,10 @@ put (const struct kernel_job *job, size_t offset, const void *chunk, size_t byte
     }
 #endif
     for (int t = 0; t < job->target_count; t++)
-        copy_vectors ((char *) job->targets[t] + offset, chunk, bytes);
+        if (bytes > SHORT)
+            memcpy ((char *) job->targets[t] + offset, chunk, bytes);
+        else
+            copy_vectors ((char *) job->targets[t] + offset, chunk, bytes);
 }
 
 /* Weakly ordered stores come before whatever tells the peers that they are done. */
@@ -79,11 +81,10 @@ finish (const struct kernel_job *job)
 #endif
 }
 
-/* @expression: of x and y, each source after the other; @last: of x, in the end. */
+/* @expression: of x and y, each source after the other; @last: of x, in the end.  */
 #define REDUCE(name, type, expression, last)                                                                         \
-    KERNEL ALWAYS static inline void name##_chunk (const struct kernel_job *job, size_t at, size_t count)            \
+    KERNEL ALWAYS static inline void name##_step (const struct kernel_job *job, type *sum, size_t at, size_t count)  \
     {                                                                                                                \
-        type sum[CHUNK / sizeof (type)];                                                                             \
         const type *first = (const type *) job->sources[0] + at, *next = (const type *) job->sources[1] + at;        \
         for (size_t i = 0; i < count; i++) {                                                                         \
             type x = first[i], y = next[i];                                                                          \
@@ -91,6 +92,7 @@ finish (const struct kernel_job *job)
         }                                                                                                            \
         for (int s = 2; s < job->source_count; s++) {                                                                \
             next = (const type *) job->sources[s] + at;                                                              \
+            INDEPENDENT                                                                                              \
             for (size_t i = 0; i < count; i++) {                                                                     \
                 type x = sum[i], y = next[i];                                                                        \
                 sum[i] = (type) (expression);                                                                        \
@@ -102,14 +104,23 @@ finish (const struct kernel_job *job)
         }                                                                                                            \
         put (job, at * sizeof (type), sum, count * sizeof (type));                                                   \
     }                                                                                                                \
+    KERNEL __attribute__ ((noinline)) static void name##_long (const struct kernel_job *job, size_t at)              \
+    {                                                                                                                \
+        const size_t most = LONG / sizeof (type);                                                                    \
+        type sum[LONG / sizeof (type)] __attribute__ ((aligned (64)));                                               \
+        for (; at < job->count; at += most)                                                                          \
+            name##_step (job, sum, at, job->count - at < most ? job->count - at : most);                             \
+    }                                                                                                                \
     KERNEL static void name (const struct kernel_job *job)                                                           \
     {                                                                                                                \
-        const size_t whole = CHUNK / sizeof (type);                                                                  \
+        const size_t most = SHORT / sizeof (type);                                                                   \
+        type sum[SHORT / sizeof (type)];                                                                             \
         size_t at = 0;                                                                                               \
-        for (; job->count - at >= whole; at += whole)                                                                \
-            name##_chunk (job, at, whole);                                                                           \
+        if (job->beyond_caches || job->count <= most)                                                                \
+            for (; job->count - at >= most; at += most)                                                              \
+                name##_step (job, sum, at, most);                                                                    \
         if (at < job->count)                                                                                         \
-            name##_chunk (job, at, job->count - at);                                                                 \
+            name##_long (job, at);                                                                                   \
         finish (job);                                                                                                \
     }
 
@@ -265,5 +276,4 @@ const struct kernels KERNEL_TABLE = {
     .narrow = { [ACCEL_FLOAT16] = narrow_f16, [ACCEL_BFLOAT16] = narrow_bf16 },
     .divide_f32 = divide_f32,
     .to_bool = to_bool,
-    .copy = copy,
 };

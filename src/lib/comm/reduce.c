@@ -8,6 +8,7 @@
 #include "lib/comm/kernels.h"
 
 #include <pthread.h>
+#include <string.h>
 
 enum { BLOCK = 2048 }; /* elements */
 
@@ -73,7 +74,7 @@ reduce_by_float32 (const struct reduction *r, const void *const *sources, void *
         size_t part = count - done < BLOCK ? count - done : BLOCK, offset = done * sizeof *block;
         reduce_narrow (r, sources, offset, block, part);
         for (int t = 0; t < r->targets; t++)
-            kernels->copy ((char *) targets[t] + offset, block, part * sizeof *block);
+            memcpy ((char *) targets[t] + offset, block, part * sizeof *block);
     }
 }
 
@@ -85,7 +86,7 @@ copy_one (const struct reduction *r, const void *source, void *const *targets, s
         if (r->dtype == ACCEL_BOOL)
             kernels->to_bool (targets[t], source, count);
         else if (targets[t] != source)
-            kernels->copy (targets[t], source, count * accel_dtype_bytes (r->dtype));
+            memcpy (targets[t], source, count * accel_dtype_bytes (r->dtype));
     }
 }
 
@@ -122,14 +123,8 @@ reduce_run (const struct reduction *reduction, const void *const *sources, void 
     }
     struct kernel_job job = {
         .sources = sources, .targets = targets, .source_count = reduction->sources,
-        .target_count = reduction->targets, .count = count, .stream = may_stream (reduction, sources, targets),
+        .target_count = reduction->targets, .count = count, .beyond_caches = reduction->beyond_caches,
+        .stream = may_stream (reduction, sources, targets),
     };
     kernels->reduce[reduction->dtype][reduction->op] (&job);
-}
-
-void
-reduce_copy (void *target, const void *source, size_t bytes)
-{
-    pthread_once (&kernels_once, choose);
-    kernels->copy (target, source, bytes);
 }

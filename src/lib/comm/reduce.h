@@ -22,9 +22,6 @@ struct reduction {
  */
 void reduce_run (const struct reduction *reduction, const void *const *sources, void *const *targets, size_t count);
 
-/** memcpy() for blocks of any size and alignment. */
-void reduce_copy (void *target, const void *source, size_t bytes);
-
 /** For tests: reduce with @p chosen from now on instead of the fastest. */
 struct kernels;
 void reduce_use (const struct kernels *chosen);

@@ -113,7 +113,7 @@ all_reduce_staged (struct shm *shm, const struct backend_call *call, struct acce
     size_t unit = call->element_bytes, piece = SHM_PIECE / unit;
     for (size_t done = 0; done < call->count; done += piece, shm->pieces++) {
         size_t part = call->count - done < piece ? call->count - done : piece;
-        reduce_copy (piece_of (shm, shm->rank), (const char *) call->send + done * unit, part * unit);
+        memcpy (piece_of (shm, shm->rank), (const char *) call->send + done * unit, part * unit);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
@@ -146,7 +146,7 @@ static void
 copy (void *to, const void *from, size_t bytes)
 {
     if (bytes && to != from)
-        reduce_copy (to, from, bytes);
+        memcpy (to, from, bytes);
 }
 
 static enum accel_status
@@ -167,13 +167,13 @@ all_gather_staged (struct shm *shm, const struct backend_call *call, size_t byte
     copy ((char *) call->recv + (size_t) shm->rank * bytes, call->send, bytes);
     for (size_t done = 0; done < bytes; done += SHM_PIECE, shm->pieces++) {
         size_t part = bytes - done < SHM_PIECE ? bytes - done : SHM_PIECE;
-        reduce_copy (piece_of (shm, shm->rank), (const char *) call->send + done, part);
+        memcpy (piece_of (shm, shm->rank), (const char *) call->send + done, part);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
         for (int rank = 0; rank < shm->size; rank++)
             if (rank != shm->rank)
-                reduce_copy ((char *) call->recv + (size_t) rank * bytes + done, piece_of (shm, rank), part);
+                memcpy ((char *) call->recv + (size_t) rank * bytes + done, piece_of (shm, rank), part);
     }
     return ACCEL_OK;
 }
@@ -202,12 +202,12 @@ broadcast_staged (struct shm *shm, const struct backend_call *call, size_t bytes
         size_t part = bytes - done < SHM_PIECE ? bytes - done : SHM_PIECE;
         char *here = (char *) call->recv + done;
         if (root)
-            reduce_copy (piece_of (shm, shm->rank), here, part);
+            memcpy (piece_of (shm, shm->rank), here, part);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
         if (!root)
-            reduce_copy (here, piece_of (shm, call->root), part);
+            memcpy (here, piece_of (shm, call->root), part);
     }
     return ACCEL_OK;
 }
@@ -229,7 +229,7 @@ broadcast (struct shm *shm, const struct backend_call *call, struct accel_error 
     if (post->recv == SHM_FOREIGN)
         return broadcast_staged (shm, call, bytes, err);
     if (!root)
-        reduce_copy (call->recv, shm->arenas + post->recv, bytes);
+        memcpy (call->recv, shm->arenas + post->recv, bytes);
     return shm_sync (shm, call, err);
 }
 
@@ -252,7 +252,7 @@ reduce_scatter_staged (struct shm *shm, const struct backend_call *call, size_t 
     for (size_t done = 0; done < call->count; done += columns, shm->pieces++) {
         size_t part = call->count - done < columns ? call->count - done : columns;
         for (int r = 0; r < shm->size; r++)
-            reduce_copy (piece_of (shm, shm->rank) + (size_t) r * columns * unit,
+            memcpy (piece_of (shm, shm->rank) + (size_t) r * columns * unit,
                     (const char *) call->send + (size_t) r * row + done * unit, part * unit);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
