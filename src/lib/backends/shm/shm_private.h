@@ -81,6 +81,7 @@ struct shm {
     bool described;        /* the current step carries a call, which can be compared */
     bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */
     int spins;             /* how often to look for a post before yielding; see wait.c */
+    unsigned yielded;      /* waits that ended after yielding */
     uint64_t pieces;       /* stage pieces ever used: the next one's parity */
     struct shm_block *blocks;
     unsigned char *stages;

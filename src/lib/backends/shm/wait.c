@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 8000, SPINS_CROWDED = 100, SPINS_LEAST = 50, YIELDS = 20 };
+enum { SPINS = 8000, SPINS_CROWDED = 100, SPINS_LEAST = 50, YIELDS = 20, SLEEP_EVERY = 64 };
 
 int64_t
 shm_now_ms (void)
@@ -123,9 +123,15 @@ spin (struct shm *shm, const struct shm_post *post)
         }
         relax ();
     }
+    /* Ranks that yield to each other stay on one processor though another may be idle; one that wakes up goes there. */
+    if (!shm->crowded && shm->yielded % SLEEP_EVERY == SLEEP_EVERY - 1) {
+        shm->yielded++;
+        return false;
+    }
     for (int i = 0; i < YIELDS; i++) {
         sched_yield ();
         if (has_come (post, shm->step)) {
+            shm->yielded++;
             if (spins > SPINS_LEAST)
                 shm->spins = spins / 2;
             return true;
