@@ -5,8 +5,18 @@
 
 #include <accel/comm.h>
 
-/** target = a op b; `target` may be `a` or `b`.  SUM serves AVG too. */
-typedef void kernel_combine (void *target, const void *a, const void *b, size_t count);
+/** Arrays to reduce, in the order of the sources.  A target may be a source but not overlap it otherwise. */
+struct kernel_job {
+    const void *const *sources; /* [source_count >= 2], each [count] */
+    void *const *targets;       /* [target_count], each [count]; all get the result */
+    int source_count;
+    int target_count;
+    size_t count;
+    bool beyond_caches;
+    bool stream; /* store past the caches; targets are aligned to 16 bytes then */
+};
+
+typedef void kernel_reduce (const struct kernel_job *job);
 
 /** 16-bit floats to float32, and back with rounding to nearest even. */
 typedef void kernel_widen (float *target, const uint16_t *source, size_t count);
@@ -14,11 +24,10 @@ typedef void kernel_narrow (uint16_t *target, const float *source, size_t count)
 
 struct kernels {
     const char *name;
-    kernel_combine *combine[ACCEL_DTYPE_COUNT][ACCEL_OP_COUNT]; /* NULL: not defined, or by way of float32 */
+    kernel_reduce *reduce[ACCEL_DTYPE_COUNT][ACCEL_OP_COUNT]; /* NULL: not defined, or by way of float32 */
     kernel_widen *widen[ACCEL_DTYPE_COUNT];
     kernel_narrow *narrow[ACCEL_DTYPE_COUNT];
     void (*divide_f32) (float *values, size_t count, float divisor);
-    void (*divide_f64) (double *values, size_t count, double divisor);
     void (*to_bool) (uint8_t *target, const uint8_t *source, size_t count);
 };
 
@@ -28,7 +37,7 @@ extern const struct kernels kernels_avx2;
 extern const struct kernels kernels_avx512;
 #endif
 
-/** @return the best that this processor can run. */
-const struct kernels *kernels_choose (void);
+/** The variants that this processor runs, from the slowest on; NULL behind the last. */
+const struct kernels *kernels_at (int level);
 
 #endif

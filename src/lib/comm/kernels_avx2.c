@@ -6,7 +6,7 @@
 #ifdef __clang__
 #define KERNEL __attribute__ ((target ("avx2,f16c")))
 #else
-#define KERNEL __attribute__ ((optimize ("O3"), target ("avx2,f16c")))
+#define KERNEL __attribute__ ((optimize ("O3", "no-loop-unroll-and-jam"), target ("avx2,f16c")))
 #endif
 #define KERNEL_TABLE kernels_avx2
 #define KERNEL_NAME "avx2"

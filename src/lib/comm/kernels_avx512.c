@@ -6,8 +6,9 @@
 #ifdef __clang__
 #define KERNEL __attribute__ ((target ("avx512f,avx512bw,avx512vl,avx512dq,f16c")))
 #else
-#define KERNEL \
-    __attribute__ ((optimize ("O3"), target ("avx512f,avx512bw,avx512vl,avx512dq,f16c,prefer-vector-width=512")))
+#define KERNEL                                                                                                       \
+    __attribute__ ((optimize ("O3", "no-loop-unroll-and-jam"),                                                       \
+                    target ("avx512f,avx512bw,avx512vl,avx512dq,f16c,prefer-vector-width=512")))
 #endif
 #define KERNEL_TABLE kernels_avx512
 #define KERNEL_NAME "avx512"

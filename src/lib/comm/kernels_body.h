@@ -2,54 +2,156 @@
 /* Included by each kernels_NAME.c, which defines
  *   KERNEL_TABLE   the table's name
  *   KERNEL_NAME    the same for people
- *   KERNEL         attributes of every loop (instruction set)
+ *   KERNEL         attributes of every loop (instruction set, optimisation; jammed loops over sources are not vectors)
  *   KERNEL_F16C    defined where the processor converts float16 itself
  * Plain loops: the compiler makes vectors of them.  No multiplication is followed by an addition, so there is nothing
  * to contract, and all variants give the same bits. */
 #include "lib/comm/kernels.h"
 
-#ifdef KERNEL_F16C
+#if defined __x86_64__
 #include <immintrin.h>
 #endif
 #include <string.h>
 
-#define COMBINE(name, type, expression)                                                                              \
-    KERNEL static void name (void *target, const void *a, const void *b, size_t count)                               \
+/* sum and sources never overlap, which the compiler does not see where it does not inline. */
+#ifdef __clang__
+#define INDEPENDENT _Pragma ("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma ("GCC ivdep")
+#endif
+#define ALWAYS __attribute__ ((always_inline))
+
+typedef unsigned char kernel_vector __attribute__ ((vector_size (32), aligned (1), may_alias));
+
+/* A chunk of every source is read before any of a target is written, so that a target may be a source.  From and to
+ * memory it is SHORT, so that reading the next overlaps writing the last.  Between caches it is LONG, and memcpy()
+ * writes it: the processor's string instructions take over the lines of another processor's cache without reading. */
+enum { SHORT = 256, LONG = 8192 };
+
+KERNEL ALWAYS static inline void
+copy_vectors (char *to, const char *from, size_t bytes)
+{
+    size_t i = 0;
+    for (; bytes - i >= sizeof (kernel_vector); i += sizeof (kernel_vector)) {
+        *(kernel_vector *) (void *) (to + i) = *(const kernel_vector *) (const void *) (from + i);
+        __asm__ volatile ("" ::: "memory"); /* or the compiler makes a memcpy() of it */
+    }
+    if (i < bytes)
+        memcpy (to + i, from + i, bytes - i);
+}
+
+#if defined __x86_64__
+KERNEL ALWAYS static inline void
+stream_vectors (char *to, const char *from, size_t bytes)
+{
+    size_t i = 0;
+    for (; bytes - i >= sizeof (__m128i); i += sizeof (__m128i))
+        _mm_stream_si128 ((__m128i *) (void *) (to + i), _mm_loadu_si128 ((const __m128i *) (const void *) (from + i)));
+    if (i < bytes)
+        memcpy (to + i, from + i, bytes - i);
+}
+#endif
+
+KERNEL ALWAYS static inline void
+put (const struct kernel_job *job, size_t offset, const void *chunk, size_t bytes)
+{
+#if defined __x86_64__
+    if (job->stream) {
+        for (int t = 0; t < job->target_count; t++)
+            stream_vectors ((char *) job->targets[t] + offset, chunk, bytes);
+        return;
+    }
+#endif
+    for (int t = 0; t < job->target_count; t++)
+        if (bytes > SHORT)
+            memcpy ((char *) job->targets[t] + offset, chunk, bytes);
+        else
+            copy_vectors ((char *) job->targets[t] + offset, chunk, bytes);
+}
+
+/* Weakly ordered stores come before whatever tells the peers that they are done. */
+KERNEL ALWAYS static inline void
+finish (const struct kernel_job *job)
+{
+#if defined __x86_64__
+    if (job->stream)
+        _mm_sfence ();
+#else
+    (void) job;
+#endif
+}
+
+/* @expression: of x and y, each source after the other; @last: of x, in the end.  */
+#define REDUCE(name, type, expression, last)                                                                         \
+    KERNEL ALWAYS static inline void name##_step (const struct kernel_job *job, type *sum, size_t at, size_t count)  \
     {                                                                                                                \
-        type *out = target;                                                                                          \
-        const type *in_a = a, *in_b = b;                                                                             \
+        const type *first = (const type *) job->sources[0] + at, *next = (const type *) job->sources[1] + at;        \
         for (size_t i = 0; i < count; i++) {                                                                         \
-            type x = in_a[i], y = in_b[i];                                                                           \
-            out[i] = (type) (expression);                                                                            \
+            type x = first[i], y = next[i];                                                                          \
+            sum[i] = (type) (expression);                                                                            \
         }                                                                                                            \
+        for (int s = 2; s < job->source_count; s++) {                                                                \
+            next = (const type *) job->sources[s] + at;                                                              \
+            INDEPENDENT                                                                                              \
+            for (size_t i = 0; i < count; i++) {                                                                     \
+                type x = sum[i], y = next[i];                                                                        \
+                sum[i] = (type) (expression);                                                                        \
+            }                                                                                                        \
+        }                                                                                                            \
+        for (size_t i = 0; i < count; i++) {                                                                         \
+            type x = sum[i];                                                                                         \
+            sum[i] = (type) (last);                                                                                  \
+        }                                                                                                            \
+        put (job, at * sizeof (type), sum, count * sizeof (type));                                                   \
+    }                                                                                                                \
+    KERNEL __attribute__ ((noinline)) static void name##_long (const struct kernel_job *job, size_t at)              \
+    {                                                                                                                \
+        const size_t most = LONG / sizeof (type);                                                                    \
+        type sum[LONG / sizeof (type)] __attribute__ ((aligned (64)));                                               \
+        for (; at < job->count; at += most)                                                                          \
+            name##_step (job, sum, at, job->count - at < most ? job->count - at : most);                             \
+    }                                                                                                                \
+    KERNEL static void name (const struct kernel_job *job)                                                           \
+    {                                                                                                                \
+        const size_t most = SHORT / sizeof (type);                                                                   \
+        type sum[SHORT / sizeof (type)];                                                                             \
+        size_t at = 0;                                                                                               \
+        if (job->beyond_caches || job->count <= most)                                                                \
+            for (; job->count - at >= most; at += most)                                                              \
+                name##_step (job, sum, at, most);                                                                    \
+        if (at < job->count)                                                                                         \
+            name##_long (job, at);                                                                                   \
+        finish (job);                                                                                                \
     }
 
 /* A NaN on either side stays: x is kept where it is NaN, y is taken where it is. */
-COMBINE (sum_f32, float, x + y)
-COMBINE (min_f32, float, (y < x) | (y != y) ? y : x)
-COMBINE (max_f32, float, (y > x) | (y != y) ? y : x)
-COMBINE (prod_f32, float, x *y)
-COMBINE (sum_f64, double, x + y)
-COMBINE (min_f64, double, (y < x) | (y != y) ? y : x)
-COMBINE (max_f64, double, (y > x) | (y != y) ? y : x)
-COMBINE (prod_f64, double, x *y)
+REDUCE (sum_f32, float, x + y, x)
+REDUCE (avg_f32, float, x + y, x / (float) job->source_count)
+REDUCE (min_f32, float, (y < x) | (y != y) ? y : x, x)
+REDUCE (max_f32, float, (y > x) | (y != y) ? y : x, x)
+REDUCE (prod_f32, float, x *y, x)
+REDUCE (sum_f64, double, x + y, x)
+REDUCE (avg_f64, double, x + y, x / (double) job->source_count)
+REDUCE (min_f64, double, (y < x) | (y != y) ? y : x, x)
+REDUCE (max_f64, double, (y > x) | (y != y) ? y : x, x)
+REDUCE (prod_f64, double, x *y, x)
 /* Signed sums and products are made of unsigned ones, which wrap by definition. */
-COMBINE (sum_8, uint8_t, x + y)
-COMBINE (prod_8, uint8_t, (unsigned) x * y)
-COMBINE (min_i8, int8_t, y < x ? y : x)
-COMBINE (max_i8, int8_t, y > x ? y : x)
-COMBINE (min_u8, uint8_t, y < x ? y : x)
-COMBINE (max_u8, uint8_t, y > x ? y : x)
-COMBINE (sum_32, uint32_t, x + y)
-COMBINE (prod_32, uint32_t, x *y)
-COMBINE (min_i32, int32_t, y < x ? y : x)
-COMBINE (max_i32, int32_t, y > x ? y : x)
-COMBINE (sum_64, uint64_t, x + y)
-COMBINE (prod_64, uint64_t, x *y)
-COMBINE (min_i64, int64_t, y < x ? y : x)
-COMBINE (max_i64, int64_t, y > x ? y : x)
-COMBINE (or_bool, uint8_t, (x | y) != 0)
-COMBINE (and_bool, uint8_t, (x != 0) & (y != 0))
+REDUCE (sum_8, uint8_t, x + y, x)
+REDUCE (prod_8, uint8_t, (unsigned) x * y, x)
+REDUCE (min_i8, int8_t, y < x ? y : x, x)
+REDUCE (max_i8, int8_t, y > x ? y : x, x)
+REDUCE (min_u8, uint8_t, y < x ? y : x, x)
+REDUCE (max_u8, uint8_t, y > x ? y : x, x)
+REDUCE (sum_32, uint32_t, x + y, x)
+REDUCE (prod_32, uint32_t, x *y, x)
+REDUCE (min_i32, int32_t, y < x ? y : x, x)
+REDUCE (max_i32, int32_t, y > x ? y : x, x)
+REDUCE (sum_64, uint64_t, x + y, x)
+REDUCE (prod_64, uint64_t, x *y, x)
+REDUCE (min_i64, int64_t, y < x ? y : x, x)
+REDUCE (max_i64, int64_t, y > x ? y : x, x)
+REDUCE (or_bool, uint8_t, (x | y) != 0, x)
+REDUCE (and_bool, uint8_t, (x != 0) & (y != 0), x)
 
 KERNEL static void
 to_bool (uint8_t *target, const uint8_t *source, size_t count)
@@ -60,13 +162,6 @@ to_bool (uint8_t *target, const uint8_t *source, size_t count)
 
 KERNEL static void
 divide_f32 (float *values, size_t count, float divisor)
-{
-    for (size_t i = 0; i < count; i++)
-        values[i] /= divisor;
-}
-
-KERNEL static void
-divide_f64 (double *values, size_t count, double divisor)
 {
     for (size_t i = 0; i < count; i++)
         values[i] /= divisor;
@@ -160,25 +255,25 @@ narrow_f16 (uint16_t *target, const float *source, size_t count)
         target[i] = half_of_float (source[i]);
 }
 
-#define ROW(sum_kernel, min_kernel, max_kernel, prod_kernel)                                                         \
+#define ROW(sum_kernel, avg_kernel, min_kernel, max_kernel, prod_kernel)                                             \
     {                                                                                                                \
-        [ACCEL_SUM] = sum_kernel, [ACCEL_MIN] = min_kernel, [ACCEL_MAX] = max_kernel, [ACCEL_PROD] = prod_kernel     \
+        [ACCEL_SUM] = sum_kernel, [ACCEL_AVG] = avg_kernel, [ACCEL_MIN] = min_kernel, [ACCEL_MAX] = max_kernel,      \
+        [ACCEL_PROD] = prod_kernel                                                                                   \
     }
 
 const struct kernels KERNEL_TABLE = {
     .name = KERNEL_NAME,
-    .combine = {
-        [ACCEL_FLOAT32] = ROW (sum_f32, min_f32, max_f32, prod_f32),
-        [ACCEL_FLOAT64] = ROW (sum_f64, min_f64, max_f64, prod_f64),
-        [ACCEL_INT8] = ROW (sum_8, min_i8, max_i8, prod_8),
-        [ACCEL_UINT8] = ROW (sum_8, min_u8, max_u8, prod_8),
-        [ACCEL_INT32] = ROW (sum_32, min_i32, max_i32, prod_32),
-        [ACCEL_INT64] = ROW (sum_64, min_i64, max_i64, prod_64),
-        [ACCEL_BOOL] = ROW (or_bool, and_bool, or_bool, and_bool),
+    .reduce = {
+        [ACCEL_FLOAT32] = ROW (sum_f32, avg_f32, min_f32, max_f32, prod_f32),
+        [ACCEL_FLOAT64] = ROW (sum_f64, avg_f64, min_f64, max_f64, prod_f64),
+        [ACCEL_INT8] = ROW (sum_8, NULL, min_i8, max_i8, prod_8),
+        [ACCEL_UINT8] = ROW (sum_8, NULL, min_u8, max_u8, prod_8),
+        [ACCEL_INT32] = ROW (sum_32, NULL, min_i32, max_i32, prod_32),
+        [ACCEL_INT64] = ROW (sum_64, NULL, min_i64, max_i64, prod_64),
+        [ACCEL_BOOL] = ROW (or_bool, NULL, and_bool, or_bool, and_bool),
     },
     .widen = { [ACCEL_FLOAT16] = widen_f16, [ACCEL_BFLOAT16] = widen_bf16 },
     .narrow = { [ACCEL_FLOAT16] = narrow_f16, [ACCEL_BFLOAT16] = narrow_bf16 },
     .divide_f32 = divide_f32,
-    .divide_f64 = divide_f64,
     .to_bool = to_bool,
 };

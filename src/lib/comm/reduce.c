@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions block by block, so that what is between two kernels stays in the first-level cache; see reduce.h. */
+/* Reductions: the choice among the kernels, and 16-bit floats block by block, so that what is between two kernels stays
+ * in the first-level cache; see reduce.h. */
 #include <config.h>
 
 #include "lib/comm/reduce.h"
@@ -17,7 +18,15 @@ static pthread_once_t kernels_once = PTHREAD_ONCE_INIT;
 static void
 choose (void)
 {
-    kernels = kernels_choose ();
+    for (int level = 0; kernels_at (level); level++)
+        kernels = kernels_at (level);
+}
+
+void
+reduce_use (const struct kernels *chosen)
+{
+    pthread_once (&kernels_once, choose);
+    kernels = chosen;
 }
 
 bool
@@ -34,36 +43,39 @@ at (const void *array, size_t offset_bytes)
     return (const char *) array + offset_bytes;
 }
 
-/* 16-bit floats: every source is widened, the sum is narrowed once. */
+/* 16-bit floats, one block: every source is widened, the sum is narrowed once. */
 static void
 reduce_narrow (const struct reduction *r, const void *const *sources, size_t offset, void *into, size_t count)
 {
     float sum[BLOCK], next[BLOCK];
-    kernel_combine *combine = kernels->combine[ACCEL_FLOAT32][r->op == ACCEL_AVG ? ACCEL_SUM : r->op];
+    const void *pair[] = { sum, next };
+    void *target[] = { sum };
+    struct kernel_job job = {
+        .sources = pair, .targets = target, .source_count = 2, .target_count = 1, .count = count,
+    };
+    kernel_reduce *reduce = kernels->reduce[ACCEL_FLOAT32][r->op == ACCEL_AVG ? ACCEL_SUM : r->op];
     kernel_widen *widen = kernels->widen[r->dtype];
     widen (sum, at (sources[0], offset), count);
     for (int s = 1; s < r->sources; s++) {
         widen (next, at (sources[s], offset), count);
-        combine (sum, sum, next, count);
+        reduce (&job);
     }
     if (r->op == ACCEL_AVG)
         kernels->divide_f32 (sum, count, (float) r->sources);
     kernels->narrow[r->dtype] (into, sum, count);
 }
 
+/* The block is made in private memory first: a target may be a source that a later step still reads. */
 static void
-reduce_plain (const struct reduction *r, const void *const *sources, size_t offset, void *into, size_t count)
+reduce_by_float32 (const struct reduction *r, const void *const *sources, void *const *targets, size_t count)
 {
-    kernel_combine *combine = kernels->combine[r->dtype][r->op == ACCEL_AVG ? ACCEL_SUM : r->op];
-    const void *sum = at (sources[0], offset);
-    for (int s = 1; s < r->sources; s++) {
-        combine (into, sum, at (sources[s], offset), count);
-        sum = into;
+    uint16_t block[BLOCK];
+    for (size_t done = 0; done < count; done += BLOCK) {
+        size_t part = count - done < BLOCK ? count - done : BLOCK, offset = done * sizeof *block;
+        reduce_narrow (r, sources, offset, block, part);
+        for (int t = 0; t < r->targets; t++)
+            memcpy ((char *) targets[t] + offset, block, part * sizeof *block);
     }
-    if (r->op == ACCEL_AVG && r->dtype == ACCEL_FLOAT32)
-        kernels->divide_f32 (into, count, (float) r->sources);
-    else if (r->op == ACCEL_AVG)
-        kernels->divide_f64 (into, count, (double) r->sources);
 }
 
 /* One source: nothing to reduce, and nothing to round. */
@@ -78,7 +90,23 @@ copy_one (const struct reduction *r, const void *source, void *const *targets, s
     }
 }
 
-/* The block is made in private memory first: a target may be a source that a later step still reads. */
+/* A target that is a source lies in the caches, since it has just been read: going past them would only cost time.
+ * Other large targets would be read into them first, only to be overwritten. */
+static bool
+may_stream (const struct reduction *r, const void *const *sources, void *const *targets)
+{
+    if (!r->beyond_caches)
+        return false;
+    for (int t = 0; t < r->targets; t++) {
+        if ((uintptr_t) targets[t] % 16)
+            return false;
+        for (int s = 0; s < r->sources; s++)
+            if (sources[s] == targets[t])
+                return false;
+    }
+    return true;
+}
+
 void
 reduce_run (const struct reduction *reduction, const void *const *sources, void *const *targets, size_t count)
 {
@@ -89,16 +117,14 @@ reduce_run (const struct reduction *reduction, const void *const *sources, void 
         copy_one (reduction, sources[0], targets, count);
         return;
     }
-    size_t bytes = accel_dtype_bytes (reduction->dtype);
-    bool narrow = kernels->widen[reduction->dtype];
-    double block[BLOCK];
-    for (size_t done = 0; done < count; done += BLOCK) {
-        size_t part = count - done < BLOCK ? count - done : BLOCK, offset = done * bytes;
-        if (narrow)
-            reduce_narrow (reduction, sources, offset, block, part);
-        else
-            reduce_plain (reduction, sources, offset, block, part);
-        for (int t = 0; t < reduction->targets; t++)
-            memcpy ((char *) targets[t] + offset, block, part * bytes);
+    if (kernels->widen[reduction->dtype]) {
+        reduce_by_float32 (reduction, sources, targets, count);
+        return;
     }
+    struct kernel_job job = {
+        .sources = sources, .targets = targets, .source_count = reduction->sources,
+        .target_count = reduction->targets, .count = count, .beyond_caches = reduction->beyond_caches,
+        .stream = may_stream (reduction, sources, targets),
+    };
+    kernels->reduce[reduction->dtype][reduction->op] (&job);
 }

@@ -13,6 +13,7 @@ struct reduction {
     enum accel_op op;
     int sources; /* >= 1, also what an average divides by */
     int targets; /* >= 1, all get the result */
+    bool beyond_caches; /* what all ranks read and write is more than the processor's caches hold */
 };
 
 /**
@@ -20,6 +21,10 @@ struct reduction {
  * @param targets  [targets], each [count]; one may be equal to a source, but not overlap it otherwise
  */
 void reduce_run (const struct reduction *reduction, const void *const *sources, void *const *targets, size_t count);
+
+/** For tests: reduce with @p chosen from now on instead of the fastest. */
+struct kernels;
+void reduce_use (const struct kernels *chosen);
 
 /** @return whether @p op is defined for @p dtype: averages are for floats only. */
 bool reduce_is_defined (enum accel_dtype dtype, enum accel_op op);

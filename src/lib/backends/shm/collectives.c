@@ -74,7 +74,12 @@ share (size_t count, int rank, int size, size_t *begin_at, size_t *end_at)
 static struct reduction
 reduction_of (const struct shm *shm, const struct backend_call *call, int targets)
 {
-    return (struct reduction){ .dtype = call->dtype, .op = call->op, .sources = shm->size, .targets = targets };
+    /* What all ranks read and write together. */
+    size_t bytes = 2 * (size_t) shm->size * call->count * call->element_bytes;
+    return (struct reduction){
+        .dtype = call->dtype, .op = call->op, .sources = shm->size, .targets = targets,
+        .beyond_caches = bytes > SHM_CACHED,
+    };
 }
 
 static void
@@ -114,6 +119,7 @@ all_reduce_staged (struct shm *shm, const struct backend_call *call, struct acce
             return status;
         for (int rank = 0; rank < shm->size; rank++)
             shm->sources[rank] = piece_of (shm, rank);
+        shm->sources[shm->rank] = (const char *) call->send + done * unit; /* its own cache has it */
         void *target = (char *) call->recv + done * unit;
         reduce_run (&reduction, shm->sources, &target, part);
     }

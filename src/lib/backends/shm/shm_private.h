@@ -20,6 +20,7 @@
 enum {
     SHM_INLINE = 4096,          /* bytes that travel in the post itself */
     SHM_PIECE = 128 << 10,      /* bytes of one stage piece */
+    SHM_CACHED = 32 << 20,      /* more does not fit into caches; asking is no use, virtual machines tell the host's */
     SHM_HUGE = 2 << 20,         /* alignment of arenas and of large blocks in them: a huge page */
     SHM_SLICE_MS = 50,          /* sleep this long at most before looking whether peers live */
 };
@@ -79,6 +80,8 @@ struct shm {
     uint32_t timeout_ms;
     bool described;        /* the current step carries a call, which can be compared */
     bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */
+    int spins;             /* how often to look for a post before yielding; see wait.c */
+    unsigned yielded;      /* waits that ended after yielding */
     uint64_t pieces;       /* stage pieces ever used: the next one's parity */
     struct shm_block *blocks;
     unsigned char *stages;

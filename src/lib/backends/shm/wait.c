@@ -14,6 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+enum { SPINS = 8000, SPINS_CROWDED = 100, SPINS_LEAST = 50, YIELDS = 20, SLEEP_EVERY = 64 };
+
 int64_t
 shm_now_ms (void)
 {
@@ -107,23 +109,45 @@ sleep_on (struct shm *shm, int rank, struct shm_post *post, int64_t limit_ms)
         shm_futex_wait (&post->step, seen, limit_ms);
 }
 
+/* Spinning is the fastest way to wait for a rank on another processor and the slowest for one on this, which it keeps
+ * from running.  Nobody says which it is, but a rank that came as soon as we yielded most likely had waited for us. */
+static bool
+spin (struct shm *shm, const struct shm_post *post)
+{
+    int spins = shm->spins;
+    for (int i = 0; i < spins; i++) {
+        if (has_come (post, shm->step)) {
+            if (spins < (shm->crowded ? SPINS_CROWDED : SPINS))
+                shm->spins = spins + 1 + spins / 16;
+            return true;
+        }
+        relax ();
+    }
+    /* Ranks that yield to each other stay on one processor though another may be idle; one that wakes up goes there. */
+    if (!shm->crowded && shm->yielded % SLEEP_EVERY == SLEEP_EVERY - 1) {
+        shm->yielded++;
+        return false;
+    }
+    for (int i = 0; i < YIELDS; i++) {
+        sched_yield ();
+        if (has_come (post, shm->step)) {
+            shm->yielded++;
+            if (spins > SPINS_LEAST)
+                shm->spins = spins / 2;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Ranks that came already are compared too, so that a disagreement is not hidden behind a third rank's long
  * computation. */
 enum accel_status
 shm_wait_for (struct shm *shm, int rank, const struct backend_call *call, struct accel_error *err)
 {
     struct shm_post *post = shm_post_of (shm, rank);
-    int spins = shm->crowded ? 100 : 8000, yields = 20;
-    for (int i = 0; i < spins; i++) {
-        if (has_come (post, shm->step))
-            return ACCEL_OK;
-        relax ();
-    }
-    for (int i = 0; i < yields; i++) {
-        if (has_come (post, shm->step))
-            return ACCEL_OK;
-        sched_yield ();
-    }
+    if (spin (shm, post))
+        return ACCEL_OK;
     int64_t now = shm_now_ms (), deadline = now + shm->timeout_ms;
     while (!has_come (post, shm->step)) {
         enum accel_status status = shm->described ? shm_compare (shm, err) : ACCEL_OK;

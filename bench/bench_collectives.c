@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All-reduces of libaccel on its own buffers and on foreign ones, and memcpy() of as many bytes by all ranks at once.
+ * A rank of `accelerate launch`; collectives.sh runs it in turns with mpi_allreduce and makes the table.
+ *
+ *   bench_collectives in|out BUDGET_MS */
+#include <config.h>
+
+#include "bench/collectives.h"
+
+#include <accel/accel.h>
+
+static struct accel *acc;
+
+static void
+need (enum accel_status status, const struct accel_error *err)
+{
+    if (!status)
+        return;
+    fprintf (stderr, "bench_collectives: %s\n", err->text);
+    exit (1);
+}
+
+static void
+all_reduce (const float *send, float *recv, size_t count)
+{
+    struct accel_error err;
+    need (accel_comm_all_reduce (accel_world (acc), send, recv, count, ACCEL_FLOAT32, ACCEL_SUM, &err), &err);
+}
+
+static void
+barrier (void)
+{
+    struct accel_error err;
+    need (accel_comm_barrier (accel_world (acc), &err), &err);
+}
+
+static void
+slowest (double *times, size_t count)
+{
+    struct accel_error err;
+    need (accel_comm_all_reduce (accel_world (acc), times, times, count, ACCEL_FLOAT64, ACCEL_MAX, &err), &err);
+}
+
+static float *
+own_buffer (size_t bytes)
+{
+    struct accel_error err;
+    void *memory = NULL;
+    need (accel_alloc (acc, &memory, bytes, &err), &err);
+    memset (memory, 0, bytes);
+    return memory;
+}
+
+static void
+measure_copies (const struct peer *peer, const struct buffers *buffers, size_t bytes)
+{
+    static double times[MOST_ITERATIONS];
+    size_t batch = batch_for (bytes), used = buffers_for (bytes), iterations = bytes > 1 << 20 ? 7 : 50;
+    for (size_t i = 0; i < iterations; i++) {
+        fill (peer, buffers, bytes / sizeof (float), i);
+        barrier ();
+        double began = now_us ();
+        for (size_t k = 0; k < batch; k++) {
+            memcpy (buffers->recv[k % used], buffers->send[k % used], bytes);
+            __asm__ volatile ("" ::: "memory");
+        }
+        times[i] = (now_us () - began) / (double) batch;
+    }
+    slowest (times, iterations);
+    if (peer->rank)
+        return;
+    printf ("memcpy %zu", bytes);
+    for (size_t i = 0; i < iterations; i++)
+        printf (" %.3f", times[i]);
+    putchar ('\n');
+}
+
+int
+main (int argc, char **argv)
+{
+    struct accel_error err;
+    struct buffers own, foreign;
+    if (argc != 3) {
+        fprintf (stderr, "usage: bench_collectives in|out BUDGET_MS (under accelerate launch)\n");
+        return 2;
+    }
+    need (accel_open (&acc, NULL, &err), &err);
+    for (int i = 0; i < BUFFERS; i++) {
+        own.send[i] = own_buffer (buffer_bytes (i));
+        own.recv[i] = own_buffer (buffer_bytes (i));
+        foreign.send[i] = buffer_from_malloc (buffer_bytes (i));
+        foreign.recv[i] = buffer_from_malloc (buffer_bytes (i));
+    }
+    struct peer peer = {
+        .name = "own", .rank = accel_process_index (acc), .size = accel_num_processes (acc),
+        .in_place = !strcmp (argv[1], "in"), .all_reduce = all_reduce, .barrier = barrier, .slowest = slowest,
+    };
+    measure_all (&peer, &own, atof (argv[2]) * 1e3);
+    peer.name = "foreign";
+    measure_all (&peer, &foreign, atof (argv[2]) * 1e3);
+    for (size_t i = 0; i < SIZES; i++)
+        measure_copies (&peer, &foreign, sizes[i]);
+    for (int i = 0; i < BUFFERS; i++) {
+        accel_free (acc, own.send[i]);
+        accel_free (acc, own.recv[i]);
+        free (foreign.send[i]);
+        free (foreign.recv[i]);
+    }
+    accel_close (acc);
+    return 0;
+}
