@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading golden data: one case a line, words between blanks, '#' begins a comment. */
+#ifndef TESTS_GOLDEN_H
+#define TESTS_GOLDEN_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct golden {
+    FILE *file;
+    char *line;
+    size_t size;
+    char *rest; /* of the line, behind the words that were taken */
+};
+
+__attribute__ ((unused)) static void
+golden_open (struct golden *golden, const char *path)
+{
+    *golden = (struct golden){ .file = fopen (path, "r") };
+    if (!golden->file) {
+        printf ("Bail out! cannot open %s\n", path);
+        exit (99);
+    }
+}
+
+/* File NAME of the source folder's tests/golden. */
+__attribute__ ((unused)) static void
+golden_find (struct golden *golden, const char *name)
+{
+    char path[4096];
+    const char *srcdir = getenv ("srcdir");
+    snprintf (path, sizeof path, "%s/tests/golden/%s", srcdir ? srcdir : ".", name);
+    golden_open (golden, path);
+}
+
+/* Go on to the next case; false and everything freed at the end. */
+__attribute__ ((unused)) static int
+golden_next (struct golden *golden)
+{
+    while (getline (&golden->line, &golden->size, golden->file) > 0) {
+        golden->line[strcspn (golden->line, "\n")] = '\0';
+        golden->rest = golden->line;
+        if (*golden->line && *golden->line != '#')
+            return 1;
+    }
+    free (golden->line);
+    fclose (golden->file);
+    *golden = (struct golden){ 0 };
+    return 0;
+}
+
+/* The next word of the line; "" at its end. */
+__attribute__ ((unused)) static const char *
+golden_word (struct golden *golden)
+{
+    char *word = golden->rest + strspn (golden->rest, " ");
+    char *end = word + strcspn (word, " ");
+    golden->rest = *end ? end + 1 : end;
+    *end = '\0';
+    return word;
+}
+
+__attribute__ ((unused)) static uint64_t
+golden_number (struct golden *golden)
+{
+    return strtoull (golden_word (golden), NULL, 10);
+}
+
+__attribute__ ((unused)) static double
+golden_double (struct golden *golden)
+{
+    return strtod (golden_word (golden), NULL);
+}
+
+/* A float32 as its hexadecimal bits. */
+__attribute__ ((unused)) static uint32_t
+golden_bits (struct golden *golden)
+{
+    return (uint32_t) strtoul (golden_word (golden), NULL, 16);
+}
+
+/* One step of make_goldens.py's checksum(). */
+__attribute__ ((unused)) static uint64_t
+golden_checksum (uint64_t total, uint64_t value)
+{
+    return total * UINT64_C (1099511628211) + value + 1;
+}
+
+#endif
