@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Wrong arguments of collectives are refused with words, and nothing breaks by them. */
+#include <config.h>
+
+#include "tests/tap.h"
+
+#include <accel/accel.h>
+
+#include <stdlib.h>
+
+static struct accel *acc;
+static struct accel_comm *world;
+static struct accel_error err;
+static float numbers[8];
+
+static void
+refused (enum accel_status status, const char *words)
+{
+    ok (status == ACCEL_ERR_INVALID && err.code == status && strstr (err.text, words), "refused: %s", words);
+    if (status != ACCEL_ERR_INVALID || !strstr (err.text, words))
+        diag ("status %d: %s", (int) status, err.text);
+    memset (&err, 0, sizeof err);
+}
+
+static void
+test_buffers (void)
+{
+    refused (accel_comm_all_reduce (world, NULL, numbers, 8, ACCEL_FLOAT32, ACCEL_SUM, &err), "a buffer is NULL");
+    refused (accel_comm_all_reduce (world, numbers, NULL, 8, ACCEL_FLOAT32, ACCEL_SUM, &err), "a buffer is NULL");
+    refused (accel_comm_all_reduce (world, numbers, numbers, 8, (enum accel_dtype) 99, ACCEL_SUM, &err), "element type");
+    refused (accel_comm_all_reduce (world, numbers, numbers, 8, ACCEL_FLOAT32, (enum accel_op) 7, &err), "operation");
+    refused (accel_comm_all_reduce (world, numbers, numbers, 8, ACCEL_INT32, ACCEL_AVG, &err), "the average of int32");
+    refused (accel_comm_all_reduce (world, numbers, numbers, 8, ACCEL_BOOL, ACCEL_AVG, &err), "the average of bool");
+    refused (accel_comm_all_gather (world, numbers, numbers, SIZE_MAX / 2, ACCEL_INT64, &err), "more than any memory");
+    refused (accel_comm_broadcast (world, numbers, 8, ACCEL_FLOAT32, 1, &err), "there is no rank 1 among 1");
+    refused (accel_comm_broadcast (world, numbers, 8, ACCEL_FLOAT32, -1, &err), "the root is negative");
+    refused (accel_comm_reduce_scatter (world, NULL, numbers, 8, ACCEL_FLOAT32, ACCEL_SUM, &err), "a buffer is NULL");
+    ok (!accel_comm_all_reduce (world, NULL, NULL, 0, ACCEL_FLOAT32, ACCEL_SUM, &err), "NULL is fine with no elements");
+    ok (accel_comm_all_reduce (world, NULL, numbers, 8, ACCEL_FLOAT32, ACCEL_SUM, NULL) == ACCEL_ERR_INVALID,
+        "err may be NULL");
+    ok (!accel_comm_barrier (world, &err), "and the communicator still works");
+}
+
+static void
+test_tensors (void)
+{
+    struct accel_tensor tensor, out = { 0 };
+    int64_t shape[] = { 2, 4 }, strides[] = { 1, 2 }, dense[] = { 4, 1 }, negative[] = { -1 };
+    ok (!accel_tensor_init (&tensor, ACCEL_FLOAT32, 2, shape, &err), "a tensor");
+    tensor.dl.data = numbers;
+    refused (accel_gather (acc, NULL, &out, &err), "the tensor is NULL");
+    refused (accel_gather (acc, &tensor.dl, NULL, &err), "the output is NULL");
+    refused (accel_gather (acc, &tensor.dl, &tensor, &err), "memory that is not its own");
+    tensor.dl.strides = strides;
+    refused (accel_reduce (acc, &tensor.dl, ACCEL_SUM, &err), "not contiguous");
+    tensor.dl.strides = dense;
+    ok (!accel_reduce (acc, &tensor.dl, ACCEL_SUM, &err), "strides of a contiguous tensor are fine");
+    tensor.dl.device.device_type = kDLCUDA;
+    refused (accel_broadcast (acc, &tensor.dl, 0, &err), "not in host memory");
+    tensor.dl.device.device_type = kDLCPU;
+    tensor.dl.dtype.lanes = 2;
+    refused (accel_broadcast (acc, &tensor.dl, 0, &err), "element type");
+    refused (accel_tensor_init (&tensor, ACCEL_FLOAT32, 9, shape, &err), "9 dimensions");
+    refused (accel_tensor_init (&tensor, ACCEL_FLOAT32, 1, negative, &err), "is negative");
+    refused (accel_tensor_init (&tensor, ACCEL_FLOAT32, 1, NULL, &err), "shape is NULL");
+    refused (accel_tensor_init (&tensor, ACCEL_FLOAT64, 2, (int64_t[]){ INT64_MAX, 4 }, &err), "more bytes");
+    refused (accel_main_process_first (acc, NULL, NULL, &err), "the task is NULL");
+}
+
+static void
+test_memory (void)
+{
+    void *memory = numbers;
+    ok (accel_alloc (acc, &memory, SIZE_MAX - 4096, &err) == ACCEL_ERR_NOMEM && !memory && *err.text,
+        "too much memory: %s", err.text);
+    ok (!accel_alloc (acc, &memory, 0, &err) && memory, "nothing is an address too");
+    accel_free (acc, memory);
+    accel_free (acc, NULL);
+}
+
+int
+main (void)
+{
+    struct accel *second;
+    setenv ("ACCEL_BACKEND", "shm", 1);
+    if (!ok (!accel_open (&acc, NULL, &err), "open: %s", err.text))
+        return done_testing ();
+    world = accel_world (acc);
+    test_buffers ();
+    test_tensors ();
+    test_memory ();
+    accel_close (acc);
+    ok (!accel_open (&second, NULL, &err), "opening again after closing");
+    accel_close (second);
+    accel_close (NULL);
+    for (int status = 0; status <= 8; status++)
+        ok (*accel_status_string ((enum accel_status) status), "status %d: %s", status,
+            accel_status_string ((enum accel_status) status));
+    ok (accel_status_string ((enum accel_status) 99) != NULL, "a status that is none");
+    return done_testing ();
+}
