@@ -27,7 +27,8 @@ test_buffers (void)
 {
     refused (accel_comm_all_reduce (world, NULL, numbers, 8, ACCEL_FLOAT32, ACCEL_SUM, &err), "a buffer is NULL");
     refused (accel_comm_all_reduce (world, numbers, NULL, 8, ACCEL_FLOAT32, ACCEL_SUM, &err), "a buffer is NULL");
-    refused (accel_comm_all_reduce (world, numbers, numbers, 8, (enum accel_dtype) 99, ACCEL_SUM, &err), "element type");
+    refused (accel_comm_all_reduce (world, numbers, numbers, 8, (enum accel_dtype) 99, ACCEL_SUM, &err),
+             "element type");
     refused (accel_comm_all_reduce (world, numbers, numbers, 8, ACCEL_FLOAT32, (enum accel_op) 7, &err), "operation");
     refused (accel_comm_all_reduce (world, numbers, numbers, 8, ACCEL_INT32, ACCEL_AVG, &err), "the average of int32");
     refused (accel_comm_all_reduce (world, numbers, numbers, 8, ACCEL_BOOL, ACCEL_AVG, &err), "the average of bool");

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The optimizers against torch's (foreach=False, fused=False): 37 parameters over 50 steps of pseudo-random gradients.
+ * SGD has to have torch's bits.  AdamW has them but for torch's square root (from MKL), which is not always the nearest
+ * float: 2 ulp from torch as it is, no difference from torch with exact square roots ("adamw-nearest"). */
+#include <config.h>
+
+#include "tests/golden/golden.h"
+#include "tests/tap.h"
+
+#include <accel/data.h>
+#include <accel/train.h>
+
+#include <math.h>
+
+enum { COUNT = 37, TENSORS = 3 };
+
+static int64_t shapes[] = { 5, 5, 11, 0 };
+static float values[COUNT], gradients[COUNT];
+static DLTensor data[TENSORS], grads[TENSORS];
+static struct accel_model *model;
+static unsigned compared, equal;
+
+/* Three tensors of 25, 11 and 1 elements (the last without dimensions) in one array. */
+static void
+make_model (void)
+{
+    static const int first[] = { 0, 25, 36 }, shape[] = { 0, 2, 3 }, ndim[] = { 2, 1, 0 };
+    static const char *const names[] = { "a", "b", "c" };
+    struct accel_parameter parameters[TENSORS];
+    struct accel_error err;
+    for (int i = 0; i < TENSORS; i++) {
+        data[i] = (DLTensor){ .data = values + first[i], .device = { kDLCPU, 0 }, .ndim = ndim[i],
+                              .dtype = accel_dtype_to_dl (ACCEL_FLOAT32), .shape = shapes + shape[i] };
+        grads[i] = data[i];
+        grads[i].data = gradients + first[i];
+        parameters[i] = (struct accel_parameter){ names[i], &data[i], &grads[i] };
+    }
+    if (accel_model_create (&model, parameters, TENSORS, &err)) {
+        printf ("Bail out! %s\n", err.text);
+        exit (99);
+    }
+}
+
+/* How far apart, in units of the last place of @p wanted. */
+static double
+ulps (float got, float wanted)
+{
+    float size = fabsf (wanted);
+    return fabs ((double) got - (double) wanted) / ((double) nextafterf (size, INFINITY) - (double) size);
+}
+
+static struct accel_optimizer *
+make_optimizer (const char *kind, struct golden *golden, bool *halving, char *name, size_t size)
+{
+    struct accel_optimizer *optimizer = NULL;
+    struct accel_error err = { 0 };
+    *halving = golden_number (golden);
+    if (!strcmp (kind, "sgd")) {
+        struct accel_sgd sgd = { .lr = golden_double (golden) };
+        sgd.momentum = golden_double (golden);
+        sgd.dampening = golden_double (golden);
+        sgd.weight_decay = golden_double (golden);
+        sgd.nesterov = golden_double (golden) != 0;
+        snprintf (name, size, "SGD lr %g momentum %g dampening %g decay %g%s%s", sgd.lr, sgd.momentum, sgd.dampening,
+                  sgd.weight_decay, sgd.nesterov ? " nesterov" : "", *halving ? ", lr halved" : "");
+        if (accel_sgd_create (&optimizer, model, &sgd, &err))
+            diag ("%s", err.text);
+        return optimizer;
+    }
+    struct accel_adamw adamw = { .lr = golden_double (golden) };
+    adamw.beta1 = golden_double (golden);
+    adamw.beta2 = golden_double (golden);
+    adamw.eps = golden_double (golden);
+    adamw.weight_decay = golden_double (golden);
+    snprintf (name, size, "AdamW lr %g betas %g %g eps %g decay %g%s", adamw.lr, adamw.beta1, adamw.beta2, adamw.eps,
+              adamw.weight_decay, *halving ? ", lr halved" : "");
+    if (accel_adamw_create (&optimizer, model, &adamw, &err))
+        diag ("%s", err.text);
+    return optimizer;
+}
+
+/* The same as trained() in make_goldens.py. */
+static void
+train (struct accel_optimizer *optimizer, int steps, bool halving)
+{
+    struct accel_generator *generator;
+    if (accel_generator_create (&generator, 2026, NULL))
+        exit (99);
+    for (int i = 0; i < COUNT; i++)
+        values[i] = accel_generator_uniform (generator) + 0.5F;
+    for (int step = 1; step <= steps; step++) {
+        for (int i = 0; i < COUNT; i++)
+            gradients[i] = accel_generator_uniform (generator) * 2 - 1;
+        if (accel_optimizer_step (optimizer, NULL))
+            exit (99);
+        if (halving && step % 10 == 0)
+            accel_optimizer_set_lr (optimizer, accel_optimizer_lr (optimizer) / 2);
+    }
+    accel_generator_destroy (generator);
+}
+
+static void
+test_case (struct golden *golden)
+{
+    bool halving;
+    char name[160];
+    const char *kind = golden_word (golden);
+    struct accel_optimizer *optimizer = make_optimizer (kind, golden, &halving, name, sizeof name);
+    if (!optimizer) {
+        ok (false, "%s", name);
+        return;
+    }
+    int steps = (int) golden_number (golden);
+    double worst = 0, limit = strcmp (kind, "adamw") ? 0 : 2;
+    train (optimizer, steps, halving);
+    for (int i = 0; i < COUNT; i++) {
+        uint32_t bits = golden_bits (golden);
+        float wanted;
+        memcpy (&wanted, &bits, sizeof wanted);
+        worst = fmax (worst, ulps (values[i], wanted));
+        compared++;
+        equal += !memcmp (&values[i], &wanted, sizeof wanted);
+    }
+    ok (worst <= limit, "%s, %d steps: at most %g ulp from %s's", name, steps, worst, kind);
+    accel_optimizer_destroy (optimizer);
+}
+
+static void
+test_refusals (void)
+{
+    static const struct accel_sgd sgds[] = {
+        { 0 }, { .lr = -1 }, { .lr = NAN }, { .lr = INFINITY }, { .lr = 1, .momentum = -0.1 },
+        { .lr = 1, .momentum = NAN }, { .lr = 1, .weight_decay = -1 }, { .lr = 1, .nesterov = true },
+        { .lr = 1, .momentum = 0.9, .nesterov = true, .dampening = 0.1 }, { .lr = 1, .dampening = NAN },
+    };
+    static const struct accel_adamw adamws[] = {
+        { .lr = -1 }, { .lr = NAN }, { .lr = INFINITY }, { .beta1 = 1 }, { .beta1 = -0.5 }, { .beta2 = 1 },
+        { .beta2 = NAN }, { .eps = -1 }, { .weight_decay = -1 }, { .weight_decay = INFINITY },
+    };
+    for (size_t i = 0; i < sizeof sgds / sizeof *sgds; i++) {
+        struct accel_error err = { 0 };
+        struct accel_optimizer *optimizer = (void *) model;
+        enum accel_status status = accel_sgd_create (&optimizer, model, &sgds[i], &err);
+        ok (status == ACCEL_ERR_INVALID && err.code == status && !optimizer, "SGD refused: %s", err.text);
+    }
+    for (size_t i = 0; i < sizeof adamws / sizeof *adamws; i++) {
+        struct accel_error err = { 0 };
+        struct accel_optimizer *optimizer = (void *) model;
+        enum accel_status status = accel_adamw_create (&optimizer, model, &adamws[i], &err);
+        ok (status == ACCEL_ERR_INVALID && err.code == status && !optimizer, "AdamW refused: %s", err.text);
+    }
+}
+
+/* Missing arguments are errors, not crashes. */
+static void
+test_missing (void)
+{
+    struct accel_optimizer *optimizer = (void *) model;
+    struct accel_sgd sgd = { .lr = 0.1 };
+    struct accel_error err = { 0 };
+    ok (accel_sgd_create (&optimizer, NULL, &sgd, &err) == ACCEL_ERR_INVALID && !optimizer, "SGD without a model: %s",
+        err.text);
+    ok (accel_adamw_create (&optimizer, NULL, NULL, &err) == ACCEL_ERR_INVALID && !optimizer,
+        "AdamW without a model: %s", err.text);
+    ok (accel_sgd_create (&optimizer, model, NULL, &err) == ACCEL_ERR_INVALID && !optimizer, "SGD without options: %s",
+        err.text);
+    ok (accel_sgd_create (NULL, model, &sgd, &err) == ACCEL_ERR_INVALID, "SGD without a place: %s", err.text);
+    ok (accel_adamw_create (NULL, model, NULL, &err) == ACCEL_ERR_INVALID, "AdamW without a place: %s", err.text);
+    ok (accel_optimizer_step (NULL, &err) == ACCEL_ERR_INVALID, "a step of none: %s", err.text);
+    ok (accel_optimizer_zero_grad (NULL, &err) == ACCEL_ERR_INVALID, "gradients of none: %s", err.text);
+    accel_optimizer_destroy (NULL);
+}
+
+static void
+test_zero_grad (void)
+{
+    struct accel_optimizer *optimizer;
+    if (!ok (!accel_adamw_create (&optimizer, model, NULL, NULL), "AdamW with torch's defaults"))
+        return;
+    ok (accel_optimizer_lr (optimizer) == 1e-3, "its learning rate");
+    for (int i = 0; i < COUNT; i++)
+        gradients[i] = (float) i;
+    float sum = 0;
+    ok (!accel_optimizer_zero_grad (optimizer, NULL), "zero_grad");
+    for (int i = 0; i < COUNT; i++)
+        sum += fabsf (gradients[i]);
+    ok (sum == 0, "all gradients are zero");
+    accel_optimizer_destroy (optimizer);
+}
+
+int
+main (void)
+{
+    struct golden golden;
+    make_model ();
+    golden_find (&golden, "optimizer.txt");
+    while (golden_next (&golden))
+        test_case (&golden);
+    diag ("%u of %u parameters are bit for bit torch's", equal, compared);
+    test_refusals ();
+    test_missing ();
+    test_zero_grad ();
+    accel_model_destroy (model);
+    return done_testing ();
+}
