@@ -61,7 +61,6 @@ create (const struct backend_job *job)
     shm->size = job->identity.local_world_size;
     shm->timeout_ms = job->timeout_ms;
     shm->crowded = shm->size > usable_processors ();
-    shm->spins = 100; /* to begin with */
     shm->pid = getpid ();
     shm->peers = calloc (size, sizeof *shm->peers);
     shm->sources = calloc (size, sizeof *shm->sources);

@@ -13,6 +13,7 @@
 
 #include "lib/backends/backend.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -44,6 +45,7 @@ struct shm_post {
 
 struct shm_block {
     _Atomic uint32_t sleepers; /* not 0: somebody may sleep on a post of this rank */
+    _Atomic int processor;     /* where this rank ran when it published last */
     struct shm_post posts[2];
 } __attribute__ ((aligned (128)));
 
@@ -80,8 +82,7 @@ struct shm {
     uint32_t timeout_ms;
     bool described;        /* the current step carries a call, which can be compared */
     bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */
-    int spins;             /* how often to look for a post before yielding; see wait.c */
-    unsigned yielded;      /* waits that ended after yielding */
+    unsigned yielded;      /* how often a rank on the same processor was waited for */
     uint64_t pieces;       /* stage pieces ever used: the next one's parity */
     struct shm_block *blocks;
     unsigned char *stages;
@@ -167,6 +168,9 @@ static inline void
 shm_publish (struct shm *shm, struct shm_post *post)
 {
     struct shm_block *block = &shm->blocks[shm->rank];
+    int processor = sched_getcpu ();
+    if (atomic_load_explicit (&block->processor, memory_order_relaxed) != processor)
+        atomic_store_explicit (&block->processor, processor, memory_order_relaxed);
     atomic_exchange (&post->step, shm->step);
     if (atomic_load (&block->sleepers))
         shm_wake (block, post);

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 8000, SPINS_CROWDED = 100, SPINS_LEAST = 50, YIELDS = 20, SLEEP_EVERY = 64 };
+enum { SPINS = 8000, SPINS_CROWDED = 100, YIELDS = 20, SLEEP_EVERY = 16 };
 
 int64_t
 shm_now_ms (void)
@@ -110,32 +110,24 @@ sleep_on (struct shm *shm, int rank, struct shm_post *post, int64_t limit_ms)
 }
 
 /* Spinning is the fastest way to wait for a rank on another processor and the slowest for one on this, which it keeps
- * from running.  Nobody says which it is, but a rank that came as soon as we yielded most likely had waited for us. */
+ * from running.  Ranks that yield to each other stay on one processor though another may be idle; one that wakes up
+ * goes there, so now and then we sleep at once. */
 static bool
-spin (struct shm *shm, const struct shm_post *post)
+spin (struct shm *shm, int rank, const struct shm_post *post)
 {
-    int spins = shm->spins;
+    bool here = atomic_load_explicit (&shm->blocks[rank].processor, memory_order_relaxed) == sched_getcpu ();
+    int spins = here ? 0 : shm->crowded ? SPINS_CROWDED : SPINS;
     for (int i = 0; i < spins; i++) {
-        if (has_come (post, shm->step)) {
-            if (spins < (shm->crowded ? SPINS_CROWDED : SPINS))
-                shm->spins = spins + 1 + spins / 16;
+        if (has_come (post, shm->step))
             return true;
-        }
         relax ();
     }
-    /* Ranks that yield to each other stay on one processor though another may be idle; one that wakes up goes there. */
-    if (!shm->crowded && shm->yielded % SLEEP_EVERY == SLEEP_EVERY - 1) {
-        shm->yielded++;
+    if (here && !shm->crowded && ++shm->yielded % SLEEP_EVERY == 0)
         return false;
-    }
     for (int i = 0; i < YIELDS; i++) {
         sched_yield ();
-        if (has_come (post, shm->step)) {
-            shm->yielded++;
-            if (spins > SPINS_LEAST)
-                shm->spins = spins / 2;
+        if (has_come (post, shm->step))
             return true;
-        }
     }
     return false;
 }
@@ -146,7 +138,7 @@ enum accel_status
 shm_wait_for (struct shm *shm, int rank, const struct backend_call *call, struct accel_error *err)
 {
     struct shm_post *post = shm_post_of (shm, rank);
-    if (spin (shm, post))
+    if (spin (shm, rank, post))
         return ACCEL_OK;
     int64_t now = shm_now_ms (), deadline = now + shm->timeout_ms;
     while (!has_come (post, shm->step)) {
