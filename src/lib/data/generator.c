@@ -29,6 +29,8 @@ generator_init (struct accel_generator *generator, uint64_t seed)
 enum accel_status
 accel_generator_create (struct accel_generator **generator, uint64_t seed, struct accel_error *err)
 {
+    if (!generator)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: generator is NULL", __func__);
     *generator = malloc (sizeof **generator);
     if (!*generator)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a generator");

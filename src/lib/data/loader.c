@@ -132,8 +132,13 @@ enum accel_status
 accel_loader_create (struct accel_loader **loader, const struct accel_dataset *dataset,
                      const struct accel_loader_options *options, struct accel_error *err)
 {
+    if (!loader)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: loader is NULL", __func__);
     *loader = NULL;
     enum accel_status status = check_dataset (dataset, err);
+    if (!status && options && options->batch_size > PTRDIFF_MAX / sizeof *(*loader)->batch.indices)
+        status = accel_fail (err, ACCEL_ERR_INVALID, "a batch of %zu samples is more than any memory has",
+                             options->batch_size);
     if (status)
         return status;
     struct accel_loader *made = calloc (1, sizeof *made);
@@ -167,13 +172,25 @@ error:
     return status;
 }
 
-/* The loop that ours ran in is the active one again. */
+/* Leave the chain of running loaders, wherever in it we are: loops can be left in any order. */
+static void
+leave (struct accel_loader *loader, struct accel *acc)
+{
+    struct accel_loader *inner = state_active_loader (acc);
+    if (inner == loader)
+        state_set_active_loader (acc, loader->outer);
+    while (inner && inner->outer != loader)
+        inner = inner->outer;
+    if (inner)
+        inner->outer = loader->outer;
+    loader->outer = NULL;
+}
+
 static void
 stop (struct accel_loader *loader)
 {
-    if (loader->running && loader->object.owner && state_active_loader (loader->object.owner) == loader)
-        state_set_active_loader (loader->object.owner, loader->outer);
-    loader->outer = NULL;
+    if (loader->running && loader->object.owner)
+        leave (loader, loader->object.owner);
     loader->running = false;
     loader->at_end = false;
     loader->next = 0;
@@ -231,7 +248,12 @@ fill (struct accel_loader *loader, struct accel_error *err)
 bool
 accel_loader_next (struct accel_loader *loader, const struct accel_batch **batch, struct accel_error *err)
 {
-    *batch = NULL;
+    if (batch)
+        *batch = NULL;
+    if (!loader || !batch) {
+        accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, loader ? "batch" : "loader");
+        return false;
+    }
     if (err)
         err->code = ACCEL_OK;
     size_t length = shard_length (&loader->shard);

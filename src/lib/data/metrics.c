@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "lib/comm/comm_private.h"
+#include "lib/error.h"
 #include "lib/state/state_private.h"
 
 #include <accel/data.h>
@@ -12,6 +13,9 @@ accel_gather_for_metrics_at (const char *file, int line, struct accel *acc, cons
                              struct accel_tensor *out, struct accel_error *err)
 {
     struct comm_site site = { file, line, JOBSEG_CALL_GATHER_FOR_METRICS };
+    if (!acc || !tensor || !out)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_gather_for_metrics: %s is NULL",
+                           !acc ? "acc" : !tensor ? "tensor" : "out");
     enum accel_status status = comm_gather_tensor (acc, &site, tensor, out, err);
     const struct accel_loader *loader = state_active_loader (acc);
     if (status || !loader || !accel_loader_end_of_dataloader (loader))

@@ -6,15 +6,15 @@
 #include "lib/error.h"
 #include "lib/train/model.h"
 
-
 enum accel_status
 accel_backward_at (const char *file, int line, struct accel *acc, struct accel_model *model, float loss,
                    accel_backward_function backward, void *user, struct accel_error *err)
 {
     struct comm_site site = { file, line, JOBSEG_CALL_BACKWARD };
+    if (!acc || !model || !backward)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_backward: %s is NULL",
+                           !acc ? "acc" : !model ? "model" : "backward");
     struct accel_comm *comm = accel_world (acc);
-    if (!backward)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_backward needs a backward function");
     if (model->object.owner != acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "the model was not prepared with this struct accel");
     struct accel_error cause = { 0 };

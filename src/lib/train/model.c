@@ -64,6 +64,8 @@ check_parameter (const struct accel_parameter *parameters, size_t index, struct 
     status = check_tensor ("the gradient", name, parameter->grad, err);
     if (status)
         return status;
+    if (parameter->grad == parameter->data)
+        return accel_fail (err, ACCEL_ERR_INVALID, "'%s' is its own gradient", name);
     bool same = parameter->grad->ndim == parameter->data->ndim;
     for (int i = 0; same && i < parameter->data->ndim; i++)
         same = parameter->grad->shape[i] == parameter->data->shape[i];
@@ -96,6 +98,8 @@ enum accel_status
 accel_model_create (struct accel_model **model, const struct accel_parameter *parameters, size_t count,
                     struct accel_error *err)
 {
+    if (!model)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: model is NULL", __func__);
     *model = NULL;
     if (!count || !parameters)
         return accel_fail (err, ACCEL_ERR_INVALID, "a model needs at least one parameter");
@@ -134,9 +138,8 @@ error:
     return accel_fail (err, status, "no memory for a model of %zu parameters", count);
 }
 
-/* The program's tensors stop pointing into memory that goes away with us. */
-static void
-forget_gradients (struct accel_model *model)
+void
+model_forget_gradients (struct accel_model *model)
 {
     for (size_t s = 0; s < model->span_count; s++) {
         const struct span *span = &model->spans[s];
@@ -149,6 +152,9 @@ forget_gradients (struct accel_model *model)
         }
         accel_free (model->object.owner, span->data);
     }
+    free (model->spans);
+    model->spans = NULL;
+    model->span_count = 0;
 }
 
 void
@@ -156,14 +162,13 @@ accel_model_destroy (struct accel_model *model)
 {
     if (!model)
         return;
-    forget_gradients (model);
+    model_forget_gradients (model);
     for (size_t i = 0; i < model->count; i++) {
         if (model->owned[i])
             model->parameters[i].data->data = NULL;
         free (model->owned[i]);
         free ((char *) model->parameters[i].name);
     }
-    free (model->spans);
     free (model->owned);
     free (model->parameters);
     free (model);

@@ -29,6 +29,9 @@ bool model_is_trained (const struct accel_model *model, size_t index);
 /** @return ACCEL_OK if every trained parameter has memory for its gradient, else an error that names the first. */
 enum accel_status model_check_gradients (const struct accel_model *model, struct accel_error *err);
 
+/** Undo what model_prepare() gave to gradients: the program's tensors stop pointing into memory that goes away. */
+void model_forget_gradients (struct accel_model *model);
+
 /**
  * The model's part of accel_prepare(): compare over the ranks, copy parameters from rank 0, give gradients memory.
  * Collective.

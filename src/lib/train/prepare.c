@@ -27,6 +27,14 @@ accel_prepare_end_mark (void)
     return (void *) (uintptr_t) &end_mark;
 }
 
+/* Whether the program has memory for this gradient itself. */
+static bool
+has_own_gradient (const struct accel_model *model, size_t index)
+{
+    const DLTensor *grad = model->parameters[index].grad;
+    return grad && grad->data && accel_tensor_count (grad);
+}
+
 static void
 describe (const struct accel_model *model, size_t index, char text[DESCRIPTION_SIZE])
 {
@@ -42,7 +50,7 @@ describe (const struct accel_model *model, size_t index, char text[DESCRIPTION_S
                         (long long) parameter->data->shape[i]);
     snprintf (text + at, (size_t) (DESCRIPTION_SIZE - at), "] %s%s",
               accel_dtype_name (accel_dtype_from_dl (parameter->data->dtype)),
-              parameter->grad ? "" : ", not trained");
+              !parameter->grad ? ", not trained" : has_own_gradient (model, index) ? ", with a gradient's memory" : "");
 }
 
 /* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits: enough to notice a difference, which is then looked at. */
@@ -65,7 +73,7 @@ fingerprint_parameter (const struct accel_model *model, size_t index)
     hash = (uint64_t) fingerprint (parameter->name, strlen (parameter->name) + 1, hash);
     hash = (uint64_t) fingerprint (parameter->data->shape, (size_t) parameter->data->ndim * sizeof (int64_t), hash);
     hash = (uint64_t) fingerprint (&parameter->data->dtype, sizeof parameter->data->dtype, hash);
-    return fingerprint (parameter->grad ? "t" : "f", 1, hash);
+    return fingerprint (!parameter->grad ? "f" : has_own_gradient (model, index) ? "o" : "t", 1, hash);
 }
 
 /* All ranks have found the same difference; each says what both sides have. */
@@ -175,7 +183,7 @@ allocate_buckets (struct accel *acc, struct accel_model *model, struct accel_err
             model->spans[model->span_count++] = (struct span){ at, elements, true };
             for (size_t i = end; i-- > begin;) {
                 DLTensor *grad = model->parameters[i].grad;
-                if (grad && !grad->data) {
+                if (grad && !grad->data && accel_tensor_count (grad)) {
                     grad->data = at;
                     at += accel_tensor_count (grad);
                 }
@@ -187,22 +195,40 @@ allocate_buckets (struct accel *acc, struct accel_model *model, struct accel_err
     return ACCEL_OK;
 }
 
-/* Gradients of the program's own memory; those that lie one behind the other (one big array, say) become one span. */
+/* Mark the program's own gradients that lie right behind the one before (in one big array, say). */
 static void
-collect_own (struct accel_model *model)
+mark_joined (const struct accel_model *model, unsigned char *joined)
 {
-    size_t first = model->span_count;
-    for (size_t i = 0; i < model->count; i++) {
-        const DLTensor *grad = model->parameters[i].grad;
-        size_t count = grad ? accel_tensor_count (grad) : 0;
-        if (!count || !grad->data)
+    const float *end = NULL;
+    for (size_t i = 0; i < model->count; i++)
+        if (has_own_gradient (model, i)) {
+            const float *data = model->parameters[i].grad->data;
+            joined[i] = data == end;
+            end = data + accel_tensor_count (model->parameters[i].grad);
+        }
+}
+
+/* Gradients of the program's own memory; neighbours become one span.  Where memory lies is each process's own affair,
+ * but all have to reduce the same spans: only neighbours on every rank count. */
+static enum accel_status
+collect_own (struct accel_comm *comm, const struct comm_site *site, struct accel_model *model, struct accel_error *err)
+{
+    unsigned char *joined = calloc (model->count, 1);
+    if (!joined)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu gradients", model->count);
+    mark_joined (model, joined);
+    enum accel_status status = comm_all_reduce (comm, site, joined, joined, model->count, ACCEL_UINT8, ACCEL_MIN, err);
+    for (size_t i = 0; !status && i < model->count; i++) {
+        if (!has_own_gradient (model, i))
             continue;
-        struct span *last = model->span_count > first ? &model->spans[model->span_count - 1] : NULL;
-        if (last && last->data + last->count == (float *) grad->data)
-            last->count += count;
+        const DLTensor *grad = model->parameters[i].grad;
+        if (joined[i])
+            model->spans[model->span_count - 1].count += accel_tensor_count (grad);
         else
-            model->spans[model->span_count++] = (struct span){ grad->data, count, false };
+            model->spans[model->span_count++] = (struct span){ grad->data, accel_tensor_count (grad), false };
     }
+    free (joined);
+    return status;
 }
 
 enum accel_status
@@ -219,8 +245,14 @@ model_prepare (const char *file, int line, struct accel *acc, struct accel_model
     if (!model->spans)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu gradients", model->count);
     model->object.owner = acc;
-    collect_own (model);
-    return allocate_buckets (acc, model, err);
+    status = collect_own (comm, &site, model, err);
+    if (!status)
+        status = allocate_buckets (acc, model, err);
+    if (status) {
+        model_forget_gradients (model);
+        model->object.owner = NULL;
+    }
+    return status;
 }
 
 static enum accel_status
@@ -250,6 +282,8 @@ enum accel_status
 accel_prepare_at (const char *file, int line, struct accel *acc, struct accel_error *err, ...)
 {
     enum accel_status status = ACCEL_OK;
+    if (!acc)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_prepare: acc is NULL");
     va_list objects;
     va_start (objects, err);
     for (int number = 1; !status; number++) {

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of training.sh: `training CHECK [ARGUMENT]`; says on standard error what is wrong and exits with 1. */
+#include <config.h>
+
+#include "tests/golden/golden.h"
+
+#include <accel/accel.h>
+
+#include <stdarg.h>
+
+static struct accel *acc;
+static int rank, size, wrong;
+
+__attribute__ ((format (printf, 2, 3))) static bool
+check (bool good, const char *format, ...)
+{
+    va_list args;
+    if (good)
+        return true;
+    wrong++;
+    va_start (args, format);
+    flockfile (stderr);
+    fprintf (stderr, "rank %d: ", rank);
+    vfprintf (stderr, format, args);
+    putc ('\n', stderr);
+    funlockfile (stderr);
+    va_end (args);
+    return false;
+}
+
+enum { TENSORS = 5, LARGE = 300000, ELEMENTS = 7 + 12 + LARGE + 1 + 7 };
+
+static int64_t shape_7[] = { 7 }, shape_3x4[] = { 3, 4 }, shape_4x3[] = { 4, 3 }, shape_large[] = { LARGE };
+
+/* Five parameters; the third is large, so that the gradients need two buckets. */
+struct example {
+    DLTensor data[TENSORS], grads[TENSORS];
+    struct accel_parameter parameters[TENSORS];
+    struct accel_model *model;
+};
+
+static void
+describe_example (struct example *example)
+{
+    static const char *const names[] = { "first", "matrix", "large", "number", "last" };
+    static int64_t *const shapes[] = { shape_7, shape_3x4, shape_large, NULL, shape_7 };
+    static const int ndims[] = { 1, 2, 1, 0, 1 };
+    for (int i = 0; i < TENSORS; i++) {
+        example->data[i] = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = ndims[i], .shape = shapes[i],
+                                       .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+        example->grads[i] = example->data[i];
+        example->parameters[i] = (struct accel_parameter){ names[i], &example->data[i], &example->grads[i] };
+    }
+}
+
+static bool
+create_example (struct example *example, size_t count)
+{
+    struct accel_error err;
+    return check (!accel_model_create (&example->model, example->parameters, count, &err), "create: %s", err.text);
+}
+
+/* The numbers of rank OF: parameters in step 0, gradients later. */
+static void
+draw (float *values, int of, int step)
+{
+    struct accel_generator *generator;
+    if (accel_generator_create (&generator, (uint64_t) (of + 100 * step), NULL))
+        abort ();
+    for (int i = 0; i < ELEMENTS; i++)
+        values[i] = accel_generator_uniform (generator) * 2 - 1;
+    accel_generator_destroy (generator);
+}
+
+static void
+copy_in (DLTensor *tensors, const float *values)
+{
+    for (int i = 0; i < TENSORS; i++) {
+        size_t count = accel_tensor_count (&tensors[i]);
+        memcpy (tensors[i].data, values, count * sizeof *values);
+        values += count;
+    }
+}
+
+static bool
+is_equal (const DLTensor *tensors, const float *values)
+{
+    for (int i = 0; i < TENSORS; i++) {
+        size_t count = accel_tensor_count (&tensors[i]);
+        if (memcmp (tensors[i].data, values, count * sizeof *values))
+            return false;
+        values += count;
+    }
+    return true;
+}
+
+struct pass {
+    struct example *example;
+    int step;
+    const char *failure;
+};
+
+static enum accel_status
+backward (void *user, float scale, struct accel_error *err)
+{
+    const struct pass *pass = user;
+    static float values[ELEMENTS];
+    (void) scale;
+    if (pass->failure) {
+        snprintf (err->text, sizeof err->text, "%s", pass->failure);
+        return ACCEL_ERR_INVALID;
+    }
+    draw (values, rank, pass->step);
+    copy_in (pass->example->grads, values);
+    return ACCEL_OK;
+}
+
+/* What the mean over all ranks has to be, in rank order. */
+static void
+average (float *mean, int step)
+{
+    static float values[ELEMENTS];
+    draw (mean, 0, step);
+    for (int other = 1; other < size; other++) {
+        draw (values, other, step);
+        for (int i = 0; i < ELEMENTS; i++)
+            mean[i] += values[i];
+    }
+    for (int i = 0; i < ELEMENTS; i++)
+        mean[i] /= (float) size;
+}
+
+static void
+run_steps (struct example *example, const char *what)
+{
+    static float expected[ELEMENTS];
+    struct accel_error err;
+    draw (expected, rank, 0);
+    copy_in (example->data, expected);
+    if (!check (!accel_prepare (acc, &err, example->model), "%s: prepare: %s", what, err.text))
+        return;
+    draw (expected, 0, 0);
+    check (is_equal (example->data, expected), "%s: the parameters are not rank 0's", what);
+    for (int step = 1; step <= 3; step++) {
+        struct pass pass = { .example = example, .step = step };
+        if (!check (!accel_backward (acc, example->model, 1, backward, &pass, &err), "%s: %s", what, err.text))
+            return;
+        average (expected, step);
+        check (is_equal (example->grads, expected), "%s: step %d: the gradients are not the mean", what, step);
+    }
+}
+
+/* Gradients in the library's memory, in one array of the program, and in an array that on odd ranks has gaps. */
+static void
+check_average (void)
+{
+    static float own[ELEMENTS + TENSORS];
+    for (int kind = 0; kind < 3; kind++) {
+        struct example example;
+        describe_example (&example);
+        size_t at = 0;
+        for (int i = 0; kind && i < TENSORS; i++) {
+            example.grads[i].data = own + at;
+            at += accel_tensor_count (&example.grads[i]) + (kind == 2 && rank % 2 ? 1 : 0);
+        }
+        if (create_example (&example, TENSORS)) {
+            run_steps (&example, kind == 0 ? "shared memory" : kind == 1 ? "one array" : "gaps on some ranks");
+            accel_model_destroy (example.model);
+        }
+    }
+}
+
+/* The highest rank has another model; everybody has to hear of the first difference. */
+static void
+check_difference (const char *kind)
+{
+    struct example example;
+    size_t count = TENSORS;
+    static float own[12];
+    struct accel_error err = { 0 };
+    describe_example (&example);
+    if (rank == size - 1) {
+        if (!strcmp (kind, "name"))
+            example.parameters[1].name = "matrixx";
+        else if (!strcmp (kind, "shape"))
+            example.data[1].shape = example.grads[1].shape = shape_4x3;
+        else if (!strcmp (kind, "trained"))
+            example.parameters[1].grad = NULL;
+        else if (!strcmp (kind, "memory"))
+            example.grads[1].data = own;
+        else if (!strcmp (kind, "fewer"))
+            count = 1;
+    } else if (!strcmp (kind, "more")) {
+        count = 1;
+    }
+    if (!create_example (&example, count))
+        return;
+    enum accel_status status = accel_prepare (acc, &err, example.model);
+    printf ("%s\n", err.text);
+    check (status == ACCEL_ERR_INVALID && err.code == status, "%s: status %d", kind, (int) status);
+    check (!example.grads[0].data, "a refused model got memory");
+    check (!accel_wait_for_everyone (acc, &err), "and then: %s", err.text);
+    accel_model_destroy (example.model);
+}
+
+static void
+check_failure (void)
+{
+    struct example example;
+    struct accel_error err = { 0 };
+    describe_example (&example);
+    if (!create_example (&example, TENSORS)
+        || !check (!accel_prepare (acc, &err, example.model), "prepare: %s", err.text))
+        return;
+    struct pass pass = { .example = &example, .step = 1, .failure = rank == 1 ? "layer 3 overflowed" : NULL };
+    enum accel_status status = accel_backward (acc, example.model, 1, backward, &pass, &err);
+    printf ("rank %d: %s\n", rank, err.text);
+    check (status == (rank == 1 ? ACCEL_ERR_CALLBACK : ACCEL_ERR_PEER) && err.code == status, "status %d: %s",
+           (int) status, err.text);
+    check (strstr (err.text, "layer 3 overflowed") && strstr (err.text, "rank 1"), "text: %s", err.text);
+    check (accel_wait_for_everyone (acc, &err) != ACCEL_OK, "the communicator works in spite of it");
+    accel_model_destroy (example.model);
+}
+
+static enum accel_status
+read_sample (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    (void) user, (void) err;
+    *(int64_t *) into[0] = (int64_t) index;
+    return ACCEL_OK;
+}
+
+static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
+
+static bool
+open_loader (struct accel_loader **loader, struct accel_dataset *dataset, size_t samples,
+             const struct accel_loader_options *options)
+{
+    struct accel_error err;
+    *dataset = (struct accel_dataset){ samples, &field, 1, read_sample, NULL };
+    return check (!accel_loader_create (loader, dataset, options, &err), "loader: %s", err.text)
+           && check (!accel_prepare (acc, &err, *loader), "prepare: %s", err.text);
+}
+
+/* An epoch's gathered batches have to be each sample once; with drop_last, whole rounds only. */
+static void
+check_epoch (struct accel_loader *loader, size_t samples, const struct accel_loader_options *options)
+{
+    unsigned seen[32] = { 0 };
+    size_t rows = 0, repeated = 0, round = options->batch_size * (size_t) size;
+    size_t wanted = options->drop_last ? samples / round * round : samples;
+    struct accel_tensor out = { 0 };
+    struct accel_error err;
+    const struct accel_batch *batch;
+    while (accel_loader_next (loader, &batch, &err)) {
+        if (!check (!accel_gather_for_metrics (acc, accel_batch_tensor (batch, "x"), &out, &err), "%s", err.text))
+            break;
+        for (int64_t i = 0; i < out.shape[0]; i++, rows++)
+            repeated += ++seen[((int64_t *) out.dl.data)[i]] > 1;
+    }
+    accel_tensor_release (&out);
+    check (!err.code && rows == wanted && !repeated, "%zu samples in batches of %zu%s%s: %zu rows, %zu repeated",
+           samples, options->batch_size, options->shuffle ? ", shuffled" : "", options->drop_last ? ", drop_last" : "",
+           rows, repeated);
+}
+
+static void
+check_metrics (void)
+{
+    for (size_t samples = 1; samples <= 20; samples++)
+        for (unsigned form = 0; form < 16; form++) {
+            struct accel_loader_options options = { .batch_size = form % 4 + 1, .shuffle = form & 4,
+                                                    .drop_last = form & 8, .seed = samples };
+            struct accel_dataset dataset;
+            struct accel_loader *loader = NULL;
+            if (open_loader (&loader, &dataset, samples, &options))
+                for (int epoch = 0; epoch < 2; epoch++)
+                    check_epoch (loader, samples, &options);
+            accel_loader_destroy (loader);
+        }
+}
+
+static void
+print_epoch (struct accel_loader *loader, char *text, size_t length)
+{
+    const struct accel_batch *batch;
+    size_t at = 0;
+    snprintf (text, length, "-");
+    for (size_t count = 0; accel_loader_next (loader, &batch, NULL); count++)
+        for (size_t i = 0; i < accel_batch_size (batch) && at + 24 < length; i++)
+            at += (size_t) snprintf (text + at, length - at, "%s%lld", i ? "," : count ? "|" : "",
+                                     (long long) accel_batch_indices (batch)[i]);
+}
+
+/* This rank's batches of shuffled epochs against the original's, from the file of golden data. */
+static void
+check_orders (const char *path)
+{
+    struct golden golden;
+    int cases = 0;
+    golden_open (&golden, path);
+    while (golden_next (&golden)) {
+        struct accel_loader_options options = { .shuffle = true };
+        size_t samples = golden_number (&golden);
+        options.batch_size = golden_number (&golden);
+        if ((int) golden_number (&golden) != size)
+            continue;
+        options.drop_last = golden_number (&golden);
+        options.uneven = !golden_number (&golden);
+        options.seed = golden_number (&golden);
+        uint64_t epoch = golden_number (&golden);
+        struct accel_dataset dataset;
+        struct accel_loader *loader = NULL;
+        const char *wanted = golden_word (&golden);
+        for (int i = 0; i < rank; i++)
+            wanted = golden_word (&golden);
+        char got[512];
+        if (open_loader (&loader, &dataset, samples, &options)) {
+            accel_loader_set_epoch (loader, epoch);
+            print_epoch (loader, got, sizeof got);
+            check (!strcmp (got, wanted), "%zu samples in batches of %zu, epoch %d: %s, wanted %s", samples,
+                   options.batch_size, (int) epoch, got, wanted);
+        }
+        accel_loader_destroy (loader);
+        cases++;
+    }
+    check (cases >= 30, "only %d cases for %d processes", cases, size);
+}
+
+int
+main (int argc, char **argv)
+{
+    struct accel_error err;
+    const char *what = argc > 1 ? argv[1] : "";
+    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = 30000 }, &err)) {
+        fprintf (stderr, "open: %s\n", err.text);
+        return 1;
+    }
+    rank = accel_process_index (acc);
+    size = accel_num_processes (acc);
+    if (!strcmp (what, "average"))
+        check_average ();
+    else if (!strcmp (what, "difference") && argc > 2)
+        check_difference (argv[2]);
+    else if (!strcmp (what, "failure"))
+        check_failure ();
+    else if (!strcmp (what, "metrics"))
+        check_metrics ();
+    else if (!strcmp (what, "orders") && argc > 2)
+        check_orders (argv[2]);
+    else
+        check (false, "no check '%s'", what);
+    accel_close (acc);
+    return wrong != 0;
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loader in one process: the original's shuffled order, batches and what is in them, ends of epochs, failures. */
+#include <config.h>
+
+#include "tests/golden/golden.h"
+#include "tests/tap.h"
+
+#include <accel/data.h>
+
+enum { NONE = -1 };
+
+static long fails_at = NONE;  /* the sample that cannot be read */
+static const char *fail_text; /* what the callback says then; NULL: nothing */
+
+/* Sample i: x = {i, i + 0.5}, label = 3 * i, flag = i is odd, pixels = 2 x 3 bytes from i on. */
+static enum accel_status
+read_sample (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    int64_t label = (int64_t) index * 3;
+    ++*(unsigned *) user;
+    if ((long) index == fails_at) {
+        if (fail_text)
+            snprintf (err->text, sizeof err->text, "%s", fail_text);
+        return ACCEL_ERR_SYSTEM;
+    }
+    memcpy (into[0], (float[]){ (float) index, (float) index + 0.5F }, 2 * sizeof (float));
+    memcpy (into[1], &label, sizeof label);
+    *(unsigned char *) into[2] = index & 1;
+    for (size_t i = 0; i < 6; i++)
+        ((unsigned char *) into[3])[i] = (unsigned char) (index + i);
+    return ACCEL_OK;
+}
+
+static const struct accel_field fields[] = {
+    { "x", ACCEL_FLOAT32, 1, { 2 } },
+    { "label", ACCEL_INT64, 0, { 0 } },
+    { "flag", ACCEL_BOOL, 0, { 0 } },
+    { "pixels", ACCEL_UINT8, 2, { 2, 3 } },
+};
+
+static unsigned reads;
+static struct accel_dataset set = { 10, fields, 4, read_sample, &reads };
+
+static struct accel_loader *
+make_loader (size_t samples, const struct accel_loader_options *options)
+{
+    struct accel_loader *loader;
+    struct accel_error err;
+    set.size = samples;
+    if (accel_loader_create (&loader, &set, options, &err)) {
+        printf ("Bail out! %s\n", err.text);
+        exit (99);
+    }
+    return loader;
+}
+
+/* The indices of one epoch as make_goldens.py writes them. */
+static void
+print_epoch (struct accel_loader *loader, char *text, size_t size)
+{
+    const struct accel_batch *batch;
+    struct accel_error err;
+    size_t at = 0, count = 0;
+    snprintf (text, size, "-");
+    for (; accel_loader_next (loader, &batch, &err); count++)
+        for (size_t i = 0; i < accel_batch_size (batch) && at + 24 < size; i++)
+            at += (size_t) snprintf (text + at, size - at, "%s%lld", i ? "," : count ? "|" : "",
+                                     (long long) accel_batch_indices (batch)[i]);
+    if (err.code || batch || count != accel_loader_length (loader))
+        snprintf (text, size, "an error, or not %zu batches", accel_loader_length (loader));
+}
+
+static void
+test_orders (void)
+{
+    struct golden golden;
+    struct accel_loader *loader = NULL;
+    golden_find (&golden, "loader.txt");
+    while (golden_next (&golden)) {
+        struct accel_loader_options options = { .shuffle = true };
+        size_t samples = golden_number (&golden);
+        options.batch_size = golden_number (&golden);
+        uint64_t processes = golden_number (&golden);
+        options.drop_last = golden_number (&golden);
+        options.uneven = !golden_number (&golden);
+        options.seed = golden_number (&golden);
+        uint64_t epoch = golden_number (&golden);
+        if (processes > 1)
+            continue;
+        if (epoch == 0) {
+            accel_loader_destroy (loader);
+            loader = make_loader (samples, &options);
+        }
+        char got[512];
+        print_epoch (loader, got, sizeof got);
+        char name[128];
+        snprintf (name, sizeof name, "%zu samples shuffled by %llu, batches of %zu, epoch %llu", samples,
+                  (unsigned long long) options.seed, options.batch_size, (unsigned long long) epoch);
+        is_text (got, golden_word (&golden), name);
+    }
+    accel_loader_destroy (loader);
+}
+
+static const struct {
+    size_t samples, batch_size;
+    bool drop_last;
+    size_t length, last, remainder;
+    const char *order;
+} sizes[] = {
+    { 0, 4, false, 0, 0, 0, "-" },
+    { 0, 4, true, 0, 0, 0, "-" },
+    { 1, 0, false, 1, 1, 0, "0" },
+    { 1, 4, false, 1, 1, 1, "0" },
+    { 1, 4, true, 0, 0, 0, "-" },
+    { 3, 8, false, 1, 3, 3, "0,1,2" },
+    { 3, 8, true, 0, 0, 0, "-" },
+    { 6, 3, false, 2, 3, 0, "0,1,2|3,4,5" },
+    { 7, 3, false, 3, 1, 1, "0,1,2|3,4,5|6" },
+    { 7, 3, true, 2, 3, 0, "0,1,2|3,4,5" },
+    { 2, 0, false, 2, 1, 0, "0|1" },
+};
+
+static void
+test_sizes (void)
+{
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct accel_loader_options options = { .batch_size = sizes[i].batch_size, .drop_last = sizes[i].drop_last };
+        struct accel_loader *loader = make_loader (sizes[i].samples, &options);
+        char got[64];
+        bool good = accel_loader_length (loader) == sizes[i].length
+                    && accel_loader_remainder (loader) == sizes[i].remainder;
+        const struct accel_batch *batch;
+        size_t number = 0;
+        while (accel_loader_next (loader, &batch, NULL)) {
+            bool last = ++number == sizes[i].length;
+            good = good && accel_loader_end_of_dataloader (loader) == last
+                   && accel_batch_tensor (batch, "x")->shape[0] == (int64_t) accel_batch_size (batch)
+                   && (!last || accel_batch_size (batch) == sizes[i].last);
+        }
+        ok (good && number == sizes[i].length && !accel_loader_end_of_dataloader (loader),
+            "%zu samples, batches of %zu%s: %zu batches", sizes[i].samples, sizes[i].batch_size,
+            sizes[i].drop_last ? ", drop_last" : "", number);
+        print_epoch (loader, got, sizeof got);
+        is_text (got, sizes[i].order, "their order");
+        accel_loader_destroy (loader);
+    }
+}
+
+static bool
+is_sample (const struct accel_batch *batch, size_t row)
+{
+    size_t index = (size_t) accel_batch_indices (batch)[row];
+    const float *x = accel_batch_tensor (batch, "x")->data;
+    const int64_t *label = accel_batch_tensor (batch, "label")->data;
+    const unsigned char *flag = accel_batch_tensor (batch, "flag")->data;
+    const unsigned char *pixels = accel_batch_tensor (batch, "pixels")->data;
+    bool good = x[row * 2] == (float) index && x[row * 2 + 1] == (float) index + 0.5F;
+    for (size_t i = 0; i < 6; i++)
+        good = good && pixels[row * 6 + i] == (unsigned char) (index + i);
+    return good && label[row] == (int64_t) index * 3 && flag[row] == (index & 1);
+}
+
+static bool
+has_form (const DLTensor *tensor, enum accel_dtype dtype, int ndim, int64_t second, int64_t third)
+{
+    return tensor && accel_dtype_from_dl (tensor->dtype) == dtype && tensor->ndim == ndim && !tensor->strides
+           && tensor->device.device_type == kDLCPU && (ndim < 2 || tensor->shape[1] == second)
+           && (ndim < 3 || tensor->shape[2] == third);
+}
+
+static void
+test_content (void)
+{
+    struct accel_loader *loader = make_loader (23, &(struct accel_loader_options){ .batch_size = 5, .shuffle = true });
+    const struct accel_batch *batch;
+    bool content = true, form = true;
+    reads = 0;
+    while (accel_loader_next (loader, &batch, NULL)) {
+        for (size_t i = 0; i < accel_batch_size (batch); i++)
+            content = content && is_sample (batch, i);
+        form = form && has_form (accel_batch_tensor (batch, "x"), ACCEL_FLOAT32, 2, 2, 0)
+               && has_form (accel_batch_tensor (batch, "label"), ACCEL_INT64, 1, 0, 0)
+               && has_form (accel_batch_tensor (batch, "flag"), ACCEL_BOOL, 1, 0, 0)
+               && has_form (accel_batch_tensor (batch, "pixels"), ACCEL_UINT8, 3, 2, 3)
+               && !accel_batch_tensor (batch, "y") && !accel_batch_tensor (batch, "");
+    }
+    ok (content, "each batch has the samples that its indices say");
+    ok (form, "fields have their dtypes and shapes, and there are no others");
+    ok (reads == 23, "each sample was read once");
+    accel_loader_destroy (loader);
+}
+
+static void
+test_epochs (void)
+{
+    struct accel_loader_options options = { .batch_size = 4, .shuffle = true, .seed = 42 };
+    struct accel_loader *loader = make_loader (10, &options);
+    const struct accel_batch *batch;
+    char first[64], second[64], got[64];
+    print_epoch (loader, first, sizeof first);
+    print_epoch (loader, second, sizeof second);
+    is_text (first, "2,6,1,8|4,5,0,9|3,7", "epoch 0 of seed 42 is torch's randperm");
+    ok (strcmp (first, second), "another order in epoch 1");
+    accel_loader_set_epoch (loader, 0);
+    print_epoch (loader, got, sizeof got);
+    is_text (got, first, "set_epoch (0) repeats the first");
+    print_epoch (loader, got, sizeof got);
+    is_text (got, second, "and counting goes on from there");
+    accel_loader_set_epoch (loader, 0);
+    ok (accel_loader_next (loader, &batch, NULL) && accel_batch_size (batch) == 4, "one batch of epoch 0");
+    accel_loader_end (loader);
+    print_epoch (loader, got, sizeof got);
+    is_text (got, second, "end in the middle: the next epoch comes");
+    ok (accel_loader_next (loader, &batch, NULL), "one batch of epoch 2");
+    accel_loader_set_epoch (loader, 1);
+    print_epoch (loader, got, sizeof got);
+    is_text (got, second, "set_epoch in the middle begins that epoch");
+    accel_loader_set_epoch (loader, 0);
+    accel_loader_end (loader);
+    accel_loader_end (loader);
+    print_epoch (loader, got, sizeof got);
+    is_text (got, first, "end outside an epoch changes nothing");
+    options.seed = 43;
+    struct accel_loader *other = make_loader (10, &options);
+    print_epoch (other, got, sizeof got);
+    is_text (got, second, "epoch e of seed s is epoch 0 of seed s + e");
+    accel_loader_destroy (other);
+    ok (accel_loader_next (loader, &batch, NULL), "destroyed in the middle of an epoch");
+    accel_loader_destroy (loader);
+    accel_loader_destroy (NULL);
+}
+
+static void
+test_failing_read (void)
+{
+    struct accel_loader *loader = make_loader (10, &(struct accel_loader_options){ .batch_size = 4 });
+    const struct accel_batch *batch;
+    struct accel_error err = { 0 };
+    char got[64];
+    fails_at = 6;
+    fail_text = "disk\nis gone";
+    ok (accel_loader_next (loader, &batch, &err), "the batch before");
+    ok (!accel_loader_next (loader, &batch, &err) && !batch && err.code == ACCEL_ERR_CALLBACK, "a read fails");
+    is_text (err.text, "reading sample 6 failed: disk is gone", "its message names the sample, in one line");
+    fail_text = NULL;
+    ok (!accel_loader_next (loader, &batch, &err) && err.code == ACCEL_ERR_CALLBACK && strstr (err.text, "sample 6")
+            && strstr (err.text, accel_status_string (ACCEL_ERR_SYSTEM)),
+        "a callback that says nothing: %s", err.text);
+    ok (!accel_loader_next (loader, &batch, NULL), "without an error object");
+    ok (!accel_loader_end_of_dataloader (loader), "this is not the end");
+    fails_at = NONE;
+    print_epoch (loader, got, sizeof got);
+    is_text (got, "an error, or not 3 batches", "the loader goes on with the batch that failed");
+    print_epoch (loader, got, sizeof got);
+    is_text (got, "0,1,2,3|4,5,6,7|8,9", "and with the next epoch");
+    accel_loader_destroy (loader);
+}
+
+static const struct {
+    const char *why;
+    struct accel_field fields[2];
+    size_t count, batch_size;
+    const char *word;
+} bad[] = {
+    { "no fields", { { 0 } }, 0, 1, "no fields" },
+    { "no name", { { NULL, ACCEL_INT8, 0, { 0 } } }, 1, 1, "field 0" },
+    { "empty name", { { "a", ACCEL_INT8, 0, { 0 } }, { "", ACCEL_INT8, 0, { 0 } } }, 2, 1, "field 1" },
+    { "the same name twice", { { "a", ACCEL_INT8, 0, { 0 } }, { "a", ACCEL_INT8, 0, { 0 } } }, 2, 1, "'a'" },
+    { "no such dtype", { { "a", ACCEL_DTYPE_COUNT, 0, { 0 } } }, 1, 1, "'a'" },
+    { "negative dtype", { { "a", (enum accel_dtype) -1, 0, { 0 } } }, 1, 1, "'a'" },
+    { "negative ndim", { { "a", ACCEL_INT8, -1, { 0 } } }, 1, 1, "'a'" },
+    { "too many dimensions", { { "a", ACCEL_INT8, ACCEL_MAX_DIMS, { 0 } } }, 1, 1, "'a'" },
+    { "negative size", { { "a", ACCEL_INT8, 2, { 3, -1 } } }, 1, 1, "negative" },
+    { "a huge sample", { { "a", ACCEL_FLOAT64, 2, { INT64_MAX, 4 } } }, 1, 1, "'a'" },
+    { "a huge batch of large samples", { { "a", ACCEL_FLOAT64, 1, { INT64_C (1) << 40 } } }, 1, 1 << 30, "'a'" },
+    { "the largest batch", { { "a", ACCEL_INT8, 0, { 0 } } }, 1, SIZE_MAX, "batch" },
+    { "a batch of more indices than memory", { { "a", ACCEL_INT8, 0, { 0 } } }, 1, SIZE_MAX / 8, "batch" },
+};
+
+static void
+test_refusals (void)
+{
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct accel_dataset dataset = { 3, bad[i].fields, bad[i].count, read_sample, &reads };
+        struct accel_loader_options options = { .batch_size = bad[i].batch_size };
+        struct accel_loader *loader = (void *) &dataset;
+        struct accel_error err = { 0 };
+        enum accel_status status = accel_loader_create (&loader, &dataset, &options, &err);
+        ok (status == ACCEL_ERR_INVALID && err.code == status && !loader && strstr (err.text, bad[i].word), "%s: %s",
+            bad[i].why, err.text);
+    }
+}
+
+static void
+test_missing (void)
+{
+    struct accel_dataset dataset = set;
+    struct accel_loader *loader = (void *) &dataset;
+    const struct accel_batch *batch = (void *) &dataset;
+    struct accel_error err = { 0 };
+    ok (accel_loader_create (NULL, &set, NULL, &err) == ACCEL_ERR_INVALID, "no place: %s", err.text);
+    ok (accel_loader_create (&loader, NULL, NULL, &err) == ACCEL_ERR_INVALID && !loader, "no data: %s", err.text);
+    dataset.read = NULL;
+    ok (accel_loader_create (&loader, &dataset, NULL, &err) == ACCEL_ERR_INVALID && !loader, "no read: %s", err.text);
+    dataset = set;
+    dataset.fields = NULL;
+    ok (accel_loader_create (&loader, &dataset, NULL, &err) == ACCEL_ERR_INVALID && !loader, "no fields: %s", err.text);
+    ok (!accel_loader_next (NULL, &batch, &err) && !batch && err.code == ACCEL_ERR_INVALID, "no loader: %s", err.text);
+    loader = make_loader (3, NULL);
+    ok (accel_loader_length (loader) == 3, "no options: batches of 1");
+    ok (!accel_loader_next (loader, NULL, &err) && err.code == ACCEL_ERR_INVALID, "no batch: %s", err.text);
+    char got[64];
+    print_epoch (loader, got, sizeof got);
+    is_text (got, "0|1|2", "which used up none");
+    accel_loader_destroy (loader);
+}
+
+int
+main (void)
+{
+    test_orders ();
+    test_sizes ();
+    test_content ();
+    test_epochs ();
+    test_failing_read ();
+    test_refusals ();
+    test_missing ();
+    return done_testing ();
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models, and prepare and backward in one process: what is refused, who owns which memory, in which order things go. */
+#include <config.h>
+
+#include "tests/tap.h"
+
+#include <accel/accel.h>
+
+#include <stdlib.h>
+
+static struct accel *acc;
+static int64_t shape_6[] = { 6 }, shape_2x3[] = { 2, 3 }, shape_3x2[] = { 3, 2 }, shape_0[] = { 0, 4 };
+static int64_t strides_rows[] = { 3, 1 }, strides_columns[] = { 1, 2 }, shape_negative[] = { -1 };
+
+static DLTensor
+make_tensor (int ndim, int64_t *shape)
+{
+    return (DLTensor){ .device = { kDLCPU, 0 }, .ndim = ndim, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32),
+                       .shape = shape };
+}
+
+/* A model of a 2x3 parameter, a vector of 6 without a gradient, and a number. */
+struct example {
+    DLTensor data[3], grads[3];
+    struct accel_parameter parameters[3];
+    struct accel_model *model;
+};
+
+static void
+make_example (struct example *example)
+{
+    static const char *const names[] = { "weight", "running", "scale" };
+    struct accel_error err;
+    *example = (struct example){
+        .data = { make_tensor (2, shape_2x3), make_tensor (1, shape_6), make_tensor (0, NULL) },
+    };
+    memcpy (example->grads, example->data, sizeof example->data);
+    for (int i = 0; i < 3; i++)
+        example->parameters[i]
+            = (struct accel_parameter){ names[i], &example->data[i], i == 1 ? NULL : &example->grads[i] };
+    if (accel_model_create (&example->model, example->parameters, 3, &err)) {
+        printf ("Bail out! %s\n", err.text);
+        exit (99);
+    }
+}
+
+static void
+test_refusals (void)
+{
+    DLTensor good = make_tensor (2, shape_2x3), turned = make_tensor (2, shape_3x2), flat = make_tensor (1, shape_6);
+    DLTensor number = make_tensor (0, NULL), shapeless = make_tensor (2, NULL);
+    DLTensor negative = make_tensor (1, shape_negative), odd = make_tensor (-1, shape_6);
+    DLTensor wide = good, whole = good, vector = good, columns = good, shifted = good, remote = good;
+    wide.dtype = accel_dtype_to_dl (ACCEL_FLOAT64);
+    whole.dtype = accel_dtype_to_dl (ACCEL_INT32);
+    vector.dtype.lanes = 4;
+    columns.strides = strides_columns;
+    shifted.byte_offset = 4;
+    remote.device.device_type = kDLCUDA;
+    struct {
+        const char *why;
+        struct accel_parameter parameters[2];
+        size_t count;
+        enum accel_status status;
+        const char *word;
+    } cases[] = {
+        { "no parameters", { { 0 } }, 0, ACCEL_ERR_INVALID, "at least one" },
+        { "no name", { { "a", &good, NULL }, { NULL, &good, NULL } }, 2, ACCEL_ERR_INVALID, "parameter 1" },
+        { "empty name", { { "", &good, NULL } }, 1, ACCEL_ERR_INVALID, "parameter 0" },
+        { "the same name twice", { { "a", &good, NULL }, { "a", &flat, NULL } }, 2, ACCEL_ERR_INVALID, "'a'" },
+        { "no tensor", { { "a", NULL, &good } }, 1, ACCEL_ERR_INVALID, "'a'" },
+        { "no shape", { { "a", &shapeless, NULL } }, 1, ACCEL_ERR_INVALID, "no shape" },
+        { "negative size", { { "a", &negative, NULL } }, 1, ACCEL_ERR_INVALID, "negative" },
+        { "negative ndim", { { "a", &odd, NULL } }, 1, ACCEL_ERR_INVALID, "'a'" },
+        { "gradient of another shape", { { "a", &good, &turned } }, 1, ACCEL_ERR_INVALID, "shape" },
+        { "gradient of other dimensions", { { "a", &good, &flat } }, 1, ACCEL_ERR_INVALID, "shape" },
+        { "gradient without dimensions", { { "a", &good, &number } }, 1, ACCEL_ERR_INVALID, "shape" },
+        { "its own gradient", { { "a", &good, &good } }, 1, ACCEL_ERR_INVALID, "own gradient" },
+        { "float64", { { "a", &wide, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "float64" },
+        { "int32", { { "a", &whole, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "int32" },
+        { "four lanes", { { "a", &vector, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "float32" },
+        { "gradient in float64", { { "a", &good, &wide } }, 1, ACCEL_ERR_UNSUPPORTED, "gradient" },
+        { "column-major", { { "a", &columns, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "contiguous" },
+        { "byte_offset", { { "a", &shifted, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "contiguous" },
+        { "on a device", { { "a", &remote, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "host" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct accel_model *model = (void *) &good;
+        struct accel_error err = { 0 };
+        enum accel_status status = accel_model_create (&model, cases[i].parameters, cases[i].count, &err);
+        ok (status == cases[i].status && err.code == status && !model && strstr (err.text, cases[i].word), "%s: %s",
+            cases[i].why, err.text);
+    }
+    ok (!good.data && !flat.data, "no memory was left in the program's tensors");
+}
+
+static void
+test_memory (void)
+{
+    struct example example;
+    float own[6] = { 1, 2, 3, 4, 5, 6 };
+    DLTensor data = make_tensor (2, shape_2x3), empty = make_tensor (2, shape_0), none = make_tensor (2, shape_0);
+    make_example (&example);
+    const float *weight = example.data[0].data;
+    bool zero = weight != NULL;
+    for (int i = 0; zero && i < 6; i++)
+        zero = weight[i] == 0;
+    ok (zero && example.data[1].data && example.data[2].data, "parameters without memory get it, zeroed");
+    ok (!example.grads[0].data && !example.grads[2].data, "gradients do not yet");
+    ok (accel_model_parameter_count (example.model) == 3 && !accel_model_parameter (example.model, 3), "the count");
+    is_text (accel_model_parameter (example.model, 2)->name, "scale", "a parameter by its index");
+    ok (accel_model_parameter (example.model, 2)->data == &example.data[2], "with the program's tensor");
+    accel_model_destroy (example.model);
+    ok (!example.data[0].data && !example.data[1].data && !example.data[2].data, "destroy: tensors forget our memory");
+
+    char name[] = "own";
+    struct accel_parameter parameters[] = { { name, &data, NULL }, { "empty", &empty, &none } };
+    struct accel_model *model;
+    struct accel_error err = { 0 };
+    data.data = own;
+    data.strides = strides_rows;
+    ok (!accel_model_create (&model, parameters, 2, &err), "own memory, contiguous strides, no elements %s", err.text);
+    name[0] = 'X';
+    is_text (accel_model_parameter (model, 0)->name, "own", "names are copied");
+    ok (!accel_prepare (acc, &err, model), "prepare with nothing to train %s", err.text);
+    accel_model_destroy (model);
+    ok (data.data == own && own[5] == 6 && !empty.data && !none.data, "destroy: the program's memory stays its own");
+    ok (accel_model_create (NULL, parameters, 1, &err) == ACCEL_ERR_INVALID, "no place: %s", err.text);
+    ok (accel_model_create (&model, NULL, 1, &err) == ACCEL_ERR_INVALID && !model, "no array: %s", err.text);
+    accel_model_destroy (NULL);
+}
+
+static void
+test_prepare (void)
+{
+    struct example example;
+    struct accel_optimizer *optimizer;
+    struct accel_error err = { 0 };
+    make_example (&example);
+    ok (!accel_adamw_create (&optimizer, example.model, NULL, &err), "an optimizer before prepare");
+    ok (accel_optimizer_step (optimizer, &err) == ACCEL_ERR_INVALID && strstr (err.text, "'weight'")
+            && strstr (err.text, "accel_prepare"),
+        "a step before prepare: %s", err.text);
+    ok (accel_optimizer_zero_grad (optimizer, &err) == ACCEL_ERR_INVALID, "zero_grad before prepare: %s", err.text);
+    ok (!accel_prepare (acc, &err, NULL, optimizer, example.model, NULL), "prepare, with NULLs in between");
+    const float *grad = example.grads[0].data, *scale = example.grads[2].data;
+    ok (grad && scale && grad[0] == 0 && grad[5] == 0 && *scale == 0, "gradients have memory, zeroed");
+    ok (!accel_prepare (acc, &err, optimizer, example.model) && example.grads[0].data == grad, "prepare once more");
+    ok (!accel_prepare (acc, NULL, example.model, example.model), "twice at once, without an error object");
+    ok (!accel_prepare (acc, &err, NULL), "nothing at all");
+    ok (!accel_optimizer_step (optimizer, &err), "a step after prepare");
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (example.model);
+    ok (!example.grads[0].data && !example.grads[2].data && !example.data[0].data, "destroy: everything is forgotten");
+
+    make_example (&example);
+    ok (!accel_prepare (acc, &err, example.model) && example.grads[2].data, "the same tensors in another model");
+    accel_model_destroy (example.model);
+}
+
+static void
+test_own_gradients (void)
+{
+    struct example example;
+    float own[7] = { 1, 2, 3, 4, 5, 6, 7 };
+    make_example (&example);
+    example.grads[0].data = own;
+    ok (!accel_prepare (acc, NULL, example.model) && example.grads[0].data == own && example.grads[2].data,
+        "a gradient of the program's own stays, the other gets memory");
+    ok (own[0] == 1 && own[5] == 6, "and its values");
+    accel_model_destroy (example.model);
+    ok (example.grads[0].data == own && !example.grads[2].data, "destroy forgets only the other");
+}
+
+static void
+test_strangers (void)
+{
+    struct example example;
+    struct accel *other = NULL;
+    struct accel_error err = { 0 };
+    uint64_t stranger[8] = { 1, 2, 3 };
+    make_example (&example);
+    ok (accel_prepare (acc, &err, example.model, stranger) == ACCEL_ERR_INVALID && strstr (err.text, "object 2"),
+        "an object that is none: %s", err.text);
+    ok (accel_prepare (NULL, &err, example.model) == ACCEL_ERR_INVALID, "no acc: %s", err.text);
+    if (accel_open (&other, NULL, &err)) {
+        skip ("a second struct accel: %s", err.text);
+    } else {
+        ok (accel_prepare (other, &err, example.model) == ACCEL_ERR_INVALID && strstr (err.text, "another"),
+            "a model of another struct accel: %s", err.text);
+        accel_close (other);
+    }
+    accel_model_destroy (example.model);
+}
+
+struct pass {
+    float *grad;
+    enum accel_status status;
+    const char *text;
+    float scale;
+};
+
+static enum accel_status
+backward (void *user, float scale, struct accel_error *err)
+{
+    struct pass *pass = user;
+    pass->scale = scale;
+    if (pass->grad)
+        pass->grad[3] += 2 * scale;
+    if (pass->status && pass->text)
+        snprintf (err->text, sizeof err->text, "%s", pass->text);
+    return pass->status;
+}
+
+static void
+test_backward (void)
+{
+    struct example example;
+    struct accel_error err = { 0 };
+    struct pass pass = { 0 };
+    make_example (&example);
+    ok (accel_backward (acc, example.model, 1, backward, &pass, &err) == ACCEL_ERR_INVALID && pass.scale == 0,
+        "before prepare: %s", err.text);
+    if (accel_prepare (acc, &err, example.model))
+        ok (false, "prepare: %s", err.text);
+    pass.grad = example.grads[0].data;
+    ok (!accel_backward (acc, example.model, 1, backward, &pass, &err) && pass.scale == 1 && pass.grad[3] == 2, "once");
+    ok (!accel_backward (acc, example.model, 1, backward, &pass, &err) && pass.grad[3] == 4, "gradients add up");
+    ok (accel_backward (acc, example.model, 1, NULL, &pass, &err) == ACCEL_ERR_INVALID, "no function: %s", err.text);
+    ok (accel_backward (acc, NULL, 1, backward, &pass, &err) == ACCEL_ERR_INVALID, "no model: %s", err.text);
+    ok (accel_backward (NULL, example.model, 1, backward, &pass, &err) == ACCEL_ERR_INVALID, "no acc: %s", err.text);
+    accel_model_destroy (example.model);
+}
+
+/* By itself, as a failed backward pass is the end of the communicator. */
+static void
+test_failing_backward (void)
+{
+    struct example example;
+    struct accel_error err = { 0 };
+    struct pass pass = { .status = ACCEL_ERR_NOMEM, .text = "no room\nfor activations" };
+    make_example (&example);
+    if (accel_prepare (acc, &err, example.model))
+        ok (false, "prepare: %s", err.text);
+    ok (accel_backward (acc, example.model, 0.5F, backward, &pass, &err) == ACCEL_ERR_CALLBACK
+            && err.code == ACCEL_ERR_CALLBACK && strstr (err.text, "rank 0") && strstr (err.text, "0.5")
+            && strstr (err.text, "no room for activations"),
+        "it fails: %s", err.text);
+    pass.text = NULL;
+    ok (accel_backward (acc, example.model, 1, backward, &pass, &err) == ACCEL_ERR_CALLBACK
+            && strstr (err.text, accel_status_string (ACCEL_ERR_NOMEM)),
+        "and says nothing: %s", err.text);
+    ok (accel_backward (acc, example.model, 1, backward, &pass, NULL) == ACCEL_ERR_CALLBACK, "without an error object");
+    accel_model_destroy (example.model);
+}
+
+static enum accel_status
+read_sample (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    (void) user, (void) err;
+    *(float *) into[0] = (float) index;
+    return ACCEL_OK;
+}
+
+/* Gather a batch's values; how many rows come back. */
+static int64_t
+gathered (const struct accel_batch *batch)
+{
+    struct accel_tensor out = { 0 };
+    int64_t rows = accel_gather_for_metrics (acc, accel_batch_tensor (batch, "x"), &out, NULL) ? -1 : out.shape[0];
+    accel_tensor_release (&out);
+    return rows;
+}
+
+/* Loops in loops, left and destroyed in an order that is not theirs. */
+static void
+test_loaders (void)
+{
+    static const struct accel_field field = { "x", ACCEL_FLOAT32, 0, { 0 } };
+    struct accel_dataset small = { 3, &field, 1, read_sample, NULL }, large = small;
+    struct accel_loader_options options = { .batch_size = 2 };
+    struct accel_loader *outer, *inner;
+    const struct accel_batch *batch, *other;
+    struct accel_error err;
+    large.size = 8;
+    if (accel_loader_create (&outer, &large, &options, &err) || accel_loader_create (&inner, &small, &options, &err)
+        || accel_prepare (acc, &err, outer, inner)) {
+        ok (false, "loaders: %s", err.text);
+        return;
+    }
+    ok (accel_loader_next (outer, &batch, NULL) && gathered (batch) == 2, "the outer loop");
+    ok (accel_loader_next (inner, &other, NULL) && accel_loader_next (inner, &other, NULL) && gathered (other) == 1
+            && gathered (batch) == 1,
+        "at the end of the inner one its remainder counts");
+    ok (!accel_loader_next (inner, &other, NULL) && gathered (batch) == 2, "behind it the outer one's");
+    ok (accel_loader_next (inner, &other, NULL), "the inner loop again");
+    ok (accel_prepare (acc, &err, outer) == ACCEL_OK, "prepared already: also in the middle of an epoch");
+    accel_loader_destroy (outer);
+    ok (gathered (other) == 2, "the outer one is gone");
+    accel_loader_end (inner);
+    ok (accel_loader_next (inner, &other, NULL) && gathered (other) == 2, "the inner one loops alone");
+    accel_loader_destroy (inner);
+
+    if (accel_loader_create (&outer, &large, &options, &err))
+        return;
+    ok (accel_loader_next (outer, &batch, NULL), "a loader that nobody has prepared");
+    ok (accel_prepare (acc, &err, outer) == ACCEL_ERR_INVALID, "cannot be in the middle of an epoch: %s", err.text);
+    accel_loader_end (outer);
+    ok (accel_prepare (acc, &err, outer) == ACCEL_OK, "but behind it");
+    accel_loader_destroy (outer);
+}
+
+int
+main (void)
+{
+    struct accel_error err;
+    static const char *const names[] = { "RANK", "WORLD_SIZE", "LOCAL_RANK", "ACCEL_BACKEND", "OMPI_COMM_WORLD_SIZE",
+                                         "PMI_SIZE", "SLURM_NTASKS" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unsetenv (names[i]);
+    if (accel_open (&acc, NULL, &err)) {
+        printf ("Bail out! %s\n", err.text);
+        return 99;
+    }
+    test_refusals ();
+    test_memory ();
+    test_prepare ();
+    test_own_gradients ();
+    test_strangers ();
+    test_backward ();
+    test_loaders ();
+    test_failing_backward ();
+    accel_close (acc);
+    return done_testing ();
+}
