@@ -101,8 +101,8 @@ ACCEL_API void accel_optimizer_set_lr (struct accel_optimizer *optimizer, double
  *
  *   accel_prepare (acc, &err, model, optimizer, loader)
  *
- * Models: names, shapes and dtypes are compared over the ranks, parameters are copied from rank 0, and gradients
- * without memory get it.  Loaders: from now on each process sees its own batches.
+ * Models: names, shapes, dtypes and which gradients have memory are compared over the ranks, parameters are copied from
+ * rank 0, and gradients without memory get it.  Loaders: from now on each process sees its own batches.
  *
  * @param err  before the objects here, as C wants the variable part last; may be NULL
  * @retval ACCEL_ERR_INVALID  the ranks' models differ, `text` names the first parameter that does; or an object belongs

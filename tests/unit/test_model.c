@@ -300,6 +300,12 @@ test_loaders (void)
     accel_loader_end (inner);
     ok (accel_loader_next (inner, &other, NULL) && gathered (other) == 2, "the inner one loops alone");
     accel_loader_destroy (inner);
+    float row[4] = { 0 };
+    struct accel_tensor out = { 0 };
+    DLTensor rows = make_tensor (1, (int64_t[]){ 4 });
+    rows.data = row;
+    ok (!accel_gather_for_metrics (acc, &rows, &out, &err) && out.shape[0] == 4, "no loader is left to ask");
+    accel_tensor_release (&out);
 
     if (accel_loader_create (&outer, &large, &options, &err))
         return;
