@@ -1,47 +1,71 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The conformance program on every backend, under our launcher, under none, and under Open MPI.
+# The same cases for every backend and number of processes: under our launcher, by hand, and under mpirun.
 . "${srcdir:-.}/tests/testlib.sh"
-program=$builddir/tests/conformance/conformance
-ACCEL_TIMEOUT_MS=60000
-export ACCEL_TIMEOUT_MS
+conformance=$builddir/tests/conformance/conformance
+all="types sizes mixture tensors control arguments memory rounds"
 
-# by_hand N COMMAND...: N ranks with torchrun's variables and no launcher
-by_hand () {
-    ranks=$1 pids=
+# launched N SUITES...
+launched () {
+    processes=$1
     shift
-    for rank in $(seq 0 $((ranks - 1))); do
-        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=$ranks LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$$ "$@" &
+    timeout 110 "$accelerate" launch --quiet --cpu --num_processes "$processes" "$conformance" "$@"
+}
+
+# by_hand N PORT COMMAND...: ranks as another launcher would start them
+by_hand () {
+    processes=$1 port=$2
+    shift 2
+    rank=$processes pids=
+    while [ "$rank" -gt 0 ]; do
+        rank=$((rank - 1))
+        env RANK=$rank WORLD_SIZE="$processes" LOCAL_RANK=$rank LOCAL_WORLD_SIZE="$processes" MASTER_ADDR=127.0.0.1 \
+            MASTER_PORT="$port" timeout 110 "$@" &
         pids="$pids $!"
     done
-    result=0
-    for pid in $pids; do
-        wait "$pid" || result=1
-    done
-    return "$result"
+    failed=0
+    for pid in $pids; do wait "$pid" || failed=1; done
+    return $failed
 }
-shared () {
-    ls /dev/shm 2>/dev/null
-}
-shared >before
 
-test_expect_success 'self: 1 process without a launcher' '"$program" | grep "1 ranks, backend self"'
-test_expect_success 'self: 1 process under the launcher' '"$accelerate" launch "$program" 2 | grep "1 ranks, backend self"'
-for ranks in 2 3 4 7; do
-    test_expect_success "shm: $ranks ranks" '
-        "$accelerate" launch --cpu --num_processes $ranks "$program" $ranks >out && cat out &&
-        grep "$ranks ranks, backend shm" out'
+clean () {
+    ! ls /dev/shm 2>/dev/null | grep accel
+}
+
+test_expect_success '1 process, without a launcher' 'timeout 110 "$conformance" && clean'
+test_expect_success '1 process, launched' 'launched 1 && clean'
+test_expect_success '2 processes' 'launched 2 $all && clean'
+test_expect_success '3 processes' 'launched 3 $all && clean'
+test_expect_success '4 processes' 'launched 4 types mixture tensors control rounds && clean'
+test_expect_success '5 processes' 'launched 5 mixture tensors control && clean'
+test_expect_success '6 processes' 'launched 6 tensors control && clean'
+test_expect_success '7 processes' 'launched 7 mixture rounds && clean'
+for seed in 2 3; do
+    test_expect_success "random sequences of collectives, seed $seed" '
+        CONFORMANCE_SEED=$seed launched 3 mixture && CONFORMANCE_SEED=1$seed launched 2 mixture
+    '
 done
-test_expect_success 'shm: 1 rank' 'ACCEL_BACKEND=shm "$program" 3 | grep "1 ranks, backend shm"'
-test_expect_success 'shm: 3 ranks without our launcher' 'by_hand 3 "$program" 4 >out && cat out && grep "3 ranks, backend shm" out'
-if command -v mpirun >/dev/null && mpirun --version | grep -q "Open MPI"; then
-    test_expect_success 'shm: 3 ranks under mpirun' '
-        mpirun --allow-run-as-root --oversubscribe -n 3 "$program" 5 >out && cat out && grep "3 ranks, backend shm" out'
+test_expect_success 'several programs one after the other in one rank' '
+    printf "#!/bin/sh\nset -e\nfor i in 1 2 3 4 5; do \"\$@\" tensors rounds; done\n" >several && chmod +x several &&
+    timeout 110 "$accelerate" launch --quiet --cpu --num_processes 3 ./several "$conformance" >out &&
+    test "$(grep -c "shm, 3 ranks" out)" = 5
+'
+test_expect_success 'ranks started by hand' 'by_hand 3 29611 "$conformance" mixture tensors control rounds && clean'
+test_expect_success 'the same, several programs one after the other' '
+    by_hand 3 29612 ./several "$conformance" >out && test "$(grep -c "shm, 3 ranks" out)" = 5
+'
+test_expect_success 'two jobs by hand at once, told apart by MASTER_PORT' '
+    by_hand 2 29613 "$conformance" mixture >one & first=$!
+    by_hand 3 29614 "$conformance" mixture >two && wait $first && grep "2 ranks" one && grep "3 ranks" two
+'
+if ! command -v mpirun >/dev/null; then
+    test_skip 'ranks started by mpirun' 'there is no mpirun'
+elif ! mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
+    test_skip 'ranks started by mpirun' 'mpirun is not that of Open MPI'
 else
-    test_skip 'shm: 3 ranks under mpirun' 'no Open MPI here'
+    test_expect_success 'ranks started by mpirun' '
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 110 \
+            mpirun --oversubscribe -n 3 "$conformance" mixture tensors control >out && grep "shm, 3 ranks" out && clean
+    '
 fi
-test_expect_success 'ranks that run several programs one after the other' '
-    "$accelerate" launch --cpu --num_processes 3 sh -c "\"$builddir/examples/pi\" && \"$builddir/examples/pi\" &&
-        \"$builddir/examples/digits\" --epochs 1 --batch_size 63" >out && cat out && test "$(grep -c "^3 processes" out)" = 3'
-test_expect_success 'nothing is left in /dev/shm' 'shared | diff before -'
 test_done

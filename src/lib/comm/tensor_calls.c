@@ -21,7 +21,7 @@ static bool
 is_contiguous (const DLTensor *tensor)
 {
     int64_t stride = 1;
-    if (!tensor->strides)
+    if (!tensor->strides || !accel_tensor_count (tensor))
         return true;
     for (int i = tensor->ndim - 1; i >= 0; i--) {
         if (tensor->shape[i] != 1 && tensor->strides[i] != stride)
@@ -44,9 +44,15 @@ check_tensor (const struct comm_site *site, const DLTensor *tensor, enum accel_d
         return refuse (site, "the tensor is not in host memory", err);
     if (tensor->ndim < 0 || tensor->ndim > ACCEL_MAX_DIMS)
         return refuse (site, "the tensor has more dimensions than ACCEL_MAX_DIMS", err);
-    for (int i = 0; i < tensor->ndim; i++)
+    if (tensor->ndim && !tensor->shape)
+        return refuse (site, "the tensor's shape is NULL", err);
+    int64_t bytes = (int64_t) accel_dtype_bytes (*dtype);
+    for (int i = 0; i < tensor->ndim; i++) {
         if (tensor->shape[i] < 0)
             return refuse (site, "the tensor has a negative size", err);
+        if (tensor->shape[i] && __builtin_mul_overflow (bytes, tensor->shape[i], &bytes))
+            return refuse (site, "the tensor has more elements than any memory holds", err);
+    }
     if (!is_contiguous (tensor))
         return refuse (site, "the tensor is not contiguous: copy it first", err);
     return ACCEL_OK;

@@ -25,7 +25,8 @@ has_joined (const struct shm *shm, int rank)
     return (state == JOBSEG_JOINING || state == JOBSEG_READY) && atomic_load (&slot->generation) == shm->generation;
 }
 
-/* A slot in use by a living process is either this process's own first struct accel or another's with the same rank. */
+/* A slot in use by another living process is that of a second rank with the same number.  By this process: it has
+ * become this program by exec() without leaving, and its peers will hear that it has opened again. */
 static enum accel_status
 claim_slot (struct shm *shm, struct accel_error *err)
 {
@@ -33,9 +34,7 @@ claim_slot (struct shm *shm, struct accel_error *err)
     uint32_t state = atomic_load (&slot->state);
     pid_t pid = atomic_load (&slot->pid);
     bool active = state == JOBSEG_JOINING || state == JOBSEG_READY;
-    if (active && pid == getpid ())
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: this process has joined its job already");
-    if (active && atomic_load (&slot->pid_space) == shm_pid_space () && !kill (pid, 0))
+    if (active && pid != getpid () && atomic_load (&slot->pid_space) == shm_pid_space () && !kill (pid, 0))
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: processes %d and %d both are rank %d", (int) pid,
                            (int) getpid (), shm->rank);
     shm->generation = atomic_load (&shm->segment.header->ready_generation) + 1;

@@ -73,13 +73,22 @@ create (const struct backend_job *job)
     return NULL;
 }
 
+/* The process that is a member of a job: a rank is one member, whoever launched it.  By its id, because what a fork
+ * inherits is not its own. */
+static _Atomic pid_t member;
+
 static enum accel_status
 shm_open_job (void **transport, struct backend_job *job, struct accel_error *err)
 {
     AUTO_CLOSE int listener = -1;
+    pid_t before = atomic_exchange (&member, getpid ());
+    if (before == getpid ())
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: this process has joined its job already");
     struct shm *shm = create (job);
-    if (!shm)
+    if (!shm) {
+        atomic_store (&member, 0);
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    }
     enum accel_status status = job->segment.header ? ACCEL_OK : shm_rendezvous (job, &listener, err);
     if (status)
         goto error;
@@ -92,6 +101,7 @@ shm_open_job (void **transport, struct backend_job *job, struct accel_error *err
     return ACCEL_OK;
 error:
     destroy (shm);
+    atomic_store (&member, 0);
     return status;
 }
 
@@ -106,6 +116,8 @@ shm_close (void *transport)
     if (shm->arena.count && getpid () == shm->pid)
         fallocate (shm->segment.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                    (off_t) (layout->arenas + (size_t) shm->rank * layout->arena_bytes), (off_t) layout->arena_bytes);
+    if (getpid () == shm->pid)
+        atomic_store (&member, 0);
     destroy (shm);
 }
 

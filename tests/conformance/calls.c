@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls under the original's names, control of who runs what, memory, and arguments that must be refused. */
+#include <config.h>
+
+#include "tests/conformance/conformance.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- tensors ---- */
+
+/* Element i of rank r's tensor. */
+static float
+value (int rank, size_t i)
+{
+    return (float) (rank * 1000) + (float) i;
+}
+
+static void
+describe (struct rank *self, struct accel_tensor *tensor, float *data, int ndim, const int64_t *shape)
+{
+    struct accel_error err;
+    must (self, accel_tensor_init (tensor, ACCEL_FLOAT32, ndim, shape, &err), &err, "accel_tensor_init");
+    tensor->dl.data = data;
+    for (size_t i = 0; i < accel_tensor_count (&tensor->dl); i++)
+        data[i] = value (self->rank, i);
+}
+
+static void
+check_gathered (struct rank *self, const struct accel_tensor *tensor, const struct accel_tensor *out)
+{
+    const float *data = out->dl.data;
+    size_t each = accel_tensor_count (&tensor->dl);
+    if (out->dl.ndim != (tensor->dl.ndim ? tensor->dl.ndim : 1) || out->dl.strides || out->dl.byte_offset
+        || out->dl.shape[0] != (tensor->dl.ndim ? tensor->dl.shape[0] : 1) * self->size)
+        fail (self, "accel_gather: wrong shape");
+    for (int d = 1; d < tensor->dl.ndim; d++)
+        if (out->dl.shape[d] != tensor->dl.shape[d])
+            fail (self, "accel_gather: wrong size of dimension %d", d);
+    for (int r = 0; r < self->size; r++)
+        for (size_t i = 0; i < each; i++)
+            if (data[(size_t) r * each + i] != value (r, i))
+                fail (self, "accel_gather: element %zu of rank %d is %g", i, r, (double) data[(size_t) r * each + i]);
+}
+
+static void
+check_reduced (struct rank *self, struct accel_tensor *tensor, float *data)
+{
+    struct accel_error err;
+    must (self, accel_reduce (self->acc, &tensor->dl, ACCEL_SUM, &err), &err, "accel_reduce");
+    for (size_t i = 0; i < accel_tensor_count (&tensor->dl); i++) {
+        float sum = 0;
+        for (int r = 0; r < self->size; r++)
+            sum += value (r, i);
+        if (data[i] != sum)
+            fail (self, "accel_reduce: element %zu is %g, wanted %g", i, (double) data[i], (double) sum);
+    }
+}
+
+static void
+check_broadcast (struct rank *self, struct accel_tensor *tensor, float *data, int root)
+{
+    struct accel_error err;
+    for (size_t i = 0; i < accel_tensor_count (&tensor->dl); i++)
+        data[i] = value (self->rank, i);
+    must (self, accel_broadcast (self->acc, &tensor->dl, root, &err), &err, "accel_broadcast");
+    for (size_t i = 0; i < accel_tensor_count (&tensor->dl); i++)
+        if (data[i] != value (root, i))
+            fail (self, "accel_broadcast from %d: element %zu is %g", root, i, (double) data[i]);
+}
+
+/* Strides that say nothing new, whatever stands for a dimension of size 1, and data that begin behind an offset. */
+static void
+check_views (struct rank *self)
+{
+    static const int64_t shape[] = { 2, 1, 3 }, empty_shape[] = { 0, 5 };
+    int64_t strides[] = { 3, 77, 1 }, empty_strides[] = { 1, 9 };
+    struct accel_tensor tensor, empty, out = { .owned_bytes = 0 };
+    struct accel_error err;
+    float data[8];
+    describe (self, &tensor, data + 2, 3, shape);
+    tensor.dl.data = data;
+    tensor.dl.byte_offset = 2 * sizeof *data;
+    tensor.dl.strides = strides;
+    must (self, accel_gather (self->acc, &tensor.dl, &out, &err), &err, "accel_gather of a view");
+    check_gathered (self, &tensor, &out);
+    check_reduced (self, &tensor, data + 2);
+    describe (self, &empty, NULL, 2, empty_shape);
+    empty.dl.strides = empty_strides;
+    must (self, accel_gather (self->acc, &empty.dl, &out, &err), &err, "accel_gather of nothing, with strides");
+    accel_tensor_release (&out);
+}
+
+void
+suite_tensors (struct rank *self)
+{
+    static const struct {
+        int ndim;
+        int64_t shape[3];
+    } shapes[] = { { 0, { 0 } }, { 1, { 0 } }, { 2, { 0, 3 } }, { 2, { 3, 0 } },
+                   { 1, { 5 } }, { 3, { 2, 3, 4 } }, { 3, { 40, 30, 50 } }, { 1, { 1 } } };
+    struct accel_tensor tensor, out = { .owned_bytes = 0 };
+    struct accel_error err;
+    float *data = malloc (60000 * sizeof *data);
+    const void *memory = NULL;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        describe (self, &tensor, data, shapes[s].ndim, shapes[s].shape);
+        must (self, accel_gather (self->acc, &tensor.dl, &out, &err), &err, "accel_gather");
+        check_gathered (self, &tensor, &out);
+        check_reduced (self, &tensor, data);
+        for (int root = 0; root < self->size; root++)
+            check_broadcast (self, &tensor, data, root);
+        if (s == 6)
+            memory = out.dl.data;
+        if (s == 7 && memory != out.dl.data)
+            fail (self, "accel_gather did not use the memory of an earlier output again");
+    }
+    accel_tensor_release (&out);
+    check_views (self);
+    free (data);
+}
+
+/* ---- control ---- */
+
+static int64_t
+now_ns (void)
+{
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+struct span {
+    int64_t begin, end;
+};
+
+static void
+take_time (void *user)
+{
+    struct span *span = user;
+    span->begin = now_ns ();
+    nanosleep (&(struct timespec){ .tv_nsec = 3000000 }, NULL);
+    span->end = now_ns ();
+}
+
+static void
+check_first (struct rank *self, enum accel_status (*call) (const char *file, int line, struct accel *acc,
+                                                           accel_task task, void *user, struct accel_error *err))
+{
+    struct accel_error err;
+    struct span span = { 0 }, all[64];
+    must (self, call (__FILE__, __LINE__, self->acc, take_time, &span, &err), &err, "main process first");
+    must (self, accel_comm_all_gather (self->comm, &span, all, 2, ACCEL_INT64, &err), &err, "all_gather");
+    for (int r = 1; r < self->size; r++)
+        if (all[r].begin < all[0].end)
+            fail (self, "rank %d began before rank 0 had ended", r);
+}
+
+static void
+count_up (void *user)
+{
+    ++*(int *) user;
+}
+
+static void
+check_on (struct rank *self)
+{
+    int last = self->size - 1, ran = 0, returned = 0, wanted = 0;
+    struct accel *acc = self->acc;
+#define CHECK(call, here)                                                                                            \
+    do {                                                                                                             \
+        returned += call;                                                                                            \
+        wanted += (here) || self->size == 1;                                                                         \
+        if (ran != wanted || returned != wanted)                                                                     \
+            fail (self, "%s: ran %d, returned %d, wanted %d", #call, ran, returned, wanted);                         \
+    } while (0)
+    CHECK (accel_on_main_process (acc, count_up, &ran), self->rank == 0);
+    CHECK (accel_on_local_main_process (acc, count_up, &ran), self->rank == 0);
+    CHECK (accel_on_last_process (acc, count_up, &ran), self->rank == last);
+    for (int p = -1; p <= self->size; p++) {
+        CHECK (accel_on_process (acc, p, count_up, &ran), self->rank == p);
+        CHECK (accel_on_local_process (acc, p, count_up, &ran), self->rank == p);
+    }
+#undef CHECK
+}
+
+static void
+check_state (struct rank *self)
+{
+    struct accel *acc = self->acc;
+    bool several = self->size > 1;
+    if (accel_num_processes (acc) != self->size || accel_process_index (acc) != self->rank
+        || accel_local_process_index (acc) != self->rank || accel_local_num_processes (acc) != self->size
+        || accel_is_main_process (acc) != (self->rank == 0) || accel_is_local_main_process (acc) != (self->rank == 0)
+        || accel_is_last_process (acc) != (self->rank == self->size - 1) || accel_use_distributed (acc) != several)
+        fail (self, "accel_open: wrong ranks or sizes");
+    if (strcmp (accel_distributed_type_name (accel_distributed_type (acc)), several ? "MULTI_CPU" : "NO")
+        || strcmp (accel_mixed_precision (acc), "no") || accel_device (acc).device_type != kDLCPU
+        || strcmp (accel_comm_backend (self->comm), several ? "shm" : "self"))
+        fail (self, "accel_open: wrong type, precision, device or backend");
+}
+
+static void
+check_split (struct rank *self)
+{
+    /* Of 3 processes, as the original does it: begin and end of each, padding of each. */
+    static const struct {
+        size_t length, bounds[6], padding[3];
+    } rows[] = {
+        { 0, { 0, 0, 0, 0, 0, 0 }, { 0, 0, 0 } },  { 1, { 0, 1, 1, 1, 1, 1 }, { 0, 1, 1 } },
+        { 2, { 0, 1, 1, 2, 2, 2 }, { 0, 0, 1 } },  { 3, { 0, 1, 1, 2, 2, 3 }, { 0, 0, 0 } },
+        { 5, { 0, 2, 2, 4, 4, 5 }, { 0, 0, 1 } },  { 7, { 0, 3, 3, 5, 5, 7 }, { 0, 1, 1 } },
+        { 9, { 0, 3, 3, 6, 6, 9 }, { 0, 0, 0 } },
+    };
+    for (size_t i = 0; self->size == 3 && i < sizeof rows / sizeof *rows; i++)
+        for (int padded = 0; padded < 2; padded++) {
+            struct accel_split split = accel_split_between_processes (self->acc, rows[i].length, padded);
+            const size_t *bounds = rows[i].bounds + 2 * self->rank;
+            if (split.begin != bounds[0] || split.end != bounds[1]
+                || split.padding != (padded ? rows[i].padding[self->rank] : 0))
+                fail (self, "accel_split_between_processes (%zu): [%zu, %zu) + %zu", rows[i].length, split.begin,
+                      split.end, split.padding);
+        }
+    /* Whatever the number of processes: in order, nothing lost, all equally long where they are padded. */
+    struct accel_error err;
+    for (size_t length = 0; length < 40; length++) {
+        struct accel_split split = accel_split_between_processes (self->acc, length, true);
+        int64_t mine[3] = { (int64_t) split.begin, (int64_t) split.end, (int64_t) split.padding }, all[64][3], at = 0;
+        must (self, accel_comm_all_gather (self->comm, mine, all, 3, ACCEL_INT64, &err), &err, "all_gather");
+        for (int r = 0; r < self->size; at = all[r++][1])
+            if (all[r][0] != at || all[r][1] - at + all[r][2] != all[0][1] + all[0][2])
+                fail (self, "accel_split_between_processes (%zu): rank %d has [%lld, %lld) + %lld", length, r,
+                      (long long) all[r][0], (long long) all[r][1], (long long) all[r][2]);
+        if (at != (int64_t) length)
+            fail (self, "accel_split_between_processes (%zu): ends at %lld", length, (long long) at);
+    }
+}
+
+void
+suite_control (struct rank *self)
+{
+    struct accel_error err;
+    bool fired;
+    check_state (self);
+    check_on (self);
+    check_split (self);
+    check_first (self, accel_main_process_first_at);
+    check_first (self, accel_local_main_process_first_at);
+    for (int r = -1; r < self->size; r++) {
+        /* Two ranks at once are one event. */
+        if (self->rank == r || (r >= 0 && self->rank == 0))
+            accel_set_trigger (self->acc);
+        for (int again = 0; again < 2; again++) {
+            must (self, accel_check_trigger (self->acc, &fired, &err), &err, "accel_check_trigger");
+            if (fired != (r >= 0 && !again))
+                fail (self, "accel_check_trigger %d of rank %d: %d", again, r, fired);
+        }
+    }
+    must (self, accel_wait_for_everyone (self->acc, &err), &err, "accel_wait_for_everyone");
+    accel_print (self->acc, "printed by local rank %d\n", self->rank);
+}
+
+/* ---- memory ---- */
+
+void
+suite_memory (struct rank *self)
+{
+    static const size_t sizes[] = { 0, 1, 63, 64, 65, 4096, 65535, 65536, 65537, 1 << 20, (2 << 20) + 1, 5 << 20 };
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+    struct accel_error err;
+    unsigned char *blocks[COUNT];
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < COUNT; i++) {
+            void *memory;
+            must (self, accel_alloc (self->acc, &memory, sizes[i], &err), &err, "accel_alloc");
+            blocks[i] = memory;
+            if ((uintptr_t) memory % 64)
+                fail (self, "accel_alloc (%zu) is not aligned", sizes[i]);
+            for (size_t b = 0; b < sizes[i]; b++)
+                if (blocks[i][b])
+                    fail (self, "accel_alloc (%zu): byte %zu is not zero", sizes[i], b);
+            memset (memory, i + 1, sizes[i]);
+        }
+        for (int i = 0; i < COUNT; i++) {
+            int at = (i * 5 + round) % COUNT;
+            for (size_t b = 0; b < sizes[at]; b++)
+                if (blocks[at][b] != at + 1)
+                    fail (self, "block %zu: byte %zu is another's", sizes[at], b);
+            accel_free (self->acc, blocks[at]);
+        }
+    }
+    accel_free (self->acc, NULL);
+    void *none = blocks;
+    enum accel_status status = accel_alloc (self->acc, &none, SIZE_MAX - 100, &err);
+    if (status != ACCEL_ERR_NOMEM || none)
+        fail (self, "accel_alloc of everything: status %d", (int) status);
+}
+
+/* ---- arguments ---- */
+
+static void
+refuse_buffers (struct rank *self)
+{
+    struct accel_error err;
+    struct accel_comm *comm = self->comm;
+    const enum accel_dtype f32 = ACCEL_FLOAT32, no_dtype = (enum accel_dtype) 99, bad = (enum accel_dtype) -1;
+    const enum accel_op no_op = (enum accel_op) 99;
+    float a[64] = { 0 }, b[64 * 64];
+    int size = self->size;
+#define REFUSED(call, words) must_refuse (self, call, &err, #call, words)
+    REFUSED (accel_comm_all_reduce (comm, NULL, a, 4, f32, ACCEL_SUM, &err), "NULL");
+    REFUSED (accel_comm_all_reduce (comm, a, NULL, 4, f32, ACCEL_SUM, &err), "NULL");
+    REFUSED (accel_comm_all_gather (comm, NULL, b, 4, f32, &err), "NULL");
+    REFUSED (accel_comm_all_gather (comm, a, NULL, 4, f32, &err), "NULL");
+    REFUSED (accel_comm_broadcast (comm, NULL, 4, f32, 0, &err), "NULL");
+    REFUSED (accel_comm_reduce_scatter (comm, NULL, a, 4, f32, ACCEL_SUM, &err), "NULL");
+    REFUSED (accel_comm_reduce_scatter (comm, b, NULL, 4, f32, ACCEL_SUM, &err), "NULL");
+    REFUSED (accel_comm_all_reduce (comm, a, a, 4, no_dtype, ACCEL_SUM, &err), "calls.c:");
+    REFUSED (accel_comm_all_gather (comm, a, b, 4, bad, &err), "enum");
+    REFUSED (accel_comm_broadcast (comm, a, 4, ACCEL_DTYPE_COUNT, 0, &err), "enum");
+    REFUSED (accel_comm_reduce_scatter (comm, b, a, 4, no_dtype, ACCEL_SUM, &err), "enum");
+    REFUSED (accel_comm_all_reduce (comm, a, a, 4, f32, no_op, &err), "enum");
+    REFUSED (accel_comm_reduce_scatter (comm, b, a, 4, f32, ACCEL_OP_COUNT, &err), "enum");
+    for (int dtype = ACCEL_INT8; dtype < ACCEL_DTYPE_COUNT; dtype++) {
+        REFUSED (accel_comm_all_reduce (comm, a, a, 4, (enum accel_dtype) dtype, ACCEL_AVG, &err), "average");
+        REFUSED (accel_comm_reduce_scatter (comm, b, a, 4, (enum accel_dtype) dtype, ACCEL_AVG, &err), "average");
+    }
+    REFUSED (accel_comm_broadcast (comm, a, 4, f32, -1, &err), "root");
+    REFUSED (accel_comm_broadcast (comm, a, 4, f32, size, &err), "no rank");
+    REFUSED (accel_comm_broadcast (comm, a, 0, f32, size, &err), "no rank");
+    REFUSED (accel_comm_all_reduce (comm, a, a, SIZE_MAX / 4 + 2, f32, ACCEL_SUM, &err), "memory");
+    REFUSED (accel_comm_all_gather (comm, a, b, SIZE_MAX / 4 / (size_t) size + 1, f32, &err), "memory");
+    REFUSED (accel_comm_broadcast (comm, a, SIZE_MAX, f32, 0, &err), "memory");
+    REFUSED (accel_comm_reduce_scatter (comm, b, a, SIZE_MAX / 8 / (size_t) size + 1, f32, ACCEL_SUM, &err), "memory");
+    /* And without anybody to tell it to. */
+    if (accel_comm_broadcast (comm, NULL, 4, f32, 0, NULL) != ACCEL_ERR_INVALID)
+        fail (self, "no status without an error object");
+}
+
+static void
+refuse_tensors (struct rank *self)
+{
+    static const int64_t shape[] = { 2, 3 };
+    struct accel *acc = self->acc;
+    struct accel_error err;
+    struct accel_tensor good, bad, out = { .owned_bytes = 0 };
+    int64_t strides[] = { 1, 2 };
+    float data[6];
+    describe (self, &good, data, 2, shape);
+#define BAD(change, words)                                                                                           \
+    do {                                                                                                             \
+        describe (self, &bad, data, 2, shape);                                                                       \
+        change;                                                                                                      \
+        REFUSED (accel_gather (acc, &bad.dl, &out, &err), words);                                                    \
+        REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, &err), words);                                               \
+        REFUSED (accel_broadcast (acc, &bad.dl, 0, &err), words);                                                    \
+    } while (0)
+    BAD (bad.dl.strides = strides, "contiguous");
+    BAD (bad.dl.device.device_type = kDLCUDA, "host memory");
+    BAD (bad.dl.dtype.lanes = 2, "element type");
+    BAD (bad.dl.dtype.bits = 24, "element type");
+    BAD (bad.dl.ndim = -1, "dimensions");
+    BAD (bad.dl.ndim = ACCEL_MAX_DIMS + 1, "dimensions");
+    BAD (bad.shape[1] = -3, "negative");
+    BAD (bad.dl.data = NULL, "NULL");
+    BAD (bad.shape[0] = bad.shape[1] = (int64_t) 1 << 62, "memory");
+#undef BAD
+    REFUSED (accel_gather (acc, NULL, &out, &err), "NULL");
+    REFUSED (accel_gather (acc, &good.dl, NULL, &err), "NULL");
+    REFUSED (accel_reduce (acc, NULL, ACCEL_SUM, &err), "NULL");
+    REFUSED (accel_broadcast (acc, NULL, 0, &err), "NULL");
+    REFUSED (accel_reduce (acc, &good.dl, (enum accel_op) 77, &err), "enum");
+    REFUSED (accel_broadcast (acc, &good.dl, self->size, &err), "no rank");
+    REFUSED (accel_broadcast (acc, &good.dl, -2, &err), "root");
+    struct accel_tensor theirs = good;
+    REFUSED (accel_gather (acc, &good.dl, &theirs, &err), "not its own");
+    REFUSED (accel_main_process_first (acc, NULL, NULL, &err), "NULL");
+#undef REFUSED
+    accel_tensor_release (&out);
+}
+
+void
+suite_arguments (struct rank *self)
+{
+    struct accel_error err;
+    int32_t sum = 1;
+    refuse_buffers (self);
+    refuse_tensors (self);
+    /* Nothing was sent and nothing is broken. */
+    must (self, accel_comm_all_reduce (self->comm, &sum, &sum, 1, ACCEL_INT32, ACCEL_SUM, &err), &err, "afterwards");
+    if (sum != self->size)
+        fail (self, "afterwards the sum is %d", (int) sum);
+    /* Buffers of no elements may be NULL. */
+    must (self, accel_comm_all_reduce (self->comm, NULL, NULL, 0, ACCEL_INT32, ACCEL_SUM, &err), &err, "no elements");
+    must (self, accel_comm_all_gather (self->comm, NULL, NULL, 0, ACCEL_INT32, &err), &err, "no elements");
+    must (self, accel_comm_broadcast (self->comm, NULL, 0, ACCEL_INT32, 0, &err), &err, "no elements");
+    must (self, accel_comm_reduce_scatter (self->comm, NULL, NULL, 0, ACCEL_FLOAT16, ACCEL_AVG, &err), &err,
+          "no elements");
+}

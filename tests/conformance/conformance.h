@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the conformance program share: one rank, its buffers, and how it says that something is wrong. */
+#ifndef TESTS_CONFORMANCE_H
+#define TESTS_CONFORMANCE_H
+
+#include "tests/conformance/reference.h"
+
+#include <accel/accel.h>
+
+struct rank {
+    struct accel *acc;
+    struct accel_comm *comm;
+    int rank;
+    int size;
+    size_t calls;
+    uint64_t hash; /* of all results that must be the same on all ranks */
+};
+
+/** Say on standard error what went wrong on which rank, and exit with status 1. */
+void fail (const struct rank *self, const char *format, ...) ACCEL_PRINTF (2, 3);
+
+/** fail() unless @p status is ACCEL_OK. */
+void must (const struct rank *self, enum accel_status status, const struct accel_error *err, const char *what);
+
+/** fail() unless @p status is ACCEL_ERR_INVALID and the text has @p words. */
+void must_refuse (const struct rank *self, enum accel_status status, const struct accel_error *err, const char *what,
+                  const char *words);
+
+/* Suites: every rank runs the same ones. */
+void suite_types (struct rank *self);     /* every dtype, op and kind with small counts */
+void suite_sizes (struct rank *self);     /* every place of the buffers with counts around all borders */
+void suite_mixture (struct rank *self);   /* a random sequence of everything, with random delays */
+void suite_tensors (struct rank *self);   /* under the original's names */
+void suite_control (struct rank *self);   /* who runs what when */
+void suite_arguments (struct rank *self); /* what is refused */
+void suite_memory (struct rank *self);    /* accel_alloc() */
+
+#endif
