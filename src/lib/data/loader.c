@@ -106,15 +106,17 @@ make_batch (struct accel_loader *loader, struct accel_error *err)
     batch->fields = calloc (dataset->field_count, sizeof *batch->fields);
     batch->sample_bytes = calloc (dataset->field_count, sizeof *batch->sample_bytes);
     batch->into = calloc (dataset->field_count, sizeof *batch->into);
-    batch->indices = calloc (size, sizeof *batch->indices);
-    if (!batch->fields || !batch->sample_bytes || !batch->into || !batch->indices)
+    if (!batch->fields || !batch->sample_bytes || !batch->into)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of %zu samples", size);
     for (size_t i = 0; i < dataset->field_count; i++) {
         enum accel_status status = make_field (batch, i, size, err);
         if (status)
             return status;
     }
-    return ACCEL_OK;
+    /* Last, so that sizes which no memory holds are found before so much is asked for. */
+    batch->indices = calloc (size, sizeof *batch->indices);
+    return batch->indices ? ACCEL_OK
+                          : accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of %zu samples", size);
 }
 
 static void
