@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -364,6 +365,7 @@ main (int argc, char **argv)
     setvbuf (stdout, NULL, _IOLBF, 0);
     signal (SIGTERM, SIG_IGN);
     alarm (DEADLINE_S);
+    setrlimit (RLIMIT_CORE, &(struct rlimit){ 0 });
     if (argc < 2)
         return 99;
     if (!strncmp (argv[1], "open", 4))

@@ -4,7 +4,6 @@
 . "${srcdir:-.}/tests/testlib.sh"
 drive=$builddir/tests/fault/drive
 faults=$builddir/tests/fault/comm_faults
-ulimit -c 0
 
 # Ranks as another launcher would start them: hand N PORT COMMAND...
 cat >hand <<'EOF_HAND'
