@@ -59,6 +59,8 @@ scenario fork-exits 1 2 7
 scenario closes 1 2 0
 scenario closes 0 2 0
 scenario late 1 2 0
+scenario stopped 1 2 0
+scenario stopped-shared 1 2 0
 for what in call name count dtype op root size size-shared; do
     scenario other-$what 1 3 0
 done
@@ -125,6 +127,10 @@ refuse "WORLD_SIZE=1 but OMPI_COMM_WORLD_SIZE=2" 1 RANK=0 WORLD_SIZE=1 OMPI_COMM
 refuse "for rank 0" 4 RANK=1 WORLD_SIZE=2 ACCEL_TIMEOUT_MS=100 MASTER_PORT=29760
 refuse "for rank 1 (not in accel_open() yet)" 4 "$two" ACCEL_TIMEOUT_MS=100 MASTER_PORT=29761
 
+test_expect_success 'a limit on the size of files is an error, not a signal' '
+    (ulimit -f 100; "$accelerate" launch --cpu --num_processes 2 "$faults" open) >out 2>err
+    cat out err; grep "rank 0: status 3 .* cannot size the job segment" out && ! grep XFSZ err
+'
 test_expect_success 'two processes with one rank, launched' '
     test_exit 1 "$accelerate" launch --cpu --num_processes 2 \
         sh -c "\"$faults\" open-hold & sleep 0.4; [ \$RANK = 1 ] || exec \"$faults\" open" >out 2>err
