@@ -354,7 +354,7 @@ suite_mixture (struct rank *self)
     unsigned char *blocks[8] = { NULL };
     struct accel_error err;
     make_buffers (self);
-    for (int i = 0; i < 400; i++) {
+    for (int i = 0; i < 250; i++) {
         uint64_t drawn = next_random (&common);
         struct test test = { .kind = (enum kind) (drawn % KINDS), .dtype = (enum accel_dtype) ((drawn >> 8) % 9),
                              .op = (enum accel_op) ((drawn >> 16) % 5), .place = (enum place) ((drawn >> 24) % PLACES),

@@ -1,122 +1,415 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank of a job in which one does what it should not; run by comm_faults.sh.
+/* One rank of a job in which something goes wrong: comm_faults SCENARIO [VICTIM]
  *
- *   comm_faults WHAT CULPRIT    the rank CULPRIT does WHAT, the others go on as agreed
- *
- * Whoever gets an error prints it, "RANK STATUS TEXT", after a comment with the time that it took, tries again, and
- * prints "RANK again" where the same error comes back at once. */
+ * The ranks make a few collectives; then rank VICTIM (1 if not given) does what the scenario is called, and the others
+ * look at what they are told.  A rank that was told the right thing says "rank N: as expected" with the time it took
+ * and the text, and exits with status 0; any other says what was wrong and exits with status 3.  The launcher's SIGTERM
+ * is ignored, so that all have their say. */
 #include <config.h>
 
 #include <accel/accel.h>
 
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-static struct accel *acc;
-static struct accel_comm *world;
-static struct accel_error err;
-static int rank;
-static float values[70000], sums[70000];
+enum { DEADLINE_S = 15, MANY = 1 << 20, LARGE = 1 << 20 };
 
-static long
+struct job {
+    struct accel *acc;
+    struct accel_comm *comm;
+    int rank, size, victim;
+    float *large;
+    char v[16]; /* "rank 1" */
+};
+
+typedef enum accel_status act (struct job *job, struct accel_error *err);
+
+static double
 now_ms (void)
 {
     struct timespec now;
     clock_gettime (CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (double) now.tv_sec * 1e3 + (double) now.tv_nsec / 1e6;
 }
 
 static void
-say (long since, enum accel_status status)
+pause_ms (int ms)
 {
-    printf ("# rank %d after %ld ms\n%d %d %s\n", rank, now_ms () - since, rank, (int) status, err.text);
-    fflush (stdout);
+    nanosleep (&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
 }
 
-/* What all should do now: a sum of few or many numbers, or a barrier. */
-static enum accel_status
-agreed (const char *what)
+static void
+wrong (const struct job *job, const char *format, ...) ACCEL_PRINTF (2, 3);
+static void
+wrong (const struct job *job, const char *format, ...)
 {
-    if (!strncmp (what, "big-", 4))
-        return accel_comm_all_reduce (world, values, sums, 70000, ACCEL_FLOAT32, ACCEL_SUM, &err);
-    if (!strncmp (what, "root", 4))
-        return accel_comm_broadcast (world, values, 100, ACCEL_FLOAT32, 0, &err);
-    if (!strncmp (what, "count", 5) || !strncmp (what, "dtype", 5) || !strncmp (what, "op", 2))
-        return accel_comm_all_reduce (world, values, sums, 64, ACCEL_FLOAT32, ACCEL_SUM, &err);
-    return accel_comm_barrier (world, &err);
+    char text[1024];
+    va_list args;
+    va_start (args, format);
+    vsnprintf (text, sizeof text, format, args);
+    va_end (args);
+    printf ("rank %d: WRONG: %s\n", job->rank, text);
+    exit (3);
 }
 
-/* What the culprit does instead. */
+/* ---- what victims do ---- */
+
 static enum accel_status
-misbehave (const char *what)
+act_exit (struct job *job, struct accel_error *err)
 {
-    const char *how = strncmp (what, "big-", 4) ? what : what + 4;
-    if (!strcmp (how, "exit"))
-        exit (7);
-    if (!strcmp (how, "abort"))
-        abort ();
-    if (!strcmp (how, "kill"))
-        raise (SIGKILL);
-    if (!strcmp (how, "close")) {
-        accel_close (acc);
-        acc = NULL;
-        sleep (2); /* it lives on: only what it said counts */
+    (void) job, (void) err;
+    _exit (7);
+}
+
+static enum accel_status
+act_abort (struct job *job, struct accel_error *err)
+{
+    (void) job, (void) err;
+    abort ();
+}
+
+static enum accel_status
+act_die (struct job *job, struct accel_error *err)
+{
+    (void) job, (void) err;
+    raise (SIGKILL);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+act_late (struct job *job, struct accel_error *err)
+{
+    pause_ms (900);
+    return accel_comm_barrier (job->comm, err);
+}
+
+/* What the others have: counts of 8 floats. */
+static float few[9 * 64];
+
+static enum accel_status
+act_count (struct job *job, struct accel_error *err)
+{
+    return accel_comm_all_reduce (job->comm, few, few, 9, ACCEL_FLOAT32, ACCEL_SUM, err);
+}
+
+static enum accel_status
+act_dtype (struct job *job, struct accel_error *err)
+{
+    return accel_comm_all_reduce (job->comm, few, few, 8, ACCEL_INT32, ACCEL_SUM, err);
+}
+
+static enum accel_status
+act_op (struct job *job, struct accel_error *err)
+{
+    return accel_comm_all_reduce (job->comm, few, few, 8, ACCEL_FLOAT32, ACCEL_MAX, err);
+}
+
+static enum accel_status
+act_reduce (struct job *job, struct accel_error *err)
+{
+    return accel_comm_all_reduce (job->comm, few, few, 8, ACCEL_FLOAT32, ACCEL_SUM, err);
+}
+
+static enum accel_status
+act_gather (struct job *job, struct accel_error *err)
+{
+    return accel_comm_all_gather (job->comm, few, few + 8, 8, ACCEL_FLOAT32, err);
+}
+
+static enum accel_status
+act_wait (struct job *job, struct accel_error *err)
+{
+    return accel_wait_for_everyone (job->acc, err);
+}
+
+static enum accel_status
+act_barrier (struct job *job, struct accel_error *err)
+{
+    return accel_comm_barrier (job->comm, err);
+}
+
+static enum accel_status
+act_root_0 (struct job *job, struct accel_error *err)
+{
+    return accel_comm_broadcast (job->comm, few, 8, ACCEL_FLOAT32, 0, err);
+}
+
+static enum accel_status
+act_root_1 (struct job *job, struct accel_error *err)
+{
+    return accel_comm_broadcast (job->comm, few, 8, ACCEL_FLOAT32, 1, err);
+}
+
+static enum accel_status
+act_small_and_large (struct job *job, struct accel_error *err)
+{
+    size_t count = job->rank == job->victim ? 16 : LARGE;
+    return accel_comm_all_reduce (job->comm, job->large, job->large, count, ACCEL_FLOAT32, ACCEL_SUM, err);
+}
+
+/* The others disagree with the victim while the last rank computes for a long time. */
+static enum accel_status
+act_third (struct job *job, struct accel_error *err)
+{
+    if (job->rank != job->size - 1)
+        return job->rank == job->victim ? accel_comm_barrier (job->comm, err) : act_reduce (job, err);
+    pause_ms (1500);
+    return act_reduce (job, err);
+}
+
+/* ---- what the others do ---- */
+
+static enum accel_status
+act_reduces (struct job *job, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (int i = 0; !status && i < MANY; i++)
+        status = act_reduce (job, err);
+    return status;
+}
+
+static enum accel_status
+act_large (struct job *job, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (int i = 0; !status && i < MANY; i++)
+        status = accel_comm_all_reduce (job->comm, job->large, job->large, LARGE, ACCEL_FLOAT32, ACCEL_MAX, err);
+    return status;
+}
+
+/* The victim too, but something kills it meanwhile. */
+static enum accel_status
+act_killed_in_large (struct job *job, struct accel_error *err)
+{
+    pid_t self = getpid ();
+    if (!fork ()) {
+        pause_ms (40);
+        kill (self, SIGKILL);
+        _exit (0);
+    }
+    return act_large (job, err);
+}
+
+/* Stopped for longer than the others wait, then it goes on: what they did since must not pass for a result. */
+static enum accel_status
+act_stopped_in_large (struct job *job, struct accel_error *err)
+{
+    pid_t self = getpid ();
+    if (!fork ()) {
+        pause_ms (40);
+        kill (self, SIGSTOP);
+        pause_ms (900);
+        kill (self, SIGCONT);
+        _exit (0);
+    }
+    return act_large (job, err);
+}
+
+/* A child of the victim that exits or closes is not the victim. */
+static enum accel_status
+act_fork_and_exit (struct job *job, struct accel_error *err)
+{
+    if (!fork ()) {
+        accel_close (job->acc);
         exit (0);
     }
-    if (!strcmp (how, "late")) {
-        sleep (3);
-        exit (0);
-    }
-    if (!strcmp (how, "call"))
-        return accel_wait_for_everyone (acc, &err);
-    if (!strcmp (how, "count"))
-        return accel_comm_all_reduce (world, values, sums, 60, ACCEL_FLOAT32, ACCEL_SUM, &err);
-    if (!strcmp (how, "dtype"))
-        return accel_comm_all_reduce (world, values, sums, 64, ACCEL_INT32, ACCEL_SUM, &err);
-    if (!strcmp (how, "op"))
-        return accel_comm_all_reduce (world, values, sums, 64, ACCEL_FLOAT32, ACCEL_MAX, &err);
-    if (!strcmp (how, "root"))
-        return accel_comm_broadcast (world, values, 100, ACCEL_FLOAT32, 1, &err);
-    fprintf (stderr, "comm_faults: what is '%s'?\n", how);
+    pause_ms (100);
+    act_reduce (job, err);
+    _exit (7);
+}
+
+static const struct scenario {
+    const char *name;
+    act *victim; /* NULL: it closes */
+    act *others;
+    bool victim_returns; /* and is told the same as the others */
+    bool shared;         /* large buffers are of accel_alloc() */
+    uint32_t timeout_ms;
+    enum accel_status status;
+    const char *words[4]; /* "%v" is the victim's name; of the first two one suffices where both are there */
+} scenarios[] = {
+    { "exits", act_exit, act_reduces, false, false, 0, ACCEL_ERR_PEER,
+      { "%v exited with status 7", "%v ended (process", "accel_comm_all_reduce", NULL } },
+    { "aborts", act_abort, act_reduces, false, false, 0, ACCEL_ERR_PEER,
+      { "%v was killed by signal 6 (SIGABRT)", "%v ended (process", "accel_comm_all_reduce", NULL } },
+    { "killed", act_die, act_barrier, false, false, 0, ACCEL_ERR_PEER,
+      { "%v was killed by signal 9 (SIGKILL)", "%v ended (process", "accel_comm_barrier", NULL } },
+    { "killed-large", act_killed_in_large, act_large, false, false, 0, ACCEL_ERR_PEER,
+      { "%v was killed by signal 9 (SIGKILL)", "%v ended (process", "accel_comm_all_reduce", NULL } },
+    { "killed-large-shared", act_killed_in_large, act_large, false, true, 0, ACCEL_ERR_PEER,
+      { "%v was killed by signal 9 (SIGKILL)", "%v ended (process", "accel_comm_all_reduce", NULL } },
+    { "fork-exits", act_fork_and_exit, act_reduces, false, false, 0, ACCEL_ERR_PEER,
+      { "%v exited with status 7", "%v ended (process", "accel_comm_all_reduce", NULL } },
+    { "closes", NULL, act_barrier, false, false, 0, ACCEL_ERR_PEER,
+      { "%v has left (accel_close)", NULL, "accel_comm_barrier", NULL } },
+    { "other-call", act_gather, act_reduce, true, false, 0, ACCEL_ERR_PEER,
+      { "accel_comm_all_gather (float32 x 8)", NULL, "accel_comm_all_reduce (float32 x 8)", "%v" } },
+    { "other-name", act_wait, act_barrier, true, false, 0, ACCEL_ERR_PEER,
+      { "accel_wait_for_everyone", NULL, "accel_comm_barrier", "%v" } },
+    { "other-count", act_count, act_reduce, true, false, 0, ACCEL_ERR_PEER,
+      { "counts differ in accel_comm_all_reduce", NULL, "9 on %v", "8 on rank" } },
+    { "other-dtype", act_dtype, act_reduce, true, false, 0, ACCEL_ERR_PEER,
+      { "element types differ in accel_comm_all_reduce", NULL, "int32 on %v", "float32 on rank" } },
+    { "other-op", act_op, act_reduce, true, false, 0, ACCEL_ERR_PEER,
+      { "operations differ in accel_comm_all_reduce", NULL, "max on %v", "sum on rank" } },
+    { "other-root", act_root_1, act_root_0, true, false, 0, ACCEL_ERR_PEER,
+      { "roots differ in accel_comm_broadcast", NULL, "1 on %v", "0 on rank" } },
+    { "other-size", act_small_and_large, act_small_and_large, true, false, 0, ACCEL_ERR_PEER,
+      { "counts differ in accel_comm_all_reduce", NULL, "16 on %v", "1048576 on rank" } },
+    { "other-size-shared", act_small_and_large, act_small_and_large, true, true, 0, ACCEL_ERR_PEER,
+      { "counts differ in accel_comm_all_reduce", NULL, "16 on %v", "1048576 on rank" } },
+    { "third-computes", act_third, act_third, true, false, 0, ACCEL_ERR_PEER,
+      { "accel_comm_barrier", NULL, "accel_comm_all_reduce", "%v" } },
+    { "stopped", act_stopped_in_large, act_large, false, false, 300, ACCEL_ERR_TIMEOUT,
+      { "has waited for 300 ms", NULL, "%v (", "accel_comm_all_reduce" } },
+    { "stopped-shared", act_stopped_in_large, act_large, false, true, 300, ACCEL_ERR_TIMEOUT,
+      { "has waited for 300 ms", NULL, "%v (", "accel_comm_all_reduce" } },
+    { "late", act_late, act_reduce, false, false, 300, ACCEL_ERR_TIMEOUT,
+      { "has waited for 300 ms", NULL, "%v (computing after accel_comm_all_reduce", "the timeout" } },
+};
+
+static const struct scenario *
+find (const char *name)
+{
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+        if (!strcmp (scenarios[i].name, name))
+            return &scenarios[i];
+    fprintf (stderr, "comm_faults: no scenario %s\n", name);
     exit (99);
+}
+
+/* Whether @text has @words, in which %v is the victim. */
+static bool
+has (const struct job *job, const char *text, const char *words)
+{
+    char wanted[256];
+    const char *mark = strstr (words, "%v");
+    if (mark)
+        snprintf (wanted, sizeof wanted, "%.*s%s%s", (int) (mark - words), words, job->v, mark + 2);
+    else
+        snprintf (wanted, sizeof wanted, "%s", words);
+    return strstr (text, wanted);
+}
+
+static void
+check (struct job *job, const struct scenario *scenario, enum accel_status status, const struct accel_error *err,
+       double took_ms)
+{
+    const char *const *words = scenario->words;
+    struct accel_error later = { .code = ACCEL_OK };
+    if (!status)
+        wrong (job, "no error");
+    if (status != scenario->status || err->code != status)
+        wrong (job, "status %d: %s", (int) status, err->text);
+    if (!has (job, err->text, words[0]) && !(words[1] && has (job, err->text, words[1])))
+        wrong (job, "'%s' is not in '%s'", words[0], err->text);
+    for (int i = 2; i < 4 && words[i]; i++)
+        if (!has (job, err->text, words[i]))
+            wrong (job, "'%s' is not in '%s'", words[i], err->text);
+    if (!strstr (err->text, "comm_faults.c:"))
+        wrong (job, "no line is named: %s", err->text);
+    for (int i = 0; i < 3; i++) {
+        int8_t number = 0;
+        status = i ? accel_comm_all_reduce (job->comm, &number, &number, 1, ACCEL_INT8, ACCEL_SUM, &later)
+                   : accel_comm_barrier (job->comm, &later);
+        if (status != scenario->status || later.code != status || strcmp (later.text, err->text))
+            wrong (job, "a later call: status %d: %s", (int) status, later.text);
+    }
+    printf ("rank %d: as expected after %.1f ms: %s\n", job->rank, took_ms, err->text);
+}
+
+static void
+open_job (struct job *job, uint32_t timeout_ms)
+{
+    struct accel_error err;
+    if (accel_open (&job->acc, &(struct accel_options){ .timeout_ms = timeout_ms }, &err))
+        wrong (job, "%s", err.text);
+    job->comm = accel_world (job->acc);
+    job->rank = accel_comm_rank (job->comm);
+    job->size = accel_comm_size (job->comm);
+}
+
+static void
+get_memory (struct job *job, bool shared)
+{
+    void *memory = calloc (LARGE, sizeof (float));
+    struct accel_error err;
+    if (shared) {
+        free (memory);
+        if (accel_alloc (job->acc, &memory, LARGE * sizeof (float), &err))
+            wrong (job, "%s", err.text);
+    }
+    job->large = memory;
+}
+
+/* "open": say what accel_open() says.  "open-hold": and stay a member for a while.  "open-exit", "open-killed": the
+ * victim does not even come there. */
+static int
+try_open (const char *how, int victim)
+{
+    struct accel *acc = (void *) 1;
+    struct accel_error err = { .code = ACCEL_OK };
+    const char *rank = getenv ("RANK");
+    bool ends = !strcmp (how, "open-killed") || !strcmp (how, "open-exit");
+    if (ends && rank && strtol (rank, NULL, 10) == victim) {
+        pause_ms (150); /* the others have to be deaf to the launcher's SIGTERM by then */
+        if (!strcmp (how, "open-killed"))
+            raise (SIGKILL);
+        _exit (7);
+    }
+    double begin = now_ms ();
+    enum accel_status status = accel_open (&acc, NULL, &err);
+    printf ("rank %s: status %d after %.1f ms: %s\n", rank ? rank : "?", (int) status, now_ms () - begin,
+            status ? err.text : "open");
+    if (status && (acc || err.code != status || strchr (err.text, '\n')))
+        return 3;
+    if (!strcmp (how, "open-hold"))
+        pause_ms (800);
+    accel_close (acc);
+    return status != ACCEL_OK;
 }
 
 int
 main (int argc, char **argv)
 {
-    int culprit = argc > 2 ? atoi (argv[2]) : 0;
-    long begin = now_ms ();
-    signal (SIGTERM, SIG_IGN); /* the launcher ends the others; here they shall speak first */
-    if (!strcmp (argv[1], "unborn") && atoi (getenv ("RANK")) == culprit) {
-        sleep (2); /* or the launcher's SIGTERM comes before the others ignore it */
-        return 5;
-    }
-    enum accel_status status = accel_open (&acc, NULL, &err);
-    if (status) {
-        rank = getenv ("RANK") ? atoi (getenv ("RANK")) : 0;
-        say (begin, status);
+    struct accel_error err = { .code = ACCEL_OK };
+    struct job job = { .rank = -1, .victim = argc > 2 ? (int) strtol (argv[2], NULL, 10) : 1 };
+    enum accel_status status = ACCEL_OK;
+    setvbuf (stdout, NULL, _IOLBF, 0);
+    signal (SIGTERM, SIG_IGN);
+    alarm (DEADLINE_S);
+    setrlimit (RLIMIT_CORE, &(struct rlimit){ 0 });
+    if (argc < 2)
+        return 99;
+    if (!strncmp (argv[1], "open", 4))
+        return try_open (argv[1], job.victim);
+    const struct scenario *scenario = find (argv[1]);
+    open_job (&job, scenario->timeout_ms);
+    get_memory (&job, scenario->shared);
+    snprintf (job.v, sizeof job.v, "rank %d", job.victim);
+    for (int i = 0; !status && i < 3; i++)
+        status = act_reduce (&job, &err);
+    if (status)
+        wrong (&job, "at first: %s", err.text);
+    double begin = now_ms ();
+    bool victim = job.rank == job.victim;
+    if (victim && !scenario->victim) {
+        accel_close (job.acc);
         return 0;
     }
-    world = accel_world (acc);
-    rank = accel_process_index (acc);
-    for (int i = 0; i < 5; i++)
-        if (accel_comm_barrier (world, &err)
-            || accel_comm_all_reduce (world, values, sums, 1000, ACCEL_FLOAT32, ACCEL_SUM, &err))
-            return 98;
-    begin = now_ms ();
-    status = rank == culprit ? misbehave (argv[1]) : agreed (argv[1]);
-    if (status) {
-        struct accel_error first = err;
-        say (begin, status);
-        begin = now_ms ();
-        if (agreed (argv[1]) == first.code && !strcmp (err.text, first.text) && now_ms () - begin < 1000)
-            printf ("%d again\n", rank);
-        fflush (stdout);
-    }
-    accel_close (acc);
+    status = (victim ? scenario->victim : scenario->others) (&job, &err);
+    if (!victim || scenario->victim_returns)
+        check (&job, scenario, status, &err, now_ms () - begin);
+    else if (status != ACCEL_ERR_PEER)
+        wrong (&job, "the victim: status %d: %s", (int) status, status ? err.text : "");
+    else
+        printf ("rank %d: the victim was told: %s\n", job.rank, err.text);
+    accel_close (job.acc);
     return 0;
 }

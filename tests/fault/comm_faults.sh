@@ -1,96 +1,144 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A rank that dies, leaves, comes late or calls something else: the others hear of it, with its number and its line.
+# A rank dies, leaves, disagrees or does not come: the others are told who and where, and nothing remains.
 . "${srcdir:-.}/tests/testlib.sh"
+drive=$builddir/tests/fault/drive
 faults=$builddir/tests/fault/comm_faults
-ls /dev/shm >before 2>/dev/null
 
-# ranks HOW N WHAT CULPRIT: their words are in `said`; HOW is "launcher", or "hand" for no launcher at all
-ranks () {
-    how=$1 count=$2
-    shift 2
-    if [ "$how" = launcher ]; then
-        timeout 30 "$accelerate" launch --quiet --grace 10 --cpu --num_processes "$count" "$faults" "$@" >said
-    else
-        pids=
-        for rank in $(seq 0 $((count - 1))); do
-            RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=$count LOCAL_WORLD_SIZE=$count MASTER_ADDR=localhost MASTER_PORT=$$ \
-                timeout 30 "$faults" "$@" >"said.$rank" &
-            pids="$pids $!"
-        done
-        for pid in $pids; do
-            wait "$pid"
-        done
-        cat said.? >said
-    fi
-    cat said
-}
-# heard RANKS STATUS PATTERN: each of these ranks got that status with such a text, and the same when it tried again
-heard () {
-    for who in $1; do
-        grep -qE "^$who $2 $3" said || { echo "rank $who did not say: $2 $3"; return 1; }
-        grep -qx "$who again" said || { echo "rank $who was not told at once the second time"; return 1; }
-    done
-}
-here='(.*/)?comm_faults[.]c:[0-9]+'
-
-# shellcheck disable=SC3045
-ulimit -c 0
-for how in launcher hand; do
-    # Without the launcher a rank that somebody has reaped already leaves no status.
-    ended='ended .process [0-9]+.'
-    [ $how = launcher ] && ended='never'
-    while IFS='|' read -r what status pattern; do
-        test_expect_success "$how: rank 1 of 3: $what" '
-            ranks $how 3 $what 1 && heard "0 2" $status "$pattern"'
-    done <<E2
-exit|5|rank 1 (exited with status 7|$ended), computing after .* waits for it in accel_comm_barrier at $here
-big-exit|5|rank 1 (exited with status 7|$ended), computing after .* waits for it in accel_comm_all_reduce at $here
-kill|5|rank 1 (was killed by signal 9 .SIGKILL.|$ended), computing after .* waits for it in accel_comm_barrier at $here
-big-kill|5|rank 1 (was killed by signal 9 .SIGKILL.|$ended), computing after .* waits for it in accel_comm_all_reduce at $here
-abort|5|rank 1 (was killed by signal 6 .SIGABRT.|$ended), computing after .* waits for it in accel_comm_barrier at $here
-close|5|rank 1 has left [(]accel_close[)].* waits for it in accel_comm_barrier at $here
-E2
-    while IFS='|' read -r what pattern; do
-        test_expect_success "$how: rank 2 of 3 disagrees: $what" '
-            ranks $how 3 $what 2 && heard "0 1 2" 5 "$pattern"'
-    done <<E2
-call|rank 2 waits in accel_wait_for_everyone at $here while rank [01] is in accel_comm_barrier at $here
-count|counts differ in accel_comm_all_reduce: 64 on rank [01] at $here, 60 on rank 2 at $here
-dtype|element types differ in accel_comm_all_reduce: float32 on rank [01] at $here, int32 on rank 2 at $here
-op|operations differ in accel_comm_all_reduce: sum on rank [01] at $here, max on rank 2 at $here
-root|roots differ in accel_comm_broadcast: 0 on rank [01] at $here, 1 on rank 2 at $here
-E2
-    test_expect_success "$how: rank 0 of 2 comes too late" '
-        ACCEL_TIMEOUT_MS=400 && export ACCEL_TIMEOUT_MS && ranks $how 2 late 0
-        unset ACCEL_TIMEOUT_MS
-        heard 1 4 "rank 1 has waited for 400 ms in accel_comm_barrier at $here, the timeout, for rank 0 [(]computing after accel_comm_all_reduce at $here[)]"'
+# Ranks as another launcher would start them: hand N PORT COMMAND...
+cat >hand <<'EOF_HAND'
+#!/bin/sh
+processes=$1 port=$2 rank=$1
+shift 2
+while [ "$rank" -gt 0 ]; do
+    rank=$((rank - 1))
+    RANK=$rank WORLD_SIZE=$processes LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$processes MASTER_ADDR=127.0.0.1 \
+        MASTER_PORT=$port "$@" &
 done
-test_expect_success 'launcher: a rank that ends before it has opened' '
-    ranks launcher 3 unborn 1 &&
-    test "$(grep -cE "^[02] 5 accel_open: rank 1 exited with status 5 before all ranks had joined" said)" = 2'
-test_expect_success 'hand: a rank that never opens' '
-    ACCEL_TIMEOUT_MS=700 && export ACCEL_TIMEOUT_MS && ranks hand 3 unborn 1
-    unset ACCEL_TIMEOUT_MS
-    grep -E "^[02] [45] accel_open: rank [02] has waited for 700 ms, the timeout, for rank 1 [(]not in accel_open[(][)] yet[)]" said'
+wait
+EOF_HAND
+chmod +x hand
 
-while IFS='|' read -r variables words; do
-    test_expect_success "environment: $variables" '
-        test_exit 0 env ACCEL_TIMEOUT_MS=2000 $variables timeout 20 "$faults" exit 9 >said && cat said && grep -E "^[0-9]* [16] .*$words" said'
-done <<'E2'
-RANK=x WORLD_SIZE=2|RANK='x' is not an integer
-RANK=5 WORLD_SIZE=2|RANK=5 is not below WORLD_SIZE=2
-WORLD_SIZE=2|WORLD_SIZE=2 without RANK
-RANK=0 WORLD_SIZE=99999999999|WORLD_SIZE='99999999999' is not an integer
-RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1|no backend can connect
-RANK=0 WORLD_SIZE=2 ACCEL_JOB_SEGMENT=/no/such/file|ACCEL_JOB_SEGMENT: .*No such file
-RANK=0 WORLD_SIZE=2 ACCEL_JOB_SEGMENT=/etc/passwd|ACCEL_JOB_SEGMENT: .*/etc/passwd
-ACCEL_BACKEND=nope|there is no backend 'nope'
-RANK=0 WORLD_SIZE=2 ACCEL_BACKEND=self|self connects one process only
-ACCEL_TIMEOUT_MS=soon|ACCEL_TIMEOUT_MS='soon' is not a number
-ACCELERATE_MIXED_PRECISION=fp4|'fp4' is none of no, fp16
-E2
+clean () {
+    ! ls /dev/shm 2>/dev/null | grep accel
+}
 
-test_expect_success 'no process is left' '! pgrep -f "^$faults" '
-test_expect_success 'nothing is left in /dev/shm' 'ls /dev/shm 2>/dev/null | diff before -'
+# told N: so many ranks were told the right thing, and none anything else
+told () {
+    cat out err
+    ! grep WRONG out && test "$(grep -c "as expected" out)" = "$1" && clean
+}
+
+# What was said and how long it took, for whoever reads the log.
+show () {
+    sed -n 's/^rank /# rank /p' out
+}
+
+# scenario NAME VICTIM TOLD STATUS: under our launcher, whose status is that of the first rank to fail, and by hand
+port=29700
+scenario () {
+    test_expect_success "$1, rank $2 of 3, launched" '
+        test_exit '"$4"' "$drive" -- "$accelerate" launch --cpu --num_processes 3 "$faults" '"$1 $2"' >out 2>err
+        told '"$3"
+    show
+    port=$((port + 1))
+    test_expect_success "$1, rank $2 of 3, by hand" '
+        test_exit 0 "$drive" -- ./hand 3 '"$port"' "$faults" '"$1 $2"' >out 2>err
+        told '"$3"
+    show
+}
+
+scenario exits 1 2 7
+scenario exits 0 2 7
+scenario aborts 2 2 134
+scenario killed 1 2 137
+scenario killed 0 2 137
+scenario killed-large 1 2 137
+scenario killed-large-shared 2 2 137
+scenario fork-exits 1 2 7
+scenario closes 1 2 0
+scenario closes 0 2 0
+scenario late 1 2 0
+scenario stopped 1 2 0
+scenario stopped-shared 1 2 0
+for what in call name count dtype op root size size-shared; do
+    scenario other-$what 1 3 0
+done
+scenario third-computes 1 3 0
+
+for victim in 0 1 2; do
+    for how in exit killed; do
+        [ $how = exit ] && words='exited with status 7' || words='was killed by signal 9 (SIGKILL)'
+        test_expect_success "rank $victim is gone ($how) before accel_open, launched" '
+            "$drive" -- "$accelerate" launch --cpu --num_processes 3 "$faults" open-$how $victim >out 2>err
+            cat out err && clean && test "$(grep -c "^rank .: status 5 .*rank $victim $words before all" out)" = 2
+        '
+        show
+    done
+    test_expect_success "rank $victim is gone before accel_open, by hand" '
+        ACCEL_TIMEOUT_MS=400 test_exit 0 "$drive" -- ./hand 3 2975$victim "$faults" open-exit $victim >out 2>err
+        cat out err && clean && test "$(grep -c "^rank .: status [45] .*rank $victim" out)" = 2
+    '
+    show
+done
+
+# refuse WORDS STATUS VARIABLE=VALUE...: one line, with that status of the library
+refuse () {
+    words=$1 status=$2 && shift 2
+    test_expect_success "refused: $*" '
+        test_exit 1 env '"$*"' timeout 20 "$faults" open >out 2>&1
+        cat out; test "$(wc -l <out)" = 1 && grep -F "status $status " out && grep -F -e "$words" out
+    '
+}
+head -c 300000 /dev/urandom >garbage
+head -c 300000 /dev/zero >zeros
+{ printf SJACCEL1 && head -c 300000 /dev/zero; } >old
+printf SJACCEL1 >short
+two="RANK=0 WORLD_SIZE=2"
+refuse "RANK='x' is not an integer" 1 RANK=x WORLD_SIZE=2
+refuse "RANK='' is not an integer" 1 RANK= WORLD_SIZE=2
+refuse "RANK='-2' is not an integer" 1 RANK=-2 WORLD_SIZE=2
+refuse "RANK=5 is not below WORLD_SIZE=2" 1 RANK=5 WORLD_SIZE=2
+refuse "WORLD_SIZE='0' is not an integer" 1 RANK=0 WORLD_SIZE=0
+refuse "WORLD_SIZE='2x' is not an integer" 1 RANK=0 WORLD_SIZE=2x
+refuse "WORLD_SIZE='99999999999999999999' is not" 1 RANK=0 WORLD_SIZE=99999999999999999999
+refuse "WORLD_SIZE=2 without RANK" 1 WORLD_SIZE=2
+refuse "RANK=1 without WORLD_SIZE" 1 RANK=1
+refuse "LOCAL_RANK='y' is not an integer" 1 "$two" LOCAL_RANK=y
+refuse "local rank 3 (LOCAL_RANK) is not below local size 2" 1 RANK=3 WORLD_SIZE=4 LOCAL_RANK=3 LOCAL_WORLD_SIZE=2
+refuse "LOCAL_WORLD_SIZE=3 is above the world size 2" 1 "$two" LOCAL_RANK=0 LOCAL_WORLD_SIZE=3
+refuse "LOCAL_RANK=0 without LOCAL_WORLD_SIZE" 1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=0
+refuse "shm connects the processes of one host" 6 "$two" LOCAL_RANK=0 LOCAL_WORLD_SIZE=1
+refuse "no backend 'nope'" 6 ACCEL_BACKEND=nope
+refuse "no backend 'nope'" 6 "$two" ACCEL_BACKEND=nope
+refuse "self connects one process only" 6 "$two" ACCEL_BACKEND=self
+refuse "ACCEL_TIMEOUT_MS='0' is not a number" 1 ACCEL_TIMEOUT_MS=0
+refuse "ACCEL_TIMEOUT_MS='1s' is not a number" 1 ACCEL_TIMEOUT_MS=1s
+refuse "ACCELERATE_MIXED_PRECISION='fp7' is none of" 1 ACCELERATE_MIXED_PRECISION=fp7
+refuse "ACCELERATE_USE_CPU='maybe' is neither" 1 ACCELERATE_USE_CPU=maybe
+refuse "/proc/1/fd/none: " 1 "$two" ACCEL_JOB_SEGMENT=/proc/1/fd/none
+refuse "garbage: this is no job segment" 1 "$two" ACCEL_JOB_SEGMENT=garbage
+refuse "zeros: this is no job segment" 1 "$two" ACCEL_JOB_SEGMENT=zeros
+refuse "short: this is no job segment" 1 "$two" ACCEL_JOB_SEGMENT=short
+refuse "old: the job segment has version 0" 1 "$two" ACCEL_JOB_SEGMENT=old
+refuse "/dev/null: this is no job segment" 1 "$two" ACCEL_JOB_SEGMENT=/dev/null
+refuse "RANK=0 but OMPI_COMM_WORLD_RANK=1" 1 "$two" OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2
+refuse "WORLD_SIZE=1 but OMPI_COMM_WORLD_SIZE=2" 1 RANK=0 WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2
+refuse "for rank 0" 4 RANK=1 WORLD_SIZE=2 ACCEL_TIMEOUT_MS=100 MASTER_PORT=29760
+refuse "for rank 1 (not in accel_open() yet)" 4 "$two" ACCEL_TIMEOUT_MS=100 MASTER_PORT=29761
+
+test_expect_success 'a limit on the size of files is an error, not a signal' '
+    (ulimit -f 100; "$accelerate" launch --cpu --num_processes 2 "$faults" open) >out 2>err
+    cat out err; grep "rank 0: status 3 .* cannot size the job segment" out && ! grep XFSZ err
+'
+test_expect_success 'two processes with one rank, launched' '
+    test_exit 1 "$accelerate" launch --cpu --num_processes 2 \
+        sh -c "\"$faults\" open-hold & sleep 0.4; [ \$RANK = 1 ] || exec \"$faults\" open" >out 2>err
+    cat out err; grep "status 1 .* both are rank 0" out
+'
+test_expect_success 'two processes with rank 0, by hand' '
+    { RANK=0 WORLD_SIZE=2 MASTER_PORT=29762 ACCEL_TIMEOUT_MS=1500 "$faults" open >first & } && sleep 0.2
+    RANK=0 WORLD_SIZE=2 MASTER_PORT=29762 ACCEL_TIMEOUT_MS=300 "$faults" open >out; wait; cat first out
+    grep "status 3 .* cannot take the socket .*MASTER_PORT" out && grep "status 4 .* rank 1" first
+'
 test_done

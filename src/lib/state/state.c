@@ -79,8 +79,8 @@ enum accel_status
 accel_open (struct accel **acc, const struct accel_options *options, struct accel_error *err)
 {
     *acc = NULL;
-    struct backend_job job = { .backend = options && options->backend ? options->backend : getenv (ENV_BACKEND),
-                               .segment = JOBSEG_NONE };
+    const char *backend = options && options->backend ? options->backend : getenv (ENV_BACKEND);
+    struct backend_job job = { .backend = backend && *backend ? backend : NULL, .segment = JOBSEG_NONE };
     struct accel *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");

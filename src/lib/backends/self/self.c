@@ -77,7 +77,7 @@ static enum accel_status
 self_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err)
 {
     (void) transport;
-    if (posix_memalign (memory, 64, bytes ? bytes : 1))
+    if (bytes > PTRDIFF_MAX || posix_memalign (memory, 64, bytes ? bytes : 1))
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: no memory for %zu bytes", bytes);
     memset (*memory, 0, bytes);
     return ACCEL_OK;

@@ -53,6 +53,13 @@ file_offset (const struct shm *shm, size_t offset)
     return (off_t) (shm->layout.arenas + (size_t) shm->rank * shm->layout.arena_bytes + offset);
 }
 
+static int
+give_back (const struct shm *shm, size_t offset, size_t bytes)
+{
+    return fallocate (shm->segment.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, file_offset (shm, offset),
+                      (off_t) bytes);
+}
+
 /* In steps, because a signal makes fallocate() undo and fail; what is reserved costs little to ask for again. */
 static int
 reserve (const struct shm *shm, size_t offset, size_t bytes)
@@ -80,9 +87,7 @@ address_of (const struct shm *shm, size_t offset)
 static void
 clear (const struct shm *shm, size_t offset, size_t bytes)
 {
-    if (bytes < WHOLE_PAGES
-        || fallocate (shm->segment.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, file_offset (shm, offset),
-                      (off_t) bytes))
+    if (bytes < WHOLE_PAGES || give_back (shm, offset, bytes))
         memset (address_of (shm, offset), 0, bytes);
 }
 
@@ -118,7 +123,9 @@ shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err
                            bytes, limit);
     if (reserve (shm, offset, wanted)) {
         int number = errno;
-        clear (shm, offset, wanted);
+        /* Nothing has been written; to clear what is not there would be fatal. */
+        if (wanted >= WHOLE_PAGES)
+            give_back (shm, offset, wanted);
         accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: the host has no memory for %zu bytes: %s", bytes,
                     strerror (number));
         if (err)

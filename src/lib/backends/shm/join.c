@@ -38,6 +38,8 @@ claim_slot (struct shm *shm, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: processes %d and %d both are rank %d", (int) pid,
                            (int) getpid (), shm->rank);
     shm->generation = atomic_load (&shm->segment.header->ready_generation) + 1;
+    /* The old state goes first: with the new generation it would say that this rank has left that one. */
+    atomic_store (&slot->state, JOBSEG_EMPTY);
     atomic_store (&slot->pid, getpid ());
     atomic_store (&slot->pid_space, shm_pid_space ());
     atomic_store (&slot->ledger_count, 0);

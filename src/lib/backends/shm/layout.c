@@ -51,12 +51,20 @@ largest_arena (int size)
     return arena;
 }
 
+/* To exceed the limit would end the process by SIGXFSZ. */
+static bool
+may_be_written (size_t end)
+{
+    struct rlimit limit;
+    return getrlimit (RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur;
+}
+
 /* Limits on address space and on file size both count these bytes, though no memory is behind them. */
 static bool
 fits (const struct shm *shm, size_t end)
 {
     struct rlimit limit;
-    if (!getrlimit (RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur)
+    if (!may_be_written (end))
         return false;
     if (!getrlimit (RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur / 2)
         return false;
@@ -78,8 +86,13 @@ shm_lay_out (struct shm *shm, struct accel_error *err)
         for (shm_read_layout (shm); !fits (shm, shm->layout.end) && arena > SHM_ARENA_MIN; shm_read_layout (shm))
             atomic_store (&header->arena_bytes, arena /= 2);
         atomic_store (&header->arena_offset, shm->layout.arenas);
-        if (ftruncate (fd, (off_t) shm->layout.end))
-            return accel_fail_errno (err, "accel_open: cannot size the job segment to %zu bytes", shm->layout.end);
+        bool allowed = may_be_written (shm->layout.end);
+        if (!allowed || ftruncate (fd, (off_t) shm->layout.end)) {
+            atomic_store (&header->arena_bytes, 0);
+            errno = allowed ? errno : EFBIG;
+            return accel_fail_errno (err, "accel_open: cannot size the job segment to %zu bytes (ulimit -f?)",
+                                     shm->layout.end);
+        }
     }
     /* What an earlier program of this job left there goes back to the host; all of it reads as zero again. */
     shm_read_layout (shm);

@@ -137,6 +137,8 @@ shm_leave (struct shm *shm, enum jobseg_state state, const char *reason)
     atomic_store (&slot->state, state);
     if (!shm->blocks)
         return;
+    if (state == JOBSEG_FAILED)
+        atomic_store (&shm->blocks->failed, 1);
     for (int parity = 0; parity < 2; parity++)
         shm_futex_wake (&shm->blocks[shm->rank].posts[parity].step);
 }

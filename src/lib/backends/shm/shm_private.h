@@ -44,8 +44,9 @@ struct shm_post {
 #define SHM_FOREIGN UINT64_MAX
 
 struct shm_block {
-    _Atomic uint32_t sleepers; /* not 0: somebody may sleep on a post of this rank */
-    _Atomic int processor;     /* where this rank ran when it published last */
+    _Atomic uint32_t sleepers[2]; /* not 0: somebody may sleep on this post */
+    _Atomic uint32_t failed;      /* in rank 0's block: not 0 once any rank has given up */
+    _Atomic int processor;        /* where this rank ran when it published last */
     struct shm_post posts[2];
 } __attribute__ ((aligned (128)));
 
@@ -128,8 +129,10 @@ void shm_leave (struct shm *shm, enum jobseg_state state, const char *reason);
 int64_t shm_now_ms (void);
 void shm_futex_wait (_Atomic uint32_t *word, uint32_t value, int64_t limit_ms);
 void shm_futex_wake (_Atomic uint32_t *word);
-/** Wake who sleeps on the post just published. */
-void shm_wake (struct shm_block *block, struct shm_post *post);
+/** Wake who sleeps on the post of @p parity, which is just published. */
+void shm_wake (struct shm_block *block, uint32_t parity);
+/** A rank has given up while this one was at work. */
+enum accel_status shm_blame (struct shm *shm, const struct backend_call *call, struct accel_error *err);
 enum accel_status shm_wait_for (struct shm *shm, int rank, const struct backend_call *call, struct accel_error *err);
 
 /* ---- verdict.c ---- */
@@ -172,8 +175,8 @@ shm_publish (struct shm *shm, struct shm_post *post)
     if (atomic_load_explicit (&block->processor, memory_order_relaxed) != processor)
         atomic_store_explicit (&block->processor, processor, memory_order_relaxed);
     atomic_exchange (&post->step, shm->step);
-    if (atomic_load (&block->sleepers))
-        shm_wake (block, post);
+    if (atomic_load (&block->sleepers[shm->step & 1]))
+        shm_wake (block, shm->step & 1);
 }
 
 /** Wait until every rank has published the current step. */
@@ -189,13 +192,17 @@ shm_wait (struct shm *shm, const struct backend_call *call, struct accel_error *
     return ACCEL_OK;
 }
 
-/** A bare step. */
+/** A bare step.  A rank that has given up published it before, so it is not missed, but may have changed since then
+ * what this one was reading. */
 static inline enum accel_status
 shm_sync (struct shm *shm, const struct backend_call *call, struct accel_error *err)
 {
     shm->described = false;
     shm_publish (shm, shm_next_post (shm));
-    return shm_wait (shm, call, err);
+    enum accel_status status = shm_wait (shm, call, err);
+    if (!status && atomic_load_explicit (&shm->blocks->failed, memory_order_acquire))
+        status = shm_blame (shm, call, err);
+    return status;
 }
 
 #endif

@@ -38,11 +38,12 @@ shm_futex_wake (_Atomic uint32_t *word)
     syscall (SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+/* Sleepers are noted post by post: those of the next step may come before those of this one are woken. */
 void
-shm_wake (struct shm_block *block, struct shm_post *post)
+shm_wake (struct shm_block *block, uint32_t parity)
 {
-    atomic_store (&block->sleepers, 0);
-    shm_futex_wake (&post->step);
+    atomic_store (&block->sleepers[parity], 0);
+    shm_futex_wake (&block->posts[parity].step);
 }
 
 static inline void
@@ -84,6 +85,21 @@ look_at_peers (struct shm *shm, const struct backend_call *call, struct accel_er
     return ACCEL_OK;
 }
 
+enum accel_status
+shm_blame (struct shm *shm, const struct backend_call *call, struct accel_error *err)
+{
+    char why[ACCEL_ERROR_TEXT_SIZE] = "", site[160];
+    int rank = 0;
+    while (rank < shm->size
+           && (atomic_load (&jobseg_slot (&shm->segment, rank)->state) != JOBSEG_FAILED
+               || !shm_is_gone (shm, rank, why, sizeof why)))
+        rank++;
+    shm_describe_site (call->site, site, sizeof site);
+    if (rank == shm->size)
+        return accel_fail (err, ACCEL_ERR_PEER, "another rank gave up while rank %d was in %s", shm->rank, site);
+    return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; meanwhile rank %d was in %s", rank, why, shm->rank, site);
+}
+
 static enum accel_status
 time_is_out (struct shm *shm, const struct backend_call *call, struct accel_error *err)
 {
@@ -103,7 +119,7 @@ time_is_out (struct shm *shm, const struct backend_call *call, struct accel_erro
 static void
 sleep_on (struct shm *shm, int rank, struct shm_post *post, int64_t limit_ms)
 {
-    atomic_store (&shm->blocks[rank].sleepers, 1);
+    atomic_store (&shm->blocks[rank].sleepers[shm->step & 1], 1);
     uint32_t seen = atomic_load (&post->step);
     if (seen != shm->step)
         shm_futex_wait (&post->step, seen, limit_ms);
