@@ -12,7 +12,7 @@
 
 /* As in the shm backend: bytes that travel in a post, and of a stage piece. */
 enum { INLINE = 4096, PIECE = 128 << 10 };
-enum { LARGEST = 3 * PIECE + 8192, SLACK = 1024, GUARD = 64 };
+enum { LARGEST = 3 * PIECE + 8192, SLACK = 1024, GUARD = 64, HUGE_BYTES = 9 << 20 };
 
 enum kind { ALL_REDUCE, ALL_GATHER, BROADCAST, REDUCE_SCATTER, KINDS };
 static const char *const kind_names[] = { "all_reduce", "all_gather", "broadcast", "reduce_scatter" };
@@ -295,6 +295,67 @@ suite_sizes (struct rank *self)
         }
     compare_hashes (self);
     free_buffers (self);
+}
+
+/* More than caches hold, which is reason enough to go about it in another way. */
+static void
+run_large (struct rank *self, enum accel_dtype dtype, enum accel_op op, bool in_place, unsigned char *memory[2])
+{
+    size_t unit = accel_dtype_bytes (dtype), count = (HUGE_BYTES - 2 * GUARD) / unit - 3;
+    const void *sources[64];
+    unsigned char *made[64], *send = memory[0] + GUARD + unit, *recv = in_place ? send : memory[1] + GUARD;
+    struct accel_error err;
+    for (int r = 0; r < self->size; r++) {
+        sources[r] = made[r] = malloc (count * unit);
+        if (!made[r])
+            fail (self, "out of memory");
+        reference_input (made[r], dtype, r, count);
+    }
+    memset (recv - GUARD, 0xa5, count * unit + 2 * GUARD);
+    memcpy (send, made[self->rank], count * unit);
+    must (self, accel_comm_all_reduce (self->comm, send, recv, count, dtype, op, &err), &err, "large all_reduce");
+    self->calls++;
+    if (!is_filled (recv - GUARD, GUARD) || !is_filled (recv + count * unit, GUARD))
+        fail (self, "large all_reduce wrote outside its buffer");
+    if (!in_place && memcmp (send, made[self->rank], count * unit))
+        fail (self, "large all_reduce wrote to its input");
+    reference_reduce (made[0], dtype, op, sources, self->size, count);
+    size_t at = reference_compare (dtype, recv, made[0], count);
+    if (at < count)
+        fail (self, "large all_reduce of %s: element %zu of %zu is wrong", accel_dtype_name (dtype), at, count);
+    for (int r = 0; r < self->size; r++)
+        free (made[r]);
+}
+
+void
+suite_large (struct rank *self)
+{
+    static const struct {
+        enum accel_dtype dtype;
+        enum accel_op op;
+        bool shared, in_place;
+    } rows[] = {
+        { ACCEL_FLOAT32, ACCEL_AVG, true, true },
+        { ACCEL_FLOAT64, ACCEL_SUM, true, false },
+        { ACCEL_BFLOAT16, ACCEL_SUM, true, true },
+        { ACCEL_FLOAT32, ACCEL_SUM, false, false },
+    };
+    unsigned char *memory[2][2];
+    struct accel_error err;
+    for (int i = 0; i < 2; i++) {
+        void *shared_memory;
+        must (self, accel_alloc (self->acc, &shared_memory, HUGE_BYTES, &err), &err, "accel_alloc");
+        memory[1][i] = shared_memory;
+        memory[0][i] = malloc (HUGE_BYTES);
+        if (!memory[0][i])
+            fail (self, "out of memory");
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        run_large (self, rows[i].dtype, rows[i].op, rows[i].in_place, memory[rows[i].shared]);
+    for (int i = 0; i < 2; i++) {
+        accel_free (self->acc, memory[1][i]);
+        free (memory[0][i]);
+    }
 }
 
 static void

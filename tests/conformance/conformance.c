@@ -86,7 +86,7 @@ static const struct suite {
 } suites[] = {
     { "types", suite_types },     { "sizes", suite_sizes },         { "mixture", suite_mixture },
     { "tensors", suite_tensors }, { "control", suite_control },     { "arguments", suite_arguments },
-    { "memory", suite_memory },
+    { "memory", suite_memory },   { "large", suite_large },
 };
 enum { SUITES = sizeof suites / sizeof *suites };
 

@@ -29,6 +29,7 @@ void must_refuse (const struct rank *self, enum accel_status status, const struc
 /* Suites: every rank runs the same ones. */
 void suite_types (struct rank *self);     /* every dtype, op and kind with small counts */
 void suite_sizes (struct rank *self);     /* every place of the buffers with counts around all borders */
+void suite_large (struct rank *self);     /* more than caches hold */
 void suite_mixture (struct rank *self);   /* a random sequence of everything, with random delays */
 void suite_tensors (struct rank *self);   /* under the original's names */
 void suite_control (struct rank *self);   /* who runs what when */

@@ -36,6 +36,7 @@ test_expect_success '1 process, without a launcher' 'timeout 110 "$conformance" 
 test_expect_success '1 process, launched' 'launched 1 && clean'
 test_expect_success 'an empty variable is none' 'ACCEL_BACKEND= launched 2 control && ACCEL_BACKEND=shm launched 2 control'
 test_expect_success '2 processes' 'launched 2 $all && clean'
+test_expect_success '2 processes, buffers larger than caches' 'launched 2 large && clean'
 test_expect_success '3 processes' 'launched 3 $all && clean'
 test_expect_success '4 processes' 'launched 4 types mixture tensors control rounds && clean'
 test_expect_success '5 processes' 'launched 5 mixture tensors control && clean'
