@@ -4,8 +4,10 @@
 
 #include "cli/command.h"
 #include "config/load.h"
+#include "config/mode.h"
 #include "launch/job.h"
 #include "launch/keeper.h"
+#include "launch/outside.h"
 #include "launch/plan.h"
 #include "launch/report.h"
 #include "util/io.h"
@@ -33,6 +35,10 @@ make_plan (struct plan *plan, const struct config *config, struct fail *fail)
     topology_probe (&topology, config->settings.num_cpu_threads_per_process <= 0);
     if (program_resolve (&program, config, fail))
         return -1;
+    if (mode_is_mpirun (&config->settings))
+        topology_probe_mpi (&topology);
+    if (mode_is_deepspeed_launcher (&config->settings))
+        topology_probe_deepspeed (&topology);
     probe_port (&topology, config);
     int result = plan_make (plan, config, &topology, &program, fail);
     program_release (&program);
@@ -79,29 +85,45 @@ print_report (const struct job *job)
         fputs (report.text, stderr);
 }
 
-/* In the supervisor. */
+/* One start of all ranks, and what became of it.  @return the exit status, -1 with @fail */
 static int
-supervise_plan (const struct plan *plan, const struct keeper *keeper, const struct settings *settings,
-                struct fail *fail)
+run_once (struct job *job, const struct plan *plan, const struct keeper *keeper, const struct settings *settings,
+          struct fail *fail)
+{
+    if (job_run (job, plan, keeper, fail))
+        return -1;
+    if (!settings->quiet)
+        print_report (job);
+    return job_status (job);
+}
+
+/* In the supervisor: the ranks, again after a failure as often as --max_restarts says. */
+static int
+supervise_plan (struct plan *plan, const struct keeper *keeper, const struct settings *settings, struct fail *fail)
 {
     struct job job;
-    int status = -1;
-    if (job_run (&job, plan, keeper, fail))
-        goto done;
-    if (!settings->quiet)
-        print_report (&job);
-    status = job_status (&job);
-    if (settings->failure_report && write_report (&job, settings->failure_report, fail) && status == 0)
+    int status = run_once (&job, plan, keeper, settings, fail);
+    for (int64_t restarts = 1; status > 0 && job.end == JOB_FAILED && restarts <= settings->max_restarts; restarts++) {
+        if (!settings->quiet)
+            fprintf (stderr, "accelerate: starting all ranks again (%lld of %lld times)\n", (long long) restarts,
+                     (long long) settings->max_restarts);
+        job_release (&job);
+        if (plan_set_restarts (plan, restarts, fail))
+            return -1;
+        status = run_once (&job, plan, keeper, settings, fail);
+    }
+    if (status >= 0 && settings->failure_report && write_report (&job, settings->failure_report, fail) && status == 0)
         status = -1;
-done:
     job_release (&job);
     return status;
 }
 
 static int
-run_plan (const struct plan *plan, const struct settings *settings, struct fail *fail)
+run_plan (struct plan *plan, const struct settings *settings, struct fail *fail)
 {
     struct keeper keeper;
+    if (plan->path == PATH_DEEPSPEED && plan->outside && outside_write_environment (plan, fail))
+        return -1;
     if (settings->failure_report && write_report (NULL, settings->failure_report, fail))
         return -1;
     if (!settings->quiet)

@@ -7,6 +7,8 @@
 
 #include "config/conditions.h"
 #include "config/load.h"
+#include "config/mode.h"
+#include "util/parse.h"
 
 #include <string.h>
 
@@ -17,9 +19,72 @@ is_flag_given (const struct config *config, const char *key)
 }
 
 static bool
-has_cpu_and_gpu (const struct config *config)
+has_several_modes (const struct config *config)
 {
-    return is_flag_given (config, "cpu") && is_flag_given (config, "multi_gpu");
+    static const char *const modes[] = { "cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp" };
+    int given = 0;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        given += is_flag_given (config, modes[i]);
+    return given > 1;
+}
+
+static bool
+has_parallelism_alone (const struct config *config)
+{
+    const struct settings *settings = &config->settings;
+    return is_flag_given (config, "use_parallelism_config") && !settings->use_deepspeed
+           && !(settings->use_fsdp && !strcmp (settings->fsdp_version, "2"));
+}
+
+/* The original looks at truth values of a file only, and misses the same words on the command line. */
+static bool
+has_unsynchronised_loading (const struct config *config)
+{
+    const struct settings *settings = &config->settings;
+    bool efficient = false, synchronised = true;
+    return settings->use_fsdp && parse_bool (settings->fsdp_cpu_ram_efficient_loading, &efficient) == PARSE_OK
+           && parse_bool (settings->fsdp_sync_module_states, &synchronised) == PARSE_OK && efficient && !synchronised;
+}
+
+/* One digit for all ranks, or RANK:DIGIT with commas between; ranks have one digit too. */
+static bool
+has_bad_tee (const struct config *config)
+{
+    const char *at = config->settings.tee;
+    if (*at >= '0' && *at <= '3' && !at[1])
+        return false;
+    for (;; at += 4) {
+        if (at[0] < '0' || at[0] > '9' || at[1] != ':' || at[2] < '0' || at[2] > '3')
+            return true;
+        if (at[3] != ',')
+            return at[3];
+    }
+}
+
+static bool
+has_logs (const struct config *config)
+{
+    return config->settings.log_dir || strcmp (config->settings.tee, "0");
+}
+
+static bool
+has_bad_rendezvous (const struct config *config)
+{
+    for (const char *at = config->settings.rdzv_conf; at && *at;) {
+        size_t length = strcspn (at, ","), name = strcspn (at, "=,");
+        if (!name || name >= length || name + 1 == length)
+            return true;
+        at += length + (at[length] == ',');
+        if (at[-1] == ',' && !*at)
+            return true;
+    }
+    return false;
+}
+
+static bool
+has_tpu_without_python (const struct config *config)
+{
+    return config->settings.tpu && config->settings.no_python;
 }
 
 /* As in the original, a file may say 1: it may have been written for another run. */
@@ -39,7 +104,8 @@ has_module_without_python (const struct config *config)
 static bool
 has_machine_out_of_range (const struct config *config)
 {
-    return config->settings.machine_rank >= config->settings.num_machines;
+    return when_several_machines (&config->settings)
+           && config->settings.machine_rank >= config->settings.num_machines;
 }
 
 static bool
@@ -51,7 +117,10 @@ has_no_main_machine (const struct config *config)
 static bool
 has_no_machine_rank (const struct config *config)
 {
-    return when_several_machines (&config->settings) && !config->file
+    const struct settings *settings = &config->settings;
+    if (mode_is_mpirun (settings) || mode_is_deepspeed_launcher (settings))
+        return false; /* started on one machine only */
+    return when_several_machines (settings) && !config->file
            && config_origin (config, "machine_rank").kind == ORIGIN_DEFAULT;
 }
 
@@ -87,7 +156,16 @@ static const struct {
     const char *blamed[2]; /* keys whose values and origins the message tells */
     const char *text;
 } rules[] = {
-    { has_cpu_and_gpu, { "cpu", "multi_gpu" }, "choose one of --cpu and --multi_gpu" },
+    { has_several_modes, { NULL },
+      "choose one of --cpu, --multi_gpu, --tpu, --use_deepspeed and --use_fsdp" },
+    { has_parallelism_alone, { "use_parallelism_config", "fsdp_version" },
+      "parallelism_config needs DeepSpeed, or FSDP with fsdp_version 2" },
+    { has_unsynchronised_loading, { "fsdp_cpu_ram_efficient_loading", "fsdp_sync_module_states" },
+      "only rank 0 would have the weights: fsdp_cpu_ram_efficient_loading needs fsdp_sync_module_states" },
+    { has_bad_rendezvous, { "rdzv_conf" }, "pairs KEY=VALUE with commas between them are wanted" },
+    { has_bad_tee, { "tee" }, "0 to 3, or pairs like 0:1 with commas between them, are wanted" },
+    { has_logs, { "tee" }, "this version writes no files of the ranks' output: leave out --tee and --log_dir" },
+    { has_tpu_without_python, { "tpu", "no_python" }, "torch_xla imports the program of a TPU: it must be Python" },
     { has_multi_gpu_alone, { "multi_gpu", "num_processes" }, "--multi_gpu needs at least 2 processes" },
     { has_module_without_python, { "module", "no_python" },
       "a module needs Python: choose one of --module and --no_python" },

@@ -41,3 +41,51 @@ when_not_distributed (const struct settings *settings)
 {
     return !when_distributed (settings);
 }
+
+bool
+when_fsdp (const struct settings *settings)
+{
+    return settings->use_fsdp;
+}
+
+bool
+when_megatron_lm (const struct settings *settings)
+{
+    return settings->use_megatron_lm;
+}
+
+bool
+when_fp8 (const struct settings *settings)
+{
+    return !strcmp (settings->mixed_precision, "fp8");
+}
+
+bool
+when_parallelism_config (const struct settings *settings)
+{
+    return settings->use_parallelism_config;
+}
+
+bool
+when_context_parallel (const struct settings *settings)
+{
+    return settings->use_parallelism_config && settings->parallelism_config_cp_size > 1;
+}
+
+bool
+when_sequence_parallel (const struct settings *settings)
+{
+    return settings->use_parallelism_config && settings->parallelism_config_sp_size > 1;
+}
+
+bool
+when_bf16 (const struct settings *settings)
+{
+    return !strcmp (settings->mixed_precision, "bf16") && !settings->downcast_bf16;
+}
+
+bool
+when_downcast_bf16 (const struct settings *settings)
+{
+    return !strcmp (settings->mixed_precision, "bf16") && settings->downcast_bf16;
+}

@@ -11,5 +11,13 @@ bool when_gpus_chosen (const struct settings *settings);
 bool when_distributed (const struct settings *settings);
 bool when_not_distributed (const struct settings *settings);
 bool when_not_on_cpu (const struct settings *settings);
+bool when_fsdp (const struct settings *settings);
+bool when_megatron_lm (const struct settings *settings);
+bool when_bf16 (const struct settings *settings); /* and not when_downcast_bf16() */
+bool when_downcast_bf16 (const struct settings *settings);
+bool when_fp8 (const struct settings *settings);
+bool when_parallelism_config (const struct settings *settings);
+bool when_context_parallel (const struct settings *settings);
+bool when_sequence_parallel (const struct settings *settings);
 
 #endif

@@ -40,8 +40,13 @@ add_help_row (const struct option *row, struct strbuf *out)
         strbuf_printf (out, " %s", row->metavar);
     indent (out, start);
     strbuf_add (out, row->help);
-    if (row->dflt && option_types[row->type].takes_value)
+    if (row->dflt && option_types[row->type].takes_value) {
+        if (out->length - start + strlen (row->dflt) > 96) {
+            strbuf_add_char (out, '\n');
+            strbuf_printf (out, "%*s", HELP_COLUMN - 1, "");
+        }
         strbuf_printf (out, " [%s]", row->dflt);
+    }
     strbuf_add_char (out, '\n');
     for (size_t i = 0; row->choices && row->choices[i];) { /* folded below column 100 */
         size_t line = out->length;

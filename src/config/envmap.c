@@ -16,6 +16,9 @@ const struct envrule envrules[] = {
       "On CPUs: Intel's OpenMP keeps each thread on its core." },
     { "KMP_BLOCKTIME", PATH_SIMPLE | PATH_MPIRUN, when_on_cpu, "1",
       "On CPUs: threads of Intel's OpenMP sleep after 1 ms without work." },
+    { "XLA_USE_BF16", PATH_TPU, when_bf16, "1", "On TPUs with bf16: float and double are bfloat16." },
+    { "XLA_DOWNCAST_BF16", PATH_TPU, when_downcast_bf16, "1",
+      "On TPUs with bf16 and --downcast_bf16: float is bfloat16, double is float32." },
 };
 
 const size_t envrule_count = sizeof envrules / sizeof *envrules;
@@ -30,6 +33,18 @@ static char
 lower (char c)
 {
     return c >= 'A' && c <= 'Z' ? (char) (c - 'A' + 'a') : c;
+}
+
+/* Names and values, both separated by commas. */
+static void
+emit_triple (const struct option *row, const char *value, struct strlist *env)
+{
+    for (const char *name = row->env; *name;) {
+        size_t name_length = strcspn (name, ","), value_length = strcspn (value, ",");
+        strlist_printf (env, "%.*s=%.*s", (int) name_length, name, (int) value_length, value);
+        name += name_length + (name[name_length] == ',');
+        value += value_length + (value[value_length] == ',');
+    }
 }
 
 /* Append NAME=VALUE; nothing where the spelling is silent about it. */
@@ -48,6 +63,10 @@ emit_row (const struct option *row, const struct settings *settings, struct strl
     }
     if (is_flag && row->spelling == SPELL_PLAIN) { /* as Python writes truth */
         strlist_printf (env, "%s=%s", row->env, is_on ? "True" : "False");
+        return;
+    }
+    if (row->type == OPTION_TRIPLE) {
+        emit_triple (row, text->text, env);
         return;
     }
     for (char *at = text->text; at && *at; at++)

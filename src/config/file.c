@@ -4,7 +4,6 @@
 
 #include "config/file.h"
 
-#include "config/foreign.h"
 #include "config/load.h"
 #include "config/paths.h"
 #include "util/cleanup.h"
@@ -46,6 +45,7 @@ filedoc_release (struct filedoc *doc)
         free (doc->entries[i].section);
         free (doc->entries[i].key);
         free (doc->entries[i].value);
+        strlist_release (&doc->entries[i].items);
     }
     free (doc->entries);
     *doc = (struct filedoc){ 0 };
@@ -84,31 +84,35 @@ refuse_unknown (const struct entry *entry, struct fail *fail)
         if (entry->section ? row->section && !strcmp (row->section, entry->section) : !row->section)
             suggest_consider (&suggest, row->key);
     }
-    for (size_t i = 0; !entry->section && i < foreign_count; i++)
-        if (foreigns[i].places & (FOREIGN_KEY | FOREIGN_SECTION))
-            suggest_consider (&suggest, foreigns[i].key);
     char space[96];
     return fail_set (fail, FAIL_GENERAL, "unknown key '%s'%s%s%s", entry->key, entry->section ? " in " : "",
                      entry->section ? entry->section : "", suggest_text (&suggest, "", space, sizeof space));
 }
 
-/* A key that no row has: the original's, harmless or not here yet, or nobody's. */
-static int
-apply_foreign (const struct entry *entry, struct fail *fail)
+/* Keys that the original knows and that mean nothing here. */
+static const struct {
+    const char *section, *key;
+} ignored[] = {
+    { NULL, "additional_args" },          /* of SageMaker, a mapping */
+    { NULL, "fp16" },                     /* of old releases; where it is true: translate_old_key() */
+    { "mpirun_config", "mpirun_ccl" },    /* of old releases, and without effect in the newest */
+};
+
+static bool
+same_text (const char *a, const char *b)
 {
-    const struct foreign *row = foreign_find (FOREIGN_SECTION, entry->section ? entry->section : entry->key);
-    if (row && entry->section)
-        return 0; /* said, or not, when the section itself came */
-    if (!row && !entry->section)
-        row = foreign_find (FOREIGN_KEY, entry->key);
-    if (!row)
-        return refuse_unknown (entry, fail);
-    if (entry->kind == ENTRY_NULL || entry->is_empty || foreign_is_harmless (row, entry->value ? entry->value : "?"))
-        return 0;
-    if (row->places & FOREIGN_SECTION)
-        return fail_set (fail, FAIL_GENERAL, "this version does not have the section '%s' yet: remove or empty it",
-                         entry->key);
-    return fail_set (fail, FAIL_GENERAL, "this version does not have the key '%s' yet: remove it", entry->key);
+    return a && b ? !strcmp (a, b) : a == b;
+}
+
+static bool
+is_ignored (const struct entry *entry)
+{
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
+        bool inside = !ignored[i].section && entry->section && !strcmp (entry->section, ignored[i].key);
+        if (inside || (same_text (ignored[i].section, entry->section) && !strcmp (ignored[i].key, entry->key)))
+            return true;
+    }
+    return false;
 }
 
 /* The row's own word for an entry's: words in any case, and `no` even where YAML makes it a truth value. */
@@ -116,39 +120,62 @@ static const char *
 choice_for (const struct option *row, const struct entry *entry)
 {
     bool truth = true;
-    bool is_false = entry->kind == ENTRY_PLAIN && parse_bool (entry->value, &truth) == PARSE_OK && !truth;
+    bool is_false = entry->is_truth && parse_bool (entry->value, &truth) == PARSE_OK && !truth;
     for (size_t i = 0; row->choices[i]; i++)
         if (!strcasecmp (row->choices[i], entry->value) || (is_false && !strcasecmp (row->choices[i], "no")))
             return row->choices[i];
     return entry->value;
 }
 
+/* A truth value where the row wants a text: YAML made it one, and the author can hardly have meant that. */
+static bool
+is_misread (const struct option *row, const struct entry *entry)
+{
+    if (!entry->is_truth || row->choices)
+        return false;
+    return row->type == OPTION_TEXT || row->type == OPTION_PATH || row->type == OPTION_LIST || row->type == OPTION_INT
+           || row->type == OPTION_NUMBER;
+}
+
+static int
+apply_list (struct config *config, const struct option *row, const struct entry *entry, struct fail *fail)
+{
+    struct origin origin = { ORIGIN_FILE, entry->line };
+    AUTO_STRBUF struct strbuf joined = { 0 };
+    if (entry->is_nested)
+        return fail_set (fail, FAIL_GENERAL, "a list of single values is wanted");
+    for (size_t i = 0; i < entry->items.count; i++) {
+        if (row->type == OPTION_LIST && config_set (config, row, entry->items.items[i], origin, fail))
+            return -1;
+        strbuf_printf (&joined, "%s%s", i ? "," : "", entry->items.items[i]);
+    }
+    if (row->type == OPTION_LIST)
+        return 0;
+    return config_set (config, row, joined.text ? joined.text : "", origin, fail);
+}
+
+static int
+apply_value (struct config *config, const struct option *row, const struct entry *entry, struct fail *fail)
+{
+    bool takes_list = row->type == OPTION_LIST || row->type == OPTION_TRIPLE;
+    if (entry->kind == ENTRY_LIST && takes_list)
+        return apply_list (config, row, entry, fail);
+    if (entry->kind == ENTRY_LIST || entry->kind == ENTRY_MAP)
+        return fail_set (fail, FAIL_GENERAL, "a %s is wanted, not a %s", takes_list ? "list" : "single value",
+                         entry->kind == ENTRY_LIST ? "list" : "mapping");
+    if (is_misread (row, entry))
+        return fail_set (fail, FAIL_GENERAL, "a bare yes, no, on, off, true or false is a truth value in YAML: put a "
+                         "text in quotes");
+    const char *text = row->choices ? choice_for (row, entry) : entry->value;
+    return config_set (config, row, text, (struct origin){ ORIGIN_FILE, entry->line }, fail);
+}
+
 static int
 apply_entry (struct config *config, const struct option *row, const struct entry *entry, struct fail *fail)
 {
-    if (entry->kind == ENTRY_NULL)
+    if (entry->kind == ENTRY_NULL || !apply_value (config, row, entry, fail))
         return 0;
-    if (entry->kind == ENTRY_LIST || entry->kind == ENTRY_MAP) {
-        fail_set (fail, FAIL_GENERAL, "a single value is wanted, not a %s",
-                  entry->kind == ENTRY_LIST ? "list" : "mapping");
-        return fail_prefix (fail, "%s", entry->key);
-    }
-    const char *text = row->choices ? choice_for (row, entry) : entry->value;
-    bool truth;
-    if (row->type != OPTION_FLAG && !row->choices && entry->kind == ENTRY_PLAIN && strlen (text) > 1
-        && parse_bool (text, &truth) == PARSE_OK) {
-        fail_set (fail, FAIL_GENERAL, "'%s' is a truth value in YAML, put a text in quotes", text);
-        return fail_prefix (fail, "%s", entry->key);
-    }
-    if (config_set (config, row, text, (struct origin){ ORIGIN_FILE, entry->line }, fail))
-        return fail_prefix (fail, "%s", entry->key);
-    return 0;
-}
-
-static bool
-same_text (const char *a, const char *b)
-{
-    return a && b ? !strcmp (a, b) : a == b;
+    return fail_prefix (fail, "%s", entry->key);
 }
 
 /* The same key with another value: one of the two is a mistake, and nobody can say which. */
@@ -162,11 +189,23 @@ check_duplicate (const struct filedoc *doc, const struct entry *entry, struct fa
     return 0;
 }
 
+/* What the original's own questionnaire calls some keys of fp8_config, under names that nothing reads. */
+static const struct {
+    const char *wrong, *right;
+} fp8_keys[] = {
+    { "amax_history_length", "fp8_amax_history_len" },
+    { "amax_compute_algorithm", "fp8_amax_compute_algo" },
+    { "optimization_level", "fp8_opt_level" },
+};
+
 /* Keys of old releases: `fp16: true` was mixed precision, and dynamo's backend stood at the top. */
 static const struct option *
 translate_old_key (const struct filedoc *doc, struct entry *entry)
 {
     bool truth = false;
+    for (size_t i = 0; i < sizeof fp8_keys / sizeof *fp8_keys; i++)
+        if (entry->section && !strcmp (entry->section, "fp8_config") && !strcmp (entry->key, fp8_keys[i].wrong))
+            return option_find (fp8_keys[i].right);
     if (entry->section || !entry->value)
         return NULL;
     if (!strcmp (entry->key, "dynamo_backend"))
@@ -178,7 +217,7 @@ translate_old_key (const struct filedoc *doc, struct entry *entry)
             return NULL;
     char *word = strdup ("fp16");
     if (!word)
-        return NULL; /* then the key is refused: better than run with another precision */
+        return NULL;
     free (entry->value);
     entry->value = word;
     entry->kind = ENTRY_TEXT;
@@ -200,7 +239,9 @@ apply (struct config *config, struct filedoc *doc, struct fail *fail)
         if (!result && is_section && entry->kind != ENTRY_MAP && entry->kind != ENTRY_NULL)
             result = fail_set (fail, FAIL_GENERAL, "%s: a mapping is wanted, not a single value", entry->key);
         else if (!result && !is_section)
-            result = row ? apply_entry (config, row, entry, fail) : apply_foreign (entry, fail);
+            result = row                  ? apply_entry (config, row, entry, fail)
+                     : is_ignored (entry) ? 0
+                                          : refuse_unknown (entry, fail);
         if (result)
             return prefix_place (doc, entry, fail);
     }

@@ -19,9 +19,12 @@ enum entry_kind {
 struct entry {
     char *section; /* NULL: top level */
     char *key;
-    char *value; /* of PLAIN and TEXT */
+    char *value; /* of PLAIN and TEXT; of PLAIN as Python writes what YAML makes of it */
+    struct strlist items; /* of LIST, likewise */
     enum entry_kind kind;
+    bool is_truth; /* of PLAIN: a truth value */
     bool is_empty; /* of LIST and MAP */
+    bool is_nested; /* of LIST: with lists or mappings in it */
     int line;      /* 0: unknown */
 };
 

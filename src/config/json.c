@@ -3,6 +3,8 @@
 #include <config.h>
 
 #include "config/file.h"
+#include "config/scalar.h"
+#include "util/cleanup.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -27,29 +29,52 @@ line_of_key (const char *text, const char *key)
     return 0;
 }
 
+static void
+add_items (struct entry *entry, json_t *array)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach (array, i, item)
+    {
+        AUTO_STRBUF struct strbuf number = { 0 };
+        if (json_is_real (item))
+            scalar_add_float (&number, json_real_value (item));
+        else if (json_is_integer (item))
+            strbuf_printf (&number, "%" JSON_INTEGER_FORMAT, json_integer_value (item));
+        else if (json_is_boolean (item))
+            strbuf_add (&number, json_is_true (item) ? "True" : "False");
+        else if (!json_is_string (item))
+            entry->is_nested = true;
+        const char *text = json_string_value (item);
+        strlist_add (&entry->items, text ? text : number.text ? number.text : "");
+    }
+}
+
 static int
 add_value (struct filedoc *doc, const char *text, const char *section, const char *key, json_t *value,
            struct fail *fail)
 {
-    char number[64] = "";
+    AUTO_STRBUF struct strbuf number = { 0 };
     const char *scalar = NULL;
     enum entry_kind kind = ENTRY_PLAIN;
     if (json_is_string (value)) {
         kind = ENTRY_TEXT;
         scalar = json_string_value (value);
     } else if (json_is_boolean (value))
-        scalar = json_is_true (value) ? "true" : "false";
+        scalar = json_is_true (value) ? "True" : "False";
     else if (json_is_number (value)) {
         if (json_is_integer (value))
-            snprintf (number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value (value));
+            strbuf_printf (&number, "%" JSON_INTEGER_FORMAT, json_integer_value (value));
         else
-            snprintf (number, sizeof number, "%.17g", json_real_value (value));
-        scalar = number;
+            scalar_add_float (&number, json_real_value (value));
+        scalar = number.text ? number.text : "";
     } else
         kind = json_is_null (value) ? ENTRY_NULL : json_is_array (value) ? ENTRY_LIST : ENTRY_MAP;
     struct entry *entry = filedoc_add (doc, section, key, scalar, kind, line_of_key (text, key));
     if (!entry)
         return fail_nomem (fail);
+    entry->is_truth = json_is_boolean (value);
+    add_items (entry, value);
     entry->is_empty = !json_array_size (value) && !json_object_size (value);
     return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "config/check.h"
 #include "config/file.h"
+#include "config/mode.h"
 #include "config/opt_argv.h"
 #include "config/paths.h"
 #include "util/cleanup.h"
@@ -34,7 +35,7 @@ config_reset (struct config *config, const struct option *row, struct fail *fail
     option_types[row->type].release (field);
     memset (field, 0, row->field_size);
     config->origins[row - options] = (struct origin){ 0 };
-    return row->dflt ? option_types[row->type].parse (row, row->dflt, field, fail) : 0;
+    return row->dflt ? option_types[row->type].parse (row, row->dflt, false, field, fail) : 0;
 }
 
 void
@@ -54,22 +55,25 @@ int
 config_set (struct config *config, const struct option *row, const char *text, struct origin origin, struct fail *fail)
 {
     struct origin *old = &config->origins[row - options];
+    origin.file_line = origin.kind == ORIGIN_FILE ? origin.line : old->file_line;
     if (origin.kind >= old->kind) {
-        if (option_types[row->type].parse (row, text, option_field (row, &config->settings), fail))
+        void *field = option_field (row, &config->settings);
+        if (option_types[row->type].parse (row, text, origin.kind == ORIGIN_FILE, field, fail))
             return -1;
         *old = origin;
         return 0;
     }
     /* A value that does not count must be right all the same: it would count the next time. */
+    old->file_line = origin.file_line;
     struct settings unused = { 0 };
-    int result = option_types[row->type].parse (row, text, option_field (row, &unused), fail);
-    option_types[row->type].release (option_field (row, &unused));
+    void *field = option_field (row, &unused);
+    int result = option_types[row->type].parse (row, text, origin.kind == ORIGIN_FILE, field, fail);
+    option_types[row->type].release (field);
     return result;
 }
 
-/* Settings that follow from others are set by rows that exist. */
-static int
-set_computed (struct config *config, const char *key, const char *text, const char *because, struct fail *fail)
+int
+config_compute (struct config *config, const char *key, const char *text, const char *because, struct fail *fail)
 {
     struct origin cause = config_origin (config, because);
     return config_set (config, option_find (key), text, (struct origin){ ORIGIN_COMPUTED, cause.line }, fail);
@@ -139,7 +143,7 @@ config_load_flags (struct config *config, enum option_command command, int argc,
             && config_set (config, scan.row, scan.value, (struct origin){ ORIGIN_FLAG, 0 }, fail))
             return fail_prefix (fail, "--%s", scan.row->key);
     }
-    return config->settings.cpu ? set_computed (config, "use_cpu", "true", "cpu", fail) : 0;
+    return config->settings.cpu ? config_compute (config, "use_cpu", "true", "cpu", fail) : 0;
 }
 
 int
@@ -172,20 +176,6 @@ config_load_environment (struct config *config)
         if (text)
             config_set (config, row, text, (struct origin){ ORIGIN_ENVIRONMENT, 0 }, NULL);
     }
-}
-
-int
-config_resolve (struct config *config, struct fail *fail)
-{
-    const struct settings *settings = &config->settings;
-    bool is_typed = config_origin (config, "distributed_type").kind != ORIGIN_DEFAULT;
-    if (is_typed && !settings->cpu && !settings->multi_gpu && !strcmp (settings->distributed_type, "MULTI_GPU")
-        && set_computed (config, "multi_gpu", "true", "distributed_type", fail))
-        return -1;
-    if (is_typed && !settings->num_processes && !strcmp (settings->distributed_type, "NO")
-        && set_computed (config, "num_processes", "1", "distributed_type", fail))
-        return -1;
-    return 0;
 }
 
 int

@@ -22,7 +22,7 @@ int config_init (struct config *config, struct fail *fail); /* defaults */
 int config_load_flags (struct config *config, enum option_command command, int argc, char **argv, struct fail *fail);
 int config_load_file (struct config *config, struct fail *fail); /* --config_file, or the default one if it exists */
 void config_load_environment (struct config *config);
-int config_resolve (struct config *config, struct fail *fail); /* what one setting says about another */
+int config_resolve (struct config *config, struct fail *fail); /* what one setting says about another (mode.c) */
 /** @} */
 
 /** Frees what config_load_launch() or config_init() made; accepts a half-made one and one of all zero. */
@@ -34,6 +34,9 @@ void config_release (struct config *config);
  */
 int config_set (struct config *config, const struct option *row, const char *text, struct origin origin,
                 struct fail *fail);
+
+/** Set @p key to @p text because of the setting @p because, whose place in the file it inherits. */
+int config_compute (struct config *config, const char *key, const char *text, const char *because, struct fail *fail);
 
 /** Back to the default, as if nobody had said anything. */
 int config_reset (struct config *config, const struct option *row, struct fail *fail);

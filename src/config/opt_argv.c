@@ -5,7 +5,6 @@
 
 #include "config/opt_argv.h"
 
-#include "config/foreign.h"
 #include "util/suggest.h"
 
 #include <stdio.h>
@@ -41,8 +40,6 @@ refuse_unknown (const struct argv_scan *scan, const char *word, size_t length, s
 {
     char name[64];
     snprintf (name, sizeof name, "%.*s", (int) length, word);
-    if (scan->command == COMMAND_LAUNCH && foreign_find (FOREIGN_FLAG, name))
-        return fail_set (fail, FAIL_USAGE, "this version does not have the option '--%s' yet", name);
     struct suggest suggest = { .wanted = name };
     for (size_t i = 0; i < option_count; i++)
         if (has_flag (&options[i], scan->command))

@@ -2,7 +2,7 @@
 /* What each type of setting can do: parse, format, release.  A new type: a row here, a word in enum option_type. */
 #include <config.h>
 
-#include "config/foreign.h"
+#include "config/opt_python.h"
 #include "config/options.h"
 #include "util/parse.h"
 #include "util/suggest.h"
@@ -12,8 +12,9 @@
 #include <string.h>
 
 static int
-parse_flag (const struct option *row, const char *text, void *field, struct fail *fail)
+parse_flag (const struct option *row, const char *text, bool from_file, void *field, struct fail *fail)
 {
+    (void) from_file;
     (void) row;
     if (parse_bool (text, field) != PARSE_OK)
         return fail_set (fail, FAIL_USAGE, "'%s' is neither true nor false", text);
@@ -27,8 +28,9 @@ format_flag (const void *field, struct strbuf *out)
 }
 
 static int
-parse_int (const struct option *row, const char *text, void *field, struct fail *fail)
+parse_int (const struct option *row, const char *text, bool from_file, void *field, struct fail *fail)
 {
+    (void) from_file;
     switch (parse_int64 (text, row->min, row->max, field)) {
     case PARSE_OK:
         return 0;
@@ -56,16 +58,15 @@ refuse_word (const struct option *row, const char *text, struct fail *fail)
         strbuf_printf (&words, "%s%s", i ? ", " : "", row->choices[i]);
         suggest_consider (&suggest, row->choices[i]);
     }
-    if (foreign_value (row->key, text))
-        return fail_set (fail, FAIL_USAGE, "this version does not have '%s' yet, use one of %s", text, words.text);
     char space[80];
     return fail_set (fail, FAIL_USAGE, "'%s' is not one of %s%s", text, words.text,
                      suggest_text (&suggest, "", space, sizeof space));
 }
 
 static int
-parse_text (const struct option *row, const char *text, void *field, struct fail *fail)
+parse_text (const struct option *row, const char *text, bool from_file, void *field, struct fail *fail)
 {
+    (void) from_file;
     if (row->choices) {
         size_t i = 0;
         while (row->choices[i] && strcmp (row->choices[i], text))
@@ -111,4 +112,10 @@ const struct option_type_info option_types[] = {
     [OPTION_INT] = { "integer", true, parse_int, format_int, release_nothing, "int" },
     [OPTION_TEXT] = { "text", true, parse_text, format_text, release_text, "str" },
     [OPTION_PATH] = { "path", true, parse_text, format_text, release_text, "str" },
+    [OPTION_NUMBER] = { "number", true, opt_parse_number, format_text, release_text, "plain" },
+    [OPTION_TRUTH] = { "truth value", true, opt_parse_truth, format_text, release_text, "truth" },
+    [OPTION_PYTHON_BOOL] = { "truth value", true, opt_parse_python_bool, format_text, release_text, "truth" },
+    [OPTION_SWITCH] = { "truth value", true, opt_parse_switch, format_text, release_text, "truth" },
+    [OPTION_TRIPLE] = { "three truth values", true, opt_parse_triple, format_text, release_text, "triple" },
+    [OPTION_LIST] = { "list of texts", true, opt_parse_item, opt_format_list, opt_release_list, "list" },
 };

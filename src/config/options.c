@@ -17,6 +17,12 @@
 #define OPT_INT(field, least, most) FIELD_AS (OPTION_INT, int64_t, field), .min = (least), .max = (most)
 #define OPT_TEXT(field) FIELD_AS (OPTION_TEXT, char *, field)
 #define OPT_PATH(field) FIELD_AS (OPTION_PATH, char *, field)
+#define OPT_NUMBER(field) FIELD_AS (OPTION_NUMBER, char *, field)
+#define OPT_TRUTH(field) FIELD_AS (OPTION_TRUTH, char *, field)
+#define OPT_PYTHON_BOOL(field) FIELD_AS (OPTION_PYTHON_BOOL, char *, field)
+#define OPT_SWITCH(field) FIELD_AS (OPTION_SWITCH, char *, field)
+#define OPT_TRIPLE(field) FIELD_AS (OPTION_TRIPLE, char *, field)
+#define OPT_LIST(field) FIELD_AS (OPTION_LIST, struct strlist, field)
 #define WORDS(...) (const char *const[]) { __VA_ARGS__, NULL }
 
 /* Launch paths, as the contract abbreviates them. */
@@ -34,6 +40,13 @@ const char *const option_group_titles[GROUP_COUNT] = {
     [GROUP_RESOURCE] = "Resources",
     [GROUP_PARADIGM] = "Training paradigm",
     [GROUP_DISTRIBUTED] = "Several processes and machines",
+    [GROUP_DEEPSPEED] = "DeepSpeed",
+    [GROUP_FSDP] = "Fully sharded data parallelism (FSDP)",
+    [GROUP_MEGATRON] = "Megatron-LM",
+    [GROUP_FP8] = "8-bit floats",
+    [GROUP_PARALLELISM] = "Several kinds of parallelism",
+    [GROUP_TPU] = "TPU",
+    [GROUP_AWS] = "AWS",
     [GROUP_OURS] = "Not in the original",
 };
 
@@ -57,17 +70,20 @@ const struct option options[] = {
       .doc = "Execute the program directly, even if its name ends in .py." },
 
     { .key = "compute_environment", OPT_TEXT (compute_environment), .dflt = "LOCAL_MACHINE",
-      .choices = WORDS ("LOCAL_MACHINE"), .group = GROUP_GENERAL,
+      .choices = WORDS ("LOCAL_MACHINE", "AMAZON_SAGEMAKER"), .group = GROUP_GENERAL,
       .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
       .help = "where to run",
-      .doc = "Where jobs run. This version knows only LOCAL_MACHINE: the machines at hand." },
+      .doc = "Where jobs run. LOCAL_MACHINE: the machines at hand." },
 
     { .key = "distributed_type", OPT_TEXT (distributed_type), .dflt = "NO",
-      .choices = WORDS ("NO", "MULTI_CPU", "MULTI_GPU"), .group = GROUP_HARDWARE,
+      .choices = WORDS ("NO", "MULTI_CPU", "MULTI_XPU", "MULTI_HPU", "MULTI_GPU", "MULTI_NPU", "MULTI_MLU",
+                        "MULTI_SDAA", "MULTI_MUSA", "MULTI_NEURON", "XLA", "DEEPSPEED", "FSDP", "MEGATRON_LM",
+                        "DATA_PARALLEL", "MODEL_PARALLEL"), .group = GROUP_HARDWARE,
       .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
       .help = "what a job is spread over",
-      .doc = "What a job is spread over: nothing (NO), processes on CPUs (MULTI_CPU) or on GPUs (MULTI_GPU). With NO "
-             "the number of processes is 1 unless it is given.",
+      .doc = "What a job is spread over: nothing (NO), processes on CPUs (MULTI_CPU), on GPUs (MULTI_GPU) or on other "
+             "accelerators, TPUs (XLA), or how training is spread: DEEPSPEED, FSDP, MEGATRON_LM. With NO the number of "
+             "processes is 1 unless it is given.",
       .ask = "What is a job spread over?" },
 
     { .key = "num_machines", OPT_INT (num_machines, 1, 100000), .dflt = "1", .group = GROUP_RESOURCE,
@@ -98,7 +114,7 @@ const struct option options[] = {
 
     { .key = "debug", OPT_FLAG (debug), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .env = "ACCELERATE_DEBUG_MODE", .spelling = SPELL_TRUE_IF_ON,
-      .paths = S | M | T | D | P | PP,
+      .paths = S | M | T | D | P,
       .help = "check shapes before every collective operation",
       .doc = "Let the original library compare the shapes of tensors over the ranks before every collective operation, "
              "so that a mismatch is an error that names them instead of a hang. libaccel's own record of calls is "
@@ -124,7 +140,8 @@ const struct option options[] = {
 
     { .key = "dynamo_backend", OPT_TEXT (dynamo_backend), .dflt = "no", .section = "dynamo_config",
       .choices = WORDS ("no", "eager", "aot_eager", "inductor", "aot_ts_nvfuser", "nvprims_nvfuser", "cudagraphs",
-                        "ofi", "fx2trt", "onnxrt", "tensorrt", "aot_torchxla_trace_once", "torchxla_trace_once", "tvm"),
+                        "ofi", "fx2trt", "onnxrt", "tensorrt", "aot_torchxla_trace_once", "torchxla_trace_once", "tvm",
+                        "hpu_backend", "neuron"),
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_DYNAMO_BACKEND", .spelling = SPELL_UPPER, .paths = S | M | T | SM, .metavar = "WORD",
       .help = "backend of torch.compile, for Python programs",
@@ -176,12 +193,28 @@ const struct option options[] = {
       .doc = "How many threads OpenMP and the libraries that heed it start in each process. Where it is not given, the "
              "caller's OMP_NUM_THREADS stays; without that, on CPUs, the cores are shared out, and on GPUs it is 1." },
 
-    { .key = "mixed_precision", OPT_TEXT (mixed_precision), .dflt = "no", .choices = WORDS ("no", "fp16", "bf16"),
+    { .key = "mixed_precision", OPT_TEXT (mixed_precision), .dflt = "no",
+      .choices = WORDS ("no", "fp16", "bf16", "fp8"),
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_MIXED_PRECISION", .spelling = SPELL_LOWER, .paths = S | M | T | D | SM, .metavar = "WORD",
       .help = "number format of the computation",
-      .doc = "Compute in 16-bit floating point where that is safe: fp16 with loss scaling, or bf16.",
+      .doc = "Compute in 16-bit floating point where that is safe: fp16 with loss scaling, or bf16. Or in "
+             "8-bit floating point, fp8; see the options --fp8_....",
       .ask = "Which mixed precision?" },
+
+#include "config/rows_deepspeed.h"
+#include "config/rows_distributed.h"
+    { .key = "bind-to", OPT_TEXT (mpirun_bind_to), .dflt = "socket", .section = "mpirun_config",
+      .group = GROUP_DISTRIBUTED, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
+      .help = "what mpirun binds ranks to",
+      .doc = "What mpirun binds each rank to: Open MPI's --bind-to." },
+#include "config/rows_fp8.h"
+#include "config/rows_fsdp.h"
+#include "config/rows_megatron.h"
+#include "config/rows_paradigm.h"
+#include "config/rows_parallelism.h"
+#include "config/rows_sagemaker.h"
+#include "config/rows_tpu.h"
 
     { .key = "dry_run", OPT_FLAG (dry_run), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,

@@ -17,6 +17,13 @@ enum option_type {
     OPTION_INT,  /* int64_t */
     OPTION_TEXT, /* char *, owned by struct settings; `choices` restricts it */
     OPTION_PATH, /* char *, completed as a file */
+    /* The following are char * that hold what Python's str() makes of the value. */
+    OPTION_NUMBER,      /* an integer, or with `decimals` any number */
+    OPTION_TRUTH,       /* a truth value, spelled as it was given */
+    OPTION_PYTHON_BOOL, /* True or False from a flag, as it stands from a file */
+    OPTION_SWITCH,      /* 1 or 0 from a flag, as it stands from a file */
+    OPTION_TRIPLE,      /* three of these, with commas between; `env` holds three names likewise */
+    OPTION_LIST,        /* struct strlist; a flag adds one item */
 };
 
 /** Sections of --help, in this order. */
@@ -26,6 +33,13 @@ enum option_group {
     GROUP_RESOURCE,
     GROUP_PARADIGM,
     GROUP_DISTRIBUTED,
+    GROUP_DEEPSPEED,
+    GROUP_FSDP,
+    GROUP_MEGATRON,
+    GROUP_FP8,
+    GROUP_PARALLELISM,
+    GROUP_TPU,
+    GROUP_AWS,
     GROUP_OURS,
     GROUP_COUNT
 };
@@ -62,6 +76,7 @@ enum option_property {
     PROPERTY_NO_FLAG = 1 << 1,    /* only a key of the file, no flag */
     PROPERTY_EXTENSION = 1 << 2,  /* the original does not have it */
     PROPERTY_HIDDEN = 1 << 3,     /* not in help, man page and completion */
+    PROPERTY_SECRET = 1 << 5,     /* never printed */
     PROPERTY_FROM_ENV = 1 << 4,   /* the variable counts as a value where flag and file are silent */
 };
 
@@ -73,7 +88,9 @@ struct option {
     size_t field_size;
     const char *dflt;      /* default as text, through the same parser; NULL: absent (false, 0, NULL) */
     const char *const *choices; /* NULL-terminated, or NULL */
-    int64_t min, max;      /* of OPTION_INT */
+    const char *const *words;   /* usual words of a free text, and words that are no number or truth value but count */
+    int64_t min, max;      /* of OPTION_INT; of OPTION_NUMBER only min */
+    bool decimals;         /* of OPTION_NUMBER */
     const char *section;   /* of the file: "fsdp_config"; NULL: top level */
     enum option_group group;
     unsigned commands;     /* enum option_command */
@@ -100,7 +117,7 @@ struct option_type_info {
     const char *name;       /* for the man page and JSON: "integer" */
     bool takes_value;       /* on the command line */
     /* Set *field from text; on failure nothing changes and fail says what is wrong with the text, without a place. */
-    int (*parse) (const struct option *row, const char *text, void *field, struct fail *fail);
+    int (*parse) (const struct option *row, const char *text, bool from_file, void *field, struct fail *fail);
     /* Append the canonical text, which parse() accepts; nothing where the value is none. */
     void (*format) (const void *field, struct strbuf *out);
     void (*release) (void *field);
@@ -139,6 +156,7 @@ enum origin_kind {
 struct origin {
     enum origin_kind kind;
     int line; /* of ORIGIN_FILE; 0 where unknown */
+    int file_line; /* where the file has the key, though a flag may count before it; 0: it has not */
 };
 
 /** All that is known after reading flags, file and environment. */

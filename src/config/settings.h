@@ -4,6 +4,8 @@
 #ifndef CONFIG_SETTINGS_H
 #define CONFIG_SETTINGS_H
 
+#include "util/strbuf.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,6 +42,148 @@ struct settings {
     /* program */
     bool module;
     bool no_python;
+
+    /* more hardware, training paradigms; texts are as Python would write the values */
+    bool tpu;
+    bool enable_cpu_affinity;
+    bool use_deepspeed;
+    bool use_fsdp;
+    bool use_megatron_lm;
+    bool use_parallelism_config;
+
+    /* several machines, torchrun, mpirun; texts are as Python would write the values */
+    bool same_network;
+    char *tee;
+    char *log_dir;
+    char *role;
+    char *rdzv_backend;
+    char *rdzv_conf;
+    int64_t max_restarts;
+    char *monitor_interval;
+    char *mpirun_hostfile;
+    char *mpirun_bind_to;
+
+    /* TPUs and AWS; texts are as Python would write the values */
+    bool tpu_cluster;
+    bool no_tpu_cluster;
+    bool tpu_use_cluster;
+    bool tpu_use_sudo;
+    struct strlist vm;
+    struct strlist env;
+    char *main_training_function;
+    bool downcast_bf16;
+    char *tpu_name;
+    char *tpu_zone;
+    char *command_file;
+    struct strlist commands;
+    struct strlist tpu_vm;
+    struct strlist tpu_env;
+    char *aws_access_key_id;
+    char *aws_secret_access_key;
+
+    /* DeepSpeed; texts are as Python would write the values */
+    char *deepspeed_config_file;
+    int64_t zero_stage;
+    char *offload_optimizer_device;
+    char *offload_param_device;
+    char *offload_optimizer_nvme_path;
+    char *offload_param_nvme_path;
+    char *gradient_accumulation_steps;
+    char *gradient_clipping;
+    char *zero3_init_flag;
+    char *zero3_save_16bit_model;
+    char *deepspeed_hostfile;
+    char *deepspeed_exclusion_filter;
+    char *deepspeed_inclusion_filter;
+    char *deepspeed_multinode_launcher;
+    char *deepspeed_moe_layer_cls_names;
+
+    /* fully sharded data parallelism; texts are as Python would write the values */
+    char *fsdp_version;
+    char *fsdp_offload_params;
+    int64_t fsdp_min_num_params;
+    char *fsdp_sharding_strategy;
+    char *fsdp_reshard_after_forward;
+    char *fsdp_auto_wrap_policy;
+    char *fsdp_transformer_layer_cls_to_wrap;
+    char *fsdp_backward_prefetch;
+    char *fsdp_state_dict_type;
+    char *fsdp_forward_prefetch;
+    char *fsdp_use_orig_params;
+    char *fsdp_cpu_ram_efficient_loading;
+    char *fsdp_sync_module_states;
+    char *fsdp_activation_checkpointing;
+    char *fsdp_activation_checkpointing_offload;
+    char *fsdp_ignored_modules;
+
+    /* Megatron-LM; texts are as Python would write the values */
+    int64_t megatron_lm_tp_degree;
+    char *megatron_lm_use_custom_fsdp;
+    char *megatron_lm_no_load_optim;
+    char *megatron_lm_eod_mask_loss;
+    char *megatron_lm_overlap_cpu_optimizer_d2h_h2d;
+    char *megatron_lm_no_save_optim;
+    char *megatron_lm_optimizer_cpu_offload;
+    char *megatron_lm_use_precision_aware_optimizer;
+    int64_t megatron_lm_decoder_last_pipeline_num_layers;
+    int64_t megatron_lm_pp_degree;
+    int64_t megatron_lm_num_micro_batches;
+    char *megatron_lm_sequence_parallelism;
+    char *megatron_lm_recompute_activations;
+    char *megatron_lm_use_distributed_optimizer;
+    char *megatron_lm_gradient_clipping;
+    char *megatron_lm_recompute_granularity;
+    char *megatron_lm_recompute_method;
+    int64_t megatron_lm_recompute_num_layers;
+    char *megatron_lm_attention_backend;
+    int64_t megatron_lm_expert_model_parallel_size;
+    int64_t megatron_lm_context_parallel_size;
+    char *megatron_lm_attention_dropout;
+    char *megatron_lm_hidden_dropout;
+    char *megatron_lm_attention_softmax_in_fp32;
+    int64_t megatron_lm_expert_tensor_parallel_size;
+    char *megatron_lm_calculate_per_token_loss;
+    char *megatron_lm_use_rotary_position_embeddings;
+
+    /* 8-bit floats; texts are as Python would write the values */
+    char *fp8_backend;
+    bool fp8_use_autocast_during_eval;
+    int64_t fp8_margin;
+    int64_t fp8_interval;
+    char *fp8_format;
+    int64_t fp8_amax_history_len;
+    char *fp8_amax_compute_algo;
+    char *fp8_override_linear_precision;
+    char *fp8_opt_level;
+    char *fp8_enable_fsdp_float8_all_gather;
+    char *fp8_pad_inner_dim;
+    char *fp8_use_mxfp8_block_scaling;
+
+    /* several kinds of parallelism; texts are as Python would write the values */
+    int64_t parallelism_config_dp_replicate_size;
+    int64_t parallelism_config_dp_shard_size;
+    int64_t parallelism_config_tp_size;
+    int64_t parallelism_config_cp_size;
+    char *parallelism_config_cp_backend;
+    char *parallelism_config_cp_comm_strategy;
+    int64_t parallelism_config_sp_size;
+    char *parallelism_config_sp_backend;
+    char *parallelism_config_sp_seq_length;
+    char *parallelism_config_sp_seq_length_is_variable;
+    char *parallelism_config_sp_attn_implementation;
+
+    /* SageMaker */
+    char *ec2_instance_type;
+    char *iam_role_name;
+    char *image_uri;
+    char *profile;
+    char *region;
+    char *base_job_name;
+    char *pytorch_version;
+    char *transformers_version;
+    char *py_version;
+    char *sagemaker_inputs_file;
+    char *sagemaker_metrics_file;
 
     /* ours */
     bool dry_run;

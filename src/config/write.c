@@ -4,9 +4,12 @@
 
 #include "config/file.h"
 #include "config/load.h"
+#include "config/scalar.h"
 #include "util/cleanup.h"
+#include "util/parse.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 /* The original refuses keys that it does not know, and drops empty sections: write ours, and sections' keys, only where
@@ -34,6 +37,66 @@ by_name (const void *a, const void *b)
     return order ? order : strcmp (one->key, two->key);
 }
 
+/* What Python calls True and False is YAML's true and false; every other word is the text or number that it was. */
+static void
+write_truth (const char *text, struct strbuf *out)
+{
+    if (!strcmp (text, "True") || !strcmp (text, "False"))
+        strbuf_add (out, *text == 'T' ? "true" : "false");
+    else if (scalar_read (text, NULL) == SCALAR_INT)
+        strbuf_add (out, text);
+    else
+        yaml_add_text (out, text);
+}
+
+static void
+write_list (const struct strlist *list, const char *section, struct strbuf *out)
+{
+    strbuf_add (out, list->count ? "\n" : "[]\n");
+    for (size_t i = 0; i < list->count; i++) {
+        strbuf_printf (out, "%s- ", section ? "  " : "");
+        yaml_add_text (out, list->items[i]);
+        strbuf_add_char (out, '\n');
+    }
+}
+
+static void
+write_triple (const char *text, struct strbuf *out)
+{
+    for (const char *at = text; *at;) {
+        char word[8] = "";
+        size_t length = strcspn (at, ",");
+        memcpy (word, at, length < sizeof word ? length : sizeof word - 1);
+        strbuf_add (out, "\n  - ");
+        write_truth (word, out);
+        at += length + (at[length] == ',');
+    }
+    strbuf_add_char (out, '\n');
+}
+
+/* The rest of the line "key:", and what belongs to it. */
+static void
+write_value (const struct option *row, const void *field, const char *text, const char *section, struct strbuf *out)
+{
+    if (row->type == OPTION_LIST) {
+        write_list (field, section, out);
+        return;
+    }
+    if (row->type == OPTION_TRIPLE) {
+        write_triple (text, out);
+        return;
+    }
+    strbuf_add_char (out, ' ');
+    const char *tag = option_types[row->type].yaml_tag;
+    if (!strcmp (tag, "truth"))
+        write_truth (text, out);
+    else if (!strcmp (tag, "str") || (!strcmp (tag, "plain") && scalar_read (text, NULL) == SCALAR_TEXT))
+        yaml_add_text (out, text);
+    else
+        strbuf_add (out, text);
+    strbuf_add_char (out, '\n');
+}
+
 static void
 write_yaml (const struct config *config, const struct option *const *rows, size_t count, struct strbuf *out)
 {
@@ -46,14 +109,52 @@ write_yaml (const struct config *config, const struct option *const *rows, size_
         section = row->section;
         strbuf_truncate (&text, 0);
         option_types[row->type].format (option_field_const (row, &config->settings), &text);
-        strbuf_printf (out, "%s%s: ", section ? "  " : "", row->key);
-        if (!strcmp (option_types[row->type].yaml_tag, "str"))
-            yaml_add_text (out, text.text ? text.text : "");
-        else
-            strbuf_add (out, text.text ? text.text : "");
-        strbuf_add_char (out, '\n');
+        strbuf_printf (out, "%s%s:", section ? "  " : "", row->key);
+        write_value (row, option_field_const (row, &config->settings), text.text ? text.text : "", section, out);
     }
     out->failed = out->failed || text.failed;
+}
+
+static json_t *
+json_of_list (const struct strlist *list)
+{
+    json_t *array = json_array ();
+    for (size_t i = 0; array && i < list->count; i++)
+        json_array_append_new (array, json_string (list->items[i]));
+    return array;
+}
+
+static json_t *
+json_of_truth (const char *text)
+{
+    if (!strcmp (text, "True") || !strcmp (text, "False"))
+        return json_boolean (*text == 'T');
+    return scalar_read (text, NULL) == SCALAR_INT ? json_integer (*text - '0') : json_string (text);
+}
+
+static json_t *
+json_of_text (const struct option *row, const char *text)
+{
+    const char *tag = option_types[row->type].yaml_tag;
+    int64_t whole;
+    double any;
+    if (!strcmp (tag, "truth"))
+        return json_of_truth (text);
+    if (!strcmp (tag, "plain") && parse_int64 (text, INT64_MIN, INT64_MAX, &whole) == PARSE_OK)
+        return json_integer (whole);
+    if (!strcmp (tag, "plain") && parse_double (text, -HUGE_VAL, HUGE_VAL, &any) == PARSE_OK)
+        return json_real (any);
+    if (strcmp (tag, "triple"))
+        return json_string (text);
+    json_t *array = json_array ();
+    for (const char *at = text; array && *at;) {
+        char word[8] = "";
+        size_t length = strcspn (at, ",");
+        memcpy (word, at, length < sizeof word ? length : sizeof word - 1);
+        json_array_append_new (array, json_of_truth (word));
+        at += length + (at[length] == ',');
+    }
+    return array;
 }
 
 static json_t *
@@ -64,9 +165,13 @@ json_of_row (const struct option *row, const struct settings *settings)
         return json_boolean (*(const bool *) field);
     if (row->type == OPTION_INT)
         return json_integer (*(const int64_t *) field);
+    if (row->type == OPTION_LIST)
+        return json_of_list (field);
     AUTO_STRBUF struct strbuf text = { 0 };
     option_types[row->type].format (field, &text);
-    return text.failed ? NULL : json_string (text.text ? text.text : "");
+    if (text.failed)
+        return NULL;
+    return json_of_text (row, text.text ? text.text : "");
 }
 
 static int

@@ -6,10 +6,10 @@
 #include <config.h>
 
 #include "config/file.h"
+#include "config/scalar.h"
 
 #include "util/cleanup.h"
 
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -71,12 +71,6 @@ is_text (struct reader *reader)
     return fail_here (reader, "tags (!name) are not used in configuration files");
 }
 
-static bool
-is_null (const char *text)
-{
-    return !*text || !strcmp (text, "~") || !strcmp (text, "null") || !strcmp (text, "Null") || !strcmp (text, "NULL");
-}
-
 static int
 add_scalar (struct reader *reader, const char *section, const char *key, int line)
 {
@@ -86,11 +80,63 @@ add_scalar (struct reader *reader, const char *section, const char *key, int lin
         return -1;
     if (strlen (text) != reader->event.data.scalar.length)
         return fail_here (reader, "the value holds a zero byte");
-    enum entry_kind kind = text_only ? ENTRY_TEXT : is_null (text) ? ENTRY_NULL : ENTRY_PLAIN;
-    return filedoc_add (reader->doc, section, key, text, kind, line) ? 0 : fail_nomem (reader->fail);
+    AUTO_STRBUF struct strbuf python = { 0 };
+    enum scalar_kind meaning = text_only ? SCALAR_TEXT : scalar_read (text, &python);
+    enum entry_kind kind = text_only ? ENTRY_TEXT : meaning == SCALAR_NULL ? ENTRY_NULL : ENTRY_PLAIN;
+    struct entry *entry = filedoc_add (reader->doc, section, key, python.text ? python.text : text, kind, line);
+    if (!entry || python.failed)
+        return fail_nomem (reader->fail);
+    entry->is_truth = meaning == SCALAR_BOOL;
+    return 0;
 }
 
-/* Pass over the list or mapping that has just begun, however it goes on.  @return whether it was empty, or -1 */
+/* The items of the list that has just begun. */
+static int
+add_items (struct reader *reader, struct strlist *items, bool *is_nested)
+{
+    for (int depth = 1; depth > 0;) {
+        if (advance (reader))
+            return -1;
+        yaml_event_type_t type = reader->event.type;
+        depth += type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT;
+        depth -= type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT;
+        if (depth > DEEPEST)
+            return fail_here (reader, "nested too deep");
+        *is_nested = *is_nested || depth > 1;
+        if (type != YAML_SCALAR_EVENT || depth > 1)
+            continue;
+        const char *text = (const char *) reader->event.data.scalar.value;
+        AUTO_STRBUF struct strbuf python = { 0 };
+        int text_only = is_text (reader);
+        if (text_only < 0)
+            return -1;
+        if (strlen (text) != reader->event.data.scalar.length)
+            return fail_here (reader, "the value holds a zero byte");
+        if (!text_only)
+            scalar_read (text, &python);
+        strlist_add (items, python.text ? python.text : text);
+    }
+    return items->failed ? fail_nomem (reader->fail) : 0;
+}
+
+static int
+add_list (struct reader *reader, const char *section, const char *key, int line)
+{
+    AUTO_STRLIST struct strlist items = { 0 };
+    bool is_nested = false;
+    if (add_items (reader, &items, &is_nested))
+        return -1;
+    struct entry *entry = filedoc_add (reader->doc, section, key, NULL, ENTRY_LIST, line);
+    if (!entry)
+        return fail_nomem (reader->fail);
+    entry->is_empty = !items.count && !is_nested;
+    entry->is_nested = is_nested;
+    entry->items = items;
+    items = (struct strlist){ 0 };
+    return 0;
+}
+
+/* Pass over the mapping that has just begun, however it goes on.  @return whether it was empty, or -1 */
 static int
 skip_collection (struct reader *reader)
 {
@@ -108,12 +154,12 @@ skip_collection (struct reader *reader)
 }
 
 static int
-add_collection (struct reader *reader, const char *section, const char *key, enum entry_kind kind, int line)
+add_mapping (struct reader *reader, const char *section, const char *key, int line)
 {
     int is_empty = skip_collection (reader);
     if (is_empty < 0)
         return -1;
-    struct entry *entry = filedoc_add (reader->doc, section, key, NULL, kind, line);
+    struct entry *entry = filedoc_add (reader->doc, section, key, NULL, ENTRY_MAP, line);
     if (!entry)
         return fail_nomem (reader->fail);
     entry->is_empty = is_empty;
@@ -135,9 +181,9 @@ read_pair (struct reader *reader, char **section)
     if (reader->event.type == YAML_SCALAR_EVENT)
         return add_scalar (reader, *section, key, line);
     if (reader->event.type == YAML_SEQUENCE_START_EVENT)
-        return add_collection (reader, *section, key, ENTRY_LIST, line);
+        return add_list (reader, *section, key, line);
     if (*section)
-        return add_collection (reader, *section, key, ENTRY_MAP, line);
+        return add_mapping (reader, *section, key, line);
     /* The section itself is an entry too: it may be empty, and it may be one that we do not have. */
     struct entry *entry = filedoc_add (reader->doc, NULL, key, NULL, ENTRY_MAP, line);
     if (!entry)
@@ -203,23 +249,10 @@ yaml_read (struct filedoc *doc, const char *text, size_t length, struct fail *fa
     return result;
 }
 
-/* PyYAML's resolvers for bare words, as extended regular expressions. */
-static const char special_words[] =
-    "^(~|null|Null|NULL|=|<<|yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF"
-    "|[-+]?0b[01_]+|[-+]?0[0-7_]+|[-+]?(0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+|[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+"
-    "|[-+]?[0-9][0-9_]*[.][0-9_]*([eE][-+][0-9]+)?|[.][0-9][0-9_]*([eE][-+][0-9]+)?"
-    "|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+[.][0-9_]*|[-+]?[.](inf|Inf|INF)|[.](nan|NaN|NAN)"
-    "|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?)?$";
-
 bool
 yaml_is_special (const char *text)
 {
-    regex_t regex;
-    if (regcomp (&regex, special_words, REG_EXTENDED | REG_NOSUB))
-        return true; /* without memory: quotes are always right */
-    bool matches = !regexec (&regex, text, 0, NULL, 0);
-    regfree (&regex);
-    return matches;
+    return scalar_read (text, NULL) != SCALAR_TEXT || !strcmp (text, "=") || !strcmp (text, "<<");
 }
 
 static bool
@@ -229,6 +262,45 @@ is_printable (const char *text)
         if (*text < ' ' || *text > '~')
             return false;
     return true;
+}
+
+/* The character that begins at *text, which goes on to the next; a byte that is no UTF-8 counts by itself. */
+static uint32_t
+next_character (const char **text)
+{
+    const unsigned char *at = (const unsigned char *) *text;
+    int more = *at >= 0xf0 ? 3 : *at >= 0xe0 ? 2 : *at >= 0xc0 ? 1 : 0;
+    uint32_t character = more ? *at & (0x3fu >> more) : *at;
+    for (int i = 1; i <= more; i++) {
+        if ((at[i] & 0xc0) != 0x80) {
+            more = 0;
+            character = *at;
+            break;
+        }
+        character = character << 6 | (at[i] & 0x3fu);
+    }
+    *text += more + 1;
+    return character;
+}
+
+/* In double quotes, with PyYAML's escapes. */
+static void
+add_escaped (struct strbuf *out, const char *text)
+{
+    static const char special[] = "\a\b\t\n\v\f\r\033\"\\", letters[] = "abtnvfre\"\\";
+    strbuf_add_char (out, '"');
+    while (*text) {
+        uint32_t character = next_character (&text);
+        const char *found = character < 128 ? strchr (special, (int) character) : NULL;
+        if (found)
+            strbuf_printf (out, "\\%c", letters[found - special]);
+        else if (character >= ' ' && character <= '~')
+            strbuf_add_char (out, (char) character);
+        else
+            strbuf_printf (out, character > 0xffff ? "\\U%08X" : character > 0xff ? "\\u%04X" : "\\x%02X",
+                           (unsigned) character);
+    }
+    strbuf_add_char (out, '"');
 }
 
 static bool
@@ -245,15 +317,7 @@ void
 yaml_add_text (struct strbuf *out, const char *text)
 {
     if (!is_printable (text)) {
-        strbuf_add_char (out, '"');
-        for (; *text; text++)
-            if (*text == '"' || *text == '\\')
-                strbuf_printf (out, "\\%c", *text);
-            else if ((unsigned char) *text < ' ' || *text == 127)
-                strbuf_printf (out, "\\x%02X", (unsigned char) *text);
-            else
-                strbuf_add_char (out, *text);
-        strbuf_add_char (out, '"');
+        add_escaped (out, text);
     } else if (!is_plain_safe (text) || yaml_is_special (text)) {
         strbuf_add_char (out, '\'');
         for (; *text; text++)

@@ -6,6 +6,8 @@
 
 #include "config/envmap.h"
 #include "config/load.h"
+#include "config/mode.h"
+#include "launch/outside.h"
 #include "util/envnames.h"
 #include "util/jobseg.h"
 
@@ -23,6 +25,7 @@ struct draft {
     const struct topology *topology;
     int machines;
     int machine_rank;
+    int local_ranks; /* on this machine, whoever starts them */
     bool on_cpu;
     bool distributed; /* ranks get RANK and the like */
 };
@@ -54,29 +57,10 @@ plan_world_size (const struct settings *settings, int gpus)
     return (local > 0 ? local : 1) * (settings->num_machines > 0 ? settings->num_machines : 1);
 }
 
-/* The launch paths, the first whose condition holds; the last one always does. @{ */
-static bool
-is_elastic (const struct settings *settings, int world_size, int gpus)
-{
-    return !cpu_is_asked_for (settings) && (settings->multi_gpu || (world_size > 1 && gpus > 0));
-}
-
-static const struct {
-    enum option_path path;
-    bool (*when) (const struct settings *settings, int world_size, int gpus);
-} launch_paths[] = {
-    { PATH_ELASTIC, is_elastic },
-    { PATH_SIMPLE, NULL },
-};
-/** @} */
-
 enum option_path
 plan_path (const struct settings *settings, int world_size, int gpus)
 {
-    size_t i = 0;
-    while (launch_paths[i].when && !launch_paths[i].when (settings, world_size, gpus))
-        i++;
-    return launch_paths[i].path;
+    return mode_path (settings, world_size > 1 && gpus > 0);
 }
 
 /* Ranks as evenly as possible: the first machines get one more.  The original drops the remainder. */
@@ -103,23 +87,6 @@ divide_ranks (struct draft *draft, int64_t world_size, struct fail *fail)
     plan->world_size = (int) world_size;
     plan->local_world_size = (int) local;
     plan->first_rank = (int) (machine * share + (machine < rest ? machine : rest));
-    return 0;
-}
-
-static int
-check_machines (const struct draft *draft, struct fail *fail)
-{
-    const struct settings *settings = draft->settings;
-    if (draft->machines == 1)
-        return 0;
-    if (!settings->main_process_ip || !*settings->main_process_ip)
-        return fail_set (fail, FAIL_USAGE,
-                         "%d machines need --main_process_ip, the name or address of machine 0, the same on each",
-                         draft->machines);
-    if (settings->main_process_port <= 0)
-        return fail_set (fail, FAIL_USAGE,
-                         "%d machines need --main_process_port, a port that is free on machine 0, the same on each",
-                         draft->machines);
     return 0;
 }
 
@@ -166,7 +133,9 @@ set_threads (const struct draft *draft, struct strlist *env)
         set (env, ENV_OMP_NUM_THREADS, given); /* as it is: "4,2" is good OpenMP */
         return;
     }
-    int local = draft->plan->local_world_size, threads = 1;
+    int local = draft->local_ranks, threads = 1;
+    if (draft->plan->path == PATH_DEEPSPEED && local == 1)
+        return; /* there it is torch that sets it, for several ranks */
     if (draft->topology->mpi_local_size > local)
         local = draft->topology->mpi_local_size;
     if (draft->on_cpu)
@@ -198,9 +167,61 @@ set_address (const struct draft *draft, struct strlist *env)
                             (long long) port);
     } else if (draft->topology->port_taken)
         strlist_printf (&plan->notes, "port %lld is taken: rank 0 cannot listen there", (long long) port);
-    bool has_ip = settings->main_process_ip && *settings->main_process_ip;
+    /* As in the original, torch's ranks of one machine meet on it whatever the file says. */
+    bool has_ip = settings->main_process_ip && *settings->main_process_ip
+                  && (draft->machines > 1 || plan->path == PATH_SIMPLE || plan->path == PATH_MPIRUN);
     set (env, ENV_MASTER_ADDR, has_ip ? settings->main_process_ip : "127.0.0.1");
     set_number (env, ENV_MASTER_PORT, port);
+}
+
+/* The keys of the file's section, in its order, as the original lists them: its library refuses a DeepSpeed file that
+ * sets the same things. */
+static void
+set_deepspeed_fields (const struct draft *draft, struct strlist *env)
+{
+    AUTO_STRBUF struct strbuf fields = { 0 };
+    const struct config *config = draft->config;
+    for (int line = 0;;) {
+        const struct option *next = NULL;
+        int next_line = 0;
+        for (size_t i = 0; i < option_count; i++) {
+            struct origin origin = config->origins[i];
+            if (!options[i].section || strcmp (options[i].section, "deepspeed_config") || origin.file_line <= line
+                || (next && origin.file_line >= next_line))
+                continue;
+            next = &options[i];
+            next_line = origin.file_line;
+        }
+        if (!next)
+            break;
+        strbuf_printf (&fields, "%s%s", fields.length ? "," : "", next->key);
+        line = next_line;
+    }
+    if (config_origin (config, "mixed_precision").kind == ORIGIN_FILE)
+        strbuf_printf (&fields, "%smixed_precision", fields.length ? "," : "");
+    set (env, ENV_DEEPSPEED_FIELDS, fields.text ? fields.text : "");
+}
+
+static void
+set_deepspeed (const struct draft *draft, struct strlist *env)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    const char *old = draft->topology->python_path;
+    for (size_t length; old && *old; old += length + (old[length] == ':')) {
+        length = strcspn (old, ":");
+        if (length)
+            strbuf_printf (&path, "%.*s:", (int) length, old);
+    }
+    strbuf_add (&path, draft->topology->folder);
+    set (env, ENV_PYTHONPATH, path.text ? path.text : "");
+    set_deepspeed_fields (draft, env);
+}
+
+/* As in the original: DeepSpeed's own launcher and TPUs decide for themselves. */
+static bool
+has_threads (const struct plan *plan)
+{
+    return plan->path != PATH_TPU && plan->path != PATH_TPU_POD && !(plan->path == PATH_DEEPSPEED && plan->outside);
 }
 
 /* What all ranks of this machine have in common. */
@@ -208,7 +229,12 @@ static void
 set_common (const struct draft *draft, struct strlist *env)
 {
     const struct plan *plan = draft->plan;
-    set_threads (draft, env);
+    if (plan->path == PATH_DEEPSPEED)
+        set_deepspeed (draft, env);
+    if (has_threads (plan))
+        set_threads (draft, env);
+    if (plan->path == PATH_MPIRUN && (draft->settings->num_processes > 1 || draft->machines > 1))
+        set_address (draft, env);
     if (!draft->distributed)
         return;
     set_address (draft, env);
@@ -216,11 +242,11 @@ set_common (const struct draft *draft, struct strlist *env)
     set_number (env, ENV_LOCAL_WORLD_SIZE, plan->local_world_size);
     set_number (env, ENV_GROUP_RANK, draft->machine_rank);
     set_number (env, ENV_GROUP_WORLD_SIZE, draft->machines);
-    set (env, ENV_ROLE_NAME, "default");
+    set (env, ENV_ROLE_NAME, draft->settings->role);
     set_number (env, ENV_ROLE_WORLD_SIZE, plan->world_size);
     set (env, ENV_RUN_ID, "none");
     set (env, ENV_RESTART_COUNT, "0");
-    set (env, ENV_MAX_RESTARTS, "0");
+    set_number (env, ENV_MAX_RESTARTS, draft->settings->max_restarts);
     /* "True" would make every rank a client of a store that torch's launcher serves and this one does not. */
     set (env, ENV_USE_AGENT_STORE, "False");
     if (draft->on_cpu)
@@ -253,7 +279,7 @@ fill_process (const struct draft *draft, const struct program *program, const st
     struct plan_process *process = &plan->processes[local_rank];
     process->local_rank = local_rank;
     process->rank = plan->first_rank + local_rank;
-    for (size_t i = 0; i < program->argv.count; i++) {
+    for (size_t i = 0; !plan->outside && i < program->argv.count; i++) {
         strlist_add (&process->argv, program->argv.items[i]);
         if (i == 0 && program->python && draft->distributed)
             strlist_add (&process->argv, "-u"); /* or lines of several ranks come late and cut in pieces */
@@ -283,6 +309,9 @@ fill_processes (const struct draft *draft, const struct program *program, struct
         return fail_nomem (fail);
     plan->process_count = plan->local_world_size;
     for (int i = 0; i < plan->process_count; i++) {
+        if (plan->outside
+            && outside_add_argv (&plan->processes[i].argv, plan->path, draft->config, draft->topology, program, fail))
+            return -1;
         fill_process (draft, program, &common, i);
         if (plan->processes[i].argv.failed || plan->processes[i].env.failed)
             return fail_nomem (fail);
@@ -297,12 +326,24 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
     const struct settings *settings = &config->settings;
     struct draft draft = { .plan = plan, .settings = settings, .config = config, .topology = topology };
     *plan = (struct plan){ .grace_s = settings->grace };
-    if (divide_ranks (&draft, plan_world_size (settings, topology->gpus), fail) || check_machines (&draft, fail))
+    if (divide_ranks (&draft, plan_world_size (settings, topology->gpus), fail))
         goto error;
     plan->path = plan_path (settings, plan->world_size, topology->gpus);
-    draft.on_cpu = plan->path == PATH_SIMPLE
-                   && (cpu_is_asked_for (settings) || (plan->world_size > 1 && topology->gpus == 0));
-    draft.distributed = plan->world_size > 1 || plan->path != PATH_SIMPLE;
+    if (plan->path == PATH_SAGEMAKER) {
+        fail_set (fail, FAIL_GENERAL, "jobs on SageMaker cannot be started by this version (compute_environment is "
+                  "AMAZON_SAGEMAKER)");
+        goto error;
+    }
+    plan->outside = outside_is_wanted (plan->path, settings);
+    draft.local_ranks = plan->local_world_size;
+    if (plan->outside) {
+        plan->world_size = plan->local_world_size = 1;
+        plan->first_rank = 0;
+    }
+    draft.on_cpu = (plan->path == PATH_SIMPLE || plan->path == PATH_MPIRUN)
+                   && (cpu_is_asked_for (settings) || !strcmp (settings->distributed_type, "MULTI_CPU")
+                       || (plan->world_size > 1 && topology->gpus == 0));
+    draft.distributed = !plan->outside && (plan->world_size > 1 || plan->path != PATH_SIMPLE);
     plan->host = strdup (topology->host);
     plan->program = strdup (config->program);
     if (!plan->host || !plan->program) {
@@ -315,6 +356,18 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
 error:
     plan_release (plan);
     return -1;
+}
+
+int
+plan_set_restarts (struct plan *plan, int64_t count, struct fail *fail)
+{
+    for (int i = 0; i < plan->process_count; i++) {
+        struct strlist *env = &plan->processes[i].env;
+        set_number (env, ENV_RESTART_COUNT, count);
+        if (env->failed)
+            return fail_nomem (fail);
+    }
+    return 0;
 }
 
 void

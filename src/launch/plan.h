@@ -28,6 +28,7 @@ struct plan {
     char *host;
     char *program; /* as the user named it */
     enum option_path path;
+    bool outside; /* another launcher starts the ranks: the one process here is that launcher */
     int world_size;
     int local_world_size;
     int first_rank;
@@ -46,6 +47,9 @@ int64_t plan_world_size (const struct settings *settings, int gpus);
 /** Decide what to start.  Pure.  @param[out] plan  release it with plan_release() */
 int plan_make (struct plan *plan, const struct config *config, const struct topology *topology,
                const struct program *program, struct fail *fail);
+
+/** Before the ranks are started again: tell them that it is the @p count-th time.  @return 0 or -1 without memory */
+int plan_set_restarts (struct plan *plan, int64_t count, struct fail *fail);
 
 /** Accepts a half-made plan. */
 void plan_release (struct plan *plan);

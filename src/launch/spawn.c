@@ -96,8 +96,10 @@ make_environment (struct spawn *spawn, struct fail *fail)
         return fail_nomem (fail);
     spawn->base = env->count;
     size_t count = env->count;
-    spawn->envp[count++] = spawn->segment;
-    spawn->envp[count++] = spawn->id;
+    if (!job->plan->outside) { /* the ranks of another launcher are not those of our job */
+        spawn->envp[count++] = spawn->segment;
+        spawn->envp[count++] = spawn->id;
+    }
     for (size_t i = 0; i < inherited; i++)
         if (!is_overridden (spawn, env, environ[i]))
             spawn->envp[count++] = environ[i];

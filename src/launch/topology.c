@@ -168,6 +168,9 @@ topology_probe (struct topology *topology, bool wants_cores)
     topology->mpi_local_size = mpi_local_size ();
     topology->omp_num_threads = getenv (ENV_OMP_NUM_THREADS);
     topology->nccl_async_error_handling = getenv (ENV_NCCL_ASYNC_ERROR_HANDLING);
+    topology->python_path = getenv (ENV_PYTHONPATH);
+    if (!getcwd (topology->folder, sizeof topology->folder))
+        topology->folder[0] = '\0';
 }
 
 /* @return a socket bound to @p port on all addresses, or -1.  SO_REUSEADDR passes over connections in TIME_WAIT, as the

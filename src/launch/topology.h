@@ -15,6 +15,11 @@ struct topology {
     bool port_taken;    /* the port that the user gave is taken */
     int mpi_local_size; /* ranks on this host by a surrounding mpirun; 0: none */
     const char *omp_num_threads;           /* OMP_NUM_THREADS, or NULL */
+    const char *python_path;     /* PYTHONPATH, or NULL */
+    char folder[4096];           /* the current one, "" where it has no name */
+    char mpi_program[4096];      /* mpirun or mpiexec, by topology_probe_mpi(); "": none */
+    char deepspeed_program[4096]; /* by topology_probe_deepspeed() */
+    bool mpi_is_open;            /* it is Open MPI's */
     const char *nccl_async_error_handling; /* TORCH_NCCL_ASYNC_ERROR_HANDLING, or NULL */
 };
 
@@ -27,6 +32,12 @@ void topology_probe (struct topology *topology, bool wants_cores);
 
 /** Find out whether @p port is free on this machine and, if not or if it is 0, which other one is. */
 void topology_probe_port (struct topology *topology, int port, bool given);
+
+/** Find mpirun or mpiexec in PATH, and ask it (5 s at most) whose it is. */
+void topology_probe_mpi (struct topology *topology);
+
+/** Find DeepSpeed's own launcher in PATH. */
+void topology_probe_deepspeed (struct topology *topology);
 
 /** How many devices a CUDA_VISIBLE_DEVICES of @p text leaves of @p present ones. */
 int topology_visible_gpus (const char *text, int present);

@@ -11,6 +11,8 @@ test_expect_success 'answers make a file' '
 	compute_environment: LOCAL_MACHINE
 	debug: true
 	distributed_type: MULTI_CPU
+	downcast_bf16: false
+	enable_cpu_affinity: false
 	gpu_ids: all
 	machine_rank: 1
 	main_process_ip: node0
@@ -18,6 +20,10 @@ test_expect_success 'answers make a file' '
 	mixed_precision: bf16
 	num_machines: 2
 	num_processes: 4
+	rdzv_backend: static
+	same_network: false
+	tpu_use_cluster: false
+	tpu_use_sudo: false
 	use_cpu: true
 	END'
 test_expect_success 'its mode is 644' '[ "$(stat -c %a c.yaml)" = 644 ]'

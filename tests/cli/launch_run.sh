@@ -103,6 +103,32 @@ test_expect_success 'a report that cannot be written is an error before anything
     test_exit 1 "$accelerate" launch --failure_report no/such/r.json touch started 2>err &&
     grep no/such/r.json err && ! test -e started
 '
+test_expect_success '--max_restarts starts all ranks again' '
+    cat >again <<-"END" && chmod +x again &&
+	#!/bin/sh
+	echo "$RANK $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS" >>tries
+	[ $RANK = 0 ] || exec sleep 20
+	[ $TORCHELASTIC_RESTART_COUNT = $1 ]
+	END
+    sed "s/exec sleep 20/exit 0/" again >quick && chmod +x quick &&
+    "$accelerate" launch --cpu --num_processes 2 --max_restarts 3 ./quick 2 2>err && cat err tries &&
+    test "$(grep -c "^0 . of 3" tries)" = 3 && grep "starting all ranks again (2 of 3 times)" err &&
+    rm tries && test_exit 1 "$accelerate" launch --cpu --num_processes 2 --max_restarts 1 ./again 9 2>err &&
+    test "$(grep -c "^0 " tries)" = 2
+'
+test_expect_success 'mpirun is started with its own words' '
+    mkdir bin && printf "#!/bin/sh\n[ \"\$1\" != --version ] || { echo mpirun \"(Open MPI)\" 4; exit; }\necho \"\$@\" \${ACCEL_JOB_SEGMENT-none}\n" >bin/mpirun &&
+    chmod +x bin/mpirun && echo localhost >hosts &&
+    PATH=$PWD/bin:$PATH "$accelerate" launch --cpu --num_processes 4 --mpirun_hostfile hosts ./rank x >got && cat got &&
+    grep -- "--hostfile hosts --npernode 4 -n 4 --bind-to socket ./rank x none" got
+'
+test_expect_success 'DeepSpeed on several machines: its launcher, and a file for the others' '
+    printf "#!/bin/sh\necho \"\$@\"\n" >bin/deepspeed && chmod +x bin/deepspeed && touch t2.py &&
+    PATH=$PWD/bin:$PATH "$accelerate" launch --use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 4 \
+        --main_process_ip h --deepspeed_hostfile hosts --zero_stage 2 t2.py a >got && cat got .deepspeed_env &&
+    grep -x -- "--hostfile hosts --no_local_rank --launcher pdsh --num_gpus 2 --master_addr h --master_port 29500 t2.py a" got &&
+    grep -x ACCELERATE_DEEPSPEED_ZERO_STAGE=2 .deepspeed_env && test "$(stat -c %a .deepspeed_env)" = 600
+'
 test_expect_success 'a dry run starts nothing' '
     "$accelerate" launch --dry_run --cpu --num_processes 2 touch started >got && ! test -e started &&
     grep "touch started" got && grep "^  RANK=1" got &&

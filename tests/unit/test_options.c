@@ -5,7 +5,6 @@
 
 #include "config/envmap.h"
 #include "config/file.h"
-#include "config/foreign.h"
 #include "config/load.h"
 #include "config/opt_argv.h"
 #include "tests/tap.h"
@@ -68,8 +67,6 @@ test_rows (void)
         ok (!option_types[row->type].takes_value || row->metavar, "%s: has a word for its value", row->key);
         ok (!row->env == !row->paths, "%s: a variable has launch paths", row->key);
         ok (!row->ask || (row->properties & PROPERTY_FILE), "%s: what is asked is written", row->key);
-        ok (has_flag ? !foreign_find (FOREIGN_FLAG, row->key) : true, "%s: is not listed as missing", row->key);
-        ok (!foreign_find (FOREIGN_KEY, row->key) || !(row->properties & PROPERTY_FILE), "%s: nor its key", row->key);
     }
 }
 
@@ -128,14 +125,30 @@ test_command_lines (void)
         { "--num_proc 2 p", "unknown option '--num_proc'", NULL, NULL, NULL },
         { "--cpu=1 p", "--cpu: takes no value, got '1'", NULL, NULL, NULL },
         { "-qz p", "unknown option '-z'", NULL, NULL, NULL },
-        { "--use_fsdp p", "this version does not have the option '--use_fsdp' yet", NULL, NULL, NULL },
-        { "--fsdp-version 2 p", "does not have the option '--fsdp-version' yet", NULL, NULL, NULL },
-        { "--mixed_precision BF16 p", "'BF16' is not one of no, fp16, bf16 (did you mean 'bf16'?)", NULL, NULL, NULL },
-        { "--mixed_precision fp8 p", "this version does not have 'fp8' yet", NULL, NULL, NULL },
+        { "--use_fsdp --fsdp-version 2 p", NULL, "fsdp_version", "2", "p" },
+        { "--mixed_precision BF16 p", "'BF16' is not one of no, fp16, bf16, fp8 (did you mean 'bf16'?)", NULL, NULL,
+          NULL },
+        { "--mixed_precision fp8 p", NULL, "mixed_precision", "fp8", "p" },
+        { "--gradient_clipping 1 p", NULL, "gradient_clipping", "1.0", "p" },
+        { "--gradient_clipping 1e-5 p", NULL, "gradient_clipping", "1e-05", "p" },
+        { "--gradient_clipping auto p", NULL, "gradient_clipping", "auto", "p" },
+        { "--gradient_clipping x p", "'x' is no number, nor auto from 0 on", NULL, NULL, NULL },
+        { "--gradient_accumulation_steps 2.5 p", "'2.5' is no whole number", NULL, NULL, NULL },
+        { "--fsdp_offload_params maybe p", "'maybe' is neither true nor false", NULL, NULL, NULL },
+        { "--megatron_lm_no_load_optim 0 p", NULL, "megatron_lm_no_load_optim", "False", "p" },
+        { "--fp8_pad_inner_dim no p", NULL, "fp8_pad_inner_dim", "0", "p" },
+        { "--fp8_override_linear_precision true,no,1 p", NULL, "fp8_override_linear_precision", "1,0,1", "p" },
+        { "--fp8_override_linear_precision true,no p", "is not three truth values", NULL, NULL, NULL },
+        { "--vm a --vm b p", NULL, "vm", "a,b", "p" },
+        { "-t 0 p", NULL, "tee", "0", "p" },
+        { "-t 3 p", "writes no files of the ranks' output", NULL, NULL, NULL },
+        { "-t 4 p", "0 to 3, or pairs like 0:1", NULL, NULL, NULL },
+        { "--use_fsdp --use_parallelism_config p", "parallelism_config needs DeepSpeed, or FSDP", NULL, NULL, NULL },
+        { "--use_fsdp --fsdp_sync_module_states no p", "only rank 0 would have the weights", NULL, NULL, NULL },
         { "--gpu_ids= p", "--gpu_ids: the value is empty", NULL, NULL, NULL },
         { "--cpu", "no program given", NULL, NULL, NULL },
         { "--", "no program given", NULL, NULL, NULL },
-        { "--cpu --multi_gpu p", "choose one of --cpu and --multi_gpu", NULL, NULL, NULL },
+        { "--cpu --multi_gpu p", "choose one of --cpu, --multi_gpu", NULL, NULL, NULL },
         { "--multi_gpu --num_processes 1 p", "needs at least 2", NULL, NULL, NULL },
         { "-m --no_python p", "choose one of --module and --no_python", NULL, NULL, NULL },
         { "--num_machines 2 --machine_rank 0 p", "several machines need --main_process_ip", NULL, NULL, NULL },
@@ -197,6 +210,12 @@ other_value (const struct option *row, char *space, size_t size)
 {
     if (row->type == OPTION_FLAG)
         return "true";
+    if (row->type == OPTION_TRUTH || row->type == OPTION_PYTHON_BOOL || row->type == OPTION_SWITCH)
+        return row->dflt && (*row->dflt == 't' || *row->dflt == 'T') ? "no" : "yes";
+    if (row->type == OPTION_NUMBER)
+        return row->decimals ? "2.5e-7" : "17";
+    if (row->type == OPTION_TRIPLE)
+        return "true,no,1";
     if (row->choices)
         return row->choices[row->choices[1] ? 1 : 0];
     if (row->type != OPTION_INT)

@@ -102,6 +102,20 @@ static const struct {
     { "one GPU process on each of two machines",
       "--num_machines 2 --machine_rank 1 --main_process_ip h --main_process_port 7", 1, 4, NULL, 1, 0,
       "RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1" },
+    { "two machines, the usual port", "--num_processes 2 --num_machines 2 --main_process_ip h", 0, 4, NULL, 1, 0,
+      "RANK=0 MASTER_ADDR=h MASTER_PORT=29500" },
+    { "FSDP", "--use_fsdp --fsdp_version 2 --num_processes 2", 2, 4, NULL, 2, 1,
+      "RANK=1 ACCELERATE_USE_FSDP=true FSDP_VERSION=2 FSDP_OFFLOAD_PARAMS=false !FSDP_STATE_DICT_TYPE" },
+    { "DeepSpeed", "--use_deepspeed --num_processes 2 --zero_stage 3 --zero3_init_flag True", 2, 4, NULL, 2, 0,
+      "RANK=0 ACCELERATE_USE_DEEPSPEED=true ACCELERATE_DEEPSPEED_ZERO_STAGE=3 ACCELERATE_DEEPSPEED_ZERO3_INIT=true "
+      "!ACCELERATE_DYNAMO_BACKEND" },
+    { "Megatron-LM", "--use_megatron_lm --megatron_lm_tp_degree 2 --num_processes 2", 2, 4, NULL, 2, 0,
+      "MEGATRON_LM_TP_DEGREE=2 MEGATRON_LM_GRADIENT_CLIPPING=1.0 MEGATRON_LM_NO_LOAD_OPTIM=False" },
+    { "fp8", "--mixed_precision fp8 --fp8_backend te --fp8_override_linear_precision true,false,true", 0, 1, NULL, 1, 0,
+      "ACCELERATE_FP8_BACKEND=TE ACCELERATE_FP8_OVERRIDE_FPROP=1 ACCELERATE_FP8_OVERRIDE_DGRAD=0 "
+      "ACCELERATE_FP8_OVERRIDE_WGRAD=1 ACCELERATE_FP8_PAD_INNER_DIM=1" },
+    { "a role, and restarts", "--cpu --num_processes 2 --role trainer --max_restarts 0", 0, 2, NULL, 2, 0,
+      "ROLE_NAME=trainer TORCHELASTIC_MAX_RESTARTS=0" },
     { "--debug", "--debug", 0, 1, NULL, 1, 0, "ACCELERATE_DEBUG_MODE=true" },
     { "bf16", "--mixed_precision bf16", 0, 1, NULL, 1, 0, "ACCELERATE_MIXED_PRECISION=bf16" },
 };
@@ -157,9 +171,6 @@ test_refusals (void)
     static const struct {
         const char *flags, *word;
     } cases[] = {
-        { "--num_machines 2 --machine_rank 0", "--main_process_ip" },
-        { "--num_processes 4 --num_machines 2 --main_process_ip h", "--main_process_port" },
-        { "--num_processes 4 --num_machines 2 --main_process_ip h --main_process_port 0", "--main_process_port" },
         { "--num_processes 4 --num_machines 2 --machine_rank 2 --main_process_ip h --main_process_port 7", "0 to 1" },
         { "--num_processes 1 --num_machines 2 --main_process_ip h --main_process_port 7", "less than" },
         { "--cpu --num_processes 100000", "too many" },

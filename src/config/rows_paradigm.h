@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of the option table: hardware and training paradigms; options.c includes them. */
+
+    { .key = "tpu", OPT_FLAG (tpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH,
+      .help = "train on TPUs",
+      .doc = "Train on TPUs: the program is imported by torch_xla, which starts its processes. Set by a file whose "
+             "distributed_type is XLA." },
+
+    { .key = "enable_cpu_affinity", OPT_FLAG (enable_cpu_affinity), .group = GROUP_RESOURCE,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .env = "ACCELERATE_CPU_AFFINITY",
+      .spelling = SPELL_ONE_IF_ON, .paths = S | M | T | D,
+      .help = "keep each process on the cores near its GPU",
+      .doc = "Let the original library keep each process on the cores that are near its GPU." },
+
+    { .key = "use_deepspeed", OPT_FLAG (use_deepspeed), .group = GROUP_PARADIGM, .commands = COMMAND_LAUNCH,
+      .env = "ACCELERATE_USE_DEEPSPEED", .spelling = SPELL_TRUE_IF_ON, .paths = D,
+      .help = "train with DeepSpeed",
+      .doc = "Train with DeepSpeed. Set by a file whose distributed_type is DEEPSPEED." },
+
+    { .key = "use_fsdp", OPT_FLAG (use_fsdp), .group = GROUP_PARADIGM, .commands = COMMAND_LAUNCH,
+      .env = "ACCELERATE_USE_FSDP", .spelling = SPELL_TRUE_IF_ON, .paths = T,
+      .help = "train with fully sharded data parallelism",
+      .doc = "Train with PyTorch's fully sharded data parallelism. Set by a file whose distributed_type is FSDP." },
+
+    { .key = "use_megatron_lm", OPT_FLAG (use_megatron_lm), .group = GROUP_PARADIGM, .commands = COMMAND_LAUNCH,
+      .env = "ACCELERATE_USE_MEGATRON_LM", .spelling = SPELL_TRUE_IF_ON, .paths = T,
+      .help = "train with Megatron-LM",
+      .doc = "Train with Megatron-LM. Set by a file whose distributed_type is MEGATRON_LM." },
+
+    { .key = "use_parallelism_config", OPT_FLAG (use_parallelism_config), .group = GROUP_PARADIGM,
+      .commands = COMMAND_LAUNCH, .env = "ACCELERATE_USE_PARALLELISM_CONFIG", .spelling = SPELL_TRUE_IF_ON,
+      .paths = T | D,
+      .help = "combine several kinds of parallelism",
+      .doc = "Combine several kinds of parallelism, as the options --parallelism_config_... say. Set by a file that "
+             "has such a section." },

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of the option table: SageMaker, keys of files only; options.c includes them. */
+
+    { .key = "ec2_instance_type", OPT_TEXT (ec2_instance_type), .group = GROUP_AWS,
+      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "NAME",
+      .help = "machine type of SageMaker",
+      .doc = "SageMaker: the type of the machines, such as ml.p3.2xlarge." },
+
+    { .key = "iam_role_name", OPT_TEXT (iam_role_name), .group = GROUP_AWS,
+      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "NAME",
+      .help = "role that SageMaker works as",
+      .doc = "SageMaker: the role (IAM) that the job works as." },
+
+    { .key = "image_uri", OPT_TEXT (image_uri), .group = GROUP_AWS, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
+      .metavar = "URI",
+      .help = "image for SageMaker",
+      .doc = "SageMaker: the Docker image to run instead of a standard one." },
+
+    { .key = "profile", OPT_TEXT (profile), .group = GROUP_AWS, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
+      .metavar = "NAME",
+      .help = "AWS profile",
+      .doc = "SageMaker: the profile of AWS whose keys are used." },
+
+    { .key = "region", OPT_TEXT (region), .group = GROUP_AWS, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
+      .metavar = "NAME",
+      .help = "AWS region",
+      .doc = "SageMaker: the region of AWS." },
+
+    { .key = "base_job_name", OPT_TEXT (base_job_name), .group = GROUP_AWS,
+      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "NAME",
+      .help = "beginning of job names on SageMaker",
+      .doc = "SageMaker: how names of jobs begin." },
+
+    { .key = "pytorch_version", OPT_TEXT (pytorch_version), .group = GROUP_AWS,
+      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "VERSION",
+      .help = "version of PyTorch on SageMaker",
+      .doc = "SageMaker: the version of PyTorch in the standard image." },
+
+    { .key = "transformers_version", OPT_TEXT (transformers_version), .group = GROUP_AWS,
+      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "VERSION",
+      .help = "version of transformers on SageMaker",
+      .doc = "SageMaker: the version of transformers in the standard image." },
+
+    { .key = "py_version", OPT_TEXT (py_version), .group = GROUP_AWS, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
+      .metavar = "VERSION",
+      .help = "version of Python on SageMaker",
+      .doc = "SageMaker: the version of Python in the standard image, such as py38." },
+
+    { .key = "sagemaker_inputs_file", OPT_PATH (sagemaker_inputs_file), .group = GROUP_AWS,
+      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "FILE",
+      .help = "input channels for SageMaker",
+      .doc = "SageMaker: a file with a channel and an S3 address in each line, between tabs." },
+
+    { .key = "sagemaker_metrics_file", OPT_PATH (sagemaker_metrics_file), .group = GROUP_AWS,
+      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "FILE",
+      .help = "metrics for SageMaker",
+      .doc = "SageMaker: a file with a name and a regular expression in each line, between tabs." },

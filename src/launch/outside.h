@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launch paths on which another launcher starts the ranks: mpirun, deepspeed on several machines, torch_xla.  The plan
+ * is then one process, which is that launcher. */
+#ifndef LAUNCH_OUTSIDE_H
+#define LAUNCH_OUTSIDE_H
+
+#include "config/options.h"
+#include "launch/program.h"
+#include "launch/topology.h"
+#include "util/strbuf.h"
+
+/** Whether the ranks of @p path with @p settings are started by another launcher. */
+bool outside_is_wanted (enum option_path path, const struct settings *settings);
+
+/**
+ * Append the launcher's command, up to and including the program, without the program's own arguments.
+ *
+ * @param program  resolved
+ * @return 0, or -1 with @p fail
+ */
+int outside_add_argv (struct strlist *argv, enum option_path path, const struct config *config,
+                      const struct topology *topology, const struct program *program, struct fail *fail);
+
+struct plan;
+
+/**
+ * Write what @p plan sets for its ranks to the file from which DeepSpeed's launcher hands variables to other machines:
+ * $DS_ENV_FILE, else .deepspeed_env here.  Unlike the original's it is made anew, holds nothing of the caller's, and
+ * nobody else may read it.
+ */
+int outside_write_environment (const struct plan *plan, struct fail *fail);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launchers of others: where deepspeed is, which mpirun there is, and whose, since the two families spell their
+ * options differently; see topology.h. */
+#include <config.h>
+
+#include "launch/topology.h"
+
+#include "util/cleanup.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ANSWER_MS = 5000 };
+
+extern char **environ;
+
+static bool
+find_in_path (const char *name, char *path, size_t size)
+{
+    const char *folders = getenv ("PATH");
+    for (const char *at = folders ? folders : "/usr/bin:/bin"; *at;) {
+        size_t length = strcspn (at, ":");
+        int written = snprintf (path, size, "%.*s/%s", (int) length, at, name);
+        if (length && written > 0 && (size_t) written < size && !access (path, X_OK))
+            return true;
+        at += length + (at[length] == ':');
+    }
+    return false;
+}
+
+static int64_t
+now_ms (void)
+{
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* What comes through the pipe until its end, or until the time is out. */
+static void
+read_answer (int fd, char *text, size_t size)
+{
+    int64_t deadline = now_ms () + ANSWER_MS;
+    size_t length = 0;
+    struct pollfd ready = { .fd = fd, .events = POLLIN };
+    for (int64_t now; length < size - 1 && (now = now_ms ()) < deadline;) {
+        bool is_there = poll (&ready, 1, (int) (deadline - now)) == 1;
+        ssize_t got = is_there ? read (fd, text + length, size - 1 - length) : 0;
+        if (got <= 0)
+            break;
+        length += (size_t) got;
+    }
+    text[length] = '\0';
+}
+
+void
+topology_probe_deepspeed (struct topology *topology)
+{
+    if (!find_in_path ("deepspeed", topology->deepspeed_program, sizeof topology->deepspeed_program))
+        memcpy (topology->deepspeed_program, "deepspeed", sizeof "deepspeed"); /* the start will say so */
+}
+
+void
+topology_probe_mpi (struct topology *topology)
+{
+    char text[1024], question[] = "--version", *argv[] = { topology->mpi_program, question, NULL };
+    int ends[2];
+    pid_t pid;
+    if (!find_in_path ("mpirun", topology->mpi_program, sizeof topology->mpi_program)
+        && !find_in_path ("mpiexec", topology->mpi_program, sizeof topology->mpi_program)) {
+        topology->mpi_program[0] = '\0';
+        return;
+    }
+    if (pipe2 (ends, O_CLOEXEC))
+        return;
+    AUTO_CLOSE int answer = ends[0];
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init (&actions);
+    posix_spawn_file_actions_addopen (&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2 (&actions, ends[1], 1);
+    posix_spawn_file_actions_addopen (&actions, 2, "/dev/null", O_WRONLY, 0);
+    int failed = posix_spawn (&pid, topology->mpi_program, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy (&actions);
+    close (ends[1]);
+    if (failed)
+        return;
+    read_answer (answer, text, sizeof text);
+    topology->mpi_is_open = strstr (text, "Open MPI") || strstr (text, "OpenRTE");
+    kill (pid, SIGKILL); /* it has answered, or never will */
+    waitpid (pid, NULL, 0);
+}
