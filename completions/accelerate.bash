@@ -26,7 +26,7 @@ _accelerate ()
     config)
         options='--config_file --mixed_precision'
         valued='--config_file --mixed_precision'
-        words='default'
+        words='default update show lint'
         ;;
     env)
         options='--config_file --json'

@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "cli/command.h"
+#include "cli/config_files.h"
 #include "cli/prompt.h"
 #include "config/file.h"
 #include "config/load.h"
@@ -11,7 +12,7 @@
 #include "launch/topology.h"
 #include "util/cleanup.h"
 #include "util/io.h"
-#include "util/parse.h"
+#include "util/suggest.h"
 
 #include <string.h>
 
@@ -108,24 +109,49 @@ write_config (const struct config *config, const char *path, struct fail *fail)
 }
 
 static int
-run (struct config *config, const char *path, struct fail *fail)
+run_default (struct config *config, const char *path, struct fail *fail)
 {
-    bool is_default = config->program && !strcmp (config->program, "default");
-    if (config->program && !is_default)
-        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s' (only 'default' can stand here)", config->program);
-    bool exists = !access (path, F_OK);
-    if (is_default && exists) {
-        AUTO_STRBUF struct strbuf note = { 0 };
-        strbuf_printf (&note, "%s exists and stays as it is", path);
-        prompt_say (note.text ? note.text : path);
-        return 0;
-    }
-    if (is_default)
+    if (access (path, F_OK))
         return guess_all (config, fail) ? -1 : write_config (config, path, fail);
-    /* The answers of last time are the defaults of this time. */
-    if (exists && config_read_file (config, path, fail))
+    AUTO_STRBUF struct strbuf note = { 0 };
+    strbuf_printf (&note, "%s exists and stays as it is", path);
+    prompt_say (note.text ? note.text : path);
+    return 0;
+}
+
+/* The answers of last time are the defaults of this time. */
+static int
+run_questions (struct config *config, const char *path, struct fail *fail)
+{
+    if (!access (path, F_OK) && config_read_file (config, path, fail))
         return -1;
     return ask_all (config, fail) ? -1 : write_config (config, path, fail);
+}
+
+static const struct {
+    const char *word;
+    int (*run) (struct config *config, const char *path, struct fail *fail);
+} words[] = {
+    { "default", run_default },
+    { "update", config_files_update },
+    { "show", config_files_show },
+};
+
+static int
+run (struct config *config, const char *path, struct fail *fail)
+{
+    struct suggest suggest = { .wanted = config->program };
+    if (!config->program)
+        return run_questions (config, path, fail);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (!strcmp (words[i].word, config->program))
+            return words[i].run (config, path, fail);
+        suggest_consider (&suggest, words[i].word);
+    }
+    suggest_consider (&suggest, "lint");
+    char space[80];
+    return fail_set (fail, FAIL_USAGE, "unexpected argument '%s', use default, update, show or lint%s", config->program,
+                     suggest_text (&suggest, "", space, sizeof space));
 }
 
 int
@@ -134,6 +160,8 @@ cmd_config (int argc, char **argv, struct fail *fail)
     struct config config = { 0 };
     AUTO_FREE char *path = NULL;
     int status = -1;
+    if (argc && !strcmp (argv[0], "lint"))
+        return config_files_lint (argv + 1, argc - 1, fail);
     if (!config_init (&config, fail) && !config_load_flags (&config, COMMAND_CONFIG, argc, argv, fail)) {
         const char *given = config.settings.config_file;
         path = given ? strdup (given) : NULL;

@@ -12,8 +12,12 @@
 #include <string.h>
 
 static const struct command commands[] = {
-    { { "config", COMMAND_CONFIG, "[default]", "default", "answer questions, and write the configuration file",
-        "With the word 'default', write a file for this machine without asking, unless there is one." },
+    { { "config", COMMAND_CONFIG, "[default|update|show|lint FILE...]", "default update show lint",
+        "answer questions, and write the configuration file",
+        "default       write a file for this machine without asking, unless there is one\n"
+        "update        write the file anew: old keys under their new names, defaults filled in\n"
+        "show          print the values that count, and where each comes from\n"
+        "lint FILE...  print what is wrong in the files, or has no effect; exit status 1 then" },
       cmd_config },
     { { "env", COMMAND_ENV, NULL, NULL, "show what this installation and this machine have",
         "Meant to be copied into a report of a problem." },

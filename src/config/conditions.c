@@ -89,3 +89,21 @@ when_downcast_bf16 (const struct settings *settings)
 {
     return !strcmp (settings->mixed_precision, "bf16") && settings->downcast_bf16;
 }
+
+bool
+when_deepspeed (const struct settings *settings)
+{
+    return settings->use_deepspeed;
+}
+
+bool
+when_tpu (const struct settings *settings)
+{
+    return settings->tpu;
+}
+
+bool
+when_sagemaker (const struct settings *settings)
+{
+    return !strcmp (settings->compute_environment, "AMAZON_SAGEMAKER");
+}

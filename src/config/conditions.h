@@ -11,6 +11,9 @@ bool when_gpus_chosen (const struct settings *settings);
 bool when_distributed (const struct settings *settings);
 bool when_not_distributed (const struct settings *settings);
 bool when_not_on_cpu (const struct settings *settings);
+bool when_deepspeed (const struct settings *settings);
+bool when_tpu (const struct settings *settings);
+bool when_sagemaker (const struct settings *settings);
 bool when_fsdp (const struct settings *settings);
 bool when_megatron_lm (const struct settings *settings);
 bool when_bf16 (const struct settings *settings); /* and not when_downcast_bf16() */

@@ -224,6 +224,15 @@ translate_old_key (const struct filedoc *doc, struct entry *entry)
     return option_find_in_file (NULL, "mixed_precision");
 }
 
+/* What still works, but has another name now. */
+static void
+note_old_key (const struct filedoc *doc, const struct entry *entry, const struct option *row, struct strlist *problems)
+{
+    if (row && option_find_in_file (entry->section, entry->key) != row)
+        strlist_printf (problems, "%s:%d: '%s' is an old name: write %s%s%s", doc->path, entry->line, entry->key,
+                        row->section ? row->section : "", row->section ? ": " : "", row->key);
+}
+
 static int
 apply (struct config *config, struct filedoc *doc, struct fail *fail)
 {
@@ -243,7 +252,13 @@ apply (struct config *config, struct filedoc *doc, struct fail *fail)
                      : is_ignored (entry) ? 0
                                           : refuse_unknown (entry, fail);
         if (result)
-            return prefix_place (doc, entry, fail);
+            prefix_place (doc, entry, fail);
+        if (result && !config->problems)
+            return -1;
+        if (result)
+            strlist_add (config->problems, fail->text);
+        else if (config->problems)
+            note_old_key (doc, entry, row, config->problems);
     }
     return 0;
 }

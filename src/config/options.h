@@ -164,6 +164,7 @@ struct config {
     struct settings settings;
     struct origin *origins; /* [option_count] */
     char *file;             /* the file that was read, or NULL */
+    struct strlist *problems; /* where to note what is wrong with a file, going on; NULL: the first problem ends it */
     char *program;          /* launch: the program, or NULL; other commands: the first free word */
     char **program_args;    /* launch: NULL-terminated tail of argv, not owned */
 };

@@ -8,6 +8,7 @@
 #include "util/cleanup.h"
 #include "util/parse.h"
 
+#include <ctype.h>
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -35,6 +36,15 @@ by_name (const void *a, const void *b)
     const struct option *one = *(const struct option *const *) a, *two = *(const struct option *const *) b;
     int order = strcmp (top_name (one), top_name (two));
     return order ? order : strcmp (one->key, two->key);
+}
+
+/* Names of backends are in upper case in files, as the original's library wants them. */
+static void
+format_value (const struct option *row, const struct settings *settings, struct strbuf *text)
+{
+    option_types[row->type].format (option_field_const (row, settings), text);
+    for (char *at = text->text; at && *at && row->spelling == SPELL_UPPER; at++)
+        *at = (char) toupper ((unsigned char) *at);
 }
 
 /* What Python calls True and False is YAML's true and false; every other word is the text or number that it was. */
@@ -108,7 +118,7 @@ write_yaml (const struct config *config, const struct option *const *rows, size_
             strbuf_printf (out, "%s:\n", row->section);
         section = row->section;
         strbuf_truncate (&text, 0);
-        option_types[row->type].format (option_field_const (row, &config->settings), &text);
+        format_value (row, &config->settings, &text);
         strbuf_printf (out, "%s%s:", section ? "  " : "", row->key);
         write_value (row, option_field_const (row, &config->settings), text.text ? text.text : "", section, out);
     }
@@ -168,7 +178,7 @@ json_of_row (const struct option *row, const struct settings *settings)
     if (row->type == OPTION_LIST)
         return json_of_list (field);
     AUTO_STRBUF struct strbuf text = { 0 };
-    option_types[row->type].format (field, &text);
+    format_value (row, settings, &text);
     if (text.failed)
         return NULL;
     return json_of_text (row, text.text ? text.text : "");

@@ -3,6 +3,7 @@
 # accelerate config: questions, the file they make, and what happens to the old file when they stop.
 . "${srcdir:-.}/tests/testlib.sh"
 
+q="'"
 default=$HOME/.cache/huggingface/accelerate/default_config.yaml
 
 test_expect_success 'answers make a file' '
@@ -67,4 +68,42 @@ test_expect_success 'XDG_CACHE_HOME too, with ~' '
 test_expect_success 'another word is an error' 'test_exit 2 "$accelerate" config defualt 2>error && grep "unexpected argument" error'
 test_expect_success 'a folder that cannot be made is an error' '
     test_exit 1 "$accelerate" config default --config_file c.yaml/x/y.yaml 2>error && grep "c.yaml" error'
+test_expect_success 'lint: all that is wrong, with lines' '
+    cat >l.yaml <<-END &&
+	distributed_type: NO
+	num_processes: 2x
+	machin_rank: 0
+	dynamo_backend: EAGER
+	fsdp_config:
+	  fsdp_offload_params: true
+	  fsdp_bogus: 1
+	tpu_name: x
+	END
+    test_exit 1 "$accelerate" config lint l.yaml >got && cat >wanted <<-END && diff wanted got
+	l.yaml:2: num_processes: ${q}2x${q} is not a whole number, use 1 to 1000000
+	l.yaml:3: unknown key ${q}machin_rank${q} (did you mean ${q}machine_rank${q}?)
+	l.yaml:4: ${q}dynamo_backend${q} is an old name: write dynamo_config: dynamo_backend
+	l.yaml:7: unknown key ${q}fsdp_bogus${q} in fsdp_config
+	l.yaml:6: fsdp_offload_params has no effect without distributed_type: FSDP
+	l.yaml:8: tpu_name has no effect without distributed_type: XLA
+	END'
+test_expect_success 'lint: contradictions; several files; a good one' '
+    printf "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_sync_module_states: false\n" >m.yaml &&
+    printf "num_processes: 2\n" >good.yaml &&
+    test_exit 1 "$accelerate" config lint m.yaml good.yaml none.yaml >got && cat got &&
+    grep "m.yaml: only rank 0 would have the weights" got && grep "none.yaml: No such file" got && test "$(wc -l <got)" = 2 &&
+    "$accelerate" config lint good.yaml >got && test ! -s got'
+test_expect_success 'show: values and where they come from' '
+    printf "num_processes: 2\nfp8_config:\n  backend: TE\n" >s.yaml && "$accelerate" config show --config_file s.yaml >got &&
+    grep -x "num_processes: 2  (s.yaml:1)" got && grep -x "fp8_backend: te  (s.yaml:3)" got &&
+    grep -x "mixed_precision: no  (default)" got'
+test_expect_success 'update: old keys, defaults, the same meaning' '
+    printf "distributed_type: %sNO%s\nfp16: true\ndynamo_backend: EAGER\nmain_process_ip: null\n" "$q" "$q" >u.yaml &&
+    "$accelerate" config update --config_file u.yaml && grep "mixed_precision: fp16" u.yaml &&
+    grep "  dynamo_backend: EAGER" u.yaml && grep "machine_rank: 0" u.yaml && ! grep "null\|^fp16" u.yaml &&
+    cp u.yaml v.yaml && "$accelerate" config update --config_file v.yaml && diff u.yaml v.yaml'
+test_expect_success 'update: no file is an error' '
+    test_exit 1 "$accelerate" config update --config_file none.yaml 2>error && grep "No such file" error && ! test -e none.yaml'
+test_expect_success 'another word: the nearest' '
+    test_exit 2 "$accelerate" config shwo 2>error && grep "did you mean ${q}show${q}" error'
 test_done

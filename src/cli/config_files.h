@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accelerate config update, show and lint: what can be done with a configuration file without asking. */
+#ifndef CLI_CONFIG_FILES_H
+#define CLI_CONFIG_FILES_H
+
+#include "config/options.h"
+
+/** Read @p path and write it anew: old keys under their new names, defaults filled in.  @return 0 or -1 */
+int config_files_update (struct config *config, const char *path, struct fail *fail);
+
+/** Print each key's effective value, and where it comes from: @p path where it exists, variables, defaults. */
+int config_files_show (struct config *config, const char *path, struct fail *fail);
+
+/** Print what is wrong with each of the files, a line each.  @return 0: nothing, 1: something, -1 with @p fail */
+int config_files_lint (char **files, int count, struct fail *fail);
+
+#endif
