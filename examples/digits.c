@@ -3,6 +3,8 @@
  *
  *   accelerate launch --num_processes 2 examples/digits [--epochs N] [--batch_size N] [--lr X] [--seed N] [--data FILE]
  *
+ * Built by hand: cc digits.c -o digits $(pkg-config --cflags --libs libaccel) -lm
+ *
  * --batch_size is that of all processes together, so the same seed gives the same training on 1, 2 or 4 of them.
  * What has to do with accelerate is in main() and below; what is above would be the same without it. */
 #include <accel/accel.h>
@@ -228,7 +230,8 @@ static void
 find_data (char path[PATH_MAX])
 {
     ssize_t length = readlink ("/proc/self/exe", path, PATH_MAX - 32);
-    char *slash = length > 0 ? memrchr (path, '/', (size_t) length) : NULL;
+    path[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr (path, '/');
     strcpy (slash ? slash + 1 : path, "data/digits.csv");
 #ifdef EXAMPLE_DATA
     if (access (path, R_OK))
@@ -243,8 +246,10 @@ parse_options (int argc, char **argv)
     find_data (options.data);
     for (int i = 1; i < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
-        if (!strcmp (name, "--help"))
-            die ("usage: digits [--epochs N] [--batch_size N] [--lr X] [--seed N] [--data FILE]");
+        if (!strcmp (name, "--help")) {
+            puts ("usage: digits [--epochs N] [--batch_size N] [--lr X] [--seed N] [--data FILE]");
+            exit (EXIT_SUCCESS);
+        }
         if (!value)
             die ("%s: a value is missing", name);
         if (!strcmp (name, "--epochs"))
@@ -431,6 +436,8 @@ main (int argc, char **argv)
     accel_generator_permutation (generator, order, digits.count);
     accel_generator_destroy (generator);
     size_t test_count = digits.count / 5, train_count = digits.count - test_count;
+    if ((size_t) options.batch_size > train_count)
+        die ("--batch_size %ld is more than the %zu images of the training part", options.batch_size, train_count);
     struct part test_part = { &digits, order }, train_part = { &digits, order + test_count };
     struct accel_dataset train_set = dataset_of (&train_part, train_count);
     struct accel_dataset test_set = dataset_of (&test_part, test_count);

@@ -62,6 +62,12 @@ has_bad_tee (const struct config *config)
 }
 
 static bool
+has_json_alone (const struct config *config)
+{
+    return config->settings.json && !config->settings.dry_run;
+}
+
+static bool
 has_logs (const struct config *config)
 {
     return config->settings.log_dir || strcmp (config->settings.tee, "0");
@@ -164,6 +170,7 @@ static const struct {
       "only rank 0 would have the weights: fsdp_cpu_ram_efficient_loading needs fsdp_sync_module_states" },
     { has_bad_rendezvous, { "rdzv_conf" }, "pairs KEY=VALUE with commas between them are wanted" },
     { has_bad_tee, { "tee" }, "0 to 3, or pairs like 0:1 with commas between them, are wanted" },
+    { has_json_alone, { NULL }, "--json prints a plan: it needs --dry_run" },
     { has_logs, { "tee" }, "this version writes no files of the ranks' output: leave out --tee and --log_dir" },
     { has_tpu_without_python, { "tpu", "no_python" }, "torch_xla imports the program of a TPU: it must be Python" },
     { has_multi_gpu_alone, { "multi_gpu", "num_processes" }, "--multi_gpu needs at least 2 processes" },

@@ -45,6 +45,7 @@ struct job {
     int first_failed; /* local rank, of JOB_FAILED */
     int signal;       /* of JOB_TOLD */
     int killed;       /* ranks that had to be killed */
+    bool out_of_grace; /* because their time was over */
     int64_t oom_kills_before;
     bool out_of_memory; /* the first failure was the kernel's doing, for want of memory */
 };

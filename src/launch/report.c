@@ -102,9 +102,11 @@ report_text (const struct job *job, struct strbuf *out)
         strbuf_printf (out, "accelerate: ended by SIG%s\n", name ? name : "?");
     } else
         return;
-    if (job->killed)
+    if (job->killed && job->out_of_grace)
         strbuf_printf (out, "  %d process%s did not end within %lld s and had to be killed\n", job->killed,
                        job->killed > 1 ? "es" : "", (long long) job->plan->grace_s);
+    else if (job->killed)
+        strbuf_printf (out, "  %d process%s killed at once\n", job->killed, job->killed > 1 ? "es were" : " was");
 }
 
 /* What a program wrote need not be UTF-8. */

@@ -198,6 +198,14 @@ reap_orphans (struct supervisor *supervisor)
             }
 }
 
+/* A terminal signals the ranks itself, and the end of one may be seen before the signal is. */
+static bool
+died_of (const struct job *job, int signal)
+{
+    int status = job->ranks[job->first_failed].wait_status;
+    return WIFSIGNALED (status) && WTERMSIG (status) == signal;
+}
+
 static void
 end_job (struct supervisor *supervisor, int signal, bool of_terminal)
 {
@@ -205,6 +213,10 @@ end_job (struct supervisor *supervisor, int signal, bool of_terminal)
     if (!supervisor->told_ms) {
         supervisor->told_ms = now_ms ();
         if (job->end == JOB_DONE) {
+            job->end = JOB_TOLD;
+            job->signal = signal;
+        }
+        if (job->end == JOB_FAILED && of_terminal && died_of (job, signal)) {
             job->end = JOB_TOLD;
             job->signal = signal;
         }
@@ -268,8 +280,10 @@ keep_deadlines (struct supervisor *supervisor)
 {
     struct job *job = supervisor->job;
     int64_t now = now_ms (), next = INT64_MAX;
-    if (supervisor->deadline_ms && now >= supervisor->deadline_ms)
+    if (supervisor->deadline_ms && now >= supervisor->deadline_ms) {
+        job->out_of_grace = true;
         kill_ranks (supervisor);
+    }
     if (supervisor->deadline_ms)
         next = supervisor->deadline_ms;
     for (int i = 0; i < job->count; i++) {

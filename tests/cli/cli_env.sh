@@ -23,10 +23,18 @@ test_expect_success 'a folder' 'mkdir dir && test_exit 1 "$accelerate" env --con
 test_expect_success 'nothing of the environment is shown' '
     SECRET_TOKEN=hunter2 "$accelerate" env >out && ! grep hunter2 out'
 test_expect_success 'no arguments' 'test_exit 2 "$accelerate" env extra 2>error && grep "unexpected argument" error'
-if [ "$(id -u)" = 0 ]; then
-    test_skip 'an unreadable file' 'root reads everything'
-else
+# Root reads everything, so it becomes somebody else.
+as_nobody () {
+    if [ "$(id -u)" = 0 ]; then setpriv --reuid=65534 --clear-groups "$@"; else "$@"; fi
+}
+chmod 711 "$scratch" && touch c.yaml && chmod 0 c.yaml
+if as_nobody test -x "$accelerate"; then
     test_expect_success 'an unreadable file' '
-        chmod 0 c.yaml && test_exit 1 "$accelerate" env --config_file c.yaml 2>error && grep "Permission denied" error'
+        test_exit 1 as_nobody "$accelerate" env --config_file c.yaml 2>error && grep "c.yaml: Permission denied" error'
+    test_expect_success 'an unreadable file, for launch' '
+        test_exit 1 as_nobody "$accelerate" launch --config_file c.yaml true 2>error && cat error &&
+        grep "c.yaml: Permission denied" error'
+else
+    test_skip 'an unreadable file' 'the build folder is closed to others'
 fi
 test_done
