@@ -59,6 +59,17 @@ print_plan (const struct plan *plan, bool json, struct fail *fail)
     return 0;
 }
 
+static int
+print_settings (const struct config *config, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf out = { 0 };
+    config_explain (config, false, &out);
+    if (out.failed)
+        return fail_nomem (fail);
+    printf ("%s\n", out.text ? out.text : "");
+    return 0;
+}
+
 static void
 print_notes (const struct plan *plan)
 {
@@ -142,6 +153,8 @@ cmd_launch (int argc, char **argv, struct fail *fail)
     struct plan plan = { 0 };
     int status = -1;
     if (config_load_launch (&config, argc, argv, fail) || make_plan (&plan, &config, fail))
+        goto done;
+    if (config.settings.explain && print_settings (&config, fail))
         goto done;
     status = config.settings.dry_run ? print_plan (&plan, config.settings.json, fail)
                                      : run_plan (&plan, &config.settings, fail);

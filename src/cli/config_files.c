@@ -27,15 +27,6 @@ config_files_update (struct config *config, const char *path, struct fail *fail)
     return 0;
 }
 
-static void
-add_value (const struct config *config, const struct option *row, struct strbuf *out)
-{
-    if (row->properties & PROPERTY_SECRET)
-        strbuf_add (out, "(not shown)");
-    else
-        option_types[row->type].format (option_field_const (row, &config->settings), out);
-}
-
 int
 config_files_show (struct config *config, const char *path, struct fail *fail)
 {
@@ -51,16 +42,7 @@ config_files_show (struct config *config, const char *path, struct fail *fail)
     config_load_environment (config);
     if (config_resolve (config, fail))
         return -1;
-    for (size_t i = 0; i < option_count; i++) {
-        const struct option *row = &options[i];
-        if (config_is_absent (config, row) || !(row->properties & PROPERTY_FILE))
-            continue;
-        strbuf_printf (&out, "%s: ", row->key);
-        add_value (config, row, &out);
-        strbuf_add (&out, "  (");
-        config_format_origin (config, row, &out);
-        strbuf_add (&out, ")\n");
-    }
+    config_explain (config, true, &out);
     if (out.failed)
         return fail_nomem (fail);
     fputs (out.text ? out.text : "", stdout);

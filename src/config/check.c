@@ -68,6 +68,12 @@ has_json_alone (const struct config *config)
 }
 
 static bool
+has_explain_alone (const struct config *config)
+{
+    return config->settings.explain && (!config->settings.dry_run || config->settings.json);
+}
+
+static bool
 has_logs (const struct config *config)
 {
     return config->settings.log_dir || strcmp (config->settings.tee, "0");
@@ -171,6 +177,7 @@ static const struct {
     { has_bad_rendezvous, { "rdzv_conf" }, "pairs KEY=VALUE with commas between them are wanted" },
     { has_bad_tee, { "tee" }, "0 to 3, or pairs like 0:1 with commas between them, are wanted" },
     { has_json_alone, { NULL }, "--json prints a plan: it needs --dry_run" },
+    { has_explain_alone, { NULL }, "--explain needs --dry_run, and is no JSON" },
     { has_logs, { "tee" }, "this version writes no files of the ranks' output: leave out --tee and --log_dir" },
     { has_tpu_without_python, { "tpu", "no_python" }, "torch_xla imports the program of a TPU: it must be Python" },
     { has_multi_gpu_alone, { "multi_gpu", "num_processes" }, "--multi_gpu needs at least 2 processes" },

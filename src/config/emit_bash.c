@@ -49,6 +49,7 @@ static const char tail[] =
     "    if [[ \" $valued \" == *\" --${prev#__} \"* ]]; then\n"
     "        return\n"
     "    elif [[ $cur == -* ]]; then\n"
+    "        [[ $cur == --*-* ]] && options=${options//_/-}\n"
     "        mapfile -t COMPREPLY < <(compgen -W \"$options --help\" -- \"$cur\")\n"
     "    elif [[ $command == launch ]]; then\n"
     "        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"

@@ -111,6 +111,25 @@ config_is_absent (const struct config *config, const struct option *row)
     return !text.length || !strcmp (text.text, "0");
 }
 
+void
+config_explain (const struct config *config, bool keys_only, struct strbuf *out)
+{
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *row = &options[i];
+        bool is_said = config->origins[i].kind != ORIGIN_DEFAULT;
+        if (config_is_absent (config, row) || (!(row->properties & PROPERTY_FILE) && (keys_only || !is_said)))
+            continue;
+        strbuf_printf (out, "%s: ", row->key);
+        if (row->properties & PROPERTY_SECRET)
+            strbuf_add (out, "(not shown)");
+        else
+            option_types[row->type].format (option_field_const (row, &config->settings), out);
+        strbuf_add (out, "  (");
+        config_format_origin (config, row, out);
+        strbuf_add (out, ")\n");
+    }
+}
+
 /* The first free word; launch leaves the rest to the program, but for one "--" at once before or after its name. */
 static int
 take_positional (struct config *config, struct argv_scan *scan, struct fail *fail)

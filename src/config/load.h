@@ -47,6 +47,13 @@ struct origin config_origin (const struct config *config, const char *key);
 /** Append "flag", "FILE:LINE", "environment", "computed" or "default". */
 void config_format_origin (const struct config *config, const struct option *row, struct strbuf *out);
 
+/**
+ * Append "KEY: VALUE  (ORIGIN)" for each setting that has a value; secrets are not shown.
+ *
+ * @param keys_only  only those that are keys of the file
+ */
+void config_explain (const struct config *config, bool keys_only, struct strbuf *out);
+
 /** Whether the setting has no value at all: no default, and nobody gave one. */
 bool config_is_absent (const struct config *config, const struct option *row);
 

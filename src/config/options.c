@@ -222,6 +222,12 @@ const struct option options[] = {
       .doc = "Print the processes that would be started, with their arguments and their environment, and start "
              "nothing." },
 
+    { .key = "explain", OPT_FLAG (explain), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_EXTENSION,
+      .help = "with --dry_run: each setting, and where it comes from",
+      .doc = "With --dry_run: print before the plan each setting that has a value, and whether it comes from a flag, a "
+             "line of the file, the environment, another setting, or is the default." },
+
     { .key = "json", OPT_FLAG (json), .group = GROUP_OURS, .commands = COMMAND_LAUNCH | COMMAND_ENV,
       .properties = PROPERTY_EXTENSION,
       .help = "print as JSON",

@@ -187,6 +187,7 @@ struct settings {
 
     /* ours */
     bool dry_run;
+    bool explain;
     bool json;
     int64_t grace; /* seconds between TERM and KILL */
     char *failure_report;

@@ -36,6 +36,7 @@ test_expect_success 'words, hyphens' 'offers bf16 accelerate config --mixed-prec
 test_expect_success 'files' 'offers "with blank.yaml" accelerate env --config_file wi'
 test_expect_success 'a free word' 'offers "default update show lint" accelerate config ""'
 test_expect_success 'after a value that was given' 'offers default accelerate config --mixed_precision no d'
+test_expect_success 'a flag with hyphens' 'offers --num-processes accelerate launch --num-p'
 test_expect_success 'a flag of launch' 'offers --num_processes accelerate launch --num_p'
 test_expect_success 'nothing where a number is wanted' 'offers "" accelerate launch --num_processes ""'
 test_expect_success 'the program' 'offers program.py accelerate launch --cpu --num_processes 2 prog'

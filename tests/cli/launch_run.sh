@@ -134,6 +134,14 @@ test_expect_success 'a dry run starts nothing' '
     grep "touch started" got && grep "^  RANK=1" got &&
     "$accelerate" launch --dry_run --cpu --num_processes 2 touch started | diff - got
 '
+test_expect_success 'a dry run that explains the settings' '
+    printf "num_processes: 2\nmixed_precision: bf16\n" >e.yaml &&
+    OMP_NUM_THREADS=3 "$accelerate" launch --config_file e.yaml --cpu --dry_run --explain --aws_secret_access_key SK --mixed_precision no true >got &&
+    cat got && grep -x "num_processes: 2  (e.yaml:1)" got && grep -x "mixed_precision: no  (flag)" got &&
+    grep -x "use_cpu: true  (computed)" got && grep -x "num_cpu_threads_per_process: 3  (environment)" got &&
+    grep -x "num_machines: 1  (default)" got && grep "aws_secret_access_key: (not shown)" got && ! grep SK got &&
+    grep "^  RANK=1" got && test_exit 2 "$accelerate" launch --explain true
+'
 test_expect_success 'a dry run as JSON' '
     "$accelerate" launch --dry_run --json --cpu --num_processes 2 ./show "a b" >got && ! test -e started &&
     python3 -c "
