@@ -84,6 +84,14 @@ write_triple (const char *text, struct strbuf *out)
     strbuf_add_char (out, '\n');
 }
 
+/* Python's 1e-05, which YAML 1.1 would take for a text: PyYAML writes 1.0e-05. */
+static bool
+is_short_float (const char *text)
+{
+    const char *e = strchr (text, 'e');
+    return e && (e[1] == '-' || e[1] == '+') && !memchr (text, '.', (size_t) (e - text));
+}
+
 /* The rest of the line "key:", and what belongs to it. */
 static void
 write_value (const struct option *row, const void *field, const char *text, const char *section, struct strbuf *out)
@@ -100,6 +108,8 @@ write_value (const struct option *row, const void *field, const char *text, cons
     const char *tag = option_types[row->type].yaml_tag;
     if (!strcmp (tag, "truth"))
         write_truth (text, out);
+    else if (!strcmp (tag, "plain") && is_short_float (text))
+        strbuf_printf (out, "%.*s.0%s", (int) strcspn (text, "e"), text, text + strcspn (text, "e"));
     else if (!strcmp (tag, "str") || (!strcmp (tag, "plain") && scalar_read (text, NULL) == SCALAR_TEXT))
         yaml_add_text (out, text);
     else

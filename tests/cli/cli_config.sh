@@ -102,6 +102,10 @@ test_expect_success 'update: old keys, defaults, the same meaning' '
     "$accelerate" config update --config_file u.yaml && grep "mixed_precision: fp16" u.yaml &&
     grep "  dynamo_backend: EAGER" u.yaml && grep "machine_rank: 0" u.yaml && ! grep "null\|^fp16" u.yaml &&
     cp u.yaml v.yaml && "$accelerate" config update --config_file v.yaml && diff u.yaml v.yaml'
+test_expect_success 'update: numbers stay numbers' '
+    printf "deepspeed_config:\n  gradient_clipping: 1.0e-5\nmegatron_lm_config:\n  megatron_lm_hidden_dropout: 1e5\n" >n.yaml &&
+    "$accelerate" config update --config_file n.yaml && cat n.yaml && grep "gradient_clipping: 1.0e-05" n.yaml &&
+    grep "hidden_dropout: 1e5" n.yaml'
 test_expect_success 'update: no file is an error' '
     test_exit 1 "$accelerate" config update --config_file none.yaml 2>error && grep "No such file" error && ! test -e none.yaml'
 test_expect_success 'another word: the nearest' '
