@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_REPEATS = 1000, PATIENCE_MS = 20000 };
+enum { MOST_REPEATS = 1000, PATIENCE_MS = 5000 };
 
 static const int sizes[] = { 2, 8, 64 };
 
@@ -113,16 +113,13 @@ static void
 bench_size (const char *accelerate, int count, int repeats, bool has_mpirun)
 {
     static double bare[MOST_REPEATS], ours[MOST_REPEATS], mpi[MOST_REPEATS];
-    int mpi_repeats = repeats < 7 ? repeats : 7; /* it takes long */
-    const char *mpi_says = "";
+    int mpi_repeats = repeats < 7 ? repeats : 7, mpi_ended = 0; /* it takes long */
     long peak_kib = 0;
     for (int i = 0; i < repeats; i++) {
         bare[i] = run_bare (count);
         ours[i] = run_accelerate (accelerate, count, &peak_kib);
-        if (has_mpirun && i < mpi_repeats && (mpi[i] = run_mpirun (count)) < 0) {
-            has_mpirun = false;
-            mpi_says = "   mpirun: failed, or did not end";
-        }
+        if (has_mpirun && i < mpi_repeats && (mpi[mpi_ended] = run_mpirun (count)) >= 0)
+            mpi_ended++;
         if (bare[i] < 0 || ours[i] < 0) {
             printf ("%4d processes: failed\n", count);
             return;
@@ -131,11 +128,12 @@ bench_size (const char *accelerate, int count, int repeats, bool has_mpirun)
     double b = median (bare, repeats), o = median (ours, repeats); /* sorted now */
     printf ("%4d processes: bare %7.2f ms   accelerate %7.2f ms (+%.2f ms, %.2f x; fastest +%.2f ms)   peak %.1f MiB",
             count, b, o, o - b, o / b, ours[0] - bare[0], (double) peak_kib / 1024);
-    fputs (mpi_says, stdout);
-    if (has_mpirun) {
-        double m = median (mpi, mpi_repeats);
+    if (mpi_ended) {
+        double m = median (mpi, mpi_ended);
         printf ("   mpirun %7.2f ms (+%.2f ms, %.1f x accelerate)", m, m - b, m / o);
     }
+    if (has_mpirun && mpi_ended < mpi_repeats)
+        printf ("   %d of %d mpirun did not end in %d s", mpi_repeats - mpi_ended, mpi_repeats, PATIENCE_MS / 1000);
     putchar ('\n');
 }
 

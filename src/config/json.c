@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "config/file.h"
+
 #include "config/scalar.h"
 #include "util/cleanup.h"
 

@@ -6,8 +6,8 @@
 #include <config.h>
 
 #include "config/file.h"
-#include "config/scalar.h"
 
+#include "config/scalar.h"
 #include "util/cleanup.h"
 
 #include <stdlib.h>
@@ -90,20 +90,27 @@ add_scalar (struct reader *reader, const char *section, const char *key, int lin
     return 0;
 }
 
+/* To the next event of a list or mapping, counting how deep inside it that is. */
+static int
+advance_inside (struct reader *reader, int *depth)
+{
+    if (advance (reader))
+        return -1;
+    yaml_event_type_t type = reader->event.type;
+    *depth += type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT;
+    *depth -= type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT;
+    return *depth > DEEPEST ? fail_here (reader, "nested too deep") : 0;
+}
+
 /* The items of the list that has just begun. */
 static int
 add_items (struct reader *reader, struct strlist *items, bool *is_nested)
 {
     for (int depth = 1; depth > 0;) {
-        if (advance (reader))
+        if (advance_inside (reader, &depth))
             return -1;
-        yaml_event_type_t type = reader->event.type;
-        depth += type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT;
-        depth -= type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT;
-        if (depth > DEEPEST)
-            return fail_here (reader, "nested too deep");
         *is_nested = *is_nested || depth > 1;
-        if (type != YAML_SCALAR_EVENT || depth > 1)
+        if (reader->event.type != YAML_SCALAR_EVENT || depth > 1)
             continue;
         const char *text = (const char *) reader->event.data.scalar.value;
         AUTO_STRBUF struct strbuf python = { 0 };
@@ -142,13 +149,8 @@ skip_collection (struct reader *reader)
 {
     int events = 0;
     for (int depth = 1; depth > 0; events++) {
-        if (advance (reader))
+        if (advance_inside (reader, &depth))
             return -1;
-        yaml_event_type_t type = reader->event.type;
-        depth += type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT;
-        depth -= type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT;
-        if (depth > DEEPEST)
-            return fail_here (reader, "nested too deep");
     }
     return events == 1;
 }

@@ -4,6 +4,7 @@
 
 #include "launch/plan.h"
 
+#include "config/conditions.h"
 #include "config/envmap.h"
 #include "config/load.h"
 #include "config/mode.h"
@@ -14,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-
 
 /* What plan_make() has found out on its way. */
 struct draft {
@@ -30,26 +29,14 @@ struct draft {
     bool distributed; /* ranks get RANK and the like */
 };
 
-static bool
-gpus_are_chosen (const struct settings *settings)
-{
-    return settings->gpu_ids && *settings->gpu_ids && strcmp (settings->gpu_ids, "all");
-}
-
-static bool
-cpu_is_asked_for (const struct settings *settings)
-{
-    return settings->cpu || settings->use_cpu;
-}
-
 int64_t
 plan_world_size (const struct settings *settings, int gpus)
 {
     if (settings->num_processes > 0)
         return settings->num_processes;
     int64_t local = 1;
-    if (!cpu_is_asked_for (settings)) {
-        if (gpus_are_chosen (settings))
+    if (!when_on_cpu (settings)) {
+        if (when_gpus_chosen (settings))
             local = topology_visible_gpus (settings->gpu_ids, JOBSEG_MAX_LOCAL);
         else if (gpus > 0)
             local = gpus;
@@ -262,13 +249,13 @@ add_device_notes (const struct draft *draft)
     struct plan *plan = draft->plan;
     const struct settings *settings = draft->settings;
     int gpus = draft->topology->gpus;
-    if (cpu_is_asked_for (settings))
+    if (when_on_cpu (settings))
         return;
     if (draft->on_cpu)
         strlist_printf (&plan->notes, "no GPU found: the %d processes run on CPUs, as with --cpu", plan->world_size);
     else if (plan->path == PATH_ELASTIC && !gpus)
         strlist_add (&plan->notes, "no NVIDIA GPU found, and --multi_gpu asks for some");
-    else if (plan->path == PATH_ELASTIC && plan->local_world_size > gpus && !gpus_are_chosen (settings))
+    else if (plan->path == PATH_ELASTIC && plan->local_world_size > gpus && !when_gpus_chosen (settings))
         strlist_printf (&plan->notes, "%d processes share %d GPU%s", plan->local_world_size, gpus, gpus > 1 ? "s" : "");
 }
 
@@ -341,7 +328,7 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
         plan->first_rank = 0;
     }
     draft.on_cpu = (plan->path == PATH_SIMPLE || plan->path == PATH_MPIRUN)
-                   && (cpu_is_asked_for (settings) || !strcmp (settings->distributed_type, "MULTI_CPU")
+                   && (when_on_cpu (settings) || !strcmp (settings->distributed_type, "MULTI_CPU")
                        || (plan->world_size > 1 && topology->gpus == 0));
     draft.distributed = !plan->outside && (plan->world_size > 1 || plan->path != PATH_SIMPLE);
     plan->host = strdup (topology->host);

@@ -38,9 +38,8 @@ ends_in_py (const char *name)
     return length > 3 && !strcmp (name + length - 3, ".py");
 }
 
-/* The first executable file of that name in PATH, or NULL.  The caller frees it. */
-static char *
-find_in_path (const char *name)
+char *
+program_find_in_path (const char *name)
 {
     const char *path = getenv ("PATH");
     if (!path)
@@ -71,7 +70,7 @@ find (const char *name)
     bool is_here = !here.failed && !stat (here.text, &info);
     if (is_here && !S_ISDIR (info.st_mode))
         return strbuf_take (&here);
-    char *found = find_in_path (name);
+    char *found = program_find_in_path (name);
     return found || !is_here ? found : strbuf_take (&here); /* a folder, which is refused in its place */
 }
 
@@ -161,7 +160,7 @@ check_direct (const char *path, struct fail *fail)
 static int
 add_python (struct program *program, struct fail *fail)
 {
-    AUTO_FREE char *python = find_in_path ("python3");
+    AUTO_FREE char *python = program_find_in_path ("python3");
     if (!python)
         return fail_set (fail, FAIL_NOT_FOUND, "python3 is not in PATH; install it, or use --no_python");
     strlist_add (&program->argv, python);

@@ -23,6 +23,9 @@ struct program {
  */
 int program_resolve (struct program *program, const struct config *config, struct fail *fail);
 
+/** @return the first executable file called @p name in PATH, or NULL; the caller frees it. */
+char *program_find_in_path (const char *name);
+
 void program_release (struct program *program);
 
 #endif

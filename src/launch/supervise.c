@@ -12,6 +12,7 @@
 #include "launch/signals.h"
 #include "launch/sweep.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 
 #include <poll.h>
 #include <string.h>
@@ -30,14 +31,6 @@ enum {
 
 /* What an epoll event is about; ranks are numbered from 0. */
 enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK, ABOUT_KEEPER };
-
-static int64_t
-now_ms (void)
-{
-    struct timespec now;
-    clock_gettime (CLOCK_MONOTONIC, &now);
-    return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static int
 watch (struct supervisor *supervisor, int fd, uint32_t events, uint64_t about, int index)
@@ -114,7 +107,7 @@ stop_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
         kill_ranks (supervisor);
         return;
     }
-    supervisor->deadline_ms = now_ms () + grace_s * 1000;
+    supervisor->deadline_ms = clock_ms () + grace_s * 1000;
     signal_ranks (supervisor, signal, of_terminal);
     signal_ranks (supervisor, SIGCONT, false); /* a stopped one could not end */
 }
@@ -153,7 +146,7 @@ close_stream (struct supervisor *supervisor, struct job_rank *rank)
 static void
 read_stream (struct supervisor *supervisor, struct job_rank *rank)
 {
-    if (rank->stream.fd >= 0 && !output_stream_read (&rank->stream, &supervisor->job->sink, now_ms ()))
+    if (rank->stream.fd >= 0 && !output_stream_read (&rank->stream, &supervisor->job->sink, clock_ms ()))
         close_stream (supervisor, rank);
 }
 
@@ -211,7 +204,7 @@ end_job (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     struct job *job = supervisor->job;
     if (!supervisor->told_ms) {
-        supervisor->told_ms = now_ms ();
+        supervisor->told_ms = clock_ms ();
         if (job->end == JOB_DONE) {
             job->end = JOB_TOLD;
             job->signal = signal;
@@ -221,7 +214,7 @@ end_job (struct supervisor *supervisor, int signal, bool of_terminal)
             job->signal = signal;
         }
         stop_ranks (supervisor, signal, of_terminal);
-    } else if (now_ms () - supervisor->told_ms > REPEAT_MS && (signal == SIGINT || signal == SIGTERM))
+    } else if (clock_ms () - supervisor->told_ms > REPEAT_MS && (signal == SIGINT || signal == SIGTERM))
         kill_ranks (supervisor); /* somebody is impatient */
 }
 
@@ -279,7 +272,7 @@ static int
 keep_deadlines (struct supervisor *supervisor)
 {
     struct job *job = supervisor->job;
-    int64_t now = now_ms (), next = INT64_MAX;
+    int64_t now = clock_ms (), next = INT64_MAX;
     if (supervisor->deadline_ms && now >= supervisor->deadline_ms) {
         job->out_of_grace = true;
         kill_ranks (supervisor);
@@ -344,7 +337,7 @@ wait_leftovers (int64_t deadline)
     sigaddset (&set, SIGINT);
     sigaddset (&set, SIGTERM);
     while (!sweep_reap ()) {
-        int64_t left = deadline - now_ms ();
+        int64_t left = deadline - clock_ms ();
         if (left <= 0)
             return false;
         struct timespec wait = { .tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000 };
@@ -365,7 +358,7 @@ end_leftovers (const struct supervisor *supervisor)
     if (!supervisor->keeper_is_lost) {
         sweep_signal (SIGTERM);
         sweep_signal (SIGCONT);
-        if (wait_leftovers (now_ms () + LEFTOVER_GRACE_MS))
+        if (wait_leftovers (clock_ms () + LEFTOVER_GRACE_MS))
             return;
     }
     sweep_kill (LEFTOVER_KILL_MS);
@@ -378,8 +371,8 @@ wait_reader (struct supervisor *supervisor)
     struct output_sink *sink = &supervisor->job->sink;
     size_t left = sink->pending.length - sink->written;
     struct pollfd fds[] = { { .fd = sink->fd, .events = POLLOUT }, { .fd = supervisor->signals, .events = POLLIN } };
-    int64_t deadline = now_ms () + READER_STALL_MS;
-    for (int64_t now; (now = now_ms ()) < deadline;) {
+    int64_t deadline = clock_ms () + READER_STALL_MS;
+    for (int64_t now; (now = clock_ms ()) < deadline;) {
         struct signalfd_siginfo info;
         if (poll (fds, 2, (int) (deadline - now)) < 0 && errno != EINTR)
             return false;

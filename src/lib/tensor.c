@@ -5,6 +5,7 @@
 #include <accel/tensor.h>
 
 #include "lib/error.h"
+#include "lib/tensor.h"
 
 #include <stdlib.h>
 
@@ -98,4 +99,16 @@ accel_tensor_count (const DLTensor *tensor)
     for (int i = 0; i < tensor->ndim; i++)
         count *= (size_t) tensor->shape[i];
     return count;
+}
+
+bool
+tensor_is_contiguous (const DLTensor *tensor)
+{
+    int64_t stride = 1;
+    for (int i = tensor->ndim - 1; tensor->strides && i >= 0; i--) {
+        if (tensor->shape[i] != 1 && tensor->strides[i] != stride)
+            return false;
+        stride *= tensor->shape[i];
+    }
+    return true;
 }

@@ -122,6 +122,26 @@ test_expect_success 'mpirun is started with its own words' '
     PATH=$PWD/bin:$PATH "$accelerate" launch --cpu --num_processes 4 --mpirun_hostfile hosts ./rank x >got && cat got &&
     grep -- "--hostfile hosts --npernode 4 -n 4 --bind-to socket ./rank x none" got
 '
+test_expect_success 'a TPU: torch_xla spawns the named function of the program' '
+    mkdir -p xla/torch_xla/distributed && touch xla/torch_xla/__init__.py xla/torch_xla/distributed/__init__.py &&
+    cat >xla/torch_xla/distributed/xla_multiprocessing.py <<-"END" &&
+	def spawn(function, args, nprocs):
+	    for index in range(nprocs):
+	        function(index, *args)
+	END
+    printf "import os, sys\ndef go():\n    print(os.environ[\"XLA_USE_BF16\"], *sys.argv)\n" >tpu.py &&
+    PYTHONPATH=$PWD/xla "$accelerate" launch --tpu --num_processes 3 --mixed_precision bf16 --main_training_function go \
+        tpu.py a "b c" >got && cat got && test "$(grep -cx "1 tpu.py a b c" got)" = 3 &&
+    PYTHONPATH=$PWD/xla:$PWD "$accelerate" launch --tpu -m --num_processes 1 --main_training_function go \
+        --mixed_precision bf16 tpu x >got && grep -x "1 tpu x" got && test_exit 1 env PYTHONPATH=$PWD/xla \
+        "$accelerate" launch --tpu --num_processes 1 --main_training_function none tpu.py 2>err && grep "none" err
+'
+test_expect_success 'a TPU pod: the command for its machines' '
+    printf "distributed_type: XLA\nnum_processes: 8\ntpu_use_cluster: true\ntpu_name: pod\ntpu_use_sudo: true\n" >pod.yaml &&
+    "$accelerate" launch --config_file pod.yaml --vm a --env A=1 --debug --dry_run tpu.py x >got && cat got &&
+    grep -e "-m torch_xla.distributed.xla_dist --tpu pod --vm a --env A=1 --env ACCELERATE_DEBUG_MODE=true" got &&
+    grep -e "--restart-tpuvm-pod-server -- sudo accelerate-launch --tpu .* --num_processes 8 .* tpu.py x" got
+'
 test_expect_success 'DeepSpeed on several machines: its launcher, and a file for the others' '
     printf "#!/bin/sh\necho \"\$@\"\n" >bin/deepspeed && chmod +x bin/deepspeed && touch t2.py &&
     PATH=$PWD/bin:$PATH "$accelerate" launch --use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 4 \

@@ -5,6 +5,7 @@
 #include "lib/comm/comm_private.h"
 #include "lib/error.h"
 #include "lib/state/state_object.h"
+#include "lib/tensor.h"
 
 #include <stdlib.h>
 
@@ -15,20 +16,6 @@ refuse (const struct comm_site *site, const char *what, struct accel_error *err)
 {
     return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: %s", jobseg_call_name (site->call), site->file,
                        site->line, what);
-}
-
-static bool
-is_contiguous (const DLTensor *tensor)
-{
-    int64_t stride = 1;
-    if (!tensor->strides || !accel_tensor_count (tensor))
-        return true;
-    for (int i = tensor->ndim - 1; i >= 0; i--) {
-        if (tensor->shape[i] != 1 && tensor->strides[i] != stride)
-            return false;
-        stride *= tensor->shape[i];
-    }
-    return true;
 }
 
 /* What a collective can work on: contiguous, in host memory, of a type that we know. */
@@ -53,7 +40,8 @@ check_tensor (const struct comm_site *site, const DLTensor *tensor, enum accel_d
         if (tensor->shape[i] && __builtin_mul_overflow (bytes, tensor->shape[i], &bytes))
             return refuse (site, "the tensor has more elements than any memory holds", err);
     }
-    if (!is_contiguous (tensor))
+    /* Where there are no elements, strides are of no matter. */
+    if (accel_tensor_count (tensor) && !tensor_is_contiguous (tensor))
         return refuse (site, "the tensor is not contiguous: copy it first", err);
     return ACCEL_OK;
 }

@@ -5,6 +5,7 @@
 #include "lib/train/model.h"
 
 #include "lib/error.h"
+#include "lib/tensor.h"
 
 #include <accel/comm.h>
 
@@ -12,21 +13,6 @@
 #include <string.h>
 
 enum { ALIGNMENT = 64 };
-
-/* Strides may be given where they are those of a contiguous tensor. */
-static bool
-is_contiguous (const DLTensor *tensor)
-{
-    if (!tensor->strides)
-        return true;
-    int64_t stride = 1;
-    for (int i = tensor->ndim - 1; i >= 0; i--) {
-        if (tensor->shape[i] != 1 && tensor->strides[i] != stride)
-            return false;
-        stride *= tensor->shape[i];
-    }
-    return true;
-}
 
 static enum accel_status
 check_tensor (const char *what, const char *name, const DLTensor *tensor, struct accel_error *err)
@@ -41,7 +27,7 @@ check_tensor (const char *what, const char *name, const DLTensor *tensor, struct
     if (accel_dtype_from_dl (tensor->dtype) != ACCEL_FLOAT32)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is %s, only float32 is trained", what, name,
                            accel_dtype_name (accel_dtype_from_dl (tensor->dtype)));
-    if (!is_contiguous (tensor) || tensor->byte_offset)
+    if (!tensor_is_contiguous (tensor) || tensor->byte_offset)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is not contiguous", what, name);
     return ACCEL_OK;
 }

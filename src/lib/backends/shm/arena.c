@@ -17,12 +17,6 @@
 enum { PAGE = 4096, WHOLE_PAGES = 64 << 10, RESERVE_STEP = 64 << 20 };
 
 static size_t
-round_up (size_t value, size_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
-static size_t
 alignment_of (size_t bytes)
 {
     return bytes >= SHM_HUGE ? SHM_HUGE : bytes >= WHOLE_PAGES ? PAGE : 64;
@@ -36,7 +30,7 @@ find_gap (const struct shm *shm, size_t bytes, size_t *offset)
     size_t alignment = alignment_of (bytes), start = 0;
     for (size_t i = 0; i <= arena->count; i++) {
         size_t end = i < arena->count ? arena->extents[i].offset : shm->layout.arena_bytes;
-        size_t from = round_up (start, alignment);
+        size_t from = shm_round_up (start, alignment);
         if (from <= end && end - from >= bytes) {
             *offset = from;
             return i;
@@ -64,7 +58,7 @@ give_back (const struct shm *shm, size_t offset, size_t bytes)
 static int
 reserve (const struct shm *shm, size_t offset, size_t bytes)
 {
-    size_t end = round_up (offset + bytes, PAGE);
+    size_t end = shm_round_up (offset + bytes, PAGE);
     offset = offset / PAGE * PAGE;
     while (offset < end) {
         size_t part = end - offset < RESERVE_STEP ? end - offset : RESERVE_STEP;
@@ -114,7 +108,7 @@ shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err
     if (bytes > limit)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: %zu bytes are more than a process's share of %zu",
                            bytes, limit);
-    size_t wanted = round_up (bytes ? bytes : 1, bytes >= WHOLE_PAGES ? PAGE : 64);
+    size_t wanted = shm_round_up (bytes ? bytes : 1, bytes >= WHOLE_PAGES ? PAGE : 64);
     if (grow_books (arena))
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: out of memory");
     size_t at = find_gap (shm, wanted, &offset);

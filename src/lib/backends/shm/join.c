@@ -97,7 +97,7 @@ await_slot (struct shm *shm, const struct backend_job *job, int listener, int ra
 static enum accel_status
 lead (struct shm *shm, const struct backend_job *job, int listener, struct accel_error *err)
 {
-    int64_t deadline = shm_now_ms () + shm->timeout_ms;
+    int64_t deadline = clock_ms () + shm->timeout_ms;
     for (int rank = 0; rank < shm->size;) {
         if (has_joined (shm, rank)) {
             shm_watch (shm, rank++);
@@ -106,7 +106,7 @@ lead (struct shm *shm, const struct backend_job *job, int listener, struct accel
         enum accel_status status = look_for_dead (shm, err);
         if (status)
             return status;
-        if (shm_now_ms () >= deadline)
+        if (clock_ms () >= deadline)
             return list_missing (shm, err);
         ledger_beat (shm->slot);
         await_slot (shm, job, listener, rank);
@@ -123,13 +123,13 @@ static enum accel_status
 follow (struct shm *shm, struct accel_error *err)
 {
     _Atomic uint32_t *ready = &shm->segment.header->ready_generation;
-    int64_t deadline = shm_now_ms () + shm->timeout_ms;
+    int64_t deadline = clock_ms () + shm->timeout_ms;
     uint32_t seen;
     while ((seen = atomic_load (ready)) != shm->generation) {
         enum accel_status status = look_for_dead (shm, err);
         if (status)
             return atomic_load (ready) == shm->generation ? ACCEL_OK : status;
-        if (shm_now_ms () >= deadline)
+        if (clock_ms () >= deadline)
             return list_missing (shm, err);
         ledger_beat (shm->slot);
         shm_futex_wait (ready, seen, SHM_SLICE_MS);

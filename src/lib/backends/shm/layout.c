@@ -22,12 +22,6 @@
 #define SHM_ARENA_START ((size_t) 1 << 40)
 #endif
 
-static size_t
-round_up (size_t value, size_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
 void
 shm_read_layout (struct shm *shm)
 {
@@ -35,8 +29,8 @@ shm_read_layout (struct shm *shm)
     struct shm_layout *layout = &shm->layout;
     size_t page = (size_t) sysconf (_SC_PAGESIZE), size = (size_t) shm->size;
     layout->blocks = header->data_offset;
-    layout->stages = round_up (layout->blocks + size * sizeof (struct shm_block), page);
-    layout->arenas = round_up (layout->stages + size * 2 * SHM_PIECE, SHM_HUGE);
+    layout->stages = shm_round_up (layout->blocks + size * sizeof (struct shm_block), page);
+    layout->arenas = shm_round_up (layout->stages + size * 2 * SHM_PIECE, SHM_HUGE);
     layout->arena_bytes = atomic_load (&header->arena_bytes);
     layout->end = layout->arenas + size * layout->arena_bytes;
 }

@@ -146,13 +146,13 @@ host (struct backend_job *job, int *listener, struct accel_error *err)
     if (jobseg_create (&job->segment, identity->world_size, identity->local_world_size,
                        identity->rank - identity->local_rank, address.sun_path + 1, &fail))
         return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: %.400s", fail.text);
-    int64_t deadline = shm_now_ms () + job->timeout_ms;
+    int64_t deadline = clock_ms () + job->timeout_ms;
     *listener = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*listener < 0)
         return accel_fail_errno (err, "accel_open: socket");
     /* An earlier program of the same job may be about to close its own. */
     while (bind (*listener, (struct sockaddr *) &address, length)) {
-        if (errno != EADDRINUSE || shm_now_ms () >= deadline)
+        if (errno != EADDRINUSE || clock_ms () >= deadline)
             return accel_fail_errno (err,
                                      "accel_open: cannot take the socket @%s: does another job on this host have the "
                                      "same %s?",
@@ -190,14 +190,14 @@ shm_rendezvous (struct backend_job *job, int *listener, struct accel_error *err)
     if (job->identity.local_rank == 0)
         return host (job, listener, err);
     socklen_t length = job_address (job, &address);
-    int64_t deadline = shm_now_ms () + job->timeout_ms;
+    int64_t deadline = clock_ms () + job->timeout_ms;
     for (;;) {
         int fd = ask (job, &address, length);
         if (fd >= 0 && jobseg_attach_fd (&job->segment, fd, &fail))
             return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: the segment of rank 0: %.300s", fail.text);
         if (fd >= 0)
             return ACCEL_OK;
-        if (shm_now_ms () >= deadline)
+        if (clock_ms () >= deadline)
             return accel_fail (err, ACCEL_ERR_TIMEOUT,
                                "accel_open: rank %d has waited for %u ms, the timeout, for rank 0 (socket @%s)",
                                job->identity.rank, job->timeout_ms, address.sun_path + 1);

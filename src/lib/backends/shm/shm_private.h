@@ -12,6 +12,7 @@
 #define LIB_BACKENDS_SHM_PRIVATE_H
 
 #include "lib/backends/backend.h"
+#include "util/clock.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -125,8 +126,6 @@ bool shm_is_gone (struct shm *shm, int rank, char *text, size_t size);
 void shm_leave (struct shm *shm, enum jobseg_state state, const char *reason);
 
 /* ---- wait.c ---- */
-/** Milliseconds of CLOCK_MONOTONIC. */
-int64_t shm_now_ms (void);
 void shm_futex_wait (_Atomic uint32_t *word, uint32_t value, int64_t limit_ms);
 void shm_futex_wake (_Atomic uint32_t *word);
 /** Wake who sleeps on the post of @p parity, which is just published. */
@@ -149,6 +148,12 @@ uint64_t shm_offset (const struct shm *shm, const void *memory, size_t bytes);
 
 /* ---- collectives.c ---- */
 enum accel_status shm_run (void *transport, const struct backend_call *call, struct accel_error *err);
+
+static inline size_t
+shm_round_up (size_t value, size_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
 
 /** The post in which this rank publishes its next step. */
 static inline struct shm_post *

@@ -16,14 +16,6 @@
 
 enum { SPINS = 8000, SPINS_CROWDED = 100, YIELDS = 20, SLEEP_EVERY = 16 };
 
-int64_t
-shm_now_ms (void)
-{
-    struct timespec now;
-    clock_gettime (CLOCK_MONOTONIC, &now);
-    return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Not the _PRIVATE kind: the word is shared between processes. */
 void
 shm_futex_wait (_Atomic uint32_t *word, uint32_t value, int64_t limit_ms)
@@ -156,7 +148,7 @@ shm_wait_for (struct shm *shm, int rank, const struct backend_call *call, struct
     struct shm_post *post = shm_post_of (shm, rank);
     if (spin (shm, rank, post))
         return ACCEL_OK;
-    int64_t now = shm_now_ms (), deadline = now + shm->timeout_ms;
+    int64_t now = clock_ms (), deadline = now + shm->timeout_ms;
     while (!has_come (post, shm->step)) {
         enum accel_status status = shm->described ? shm_compare (shm, err) : ACCEL_OK;
         if (!status)
@@ -167,7 +159,7 @@ shm_wait_for (struct shm *shm, int rank, const struct backend_call *call, struct
             return time_is_out (shm, call, err);
         sleep_on (shm, rank, post, deadline - now < SHM_SLICE_MS ? deadline - now : SHM_SLICE_MS);
         ledger_beat (shm->slot);
-        now = shm_now_ms ();
+        now = clock_ms ();
     }
     return ACCEL_OK;
 }

@@ -5,7 +5,9 @@
 
 #include "launch/topology.h"
 
+#include "launch/program.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -23,35 +25,21 @@ enum { ANSWER_MS = 5000 };
 extern char **environ;
 
 static bool
-find_in_path (const char *name, char *path, size_t size)
+find (const char *name, char *path, size_t size)
 {
-    const char *folders = getenv ("PATH");
-    for (const char *at = folders ? folders : "/usr/bin:/bin"; *at;) {
-        size_t length = strcspn (at, ":");
-        int written = snprintf (path, size, "%.*s/%s", (int) length, at, name);
-        if (length && written > 0 && (size_t) written < size && !access (path, X_OK))
-            return true;
-        at += length + (at[length] == ':');
-    }
-    return false;
-}
-
-static int64_t
-now_ms (void)
-{
-    struct timespec now;
-    clock_gettime (CLOCK_MONOTONIC, &now);
-    return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    AUTO_FREE char *found = program_find_in_path (name);
+    int length = found ? snprintf (path, size, "%s", found) : -1;
+    return length >= 0 && (size_t) length < size;
 }
 
 /* What comes through the pipe until its end, or until the time is out. */
 static void
 read_answer (int fd, char *text, size_t size)
 {
-    int64_t deadline = now_ms () + ANSWER_MS;
+    int64_t deadline = clock_ms () + ANSWER_MS;
     size_t length = 0;
     struct pollfd ready = { .fd = fd, .events = POLLIN };
-    for (int64_t now; length < size - 1 && (now = now_ms ()) < deadline;) {
+    for (int64_t now; length < size - 1 && (now = clock_ms ()) < deadline;) {
         bool is_there = poll (&ready, 1, (int) (deadline - now)) == 1;
         ssize_t got = is_there ? read (fd, text + length, size - 1 - length) : 0;
         if (got <= 0)
@@ -64,7 +52,7 @@ read_answer (int fd, char *text, size_t size)
 void
 topology_probe_deepspeed (struct topology *topology)
 {
-    if (!find_in_path ("deepspeed", topology->deepspeed_program, sizeof topology->deepspeed_program))
+    if (!find ("deepspeed", topology->deepspeed_program, sizeof topology->deepspeed_program))
         memcpy (topology->deepspeed_program, "deepspeed", sizeof "deepspeed"); /* the start will say so */
 }
 
@@ -74,8 +62,8 @@ topology_probe_mpi (struct topology *topology)
     char text[1024], question[] = "--version", *argv[] = { topology->mpi_program, question, NULL };
     int ends[2];
     pid_t pid;
-    if (!find_in_path ("mpirun", topology->mpi_program, sizeof topology->mpi_program)
-        && !find_in_path ("mpiexec", topology->mpi_program, sizeof topology->mpi_program)) {
+    if (!find ("mpirun", topology->mpi_program, sizeof topology->mpi_program)
+        && !find ("mpiexec", topology->mpi_program, sizeof topology->mpi_program)) {
         topology->mpi_program[0] = '\0';
         return;
     }
