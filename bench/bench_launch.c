@@ -126,11 +126,11 @@ bench_size (const char *accelerate, int count, int repeats, bool has_mpirun)
         }
     }
     double b = median (bare, repeats), o = median (ours, repeats); /* sorted now */
-    printf ("%4d processes: bare %7.2f ms   accelerate %7.2f ms (+%.2f ms, %.2f x; fastest +%.2f ms)   peak %.1f MiB",
+    printf ("%4d processes: bare %7.2f ms   accelerate %7.2f ms (%+.2f ms, %.2f x; fastest %+.2f ms)   peak %.1f MiB",
             count, b, o, o - b, o / b, ours[0] - bare[0], (double) peak_kib / 1024);
     if (mpi_ended) {
         double m = median (mpi, mpi_ended);
-        printf ("   mpirun %7.2f ms (+%.2f ms, %.1f x accelerate)", m, m - b, m / o);
+        printf ("   mpirun %7.2f ms (%+.2f ms, %.1f x accelerate)", m, m - b, m / o);
     }
     if (has_mpirun && mpi_ended < mpi_repeats)
         printf ("   %d of %d mpirun did not end in %d s", mpi_repeats - mpi_ended, mpi_repeats, PATIENCE_MS / 1000);

@@ -5,9 +5,8 @@
 #include "launch/job.h"
 
 #include "launch/cgroup.h"
-#include "launch/spawn.h"
+#include "launch/starters.h"
 #include "launch/status.h"
-#include "launch/supervise.h"
 #include "util/cleanup.h"
 
 #include <string.h>
@@ -42,30 +41,19 @@ prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, 
     return 0;
 }
 
-static int
-start_ranks (struct job *job, struct supervisor *supervisor, struct fail *fail)
-{
-    struct spawn spawn;
-    if (spawn_init (&spawn, job, fail))
-        return -1;
-    int result = 0;
-    for (int i = 0; i < job->count && result == 0; i++)
-        result = spawn_rank (&spawn, i, fail) || supervise_add (supervisor, i, fail) ? -1 : 0;
-    spawn_release (&spawn);
-    return result;
-}
-
 int
 job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail)
 {
     struct supervisor supervisor;
+    struct starters starters;
     if (prepare (job, plan, keeper, fail) || supervise_init (&supervisor, job, fail))
         return -1;
-    int result = start_ranks (job, &supervisor, fail);
+    int result = starters_start (&starters, &supervisor, fail);
     if (result == 0)
         supervise (&supervisor);
     else
         supervise_abandon (&supervisor);
+    starters_release (&starters);
     supervise_release (&supervisor);
     return result;
 }

@@ -91,18 +91,18 @@ make_environment (struct spawn *spawn, struct fail *fail)
         spawn->segment = NULL;
     if (asprintf (&spawn->id, ENV_JOB_ID "=%s", job->id) < 0)
         spawn->id = NULL;
-    spawn->envp = calloc (env->count + inherited + 3, sizeof *spawn->envp);
-    if (!spawn->segment || !spawn->id || !spawn->envp)
+    spawn->common = calloc (inherited + 3, sizeof *spawn->common);
+    if (!spawn->segment || !spawn->id || !spawn->common)
         return fail_nomem (fail);
-    spawn->base = env->count;
-    size_t count = env->count;
+    size_t count = 0;
     if (!job->plan->outside) { /* the ranks of another launcher are not those of our job */
-        spawn->envp[count++] = spawn->segment;
-        spawn->envp[count++] = spawn->id;
+        spawn->common[count++] = spawn->segment;
+        spawn->common[count++] = spawn->id;
     }
     for (size_t i = 0; i < inherited; i++)
         if (!is_overridden (spawn, env, environ[i]))
-            spawn->envp[count++] = environ[i];
+            spawn->common[count++] = environ[i];
+    spawn->common_count = count;
     return 0;
 }
 
@@ -133,12 +133,6 @@ spawn_init (struct spawn *spawn, struct job *job, struct fail *fail)
         fail_set (fail, FAIL_GENERAL, "/dev/null: %s", strerror (errno));
         goto error;
     }
-    void *stack = mmap (NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (stack == MAP_FAILED) {
-        fail_nomem (fail);
-        goto error;
-    }
-    spawn->stack = stack;
     return 0;
 error:
     spawn_release (spawn);
@@ -148,14 +142,39 @@ error:
 void
 spawn_release (struct spawn *spawn)
 {
-    free (spawn->envp);
+    free (spawn->common);
     free (spawn->segment);
     free (spawn->id);
     if (spawn->null >= 0)
         close (spawn->null);
-    if (spawn->stack)
-        munmap (spawn->stack, STACK_BYTES);
     *spawn = (struct spawn){ .null = -1 };
+}
+
+int
+spawn_hand_init (struct spawn_hand *hand, const struct spawn *spawn, struct fail *fail)
+{
+    size_t own = spawn->job->plan->processes[0].env.count;
+    *hand = (struct spawn_hand){ .spawn = spawn };
+    hand->envp = malloc ((own + spawn->common_count + 1) * sizeof *hand->envp);
+    if (!hand->envp)
+        return fail_nomem (fail);
+    memcpy (hand->envp + own, spawn->common, (spawn->common_count + 1) * sizeof *hand->envp);
+    void *stack = mmap (NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (stack == MAP_FAILED) {
+        spawn_hand_release (hand);
+        return fail_nomem (fail);
+    }
+    hand->stack = stack;
+    return 0;
+}
+
+void
+spawn_hand_release (struct spawn_hand *hand)
+{
+    free (hand->envp);
+    if (hand->stack)
+        munmap (hand->stack, STACK_BYTES);
+    *hand = (struct spawn_hand){ 0 };
 }
 
 static int
@@ -166,10 +185,10 @@ fail_exec (const struct job_rank *rank, int error, struct fail *fail)
 }
 
 static int
-start (struct spawn *spawn, struct job_rank *rank, struct child *child, struct fail *fail)
+start (struct spawn_hand *hand, struct job_rank *rank, struct child *child, struct fail *fail)
 {
     /* The stack grows downwards on every machine that Debian has. */
-    pid_t pid = clone (run_child, (char *) spawn->stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, child);
+    pid_t pid = clone (run_child, (char *) hand->stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, child);
     if (pid < 0)
         return fail_exec (rank, errno, fail);
     if (child->error) {
@@ -192,8 +211,9 @@ start (struct spawn *spawn, struct job_rank *rank, struct child *child, struct f
 }
 
 int
-spawn_rank (struct spawn *spawn, int index, struct fail *fail)
+spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
 {
+    const struct spawn *spawn = hand->spawn;
     struct job *job = spawn->job;
     struct job_rank *rank = &job->ranks[index];
     const struct plan_process *process = rank->process;
@@ -202,11 +222,11 @@ spawn_rank (struct spawn *spawn, int index, struct fail *fail)
         return fail_exec (rank, errno, fail);
     if (pipes[0] >= 0)
         fcntl (pipes[0], F_SETFL, O_NONBLOCK);
-    memcpy (spawn->envp, process->env.items, process->env.count * sizeof *spawn->envp);
+    memcpy (hand->envp, process->env.items, process->env.count * sizeof *hand->envp);
     struct child child = {
         .path = process->argv.items[0],
         .argv = process->argv.items,
-        .envp = (char *const *) spawn->envp,
+        .envp = (char *const *) hand->envp,
         .in = process->local_rank ? spawn->null : -1,
         .err = pipes[1],
         .group = spawn->terminal && process->local_rank == 0 ? job->keeper->group : 0,
@@ -214,13 +234,12 @@ spawn_rank (struct spawn *spawn, int index, struct fail *fail)
         .mask = &job->keeper->old_mask,
         .descriptors = spawn->descriptors_raised ? &spawn->descriptors : NULL,
     };
-    int result = start (spawn, rank, &child, fail);
+    int result = start (hand, rank, &child, fail);
     if (pipes[1] >= 0)
         close (pipes[1]);
-    if (result == 0) {
+    if (result == 0)
         rank->stream.fd = pipes[0];
-        job->alive++;
-    } else if (pipes[0] >= 0)
+    else if (pipes[0] >= 0)
         close (pipes[0]);
     return result;
 }

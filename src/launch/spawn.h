@@ -7,14 +7,13 @@
 
 #include <sys/resource.h>
 
-/** What ranks of a job have in common; made once. */
+/** What ranks of a job have in common; made once, then only read. */
 struct spawn {
     struct job *job;
-    const char **envp;  /* room for the plan's variables, ours and the rest of the launcher's environment */
-    size_t base;        /* first entry of that rest */
+    const char **common; /* variables after a rank's own: ours, then the launcher's environment; NULL ends them */
+    size_t common_count;
     char *segment;      /* ACCEL_JOB_SEGMENT=... */
     char *id;           /* ACCEL_JOB_ID=... */
-    void *stack;        /* of the child until it has called exec */
     int null;           /* /dev/null */
     bool pipes;         /* stderr of the ranks comes through us */
     bool terminal;      /* stdin is one: the rank that reads it is in the keeper's process group */
@@ -23,11 +22,24 @@ struct spawn {
     pid_t launcher;
 };
 
+/** What a thread needs to start ranks, one after the other. */
+struct spawn_hand {
+    const struct spawn *spawn;
+    const char **envp; /* room for a rank's own variables, then the common ones */
+    void *stack;       /* of the child until it has called exec */
+};
+
 int spawn_init (struct spawn *spawn, struct job *job, struct fail *fail);
-
-/** Start the process of local rank @p index.  @return 0, or -1 with @p fail set and nothing started */
-int spawn_rank (struct spawn *spawn, int index, struct fail *fail);
-
 void spawn_release (struct spawn *spawn);
+int spawn_hand_init (struct spawn_hand *hand, const struct spawn *spawn, struct fail *fail);
+void spawn_hand_release (struct spawn_hand *hand);
+
+/**
+ * Start the process of local rank @p index.  Threads may do so at the same time, each with its own hand.  The kernel
+ * kills the process when the calling thread ends, however that comes.
+ *
+ * @return 0, or -1 with @p fail set and nothing started
+ */
+int spawn_rank (struct spawn_hand *hand, int index, struct fail *fail);
 
 #endif

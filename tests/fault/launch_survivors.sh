@@ -79,6 +79,23 @@ test_expect_success 'one rank fails: the others and their children end too' '
     sed "s/^sleep 304/[ \$RANK = 0 ] \&\& exit 7; sleep 304/" rank >fails && chmod +x fails &&
     test_exit 7 "$drive" -- "$accelerate" launch --cpu --num_processes 3 ./fails && clean
 '
+# So many that several threads start them; a rank lives as long as the thread that started it, so that must not end.
+for number in 9 15; do
+    test_expect_success "signal $number to the launcher of 24 ranks" '
+        test_exit $((128 + number)) "$drive" -n 24 -s $number -- \
+            "$accelerate" launch --cpu --num_processes 24 ./rank && clean
+    '
+done
+test_expect_success 'one rank of 24 fails' '
+    sed "s/^sleep 304/[ \$RANK = 13 ] \&\& exit 9; sleep 304/" rank >fails && chmod +x fails &&
+    test_exit 9 "$drive" -- "$accelerate" launch --cpu --num_processes 24 ./fails 2>err && clean &&
+    grep "rank 13" err
+'
+test_expect_success '24 ranks that cannot be started: the first is told, none stays' '
+    head -c 64 /bin/true >cannot && chmod +x cannot &&
+    test_exit 126 "$drive" -- "$accelerate" launch --cpu --num_processes 24 ./cannot 2>err && clean &&
+    grep "cannot start rank 0" err
+'
 test_expect_success 'orphans that end during the job leave no zombies' '
     cat >orphans <<-\EOF &&
 	#!/bin/sh

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting all ranks of a job, by several threads at once where there are many. */
+#ifndef LAUNCH_STARTERS_H
+#define LAUNCH_STARTERS_H
+
+#include "launch/spawn.h"
+#include "launch/supervise.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+enum { STARTERS_MOST = 8 };
+
+struct starter {
+    struct starters *all;
+    pthread_t thread;
+    struct fail fail;
+    int failed; /* the rank that could not be started; -1: none */
+};
+
+/** Stays where it is until starters_release(): threads point to it. */
+struct starters {
+    struct spawn spawn;
+    struct supervisor *supervisor;
+    atomic_int next;   /* the rank to start next */
+    sem_t done, leave; /* a thread has nothing to start any more; it may end */
+    struct starter each[STARTERS_MOST]; /* the first one is the caller's own thread */
+    int count;
+};
+
+/**
+ * Start every rank of the supervisor's job, and have it watched.
+ *
+ * @param[out] starters  release it, also after a failure, when all ranks have ended and not before: the kernel kills a
+ *                       rank when the thread that started it ends
+ * @return 0, or -1 with @p fail set, and perhaps some ranks started
+ */
+int starters_start (struct starters *starters, struct supervisor *supervisor, struct fail *fail);
+void starters_release (struct starters *starters);
+
+#endif
