@@ -222,7 +222,8 @@ spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
         return fail_exec (rank, errno, fail);
     if (pipes[0] >= 0)
         fcntl (pipes[0], F_SETFL, O_NONBLOCK);
-    memcpy (hand->envp, process->env.items, process->env.count * sizeof *hand->envp);
+    if (process->env.count)
+        memcpy (hand->envp, process->env.items, process->env.count * sizeof *hand->envp);
     struct child child = {
         .path = process->argv.items[0],
         .argv = process->argv.items,
