@@ -1,0 +1,47 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# GPUs through NVML, from libraries that work, fail, hang, crash, leave and talk.
+. "${srcdir:-.}/tests/testlib.sh"
+
+list=$builddir/tests/unit/test_probe
+fake=$builddir/tests/unit/.libs/fakelib.so
+if [ ! -f "$fake" ]; then
+    test_skip 'NVML' 'this build has no shared libraries'
+    test_done
+fi
+mkdir lib empty && cp "$fake" lib/libnvidia-ml.so.1
+# What a sanitizer says of the child's death is not asked here.
+ask () { LD_LIBRARY_PATH=$scratch/lib timeout 60 "$list" "$@" >out 2>error && cat out error && ! grep . error; }
+
+test_expect_success 'GPUs, one of them lost' '
+    ask && cat >wanted <<-EOT && cmp wanted out
+	3 GPUs
+	0: NVIDIA GeForce RTX 4090, 24576 MiB, GPU-8e1f0a2c-0000-1111-2222-333344445555, driver 535.104.05, CUDA 12020
+	1: NVIDIA GeForce RTX 4090, 24576 MiB, GPU-8e1f0a2c-0000-1111-2222-333344445555, driver 535.104.05, CUDA 12020
+	2: unknown, 0 MiB, , driver 535.104.05, CUDA 12020
+	EOT'
+test_expect_success 'no more than asked for' 'ask 1 && [ "$(wc -l <out)" = 2 ] && grep -x "3 GPUs" out'
+test_expect_success 'none asked for: the number' 'ask 0 && [ "$(cat out)" = "3 GPUs" ]'
+# how, what is said
+while IFS='|' read -r how said; do
+    test_expect_success "a library that does this: $how" "
+        FAKE_LIBRARY=$how ask && cat out && [ \"\$(cat out)\" = '$said' ]"
+done <<'EOT'
+fail|1: libnvidia-ml.so.1: nvmlInit: Driver Not Loaded
+hang|1: libnvidia-ml.so.1 did not answer in 2 s
+load-hang|1: libnvidia-ml.so.1 did not answer in 2 s
+crash|1: libnvidia-ml.so.1 crashed with signal 11 (Segmentation fault)
+abort|1: libnvidia-ml.so.1 crashed with signal 6 (Aborted)
+exit|1: libnvidia-ml.so.1 ended the process that asked it
+EOT
+test_expect_success 'a library that talks is not heard' 'FAKE_LIBRARY=noise ask && grep -x "3 GPUs" out && ! grep NOISE out'
+test_expect_success 'nothing is left running' '
+    ! grep -l "LD_LIBRARY_PATH=$scratch/lib" /proc/[0-9]*/environ 2>/dev/null | grep .'
+if LD_LIBRARY_PATH='' "$list" | grep -q '^127: '; then
+    test_expect_success 'no library' '"$list" >out && grep "^127: libnvidia-ml.so.1: cannot open" out'
+else
+    test_skip 'no library' 'this machine has one'
+fi
+test_expect_success 'a file that is no library' '
+    echo text >lib/libnvidia-ml.so.1 && ask && grep "^1: .*libnvidia-ml.so.1: " out'
+test_done
