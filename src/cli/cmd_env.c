@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accelerate env: what a report of a problem should contain.  It starts nothing and shows no variable's value. */
+/* accelerate env: what a report of a problem should contain.  It starts no program and shows no variable's value. */
 #include <config.h>
 
 #include "cli/command.h"
@@ -7,34 +7,19 @@
 #include "config/load.h"
 #include "config/paths.h"
 #include "util/cleanup.h"
+#include "util/credentials.h"
 
 #include <jansson.h>
-#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
 /* All that is shown, before it is text or JSON. */
 struct facts {
-    struct strlist names, values;
-    char *file;        /* configuration file: read, or looked for */
-    bool was_given;    /* by --config_file */
+    struct strlist *values; /* [machine_fact_count] */
+    char *file;             /* configuration file: read, or looked for */
+    bool was_given;         /* by --config_file */
     bool was_found;
 };
-
-static void
-gather_build (struct facts *facts)
-{
-    char self[PATH_MAX] = "unknown";
-    ssize_t length = readlink ("/proc/self/exe", self, sizeof self - 1);
-    if (length > 0)
-        self[length] = '\0';
-    strlist_add (&facts->names, "`Accelerate` version");
-    strlist_add (&facts->values, PACKAGE_VERSION " (in C)");
-    strlist_add (&facts->names, "`accelerate` location");
-    strlist_add (&facts->values, self);
-    strlist_add (&facts->names, "Line editing");
-    strlist_add (&facts->values, READLINE_STATE);
-}
 
 /* Rows of the file, and what was given otherwise: defaults nobody chose are not news. */
 static bool
@@ -43,12 +28,38 @@ is_shown (const struct config *config, const struct option *row)
     return (row->properties & PROPERTY_FILE) && config->origins[row - options].kind != ORIGIN_DEFAULT;
 }
 
+/* A value that may be shown to others: a key is none, and an address keeps to itself who may use it. */
+static void
+add_value (const struct config *config, const struct option *row, struct strbuf *out)
+{
+    if (row->properties & PROPERTY_SECRET) {
+        strbuf_add (out, "(not shown)");
+        return;
+    }
+    AUTO_STRBUF struct strbuf value = { 0 };
+    option_types[row->type].format (option_field_const (row, &config->settings), &value);
+    out->failed = out->failed || value.failed;
+    text_hide_credentials (value.text ? value.text : "", out);
+}
+
+static void
+add_fact (const struct machine_fact *fact, const struct strlist *values, struct strbuf *out)
+{
+    strbuf_printf (out, "- %s:", fact->name);
+    if (!fact->is_list)
+        strbuf_printf (out, " %s\n", values->count ? values->items[0] : "unknown");
+    else
+        strbuf_add (out, values->count ? "\n" : " none\n");
+    for (size_t i = 0; fact->is_list && i < values->count; i++)
+        strbuf_printf (out, "\t- %s\n", values->items[i]);
+}
+
 static void
 print_text (const struct facts *facts, const struct config *config, struct strbuf *out)
 {
     strbuf_add (out, "\nCopy and paste the text below into your report:\n\n");
-    for (size_t i = 0; i < facts->names.count; i++)
-        strbuf_printf (out, "- %s: %s\n", facts->names.items[i], facts->values.items[i]);
+    for (size_t i = 0; i < machine_fact_count; i++)
+        add_fact (&machine_facts[i], &facts->values[i], out);
     strbuf_printf (out, "- `Accelerate` %s: %s\n", facts->was_given ? "config passed" : "default config", facts->file);
     if (!facts->was_found)
         strbuf_add (out, "\tNot found\n");
@@ -56,7 +67,7 @@ print_text (const struct facts *facts, const struct config *config, struct strbu
         if (!is_shown (config, &options[i]))
             continue;
         strbuf_printf (out, "\t- %s: ", options[i].key);
-        option_types[options[i].type].format (option_field_const (&options[i], &config->settings), out);
+        add_value (config, &options[i], out);
         strbuf_add (out, " (");
         config_format_origin (config, &options[i], out);
         strbuf_add (out, ")\n");
@@ -72,7 +83,7 @@ json_of_settings (const struct config *config)
             continue;
         AUTO_STRBUF struct strbuf value = { 0 };
         AUTO_STRBUF struct strbuf origin = { 0 };
-        option_types[options[i].type].format (option_field_const (&options[i], &config->settings), &value);
+        add_value (config, &options[i], &value);
         config_format_origin (config, &options[i], &origin);
         json_object_set_new (object, options[i].key,
                              json_pack ("{s:s, s:s}", "value", value.text ? value.text : "", "origin",
@@ -81,14 +92,33 @@ json_of_settings (const struct config *config)
     return object;
 }
 
+/* Names of devices and files need not be UTF-8, which JSON's texts must be. */
+static json_t *
+json_of_text (const char *text)
+{
+    json_t *string = json_string (text);
+    return string ? string : json_string ("(not UTF-8)");
+}
+
+static json_t *
+json_of_fact (const struct machine_fact *fact, const struct strlist *values)
+{
+    if (!fact->is_list)
+        return json_of_text (values->count ? values->items[0] : "unknown");
+    json_t *array = json_array ();
+    for (size_t i = 0; i < values->count; i++)
+        json_array_append_new (array, json_of_text (values->items[i]));
+    return array;
+}
+
 static int
 print_json (const struct facts *facts, const struct config *config, struct strbuf *out, struct fail *fail)
 {
     json_t *root = json_object ();
-    for (size_t i = 0; i < facts->names.count; i++)
-        json_object_set_new (root, facts->names.items[i], json_string (facts->values.items[i]));
-    json_object_set_new (root, "config", json_pack ("{s:s, s:b, s:o}", "file", facts->file, "found", facts->was_found,
-                                                    "settings", json_of_settings (config)));
+    for (size_t i = 0; i < machine_fact_count; i++)
+        json_object_set_new (root, machine_facts[i].key, json_of_fact (&machine_facts[i], &facts->values[i]));
+    json_object_set_new (root, "config", json_pack ("{s:o, s:b, s:o}", "file", json_of_text (facts->file), "found",
+                                                    facts->was_found, "settings", json_of_settings (config)));
     AUTO_FREE char *text = root ? json_dumps (root, JSON_INDENT (2)) : NULL;
     json_decref (root);
     if (!text)
@@ -101,8 +131,9 @@ static int
 print (struct facts *facts, const struct config *config, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf out = { 0 };
-    if (facts->names.failed || facts->values.failed)
-        return fail_nomem (fail);
+    for (size_t i = 0; i < machine_fact_count; i++)
+        if (facts->values[i].failed)
+            return fail_nomem (fail);
     if (config->settings.json) {
         if (print_json (facts, config, &out, fail))
             return -1;
@@ -111,6 +142,19 @@ print (struct facts *facts, const struct config *config, struct fail *fail)
     if (out.failed)
         return fail_nomem (fail);
     fputs (out.text, stdout);
+    return 0;
+}
+
+static int
+gather (struct facts *facts, struct fail *fail)
+{
+    AUTO_FREE struct machine *machine = malloc (sizeof *machine);
+    facts->values = calloc (machine_fact_count, sizeof *facts->values);
+    if (!machine || !facts->values)
+        return fail_nomem (fail);
+    machine_probe (machine);
+    for (size_t i = 0; i < machine_fact_count; i++)
+        machine_facts[i].tell (machine, &facts->values[i]);
     return 0;
 }
 
@@ -131,8 +175,8 @@ run (struct config *config, struct facts *facts, int argc, char **argv, struct f
         return -1;
     if (!facts->file)
         return fail_nomem (fail);
-    gather_build (facts);
-    machine_describe (&facts->names, &facts->values);
+    if (gather (facts, fail))
+        return -1;
     return print (facts, config, result ? NULL : fail) ? -1 : result;
 }
 
@@ -143,8 +187,9 @@ cmd_env (int argc, char **argv, struct fail *fail)
     struct facts facts = { 0 };
     int status = run (&config, &facts, argc, argv, fail);
     config_release (&config);
-    strlist_release (&facts.names);
-    strlist_release (&facts.values);
+    for (size_t i = 0; facts.values && i < machine_fact_count; i++)
+        strlist_release (&facts.values[i]);
+    free (facts.values);
     free (facts.file);
     return status;
 }

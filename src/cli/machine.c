@@ -1,103 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts about the machine; see machine.h. */
+/* The table of facts, and what it says of this installation; see machine.h. */
 #include <config.h>
 
 #include "cli/machine.h"
 
-#include "launch/topology.h"
+#include "launch/program.h"
 #include "util/cleanup.h"
-#include "util/io.h"
 
-#include <dirent.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/sysinfo.h>
-#include <sys/utsname.h>
-#ifdef __GLIBC__
-#include <gnu/libc-version.h>
-#endif
+#include <limits.h>
 
-char *
-machine_find_program (const char *name)
+static void
+tell_version (const struct machine *machine, struct strlist *values)
 {
-    const char *at = getenv ("PATH");
-    while (at) {
-        size_t length = strcspn (at, ":");
-        AUTO_STRBUF struct strbuf path = { 0 };
-        strbuf_add_bytes (&path, length ? at : ".", length ? length : 1);
-        strbuf_printf (&path, "/%s", name);
-        struct stat info;
-        if (!path.failed && !access (path.text, X_OK) && !stat (path.text, &info) && S_ISREG (info.st_mode))
-            return strbuf_take (&path);
-        at = at[length] ? at + length + 1 : NULL;
-    }
-    return NULL;
+    (void) machine;
+    strlist_add (values, PACKAGE_VERSION " (in C)");
 }
 
 static void
-add_platform (struct strlist *values)
+tell_location (const struct machine *machine, struct strlist *values)
 {
-    struct utsname name;
-    if (uname (&name)) {
-        strlist_add (values, "unknown");
-        return;
-    }
-#ifdef __GLIBC__
-    strlist_printf (values, "%s-%s-%s-with-glibc%s", name.sysname, name.release, name.machine, gnu_get_libc_version ());
-#else
-    strlist_printf (values, "%s-%s-%s", name.sysname, name.release, name.machine);
-#endif
+    (void) machine;
+    char self[PATH_MAX];
+    ssize_t length = readlink ("/proc/self/exe", self, sizeof self - 1);
+    self[length > 0 ? length : 0] = '\0';
+    strlist_add (values, length > 0 ? self : "unknown");
+}
+
+/* The rows of configure's closing table that say how this binary differs from another. */
+static void
+tell_build (const struct machine *machine, struct strlist *values)
+{
+    (void) machine;
+    strlist_printf (values, "compiler: %s %s", BUILD_COMPILER, __VERSION__);
+    strlist_add (values, "line editing: " READLINE_STATE);
+    strlist_add (values, "sanitizer: " BUILD_SANITIZER);
+    strlist_add (values, "coverage: " BUILD_COVERAGE);
+    strlist_add (values, "backends: self, shm");
 }
 
 static void
-add_memory (struct strlist *values)
+tell_python (const struct machine *machine, struct strlist *values)
 {
-    struct sysinfo info;
-    if (sysinfo (&info))
-        strlist_add (values, "unknown");
-    else
-        strlist_printf (values, "%.2f GiB", (double) info.totalram * info.mem_unit / (1024.0 * 1024 * 1024));
+    (void) machine;
+    AUTO_FREE char *python = program_find_in_path ("python3");
+    strlist_add (values, python ? python : "not on PATH");
 }
 
-/* The driver's own names: "Model: NVIDIA H200", with tabs between. */
-static void
-add_gpus (int count, struct strlist *values)
-{
-    static const char root[] = "/proc/driver/nvidia/gpus";
-    AUTO_STRBUF struct strbuf text = { 0 };
-    DIR *folder = opendir (root);
-    for (struct dirent *entry; folder && (entry = readdir (folder));) {
-        AUTO_STRBUF struct strbuf path = { 0 };
-        AUTO_FREE char *facts = NULL;
-        strbuf_printf (&path, "%s/%s/information", root, entry->d_name);
-        if (*entry->d_name == '.' || path.failed || io_read_file (path.text, 65536, &facts, NULL, NULL))
-            continue;
-        const char *model = strstr (facts, "Model:");
-        model = model ? model + 6 + strspn (model + 6, " \t") : "unnamed";
-        strbuf_printf (&text, "%s%.*s", text.length ? ", " : "", (int) strcspn (model, "\n"), model);
-    }
-    if (folder)
-        closedir (folder);
-    if (count)
-        strlist_printf (values, "%d (%s)", count, text.length ? text.text : "NVIDIA");
-    else
-        strlist_add (values, "none");
-}
+/* In the original's order and, where it has the fact, under its name. */
+const struct machine_fact machine_facts[] = {
+    { "`Accelerate` version", "version", false, tell_version },
+    { "Platform", "platform", false, tell_platform },
+    { "`accelerate` location", "location", false, tell_location },
+    { "Build", "build", true, tell_build },
+    { "Python", "python", false, tell_python },
+    { "CPU", "cpu", false, tell_cpu },
+    { "CPUs", "cpus", false, tell_cpu_count },
+    { "System RAM", "memory", false, tell_memory },
+    { "Control group limits", "cgroup", true, tell_limits },
+    { "GPUs", "gpus", true, tell_gpus },
+    { "GPU driver", "gpu_driver", false, tell_driver },
+    { "CUDA runtime", "cuda_runtime", false, tell_cuda },
+    { "NCCL", "nccl", false, tell_nccl },
+    { "MPI", "mpi", true, tell_mpi },
+};
+
+const size_t machine_fact_count = sizeof machine_facts / sizeof *machine_facts;
 
 void
-machine_describe (struct strlist *names, struct strlist *values)
+machine_probe (struct machine *machine)
 {
-    AUTO_FREE char *python = machine_find_program ("python3");
-    struct topology topology;
-    topology_probe (&topology, true);
-    strlist_add (names, "Platform");
-    add_platform (values);
-    strlist_add (names, "CPUs");
-    strlist_printf (values, "%d usable, %d physical cores", topology.cpus, topology.physical_cores);
-    strlist_add (names, "System RAM");
-    add_memory (values);
-    strlist_add (names, "GPUs");
-    add_gpus (topology.gpus, values);
-    strlist_add (names, "Python");
-    strlist_add (values, python ? python : "not on PATH");
+    *machine = (struct machine){ 0 };
+    topology_probe (&machine->topology, true);
+    machine->gpu_count = nvml_list (machine->gpus, MACHINE_MOST_GPUS, &machine->gpu_fail);
 }

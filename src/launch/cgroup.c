@@ -70,7 +70,7 @@ read_group (const char *controller, const char *name, char *text, size_t size)
         return false;
     if (!cgroup_path (lines, controller, group, sizeof group))
         return false;
-    const char *mount = !*controller ? MOUNT : !strcmp (controller, "cpu") ? MOUNT "/cpu" : MOUNT "/memory";
+    const char *mount = !*controller ? MOUNT : MOUNT "/memory";
     snprintf (path, sizeof path, "%s%s/%s", mount, group, name);
     if (read_text (path, text, size))
         return true;
@@ -81,21 +81,10 @@ read_group (const char *controller, const char *name, char *text, size_t size)
 int
 cgroup_cpu_quota (void)
 {
-    char text[256];
-    long long quota = 0, period = 0;
-    if (read_group ("", "cpu.max", text, sizeof text)) { /* "QUOTA PERIOD", or "max PERIOD" */
-        char *end;
-        quota = strtoll (text, &end, 10);
-        period = strtoll (end, NULL, 10);
-    } else {
-        if (!read_group ("cpu", "cpu.cfs_quota_us", text, sizeof text))
-            return 0;
-        quota = strtoll (text, NULL, 10);
-        if (!read_group ("cpu", "cpu.cfs_period_us", text, sizeof text))
-            return 0;
-        period = strtoll (text, NULL, 10);
-    }
-    return quota > 0 && period > 0 && quota / period < 1 << 20 ? (int) ((quota + period - 1) / period) : 0;
+    struct cgroup_limits limits;
+    cgroup_own_limits (&limits);
+    int whole = limits.cpus < 1 << 20 ? (int) limits.cpus : 0;
+    return whole + (whole < limits.cpus && limits.cpus < 1 << 20);
 }
 
 int64_t

@@ -5,7 +5,9 @@
 
 test_expect_success 'text' '
     "$accelerate" env >out && grep "^- .Accelerate. version: " out && grep "^- Platform: Linux-" out &&
-    grep "^- CPUs: [1-9][0-9]* usable" out && grep "^- System RAM: " out && grep "^- GPUs: " out'
+    grep "^- CPUs: [1-9][0-9]* usable" out && grep "^- System RAM: [0-9.]* GB" out && grep "^- GPUs:" out &&
+    grep "^- CPU: ." out && grep "^- NCCL: ." out && grep "^- CUDA runtime: ." out && grep "^- MPI:" out &&
+    grep "^	- compiler: ." out && grep "^	- line editing: ." out && grep "^	- sanitizer: ." out'
 test_expect_success 'no default file' 'grep -F "default config: $HOME/.cache/huggingface/accelerate/default_config.yaml" out && grep "Not found" out'
 test_expect_success 'settings with their lines' '
     printf "debug: true\n\nnum_processes: 3\n" >c.yaml && "$accelerate" env --config_file c.yaml >out &&
@@ -22,6 +24,49 @@ test_expect_success 'a missing file' '
 test_expect_success 'a folder' 'mkdir dir && test_exit 1 "$accelerate" env --config_file dir 2>error && grep "is a directory" error'
 test_expect_success 'nothing of the environment is shown' '
     SECRET_TOKEN=hunter2 "$accelerate" env >out && ! grep hunter2 out'
+test_expect_success 'no address shows who may use it, no key is shown' '
+    printf "main_process_ip: http://me:hunter2@host/x\ndebug: true\n" >url.yaml &&
+    "$accelerate" env --config_file url.yaml >out && grep -F "main_process_ip: http://***@host/x (url.yaml:1)" out &&
+    "$accelerate" env --json --config_file url.yaml >json && ! grep hunter2 out json'
+
+# Libraries of vendors, faked (tests/unit/fakelib.c): good ones, and such as hang, crash, leave, fail and talk.
+fake=$builddir/tests/unit/.libs/fakelib.so
+if [ -f "$fake" ]; then
+    mkdir lib
+    for name in libnvidia-ml.so.1 libnccl.so.2 libcudart.so libmpi.so; do cp "$fake" "lib/$name"; done
+    faked_env () { LD_LIBRARY_PATH=$scratch/lib timeout 60 "$accelerate" env "$@" >out 2>error && cat out error && [ ! -s error ]; }
+    test_expect_success 'GPUs, driver, CUDA, NCCL and MPI from their libraries' '
+        faked_env && grep "^- GPUs:$" out &&
+        grep -F "	- 0: NVIDIA GeForce RTX 4090, 24.00 GB, GPU-8e1f0a2c-0000-1111-2222-333344445555" out &&
+        grep -F "	- 2: unknown, 0.00 GB, no UUID" out && grep -Fx -- "- GPU driver: 535.104.05, CUDA up to 12.2" out &&
+        grep -Fx -- "- CUDA runtime: 12.4" out && grep -Fx -- "- NCCL: 2.20.5" out &&
+        grep -Fx "	- Fake MPI v4.1.4, package: Test" out'
+    test_expect_success 'the same as JSON' '
+        faked_env --json && grep -F "\"nccl\": \"2.20.5\"" out && grep -F "\"cuda_runtime\": \"12.4\"" out &&
+        grep -F "\"0: NVIDIA GeForce RTX 4090, 24.00 GB, GPU-8e1f0a2c-0000-1111-2222-333344445555\"" out'
+    while IFS='|' read -r how only said; do
+        test_expect_success "a library that does this: $how in $only" "
+            FAKE_LIBRARY=$how FAKE_LIBRARY_ONLY=$only faked_env && grep -F -- '$said' out && grep '^- .Accelerate. default' out"
+    done <<'EOT'
+hang|nccl|- NCCL: libnccl.so.2 did not answer in 2 s
+crash|nccl|- NCCL: libnccl.so.2 crashed with signal 11 (Segmentation fault)
+exit|cuda|- CUDA runtime: libcudart.so ended the process that asked it
+fail|cuda|- CUDA runtime: cudaRuntimeGetVersion() failed with 3
+abort|MPI|libmpi.so crashed with signal 6 (Aborted)
+fail|nvml|libnvidia-ml.so.1: nvmlInit: Driver Not Loaded
+hang|nvml|libnvidia-ml.so.1 did not answer in 2 s
+EOT
+    test_expect_success 'libraries that talk are not heard' 'FAKE_LIBRARY=noise faked_env && ! grep NOISE out'
+    rm -r lib
+else
+    test_skip 'libraries of vendors' 'this build has no shared libraries'
+fi
+# Folders that name a CUDA count where its library is not found.
+if "$accelerate" env | grep -q '^- CUDA runtime: not found'; then
+    test_expect_success 'CUDA by its folder' '
+        mkdir cuda && echo "{ \"cuda\" : { \"name\" : \"CUDA SDK\", \"version\" : \"12.4.1\" } }" >cuda/version.json &&
+        CUDA_HOME=$scratch/cuda "$accelerate" env | grep -Fx -- "- CUDA runtime: 12.4.1 ($scratch/cuda/version.json)"'
+fi
 test_expect_success 'no arguments' 'test_exit 2 "$accelerate" env extra 2>error && grep "unexpected argument" error'
 # Root reads everything, so it becomes somebody else.
 as_nobody () {

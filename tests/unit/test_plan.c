@@ -9,6 +9,7 @@
 #include "launch/status.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
+#include "util/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -273,6 +274,59 @@ test_gpus (void)
             "CUDA_VISIBLE_DEVICES '%s' of %d", cases[i].text ? cases[i].text : "unset", cases[i].present);
 }
 
+/* Trees of groups as folders: what stands in which file, and what follows. */
+static void
+test_cgroup_limits (void)
+{
+    static const struct {
+        const char *what, *lines, *files[8][2];
+        int64_t memory;
+        double cpus;
+        const char *cpuset;
+    } cases[] = {
+        { "version 2: a parent is tighter", "0::/a/b\n",
+          { { "a/b/memory.max", "4096000\n" }, { "a/memory.max", "1024000\n" }, { "a/b/cpu.max", "max 100000\n" },
+            { "a/cpu.max", "150000 100000\n" }, { "a/b/cpuset.cpus.effective", "0-3,8\n" },
+            { "cpuset.cpus.effective", "0-15\n" } }, 1024000, 1.5, "0-3,8" },
+        { "version 2: the group itself is tighter", "0::/a\n",
+          { { "a/memory.max", "5\n" }, { "memory.max", "6\n" }, { "a/cpu.max", "50000 100000\n" },
+            { "cpu.max", "100000 100000\n" } }, 5, 0.5, "" },
+        { "version 2: nothing", "0::/\n", { { "memory.max", "max\n" }, { "cpu.max", "max 100000\n" } }, 0, 0, "" },
+        { "version 2: memory.high slows down before memory.max kills", "0::/\n",
+          { { "memory.max", "9000\n" }, { "memory.high", "8000\n" } }, 8000, 0, "" },
+        { "in a container the path is the host's", "0::/host/only\n", { { "memory.max", "77\n" } }, 77, 0, "" },
+        { "version 1", "5:memory:/m\n4:cpu:/c\n3:cpuset:/\n",
+          { { "memory/m/memory.limit_in_bytes", "9223372036854771712\n" },
+            { "memory/memory.limit_in_bytes", "3000000\n" }, { "cpu/c/cpu.cfs_quota_us", "250000\n" },
+            { "cpu/c/cpu.cfs_period_us", "100000\n" }, { "cpu/cpu.cfs_quota_us", "-1\n" },
+            { "cpu/cpu.cfs_period_us", "100000\n" }, { "cpuset/cpuset.cpus", "1\n" } }, 3000000, 2.5, "1" },
+        { "both versions, and text that is no number", "1:memory:/\n0::/\n",
+          { { "memory/memory.limit_in_bytes", "20\n" }, { "memory.max", "30\n" }, { "cpu.max", "x y\n" } }, 20, 0, "" },
+        { "no groups", "", { { "memory.max", "30\n" } }, 0, 0, "" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char mount[] = "/tmp/accel-unit.XXXXXX";
+        struct cgroup_limits limits;
+        struct strbuf command = { 0 };
+        if (!mkdtemp (mount))
+            break;
+        for (const char *const (*file)[2] = cases[i].files; (*file)[0]; file++) {
+            AUTO_STRBUF struct strbuf path = { 0 };
+            strbuf_printf (&path, "%s/%s", mount, (*file)[0]);
+            if (io_make_parents (path.text, NULL)
+                || io_write_file (path.text, (*file)[1], strlen ((*file)[1]), 0600, NULL))
+                ok (false, "cannot write %s", path.text);
+        }
+        cgroup_read_limits (cases[i].lines, mount, &limits);
+        ok (limits.memory == cases[i].memory && limits.cpus == cases[i].cpus
+                && !strcmp (limits.cpuset, cases[i].cpuset), "limits, %s", cases[i].what);
+        ok (!limits.memory == !*limits.memory_file && !(limits.cpus > 0) == !*limits.cpus_file, "and where they stand");
+        strbuf_printf (&command, "rm -r '%s'", mount);
+        ok (!system (command.text), "cleaned up");
+        strbuf_release (&command);
+    }
+}
+
 static void
 test_groups (void)
 {
@@ -386,6 +440,7 @@ test_output (void)
 int
 main (void)
 {
+    test_cgroup_limits ();
     char folder[] = "/tmp/accel-unit.XXXXXX";
     unsetenv ("OMP_NUM_THREADS");
     if (!mkdtemp (folder) || chdir (folder))

@@ -4,6 +4,7 @@
 
 #include "tests/tap.h"
 #include "util/cleanup.h"
+#include "util/credentials.h"
 #include "util/io.h"
 #include "util/jobseg.h"
 #include "util/parse.h"
@@ -102,6 +103,29 @@ test_strings (void)
 }
 
 static void
+test_credentials (void)
+{
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        { "", "" },
+        { "plain @ text", "plain @ text" },
+        { "https://host/path@2", "https://host/path@2" },
+        { "https://me:secret@host/x", "https://***@host/x" },
+        { "https://token@host", "https://***@host" },
+        { "http://a:b@c@host", "http://***@host" },
+        { "http://a:b#c?d@host", "http://***@host" },
+        { "--x s3://k:s@b/p ftp://u:p@h", "--x s3://***@b/p ftp://***@h" },
+        { "://", "://" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        AUTO_STRBUF struct strbuf out = { 0 };
+        text_hide_credentials (cases[i].text, &out);
+        is_text (out.text, cases[i].shown, cases[i].text);
+    }
+}
+
+static void
 test_files (void)
 {
     char folder[] = "/tmp/accel-unit.XXXXXX";
@@ -163,6 +187,7 @@ main (void)
     test_truth ();
     test_suggestions ();
     test_strings ();
+    test_credentials ();
     test_files ();
     test_segment ();
     return done_testing ();

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Facts about GPUs and the libraries that programs use with them: NVML, CUDA's runtime, NCCL, MPI.  Each library is
+ * opened by name in a child process with a deadline, so that a broken one is a line of the report and no hang.
+ *
+ * `mpirun --version` is not run: it starts a program that may be a site's wrapper and contact its batch system, while
+ * MPI_Get_library_version() may be called before MPI_Init() and says the same. */
+#include <config.h>
+
+#include "cli/machine.h"
+
+#include "launch/program.h"
+#include "util/cleanup.h"
+#include "util/io.h"
+#include "util/probe.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <string.h>
+
+/* The driver's own names, for where NVML is missing: "Model: NVIDIA H200", with tabs between. */
+static void
+tell_gpus_of_proc (struct strlist *values)
+{
+    static const char root[] = "/proc/driver/nvidia/gpus";
+    DIR *folder = opendir (root);
+    for (struct dirent *entry; folder && (entry = readdir (folder));) {
+        AUTO_STRBUF struct strbuf path = { 0 };
+        AUTO_FREE char *facts = NULL;
+        strbuf_printf (&path, "%s/%s/information", root, entry->d_name);
+        if (*entry->d_name == '.' || path.failed || io_read_file (path.text, 65536, &facts, NULL, NULL))
+            continue;
+        const char *model = strstr (facts, "Model:");
+        model = model ? model + 6 + strspn (model + 6, " \t") : "unnamed";
+        strlist_printf (values, "%.*s", (int) strcspn (model, "\n"), model);
+    }
+    if (folder)
+        closedir (folder);
+}
+
+void
+tell_gpus (const struct machine *machine, struct strlist *values)
+{
+    if (machine->gpu_count < 0) {
+        tell_gpus_of_proc (values);
+        if (machine->gpu_fail.status != FAIL_NOT_FOUND)
+            strlist_add (values, machine->gpu_fail.text);
+        return;
+    }
+    for (int i = 0; i < machine->gpu_count && i < MACHINE_MOST_GPUS; i++) {
+        const struct gpu *gpu = &machine->gpus[i];
+        strlist_printf (values, "%d: %s, %.2f GB, %s", gpu->index, gpu->name,
+                        (double) gpu->memory / (1024.0 * 1024 * 1024), *gpu->uuid ? gpu->uuid : "no UUID");
+    }
+    if (machine->gpu_count > MACHINE_MOST_GPUS)
+        strlist_printf (values, "and %d more", machine->gpu_count - MACHINE_MOST_GPUS);
+}
+
+void
+tell_driver (const struct machine *machine, struct strlist *values)
+{
+    AUTO_FREE char *text = NULL;
+    const struct gpu *gpu = &machine->gpus[0];
+    if (machine->gpu_count > 0)
+        strlist_printf (values, "%s, CUDA up to %d.%d", gpu->driver, gpu->cuda_driver / 1000,
+                        gpu->cuda_driver % 1000 / 10);
+    else if (!io_read_file ("/proc/driver/nvidia/version", 65536, &text, NULL, NULL))
+        strlist_printf (values, "%.*s", (int) strcspn (text, "\n"), text);
+    else
+        strlist_add (values, "none");
+}
+
+/* A library that tells its version as a number by one function. */
+struct library {
+    const char *names[6]; /* newest first */
+    const char *function;
+};
+
+static int
+ask_number (void *answer, const void *user, struct fail *fail)
+{
+    const struct library *library = user;
+    int (*version) (int *) = NULL;
+    const struct probe_symbol symbols[] = { { library->function, &version }, { NULL, NULL } };
+    if (probe_open_library (library->names, symbols, fail))
+        return -1;
+    int result = version (answer);
+    return result ? fail_set (fail, FAIL_GENERAL, "%s() failed with %d", library->function, result) : 0;
+}
+
+static int
+probe_number (const struct library *library, const char *name, int *number, struct fail *fail)
+{
+    struct probe probe = {
+        .name = name, .deadline_ms = PROBE_DEADLINE_MS, .size = sizeof *number, .ask = ask_number, .user = library,
+    };
+    return probe_run (&probe, number, fail);
+}
+
+/* CUDA's folder says what it is in a file: "cuda": { "version": "12.4.0" }. */
+static bool
+tell_cuda_of_folder (const char *folder, struct strlist *values)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    strbuf_printf (&path, "%s/version.json", folder);
+    json_t *root = path.text ? json_load_file (path.text, 0, NULL) : NULL;
+    const char *version = json_string_value (json_object_get (json_object_get (root, "cuda"), "version"));
+    if (version)
+        strlist_printf (values, "%s (%s)", version, path.text);
+    json_decref (root);
+    return version;
+}
+
+void
+tell_cuda (const struct machine *machine, struct strlist *values)
+{
+    (void) machine;
+    static const struct library cuda = {
+        { "libcudart.so", "libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0" }, "cudaRuntimeGetVersion",
+    };
+    int version;
+    struct fail fail = { 0 };
+    if (!probe_number (&cuda, "libcudart.so", &version, &fail)) {
+        strlist_printf (values, "%d.%d", version / 1000, version % 1000 / 10);
+        return;
+    }
+    const char *home = getenv ("CUDA_HOME"), *path = getenv ("CUDA_PATH");
+    const char *const folders[] = { home, path, "/usr/local/cuda" };
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && fail.status == FAIL_NOT_FOUND; i++)
+        if (folders[i] && tell_cuda_of_folder (folders[i], values))
+            return;
+    strlist_add (values, fail.status == FAIL_NOT_FOUND ? "not found" : fail.text);
+}
+
+/* 2.8.4 is 2804, 2.9.0 is 20900. */
+void
+tell_nccl (const struct machine *machine, struct strlist *values)
+{
+    (void) machine;
+    static const struct library nccl = { { "libnccl.so.2" }, "ncclGetVersion" };
+    int version;
+    struct fail fail = { 0 };
+    if (probe_number (&nccl, "libnccl.so.2", &version, &fail))
+        strlist_add (values, fail.status == FAIL_NOT_FOUND ? "not found" : fail.text);
+    else {
+        int major = version < 10000 ? 1000 : 10000;
+        strlist_printf (values, "%d.%d.%d", version / major, version % major / 100, version % 100);
+    }
+}
+
+enum { MPI_TEXT_SIZE = 8192 }; /* Open MPI's is 256, MPICH's MPI_MAX_LIBRARY_VERSION_STRING 8192 */
+
+static int
+ask_mpi (void *answer, const void *user, struct fail *fail)
+{
+    static const char *const names[] = { "libmpi.so", "libmpi.so.40", "libmpi.so.12", "libmpich.so.12", NULL };
+    int (*version) (char *, int *) = NULL;
+    const struct probe_symbol symbols[] = { { "MPI_Get_library_version", &version }, { NULL, NULL } };
+    int length = 0;
+    (void) user;
+    if (probe_open_library (names, symbols, fail))
+        return -1;
+    return version (answer, &length) ? fail_set (fail, FAIL_GENERAL, "MPI_Get_library_version() failed") : 0;
+}
+
+void
+tell_mpi (const struct machine *machine, struct strlist *values)
+{
+    (void) machine;
+    static const char *const programs[] = { "mpirun", "orterun", "mpiexec" };
+    struct probe probe = {
+        .name = "libmpi.so", .deadline_ms = PROBE_DEADLINE_MS, .size = MPI_TEXT_SIZE, .ask = ask_mpi,
+    };
+    AUTO_FREE char *text = calloc (1, MPI_TEXT_SIZE + 1), *program = NULL;
+    struct fail fail = { 0 };
+    if (!text)
+        return;
+    for (size_t i = 0; i < sizeof programs / sizeof *programs && !program; i++)
+        program = program_find_in_path (programs[i]);
+    if (program)
+        strlist_add (values, program);
+    if (!probe_run (&probe, text, &fail))
+        strlist_printf (values, "%.*s", (int) strcspn (text, "\n"), text);
+    else if (fail.status != FAIL_NOT_FOUND)
+        strlist_add (values, fail.text);
+}
