@@ -15,5 +15,7 @@ struct command {
 int cmd_config (int argc, char **argv, struct fail *fail);
 int cmd_env (int argc, char **argv, struct fail *fail);
 int cmd_launch (int argc, char **argv, struct fail *fail);
+int cmd_test (int argc, char **argv, struct fail *fail);
+int cmd_to_fsdp2 (int argc, char **argv, struct fail *fail);
 
 #endif

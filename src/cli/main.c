@@ -25,6 +25,11 @@ static const struct command commands[] = {
     { { "launch", COMMAND_LAUNCH, "PROGRAM [arguments]", NULL, "start a program as several processes",
         "What follows PROGRAM is the program's, options included." },
       cmd_launch },
+    { { "test", COMMAND_TEST, NULL, NULL, "check libaccel on this machine, started as your configuration says",
+        "Runs every collective and more on all processes, compared with one process's results." },
+      cmd_test },
+    { { "to-fsdp2", COMMAND_TO_FSDP2, NULL, NULL, "convert a configuration file from FSDP 1 to FSDP 2", NULL },
+      cmd_to_fsdp2 },
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };

@@ -52,7 +52,7 @@ const char *const option_group_titles[GROUP_COUNT] = {
 
 const struct option options[] = {
     { .key = "config_file", OPT_PATH (config_file), .group = GROUP_GENERAL,
-      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG, .metavar = "FILE",
+      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_TEST | COMMAND_TO_FSDP2, .metavar = "FILE",
       .help = "configuration file instead of the default one",
       .doc = "The configuration file to use instead of the default one. A name that ends in .json is read and written "
              "as JSON, any other as YAML." },
@@ -121,7 +121,16 @@ const struct option options[] = {
              "always on.",
       .ask_when = when_distributed, .ask = "Check the shapes of tensors before every collective operation?" },
 
-    { .key = "cpu", OPT_FLAG (cpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH,
+    { .key = "overwrite", OPT_FLAG (overwrite), .group = GROUP_GENERAL, .commands = COMMAND_TO_FSDP2,
+      .help = "replace a file that exists",
+      .doc = "Replace the output file if it exists. Without --output_file the configuration file itself is replaced." },
+
+    { .key = "output_file", OPT_PATH (output_file), .group = GROUP_GENERAL, .commands = COMMAND_TO_FSDP2,
+      .metavar = "FILE",
+      .help = "where to write the converted file",
+      .doc = "Write the converted configuration to this file; one that ends in .json is written as JSON." },
+
+    { .key = "cpu", OPT_FLAG (cpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH | COMMAND_TEST,
       .help = "run on CPUs, and ignore the default file",
       .doc = "Run on CPUs even where there are GPUs. The default configuration file is then ignored; one given with "
              "--config_file is not." },
@@ -181,7 +190,7 @@ const struct option options[] = {
       .ask_when = when_not_on_cpu, .ask = "Which GPUs, by number, with commas, or all?" },
 
     { .key = "num_processes", OPT_INT (num_processes, 1, 1000000), .group = GROUP_RESOURCE,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
+      .commands = COMMAND_LAUNCH | COMMAND_TEST, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "processes of the job, on all machines together",
       .doc = "How many processes the job has, on all machines together.",
       .ask_when = when_distributed, .ask = "How many processes, on all machines together?" },

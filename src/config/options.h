@@ -69,6 +69,8 @@ enum option_command {
     COMMAND_LAUNCH = 1 << 0,
     COMMAND_ENV = 1 << 1,
     COMMAND_CONFIG = 1 << 2,
+    COMMAND_TEST = 1 << 3,
+    COMMAND_TO_FSDP2 = 1 << 4,
 };
 
 enum option_property {

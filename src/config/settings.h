@@ -12,6 +12,8 @@
 struct settings {
     /* meta */
     char *config_file;
+    bool overwrite;
+    char *output_file;
     bool quiet;
     bool debug;
 

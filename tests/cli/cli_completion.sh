@@ -26,7 +26,7 @@ offers () {
 
 touch program.py 'with blank.yaml'
 test_expect_success 'a command' 'offers env accelerate en'
-test_expect_success 'all of them' 'offers "$("$accelerate" --help | sed -n "s/^  \([a-z]*\) .*/\1/p" | tr "\n" " ")--help --version" accelerate ""'
+test_expect_success 'all of them' 'offers "$("$accelerate" --help | sed -n "s/^  \([a-z][a-z0-9-]*\) .*/\1/p" | tr "\n" " ")--help --version" accelerate ""'
 test_expect_success 'the flags of a command' 'offers "--config_file --json --help" accelerate env -'
 test_expect_success 'a flag' 'offers --json accelerate env --js'
 test_expect_success 'words' 'offers "no fp16 bf16 fp8" accelerate config --mixed_precision ""'

@@ -17,6 +17,7 @@ includes util lib config launch cli
 includes lib config launch cli
 includes config lib launch cli
 includes launch lib cli
+includes selftest util lib config launch cli
 
 test_expect_success 'util, config and launch do not include the public headers' \
     "! grep -rnE '^#[[:space:]]*include[[:space:]]+<accel/' '$srcdir/src/util' '$srcdir/src/config' '$srcdir/src/launch'"

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accelerate test: launch libaccel's self-test as the user's configuration launches any program. */
+#include <config.h>
+
+#include "cli/command.h"
+#include "config/load.h"
+#include "util/cleanup.h"
+#include "util/strbuf.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Where the program may be, seen from this binary: in a build folder, and in an installation that was moved. */
+static const char *const places[] = { "src/selftest/accel_selftest", "../libexec/accelerate/accel_selftest" };
+
+static int
+find_selftest (char **path, struct fail *fail)
+{
+    const char *given = getenv ("ACCELERATE_SELFTEST");
+    char self[PATH_MAX];
+    ssize_t length = readlink ("/proc/self/exe", self, sizeof self - 1);
+    AUTO_STRBUF struct strbuf found = { 0 };
+    self[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr (self, '/');
+    if (given && *given)
+        strbuf_add (&found, given);
+    for (size_t i = 0; slash && !found.length && i < sizeof places / sizeof *places; i++) {
+        strbuf_printf (&found, "%.*s/%s", (int) (slash - self), self, places[i]);
+        if (!found.failed && access (found.text, X_OK))
+            strbuf_truncate (&found, 0);
+    }
+    if (!found.length)
+        strbuf_add (&found, SELFTEST_PROGRAM);
+    if (found.failed)
+        return fail_nomem (fail);
+    if (access (found.text, X_OK))
+        return fail_set (fail, FAIL_NOT_FOUND, "the self-test %s: %s; install it, or name it in ACCELERATE_SELFTEST",
+                         found.text, strerror (errno));
+    *path = strbuf_take (&found);
+    return 0;
+}
+
+static int
+check_flags (int argc, char **argv, struct fail *fail)
+{
+    struct config config = { 0 };
+    int result = config_init (&config, fail) || config_load_flags (&config, COMMAND_TEST, argc, argv, fail) ? -1 : 0;
+    if (!result && config.program)
+        result = fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", config.program);
+    config_release (&config);
+    return result;
+}
+
+int
+cmd_test (int argc, char **argv, struct fail *fail)
+{
+    AUTO_FREE char *program = NULL;
+    AUTO_FREE char **launch = calloc ((size_t) argc + 3, sizeof *launch);
+    static char end_of_options[] = "--";
+    if (!launch)
+        return fail_nomem (fail);
+    if (check_flags (argc, argv, fail) || find_selftest (&program, fail))
+        return -1;
+    /* All flags of this command are launch's. */
+    memcpy (launch, argv, (size_t) argc * sizeof *launch);
+    launch[argc] = end_of_options;
+    launch[argc + 1] = program;
+    pid_t pid = getpid ();
+    int status = cmd_launch (argc + 2, launch, fail);
+    /* cmd_launch() returns in the process that watches the ranks too. */
+    if (status == 0 && getpid () == pid)
+        puts ("Every step went well: this machine is ready for distributed training.");
+    return status;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accelerate to-fsdp2: a configuration file for FSDP 1 becomes one for FSDP 2. */
+#include <config.h>
+
+#include "cli/command.h"
+#include "config/fsdp2.h"
+#include "config/load.h"
+#include "config/paths.h"
+#include "util/cleanup.h"
+#include "util/io.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* In the original's order, so that of two mistakes the same one is told. */
+static int
+check_flags (const struct settings *settings, struct fail *fail)
+{
+    if (!settings->config_file)
+        return fail_set (fail, FAIL_USAGE, "which file? Say accelerate to-fsdp2 --config_file FILE");
+    if (access (settings->config_file, F_OK))
+        return fail_set (fail, FAIL_GENERAL, "%s: %s", settings->config_file, strerror (errno));
+    if (!settings->overwrite && !settings->output_file)
+        return fail_set (fail, FAIL_USAGE, "without --overwrite, --output_file is needed");
+    if (!settings->overwrite && !access (settings->output_file, F_OK))
+        return fail_set (fail, FAIL_GENERAL, "%s exists; use --overwrite to replace it", settings->output_file);
+    return 0;
+}
+
+static int
+run (struct config *config, int argc, char **argv, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    AUTO_STRLIST struct strlist notes = { 0 };
+    const struct settings *settings = &config->settings;
+    struct stat info;
+    if (config_init (config, fail) || config_load_flags (config, COMMAND_TO_FSDP2, argc, argv, fail))
+        return -1;
+    if (config->program)
+        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", config->program);
+    if (check_flags (settings, fail))
+        return -1;
+    const char *target = settings->output_file ? settings->output_file : settings->config_file;
+    if (fsdp2_convert (settings->config_file, path_is_json (target), &text, &notes, fail))
+        return -1;
+    for (size_t i = 0; i < notes.count; i++)
+        fprintf (stderr, "accelerate: note: %s\n", notes.items[i]);
+    mode_t mode = stat (target, &info) ? 0644 : info.st_mode & 0777;
+    if (io_write_file (target, text.text ? text.text : "", text.length, mode, fail))
+        return -1;
+    printf ("saved in %s\n", target);
+    return 0;
+}
+
+int
+cmd_to_fsdp2 (int argc, char **argv, struct fail *fail)
+{
+    struct config config = { 0 };
+    int status = run (&config, argc, argv, fail);
+    config_release (&config);
+    return status;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The program that `accelerate test` starts: every call of libaccel, compared with what one process would compute.  It
+ * uses the public interface only, as any program would. */
+#ifndef SELFTEST_SELFTEST_H
+#define SELFTEST_SELFTEST_H
+
+#include <accel/accel.h>
+
+/** One rank of the test. */
+struct self {
+    struct accel *acc;
+    struct accel_comm *world;
+    int rank, size;
+    char why[1024]; /* what is wrong, "" so far nothing; only the first counts */
+};
+
+/** A row of the table of steps.  Steps return at their first failure, which self->why tells. */
+struct step {
+    const char *name;
+    void (*run) (struct self *self);
+};
+
+extern const struct step state_steps[], comm_steps[], train_steps[]; /* each ends with an all-zero row */
+
+/** Note what is wrong.  @return false always. */
+bool wrong (struct self *self, const char *format, ...) __attribute__ ((format (printf, 2, 3)));
+
+/** @return whether @p call went well; else its error is noted. */
+bool went_well (struct self *self, enum accel_status status, const struct accel_error *err, const char *call);
+#define CALL(self, call, err) went_well (self, call, err, #call)
+
+/** @return whether the values are equal; else both are noted. @{ */
+bool expect (struct self *self, const char *what, long long expected, long long got);
+bool expect_text (struct self *self, const char *what, const char *expected, const char *got);
+bool expect_near (struct self *self, const char *what, double expected, double got, double tolerance);
+/** @} */
+
+/** Elements of any type that hold small whole numbers, which all types hold exactly.  @{ */
+void put_value (enum accel_dtype dtype, void *array, size_t index, double value);
+double get_value (enum accel_dtype dtype, const void *array, size_t index);
+/** @} */
+
+#endif

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps: every collective, on buffers and on tensors, against the same arithmetic done by one process.
+ *
+ * At each element all ranks but three have the operation's neutral value, so that results are small whole numbers,
+ * exact in every type and for any number of processes. */
+#include <config.h>
+
+#include "selftest/selftest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const size_t counts[] = { 0, 1, 1001 };
+enum { COUNT_COUNT = 3, MANY = 200000 };
+
+static const char *const op_names[] = {
+#define X(name, text) text,
+    ACCEL_OP_MAP (X)
+#undef X
+};
+
+/* What rank @rank has at element @i. */
+static double
+input (const struct self *self, enum accel_op op, enum accel_dtype dtype, int rank, size_t i)
+{
+    int place = (int) (((size_t) rank + i) % (size_t) self->size);
+    double neutral = op == ACCEL_PROD ? 1 : op == ACCEL_MIN ? 2 : 0;
+    double value = place < 3 ? (double) (((size_t) place + i % 7) % 3) : neutral;
+    return dtype == ACCEL_BOOL ? value != 0 : value;
+}
+
+static double
+reduced (const struct self *self, enum accel_op op, enum accel_dtype dtype, size_t i)
+{
+    double result = input (self, op, dtype, 0, i);
+    for (int r = 1; r < self->size; r++) {
+        double value = input (self, op, dtype, r, i);
+        switch (op) {
+        case ACCEL_SUM:
+        case ACCEL_AVG: result += value; break;
+        case ACCEL_PROD: result *= value; break;
+        case ACCEL_MIN: result = value < result ? value : result; break;
+        default: result = value > result ? value : result; break;
+        }
+    }
+    if (dtype == ACCEL_BOOL)
+        return result != 0;
+    return op == ACCEL_AVG ? result / self->size : result;
+}
+
+/* Only a mean is no whole number: it may be rounded to the type's precision. */
+static double
+tolerance_of (enum accel_op op, enum accel_dtype dtype)
+{
+    if (op != ACCEL_AVG)
+        return 0;
+    return dtype == ACCEL_BFLOAT16 ? 0.02 : dtype == ACCEL_FLOAT16 ? 0.002 : 1e-6;
+}
+
+static bool
+is_defined (enum accel_op op, enum accel_dtype dtype)
+{
+    return op != ACCEL_AVG || dtype <= ACCEL_BFLOAT16;
+}
+
+/* Compare elements of a result, which begin at element @first of the whole. */
+static bool
+check_reduced (struct self *self, enum accel_op op, enum accel_dtype dtype, const void *got, size_t first, size_t count)
+{
+    char what[96];
+    for (size_t i = 0; i < count; i++) {
+        snprintf (what, sizeof what, "%s of %s, element %zu of %zu", op_names[op], accel_dtype_name (dtype), i, count);
+        if (!expect_near (self, what, reduced (self, op, dtype, first + i), get_value (dtype, got, i),
+                          tolerance_of (op, dtype)))
+            return false;
+    }
+    return true;
+}
+
+static void
+fill (const struct self *self, enum accel_op op, enum accel_dtype dtype, void *array, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        put_value (dtype, array, i, input (self, op, dtype, self->rank, i));
+}
+
+/* Buffers of a step, large enough for any type. */
+struct buffers {
+    void *send, *recv;
+};
+
+static bool
+take_buffers (struct self *self, struct buffers *buffers, size_t elements)
+{
+    buffers->send = calloc (elements + 1, 8);
+    buffers->recv = calloc (elements + 1, 8);
+    return (buffers->send && buffers->recv) || wrong (self, "out of memory");
+}
+
+static void
+release_buffers (struct buffers *buffers)
+{
+    free (buffers->send);
+    free (buffers->recv);
+}
+
+static void
+all_reduce_once (struct self *self, const struct buffers *b, enum accel_op op, enum accel_dtype dtype, size_t count)
+{
+    struct accel_error err;
+    fill (self, op, dtype, b->send, count);
+    if (!CALL (self, accel_comm_all_reduce (self->world, b->send, b->recv, count, dtype, op, &err), &err)
+        || !check_reduced (self, op, dtype, b->recv, 0, count))
+        return;
+    if (CALL (self, accel_comm_all_reduce (self->world, b->send, b->send, count, dtype, op, &err), &err))
+        check_reduced (self, op, dtype, b->send, 0, count); /* in place */
+}
+
+static void
+check_all_reduce (struct self *self)
+{
+    struct buffers buffers;
+    if (take_buffers (self, &buffers, MANY)) {
+        for (int dtype = 0; dtype < ACCEL_DTYPE_COUNT; dtype++)
+            for (int op = 0; op < ACCEL_OP_COUNT; op++)
+                for (int i = 0; i < COUNT_COUNT && !*self->why; i++)
+                    if (is_defined ((enum accel_op) op, (enum accel_dtype) dtype))
+                        all_reduce_once (self, &buffers, (enum accel_op) op, (enum accel_dtype) dtype, counts[i]);
+        if (!*self->why)
+            all_reduce_once (self, &buffers, ACCEL_SUM, ACCEL_FLOAT32, MANY);
+    }
+    release_buffers (&buffers);
+}
+
+static void
+check_shared_memory (struct self *self)
+{
+    struct accel_error err;
+    void *memory;
+    if (!CALL (self, accel_alloc (self->acc, &memory, MANY * sizeof (float), &err), &err))
+        return;
+    for (size_t i = 0; i < MANY; i++)
+        if (!expect (self, "new memory is zero", 0, (long long) get_value (ACCEL_FLOAT32, memory, i)))
+            break;
+    fill (self, ACCEL_SUM, ACCEL_FLOAT32, memory, MANY);
+    if (CALL (self, accel_comm_all_reduce (self->world, memory, memory, MANY, ACCEL_FLOAT32, ACCEL_SUM, &err), &err))
+        check_reduced (self, ACCEL_SUM, ACCEL_FLOAT32, memory, 0, MANY);
+    accel_free (self->acc, memory);
+}
+
+static void
+check_reduce_scatter (struct self *self)
+{
+    struct buffers buffers;
+    struct accel_error err;
+    size_t ranks = (size_t) self->size, mine = (size_t) self->rank;
+    if (take_buffers (self, &buffers, 1001 * ranks))
+        for (int dtype = 0; dtype < ACCEL_DTYPE_COUNT; dtype++)
+            for (int op = 0; op < ACCEL_OP_COUNT; op++)
+                for (int i = 0; i < COUNT_COUNT && !*self->why; i++) {
+                    enum accel_dtype type = (enum accel_dtype) dtype;
+                    enum accel_op how = (enum accel_op) op;
+                    if (!is_defined (how, type))
+                        continue;
+                    fill (self, how, type, buffers.send, counts[i] * ranks);
+                    if (CALL (self, accel_comm_reduce_scatter (self->world, buffers.send, buffers.recv, counts[i], type,
+                                                               how, &err), &err))
+                        check_reduced (self, how, type, buffers.recv, mine * counts[i], counts[i]);
+                }
+    release_buffers (&buffers);
+}
+
+/* Element @i of rank @rank where nothing is added up: neighbours' differ, and all types hold it. */
+static double
+piece (int rank, size_t i)
+{
+    return (double) (((size_t) rank * 31 + i * 7) % 101);
+}
+
+static void
+check_all_gather (struct self *self)
+{
+    struct buffers b;
+    struct accel_error err;
+    for (int dtype = 0; dtype < ACCEL_DTYPE_COUNT && !*self->why; dtype++) {
+        enum accel_dtype type = (enum accel_dtype) dtype;
+        size_t count = 257;
+        if (take_buffers (self, &b, count * (size_t) self->size)) {
+            for (size_t i = 0; i < count; i++)
+                put_value (type, b.send, i, piece (self->rank, i));
+            CALL (self, accel_comm_all_gather (self->world, b.send, b.recv, count, type, &err), &err);
+            for (size_t i = 0; i < count * (size_t) self->size && !*self->why; i++) {
+                put_value (type, b.send, 0, piece ((int) (i / count), i % count));
+                double wanted = get_value (type, b.send, 0), got = get_value (type, b.recv, i);
+                expect_near (self, accel_dtype_name (type), wanted, got, 0);
+            }
+        }
+        release_buffers (&b);
+    }
+}
+
+static void
+check_broadcast (struct self *self)
+{
+    int64_t values[129];
+    struct accel_error err;
+    for (int root = 0; root < self->size && !*self->why; root++) {
+        for (size_t i = 0; i < 129; i++)
+            values[i] = self->rank == root ? (int64_t) piece (root, i) : -1;
+        CALL (self, accel_comm_broadcast (self->world, values, 129, ACCEL_INT64, root, &err), &err);
+        for (size_t i = 0; i < 129 && !*self->why; i++)
+            expect (self, "an element of the root's", (long long) piece (root, i), values[i]);
+    }
+}
+
+/* Ranks come one after the other; nobody may leave before the last has come. */
+static void
+check_barrier (struct self *self)
+{
+    struct accel_error err;
+    struct timespec now, wait = { 0, 1000000L * (self->rank % 20) };
+    double times[2];
+    nanosleep (&wait, NULL);
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    times[0] = (double) now.tv_sec + 1e-9 * (double) now.tv_nsec;
+    if (!CALL (self, accel_wait_for_everyone (self->acc, &err), &err))
+        return;
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    times[1] = -((double) now.tv_sec + 1e-9 * (double) now.tv_nsec);
+    /* The clock is one per host. */
+    if (CALL (self, accel_comm_all_reduce (self->world, times, times, 2, ACCEL_FLOAT64, ACCEL_MAX, &err), &err)
+        && accel_local_num_processes (self->acc) == self->size && -times[1] < times[0])
+        wrong (self, "a rank left the barrier %.6f s before the last one came", times[0] + times[1]);
+}
+
+static void
+check_gather (struct self *self)
+{
+    static const int64_t shape[] = { 2, 3 };
+    float data[6];
+    struct accel_tensor tensor, out = { 0 };
+    struct accel_error err;
+    for (int ndim = 0; ndim <= 2 && !*self->why; ndim += 2) {
+        if (!CALL (self, accel_tensor_init (&tensor, ACCEL_FLOAT32, ndim, shape, &err), &err))
+            break;
+        size_t each = accel_tensor_count (&tensor.dl);
+        tensor.dl.data = data;
+        for (size_t i = 0; i < each; i++)
+            data[i] = (float) piece (self->rank, i);
+        if (!CALL (self, accel_gather (self->acc, &tensor.dl, &out, &err), &err))
+            break;
+        expect (self, "rows", (ndim ? 2 : 1) * self->size, out.dl.shape[0]);
+        for (size_t i = 0; i < each * (size_t) self->size && !*self->why; i++)
+            expect (self, "an element", (long long) piece ((int) (i / each), i % each),
+                    (long long) ((const float *) out.dl.data)[i]);
+    }
+    accel_tensor_release (&out);
+}
+
+static void
+check_tensor_calls (struct self *self)
+{
+    static const int64_t shape[] = { 50 };
+    float data[50];
+    struct accel_tensor tensor;
+    struct accel_error err;
+    if (!CALL (self, accel_tensor_init (&tensor, ACCEL_FLOAT32, 1, shape, &err), &err))
+        return;
+    tensor.dl.data = data;
+    fill (self, ACCEL_AVG, ACCEL_FLOAT32, data, 50);
+    if (!CALL (self, accel_reduce (self->acc, &tensor.dl, ACCEL_AVG, &err), &err)
+        || !check_reduced (self, ACCEL_AVG, ACCEL_FLOAT32, data, 0, 50))
+        return;
+    for (size_t i = 0; i < 50; i++)
+        data[i] = (float) piece (self->rank, i);
+    if (CALL (self, accel_broadcast (self->acc, &tensor.dl, self->size - 1, &err), &err))
+        for (size_t i = 0; i < 50; i++)
+            expect (self, "an element of the last rank's", (long long) piece (self->size - 1, i), (long long) data[i]);
+}
+
+static void
+note_time (void *user)
+{
+    clock_gettime (CLOCK_MONOTONIC, user);
+}
+
+/* On one host the clock shows that the first one was first. */
+static void
+check_order (struct self *self, const struct timespec *ticket, const char *call)
+{
+    struct accel_error err;
+    double when = (double) ticket->tv_sec + 1e-9 * (double) ticket->tv_nsec, first = when;
+    if (CALL (self, accel_comm_broadcast (self->world, &first, 1, ACCEL_FLOAT64, 0, &err), &err) && when < first
+        && accel_local_num_processes (self->acc) == self->size)
+        wrong (self, "%s: ran %.6f s before rank 0", call, first - when);
+}
+
+static void
+check_first (struct self *self)
+{
+    struct accel_error err;
+    struct timespec ticket;
+    if (CALL (self, accel_main_process_first (self->acc, note_time, &ticket, &err), &err))
+        check_order (self, &ticket, "accel_main_process_first");
+    if (CALL (self, accel_local_main_process_first (self->acc, note_time, &ticket, &err), &err))
+        check_order (self, &ticket, "accel_local_main_process_first");
+}
+
+static void
+check_trigger (struct self *self)
+{
+    struct accel_error err;
+    bool fired = true;
+    CALL (self, accel_check_trigger (self->acc, &fired, &err), &err);
+    expect (self, "a trigger that nobody set", 0, fired);
+    if (self->rank == self->size - 1)
+        accel_set_trigger (self->acc);
+    if (!*self->why)
+        CALL (self, accel_check_trigger (self->acc, &fired, &err), &err);
+    expect (self, "a trigger that the last rank set", 1, fired);
+    if (!*self->why)
+        CALL (self, accel_check_trigger (self->acc, &fired, &err), &err);
+    expect (self, "a trigger that was found before", 0, fired);
+}
+
+const struct step comm_steps[] = {
+    { "wait for everyone", check_barrier },
+    { "all-reduce", check_all_reduce },
+    { "all-reduce, shared memory", check_shared_memory },
+    { "reduce-scatter", check_reduce_scatter },
+    { "all-gather", check_all_gather },
+    { "broadcast", check_broadcast },
+    { "gather", check_gather },
+    { "tensors, reduce, broadcast", check_tensor_calls },
+    { "main process first", check_first },
+    { "trigger", check_trigger },
+    { NULL, NULL },
+};

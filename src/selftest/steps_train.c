@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps: loaders give every sample to one rank, and a step of training on many is one with the mean gradient. */
+#include <config.h>
+
+#include "selftest/selftest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 4, PARAMETERS = 6 };
+
+static enum accel_status
+read_sample (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    (void) user;
+    (void) err;
+    float value = (float) index;
+    memcpy (into[0], &value, sizeof value);
+    return ACCEL_OK;
+}
+
+/* The batch's samples are those that its indices name. */
+static void
+check_batch (struct self *self, const struct accel_batch *batch)
+{
+    const DLTensor *tensor = accel_batch_tensor (batch, "value");
+    if (!tensor) {
+        wrong (self, "accel_batch_tensor: no such field");
+        return;
+    }
+    expect (self, "accel_batch_size", tensor->shape[0], (long long) accel_batch_size (batch));
+    for (size_t i = 0; i < accel_batch_size (batch); i++)
+        expect (self, "a sample", accel_batch_indices (batch)[i], (long long) ((const float *) tensor->data)[i]);
+}
+
+/* One epoch: gathered for metrics, each sample comes once; without shuffling in the order of the data set. */
+static void
+run_epoch (struct self *self, struct accel_loader *loader, size_t size, bool shuffled, bool *seen)
+{
+    const struct accel_batch *batch;
+    const DLTensor *values;
+    struct accel_tensor out = { 0 };
+    struct accel_error err = { 0 };
+    size_t total = 0, rounds = 0;
+    memset (seen, 0, size);
+    while (!*self->why && accel_loader_next (loader, &batch, &err)) {
+        rounds++;
+        check_batch (self, batch);
+        values = accel_batch_tensor (batch, "value");
+        if (*self->why || !CALL (self, accel_gather_for_metrics (self->acc, values, &out, &err), &err))
+            break;
+        expect (self, "accel_loader_end_of_dataloader", rounds == accel_loader_length (loader),
+                accel_loader_end_of_dataloader (loader));
+        for (int64_t i = 0; i < out.dl.shape[0] && !*self->why; i++, total++) {
+            size_t sample = (size_t) ((const float *) out.dl.data)[i];
+            if (sample >= size || seen[sample])
+                wrong (self, "sample %zu came twice, or there is none", sample);
+            else if (!shuffled)
+                expect (self, "the sample in its place", (long long) total, (long long) sample);
+            if (sample < size)
+                seen[sample] = true;
+        }
+    }
+    accel_tensor_release (&out);
+    if (err.code)
+        wrong (self, "accel_loader_next: %s", err.text);
+    expect (self, "samples of an epoch", (long long) size, (long long) total);
+    expect (self, "accel_loader_length", (long long) rounds, (long long) accel_loader_length (loader));
+}
+
+static void
+run_loader (struct self *self, bool shuffle)
+{
+    static const struct accel_field field = { .name = "value", .dtype = ACCEL_FLOAT32 };
+    struct accel_dataset dataset = { (size_t) self->size * BATCH * 2 + 3, &field, 1, read_sample, NULL };
+    struct accel_loader_options options = { .batch_size = BATCH, .shuffle = shuffle, .seed = 7 };
+    struct accel_loader *loader;
+    const struct accel_batch *batch;
+    struct accel_error err = { 0 };
+    bool *seen = calloc (dataset.size, sizeof *seen);
+    if (!seen || !CALL (self, accel_loader_create (&loader, &dataset, &options, &err), &err)) {
+        wrong (self, "out of memory");
+        free (seen);
+        return;
+    }
+    if (CALL (self, accel_prepare (self->acc, &err, loader), &err)) {
+        expect (self, "accel_loader_remainder", 3, (long long) accel_loader_remainder (loader));
+        run_epoch (self, loader, dataset.size, shuffle, seen);
+        if (!*self->why && accel_loader_next (loader, &batch, &err)) {
+            accel_loader_end (loader);
+            accel_loader_set_epoch (loader, 5);
+            run_epoch (self, loader, dataset.size, shuffle, seen);
+        }
+    }
+    accel_loader_destroy (loader);
+    free (seen);
+}
+
+static void
+check_loader (struct self *self)
+{
+    run_loader (self, false);
+    if (!*self->why)
+        run_loader (self, true);
+}
+
+/* A model whose gradient is known. */
+struct net {
+    struct self *self;
+    struct accel_tensor data, grad;
+    struct accel_model *model;
+};
+
+static enum accel_status
+backward (void *user, float scale, struct accel_error *err)
+{
+    (void) err;
+    struct net *net = user;
+    float *grad = net->grad.dl.data;
+    for (int i = 0; i < PARAMETERS; i++)
+        grad[i] += scale * (float) (net->self->rank + i);
+    return ACCEL_OK;
+}
+
+/* What the mean over the ranks is. */
+static double
+mean_gradient (const struct self *self, int i)
+{
+    return (self->size - 1) / 2.0 + i;
+}
+
+/* Every rank begins with other numbers; afterwards all have those of rank 0. */
+static bool
+make_net (struct self *self, struct net *net)
+{
+    static const int64_t shape[] = { PARAMETERS };
+    struct accel_error err;
+    *net = (struct net){ .self = self };
+    if (!CALL (self, accel_tensor_init (&net->data, ACCEL_FLOAT32, 1, shape, &err), &err)
+        || !CALL (self, accel_tensor_init (&net->grad, ACCEL_FLOAT32, 1, shape, &err), &err))
+        return false;
+    struct accel_parameter parameter = { "weight", &net->data.dl, &net->grad.dl };
+    if (!CALL (self, accel_model_create (&net->model, &parameter, 1, &err), &err))
+        return false;
+    expect (self, "accel_model_parameter_count", 1, (long long) accel_model_parameter_count (net->model));
+    expect_text (self, "accel_model_parameter", "weight", accel_model_parameter (net->model, 0)->name);
+    for (int i = 0; i < PARAMETERS; i++)
+        ((float *) net->data.dl.data)[i] = (float) (1 + self->rank);
+    return !*self->why;
+}
+
+static void
+run_steps_of (struct self *self, struct net *net, struct accel_optimizer *optimizer, double lr, bool adam)
+{
+    struct accel_error err;
+    const float *data = net->data.dl.data, *grad = net->grad.dl.data;
+    if (!CALL (self, accel_prepare (self->acc, &err, net->model, optimizer), &err))
+        return;
+    data = net->data.dl.data;
+    grad = net->grad.dl.data;
+    for (int i = 0; i < PARAMETERS; i++)
+        expect_near (self, "a parameter after accel_prepare", 1, (double) data[i], 0);
+    accel_optimizer_set_lr (optimizer, lr);
+    expect_near (self, "accel_optimizer_lr", lr, accel_optimizer_lr (optimizer), 0);
+    if (*self->why || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &err), &err))
+        return;
+    for (int i = 0; i < PARAMETERS; i++)
+        expect_near (self, "a mean gradient", mean_gradient (self, i), (double) grad[i], 1e-4);
+    if (!CALL (self, accel_optimizer_step (optimizer, &err), &err))
+        return;
+    for (int i = 0; i < PARAMETERS; i++) {
+        double mean = mean_gradient (self, i); /* the first step of AdamW has the size of lr */
+        double step = adam ? lr * (mean > 0) : lr * mean;
+        expect_near (self, "a parameter after a step", 1 - step, (double) data[i], 1e-4);
+    }
+    CALL (self, accel_optimizer_zero_grad (optimizer, &err), &err);
+    for (int i = 0; i < PARAMETERS; i++)
+        expect_near (self, "a gradient set to zero", 0, (double) grad[i], 0);
+}
+
+static void
+run_training (struct self *self, bool adam)
+{
+    struct net net;
+    struct accel_error err;
+    struct accel_optimizer *optimizer = NULL;
+    struct accel_sgd sgd = { .lr = 1 };
+    struct accel_adamw adamw = { .lr = 1 };
+    if (make_net (self, &net)
+        && (adam ? CALL (self, accel_adamw_create (&optimizer, net.model, &adamw, &err), &err)
+                 : CALL (self, accel_sgd_create (&optimizer, net.model, &sgd, &err), &err)))
+        run_steps_of (self, &net, optimizer, 0.25, adam);
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (net.model);
+}
+
+static void
+check_sgd (struct self *self)
+{
+    run_training (self, false);
+}
+
+static void
+check_adamw (struct self *self)
+{
+    run_training (self, true);
+}
+
+const struct step train_steps[] = {
+    { "data loaders", check_loader },
+    { "training with SGD", check_sgd },
+    { "training with AdamW", check_adamw },
+    { NULL, NULL },
+};

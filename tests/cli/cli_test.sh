@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# accelerate test: it finds what is right to be right, and names rank, step and peer of what is wrong.
+. "${srcdir:-.}/tests/testlib.sh"
+
+sentence='Every step went well: this machine is ready for distributed training.'
+run_test () { timeout 120 "$accelerate" test "$@" >out 2>error; status=$?; cat out error; return $status; }
+
+for ranks in 1 2 5; do
+    test_expect_success "$ranks processes" "
+        run_test --cpu --num_processes $ranks && grep -Fx '$sentence' out && [ \"\$(grep -c 'ready for' out)\" = 1 ] &&
+        grep '^libaccel .* $ranks process' out && grep -x 'broadcast  *ok' out && [ \"\$(grep -c ' ok\$' out)\" = 20 ]"
+done
+test_expect_success 'as the configuration says' '
+    printf "distributed_type: MULTI_CPU\nuse_cpu: true\nnum_processes: 3\nmixed_precision: bf16\n" >c.yaml &&
+    run_test --config_file c.yaml && grep "3 processes, backend shm" out && grep -Fx "$sentence" out'
+test_expect_success 'the default file' '
+    mkdir -p "$HOME/.cache/huggingface/accelerate" && cp c.yaml "$HOME/.cache/huggingface/accelerate/default_config.yaml" &&
+    run_test && grep "3 processes" out'
+test_expect_success 'every function of the interface is called' '
+    cat "$srcdir"/include/accel/*.h | awk "/^ACCEL_API/ { text = \"\"; open = 1 } open { text = text \" \" \$0 }
+        open && /;/ { open = 0; if (match (text, /accel_[a-z0-9_]+ \\(/)) print substr (text, RSTART, RLENGTH - 2) }" |
+        sed "s/_at\$//" | grep -v "^accel_prepare_end_mark\$" | sort -u >declared && [ "$(wc -l <declared)" -gt 60 ] &&
+    for name in $(cat declared); do
+        grep -qE "(^|[^a-z_])$name \\(" "$srcdir"/src/selftest/*.c || echo "$name"
+    done >missing && cat missing && [ ! -s missing ]'
+
+# Ranks that do not do what they should.  Sanitizers want to be the first library; here they are not.
+fake=$builddir/tests/cli/.libs/fakecomm.so
+if [ -f "$fake" ]; then
+    printf 'use_cpu: true\ndistributed_type: MULTI_CPU\nnum_processes: 3\ngrace: 1\n' >g.yaml
+    faked_test () {
+        ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$fake FAKE_COMM=$1 FAKE_COMM_RANK=1 ACCEL_TIMEOUT_MS=${2:-20000} \
+            run_test --config_file g.yaml
+        status=$?
+        ! grep "ready for" out || return 99
+        return $status
+    }
+    test_expect_success 'a wrong number: rank, step, expected and got' '
+        test_exit 1 faked_test corrupt && grep -Ex "accel_selftest: rank 1: broadcast: an element of the root.s: expected [0-9]+, got [0-9]+" error &&
+        grep -x "all-gather  *ok" out && ! grep "^broadcast" out'
+    test_expect_success 'a rank that is stopped is waited for until the timeout, and named' '
+        test_exit 1 faked_test stop 1500 && grep -E "^accel_selftest: rank [02]: broadcast: accel_comm_broadcast: .*rank 1" error'
+    test_expect_success 'a rank that leaves is named' '
+        ! faked_test leave && grep -E "^accel_selftest: rank [02]: broadcast: accel_comm_broadcast: .*rank 1 " error'
+    test_expect_success 'a rank that crashes is named' '
+        test_exit 139 faked_test crash && grep "rank 1" error'
+    test_expect_success 'the alarm names the step' '
+        test_exit 1 faked_test alarm && grep -E "^accel_selftest: rank 1: broadcast: did not end in [0-9]+ s$" error'
+    test_expect_success 'nothing is left running' '
+        ! grep -l "FAKE_COMM_RANK=1" /proc/[0-9]*/environ 2>/dev/null | while read -r file; do
+            grep -l "HOME=$HOME" "$file" 2>/dev/null; done | grep .'
+else
+    test_skip 'ranks that go wrong' 'this build has no shared libraries'
+fi
+
+printf '#!/bin/sh\necho "rank $RANK of mine"\n' >mine && chmod +x mine
+test_expect_success 'another program' '
+    ACCELERATE_SELFTEST=$scratch/mine run_test --cpu --num_processes 2 && grep -x "rank 1 of mine" out'
+test_expect_success 'another program that is not there' '
+    ACCELERATE_SELFTEST=$scratch/none test_exit 127 run_test && grep -F "$scratch/none: No such file" error'
+test_expect_success 'an argument' 'test_exit 2 run_test word && grep "unexpected argument" error'
+test_expect_success 'an option of launch that is none of test' 'test_exit 2 run_test --dry_run && grep "dry_run" error'
+test_expect_success 'a file with an error' '
+    echo "num_proceses: 3" >bad.yaml && test_exit 1 run_test --config_file bad.yaml && grep -F "bad.yaml:1: unknown key" error'
+test_expect_success 'a timeout that is none' '
+    ACCEL_TIMEOUT_MS=soon test_exit 1 run_test --cpu --num_processes 1 && grep -F "ACCEL_TIMEOUT_MS" error'
+test_done
