@@ -22,6 +22,7 @@
 #include <time.h>
 
 enum {
+    TERMINAL_WAIT_MS = 250,     /* for the keeper to pass on what the terminal sent, when it has ended all ranks */
     LINE_WAIT_MS = 100,         /* an unfinished line (a prompt) is passed on after that */
     REPEAT_MS = 250,            /* timeout(1) and the like send a signal to us and to our group: that is one */
     LEFTOVER_GRACE_MS = 2000,   /* for what ranks left behind */
@@ -418,10 +419,26 @@ loop (struct supervisor *supervisor)
     }
 }
 
+/* All ranks may be gone before the keeper has passed on what the terminal sent to all of us. */
+static void
+await_terminal (struct supervisor *supervisor)
+{
+    const struct job *job = supervisor->job;
+    struct pollfd fd = { .fd = supervisor->signals, .events = POLLIN };
+    int64_t deadline = clock_ms () + TERMINAL_WAIT_MS;
+    while (job->end == JOB_FAILED && !supervisor->told_ms && (died_of (job, SIGINT) || died_of (job, SIGQUIT))) {
+        int64_t left = deadline - clock_ms ();
+        if (left <= 0 || (poll (&fd, 1, (int) left) < 0 && errno != EINTR))
+            return;
+        take_signals (supervisor);
+    }
+}
+
 void
 supervise (struct supervisor *supervisor)
 {
     loop (supervisor);
+    await_terminal (supervisor);
     end_leftovers (supervisor);
     finish_output (supervisor);
 }
