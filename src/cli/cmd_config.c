@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accelerate config: ask the questions of the option table's rows, and write the configuration file.  Nothing is
- * written before the last answer, so whoever gives up half way keeps the old file. */
+/* accelerate config: ask (questionnaire.c), and write the configuration file.  Nothing is written before the last
+ * answer, so whoever gives up half way keeps the old file. */
 #include <config.h>
 
 #include "cli/command.h"
 #include "cli/config_files.h"
 #include "cli/prompt.h"
+#include "cli/questionnaire.h"
 #include "config/file.h"
 #include "config/load.h"
 #include "config/paths.h"
@@ -17,67 +18,6 @@
 #include <string.h>
 
 static const struct origin answered = { ORIGIN_FLAG, 0 };
-
-static void
-add_question (const struct config *config, const struct option *row, struct strbuf *out)
-{
-    strbuf_add (out, row->ask);
-    if (row->type == OPTION_FLAG)
-        strbuf_add (out, " yes, no");
-    for (size_t i = 0; row->choices && row->choices[i]; i++)
-        strbuf_printf (out, "%s%s", i ? ", " : " ", row->choices[i]);
-    if (!config_is_absent (config, row)) {
-        strbuf_add (out, " [");
-        if (row->type == OPTION_FLAG)
-            strbuf_add (out, *(const bool *) option_field_const (row, &config->settings) ? "yes" : "no");
-        else
-            option_types[row->type].format (option_field_const (row, &config->settings), out);
-        strbuf_add (out, "]");
-    }
-    strbuf_add (out, " ");
-}
-
-/* Ask until the answer is one, or input ends. */
-static int
-ask (struct config *config, const struct option *row, struct fail *fail)
-{
-    AUTO_STRBUF struct strbuf question = { 0 };
-    add_question (config, row, &question);
-    if (question.failed)
-        return fail_nomem (fail);
-    for (;;) {
-        AUTO_FREE char *line = prompt_line (question.text);
-        if (!line)
-            return fail_set (fail, FAIL_GENERAL, "the input ended before the last question, nothing was written");
-        if (!*line && !config_is_absent (config, row))
-            return 0;
-        struct fail wrong = { 0 };
-        if (!config_set (config, row, line, answered, &wrong))
-            return 0;
-        prompt_say (*line ? wrong.text : "an answer is needed");
-    }
-}
-
-static int
-ask_all (struct config *config, struct fail *fail)
-{
-    for (size_t i = 0; i < option_count; i++) {
-        const struct option *row = &options[i];
-        if (!row->ask)
-            continue;
-        /* What does not apply any more keeps no value of last time. */
-        bool applies = !row->ask_when || row->ask_when (&config->settings);
-        if (applies ? ask (config, row, fail) : config_reset (config, row, fail))
-            return -1;
-    }
-    /* What follows from the answers without being asked. */
-    const char *type = config->settings.distributed_type;
-    if (!strcmp (type, "MULTI_CPU") && config_set (config, option_find ("use_cpu"), "true", answered, fail))
-        return -1;
-    if (!strcmp (type, "NO") && config_set (config, option_find ("num_processes"), "1", answered, fail))
-        return -1;
-    return 0;
-}
 
 /* One process for each GPU, else one on the CPU: what the original writes. */
 static int
@@ -119,13 +59,17 @@ run_default (struct config *config, const char *path, struct fail *fail)
     return 0;
 }
 
-/* The answers of last time are the defaults of this time. */
+/* The answers of last time are the defaults of this time.  A broken file is an error: it may hold what somebody
+ * needs. */
 static int
 run_questions (struct config *config, const char *path, struct fail *fail)
 {
-    if (!access (path, F_OK) && config_read_file (config, path, fail))
-        return -1;
-    return ask_all (config, fail) ? -1 : write_config (config, path, fail);
+    struct config file = { 0 };
+    int result = !access (path, F_OK) ? config_read_file (config, path, fail) : 0;
+    if (!result)
+        result = questionnaire_run (config, &file, fail) ? -1 : write_config (&file, path, fail);
+    config_release (&file);
+    return result;
 }
 
 static const struct {

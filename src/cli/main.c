@@ -14,6 +14,8 @@
 static const struct command commands[] = {
     { { "config", COMMAND_CONFIG, "[default|update|show|lint FILE...]", "default update show lint",
         "answer questions, and write the configuration file",
+        "Each key of accelerate-config(5) is an option too, and answers its question;\n"
+        "--KEY=no says no. With --yes nothing is asked.\n\n"
         "default       write a file for this machine without asking, unless there is one\n"
         "update        write the file anew: old keys under their new names, defaults filled in\n"
         "show          print the values that count, and where each comes from\n"

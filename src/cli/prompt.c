@@ -1,52 +1,153 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions at the terminal; see prompt.h.  The only user of readline, or libedit. */
+/* Questions to a person or a program; see prompt.h.  The only user of readline, or libedit.
+ *
+ * Signals only leave a note; they are blocked except while we wait in ppoll(), so that none is missed between looking
+ * at the note and waiting. */
 #include <config.h>
 
 #include "cli/prompt.h"
 
 #include "util/cleanup.h"
+#include "util/strbuf.h"
 
-#include <stdbool.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
-#ifdef HAVE_READLINE
+#if defined HAVE_READLINE
 #include <readline/readline.h>
 #elif defined HAVE_LIBEDIT
 #include <editline/readline.h>
 #endif
 
-static char *
-trim (char *line)
+static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH };
+enum { SIGNALS = sizeof signals / sizeof *signals };
+
+static struct {
+    bool is_open;
+    sigset_t mask; /* of before, which ppoll() waits with */
+    struct sigaction old[SIGNALS];
+    volatile sig_atomic_t noted[SIGNALS];
+} state;
+
+static void
+note_signal (int number)
 {
-    size_t length = strlen (line);
-    while (length && strchr (" \t\r\n", line[length - 1]))
-        line[--length] = '\0';
-    size_t blanks = strspn (line, " \t");
-    memmove (line, line + blanks, length - blanks + 1);
-    return line;
+    for (int i = 0; i < SIGNALS; i++)
+        if (signals[i] == number)
+            state.noted[i] = 1;
 }
 
-static char *
-read_plain (const char *question)
+void
+prompt_open (void)
 {
-    char *line = NULL;
-    size_t size = 0;
-    fputs (question, stdout);
-    fflush (stdout);
-    if (getline (&line, &size, stdin) < 0) {
-        free (line);
-        return NULL;
+    struct sigaction action = { .sa_handler = note_signal };
+    sigset_t ours;
+    sigemptyset (&ours);
+    for (int i = 0; i < SIGNALS; i++) {
+        state.noted[i] = 0;
+        sigaddset (&ours, signals[i]);
+        sigaction (signals[i], NULL, &state.old[i]);
+        if (state.old[i].sa_handler != SIG_IGN) /* as nohup, and a shell's `&`, want it */
+            sigaction (signals[i], &action, NULL);
     }
-    return line;
+    sigprocmask (SIG_BLOCK, &ours, &state.mask);
+    state.is_open = true;
 }
 
-static char *
-read_line (const char *question)
+void
+prompt_close (void)
 {
-#if defined HAVE_READLINE || defined HAVE_LIBEDIT
-    if (isatty (STDIN_FILENO) && isatty (STDOUT_FILENO))
-        return readline (question);
-#endif
-    return read_plain (question);
+    if (!state.is_open)
+        return;
+    for (int i = 0; i < SIGNALS; i++)
+        sigaction (signals[i], &state.old[i], NULL);
+    sigprocmask (SIG_SETMASK, &state.mask, NULL);
+    state.is_open = false;
+}
+
+bool
+prompt_has_person (void)
+{
+    return isatty (STDIN_FILENO);
+}
+
+bool
+prompt_can_draw (void)
+{
+    const char *term = getenv ("TERM");
+    return isatty (STDIN_FILENO) && isatty (STDOUT_FILENO) && term && *term && strcmp (term, "dumb");
+}
+
+static bool
+take_note (int number)
+{
+    for (int i = 0; i < SIGNALS; i++)
+        if (signals[i] == number && state.noted[i]) {
+            state.noted[i] = 0;
+            return true;
+        }
+    return false;
+}
+
+static int
+look_at_notes (void)
+{
+    if (take_note (SIGINT))
+        return PROMPT_KEY_INTERRUPT;
+    if (take_note (SIGTSTP))
+        return PROMPT_KEY_STOP;
+    if (take_note (SIGWINCH))
+        return PROMPT_KEY_RESIZE;
+    for (int i = 0; i < SIGNALS; i++)
+        if (state.noted[i])
+            return PROMPT_KEY_KILLED;
+    return 0;
+}
+
+/* @return 1: there is something to read, or one of enum prompt_key */
+static int
+wait_for_input (int timeout_ms)
+{
+    struct pollfd wanted = { .fd = STDIN_FILENO, .events = POLLIN };
+    struct timespec timeout = { .tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L };
+    for (;;) {
+        int noted = look_at_notes ();
+        if (noted)
+            return noted;
+        int ready = ppoll (&wanted, 1, timeout_ms < 0 ? NULL : &timeout, &state.mask);
+        if (ready > 0)
+            return 1;
+        if (!ready)
+            return PROMPT_KEY_TIMEOUT;
+        if (errno != EINTR)
+            return PROMPT_KEY_END;
+    }
+}
+
+int
+prompt_key (int timeout_ms)
+{
+    unsigned char byte;
+    int ready = wait_for_input (timeout_ms);
+    if (ready != 1)
+        return ready;
+    return read (STDIN_FILENO, &byte, 1) == 1 ? byte : PROMPT_KEY_END;
+}
+
+void
+prompt_stop (void)
+{
+    raise (SIGSTOP);
+}
+
+void
+prompt_die (void)
+{
+    for (int i = 0; i < SIGNALS; i++)
+        if (state.noted[i]) {
+            prompt_close ();
+            raise (signals[i]);
+        }
 }
 
 void
@@ -56,12 +157,132 @@ prompt_say (const char *text)
     fflush (stdout);
 }
 
-char *
-prompt_line (const char *question)
+static enum prompt_result
+finish (char *line, char **result)
 {
-    char *line = read_line (question);
-    if (line)
-        return trim (line);
-    prompt_say (""); /* the error that follows begins on a line of its own */
-    return NULL;
+    if (!line)
+        return PROMPT_END;
+    size_t length = strlen (line);
+    while (length && strchr (" \t\r\n", line[length - 1]))
+        line[--length] = '\0';
+    size_t blanks = strspn (line, " \t");
+    memmove (line, line + blanks, length - blanks + 1);
+    if (!strcmp (line, "<")) {
+        free (line);
+        return PROMPT_BACK;
+    }
+    *result = line;
+    return PROMPT_ANSWER;
+}
+
+/* Byte by byte, so that nothing is read that the next question, or a later program at the same pipe, should get. */
+static enum prompt_result
+read_plain (const char *question, char **line)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    fputs (question, stdout);
+    fflush (stdout);
+    for (;;) {
+        int key = prompt_key (-1);
+        switch (key) {
+        case PROMPT_KEY_RESIZE:
+            continue;
+        case PROMPT_KEY_STOP:
+            prompt_stop ();
+            continue;
+        case PROMPT_KEY_KILLED:
+            prompt_die ();
+            continue;
+        case PROMPT_KEY_INTERRUPT:
+            return PROMPT_INTERRUPT;
+        default:
+            break;
+        }
+        if (key == PROMPT_KEY_END && !text.length)
+            return PROMPT_END;
+        if (key == PROMPT_KEY_END || key == '\n')
+            return finish (strbuf_take (&text), line);
+        strbuf_add_char (&text, (char) key);
+    }
+}
+
+#if defined HAVE_READLINE || defined HAVE_LIBEDIT
+
+static struct {
+    char *line;
+    bool is_done;
+} typed;
+
+static void
+take_line (char *line)
+{
+    typed.line = line;
+    typed.is_done = true;
+    rl_callback_handler_remove ();
+}
+
+static int
+do_nothing (int count, int key)
+{
+    (void) count;
+    (void) key;
+    return 0;
+}
+
+static int
+complete_path (int count, int key)
+{
+    (void) count;
+    return rl_complete (1, key);
+}
+
+static void
+begin (const char *question, bool is_path)
+{
+    rl_catch_signals = 0;
+    rl_callback_handler_install (question, take_line);
+    rl_bind_key ('\t', is_path ? complete_path : do_nothing);
+}
+
+static enum prompt_result
+read_edited (const char *question, bool is_path, char **line)
+{
+    typed.is_done = false;
+    typed.line = NULL;
+    begin (question, is_path);
+    while (!typed.is_done) {
+        int ready = wait_for_input (-1);
+        if (ready == 1) {
+            rl_callback_read_char ();
+            continue;
+        }
+        if (ready == PROMPT_KEY_RESIZE) {
+            rl_resize_terminal ();
+            continue;
+        }
+        rl_callback_handler_remove ();
+        if (ready == PROMPT_KEY_INTERRUPT)
+            return PROMPT_INTERRUPT;
+        if (ready == PROMPT_KEY_END)
+            return PROMPT_END;
+        if (ready == PROMPT_KEY_KILLED)
+            prompt_die ();
+        prompt_stop ();
+        begin (question, is_path);
+    }
+    return finish (typed.line, line);
+}
+
+#endif
+
+enum prompt_result
+prompt_line (const char *question, bool is_path, char **line)
+{
+    *line = NULL;
+#if defined HAVE_READLINE || defined HAVE_LIBEDIT
+    if (prompt_can_draw ())
+        return read_edited (question, is_path, line);
+#endif
+    (void) is_path;
+    return read_plain (question, line);
 }

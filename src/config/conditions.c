@@ -19,27 +19,9 @@ when_on_cpu (const struct settings *settings)
 }
 
 bool
-when_not_on_cpu (const struct settings *settings)
-{
-    return !when_on_cpu (settings) && strcmp (settings->distributed_type, "MULTI_CPU");
-}
-
-bool
 when_gpus_chosen (const struct settings *settings)
 {
     return settings->gpu_ids && strcmp (settings->gpu_ids, "all");
-}
-
-bool
-when_distributed (const struct settings *settings)
-{
-    return strcmp (settings->distributed_type, "NO");
-}
-
-bool
-when_not_distributed (const struct settings *settings)
-{
-    return !when_distributed (settings);
 }
 
 bool

@@ -8,9 +8,6 @@
 bool when_several_machines (const struct settings *settings);
 bool when_on_cpu (const struct settings *settings);
 bool when_gpus_chosen (const struct settings *settings);
-bool when_distributed (const struct settings *settings);
-bool when_not_distributed (const struct settings *settings);
-bool when_not_on_cpu (const struct settings *settings);
 bool when_deepspeed (const struct settings *settings);
 bool when_tpu (const struct settings *settings);
 bool when_sagemaker (const struct settings *settings);

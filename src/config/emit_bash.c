@@ -61,7 +61,7 @@ static const char tail[] =
 static bool
 is_offered (const struct option *row, enum option_command command)
 {
-    return (row->commands & command) && !(row->properties & (PROPERTY_NO_FLAG | PROPERTY_HIDDEN));
+    return option_is_flag_of (row, command) && !(row->properties & PROPERTY_HIDDEN);
 }
 
 static void

@@ -29,12 +29,6 @@ is_spelling_of (const char *key, const char *word, size_t length)
     return true;
 }
 
-static bool
-has_flag (const struct option *row, enum option_command command)
-{
-    return (row->commands & command) && !(row->properties & PROPERTY_NO_FLAG);
-}
-
 static int
 refuse_unknown (const struct argv_scan *scan, const char *word, size_t length, struct fail *fail)
 {
@@ -42,7 +36,7 @@ refuse_unknown (const struct argv_scan *scan, const char *word, size_t length, s
     snprintf (name, sizeof name, "%.*s", (int) length, word);
     struct suggest suggest = { .wanted = name };
     for (size_t i = 0; i < option_count; i++)
-        if (has_flag (&options[i], scan->command))
+        if (option_is_flag_of (&options[i], scan->command))
             suggest_consider (&suggest, options[i].key);
     suggest_consider (&suggest, "help");
     char space[96];
@@ -81,11 +75,15 @@ next_long (struct argv_scan *scan, const char *word, struct fail *fail)
         return ARGV_HELP;
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
-        if (!has_flag (row, scan->command) || !is_spelling_of (row->key, name, length))
+        if (!option_is_flag_of (row, scan->command) || !is_spelling_of (row->key, name, length))
             continue;
         scan->row = row;
         if (option_types[row->type].takes_value)
             return take_value (scan, equals ? equals + 1 : NULL, word, fail);
+        if (equals && scan->command == COMMAND_CONFIG) { /* so that an answer can be no */
+            scan->value = equals + 1;
+            return ARGV_OPTION;
+        }
         if (equals)
             return fail_set (fail, FAIL_USAGE, "--%s: takes no value, got '%s'", row->key, equals + 1);
         scan->value = "true";
@@ -104,7 +102,7 @@ next_short (struct argv_scan *scan, struct fail *fail)
         return ARGV_HELP;
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
-        if (!has_flag (row, scan->command) || row->letter != letter)
+        if (!option_is_flag_of (row, scan->command) || row->letter != letter)
             continue;
         scan->row = row;
         scan->value = "true";

@@ -83,34 +83,29 @@ const struct option options[] = {
       .help = "what a job is spread over",
       .doc = "What a job is spread over: nothing (NO), processes on CPUs (MULTI_CPU), on GPUs (MULTI_GPU) or on other "
              "accelerators, TPUs (XLA), or how training is spread: DEEPSPEED, FSDP, MEGATRON_LM. With NO the number of "
-             "processes is 1 unless it is given.",
-      .ask = "What is a job spread over?" },
+             "processes is 1 unless it is given." },
 
     { .key = "num_machines", OPT_INT (num_machines, 1, 100000), .dflt = "1", .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "machines of the job",
-      .doc = "How many machines the job uses. The command is started on each of them.",
-      .ask = "How many machines?" },
+      .doc = "How many machines the job uses. The command is started on each of them." },
 
     { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .group = GROUP_DISTRIBUTED,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "number of this machine, from 0",
-      .doc = "The number of this machine among all of the job, from 0. Machine 0 is the main one.",
-      .ask_when = when_several_machines, .ask = "What is the number of this machine, from 0?" },
+      .doc = "The number of this machine among all of the job, from 0. Machine 0 is the main one." },
 
     { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .metavar = "HOST",
       .help = "name or address of the main machine",
       .doc = "The name or the address of the main machine, where rank 0 runs. Needed with several machines; "
-             "127.0.0.1 with one.",
-      .ask_when = when_several_machines, .ask = "What is the name or address of the main machine?" },
+             "127.0.0.1 with one." },
 
     { .key = "main_process_port", OPT_INT (main_process_port, 0, 65535), .group = GROUP_DISTRIBUTED,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "PORT",
       .help = "TCP port of rank 0; 0 picks a free one",
       .doc = "The TCP port at which rank 0 can be reached. 0 picks a free one, on a single machine. Where it is not "
-             "given it is 29500.",
-      .ask_when = when_several_machines, .ask = "Which TCP port has the main process?" },
+             "given it is 29500." },
 
     { .key = "debug", OPT_FLAG (debug), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .env = "ACCELERATE_DEBUG_MODE", .spelling = SPELL_TRUE_IF_ON,
@@ -118,8 +113,7 @@ const struct option options[] = {
       .help = "check shapes before every collective operation",
       .doc = "Let the original library compare the shapes of tensors over the ranks before every collective operation, "
              "so that a mismatch is an error that names them instead of a hang. libaccel's own record of calls is "
-             "always on.",
-      .ask_when = when_distributed, .ask = "Check the shapes of tensors before every collective operation?" },
+             "always on." },
 
     { .key = "overwrite", OPT_FLAG (overwrite), .group = GROUP_GENERAL, .commands = COMMAND_TO_FSDP2,
       .help = "replace a file that exists",
@@ -139,8 +133,7 @@ const struct option options[] = {
       .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .env = "ACCELERATE_USE_CPU", .spelling = SPELL_PLAIN,
       .paths = S | M,
       .help = "run on CPUs",
-      .doc = "Run on CPUs even where there are GPUs; the same as --cpu, which sets it.",
-      .ask_when = when_not_distributed, .ask = "Run on CPUs only?" },
+      .doc = "Run on CPUs even where there are GPUs; the same as --cpu, which sets it." },
 
     { .key = "multi_gpu", OPT_FLAG (multi_gpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH,
       .help = "one process for each of several GPUs",
@@ -186,14 +179,12 @@ const struct option options[] = {
       .properties = PROPERTY_FILE, .env = "CUDA_VISIBLE_DEVICES", .spelling = SPELL_PLAIN, .paths = S | M | T | D,
       .when = when_gpus_chosen, .metavar = "LIST",
       .help = "GPUs to use, by number, with commas, or all",
-      .doc = "The GPUs that the ranks see, by number or by UUID, separated by commas; or all.",
-      .ask_when = when_not_on_cpu, .ask = "Which GPUs, by number, with commas, or all?" },
+      .doc = "The GPUs that the ranks see, by number or by UUID, separated by commas; or all." },
 
     { .key = "num_processes", OPT_INT (num_processes, 1, 1000000), .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH | COMMAND_TEST, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "processes of the job, on all machines together",
-      .doc = "How many processes the job has, on all machines together.",
-      .ask_when = when_distributed, .ask = "How many processes, on all machines together?" },
+      .doc = "How many processes the job has, on all machines together." },
 
     { .key = "num_cpu_threads_per_process", OPT_INT (num_cpu_threads_per_process, 1, 100000), .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FROM_ENV, .env = "OMP_NUM_THREADS", .spelling = SPELL_PLAIN,
@@ -208,8 +199,7 @@ const struct option options[] = {
       .env = "ACCELERATE_MIXED_PRECISION", .spelling = SPELL_LOWER, .paths = S | M | T | D | SM, .metavar = "WORD",
       .help = "number format of the computation",
       .doc = "Compute in 16-bit floating point where that is safe: fp16 with loss scaling, or bf16. Or in "
-             "8-bit floating point, fp8; see the options --fp8_....",
-      .ask = "Which mixed precision?" },
+             "8-bit floating point, fp8; see the options --fp8_...." },
 
 #include "config/rows_deepspeed.h"
 #include "config/rows_distributed.h"
@@ -241,6 +231,12 @@ const struct option options[] = {
       .properties = PROPERTY_EXTENSION,
       .help = "print as JSON",
       .doc = "Print as JSON what would be printed as text." },
+
+    { .key = "yes", .letter = 'y', OPT_FLAG (yes), .group = GROUP_OURS, .commands = COMMAND_CONFIG,
+      .properties = PROPERTY_EXTENSION,
+      .help = "ask nothing: defaults for what no flag answers",
+      .doc = "Ask nothing: questions that no flag answers get the answer of the old file, or the default. One that has "
+             "neither is an error." },
 
     { .key = "grace", OPT_INT (grace, 0, 86400), .dflt = "30", .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "SECONDS",

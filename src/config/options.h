@@ -104,8 +104,6 @@ struct option {
     const char *metavar;   /* for help: N, FILE */
     const char *help;      /* one line, lower case, no full stop, at most 60 characters */
     const char *doc;       /* sentences for the man page */
-    const char *ask;       /* the questionnaire's question, or NULL */
-    bool (*ask_when) (const struct settings *settings); /* ask only when true; NULL: always */
 };
 
 extern const struct option options[];
@@ -133,6 +131,15 @@ const struct option *option_find (const char *key);
 
 /** The row that key @p key of section @p section (NULL: top level) of a configuration file stands for, or NULL. */
 const struct option *option_find_in_file (const char *section, const char *key);
+
+/** Whether @p command has the flag --key.  Every key of a file is one of config: the answer to its question. */
+static inline bool
+option_is_flag_of (const struct option *row, enum option_command command)
+{
+    if (command == COMMAND_CONFIG && (row->properties & PROPERTY_FILE))
+        return true;
+    return (row->commands & command) && !(row->properties & PROPERTY_NO_FLAG);
+}
 
 static inline void *
 option_field (const struct option *row, struct settings *settings)
@@ -166,6 +173,7 @@ struct config {
     struct settings settings;
     struct origin *origins; /* [option_count] */
     char *file;             /* the file that was read, or NULL */
+    bool only_given;        /* write no key without a value of somebody's: the questionnaire sets all that it wants */
     struct strlist *problems; /* where to note what is wrong with a file, going on; NULL: the first problem ends it */
     char *program;          /* launch: the program, or NULL; other commands: the first free word */
     char **program_args;    /* launch: NULL-terminated tail of argv, not owned */

@@ -191,6 +191,7 @@ struct settings {
     bool dry_run;
     bool explain;
     bool json;
+    bool yes;
     int64_t grace; /* seconds between TERM and KILL */
     char *failure_report;
 };

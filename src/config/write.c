@@ -21,7 +21,7 @@ is_written (const struct config *config, const struct option *row)
     if (!(row->properties & PROPERTY_FILE) || config_is_absent (config, row))
         return false;
     bool is_given = config->origins && config->origins[row - options].kind != ORIGIN_DEFAULT;
-    return is_given || (!row->section && !(row->properties & PROPERTY_EXTENSION));
+    return is_given || (!config->only_given && !row->section && !(row->properties & PROPERTY_EXTENSION));
 }
 
 static const char *
@@ -62,7 +62,7 @@ write_truth (const char *text, struct strbuf *out)
 static void
 write_list (const struct strlist *list, const char *section, struct strbuf *out)
 {
-    strbuf_add (out, list->count ? "\n" : "[]\n");
+    strbuf_add (out, list->count ? "\n" : " []\n");
     for (size_t i = 0; i < list->count; i++) {
         strbuf_printf (out, "%s- ", section ? "  " : "");
         yaml_add_text (out, list->items[i]);
@@ -92,6 +92,13 @@ is_short_float (const char *text)
     return e && (e[1] == '-' || e[1] == '+') && !memchr (text, '.', (size_t) (e - text));
 }
 
+/* A choice between numbers, such as fsdp_version, is a number to the original. */
+static bool
+is_number_of_list (const struct option *row, const char *text)
+{
+    return row->choices && scalar_read (text, NULL) == SCALAR_INT;
+}
+
 /* The rest of the line "key:", and what belongs to it. */
 static void
 write_value (const struct option *row, const void *field, const char *text, const char *section, struct strbuf *out)
@@ -106,7 +113,9 @@ write_value (const struct option *row, const void *field, const char *text, cons
     }
     strbuf_add_char (out, ' ');
     const char *tag = option_types[row->type].yaml_tag;
-    if (!strcmp (tag, "truth"))
+    if (is_number_of_list (row, text))
+        strbuf_add (out, text);
+    else if (!strcmp (tag, "truth"))
         write_truth (text, out);
     else if (!strcmp (tag, "plain") && is_short_float (text))
         strbuf_printf (out, "%.*s.0%s", (int) strcspn (text, "e"), text, text + strcspn (text, "e"));
@@ -160,7 +169,7 @@ json_of_text (const struct option *row, const char *text)
     double any;
     if (!strcmp (tag, "truth"))
         return json_of_truth (text);
-    if (!strcmp (tag, "plain") && parse_int64 (text, INT64_MIN, INT64_MAX, &whole) == PARSE_OK)
+    if ((!strcmp (tag, "plain") || is_number_of_list (row, text)) && parse_int64 (text, INT64_MIN, INT64_MAX, &whole) == PARSE_OK)
         return json_integer (whole);
     if (!strcmp (tag, "plain") && parse_double (text, -HUGE_VAL, HUGE_VAL, &any) == PARSE_OK)
         return json_real (any);

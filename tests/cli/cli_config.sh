@@ -7,52 +7,54 @@ q="'"
 default=$HOME/.cache/huggingface/accelerate/default_config.yaml
 
 test_expect_success 'answers make a file' '
-    printf "MULTI_CPU\n2\n1\nnode0\n29501\nyes\n4\nbf16\n" | "$accelerate" config --config_file c.yaml >out &&
+    printf "\nmulti-CPU\n2\n1\nnode0\n29501\nno\n\nyes\n\n\n4\nbf16\n" | "$accelerate" config --config_file c.yaml >out &&
     grep "saved in c.yaml" out && cat >wanted <<-END && diff wanted c.yaml
 	compute_environment: LOCAL_MACHINE
 	debug: true
 	distributed_type: MULTI_CPU
 	downcast_bf16: false
 	enable_cpu_affinity: false
-	gpu_ids: all
 	machine_rank: 1
 	main_process_ip: node0
 	main_process_port: 29501
+	main_training_function: main
 	mixed_precision: bf16
 	num_machines: 2
 	num_processes: 4
 	rdzv_backend: static
 	same_network: false
+	tpu_env: []
 	tpu_use_cluster: false
 	tpu_use_sudo: false
 	use_cpu: true
 	END'
 test_expect_success 'its mode is 644' '[ "$(stat -c %a c.yaml)" = 644 ]'
 test_expect_success 'empty answers keep it as it is' '
-    cp c.yaml before && printf "\n\n\n\n\n\n\n\n" | "$accelerate" config --config_file c.yaml && diff before c.yaml'
+    cp c.yaml before && yes "" | head -n 13 | "$accelerate" config --config_file c.yaml && diff before c.yaml'
 test_expect_success 'what does not apply any more is forgotten' '
-    printf "NO\n1\n\n\n\n" | "$accelerate" config --config_file c.yaml &&
+    printf "\nNO\n\n\n\n\n\n\n" | "$accelerate" config --config_file c.yaml &&
     grep "machine_rank: 0" c.yaml && grep "num_processes: 1" c.yaml && ! grep main_process c.yaml'
 test_expect_success 'a wrong answer is said, and asked again' '
-    printf "MULTI_CPU\n1\n\nfour\n0\n4\n\n" | "$accelerate" config --config_file d.yaml >out &&
+    printf "\nMULTI_CPUS\nMULTI_CPU\n1\nperhaps\n\n\n\nfour\n0\n4\n\n" | "$accelerate" config --config_file d.yaml >out &&
+    grep "did you mean .MULTI_CPU" out && grep "answer yes or no, not .perhaps" out &&
     grep "is not a whole number" out && grep "out of range" out && grep "num_processes: 4" d.yaml'
 test_expect_success 'input that ends early leaves the old file' '
-    cp d.yaml before && printf "NO\n" >answers &&
+    cp d.yaml before && printf "\nNO\n" >answers &&
     test_exit 1 "$accelerate" config --config_file d.yaml <answers 2>error &&
     grep "nothing was written" error && cmp before d.yaml && [ "$(ls d.yaml*)" = d.yaml ]'
 test_expect_success 'and makes none' '
     test_exit 1 "$accelerate" config --config_file e.yaml </dev/null 2>error && [ ! -e e.yaml ]'
 test_expect_success 'a signal leaves the old file, and nothing beside it' '
     mkfifo questions && { "$accelerate" config --config_file d.yaml <questions >out & } && asker=$! &&
-    exec 7>questions && printf "NO\n" >&7 &&
-    tries=0 && until grep -q machines out || [ $((tries += 1)) -gt 500 ]; do sleep 0.02; done &&
+    exec 7>questions && printf "\nNO\n" >&7 &&
+    tries=0 && until grep -q "CPU only" out || [ $((tries += 1)) -gt 500 ]; do sleep 0.02; done &&
     kill -INT $asker; kill -TERM $asker; exec 7>&-; wait $asker; [ $? -gt 128 ] &&
     cmp before d.yaml && [ "$(ls d.yaml*)" = d.yaml ]'
 test_expect_success 'a file that is broken is not overwritten' '
     echo "debug: [" >broken.yaml && test_exit 1 "$accelerate" config --config_file broken.yaml </dev/null 2>error &&
     grep "broken.yaml:2: not YAML" error'
 test_expect_success 'JSON by name' '
-    printf "\n\n\n\n\n" | "$accelerate" config --config_file c.json && head -n 1 c.json | grep -x "{" &&
+    yes "" | head -n 8 | "$accelerate" config --config_file c.json && head -n 1 c.json | grep -x "{" &&
     "$accelerate" env --config_file c.json >out && grep "num_processes: 1 (c.json:" out'
 test_expect_success 'default writes without asking, at the default place' '
     "$accelerate" config default --mixed_precision bf16 </dev/null >out && grep -F "$default" out &&

@@ -66,7 +66,6 @@ test_rows (void)
             "%s: is a flag of some command, or a key of the file", row->key);
         ok (!option_types[row->type].takes_value || row->metavar, "%s: has a word for its value", row->key);
         ok (!row->env == !row->paths, "%s: a variable has launch paths", row->key);
-        ok (!row->ask || (row->properties & PROPERTY_FILE), "%s: what is asked is written", row->key);
     }
 }
 

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A menu at a terminal: arrow keys, j and k, or digits move, Enter chooses. */
+#ifndef CLI_MENU_H
+#define CLI_MENU_H
+
+#include "cli/prompt.h"
+
+#include <stddef.h>
+
+/**
+ * Let a person choose.  Needs prompt_can_draw().
+ *
+ * @param numbers         what digits stand for, one for each label
+ * @param[in,out] chosen  the label that is marked first, then the chosen one
+ */
+enum prompt_result menu_choose (const char *question, const char *const *labels, const int *numbers, size_t count,
+                                size_t *chosen);
+
+#endif

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The dialogue of `accelerate config`; see questionnaire.h.  It knows kinds of questions, not questions: those stand in
+ * questions_machine.c and questions_sagemaker.c. */
+#include <config.h>
+
+#include "cli/questionnaire.h"
+
+#include "cli/menu.h"
+#include "cli/questions.h"
+#include "config/load.h"
+#include "util/cleanup.h"
+#include "util/parse.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static bool
+is_menu (const struct question *question)
+{
+    return question->kind == ASK_MENU || question->kind == ASK_NUMBERS;
+}
+
+/* What an empty answer means: the answer of before, the old file's, the default; NULL where none of them will do. */
+static char *
+find_default (const struct answers *answers, const struct answer *item)
+{
+    const char *candidates[] = { item->text, item->proposal, item->question->dflt };
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
+        char *text = candidates[i] ? answers_read (answers, item, candidates[i], NULL) : NULL;
+        if (text)
+            return text;
+    }
+    return NULL;
+}
+
+static size_t
+find_text (const struct strlist *list, const char *text)
+{
+    for (size_t i = 0; text && i < list->count; i++)
+        if (!strcmp (list->items[i], text))
+            return i;
+    return 0;
+}
+
+/* @return the typed number or word, or after drawing the value that was chosen */
+static enum prompt_result
+ask_menu (const struct answers *answers, const struct answer *item, const char *dflt, char **line)
+{
+    AUTO_STRLIST struct strlist values = { 0 };
+    AUTO_STRLIST struct strlist labels = { 0 };
+    AUTO_STRBUF struct strbuf text = { 0 };
+    size_t count = answers_choices (answers, item, &values, &labels);
+    AUTO_FREE int *numbers = calloc (count + 1, sizeof *numbers);
+    *line = NULL;
+    if (values.failed || labels.failed || !numbers)
+        return PROMPT_ANSWER;
+    size_t chosen = find_text (&values, dflt);
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = answers_menu_number (&values, i);
+    if (prompt_can_draw ()) {
+        enum prompt_result result = menu_choose (item->question->text, (const char *const *) labels.items, numbers,
+                                                 count, &chosen);
+        *line = result == PROMPT_ANSWER ? strdup (values.items[chosen]) : NULL;
+        return result;
+    }
+    strbuf_printf (&text, "%s\n", item->question->text);
+    for (size_t i = 0; i < count; i++)
+        strbuf_printf (&text, "  %2d  %s\n", numbers[i], labels.items[i]);
+    strbuf_printf (&text, "Number or word [%d]: ", numbers[chosen]);
+    return text.failed ? PROMPT_ANSWER : prompt_line (text.text, false, line);
+}
+
+static enum prompt_result
+ask_typed (const struct question *question, const char *dflt, char **line)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    strbuf_add (&text, question->text);
+    if (question->kind == ASK_YES_NO)
+        strbuf_add (&text, !dflt ? " [yes/no]" : strcmp (dflt, "yes") ? " [yes/NO]" : " [YES/no]");
+    else if (dflt && *dflt)
+        strbuf_printf (&text, " [%s]", dflt);
+    strbuf_add_char (&text, ' ');
+    *line = NULL;
+    return text.failed
+               ? PROMPT_ANSWER
+               : prompt_line (text.text, question->kind == ASK_PATH || question->kind == ASK_FULL_PATH, line);
+}
+
+/* One line after the other, until no other is wanted; "<" takes back the last. */
+static enum prompt_result
+ask_lines (const struct question *question, const char *dflt, char **lines)
+{
+    AUTO_STRLIST struct strlist list = { 0 };
+    AUTO_STRBUF struct strbuf joined = { 0 };
+    AUTO_FREE char *shown = dflt ? strdup (dflt) : NULL;
+    bool is_more = true;
+    for (char *at = shown; at && (at = strchr (at, '\n'));)
+        *at = ';';
+    while (is_more) {
+        AUTO_FREE char *line = NULL;
+        AUTO_FREE char *more = NULL;
+        enum prompt_result result = ask_typed (question, list.count ? NULL : shown, &line);
+        if (result == PROMPT_BACK && list.count) {
+            free (list.items[--list.count]);
+            list.items[list.count] = NULL;
+            continue;
+        }
+        if (result != PROMPT_ANSWER || (line && !*line && !list.count && dflt)) {
+            *lines = result == PROMPT_ANSWER ? strdup (dflt) : NULL;
+            return result;
+        }
+        if (!line || !*line) {
+            prompt_say ("an answer is needed");
+            continue;
+        }
+        strlist_add (&list, line);
+        do {
+            free (more);
+            result = prompt_line ("Do you wish to add another command? [yes/NO] ", false, &more);
+            if (result == PROMPT_END || result == PROMPT_INTERRUPT)
+                return result;
+        } while (more && *more && parse_bool (more, &is_more) != PARSE_OK);
+        is_more = is_more && more && *more;
+    }
+    for (size_t i = 0; i < list.count; i++)
+        strbuf_printf (&joined, "%s%s", i ? "\n" : "", list.items[i]);
+    *lines = list.failed ? NULL : strbuf_take (&joined);
+    return PROMPT_ANSWER;
+}
+
+/* Until the answer is one. */
+static enum prompt_result
+ask (const struct answers *answers, struct answer *item, struct fail *fail)
+{
+    const struct question *question = item->question;
+    AUTO_FREE char *dflt = find_default (answers, item);
+    for (;;) {
+        AUTO_FREE char *line = NULL;
+        struct fail wrong = { 0 };
+        enum prompt_result result = is_menu (question)            ? ask_menu (answers, item, dflt, &line)
+                                    : question->kind == ASK_LINES ? ask_lines (question, dflt, &line)
+                                                                  : ask_typed (question, dflt, &line);
+        if (result != PROMPT_ANSWER)
+            return result;
+        if (!line) {
+            fail_nomem (fail);
+            return PROMPT_END;
+        }
+        char *text = answers_read (answers, item, !*line && dflt ? dflt : line, &wrong);
+        if (text) {
+            free (item->text);
+            item->text = text;
+            item->source = ANSWER_PERSON;
+            return PROMPT_ANSWER;
+        }
+        prompt_say (wrong.text);
+    }
+}
+
+/* A flag's answer that is none is an error; an answer that became wrong by another one's change is asked anew. */
+static int
+check_answer (const struct answers *answers, struct answer *item, struct fail *fail)
+{
+    struct fail wrong = { 0 };
+    char *text = item->text ? answers_read (answers, item, item->text, &wrong) : NULL;
+    if (text) {
+        free (item->text);
+        item->text = text;
+    } else if (item->source == ANSWER_FLAG)
+        return fail_set (fail, FAIL_USAGE, "--%s: %s", item->question->id, wrong.text);
+    else
+        item->source = ANSWER_NONE;
+    return 0;
+}
+
+static int
+take_default (const struct answers *answers, struct answer *item, struct fail *fail)
+{
+    char *text = find_default (answers, item);
+    if (!text)
+        return fail_set (fail, FAIL_USAGE, "--yes: nothing answers '%s', give --%s", item->question->text,
+                         item->question->id);
+    free (item->text);
+    item->text = text;
+    item->source = ANSWER_DEFAULT;
+    return 0;
+}
+
+/* The question before @p i that was asked; count: there is none. */
+static size_t
+find_previous (const struct answers *answers, size_t i)
+{
+    while (i-- > 0)
+        if (answers->items[i].applies && answers->items[i].source != ANSWER_FLAG)
+            return i;
+    return answers->count;
+}
+
+static int
+give_up (enum prompt_result result, struct fail *fail)
+{
+    if (result == PROMPT_INTERRUPT) {
+        prompt_say ("");
+        return fail_set (fail, 130, "interrupted, nothing was written");
+    }
+    if (fail->status)
+        return -1;
+    prompt_say (""); /* the error begins on a line of its own */
+    return fail_set (fail, FAIL_GENERAL, "the input ended before the last question, nothing was written");
+}
+
+/* From question @p i to the last.  @p only_new: leave alone what has an answer. */
+static int
+walk (struct answers *answers, size_t i, bool only_new, bool ask_nothing, struct fail *fail)
+{
+    for (answers_refresh (answers); i < answers->count; answers_refresh (answers)) {
+        struct answer *item = &answers->items[i];
+        if (!item->applies) {
+            i++;
+            continue;
+        }
+        if (check_answer (answers, item, fail))
+            return -1;
+        if (item->source == ANSWER_FLAG || (only_new && item->source != ANSWER_NONE)) {
+            i++;
+            continue;
+        }
+        if (ask_nothing) {
+            if (take_default (answers, item, fail))
+                return -1;
+            i++;
+            continue;
+        }
+        enum prompt_result result = ask (answers, item, fail);
+        if (result == PROMPT_BACK) {
+            size_t previous = find_previous (answers, i);
+            if (previous == answers->count)
+                prompt_say ("this is the first question");
+            else {
+                i = previous;
+                answers->items[i].source = ANSWER_NONE;
+            }
+        } else if (result == PROMPT_ANSWER)
+            i++;
+        else
+            return give_up (result, fail);
+    }
+    return 0;
+}
+
+static const char *
+label_of (const struct answer *item)
+{
+    const struct choice *choices = item->question->choices;
+    for (size_t i = 0; choices && choices[i].value; i++)
+        if (choices[i].label && !strcmp (choices[i].value, item->text))
+            return choices[i].label;
+    return item->text;
+}
+
+/* @return how many; *items are their indices, which the caller frees, or NULL without memory */
+static size_t
+show_answers (const struct answers *answers, size_t **items)
+{
+    size_t count = 0;
+    *items = calloc (answers->count, sizeof **items);
+    prompt_say ("\nYour answers:");
+    for (size_t i = 0; *items && i < answers->count; i++) {
+        if (!answers->items[i].applies)
+            continue;
+        AUTO_STRBUF struct strbuf line = { 0 };
+        (*items)[count++] = i;
+        strbuf_printf (&line, " %3zu  %s  %s", count, answers->items[i].question->text, label_of (&answers->items[i]));
+        for (char *at = line.text; at && (at = strchr (at, '\n'));)
+            *at = ';';
+        prompt_say (line.text ? line.text : "");
+    }
+    return count;
+}
+
+/* Ask one question anew, then those that its answer brings with it. */
+static int
+change (struct answers *answers, size_t i, struct fail *fail)
+{
+    enum prompt_result result = ask (answers, &answers->items[i], fail);
+    if (result == PROMPT_BACK)
+        return 0;
+    return result == PROMPT_ANSWER ? walk (answers, 0, true, false, fail) : give_up (result, fail);
+}
+
+static int
+review (struct answers *answers, struct fail *fail)
+{
+    for (;;) {
+        AUTO_FREE size_t *items = NULL;
+        AUTO_FREE char *line = NULL;
+        int64_t number;
+        size_t count = show_answers (answers, &items), previous = find_previous (answers, answers->count);
+        if (!items)
+            return fail_nomem (fail);
+        enum prompt_result result = prompt_line ("Enter saves, a number changes that answer: ", false, &line);
+        if (result == PROMPT_BACK && previous < answers->count) {
+            answers->items[previous].source = ANSWER_NONE;
+            if (walk (answers, previous, true, false, fail))
+                return -1;
+        } else if (result == PROMPT_END || result == PROMPT_INTERRUPT)
+            return give_up (result, fail);
+        else if (result == PROMPT_ANSWER && line && !*line)
+            return 0;
+        else if (line && parse_int64 (line, 1, (int64_t) count, &number) == PARSE_OK) {
+            if (change (answers, items[number - 1], fail))
+                return -1;
+        } else
+            prompt_say ("that is no number of the list");
+    }
+}
+
+/* What is worth knowing beside the file. */
+static void
+add_remarks (const struct answers *answers)
+{
+    if (answers_is (answers, "use_dynamo", "yes") && answers_is (answers, "mixed_precision", "no")
+        && !answers_is (answers, "use_cpu", "yes") && !answers_is (answers, "machine", "MULTI_CPU"))
+        prompt_say ("note: torch dynamo without mixed precision needs TF32 to be fast; the original's library turns it "
+                    "on");
+    if (answers_is (answers, "authorization", "credentials"))
+        prompt_say ("note: give --aws_access_key_id and --aws_secret_access_key to each launch; they are not kept in "
+                    "the file");
+    if (answers_is (answers, "role", "create"))
+        prompt_say ("note: the role accelerate_sagemaker_execution_role must exist before the first launch; create it "
+                    "with AWS's own tools");
+}
+
+static int
+finish (const struct answers *answers, const struct config *old, struct config *file, bool has_person,
+        struct fail *fail)
+{
+    if (answers_apply (answers, old, file, fail))
+        return -1;
+    const char *lost = answers_find_lost_flag (answers, old, file);
+    if (lost && !has_person)
+        return fail_set (fail, FAIL_USAGE, "--%s: no question that applies to these answers is about it", lost);
+    AUTO_STRBUF struct strbuf note = { 0 };
+    if (lost) {
+        strbuf_printf (&note, "note: --%s does not apply to these answers, and is left out", lost);
+        prompt_say (note.text ? note.text : lost);
+    }
+    add_remarks (answers);
+    return 0;
+}
+
+int
+questionnaire_run (const struct config *old, struct config *file, struct fail *fail)
+{
+    struct answers answers;
+    struct fail unused = { 0 };
+    bool ask_nothing = old->settings.yes, has_person = !ask_nothing && prompt_has_person ();
+    fail = fail ? fail : &unused;
+    int result = answers_init (&answers, old, fail);
+    prompt_open ();
+    if (!result && has_person)
+        prompt_say ("An empty answer takes what stands in brackets. < (in a menu the left arrow, too) goes back one "
+                    "question.\nNothing is written before the end: Ctrl-C leaves everything as it is.\n");
+    if (!result)
+        result = walk (&answers, 0, false, ask_nothing, fail);
+    if (!result && has_person)
+        result = review (&answers, fail);
+    prompt_close ();
+    if (!result)
+        result = finish (&answers, old, file, has_person, fail);
+    answers_release (&answers);
+    return result;
+}

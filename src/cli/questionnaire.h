@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The dialogue of `accelerate config`: walks the questions, back as well as forth, and shows the answers at the end. */
+#ifndef CLI_QUESTIONNAIRE_H
+#define CLI_QUESTIONNAIRE_H
+
+#include "config/options.h"
+
+/**
+ * Ask what flags do not answer, with the old file's values as proposals; with --yes, ask nothing.
+ *
+ * @param old         flags, and the file that will be replaced
+ * @param[out] file   what is to be written; initialized here, release it also after a failure
+ * @return 0, or -1 with @p fail set: status 130 after Ctrl-C
+ */
+int questionnaire_run (const struct config *old, struct config *file, struct fail *fail);
+
+#endif
