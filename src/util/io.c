@@ -74,17 +74,33 @@ sync_directory_of (const char *path)
     return fd < 0 ? -1 : fsync (fd);
 }
 
+/* mkostemp() makes files that nobody else may read, and fchmod() afterwards does not know the umask: open() does. */
+static int
+create_beside (const char *path, mode_t mode, struct strbuf *name)
+{
+    int fd = -1;
+    for (unsigned i = 0; i < 1000 && fd < 0; i++) {
+        strbuf_truncate (name, 0);
+        strbuf_printf (name, "%s.%d.%u", path, (int) getpid (), i);
+        if (name->failed) {
+            errno = ENOMEM;
+            return -1;
+        }
+        fd = open (name->text, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (fd < 0 && errno != EEXIST)
+            return -1;
+    }
+    return fd;
+}
+
 int
 io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf beside = { 0 };
-    strbuf_printf (&beside, "%s.XXXXXX", path);
-    if (beside.failed)
-        return fail_nomem (fail);
-    AUTO_CLOSE int fd = mkostemp (beside.text, O_CLOEXEC);
+    AUTO_CLOSE int fd = create_beside (path, mode, &beside);
     if (fd < 0)
         return fail_set (fail, FAIL_GENERAL, "%s: cannot create a file beside it: %s", path, strerror (errno));
-    if (io_write_all (fd, bytes, length) || fchmod (fd, mode) || fsync (fd) || rename (beside.text, path)) {
+    if (io_write_all (fd, bytes, length) || fsync (fd) || rename (beside.text, path)) {
         fail_set (fail, FAIL_GENERAL, "%s: cannot write: %s", path, strerror (errno));
         unlink (beside.text);
         return -1;
