@@ -32,6 +32,12 @@ struct menu {
     struct termios before;
 };
 
+bool
+menu_is_number (const char *label)
+{
+    return *label && strspn (label, "0123456789") == strlen (label);
+}
+
 static void
 measure (struct menu *menu)
 {
@@ -62,8 +68,8 @@ draw (struct menu *menu)
         menu->top = menu->chosen - menu->rows + 1;
     for (size_t i = menu->top; i < menu->top + menu->rows && i < menu->count; i++) {
         bool is_chosen = i == menu->chosen;
-        printf ("%s%3d  %.*s%s\n", is_chosen ? "\033[7m>" : " ", menu->numbers[i], menu->columns - 8, menu->labels[i],
-                is_chosen ? "\033[0m" : "");
+        printf ("%s%3d  %.*s%s\n", is_chosen ? "\033[7m>" : " ", menu->numbers[i], menu->columns - 8,
+                menu_is_number (menu->labels[i]) ? "" : menu->labels[i], is_chosen ? "\033[0m" : "");
         menu->drawn++;
     }
     fflush (stdout);

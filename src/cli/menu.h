@@ -7,6 +7,9 @@
 
 #include <stddef.h>
 
+/** Whether a choice is only a number, which then need not be shown twice. */
+bool menu_is_number (const char *label);
+
 /**
  * Let a person choose.  Needs prompt_can_draw().
  *

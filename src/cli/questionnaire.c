@@ -65,7 +65,7 @@ ask_menu (const struct answers *answers, const struct answer *item, const char *
     }
     strbuf_printf (&text, "%s\n", item->question->text);
     for (size_t i = 0; i < count; i++)
-        strbuf_printf (&text, "  %2d  %s\n", numbers[i], labels.items[i]);
+        strbuf_printf (&text, "  %2d  %s\n", numbers[i], menu_is_number (labels.items[i]) ? "" : labels.items[i]);
     strbuf_printf (&text, "Number or word [%d]: ", numbers[chosen]);
     return text.failed ? PROMPT_ANSWER : prompt_line (text.text, false, line);
 }
@@ -270,7 +270,8 @@ show_answers (const struct answers *answers, size_t **items)
             continue;
         AUTO_STRBUF struct strbuf line = { 0 };
         (*items)[count++] = i;
-        strbuf_printf (&line, " %3zu  %s  %s", count, answers->items[i].question->text, label_of (&answers->items[i]));
+        strbuf_printf (&line, " %3zu  %-16s  %s", count, label_of (&answers->items[i]),
+                       answers->items[i].question->text);
         for (char *at = line.text; at && (at = strchr (at, '\n'));)
             *at = ';';
         prompt_say (line.text ? line.text : "");
@@ -359,8 +360,8 @@ questionnaire_run (const struct config *old, struct config *file, struct fail *f
     int result = answers_init (&answers, old, fail);
     prompt_open ();
     if (!result && has_person)
-        prompt_say ("An empty answer takes what stands in brackets. < (in a menu the left arrow, too) goes back one "
-                    "question.\nNothing is written before the end: Ctrl-C leaves everything as it is.\n");
+        prompt_say ("An empty answer takes what stands in brackets; < goes back one question.\n"
+                    "Nothing is written before the end: Ctrl-C leaves everything as it is.\n");
     if (!result)
         result = walk (&answers, 0, false, ask_nothing, fail);
     if (!result && has_person)

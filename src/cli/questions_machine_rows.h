@@ -184,9 +184,9 @@
       .text = "What is the path to your bash script?" },
     { .id = "commands", .kind = ASK_LINES, .when = with_startup_lines,
       .text = "Please enter a single command to be run on startup in each pod:" },
-    { .id = "tpu_vm", .kind = ASK_WORDS, .dflt = "", .when = with_tpu,
+    { .id = "tpu_vm", .kind = ASK_WORDS, .dflt = "", .when = with_pod,
       .text = "If not using an instance group: the names of the VM instances, with commas:" },
-    { .id = "tpu_env", .kind = ASK_WORDS, .dflt = "", .when = with_tpu,
+    { .id = "tpu_env", .kind = ASK_WORDS, .dflt = "", .when = with_pod,
       .text = "What environment variables do you wish to set in each pod, with commas?" },
 
     /* The original asks about downcast_bf16 on a TPU with bf16, which its earlier questions exclude. */

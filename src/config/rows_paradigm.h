@@ -25,7 +25,8 @@
       .doc = "Train with PyTorch's fully sharded data parallelism. Set by a file whose distributed_type is FSDP." },
 
     { .key = "use_megatron_lm", OPT_FLAG (use_megatron_lm), .group = GROUP_PARADIGM,
-      .commands = COMMAND_LAUNCH | COMMAND_CONFIG, .env = "ACCELERATE_USE_MEGATRON_LM", .spelling = SPELL_TRUE_IF_ON, .paths = T,
+      .commands = COMMAND_LAUNCH | COMMAND_CONFIG, .env = "ACCELERATE_USE_MEGATRON_LM",
+      .spelling = SPELL_TRUE_IF_ON, .paths = T,
       .help = "train with Megatron-LM",
       .doc = "Train with Megatron-LM. Set by a file whose distributed_type is MEGATRON_LM." },
 

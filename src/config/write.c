@@ -169,7 +169,8 @@ json_of_text (const struct option *row, const char *text)
     double any;
     if (!strcmp (tag, "truth"))
         return json_of_truth (text);
-    if ((!strcmp (tag, "plain") || is_number_of_list (row, text)) && parse_int64 (text, INT64_MIN, INT64_MAX, &whole) == PARSE_OK)
+    if ((!strcmp (tag, "plain") || is_number_of_list (row, text))
+        && parse_int64 (text, INT64_MIN, INT64_MAX, &whole) == PARSE_OK)
         return json_integer (whole);
     if (!strcmp (tag, "plain") && parse_double (text, -HUGE_VAL, HUGE_VAL, &any) == PARSE_OK)
         return json_real (any);

@@ -1,0 +1,128 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# accelerate config without a terminal: numbered questions at a pipe, a step back, answers as flags.
+. "${srcdir:-.}/tests/testlib.sh"
+
+# ask ANSWERS: lines to a fresh file c.yaml
+ask () {
+    rm -f c.yaml
+    # shellcheck disable=SC2059 # a table of answers with \n
+    printf "$1" | "$accelerate" config --config_file c.yaml >out 2>error || { cat out error; return 1; }
+}
+
+# has 'KEY: VALUE'...: lines of c.yaml, wherever they stand
+has () {
+    for wanted in "$@"; do
+        sed 's/^ *//' c.yaml | grep -Fx -e "$wanted" || { echo "no line '$wanted'"; cat c.yaml; return 1; }
+    done
+}
+
+# scenario NAME ANSWERS LINE...
+scenario () {
+    name=$1 answers=$2
+    shift 2
+    lines=
+    for line in "$@"; do
+        lines="$lines '$(printf %s "$line" | sed "s/'/'\\\\''/g")'"
+    done
+    test_expect_success "$name" "ask '$answers' && has $lines"
+}
+
+# environment, machine; then as the questions come
+scenario 'no distributed training' '\n\n\n\n\n\n\n\n' "distributed_type: 'NO'" 'num_processes: 1' 'gpu_ids: all' \
+    'use_cpu: false' 'same_network: true'
+scenario 'on the CPU only' '\n0\nyes\n\n\n\n' 'use_cpu: true' "distributed_type: 'NO'"
+scenario 'CPUs of several machines, with mpirun' '\n1\n2\n1\nnode0\n29501\nno\nc10d\n\nyes\n/etc/hosts.mpi\n\n8\nbf16\n' \
+    'distributed_type: MULTI_CPU' 'num_machines: 2' 'machine_rank: 1' 'main_process_ip: node0' \
+    'main_process_port: 29501' 'same_network: false' 'rdzv_backend: c10d' 'mpirun_hostfile: /etc/hosts.mpi' \
+    'use_cpu: true' 'num_processes: 8' 'mixed_precision: bf16'
+scenario 'GPUs' '\nmulti-GPU\n\nyes\n\n\n\n\n4\n0,1,2,3\ny\nfp16\n' 'distributed_type: MULTI_GPU' 'debug: true' \
+    'num_processes: 4' 'gpu_ids: 0,1,2,3' 'enable_cpu_affinity: true' 'mixed_precision: fp16'
+scenario 'FSDP 1' '\n4\n\n\n\n\nyes\n1\n1\n\n1\n5000\n\n\n\n\nno\n\n\n2\n\n' 'distributed_type: FSDP' \
+    'fsdp_version: 1' 'fsdp_reshard_after_forward: SHARD_GRAD_OP' 'fsdp_sharding_strategy: SHARD_GRAD_OP' \
+    'fsdp_min_num_params: 5000' 'fsdp_cpu_ram_efficient_loading: false' 'fsdp_sync_module_states: true'
+scenario 'FSDP 2 with several kinds of parallelism' \
+    '\n4\n\n\n\n\nyes\n\n\n\n\n\nBertLayer\n\n\n\nyes\n2\n2\n\n2\n1\n8\n\n' 'fsdp_version: 2' \
+    'fsdp_transformer_layer_cls_to_wrap: BertLayer' 'parallelism_config_cp_comm_strategy: alltoall' \
+    'parallelism_config_dp_shard_size: 2' 'fsdp_state_dict_type: SHARDED_STATE_DICT' 'num_processes: 8'
+scenario 'DeepSpeed with its own file' '\n4\n\n\n\nyes\nyes\nds.json\n\n\n2\n' 'distributed_type: DEEPSPEED' \
+    'deepspeed_config_file: ds.json' 'zero3_init_flag: false'
+test_expect_success 'which says the precision' '! grep mixed_precision c.yaml'
+scenario 'DeepSpeed ZeRO 3 with NVMe' '\n4\n\n\n\nyes\n\n3\nnvme\n2\n\n/fast\n2\nyes\n0.5\nyes\nyes\n\n2\n\n' \
+    'zero_stage: 3' 'offload_optimizer_device: nvme' 'offload_param_device: nvme' 'offload_param_nvme_path: /nvme' \
+    'offload_optimizer_nvme_path: /fast' 'gradient_accumulation_steps: 2' 'gradient_clipping: 0.5' \
+    'zero3_save_16bit_model: true' 'zero3_init_flag: true'
+scenario 'Megatron-LM' '\n4\n\n\n\n\n\nyes\n2\n\n2\n4\n\n\n\n4\n\n' 'distributed_type: MEGATRON_LM' \
+    'megatron_lm_tp_degree: 2' 'megatron_lm_sequence_parallelism: true' 'megatron_lm_num_micro_batches: 4' \
+    'megatron_lm_gradient_clipping: 1.0'
+scenario 'a TPU pod with commands' '\n10\n\n8\n\nyes\npod\nzone\n\nyes\n\necho 1\nyes\necho 2\n\nvm-0,vm-1\nA=1\n' \
+    'distributed_type: XLA' 'tpu_name: pod' '- echo 1' '- echo 2' '- vm-1' '- A=1' "mixed_precision: 'no'"
+scenario 'fp8 with TransformerEngine' '\n4\n\n\n\n\n\n\n2\n\n\nfp8\nte\n\n\n\n\n\nmost_recent\nyes\n\nyes\n\n' \
+    'fp8_backend: TE' 'fp8_amax_compute_algo: most_recent' 'fp8_override_linear_precision:' '- true'
+scenario 'dynamo' '\n\n\nyes\neager\nyes\n2\n\nyes\n\n\n\n\n\n' 'dynamo_backend: EAGER' 'dynamo_mode: max-autotune' \
+    'dynamo_use_dynamic: true' 'dynamo_use_fullgraph: false'
+scenario 'SageMaker' '1\n\nwork\n\n\nmy-role\n\n\n\n\n\nML.G4dn.XLARGE\n\n' 'compute_environment: AMAZON_SAGEMAKER' \
+    'profile: work' 'region: us-east-1' 'iam_role_name: my-role' 'ec2_instance_type: ml.g4dn.xlarge' 'py_version: py38'
+scenario 'SageMaker, parallel, a new role' '1\n1\n\n1\ny\nRepo:Tag\n\n\nData parallelism\n\n2\ny\n3\n\n' \
+    'iam_role_name: accelerate_sagemaker_execution_role' 'image_uri: Repo:Tag' 'distributed_type: DATA_PARALLEL' \
+    'ec2_instance_type: ml.p4dn.24xlarge' 'debug: true' 'num_machines: 3'
+test_expect_success 'with what is left to do' 'grep "must exist before" out && grep "aws_access_key_id" out'
+
+scenario 'a step back: the old answer is the proposal' '\n4\n3\n<\n<\n1\n<\n\n1\n\n\n\n2\n\n' \
+    'distributed_type: MULTI_CPU' 'num_machines: 1'
+test_expect_success 'which is shown' 'grep -F "[3]" out'
+test_expect_success 'no step before the first' 'ask "<\n\n\n\n\n\n\n\n\n" && grep "first question" out'
+test_expect_success 'one process on one machine is refused, and said' '
+    ask "\n4\n\n\n\n\n\n\n1\n\n2\n\n\n\n" && grep "is no distributed training" out && grep "answer is needed" out &&
+    has "num_processes: 2"'
+test_expect_success 'DeepSpeed on Neuron is refused' '
+    ask "\n9\n\n\n\nyes\nno\n\n2\n\n\n" && grep "not supported on Neuron" out'
+test_expect_success 'a rank beyond the machines is refused' '
+    ask "\n1\n2\n2\n1\nnode0\n1\n\n\n\n\n2\n\n" && grep "from 0 to 1" out && has "machine_rank: 1"'
+
+test_expect_success 'flags answer, --yes takes the defaults' '
+    rm c.yaml && "$accelerate" config --yes --distributed_type MULTI_CPU --num_processes 4 --config_file c.yaml </dev/null &&
+    has "distributed_type: MULTI_CPU" "num_processes: 4" "use_cpu: true" "num_machines: 1"'
+test_expect_success 'what a flag answers is not asked' '
+    rm c.yaml && printf "\n\n\n\n\n" | "$accelerate" config --distributed_type MULTI_CPU --num_processes 4 --mixed_precision=bf16 --debug \
+        --config_file c.yaml >out && ! grep "Which type\|mixed precision\|should be checked" out &&
+    has "mixed_precision: bf16" "debug: true"'
+test_expect_success 'a flag answers the question that leads to it' '
+    "$accelerate" config -y --use_fsdp --fsdp_version 1 --fsdp_sharding_strategy NO_SHARD --num_processes 2 \
+        --fsdp_transformer_layer_cls_to_wrap Block --dynamo_backend eager --config_file d.yaml && cp d.yaml c.yaml &&
+    has "distributed_type: FSDP" "fsdp_reshard_after_forward: NO_SHARD" "fsdp_transformer_layer_cls_to_wrap: Block" \
+        "dynamo_backend: EAGER"'
+test_expect_success 'the type of a file is an answer, too' '
+    "$accelerate" config -y --distributed_type DEEPSPEED --zero_stage 3 --num_processes 2 --config_file e.yaml &&
+    grep "zero_stage: 3" e.yaml && grep "distributed_type: DEEPSPEED" e.yaml'
+test_expect_success '--KEY=no' '
+    "$accelerate" config -y --distributed_type MULTI_CPU --num_machines 2 --main-process-ip a --main_process_port 1 \
+        --same_network=no --config_file e2.yaml && grep "same_network: false" e2.yaml'
+test_expect_success 'a question without a default: which flag is missing' '
+    test_exit 2 "$accelerate" config -y --distributed_type MULTI_CPU --num_machines 2 --config_file f.yaml 2>error &&
+    grep -e "give --main_process_ip" error && ! test -e f.yaml'
+test_expect_success 'a flag that no question is about is an error' '
+    test_exit 2 "$accelerate" config -y --zero_stage 3 --config_file f.yaml 2>error && grep -e "--zero_stage" error &&
+    ! test -e f.yaml'
+test_expect_success 'a flag with a wrong answer is an error' '
+    test_exit 2 "$accelerate" config -y --distributed_type MULTI_CPU --num_machines 2 --machine_rank 2 \
+        --main_process_ip a --main_process_port 1 --config_file f.yaml 2>error && grep -e "--machine_rank" error'
+test_expect_success 'the old file is what --yes takes' '
+    cp d.yaml before && "$accelerate" config --yes --config_file d.yaml && cmp before d.yaml'
+test_expect_success 'what nobody asks about stays' '
+    sed "s/^fsdp_config:$/grace: 5\n&\n  fsdp_ignored_modules: head/" before >d.yaml &&
+    "$accelerate" config --yes --config_file d.yaml && cp d.yaml c.yaml && has "grace: 5" "fsdp_ignored_modules: head"'
+test_expect_success 'but not where its section has gone' '
+    "$accelerate" config --yes --distributed_type NO --config_file d.yaml && cp d.yaml c.yaml && has "grace: 5" &&
+    ! grep fsdp_ignored d.yaml'
+test_expect_success 'an old SageMaker file is proposed again' '
+    ask "1\n\nwork\n\n\nmy-role\n\n\n\n\n\n\n\n" && cp c.yaml before &&
+    sed "s/py_version: .*/py_version: py311/" before >c.yaml && cp c.yaml before &&
+    "$accelerate" config --yes --config_file c.yaml && cmp before c.yaml'
+test_expect_success 'launch takes what was written' '
+    rm c.yaml && "$accelerate" config -y --distributed_type MULTI_CPU --num_processes 2 --config_file c.yaml &&
+    "$accelerate" launch --config_file c.yaml --dry_run --explain true >got && grep "num_processes: 2  (c.yaml:" got'
+test_expect_success 'umask counts, parents are made' '
+    (umask 027 && "$accelerate" config -y --config_file new/er/c.json) && test "$(stat -c %a new/er/c.json)" = 640 &&
+    head -n 1 new/er/c.json | grep -x "{"'
+test_done
