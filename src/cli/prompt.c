@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #if defined HAVE_READLINE
 #include <readline/readline.h>
 #elif defined HAVE_LIBEDIT
@@ -189,6 +190,8 @@ read_plain (const char *question, char **line)
             continue;
         case PROMPT_KEY_STOP:
             prompt_stop ();
+            fputs (question, stdout); /* the shell has written below */
+            fflush (stdout);
             continue;
         case PROMPT_KEY_KILLED:
             prompt_die ();
@@ -210,7 +213,7 @@ read_plain (const char *question, char **line)
 
 static struct {
     char *line;
-    bool is_done;
+    bool is_done, is_path;
 } typed;
 
 static void
@@ -221,27 +224,37 @@ take_line (char *line)
     rl_callback_handler_remove ();
 }
 
-static int
-do_nothing (int count, int key)
+/* For the Tab key: names of files or nothing. */
+static char **
+complete (const char *text, int start, int end)
 {
-    (void) count;
-    (void) key;
-    return 0;
-}
-
-static int
-complete_path (int count, int key)
-{
-    (void) count;
-    return rl_complete (1, key);
+    (void) start;
+    (void) end;
+    rl_attempted_completion_over = 1;
+    if (!typed.is_path)
+        return NULL;
+    char **matches = rl_completion_matches (text, rl_filename_completion_function);
+#ifdef HAVE_LIBEDIT
+    /* GNU readline sees itself that a single match is a folder. */
+    struct stat info;
+    if (matches && (!matches[1] || !matches[2]) && !stat (matches[0], &info) && S_ISDIR (info.st_mode)) {
+        size_t length = strlen (matches[0]);
+        char *longer = realloc (matches[0], length + 2);
+        matches[0] = longer ? strcpy (longer + length, "/") - length : matches[0];
+    }
+#endif
+    return matches;
 }
 
 static void
-begin (const char *question, bool is_path)
+begin (const char *question)
 {
+    static char no_breaks[] = ""; /* the whole line is one path, blanks and all */
     rl_catch_signals = 0;
+    rl_attempted_completion_function = complete;
+    rl_completer_word_break_characters = no_breaks;
+    rl_completion_append_character = '\0';
     rl_callback_handler_install (question, take_line);
-    rl_bind_key ('\t', is_path ? complete_path : do_nothing);
 }
 
 static enum prompt_result
@@ -249,7 +262,8 @@ read_edited (const char *question, bool is_path, char **line)
 {
     typed.is_done = false;
     typed.line = NULL;
-    begin (question, is_path);
+    typed.is_path = is_path;
+    begin (question);
     while (!typed.is_done) {
         int ready = wait_for_input (-1);
         if (ready == 1) {
@@ -268,7 +282,7 @@ read_edited (const char *question, bool is_path, char **line)
         if (ready == PROMPT_KEY_KILLED)
             prompt_die ();
         prompt_stop ();
-        begin (question, is_path);
+        begin (question);
     }
     return finish (typed.line, line);
 }

@@ -86,6 +86,26 @@ ask_typed (const struct question *question, const char *dflt, char **line)
                : prompt_line (text.text, question->kind == ASK_PATH || question->kind == ASK_FULL_PATH, line);
 }
 
+static void
+drop_last (struct strlist *list)
+{
+    free (list->items[--list->count]);
+    list->items[list->count] = NULL;
+}
+
+static enum prompt_result
+ask_for_more (bool *is_more)
+{
+    for (;;) {
+        AUTO_FREE char *line = NULL;
+        enum prompt_result result = prompt_line ("Do you wish to add another command? [yes/NO] ", false, &line);
+        *is_more = false;
+        if (result != PROMPT_ANSWER || !line || !*line || parse_bool (line, is_more) == PARSE_OK)
+            return result;
+        prompt_say ("please answer yes or no");
+    }
+}
+
 /* One line after the other, until no other is wanted; "<" takes back the last. */
 static enum prompt_result
 ask_lines (const struct question *question, const char *dflt, char **lines)
@@ -98,11 +118,9 @@ ask_lines (const struct question *question, const char *dflt, char **lines)
         *at = ';';
     while (is_more) {
         AUTO_FREE char *line = NULL;
-        AUTO_FREE char *more = NULL;
         enum prompt_result result = ask_typed (question, list.count ? NULL : shown, &line);
         if (result == PROMPT_BACK && list.count) {
-            free (list.items[--list.count]);
-            list.items[list.count] = NULL;
+            drop_last (&list);
             continue;
         }
         if (result != PROMPT_ANSWER || (line && !*line && !list.count && dflt)) {
@@ -114,17 +132,18 @@ ask_lines (const struct question *question, const char *dflt, char **lines)
             continue;
         }
         strlist_add (&list, line);
-        do {
-            free (more);
-            result = prompt_line ("Do you wish to add another command? [yes/NO] ", false, &more);
-            if (result == PROMPT_END || result == PROMPT_INTERRUPT)
-                return result;
-        } while (more && *more && parse_bool (more, &is_more) != PARSE_OK);
-        is_more = is_more && more && *more;
+        if (list.failed)
+            return PROMPT_ANSWER; /* without a text: no memory */
+        result = ask_for_more (&is_more);
+        if (result == PROMPT_BACK) {
+            drop_last (&list);
+            is_more = true;
+        } else if (result != PROMPT_ANSWER)
+            return result;
     }
     for (size_t i = 0; i < list.count; i++)
         strbuf_printf (&joined, "%s%s", i ? "\n" : "", list.items[i]);
-    *lines = list.failed ? NULL : strbuf_take (&joined);
+    *lines = strbuf_take (&joined);
     return PROMPT_ANSWER;
 }
 

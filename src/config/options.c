@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* THE OPTION TABLE.  Everything that is known about a setting stands in its row, and nowhere else; the order of rows is
- * that of the questions and, within a group, of --help and the man page.  After a change: `make regen`. */
+/* THE OPTION TABLE.  Everything that is known about a setting stands in its row, and nowhere else; the order of rows
+ * is, within a group, that of --help and the man page.  After a change: `make regen`. */
 #include <config.h>
 
 #include "config/conditions.h"

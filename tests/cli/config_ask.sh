@@ -55,7 +55,7 @@ scenario 'DeepSpeed ZeRO 3 with NVMe' '\n4\n\n\n\nyes\n\n3\nnvme\n2\n\n/fast\n2\
 scenario 'Megatron-LM' '\n4\n\n\n\n\n\nyes\n2\n\n2\n4\n\n\n\n4\n\n' 'distributed_type: MEGATRON_LM' \
     'megatron_lm_tp_degree: 2' 'megatron_lm_sequence_parallelism: true' 'megatron_lm_num_micro_batches: 4' \
     'megatron_lm_gradient_clipping: 1.0'
-scenario 'a TPU pod with commands' '\n10\n\n8\n\nyes\npod\nzone\n\nyes\n\necho 1\nyes\necho 2\n\nvm-0,vm-1\nA=1\n' \
+scenario 'a TPU pod with commands' '\n10\n\n8\n\nyes\npod\nzone\n\nyes\n\necho 1\nyes\necho x\n<\necho 2\nperhaps\n\nvm-0,vm-1\nA=1\n' \
     'distributed_type: XLA' 'tpu_name: pod' '- echo 1' '- echo 2' '- vm-1' '- A=1' "mixed_precision: 'no'"
 scenario 'fp8 with TransformerEngine' '\n4\n\n\n\n\n\n\n2\n\n\nfp8\nte\n\n\n\n\n\nmost_recent\nyes\n\nyes\n\n' \
     'fp8_backend: TE' 'fp8_amax_compute_algo: most_recent' 'fp8_override_linear_precision:' '- true'
