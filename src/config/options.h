@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The option table: one row per setting, from which flags, YAML and JSON keys, environment, help, man page, completion,
- * answers of the questionnaire and origins all come.  To add an option: one row in options.c, one field in settings.h. */
+ * answers to the questionnaire and origins all come.  To add an option: one row in options.c, one field in
+ * settings.h. */
 #ifndef CONFIG_OPTIONS_H
 #define CONFIG_OPTIONS_H
 
