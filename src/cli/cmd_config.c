@@ -19,7 +19,15 @@
 
 static const struct origin answered = { ORIGIN_FLAG, 0 };
 
-/* One process for each GPU, else one on the CPU: what the original writes. */
+static int
+guess (struct config *config, const char *key, const char *text, struct fail *fail)
+{
+    if (config_origin (config, key).kind == ORIGIN_FLAG)
+        return 0;
+    return config_set (config, option_find (key), text, answered, fail);
+}
+
+/* One process for each GPU, else one on the CPU: what the original writes.  Flags count more. */
 static int
 guess_all (struct config *config, struct fail *fail)
 {
@@ -28,9 +36,8 @@ guess_all (struct config *config, struct fail *fail)
     topology_probe (&topology, false);
     int gpus = topology.gpus;
     snprintf (count, sizeof count, "%d", gpus > 1 ? gpus : 1);
-    return config_set (config, option_find ("distributed_type"), gpus > 1 ? "MULTI_GPU" : "NO", answered, fail)
-           || config_set (config, option_find ("use_cpu"), gpus ? "false" : "true", answered, fail)
-           || config_set (config, option_find ("num_processes"), count, answered, fail);
+    return guess (config, "distributed_type", gpus > 1 ? "MULTI_GPU" : "NO", fail)
+           || guess (config, "use_cpu", gpus ? "false" : "true", fail) || guess (config, "num_processes", count, fail);
 }
 
 static int

@@ -461,8 +461,21 @@ recall_override (const struct config *old)
     return recall_fprop (old) || recall_dgrad (old) || recall_wgrad (old) ? "yes" : NULL;
 }
 
+/* A type given as a flag may be one that the old file's environment does not have. */
+static const char *
+recall_environment (const struct config *old)
+{
+    const char *environment = old->settings.compute_environment;
+    bool is_parallel = has_type (old, "DATA_PARALLEL") || has_type (old, "MODEL_PARALLEL");
+    if (config_origin (old, "distributed_type").kind != ORIGIN_FLAG || has_type (old, "NO")
+        || config_origin (old, "compute_environment").kind == ORIGIN_FLAG)
+        return environment;
+    return is_parallel ? "AMAZON_SAGEMAKER" : "LOCAL_MACHINE";
+}
+
 static const struct question first_rows[] = {
     { .id = "compute_environment", .kind = ASK_MENU, .choices = environments, .dflt = "LOCAL_MACHINE",
+      .told_by = "compute_environment", .recall = recall_environment,
       .text = "In which compute environment are you running?" },
 };
 

@@ -119,6 +119,13 @@ test_expect_success 'an old SageMaker file is proposed again' '
     ask "1\n\nwork\n\n\nmy-role\n\n\n\n\n\n\n\n" && cp c.yaml before &&
     sed "s/py_version: .*/py_version: py311/" before >c.yaml && cp c.yaml before &&
     "$accelerate" config --yes --config_file c.yaml && cmp before c.yaml'
+test_expect_success 'but not where a flag says another environment' '
+    "$accelerate" config --yes --distributed_type MULTI_CPU --config_file c.yaml && has "compute_environment: LOCAL_MACHINE" &&
+    "$accelerate" config --yes --distributed_type DATA_PARALLEL --iam_role_name r --config_file c.yaml &&
+    has "compute_environment: AMAZON_SAGEMAKER" "ec2_instance_type: ml.p3.16xlarge" "profile: default"'
+test_expect_success 'the file for this machine takes flags, too' '
+    rm c.yaml && "$accelerate" config default --distributed_type MULTI_CPU --num_processes 3 --config_file c.yaml &&
+    has "distributed_type: MULTI_CPU" "num_processes: 3"'
 test_expect_success 'launch takes what was written' '
     rm c.yaml && "$accelerate" config -y --distributed_type MULTI_CPU --num_processes 2 --config_file c.yaml &&
     "$accelerate" launch --config_file c.yaml --dry_run --explain true >got && grep "num_processes: 2  (c.yaml:" got'
