@@ -7,6 +7,7 @@
 #include "config/mode.h"
 #include "launch/job.h"
 #include "launch/keeper.h"
+#include "launch/logs.h"
 #include "launch/outside.h"
 #include "launch/plan.h"
 #include "launch/report.h"
@@ -137,8 +138,13 @@ run_plan (struct plan *plan, const struct settings *settings, struct fail *fail)
         return -1;
     if (settings->failure_report && write_report (NULL, settings->failure_report, fail))
         return -1;
-    if (!settings->quiet)
+    if (logs_make_run (plan, fail))
+        return -1;
+    if (!settings->quiet) {
         print_notes (plan);
+        if (plan->logs.run)
+            fprintf (stderr, "accelerate: note: files of the ranks' output are in %s\n", plan->logs.run);
+    }
     switch (keeper_split (&keeper, fail)) {
     case KEEPER_IS_SUPERVISOR: return supervise_plan (plan, &keeper, settings, fail);
     case KEEPER_IS_OVER: return keeper.status;

@@ -8,9 +8,11 @@
 #include "config/conditions.h"
 #include "config/load.h"
 #include "config/mode.h"
+#include "config/tee.h"
 #include "util/parse.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 static bool
 is_flag_given (const struct config *config, const char *key)
@@ -46,19 +48,17 @@ has_unsynchronised_loading (const struct config *config)
            && parse_bool (settings->fsdp_sync_module_states, &synchronised) == PARSE_OK && efficient && !synchronised;
 }
 
-/* One digit for all ranks, or RANK:DIGIT with commas between; ranks have one digit too. */
 static bool
 has_bad_tee (const struct config *config)
 {
-    const char *at = config->settings.tee;
-    if (*at >= '0' && *at <= '3' && !at[1])
-        return false;
-    for (;; at += 4) {
-        if (at[0] < '0' || at[0] > '9' || at[1] != ':' || at[2] < '0' || at[2] > '3')
-            return true;
-        if (at[3] != ',')
-            return at[3];
-    }
+    return !tee_is_valid (config->settings.tee);
+}
+
+static bool
+has_log_dir_in_use (const struct config *config)
+{
+    struct stat info;
+    return config->settings.log_dir && !stat (config->settings.log_dir, &info) && S_ISREG (info.st_mode);
 }
 
 static bool
@@ -71,12 +71,6 @@ static bool
 has_explain_alone (const struct config *config)
 {
     return config->settings.explain && (!config->settings.dry_run || config->settings.json);
-}
-
-static bool
-has_logs (const struct config *config)
-{
-    return config->settings.log_dir || strcmp (config->settings.tee, "0");
 }
 
 static bool
@@ -176,9 +170,9 @@ static const struct {
       "only rank 0 would have the weights: fsdp_cpu_ram_efficient_loading needs fsdp_sync_module_states" },
     { has_bad_rendezvous, { "rdzv_conf" }, "pairs KEY=VALUE with commas between them are wanted" },
     { has_bad_tee, { "tee" }, "0 to 3, or pairs like 0:1 with commas between them, are wanted" },
+    { has_log_dir_in_use, { "log_dir" }, "a folder is wanted, and there is a file of that name" },
     { has_json_alone, { NULL }, "--json prints a plan: it needs --dry_run" },
     { has_explain_alone, { NULL }, "--explain needs --dry_run, and is no JSON" },
-    { has_logs, { "tee" }, "this version writes no files of the ranks' output: leave out --tee and --log_dir" },
     { has_tpu_without_python, { "tpu", "no_python" }, "torch_xla imports the program of a TPU: it must be Python" },
     { has_multi_gpu_alone, { "multi_gpu", "num_processes" }, "--multi_gpu needs at least 2 processes" },
     { has_module_without_python, { "module", "no_python" },

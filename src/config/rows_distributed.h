@@ -10,13 +10,15 @@
       .letter = 't', .metavar = "SPEC",
       .help = "ranks' output that goes to files too: 0 to 3, or R:N pairs",
       .doc = "Which output of which ranks goes to files as well as to the terminal, where each line then begins with "
-             "the role and the local rank: 0 none, 1 standard output, 2 standard error, 3 both; or RANK:NUMBER for "
-             "some ranks, with commas between them. The files are in --log_dir." },
+             "the role and the local rank, as [default0]: does: 0 none, 1 standard output, 2 standard error, 3 both; "
+             "or RANK:NUMBER for some local ranks, with commas between them. Without --log_dir the files are in a new "
+             "folder accelerate_XXXXXX of TMPDIR, or /tmp. See FILES." },
 
     { .key = "log_dir", OPT_PATH (log_dir), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
       .metavar = "FOLDER",
       .help = "folder for files of the ranks' output",
-      .doc = "The folder for files of the ranks' output, see --tee. Made where it is missing." },
+      .doc = "The folder for files of the ranks' output, see --tee, and for the error files that torch's @record "
+             "writes. Made where it is missing. With /dev/null there are names before lines and no files." },
 
     { .key = "role", OPT_TEXT (role), .dflt = "default", .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
       .metavar = "NAME",

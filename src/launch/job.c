@@ -5,12 +5,14 @@
 #include "launch/job.h"
 
 #include "launch/cgroup.h"
+#include "launch/logs.h"
 #include "launch/starters.h"
 #include "launch/status.h"
 #include "util/cleanup.h"
 
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 static int
 make_id (struct job *job, struct fail *fail)
@@ -22,20 +24,33 @@ make_id (struct job *job, struct fail *fail)
     return 0;
 }
 
+static void
+init_sinks (struct job *job)
+{
+    struct stat out, err;
+    output_sink_init (&job->sinks[JOB_OUT], 1);
+    output_sink_init (&job->sinks[JOB_ERR], 2);
+    bool one = !fstat (1, &out) && !fstat (2, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+    job->sink_of[JOB_OUT] = &job->sinks[one ? JOB_ERR : JOB_OUT];
+    job->sink_of[JOB_ERR] = &job->sinks[JOB_ERR];
+}
+
 static int
 prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail)
 {
     *job = (struct job){ .plan = plan, .keeper = keeper, .count = plan->process_count, .segment = JOBSEG_NONE };
     job->oom_kills_before = cgroup_oom_kills ();
-    output_sink_init (&job->sink, 2);
+    init_sinks (job);
     job->ranks = calloc ((size_t) job->count, sizeof *job->ranks);
     if (!job->ranks)
         return fail_nomem (fail);
     for (int i = 0; i < job->count; i++) {
         job->ranks[i].process = &plan->processes[i];
-        job->ranks[i].pidfd = job->ranks[i].stream.fd = -1;
+        job->ranks[i].pidfd = -1;
+        for (int j = 0; j < JOB_STREAMS; j++)
+            job->ranks[i].streams[j].fd = job->ranks[i].streams[j].log.fd = -1;
     }
-    if (make_id (job, fail)
+    if (make_id (job, fail) || logs_make_attempt (plan, fail)
         || jobseg_create (&job->segment, plan->world_size, plan->local_world_size, plan->first_rank, job->id, fail))
         return -1;
     return 0;
@@ -72,11 +87,13 @@ void
 job_release (struct job *job)
 {
     for (int i = 0; job->ranks && i < job->count; i++) {
-        output_stream_release (&job->ranks[i].stream);
+        for (int j = 0; j < JOB_STREAMS; j++)
+            output_stream_release (&job->ranks[i].streams[j]);
         free (job->ranks[i].doing);
     }
     free (job->ranks);
-    output_sink_release (&job->sink);
+    for (int i = 0; i < JOB_STREAMS; i++)
+        output_sink_release (&job->sinks[i]);
     jobseg_detach (&job->segment);
     *job = (struct job){ .segment = JOBSEG_NONE };
 }

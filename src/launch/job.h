@@ -12,6 +12,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+/** What of a rank may come through us. */
+enum { JOB_OUT, JOB_ERR, JOB_STREAMS };
+
 /** One rank's process. */
 struct job_rank {
     const struct plan_process *process;
@@ -20,7 +23,7 @@ struct job_rank {
     bool own_group;   /* it leads a process group of its own */
     bool ended;
     int wait_status;  /* once ended */
-    struct output_stream stream; /* its stderr, where it comes through us */
+    struct output_stream streams[JOB_STREAMS]; /* its stdout and stderr, where they come through us */
     char *doing;      /* what it was doing when another one failed, or NULL */
 };
 
@@ -39,7 +42,9 @@ struct job {
     struct job_rank *ranks; /* [plan->process_count] */
     int count;
     int alive;
-    struct output_sink sink; /* our stderr */
+    struct output_sink sinks[JOB_STREAMS]; /* our stdout and stderr */
+    struct output_sink *sink_of[JOB_STREAMS]; /* the same one where both are one file: lines stay whole there */
+    bool told_of_loss; /* a file of the output could not be written */
 
     enum job_end end;
     int first_failed; /* local rank, of JOB_FAILED */

@@ -8,7 +8,9 @@
 #include "config/envmap.h"
 #include "config/load.h"
 #include "config/mode.h"
+#include "config/tee.h"
 #include "launch/outside.h"
+#include "util/cleanup.h"
 #include "util/envnames.h"
 #include "util/jobseg.h"
 
@@ -99,6 +101,16 @@ set (struct strlist *env, const char *name, const char *value)
         place++;
     memmove (&env->items[place + 1], &env->items[place], (last - place) * sizeof *env->items);
     env->items[place] = added;
+}
+
+static bool
+env_has (const struct strlist *env, const char *name)
+{
+    size_t length = strlen (name);
+    for (size_t i = 0; i < env->count; i++)
+        if (!strncmp (env->items[i], name, length) && env->items[i][length] == '=')
+            return true;
+    return false;
 }
 
 static void
@@ -259,6 +271,69 @@ add_device_notes (const struct draft *draft)
         strlist_printf (&plan->notes, "%d processes share %d GPU%s", plan->local_world_size, gpus, gpus > 1 ? "s" : "");
 }
 
+char *
+plan_log_path (const struct plan *plan, const struct plan_process *process, const char *name)
+{
+    char *path;
+    return asprintf (&path, "%s/attempt_%lld/%d/%s", plan->logs.run, (long long) plan->restarts, process->local_rank,
+                     name) < 0 ? NULL : path;
+}
+
+static int
+set_error_file (const struct plan *plan, struct plan_process *process, struct fail *fail)
+{
+    if (!plan->logs.run)
+        return 0;
+    AUTO_FREE char *path = plan_log_path (plan, process, "error.json");
+    if (!path)
+        return fail_nomem (fail);
+    set (&process->env, ENV_ERROR_FILE, path);
+    return 0;
+}
+
+/* Whether --tee and --log_dir ask for files; the original's word for names without files is /dev/null. */
+static bool
+wants_files (const struct draft *draft)
+{
+    const struct settings *settings = draft->settings;
+    struct plan *plan = draft->plan;
+    bool wanted = settings->log_dir && *settings->log_dir;
+    for (int i = 0; i < plan->local_world_size; i++)
+        wanted = wanted || tee_of_rank (settings->tee, i);
+    if (wanted && plan->outside) {
+        strlist_add (&plan->notes, "--tee and --log_dir have no effect: another launcher starts the ranks");
+        return false;
+    }
+    if (tee_greatest_rank (settings->tee) >= plan->local_world_size)
+        strlist_printf (&plan->notes, "--tee names local rank %d, and there is none: the last one is %d",
+                        tee_greatest_rank (settings->tee), plan->local_world_size - 1);
+    return wanted && !(settings->log_dir && !strcmp (settings->log_dir, "/dev/null"));
+}
+
+/* Names are absolute: a program may change its folder before it writes its error file. */
+static int
+decide_logs (const struct draft *draft, struct fail *fail)
+{
+    struct plan *plan = draft->plan;
+    const struct topology *topology = draft->topology;
+    const char *given = draft->settings->log_dir;
+    AUTO_STRBUF struct strbuf base = { 0 };
+    plan->role = strdup (draft->settings->role);
+    if (!wants_files (draft))
+        return plan->role ? 0 : fail_nomem (fail);
+    plan->logs.is_temporary = !given || !*given;
+    if (plan->logs.is_temporary)
+        strbuf_printf (&base, "%s/accelerate_XXXXXX", topology->tmp_folder ? topology->tmp_folder : "/tmp");
+    else
+        strbuf_printf (&base, "%s%s%s", *given == '/' ? "" : topology->folder, *given == '/' ? "" : "/", given);
+    plan->logs.base = strbuf_take (&base);
+    if (!plan->role || !plan->logs.base || asprintf (&plan->logs.run, "%s/none_XXXXXX", plan->logs.base) < 0) {
+        plan->logs.run = NULL;
+        return fail_nomem (fail);
+    }
+    return 0;
+}
+
 static void
 fill_process (const struct draft *draft, const struct program *program, const struct strlist *common, int local_rank)
 {
@@ -266,9 +341,10 @@ fill_process (const struct draft *draft, const struct program *program, const st
     struct plan_process *process = &plan->processes[local_rank];
     process->local_rank = local_rank;
     process->rank = plan->first_rank + local_rank;
+    process->tee = plan->outside ? 0 : tee_of_rank (draft->settings->tee, local_rank);
     for (size_t i = 0; !plan->outside && i < program->argv.count; i++) {
         strlist_add (&process->argv, program->argv.items[i]);
-        if (i == 0 && program->python && draft->distributed)
+        if (i == 0 && program->python && (draft->distributed || process->tee & TEE_OUT))
             strlist_add (&process->argv, "-u"); /* or lines of several ranks come late and cut in pieces */
     }
     for (char **word = draft->config->program_args; word && *word; word++)
@@ -300,6 +376,8 @@ fill_processes (const struct draft *draft, const struct program *program, struct
             && outside_add_argv (&plan->processes[i].argv, plan->path, draft->config, draft->topology, program, fail))
             return -1;
         fill_process (draft, program, &common, i);
+        if (set_error_file (plan, &plan->processes[i], fail))
+            return -1;
         if (plan->processes[i].argv.failed || plan->processes[i].env.failed)
             return fail_nomem (fail);
     }
@@ -331,6 +409,8 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
                    && (when_on_cpu (settings) || !strcmp (settings->distributed_type, "MULTI_CPU")
                        || (plan->world_size > 1 && topology->gpus == 0));
     draft.distributed = !plan->outside && (plan->world_size > 1 || plan->path != PATH_SIMPLE);
+    if (decide_logs (&draft, fail))
+        goto error;
     plan->host = strdup (topology->host);
     plan->program = strdup (config->program);
     if (!plan->host || !plan->program) {
@@ -348,9 +428,13 @@ error:
 int
 plan_set_restarts (struct plan *plan, int64_t count, struct fail *fail)
 {
+    plan->restarts = count;
     for (int i = 0; i < plan->process_count; i++) {
         struct strlist *env = &plan->processes[i].env;
-        set_number (env, ENV_RESTART_COUNT, count);
+        if (count || env_has (env, ENV_RESTART_COUNT))
+            set_number (env, ENV_RESTART_COUNT, count);
+        if (set_error_file (plan, &plan->processes[i], fail))
+            return -1;
         if (env->failed)
             return fail_nomem (fail);
     }
@@ -367,6 +451,9 @@ plan_release (struct plan *plan)
     free (plan->processes);
     free (plan->host);
     free (plan->program);
+    free (plan->role);
+    free (plan->logs.base);
+    free (plan->logs.run);
     strlist_release (&plan->notes);
     *plan = (struct plan){ 0 };
 }

@@ -21,6 +21,14 @@ struct plan_process {
     struct strlist argv;
     struct strlist env; /* NAME=VALUE, to be set over the launcher's own environment, sorted by name; the names are the
                          * same in every process of a plan */
+    unsigned tee; /* what of its output bears its name and goes into files; bits of config/tee.h */
+};
+
+/** Where files of the ranks' output go.  In the names X stands for what is chosen at the start. */
+struct plan_logs {
+    char *base; /* the folder that holds the run's one */
+    char *run;  /* NULL: no files are wanted */
+    bool is_temporary; /* nobody has named `base` */
 };
 
 /** All zero is an empty plan. */
@@ -33,6 +41,9 @@ struct plan {
     int local_world_size;
     int first_rank;
     int64_t grace_s;
+    int64_t restarts; /* so far */
+    char *role;
+    struct plan_logs logs;
     struct strlist notes; /* what was assumed, for the user; one line each */
     struct plan_process *processes;
     int process_count; /* == local_world_size */
@@ -50,6 +61,9 @@ int plan_make (struct plan *plan, const struct config *config, const struct topo
 
 /** Before the ranks are started again: tell them that it is the @p count-th time.  @return 0 or -1 without memory */
 int plan_set_restarts (struct plan *plan, int64_t count, struct fail *fail);
+
+/** The path of file @p name of a process in this attempt; to be freed.  @return NULL without memory */
+char *plan_log_path (const struct plan *plan, const struct plan_process *process, const char *name);
 
 /** Accepts a half-made plan. */
 void plan_release (struct plan *plan);

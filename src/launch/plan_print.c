@@ -4,6 +4,7 @@
 
 #include "launch/plan.h"
 
+#include "config/tee.h"
 #include "util/cleanup.h"
 
 #include <ctype.h>
@@ -52,6 +53,20 @@ is_common (const struct plan *plan, size_t index)
     return true;
 }
 
+/* Which files there will be; X stands for what is chosen at the start. */
+static void
+print_logs (const struct plan *plan, struct strbuf *out)
+{
+    if (!plan->logs.run)
+        return;
+    strbuf_printf (out, "\nlogs\n  %s\n", plan->logs.run);
+    for (int i = 0; i < plan->process_count; i++)
+        for (unsigned bit = TEE_OUT; bit <= TEE_ERR; bit <<= 1)
+            if (plan->processes[i].tee & bit)
+                strbuf_printf (out, "  attempt_%lld/%d/%s.log\n", (long long) plan->restarts,
+                               plan->processes[i].local_rank, bit == TEE_OUT ? "stdout" : "stderr");
+}
+
 void
 plan_print_text (const struct plan *plan, struct strbuf *out)
 {
@@ -77,6 +92,7 @@ plan_print_text (const struct plan *plan, struct strbuf *out)
             if (!is_common (plan, i))
                 add_variable (out, process->env.items[i]);
     }
+    print_logs (plan, out);
     if (plan->notes.count)
         strbuf_add (out, "\nnotes\n");
     for (size_t i = 0; i < plan->notes.count; i++)
@@ -117,13 +133,14 @@ make_plan (const struct plan *plan)
     json_t *processes = json_array ();
     for (int i = 0; i < plan->process_count; i++) {
         const struct plan_process *process = &plan->processes[i];
-        json_array_append_new (processes, json_pack ("{si si so so}", "rank", process->rank, "local_rank",
-                                                     process->local_rank, "argv", make_list (&process->argv), "env",
-                                                     make_env (&process->env)));
+        json_array_append_new (processes, json_pack ("{si si si so so}", "rank", process->rank, "local_rank",
+                                                     process->local_rank, "tee", (int) process->tee, "argv",
+                                                     make_list (&process->argv), "env", make_env (&process->env)));
     }
-    return json_pack ("{ss si si si sI so so}", "host", plan->host, "world_size", plan->world_size, "local_world_size",
-                      plan->local_world_size, "first_rank", plan->first_rank, "grace_s", (json_int_t) plan->grace_s,
-                      "notes", make_list (&plan->notes), "processes", processes);
+    return json_pack ("{ss si si si sI ss? so so}", "host", plan->host, "world_size", plan->world_size,
+                      "local_world_size", plan->local_world_size, "first_rank", plan->first_rank, "grace_s",
+                      (json_int_t) plan->grace_s, "logs", plan->logs.run, "notes", make_list (&plan->notes),
+                      "processes", processes);
 }
 
 int

@@ -4,6 +4,7 @@
 
 #include "launch/report.h"
 
+#include "launch/logs.h"
 #include "util/cleanup.h"
 
 #include <jansson.h>
@@ -70,6 +71,29 @@ add_others (const struct job *job, struct strbuf *out)
     }
 }
 
+/* What the rank has said about it: in the error file of torch's @record, and on stderr, where the same traceback stands
+ * as a rule. */
+static void
+add_words (const struct job *job, const struct job_rank *rank, struct strbuf *out)
+{
+    AUTO_STRBUF struct strbuf message = { 0 };
+    AUTO_STRLIST struct strlist lines = { 0 }, traceback = { 0 };
+    logs_read_error (job->plan, rank, &message, &traceback);
+    output_stream_tail (&rank->streams[JOB_ERR], &lines);
+    if (message.length)
+        strbuf_printf (out, "  its error file says: %s\n", message.text);
+    if (lines.count)
+        strbuf_printf (out, "  its last line%s on stderr:\n", lines.count > 1 ? "s" : "");
+    else if (traceback.count)
+        strbuf_add (out, "  the end of its traceback:\n");
+    const struct strlist *shown = lines.count ? &lines : &traceback;
+    for (size_t i = 0; i < shown->count; i++)
+        strbuf_printf (out, "    %s\n", shown->items[i]);
+    if (job->plan->logs.run)
+        strbuf_printf (out, "  its files are in %s/attempt_%lld/%d\n", job->plan->logs.run,
+                       (long long) job->plan->restarts, rank->process->local_rank);
+}
+
 static void
 add_failure (const struct job *job, struct strbuf *out)
 {
@@ -83,12 +107,7 @@ add_failure (const struct job *job, struct strbuf *out)
         strbuf_add (out, "  the kernel killed it, or another process of its control group, for want of memory\n");
     if (rank->doing)
         strbuf_printf (out, "  it was: %s\n", rank->doing);
-    AUTO_STRLIST struct strlist lines = { 0 };
-    output_stream_tail (&rank->stream, &lines);
-    if (lines.count)
-        strbuf_printf (out, "  its last line%s on stderr:\n", lines.count > 1 ? "s" : "");
-    for (size_t i = 0; i < lines.count; i++)
-        strbuf_printf (out, "    %s\n", lines.items[i]);
+    add_words (job, rank, out);
     add_others (job, out);
 }
 
@@ -122,6 +141,19 @@ make_text (const char *text)
     return json_string (plain.text ? plain.text : "");
 }
 
+static void
+add_error_file (const struct job *job, const struct job_rank *rank, json_t *failure)
+{
+    AUTO_STRBUF struct strbuf message = { 0 };
+    AUTO_STRLIST struct strlist lines = { 0 };
+    logs_read_error (job->plan, rank, &message, &lines);
+    json_t *traceback = json_array ();
+    for (size_t i = 0; i < lines.count; i++)
+        json_array_append_new (traceback, make_text (lines.items[i]));
+    json_object_set_new (failure, "error", message.length ? make_text (message.text) : json_null ());
+    json_object_set_new (failure, "traceback", traceback);
+}
+
 static json_t *
 make_failure (const struct job *job)
 {
@@ -138,10 +170,11 @@ make_failure (const struct job *job)
     if (rank->doing)
         json_object_set_new (failure, "doing", make_text (rank->doing));
     AUTO_STRLIST struct strlist lines = { 0 };
-    output_stream_tail (&rank->stream, &lines);
+    output_stream_tail (&rank->streams[JOB_ERR], &lines);
     for (size_t i = 0; i < lines.count; i++)
         json_array_append_new (tail, make_text (lines.items[i]));
     json_object_set_new (failure, "stderr", tail);
+    add_error_file (job, rank, failure);
     for (int i = 0; i < job->count; i++)
         if (i != job->first_failed && job->ranks[i].doing)
             json_array_append_new (others, json_pack ("{si so}", "rank", job->ranks[i].process->rank, "doing",

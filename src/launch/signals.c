@@ -31,6 +31,7 @@ signals_block (sigset_t *wanted, sigset_t *old)
     /* Blocked is as good as ignored here, and the ranks, who get the old mask, do not inherit it. */
     sigaddset (&blocked, SIGPIPE);
     sigaddset (&blocked, SIGTTOU);
+    sigaddset (&blocked, SIGXFSZ); /* the write fails: that is enough */
     sigprocmask (SIG_BLOCK, &blocked, old);
 }
 

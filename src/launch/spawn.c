@@ -6,6 +6,7 @@
 
 #include "launch/spawn.h"
 
+#include "launch/logs.h"
 #include "launch/status.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
@@ -26,7 +27,7 @@ struct child {
     const char *path;
     char *const *argv;
     char *const *envp;
-    int in, err; /* -1: as ours */
+    int in, out, err; /* -1: as ours */
     pid_t group; /* 0: one of its own */
     pid_t launcher;
     const sigset_t *mask;
@@ -50,7 +51,8 @@ run_child (void *argument)
     prctl (PR_SET_PDEATHSIG, SIGKILL);
     if (getppid () != child->launcher)
         _exit (128 + SIGKILL);
-    if ((child->in >= 0 && dup2 (child->in, 0) < 0) || (child->err >= 0 && dup2 (child->err, 2) < 0)) {
+    if ((child->in >= 0 && dup2 (child->in, 0) < 0) || (child->out >= 0 && dup2 (child->out, 1) < 0)
+        || (child->err >= 0 && dup2 (child->err, 2) < 0)) {
         child->error = errno;
         _exit (127);
     }
@@ -106,12 +108,13 @@ make_environment (struct spawn *spawn, struct fail *fail)
     return 0;
 }
 
-/* Each rank costs us two descriptors.  Ranks get the limit that was given to us. */
+/* Each rank costs us a pidfd, a pipe and, with --tee, another pipe and two files.  Ranks get the limit that was given
+ * to us. */
 static void
 raise_descriptor_limit (struct spawn *spawn, int ranks)
 {
     struct rlimit limit;
-    rlim_t wanted = (rlim_t) ranks * 2 + 64;
+    rlim_t wanted = (rlim_t) ranks * 5 + 64;
     if (getrlimit (RLIMIT_NOFILE, &limit) || limit.rlim_cur >= wanted)
         return;
     spawn->descriptors = limit;
@@ -124,7 +127,6 @@ spawn_init (struct spawn *spawn, struct job *job, struct fail *fail)
 {
     *spawn = (struct spawn){ .job = job, .null = -1, .launcher = getpid () };
     spawn->terminal = isatty (0);
-    spawn->pipes = job->count > 1;
     raise_descriptor_limit (spawn, job->count);
     if (make_environment (spawn, fail))
         goto error;
@@ -217,11 +219,9 @@ spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
     struct job *job = spawn->job;
     struct job_rank *rank = &job->ranks[index];
     const struct plan_process *process = rank->process;
-    int pipes[2] = { -1, -1 };
-    if (spawn->pipes && pipe2 (pipes, O_CLOEXEC))
-        return fail_exec (rank, errno, fail);
-    if (pipes[0] >= 0)
-        fcntl (pipes[0], F_SETFL, O_NONBLOCK);
+    int ends[JOB_STREAMS];
+    if (logs_open_streams (job->plan, rank, ends, fail))
+        return -1;
     if (process->env.count)
         memcpy (hand->envp, process->env.items, process->env.count * sizeof *hand->envp);
     struct child child = {
@@ -229,18 +229,18 @@ spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
         .argv = process->argv.items,
         .envp = (char *const *) hand->envp,
         .in = process->local_rank ? spawn->null : -1,
-        .err = pipes[1],
+        .out = ends[JOB_OUT],
+        .err = ends[JOB_ERR],
         .group = spawn->terminal && process->local_rank == 0 ? job->keeper->group : 0,
         .launcher = spawn->launcher,
         .mask = &job->keeper->old_mask,
         .descriptors = spawn->descriptors_raised ? &spawn->descriptors : NULL,
     };
     int result = start (hand, rank, &child, fail);
-    if (pipes[1] >= 0)
-        close (pipes[1]);
-    if (result == 0)
-        rank->stream.fd = pipes[0];
-    else if (pipes[0] >= 0)
-        close (pipes[0]);
+    for (int i = 0; i < JOB_STREAMS; i++)
+        if (ends[i] >= 0)
+            close (ends[i]);
+    if (result)
+        logs_close_streams (rank);
     return result;
 }

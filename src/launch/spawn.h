@@ -15,7 +15,6 @@ struct spawn {
     char *segment;      /* ACCEL_JOB_SEGMENT=... */
     char *id;           /* ACCEL_JOB_ID=... */
     int null;           /* /dev/null */
-    bool pipes;         /* stderr of the ranks comes through us */
     bool terminal;      /* stdin is one: the rank that reads it is in the keeper's process group */
     bool descriptors_raised;
     struct rlimit descriptors; /* the limit that was given to us */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor: one epoll loop over the ends of ranks (pidfds), signals (a signalfd) and the ranks' stderr; deadlines
+/* The supervisor: one epoll loop over the ends of ranks (pidfds), signals (a signalfd) and the ranks' output; deadlines
  * are its timeout.  It never polls and never waits for anything that a rank could withhold.
  *
  * pidfds, and not SIGCHLD alone, because epoll reports them in the order in which the ranks ended: when one rank's
@@ -26,11 +26,11 @@ enum {
     LINE_WAIT_MS = 100,         /* an unfinished line (a prompt) is passed on after that */
     REPEAT_MS = 250,            /* timeout(1) and the like send a signal to us and to our group: that is one */
     LEFTOVER_GRACE_MS = 2000,   /* for what ranks left behind */
-    READER_STALL_MS = 30000,    /* at the end: a reader of our stderr that takes nothing for so long is given up */
+    READER_STALL_MS = 30000,    /* at the end: a reader of ours that takes nothing for so long is given up */
     LEFTOVER_KILL_MS = 10000,   /* after which what SIGKILL does not end is left to the kernel */
 };
 
-/* What an epoll event is about; ranks are numbered from 0. */
+/* What an epoll event is about; ranks are numbered from 0, streams and sinks as in job.h, those of rank 0 first. */
 enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK, ABOUT_KEEPER };
 
 static int
@@ -60,10 +60,12 @@ int
 supervise_add (struct supervisor *supervisor, int index, struct fail *fail)
 {
     struct job_rank *rank = &supervisor->job->ranks[index];
-    if (watch (supervisor, rank->pidfd, EPOLLIN, ABOUT_RANK, index)
-        || (rank->stream.fd >= 0 && watch (supervisor, rank->stream.fd, EPOLLIN, ABOUT_STREAM, index)))
-        return fail_set (fail, FAIL_GENERAL, "cannot watch rank %d: %s", rank->process->rank, strerror (errno));
-    return 0;
+    int result = watch (supervisor, rank->pidfd, EPOLLIN, ABOUT_RANK, index);
+    for (int i = 0; i < JOB_STREAMS && result == 0; i++)
+        if (rank->streams[i].fd >= 0)
+            result = watch (supervisor, rank->streams[i].fd, EPOLLIN, ABOUT_STREAM, index * JOB_STREAMS + i);
+    return result ? fail_set (fail, FAIL_GENERAL, "cannot watch rank %d: %s", rank->process->rank, strerror (errno))
+                  : 0;
 }
 
 void
@@ -134,21 +136,42 @@ note_failure (struct supervisor *supervisor, int index)
     }
 }
 
-static void
-close_stream (struct supervisor *supervisor, struct job_rank *rank)
+static struct output_stream *
+stream_of (struct job *job, int number)
 {
-    if (rank->stream.fd < 0)
+    return &job->ranks[number / JOB_STREAMS].streams[number % JOB_STREAMS];
+}
+
+static struct output_sink *
+sink_of (struct job *job, int number)
+{
+    return job->sink_of[number % JOB_STREAMS];
+}
+
+/* Once: a full disk would have a line for each that a rank writes. */
+static void
+tell_of_loss (struct job *job, const struct logfile *log)
+{
+    char line[512];
+    if (!log->error || job->told_of_loss)
         return;
-    output_stream_flush (&rank->stream, &supervisor->job->sink);
-    close (rank->stream.fd); /* which also takes it out of the epoll set: nobody else holds the reading end */
-    rank->stream.fd = -1;
+    job->told_of_loss = true;
+    snprintf (line, sizeof line, "accelerate: warning: %s: %s; the ranks go on, and the file lacks some of their lines",
+              log->path, strerror (log->error));
+    output_sink_say (job->sink_of[JOB_ERR], line);
 }
 
 static void
-read_stream (struct supervisor *supervisor, struct job_rank *rank)
+read_stream (struct supervisor *supervisor, int number)
 {
-    if (rank->stream.fd >= 0 && !output_stream_read (&rank->stream, &supervisor->job->sink, clock_ms ()))
-        close_stream (supervisor, rank);
+    struct job *job = supervisor->job;
+    struct output_stream *stream = stream_of (job, number);
+    if (stream->fd < 0)
+        return;
+    /* Closing takes it out of the epoll set too: nobody else holds the reading end. */
+    if (!output_stream_read (stream, sink_of (job, number), clock_ms ()))
+        output_stream_end (stream, sink_of (job, number));
+    tell_of_loss (job, &stream->log);
 }
 
 static void
@@ -164,7 +187,8 @@ end_rank (struct supervisor *supervisor, int index, int wait_status)
     rank->pidfd = -1;
     if (wait_status == 0 || job->end != JOB_DONE)
         return;
-    read_stream (supervisor, rank); /* its last words, before others write about their own end */
+    for (int i = 0; i < JOB_STREAMS; i++) /* its last words, before others write about their own end */
+        read_stream (supervisor, index * JOB_STREAMS + i);
     note_failure (supervisor, index);
     stop_ranks (supervisor, SIGTERM, false);
 }
@@ -242,30 +266,46 @@ take_signals (struct supervisor *supervisor)
             take_signal (supervisor, &infos[i]);
 }
 
-/* While our stderr is full nothing more is read from the ranks; they wait, as they would have without us. */
+static void
+watch_sink (struct supervisor *supervisor, int which)
+{
+    const struct output_sink *sink = &supervisor->job->sinks[which];
+    bool wanted = !output_sink_is_empty (sink);
+    if (wanted == supervisor->sink_is_watched[which])
+        return;
+    if (wanted)
+        watch (supervisor, sink->fd, EPOLLOUT, ABOUT_SINK, which);
+    else
+        epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, sink->fd, NULL);
+    supervisor->sink_is_watched[which] = wanted;
+}
+
+/* Write what our readers take.  While they are slow, nothing more is read from ranks without files; they wait, as they
+ * would have without us.  Ranks whose lines wait in files have their turn one after the other. */
 static void
 balance_output (struct supervisor *supervisor)
 {
     struct job *job = supervisor->job;
-    output_sink_drain (&job->sink);
-    bool wanted = !output_sink_is_empty (&job->sink);
-    if (wanted != supervisor->sink_is_watched) {
-        if (wanted)
-            watch (supervisor, job->sink.fd, EPOLLOUT, ABOUT_SINK, 0);
-        else
-            epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, job->sink.fd, NULL);
-        supervisor->sink_is_watched = wanted;
-    }
-    bool full = output_sink_is_full (&job->sink);
-    for (int i = 0; i < job->count; i++) {
-        struct output_stream *stream = &job->ranks[i].stream;
-        if (stream->fd < 0 || stream->paused == full)
+    int count = job->count * JOB_STREAMS;
+    int64_t now = clock_ms ();
+    for (int i = 0; i < JOB_STREAMS; i++)
+        output_sink_drain (&job->sinks[i]);
+    unsigned first = supervisor->turn++;
+    for (int i = 0; i < count; i++) {
+        int number = (int) ((first + (unsigned) i) % (unsigned) count);
+        struct output_stream *stream = stream_of (job, number);
+        output_stream_catch_up (stream, sink_of (job, number), now);
+        bool paused = !output_stream_can_read (stream, sink_of (job, number));
+        if (stream->fd < 0 || stream->paused == paused)
             continue;
-        struct epoll_event event = { .events = full ? 0 : EPOLLIN };
-        event.data.u64 = (uint64_t) ABOUT_STREAM << 32 | (uint32_t) i;
-        epoll_ctl (supervisor->epoll, EPOLL_CTL_MOD, stream->fd, &event);
-        stream->paused = full;
+        if (paused) /* watched for nothing it would still report the end of its writer, again and again */
+            epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, stream->fd, NULL);
+        else
+            watch (supervisor, stream->fd, EPOLLIN, ABOUT_STREAM, number);
+        stream->paused = paused;
     }
+    for (int i = 0; i < JOB_STREAMS; i++)
+        watch_sink (supervisor, i);
 }
 
 /* Pass on lines that stay unfinished, and find the time until something is due.  @return for epoll_wait() */
@@ -280,13 +320,13 @@ keep_deadlines (struct supervisor *supervisor)
     }
     if (supervisor->deadline_ms)
         next = supervisor->deadline_ms;
-    for (int i = 0; i < job->count; i++) {
-        struct output_stream *stream = &job->ranks[i].stream;
+    for (int i = 0; i < job->count * JOB_STREAMS; i++) {
+        struct output_stream *stream = stream_of (job, i);
         if (!stream->line.length)
             continue;
         int64_t due = stream->line_since_ms + LINE_WAIT_MS;
         if (due <= now)
-            output_stream_flush (stream, &job->sink);
+            output_stream_flush (stream, sink_of (job, i));
         else if (due < next)
             next = due;
     }
@@ -309,7 +349,6 @@ lose_keeper (struct supervisor *supervisor)
 static void
 take_events (struct supervisor *supervisor, const struct epoll_event *events, int count)
 {
-    struct job *job = supervisor->job;
     bool signals = false;
     for (int i = 0; i < count; i++) {
         uint64_t about = events[i].data.u64 >> 32;
@@ -325,7 +364,7 @@ take_events (struct supervisor *supervisor, const struct epoll_event *events, in
         take_signals (supervisor);
     for (int i = 0; i < count; i++)
         if (events[i].data.u64 >> 32 == ABOUT_STREAM)
-            read_stream (supervisor, &job->ranks[(uint32_t) events[i].data.u64]);
+            read_stream (supervisor, (int) (uint32_t) events[i].data.u64);
 }
 
 /* @return whether nothing is left; false at the deadline, or when a signal says that it takes too long */
@@ -365,11 +404,10 @@ end_leftovers (const struct supervisor *supervisor)
     sweep_kill (LEFTOVER_KILL_MS);
 }
 
-/* @return whether the reader of our stderr took something; false when it stands still, or somebody has no patience */
+/* @return whether the reader of @p sink took something; false when it stands still, or somebody has no patience */
 static bool
-wait_reader (struct supervisor *supervisor)
+wait_reader (struct supervisor *supervisor, struct output_sink *sink)
 {
-    struct output_sink *sink = &supervisor->job->sink;
     size_t left = sink->pending.length - sink->written;
     struct pollfd fds[] = { { .fd = sink->fd, .events = POLLOUT }, { .fd = supervisor->signals, .events = POLLIN } };
     int64_t deadline = clock_ms () + READER_STALL_MS;
@@ -392,17 +430,24 @@ static void
 finish_output (struct supervisor *supervisor)
 {
     struct job *job = supervisor->job;
-    struct output_sink *sink = &job->sink;
     bool goes_on = true;
-    for (int i = 0; i < job->count; i++) {
+    for (int i = 0; i < job->count * JOB_STREAMS; i++) {
+        struct output_stream *stream = stream_of (job, i);
+        struct output_sink *sink = sink_of (job, i);
         do
-            read_stream (supervisor, &job->ranks[i]);
-        while (output_sink_is_full (sink) && (goes_on = goes_on && wait_reader (supervisor)));
-        close_stream (supervisor, &job->ranks[i]);
+            read_stream (supervisor, i);
+        while (stream->fd >= 0 && !output_stream_can_read (stream, sink)
+               && (goes_on = goes_on && wait_reader (supervisor, sink)));
+        output_stream_end (stream, sink);
+        while (!output_stream_catch_up (stream, sink, 0) && (goes_on = goes_on && wait_reader (supervisor, sink)))
+            ;
     }
-    output_sink_drain (sink);
-    while (!output_sink_is_empty (sink) && goes_on)
-        goes_on = wait_reader (supervisor);
+    for (int i = 0; i < JOB_STREAMS; i++) {
+        struct output_sink *sink = &job->sinks[i];
+        output_sink_drain (sink);
+        while (!output_sink_is_empty (sink) && goes_on)
+            goes_on = wait_reader (supervisor, sink);
+    }
 }
 
 static void

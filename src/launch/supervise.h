@@ -10,7 +10,8 @@ struct supervisor {
     struct job *job;
     int epoll;
     int signals;            /* signalfd */
-    bool sink_is_watched;
+    bool sink_is_watched[JOB_STREAMS];
+    unsigned turn;          /* of the stream that is served first */
     int64_t deadline_ms;    /* CLOCK_MONOTONIC; when to kill; 0: not stopping, or killed already */
     bool keeper_is_lost;
     int64_t told_ms;        /* when the first signal to stop came */

@@ -169,6 +169,9 @@ topology_probe (struct topology *topology, bool wants_cores)
     topology->omp_num_threads = getenv (ENV_OMP_NUM_THREADS);
     topology->nccl_async_error_handling = getenv (ENV_NCCL_ASYNC_ERROR_HANDLING);
     topology->python_path = getenv (ENV_PYTHONPATH);
+    topology->tmp_folder = getenv ("TMPDIR");
+    if (topology->tmp_folder && *topology->tmp_folder != '/')
+        topology->tmp_folder = NULL;
     if (!getcwd (topology->folder, sizeof topology->folder))
         topology->folder[0] = '\0';
 }

@@ -253,13 +253,13 @@ compare_process (struct check *check, const struct plan_process *process, json_t
         snprintf (number, sizeof number, "%lld", (long long) json_integer_value (one));
         compare_variable (check, &process->env, name, json_is_integer (one) ? number : json_string_value (one));
     }
-    /* What torchrun always sets, and the data do not repeat. */
+    /* What torchrun always sets, and the data do not repeat; an error file only where we make files. */
     static const char *const always[]
         = { "ROLE_RANK", "ROLE_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "TORCH_NCCL_ASYNC_ERROR_HANDLING",
-            "LOCAL_RANK", "TORCHELASTIC_USE_AGENT_STORE" };
+            "LOCAL_RANK", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE" };
     bool elastic = json_object_get (row, "workers") != NULL;
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
-        if (elastic && !find_variable (&process->env, always[i]))
+        if (elastic && strcmp (always[i], "TORCHELASTIC_ERROR_FILE") && !find_variable (&process->env, always[i]))
             differ (check, always[i], "missing");
     for (size_t i = 0; i < process->env.count; i++) {
         char ours[128];

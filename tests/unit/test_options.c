@@ -7,6 +7,7 @@
 #include "config/file.h"
 #include "config/load.h"
 #include "config/opt_argv.h"
+#include "config/tee.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -140,7 +141,7 @@ test_command_lines (void)
         { "--fp8_override_linear_precision true,no p", "is not three truth values", NULL, NULL, NULL },
         { "--vm a --vm b p", NULL, "vm", "a,b", "p" },
         { "-t 0 p", NULL, "tee", "0", "p" },
-        { "-t 3 p", "writes no files of the ranks' output", NULL, NULL, NULL },
+        { "-t 3 p", NULL, "tee", "3", "p" },
         { "-t 4 p", "0 to 3, or pairs like 0:1", NULL, NULL, NULL },
         { "--use_fsdp --use_parallelism_config p", "parallelism_config needs DeepSpeed, or FSDP", NULL, NULL, NULL },
         { "--use_fsdp --fsdp_sync_module_states no p", "only rank 0 would have the weights", NULL, NULL, NULL },
@@ -355,6 +356,46 @@ test_environment (void)
     config_release (&config);
 }
 
+static void
+test_tee (void)
+{
+    static const struct {
+        const char *spec;
+        int ranks[3]; /* bits of local ranks 0, 1 and 9; -1: not valid */
+        int greatest;
+    } cases[] = {
+        { "0", { 0, 0, 0 }, -1 },
+        { "1", { 1, 1, 1 }, -1 },
+        { "2", { 2, 2, 2 }, -1 },
+        { "3", { 3, 3, 3 }, -1 },
+        { "0:1", { 1, 0, 0 }, 0 },
+        { "1:3,0:2", { 2, 3, 0 }, 1 },
+        { "9:2,1:0", { 0, 0, 2 }, 9 },
+        { "0:1,0:2", { 2, 0, 0 }, 0 },
+        { "", { -1 }, -1 },
+        { "4", { -1 }, -1 },
+        { "33", { -1 }, -1 },
+        { " 1", { -1 }, -1 },
+        { "0:", { -1 }, -1 },
+        { "0:4", { -1 }, -1 },
+        { "0:1,", { -1 }, -1 },
+        { ",0:1", { -1 }, -1 },
+        { "0:1 1:1", { -1 }, -1 },
+        { "0:11", { -1 }, -1 },
+        { "10:1", { -1 }, -1 },
+        { "a:1", { -1 }, -1 },
+        { "0=1", { -1 }, -1 },
+    };
+    static const int ranks[3] = { 0, 1, 9 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bool valid = cases[i].ranks[0] >= 0;
+        bool good = tee_is_valid (cases[i].spec) == valid && tee_greatest_rank (cases[i].spec) == cases[i].greatest;
+        for (int j = 0; j < 3; j++)
+            good = good && tee_of_rank (cases[i].spec, ranks[j]) == (valid ? (unsigned) cases[i].ranks[j] : 0);
+        ok (good, "--tee '%s'", cases[i].spec);
+    }
+}
+
 int
 main (void)
 {
@@ -372,6 +413,7 @@ main (void)
                 test_one_way_round (&options[i], as_json);
     test_precedence ();
     test_environment ();
+    test_tee ();
     test_default_file ();
     rmdir (folder);
     return done_testing ();

@@ -410,7 +410,7 @@ test_output (void)
         return;
     }
     struct output_sink sink;
-    struct output_stream stream = { .fd = in[0] };
+    struct output_stream stream = { .fd = in[0], .has_tail = true, .log.fd = -1 };
     output_sink_init (&sink, out[1]);
     ok (write (in[1], "one\ntwo\nthr", 11) == 11 && output_stream_read (&stream, &sink, 0), "a read");
     ok (read (out[0], got, sizeof got) == 8 && !strncmp (got, "one\ntwo\n", 8), "whole lines go through");
