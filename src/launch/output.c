@@ -209,6 +209,13 @@ output_stream_can_read (const struct output_stream *stream, const struct output_
     return !stream->held.length && (!output_sink_is_full (sink) || (stream->log.fd >= 0 && !stream->log.lost));
 }
 
+bool
+output_stream_is_idle (const struct output_stream *stream)
+{
+    struct pollfd more = { .fd = stream->fd, .events = POLLIN };
+    return !is_behind (stream) && !stream->held.length && poll (&more, 1, 0) == 0;
+}
+
 /* A file that has missed something gets more only while the reader is up to date, so that what is read back from it
  * never holds the mark of a gap. */
 static void

@@ -66,6 +66,8 @@ bool output_stream_read (struct output_stream *stream, struct output_sink *sink,
 bool output_stream_can_read (const struct output_stream *stream, const struct output_sink *sink);
 /** Pass on what the reader was too slow for, as much as it takes now.  @return whether nothing is left */
 bool output_stream_catch_up (struct output_stream *stream, struct output_sink *sink, int64_t now_ms);
+/** Whether the rest of its unfinished line has not been written yet; otherwise it is only we who have not read it. */
+bool output_stream_is_idle (const struct output_stream *stream);
 /** Pass on an unfinished line too. */
 void output_stream_flush (struct output_stream *stream, struct output_sink *sink);
 /** No more will come: close it, and pass on all as soon as it can be. */

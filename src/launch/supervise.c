@@ -325,10 +325,10 @@ keep_deadlines (struct supervisor *supervisor)
         if (!stream->line.length)
             continue;
         int64_t due = stream->line_since_ms + LINE_WAIT_MS;
-        if (due <= now)
+        if (due > now)
+            next = due < next ? due : next;
+        else if (output_stream_is_idle (stream))
             output_stream_flush (stream, sink_of (job, i));
-        else if (due < next)
-            next = due;
     }
     return next == INT64_MAX ? -1 : next - now > 3600000 ? 3600000 : (int) (next - now);
 }
