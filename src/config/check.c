@@ -6,6 +6,7 @@
 #include "config/check.h"
 
 #include "config/conditions.h"
+#include "config/gpu_ids.h"
 #include "config/load.h"
 #include "config/mode.h"
 #include "config/tee.h"
@@ -200,6 +201,16 @@ describe (const struct config *config, const char *key, struct strbuf *out)
     strbuf_add (out, ")");
 }
 
+static int
+check_gpu_ids (const struct config *config, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf why = { 0 }, blamed = { 0 };
+    if (!config->settings.gpu_ids || gpu_ids_check (config->settings.gpu_ids, &why))
+        return 0;
+    describe (config, "gpu_ids", &blamed);
+    return fail_set (fail, FAIL_USAGE, "%s%s", why.text, blamed.text);
+}
+
 int
 config_check (const struct config *config, struct fail *fail)
 {
@@ -211,5 +222,5 @@ config_check (const struct config *config, struct fail *fail)
             describe (config, rules[i].blamed[j], &blamed);
         return fail_set (fail, FAIL_USAGE, "%s%s", rules[i].text, blamed.text ? blamed.text : "");
     }
-    return 0;
+    return check_gpu_ids (config, fail);
 }

@@ -61,14 +61,24 @@ cgroup_field (const char *text, const char *key)
     return -1;
 }
 
+/* Of this process, which does not move; read once. */
+static const char *
+own_lines (void)
+{
+    static char lines[4096];
+    static bool is_read;
+    if (!is_read)
+        read_text ("/proc/self/cgroup", lines, sizeof lines);
+    is_read = true;
+    return lines;
+}
+
 /* Read a group's file.  In a container the path may be the host's, while the group itself is mounted at the root. */
 static bool
 read_group (const char *controller, const char *name, char *text, size_t size)
 {
-    char lines[2048], group[512], path[1024];
-    if (!read_text ("/proc/self/cgroup", lines, sizeof lines))
-        return false;
-    if (!cgroup_path (lines, controller, group, sizeof group))
+    char group[512], path[1024];
+    if (!cgroup_path (own_lines (), controller, group, sizeof group))
         return false;
     const char *mount = !*controller ? MOUNT : MOUNT "/memory";
     snprintf (path, sizeof path, "%s%s/%s", mount, group, name);

@@ -14,6 +14,7 @@
 #include "util/envnames.h"
 #include "util/jobseg.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,6 +224,23 @@ has_threads (const struct plan *plan)
     return plan->path != PATH_TPU && plan->path != PATH_TPU_POD && !(plan->path == PATH_DEEPSPEED && plan->outside);
 }
 
+/* As in the original, on the paths where several GPUs work together. */
+static void
+set_nccl (const struct draft *draft, struct strlist *env)
+{
+    const struct topology *topology = draft->topology;
+    struct plan *plan = draft->plan;
+    if (!topology->lacks_p2p || (plan->path != PATH_ELASTIC && plan->path != PATH_DEEPSPEED)
+        || (topology->nccl_p2p_is_chosen && topology->nccl_ib_is_chosen))
+        return;
+    if (!topology->nccl_p2p_is_chosen)
+        set (env, ENV_NCCL_P2P_DISABLE, "1");
+    if (!topology->nccl_ib_is_chosen)
+        set (env, ENV_NCCL_IB_DISABLE, "1");
+    strlist_add (&plan->notes, "RTX 40 cards with a driver before 550.40.07: NCCL_P2P_DISABLE and NCCL_IB_DISABLE "
+                 "are 1 unless you have chosen them");
+}
+
 /* What all ranks of this machine have in common. */
 static void
 set_common (const struct draft *draft, struct strlist *env)
@@ -232,6 +250,7 @@ set_common (const struct draft *draft, struct strlist *env)
         set_deepspeed (draft, env);
     if (has_threads (plan))
         set_threads (draft, env);
+    set_nccl (draft, env);
     if (plan->path == PATH_MPIRUN && (draft->settings->num_processes > 1 || draft->machines > 1))
         set_address (draft, env);
     if (!draft->distributed)
@@ -263,6 +282,10 @@ add_device_notes (const struct draft *draft)
     int gpus = draft->topology->gpus;
     if (when_on_cpu (settings))
         return;
+    int chosen = when_gpus_chosen (settings) ? topology_visible_gpus (settings->gpu_ids, JOBSEG_MAX_LOCAL) : INT_MAX;
+    if (plan->local_world_size > chosen)
+        strlist_printf (&plan->notes, "%d processes share the %d GPU%s of gpu_ids", plan->local_world_size, chosen,
+                        chosen > 1 ? "s" : "");
     if (draft->on_cpu)
         strlist_printf (&plan->notes, "no GPU found: the %d processes run on CPUs, as with --cpu", plan->world_size);
     else if (plan->path == PATH_ELASTIC && !gpus)

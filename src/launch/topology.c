@@ -164,7 +164,11 @@ topology_probe (struct topology *topology, bool wants_cores)
     if (gethostname (topology->host, sizeof topology->host - 1))
         snprintf (topology->host, sizeof topology->host, "localhost");
     probe_cpus (topology, wants_cores);
-    topology->gpus = topology_visible_gpus (getenv ("CUDA_VISIBLE_DEVICES"), count_gpus ());
+    int present = count_gpus ();
+    topology->gpus = topology_visible_gpus (getenv ("CUDA_VISIBLE_DEVICES"), present);
+    topology->lacks_p2p = present > 1 && topology_lacks_p2p ("");
+    topology->nccl_p2p_is_chosen = getenv (ENV_NCCL_P2P_DISABLE);
+    topology->nccl_ib_is_chosen = getenv (ENV_NCCL_IB_DISABLE);
     topology->mpi_local_size = mpi_local_size ();
     topology->omp_num_threads = getenv (ENV_OMP_NUM_THREADS);
     topology->nccl_async_error_handling = getenv (ENV_NCCL_ASYNC_ERROR_HANDLING);

@@ -20,6 +20,9 @@ struct topology {
     char folder[4096];           /* the current one, "" where it has no name */
     char mpi_program[4096];      /* mpirun or mpiexec, by topology_probe_mpi(); "": none */
     char deepspeed_program[4096]; /* by topology_probe_deepspeed() */
+    bool lacks_p2p; /* several GPUs that an old driver does not let reach each other */
+    bool nccl_p2p_is_chosen; /* NCCL_P2P_DISABLE is in the environment */
+    bool nccl_ib_is_chosen;  /* NCCL_IB_DISABLE is */
     bool mpi_is_open;            /* it is Open MPI's */
     const char *nccl_async_error_handling; /* TORCH_NCCL_ASYNC_ERROR_HANDLING, or NULL */
 };
@@ -39,6 +42,11 @@ void topology_probe_mpi (struct topology *topology);
 
 /** Find DeepSpeed's own launcher in PATH. */
 void topology_probe_deepspeed (struct topology *topology);
+
+/** Whether there are several GPUs, cards of the RTX 40 series among them, with a driver before 550.40.07: NCCL hangs
+ *  there unless it is told to leave P2P and InfiniBand alone.
+ *  @param root  what the paths begin with: "" but in tests */
+bool topology_lacks_p2p (const char *root);
 
 /** How many devices a CUDA_VISIBLE_DEVICES of @p text leaves of @p present ones. */
 int topology_visible_gpus (const char *text, int present);

@@ -141,6 +141,9 @@ set_topology (struct topology *topology, json_t *machine)
         topology->physical_cores = topology->cpus = (int) json_integer_value (cores);
     topology->omp_num_threads = getenv ("OMP_NUM_THREADS");
     topology->python_path = getenv ("PYTHONPATH");
+    topology->lacks_p2p = json_is_true (json_object_get (machine, "rtx40"));
+    topology->nccl_p2p_is_chosen = getenv ("NCCL_P2P_DISABLE");
+    topology->nccl_ib_is_chosen = getenv ("NCCL_IB_DISABLE");
     topology->nccl_async_error_handling = getenv ("TORCH_NCCL_ASYNC_ERROR_HANDLING");
     static const char *const sizes[] = { "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE" };
     for (size_t i = 0; i < 3 && !topology->mpi_local_size; i++) {

@@ -5,6 +5,7 @@
 
 #include "config/envmap.h"
 #include "config/file.h"
+#include "config/gpu_ids.h"
 #include "config/load.h"
 #include "config/opt_argv.h"
 #include "config/tee.h"
@@ -357,6 +358,52 @@ test_environment (void)
 }
 
 static void
+test_gpu_ids (void)
+{
+    static const struct {
+        const char *text, *why; /* NULL: good */
+    } cases[] = {
+        { "all", NULL },
+        { "0", NULL },
+        { "3,1", NULL },
+        { "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", NULL },
+        { "GPU-89,GPU-90", NULL },
+        { "MIG-GPU-89/1/0", NULL },
+        { "MIG-c6d4f1ef,0", NULL },
+        { "0,0", "GPU 0 is listed twice" },
+        { "0,2,00", "GPU 00 is listed twice" },
+        { "GPU-89,1,GPU-89", "GPU GPU-89 is listed twice" },
+        { "-1", "numbered from 0; --cpu" },
+        { "0,-2", "'-2' is none" },
+        { "123456", "'123456' is none" },
+        { "x", "not 'x'" },
+        { "0,b", "not 'b'" },
+        { "1.5", "not '1.5'" },
+        { "0-3", "not '0-3'" },
+        { "cuda:0", "not 'cuda:0'" },
+        { "+1", "not '+1'" },
+        { "gpu-89", "not 'gpu-89'" },
+        { "al", "did you mean all?" },
+        { "ALL", "lower case" },
+        { "all,0", "stands alone" },
+        { "", "single commas" },
+        { ",", "single commas" },
+        { "0,", "did you mean 0?" },
+        { "0,,1", "did you mean 0,1?" },
+        { "0, 1", "did you mean 0,1?" },
+        { "0 1", "did you mean 0,1?" },
+        { " 0", "did you mean 0?" },
+        { "0;1", "not '0;1'" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        AUTO_STRBUF struct strbuf why = { 0 };
+        bool good = gpu_ids_check (cases[i].text, &why);
+        if (!ok (good == !cases[i].why && (good || strstr (why.text, cases[i].why)), "gpu_ids '%s'", cases[i].text))
+            diag ("%s", why.text ? why.text : "good");
+    }
+}
+
+static void
 test_tee (void)
 {
     static const struct {
@@ -413,6 +460,7 @@ main (void)
                 test_one_way_round (&options[i], as_json);
     test_precedence ();
     test_environment ();
+    test_gpu_ids ();
     test_tee ();
     test_default_file ();
     rmdir (folder);

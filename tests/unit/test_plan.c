@@ -328,6 +328,61 @@ test_cgroup_limits (void)
 }
 
 static void
+put_text (const char *path, const char *text)
+{
+    AUTO_FILE FILE *file = fopen (path, "w");
+    if (!file || fputs (text, file) < 0)
+        ok (false, "%s: %s", path, strerror (errno));
+}
+
+/* Drivers and cards as they stand in /proc. */
+static void
+test_p2p (void)
+{
+    static const char closed[] = "x86_64 Kernel Module", open[] = "Open Kernel Module for x86_64";
+    static const struct {
+        const char *kind, *driver, *models[2];
+        bool lacks;
+    } cases[] = {
+        { closed, "535.104.05", { "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090" }, true },
+        { open, "535.104.05", { "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3090" }, true },
+        { open, "550.40.06", { "NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 4070 Ti" }, true },
+        { closed, "550.40", { "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090" }, true },
+        { closed, "550.40.07", { "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090" }, false },
+        { open, "550.54", { "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090" }, false },
+        { open, "560.28.03", { "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090" }, false },
+        { closed, "535.104.05", { "NVIDIA GeForce RTX 4090", NULL }, false },
+        { closed, "535.104.05", { "NVIDIA GeForce RTX 3090", "NVIDIA H200" }, false },
+        { closed, "none", { "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090" }, false },
+    };
+    static const char *const folders[]
+        = { "proc", "proc/driver", "proc/driver/nvidia", "proc/driver/nvidia/gpus",
+            "proc/driver/nvidia/gpus/0000:01:00.0", "proc/driver/nvidia/gpus/0000:02:00.0" };
+    char text[256], path[128];
+    ok (!topology_lacks_p2p ("./nothing"), "no driver");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int j = 0; j < (cases[i].models[1] ? 6 : 5); j++)
+            mkdir (folders[j], 0777);
+        snprintf (text, sizeof text, "NVRM version: NVIDIA UNIX %s  %s  Sat Aug 19 01:15:15 UTC 2023\nGCC version:\n",
+                  cases[i].kind, cases[i].driver);
+        put_text ("proc/driver/nvidia/version", text);
+        for (int j = 0; j < 2 && cases[i].models[j]; j++) {
+            snprintf (path, sizeof path, "%s/information", folders[4 + j]);
+            snprintf (text, sizeof text, "Model: \t\t %s\nIRQ:   \t\t 112\n", cases[i].models[j]);
+            put_text (path, text);
+        }
+        ok (topology_lacks_p2p (".") == cases[i].lacks, "driver %s, %s, %s", cases[i].driver, cases[i].models[0],
+            cases[i].models[1] ? cases[i].models[1] : "no other");
+        unlink ("proc/driver/nvidia/version");
+        for (int j = 5; j >= 0; j--) {
+            snprintf (path, sizeof path, "%s/information", folders[j]);
+            unlink (path);
+            rmdir (folders[j]);
+        }
+    }
+}
+
+static void
 test_groups (void)
 {
     static const char lines[] = "5:cpu,cpuacct:/c\n4:memory:/m/x\n0::/u/y\n";
@@ -451,6 +506,7 @@ main (void)
     test_text ();
     test_statuses ();
     test_gpus ();
+    test_p2p ();
     test_groups ();
     test_programs ();
     test_output ();
