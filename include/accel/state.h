@@ -18,7 +18,7 @@ enum accel_distributed_type {
 struct accel_options {
     bool cpu;            /**< use the CPU even where there is an accelerator (variable ACCELERATE_USE_CPU) */
     const char *backend; /**< "self", "shm"; NULL: the best that can run (variable ACCEL_BACKEND) */
-    uint32_t timeout_ms; /**< longest wait for a peer; 0: 1800000, 30 minutes (variable ACCEL_TIMEOUT_MS) */
+    uint32_t timeout_ms; /**< longest wait for peers; 0: 1800000, 30 minutes (variable ACCEL_TIMEOUT_MS) */
 };
 
 /** A process's membership in its job: state, communicator, and all that was prepared with it. */
@@ -45,6 +45,9 @@ accel_open (struct accel **acc, const struct accel_options *options, struct acce
  * Destroy models, optimizers and loaders first.  Accepts NULL, preserves errno.
  */
 ACCEL_API void accel_close (struct accel *acc);
+
+/* What follows takes NULL, which accel_open() leaves where it fails, for a job of this process alone.  Collectives
+ * refuse it with ACCEL_ERR_INVALID. */
 
 /** @return the kind of job. */
 ACCEL_API enum accel_distributed_type accel_distributed_type (const struct accel *acc);

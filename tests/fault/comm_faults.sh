@@ -141,4 +141,8 @@ test_expect_success 'two processes with rank 0, by hand' '
     RANK=0 WORLD_SIZE=2 MASTER_PORT=29762 ACCEL_TIMEOUT_MS=300 "$faults" open >out; wait; cat first out
     grep "status 3 .* cannot take the socket .*MASTER_PORT" out && grep "status 4 .* rank 1" first
 '
+test_expect_success 'several late ranks have one timeout, not one each' '
+    "$accelerate" launch --cpu --num_processes 3 "$builddir/tests/fault/late_ranks" >out 2>err; cat out err
+    grep -x timeout out && clean
+'
 test_done

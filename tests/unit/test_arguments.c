@@ -79,6 +79,67 @@ test_memory (void)
     accel_free (acc, NULL);
 }
 
+static void
+note_run (void *user)
+{
+    ++*(int *) user;
+}
+
+/* What accel_open() leaves where it fails. */
+static void
+test_null (void)
+{
+    struct accel_tensor tensor, out = { 0 };
+    int64_t shape[] = { 8 };
+    int runs = 0;
+    bool fired;
+    void *memory;
+    const struct {
+        const char *what;
+        int64_t got, wanted;
+    } getters[] = {
+        { "num_processes", accel_num_processes (NULL), 1 },
+        { "process_index", accel_process_index (NULL), 0 },
+        { "local_num_processes", accel_local_num_processes (NULL), 1 },
+        { "local_process_index", accel_local_process_index (NULL), 0 },
+        { "is_main_process", accel_is_main_process (NULL), true },
+        { "is_local_main_process", accel_is_local_main_process (NULL), true },
+        { "is_last_process", accel_is_last_process (NULL), true },
+        { "use_distributed", accel_use_distributed (NULL), false },
+        { "distributed_type", accel_distributed_type (NULL), ACCEL_DISTRIBUTED_NO },
+        { "device", accel_device (NULL).device_type, kDLCPU },
+        { "mixed_precision", strcmp (accel_mixed_precision (NULL), "no"), 0 },
+        { "on_main_process", accel_on_main_process (NULL, note_run, &runs), true },
+        { "on_process", accel_on_process (NULL, 0, note_run, &runs), true },
+        { "split", (int64_t) accel_split_between_processes (NULL, 5, true).end, 5 },
+        { "world", accel_world (NULL) == NULL, true },
+        { "comm_rank", accel_comm_rank (NULL), 0 },
+        { "comm_size", accel_comm_size (NULL), 1 },
+        { "comm_backend", *accel_comm_backend (NULL), 0 },
+        { "runs", runs, 2 },
+    };
+    for (size_t i = 0; i < sizeof getters / sizeof *getters; i++)
+        ok (getters[i].got == getters[i].wanted, "%s of no job", getters[i].what);
+    accel_set_trigger (NULL);
+    accel_free (NULL, numbers);
+    ok (!accel_tensor_init (&tensor, ACCEL_FLOAT32, 1, shape, &err), "a tensor");
+    tensor.dl.data = numbers;
+    refused (accel_alloc (NULL, &memory, 8, &err), "the job is NULL");
+    refused (accel_comm_barrier (NULL, &err), "is NULL");
+    refused (accel_comm_all_reduce (NULL, numbers, numbers, 8, ACCEL_FLOAT32, ACCEL_SUM, &err), "is NULL");
+    refused (accel_comm_all_gather (NULL, numbers, numbers, 8, ACCEL_FLOAT32, &err), "is NULL");
+    refused (accel_comm_broadcast (NULL, numbers, 8, ACCEL_FLOAT32, 0, &err), "is NULL");
+    refused (accel_comm_reduce_scatter (NULL, numbers, numbers, 8, ACCEL_FLOAT32, ACCEL_SUM, &err), "is NULL");
+    refused (accel_wait_for_everyone (NULL, &err), "is NULL");
+    refused (accel_gather (NULL, &tensor.dl, &out, &err), "is NULL");
+    refused (accel_reduce (NULL, &tensor.dl, ACCEL_SUM, &err), "is NULL");
+    refused (accel_broadcast (NULL, &tensor.dl, 0, &err), "is NULL");
+    refused (accel_main_process_first (NULL, note_run, &runs, &err), "the job is NULL");
+    refused (accel_check_trigger (NULL, &fired, &err), "is NULL");
+    ok (runs == 2, "no task ran");
+    accel_tensor_release (&out);
+}
+
 int
 main (void)
 {
@@ -90,6 +151,7 @@ main (void)
     test_buffers ();
     test_tensors ();
     test_memory ();
+    test_null ();
     accel_close (acc);
     ok (!accel_open (&second, NULL, &err), "opening again after closing");
     accel_close (second);

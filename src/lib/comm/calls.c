@@ -11,38 +11,40 @@
 struct accel_comm *
 accel_world (struct accel *acc)
 {
-    return acc->world;
+    return acc ? acc->world : NULL;
 }
 
 int
 accel_comm_rank (const struct accel_comm *comm)
 {
-    return comm->rank;
+    return comm ? comm->rank : 0;
 }
 
 int
 accel_comm_size (const struct accel_comm *comm)
 {
-    return comm->size;
+    return comm ? comm->size : 1;
 }
 
 const char *
 accel_comm_backend (const struct accel_comm *comm)
 {
-    return comm->backend->name;
+    return comm ? comm->backend->name : "";
 }
 
 enum accel_status
 accel_alloc (struct accel *acc, void **memory, size_t size_bytes, struct accel_error *err)
 {
     *memory = NULL;
+    if (!acc)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_alloc: the job is NULL");
     return acc->world->backend->alloc (acc->world->transport, memory, size_bytes, err);
 }
 
 void
 accel_free (struct accel *acc, void *memory)
 {
-    if (memory)
+    if (acc && memory)
         acc->world->backend->free (acc->world->transport, memory);
 }
 

@@ -93,6 +93,8 @@ invalid (const struct comm_site *site, const char *what, struct accel_error *err
 static enum accel_status
 check (const struct accel_comm *comm, const struct backend_call *call, bool buffers, struct accel_error *err)
 {
+    if (!comm)
+        return invalid (call->site, "the job, or its communicator, is NULL", err);
     if ((unsigned) call->dtype >= ACCEL_DTYPE_COUNT || (unsigned) call->op >= ACCEL_OP_COUNT)
         return invalid (call->site, "the element type or the operation is no value of its enum", err);
     if (buffers && call->count && (!call->recv || (call->kind != BACKEND_BROADCAST && !call->send)))

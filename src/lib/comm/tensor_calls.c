@@ -93,10 +93,11 @@ comm_gather_tensor (struct accel *acc, const struct comm_site *site, const DLTen
         return status;
     if (!out || (out->dl.data && !out->owned_bytes))
         return refuse (site, "the output is NULL, or holds memory that is not its own", err);
-    status = shape_output (site, out, tensor, dtype, acc->identity.world_size, err);
+    status = shape_output (site, out, tensor, dtype, accel_num_processes (acc), err);
     if (status)
         return status;
-    return comm_all_gather (acc->world, site, data_of (tensor), out->dl.data, accel_tensor_count (tensor), dtype, err);
+    return comm_all_gather (accel_world (acc), site, data_of (tensor), out->dl.data, accel_tensor_count (tensor), dtype,
+                            err);
 }
 
 enum accel_status
@@ -116,7 +117,7 @@ accel_reduce_at (const char *file, int line, struct accel *acc, DLTensor *tensor
     if (status)
         return status;
     void *data = data_of (tensor);
-    return comm_all_reduce (acc->world, site, data, data, accel_tensor_count (tensor), dtype, op, err);
+    return comm_all_reduce (accel_world (acc), site, data, data, accel_tensor_count (tensor), dtype, op, err);
 }
 
 enum accel_status
@@ -128,13 +129,14 @@ accel_broadcast_at (const char *file, int line, struct accel *acc, DLTensor *ten
     enum accel_status status = check_tensor (site, tensor, &dtype, err);
     if (status)
         return status;
-    return comm_broadcast (acc->world, site, data_of (tensor), accel_tensor_count (tensor), dtype, from_process, err);
+    return comm_broadcast (accel_world (acc), site, data_of (tensor), accel_tensor_count (tensor), dtype, from_process,
+                           err);
 }
 
 enum accel_status
 accel_wait_for_everyone_at (const char *file, int line, struct accel *acc, struct accel_error *err)
 {
-    return comm_barrier (acc->world, SITE (WAIT_FOR_EVERYONE), err);
+    return comm_barrier (accel_world (acc), SITE (WAIT_FOR_EVERYONE), err);
 }
 
 /* One barrier on each rank: after the task for those that go first, before it for the others. */
@@ -142,11 +144,11 @@ static enum accel_status
 run_first (struct accel *acc, const struct comm_site *site, bool first, accel_task task, void *user,
            struct accel_error *err)
 {
-    if (!task)
-        return refuse (site, "the task is NULL", err);
+    if (!acc || !task)
+        return refuse (site, acc ? "the task is NULL" : "the job is NULL", err);
     if (first)
         task (user);
-    enum accel_status status = comm_barrier (acc->world, site, err);
+    enum accel_status status = comm_barrier (accel_world (acc), site, err);
     if (!status && !first)
         task (user);
     return status;
@@ -169,9 +171,9 @@ accel_local_main_process_first_at (const char *file, int line, struct accel *acc
 enum accel_status
 accel_check_trigger_at (const char *file, int line, struct accel *acc, bool *fired, struct accel_error *err)
 {
-    uint8_t raised = acc->trigger;
+    uint8_t raised = acc && acc->trigger;
     enum accel_status status
-        = comm_all_reduce (acc->world, SITE (CHECK_TRIGGER), &raised, &raised, 1, ACCEL_UINT8, ACCEL_MAX, err);
+        = comm_all_reduce (accel_world (acc), SITE (CHECK_TRIGGER), &raised, &raised, 1, ACCEL_UINT8, ACCEL_MAX, err);
     if (status)
         return status;
     if (raised)

@@ -38,13 +38,13 @@ accel_on_last_process (const struct accel *acc, accel_task task, void *user)
 bool
 accel_on_process (const struct accel *acc, int process_index, accel_task task, void *user)
 {
-    return run_if (acc, acc->identity.rank == process_index, task, user);
+    return run_if (acc, state_identity (acc).rank == process_index, task, user);
 }
 
 bool
 accel_on_local_process (const struct accel *acc, int local_process_index, accel_task task, void *user)
 {
-    return run_if (acc, acc->identity.local_rank == local_process_index, task, user);
+    return run_if (acc, state_identity (acc).local_rank == local_process_index, task, user);
 }
 
 /* What the program printed itself comes first; then one write, which a pipe keeps whole up to PIPE_BUF bytes. */
@@ -69,7 +69,7 @@ accel_print (const struct accel *acc, const char *format, ...)
 struct accel_split
 accel_split_between_processes (const struct accel *acc, size_t length, bool apply_padding)
 {
-    size_t processes = (size_t) acc->identity.world_size, rank = (size_t) acc->identity.rank;
+    size_t processes = (size_t) state_identity (acc).world_size, rank = (size_t) state_identity (acc).rank;
     if (processes == 1)
         return (struct accel_split){ .begin = 0, .end = length };
     size_t each = length / processes, extra = length % processes;
@@ -83,5 +83,6 @@ accel_split_between_processes (const struct accel *acc, size_t length, bool appl
 void
 accel_set_trigger (struct accel *acc)
 {
-    acc->trigger = true;
+    if (acc)
+        acc->trigger = true;
 }

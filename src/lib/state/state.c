@@ -119,7 +119,7 @@ accel_close (struct accel *acc)
 struct accel_loader *
 state_active_loader (const struct accel *acc)
 {
-    return acc->active_loader;
+    return acc ? acc->active_loader : NULL;
 }
 
 void
@@ -131,7 +131,7 @@ state_set_active_loader (struct accel *acc, struct accel_loader *loader)
 enum accel_distributed_type
 accel_distributed_type (const struct accel *acc)
 {
-    return acc->identity.world_size > 1 ? ACCEL_DISTRIBUTED_MULTI_CPU : ACCEL_DISTRIBUTED_NO;
+    return state_identity (acc).world_size > 1 ? ACCEL_DISTRIBUTED_MULTI_CPU : ACCEL_DISTRIBUTED_NO;
 }
 
 const char *
@@ -154,53 +154,53 @@ accel_device (const struct accel *acc)
 int
 accel_num_processes (const struct accel *acc)
 {
-    return acc->identity.world_size;
+    return state_identity (acc).world_size;
 }
 
 int
 accel_process_index (const struct accel *acc)
 {
-    return acc->identity.rank;
+    return state_identity (acc).rank;
 }
 
 int
 accel_local_process_index (const struct accel *acc)
 {
-    return acc->identity.local_rank;
+    return state_identity (acc).local_rank;
 }
 
 int
 accel_local_num_processes (const struct accel *acc)
 {
-    return acc->identity.local_world_size;
+    return state_identity (acc).local_world_size;
 }
 
 bool
 accel_is_main_process (const struct accel *acc)
 {
-    return acc->identity.rank == 0;
+    return state_identity (acc).rank == 0;
 }
 
 bool
 accel_is_local_main_process (const struct accel *acc)
 {
-    return acc->identity.local_rank == 0;
+    return state_identity (acc).local_rank == 0;
 }
 
 bool
 accel_is_last_process (const struct accel *acc)
 {
-    return acc->identity.rank == acc->identity.world_size - 1;
+    return state_identity (acc).rank == state_identity (acc).world_size - 1;
 }
 
 bool
 accel_use_distributed (const struct accel *acc)
 {
-    return acc->identity.world_size > 1;
+    return state_identity (acc).world_size > 1;
 }
 
 const char *
 accel_mixed_precision (const struct accel *acc)
 {
-    return acc->mixed_precision;
+    return acc ? acc->mixed_precision : "no";
 }

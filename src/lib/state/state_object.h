@@ -18,4 +18,11 @@ struct accel {
     bool trigger;
 };
 
+/** Who a process without a job is, as after a failed accel_open(): alone. */
+static inline struct identity
+state_identity (const struct accel *acc)
+{
+    return acc ? acc->identity : (struct identity){ .world_size = 1, .local_world_size = 1 };
+}
+
 #endif

@@ -132,7 +132,10 @@ void shm_futex_wake (_Atomic uint32_t *word);
 void shm_wake (struct shm_block *block, uint32_t parity);
 /** A rank has given up while this one was at work. */
 enum accel_status shm_blame (struct shm *shm, const struct backend_call *call, struct accel_error *err);
-enum accel_status shm_wait_for (struct shm *shm, int rank, const struct backend_call *call, struct accel_error *err);
+/** Wait for one rank.
+ *  @param deadline_ms  of the step: 0 until a first rank is waited for long, then when time is out */
+enum accel_status shm_wait_for (struct shm *shm, int rank, const struct backend_call *call, int64_t *deadline_ms,
+                                struct accel_error *err);
 
 /* ---- verdict.c ---- */
 /** Compare what all ranks that have come are calling.  @return ACCEL_OK where they agree */
@@ -184,13 +187,14 @@ shm_publish (struct shm *shm, struct shm_post *post)
         shm_wake (block, shm->step & 1);
 }
 
-/** Wait until every rank has published the current step. */
+/** Wait until every rank has published the current step.  All late ones together have one timeout. */
 static inline enum accel_status
 shm_wait (struct shm *shm, const struct backend_call *call, struct accel_error *err)
 {
+    int64_t deadline_ms = 0;
     for (int rank = 0; rank < shm->size; rank++)
         if (atomic_load_explicit (&shm_post_of (shm, rank)->step, memory_order_acquire) != shm->step) {
-            enum accel_status status = shm_wait_for (shm, rank, call, err);
+            enum accel_status status = shm_wait_for (shm, rank, call, &deadline_ms, err);
             if (status)
                 return status;
         }

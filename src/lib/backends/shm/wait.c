@@ -143,21 +143,24 @@ spin (struct shm *shm, int rank, const struct shm_post *post)
 /* Ranks that came already are compared too, so that a disagreement is not hidden behind a third rank's long
  * computation. */
 enum accel_status
-shm_wait_for (struct shm *shm, int rank, const struct backend_call *call, struct accel_error *err)
+shm_wait_for (struct shm *shm, int rank, const struct backend_call *call, int64_t *deadline_ms,
+              struct accel_error *err)
 {
     struct shm_post *post = shm_post_of (shm, rank);
     if (spin (shm, rank, post))
         return ACCEL_OK;
-    int64_t now = clock_ms (), deadline = now + shm->timeout_ms;
+    int64_t now = clock_ms ();
+    if (!*deadline_ms)
+        *deadline_ms = now + shm->timeout_ms;
     while (!has_come (post, shm->step)) {
         enum accel_status status = shm->described ? shm_compare (shm, err) : ACCEL_OK;
         if (!status)
             status = look_at_peers (shm, call, err);
         if (status || has_come (post, shm->step))
             return status;
-        if (now >= deadline)
+        if (now >= *deadline_ms)
             return time_is_out (shm, call, err);
-        sleep_on (shm, rank, post, deadline - now < SHM_SLICE_MS ? deadline - now : SHM_SLICE_MS);
+        sleep_on (shm, rank, post, *deadline_ms - now < SHM_SLICE_MS ? *deadline_ms - now : SHM_SLICE_MS);
         ledger_beat (shm->slot);
         now = clock_ms ();
     }
