@@ -5,7 +5,6 @@
 #include "cli/config_files.h"
 
 #include "config/check.h"
-#include "config/conditions.h"
 #include "config/file.h"
 #include "config/load.h"
 #include "config/mode.h"
@@ -49,22 +48,6 @@ config_files_show (struct config *config, const char *path, struct fail *fail)
     return 0;
 }
 
-/* Which sections, and groups of keys, have a meaning in which mode. */
-static const struct {
-    const char *section; /* NULL: the group's keys at the top */
-    enum option_group group;
-    bool (*matters) (const struct settings *settings);
-    const char *mode;
-} modes[] = {
-    { "deepspeed_config", GROUP_DEEPSPEED, when_deepspeed, "distributed_type: DEEPSPEED" },
-    { "fsdp_config", GROUP_FSDP, when_fsdp, "distributed_type: FSDP" },
-    { "megatron_lm_config", GROUP_MEGATRON, when_megatron_lm, "distributed_type: MEGATRON_LM" },
-    { "fp8_config", GROUP_FP8, when_fp8, "mixed_precision: fp8" },
-    { "mpirun_config", GROUP_DISTRIBUTED, when_on_cpu, "use_cpu" },
-    { NULL, GROUP_TPU, when_tpu, "distributed_type: XLA" },
-    { NULL, GROUP_AWS, when_sagemaker, "compute_environment: AMAZON_SAGEMAKER" },
-};
-
 /* A key that the questionnaire always writes says nothing where it has its default. */
 static bool
 is_noise (const struct config *config, const struct option *row)
@@ -82,13 +65,10 @@ find_useless (const struct config *config, struct strlist *problems)
         const struct option *row = &options[i];
         if (config->origins[i].kind != ORIGIN_FILE)
             continue;
-        for (size_t j = 0; j < sizeof modes / sizeof *modes; j++) {
-            bool same = modes[j].section ? row->section && !strcmp (row->section, modes[j].section)
-                                         : !row->section && row->group == modes[j].group;
-            if (same && !modes[j].matters (&config->settings) && !is_noise (config, row))
-                strlist_printf (problems, "%s:%d: %s has no effect without %s", config->file,
-                                config->origins[i].line, row->key, modes[j].mode);
-        }
+        const struct option_group_info *group = &option_groups[row->group];
+        if (group->matters && !group->matters (&config->settings) && !is_noise (config, row))
+            strlist_printf (problems, "%s:%d: %s has no effect without %s", config->file, config->origins[i].line,
+                            row->key, group->mode);
     }
 }
 

@@ -42,7 +42,19 @@ add_help (struct strbuf *out)
     strbuf_add (out, "usage: accelerate COMMAND [options] [arguments]\n\ncommands:\n");
     for (int i = 0; i < COMMAND_COUNT; i++)
         strbuf_printf (out, "  %-10s %s\n", commands[i].info.name, commands[i].info.summary);
-    strbuf_add (out, "\n  --help     this text; after a command: its own\n  --version  the version\n");
+    strbuf_add (out, "\n  --help      this text; after a command: its own, for the mode that is chosen there\n"
+                     "  --help-all  this text and those of all commands; after a command: its own, for all modes\n"
+                     "  --version   the version\n");
+}
+
+static void
+add_all_help (struct strbuf *out)
+{
+    add_help (out);
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        strbuf_add_char (out, '\n');
+        emit_command_help (&commands[i].info, ~0u, out);
+    }
 }
 
 /* Hidden: the forms from which `make regen` makes the manual and the completion. */
@@ -81,6 +93,7 @@ find_command (const char *name, struct fail *fail)
         suggest_consider (&suggest, commands[i].info.name);
     }
     suggest_consider (&suggest, "--help");
+    suggest_consider (&suggest, "--help-all");
     suggest_consider (&suggest, "--version");
     char space[80];
     fail_set (fail, FAIL_USAGE, "unknown %s '%s'%s", *name == '-' ? "option" : "command", name,
@@ -104,9 +117,11 @@ run_command (const char *name, int argc, char **argv, struct strbuf *out, struct
     const struct command *command = find_command (name, fail);
     if (!command)
         return -1;
-    if (!argv_wants_help (command->info.options, argc, argv))
+    enum argv_item help = argv_wants_help (command->info.options, argc, argv);
+    if (help == ARGV_END)
         return command->run (argc, argv, fail);
-    emit_command_help (&command->info, out);
+    emit_command_help (&command->info,
+                       help == ARGV_HELP_ALL ? ~0u : emit_chosen_groups (command->info.options, argc, argv), out);
     return 0;
 }
 
@@ -123,6 +138,8 @@ run (int argc, char **argv, struct strbuf *out, struct fail *fail)
     const char *word = argv[1];
     if (!strcmp (word, "--help") || !strcmp (word, "-h"))
         add_help (out);
+    else if (!strcmp (word, "--help-all") || !strcmp (word, "--help_all"))
+        add_all_help (out);
     else if (!strcmp (word, "--version"))
         strbuf_add (out, "accelerate " PACKAGE_VERSION "\n");
     else if (!strncmp (word, "--emit=", 7))

@@ -17,8 +17,21 @@ struct command_info {
     const char *text;            /* for --help, after the summary, or NULL */
 };
 
-/** `accelerate NAME --help` */
-void emit_command_help (const struct command_info *info, struct strbuf *out);
+/** Whether @p row is a flag of @p command that help, manual and completion show. */
+static inline bool
+emit_has_row (const struct option *row, enum option_command command)
+{
+    return (row->commands & command) && !(row->properties & (PROPERTY_NO_FLAG | PROPERTY_HIDDEN));
+}
+
+/**
+ * The groups that matter in the mode that a command line chooses, by its flags or by the file it names: bit 1 << GROUP.
+ * A group with a flag on the command line matters too; what is wrong there is passed over.
+ */
+unsigned emit_chosen_groups (enum option_command command, int argc, char **argv);
+
+/** `accelerate NAME --help`; of groups that matter in some mode only, those in @p groups are shown. */
+void emit_command_help (const struct command_info *info, unsigned groups, struct strbuf *out);
 
 /** Items of an mdoc list for the flags of @p command, group by group, and of the variables they set. @{ */
 void emit_man_options (enum option_command command, struct strbuf *out);

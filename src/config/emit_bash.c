@@ -58,18 +58,12 @@ static const char tail[] =
     "    fi\n"
     "}\n";
 
-static bool
-is_offered (const struct option *row, enum option_command command)
-{
-    return option_is_flag_of (row, command) && !(row->properties & PROPERTY_HIDDEN);
-}
-
 static void
 add_flags (enum option_command command, bool only_valued, struct strbuf *out)
 {
     bool is_first = true;
     for (size_t i = 0; i < option_count; i++) {
-        if (!is_offered (&options[i], command) || (only_valued && !option_types[options[i].type].takes_value))
+        if (!emit_has_row (&options[i], command) || (only_valued && !option_types[options[i].type].takes_value))
             continue;
         strbuf_printf (out, "%s--%s", is_first ? "" : " ", options[i].key);
         is_first = false;

@@ -22,7 +22,7 @@ json_of_option (const struct option *row)
     json_t *object = json_pack (
         "{s:s, s:s, s:s*, s:s*, s:s, s:b, s:b, s:b, s:s*, s:s, s:s}", "key", row->key, "type",
         option_types[row->type].name, "default", row->dflt, "section", row->section, "group",
-        option_group_titles[row->group], "flag", !(row->properties & PROPERTY_NO_FLAG), "file",
+        option_groups[row->group].title, "flag", !(row->properties & PROPERTY_NO_FLAG), "file",
         (row->properties & PROPERTY_FILE) != 0, "extension", (row->properties & PROPERTY_EXTENSION) != 0, "environment",
         row->env, "help", row->help, "doc", row->doc);
     if (object && row->choices)

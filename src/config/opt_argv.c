@@ -39,6 +39,7 @@ refuse_unknown (const struct argv_scan *scan, const char *word, size_t length, s
         if (option_is_flag_of (&options[i], scan->command))
             suggest_consider (&suggest, options[i].key);
     suggest_consider (&suggest, "help");
+    suggest_consider (&suggest, "help_all");
     char space[96];
     return fail_set (fail, FAIL_USAGE, "unknown option '--%.*s'%s", (int) length, word,
                      suggest_text (&suggest, "--", space, sizeof space));
@@ -71,8 +72,10 @@ next_long (struct argv_scan *scan, const char *word, struct fail *fail)
 {
     const char *name = word + 2, *equals = strchr (name, '=');
     size_t length = equals ? (size_t) (equals - name) : strlen (name);
-    if (length == 4 && !strncmp (name, "help", 4))
+    if (is_spelling_of ("help", name, length))
         return ARGV_HELP;
+    if (is_spelling_of ("help_all", name, length))
+        return ARGV_HELP_ALL;
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
         if (!option_is_flag_of (row, scan->command) || !is_spelling_of (row->key, name, length))
@@ -140,21 +143,15 @@ argv_next (struct argv_scan *scan, struct fail *fail)
     return next_short (scan, fail);
 }
 
-bool
+enum argv_item
 argv_wants_help (enum option_command command, int argc, char **argv)
 {
     struct argv_scan scan = { .command = command, .argc = argc, .argv = argv };
-    for (;;)
-        switch (argv_next (&scan, NULL)) {
-        case ARGV_HELP:
-            return true;
-        case ARGV_POSITIONAL:
-            if (command == COMMAND_LAUNCH)
-                return false;
-            break;
-        case ARGV_OPTION:
-            break;
-        default:
-            return false;
-        }
+    for (;;) {
+        enum argv_item item = argv_next (&scan, NULL);
+        if (item == ARGV_HELP || item == ARGV_HELP_ALL)
+            return item;
+        if (item != ARGV_OPTION && (item != ARGV_POSITIONAL || command == COMMAND_LAUNCH))
+            return ARGV_END;
+    }
 }

@@ -11,6 +11,7 @@ enum argv_item {
     ARGV_END,
     ARGV_OPTION,     /* `row` and `value` */
     ARGV_HELP,       /* -h or --help */
+    ARGV_HELP_ALL,   /* --help-all */
     ARGV_POSITIONAL, /* `value`; argv[at] follows it */
 };
 
@@ -28,7 +29,8 @@ struct argv_scan {
 
 enum argv_item argv_next (struct argv_scan *scan, struct fail *fail);
 
-/** Whether help is asked for before the program (launch) or anywhere (other commands). */
-bool argv_wants_help (enum option_command command, int argc, char **argv);
+/** ARGV_HELP or ARGV_HELP_ALL where that is asked for before the program (launch) or anywhere (other commands), else
+ * ARGV_END. */
+enum argv_item argv_wants_help (enum option_command command, int argc, char **argv);
 
 #endif

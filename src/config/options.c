@@ -34,20 +34,22 @@
 #define PP PATH_TPU_POD
 #define SM PATH_SAGEMAKER
 
-const char *const option_group_titles[GROUP_COUNT] = {
-    [GROUP_GENERAL] = "General",
-    [GROUP_HARDWARE] = "Hardware",
-    [GROUP_RESOURCE] = "Resources",
-    [GROUP_PARADIGM] = "Training paradigm",
-    [GROUP_DISTRIBUTED] = "Several processes and machines",
-    [GROUP_DEEPSPEED] = "DeepSpeed",
-    [GROUP_FSDP] = "Fully sharded data parallelism (FSDP)",
-    [GROUP_MEGATRON] = "Megatron-LM",
-    [GROUP_FP8] = "8-bit floats",
-    [GROUP_PARALLELISM] = "Several kinds of parallelism",
-    [GROUP_TPU] = "TPU",
-    [GROUP_AWS] = "AWS",
-    [GROUP_OURS] = "Not in the original",
+const struct option_group_info option_groups[GROUP_COUNT] = {
+    [GROUP_GENERAL] = { .title = "General" },
+    [GROUP_HARDWARE] = { .title = "Hardware" },
+    [GROUP_RESOURCE] = { .title = "Resources" },
+    [GROUP_PARADIGM] = { .title = "Training paradigm" },
+    [GROUP_DISTRIBUTED] = { .title = "Several processes and machines" },
+    [GROUP_MPIRUN] = { "mpirun", when_on_cpu, "--cpu", "use_cpu" },
+    [GROUP_DEEPSPEED] = { "DeepSpeed", when_deepspeed, "--use_deepspeed", "distributed_type: DEEPSPEED" },
+    [GROUP_FSDP] = { "Fully sharded data parallelism (FSDP)", when_fsdp, "--use_fsdp", "distributed_type: FSDP" },
+    [GROUP_MEGATRON] = { "Megatron-LM", when_megatron_lm, "--use_megatron_lm", "distributed_type: MEGATRON_LM" },
+    [GROUP_FP8] = { "8-bit floats", when_fp8, "--mixed_precision fp8", "mixed_precision: fp8" },
+    [GROUP_PARALLELISM] = { "Several kinds of parallelism", when_parallelism_config, "--use_parallelism_config",
+                            "parallelism_config" },
+    [GROUP_TPU] = { "TPU", when_tpu, "--tpu", "distributed_type: XLA" },
+    [GROUP_AWS] = { "AWS", when_sagemaker, NULL, "compute_environment: AMAZON_SAGEMAKER" },
+    [GROUP_OURS] = { .title = "Not in the original" },
 };
 
 const struct option options[] = {
@@ -204,7 +206,7 @@ const struct option options[] = {
 #include "config/rows_deepspeed.h"
 #include "config/rows_distributed.h"
     { .key = "bind-to", OPT_TEXT (mpirun_bind_to), .dflt = "socket", .section = "mpirun_config",
-      .group = GROUP_DISTRIBUTED, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
+      .group = GROUP_MPIRUN, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
       .help = "what mpirun binds ranks to",
       .doc = "What mpirun binds each rank to: Open MPI's --bind-to." },
 #include "config/rows_fp8.h"

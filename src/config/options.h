@@ -34,6 +34,7 @@ enum option_group {
     GROUP_RESOURCE,
     GROUP_PARADIGM,
     GROUP_DISTRIBUTED,
+    GROUP_MPIRUN,
     GROUP_DEEPSPEED,
     GROUP_FSDP,
     GROUP_MEGATRON,
@@ -110,8 +111,15 @@ struct option {
 extern const struct option options[];
 extern const size_t option_count;
 
-/** Title of a section of --help. */
-extern const char *const option_group_titles[GROUP_COUNT];
+/** Groups are sections of --help and of the manual; some have a meaning in one mode only. */
+struct option_group_info {
+    const char *title;
+    bool (*matters) (const struct settings *settings); /* NULL: always */
+    const char *flag; /* what chooses the mode on the command line, or NULL */
+    const char *mode; /* what chooses it in a file, or NULL where matters is */
+};
+
+extern const struct option_group_info option_groups[GROUP_COUNT];
 
 /** What the types know; one row per enum option_type, in opt_type.c. */
 struct option_type_info {

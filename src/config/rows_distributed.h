@@ -47,7 +47,7 @@
       .doc = "Seconds between two looks at the ranks in the original. Here nobody has to look: the end of a rank is "
              "noticed when it happens." },
 
-    { .key = "mpirun_hostfile", OPT_PATH (mpirun_hostfile), .section = "mpirun_config", .group = GROUP_DISTRIBUTED,
+    { .key = "mpirun_hostfile", OPT_PATH (mpirun_hostfile), .section = "mpirun_config", .group = GROUP_MPIRUN,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "FILE",
       .help = "start the ranks with mpirun on the hosts in this file",
       .doc = "Start the ranks with mpirun, or mpiexec, on the hosts that this file lists. For training on CPUs." },

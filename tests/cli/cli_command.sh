@@ -36,6 +36,38 @@ test_expect_success 'launch: a file is named with its line, before anything star
 test_expect_success 'launch: a wrong value, a missing program' '
     says "--num_processes: 0 is out of range, use 1 to 1000000" "$accelerate" launch --num_processes 0 true &&
     says "no program given" "$accelerate" launch --cpu && test_exit 2 "$accelerate" launch'
+# sections OPTIONS...: the sections of launch's help, and those it says it does not show
+sections () {
+    "$accelerate" launch "$@" >out && sed -n '/^Not shown/,$d; s/:$/;/p' out | tr -d '\n' && sed '1,/^Not shown/d' out | wc -l
+}
+always='General;Hardware;Resources;Training paradigm;Several processes and machines;'
+printf 'distributed_type: MEGATRON_LM\n' >mode.yaml
+printf '[\n' >broken.yaml
+while IFS='|' read -r options shown hidden; do
+    test_expect_success "launch $options: $shown" '
+        sections $options >got; cat got; test "$(cat got)" = "$always${shown}Not in the original;$hidden"'
+done <<'EOT'
+--help||8
+--use_fsdp --help|Fully sharded data parallelism (FSDP);|7
+--help --use-deepspeed|DeepSpeed;|7
+--cpu -h|mpirun;|7
+--fp8_backend te --help|8-bit floats;|7
+--mixed_precision=fp8 --tpu --help|8-bit floats;TPU;|6
+--use_parallelism_config --help|Several kinds of parallelism;|7
+--config_file mode.yaml --help|Megatron-LM;|7
+--config_file broken.yaml --use_fsdp --help|Fully sharded data parallelism (FSDP);|7
+--config_file none.yaml --num_processes x --use_fsdp --help|Fully sharded data parallelism (FSDP);|7
+--tpu --use_megatron_lm --use_parallelism_config -h|Megatron-LM;Several kinds of parallelism;TPU;|5
+EOT
+test_expect_success 'launch --help-all: every section' '
+    sections --help_all >got && "$accelerate" launch --cpu --help-all >out && "$accelerate" launch --help_all | cmp - out &&
+    test "$(tr ";" "\n" <got | wc -l)" = 15 && ! grep "Not shown" out'
+test_expect_success 'every flag of the table is in --help-all' '
+    "$accelerate" launch --help-all >out &&
+    for flag in $(sed -n "/^    launch)/,/options=/s/.*options=.\(--.*\)./\1/p" "$srcdir/completions/accelerate.bash"); do
+        grep -q -e "$flag" out || { echo "$flag"; return 1; }
+    done'
+test_expect_success '--help-all: all commands' '"$accelerate" --help-all >out && test "$(grep -c "^usage: " out)" -ge 4'
 test_expect_success 'launch --help is help, launch PROGRAM --help is not' '
     "$accelerate" launch --cpu --help >out && grep "^usage: accelerate launch" out &&
     "$accelerate" launch --cpu --dry_run true --help >out && ! grep "^usage:" out'

@@ -190,12 +190,13 @@ test_help_is_seen (void)
     static const struct {
         const char *line;
         enum option_command command;
-        bool wanted;
+        enum argv_item wanted;
     } cases[] = {
-        { "--cpu --help", COMMAND_LAUNCH, true },    { "-qh", COMMAND_LAUNCH, true },
-        { "p --help", COMMAND_LAUNCH, false },       { "--config_file=--help p", COMMAND_LAUNCH, false },
-        { "-- --help", COMMAND_LAUNCH, false },      { "--nonsense --help", COMMAND_LAUNCH, false },
-        { "default --help", COMMAND_CONFIG, true },  { "--json", COMMAND_ENV, false },
+        { "--cpu --help", COMMAND_LAUNCH, ARGV_HELP },    { "-qh", COMMAND_LAUNCH, ARGV_HELP },
+        { "p --help", COMMAND_LAUNCH, ARGV_END },       { "--config_file=--help p", COMMAND_LAUNCH, ARGV_END },
+        { "-- --help", COMMAND_LAUNCH, ARGV_END },      { "--nonsense --help", COMMAND_LAUNCH, ARGV_END },
+        { "default --help", COMMAND_CONFIG, ARGV_HELP },  { "--json", COMMAND_ENV, ARGV_END },
+        { "--cpu --help-all", COMMAND_LAUNCH, ARGV_HELP_ALL }, { "--help_all", COMMAND_ENV, ARGV_HELP_ALL },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char copy[64], *words[MOST_WORDS + 1];

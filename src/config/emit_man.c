@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The option table as help and as man page; see emit.h.  (Completion and JSON: emit_bash.c, emit_json.c.) */
+/* The option table as blocks of manual pages; see emit.h. */
 #include <config.h>
 
 #include "config/emit.h"
@@ -8,78 +8,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-
-enum { HELP_COLUMN = 36 };
-
-static bool
-is_shown (const struct option *row, enum option_command command)
-{
-    return (row->commands & command) && !(row->properties & (PROPERTY_NO_FLAG | PROPERTY_HIDDEN));
-}
-
-/* To column HELP_COLUMN, on a new line where the text is already beyond. */
-static void
-indent (struct strbuf *out, size_t line_start)
-{
-    if (out->length - line_start > HELP_COLUMN - 2) {
-        strbuf_add_char (out, '\n');
-        line_start = out->length;
-    }
-    strbuf_printf (out, "%*s", (int) (HELP_COLUMN - (out->length - line_start)), "");
-}
-
-static void
-add_help_row (const struct option *row, struct strbuf *out)
-{
-    size_t start = out->length;
-    if (row->letter)
-        strbuf_printf (out, "  -%c, --%s", row->letter, row->key);
-    else
-        strbuf_printf (out, "      --%s", row->key);
-    if (option_types[row->type].takes_value)
-        strbuf_printf (out, " %s", row->metavar);
-    indent (out, start);
-    strbuf_add (out, row->help);
-    if (row->dflt && option_types[row->type].takes_value) {
-        if (out->length - start + strlen (row->dflt) > 96) {
-            strbuf_add_char (out, '\n');
-            strbuf_printf (out, "%*s", HELP_COLUMN - 1, "");
-        }
-        strbuf_printf (out, " [%s]", row->dflt);
-    }
-    strbuf_add_char (out, '\n');
-    for (size_t i = 0; row->choices && row->choices[i];) { /* folded below column 100 */
-        size_t line = out->length;
-        strbuf_printf (out, "%*s", HELP_COLUMN, "");
-        for (; row->choices[i] && out->length - line + strlen (row->choices[i]) < 98; i++)
-            strbuf_printf (out, "%s%s", row->choices[i], row->choices[i + 1] ? ", " : "");
-        if (row->choices[i])
-            out->length--; /* the blank at the end of the line */
-        strbuf_add_char (out, '\n');
-    }
-}
-
-void
-emit_command_help (const struct command_info *info, struct strbuf *out)
-{
-    strbuf_printf (out, "usage: accelerate %s [options]%s%s\n\n%s.\n", info->name, info->arguments ? " " : "",
-                   info->arguments ? info->arguments : "", info->summary);
-    if (info->text)
-        strbuf_printf (out, "%s\n", info->text);
-    for (int group = 0; group < GROUP_COUNT; group++) {
-        bool has_title = false;
-        for (size_t i = 0; i < option_count; i++) {
-            if (!is_shown (&options[i], info->options) || (int) options[i].group != group)
-                continue;
-            if (!has_title)
-                strbuf_printf (out, "\n%s:\n", option_group_titles[group]);
-            has_title = true;
-            add_help_row (&options[i], out);
-        }
-    }
-    strbuf_printf (out, "\n  -h, --help%*sthis text\n", HELP_COLUMN - 12, "");
-    strbuf_add (out, "\nA flag may be spelled with '-' for each '_'.  Words in brackets are defaults.\n");
-}
 
 /* mdoc text: a sentence begins a line, lines stay short, '-' is itself, and nothing is taken for a macro. */
 static void
@@ -137,10 +65,10 @@ emit_man_options (enum option_command command, struct strbuf *out)
         bool has_title = false;
         for (size_t i = 0; i < option_count; i++) {
             const struct option *row = &options[i];
-            if (!is_shown (row, command) || (int) row->group != group)
+            if (!emit_has_row (row, command) || (int) row->group != group)
                 continue;
             if (!has_title)
-                strbuf_printf (out, ".Ss %s\n.Bl -tag -width Ds\n", option_group_titles[group]);
+                strbuf_printf (out, ".Ss %s\n.Bl -tag -width Ds\n", option_groups[group].title);
             has_title = true;
             strbuf_add (out, ".It ");
             if (row->letter)
