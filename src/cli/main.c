@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "config/opt_argv.h"
+#include "launch/topology.h"
 #include "util/strbuf.h"
 #include "util/suggest.h"
 
@@ -57,7 +58,22 @@ add_all_help (struct strbuf *out)
     }
 }
 
-/* Hidden: the forms from which `make regen` makes the manual and the completion. */
+/* For completion: --gpu_ids counts all of this machine's, whatever CUDA_VISIBLE_DEVICES says. */
+static void
+add_gpu_ids (struct strbuf *out)
+{
+    struct topology topology;
+    topology_probe (&topology, false);
+    for (int i = 0; i < topology.gpus_present; i++)
+        strbuf_printf (out, "%d\n", i);
+}
+
+static const struct {
+    const char *shell;
+    void (*emit) (const struct command_info *const *commands, size_t count, struct strbuf *out);
+} completions[] = { { "bash", emit_bash }, { "fish", emit_fish }, { "zsh", emit_zsh } };
+
+/* Hidden: the forms from which `make regen` makes the manual and the completion, and what completion asks for. */
 static int
 emit (const char *form, struct strbuf *out, struct fail *fail)
 {
@@ -69,16 +85,23 @@ emit (const char *form, struct strbuf *out, struct fail *fail)
             return 0;
         }
     }
+    for (size_t i = 0; i < sizeof completions / sizeof *completions; i++)
+        if (!strcmp (form, completions[i].shell)) {
+            completions[i].emit (infos, COMMAND_COUNT, out);
+            return 0;
+        }
     if (!strcmp (form, "man-keys"))
         emit_man_keys (out);
     else if (!strcmp (form, "man-environment"))
         emit_man_environment (out);
-    else if (!strcmp (form, "bash"))
-        emit_bash (infos, COMMAND_COUNT, out);
+    else if (!strcmp (form, "gpu-ids"))
+        add_gpu_ids (out);
     else if (!strcmp (form, "json"))
         return emit_json (out, fail);
     else
-        return fail_set (fail, FAIL_USAGE, "--emit: '%s' is none of man-COMMAND, man-keys, man-environment, bash, json",
+        return fail_set (fail, FAIL_USAGE,
+                         "--emit: '%s' is none of man-COMMAND, man-keys, man-environment, bash, fish, zsh, gpu-ids, "
+                         "json",
                          form);
     return 0;
 }

@@ -39,8 +39,11 @@ void emit_man_keys (struct strbuf *out);
 void emit_man_environment (struct strbuf *out);
 /** @} */
 
-/** A completion script for bash. */
+/** Completion scripts. @{ */
 void emit_bash (const struct command_info *const *commands, size_t count, struct strbuf *out);
+void emit_fish (const struct command_info *const *commands, size_t count, struct strbuf *out);
+void emit_zsh (const struct command_info *const *commands, size_t count, struct strbuf *out);
+/** @} */
 
 /** The whole table. */
 int emit_json (struct strbuf *out, struct fail *fail);

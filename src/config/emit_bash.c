@@ -3,14 +3,35 @@
 #include <config.h>
 
 #include "config/emit.h"
+#include "config/emit_values.h"
 
 static const char head[] =
     "# SPDX-License-Identifier: Apache-2.0\n"
     "# Completion of accelerate(1) for bash.  Made from the option table by `make regen`; do not edit.\n"
+    "\n"
+    "# The following use the variables of _accelerate.\n"
+    "_accelerate_files ()\n"
+    "{\n"
+    "    compopt -o filenames 2>/dev/null\n"
+    "    mapfile -t COMPREPLY < <(compgen \"$1\" -- \"$cur\")\n"
+    "}\n"
+    "\n"
+    "# A list with commas: the GPUs that are not in it yet.\n"
+    "_accelerate_gpus ()\n"
+    "{\n"
+    "    local before='' id words=all\n"
+    "    [[ $cur == *,* ]] && before=${cur%,*}, words=''\n"
+    "    for id in $(\"${COMP_WORDS[0]%-\"$command\"}\" --emit=gpu-ids 2>/dev/null); do\n"
+    "        [[ ,$before == *,$id,* ]] || words+=\" $before$id\"\n"
+    "    done\n"
+    "    compopt -o nospace 2>/dev/null\n"
+    "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+    "}\n"
+    "\n"
     "_accelerate ()\n"
     "{\n"
     "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} at=2\n"
-    "    local options valued words i name\n"
+    "    local options valued words i name IFS=$' \\t\\n'\n"
     "    COMPREPLY=()\n"
     "    # '=' is a word of its own here\n"
     "    if [[ $cur == = ]]; then\n"
@@ -23,7 +44,8 @@ static const char head[] =
     "        command=${COMP_WORDS[0]##*accelerate-} at=1\n"
     "        ;;\n"
     "    *)\n"
-    "        if ((COMP_CWORD == 1)); then\n";
+    "        if ((COMP_CWORD == 1)); then\n"
+    "            mapfile -t COMPREPLY < <(compgen -W '";
 
 static const char middle[] =
     "    *)\n"
@@ -35,81 +57,70 @@ static const char middle[] =
     "        name=${COMP_WORDS[i]//-/_}\n"
     "        if [[ ${COMP_WORDS[i]} != -* ]]; then\n"
     "            [[ ${COMP_WORDS[i]} == = ]] && { ((i++)); continue; }\n"
-    "            mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+    "            _accelerate_files -f\n"
     "            return\n"
-    "        elif [[ \" $valued \" == *\" --${name#__} \"* && ${COMP_WORDS[i+1]} != = ]]; then\n"
+    "        elif [[ \" $valued \" == *\" ${name#__} \"* && ${COMP_WORDS[i+1]} != = ]]; then\n"
     "            ((i++))\n"
     "        fi\n"
     "    done\n"
-    "    prev=${prev//-/_}\n"
-    "    case --${prev#__} in\n";
+    "    prev=${prev//-/_} prev=${prev#__}\n"
+    "    if [[ \" $valued \" == *\" $prev \"* ]]; then\n"
+    "        case $prev in\n";
 
 static const char tail[] =
-    "    esac\n"
-    "    if [[ \" $valued \" == *\" --${prev#__} \"* ]]; then\n"
-    "        return\n"
+    "        esac\n"
     "    elif [[ $cur == -* ]]; then\n"
     "        [[ $cur == --*-* ]] && options=${options//_/-}\n"
-    "        mapfile -t COMPREPLY < <(compgen -W \"$options --help\" -- \"$cur\")\n"
+    "        mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$cur\")\n"
     "    elif [[ $command == launch ]]; then\n"
-    "        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+    "        _accelerate_files -f\n"
+    "        [[ $cur && ! ${COMPREPLY[*]} ]] && _accelerate_files -c\n"
     "    else\n"
     "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
     "    fi\n"
     "}\n";
 
 static void
-add_flags (enum option_command command, bool only_valued, struct strbuf *out)
-{
-    bool is_first = true;
-    for (size_t i = 0; i < option_count; i++) {
-        if (!emit_has_row (&options[i], command) || (only_valued && !option_types[options[i].type].takes_value))
-            continue;
-        strbuf_printf (out, "%s--%s", is_first ? "" : " ", options[i].key);
-        is_first = false;
-    }
-}
-
-static void
 add_command (const struct command_info *info, struct strbuf *out)
 {
     strbuf_printf (out, "    %s)\n        options='", info->name);
-    add_flags (info->options, false, out);
-    strbuf_add (out, "'\n        valued='");
-    add_flags (info->options, true, out);
+    for (size_t i = 0; i < option_count; i++)
+        if (emit_has_row (&options[i], info->options))
+            strbuf_printf (out, "--%s ", options[i].key);
+    strbuf_add (out, "--help --help_all'\n        valued='");
+    emit_valued_flags (info->options, out);
     strbuf_printf (out, "'\n        words='%s'\n        ;;\n", info->words ? info->words : "");
 }
 
 static void
-add_values (const struct option *row, struct strbuf *out)
+add_values (enum emit_kind kind, const char *const *words, struct strbuf *out)
 {
-    if (row->type != OPTION_PATH && !row->choices)
-        return;
-    strbuf_printf (out, "    --%s)\n", row->key);
-    if (row->choices) {
-        strbuf_add (out, "        mapfile -t COMPREPLY < <(compgen -W '");
-        for (size_t i = 0; row->choices[i]; i++)
-            strbuf_printf (out, "%s%s", i ? " " : "", row->choices[i]);
+    switch (kind) {
+    case EMIT_FILES: strbuf_add (out, "            _accelerate_files -f\n"); break;
+    case EMIT_FOLDERS: strbuf_add (out, "            _accelerate_files -d\n"); break;
+    case EMIT_GPUS: strbuf_add (out, "            _accelerate_gpus\n"); break;
+    default:
+        strbuf_add (out, "            mapfile -t COMPREPLY < <(compgen -W '");
+        for (size_t i = 0; words && words[i]; i++)
+            strbuf_printf (out, "%s%s", i ? " " : "", words[i]);
         strbuf_add (out, "' -- \"$cur\")\n");
-    } else
-        strbuf_add (out, "        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n");
-    strbuf_add (out, "        return\n        ;;\n");
+    }
+    strbuf_add (out, "            ;;\n");
 }
 
 void
 emit_bash (const struct command_info *const *commands, size_t count, struct strbuf *out)
 {
-    strbuf_printf (out, "%s            mapfile -t COMPREPLY < <(compgen -W '", head);
+    static const struct emit_case_form form = { "        ", " | ", ")\n", add_values };
+    strbuf_add (out, head);
     for (size_t i = 0; i < count; i++)
         strbuf_printf (out, "%s ", commands[i]->name);
-    strbuf_add (out, "--help --version' -- \"$cur\")\n            return\n        fi\n        ;;\n    esac\n"
+    strbuf_add (out, "--help --help-all --version' -- \"$cur\")\n            return\n        fi\n        ;;\n    esac\n"
                      "    case $command in\n");
     for (size_t i = 0; i < count; i++)
         add_command (commands[i], out);
     strbuf_add (out, middle);
-    for (size_t i = 0; i < option_count; i++)
-        if (!(options[i].properties & (PROPERTY_NO_FLAG | PROPERTY_HIDDEN)))
-            add_values (&options[i], out);
+    emit_value_cases (&form, out);
     strbuf_add (out, tail);
-    strbuf_add (out, "complete -o filenames -F _accelerate accelerate accelerate-launch accelerate-config\n");
+    strbuf_add (out, "complete -F _accelerate accelerate accelerate-launch accelerate-config\n");
 }

@@ -179,7 +179,7 @@ const struct option options[] = {
 
     { .key = "gpu_ids", OPT_TEXT (gpu_ids), .dflt = "all", .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .env = "CUDA_VISIBLE_DEVICES", .spelling = SPELL_PLAIN, .paths = S | M | T | D,
-      .when = when_gpus_chosen, .metavar = "LIST",
+      .when = when_gpus_chosen, .metavar = "GPUS",
       .help = "GPUs to use, by number, with commas, or all",
       .doc = "The GPUs that the ranks see, by number or by UUID, separated by commas; or all." },
 

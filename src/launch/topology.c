@@ -164,9 +164,9 @@ topology_probe (struct topology *topology, bool wants_cores)
     if (gethostname (topology->host, sizeof topology->host - 1))
         snprintf (topology->host, sizeof topology->host, "localhost");
     probe_cpus (topology, wants_cores);
-    int present = count_gpus ();
-    topology->gpus = topology_visible_gpus (getenv ("CUDA_VISIBLE_DEVICES"), present);
-    topology->lacks_p2p = present > 1 && topology_lacks_p2p ("");
+    topology->gpus_present = count_gpus ();
+    topology->gpus = topology_visible_gpus (getenv ("CUDA_VISIBLE_DEVICES"), topology->gpus_present);
+    topology->lacks_p2p = topology->gpus_present > 1 && topology_lacks_p2p ("");
     topology->nccl_p2p_is_chosen = getenv (ENV_NCCL_P2P_DISABLE);
     topology->nccl_ib_is_chosen = getenv (ENV_NCCL_IB_DISABLE);
     topology->mpi_local_size = mpi_local_size ();

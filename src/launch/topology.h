@@ -11,6 +11,7 @@ struct topology {
     int cpus;           /* logical CPUs this process may use, by affinity and by the cgroup's quota; >= 1 */
     int physical_cores; /* of those; >= 1 */
     int gpus;           /* NVIDIA devices that a process sees, CUDA_VISIBLE_DEVICES heeded */
+    int gpus_present; /* the same, CUDA_VISIBLE_DEVICES not heeded */
     int free_port;      /* for MASTER_PORT where none is given and the usual one is taken, or any is wanted; 0: none */
     bool port_taken;    /* the port that the user gave is taken */
     int mpi_local_size; /* ranks on this host by a surrounding mpirun; 0: none */

@@ -1,48 +1,156 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The completion, driven in a real bash: what would be offered for a half-typed line.
+# The completion of each shell, driven in that shell: what is offered for a half-typed line.
 . "${srcdir:-.}/tests/testlib.sh"
 
-if ! command -v bash >/dev/null; then
-    test_skip 'completion' 'no bash'
-    test_done
-fi
-
-cat >complete <<'EOT'
-. "$script"
-COMP_WORDS=("$@")
-COMP_CWORD=$(($# - 1))
-_accelerate
-printf '%s\n' "${COMPREPLY[@]}"
+# Each driver reads lines as typed so far, and prints for each the words that are offered, with blanks between.
+cat >driver.bash <<'EOT'
+. "$1"
+while IFS= read -r line; do
+    typed=${line//=/ = }
+    read -ra COMP_WORDS <<<"$typed"
+    [[ $typed == *' ' && $typed != *'= ' ]] && COMP_WORDS+=('')
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _accelerate
+    echo "${COMPREPLY[*]}"
+done
+EOT
+cat >driver.fish <<'EOT'
+source $argv[1]
+while read -l line
+    echo (complete -C $line | string replace -r '\t.*' '')
+end
+EOT
+# A terminal with an interactive zsh in it, whose Tab key shows what has been offered.
+cat >driver.zsh <<'EOT'
+zmodload zsh/zpty
+zpty -b shell "TERM=dumb PROMPT= zsh -f -i"
+zpty -w shell "source ${(q)PWD}/inside.zsh"
+zpty -r shell reply '*ready>>*'
+while IFS= read -r line; do
+    zpty -wn shell "$line"$'\t'
+    zpty -r shell reply '*>>*'
+    print -r -- ${${reply%>>*}##*<<}
+done
+zpty -d shell
+EOT
+cat >inside.zsh <<EOT
+unsetopt beep
+mkdir -p functions && cp '$srcdir/completions/accelerate.zsh' functions/_accelerate
+fpath=(\$PWD/functions \$fpath)
+EOT
+cat >>inside.zsh <<'EOT'
+autoload -Uz compinit && compinit -u -D
+compadd () {
+    if [[ ${@[1,(i)(-|--)]} != *-(O|A|D)\ * ]]; then
+        local -a found
+        builtin compadd -O found "$@"
+        offered+=($found)
+    fi
+    builtin compadd "$@"
+}
+tab () {
+    offered=()
+    zle offer
+    BUFFER=
+    print -r -- "<<$offered>>"
+}
+typeset -a offered
+zle -C offer complete-word _main_complete
+zle -N tab
+bindkey '^I' tab
+print '<<''ready>>'
 EOT
 
-# offers 'WORDS' WORD...: completing the last WORD offers exactly WORDS, or none.
-offers () {
-    wanted=$1
-    shift
-    script=$srcdir/completions/accelerate.bash bash complete "$@" >got || return 1
-    [ "$(tr '\n' ' ' <got | sed 's/ *$//')" = "$wanted" ] || { cat got; return 1; }
+# A command that has three GPUs, but is slow to find others.
+mkdir bin files files/folder
+printf '#!/bin/sh\n[ "$1" = --emit=gpu-ids ] && printf "0\\n1\\n2\\n"\n' >bin/accelerate
+chmod +x bin/accelerate
+cp bin/accelerate bin/accelerate-launch
+PATH=$scratch/bin:$PATH
+touch files/program.py files/blank.yaml
+
+commands=$("$accelerate" --help | sed -n 's/^  \([a-z][a-z0-9-]*\) .*/\1/p' | tr '\n' ' ')
+cat >cases <<EOT
+accelerate en|env
+accelerate |$commands--help --help-all --version
+accelerate env -|--config_file --json --help --help_all
+accelerate env --js|--json
+accelerate launch --mixed_pre|--mixed_precision
+accelerate launch --num-p|--num-processes
+accelerate launch --num_p|--num_processes
+accelerate launch --fsdp_version 2 --use-f|--use-fsdp
+accelerate config --mixed_precision |no fp16 bf16 fp8
+accelerate config --mixed_precision=b|bf16
+accelerate config --mixed_precision=|no fp16 bf16 fp8
+accelerate config --mixed-precision b|bf16
+accelerate config |default update show lint
+accelerate config --mixed_precision no d|default
+accelerate launch --fsdp_auto_wrap_policy T|TRANSFORMER_BASED_WRAP
+accelerate launch --fsdp_offload_params |true false
+accelerate launch --num_processes |
+accelerate env --config_file files/bl|files/blank.yaml
+accelerate env --config-file=files/bl|files/blank.yaml
+accelerate launch --log_dir files/|files/folder
+accelerate launch --cpu --num_processes 2 files/prog|files/program.py
+accelerate launch -m files/prog|files/program.py
+accelerate launch -t 3 files/prog|files/program.py
+accelerate launch -t 3 --dry|--dry_run
+accelerate launch accelerate-la|accelerate-launch
+accelerate launch ./p --num_p|
+accelerate launch ./p files/prog|files/program.py
+accelerate config lint files/bl|files/blank.yaml
+accelerate-launch --main_process_ip h --num_p|--num_processes
+/usr/bin/accelerate-config --mixed_precision b|bf16
+accelerate zebra -|
+accelerate launch --gpu_ids |all 0 1 2
+accelerate launch --gpu-ids=a|all
+accelerate launch --gpu_ids 1,|0 2
+accelerate launch --gpu_ids=0,1,|2
+bin/accelerate-launch --gpu_ids 0,2,1|1
+EOT
+cut -d'|' -f1 cases >lines
+
+# words TEXT: sorted and once (zsh tells twice of folders), without what a shell repeats of the word: the folder, --key=,
+# and a list's beginning
+words () {
+    printf '%s\n' "$1" | tr ' ' '\n' | sed 's,/$,,; s,.*[/=\,],,' | sort -u | tr '\n' ' '
 }
 
-touch program.py 'with blank.yaml'
-test_expect_success 'a command' 'offers env accelerate en'
-test_expect_success 'all of them' 'offers "$("$accelerate" --help | sed -n "s/^  \([a-z][a-z0-9-]*\) .*/\1/p" | tr "\n" " ")--help --version" accelerate ""'
-test_expect_success 'the flags of a command' 'offers "--config_file --json --help" accelerate env -'
-test_expect_success 'a flag' 'offers --json accelerate env --js'
-test_expect_success 'words' 'offers "no fp16 bf16 fp8" accelerate config --mixed_precision ""'
-test_expect_success 'words after =' 'offers bf16 accelerate config --mixed_precision = b'
-test_expect_success 'words, = just typed' 'offers "no fp16 bf16 fp8" accelerate config --mixed_precision ='
-test_expect_success 'words, hyphens' 'offers bf16 accelerate config --mixed-precision b'
-test_expect_success 'files' 'offers "with blank.yaml" accelerate env --config_file wi'
-test_expect_success 'a free word' 'offers "default update show lint" accelerate config ""'
-test_expect_success 'after a value that was given' 'offers default accelerate config --mixed_precision no d'
-test_expect_success 'a flag with hyphens' 'offers --num-processes accelerate launch --num-p'
-test_expect_success 'a flag of launch' 'offers --num_processes accelerate launch --num_p'
-test_expect_success 'nothing where a number is wanted' 'offers "" accelerate launch --num_processes ""'
-test_expect_success 'the program' 'offers program.py accelerate launch --cpu --num_processes 2 prog'
-test_expect_success 'the program, after -- and a short flag' 'offers program.py accelerate launch -m prog'
-test_expect_success 'behind the program files, no flags' 'offers "" accelerate launch ./p --num_p'
-test_expect_success 'a value that names a flag is no end' 'offers --num_processes accelerate-launch --main_process_ip h --num_p'
-test_expect_success 'the other name' 'offers bf16 /usr/bin/accelerate-config --mixed_precision b'
-test_expect_success 'nothing for what is no command' 'offers "" accelerate zebra -'
+# drive SHELL DRIVER...: all cases in one run of the shell
+drive () {
+    shell=$1
+    shift
+    if ! command -v "$shell" >/dev/null; then
+        test_skip "$shell" "no $shell"
+        return
+    fi
+    timeout 60 "$@" <lines >got 2>errors
+    test_expect_success "$shell says nothing else" 'cat errors; test ! -s errors && test $(wc -l <got) = $(wc -l <lines)'
+    number=0
+    while IFS='|' read -r line wanted; do
+        number=$((number + 1))
+        offered=$(sed -n "${number}p" got)
+        test_expect_success "$shell: $line: $wanted" \
+            'echo "$offered"; test "$(words "$offered")" = "$(words "$wanted")"'
+    done <cases
+}
+
+drive bash bash driver.bash "$srcdir/completions/accelerate.bash"
+drive fish fish --no-config driver.fish "$srcdir/completions/accelerate.fish"
+if [ -c /dev/ptmx ] && [ -d /dev/pts ]; then
+    drive zsh zsh -f driver.zsh
+else
+    test_skip 'zsh' 'no terminals'
+fi
+
+if command -v bash >/dev/null; then
+    touch 'with blank.yaml'
+    test_expect_success 'bash: a name with a blank is one word' '
+        bash -c ". \"$srcdir/completions/accelerate.bash\"
+                 COMP_WORDS=(accelerate env --config_file wi) COMP_CWORD=3
+                 _accelerate; [[ \${#COMPREPLY[@]} = 1 && \${COMPREPLY[0]} = \"with blank.yaml\" ]]"'
+fi
+test_expect_success 'the command itself lists GPUs by number, one a line' '
+    "$accelerate" --emit=gpu-ids >ids && cat ids && ! grep -v "^[0-9][0-9]*\$" ids'
 test_done

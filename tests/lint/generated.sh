@@ -8,7 +8,9 @@ for source in "$srcdir"/man/*.in; do
     test_expect_success "man/$page is what the table says" \
         "sh '$srcdir/man/expand.sh' '$accelerate' <'$source' >'$page' && diff -u '$srcdir/man/$page' '$page'"
 done
-test_expect_success 'completions/accelerate.bash is what the table says' \
-    "'$accelerate' --emit=bash >bash && diff -u '$srcdir/completions/accelerate.bash' bash"
+for shell in bash fish zsh; do
+    test_expect_success "completions/accelerate.$shell is what the table says" \
+        "'$accelerate' --emit=$shell >out && diff -u '$srcdir/completions/accelerate.$shell' out"
+done
 test_expect_success 'a form that is not there is an error' "test_exit 2 '$accelerate' --emit=nonsense"
 test_done

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+# Completion of accelerate(1) for fish.  Made from the option table by `make regen`; do not edit.
+
+# A list with commas: the GPUs that are not in it yet.
+function __accelerate_gpus --argument-names current program
+    set -l used (string split , -- $current)[1..-2]
+    set -l before (string replace -r '[^,]*$' '' -- $current)
+    test -z "$before"; and printf 'all\tall GPUs\n'
+    for id in ($program --emit=gpu-ids 2>/dev/null)
+        contains -- $id $used; or printf '%s\tGPU\n' $before$id
+    end
+end
+
+function __accelerate_value --argument-names key current program
+    switch $key
+        case config_file deepspeed_config_file deepspeed_hostfile mpirun_hostfile failure_report
+            echo @files
+        case dynamo_backend
+            printf '%s\n' no eager aot_eager inductor aot_ts_nvfuser nvprims_nvfuser cudagraphs ofi fx2trt onnxrt tensorrt aot_torchxla_trace_once torchxla_trace_once tvm hpu_backend neuron
+        case dynamo_mode
+            printf '%s\n' default reduce-overhead max-autotune
+        case gpu_ids
+            __accelerate_gpus $current $program
+        case mixed_precision
+            printf '%s\n' no fp16 bf16 fp8
+        case offload_optimizer_device offload_param_device
+            printf '%s\n' none cpu nvme
+        case offload_optimizer_nvme_path offload_param_nvme_path log_dir
+            __fish_complete_directories $current
+        case gradient_accumulation_steps gradient_clipping
+            printf '%s\n' auto
+        case zero3_init_flag zero3_save_16bit_model fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_offload_params fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_attention_softmax_in_fp32 megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_sp_seq_length_is_variable
+            printf '%s\n' true false
+        case deepspeed_multinode_launcher
+            printf '%s\n' pdsh standard openmpi mvapich mpich nossh slurm
+        case fp8_backend
+            printf '%s\n' ao te msamp
+        case fp8_format
+            printf '%s\n' HYBRID E4M3 E5M2
+        case fp8_amax_compute_algo
+            printf '%s\n' max most_recent
+        case fp8_opt_level
+            printf '%s\n' O1 O2
+        case fsdp_version
+            printf '%s\n' 1 2
+        case fsdp_sharding_strategy fsdp_reshard_after_forward
+            printf '%s\n' FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD HYBRID_SHARD_ZERO2
+        case fsdp_auto_wrap_policy
+            printf '%s\n' TRANSFORMER_BASED_WRAP SIZE_BASED_WRAP NO_WRAP
+        case fsdp_backward_prefetch
+            printf '%s\n' BACKWARD_PRE BACKWARD_POST NO_PREFETCH
+        case fsdp_state_dict_type
+            printf '%s\n' FULL_STATE_DICT LOCAL_STATE_DICT SHARDED_STATE_DICT
+        case megatron_lm_recompute_granularity
+            printf '%s\n' full selective
+        case megatron_lm_recompute_method
+            printf '%s\n' uniform block
+        case megatron_lm_attention_backend
+            printf '%s\n' flash fused unfused local auto
+        case parallelism_config_cp_backend
+            printf '%s\n' torch
+        case parallelism_config_cp_comm_strategy
+            printf '%s\n' allgather alltoall
+        case parallelism_config_sp_backend
+            printf '%s\n' deepspeed
+        case parallelism_config_sp_attn_implementation
+            printf '%s\n' sdpa flash_attention_2 flash_attention_3
+    end
+end
+
+function __accelerate_valued
+    switch $argv[1]
+        case config
+            string split ' ' 'config_file mixed_precision'
+            return 0
+        case env
+            string split ' ' 'config_file'
+            return 0
+        case launch
+            string split ' ' 'config_file num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes num_cpu_threads_per_process mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names tee _t log_dir role rdzv_backend rdzv_conf max_restarts monitor_interval mpirun_hostfile fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation vm env main_training_function aws_access_key_id aws_secret_access_key grace failure_report'
+            return 0
+        case '*'
+            return 1
+    end
+end
+
+function __accelerate_flags
+    switch $argv[1]
+        case config
+            printf '%s\n' \
+                --config_file\t'configuration file instead of the default one' \
+                --mixed_precision\t'number format of the computation'
+        case env
+            printf '%s\n' \
+                --config_file\t'configuration file instead of the default one' \
+                --json\t'print as JSON'
+        case launch
+            printf '%s\n' \
+                --config_file\t'configuration file instead of the default one' \
+                --quiet\t'say nothing about defaults and failed ranks' \
+                --module\t'the program is a Python module, as in python3 -m' \
+                --no_python\t'execute the program directly, whatever its name' \
+                --num_machines\t'machines of the job' \
+                --machine_rank\t'number of this machine, from 0' \
+                --main_process_ip\t'name or address of the main machine' \
+                --main_process_port\t'TCP port of rank 0; 0 picks a free one' \
+                --debug\t'check shapes before every collective operation' \
+                --cpu\t'run on CPUs, and ignore the default file' \
+                --multi_gpu\t'one process for each of several GPUs' \
+                --dynamo_backend\t'backend of torch.compile, for Python programs' \
+                --dynamo_mode\t'mode of torch.compile, for Python programs' \
+                --dynamo_use_fullgraph\t'torch.compile must not break the graph' \
+                --dynamo_use_dynamic\t'torch.compile allows for changing shapes' \
+                --dynamo_use_regional_compilation\t'torch.compile compiles repeated blocks once' \
+                --gpu_ids\t'GPUs to use, by number, with commas, or all' \
+                --num_processes\t'processes of the job, on all machines together' \
+                --num_cpu_threads_per_process\t'threads of OpenMP and the like in each process' \
+                --mixed_precision\t'number format of the computation' \
+                --deepspeed_config_file\t'configuration file of DeepSpeed itself' \
+                --zero_stage\t'stage of ZeRO' \
+                --offload_optimizer_device\t'where the optimizer\'s state is kept' \
+                --offload_param_device\t'where parameters are kept' \
+                --offload_optimizer_nvme_path\t'folder for the optimizer\'s state on nvme' \
+                --offload_param_nvme_path\t'folder for parameters on nvme' \
+                --gradient_accumulation_steps\t'batches whose gradients are added before a step' \
+                --gradient_clipping\t'largest norm of the gradients' \
+                --zero3_init_flag\t'make large models on all devices at once (stage 3)' \
+                --zero3_save_16bit_model\t'save 16-bit weights (stage 3)' \
+                --deepspeed_hostfile\t'hosts and their GPUs, for several machines' \
+                --deepspeed_exclusion_filter\t'hosts and GPUs of the hostfile to leave out' \
+                --deepspeed_inclusion_filter\t'hosts and GPUs of the hostfile to use' \
+                --deepspeed_multinode_launcher\t'what starts DeepSpeed on the other machines' \
+                --deepspeed_moe_layer_cls_names\t'classes of mixture-of-experts layers, with commas' \
+                --same_network\t'all machines are on one local network' \
+                --tee\t'ranks\' output that goes to files too: 0 to 3, or R:N pairs' \
+                --log_dir\t'folder for files of the ranks\' output' \
+                --role\t'name of the processes in ROLE_NAME and prefixes' \
+                --rdzv_backend\t'rendezvous backend of torchrun; ranks meet statically here' \
+                --rdzv_conf\t'settings of the rendezvous, KEY=VALUE with commas' \
+                --max_restarts\t'restart all ranks so often after a failure' \
+                --monitor_interval\t'seconds between two looks at the ranks' \
+                --mpirun_hostfile\t'start the ranks with mpirun on the hosts in this file' \
+                --fp8_backend\t'library for 8-bit floats' \
+                --fp8_use_autocast_during_eval\t'te: 8 bits in evaluation too' \
+                --fp8_margin\t'te: margin of the scaling factor' \
+                --fp8_interval\t'te: steps between two scaling factors' \
+                --fp8_format\t'te: format of the numbers' \
+                --fp8_amax_history_len\t'te: steps of history for scaling' \
+                --fp8_amax_compute_algo\t'te: what of the history counts' \
+                --fp8_override_linear_precision\t'te: fprop, dgrad, wgrad in higher precision' \
+                --fp8_opt_level\t'msamp: how much is done in 8 bits' \
+                --fp8_enable_fsdp_float8_all_gather\t'ao: gather parameters in 8 bits with FSDP2' \
+                --fp8_pad_inner_dim\t'ao: pad matrices to multiples of 16' \
+                --fsdp_version\t'version of FSDP' \
+                --fsdp_offload_params\t'keep parameters and gradients in host memory' \
+                --fsdp_min_num_params\t'parameters from which a module is wrapped by itself' \
+                --fsdp_sharding_strategy\t'what version 1 spreads over the processes' \
+                --fsdp_reshard_after_forward\t'spread parameters again after the forward pass' \
+                --fsdp_auto_wrap_policy\t'how modules are chosen to be wrapped' \
+                --fsdp_transformer_layer_cls_to_wrap\t'classes of layers to wrap, with commas' \
+                --fsdp_backward_prefetch\t'when the next parameters are fetched in the backward pass' \
+                --fsdp_state_dict_type\t'how checkpoints are written' \
+                --fsdp_forward_prefetch\t'fetch the next parameters during the forward pass' \
+                --fsdp_use_orig_params\t'let frozen and trained parameters share a unit' \
+                --fsdp_cpu_ram_efficient_loading\t'only the main process reads the weights' \
+                --fsdp_sync_module_states\t'send the weights of rank 0 to all' \
+                --fsdp_activation_checkpointing\t'compute activations again instead of keeping them' \
+                --fsdp_activation_checkpointing_offload\t'keep checkpointed activations in host memory' \
+                --megatron_lm_tp_degree\t'processes of tensor parallelism' \
+                --megatron_lm_use_custom_fsdp\t'use Megatron\'s own FSDP' \
+                --megatron_lm_no_load_optim\t'do not read the optimizer\'s state' \
+                --megatron_lm_eod_mask_loss\t'no loss for end-of-document tokens' \
+                --megatron_lm_overlap_cpu_optimizer_d2h_h2d\t'copy while the optimizer computes on the CPU' \
+                --megatron_lm_no_save_optim\t'do not save the optimizer\'s state' \
+                --megatron_lm_optimizer_cpu_offload\t'run the optimizer on the CPU' \
+                --megatron_lm_use_precision_aware_optimizer\t'optimizer with state in several precisions' \
+                --megatron_lm_decoder_last_pipeline_num_layers\t'layers of the last pipeline stage' \
+                --megatron_lm_pp_degree\t'stages of the pipeline' \
+                --megatron_lm_num_micro_batches\t'parts of a batch in the pipeline' \
+                --megatron_lm_sequence_parallelism\t'split sequences too' \
+                --megatron_lm_recompute_activations\t'compute activations again, selectively' \
+                --megatron_lm_use_distributed_optimizer\t'spread the optimizer\'s state' \
+                --megatron_lm_gradient_clipping\t'largest norm of the gradients' \
+                --megatron_lm_recompute_granularity\t'what is computed again: full or selective' \
+                --megatron_lm_recompute_method\t'how layers to compute again are chosen' \
+                --megatron_lm_recompute_num_layers\t'layers to compute again' \
+                --megatron_lm_attention_backend\t'backend of attention' \
+                --megatron_lm_expert_model_parallel_size\t'processes of expert parallelism' \
+                --megatron_lm_context_parallel_size\t'processes of context parallelism' \
+                --megatron_lm_attention_dropout\t'dropout of attention' \
+                --megatron_lm_hidden_dropout\t'dropout of hidden layers' \
+                --megatron_lm_attention_softmax_in_fp32\t'softmax of attention in float32' \
+                --megatron_lm_expert_tensor_parallel_size\t'processes of tensor parallelism in experts' \
+                --megatron_lm_calculate_per_token_loss\t'divide the loss by tokens, not by samples' \
+                --megatron_lm_use_rotary_position_embeddings\t'rotary position embeddings' \
+                --tpu\t'train on TPUs' \
+                --enable_cpu_affinity\t'keep each process on the cores near its GPU' \
+                --use_deepspeed\t'train with DeepSpeed' \
+                --use_fsdp\t'train with fully sharded data parallelism' \
+                --use_megatron_lm\t'train with Megatron-LM' \
+                --use_parallelism_config\t'combine several kinds of parallelism' \
+                --parallelism_config_dp_replicate_size\t'copies of the model' \
+                --parallelism_config_dp_shard_size\t'processes that share one copy' \
+                --parallelism_config_tp_size\t'processes of tensor parallelism' \
+                --parallelism_config_cp_size\t'processes of context parallelism' \
+                --parallelism_config_cp_backend\t'backend of context parallelism' \
+                --parallelism_config_cp_comm_strategy\t'how contexts are exchanged' \
+                --parallelism_config_sp_size\t'processes of sequence parallelism' \
+                --parallelism_config_sp_backend\t'backend of sequence parallelism' \
+                --parallelism_config_sp_seq_length\t'length of the sequences' \
+                --parallelism_config_sp_seq_length_is_variable\t'lengths of sequences differ' \
+                --parallelism_config_sp_attn_implementation\t'implementation of attention' \
+                --tpu_cluster\t'the TPU is a pod of several machines' \
+                --no_tpu_cluster\t'the TPU is one machine' \
+                --tpu_use_sudo\t'run the command on the pod with sudo' \
+                --vm\t'a virtual machine of the pod; may be repeated' \
+                --env\t'a variable for the pod, NAME=VALUE; may be repeated' \
+                --main_training_function\t'function that each process of a TPU runs' \
+                --downcast_bf16\t'on TPUs: both float and double become bfloat16' \
+                --aws_access_key_id\t'AWS access key, for SageMaker' \
+                --aws_secret_access_key\t'AWS secret key, for SageMaker' \
+                --dry_run\t'print what would be started, and start nothing' \
+                --explain\t'with --dry_run: each setting, and where it comes from' \
+                --json\t'print as JSON' \
+                --grace\t'seconds between asking ranks to end and killing them' \
+                --failure_report\t'write how the job ended, as JSON'
+    end
+    printf '%s\n' --help\t'print help' --help_all\t'print help with all options'
+end
+
+function __accelerate_free
+    switch $argv[1]
+        case config
+            string split ' ' 'default update show lint'
+    end
+end
+
+# What to complete: command, flags COMMAND, free COMMAND, behind (the program), value KEY TEXT BEFORE PROGRAM
+function __accelerate_state
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    set -l program (string replace -r '^~/' "$HOME/" -- $words[1])
+    set -l command (string replace -rf '^(.*/)?accelerate-' '' -- $program)
+    if test -n "$command"
+        set program (string replace -r -- "-$command\$" '' $program)
+        set -e words[1]
+    else if test (count $words) -lt 2
+        echo command
+        return
+    else
+        set command $words[2]
+        set -e words[1..2]
+    end
+    set -l valued (__accelerate_valued $command)
+    or return
+    set -l key
+    for word in $words
+        set -l name (string replace -a -- - _ $word | string replace -r '^__' '')
+        if test -n "$key"
+            set key
+        else if not string match -q -- '-*' $word
+            echo behind
+            return
+        else if contains -- $name $valued
+            set key $name
+        end
+    end
+    if test -n "$key"
+        printf '%s\n' value $key "$current" '' $program
+    else if string match -q -- '--*=*' $current
+        set -l parts (string split -m 1 = -- $current)
+        set key (string replace -r '^--' '' -- $parts[1] | string replace -a -- - _)
+        contains -- $key $valued; and printf '%s\n' value $key "$parts[2]" $parts[1]= $program
+    else if string match -q -- '-*' $current
+        printf '%s\n' flags $command "$current"
+    else
+        printf '%s\n' free $command "$current"
+    end
+end
+
+function __accelerate_wants_files
+    set -l state (__accelerate_state)
+    switch "$state[1..2]"
+        case behind 'behind *' 'free launch'
+            return 0
+        case 'value *'
+            test (__accelerate_value $state[2..3] $state[5])[1] = @files 2>/dev/null
+        case '*'
+            return 1
+    end
+end
+
+function __accelerate_words
+    set -l state (__accelerate_state)
+    switch "$state[1]"
+        case command
+            printf '%s\n' --help\t'print help' --help-all\t'print help with all options' --version\t'print the version'
+            printf '%s\n' config\t'answer questions, and write the configuration file'
+            printf '%s\n' env\t'show what this installation and this machine have'
+            printf '%s\n' launch\t'start a program as several processes'
+        case value
+            for word in (__accelerate_value $state[2..3] $state[5])
+                test $word = @files; or printf '%s\n' $state[4]$word
+            end
+        case flags
+            if string match -q -- '--*-*' $state[3]
+                __accelerate_flags $state[2] | while read -d \t -l flag text
+                    printf '%s\t%s\n' (string replace -a -- _ - $flag) $text
+                end
+            else
+                __accelerate_flags $state[2]
+            end
+        case free
+            if test $state[2] != launch
+                __accelerate_free $state[2]
+            else if string match -qr '^[^/~]+$' -- $state[3]
+                complete -C $state[3]
+            end
+    end
+end
+
+for name in accelerate accelerate-launch accelerate-config
+    complete -c $name -e
+    complete -c $name -f -a '(__accelerate_words)'
+    complete -c $name -n __accelerate_wants_files -F
+end
