@@ -37,19 +37,28 @@ add_man_text (const char *text, struct strbuf *out)
     strbuf_add_char (out, '\n');
 }
 
-/* The sentences that follow from the row: words, range, default, file, variable. */
+/* Which values there are. */
 static void
-add_man_facts (const struct option *row, struct strbuf *out)
+add_man_words (const struct option *row, struct strbuf *out)
 {
-    if (row->choices) {
+    const char *const *list = row->choices ? row->choices : row->words;
+    if (list) {
         AUTO_STRBUF struct strbuf words = { 0 };
-        for (size_t i = 0; row->choices[i]; i++)
-            strbuf_printf (&words, "%s%s", i ? ", " : row->choices[1] ? "One of " : "Only ", row->choices[i]);
+        strbuf_add (&words, !row->choices ? "Usual words: " : list[1] ? "One of " : "Only ");
+        for (size_t i = 0; list[i]; i++)
+            strbuf_printf (&words, "%s%s", i ? ", " : "", list[i]);
         strbuf_add_char (&words, '.');
         add_man_text (words.text ? words.text : "", out);
     }
     if (row->type == OPTION_INT)
         strbuf_printf (out, "From %" PRId64 " to %" PRId64 ".\n", row->min, row->max);
+}
+
+/* The sentences that follow from the row: words, range, default, file, variable. */
+static void
+add_man_facts (const struct option *row, struct strbuf *out)
+{
+    add_man_words (row, out);
     if (row->dflt && option_types[row->type].takes_value)
         strbuf_printf (out, "Default:\n.Ql %s .\n", row->dflt);
     if (row->section)
@@ -85,25 +94,53 @@ emit_man_options (enum option_command command, struct strbuf *out)
     }
 }
 
+static void
+add_man_key (const struct option *row, struct strbuf *out)
+{
+    AUTO_STRBUF struct strbuf head = { 0 };
+    strbuf_printf (&head, ".It Ic %s Pq %s", row->key,
+                   row->type == OPTION_FLAG ? option_types[OPTION_TRUTH].name : option_types[row->type].name);
+    for (const char *at = head.text; at && *at; at++)
+        strbuf_printf (out, *at == '-' ? "\\%c" : "%c", *at);
+    strbuf_add_char (out, '\n');
+    add_man_text (row->doc, out);
+    add_man_words (row, out);
+    if (row->dflt)
+        strbuf_printf (out, "Default:\n.Ql %s .\n", row->dflt);
+    else
+        strbuf_add (out, "No default.\n");
+    if (row->section)
+        strbuf_printf (out, "Section:\n.Ic %s .\n", row->section);
+    if (!(row->properties & PROPERTY_NO_FLAG))
+        strbuf_printf (out, "Flag:\n.Fl \\-%s .\n", row->key);
+    if (row->env)
+        strbuf_printf (out, "Sets\n.Ev %s .\n", row->env);
+    if (row->properties & PROPERTY_EXTENSION)
+        strbuf_add (out, "The original does not know this key.\n");
+}
+
 void
 emit_man_keys (struct strbuf *out)
 {
-    strbuf_add (out, ".Bl -tag -width Ds\n");
-    for (size_t i = 0; i < option_count; i++) {
-        const struct option *row = &options[i];
-        if (!(row->properties & PROPERTY_FILE) || (row->properties & PROPERTY_HIDDEN))
-            continue;
-        strbuf_printf (out, ".It Ic %s Pq %s\n", row->key, option_types[row->type].name);
-        if (row->properties & PROPERTY_NO_FLAG) {
-            add_man_text (row->doc, out);
-            add_man_facts (row, out);
-            continue;
+    for (int group = 0; group < GROUP_COUNT; group++) {
+        bool has_title = false;
+        for (size_t i = 0; i < option_count; i++) {
+            const struct option *row = &options[i];
+            if (!(row->properties & PROPERTY_FILE) || (row->properties & PROPERTY_HIDDEN) || (int) row->group != group)
+                continue;
+            if (!has_title)
+                strbuf_printf (out, ".Ss %s\n", option_groups[group].title);
+            if (!has_title && option_groups[group].mode)
+                strbuf_printf (out, "These keys count where the mode is chosen:\n.Ql %s .\n",
+                               option_groups[group].mode);
+            if (!has_title)
+                strbuf_add (out, ".Bl -tag -width Ds\n");
+            has_title = true;
+            add_man_key (row, out);
         }
-        strbuf_printf (out, "As the flag\n.Fl \\-%s .\n", row->key);
-        if (row->section)
-            strbuf_printf (out, "In section\n.Ql %s .\n", row->section);
+        if (has_title)
+            strbuf_add (out, ".El\n");
     }
-    strbuf_add (out, ".El\n");
 }
 
 void
