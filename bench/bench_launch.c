@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What launching costs: N x /bin/true by posix_spawn alone, by `accelerate launch` and by mpirun, in turns.
  *
- *   bench_launch ACCELERATE [REPEATS]
+ *   bench_launch ACCELERATE [REPEATS [COMPLETION]]
  *
- * Prints medians of the wall-clock time, what each adds to bare spawning, and the peak memory of the launcher alone. */
+ * Prints medians of the wall-clock time, what each adds to bare spawning, and the peak memory of the launcher alone.
+ * With COMPLETION, the script for bash: instead, what words take that start nothing, and a Tab. */
 #include <config.h>
 
 #include <errno.h>
@@ -137,38 +138,102 @@ bench_size (const char *accelerate, int count, int repeats, bool has_mpirun)
     putchar ('\n');
 }
 
+struct word {
+    const char *name;
+    const char *command[8];
+    double times[MOST_REPEATS], median;
+    long peak_kib;
+};
+
+/* In turns, so that what else the machine does is shared out. */
 static void
-bench_word (const char *name, const char *const *command, int repeats)
+bench_in_turns (struct word *words, int count, int repeats)
 {
-    static double times[MOST_REPEATS];
-    long peak_kib = 0;
     for (int i = 0; i < repeats; i++)
-        times[i] = run (command, &peak_kib);
-    printf ("%-14s %.2f ms, peak %.1f MiB\n", name, median (times, repeats), (double) peak_kib / 1024);
+        for (int j = 0; j < count; j++) {
+            long peak_kib = 0;
+            words[j].times[i] = run (words[j].command, &peak_kib);
+            if (peak_kib > words[j].peak_kib)
+                words[j].peak_kib = peak_kib;
+        }
+    for (int j = 0; j < count; j++) {
+        struct word *word = &words[j];
+        word->median = median (word->times, repeats); /* sorted now */
+        if (word->times[0] < 0)
+            printf ("%-20s failed\n", word->name);
+        else
+            printf ("%-20s %6.2f ms, fastest %5.2f ms, peak %.1f MiB\n", word->name, word->median, word->times[0],
+                    (double) word->peak_kib / 1024);
+    }
+}
+
+static void
+bench_words (const char *accelerate, int repeats)
+{
+    static struct word words[] = {
+        { .name = "/bin/true", .command = { "/bin/true" } },
+        { .name = "--help", .command = { NULL, "--help" } },
+        { .name = "launch --help", .command = { NULL, "launch", "--help" } },
+        { .name = "launch --help-all", .command = { NULL, "launch", "--help-all" } },
+        { .name = "launch --dry_run",
+          .command = { NULL, "launch", "--dry_run", "--cpu", "--num_processes", "8", "/bin/true" } },
+        { .name = "--emit=gpu-ids", .command = { NULL, "--emit=gpu-ids" } },
+    };
+    enum { COUNT = sizeof words / sizeof *words };
+    for (int i = 1; i < COUNT; i++)
+        words[i].command[0] = accelerate;
+    printf ("words: medians of %d runs in turns\n", repeats);
+    bench_in_turns (words, COUNT, repeats);
+}
+
+/* What bash does between Tab and its answer.  It reads the script at the first Tab only. */
+static void
+bench_completion (const char *accelerate, const char *script, int repeats)
+{
+#define ASK(words, last)                                                                                               \
+    ". \"$1\"; COMP_WORDS=(\"$0\" launch " words ") COMP_CWORD=" last "; _accelerate; [[ ${#COMPREPLY[@]} -gt 0 ]]"
+    static struct word words[] = {
+        { .name = "bash alone", .command = { "bash", "--norc", "-c", ":" } },
+        { .name = "bash, script", .command = { "bash", "--norc", "-c", ". \"$1\"" } },
+        { .name = "bash, script, flag", .command = { "bash", "--norc", "-c", ASK ("--cpu --mixed", "3") } },
+        { .name = "bash, script, ids", .command = { "bash", "--norc", "-c", ASK ("--gpu_ids ''", "3") } },
+    };
+#undef ASK
+    for (int i = 0; i < 4; i++) {
+        words[i].command[4] = accelerate;
+        words[i].command[5] = script;
+    }
+    bench_in_turns (words, 4, repeats);
+    printf ("completion: the script %.2f ms, at the first Tab; then a flag %.2f ms, GPU ids %.2f ms\n",
+            words[1].median - words[0].median, words[2].median - words[1].median, words[3].median - words[1].median);
+}
+
+static void
+bench_launches (const char *accelerate, int repeats)
+{
+    const char *const version[] = { "mpirun", "--version", NULL };
+    bool has_mpirun = run (version, NULL) >= 0;
+    printf ("launch: medians of %d runs in turns, N x /bin/true\n", repeats);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        bench_size (accelerate, sizes[i], repeats, has_mpirun);
+    if (!has_mpirun)
+        printf ("mpirun: not here, left out\n");
 }
 
 int
 main (int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf (stderr, "usage: bench_launch ACCELERATE [REPEATS]\n");
+        fprintf (stderr, "usage: bench_launch ACCELERATE [REPEATS [COMPLETION]]\n");
         return 2;
     }
     int repeats = argc > 2 ? atoi (argv[2]) : 31;
     if (repeats < 1 || repeats > MOST_REPEATS)
         repeats = 31;
-    const char *const version[] = { "mpirun", "--version", NULL };
-    bool has_mpirun = run (version, NULL) >= 0;
-    printf ("launch: medians of %d runs in turns, N x /bin/true\n", repeats);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        bench_size (argv[1], sizes[i], repeats, has_mpirun);
-    if (!has_mpirun)
-        printf ("mpirun: not here, left out\n");
-    const char *const help[] = { argv[1], "launch", "--help", NULL };
-    const char *const dry[] = { argv[1], "launch", "--dry_run", "--cpu", "--num_processes", "8", "/bin/true", NULL };
-    const char *const nothing[] = { "/bin/true", NULL };
-    bench_word ("/bin/true", nothing, repeats);
-    bench_word ("--help", help, repeats);
-    bench_word ("--dry_run", dry, repeats);
+    if (argc > 3) {
+        bench_words (argv[1], repeats);
+        bench_completion (argv[1], argv[3], repeats);
+    } else
+        bench_launches (argv[1], repeats);
     return 0;
 }

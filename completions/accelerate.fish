@@ -3,9 +3,11 @@
 
 # A list with commas: the GPUs that are not in it yet.
 function __accelerate_gpus --argument-names current program
+    test -n "$program"; or return
     set -l used (string split , -- $current)[1..-2]
     set -l before (string replace -r '[^,]*$' '' -- $current)
     test -z "$before"; and printf 'all\tall GPUs\n'
+    type -q $program; or return
     for id in ($program --emit=gpu-ids 2>/dev/null)
         contains -- $id $used; or printf '%s\tGPU\n' $before$id
     end
@@ -20,13 +22,13 @@ function __accelerate_value --argument-names key current program
         case dynamo_mode
             printf '%s\n' default reduce-overhead max-autotune
         case gpu_ids
-            __accelerate_gpus $current $program
+            __accelerate_gpus "$current" "$program"
         case mixed_precision
             printf '%s\n' no fp16 bf16 fp8
         case offload_optimizer_device offload_param_device
             printf '%s\n' none cpu nvme
         case offload_optimizer_nvme_path offload_param_nvme_path log_dir
-            __fish_complete_directories $current
+            __fish_complete_directories "$current"
         case gradient_accumulation_steps gradient_clipping
             printf '%s\n' auto
         case zero3_init_flag zero3_save_16bit_model fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_offload_params fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_attention_softmax_in_fp32 megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_sp_seq_length_is_variable
@@ -284,7 +286,7 @@ function __accelerate_wants_files
         case behind 'behind *' 'free launch'
             return 0
         case 'value *'
-            test (__accelerate_value $state[2..3] $state[5])[1] = @files 2>/dev/null
+            test "$(__accelerate_value $state[2..3] '')" = @files
         case '*'
             return 1
     end

@@ -12,9 +12,11 @@ static const char head[] =
     "\n"
     "# A list with commas: the GPUs that are not in it yet.\n"
     "function __accelerate_gpus --argument-names current program\n"
+    "    test -n \"$program\"; or return\n"
     "    set -l used (string split , -- $current)[1..-2]\n"
     "    set -l before (string replace -r '[^,]*$' '' -- $current)\n"
     "    test -z \"$before\"; and printf 'all\\tall GPUs\\n'\n"
+    "    type -q $program; or return\n"
     "    for id in ($program --emit=gpu-ids 2>/dev/null)\n"
     "        contains -- $id $used; or printf '%s\\tGPU\\n' $before$id\n"
     "    end\n"
@@ -100,7 +102,7 @@ static const char after_free[] =
     "        case behind 'behind *' 'free launch'\n"
     "            return 0\n"
     "        case 'value *'\n"
-    "            test (__accelerate_value $state[2..3] $state[5])[1] = @files 2>/dev/null\n"
+    "            test \"$(__accelerate_value $state[2..3] '')\" = @files\n"
     "        case '*'\n"
     "            return 1\n"
     "    end\n"
@@ -171,8 +173,8 @@ add_values (enum emit_kind kind, const char *const *words, struct strbuf *out)
 {
     switch (kind) {
     case EMIT_FILES: strbuf_add (out, "            echo @files\n"); break;
-    case EMIT_FOLDERS: strbuf_add (out, "            __fish_complete_directories $current\n"); break;
-    case EMIT_GPUS: strbuf_add (out, "            __accelerate_gpus $current $program\n"); break;
+    case EMIT_FOLDERS: strbuf_add (out, "            __fish_complete_directories \"$current\"\n"); break;
+    case EMIT_GPUS: strbuf_add (out, "            __accelerate_gpus \"$current\" \"$program\"\n"); break;
     default:
         strbuf_add (out, "            printf '%s\\n'");
         for (size_t i = 0; words && words[i]; i++)

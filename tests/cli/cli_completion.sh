@@ -105,6 +105,7 @@ accelerate-launch --main_process_ip h --num_p|--num_processes
 accelerate zebra -|
 accelerate launch --gpu_ids |all 0 1 2
 accelerate launch --gpu-ids=a|all
+/nowhere/accelerate launch --gpu_ids |all
 accelerate launch --gpu_ids 1,|0 2
 accelerate launch --gpu_ids=0,1,|2
 bin/accelerate-launch --gpu_ids 0,2,1|1
