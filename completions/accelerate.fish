@@ -15,8 +15,12 @@ end
 
 function __accelerate_value --argument-names key current program
     switch $key
-        case config_file deepspeed_config_file deepspeed_hostfile mpirun_hostfile failure_report
+        case config_file output_file deepspeed_config_file deepspeed_hostfile mpirun_hostfile sagemaker_inputs_file sagemaker_metrics_file command_file failure_report
             echo @files
+        case compute_environment
+            printf '%s\n' LOCAL_MACHINE AMAZON_SAGEMAKER
+        case distributed_type
+            printf '%s\n' NO MULTI_CPU MULTI_XPU MULTI_HPU MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_NEURON XLA DEEPSPEED FSDP MEGATRON_LM DATA_PARALLEL MODEL_PARALLEL
         case dynamo_backend
             printf '%s\n' no eager aot_eager inductor aot_ts_nvfuser nvprims_nvfuser cudagraphs ofi fx2trt onnxrt tensorrt aot_torchxla_trace_once torchxla_trace_once tvm hpu_backend neuron
         case dynamo_mode
@@ -31,7 +35,7 @@ function __accelerate_value --argument-names key current program
             __fish_complete_directories "$current"
         case gradient_accumulation_steps gradient_clipping
             printf '%s\n' auto
-        case zero3_init_flag zero3_save_16bit_model fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_offload_params fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_attention_softmax_in_fp32 megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_sp_seq_length_is_variable
+        case zero3_init_flag zero3_save_16bit_model fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_offload_params fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_attention_softmax_in_fp32 megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_sp_seq_length_is_variable
             printf '%s\n' true false
         case deepspeed_multinode_launcher
             printf '%s\n' pdsh standard openmpi mvapich mpich nossh slurm
@@ -73,13 +77,19 @@ end
 function __accelerate_valued
     switch $argv[1]
         case config
-            string split ' ' 'config_file mixed_precision'
+            string split ' ' 'config_file compute_environment distributed_type num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names rdzv_backend mpirun_hostfile bind-to fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload fsdp_ignored_modules megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file main_training_function tpu_name tpu_zone command_file commands tpu_vm tpu_env grace failure_report'
             return 0
         case env
             string split ' ' 'config_file'
             return 0
         case launch
             string split ' ' 'config_file num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes num_cpu_threads_per_process mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names tee _t log_dir role rdzv_backend rdzv_conf max_restarts monitor_interval mpirun_hostfile fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation vm env main_training_function aws_access_key_id aws_secret_access_key grace failure_report'
+            return 0
+        case test
+            string split ' ' 'config_file num_processes'
+            return 0
+        case to-fsdp2
+            string split ' ' 'config_file output_file'
             return 0
         case '*'
             return 1
@@ -91,7 +101,136 @@ function __accelerate_flags
         case config
             printf '%s\n' \
                 --config_file\t'configuration file instead of the default one' \
-                --mixed_precision\t'number format of the computation'
+                --compute_environment\t'where to run' \
+                --distributed_type\t'what a job is spread over' \
+                --num_machines\t'machines of the job' \
+                --machine_rank\t'number of this machine, from 0' \
+                --main_process_ip\t'name or address of the main machine' \
+                --main_process_port\t'TCP port of rank 0; 0 picks a free one' \
+                --debug\t'check shapes before every collective operation' \
+                --use_cpu\t'run on CPUs' \
+                --dynamo_backend\t'backend of torch.compile, for Python programs' \
+                --dynamo_mode\t'mode of torch.compile, for Python programs' \
+                --dynamo_use_fullgraph\t'torch.compile must not break the graph' \
+                --dynamo_use_dynamic\t'torch.compile allows for changing shapes' \
+                --dynamo_use_regional_compilation\t'torch.compile compiles repeated blocks once' \
+                --gpu_ids\t'GPUs to use, by number, with commas, or all' \
+                --num_processes\t'processes of the job, on all machines together' \
+                --mixed_precision\t'number format of the computation' \
+                --deepspeed_config_file\t'configuration file of DeepSpeed itself' \
+                --zero_stage\t'stage of ZeRO' \
+                --offload_optimizer_device\t'where the optimizer\'s state is kept' \
+                --offload_param_device\t'where parameters are kept' \
+                --offload_optimizer_nvme_path\t'folder for the optimizer\'s state on nvme' \
+                --offload_param_nvme_path\t'folder for parameters on nvme' \
+                --gradient_accumulation_steps\t'batches whose gradients are added before a step' \
+                --gradient_clipping\t'largest norm of the gradients' \
+                --zero3_init_flag\t'make large models on all devices at once (stage 3)' \
+                --zero3_save_16bit_model\t'save 16-bit weights (stage 3)' \
+                --deepspeed_hostfile\t'hosts and their GPUs, for several machines' \
+                --deepspeed_exclusion_filter\t'hosts and GPUs of the hostfile to leave out' \
+                --deepspeed_inclusion_filter\t'hosts and GPUs of the hostfile to use' \
+                --deepspeed_multinode_launcher\t'what starts DeepSpeed on the other machines' \
+                --deepspeed_moe_layer_cls_names\t'classes of mixture-of-experts layers, with commas' \
+                --same_network\t'all machines are on one local network' \
+                --rdzv_backend\t'rendezvous backend of torchrun; ranks meet statically here' \
+                --mpirun_hostfile\t'start the ranks with mpirun on the hosts in this file' \
+                --bind-to\t'what mpirun binds ranks to' \
+                --fp8_backend\t'library for 8-bit floats' \
+                --fp8_use_autocast_during_eval\t'te: 8 bits in evaluation too' \
+                --fp8_margin\t'te: margin of the scaling factor' \
+                --fp8_interval\t'te: steps between two scaling factors' \
+                --fp8_format\t'te: format of the numbers' \
+                --fp8_amax_history_len\t'te: steps of history for scaling' \
+                --fp8_amax_compute_algo\t'te: what of the history counts' \
+                --fp8_override_linear_precision\t'te: fprop, dgrad, wgrad in higher precision' \
+                --fp8_opt_level\t'msamp: how much is done in 8 bits' \
+                --fp8_enable_fsdp_float8_all_gather\t'ao: gather parameters in 8 bits with FSDP2' \
+                --fp8_pad_inner_dim\t'ao: pad matrices to multiples of 16' \
+                --fp8_use_mxfp8_block_scaling\t'te: scaling by blocks' \
+                --fsdp_version\t'version of FSDP' \
+                --fsdp_offload_params\t'keep parameters and gradients in host memory' \
+                --fsdp_min_num_params\t'parameters from which a module is wrapped by itself' \
+                --fsdp_sharding_strategy\t'what version 1 spreads over the processes' \
+                --fsdp_reshard_after_forward\t'spread parameters again after the forward pass' \
+                --fsdp_auto_wrap_policy\t'how modules are chosen to be wrapped' \
+                --fsdp_transformer_layer_cls_to_wrap\t'classes of layers to wrap, with commas' \
+                --fsdp_backward_prefetch\t'when the next parameters are fetched in the backward pass' \
+                --fsdp_state_dict_type\t'how checkpoints are written' \
+                --fsdp_forward_prefetch\t'fetch the next parameters during the forward pass' \
+                --fsdp_use_orig_params\t'let frozen and trained parameters share a unit' \
+                --fsdp_cpu_ram_efficient_loading\t'only the main process reads the weights' \
+                --fsdp_sync_module_states\t'send the weights of rank 0 to all' \
+                --fsdp_activation_checkpointing\t'compute activations again instead of keeping them' \
+                --fsdp_activation_checkpointing_offload\t'keep checkpointed activations in host memory' \
+                --fsdp_ignored_modules\t'modules that FSDP leaves alone' \
+                --megatron_lm_tp_degree\t'processes of tensor parallelism' \
+                --megatron_lm_use_custom_fsdp\t'use Megatron\'s own FSDP' \
+                --megatron_lm_no_load_optim\t'do not read the optimizer\'s state' \
+                --megatron_lm_eod_mask_loss\t'no loss for end-of-document tokens' \
+                --megatron_lm_overlap_cpu_optimizer_d2h_h2d\t'copy while the optimizer computes on the CPU' \
+                --megatron_lm_no_save_optim\t'do not save the optimizer\'s state' \
+                --megatron_lm_optimizer_cpu_offload\t'run the optimizer on the CPU' \
+                --megatron_lm_use_precision_aware_optimizer\t'optimizer with state in several precisions' \
+                --megatron_lm_decoder_last_pipeline_num_layers\t'layers of the last pipeline stage' \
+                --megatron_lm_pp_degree\t'stages of the pipeline' \
+                --megatron_lm_num_micro_batches\t'parts of a batch in the pipeline' \
+                --megatron_lm_sequence_parallelism\t'split sequences too' \
+                --megatron_lm_recompute_activations\t'compute activations again, selectively' \
+                --megatron_lm_use_distributed_optimizer\t'spread the optimizer\'s state' \
+                --megatron_lm_gradient_clipping\t'largest norm of the gradients' \
+                --megatron_lm_recompute_granularity\t'what is computed again: full or selective' \
+                --megatron_lm_recompute_method\t'how layers to compute again are chosen' \
+                --megatron_lm_recompute_num_layers\t'layers to compute again' \
+                --megatron_lm_attention_backend\t'backend of attention' \
+                --megatron_lm_expert_model_parallel_size\t'processes of expert parallelism' \
+                --megatron_lm_context_parallel_size\t'processes of context parallelism' \
+                --megatron_lm_attention_dropout\t'dropout of attention' \
+                --megatron_lm_hidden_dropout\t'dropout of hidden layers' \
+                --megatron_lm_attention_softmax_in_fp32\t'softmax of attention in float32' \
+                --megatron_lm_expert_tensor_parallel_size\t'processes of tensor parallelism in experts' \
+                --megatron_lm_calculate_per_token_loss\t'divide the loss by tokens, not by samples' \
+                --megatron_lm_use_rotary_position_embeddings\t'rotary position embeddings' \
+                --enable_cpu_affinity\t'keep each process on the cores near its GPU' \
+                --use_deepspeed\t'train with DeepSpeed' \
+                --use_fsdp\t'train with fully sharded data parallelism' \
+                --use_megatron_lm\t'train with Megatron-LM' \
+                --use_parallelism_config\t'combine several kinds of parallelism' \
+                --parallelism_config_dp_replicate_size\t'copies of the model' \
+                --parallelism_config_dp_shard_size\t'processes that share one copy' \
+                --parallelism_config_tp_size\t'processes of tensor parallelism' \
+                --parallelism_config_cp_size\t'processes of context parallelism' \
+                --parallelism_config_cp_backend\t'backend of context parallelism' \
+                --parallelism_config_cp_comm_strategy\t'how contexts are exchanged' \
+                --parallelism_config_sp_size\t'processes of sequence parallelism' \
+                --parallelism_config_sp_backend\t'backend of sequence parallelism' \
+                --parallelism_config_sp_seq_length\t'length of the sequences' \
+                --parallelism_config_sp_seq_length_is_variable\t'lengths of sequences differ' \
+                --parallelism_config_sp_attn_implementation\t'implementation of attention' \
+                --ec2_instance_type\t'machine type of SageMaker' \
+                --iam_role_name\t'role that SageMaker works as' \
+                --image_uri\t'image for SageMaker' \
+                --profile\t'AWS profile' \
+                --region\t'AWS region' \
+                --base_job_name\t'beginning of job names on SageMaker' \
+                --pytorch_version\t'version of PyTorch on SageMaker' \
+                --transformers_version\t'version of transformers on SageMaker' \
+                --py_version\t'version of Python on SageMaker' \
+                --sagemaker_inputs_file\t'input channels for SageMaker' \
+                --sagemaker_metrics_file\t'metrics for SageMaker' \
+                --tpu_use_cluster\t'the TPU is a pod' \
+                --tpu_use_sudo\t'run the command on the pod with sudo' \
+                --main_training_function\t'function that each process of a TPU runs' \
+                --downcast_bf16\t'on TPUs: both float and double become bfloat16' \
+                --tpu_name\t'name of the TPU' \
+                --tpu_zone\t'zone of the TPU' \
+                --command_file\t'script to run on the TPU\'s machines' \
+                --commands\t'commands to run on the TPU\'s machines' \
+                --tpu_vm\t'virtual machines of the pod' \
+                --tpu_env\t'variables for the pod' \
+                --yes\t'ask nothing: defaults for what no flag answers' \
+                --grace\t'seconds between asking ranks to end and killing them' \
+                --failure_report\t'write how the job ended, as JSON'
         case env
             printf '%s\n' \
                 --config_file\t'configuration file instead of the default one' \
@@ -226,6 +365,16 @@ function __accelerate_flags
                 --json\t'print as JSON' \
                 --grace\t'seconds between asking ranks to end and killing them' \
                 --failure_report\t'write how the job ended, as JSON'
+        case test
+            printf '%s\n' \
+                --config_file\t'configuration file instead of the default one' \
+                --cpu\t'run on CPUs, and ignore the default file' \
+                --num_processes\t'processes of the job, on all machines together'
+        case to-fsdp2
+            printf '%s\n' \
+                --config_file\t'configuration file instead of the default one' \
+                --overwrite\t'replace a file that exists' \
+                --output_file\t'where to write the converted file'
     end
     printf '%s\n' --help\t'print help' --help_all\t'print help with all options'
 end
@@ -300,6 +449,8 @@ function __accelerate_words
             printf '%s\n' config\t'answer questions, and write the configuration file'
             printf '%s\n' env\t'show what this installation and this machine have'
             printf '%s\n' launch\t'start a program as several processes'
+            printf '%s\n' test\t'check libaccel on this machine, started as your configuration says'
+            printf '%s\n' to-fsdp2\t'convert a configuration file from FSDP 1 to FSDP 2'
         case value
             for word in (__accelerate_value $state[2..3] $state[5])
                 test $word = @files; or printf '%s\n' $state[4]$word

@@ -17,11 +17,18 @@ struct command_info {
     const char *text;            /* for --help, after the summary, or NULL */
 };
 
-/** Whether @p row is a flag of @p command that help, manual and completion show. */
+/** Whether @p row is a flag of @p command that help and manual show. */
 static inline bool
 emit_has_row (const struct option *row, enum option_command command)
 {
     return (row->commands & command) && !(row->properties & (PROPERTY_NO_FLAG | PROPERTY_HIDDEN));
+}
+
+/** Whether completion offers it: keys of the file too, which are all flags of config; its manual need not list them. */
+static inline bool
+emit_completes_row (const struct option *row, enum option_command command)
+{
+    return option_is_flag_of (row, command) && !(row->properties & PROPERTY_HIDDEN);
 }
 
 /**

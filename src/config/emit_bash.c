@@ -85,7 +85,7 @@ add_command (const struct command_info *info, struct strbuf *out)
 {
     strbuf_printf (out, "    %s)\n        options='", info->name);
     for (size_t i = 0; i < option_count; i++)
-        if (emit_has_row (&options[i], info->options))
+        if (emit_completes_row (&options[i], info->options))
             strbuf_printf (out, "--%s ", options[i].key);
     strbuf_add (out, "--help --help_all'\n        valued='");
     emit_valued_flags (info->options, out);

@@ -159,7 +159,7 @@ add_flags (const struct command_info *info, struct strbuf *out)
 {
     strbuf_printf (out, "        case %s\n            printf '%%s\\n'", info->name);
     for (size_t i = 0; i < option_count; i++) {
-        if (!emit_has_row (&options[i], info->options))
+        if (!emit_completes_row (&options[i], info->options))
             continue;
         strbuf_printf (out, " \\\n                --%s\\t'", options[i].key);
         add_text (options[i].help, out);

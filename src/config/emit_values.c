@@ -13,20 +13,27 @@ struct values {
     const char *const *words;
 };
 
+/* Keys without a flag of their own have no word for help. */
+static bool
+has_metavar (const struct option *row, const char *word)
+{
+    return row->metavar && !strcmp (row->metavar, word);
+}
+
 static struct values
 values_of (const struct option *row)
 {
     static const char *const truth[] = { "true", "false", NULL };
-    if (!emit_has_row (row, (enum option_command) row->commands))
+    if (row->properties & PROPERTY_HIDDEN)
         return (struct values){ EMIT_NOTHING, NULL };
     if (row->choices || row->words)
         return (struct values){ EMIT_WORDS, row->choices ? row->choices : row->words };
     switch (row->type) {
-    case OPTION_PATH: return (struct values){ strcmp (row->metavar, "FOLDER") ? EMIT_FILES : EMIT_FOLDERS, NULL };
+    case OPTION_PATH: return (struct values){ has_metavar (row, "FOLDER") ? EMIT_FOLDERS : EMIT_FILES, NULL };
     case OPTION_TRUTH:
     case OPTION_PYTHON_BOOL:
     case OPTION_SWITCH: return (struct values){ EMIT_WORDS, truth };
-    case OPTION_TEXT: return (struct values){ strcmp (row->metavar, "GPUS") ? EMIT_NOTHING : EMIT_GPUS, NULL };
+    case OPTION_TEXT: return (struct values){ has_metavar (row, "GPUS") ? EMIT_GPUS : EMIT_NOTHING, NULL };
     default: return (struct values){ EMIT_NOTHING, NULL };
     }
 }
@@ -78,7 +85,7 @@ emit_valued_flags (enum option_command command, struct strbuf *out)
     bool is_first = true;
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
-        if (!emit_has_row (row, command) || !option_types[row->type].takes_value)
+        if (!emit_completes_row (row, command) || !option_types[row->type].takes_value)
             continue;
         strbuf_printf (out, "%s%s", is_first ? "" : " ", row->key);
         if (row->letter)

@@ -107,7 +107,7 @@ add_command (const struct command_info *info, struct strbuf *out)
 {
     strbuf_printf (out, "    %s)\n        flags=(\n", info->name);
     for (size_t i = 0; i < option_count; i++) {
-        if (!emit_has_row (&options[i], info->options))
+        if (!emit_completes_row (&options[i], info->options))
             continue;
         strbuf_printf (out, "            '--%s:", options[i].key);
         add_text (options[i].help, out);
