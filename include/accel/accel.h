@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, data, train. */
+/* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, random, dataset,
+ * loader, train. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
 #include <accel/base.h>
 #include <accel/comm.h>
-#include <accel/data.h>
+#include <accel/dataset.h>
+#include <accel/loader.h>
+#include <accel/random.h>
 #include <accel/state.h>
 #include <accel/tensor.h>
 #include <accel/train.h>

@@ -4,7 +4,7 @@
 #define ACCEL_TRAIN_H
 
 #include <accel/base.h>
-#include <accel/data.h>
+#include <accel/loader.h>
 #include <accel/state.h>
 #include <accel/tensor.h>
 

@@ -5,7 +5,7 @@
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 
-#include <accel/data.h>
+#include <accel/loader.h>
 
 enum { NONE = -1 };
 

@@ -7,7 +7,7 @@
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 
-#include <accel/data.h>
+#include <accel/random.h>
 #include <accel/train.h>
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef LIB_DATA_GENERATOR_H
 #define LIB_DATA_GENERATOR_H
 
-#include <accel/data.h>
+#include <accel/random.h>
 
 enum { GENERATOR_WORDS = 624 };
 

@@ -3,7 +3,7 @@
 #ifndef LIB_DATA_LOADER_H
 #define LIB_DATA_LOADER_H
 
-#include <accel/data.h>
+#include <accel/loader.h>
 
 /** Give @p loader to @p acc: from now on it yields this process's share. */
 enum accel_status loader_prepare (struct accel_loader *loader, struct accel *acc, struct accel_error *err);

@@ -6,7 +6,7 @@
 #include "lib/error.h"
 #include "lib/state/state_private.h"
 
-#include <accel/data.h>
+#include <accel/loader.h>
 
 enum accel_status
 accel_gather_for_metrics_at (const char *file, int line, struct accel *acc, const DLTensor *tensor,

@@ -3,7 +3,7 @@
 #ifndef LIB_STATE_PRIVATE_H
 #define LIB_STATE_PRIVATE_H
 
-#include <accel/data.h>
+#include <accel/loader.h>
 #include <accel/state.h>
 
 /** The loader that is in the middle of an epoch, or NULL: what accel_gather_for_metrics() looks at. */

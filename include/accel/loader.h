@@ -1,57 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data: torch's random numbers, data sets, and loaders that give each process its own batches. */
-#ifndef ACCEL_DATA_H
-#define ACCEL_DATA_H
+/* Loaders: a data set in batches, each process its own. */
+#ifndef ACCEL_LOADER_H
+#define ACCEL_LOADER_H
 
 #include <accel/base.h>
+#include <accel/dataset.h>
 #include <accel/state.h>
 #include <accel/tensor.h>
 
 ACCEL_BEGIN_DECLS
-
-/** A stream of random numbers, bit for bit that of torch's CPU generator (MT19937). */
-struct accel_generator;
-
-/** Make a generator; the seed's low 32 bits are what counts, as in torch. */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_generator_create (struct accel_generator **generator, uint64_t seed, struct accel_error *err);
-
-/** Free @p generator.  Accepts NULL. */
-ACCEL_API void accel_generator_destroy (struct accel_generator *generator);
-
-/** Start the stream of @p seed. */
-ACCEL_API void accel_generator_seed (struct accel_generator *generator, uint64_t seed);
-
-/** @return the next 32 random bits. */
-ACCEL_API uint32_t accel_generator_next (struct accel_generator *generator);
-
-/** @return the next number in [0, 1) with 24 random bits, as torch draws a float32. */
-ACCEL_API float accel_generator_uniform (struct accel_generator *generator);
-
-/** Fill @p permutation with a permutation of 0 .. count - 1: torch.randperm().  @param permutation  [count] */
-ACCEL_API void accel_generator_permutation (struct accel_generator *generator, int64_t *permutation, size_t count);
-
-/** One part of a sample, such as its image or its label. */
-struct accel_field {
-    const char *name;
-    enum accel_dtype dtype;
-    int ndim;                      /**< 0 for a single number */
-    int64_t shape[ACCEL_MAX_DIMS]; /**< of one sample, without the batch dimension; ndim < ACCEL_MAX_DIMS */
-};
-
-/**
- * A data set with random access.  The struct, its fields and `user` are read as long as a loader over it lives.
- *
- * `read` puts sample @p index into @p into: one address per field, for one sample each, contiguous.  It may be called
- * from other threads, for different indices at once.  On failure it returns a status and fills `err`.
- */
-struct accel_dataset {
-    size_t size; /**< samples */
-    const struct accel_field *fields;
-    size_t field_count;
-    enum accel_status (*read) (void *user, size_t index, void *const *into, struct accel_error *err);
-    void *user;
-};
 
 /** How to load; 0 is each field's default. */
 struct accel_loader_options {
