@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random numbers: torch's CPU generator, bit for bit. */
+/* Random numbers: torch's CPU generator, bit for bit.
+ *
+ * A generator is used by one thread at a time; distinct generators are independent.  Counts are elements.  Functions
+ * without a status cannot fail.  NULL for a generator is allowed where a comment says so only. */
 #ifndef ACCEL_RANDOM_H
 #define ACCEL_RANDOM_H
 
@@ -11,15 +14,39 @@ ACCEL_BEGIN_DECLS
 /** A stream of random numbers, bit for bit that of torch's CPU generator (MT19937). */
 struct accel_generator;
 
+/** The seed of a torch.Generator() that nobody has seeded. */
+#define ACCEL_GENERATOR_DEFAULT_SEED UINT64_C (67280421310721)
+
+/** Bytes of a generator's state: what torch.Generator.get_state() returns. */
+#define ACCEL_GENERATOR_STATE_BYTES 5056
+
+/**
+ * Which of torch's kernels the fills follow.  torch chooses by processor (variable ATEN_CPU_CAPABILITY); we do not, so
+ * that the numbers depend on the seed only.
+ *
+ * They differ in the last bits of: float32 normals of 16 and more; normals with a mean and uniforms with bounds of
+ * their own, where AVX2 fuses multiplication and addition.
+ */
+enum accel_random_kernels {
+    ACCEL_RANDOM_AVX2,    /**< as torch on x86-64 processors with AVX2, also those with AVX-512; the default */
+    ACCEL_RANDOM_PORTABLE /**< as torch with ATEN_CPU_CAPABILITY=default */
+};
+
 /** Make a generator; the seed's low 32 bits are what counts, as in torch. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_generator_create (struct accel_generator **generator, uint64_t seed, struct accel_error *err);
 
-/** Free @p generator.  Accepts NULL. */
+/** Free @p generator.  Accepts NULL.  Not for the default generator. */
 ACCEL_API void accel_generator_destroy (struct accel_generator *generator);
 
-/** Start the stream of @p seed. */
+/** Start the stream of @p seed: torch.Generator.manual_seed(), where a negative seed -n is 2^64 - n. */
 ACCEL_API void accel_generator_seed (struct accel_generator *generator, uint64_t seed);
+
+/** @return the seed that the stream began with, all 64 bits: torch.Generator.initial_seed(). */
+ACCEL_API uint64_t accel_generator_initial_seed (const struct accel_generator *generator);
+
+/** Choose the kernels that the fills of @p generator follow; seeding and states leave the choice as it is. */
+ACCEL_API void accel_generator_set_kernels (struct accel_generator *generator, enum accel_random_kernels kernels);
 
 /** @return the next 32 random bits. */
 ACCEL_API uint32_t accel_generator_next (struct accel_generator *generator);
@@ -27,8 +54,148 @@ ACCEL_API uint32_t accel_generator_next (struct accel_generator *generator);
 /** @return the next number in [0, 1) with 24 random bits, as torch draws a float32. */
 ACCEL_API float accel_generator_uniform (struct accel_generator *generator);
 
+/** @return the next number in [0, 2^63): Tensor.random_() of an int64. */
+ACCEL_API int64_t accel_generator_random (struct accel_generator *generator);
+
+/**
+ * @return the next integer in [low, high): torch.randint(low, high).  Where @p high is not above @p low, @p low, and
+ * nothing is drawn.
+ *
+ * As in torch 2.15: 32 random bits for less than 2^28 integers, else 64, modulo their number.  The bias that this has
+ * is part of the stream.
+ */
+ACCEL_API int64_t accel_generator_randint (struct accel_generator *generator, int64_t low, int64_t high);
+
 /** Fill @p permutation with a permutation of 0 .. count - 1: torch.randperm().  @param permutation  [count] */
 ACCEL_API void accel_generator_permutation (struct accel_generator *generator, int64_t *permutation, size_t count);
+
+/**
+ * Fill with integers in [low, high): torch.randint(low, high, (count,)).
+ *
+ * @param values  [count]
+ * @retval ACCEL_ERR_INVALID  high <= low; nothing was drawn
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_generator_fill_randint (struct accel_generator *generator, int64_t *values, size_t count, int64_t low,
+                              int64_t high, struct accel_error *err);
+
+/**
+ * Fill with numbers in [from, to), 24 random bits each: Tensor.uniform_(from, to) of float32; torch.rand() for 0, 1.
+ *
+ * @param values  [count]
+ * @retval ACCEL_ERR_INVALID  from > to, or one of them or their difference is no finite float32; nothing was drawn
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_generator_fill_uniform_f32 (struct accel_generator *generator, float *values, size_t count, double from,
+                                  double to, struct accel_error *err);
+
+/** The same for float64, with 53 random bits each. */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_generator_fill_uniform_f64 (struct accel_generator *generator, double *values, size_t count, double from,
+                                  double to, struct accel_error *err);
+
+/**
+ * Fill with normally distributed numbers: Tensor.normal_(mean, std) of a contiguous float32; torch.randn() for 0, 1.
+ *
+ * As in torch, fewer than 16 come one by one from pairs of float64, of which the second waits in the generator's state
+ * for the next such call; 16 and more come in blocks of 16, and where their number is no multiple of it, the last
+ * 16 are drawn anew.  So two calls for 8 are not one for 16.
+ *
+ * Up to 15, and with ACCEL_RANDOM_PORTABLE all, use log(), sin() and cos() of the system's C library, as torch
+ * does: these are equal to torch's on a machine with the same one.  16 and more of ACCEL_RANDOM_AVX2 need none.
+ *
+ * @param values  [count]
+ * @param std     standard deviation, >= 0
+ * @retval ACCEL_ERR_INVALID  @p std is negative or not a number; nothing was drawn
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_generator_fill_normal_f32 (struct accel_generator *generator, float *values, size_t count, double mean,
+                                 double std, struct accel_error *err);
+
+/** The same for float64; all of them use the C library's functions. */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_generator_fill_normal_f64 (struct accel_generator *generator, double *values, size_t count, double mean,
+                                 double std, struct accel_error *err);
+
+/** Write the whole state of @p generator: torch.Generator.get_state(), byte for byte.  */
+ACCEL_API void
+accel_generator_get_state (const struct accel_generator *generator, uint8_t state[ACCEL_GENERATOR_STATE_BYTES]);
+
+/**
+ * Continue the stream of which @p state was taken, by accel_generator_get_state() or by torch.Generator.get_state().
+ *
+ * @param size_bytes  of @p state; ACCEL_GENERATOR_STATE_BYTES is what there is
+ * @retval ACCEL_ERR_FORMAT  @p state is no state; @p generator is as it was
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_generator_set_state (struct accel_generator *generator, const uint8_t *state, size_t size_bytes,
+                           struct accel_error *err);
+
+/**
+ * @return the process's own generator: torch.default_generator.  Until it is seeded its seed is the system's entropy,
+ * and so another one in each process.
+ *
+ * It is made on the first call, from whatever thread; it is used by one thread at a time, and never destroyed.
+ */
+ACCEL_API struct accel_generator *accel_default_generator (void);
+
+/**
+ * Seed the default generator.  Not collective: every process that should be seeded calls it.
+ *
+ * @param acc              may be NULL where @p device_specific is false
+ * @param device_specific  add the rank to @p seed, so that every process has a stream of its own
+ * @retval ACCEL_ERR_INVALID  @p device_specific without @p acc
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_set_seed (const struct accel *acc, uint64_t seed, bool device_specific, struct accel_error *err);
+
+/** The original's RNGType, as far as it means something here: enum name, the original's name. */
+#define ACCEL_RNG_TYPE_MAP(X) \
+    X (TORCH, "torch")        \
+    X (GENERATOR, "generator")
+
+enum accel_rng_type {
+#define X(name, text) ACCEL_RNG_##name, /**< "torch": the default generator; "generator": a given one */
+    ACCEL_RNG_TYPE_MAP (X)
+#undef X
+    ACCEL_RNG_TYPE_COUNT
+};
+
+/** @return the original's name of @p type, "?" for a number that is none; static. */
+ACCEL_API const char *accel_rng_type_name (enum accel_rng_type type);
+
+/**
+ * Find the type that the original calls @p name.
+ *
+ * @param[out] type  untouched on failure
+ * @retval ACCEL_ERR_UNSUPPORTED  one of the original's that has no generator here: "cuda", "xla" ...
+ * @retval ACCEL_ERR_INVALID      none of the original's; `text` names the nearest
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_rng_type_parse (enum accel_rng_type *type, const char *name, struct accel_error *err);
+
+/**
+ * Let all processes continue with rank 0's state of a generator.  Collective.
+ *
+ * @param type       the same on all ranks
+ * @param generator  for ACCEL_RNG_GENERATOR; else not looked at, may be NULL
+ * @retval ACCEL_ERR_INVALID  no such type, or ACCEL_RNG_GENERATOR without a generator; nothing was sent
+ */
+#define accel_synchronize_rng_state(...) accel_synchronize_rng_state_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_synchronize_rng_state_at (const char *file, int line, struct accel *acc, enum accel_rng_type type,
+                                struct accel_generator *generator, struct accel_error *err);
+
+/**
+ * The same for several types, one after the other.  Collective.
+ *
+ * @param types      [count]; all are checked before anything is sent
+ * @param generator  for ACCEL_RNG_GENERATOR, if it is among them
+ */
+#define accel_synchronize_rng_states(...) accel_synchronize_rng_states_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_synchronize_rng_states_at (const char *file, int line, struct accel *acc, const enum accel_rng_type *types,
+                                 size_t count, struct accel_generator *generator, struct accel_error *err);
 
 ACCEL_END_DECLS
 

@@ -44,7 +44,9 @@ enum {
     X (LOCAL_MAIN_PROCESS_FIRST, "accel_local_main_process_first") \
     X (CHECK_TRIGGER, "accel_check_trigger")                      \
     X (PREPARE, "accel_prepare")                                  \
-    X (BACKWARD, "accel_backward")
+    X (BACKWARD, "accel_backward")                                \
+    X (SYNCHRONIZE_RNG_STATE, "accel_synchronize_rng_state")      \
+    X (SYNCHRONIZE_RNG_STATES, "accel_synchronize_rng_states")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

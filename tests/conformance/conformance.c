@@ -86,7 +86,7 @@ static const struct suite {
 } suites[] = {
     { "types", suite_types },     { "sizes", suite_sizes },         { "mixture", suite_mixture },
     { "tensors", suite_tensors }, { "control", suite_control },     { "arguments", suite_arguments },
-    { "memory", suite_memory },   { "large", suite_large },
+    { "memory", suite_memory },   { "large", suite_large },         { "random", suite_random },
 };
 enum { SUITES = sizeof suites / sizeof *suites };
 

@@ -35,5 +35,6 @@ void suite_tensors (struct rank *self);   /* under the original's names */
 void suite_control (struct rank *self);   /* who runs what when */
 void suite_arguments (struct rank *self); /* what is refused */
 void suite_memory (struct rank *self);    /* accel_alloc() */
+void suite_random (struct rank *self);    /* seeds, and generators that agree */
 
 #endif

@@ -3,7 +3,7 @@
 # The same cases for every backend and number of processes: under our launcher, by hand, and under mpirun.
 . "${srcdir:-.}/tests/testlib.sh"
 conformance=$builddir/tests/conformance/conformance
-all="types sizes mixture tensors control arguments memory rounds"
+all="types sizes mixture tensors control arguments memory random rounds"
 
 # launched N SUITES...
 launched () {

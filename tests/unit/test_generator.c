@@ -57,36 +57,13 @@ test_permutation (struct golden *golden)
     free (permutation);
 }
 
-/* By hand only, 1.7 GB: the form with 64-bit draws, which begins here. */
-static int
-print_large (void)
-{
-    size_t count = 214748364;
-    uint64_t total = 0;
-    int64_t *permutation = malloc (count * sizeof *permutation);
-    if (!permutation)
-        return 99;
-    accel_generator_seed (generator, 0);
-    accel_generator_permutation (generator, permutation, count);
-    for (size_t i = 0; i < count; i++)
-        total = golden_checksum (total, (uint64_t) permutation[i]);
-    printf ("%llu %u\n", (unsigned long long) total, accel_generator_next (generator));
-    free (permutation);
-    return 0;
-}
-
 int
-main (int argc, char **argv)
+main (void)
 {
     struct accel_error err;
     struct golden golden;
     if (!ok (!accel_generator_create (&generator, 0, &err), "create") || !generator)
         return 99;
-    if (argc > 1 && !strcmp (argv[1], "large")) {
-        int result = print_large ();
-        accel_generator_destroy (generator);
-        return result;
-    }
     golden_find (&golden, "generator.txt");
     while (golden_next (&golden)) {
         const char *what = golden_word (&golden);

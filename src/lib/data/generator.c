@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch's CPU generator, bit for bit: MT19937 (M. Matsumoto, T. Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998)
- * seeded with the low 32 bits of the seed, and the permutation and the float32 that torch draws from it. */
+ * seeded with the low 32 bits of the seed, the permutation, integers and single floats that torch draws from it, and
+ * its state as torch writes it down. */
 #include <config.h>
 
 #include "lib/data/generator.h"
@@ -8,22 +9,30 @@
 #include "lib/error.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { MT_WORDS = GENERATOR_WORDS, MT_MIDDLE = 397 };
 
 /* torch.randperm() draws 32 bits per element below this size and 64 from it on. */
 #define PERMUTATION_64_BIT (UINT32_MAX / 20)
 
+/* And torch.randint() from this many integers on. */
+#define RANDINT_64_BIT (UINT64_C (1) << 28)
+
 void
 generator_init (struct accel_generator *generator, uint64_t seed)
 {
     generator->seed = seed;
+    generator->kernels = ACCEL_RANDOM_AVX2;
+    generator->has_normal = generator->has_float_normal = false;
+    generator->normal = generator->float_normal = 0;
     generator->words[0] = (uint32_t) seed;
     for (uint32_t i = 1; i < MT_WORDS; i++) {
         uint32_t last = generator->words[i - 1];
         generator->words[i] = UINT32_C (1812433253) * (last ^ last >> 30) + i;
     }
-    generator->next = MT_WORDS;
+    generator->left = 1;
+    generator->next = 0;
 }
 
 enum accel_status
@@ -47,7 +56,9 @@ accel_generator_destroy (struct accel_generator *generator)
 void
 accel_generator_seed (struct accel_generator *generator, uint64_t seed)
 {
+    enum accel_random_kernels kernels = generator->kernels;
     generator_init (generator, seed);
+    generator->kernels = kernels;
 }
 
 static uint32_t
@@ -66,13 +77,14 @@ refill (struct accel_generator *generator)
         int far = i + MT_MIDDLE < MT_WORDS ? i + MT_MIDDLE : i + MT_MIDDLE - MT_WORDS;
         words[i] = words[far] ^ twist (words[i], words[after]);
     }
+    generator->left = MT_WORDS;
     generator->next = 0;
 }
 
 uint32_t
 accel_generator_next (struct accel_generator *generator)
 {
-    if (generator->next == MT_WORDS)
+    if (--generator->left == 0)
         refill (generator);
     uint32_t word = generator->words[generator->next++];
     word ^= word >> 11;
@@ -81,8 +93,8 @@ accel_generator_next (struct accel_generator *generator)
     return word ^ word >> 18;
 }
 
-static uint64_t
-next_64 (struct accel_generator *generator)
+uint64_t
+generator_next_64 (struct accel_generator *generator)
 {
     uint64_t high = accel_generator_next (generator);
     return high << 32 | accel_generator_next (generator);
@@ -94,23 +106,202 @@ accel_generator_uniform (struct accel_generator *generator)
     return (float) (accel_generator_next (generator) & 0xffffff) * 0x1p-24f;
 }
 
+double
+generator_uniform_double (struct accel_generator *generator)
+{
+    return (double) (generator_next_64 (generator) & UINT64_C (0x1fffffffffffff)) * 0x1p-53;
+}
+
+uint64_t
+accel_generator_initial_seed (const struct accel_generator *generator)
+{
+    return generator->seed;
+}
+
+void
+accel_generator_set_kernels (struct accel_generator *generator, enum accel_random_kernels kernels)
+{
+    generator->kernels = kernels;
+}
+
+int64_t
+accel_generator_random (struct accel_generator *generator)
+{
+    return (int64_t) (generator_next_64 (generator) & INT64_MAX);
+}
+
+int64_t
+accel_generator_randint (struct accel_generator *generator, int64_t low, int64_t high)
+{
+    if (high <= low)
+        return low;
+    uint64_t range = (uint64_t) high - (uint64_t) low;
+    uint64_t drawn = range < RANDINT_64_BIT ? accel_generator_next (generator) % range
+                                            : generator_next_64 (generator) % range;
+    return (int64_t) ((uint64_t) low + drawn);
+}
+
+enum accel_status
+accel_generator_fill_randint (struct accel_generator *generator, int64_t *values, size_t count, int64_t low,
+                              int64_t high, struct accel_error *err)
+{
+    if (high <= low)
+        return accel_fail (err, ACCEL_ERR_INVALID, "random integers: high, %lld, is not above low, %lld",
+                           (long long) high, (long long) low);
+    for (size_t i = 0; i < count; i++)
+        values[i] = accel_generator_randint (generator, low, high);
+    return ACCEL_OK;
+}
+
+/* Both forms draw the positions of a batch and have the cache fetch them before the first is used: a permutation larger
+ * than the caches would wait for memory at each element otherwise. */
+enum { BATCH = 32 };
+
+static void
+permute_32_bit (struct accel_generator *generator, int64_t *permutation, uint32_t count)
+{
+    uint32_t others[BATCH];
+    for (uint32_t i = 0; i < count; i++)
+        permutation[i] = i;
+    for (uint32_t i = 0; i + 1 < count;) {
+        uint32_t batch = count - 1 - i < BATCH ? count - 1 - i : BATCH;
+        for (uint32_t b = 0; b < batch; b++) {
+            others[b] = i + b + accel_generator_next (generator) % (count - i - b);
+            __builtin_prefetch (permutation + others[b], 1);
+        }
+        for (uint32_t b = 0; b < batch; b++, i++) {
+            int64_t kept = permutation[i];
+            permutation[i] = permutation[others[b]];
+            permutation[others[b]] = kept;
+        }
+    }
+}
+
+static void
+permute_64_bit (struct accel_generator *generator, int64_t *permutation, size_t count)
+{
+    size_t others[BATCH];
+    for (size_t i = 0; i < count;) {
+        size_t batch = count - i < BATCH ? count - i : BATCH;
+        for (size_t b = 0; b < batch; b++) {
+            others[b] = generator_next_64 (generator) % (i + b + 1);
+            __builtin_prefetch (permutation + others[b], 1);
+        }
+        for (size_t b = 0; b < batch; b++, i++) {
+            permutation[i] = permutation[others[b]];
+            permutation[others[b]] = (int64_t) i;
+        }
+    }
+}
+
 void
 accel_generator_permutation (struct accel_generator *generator, int64_t *permutation, size_t count)
 {
-    if (count < PERMUTATION_64_BIT) {
-        for (size_t i = 0; i < count; i++)
-            permutation[i] = (int64_t) i;
-        for (size_t i = 0; i + 1 < count; i++) {
-            size_t other = i + accel_generator_next (generator) % (count - i);
-            int64_t kept = permutation[i];
-            permutation[i] = permutation[other];
-            permutation[other] = kept;
-        }
-        return;
+    if (count < PERMUTATION_64_BIT)
+        permute_32_bit (generator, permutation, (uint32_t) count);
+    else
+        permute_64_bit (generator, permutation, count);
+}
+
+/* Where things stand in the state: at::CPUGeneratorImplState of ATen/CPUGeneratorImpl.cpp, little endian as the
+ * processors that torch runs on.  normal_x and normal_rho are of older days; torch writes zeros. */
+enum {
+    AT_SEED = 0,
+    AT_LEFT = 8,
+    AT_SEEDED = 12,
+    AT_NEXT = 16,
+    AT_WORDS = 24, /* each in 8 bytes */
+    AT_NORMAL_Y = AT_WORDS + 8 * MT_WORDS + 8,
+    AT_HAS_NORMAL = AT_NORMAL_Y + 16,
+    AT_FLOAT_NORMAL = AT_HAS_NORMAL + 8,
+    AT_HAS_FLOAT_NORMAL = AT_FLOAT_NORMAL + 4,
+    STATE_END = AT_HAS_FLOAT_NORMAL + 4,
+};
+_Static_assert (STATE_END == ACCEL_GENERATOR_STATE_BYTES, "the size of torch's state");
+
+static void
+put (uint8_t *state, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        state[i] = (uint8_t) (value >> 8 * i);
+}
+
+static uint64_t
+take (const uint8_t *state, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = bytes; i-- > 0;)
+        value = value << 8 | state[i];
+    return value;
+}
+
+void
+accel_generator_get_state (const struct accel_generator *generator, uint8_t state[ACCEL_GENERATOR_STATE_BYTES])
+{
+    memset (state, 0, ACCEL_GENERATOR_STATE_BYTES);
+    put (state + AT_SEED, generator->seed, 8);
+    put (state + AT_LEFT, (uint32_t) generator->left, 4);
+    put (state + AT_SEEDED, 1, 4);
+    put (state + AT_NEXT, (uint32_t) generator->next, 8);
+    for (int i = 0; i < MT_WORDS; i++)
+        put (state + AT_WORDS + 8 * i, generator->words[i], 8);
+    if (generator->has_normal) {
+        uint64_t bits;
+        memcpy (&bits, &generator->normal, sizeof bits);
+        put (state + AT_NORMAL_Y, bits, 8);
+        put (state + AT_HAS_NORMAL, 1, 4);
     }
-    for (size_t i = 0; i < count; i++) {
-        size_t other = next_64 (generator) % (i + 1);
-        permutation[i] = permutation[other];
-        permutation[other] = (int64_t) i;
+    if (generator->has_float_normal) {
+        uint32_t bits;
+        memcpy (&bits, &generator->float_normal, sizeof bits);
+        put (state + AT_FLOAT_NORMAL, bits, 4);
+        put (state + AT_HAS_FLOAT_NORMAL, 1, 1);
     }
+}
+
+/* What torch checks, and what would let it read outside of the words or stand still for ever. */
+static enum accel_status
+check_state (const uint8_t *state, size_t size_bytes, struct accel_error *err)
+{
+    if (!state || size_bytes != ACCEL_GENERATOR_STATE_BYTES)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "a generator's state has %d bytes, not %zu",
+                           ACCEL_GENERATOR_STATE_BYTES, state ? size_bytes : 0);
+    uint64_t left = take (state + AT_LEFT, 4), next = take (state + AT_NEXT, 8), any = 0, high = 0;
+    if (take (state + AT_SEEDED, 4) != 1)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "malformed generator state: it was never seeded");
+    if (!(left == 1 && next == 0) && (left < 1 || left > MT_WORDS || next != MT_WORDS + 1 - left))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "malformed generator state: %llu words left, but %llu is the next",
+                           (unsigned long long) left, (unsigned long long) next);
+    for (int i = 0; i < MT_WORDS; i++) {
+        uint64_t word = take (state + AT_WORDS + 8 * i, 8);
+        any |= word;
+        high |= word >> 32;
+    }
+    if (high || !any)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "malformed generator state: %s",
+                           high ? "a word has more than 32 bits" : "all words are zero");
+    if (take (state + AT_HAS_NORMAL, 4) > 1 || take (state + AT_HAS_FLOAT_NORMAL, 1) > 1)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "malformed generator state: the mark of a kept normal is not 0 or 1");
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_generator_set_state (struct accel_generator *generator, const uint8_t *state, size_t size_bytes,
+                           struct accel_error *err)
+{
+    enum accel_status status = check_state (state, size_bytes, err);
+    if (status)
+        return status;
+    generator->seed = take (state + AT_SEED, 8);
+    generator->left = (int) take (state + AT_LEFT, 4);
+    generator->next = (int) take (state + AT_NEXT, 8);
+    for (int i = 0; i < MT_WORDS; i++)
+        generator->words[i] = (uint32_t) take (state + AT_WORDS + 8 * i, 8);
+    uint64_t normal = take (state + AT_NORMAL_Y, 8);
+    uint32_t float_normal = (uint32_t) take (state + AT_FLOAT_NORMAL, 4);
+    generator->has_normal = take (state + AT_HAS_NORMAL, 4);
+    generator->has_float_normal = take (state + AT_HAS_FLOAT_NORMAL, 1);
+    memcpy (&generator->normal, &normal, sizeof normal);
+    memcpy (&generator->float_normal, &float_normal, sizeof float_normal);
+    return ACCEL_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The generator's state, for owners that hold one by value. */
+/* The generator's state, for owners that hold one by value, and draws for the library's own use. */
 #ifndef LIB_DATA_GENERATOR_H
 #define LIB_DATA_GENERATOR_H
 
@@ -7,12 +7,38 @@
 
 enum { GENERATOR_WORDS = 624 };
 
+/* `left` and `next` mean what they mean in torch's state: words[next] is the next word, unless --left is 0 and a new
+ * set is due.  Always left + next == GENERATOR_WORDS + 1, but (1, 0) after seeding. */
 struct accel_generator {
     uint64_t seed;
-    int next; /* index of the next word; GENERATOR_WORDS: draw a new set first */
+    int left;
+    int next;
     uint32_t words[GENERATOR_WORDS];
+    enum accel_random_kernels kernels;
+    bool has_normal;       /* the second half of a pair of normals waits in `normal` */
+    bool has_float_normal; /* torch's state has it; no distribution of ours or of torch's uses it */
+    double normal;
+    float float_normal;
 };
 
 void generator_init (struct accel_generator *generator, uint64_t seed);
+
+/** @return 64 random bits: two draws, the first is the high half. */
+uint64_t generator_next_64 (struct accel_generator *generator);
+
+/** @return the next number in [0, 1) with 53 random bits, as torch draws a float64. */
+double generator_uniform_double (struct accel_generator *generator);
+
+/**
+ * torch.multinomial() of float64 weights: draw indices in proportion to their weights.
+ *
+ * @param weights  [count], finite, >= 0, at least one > 0; they need not add up to 1
+ * @param count    1 to 2^24
+ * @param out      [samples]
+ * @param samples  >= 1; without replacement at most as many as there are weights > 0
+ * @retval ACCEL_ERR_INVALID  one of the above does not hold; nothing was drawn
+ */
+enum accel_status generator_multinomial (struct accel_generator *generator, const double *weights, size_t count,
+                                         size_t samples, bool replacement, int64_t *out, struct accel_error *err);
 
 #endif

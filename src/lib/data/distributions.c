@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Uniform, normal and weighted draws as torch makes them on CPU: ATen/core/DistributionsHelper.h,
+ * ATen/native/cpu/DistributionTemplates.h and MultinomialKernel.cpp are where the algorithms stand. */
+#include <config.h>
+
+#include "lib/data/distributions.h"
+
+#include "lib/data/generator.h"
+#include "lib/error.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* Rounding is torch's: once where its AVX2 kernels fuse (written as fma), else after each operation. */
+#if defined __GNUC__ && !defined __clang__
+#define EXACT __attribute__ ((optimize ("fp-contract=off")))
+#else
+#pragma STDC FP_CONTRACT OFF
+#define EXACT
+#endif
+
+enum { BLOCK = 16, HALF = BLOCK / 2 };
+
+static const double two_pi = 6.283185307179586;
+
+static bool
+fused (const struct accel_generator *generator)
+{
+    return generator->kernels != ACCEL_RANDOM_PORTABLE;
+}
+
+EXACT enum accel_status
+accel_generator_fill_uniform_f32 (struct accel_generator *generator, float *values, size_t count, double from,
+                                  double to, struct accel_error *err)
+{
+    float low = (float) from, high = (float) to, range = high - low;
+    if (!(isfinite (low) && isfinite (high) && isfinite (range) && from <= to))
+        return accel_fail (err, ACCEL_ERR_INVALID, "uniform numbers: [%g, %g) is no range of float32", from, to);
+    bool fuse = fused (generator);
+    for (size_t i = 0; i < count; i++) {
+        float unit = accel_generator_uniform (generator);
+        float value = fuse ? fmaf (unit, range, low) : unit * range + low;
+        values[i] = value == high ? low : value; /* rounded up to what is not in the range */
+    }
+    return ACCEL_OK;
+}
+
+EXACT enum accel_status
+accel_generator_fill_uniform_f64 (struct accel_generator *generator, double *values, size_t count, double from,
+                                  double to, struct accel_error *err)
+{
+    double range = to - from;
+    if (!(isfinite (from) && isfinite (to) && isfinite (range) && from <= to))
+        return accel_fail (err, ACCEL_ERR_INVALID, "uniform numbers: [%g, %g) is no range of float64", from, to);
+    bool fuse = fused (generator);
+    for (size_t i = 0; i < count; i++) {
+        double unit = generator_uniform_double (generator);
+        double value = fuse ? fma (unit, range, from) : unit * range + from;
+        values[i] = value == to ? from : value;
+    }
+    return ACCEL_OK;
+}
+
+static enum accel_status
+check_std (double std, struct accel_error *err)
+{
+    if (!(std >= 0))
+        return accel_fail (err, ACCEL_ERR_INVALID, "normal numbers: a standard deviation is at least 0, not %g", std);
+    return ACCEL_OK;
+}
+
+/* at::normal_distribution<double>: of a pair the cosine at once, the sine the next time. */
+EXACT static double
+next_normal (struct accel_generator *generator, double mean, double std)
+{
+    double value = generator->normal;
+    if (!generator->has_normal) {
+        double u1 = generator_uniform_double (generator), u2 = generator_uniform_double (generator);
+        double radius = sqrt (-2.0 * log1p (-u2)), theta = two_pi * u1;
+        generator->normal = radius * sin (theta);
+        value = radius * cos (theta);
+    }
+    generator->has_normal = !generator->has_normal;
+    return fused (generator) ? fma (value, std, mean) : value * std + mean;
+}
+
+enum accel_status
+accel_generator_fill_normal_f32 (struct accel_generator *generator, float *values, size_t count, double mean,
+                                 double std, struct accel_error *err)
+{
+    enum accel_status status = check_std (std, err);
+    if (status)
+        return status;
+    if (count < BLOCK) {
+        for (size_t i = 0; i < count; i++)
+            values[i] = (float) next_normal (generator, mean, std);
+        return ACCEL_OK;
+    }
+    normal_16 *transform = fused (generator) ? normal_16_avx2 : normal_16_portable;
+    for (size_t i = 0; i < count; i++)
+        values[i] = accel_generator_uniform (generator);
+    for (size_t i = 0; i + BLOCK <= count; i += BLOCK)
+        transform (values + i, (float) mean, (float) std);
+    if (count % BLOCK) {
+        float *last = values + count - BLOCK;
+        for (int i = 0; i < BLOCK; i++)
+            last[i] = accel_generator_uniform (generator);
+        transform (last, (float) mean, (float) std);
+    }
+    return ACCEL_OK;
+}
+
+EXACT static void
+normal_16_double (double *values, double mean, double std)
+{
+    for (int i = 0; i < HALF; i++) {
+        double radius = sqrt (-2.0 * log (1.0 - values[i])), theta = two_pi * values[HALF + i];
+        values[i] = fma (radius * cos (theta), std, mean);
+        values[HALF + i] = fma (radius * sin (theta), std, mean);
+    }
+}
+
+enum accel_status
+accel_generator_fill_normal_f64 (struct accel_generator *generator, double *values, size_t count, double mean,
+                                 double std, struct accel_error *err)
+{
+    enum accel_status status = check_std (std, err);
+    if (status)
+        return status;
+    if (count < BLOCK) {
+        for (size_t i = 0; i < count; i++)
+            values[i] = next_normal (generator, mean, std);
+        return ACCEL_OK;
+    }
+    for (size_t i = 0; i < count; i++)
+        values[i] = generator_uniform_double (generator);
+    for (size_t i = 0; i + BLOCK <= count; i += BLOCK)
+        normal_16_double (values + i, mean, std);
+    if (count % BLOCK) {
+        double *last = values + count - BLOCK;
+        for (int i = 0; i < BLOCK; i++)
+            last[i] = generator_uniform_double (generator);
+        normal_16_double (last, mean, std);
+    }
+    return ACCEL_OK;
+}
+
+/* torch's limit for the categories of a multinomial. */
+#define MOST_WEIGHTS ((size_t) 1 << 24)
+
+static enum accel_status
+check_weights (const double *weights, size_t count, size_t samples, bool replacement, struct accel_error *err)
+{
+    if (count < 1 || count > MOST_WEIGHTS)
+        return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: %zu weights, 1 to %zu are possible", count,
+                           MOST_WEIGHTS);
+    size_t positive = 0;
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!(weights[i] >= 0 && isfinite (weights[i])))
+            return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: weight %zu is %g, not a number >= 0", i,
+                               weights[i]);
+        positive += weights[i] > 0;
+        sum += weights[i];
+    }
+    if (!positive || !isfinite (sum))
+        return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: the weights add up to %g", sum);
+    if (samples < 1)
+        return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: none are asked for");
+    if (!replacement && samples > positive)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "weighted samples: %zu without replacement, but only %zu weights are not 0", samples,
+                           positive);
+    return ACCEL_OK;
+}
+
+/* Where in the cumulative distribution each uniform number falls. */
+EXACT static void
+draw_with_replacement (struct accel_generator *generator, const double *weights, double *cumulative, size_t count,
+                       size_t samples, int64_t *out)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        cumulative[i] = sum += weights[i];
+    for (size_t i = 0; i < count; i++)
+        cumulative[i] /= sum;
+    cumulative[count - 1] = 1;
+    for (size_t i = 0; i < samples; i++) {
+        double uniform = generator_uniform_double (generator);
+        size_t low = 0, high = count;
+        while (low < high) {
+            size_t middle = low + (high - low) / 2;
+            if (cumulative[middle] < uniform)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        out[i] = (int64_t) low;
+    }
+}
+
+struct arrival {
+    double rate; /* weight over an exponential number: the largest arrives first */
+    int64_t index;
+};
+
+static int
+compare_arrivals (const void *left, const void *right)
+{
+    const struct arrival *a = left, *b = right;
+    if (a->rate != b->rate)
+        return a->rate > b->rate ? -1 : 1;
+    return a->index < b->index ? -1 : a->index > b->index;
+}
+
+/* The exponential race: with times that are exponential with the weights as rates, who comes first was drawn in
+ * proportion to the weights, who comes second in proportion to those that are left, and so on. */
+EXACT static void
+draw_without_replacement (struct accel_generator *generator, const double *weights, struct arrival *arrivals,
+                          size_t count, size_t samples, int64_t *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        double exponential = -1.0 * log1p (-generator_uniform_double (generator));
+        /* An exponential of 0 is a rate without bound; weight 0 is never drawn, as there are enough others. */
+        arrivals[i].rate = weights[i] > 0 ? weights[i] / exponential : -1.0;
+        arrivals[i].index = (int64_t) i;
+    }
+    qsort (arrivals, count, sizeof *arrivals, compare_arrivals);
+    for (size_t i = 0; i < samples; i++)
+        out[i] = arrivals[i].index;
+}
+
+enum accel_status
+generator_multinomial (struct accel_generator *generator, const double *weights, size_t count, size_t samples,
+                       bool replacement, int64_t *out, struct accel_error *err)
+{
+    enum accel_status status = check_weights (weights, count, samples, replacement, err);
+    if (status)
+        return status;
+    bool cumulative = replacement && samples > 1; /* as in torch: a single one is drawn by the race */
+    void *space = malloc (count * (cumulative ? sizeof (double) : sizeof (struct arrival)));
+    if (!space)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu weights", count);
+    if (cumulative)
+        draw_with_replacement (generator, weights, space, count, samples, out);
+    else
+        draw_without_replacement (generator, weights, space, count, samples, out);
+    free (space);
+    return ACCEL_OK;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The Box-Muller transform of float32 as torch computes it, 16 numbers at a time.
+ *
+ * torch's AVX2 kernels use polynomials for log, sin and cos: those of S. Moshier's Cephes library (single/logf.c,
+ * sinf.c), as G. Garberoglio's avx_mathfun.h arranges them for vectors.  Written here for one number, with the same
+ * order of operations.  GCC, which torch is built with, fuses a product with the sum that it is used in where the
+ * processor can; where it does is found by comparing bits with torch 2.15, and written out with fmaf (). */
+#include <config.h>
+
+#include "lib/data/distributions.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* What is not written as fmaf () must round twice, whatever the processor could do. */
+#if defined __GNUC__ && !defined __clang__
+#define VECTORISED __attribute__ ((optimize ("O3", "fp-contract=off")))
+#else
+#pragma STDC FP_CONTRACT OFF
+#define VECTORISED
+#endif
+
+#define INLINED __attribute__ ((always_inline)) static inline
+
+enum { LANES = 8 };
+
+INLINED uint32_t
+bits_of (float value)
+{
+    uint32_t bits;
+    memcpy (&bits, &value, sizeof bits);
+    return bits;
+}
+
+INLINED float
+float_of (uint32_t bits)
+{
+    float value;
+    memcpy (&value, &bits, sizeof value);
+    return value;
+}
+
+/* ln x for a normal number 0 < x <= 1: x = m * 2^e, sqrt(1/2) <= m < sqrt(2), and a polynomial in m - 1. */
+VECTORISED INLINED float
+log_polynomial (float x)
+{
+    static const float steps[] = { -1.1514610310E-1F, 1.1676998740E-1F,  -1.2420140846E-1F, 1.4249322787E-1F,
+                                   -1.6668057665E-1F, 2.0000714765E-1F, -2.4999993993E-1F, 3.3333331174E-1F };
+    uint32_t bits = bits_of (x);
+    float exponent = (float) ((int32_t) (bits >> 23) - 127) + 1.0F;
+    float mantissa = float_of ((bits & UINT32_C (0x807fffff)) | UINT32_C (0x3f000000));
+    float low = mantissa < 0.707106781186547524F ? 1.0F : 0.0F;
+    exponent -= low;
+    mantissa = (mantissa - 1.0F) + (low != 0 ? mantissa : 0.0F);
+    float square = mantissa * mantissa;
+    float sum = 7.0376836292E-2F;
+    for (int i = 0; i < 8; i++)
+        sum = fmaf (sum, mantissa, steps[i]);
+    sum = fmaf (sum * mantissa, square, exponent * -2.12194440e-4F);
+    sum = fmaf (-square, 0.5F, sum);
+    return fmaf (exponent, 0.693359375F, mantissa + sum);
+}
+
+/* Sine and cosine of 0 <= x < 2 pi: x less a multiple of pi / 2, taken off in three parts, and two polynomials. */
+VECTORISED INLINED void
+sin_cos_polynomial (float x, float *sine, float *cosine)
+{
+    int32_t octant = ((int32_t) (x * 1.27323954473516F) + 1) & ~1;
+    float turns = (float) octant;
+    uint32_t sine_sign = (uint32_t) (octant & 4) << 29, cosine_sign = (uint32_t) (~(octant - 2) & 4) << 29;
+    x = fmaf (turns, -0.78515625F, x);
+    x = fmaf (turns, -2.4187564849853515625e-4F, x);
+    x = fmaf (turns, -3.77489497744594108e-8F, x);
+    float square = x * x;
+    float even = fmaf (2.443315711809948E-005F, square, -1.388731625493765E-003F);
+    even = fmaf (even, square, 4.166664568298827E-002F);
+    even = fmaf (even * square, square, -(square * 0.5F)) + 1.0F;
+    float odd = fmaf (-1.9515295891E-4F, square, 8.3321608736E-3F);
+    odd = fmaf (odd, square, -1.6666654611E-1F);
+    odd = fmaf (odd * square, x, x);
+    int swapped = octant & 2;
+    *sine = float_of (bits_of (swapped ? even : odd) ^ sine_sign);
+    *cosine = float_of (bits_of (swapped ? odd : even) ^ cosine_sign);
+}
+
+VECTORISED INLINED void
+transform (float *restrict values, float mean, float std)
+{
+    for (int i = 0; i < LANES; i++) {
+        float radius = sqrtf (-2.0F * log_polynomial (1.0F - values[i])), sine, cosine;
+        sin_cos_polynomial (6.283185307179586F * values[LANES + i], &sine, &cosine);
+        values[i] = fmaf (radius * cosine, std, mean);
+        values[LANES + i] = fmaf (radius * sine, std, mean);
+    }
+}
+
+VECTORISED void
+normal_16_avx2_plain (float *values, float mean, float std)
+{
+    transform (values, mean, std);
+}
+
+#if defined __x86_64__
+/* The same with the processor's own fused operations, where fmaf () is no call. */
+#ifdef __clang__
+__attribute__ ((target ("avx2,fma")))
+#else
+__attribute__ ((optimize ("O3", "fp-contract=off", "no-math-errno"), target ("avx2,fma")))
+#endif
+static void
+transform_fused (float *values, float mean, float std)
+{
+    transform (values, mean, std);
+}
+#endif
+
+void
+normal_16_avx2 (float *values, float mean, float std)
+{
+#if defined __x86_64__
+    if (__builtin_cpu_supports ("avx2") && __builtin_cpu_supports ("fma")) {
+        transform_fused (values, mean, std);
+        return;
+    }
+#endif
+    normal_16_avx2_plain (values, mean, std);
+}
+
+VECTORISED void
+normal_16_portable (float *values, float mean, float std)
+{
+    for (int i = 0; i < LANES; i++) {
+        float radius = sqrtf (-2.0F * logf (1.0F - values[i]));
+        float theta = (float) (6.283185307179586 * (double) values[LANES + i]);
+        values[i] = fmaf (radius * cosf (theta), std, mean);
+        values[LANES + i] = fmaf (radius * sinf (theta), std, mean);
+    }
+}

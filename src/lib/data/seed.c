@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process's own generator, seeding it, and making generators of all processes agree. */
+#include <config.h>
+
+#include "lib/comm/comm_private.h"
+#include "lib/data/generator.h"
+#include "lib/error.h"
+#include "util/suggest.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
+
+static struct accel_generator default_generator;
+static pthread_once_t default_once = PTHREAD_ONCE_INIT;
+
+static void
+seed_from_entropy (void)
+{
+    uint64_t seed;
+    if (getrandom (&seed, sizeof seed, 0) != sizeof seed) {
+        /* A kernel or a sandbox without the call: no secret hangs on this seed, it must only differ. */
+        struct timespec now;
+        clock_gettime (CLOCK_REALTIME, &now);
+        seed = ((uint64_t) now.tv_sec << 30 ^ (uint64_t) now.tv_nsec) * UINT64_C (0x9e3779b97f4a7c15)
+               + (uint64_t) getpid ();
+    }
+    generator_init (&default_generator, seed);
+}
+
+struct accel_generator *
+accel_default_generator (void)
+{
+    pthread_once (&default_once, seed_from_entropy);
+    return &default_generator;
+}
+
+enum accel_status
+accel_set_seed (const struct accel *acc, uint64_t seed, bool device_specific, struct accel_error *err)
+{
+    if (device_specific && !acc)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: device_specific needs acc, which is NULL", __func__);
+    if (device_specific)
+        seed += (uint64_t) accel_process_index (acc);
+    accel_generator_seed (accel_default_generator (), seed);
+    return ACCEL_OK;
+}
+
+const char *
+accel_rng_type_name (enum accel_rng_type type)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        ACCEL_RNG_TYPE_MAP (X)
+#undef X
+    };
+    return (unsigned) type < ACCEL_RNG_TYPE_COUNT ? names[type] : "?";
+}
+
+enum accel_status
+accel_rng_type_parse (enum accel_rng_type *type, const char *name, struct accel_error *err)
+{
+    static const char *const elsewhere[] = { "cuda", "xla", "npu", "mlu", "sdaa", "musa", "xpu", "hpu", "neuron" };
+    struct suggest suggest = { .wanted = name ? name : "" };
+    for (int i = 0; i < ACCEL_RNG_TYPE_COUNT; i++) {
+        const char *known = accel_rng_type_name ((enum accel_rng_type) i);
+        if (!strcmp (suggest.wanted, known)) {
+            *type = (enum accel_rng_type) i;
+            return ACCEL_OK;
+        }
+        suggest_consider (&suggest, known);
+    }
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (!strcmp (suggest.wanted, elsewhere[i]))
+            return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                               "random numbers of type '%s': libaccel has no generator of such a device; "
+                               "there are torch and generator", name);
+    char text[64];
+    return accel_fail (err, ACCEL_ERR_INVALID,
+                       "random numbers of type '%s': no such type%s; there are torch and generator", suggest.wanted,
+                       suggest_text (&suggest, "", text, sizeof text));
+}
+
+static enum accel_status
+find_generator (const struct comm_site *site, enum accel_rng_type type, struct accel_generator *given,
+                struct accel_generator **found, struct accel_error *err)
+{
+    if ((unsigned) type >= ACCEL_RNG_TYPE_COUNT)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: %d is no enum accel_rng_type",
+                           jobseg_call_name (site->call), site->file, site->line, (int) type);
+    *found = type == ACCEL_RNG_TORCH ? accel_default_generator () : given;
+    if (!*found)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: type generator needs a generator, which is NULL",
+                           jobseg_call_name (site->call), site->file, site->line);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+synchronize (struct accel *acc, const struct comm_site *site, struct accel_generator *generator,
+             struct accel_error *err)
+{
+    uint8_t state[ACCEL_GENERATOR_STATE_BYTES];
+    accel_generator_get_state (generator, state);
+    enum accel_status status = comm_broadcast (accel_world (acc), site, state, sizeof state, ACCEL_UINT8, 0, err);
+    return status ? status : accel_generator_set_state (generator, state, sizeof state, err);
+}
+
+enum accel_status
+accel_synchronize_rng_state_at (const char *file, int line, struct accel *acc, enum accel_rng_type type,
+                                struct accel_generator *generator, struct accel_error *err)
+{
+    struct accel_generator *found;
+    enum accel_status status = find_generator (SITE (SYNCHRONIZE_RNG_STATE), type, generator, &found, err);
+    return status ? status : synchronize (acc, SITE (SYNCHRONIZE_RNG_STATE), found, err);
+}
+
+enum accel_status
+accel_synchronize_rng_states_at (const char *file, int line, struct accel *acc, const enum accel_rng_type *types,
+                                 size_t count, struct accel_generator *generator, struct accel_error *err)
+{
+    const struct comm_site *site = SITE (SYNCHRONIZE_RNG_STATES);
+    struct accel_generator *found;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; !status && i < count; i++)
+        status = find_generator (site, types[i], generator, &found, err);
+    for (size_t i = 0; !status && i < count; i++) {
+        status = find_generator (site, types[i], generator, &found, err);
+        if (!status)
+            status = synchronize (acc, site, found, err);
+    }
+    return status;
+}

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Permutations, distributions, weighted samples and states against torch's: tests/golden/random.txt, which
+ * make_random_goldens.py describes.  With the argument "large" the permutations of random_large.txt, in 1.7 GB. */
+#include <config.h>
+
+#include "lib/data/distributions.h"
+#include "lib/data/generator.h"
+#include "tests/golden/golden.h"
+#include "tests/tap.h"
+
+#include <float.h>
+#include <math.h>
+
+enum { KINDS = 7 };
+
+static struct accel_generator *generator;
+static bool libm_as_torch = true; /* otherwise what depends on it is drawn but not compared */
+
+/* What has been compared, by kind of line; one test for each kind, which names the first case that differs. */
+struct tally {
+    const char *kind;
+    size_t cases, differ;
+    char first[200];
+};
+
+static struct tally tallies[KINDS] = {
+    { .kind = "libm" },  { .kind = "perm" }, { .kind = "thin" },
+    { .kind = "multi" }, { .kind = "draw" }, { .kind = "state" },
+};
+
+static void *
+room (size_t count, size_t size)
+{
+    void *space = malloc ((count + 1) * size);
+    if (!space)
+        exit (99);
+    return space;
+}
+
+static uint64_t
+golden_hex (struct golden *golden)
+{
+    return strtoull (golden_word (golden), NULL, 16);
+}
+
+static uint64_t
+sum_of (uint64_t total, const void *values, size_t count, size_t size)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t value = 0;
+        memcpy (&value, (const char *) values + i * size, size);
+        total = golden_checksum (total, value);
+    }
+    return total;
+}
+
+static bool
+same_permutation (struct golden *golden, bool thin)
+{
+    accel_generator_seed (generator, golden_number (golden));
+    size_t count = golden_number (golden), stride = thin ? golden_number (golden) : 1;
+    uint64_t first[2] = { 0 }, total = 0;
+    int64_t *values = room (count, sizeof *values);
+    values[count] = -7;
+    accel_generator_permutation (generator, values, count);
+    for (size_t i = 0; i < count; i += stride)
+        total = golden_checksum (total, (uint64_t) values[i]);
+    for (size_t i = 0; i < 2 && i < count; i++)
+        first[i] = (uint64_t) values[i];
+    total = golden_checksum (total, generator_next_64 (generator));
+    bool same = values[count] == -7;
+    if (!thin) {
+        same = golden_number (golden) == first[0] && same;
+        same = golden_number (golden) == first[1] && same;
+    }
+    free (values);
+    return golden_hex (golden) == total && same;
+}
+
+static double *
+weights_of (unsigned recipe, uint64_t seed, size_t count)
+{
+    double *weights = room (count, sizeof *weights);
+    accel_generator_seed (generator, seed ^ 1);
+    if (accel_generator_fill_uniform_f64 (generator, weights, count, 0, 1, NULL))
+        exit (99);
+    for (size_t i = 0; i < count; i++) {
+        double square = weights[i] * weights[i], fourth = square * square;
+        if (recipe == 1 && i && weights[i] < 0.3)
+            weights[i] = 0;
+        else if (recipe == 2)
+            weights[i] = 1;
+        else if (recipe == 3)
+            weights[i] = fourth * fourth;
+    }
+    return weights;
+}
+
+static bool
+same_multinomial (struct golden *golden)
+{
+    uint64_t seed = golden_number (golden);
+    size_t count = golden_number (golden), samples = golden_number (golden);
+    bool replacement = golden_number (golden);
+    double *weights = weights_of ((unsigned) golden_number (golden), seed, count);
+    int64_t *values = room (samples, sizeof *values);
+    values[samples] = -7;
+    accel_generator_seed (generator, seed);
+    bool same = !generator_multinomial (generator, weights, count, samples, replacement, values, NULL);
+    uint64_t total = sum_of (0, values, samples, sizeof *values);
+    same = same && values[samples] == -7;
+    same = golden_hex (golden) == golden_checksum (total, generator_next_64 (generator)) && same;
+    free (values);
+    free (weights);
+    return same;
+}
+
+/* One step of a line; the checksum of what was drawn. */
+static uint64_t
+draw (const char *kind, size_t count, const char *a, const char *b)
+{
+    static union {
+        uint8_t state[ACCEL_GENERATOR_STATE_BYTES];
+        int64_t integers[4000];
+        float floats[4000];
+        double doubles[4000];
+    } values;
+    enum accel_status status = ACCEL_OK;
+    double from = strtod (a, NULL), to = strtod (b, NULL);
+    size_t size = kind[1] == '3' ? sizeof (float) : sizeof (double);
+    if (!strcmp (kind, "s")) {
+        count = sizeof values.state;
+        size = 1;
+        accel_generator_get_state (generator, values.state);
+    } else if (!strcmp (kind, "i64"))
+        status = accel_generator_fill_randint (generator, values.integers, count, strtoll (a, NULL, 10),
+                                               strtoll (b, NULL, 10), NULL);
+    else if (!strcmp (kind, "r64"))
+        for (size_t i = 0; i < count; i++)
+            values.integers[i] = accel_generator_random (generator);
+    else if (!strcmp (kind, "u32"))
+        status = accel_generator_fill_uniform_f32 (generator, values.floats, count, from, to, NULL);
+    else if (!strcmp (kind, "u64"))
+        status = accel_generator_fill_uniform_f64 (generator, values.doubles, count, from, to, NULL);
+    else if (!strcmp (kind, "n32"))
+        status = accel_generator_fill_normal_f32 (generator, values.floats, count, from, to, NULL);
+    else
+        status = accel_generator_fill_normal_f64 (generator, values.doubles, count, from, to, NULL);
+    return status ? 0 : sum_of (0, &values, count, size);
+}
+
+/* Whether log(), sin() and cos() of the C library go into what the step draws, or into the state. */
+static bool
+needs_libm (const char *kind, uint64_t count)
+{
+    return !strcmp (kind, "s") || !strcmp (kind, "n64")
+           || (!strcmp (kind, "n32") && (count < 16 || generator->kernels == ACCEL_RANDOM_PORTABLE));
+}
+
+static bool
+probe_libm (struct golden *golden)
+{
+    uint64_t total = 0;
+    accel_generator_seed (generator, 0);
+    for (int i = 0; i < 20000; i++) {
+        double uniform = generator_uniform_double (generator), angle = 6.283185307179586 * uniform;
+        double results[] = { log (1 - uniform), log1p (-uniform), sin (angle), cos (angle) };
+        float singles[] = { logf ((float) (1 - uniform)), sinf ((float) angle), cosf ((float) angle) };
+        total = sum_of (total, results, 4, sizeof *results);
+        total = sum_of (total, singles, 3, sizeof *singles);
+    }
+    libm_as_torch = golden_hex (golden) == total;
+    if (!libm_as_torch)
+        skip ("this C library's log, sin and cos round differently on this processor: what needs them is not compared");
+    return true;
+}
+
+/* The words of a step are taken one by one, as they end where the next begins. */
+static bool
+same_steps (struct golden *golden)
+{
+    bool same = true, any = false;
+    for (;;) {
+        char words[4][32];
+        for (int i = 0; i < 4; i++)
+            snprintf (words[i], sizeof words[i], "%s", golden_word (golden));
+        if (!*words[0])
+            return same && any;
+        uint64_t count = strtoull (words[1], NULL, 10), total = draw (words[0], count, words[2], words[3]);
+        bool compared = libm_as_torch || !needs_libm (words[0], count);
+        same = (golden_hex (golden) == total || !compared) && same;
+        any = true;
+    }
+}
+
+static bool
+same_draws (struct golden *golden)
+{
+    bool portable = !strcmp (golden_word (golden), "default");
+    accel_generator_set_kernels (generator, portable ? ACCEL_RANDOM_PORTABLE : ACCEL_RANDOM_AVX2);
+    accel_generator_seed (generator, golden_number (golden));
+    bool same = same_steps (golden);
+    accel_generator_set_kernels (generator, ACCEL_RANDOM_AVX2);
+    return same;
+}
+
+static bool
+same_from_state (struct golden *golden)
+{
+    uint8_t state[ACCEL_GENERATOR_STATE_BYTES], again[ACCEL_GENERATOR_STATE_BYTES];
+    const char *hex = golden_word (golden);
+    if (strlen (hex) != 2 * sizeof state)
+        return false;
+    for (size_t i = 0; i < sizeof state; i++) {
+        char digits[3] = { hex[2 * i], hex[2 * i + 1], '\0' };
+        state[i] = (uint8_t) strtoul (digits, NULL, 16);
+    }
+    accel_generator_seed (generator, 99);
+    if (accel_generator_set_state (generator, state, sizeof state, NULL))
+        return false;
+    accel_generator_get_state (generator, again);
+    bool same = !memcmp (state, again, sizeof state);
+    same = golden_number (golden) == accel_generator_initial_seed (generator) && same;
+    return same_steps (golden) && same;
+}
+
+static void
+compare_file (const char *name)
+{
+    struct golden golden;
+    golden_find (&golden, name);
+    while (golden_next (&golden)) {
+        char line[sizeof tallies->first];
+        snprintf (line, sizeof line, "%s", golden.line);
+        const char *kind = golden_word (&golden);
+        struct tally *tally = tallies;
+        while (tally->kind && strcmp (tally->kind, kind))
+            tally++;
+        tally->cases++;
+        bool same = !tally->kind ? false
+                    : !strcmp (kind, "libm") ? probe_libm (&golden)
+                    : !strcmp (kind, "perm") || !strcmp (kind, "thin") ? same_permutation (&golden, *kind == 't')
+                    : !strcmp (kind, "multi") ? same_multinomial (&golden)
+                    : !strcmp (kind, "draw") ? same_draws (&golden)
+                                             : same_from_state (&golden);
+        if (!same && !tally->differ++)
+            memcpy (tally->first, line, sizeof line);
+    }
+    for (struct tally *tally = tallies; tally->kind; tally++) {
+        if (tally->cases)
+            ok (!tally->differ, "%s: %zu of %zu as torch's", tally->kind, tally->cases - tally->differ, tally->cases);
+        if (tally->differ)
+            printf ("# the first that differs: %s\n", tally->first);
+    }
+    ok (!tallies[KINDS - 1].cases, "every line has a known kind");
+}
+
+static void
+test_states (void)
+{
+    static const struct {
+        const char *name;
+        size_t size, at;
+        int value;
+    } cases[] = {
+        { "empty", 0, 0, 0 },
+        { "a byte too short", ACCEL_GENERATOR_STATE_BYTES - 1, 0, 0 },
+        { "a byte too long", ACCEL_GENERATOR_STATE_BYTES + 1, 0, 0 },
+        { "never seeded", ACCEL_GENERATOR_STATE_BYTES, 12, 0 },
+        { "0 words left", ACCEL_GENERATOR_STATE_BYTES, 8, 0 },
+        { "more words left than there are", ACCEL_GENERATOR_STATE_BYTES, 9, 0x7f },
+        { "negative words left", ACCEL_GENERATOR_STATE_BYTES, 11, 0x80 },
+        { "next does not fit left", ACCEL_GENERATOR_STATE_BYTES, 16, 77 },
+        { "next far outside", ACCEL_GENERATOR_STATE_BYTES, 23, 1 },
+        { "a word of 33 bits", ACCEL_GENERATOR_STATE_BYTES, 28, 1 },
+        { "a strange mark", ACCEL_GENERATOR_STATE_BYTES, 5040, 2 },
+        { "another", ACCEL_GENERATOR_STATE_BYTES, 5052, 2 },
+    };
+    uint8_t state[ACCEL_GENERATOR_STATE_BYTES + 1] = { 0 }, before[ACCEL_GENERATOR_STATE_BYTES];
+    struct accel_error err;
+    accel_generator_seed (generator, 3);
+    accel_generator_next (generator);
+    accel_generator_get_state (generator, before);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t after[ACCEL_GENERATOR_STATE_BYTES];
+        memcpy (state, before, sizeof before);
+        state[cases[i].at] = cases[i].size == sizeof before ? (uint8_t) cases[i].value : state[cases[i].at];
+        enum accel_status status = accel_generator_set_state (generator, state, cases[i].size, &err);
+        accel_generator_get_state (generator, after);
+        ok (status == ACCEL_ERR_FORMAT && err.code == status && *err.text && !memcmp (before, after, sizeof after),
+            "state refused, nothing changed: %s", cases[i].name);
+    }
+    memcpy (state, before, sizeof before);
+    memset (state + 24, 0, 624 * 8);
+    ok (accel_generator_set_state (generator, state, sizeof before, NULL) == ACCEL_ERR_FORMAT, "no word but zeros");
+    ok (accel_generator_set_state (generator, NULL, sizeof before, NULL) == ACCEL_ERR_FORMAT, "no state");
+    memcpy (state, before, sizeof before);
+    float kept = 1.5F;
+    memcpy (state + 5048, &kept, sizeof kept);
+    state[5052] = 1;
+    uint8_t after[ACCEL_GENERATOR_STATE_BYTES];
+    ok (!accel_generator_set_state (generator, state, sizeof before, NULL), "a state with a kept float");
+    accel_generator_get_state (generator, after);
+    ok (!memcmp (state, after, sizeof after), "which is kept");
+    accel_generator_seed (generator, 3);
+    accel_generator_next (generator);
+    accel_generator_get_state (generator, after);
+    ok (!memcmp (before, after, sizeof after), "until the next seed");
+}
+
+static void
+test_bad_bounds (void)
+{
+    static const struct {
+        double a, b;
+        bool uniform_f32, uniform_f64, normal; /* can be drawn */
+    } cases[] = {
+        { 0, 1, true, true, true },
+        { 1, 1, true, true, true },
+        { 2, 1, false, false, true },
+        { 0, -1, false, false, false },
+        { 0, NAN, false, false, false },
+        { NAN, 1, false, false, true },
+        { 0, INFINITY, false, false, true },
+        { 0, 1e39, false, true, true },
+        { -3e38, 3e38, false, true, true },
+        { -DBL_MAX, DBL_MAX, false, false, true },
+    };
+    float f[3];
+    double d[3];
+    int64_t i[3];
+    struct accel_error err;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        double a = cases[c].a, b = cases[c].b;
+        ok ((accel_generator_fill_uniform_f32 (generator, f, 3, a, b, &err) == ACCEL_OK) == cases[c].uniform_f32
+                && (accel_generator_fill_uniform_f64 (generator, d, 3, a, b, &err) == ACCEL_OK) == cases[c].uniform_f64
+                && (accel_generator_fill_normal_f32 (generator, f, 3, a, b, &err) == ACCEL_OK) == cases[c].normal
+                && (accel_generator_fill_normal_f64 (generator, d, 3, a, b, &err) == ACCEL_OK) == cases[c].normal,
+            "bounds %g, %g", a, b);
+    }
+    ok (accel_generator_fill_randint (generator, i, 3, 5, 5, &err) == ACCEL_ERR_INVALID && strstr (err.text, "5"),
+        "no integer is in [5, 5): %s", err.text);
+    accel_generator_seed (generator, 1);
+    ok (accel_generator_randint (generator, 5, 4) == 5 && accel_generator_randint (generator, INT64_MIN, INT64_MIN + 1)
+                                                             == INT64_MIN,
+        "a single one is the lower bound then");
+}
+
+static void
+test_bad_weights (void)
+{
+    static const struct {
+        double weights[3];
+        size_t count, samples;
+        bool replacement;
+        const char *text;
+    } cases[] = {
+        { { 1, 1, 1 }, 0, 1, true, "0 weights" },
+        { { 1, 1, 1 }, ((size_t) 1 << 24) + 1, 1, true, "weights" },
+        { { 1, 1, 1 }, 3, 0, true, "none" },
+        { { 1, 1, 1 }, 3, 4, false, "4 without replacement" },
+        { { 1, 0, 1 }, 3, 3, false, "only 2" },
+        { { 1, -1, 1 }, 3, 1, true, "weight 1 is -1" },
+        { { 1, 1, NAN }, 3, 1, true, "weight 2" },
+        { { INFINITY, 1, 1 }, 3, 1, true, "weight 0" },
+        { { DBL_MAX, DBL_MAX, 1 }, 3, 1, true, "add up to inf" },
+        { { 0, 0, 0 }, 3, 1, true, "add up to 0" },
+    };
+    struct accel_error err;
+    int64_t out[4];
+    accel_generator_seed (generator, 1);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        enum accel_status status = generator_multinomial (generator, cases[c].weights, cases[c].count,
+                                                          cases[c].samples, cases[c].replacement, out, &err);
+        ok (status == ACCEL_ERR_INVALID && strstr (err.text, cases[c].text), "weights refused: %s", err.text);
+    }
+    ok (accel_generator_next (generator) == 1791095845, "and nothing was drawn");
+}
+
+/* A processor without AVX2 gets the same normals. */
+static void
+test_plain_normals (void)
+{
+    float fast[16], plain[16];
+    size_t differ = 0;
+    accel_generator_seed (generator, 11);
+    for (int i = 0; i < 200000; i++) {
+        for (int j = 0; j < 16; j++)
+            fast[j] = plain[j] = accel_generator_uniform (generator);
+        normal_16_avx2 (fast, 0.25F, 3);
+        normal_16_avx2_plain (plain, 0.25F, 3);
+        differ += memcmp (fast, plain, sizeof fast) != 0;
+    }
+    ok (!differ, "normals without AVX2 are the same: %zu blocks differ", differ);
+}
+
+static void
+test_default_generator (void)
+{
+    struct accel_generator *own = accel_default_generator ();
+    uint64_t seed = accel_generator_initial_seed (own);
+    struct accel_error err;
+    ok (own == accel_default_generator () && seed == accel_generator_initial_seed (own), "one default generator");
+    ok (!accel_set_seed (NULL, UINT64_C (1) << 40 | 5, false, NULL)
+            && accel_generator_initial_seed (own) == (UINT64_C (1) << 40 | 5),
+        "accel_set_seed() seeds it with 64 bits");
+    accel_generator_seed (generator, 5);
+    ok (accel_generator_next (own) == accel_generator_next (generator), "of which the low 32 count");
+    ok (accel_set_seed (NULL, 1, true, &err) == ACCEL_ERR_INVALID && strstr (err.text, "acc"), "no rank: %s", err.text);
+}
+
+static void
+test_types (void)
+{
+    static const struct {
+        const char *name;
+        enum accel_status status;
+        enum accel_rng_type type;
+        const char *text;
+    } cases[] = {
+        { "torch", ACCEL_OK, ACCEL_RNG_TORCH, "" },
+        { "generator", ACCEL_OK, ACCEL_RNG_GENERATOR, "" },
+        { "cuda", ACCEL_ERR_UNSUPPORTED, 0, "'cuda'" },
+        { "neuron", ACCEL_ERR_UNSUPPORTED, 0, "torch and generator" },
+        { "generater", ACCEL_ERR_INVALID, 0, "did you mean 'generator'?" },
+        { "numpy", ACCEL_ERR_INVALID, 0, "'numpy': no such type" },
+        { "", ACCEL_ERR_INVALID, 0, "no such type" },
+        { NULL, ACCEL_ERR_INVALID, 0, "no such type" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct accel_error err = { .text = "" };
+        enum accel_rng_type type = ACCEL_RNG_TYPE_COUNT;
+        enum accel_status status = accel_rng_type_parse (&type, cases[i].name, &err);
+        ok (status == cases[i].status && strstr (err.text, cases[i].text)
+                && (status ? type == ACCEL_RNG_TYPE_COUNT : type == cases[i].type),
+            "type %s: %s", cases[i].name ? cases[i].name : "NULL", err.text);
+        if (!status)
+            is_text (accel_rng_type_name (type), cases[i].name, "and its name");
+    }
+    is_text (accel_rng_type_name (ACCEL_RNG_TYPE_COUNT), "?", "what is no type");
+}
+
+int
+main (int argc, char **argv)
+{
+    if (accel_generator_create (&generator, ACCEL_GENERATOR_DEFAULT_SEED, NULL))
+        return 99;
+    if (argc > 1 && !strcmp (argv[1], "large"))
+        compare_file ("random_large.txt");
+    else {
+        compare_file ("random.txt");
+        test_states ();
+        test_bad_bounds ();
+        test_bad_weights ();
+        test_plain_normals ();
+        test_default_generator ();
+        test_types ();
+    }
+    accel_generator_destroy (generator);
+    return done_testing ();
+}
