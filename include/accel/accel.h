@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, random, dataset,
- * loader, train. */
+ * sampler, loader, train. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -9,6 +9,7 @@
 #include <accel/dataset.h>
 #include <accel/loader.h>
 #include <accel/random.h>
+#include <accel/sampler.h>
 #include <accel/state.h>
 #include <accel/tensor.h>
 #include <accel/train.h>

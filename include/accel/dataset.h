@@ -38,8 +38,8 @@ struct accel_dataset {
  * A data set that is read in its own order, one sample after the other.
  *
  * `start`, which may be NULL, goes back to the beginning, for the order of @p epoch; it is called before the first
- * `next` of each epoch.  `next` puts one sample into @p into, as a data set's `read` does, or sets *end to true (it is false
- * before the call) and writes nothing.  Neither is called by two threads at once.
+ * `next` of each epoch.  `next` puts one sample into @p into, as a data set's `read` does, or sets *end to true (it is
+ * false before the call) and writes nothing.  Neither is called by two threads at once.
  */
 struct accel_stream {
     const struct accel_field *fields;

@@ -5,46 +5,88 @@
 
 #include <accel/base.h>
 #include <accel/dataset.h>
+#include <accel/random.h>
+#include <accel/sampler.h>
 #include <accel/state.h>
 #include <accel/tensor.h>
 
 ACCEL_BEGIN_DECLS
 
-/** How to load; 0 is each field's default. */
-struct accel_loader_options {
-    size_t batch_size; /**< samples per process and step; 0: 1 */
-    bool shuffle;      /**< a new order each epoch: the original's seedable sampler */
-    bool drop_last;    /**< leave out an incomplete last batch */
-    bool uneven;       /**< the original's even_batches=False: do not repeat samples to make the last round even */
-    uint64_t seed;     /**< of the order; epoch e uses seed + e, equal on all processes */
-};
-
-/** Iterates over a data set in batches; after accel_prepare() over this process's share of them. */
-struct accel_loader;
-
 /** One batch; belongs to its loader, valid until the next call on it. */
 struct accel_batch;
+
+/** Who reads the data of several processes. */
+enum accel_dispatch {
+    ACCEL_DISPATCH_AUTO, /**< rank 0 for streams, everybody his own share for data sets */
+    ACCEL_DISPATCH_NO,
+    ACCEL_DISPATCH_YES,  /**< rank 0 reads for all, and sends each its rows */
+};
+
+/**
+ * Make a batch of samples of unequal size, with padding, say: read samples @p indices and put them into the fields of
+ * @p batch, whose shape and memory accel_batch_resize() sets.  Reading threads call it, for several batches at once.
+ *
+ * @param indices  [count]
+ */
+typedef enum accel_status (*accel_collate) (void *user, const int64_t *indices, size_t count, struct accel_batch *batch,
+                                            struct accel_error *err);
+
+/** How to load; 0 is each field's default. */
+struct accel_loader_options {
+    size_t batch_size;   /**< samples per process and step; 0: 1 */
+    bool split_batches;  /**< batch_size counts all processes together, and is a multiple of their number */
+    bool drop_last;      /**< leave out an incomplete last batch */
+    bool uneven;         /**< the original's even_batches=False: do not repeat samples to make the last round even */
+    enum accel_dispatch dispatch_batches;
+
+    bool shuffle;        /**< a new order each epoch: the original's seedable sampler, the same on all processes */
+    uint64_t seed;       /**< of that order; epoch e uses seed + e */
+    bool random_sampler; /**< shuffle as torch's RandomSampler instead (the original's use_seedable_sampler=False) */
+    struct accel_generator *generator;         /**< torch's generator=; not owned.  NULL: the default one */
+    struct accel_sampler *sampler;             /**< the order, instead of shuffle; not owned */
+    const struct accel_batch_sampler *batch_sampler; /**< the batches, instead of all of the above but drop_last */
+
+    accel_collate collate;
+    void *collate_user;
+    unsigned workers;     /**< threads that read ahead; 0: none, accel_loader_next() reads */
+    unsigned prefetch;    /**< batches that each of them reads ahead; 0: 2 */
+    uint32_t timeout_ms;  /**< longest wait for such a thread; 0: 1800000, 30 minutes */
+    bool synchronize_rng; /**< the original's rng_types has "torch": epochs begin with rank 0's default generator */
+};
+
+/** Iterates over data in batches; after accel_prepare() over this process's share of them. */
+struct accel_loader;
 
 /**
  * Make a loader.
  *
- * @retval ACCEL_ERR_INVALID  no fields, no read function, a bad shape, or batch_size larger than any memory
+ * @retval ACCEL_ERR_INVALID  no fields, no read function, a bad shape, contradicting options, or batch_size larger than
+ *                            any memory
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_loader_create (struct accel_loader **loader, const struct accel_dataset *dataset,
                      const struct accel_loader_options *options, struct accel_error *err);
 
-/** Free @p loader and its batches.  Accepts NULL. */
+/** Make a loader over a stream, which has no order but its own: options about order are refused. */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_loader_create_stream (struct accel_loader **loader, const struct accel_stream *stream,
+                            const struct accel_loader_options *options, struct accel_error *err);
+
+/** Free @p loader and its batches.  Waits for threads that are reading.  Accepts NULL. */
 ACCEL_API void accel_loader_destroy (struct accel_loader *loader);
 
 /**
  * Go on to the next batch.  After the last one the loader is ready for another epoch, which it counts by itself.
  *
+ * Once prepared on several processes: every process must call it, for beginnings of epochs and dispatched batches are
+ * collective.  A process that cannot read gives up, which its peers are told.
+ *
  * @param[out] batch  the batch; NULL at the end and on failure
  * @return true with a batch; false at the end of the epoch (err->code is ACCEL_OK) or on failure (it is not)
  */
-ACCEL_API bool accel_loader_next (struct accel_loader *loader, const struct accel_batch **batch,
-                                  struct accel_error *err);
+#define accel_loader_next(...) accel_loader_next_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API bool accel_loader_next_at (const char *file, int line, struct accel_loader *loader,
+                                     const struct accel_batch **batch, struct accel_error *err);
 
 /** Stop in the middle of an epoch; the next accel_loader_next() begins the following one. */
 ACCEL_API void accel_loader_end (struct accel_loader *loader);
@@ -52,14 +94,54 @@ ACCEL_API void accel_loader_end (struct accel_loader *loader);
 /** The epoch that the next (or running) pass belongs to; set it to repeat or resume an order. */
 ACCEL_API void accel_loader_set_epoch (struct accel_loader *loader, uint64_t epoch);
 
-/** @return batches of one epoch on this process. */
+/** @return the epoch of the running pass, or else of the next. */
+ACCEL_API uint64_t accel_loader_epoch (const struct accel_loader *loader);
+
+/** Begin the next pass behind its first @p batches batches (of this process); passes after it are whole again. */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_skip_first_batches (struct accel_loader *loader, size_t batches, struct accel_error *err);
+
+/** What accel_loader_length() says of a stream whose length nobody knows. */
+#define ACCEL_LENGTH_UNKNOWN SIZE_MAX
+
+/** @return batches of one whole epoch on this process. */
 ACCEL_API size_t accel_loader_length (const struct accel_loader *loader);
+
+/** @return samples per step of all processes together. */
+ACCEL_API size_t accel_loader_total_batch_size (const struct accel_loader *loader);
 
 /** @return whether the batch that accel_loader_next() returned last is the last of its epoch. */
 ACCEL_API bool accel_loader_end_of_dataloader (const struct accel_loader *loader);
 
-/** @return samples of the data set beyond the last full round of all processes; 0: none (the original's remainder). */
+/** @return how many samples of the last gathered round are no repetitions (the original's remainder); 0: all. */
 ACCEL_API size_t accel_loader_remainder (const struct accel_loader *loader);
+
+/** Where a loader stands: all that is needed to go on.  Plain bytes, to be written to a file as they are. */
+struct accel_loader_state {
+    uint32_t version;
+    uint32_t has_generator;
+    uint64_t epoch;
+    uint64_t seed;
+    uint64_t position; /**< samples of the epoch that all processes together are done with */
+    uint8_t generator[ACCEL_GENERATOR_STATE_BYTES]; /**< as it was when the epoch began */
+};
+
+/**
+ * Note where @p loader stands: behind the batch that accel_loader_next() returned last.  O(1), also with threads that
+ * have read ahead.  Equal on all processes, where all have done equally many steps.
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_state *state, struct accel_error *err);
+
+/**
+ * Go on from @p state: the next accel_loader_next() gives what would have come then.  Nothing is read again (but
+ * samples of a stream are read and dropped, for there is no other way behind them).  On another number of processes the
+ * order of samples goes on at the same place, in rounds of the new size.
+ *
+ * @retval ACCEL_ERR_FORMAT  it is no state, or of another release
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_state *state, struct accel_error *err);
 
 /** @return samples in @p batch. */
 ACCEL_API size_t accel_batch_size (const struct accel_batch *batch);
@@ -67,8 +149,17 @@ ACCEL_API size_t accel_batch_size (const struct accel_batch *batch);
 /** @return field @p name of @p batch: [samples, ...], contiguous host memory; NULL where there is no such field. */
 ACCEL_API const DLTensor *accel_batch_tensor (const struct accel_batch *batch, const char *name);
 
-/** @return the data set's index of each sample in @p batch: [samples]. */
+/** @return the data set's index of each sample in @p batch, of a stream its number in the pass: [samples]. */
 ACCEL_API const int64_t *accel_batch_indices (const struct accel_batch *batch);
+
+/**
+ * For collate functions: give field @p name of @p batch the shape @p shape, and memory for it, which is not cleared.
+ *
+ * @param shape  [ndim]; of a field with a row per sample its first entry is the number of samples
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_batch_resize (struct accel_batch *batch, const char *name, int ndim, const int64_t *shape, void **memory,
+                    struct accel_error *err);
 
 ACCEL_END_DECLS
 

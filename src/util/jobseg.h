@@ -46,7 +46,8 @@ enum {
     X (PREPARE, "accel_prepare")                                  \
     X (BACKWARD, "accel_backward")                                \
     X (SYNCHRONIZE_RNG_STATE, "accel_synchronize_rng_state")      \
-    X (SYNCHRONIZE_RNG_STATES, "accel_synchronize_rng_states")
+    X (SYNCHRONIZE_RNG_STATES, "accel_synchronize_rng_states")    \
+    X (LOADER_NEXT, "accel_loader_next")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

@@ -82,6 +82,18 @@ comm_give_up (struct accel_comm *comm, const char *reason)
     comm->backend->give_up (comm->transport, reason);
 }
 
+struct jobseg_record *
+comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count)
+{
+    return ledger_begin (&comm->ledger, site, &(struct ledger_entry){ .count = count, .root = -1 });
+}
+
+void
+comm_note_end (struct jobseg_record *record)
+{
+    ledger_end (record);
+}
+
 static enum accel_status
 invalid (const struct comm_site *site, const char *what, struct accel_error *err)
 {

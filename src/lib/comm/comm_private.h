@@ -34,6 +34,15 @@ enum accel_status comm_reduce_scatter (struct accel_comm *comm, const struct com
 enum accel_status comm_gather_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
                                       struct accel_tensor *out, struct accel_error *err);
 
+/**
+ * Note a call in the ledger that is no collective, but may take long: who waits for this rank is told of it.
+ *
+ * @param count  what the call is about, such as a number of a batch
+ * @return for comm_note_end(); NULL where nothing is recorded
+ */
+struct jobseg_record *comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count);
+void comm_note_end (struct jobseg_record *record);
+
 /** Tell the peers that this rank cannot go on; whoever waits for it gets ACCEL_ERR_PEER with @p reason. */
 void comm_give_up (struct accel_comm *comm, const char *reason);
 

@@ -1,134 +1,140 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loaders: an epoch's order, this process's share of it, and batches that the data set fills in place. */
+/* Loaders: making one, preparing it, and going through its batches. */
 #include <config.h>
 
 #include "lib/data/loader.h"
 
-#include "lib/data/generator.h"
-#include "lib/data/shard.h"
+#include "lib/data/loader_object.h"
+#include "lib/data/sampler.h"
 #include "lib/error.h"
-#include "lib/object.h"
-#include "lib/state/state_private.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-enum { ALIGNMENT = 64 };
-
-struct accel_batch {
-    size_t size;
-    size_t field_count;
-    const struct accel_field *descriptions; /* the data set's */
-    struct accel_tensor *fields;            /* [field_count]; memory for the largest batch, allocated once */
-    size_t *sample_bytes;                   /* [field_count] */
-    void **into;                            /* [field_count]: where the current sample goes */
-    int64_t *indices;
-};
-
-struct accel_loader {
-    struct object object;
-    const struct accel_dataset *dataset;
-    struct accel_loader_options options;
-    struct shard shard;
-    struct accel_generator generator;
-    int64_t *order; /* [dataset->size] of the running epoch; NULL: as they come */
-    uint64_t epoch;
-    size_t next;    /* batch of the epoch */
-    bool running;   /* between the first batch and the end */
-    bool at_end;    /* the batch returned last was the epoch's last */
-    struct accel_loader *outer; /* whose loop we run in, if any */
-    struct accel_batch batch;
-};
-
-static enum accel_status
-check_field (const struct accel_field *field, size_t index, struct accel_error *err)
+static bool
+has_own_order (const struct accel_loader_options *options)
 {
-    if (!field->name || !*field->name)
-        return accel_fail (err, ACCEL_ERR_INVALID, "field %zu of the data set has no name", index);
-    if (field->ndim < 0 || field->ndim >= ACCEL_MAX_DIMS)
-        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has %d dimensions; 0 to %d are possible", field->name,
-                           field->ndim, ACCEL_MAX_DIMS - 1);
-    struct accel_tensor sample;
-    enum accel_status status = accel_tensor_init (&sample, field->dtype, field->ndim, field->shape, err);
-    return status ? accel_fail_in (err, status, "field '%s'", field->name) : ACCEL_OK;
+    return options->shuffle || options->random_sampler || options->sampler || options->generator
+           || options->batch_sampler;
 }
 
 static enum accel_status
-check_dataset (const struct accel_dataset *dataset, struct accel_error *err)
+check_options (const struct accel_loader_options *options, bool is_stream, struct accel_error *err)
 {
-    if (!dataset || !dataset->read)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a loader needs a data set with a read function");
-    if (!dataset->field_count || !dataset->fields)
-        return accel_fail (err, ACCEL_ERR_INVALID, "the data set has no fields");
-    for (size_t i = 0; i < dataset->field_count; i++) {
-        enum accel_status status = check_field (&dataset->fields[i], i, err);
-        if (status)
-            return status;
-        for (size_t j = 0; j < i; j++)
-            if (!strcmp (dataset->fields[i].name, dataset->fields[j].name))
-                return accel_fail (err, ACCEL_ERR_INVALID, "two fields of the data set are named '%s'",
-                                   dataset->fields[i].name);
-    }
+    if (options->batch_size > PTRDIFF_MAX / sizeof (int64_t))
+        return accel_fail (err, ACCEL_ERR_INVALID, "a batch of %zu samples is more than any memory has",
+                           options->batch_size);
+    if ((unsigned) options->dispatch_batches > ACCEL_DISPATCH_YES)
+        return accel_fail (err, ACCEL_ERR_INVALID, "dispatch_batches is no value of its enum");
+    if (is_stream && (has_own_order (options) || options->collate))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "a stream comes in its own order and shape: no shuffle, sampler, generator or collate");
+    if (options->sampler && (options->shuffle || options->random_sampler))
+        return accel_fail (err, ACCEL_ERR_INVALID, "a loader has either a sampler or shuffle");
+    const struct accel_batch_sampler *batches = options->batch_sampler;
+    if (!batches)
+        return ACCEL_OK;
+    if (options->shuffle || options->random_sampler || options->sampler || options->batch_size)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "a batch sampler says all about batches: no shuffle, sampler or batch_size beside it");
+    if (!batches->next || !(batches->batch_size || batches->most)
+        || (batches->batch_size | batches->most) > PTRDIFF_MAX / sizeof (int64_t))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "a batch sampler needs a function next, and says how large its batches are at most");
+    if (!batches->batch_size && (options->split_batches || options->dispatch_batches == ACCEL_DISPATCH_YES))
+        return accel_fail (err, ACCEL_ERR_INVALID, "batches that vary in size can be neither split nor dispatched");
     return ACCEL_OK;
 }
 
-/* Memory for one field of a batch of @p size samples. */
+/* Where the order comes from: the program's sampler, or what `shuffle` says. */
 static enum accel_status
-make_field (struct accel_batch *batch, size_t index, size_t size, struct accel_error *err)
+make_sampler (struct accel_loader *loader, struct accel_error *err)
 {
-    const struct accel_field *field = &batch->descriptions[index];
-    struct accel_tensor *tensor = &batch->fields[index];
-    int64_t shape[ACCEL_MAX_DIMS] = { (int64_t) size };
-    memcpy (shape + 1, field->shape, (size_t) field->ndim * sizeof *shape);
-    enum accel_status status = accel_tensor_init (tensor, field->dtype, field->ndim + 1, shape, err);
+    const struct accel_loader_options *options = &loader->options;
+    struct accel_random_options random = { .generator = options->generator };
+    loader->sampler = options->sampler;
+    if (options->sampler || options->batch_sampler)
+        return ACCEL_OK;
+    loader->owns_sampler = true;
+    bool draws = (options->shuffle || options->random_sampler) && loader->samples;
+    if (draws && options->random_sampler)
+        return accel_sampler_random (&loader->sampler, loader->samples, &random, err);
+    if (draws)
+        return accel_sampler_seedable (&loader->sampler, loader->samples, options->seed, &random, err);
+    return accel_sampler_sequential (&loader->sampler, loader->samples, err);
+}
+
+/* The length of the order, which is known before it is. */
+static size_t
+order_length (const struct accel_loader *loader)
+{
+    const struct accel_batch_sampler *batches = loader->options.batch_sampler;
+    if (!batches)
+        return loader->stream ? loader->samples : accel_sampler_length (loader->sampler);
+    return batches->batch_size ? batches->batch_size * batches->length : batches->length;
+}
+
+/* One process, until accel_prepare() says otherwise. */
+static enum accel_status
+set_up_share (struct accel_loader *loader, struct accel_error *err)
+{
+    struct accel_loader_options *options = &loader->options;
+    const struct accel_batch_sampler *batches = options->batch_sampler;
+    size_t size = batches ? batches->batch_size ? batches->batch_size : 1 : options->batch_size, all;
+    size_t parts = loader->dispatching ? 1 : loader->processes;
+    if (options->split_batches && size % loader->processes)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "split_batches cannot share %zu samples out to %zu processes: the batch size has to be a "
+                           "multiple of their number", size, loader->processes);
+    if (__builtin_mul_overflow (size, loader->processes, &all) || all > PTRDIFF_MAX / sizeof (int64_t))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%zu samples for each of %zu processes are too many to count", size,
+                           loader->processes);
+    loader->row_capacity = batches && !batches->batch_size ? batches->most
+                           : options->split_batches && !loader->dispatching ? size / loader->processes
+                                                                            : size;
+    loader->shard = (struct shard){
+        .samples = order_length (loader),
+        .batch_size = options->split_batches && !loader->dispatching ? size / loader->processes : size,
+        .processes = parts,
+        .process = loader->dispatching ? 0 : loader->process,
+        .drop_last = options->drop_last || (batches && batches->drop_last),
+        .even = !options->uneven,
+    };
+    options->drop_last = loader->shard.drop_last;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+make (struct accel_loader **loader, const struct accel_dataset *dataset, const struct accel_stream *stream,
+      const struct accel_loader_options *options, struct accel_error *err)
+{
+    struct accel_loader *made = calloc (1, sizeof *made);
+    if (!made)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a loader");
+    made->object = (struct object) OBJECT_INIT (OBJECT_LOADER);
+    made->dataset = dataset;
+    made->stream = stream;
+    made->fields = dataset ? dataset->fields : stream->fields;
+    made->field_count = dataset ? dataset->field_count : stream->field_count;
+    made->samples = dataset ? dataset->size : stream->size;
+    if (options)
+        made->options = *options;
+    if (!made->options.batch_size && !made->options.batch_sampler)
+        made->options.batch_size = 1;
+    made->processes = 1;
+    made->dispatching = made->options.dispatch_batches == ACCEL_DISPATCH_YES;
+    enum accel_status status = dataset ? make_sampler (made, err) : ACCEL_OK;
+    if (!status)
+        status = set_up_share (made, err);
+    if (!status) /* so that memory which is not there is missed now, and not in the middle of a training */
+        status = pass_init (made, err);
     if (status)
-        return accel_fail_in (err, status, "a batch of %zu samples of field '%s'", size, field->name);
-    size_t bytes = accel_tensor_count (&tensor->dl) * accel_dtype_bytes (field->dtype);
-    batch->sample_bytes[index] = size ? bytes / size : 0;
-    size_t rounded = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
-    if (rounded > bytes)
-        tensor->dl.data = aligned_alloc (ALIGNMENT, rounded);
-    if (!tensor->dl.data)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of %zu samples of field '%s' (%zu bytes)", size,
-                           field->name, bytes);
-    tensor->owned_bytes = rounded;
-    return ACCEL_OK;
+        accel_loader_destroy (made);
+    else
+        *loader = made;
+    return status;
 }
 
-static enum accel_status
-make_batch (struct accel_loader *loader, struct accel_error *err)
-{
-    struct accel_batch *batch = &loader->batch;
-    const struct accel_dataset *dataset = loader->dataset;
-    size_t size = loader->options.batch_size;
-    batch->field_count = dataset->field_count;
-    batch->descriptions = dataset->fields;
-    batch->fields = calloc (dataset->field_count, sizeof *batch->fields);
-    batch->sample_bytes = calloc (dataset->field_count, sizeof *batch->sample_bytes);
-    batch->into = calloc (dataset->field_count, sizeof *batch->into);
-    if (!batch->fields || !batch->sample_bytes || !batch->into)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of %zu samples", size);
-    for (size_t i = 0; i < dataset->field_count; i++) {
-        enum accel_status status = make_field (batch, i, size, err);
-        if (status)
-            return status;
-    }
-    /* Last, so that sizes which no memory holds are found before so much is asked for. */
-    batch->indices = calloc (size, sizeof *batch->indices);
-    return batch->indices ? ACCEL_OK
-                          : accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of %zu samples", size);
-}
-
-static void
-release_batch (struct accel_batch *batch)
-{
-    for (size_t i = 0; batch->fields && i < batch->field_count; i++)
-        accel_tensor_release (&batch->fields[i]);
-    free (batch->fields);
-    free (batch->sample_bytes);
-    free (batch->into);
-    free (batch->indices);
-}
+static const struct accel_loader_options no_options;
 
 enum accel_status
 accel_loader_create (struct accel_loader **loader, const struct accel_dataset *dataset,
@@ -137,65 +143,27 @@ accel_loader_create (struct accel_loader **loader, const struct accel_dataset *d
     if (!loader)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: loader is NULL", __func__);
     *loader = NULL;
-    enum accel_status status = check_dataset (dataset, err);
-    if (!status && options && options->batch_size > PTRDIFF_MAX / sizeof *(*loader)->batch.indices)
-        status = accel_fail (err, ACCEL_ERR_INVALID, "a batch of %zu samples is more than any memory has",
-                             options->batch_size);
-    if (status)
-        return status;
-    struct accel_loader *made = calloc (1, sizeof *made);
-    if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a loader");
-    made->object = (struct object) OBJECT_INIT (OBJECT_LOADER);
-    made->dataset = dataset;
-    if (options)
-        made->options = *options;
-    if (!made->options.batch_size)
-        made->options.batch_size = 1;
-    made->shard = (struct shard){
-        .samples = dataset->size,
-        .batch_size = made->options.batch_size,
-        .processes = 1,
-        .drop_last = made->options.drop_last,
-        .even = !made->options.uneven,
-    };
-    status = make_batch (made, err);
-    if (!status && made->options.shuffle && dataset->size) {
-        made->order = reallocarray (NULL, dataset->size, sizeof *made->order);
-        if (!made->order)
-            status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an order of %zu samples", dataset->size);
-    }
-    if (status)
-        goto error;
-    *loader = made;
-    return ACCEL_OK;
-error:
-    accel_loader_destroy (made);
-    return status;
+    if (!dataset || !(dataset->read || dataset->read_many || (options && options->collate)))
+        return accel_fail (err, ACCEL_ERR_INVALID, "a loader needs a data set with a read function");
+    enum accel_status status = batch_check_fields (dataset->fields, dataset->field_count, err);
+    if (!status)
+        status = check_options (options ? options : &no_options, false, err);
+    return status ? status : make (loader, dataset, NULL, options, err);
 }
 
-/* Leave the chain of running loaders, wherever in it we are: loops can be left in any order. */
-static void
-leave (struct accel_loader *loader, struct accel *acc)
+enum accel_status
+accel_loader_create_stream (struct accel_loader **loader, const struct accel_stream *stream,
+                            const struct accel_loader_options *options, struct accel_error *err)
 {
-    struct accel_loader *inner = state_active_loader (acc);
-    if (inner == loader)
-        state_set_active_loader (acc, loader->outer);
-    while (inner && inner->outer != loader)
-        inner = inner->outer;
-    if (inner)
-        inner->outer = loader->outer;
-    loader->outer = NULL;
-}
-
-static void
-stop (struct accel_loader *loader)
-{
-    if (loader->running && loader->object.owner)
-        leave (loader, loader->object.owner);
-    loader->running = false;
-    loader->at_end = false;
-    loader->next = 0;
+    if (!loader)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: loader is NULL", __func__);
+    *loader = NULL;
+    if (!stream || !stream->next)
+        return accel_fail (err, ACCEL_ERR_INVALID, "a loader needs a stream with a function next");
+    enum accel_status status = batch_check_fields (stream->fields, stream->field_count, err);
+    if (!status)
+        status = check_options (options ? options : &no_options, true, err);
+    return status ? status : make (loader, NULL, stream, options, err);
 }
 
 void
@@ -203,129 +171,57 @@ accel_loader_destroy (struct accel_loader *loader)
 {
     if (!loader)
         return;
-    stop (loader);
-    release_batch (&loader->batch);
-    free (loader->order);
+    pass_end (loader);
+    pass_release (loader);
+    if (loader->owns_sampler)
+        accel_sampler_destroy (loader->sampler);
+    else if (loader->sampler && loader->persistent)
+        sampler_set_generator (loader->sampler, NULL);
+    accel_generator_destroy (loader->persistent);
+    order_release (&loader->order);
     free (loader);
 }
 
-/* The original's seedable sampler: the generator starts anew for each epoch, from seed + epoch. */
-static void
-start (struct accel_loader *loader)
-{
-    if (loader->order) {
-        generator_init (&loader->generator, loader->options.seed + loader->epoch);
-        accel_generator_permutation (&loader->generator, loader->order, loader->dataset->size);
-    }
-    loader->running = true;
-    if (loader->object.owner) {
-        loader->outer = state_active_loader (loader->object.owner);
-        state_set_active_loader (loader->object.owner, loader);
-    }
-}
-
+/* A RandomSampler that several processes share draws from one generator, which is made now and agreed on at the
+ * beginning of each epoch. */
 static enum accel_status
-fill (struct accel_loader *loader, struct accel_error *err)
+make_persistent (struct accel_loader *loader, struct accel_error *err)
 {
-    struct accel_batch *batch = &loader->batch;
-    const struct accel_dataset *dataset = loader->dataset;
-    batch->size = shard_batch_size (&loader->shard, loader->next);
-    for (size_t i = 0; i < batch->size; i++) {
-        size_t position = shard_position (&loader->shard, loader->next, i);
-        size_t index = loader->order ? (size_t) loader->order[position] : position;
-        batch->indices[i] = (int64_t) index;
-        for (size_t j = 0; j < batch->field_count; j++)
-            batch->into[j] = (char *) batch->fields[j].dl.data + i * batch->sample_bytes[j];
-        struct accel_error cause = { 0 };
-        enum accel_status status = dataset->read (dataset->user, index, batch->into, &cause);
-        if (status)
-            return accel_fail (err, ACCEL_ERR_CALLBACK, "reading sample %zu failed: %s", index,
-                               *cause.text ? cause.text : accel_status_string (status));
+    if (loader->processes == 1 || loader->dispatching || !loader->sampler || !sampler_wants_generator (loader->sampler))
+        return ACCEL_OK;
+    uint64_t seed = (uint64_t) accel_generator_random (accel_default_generator ());
+    enum accel_status status = accel_generator_create (&loader->persistent, seed, err);
+    if (!status)
+        sampler_set_generator (loader->sampler, loader->persistent);
+    return status;
+}
+
+enum accel_status
+loader_share (struct accel_loader *loader, struct accel *acc, size_t processes, size_t process,
+              struct accel_error *err)
+{
+    enum accel_dispatch dispatch = loader->options.dispatch_batches;
+    bool old_dispatching = loader->dispatching;
+    loader->processes = processes;
+    loader->process = process;
+    loader->dispatching = dispatch == ACCEL_DISPATCH_YES
+                          || (dispatch == ACCEL_DISPATCH_AUTO && loader->stream && loader->processes > 1);
+    enum accel_status status = set_up_share (loader, err);
+    if (!status)
+        status = make_persistent (loader, err);
+    if (!status) {
+        pass_release (loader);
+        loader->object.owner = acc;
+        status = pass_init (loader, err);
     }
-    for (size_t j = 0; j < batch->field_count; j++)
-        batch->fields[j].shape[0] = (int64_t) batch->size;
-    return ACCEL_OK;
-}
-
-bool
-accel_loader_next (struct accel_loader *loader, const struct accel_batch **batch, struct accel_error *err)
-{
-    if (batch)
-        *batch = NULL;
-    if (!loader || !batch) {
-        accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, loader ? "batch" : "loader");
-        return false;
+    if (status) { /* as it was */
+        loader->processes = 1;
+        loader->process = 0;
+        loader->dispatching = old_dispatching;
+        loader->object.owner = NULL;
+        (void) set_up_share (loader, NULL);
     }
-    if (err)
-        err->code = ACCEL_OK;
-    size_t length = shard_length (&loader->shard);
-    if (loader->next >= length) {
-        /* An epoch without batches is none: the original does not count it either. */
-        loader->epoch += loader->running;
-        stop (loader);
-        return false;
-    }
-    if (!loader->running)
-        start (loader);
-    if (fill (loader, err))
-        return false;
-    loader->next++;
-    loader->at_end = loader->next == length;
-    *batch = &loader->batch;
-    return true;
-}
-
-void
-accel_loader_end (struct accel_loader *loader)
-{
-    loader->epoch += loader->running;
-    stop (loader);
-}
-
-void
-accel_loader_set_epoch (struct accel_loader *loader, uint64_t epoch)
-{
-    stop (loader);
-    loader->epoch = epoch;
-}
-
-size_t
-accel_loader_length (const struct accel_loader *loader)
-{
-    return shard_length (&loader->shard);
-}
-
-bool
-accel_loader_end_of_dataloader (const struct accel_loader *loader)
-{
-    return loader->at_end;
-}
-
-size_t
-accel_loader_remainder (const struct accel_loader *loader)
-{
-    return shard_remainder (&loader->shard);
-}
-
-size_t
-accel_batch_size (const struct accel_batch *batch)
-{
-    return batch->size;
-}
-
-const DLTensor *
-accel_batch_tensor (const struct accel_batch *batch, const char *name)
-{
-    for (size_t i = 0; i < batch->field_count; i++)
-        if (!strcmp (batch->descriptions[i].name, name))
-            return &batch->fields[i].dl;
-    return NULL;
-}
-
-const int64_t *
-accel_batch_indices (const struct accel_batch *batch)
-{
-    return batch->indices;
+    return status;
 }
 
 enum accel_status
@@ -333,12 +229,149 @@ loader_prepare (struct accel_loader *loader, struct accel *acc, struct accel_err
 {
     if (loader->running)
         return accel_fail (err, ACCEL_ERR_INVALID, "a loader cannot be prepared in the middle of an epoch");
-    size_t processes = (size_t) accel_num_processes (acc), all;
-    if (__builtin_mul_overflow (processes, loader->options.batch_size, &all))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%zu samples for each of %zu processes are too many to count",
-                           loader->options.batch_size, processes);
-    loader->shard.processes = processes;
-    loader->shard.process = (size_t) accel_process_index (acc);
-    loader->object.owner = acc;
-    return ACCEL_OK;
+    return loader_share (loader, acc, (size_t) accel_num_processes (acc), (size_t) accel_process_index (acc), err);
+}
+
+/* A process that has no batch where its peers have one leaves them waiting: they are told why. */
+static void
+tell_peers (struct accel_loader *loader, const struct accel_error *cause)
+{
+    if (loader->object.owner && loader->processes > 1 && !loader->dispatching)
+        comm_give_up (accel_world (loader->object.owner), cause->text);
+}
+
+static bool
+finish_pass (struct accel_loader *loader)
+{
+    /* An epoch without batches is none: the original does not count it either. */
+    loader->epoch += loader->next > 0 || loader->start > 0;
+    pass_end (loader);
+    return false;
+}
+
+static bool
+next_batch (struct accel_loader *loader, const struct comm_site *site, const struct accel_batch **batch,
+            struct accel_error *err)
+{
+    struct accel_batch *got = NULL;
+    bool is_last = true;
+    enum accel_status status = ACCEL_OK;
+    if (!loader->reader && loader_reads (loader)) /* where accel_prepare() could not make one */
+        status = pass_init (loader, err);
+    if (!status && !loader->running)
+        status = pass_begin (loader, site, err);
+    if (!status && loader->at_end)
+        return finish_pass (loader);
+    if (!status && loader->dispatching)
+        status = dispatch_next (loader, site, &got, &is_last, err);
+    else if (!status)
+        status = reader_next (loader->reader, &got, &is_last, loader_timeout (loader), err);
+    if (status)
+        return false;
+    if (!got)
+        return finish_pass (loader);
+    if (is_last && loader->stream && !loader->dispatching)
+        loader->stream_remainder = loader->cursor.tail;
+    loader->next++;
+    loader->at_end = is_last;
+    *batch = got;
+    return true;
+}
+
+bool
+accel_loader_next_at (const char *file, int line, struct accel_loader *loader, const struct accel_batch **batch,
+                      struct accel_error *err)
+{
+    struct accel_error own;
+    struct comm_site site = { file, line, JOBSEG_CALL_LOADER_NEXT };
+    if (batch)
+        *batch = NULL;
+    if (!loader || !batch) {
+        accel_fail (err, ACCEL_ERR_INVALID, "accel_loader_next: %s is NULL", loader ? "batch" : "loader");
+        return false;
+    }
+    if (!err)
+        err = &own;
+    err->code = ACCEL_OK;
+    struct jobseg_record *record = NULL;
+    if (loader->object.owner && loader->processes > 1 && !loader->dispatching)
+        record = comm_note_begin (accel_world (loader->object.owner), &site, loader->next);
+    bool more = next_batch (loader, &site, batch, err);
+    comm_note_end (record);
+    if (!more && err->code)
+        tell_peers (loader, err);
+    return more;
+}
+
+void
+accel_loader_end (struct accel_loader *loader)
+{
+    if (!loader)
+        return;
+    loader->epoch += loader->running;
+    pass_end (loader);
+}
+
+void
+accel_loader_set_epoch (struct accel_loader *loader, uint64_t epoch)
+{
+    if (!loader)
+        return;
+    pass_end (loader);
+    loader->epoch = epoch;
+}
+
+uint64_t
+accel_loader_epoch (const struct accel_loader *loader)
+{
+    return loader ? loader->epoch : 0;
+}
+
+size_t
+accel_loader_total_batch_size (const struct accel_loader *loader)
+{
+    if (!loader)
+        return 0;
+    return loader->options.split_batches ? loader->options.batch_size
+                                         : loader->shard.batch_size * loader->processes;
+}
+
+/* The length of a dispatched epoch, or a stream's: rounds of all processes. */
+static size_t
+count_rounds (const struct accel_loader *loader, size_t samples)
+{
+    size_t round = accel_loader_total_batch_size (loader);
+    return samples / round + (samples % round && !loader->options.drop_last);
+}
+
+size_t
+accel_loader_length (const struct accel_loader *loader)
+{
+    if (!loader)
+        return 0;
+    if (loader->stream && !loader->stream->size)
+        return ACCEL_LENGTH_UNKNOWN;
+    if (loader->stream || loader->dispatching)
+        return count_rounds (loader, order_length (loader));
+    struct shard whole = loader->shard;
+    whole.start = 0;
+    return shard_length (&whole);
+}
+
+bool
+accel_loader_end_of_dataloader (const struct accel_loader *loader)
+{
+    return loader && loader->at_end;
+}
+
+size_t
+accel_loader_remainder (const struct accel_loader *loader)
+{
+    if (!loader)
+        return 0;
+    if (loader->stream || loader->dispatching)
+        return loader->stream_remainder;
+    if (loader->options.batch_sampler && !loader->options.batch_sampler->batch_size)
+        return 0; /* whole batches are repeated, and nobody says of what size */
+    return shard_remainder (&loader->shard);
 }

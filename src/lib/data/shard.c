@@ -11,10 +11,17 @@ round_size (const struct shard *shard)
     return shard->batch_size * shard->processes;
 }
 
+/* Samples from the start on. */
+static size_t
+samples_left (const struct shard *shard)
+{
+    return shard->start < shard->samples ? shard->samples - shard->start : 0;
+}
+
 static size_t
 full_rounds (const struct shard *shard)
 {
-    return shard->samples / round_size (shard);
+    return samples_left (shard) / round_size (shard);
 }
 
 /* One process repeats nothing: the original shards only where there are several. */
@@ -28,7 +35,7 @@ is_even (const struct shard *shard)
 static size_t
 tail_size (const struct shard *shard)
 {
-    size_t tail = shard->samples % round_size (shard);
+    size_t tail = samples_left (shard) % round_size (shard);
     if (shard->drop_last || !tail)
         return 0;
     if (is_even (shard))
@@ -51,10 +58,11 @@ shard_batch_size (const struct shard *shard, size_t batch)
     return batch < full_rounds (shard) ? shard->batch_size : tail_size (shard);
 }
 
+/* Repetitions are those of the epoch's front, also where it was entered later. */
 size_t
 shard_position (const struct shard *shard, size_t batch, size_t sample)
 {
-    size_t position = (batch * shard->processes + shard->process) * shard->batch_size + sample;
+    size_t position = shard->start + (batch * shard->processes + shard->process) * shard->batch_size + sample;
     if (position < shard->samples)
         return position;
     size_t head = shard->samples < round_size (shard) ? shard->samples : round_size (shard);
@@ -64,5 +72,12 @@ shard_position (const struct shard *shard, size_t batch, size_t sample)
 size_t
 shard_remainder (const struct shard *shard)
 {
-    return shard->drop_last ? 0 : shard->samples % round_size (shard);
+    return shard->drop_last ? 0 : samples_left (shard) % round_size (shard);
+}
+
+size_t
+shard_progress (const struct shard *shard, size_t batches)
+{
+    size_t position = shard->start + batches * round_size (shard);
+    return position < shard->samples ? position : shard->samples;
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which positions of an epoch's order are in which batch of which process: the original's BatchSamplerShard
- * (accelerate, data_loader.py) with split_batches=False, as arithmetic.  Pure. */
+ * (accelerate, data_loader.py) as arithmetic.  Pure.
+ *
+ * Its split_batches=True, where processes take slices of a batch of B, is the same as dealing out batches of B / P; and
+ * batches that vary in length are sharded like samples in batches of one.  So there is one arithmetic. */
 #ifndef LIB_DATA_SHARD_H
 #define LIB_DATA_SHARD_H
 
@@ -11,8 +14,9 @@ struct shard {
     size_t samples;    /* of the epoch's order, which is the same on all processes */
     size_t batch_size; /* samples per process and step, >= 1 */
     size_t processes, process;
+    size_t start;      /* position where the epoch begins; more than 0 where it goes on after a restart */
     bool drop_last;
-    bool even; /* fill the last round up with the first samples */
+    bool even;         /* fill the last round up with the first samples */
 };
 
 /** @return batches of one epoch on this process. */
@@ -26,5 +30,8 @@ size_t shard_position (const struct shard *shard, size_t batch, size_t sample);
 
 /** @return samples beyond the last full round: how many of the last gathered round are no repetitions; 0: all. */
 size_t shard_remainder (const struct shard *shard);
+
+/** @return the position behind the samples of the first @p batches batches of all processes. */
+size_t shard_progress (const struct shard *shard, size_t batches);
 
 #endif

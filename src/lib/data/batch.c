@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory of batches, and what programs ask of one; see batch.h. */
+#include <config.h>
+
+#include "lib/data/batch.h"
+
+#include "lib/error.h"
+
+#include <accel/comm.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+static enum accel_status
+check_field (const struct accel_field *field, size_t index, struct accel_error *err)
+{
+    if (!field->name || !*field->name)
+        return accel_fail (err, ACCEL_ERR_INVALID, "field %zu of the data set has no name", index);
+    if (field->ndim < 0 || field->ndim >= ACCEL_MAX_DIMS)
+        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has %d dimensions; 0 to %d are possible", field->name,
+                           field->ndim, ACCEL_MAX_DIMS - 1);
+    struct accel_tensor sample;
+    enum accel_status status = accel_tensor_init (&sample, field->dtype, field->ndim, field->shape, err);
+    return status ? accel_fail_in (err, status, "field '%s'", field->name) : ACCEL_OK;
+}
+
+enum accel_status
+batch_check_fields (const struct accel_field *fields, size_t count, struct accel_error *err)
+{
+    if (!count || !fields)
+        return accel_fail (err, ACCEL_ERR_INVALID, "the data set has no fields");
+    for (size_t i = 0; i < count; i++) {
+        enum accel_status status = check_field (&fields[i], i, err);
+        if (status)
+            return status;
+        for (size_t j = 0; j < i; j++)
+            if (!strcmp (fields[i].name, fields[j].name))
+                return accel_fail (err, ACCEL_ERR_INVALID, "two fields of the data set are named '%s'", fields[i].name);
+    }
+    return ACCEL_OK;
+}
+
+/* Of at least one byte, so that a field without elements has an address too. */
+static void *
+ordinary_memory (size_t bytes)
+{
+    size_t rounded = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+    return rounded > bytes ? aligned_alloc (ALIGNMENT, rounded) : NULL;
+}
+
+/* accel_alloc()'s share may be used up: then the memory is ordinary, which owned_bytes tells. */
+static enum accel_status
+give_memory (struct accel_batch *batch, size_t index, size_t bytes, struct accel_error *err)
+{
+    struct accel_tensor *tensor = &batch->fields[index];
+    void *memory = NULL;
+    bool shared = batch->acc && !accel_alloc (batch->acc, &memory, bytes ? bytes : 1, NULL);
+    if (!shared)
+        memory = ordinary_memory (bytes);
+    if (!memory)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of field '%s' (%zu bytes)",
+                           batch->descriptions[index].name, bytes);
+    if (tensor->owned_bytes)
+        free (tensor->dl.data);
+    else
+        accel_free (batch->acc, tensor->dl.data);
+    tensor->dl.data = memory;
+    tensor->owned_bytes = shared ? 0 : bytes + 1;
+    batch->room_bytes[index] = bytes;
+    return ACCEL_OK;
+}
+
+/* Memory for one field of a batch. */
+static enum accel_status
+make_field (struct accel_batch *batch, size_t index, size_t size, struct accel_error *err)
+{
+    const struct accel_field *field = &batch->descriptions[index];
+    struct accel_tensor *tensor = &batch->fields[index];
+    int64_t shape[ACCEL_MAX_DIMS] = { (int64_t) size };
+    memcpy (shape + 1, field->shape, (size_t) field->ndim * sizeof *shape);
+    enum accel_status status = accel_tensor_init (tensor, field->dtype, field->ndim + 1, shape, err);
+    if (status)
+        return accel_fail_in (err, status, "a batch of %zu samples of field '%s'", size, field->name);
+    size_t bytes = accel_tensor_count (&tensor->dl) * accel_dtype_bytes (field->dtype);
+    batch->sample_bytes[index] = size ? bytes / size : 0;
+    status = give_memory (batch, index, bytes, err);
+    return status ? accel_fail_in (err, status, "a batch of %zu samples", size) : ACCEL_OK;
+}
+
+enum accel_status
+batch_init (struct accel_batch *batch, const struct accel_field *fields, size_t count, size_t capacity,
+            struct accel *acc, struct accel_error *err)
+{
+    *batch = (struct accel_batch){ .field_count = count, .descriptions = fields, .capacity = capacity, .acc = acc };
+    batch->fields = calloc (count, sizeof *batch->fields);
+    batch->room_bytes = calloc (count, sizeof *batch->room_bytes);
+    batch->sample_bytes = calloc (count, sizeof *batch->sample_bytes);
+    batch->into = calloc (count, sizeof *batch->into);
+    enum accel_status status = ACCEL_OK;
+    if (!batch->fields || !batch->room_bytes || !batch->sample_bytes || !batch->into)
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of %zu samples", capacity);
+    for (size_t i = 0; i < count && !status; i++)
+        status = make_field (batch, i, capacity, err);
+    /* Last, so that sizes which no memory holds are found before so much is asked for. */
+    if (!status && !(batch->indices = calloc (capacity + 1, sizeof *batch->indices)))
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of %zu samples", capacity);
+    if (status)
+        batch_release (batch);
+    return status;
+}
+
+void
+batch_release (struct accel_batch *batch)
+{
+    for (size_t i = 0; batch->fields && i < batch->field_count; i++) {
+        struct accel_tensor *tensor = &batch->fields[i];
+        if (tensor->owned_bytes)
+            free (tensor->dl.data);
+        else if (tensor->dl.data)
+            accel_free (batch->acc, tensor->dl.data);
+    }
+    free (batch->fields);
+    free (batch->room_bytes);
+    free (batch->sample_bytes);
+    free (batch->into);
+    free (batch->indices);
+    *batch = (struct accel_batch){ 0 };
+}
+
+void
+batch_aim (struct accel_batch *batch, size_t row)
+{
+    for (size_t i = 0; i < batch->field_count; i++)
+        batch->into[i] = (char *) batch->fields[i].dl.data + row * batch->sample_bytes[i];
+}
+
+void
+batch_copy_row (struct accel_batch *batch, size_t row, const struct accel_batch *source, size_t from)
+{
+    for (size_t i = 0; i < batch->field_count; i++)
+        if (batch->sample_bytes[i])
+            memcpy ((char *) batch->fields[i].dl.data + row * batch->sample_bytes[i],
+                    (const char *) source->fields[i].dl.data + from * source->sample_bytes[i], batch->sample_bytes[i]);
+    batch->indices[row] = source->indices[from];
+}
+
+void
+batch_set_size (struct accel_batch *batch, size_t size)
+{
+    batch->size = size;
+    for (size_t i = 0; i < batch->field_count && !batch->collated; i++)
+        batch->fields[i].shape[0] = (int64_t) size;
+}
+
+size_t
+accel_batch_size (const struct accel_batch *batch)
+{
+    return batch ? batch->size : 0;
+}
+
+static bool
+find_field (const struct accel_batch *batch, const char *name, size_t *index)
+{
+    for (size_t i = 0; i < batch->field_count; i++)
+        if (!strcmp (batch->descriptions[i].name, name)) {
+            *index = i;
+            return true;
+        }
+    return false;
+}
+
+const DLTensor *
+accel_batch_tensor (const struct accel_batch *batch, const char *name)
+{
+    size_t index;
+    return batch && name && find_field (batch, name, &index) ? &batch->fields[index].dl : NULL;
+}
+
+const int64_t *
+accel_batch_indices (const struct accel_batch *batch)
+{
+    return batch ? batch->indices : NULL;
+}
+
+enum accel_status
+accel_batch_resize (struct accel_batch *batch, const char *name, int ndim, const int64_t *shape, void **memory,
+                    struct accel_error *err)
+{
+    size_t index = 0;
+    if (!batch || !name || !memory)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__,
+                           !batch ? "batch" : !name ? "name" : "memory");
+    if (!find_field (batch, name, &index))
+        return accel_fail (err, ACCEL_ERR_INVALID, "the data set has no field '%s'", name);
+    struct accel_tensor *tensor = &batch->fields[index], described;
+    enum accel_status status = accel_tensor_init (&described, batch->descriptions[index].dtype, ndim, shape, err);
+    if (status)
+        return accel_fail_in (err, status, "field '%s'", name);
+    size_t bytes = accel_tensor_count (&described.dl) * accel_dtype_bytes (batch->descriptions[index].dtype);
+    if (bytes > batch->room_bytes[index])
+        status = give_memory (batch, index, bytes, err);
+    if (status)
+        return status;
+    memcpy (tensor->shape, described.shape, sizeof tensor->shape);
+    tensor->dl.ndim = ndim;
+    *memory = tensor->dl.data;
+    return ACCEL_OK;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batches: memory for a number of samples of each field, filled in place. */
+#ifndef LIB_DATA_BATCH_H
+#define LIB_DATA_BATCH_H
+
+#include <accel/loader.h>
+
+struct accel_batch {
+    size_t size;     /* samples in it */
+    size_t capacity; /* samples that there is room for */
+    size_t field_count;
+    const struct accel_field *descriptions; /* the data set's */
+    struct accel_tensor *fields;            /* [field_count] */
+    size_t *room_bytes;                     /* [field_count] of memory at fields[i].dl.data */
+    size_t *sample_bytes;                   /* [field_count] of one sample as described */
+    void **into;                            /* [field_count]: where the current sample goes */
+    int64_t *indices;                       /* [capacity] */
+    struct accel *acc; /* whose memory it is, that of accel_alloc(); NULL: ordinary memory */
+    bool collated;     /* shapes are what a program's function made them */
+};
+
+/** Check the descriptions of @p count fields: names, types, shapes. */
+enum accel_status batch_check_fields (const struct accel_field *fields, size_t count, struct accel_error *err);
+
+/**
+ * Make room for @p capacity samples.
+ *
+ * @param acc  take memory that all ranks have mapped, as long as there is some; NULL: ordinary memory
+ */
+enum accel_status batch_init (struct accel_batch *batch, const struct accel_field *fields, size_t count,
+                              size_t capacity, struct accel *acc, struct accel_error *err);
+
+void batch_release (struct accel_batch *batch);
+
+/** Point `into` at row @p row. */
+void batch_aim (struct accel_batch *batch, size_t row);
+
+/** Copy row @p from of @p source, which has the same fields, to row @p row. */
+void batch_copy_row (struct accel_batch *batch, size_t row, const struct accel_batch *source, size_t from);
+
+/** It has @p size samples now: the fields' shapes say so. */
+void batch_set_size (struct accel_batch *batch, size_t size);
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One process reads for all: the original's DataLoaderDispatcher (accelerate, data_loader.py).  Rank 0 puts the batches
+ * of a round together, says how many rows there are and whether more follow, and sends them; each process takes its
+ * share of the rows.  A failure to read travels the same way, so that nobody waits for what will not come. */
+#include <config.h>
+
+#include "lib/data/loader_object.h"
+#include "lib/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The header of a round: status, last, rows, then of each field the number of dimensions and the shape. */
+enum { HEADER_STATUS, HEADER_LAST, HEADER_ROWS, HEADER_FIELDS, HEADER_FIELD_WORDS = 1 + ACCEL_MAX_DIMS };
+
+static size_t
+header_count (const struct accel_loader *loader)
+{
+    return HEADER_FIELDS + loader->field_count * HEADER_FIELD_WORDS;
+}
+
+static void
+forget_memory (struct accel_tensor *tensor)
+{
+    free (tensor->dl.data);
+    tensor->dl.data = NULL;
+    tensor->owned_bytes = 0;
+}
+
+enum accel_status
+dispatch_init (struct accel_loader *loader, struct accel_error *err)
+{
+    struct dispatcher *dispatcher = &loader->dispatcher;
+    size_t parts = loader->options.split_batches ? 1 : loader->processes;
+    struct accel *acc = loader->options.collate ? NULL : loader->object.owner;
+    enum accel_status status = ACCEL_OK;
+    dispatcher->capacity = loader->row_capacity * parts;
+    /* The last round is filled up to a multiple of the number of processes. */
+    size_t rows = dispatcher->capacity + loader->processes;
+    for (int i = 0; i < (loader->process == 0 ? 2 : 1) && !status; i++)
+        status = batch_init (&dispatcher->rounds[i], loader->fields, loader->field_count, rows, acc, err);
+    if (!status && loader->process == 0)
+        status = batch_init (&dispatcher->first, loader->fields, loader->field_count, loader->processes, NULL, err);
+    if (!status)
+        status = batch_init (&dispatcher->view, loader->fields, loader->field_count, 0, NULL, err);
+    if (!status) { /* the view has no memory of its own */
+        free (dispatcher->view.indices);
+        dispatcher->view.indices = NULL;
+        for (size_t i = 0; i < loader->field_count; i++)
+            forget_memory (&dispatcher->view.fields[i]);
+    }
+    dispatcher->header = status ? NULL : calloc (header_count (loader), sizeof *dispatcher->header);
+    if (!status && !dispatcher->header)
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a dispatcher");
+    return status;
+}
+
+/* The view's fields lie in a round. */
+void
+dispatch_release (struct accel_loader *loader)
+{
+    struct dispatcher *dispatcher = &loader->dispatcher;
+    for (size_t i = 0; dispatcher->view.fields && i < loader->field_count; i++)
+        dispatcher->view.fields[i].dl.data = NULL;
+    dispatcher->view.indices = NULL;
+    batch_release (&dispatcher->view);
+    batch_release (&dispatcher->rounds[0]);
+    batch_release (&dispatcher->rounds[1]);
+    batch_release (&dispatcher->first);
+    free (dispatcher->header);
+    *dispatcher = (struct dispatcher){ 0 };
+}
+
+static size_t
+row_bytes (const struct accel_batch *batch, size_t field)
+{
+    const struct accel_tensor *tensor = &batch->fields[field];
+    size_t bytes = accel_dtype_bytes (batch->descriptions[field].dtype);
+    for (int i = 1; i < tensor->dl.ndim; i++)
+        bytes *= (size_t) tensor->shape[i];
+    return bytes;
+}
+
+/* Give every field of @p round the shape of @p part's, with room for @p rows rows. */
+static enum accel_status
+take_shapes (struct accel_loader *loader, struct accel_batch *round, const struct accel_batch *part, size_t rows,
+             struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < loader->field_count && !status; i++) {
+        void *memory;
+        int64_t shape[ACCEL_MAX_DIMS];
+        memcpy (shape, part->fields[i].shape, sizeof shape);
+        shape[0] = (int64_t) rows;
+        if (!part->fields[i].dl.ndim)
+            return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has no rows that could be dispatched",
+                               loader->fields[i].name);
+        status = accel_batch_resize (round, loader->fields[i].name, part->fields[i].dl.ndim, shape, &memory, err);
+    }
+    return status;
+}
+
+/* Add the rows of @p part to those that are there. */
+static enum accel_status
+append (struct accel_loader *loader, struct accel_batch *round, size_t *rows, const struct accel_batch *part,
+        size_t count, struct accel_error *err)
+{
+    for (size_t i = 0; i < loader->field_count; i++) {
+        const struct accel_tensor *have = &round->fields[i], *add = &part->fields[i];
+        size_t bytes = row_bytes (round, i);
+        if (have->dl.ndim != add->dl.ndim
+            || memcmp (have->shape + 1, add->shape + 1, (size_t) (have->dl.ndim - 1) * sizeof *have->shape))
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "batches of one round have rows of different shape in field '%s'; dispatch_batches can "
+                               "only send equal ones", loader->fields[i].name);
+        memcpy ((char *) have->dl.data + *rows * bytes, add->dl.data, count * bytes);
+    }
+    memcpy (round->indices + *rows, part->indices, count * sizeof *round->indices);
+    *rows += count;
+    return ACCEL_OK;
+}
+
+/* Rank 0: put round @p which together.  Without rows there is none. */
+static enum accel_status
+assemble (struct accel_loader *loader, int which, struct accel_error *err)
+{
+    struct dispatcher *dispatcher = &loader->dispatcher;
+    struct accel_batch *round = &dispatcher->rounds[which];
+    size_t parts = loader->options.split_batches ? 1 : loader->processes, rows = 0, number = 0;
+    enum accel_status status = ACCEL_OK;
+    for (; number < parts && !dispatcher->read_over && !status; number++) {
+        struct accel_batch *part;
+        bool is_last;
+        status = reader_next (loader->reader, &part, &is_last, loader_timeout (loader), err);
+        dispatcher->read_over = is_last || !part;
+        if (status || !part)
+            break;
+        if (loader->options.collate && !number)
+            status = take_shapes (loader, round, part, dispatcher->capacity + loader->processes, err);
+        if (!status)
+            status = append (loader, round, &rows, part, part->size, err);
+    }
+    bool dropped = loader->options.drop_last && rows < dispatcher->capacity;
+    dispatcher->rows[which] = status || dropped ? 0 : rows;
+    return status;
+}
+
+static enum accel_status
+read_first (struct accel_loader *loader, struct accel_error *err)
+{
+    struct dispatcher *dispatcher = &loader->dispatcher;
+    if (!loader->start) { /* they are the first of the first round */
+        size_t rows = dispatcher->rows[0] < loader->processes ? dispatcher->rows[0] : loader->processes, none = 0;
+        enum accel_status status = ACCEL_OK;
+        if (loader->options.collate && rows)
+            status = take_shapes (loader, &dispatcher->first, &dispatcher->rounds[0], rows, err);
+        if (!status && rows)
+            status = append (loader, &dispatcher->first, &none, &dispatcher->rounds[0], rows, err);
+        dispatcher->first.size = rows;
+        return status;
+    }
+    if (!loader->stream)
+        return map_read_first (loader, &dispatcher->first, loader->processes, err);
+    size_t rows = 0, known = loader->cursor.taken < loader->processes ? loader->cursor.taken : loader->processes;
+    enum accel_status status = append (loader, &dispatcher->first, &rows, &loader->cursor.first, known, err);
+    dispatcher->first.size = rows;
+    return status;
+}
+
+enum accel_status
+dispatch_start (struct accel_loader *loader, struct accel_error *err)
+{
+    struct dispatcher *dispatcher = &loader->dispatcher;
+    dispatcher->read_over = false;
+    dispatcher->current = 1; /* so that the first round to be given out is 0 */
+    dispatcher->rows[0] = dispatcher->rows[1] = 0;
+    enum accel_status status = assemble (loader, 0, err);
+    return status ? status : read_first (loader, err);
+}
+
+/* Rows that the last round lacks come from the front of the epoch, again and again, so that all get equally many. */
+static enum accel_status
+fill_up (struct accel_loader *loader, struct accel_batch *round, size_t rows, struct accel_error *err)
+{
+    struct dispatcher *dispatcher = &loader->dispatcher;
+    enum accel_status status = ACCEL_OK;
+    while (rows % loader->processes && !status) {
+        size_t wanted = loader->processes - rows % loader->processes;
+        size_t count = dispatcher->first.size < wanted ? dispatcher->first.size : wanted;
+        status = append (loader, round, &rows, &dispatcher->first, count, err);
+    }
+    return status;
+}
+
+/* Rank 0: what the header says of round @p which. */
+static enum accel_status
+describe (struct accel_loader *loader, int which, struct accel_error *err)
+{
+    struct dispatcher *dispatcher = &loader->dispatcher;
+    int64_t *header = dispatcher->header;
+    struct accel_batch *round = &dispatcher->rounds[which];
+    enum accel_status status = dispatcher->failure.code;
+    memset (header, 0, header_count (loader) * sizeof *header);
+    if (status && err)
+        *err = dispatcher->failure;
+    if (!status && dispatcher->rows[which])
+        status = assemble (loader, !which, err); /* whether more follows, only reading tells */
+    bool is_last = !dispatcher->rows[!which];
+    if (!status && is_last && dispatcher->rows[which])
+        status = fill_up (loader, round, dispatcher->rows[which], err);
+    header[HEADER_STATUS] = (int64_t) status;
+    header[HEADER_LAST] = is_last;
+    header[HEADER_ROWS] = (int64_t) dispatcher->rows[which];
+    for (size_t i = 0; i < loader->field_count; i++) {
+        int64_t *field = header + HEADER_FIELDS + i * HEADER_FIELD_WORDS;
+        field[0] = round->fields[i].dl.ndim;
+        memcpy (field + 1, round->fields[i].shape, ACCEL_MAX_DIMS * sizeof *field);
+    }
+    return status;
+}
+
+/* Rank 0's reason, on every rank. */
+static enum accel_status
+share_failure (struct accel_loader *loader, const struct comm_site *site, enum accel_status status,
+               struct accel_error *mine, struct accel_error *err)
+{
+    struct accel_comm *comm = accel_world (loader->object.owner);
+    char text[ACCEL_ERROR_TEXT_SIZE] = "";
+    if (loader->process == 0)
+        memcpy (text, mine->text, sizeof text);
+    enum accel_status sent = comm_broadcast (comm, site, text, sizeof text, ACCEL_UINT8, 0, err);
+    text[sizeof text - 1] = '\0';
+    return sent ? sent : accel_fail (err, status, "%s%s", loader->process ? "rank 0: " : "", text);
+}
+
+/* Others than rank 0: make the round what the header says. */
+static enum accel_status
+accept_shapes (struct accel_loader *loader, struct accel_batch *round, size_t rows, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < loader->field_count && !status; i++) {
+        const int64_t *field = loader->dispatcher.header + HEADER_FIELDS + i * HEADER_FIELD_WORDS;
+        int64_t shape[ACCEL_MAX_DIMS];
+        void *memory;
+        memcpy (shape, field + 1, sizeof shape);
+        shape[0] = (int64_t) rows;
+        status = accel_batch_resize (round, loader->fields[i].name, (int) field[0], shape, &memory, err);
+    }
+    return status;
+}
+
+static enum accel_status
+send_rows (struct accel_loader *loader, const struct comm_site *site, struct accel_batch *round, size_t rows,
+           struct accel_error *err)
+{
+    struct accel_comm *comm = accel_world (loader->object.owner);
+    enum accel_status status = ACCEL_OK;
+    if (loader->process && loader->options.collate)
+        status = accept_shapes (loader, round, rows, err);
+    for (size_t i = 0; i < loader->field_count && !status; i++)
+        status = comm_broadcast (comm, site, round->fields[i].dl.data, rows * row_bytes (round, i), ACCEL_UINT8, 0,
+                                 err);
+    return status ? status : comm_broadcast (comm, site, round->indices, rows, ACCEL_INT64, 0, err);
+}
+
+/* This process's rows of the round, where they lie. */
+static void
+aim_view (struct accel_loader *loader, struct accel_batch *round, size_t begin, size_t count)
+{
+    struct accel_batch *view = &loader->dispatcher.view;
+    for (size_t i = 0; i < loader->field_count; i++) {
+        struct accel_tensor *tensor = &view->fields[i];
+        tensor->dl.ndim = round->fields[i].dl.ndim;
+        memcpy (tensor->shape, round->fields[i].shape, sizeof tensor->shape);
+        tensor->shape[0] = (int64_t) count;
+        tensor->dl.data = (char *) round->fields[i].dl.data + begin * row_bytes (round, i);
+    }
+    view->size = count;
+    view->indices = round->indices + begin;
+}
+
+enum accel_status
+dispatch_next (struct accel_loader *loader, const struct comm_site *site, struct accel_batch **batch, bool *is_last,
+               struct accel_error *err)
+{
+    struct dispatcher *dispatcher = &loader->dispatcher;
+    bool alone = loader->processes == 1;
+    int which = loader->process ? 0 : !dispatcher->current;
+    struct accel_batch *round = &dispatcher->rounds[which];
+    struct accel_error mine = { 0 };
+    enum accel_status status = ACCEL_OK, failed = ACCEL_OK;
+    *batch = NULL;
+    if (loader->process == 0)
+        failed = describe (loader, which, &mine);
+    if (!alone)
+        status = comm_broadcast (accel_world (loader->object.owner), site, dispatcher->header, header_count (loader),
+                                 ACCEL_INT64, 0, err);
+    if (status)
+        return status;
+    failed = (enum accel_status) dispatcher->header[HEADER_STATUS];
+    if (failed && alone) {
+        if (err)
+            *err = mine;
+        return failed;
+    }
+    if (failed)
+        return share_failure (loader, site, failed, &mine, err);
+    size_t rows = (size_t) dispatcher->header[HEADER_ROWS];
+    *is_last = dispatcher->header[HEADER_LAST];
+    if (!rows)
+        return ACCEL_OK;
+    size_t each = (rows + loader->processes - 1) / loader->processes;
+    if (!alone)
+        status = send_rows (loader, site, round, each * loader->processes, err);
+    if (status)
+        return status;
+    dispatcher->current = (size_t) which;
+    aim_view (loader, round, each * loader->process, each);
+    if (*is_last)
+        loader->stream_remainder = rows;
+    *batch = &dispatcher->view;
+    return ACCEL_OK;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing down what samplers say; see order.h. */
+#include <config.h>
+
+#include "lib/data/order.h"
+
+#include "lib/data/sampler.h"
+#include "lib/error.h"
+
+#include <stdlib.h>
+
+void
+order_release (struct order *order)
+{
+    free (order->indices);
+    free (order->ends);
+    *order = (struct order){ 0 };
+}
+
+static enum accel_status
+reserve (struct order *order, size_t samples, struct accel_error *err)
+{
+    if (samples <= order->capacity)
+        return ACCEL_OK;
+    size_t wanted = samples;
+    int64_t *grown = reallocarray (order->indices, wanted, sizeof *grown);
+    if (!grown)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an order of %zu samples", samples);
+    order->indices = grown;
+    order->capacity = wanted;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+check_indices (const struct order *order, size_t size, struct accel_error *err)
+{
+    for (size_t i = 0; i < order->samples; i++)
+        if (order->indices[i] < 0 || (size_t) order->indices[i] >= size)
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "the sampler's index %zu is %lld, which is no sample: the data set has %zu", i,
+                               (long long) order->indices[i], size);
+    return ACCEL_OK;
+}
+
+enum accel_status
+order_draw (struct order *order, struct accel_sampler *sampler, size_t size, struct accel_error *err)
+{
+    size_t samples = accel_sampler_length (sampler);
+    order->samples = samples;
+    if (sampler_is_identity (sampler))
+        return samples <= size ? ACCEL_OK
+                               : accel_fail (err, ACCEL_ERR_INVALID,
+                                             "the sampler goes through %zu samples, the data set has %zu",
+                                             samples, size);
+    enum accel_status status = reserve (order, samples, err);
+    if (!status)
+        status = accel_sampler_draw (sampler, order->indices, err);
+    return status ? status : check_indices (order, size, err);
+}
+
+/* One batch more.  Batches of a size that was promised have it, but for the last. */
+static enum accel_status
+add_batch (struct order *order, const struct accel_batch_sampler *sampler, size_t most, size_t number,
+           struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    if (order->samples + most > order->capacity) /* twice as much, so that the whole is copied a few times only */
+        status = reserve (order, 2 * order->samples + most, err);
+    if (status)
+        return status;
+    size_t count = 0;
+    struct accel_error cause = { 0 };
+    status = sampler->next (sampler->user, order->indices + order->samples, &count, &cause);
+    if (status)
+        return accel_fail (err, ACCEL_ERR_CALLBACK, "the program's batch sampler failed at batch %zu of %zu: %s",
+                           number, sampler->length, *cause.text ? cause.text : accel_status_string (status));
+    if (count < 1 || count > most)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "batch %zu of the program's batch sampler has %zu samples; 1 to %zu were announced", number,
+                           count, most);
+    if (sampler->batch_size && count < sampler->batch_size && number + 1 < sampler->length)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "batch %zu of the program's batch sampler has %zu samples; all but the last should have %zu",
+                           number, count, sampler->batch_size);
+    order->samples += count;
+    order->ends[number] = order->samples;
+    return ACCEL_OK;
+}
+
+enum accel_status
+order_draw_batches (struct order *order, const struct accel_batch_sampler *sampler, uint64_t epoch, size_t size,
+                    struct accel_error *err)
+{
+    struct accel_error cause = { 0 };
+    size_t most = sampler->batch_size ? sampler->batch_size : sampler->most;
+    order->samples = 0;
+    order->batches = sampler->length;
+    size_t *ends = reallocarray (order->ends, sampler->length + 1, sizeof *ends);
+    if (!ends)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu batches", sampler->length);
+    order->ends = ends;
+    enum accel_status status = sampler->start ? sampler->start (sampler->user, epoch, &cause) : ACCEL_OK;
+    if (status)
+        return accel_fail (err, ACCEL_ERR_CALLBACK, "the program's batch sampler could not start a pass: %s",
+                           *cause.text ? cause.text : accel_status_string (status));
+    for (size_t i = 0; i < sampler->length && !status; i++)
+        status = add_batch (order, sampler, most, i, err);
+    return status ? status : check_indices (order, size, err);
+}

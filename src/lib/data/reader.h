@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading batches ahead: by threads into a ring of slots, and out of it in order, whatever the threads do.  Without
+ * threads the caller reads, one batch ahead where only reading can tell which batch is the last. */
+#ifndef LIB_DATA_READER_H
+#define LIB_DATA_READER_H
+
+#include "lib/data/batch.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/** What a reader reads. */
+struct reader_source {
+    /**
+     * Fill @p batch with batch @p number of the pass.  Calls for different numbers come from different threads at once,
+     * unless the source is serial: then numbers come in order, one at a time.
+     *
+     * @param[out] end       there is no such batch
+     * @param[out] progress  the sample that is being read, for whoever waits too long
+     */
+    enum accel_status (*fill) (void *user, size_t number, struct accel_batch *batch, bool *end,
+                               _Atomic int64_t *progress, struct accel_error *err);
+    void *user;
+    bool serial;
+    size_t length; /* batches of the pass; SIZE_MAX: only reading tells */
+};
+
+struct reader_slot {
+    struct accel_batch batch;
+    size_t number;
+    enum { SLOT_FREE, SLOT_READING, SLOT_FULL, SLOT_END, SLOT_FAILED, SLOT_RETRY } state;
+    struct accel_error error;
+    _Atomic int64_t progress;
+    int64_t since_ms; /* when reading began */
+};
+
+struct reader {
+    struct reader_source source;
+    struct reader_slot *slots;
+    size_t slot_count;
+    pthread_t *threads;
+    size_t thread_count; /* 0: the caller reads */
+    pthread_mutex_t lock;
+    pthread_cond_t work, done; /* there may be something to read; something was read */
+    size_t next_read, next_out; /* batch numbers */
+    size_t reading;      /* threads that are in fill() */
+    bool paused, quit, broken;
+};
+
+/**
+ * Make a reader with @p threads threads, each of which may be @p ahead batches ahead.
+ *
+ * @param fields, count, capacity, acc  of the batches, as for batch_init()
+ */
+enum accel_status reader_create (struct reader **reader, size_t threads, size_t ahead, const struct accel_field *fields,
+                                 size_t count, size_t capacity, struct accel *acc, struct accel_error *err);
+
+/** Begin a pass at batch @p first.  The last pass must have been stopped. */
+void reader_start (struct reader *reader, const struct reader_source *source, size_t first);
+
+/**
+ * The next batch, which stays as it is until the next call.
+ *
+ * @param[out] batch    NULL at the end of the pass
+ * @param[out] is_last  no other follows
+ * @param timeout_ms    longest wait for a thread
+ * @retval ACCEL_ERR_TIMEOUT  a thread has not finished; the text names the sample that it reads
+ */
+enum accel_status reader_next (struct reader *reader, struct accel_batch **batch, bool *is_last, uint32_t timeout_ms,
+                               struct accel_error *err);
+
+/**
+ * End the pass: wait until no thread is reading.
+ *
+ * @return false where a thread did not come back within the time: the reader is of no more use, and memory that the
+ *         thread may still write to is never freed
+ */
+bool reader_stop (struct reader *reader, uint32_t timeout_ms);
+
+/** Accepts NULL. */
+void reader_destroy (struct reader *reader, uint32_t timeout_ms);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a loader stands, and going on from there.  A position is a number of samples of the epoch's order (or, where
+ * the program makes batches that vary, a number of these), whoever had them; so it means the same to any number of
+ * processes. */
+#include <config.h>
+
+#include "lib/data/loader_object.h"
+#include "lib/data/sampler.h"
+#include "lib/error.h"
+
+#include <string.h>
+
+enum { STATE_VERSION = 0x4c530001 };
+
+/* Samples of one round of all processes. */
+static size_t
+round_of (const struct accel_loader *loader)
+{
+    if (loader->dispatching)
+        return accel_loader_total_batch_size (loader);
+    return loader->shard.batch_size * loader->processes;
+}
+
+enum accel_status
+accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_state *state, struct accel_error *err)
+{
+    if (!loader || !state)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, loader ? "state" : "loader");
+    memset (state, 0, sizeof *state);
+    state->version = STATE_VERSION;
+    state->epoch = loader->epoch;
+    state->seed = loader->options.seed;
+    state->position = loader->start + loader->next * round_of (loader);
+    if (!loader->stream && loader->running && !loader->dispatching)
+        state->position = shard_progress (&loader->shard, loader->next);
+    if (loader->running ? loader->has_epoch_state : loader->restored) {
+        state->has_generator = 1;
+        memcpy (state->generator, loader->epoch_state, sizeof state->generator);
+    }
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_state *state, struct accel_error *err)
+{
+    if (!loader || !state)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, loader ? "state" : "loader");
+    if (state->version != STATE_VERSION || state->has_generator > 1 || state->position > PTRDIFF_MAX)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "this is no state of a loader, or one of another release");
+    if (state->seed != loader->options.seed)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "the state is of a loader with seed %llu, this one has %llu: their orders differ",
+                           (unsigned long long) state->seed, (unsigned long long) loader->options.seed);
+    if (state->has_generator && !(loader->sampler && sampler_source (loader->sampler)))
+        return accel_fail (err, ACCEL_ERR_INVALID, "the state has a generator's, but this loader draws from none");
+    pass_end (loader);
+    loader->restored = state->has_generator;
+    memcpy (loader->epoch_state, state->generator, sizeof loader->epoch_state);
+    loader->epoch = state->epoch;
+    loader->start = (size_t) state->position;
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_skip_first_batches (struct accel_loader *loader, size_t batches, struct accel_error *err)
+{
+    size_t start;
+    if (!loader)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: loader is NULL", __func__);
+    if (loader->running)
+        return accel_fail (err, ACCEL_ERR_INVALID, "batches cannot be skipped in the middle of an epoch");
+    if (__builtin_mul_overflow (batches, round_of (loader), &start) || start > PTRDIFF_MAX)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%zu batches are more than anybody can skip", batches);
+    loader->start = start;
+    return ACCEL_OK;
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Samplers.  The algorithms are torch's (torch/utils/data/sampler.py and distributed.py) and the original's
+ * (accelerate/data_loader.py, SeedableRandomSampler); see sampler.h. */
+#include <config.h>
+
+#include "lib/data/sampler.h"
+
+#include "lib/data/generator.h"
+#include "lib/error.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPLACEMENT_CHUNK = 32 };
+
+/* What one kind of sampler does. */
+struct sampler_kind {
+    enum accel_status (*draw) (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err);
+};
+
+struct accel_sampler {
+    const struct sampler_kind *kind;
+    size_t size;   /* of what is drawn from */
+    size_t length; /* of one pass */
+    uint64_t seed, epoch;
+    bool replacement;
+    struct accel_generator *generator; /* the program's, or the loader's; NULL: none */
+    struct accel_distributed_options distributed;
+    struct accel_sampler_calls calls;
+    double *weights;  /* [size] */
+    int64_t *indices; /* [size] */
+};
+
+static enum accel_status
+make (struct accel_sampler **sampler, const struct sampler_kind *kind, size_t size, size_t length,
+      struct accel_error *err)
+{
+    if (!sampler)
+        return accel_fail (err, ACCEL_ERR_INVALID, "a sampler needs a place to go: sampler is NULL");
+    *sampler = NULL;
+    if (size > INT64_MAX / sizeof (int64_t) || length > INT64_MAX / sizeof (int64_t))
+        return accel_fail (err, ACCEL_ERR_INVALID, "a sampler over %zu samples (%zu of them) is more than memory has",
+                           size, length);
+    struct accel_sampler *made = calloc (1, sizeof *made);
+    if (!made)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a sampler");
+    made->kind = kind;
+    made->size = size;
+    made->length = length;
+    *sampler = made;
+    return ACCEL_OK;
+}
+
+void
+accel_sampler_destroy (struct accel_sampler *sampler)
+{
+    if (!sampler)
+        return;
+    free (sampler->weights);
+    free (sampler->indices);
+    free (sampler);
+}
+
+size_t
+accel_sampler_length (const struct accel_sampler *sampler)
+{
+    return sampler ? sampler->length : 0;
+}
+
+void
+accel_sampler_set_epoch (struct accel_sampler *sampler, uint64_t epoch)
+{
+    if (sampler)
+        sampler->epoch = epoch;
+}
+
+enum accel_status
+accel_sampler_draw (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
+{
+    if (!sampler || (!indices && sampler->length))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, sampler ? "indices" : "sampler");
+    return sampler->length ? sampler->kind->draw (sampler, indices, err) : ACCEL_OK;
+}
+
+/* 0, 1, 2, ... */
+static enum accel_status
+draw_sequential (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
+{
+    (void) err;
+    for (size_t i = 0; i < sampler->length; i++)
+        indices[i] = (int64_t) i;
+    return ACCEL_OK;
+}
+
+static const struct sampler_kind sequential = { draw_sequential };
+
+enum accel_status
+accel_sampler_sequential (struct accel_sampler **sampler, size_t size, struct accel_error *err)
+{
+    return make (sampler, &sequential, size, size, err);
+}
+
+bool
+sampler_is_identity (const struct accel_sampler *sampler)
+{
+    return sampler->kind == &sequential;
+}
+
+/* Draw what accel_generator_permutation() of @count indices draws, for nothing. */
+static void
+skip_permutation (struct accel_generator *generator, size_t count)
+{
+    size_t draws = count < UINT32_MAX / 20 ? count - 1 : 2 * count;
+    for (size_t i = 0; i < draws; i++)
+        (void) accel_generator_next (generator);
+}
+
+/* Whole permutations; what is left over comes from one more, which is drawn even where nothing is left over: it counts
+ * for a generator that goes on. */
+static enum accel_status
+draw_permutations (const struct accel_sampler *sampler, struct accel_generator *generator, int64_t *indices,
+                   struct accel_error *err)
+{
+    size_t whole = sampler->length / sampler->size, rest = sampler->length % sampler->size;
+    for (size_t i = 0; i < whole; i++)
+        accel_generator_permutation (generator, indices + i * sampler->size, sampler->size);
+    if (!rest) {
+        if (generator == sampler->generator)
+            skip_permutation (generator, sampler->size);
+        return ACCEL_OK;
+    }
+    int64_t *last = malloc (sampler->size * sizeof *last);
+    if (!last)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an order of %zu samples", sampler->size);
+    accel_generator_permutation (generator, last, sampler->size);
+    memcpy (indices + whole * sampler->size, last, rest * sizeof *last);
+    free (last);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+draw_with (const struct accel_sampler *sampler, struct accel_generator *generator, int64_t *indices,
+           struct accel_error *err)
+{
+    if (!sampler->replacement)
+        return draw_permutations (sampler, generator, indices, err);
+    for (size_t i = 0; i < sampler->length; i++)
+        indices[i] = accel_generator_randint (generator, 0, (int64_t) sampler->size);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+draw_random (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
+{
+    if (sampler->generator)
+        return draw_with (sampler, sampler->generator, indices, err);
+    struct accel_generator own;
+    generator_init (&own, (uint64_t) accel_generator_random (accel_default_generator ()));
+    return draw_with (sampler, &own, indices, err);
+}
+
+static const struct sampler_kind random_kind = { draw_random };
+
+static enum accel_status
+make_random (struct accel_sampler **sampler, const struct sampler_kind *kind, size_t size,
+             const struct accel_random_options *options, struct accel_error *err)
+{
+    size_t length = options && options->num_samples ? options->num_samples : size;
+    if (!size && length) {
+        if (sampler)
+            *sampler = NULL;
+        return accel_fail (err, ACCEL_ERR_INVALID, "%zu samples cannot be drawn from none", length);
+    }
+    enum accel_status status = make (sampler, kind, size, length, err);
+    if (!status && options) {
+        (*sampler)->replacement = options->replacement;
+        (*sampler)->generator = options->generator;
+    }
+    return status;
+}
+
+enum accel_status
+accel_sampler_random (struct accel_sampler **sampler, size_t size, const struct accel_random_options *options,
+                      struct accel_error *err)
+{
+    return make_random (sampler, &random_kind, size, options, err);
+}
+
+void
+sampler_set_generator (struct accel_sampler *sampler, struct accel_generator *generator)
+{
+    sampler->generator = generator;
+}
+
+static enum accel_status
+draw_seedable (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
+{
+    struct accel_generator own, *generator = sampler->generator ? sampler->generator : &own;
+    generator_init (generator, sampler->seed + sampler->epoch++);
+    return draw_with (sampler, generator, indices, err);
+}
+
+static const struct sampler_kind seedable = { draw_seedable };
+
+enum accel_status
+accel_sampler_seedable (struct accel_sampler **sampler, size_t size, uint64_t seed,
+                        const struct accel_random_options *options, struct accel_error *err)
+{
+    enum accel_status status = make_random (sampler, &seedable, size, options, err);
+    if (!status)
+        (*sampler)->seed = seed;
+    return status;
+}
+
+static enum accel_status
+draw_weighted (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
+{
+    struct accel_generator *generator = sampler->generator ? sampler->generator : accel_default_generator ();
+    return generator_multinomial (generator, sampler->weights, sampler->size, sampler->length, sampler->replacement,
+                                  indices, err);
+}
+
+static const struct sampler_kind weighted = { draw_weighted };
+
+static enum accel_status
+check_weights (const double *weights, size_t size, const struct accel_random_options *options,
+               struct accel_error *err)
+{
+    double sum = 0;
+    size_t positive = 0, length = options && options->num_samples ? options->num_samples : size;
+    if (!weights || !size)
+        return accel_fail (err, ACCEL_ERR_INVALID, "a weighted sampler needs weights");
+    for (size_t i = 0; i < size; i++) {
+        if (!isfinite (weights[i]) || weights[i] < 0)
+            return accel_fail (err, ACCEL_ERR_INVALID, "weight %zu is %g; weights are finite and not negative", i,
+                               weights[i]);
+        sum += weights[i];
+        positive += weights[i] > 0;
+    }
+    if (!positive || !isfinite (sum))
+        return accel_fail (err, ACCEL_ERR_INVALID, "the weights add up to %g; that gives no probabilities", sum);
+    if (!(options && options->replacement) && length > positive)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "%zu samples cannot be drawn without replacement: only %zu weights are above 0", length,
+                           positive);
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_sampler_weighted (struct accel_sampler **sampler, const double *weights, size_t size,
+                        const struct accel_random_options *options, struct accel_error *err)
+{
+    if (sampler)
+        *sampler = NULL;
+    enum accel_status status = check_weights (weights, size, options, err);
+    if (!status)
+        status = make_random (sampler, &weighted, size, options, err);
+    if (status)
+        return status;
+    (*sampler)->weights = malloc (size * sizeof *weights);
+    if (!(*sampler)->weights) {
+        accel_sampler_destroy (*sampler);
+        *sampler = NULL;
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu weights", size);
+    }
+    memcpy ((*sampler)->weights, weights, size * sizeof *weights);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+draw_subset (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
+{
+    (void) err;
+    struct accel_generator *generator = sampler->generator ? sampler->generator : accel_default_generator ();
+    accel_generator_permutation (generator, indices, sampler->size);
+    for (size_t i = 0; i < sampler->size; i++)
+        indices[i] = sampler->indices[indices[i]];
+    return ACCEL_OK;
+}
+
+static const struct sampler_kind subset = { draw_subset };
+
+enum accel_status
+accel_sampler_subset (struct accel_sampler **sampler, const int64_t *indices, size_t count,
+                      struct accel_generator *generator, struct accel_error *err)
+{
+    enum accel_status status = make (sampler, &subset, count, count, err);
+    if (status || !count)
+        return status;
+    (*sampler)->generator = generator;
+    (*sampler)->indices = indices ? malloc (count * sizeof *indices) : NULL;
+    if ((*sampler)->indices) {
+        memcpy ((*sampler)->indices, indices, count * sizeof *indices);
+        return ACCEL_OK;
+    }
+    accel_sampler_destroy (*sampler);
+    *sampler = NULL;
+    return indices ? accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu indices", count)
+                   : accel_fail (err, ACCEL_ERR_INVALID, "a sampler of %zu indices needs them: indices is NULL", count);
+}
+
+/* Every replicas-th index of the order, which is repeated from the front, or cut, so that all get equally many. */
+static enum accel_status
+draw_distributed (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
+{
+    const struct accel_distributed_options *options = &sampler->distributed;
+    int64_t *order = malloc (sampler->size * sizeof *order);
+    if (!order)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an order of %zu samples", sampler->size);
+    struct accel_generator generator;
+    generator_init (&generator, options->seed + sampler->epoch);
+    if (!options->sequential)
+        accel_generator_permutation (&generator, order, sampler->size);
+    for (size_t i = 0; options->sequential && i < sampler->size; i++)
+        order[i] = (int64_t) i;
+    for (size_t i = 0; i < sampler->length; i++)
+        indices[i] = order[(options->rank + i * options->replicas) % sampler->size];
+    free (order);
+    return ACCEL_OK;
+}
+
+static const struct sampler_kind distributed = { draw_distributed };
+
+enum accel_status
+accel_sampler_distributed (struct accel_sampler **sampler, size_t size,
+                           const struct accel_distributed_options *options, struct accel_error *err)
+{
+    if (sampler)
+        *sampler = NULL;
+    if (!options || !options->replicas || options->rank >= options->replicas)
+        return accel_fail (err, ACCEL_ERR_INVALID, "a distributed sampler needs a rank below the number of replicas");
+    size_t whole = size / options->replicas, rest = size % options->replicas;
+    enum accel_status status = make (sampler, &distributed, size, whole + (rest && !options->drop_last), err);
+    if (!status)
+        (*sampler)->distributed = *options;
+    return status;
+}
+
+/* Those that torch's sampler has a slot for a generator for. */
+static bool
+draws_on (const struct accel_sampler *sampler)
+{
+    const struct sampler_kind *kind = sampler->kind;
+    return kind == &random_kind || kind == &weighted || kind == &subset;
+}
+
+struct accel_generator *
+sampler_generator (const struct accel_sampler *sampler)
+{
+    return draws_on (sampler) ? sampler->generator : NULL;
+}
+
+bool
+sampler_wants_generator (const struct accel_sampler *sampler)
+{
+    return draws_on (sampler) && !sampler->generator;
+}
+
+struct accel_generator *
+sampler_source (const struct accel_sampler *sampler)
+{
+    if (!draws_on (sampler))
+        return NULL;
+    return sampler->generator ? sampler->generator : accel_default_generator ();
+}
+
+static enum accel_status
+draw_custom (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
+{
+    const struct accel_sampler_calls *calls = &sampler->calls;
+    struct accel_error cause = { 0 };
+    enum accel_status status = calls->start ? calls->start (calls->user, sampler->epoch, &cause) : ACCEL_OK;
+    if (status)
+        return accel_fail (err, ACCEL_ERR_CALLBACK, "the program's sampler could not start a pass: %s",
+                           *cause.text ? cause.text : accel_status_string (status));
+    for (size_t i = 0; i < sampler->length; i++) {
+        status = calls->next (calls->user, &indices[i], &cause);
+        if (status)
+            return accel_fail (err, ACCEL_ERR_CALLBACK, "the program's sampler failed at index %zu of %zu: %s", i,
+                               sampler->length, *cause.text ? cause.text : accel_status_string (status));
+    }
+    return ACCEL_OK;
+}
+
+static const struct sampler_kind custom = { draw_custom };
+
+enum accel_status
+accel_sampler_custom (struct accel_sampler **sampler, const struct accel_sampler_calls *calls, struct accel_error *err)
+{
+    if (sampler)
+        *sampler = NULL;
+    if (!calls || !calls->next)
+        return accel_fail (err, ACCEL_ERR_INVALID, "a sampler of the program needs a function next");
+    enum accel_status status = make (sampler, &custom, calls->length, calls->length, err);
+    if (!status)
+        (*sampler)->calls = *calls;
+    return status;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What loaders ask of a sampler beyond its public face. */
+#ifndef LIB_DATA_SAMPLER_H
+#define LIB_DATA_SAMPLER_H
+
+#include <accel/sampler.h>
+
+/** Whether its order is just 0, 1, 2, ..., so that nobody needs it written down. */
+bool sampler_is_identity (const struct accel_sampler *sampler);
+
+/**
+ * The generator that the sampler goes on drawing from, from pass to pass: the one that processes have to agree on, and
+ * whose state an epoch can be had again from.  NULL: there is none.
+ */
+struct accel_generator *sampler_generator (const struct accel_sampler *sampler);
+
+/** The generator that the next order depends on: that one, or the default one; NULL: none. */
+struct accel_generator *sampler_source (const struct accel_sampler *sampler);
+
+/** Whether it could go on drawing from a generator, but was given none. */
+bool sampler_wants_generator (const struct accel_sampler *sampler);
+
+/** Give such a one a generator to go on drawing from; not owned.  NULL takes it away again. */
+void sampler_set_generator (struct accel_sampler *sampler, struct accel_generator *generator);
+
+#endif

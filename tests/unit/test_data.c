@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loaders on any number of processes, one process after the other, against what PyTorch with the original gives:
+ * orders, shards, streams (tests/golden/data.txt).  And resuming: from every batch, on any number of processes. */
+#include <config.h>
+
+#include "lib/data/loader.h"
+#include "tests/golden/golden.h"
+#include "tests/tap.h"
+
+enum { EPOCHS = 3, TEXT_SIZE = 32768 };
+
+static enum accel_status
+read_sample (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    (void) user;
+    (void) err;
+    memcpy (into[0], &(int64_t){ (int64_t) index }, sizeof (int64_t));
+    return ACCEL_OK;
+}
+
+static const struct accel_field fields[] = { { "x", ACCEL_INT64, 0, { 0 } } };
+static struct accel_dataset set = { .fields = fields, .field_count = 1, .read = read_sample };
+
+static void
+must (enum accel_status status, const struct accel_error *err)
+{
+    if (!status)
+        return;
+    printf ("Bail out! %s\n", err->text);
+    exit (99);
+}
+
+/* Append one epoch; what is in the batches is checked too. */
+static void
+add_epoch (struct accel_loader *loader, char *text, size_t *at)
+{
+    const struct accel_batch *batch;
+    struct accel_error err;
+    size_t before = *at;
+    for (size_t count = 0; accel_loader_next (loader, &batch, &err); count++) {
+        const int64_t *values = accel_batch_tensor (batch, "x")->data;
+        for (size_t i = 0; i < accel_batch_size (batch) && *at + 64 < TEXT_SIZE; i++)
+            *at += (size_t) snprintf (text + *at, TEXT_SIZE - *at, "%s%lld", i ? "," : count ? "|" : "",
+                                      (long long) values[i]);
+        if (memcmp (values, accel_batch_indices (batch), accel_batch_size (batch) * sizeof *values))
+            *at += (size_t) snprintf (text + *at, TEXT_SIZE - *at, "(other indices)");
+    }
+    if (err.code)
+        *at += (size_t) snprintf (text + *at, TEXT_SIZE - *at, "!%.200s", err.text);
+    else if (*at == before)
+        *at += (size_t) snprintf (text + *at, TEXT_SIZE - *at, "-");
+}
+
+/* One process's epochs, to be put beside the others'. */
+struct share {
+    char *epochs[EPOCHS];
+};
+
+static struct share
+run_epochs (struct accel_loader *loader)
+{
+    struct share share;
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        size_t at = 0;
+        share.epochs[epoch] = malloc (TEXT_SIZE);
+        add_epoch (loader, share.epochs[epoch], &at);
+    }
+    return share;
+}
+
+static void
+join (struct share *shares, size_t processes, char *text)
+{
+    size_t at = 0;
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        for (size_t process = 0; process < processes; process++) {
+            at += (size_t) snprintf (text + at, TEXT_SIZE - at, "%s%s", process ? "/" : epoch ? ";" : "",
+                                     shares[process].epochs[epoch]);
+            free (shares[process].epochs[epoch]);
+        }
+}
+
+/* One line of the file; what of it a process needs to make its loader. */
+struct test_case {
+    char order[16];
+    size_t samples, batch_size, processes, remainder;
+    bool split, drop_last, even;
+    uint64_t seed;
+    unsigned workers;
+};
+
+/* As make_loader_goldens.py's loader_of(). */
+static void
+make_order (const struct test_case *test, struct accel_loader_options *options, struct accel_sampler **sampler,
+            struct accel_generator **generator)
+{
+    struct accel_error err;
+    enum accel_status status = ACCEL_OK;
+    struct accel_random_options random = { .num_samples = test->samples };
+    must (accel_set_seed (NULL, test->seed, false, &err), &err);
+    options->seed = test->seed;
+    options->shuffle = !strcmp (test->order, "seedable");
+    options->random_sampler = !strcmp (test->order, "random") || !strcmp (test->order, "generator");
+    if (!strcmp (test->order, "generator")) {
+        status = accel_generator_create (generator, test->seed + 1, &err);
+        options->generator = *generator;
+    } else if (!strcmp (test->order, "replacement")) {
+        random = (struct accel_random_options){ .replacement = true, .num_samples = test->samples + 3 };
+        status = accel_sampler_random (sampler, test->samples, &random, &err);
+    } else if (!strcmp (test->order, "more")) {
+        random.num_samples = 2 * test->samples + 1;
+        status = accel_sampler_random (sampler, test->samples, &random, &err);
+    } else if (!strcmp (test->order, "weighted")) {
+        double weights[64];
+        for (size_t i = 0; i < test->samples; i++)
+            weights[i] = 1.0 + (double) (i % 5);
+        random.replacement = true;
+        status = accel_sampler_weighted (sampler, weights, test->samples, &random, &err);
+    } else if (!strcmp (test->order, "subset")) {
+        int64_t indices[64];
+        size_t count = 0;
+        for (size_t i = 0; i < test->samples; i += 2)
+            indices[count++] = (int64_t) i;
+        status = accel_sampler_subset (sampler, indices, count, NULL, &err);
+    }
+    must (status, &err);
+    options->sampler = *sampler;
+}
+
+static struct share
+run_map (struct test_case *test, size_t process)
+{
+    struct accel_loader *loader;
+    struct accel_sampler *sampler = NULL;
+    struct accel_generator *generator = NULL;
+    struct accel_error err;
+    struct accel_loader_options options = { .batch_size = test->batch_size,
+                                            .split_batches = test->split && test->processes == 1,
+                                            .drop_last = test->drop_last,
+                                            .uneven = !test->even,
+                                            .workers = test->workers };
+    make_order (test, &options, &sampler, &generator);
+    options.split_batches = test->split;
+    set.size = test->samples;
+    must (accel_loader_create (&loader, &set, &options, &err), &err);
+    must (loader_share (loader, NULL, test->processes, process, &err), &err);
+    struct share share = run_epochs (loader);
+    if (accel_loader_remainder (loader) != test->remainder && !options.sampler)
+        snprintf (share.epochs[0], TEXT_SIZE, "remainder %zu, not %zu", accel_loader_remainder (loader),
+                  test->remainder);
+    accel_loader_destroy (loader);
+    accel_sampler_destroy (sampler);
+    accel_generator_destroy (generator);
+    return share;
+}
+
+static void
+test_map (struct golden *golden, char *got)
+{
+    static unsigned number;
+    struct test_case test = { .workers = ++number % 4 == 0 ? number / 4 % 3 + 1 : 0 };
+    struct share shares[8];
+    char name[128];
+    snprintf (test.order, sizeof test.order, "%s", golden_word (golden));
+    test.samples = golden_number (golden);
+    test.batch_size = golden_number (golden);
+    test.processes = golden_number (golden);
+    test.split = golden_number (golden);
+    test.drop_last = golden_number (golden);
+    test.even = golden_number (golden);
+    test.seed = golden_number (golden);
+    test.remainder = golden_number (golden);
+    snprintf (name, sizeof name, "%s, %zu samples, batches of %zu, %zu processes%s%s%s, seed %llu, %u workers",
+              test.order, test.samples, test.batch_size, test.processes, test.split ? ", split" : "",
+              test.drop_last ? ", drop_last" : "", test.even ? "" : ", uneven", (unsigned long long) test.seed,
+              test.workers);
+    const char *wanted = golden_word (golden);
+    if (!strcmp (wanted, "!"))
+        return;
+    for (size_t process = 0; process < test.processes; process++)
+        shares[process] = run_map (&test, process);
+    join (shares, test.processes, got);
+    is_text (got, wanted, name);
+}
+
+/* Batches of 1, 2, 3, 1, 2, 3 ... samples. */
+struct varying {
+    size_t batch;
+    int64_t next;
+};
+
+static enum accel_status
+start_varying (void *user, uint64_t epoch, struct accel_error *err)
+{
+    (void) epoch;
+    (void) err;
+    *(struct varying *) user = (struct varying){ 0, 0 };
+    return ACCEL_OK;
+}
+
+static enum accel_status
+next_varying (void *user, int64_t *indices, size_t *count, struct accel_error *err)
+{
+    struct varying *varying = user;
+    (void) err;
+    *count = 1 + varying->batch++ % 3;
+    for (size_t i = 0; i < *count; i++)
+        indices[i] = varying->next++;
+    return ACCEL_OK;
+}
+
+static void
+test_varying (struct golden *golden, char *got)
+{
+    struct varying varying;
+    struct share shares[8];
+    struct accel_error err;
+    char name[128];
+    struct accel_batch_sampler batches
+        = { .most = 3, .start = start_varying, .next = next_varying, .user = &varying };
+    batches.length = golden_number (golden);
+    size_t processes = golden_number (golden);
+    struct accel_loader_options options = { .batch_sampler = &batches, .uneven = !golden_number (golden) };
+    set.size = 3 * batches.length;
+    for (size_t process = 0; process < processes; process++) {
+        struct accel_loader *loader;
+        must (accel_loader_create (&loader, &set, &options, &err), &err);
+        must (loader_share (loader, NULL, processes, process, &err), &err);
+        shares[process] = run_epochs (loader);
+        accel_loader_destroy (loader);
+    }
+    join (shares, processes, got);
+    snprintf (name, sizeof name, "%zu batches that vary, %zu processes", batches.length, processes);
+    is_text (got, golden_word (golden), name);
+}
+
+struct counter {
+    int64_t next, end;
+};
+
+static enum accel_status
+start_counter (void *user, uint64_t epoch, struct accel_error *err)
+{
+    (void) epoch;
+    (void) err;
+    ((struct counter *) user)->next = 0;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+next_counter (void *user, void *const *into, bool *end, struct accel_error *err)
+{
+    struct counter *counter = user;
+    (void) err;
+    if (counter->next == counter->end)
+        *end = true;
+    else
+        memcpy (into[0], &(int64_t){ counter->next++ }, sizeof (int64_t));
+    return ACCEL_OK;
+}
+
+static void
+test_stream (struct golden *golden, char *got)
+{
+    static unsigned number;
+    struct counter counter = { 0, (int64_t) golden_number (golden) };
+    struct accel_stream stream = { fields, 1, 0, start_counter, next_counter, &counter };
+    struct accel_loader_options options
+        = { .batch_size = golden_number (golden), .dispatch_batches = ACCEL_DISPATCH_NO, .workers = ++number % 3 };
+    size_t processes = golden_number (golden);
+    struct share shares[8];
+    struct accel_error err;
+    char name[128];
+    options.split_batches = golden_number (golden);
+    options.drop_last = golden_number (golden);
+    for (size_t process = 0; process < processes; process++) {
+        struct accel_loader *loader;
+        must (accel_loader_create_stream (&loader, &stream, &options, &err), &err);
+        must (loader_share (loader, NULL, processes, process, &err), &err);
+        shares[process] = run_epochs (loader);
+        accel_loader_destroy (loader);
+    }
+    join (shares, processes, got);
+    snprintf (name, sizeof name, "a stream of %lld, batches of %zu, %zu processes%s%s", (long long) counter.end,
+              options.batch_size, processes, options.split_batches ? ", split" : "",
+              options.drop_last ? ", drop_last" : "");
+    is_text (got, golden_word (golden), name);
+}
+
+static void
+test_distributed (struct golden *golden, char *got)
+{
+    struct accel_sampler *sampler;
+    struct accel_error err;
+    int64_t indices[64];
+    size_t samples = golden_number (golden), at = 0;
+    struct accel_distributed_options options = { .replicas = golden_number (golden) };
+    options.rank = golden_number (golden);
+    options.sequential = !golden_number (golden);
+    options.drop_last = golden_number (golden);
+    options.seed = golden_number (golden);
+    must (accel_sampler_distributed (&sampler, samples, &options, &err), &err);
+    accel_sampler_set_epoch (sampler, golden_number (golden));
+    must (accel_sampler_draw (sampler, indices, &err), &err);
+    *got = '\0';
+    for (size_t i = 0; i < accel_sampler_length (sampler); i++)
+        at += (size_t) snprintf (got + at, TEXT_SIZE - at, "%s%lld", i ? "," : "", (long long) indices[i]);
+    is_text (*got ? got : "-", golden_word (golden), "a distributed sampler");
+    accel_sampler_destroy (sampler);
+}
+
+static void
+test_goldens (void)
+{
+    static const struct {
+        const char *kind;
+        void (*run) (struct golden *golden, char *got);
+    } kinds[] = { { "map", test_map },
+                  { "varying", test_varying },
+                  { "stream", test_stream },
+                  { "distributed", test_distributed } };
+    struct golden golden;
+    char *got = malloc (TEXT_SIZE);
+    golden_find (&golden, "data.txt");
+    while (golden_next (&golden)) {
+        const char *kind = golden_word (&golden);
+        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+            if (!strcmp (kind, kinds[i].kind))
+                kinds[i].run (&golden, got);
+    }
+    free (got);
+}
+
+/* Batches of one epoch, of all processes in turns: the order in which samples are used up. */
+struct epoch {
+    int64_t samples[512];
+    size_t count;
+    struct accel_loader_state states[256]; /* behind each round */
+    uint8_t generator[ACCEL_GENERATOR_STATE_BYTES]; /* the default one's, which a program keeps beside them */
+    size_t rounds;
+};
+
+static void
+add_batch (struct epoch *epoch, const struct accel_batch *batch)
+{
+    for (size_t i = 0; i < accel_batch_size (batch) && epoch->count < 512; i++)
+        epoch->samples[epoch->count++] = accel_batch_indices (batch)[i];
+}
+
+/* Step all processes' loaders together; where @p stop_after is not 0 only so many rounds. */
+static void
+run_together (struct accel_loader **loaders, size_t processes, size_t stop_after, struct epoch *epoch)
+{
+    bool more = true, ended[8] = { false };
+    epoch->count = epoch->rounds = 0;
+    while (more && (!stop_after || epoch->rounds < stop_after)) {
+        more = false;
+        for (size_t process = 0; process < processes; process++) {
+            const struct accel_batch *batch;
+            struct accel_error err;
+            if (ended[process])
+                continue;
+            if (accel_loader_next (loaders[process], &batch, &err)) {
+                add_batch (epoch, batch);
+                more = true;
+                continue;
+            }
+            must (err.code, &err);
+            ended[process] = true;
+        }
+        accel_generator_get_state (accel_default_generator (), epoch->generator);
+        if (more)
+            must (accel_loader_get_state (loaders[0], &epoch->states[epoch->rounds++], NULL), NULL);
+    }
+}
+
+struct resumed {
+    const char *order;
+    size_t samples, batch_size, processes, others;
+    bool drop_last, uneven, stream;
+    unsigned workers;
+};
+
+static struct accel_stream counted = { fields, 1, 0, start_counter, next_counter, NULL };
+
+static void
+open_loaders (const struct resumed *test, size_t processes, struct accel_loader **loaders, struct counter *counters,
+              struct accel_stream *streams, struct accel_generator **generators)
+{
+    struct accel_error err;
+    for (size_t process = 0; process < processes; process++) {
+        struct accel_loader_options options
+            = { .batch_size = test->batch_size, .drop_last = test->drop_last, .uneven = test->uneven,
+                .workers = test->workers, .shuffle = !strcmp (test->order, "seedable"), .seed = 5 };
+        generators[process] = NULL;
+        if (!strcmp (test->order, "generator") || !strcmp (test->order, "random")) {
+            options.random_sampler = true;
+            must (accel_set_seed (NULL, 11, false, &err), &err);
+        }
+        if (!strcmp (test->order, "generator")) {
+            must (accel_generator_create (&generators[process], 4, &err), &err);
+            options.generator = generators[process];
+        }
+        if (test->stream) {
+            options.seed = 0;
+            options.shuffle = false;
+            options.dispatch_batches = ACCEL_DISPATCH_NO;
+            counters[process] = (struct counter){ 0, (int64_t) test->samples };
+            streams[process] = counted;
+            streams[process].user = &counters[process];
+            must (accel_loader_create_stream (&loaders[process], &streams[process], &options, &err), &err);
+        } else
+            must (accel_loader_create (&loaders[process], &set, &options, &err), &err);
+        must (loader_share (loaders[process], NULL, processes, process, &err), &err);
+    }
+}
+
+static void
+close_loaders (struct accel_loader **loaders, struct accel_generator **generators, size_t processes)
+{
+    for (size_t process = 0; process < processes; process++) {
+        accel_loader_destroy (loaders[process]);
+        accel_generator_destroy (generators[process]);
+    }
+}
+
+/* Every sample that is left comes next, in the order of the uninterrupted run, and the epoch after it is the same. */
+static bool
+goes_on (const struct resumed *test, size_t processes, const struct epoch *whole, const struct epoch *after,
+         size_t round)
+{
+    struct accel_loader *loaders[8];
+    struct accel_generator *generators[8];
+    struct counter counters[8];
+    struct accel_stream streams[8];
+    static struct epoch rest, next;
+    struct accel_error err;
+    open_loaders (test, processes, loaders, counters, streams, generators);
+    for (size_t process = 0; process < processes; process++)
+        must (accel_loader_set_state (loaders[process], &whole->states[round], &err), &err);
+    must (accel_generator_set_state (accel_default_generator (), whole->generator, ACCEL_GENERATOR_STATE_BYTES, &err),
+          &err);
+    run_together (loaders, processes, 0, &rest);
+    run_together (loaders, processes, 0, &next);
+    close_loaders (loaders, generators, processes);
+    size_t done = (round + 1) * test->batch_size * test->processes;
+    if (processes == test->processes)
+        return rest.count == (whole->count > done ? whole->count - done : 0)
+               && !memcmp (rest.samples, whole->samples + done, rest.count * sizeof *rest.samples)
+               && next.count == after->count
+               && !memcmp (next.samples, after->samples, next.count * sizeof *next.samples);
+    size_t left = test->samples > done ? test->samples - done : 0;
+    size_t compared = rest.count < left ? rest.count : left;
+    return (test->drop_last || compared == left)
+           && !memcmp (rest.samples, whole->samples + done, compared * sizeof *rest.samples);
+}
+
+static void
+test_resume (void)
+{
+    static const struct resumed tests[] = {
+        { "sequential", 23, 3, 2, 3, false, false, false, 0 }, { "seedable", 40, 3, 3, 2, false, false, false, 0 },
+        { "seedable", 40, 3, 3, 1, true, false, false, 2 },    { "seedable", 37, 4, 1, 4, false, true, false, 3 },
+        { "generator", 40, 2, 1, 1, false, false, false, 0 },  { "generator", 33, 2, 3, 2, false, false, false, 2 },
+        { "random", 25, 4, 1, 1, false, false, false, 0 },     { "sequential", 23, 3, 2, 3, false, false, true, 0 },
+        { "sequential", 26, 2, 4, 1, false, false, true, 1 },  { "sequential", 26, 3, 1, 2, true, false, true, 0 },
+    };
+    static struct epoch whole, after;
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        struct accel_loader *loaders[8];
+        struct accel_generator *generators[8];
+        struct counter counters[8];
+        struct accel_stream streams[8];
+        bool same = true, other = true;
+        set.size = tests[i].samples;
+        open_loaders (&tests[i], tests[i].processes, loaders, counters, streams, generators);
+        run_together (loaders, tests[i].processes, 0, &whole); /* an epoch before, so that it is not the first */
+        run_together (loaders, tests[i].processes, 0, &whole);
+        run_together (loaders, tests[i].processes, 0, &after);
+        close_loaders (loaders, generators, tests[i].processes);
+        for (size_t round = 0; round < whole.rounds; round++) {
+            same = same && goes_on (&tests[i], tests[i].processes, &whole, &after, round);
+            other = other && goes_on (&tests[i], tests[i].others, &whole, &after, round);
+        }
+        ok (same, "%s%s, %zu samples, %zu processes, %u workers: resumed behind each of %zu rounds",
+            tests[i].stream ? "a stream, " : "", tests[i].order, tests[i].samples, tests[i].processes,
+            tests[i].workers, whole.rounds);
+        ok (other, "the same on %zu processes", tests[i].others);
+    }
+}
+
+static void
+test_skip (void)
+{
+    struct accel_loader *loader;
+    struct accel_error err;
+    char whole[256], rest[256];
+    for (size_t skipped = 0; skipped < 5; skipped++) {
+        size_t at = 0;
+        set.size = 30;
+        must (accel_loader_create (&loader, &set, &(struct accel_loader_options){ .batch_size = 4 }, &err), &err);
+        must (loader_share (loader, NULL, 2, 1, &err), &err);
+        add_epoch (loader, whole, &at);
+        at = 0;
+        must (accel_skip_first_batches (loader, skipped, &err), &err);
+        add_epoch (loader, rest, &at);
+        const char *tail = whole;
+        for (size_t i = 0; i < skipped && tail; i++)
+            tail = strchr (tail, '|') ? strchr (tail, '|') + 1 : NULL;
+        is_text (rest, tail ? tail : "-", "the first batches skipped");
+        at = 0;
+        add_epoch (loader, rest, &at);
+        is_text (rest, whole, "and the next epoch is whole");
+        accel_loader_destroy (loader);
+    }
+}
+
+int
+main (void)
+{
+    test_goldens ();
+    test_resume ();
+    test_skip ();
+    return done_testing ();
+}
