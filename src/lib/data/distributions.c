@@ -39,7 +39,7 @@ accel_generator_fill_uniform_f32 (struct accel_generator *generator, float *valu
         return accel_fail (err, ACCEL_ERR_INVALID, "uniform numbers: [%g, %g) is no range of float32", from, to);
     bool fuse = fused (generator);
     for (size_t i = 0; i < count; i++) {
-        float unit = accel_generator_uniform (generator);
+        float unit = generator_uniform_float (generator);
         float value = fuse ? fmaf (unit, range, low) : unit * range + low;
         values[i] = value == high ? low : value; /* rounded up to what is not in the range */
     }
@@ -99,13 +99,13 @@ accel_generator_fill_normal_f32 (struct accel_generator *generator, float *value
     }
     normal_16 *transform = fused (generator) ? normal_16_avx2 : normal_16_portable;
     for (size_t i = 0; i < count; i++)
-        values[i] = accel_generator_uniform (generator);
+        values[i] = generator_uniform_float (generator);
     for (size_t i = 0; i + BLOCK <= count; i += BLOCK)
         transform (values + i, (float) mean, (float) std);
     if (count % BLOCK) {
         float *last = values + count - BLOCK;
         for (int i = 0; i < BLOCK; i++)
-            last[i] = accel_generator_uniform (generator);
+            last[i] = generator_uniform_float (generator);
         transform (last, (float) mean, (float) std);
     }
     return ACCEL_OK;

@@ -13,6 +13,13 @@
 
 enum { MT_WORDS = GENERATOR_WORDS, MT_MIDDLE = 397 };
 
+/* GCC vectorises from -O3 on. */
+#if defined __GNUC__ && !defined __clang__
+#define VECTORISED __attribute__ ((optimize ("O3")))
+#else
+#define VECTORISED
+#endif
+
 /* torch.randperm() draws 32 bits per element below this size and 64 from it on. */
 #define PERMUTATION_64_BIT (UINT32_MAX / 20)
 
@@ -61,22 +68,24 @@ accel_generator_seed (struct accel_generator *generator, uint64_t seed)
     generator->kernels = kernels;
 }
 
-static uint32_t
+static inline uint32_t
 twist (uint32_t upper, uint32_t lower)
 {
     uint32_t mixed = (upper & UINT32_C (0x80000000)) | (lower & UINT32_C (0x7fffffff));
-    return mixed >> 1 ^ (lower & 1 ? UINT32_C (0x9908b0df) : 0);
+    return mixed >> 1 ^ (UINT32_C (0x9908b0df) & -(lower & 1));
 }
 
-static void
-refill (struct accel_generator *generator)
+/* Two loops and the last word, so that the compiler sees that neither reads what its next few steps write. */
+VECTORISED void
+generator_refill (struct accel_generator *generator)
 {
+    enum { FIRST = MT_WORDS - MT_MIDDLE };
     uint32_t *words = generator->words;
-    for (int i = 0; i < MT_WORDS; i++) {
-        int after = i + 1 < MT_WORDS ? i + 1 : 0;
-        int far = i + MT_MIDDLE < MT_WORDS ? i + MT_MIDDLE : i + MT_MIDDLE - MT_WORDS;
-        words[i] = words[far] ^ twist (words[i], words[after]);
-    }
+    for (int i = 0; i < FIRST; i++)
+        words[i] = words[i + MT_MIDDLE] ^ twist (words[i], words[i + 1]);
+    for (int i = FIRST; i < MT_WORDS - 1; i++)
+        words[i] = words[i - FIRST] ^ twist (words[i], words[i + 1]);
+    words[MT_WORDS - 1] = words[MT_MIDDLE - 1] ^ twist (words[MT_WORDS - 1], words[0]);
     generator->left = MT_WORDS;
     generator->next = 0;
 }
@@ -84,32 +93,13 @@ refill (struct accel_generator *generator)
 uint32_t
 accel_generator_next (struct accel_generator *generator)
 {
-    if (--generator->left == 0)
-        refill (generator);
-    uint32_t word = generator->words[generator->next++];
-    word ^= word >> 11;
-    word ^= word << 7 & UINT32_C (0x9d2c5680);
-    word ^= word << 15 & UINT32_C (0xefc60000);
-    return word ^ word >> 18;
-}
-
-uint64_t
-generator_next_64 (struct accel_generator *generator)
-{
-    uint64_t high = accel_generator_next (generator);
-    return high << 32 | accel_generator_next (generator);
+    return generator_next_32 (generator);
 }
 
 float
 accel_generator_uniform (struct accel_generator *generator)
 {
-    return (float) (accel_generator_next (generator) & 0xffffff) * 0x1p-24f;
-}
-
-double
-generator_uniform_double (struct accel_generator *generator)
-{
-    return (double) (generator_next_64 (generator) & UINT64_C (0x1fffffffffffff)) * 0x1p-53;
+    return generator_uniform_float (generator);
 }
 
 uint64_t
@@ -136,7 +126,7 @@ accel_generator_randint (struct accel_generator *generator, int64_t low, int64_t
     if (high <= low)
         return low;
     uint64_t range = (uint64_t) high - (uint64_t) low;
-    uint64_t drawn = range < RANDINT_64_BIT ? accel_generator_next (generator) % range
+    uint64_t drawn = range < RANDINT_64_BIT ? generator_next_32 (generator) % range
                                             : generator_next_64 (generator) % range;
     return (int64_t) ((uint64_t) low + drawn);
 }
@@ -166,7 +156,7 @@ permute_32_bit (struct accel_generator *generator, int64_t *permutation, uint32_
     for (uint32_t i = 0; i + 1 < count;) {
         uint32_t batch = count - 1 - i < BATCH ? count - 1 - i : BATCH;
         for (uint32_t b = 0; b < batch; b++) {
-            others[b] = i + b + accel_generator_next (generator) % (count - i - b);
+            others[b] = i + b + generator_next_32 (generator) % (count - i - b);
             __builtin_prefetch (permutation + others[b], 1);
         }
         for (uint32_t b = 0; b < batch; b++, i++) {

@@ -23,11 +23,43 @@ struct accel_generator {
 
 void generator_init (struct accel_generator *generator, uint64_t seed);
 
+/** Make the next set of words. */
+void generator_refill (struct accel_generator *generator);
+
+/** accel_generator_next(), which a shared library would call through its table each time. */
+static inline uint32_t
+generator_next_32 (struct accel_generator *generator)
+{
+    if (--generator->left == 0)
+        generator_refill (generator);
+    uint32_t word = generator->words[generator->next++];
+    word ^= word >> 11;
+    word ^= word << 7 & UINT32_C (0x9d2c5680);
+    word ^= word << 15 & UINT32_C (0xefc60000);
+    return word ^ word >> 18;
+}
+
 /** @return 64 random bits: two draws, the first is the high half. */
-uint64_t generator_next_64 (struct accel_generator *generator);
+static inline uint64_t
+generator_next_64 (struct accel_generator *generator)
+{
+    uint64_t high = generator_next_32 (generator);
+    return high << 32 | generator_next_32 (generator);
+}
+
+/** accel_generator_uniform(): 24 random bits. */
+static inline float
+generator_uniform_float (struct accel_generator *generator)
+{
+    return (float) (int32_t) (generator_next_32 (generator) & 0xffffff) * 0x1p-24F;
+}
 
 /** @return the next number in [0, 1) with 53 random bits, as torch draws a float64. */
-double generator_uniform_double (struct accel_generator *generator);
+static inline double
+generator_uniform_double (struct accel_generator *generator)
+{
+    return (double) (int64_t) (generator_next_64 (generator) & UINT64_C (0x1fffffffffffff)) * 0x1p-53;
+}
 
 /**
  * torch.multinomial() of float64 weights: draw indices in proportion to their weights.

@@ -15,10 +15,15 @@
 
 /* What is not written as fmaf () must round twice, whatever the processor could do. */
 #if defined __GNUC__ && !defined __clang__
-#define VECTORISED __attribute__ ((optimize ("O3", "fp-contract=off")))
+#define OPTIMIZED optimize ("O3", "fp-contract=off")
+#define VECTORISED __attribute__ ((OPTIMIZED))
+#define ROLLED _Pragma ("GCC unroll 1") /* else GCC takes the loop apart before it looks for vectors */
+#define VECTORISED_FUSED __attribute__ ((OPTIMIZED, target ("avx2,fma")))
 #else
 #pragma STDC FP_CONTRACT OFF
 #define VECTORISED
+#define ROLLED
+#define VECTORISED_FUSED __attribute__ ((target ("avx2,fma")))
 #endif
 
 #define INLINED __attribute__ ((always_inline)) static inline
@@ -45,18 +50,22 @@ float_of (uint32_t bits)
 VECTORISED INLINED float
 log_polynomial (float x)
 {
-    static const float steps[] = { -1.1514610310E-1F, 1.1676998740E-1F,  -1.2420140846E-1F, 1.4249322787E-1F,
-                                   -1.6668057665E-1F, 2.0000714765E-1F, -2.4999993993E-1F, 3.3333331174E-1F };
     uint32_t bits = bits_of (x);
     float exponent = (float) ((int32_t) (bits >> 23) - 127) + 1.0F;
     float mantissa = float_of ((bits & UINT32_C (0x807fffff)) | UINT32_C (0x3f000000));
-    float low = mantissa < 0.707106781186547524F ? 1.0F : 0.0F;
-    exponent -= low;
-    mantissa = (mantissa - 1.0F) + (low != 0 ? mantissa : 0.0F);
+    uint32_t low = -(uint32_t) (mantissa < 0.707106781186547524F); /* a mask */
+    exponent -= float_of (low & bits_of (1.0F));
+    mantissa = (mantissa - 1.0F) + float_of (low & bits_of (mantissa));
     float square = mantissa * mantissa;
     float sum = 7.0376836292E-2F;
-    for (int i = 0; i < 8; i++)
-        sum = fmaf (sum, mantissa, steps[i]);
+    sum = fmaf (sum, mantissa, -1.1514610310E-1F);
+    sum = fmaf (sum, mantissa, 1.1676998740E-1F);
+    sum = fmaf (sum, mantissa, -1.2420140846E-1F);
+    sum = fmaf (sum, mantissa, 1.4249322787E-1F);
+    sum = fmaf (sum, mantissa, -1.6668057665E-1F);
+    sum = fmaf (sum, mantissa, 2.0000714765E-1F);
+    sum = fmaf (sum, mantissa, -2.4999993993E-1F);
+    sum = fmaf (sum, mantissa, 3.3333331174E-1F);
     sum = fmaf (sum * mantissa, square, exponent * -2.12194440e-4F);
     sum = fmaf (-square, 0.5F, sum);
     return fmaf (exponent, 0.693359375F, mantissa + sum);
@@ -79,19 +88,26 @@ sin_cos_polynomial (float x, float *sine, float *cosine)
     float odd = fmaf (-1.9515295891E-4F, square, 8.3321608736E-3F);
     odd = fmaf (odd, square, -1.6666654611E-1F);
     odd = fmaf (odd * square, x, x);
-    int swapped = octant & 2;
-    *sine = float_of (bits_of (swapped ? even : odd) ^ sine_sign);
-    *cosine = float_of (bits_of (swapped ? odd : even) ^ cosine_sign);
+    uint32_t swapped = -((uint32_t) octant >> 1 & 1), differ = (bits_of (even) ^ bits_of (odd)) & swapped;
+    *sine = float_of (bits_of (odd) ^ differ ^ sine_sign);
+    *cosine = float_of (bits_of (even) ^ differ ^ cosine_sign);
 }
 
+/* The loop over roots stands alone: a root may set errno, and no loop with one becomes vectors. */
 VECTORISED INLINED void
 transform (float *restrict values, float mean, float std)
 {
+    float radii[LANES], sines[LANES], cosines[LANES];
+    ROLLED
     for (int i = 0; i < LANES; i++) {
-        float radius = sqrtf (-2.0F * log_polynomial (1.0F - values[i])), sine, cosine;
-        sin_cos_polynomial (6.283185307179586F * values[LANES + i], &sine, &cosine);
-        values[i] = fmaf (radius * cosine, std, mean);
-        values[LANES + i] = fmaf (radius * sine, std, mean);
+        radii[i] = -2.0F * log_polynomial (1.0F - values[i]);
+        sin_cos_polynomial (6.283185307179586F * values[LANES + i], &sines[i], &cosines[i]);
+    }
+    for (int i = 0; i < LANES; i++)
+        radii[i] = sqrtf (radii[i]);
+    for (int i = 0; i < LANES; i++) {
+        values[i] = fmaf (radii[i] * cosines[i], std, mean);
+        values[LANES + i] = fmaf (radii[i] * sines[i], std, mean);
     }
 }
 
@@ -103,12 +119,7 @@ normal_16_avx2_plain (float *values, float mean, float std)
 
 #if defined __x86_64__
 /* The same with the processor's own fused operations, where fmaf () is no call. */
-#ifdef __clang__
-__attribute__ ((target ("avx2,fma")))
-#else
-__attribute__ ((optimize ("O3", "fp-contract=off", "no-math-errno"), target ("avx2,fma")))
-#endif
-static void
+VECTORISED_FUSED static void
 transform_fused (float *values, float mean, float std)
 {
     transform (values, mean, std);
