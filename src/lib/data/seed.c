@@ -113,7 +113,7 @@ enum accel_status
 accel_synchronize_rng_state_at (const char *file, int line, struct accel *acc, enum accel_rng_type type,
                                 struct accel_generator *generator, struct accel_error *err)
 {
-    struct accel_generator *found;
+    struct accel_generator *found = NULL;
     enum accel_status status = find_generator (SITE (SYNCHRONIZE_RNG_STATE), type, generator, &found, err);
     return status ? status : synchronize (acc, SITE (SYNCHRONIZE_RNG_STATE), found, err);
 }
@@ -123,7 +123,7 @@ accel_synchronize_rng_states_at (const char *file, int line, struct accel *acc, 
                                  size_t count, struct accel_generator *generator, struct accel_error *err)
 {
     const struct comm_site *site = SITE (SYNCHRONIZE_RNG_STATES);
-    struct accel_generator *found;
+    struct accel_generator *found = NULL;
     enum accel_status status = ACCEL_OK;
     for (size_t i = 0; !status && i < count; i++)
         status = find_generator (site, types[i], generator, &found, err);
