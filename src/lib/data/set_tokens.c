@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The data set of a file of tokens, as nanoGPT and llm.c write them. */
+#include <config.h>
+
+#include "lib/data/set.h"
+#include "lib/error.h"
+
+#include <string.h>
+
+/* Tokens are converted through this much stack; 8 KiB are 4096 tokens of 16 bits, a long sequence. */
+enum { CHUNK_BYTES = 8192 };
+
+/* llm.c's dev/data/data_common.py: magic, version and token type of the two kinds, then the number of tokens. */
+enum { LLMC_HEADER_BYTES = 256 * 4 };
+static const struct {
+    int32_t magic, version;
+    enum accel_token_format format;
+} llmc_kinds[] = {
+    { 20240520, 1, ACCEL_TOKENS_UINT16 },
+    { 20240801, 7, ACCEL_TOKENS_UINT32 },
+};
+
+static const size_t token_bytes[]
+    = { [ACCEL_TOKENS_UINT16] = 2, [ACCEL_TOKENS_UINT32] = 4, [ACCEL_TOKENS_INT32] = 4, [ACCEL_TOKENS_INT64] = 8 };
+
+/* Convert @p count tokens.  @return not 0 if some token did not fit */
+#define CONVERTER(name, from_type, into_type)                                 \
+    static uint64_t                                                           \
+    name (const unsigned char *from, unsigned char *into, size_t count)       \
+    {                                                                         \
+        uint64_t lost = 0;                                                    \
+        for (size_t i = 0; i < count; i++) {                                  \
+            from_type token;                                                  \
+            into_type value;                                                  \
+            memcpy (&token, from + i * sizeof token, sizeof token);           \
+            value = (into_type) token;                                        \
+            lost |= (uint64_t) (int64_t) value ^ (uint64_t) (int64_t) token;  \
+            memcpy (into + i * sizeof value, &value, sizeof value);           \
+        }                                                                     \
+        return lost;                                                          \
+    }
+CONVERTER (uint16_to_int32, uint16_t, int32_t)
+CONVERTER (uint32_to_int32, uint32_t, int32_t)
+CONVERTER (int32_to_int32, int32_t, int32_t)
+CONVERTER (int64_to_int32, int64_t, int32_t)
+CONVERTER (uint16_to_int64, uint16_t, int64_t)
+CONVERTER (uint32_to_int64, uint32_t, int64_t)
+CONVERTER (int32_to_int64, int32_t, int64_t)
+CONVERTER (int64_to_int64, int64_t, int64_t)
+
+static uint64_t (*const converters[2][4]) (const unsigned char *from, unsigned char *into, size_t count) = {
+    { uint16_to_int32, uint32_to_int32, int32_to_int32, int64_to_int32 },
+    { uint16_to_int64, uint32_to_int64, int32_to_int64, int64_to_int64 },
+};
+
+static enum accel_status
+read_sequence (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    const struct set *set = user;
+    const struct accel_tokens_options *options = &set->tokens;
+    unsigned char chunk[CHUNK_BYTES];
+    size_t length = options->sequence_length, wanted = length + options->labels, done = 0;
+    size_t most = sizeof chunk / set->token_bytes, grown = options->int64 ? 8 : 4;
+    enum accel_status status = set_check_index (set, index, err);
+    while (!status && done < wanted) {
+        size_t now = wanted - done < most ? wanted - done : most, inputs = now, skip = !done;
+        uint64_t token = (uint64_t) index * options->stride + done, lost;
+        status = source_read (&set->sources[0], set->first_token + token * set->token_bytes, chunk,
+                              now * set->token_bytes, err);
+        if (status)
+            return status;
+        if (inputs > length - done)
+            inputs = length - done; /* the very last token is a label only */
+        lost = converters[options->int64][options->format] (chunk, (unsigned char *) into[0] + done * grown, inputs);
+        if (options->labels)
+            lost |= converters[options->int64][options->format] (
+                chunk + skip * set->token_bytes, (unsigned char *) into[1] + (done + skip - 1) * grown, now - skip);
+        if (lost)
+            return accel_fail (err, ACCEL_ERR_FORMAT, "%s: a token between %llu and %llu does not fit int32; is this"
+                               " the right format of tokens?", set->sources[0].path, (unsigned long long) token,
+                               (unsigned long long) token + now - 1);
+        done += now;
+    }
+    return status;
+}
+
+static enum accel_status
+read_sequences (void *user, const int64_t *indices, size_t count, void *const *into, struct accel_error *err)
+{
+    const struct set *set = user;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        void *row[2] = { (unsigned char *) into[0] + i * set->tables[0].row_bytes, NULL };
+        if (set->tokens.labels)
+            row[1] = (unsigned char *) into[1] + i * set->tables[1].row_bytes;
+        status = indices[i] < 0 ? set_check_index (set, (uint64_t) indices[i], err)
+                                : read_sequence (user, (size_t) indices[i], row, err);
+    }
+    return status;
+}
+
+static enum accel_status
+read_llmc_header (struct set *set, uint64_t *count, struct accel_error *err)
+{
+    const struct source *source = &set->sources[0];
+    int32_t header[3];
+    if (source->size < LLMC_HEADER_BYTES)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no token file of llm.c: shorter than its header of %d bytes",
+                           source->path, LLMC_HEADER_BYTES);
+    enum accel_status status = source_read (source, 0, header, sizeof header, err);
+    if (status)
+        return status;
+    for (size_t i = 0; i < sizeof llmc_kinds / sizeof *llmc_kinds; i++)
+        if (header[0] == llmc_kinds[i].magic) {
+            if (header[1] != llmc_kinds[i].version)
+                return accel_fail (err, ACCEL_ERR_FORMAT, "%s: token file of llm.c with version %d, known is %d",
+                                   source->path, header[1], llmc_kinds[i].version);
+            /* What llm.c declares as int32 it reads so, too. */
+            if (header[2] < 0)
+                return accel_fail (err, ACCEL_ERR_FORMAT, "%s: its header says %d tokens", source->path, header[2]);
+            set->tokens.format = llmc_kinds[i].format;
+            set->first_token = LLMC_HEADER_BYTES;
+            *count = (uint64_t) header[2];
+            return ACCEL_OK;
+        }
+    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no token file of llm.c: begins with %d, not %d or %d", source->path,
+                       header[0], llmc_kinds[0].magic, llmc_kinds[1].magic);
+}
+
+/* Find where tokens begin and how many there are. */
+static enum accel_status
+measure (struct set *set, uint64_t *count, struct accel_error *err)
+{
+    const struct source *source = &set->sources[0];
+    bool has_header = set->tokens.format == ACCEL_TOKENS_LLMC;
+    uint64_t said = 0;
+    set->first_token = set->tokens.header_bytes;
+    enum accel_status status = has_header ? read_llmc_header (set, &said, err) : ACCEL_OK;
+    if (status)
+        return status;
+    if (source->size < set->first_token)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: its %llu bytes are less than a header of %llu", source->path,
+                           (unsigned long long) source->size, (unsigned long long) set->first_token);
+    uint64_t bytes = source->size - set->first_token;
+    set->token_bytes = token_bytes[set->tokens.format];
+    *count = bytes / set->token_bytes;
+    if (bytes % set->token_bytes)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: %llu bytes are no whole number of tokens of %zu bytes",
+                           source->path, (unsigned long long) bytes, set->token_bytes);
+    if (has_header && *count != said)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: its header says %llu tokens, the file has %llu", source->path,
+                           (unsigned long long) said, (unsigned long long) *count);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+check_options (const struct accel_tokens_options *options, struct accel_error *err)
+{
+    if (!options || !options->sequence_length)
+        return accel_fail (err, ACCEL_ERR_INVALID, "a data set of tokens needs a sequence_length");
+    if ((unsigned) options->format > ACCEL_TOKENS_LLMC)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%d is no enum accel_token_format", (int) options->format);
+    if (options->format == ACCEL_TOKENS_LLMC && options->header_bytes)
+        return accel_fail (err, ACCEL_ERR_INVALID, "files of llm.c have a header of %d bytes; leave header_bytes 0",
+                           LLMC_HEADER_BYTES);
+    if (options->sequence_length > INT64_MAX / 16)
+        return accel_fail (err, ACCEL_ERR_INVALID, "sequence_length %zu is more than any memory",
+                           options->sequence_length);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+describe (struct set *set, struct accel_error *err)
+{
+    static const char *const names[] = { "input_ids", "labels" };
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < set->dataset.field_count && !status; i++) {
+        struct accel_field field = { .name = names[i],
+                                     .dtype = set->tokens.int64 ? ACCEL_INT64 : ACCEL_INT32,
+                                     .ndim = 1,
+                                     .shape = { (int64_t) set->tokens.sequence_length } };
+        status = set_describe (set, i, &field, err);
+    }
+    return status;
+}
+
+enum accel_status
+accel_dataset_open_tokens (struct accel_dataset **dataset, const char *path, const struct accel_tokens_options *options,
+                           struct accel_error *err)
+{
+    struct set *set;
+    uint64_t count = 0, wanted, samples = 0;
+    *dataset = NULL;
+    enum accel_status status = check_options (options, err);
+    if (status || (status = set_create (&set, options->labels ? 2 : 1, err)))
+        return status;
+    set->tokens = *options;
+    if (!set->tokens.stride)
+        set->tokens.stride = options->sequence_length;
+    set->dataset.read = read_sequence;
+    set->dataset.read_many = read_sequences;
+    if ((status = describe (set, err)) || (status = source_open (&set->sources[0], path, err))
+        || (status = measure (set, &count, err)) || (options->mapped && (status = source_map (&set->sources[0], err))))
+        return set_abandon (set, status);
+    wanted = (uint64_t) options->sequence_length + options->labels;
+    if (count >= wanted)
+        samples = (count - wanted) / set->tokens.stride + 1;
+    set->dataset.size = (size_t) samples;
+    *dataset = &set->dataset;
+    return ACCEL_OK;
+}

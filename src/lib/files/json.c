@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading JSON (RFC 8259) piece by piece; see json.h. */
+#include <config.h>
+
+#include "lib/files/json.h"
+
+#include "lib/error.h"
+#include "util/cleanup.h"
+#include "util/strbuf.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+/* Deeper values are refused: nothing that we read has them, and each level is a call on the stack. */
+enum { MAX_DEPTH = 127 };
+
+enum accel_status
+json_fail (const struct json *json, const char *format, ...)
+{
+    char text[ACCEL_ERROR_TEXT_SIZE];
+    va_list args;
+    va_start (args, format);
+    vsnprintf (text, sizeof text, format, args);
+    va_end (args);
+    return accel_fail (json->err, ACCEL_ERR_FORMAT, "byte %zu: %s", json->at, text);
+}
+
+static bool
+is_space (char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static bool
+is_digit (char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* The byte at the cursor; 0 at the end.  A 0 in the text is no JSON either, so the two need not be told apart. */
+static char
+byte (const struct json *json)
+{
+    return json->at < json->length ? json->text[json->at] : '\0';
+}
+
+char
+json_peek (struct json *json)
+{
+    while (is_space (byte (json)))
+        json->at++;
+    return byte (json);
+}
+
+enum accel_status
+json_take (struct json *json, char c, const char *what)
+{
+    if (json_peek (json) != c)
+        return json_fail (json, json->at < json->length ? "expected %s" : "ends where %s was expected", what);
+    json->at++;
+    return ACCEL_OK;
+}
+
+enum accel_status
+json_next (struct json *json, char closing, bool *first, bool *more)
+{
+    char c = json_peek (json);
+    *more = c != closing;
+    if (c == closing)
+        json->at++;
+    else if (!*first) {
+        enum accel_status status = json_take (json, ',', closing == '}' ? "',' or '}'" : "',' or ']'");
+        if (status)
+            return status;
+        if (json_peek (json) == closing)
+            return json_fail (json, "',' before '%c'", closing);
+    }
+    *first = false;
+    return ACCEL_OK;
+}
+
+/* Four hexadecimal digits. */
+static bool
+take_hex (struct json *json, unsigned *value)
+{
+    *value = 0;
+    for (int i = 0; i < 4; i++, json->at++) {
+        char c = byte (json);
+        unsigned digit = is_digit (c)              ? (unsigned) (c - '0')
+                         : c >= 'a' && c <= 'f' ? (unsigned) (c - 'a') + 10
+                         : c >= 'A' && c <= 'F' ? (unsigned) (c - 'A') + 10
+                                                   : 16;
+        if (digit > 15)
+            return false;
+        *value = *value << 4 | digit;
+    }
+    return true;
+}
+
+static void
+add_utf8 (struct strbuf *buf, unsigned code)
+{
+    if (code < 0x80)
+        strbuf_add_char (buf, (char) code);
+    else if (code < 0x800)
+        strbuf_add_bytes (buf, (char[]){ (char) (0xc0 | code >> 6), (char) (0x80 | (code & 0x3f)) }, 2);
+    else if (code < 0x10000)
+        strbuf_add_bytes (buf, (char[]){ (char) (0xe0 | code >> 12), (char) (0x80 | (code >> 6 & 0x3f)),
+                                         (char) (0x80 | (code & 0x3f)) }, 3);
+    else
+        strbuf_add_bytes (buf, (char[]){ (char) (0xf0 | code >> 18), (char) (0x80 | (code >> 12 & 0x3f)),
+                                         (char) (0x80 | (code >> 6 & 0x3f)), (char) (0x80 | (code & 0x3f)) }, 4);
+}
+
+/* What follows a backslash. */
+static enum accel_status
+take_escape (struct json *json, struct strbuf *buf)
+{
+    static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
+    char c = byte (json);
+    const char *found = c ? strchr (from, c) : NULL;
+    if (found) {
+        json->at++;
+        strbuf_add_char (buf, into[found - from]);
+        return ACCEL_OK;
+    }
+    unsigned code, low;
+    if (c != 'u')
+        return json_fail (json, "no escape of JSON follows the backslash");
+    json->at++;
+    if (!take_hex (json, &code))
+        return json_fail (json, "expected four hexadecimal digits");
+    if (!code)
+        return json_fail (json, "a character 0 in a string");
+    if (code >= 0xd800 && code < 0xe000) {
+        if (code >= 0xdc00 || json->length - json->at < 6 || memcmp (json->text + json->at, "\\u", 2) != 0)
+            return json_fail (json, "half a surrogate pair");
+        json->at += 2;
+        if (!take_hex (json, &low) || low < 0xdc00 || low >= 0xe000)
+            return json_fail (json, "half a surrogate pair");
+        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    }
+    add_utf8 (buf, code);
+    return ACCEL_OK;
+}
+
+enum accel_status
+json_string (struct json *json, char **text, const char *what)
+{
+    AUTO_STRBUF struct strbuf buf = { 0 };
+    *text = NULL;
+    enum accel_status status = json_take (json, '"', what);
+    while (!status && byte (json) != '"') {
+        size_t start = json->at;
+        while ((unsigned char) byte (json) >= ' ' && byte (json) != '"' && byte (json) != '\\')
+            json->at++;
+        strbuf_add_bytes (&buf, json->text + start, json->at - start);
+        if (json->at >= json->length)
+            status = json_fail (json, "ends within a string");
+        else if (byte (json) == '\\') {
+            json->at++;
+            status = take_escape (json, &buf);
+        } else if (byte (json) != '"')
+            status = json_fail (json, "a control character in a string");
+    }
+    if (status)
+        return status;
+    json->at++;
+    *text = strbuf_take (&buf);
+    return *text ? ACCEL_OK : accel_fail (json->err, ACCEL_ERR_NOMEM, "out of memory");
+}
+
+enum accel_status
+json_key (struct json *json, char **key)
+{
+    enum accel_status status = json_string (json, key, "a name in quotes");
+    if (!status && (status = json_take (json, ':', "':'"))) {
+        free (*key);
+        *key = NULL;
+    }
+    return status;
+}
+
+enum accel_status
+json_uint64 (struct json *json, uint64_t *value, const char *what)
+{
+    char c = json_peek (json);
+    size_t start = json->at;
+    uint64_t number = 0;
+    if (!is_digit (c))
+        return json_fail (json, "expected %s", what);
+    for (; is_digit (byte (json)); json->at++)
+        if (__builtin_mul_overflow (number, (uint64_t) 10, &number)
+            || __builtin_add_overflow (number, (uint64_t) (byte (json) - '0'), &number))
+            return json_fail (json, "%s is too large", what);
+    c = byte (json);
+    if ((json->text[start] == '0' && json->at - start > 1) || c == '.' || c == 'e' || c == 'E') {
+        json->at = start;
+        return json_fail (json, "expected %s", what);
+    }
+    *value = number;
+    return ACCEL_OK;
+}
+
+bool
+json_word (struct json *json, const char *word)
+{
+    size_t length = strlen (word);
+    json_peek (json);
+    if (length > json->length - json->at || memcmp (json->text + json->at, word, length) != 0)
+        return false;
+    json->at += length;
+    return true;
+}
+
+/* @return whether there was at least one digit */
+static bool
+skip_digits (struct json *json)
+{
+    size_t start = json->at;
+    while (is_digit (byte (json)))
+        json->at++;
+    return json->at > start;
+}
+
+static enum accel_status
+skip_number (struct json *json)
+{
+    json->at += byte (json) == '-';
+    bool good = byte (json) == '0' ? json->at++, true : skip_digits (json);
+    if (good && byte (json) == '.') {
+        json->at++;
+        good = skip_digits (json);
+    }
+    if (good && (byte (json) == 'e' || byte (json) == 'E')) {
+        json->at++;
+        json->at += byte (json) == '+' || byte (json) == '-';
+        good = skip_digits (json);
+    }
+    return good ? ACCEL_OK : json_fail (json, "expected a value");
+}
+
+static enum accel_status
+skip_value (struct json *json, int depth)
+{
+    char c = json_peek (json), *text = NULL, closing = c == '{' ? '}' : ']';
+    enum accel_status status;
+    bool first = true, more;
+    if (c == '"') {
+        status = json_string (json, &text, "a string");
+        free (text);
+        return status;
+    }
+    if (c != '{' && c != '[')
+        return json_word (json, "null") || json_word (json, "true") || json_word (json, "false") ? ACCEL_OK
+                                                                                                  : skip_number (json);
+    if (depth > MAX_DEPTH)
+        return json_fail (json, "more than %d values within each other", MAX_DEPTH);
+    json->at++;
+    for (;;) {
+        status = json_next (json, closing, &first, &more);
+        if (status || !more)
+            return status;
+        if (c == '{') {
+            status = json_key (json, &text);
+            free (text);
+        }
+        if (!status)
+            status = skip_value (json, depth + 1);
+        if (status)
+            return status;
+    }
+}
+
+enum accel_status
+json_skip (struct json *json)
+{
+    return skip_value (json, 1);
+}
+
+enum accel_status
+json_end (struct json *json)
+{
+    json_peek (json);
+    return json->at == json->length ? ACCEL_OK : json_fail (json, "text after the end of the JSON");
+}
+
+/* Bytes of the character at @p at, 0 if it is none: RFC 3629, so no surrogates, no overlong forms. */
+static size_t
+utf8_character (const unsigned char *at, size_t left)
+{
+    unsigned char c = at[0], low = 0x80, high = 0xbf;
+    size_t length = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
+    if (length > left)
+        return 0;
+    if (c == 0xe0)
+        low = 0xa0;
+    else if (c == 0xed)
+        high = 0x9f;
+    else if (c == 0xf0)
+        low = 0x90;
+    else if (c == 0xf4)
+        high = 0x8f;
+    for (size_t i = 1; i < length; i++, low = 0x80, high = 0xbf)
+        if (at[i] < low || at[i] > high)
+            return 0;
+    return length;
+}
+
+size_t
+utf8_valid_length (const char *text, size_t length)
+{
+    size_t at = 0, step;
+    while (at < length && (step = utf8_character ((const unsigned char *) text + at, length - at)))
+        at += step;
+    return at;
+}

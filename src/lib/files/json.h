@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A cursor over JSON text: the caller asks for what it expects.  Enough for headers of files, and no tree in memory. */
+#ifndef LIB_FILES_JSON_H
+#define LIB_FILES_JSON_H
+
+#include <accel/base.h>
+
+struct json {
+    const char *text; /* [length], not terminated */
+    size_t length;
+    size_t at;
+    struct accel_error *err;
+};
+
+/** Fail at the byte where the cursor stands; adds "byte N: ". */
+enum accel_status json_fail (const struct json *json, const char *format, ...) ACCEL_PRINTF (2, 3);
+
+/** @return the next byte that is no white space, without taking it; 0 at the end. */
+char json_peek (struct json *json);
+
+/** Take @p c, after white space, or fail: "expected WHAT". */
+enum accel_status json_take (struct json *json, char c, const char *what);
+
+/**
+ * The next member of an object or array whose opening bracket was taken; start with *first true.
+ *
+ * @param[out] more  false: the closing bracket was taken
+ */
+enum accel_status json_next (struct json *json, char closing, bool *first, bool *more);
+
+/** A string, decoded to UTF-8; the caller frees it.  One with a character 0 is refused. */
+enum accel_status json_string (struct json *json, char **text, const char *what);
+
+/** A key and its colon. */
+enum accel_status json_key (struct json *json, char **key);
+
+/** An integer >= 0 without fraction, exponent or needless zeros, that fits 64 bits. */
+enum accel_status json_uint64 (struct json *json, uint64_t *value, const char *what);
+
+/** Take any value. */
+enum accel_status json_skip (struct json *json);
+
+/** Take the word @p word if it is next.  @return whether it was */
+bool json_word (struct json *json, const char *word);
+
+/** Fail unless nothing but white space is left. */
+enum accel_status json_end (struct json *json);
+
+/** @return the first byte of @p text that is not valid UTF-8, or @p length. */
+size_t utf8_valid_length (const char *text, size_t length);
+
+#endif

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The header of safetensors files; see safetensors.h.  A parser of our own for this one shape of JSON keeps the library
+ * free of dependencies, and says which byte is wrong. */
+#include <config.h>
+
+#include "lib/files/safetensors.h"
+
+#include "lib/error.h"
+#include "lib/files/json.h"
+#include "util/cleanup.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name;
+    unsigned bits;
+    enum accel_dtype dtype;
+} types[SAFETENSORS_DTYPE_COUNT] = {
+#define X(name, bits, dtype) { #name, bits, dtype },
+    SAFETENSORS_DTYPE_MAP (X)
+#undef X
+};
+
+enum accel_dtype
+safetensors_to_accel (enum safetensors_dtype dtype)
+{
+    return types[dtype].dtype;
+}
+
+const char *
+safetensors_dtype_name (enum safetensors_dtype dtype)
+{
+    return types[dtype].name;
+}
+
+/* Room for one more element of an array. */
+static enum accel_status
+make_room (void *array_address, size_t count, size_t *room, size_t element, struct accel_error *err)
+{
+    void **array = array_address;
+    if (count < *room)
+        return ACCEL_OK;
+    size_t more = *room ? 2 * *room : 16; /* at most a few per byte of a header: no overflow */
+    void *moved = realloc (*array, more * element);
+    if (!moved)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu entries", more);
+    *array = moved;
+    *room = more;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+parse_dtype (struct json *json, struct safetensors_tensor *tensor)
+{
+    AUTO_FREE char *name = NULL;
+    json_peek (json);
+    size_t start = json->at;
+    enum accel_status status = json_string (json, &name, "the name of an element type");
+    if (status)
+        return status;
+    for (size_t i = 0; i < SAFETENSORS_DTYPE_COUNT; i++)
+        if (!strcmp (types[i].name, name)) {
+            tensor->dtype = (enum safetensors_dtype) i;
+            return ACCEL_OK;
+        }
+    json->at = start;
+    return json_fail (json, "unknown element type '%.40s'", name);
+}
+
+static enum accel_status
+parse_shape (struct json *json, struct safetensors_tensor *tensor)
+{
+    bool first = true, more;
+    size_t room = 0;
+    enum accel_status status = json_take (json, '[', "'[' of the shape");
+    while (!status) {
+        uint64_t size;
+        if ((status = json_next (json, ']', &first, &more)) || !more)
+            break;
+        if ((status = json_uint64 (json, &size, "a size of the shape"))
+            || (status = make_room (&tensor->shape, tensor->ndim, &room, sizeof *tensor->shape, json->err)))
+            break;
+        tensor->shape[tensor->ndim++] = size;
+    }
+    return status;
+}
+
+static enum accel_status
+parse_offsets (struct json *json, struct safetensors_tensor *tensor)
+{
+    enum accel_status status = json_take (json, '[', "'[' of data_offsets");
+    if (!status)
+        status = json_uint64 (json, &tensor->begin, "the first offset");
+    if (!status)
+        status = json_take (json, ',', "',' and the second offset");
+    if (!status)
+        status = json_uint64 (json, &tensor->end, "the second offset");
+    if (!status)
+        status = json_take (json, ']', "']' after two offsets");
+    return status;
+}
+
+/* The product of the shape in bytes must be what the offsets say. */
+static enum accel_status
+check_size (const struct json *json, const struct safetensors_tensor *tensor)
+{
+    uint64_t elements = 1, bits;
+    size_t bytes;
+    for (size_t i = 0; i < tensor->ndim; i++)
+        if (__builtin_mul_overflow (elements, tensor->shape[i], &elements))
+            return json_fail (json, "more elements than 64 bits count");
+    if (__builtin_mul_overflow (elements, (uint64_t) types[tensor->dtype].bits, &bits)
+        || __builtin_add_overflow (bits / 8, 0, &bytes))
+        return json_fail (json, "more bytes than 64 bits count");
+    if (bits % 8)
+        return json_fail (json, "%llu elements of %u bits are no whole number of bytes", (unsigned long long) elements,
+                          types[tensor->dtype].bits);
+    if (tensor->end < tensor->begin)
+        return json_fail (json, "data_offsets end before they begin");
+    if (tensor->end - tensor->begin != bytes)
+        return json_fail (json, "shape and type make %zu bytes, data_offsets say %llu", bytes,
+                          (unsigned long long) (tensor->end - tensor->begin));
+    return ACCEL_OK;
+}
+
+static enum accel_status
+parse_members (struct json *json, struct safetensors_tensor *tensor)
+{
+    static const struct {
+        const char *key;
+        enum accel_status (*parse) (struct json *json, struct safetensors_tensor *tensor);
+    } members[] = { { "dtype", parse_dtype }, { "shape", parse_shape }, { "data_offsets", parse_offsets } };
+    unsigned seen = 0, i;
+    bool first = true, more;
+    enum accel_status status = json_take (json, '{', "'{' of a tensor's description");
+    for (; !status; ) {
+        AUTO_FREE char *key = NULL;
+        if ((status = json_next (json, '}', &first, &more)) || !more)
+            break;
+        if ((status = json_key (json, &key)))
+            break;
+        for (i = 0; i < 3 && strcmp (members[i].key, key) != 0; i++)
+            ;
+        if (i < 3 && seen & 1u << i)
+            return json_fail (json, "%s is there twice", key);
+        status = i < 3 ? members[i].parse (json, tensor) : json_skip (json);
+        seen |= 1u << i;
+    }
+    for (i = 0; i < 3 && !status; i++)
+        if (!(seen & 1u << i))
+            status = json_fail (json, "no %s", members[i].key);
+    return status ? status : check_size (json, tensor);
+}
+
+static enum accel_status
+parse_tensor (struct safetensors *file, struct json *json, char **name)
+{
+    enum accel_status status
+        = make_room (&file->tensors, file->count, &file->tensor_room, sizeof *file->tensors, json->err);
+    if (status)
+        return status;
+    struct safetensors_tensor *tensor = &file->tensors[file->count++];
+    *tensor = (struct safetensors_tensor){ .name = *name };
+    *name = NULL;
+    status = parse_members (json, tensor);
+    return status ? accel_fail_in (json->err, status, "tensor '%.80s'", tensor->name) : ACCEL_OK;
+}
+
+static enum accel_status
+parse_metadata (struct safetensors *file, struct json *json)
+{
+    bool first = true, more;
+    if (json_word (json, "null"))
+        return ACCEL_OK;
+    enum accel_status status = json_take (json, '{', "'{' of __metadata__");
+    while (!status) {
+        if ((status = json_next (json, '}', &first, &more)) || !more)
+            break;
+        status = make_room (&file->metadata, file->metadata_count, &file->metadata_room, 2 * sizeof *file->metadata,
+                            json->err);
+        if (status)
+            break;
+        char **pair = &file->metadata[2 * file->metadata_count++];
+        pair[0] = pair[1] = NULL;
+        status = json_key (json, &pair[0]);
+        if (!status)
+            status = json_string (json, &pair[1], "a string, as all values of __metadata__ are");
+    }
+    return status;
+}
+
+static enum accel_status
+parse_header (struct safetensors *file, struct json *json)
+{
+    bool first = true, more, has_metadata = false;
+    enum accel_status status = json_take (json, '{', "'{'");
+    while (!status) {
+        AUTO_FREE char *key = NULL;
+        if ((status = json_next (json, '}', &first, &more)) || !more)
+            break;
+        if ((status = json_key (json, &key)))
+            break;
+        if (strcmp (key, "__metadata__") != 0)
+            status = parse_tensor (file, json, &key);
+        else if (has_metadata)
+            status = json_fail (json, "__metadata__ is there twice");
+        else {
+            has_metadata = true;
+            status = parse_metadata (file, json);
+        }
+    }
+    return status ? status : json_end (json);
+}
+
+/* In the order of the data; empty tensors before the one that begins at the same place. */
+static int
+compare_offsets (const void *a, const void *b)
+{
+    const struct safetensors_tensor *x = a, *y = b;
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    if (x->end != y->end)
+        return x->end < y->end ? -1 : 1;
+    return strcmp (x->name, y->name);
+}
+
+static int
+compare_names (const void *a, const void *b, void *tensors)
+{
+    const struct safetensors_tensor *all = tensors;
+    return strcmp (all[*(const size_t *) a].name, all[*(const size_t *) b].name);
+}
+
+/* Sort, and see that there are no holes, no overlaps and no name twice. */
+static enum accel_status
+arrange (struct safetensors *file, struct accel_error *err)
+{
+    if (!file->count)
+        return ACCEL_OK;
+    qsort (file->tensors, file->count, sizeof *file->tensors, compare_offsets);
+    for (size_t i = 0; i < file->count; i++) {
+        const struct safetensors_tensor *tensor = &file->tensors[i];
+        if (tensor->begin != file->data_bytes)
+            return accel_fail (err, ACCEL_ERR_FORMAT, "tensor '%.80s' begins at %llu, but what is before it ends at"
+                               " %llu", tensor->name, (unsigned long long) tensor->begin,
+                               (unsigned long long) file->data_bytes);
+        file->data_bytes = tensor->end;
+    }
+    file->by_name = malloc (file->count * sizeof *file->by_name);
+    if (!file->by_name)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for the names of %zu tensors", file->count);
+    for (size_t i = 0; i < file->count; i++)
+        file->by_name[i] = i;
+    qsort_r (file->by_name, file->count, sizeof *file->by_name, compare_names, file->tensors);
+    for (size_t i = 1; i < file->count; i++)
+        if (!strcmp (file->tensors[file->by_name[i]].name, file->tensors[file->by_name[i - 1]].name))
+            return accel_fail (err, ACCEL_ERR_FORMAT, "tensor '%.80s' is there twice",
+                               file->tensors[file->by_name[i]].name);
+    return ACCEL_OK;
+}
+
+enum accel_status
+safetensors_parse (struct safetensors *file, const char *text, size_t length, struct accel_error *err)
+{
+    struct json json = { .text = text, .length = length, .err = err };
+    enum accel_status status;
+    *file = (struct safetensors){ 0 };
+    json.at = utf8_valid_length (text, length);
+    if (json.at < length)
+        status = json_fail (&json, "no valid UTF-8");
+    else {
+        json.at = 0;
+        status = parse_header (file, &json);
+    }
+    if (!status)
+        status = arrange (file, err);
+    if (status)
+        safetensors_release (file);
+    return status;
+}
+
+enum accel_status
+safetensors_read (struct safetensors *file, const struct source *source, uint64_t *data, struct accel_error *err)
+{
+    unsigned char bytes[SAFETENSORS_LENGTH_BYTES];
+    const char *path = source->path;
+    uint64_t length = 0;
+    *file = (struct safetensors){ 0 };
+    if (source->size < sizeof bytes)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no safetensors file: only %llu bytes", path,
+                           (unsigned long long) source->size);
+    enum accel_status status = source_read (source, 0, bytes, sizeof bytes, err);
+    if (status)
+        return status;
+    for (size_t i = sizeof bytes; i--; )
+        length = length << 8 | bytes[i];
+    if (length > SAFETENSORS_MAX_HEADER)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no safetensors file: its header would have %llu bytes, "
+                           "the most allowed is %d", path, (unsigned long long) length, SAFETENSORS_MAX_HEADER);
+    if (length > source->size - sizeof bytes)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: ends within its header, which has %llu bytes", path,
+                           (unsigned long long) length);
+    AUTO_FREE char *text = malloc ((size_t) length + 1);
+    if (!text)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "%s: no memory for its header of %llu bytes", path,
+                           (unsigned long long) length);
+    status = source_read (source, sizeof bytes, text, (size_t) length, err);
+    if (status)
+        return status;
+    status = safetensors_parse (file, text, (size_t) length, err);
+    if (status)
+        return accel_fail_in (err, status, "%s: header", path);
+    *data = sizeof bytes + length;
+    if (source->size - *data == file->data_bytes)
+        return ACCEL_OK;
+    status = accel_fail (err, ACCEL_ERR_FORMAT, "%s: %llu bytes of tensors, but its header says %llu; was it cut off?",
+                         path, (unsigned long long) (source->size - *data), (unsigned long long) file->data_bytes);
+    safetensors_release (file);
+    return status;
+}
+
+const struct safetensors_tensor *
+safetensors_find (const struct safetensors *file, const char *name)
+{
+    for (size_t low = 0, high = file->count; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        const struct safetensors_tensor *tensor = &file->tensors[file->by_name[middle]];
+        int order = strcmp (name, tensor->name);
+        if (!order)
+            return tensor;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+const char *
+safetensors_metadata (const struct safetensors *file, const char *key)
+{
+    for (size_t i = file->metadata_count; i--; )
+        if (!strcmp (file->metadata[2 * i], key))
+            return file->metadata[2 * i + 1];
+    return NULL;
+}
+
+void
+safetensors_release (struct safetensors *file)
+{
+    int saved = errno;
+    for (size_t i = 0; i < file->count; i++) {
+        free (file->tensors[i].name);
+        free (file->tensors[i].shape);
+    }
+    for (size_t i = 0; i < 2 * file->metadata_count; i++)
+        free (file->metadata[i]);
+    free (file->tensors);
+    free (file->metadata);
+    free (file->by_name);
+    *file = (struct safetensors){ 0 };
+    errno = saved;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that are read at places; see source.h. */
+#include <config.h>
+
+#include "lib/files/source.h"
+
+#include "lib/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum accel_status
+source_open (struct source *source, const char *path, struct accel_error *err)
+{
+    struct stat info;
+    enum accel_status status = ACCEL_ERR_SYSTEM;
+    *source = (struct source) SOURCE_CLOSED;
+    if (!path)
+        return accel_fail (err, ACCEL_ERR_INVALID, "no path of a file was given");
+    source->path = strdup (path);
+    if (!source->path)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    /* O_NONBLOCK: a FIFO without a writer must be refused, not waited for. */
+    source->fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (source->fd < 0 || fstat (source->fd, &info))
+        accel_fail_errno (err, "%s", path);
+    else if (!S_ISREG (info.st_mode))
+        status = accel_fail (err, ACCEL_ERR_INVALID, "%s: is no regular file", path);
+    else {
+        source->size = (uint64_t) info.st_size;
+        return ACCEL_OK;
+    }
+    source_close (source);
+    return status;
+}
+
+enum accel_status
+source_map (struct source *source, struct accel_error *err)
+{
+    if (source->map || !source->size)
+        return ACCEL_OK;
+    if (source->size > SIZE_MAX)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: too large to map", source->path);
+    void *map = mmap (NULL, (size_t) source->size, PROT_READ, MAP_PRIVATE, source->fd, 0);
+    if (map == MAP_FAILED)
+        return accel_fail_errno (err, "%s: cannot map it", source->path);
+    source->map = map;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+fail_short (const struct source *source, struct accel_error *err)
+{
+    struct stat info;
+    if (fstat (source->fd, &info))
+        return accel_fail_errno (err, "%s", source->path);
+    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: has only %lld bytes now, had %llu when it was opened", source->path,
+                       (long long) info.st_size, (unsigned long long) source->size);
+}
+
+static enum accel_status
+read_map (const struct source *source, uint64_t offset, void *into, size_t length, struct accel_error *err)
+{
+    struct stat info;
+    if (fstat (source->fd, &info))
+        return accel_fail_errno (err, "%s", source->path);
+    /* Pages behind the end of the file are there in the mapping but deadly. */
+    if ((uint64_t) info.st_size < offset + length)
+        return fail_short (source, err);
+    memcpy (into, source->map + offset, length);
+    return ACCEL_OK;
+}
+
+enum accel_status
+source_read (const struct source *source, uint64_t offset, void *into, size_t length, struct accel_error *err)
+{
+    if (offset > source->size || length > source->size - offset)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: ends at byte %llu, before byte %llu", source->path,
+                           (unsigned long long) source->size, (unsigned long long) (offset + length));
+    if (source->map && length)
+        return read_map (source, offset, into, length, err);
+    unsigned char *at = into;
+    while (length) {
+        ssize_t got = pread (source->fd, at, length, (off_t) offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return accel_fail_errno (err, "%s", source->path);
+        if (!got)
+            return fail_short (source, err);
+        at += got;
+        offset += (uint64_t) got;
+        length -= (size_t) got;
+    }
+    return ACCEL_OK;
+}
+
+bool
+is_gzip (const void *bytes, size_t length)
+{
+    return length >= 2 && !memcmp (bytes, "\x1f\x8b", 2);
+}
+
+enum accel_status
+source_refuse_gzip (const struct source *source, const char *wanted, struct accel_error *err)
+{
+    unsigned char magic[2];
+    if (source->size < sizeof magic)
+        return ACCEL_OK;
+    enum accel_status status = source_read (source, 0, magic, sizeof magic, err);
+    if (status || !is_gzip (magic, sizeof magic))
+        return status;
+    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: is compressed; uncompress it with gunzip to get the %s",
+                       source->path, wanted);
+}
+
+void
+source_close (struct source *source)
+{
+    int saved = errno;
+    if (source->map)
+        munmap ((void *) source->map, (size_t) source->size);
+    if (source->fd >= 0)
+        close (source->fd);
+    free (source->path);
+    *source = (struct source) SOURCE_CLOSED;
+    errno = saved;
+}

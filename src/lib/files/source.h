@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A regular file that is read at places, by any number of threads at once. */
+#ifndef LIB_FILES_SOURCE_H
+#define LIB_FILES_SOURCE_H
+
+#include <accel/base.h>
+
+/** SOURCE_CLOSED is an empty one, which source_close() accepts. */
+struct source {
+    int fd;
+    char *path;
+    uint64_t size; /* bytes, when it was opened */
+    const unsigned char *map;
+};
+
+#define SOURCE_CLOSED { .fd = -1 }
+
+enum accel_status source_open (struct source *source, const char *path, struct accel_error *err);
+
+/** Read through a mapping from now on, see accel_tokens_options.mapped. */
+enum accel_status source_map (struct source *source, struct accel_error *err);
+
+/** Read @p length bytes from @p offset on; that there are fewer than when the file was opened is an error. */
+enum accel_status source_read (const struct source *source, uint64_t offset, void *into, size_t length,
+                               struct accel_error *err);
+
+/** Fail if the file begins as gzip's do, whose contents @p wanted are. */
+enum accel_status source_refuse_gzip (const struct source *source, const char *wanted, struct accel_error *err);
+
+/** Preserves errno. */
+void source_close (struct source *source);
+
+/** @return whether @p bytes begin as a file of gzip does. */
+bool is_gzip (const void *bytes, size_t length);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of data sets share: files in a folder of their own, and looking for words in errors. */
+#ifndef TESTS_UNIT_DATASETS_H
+#define TESTS_UNIT_DATASETS_H
+
+#include "tests/tap.h"
+
+#include <accel/dataset.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/accel-datasets.XXXXXX";
+static struct accel_error err;
+
+/* A file of this test, which is written anew by each case. */
+static const char *
+write_file (const char *name, const void *bytes, size_t length)
+{
+    static char paths[4][128];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+    snprintf (path, sizeof *paths, "%s/%s", folder, name);
+    int fd = open (path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0 || write (fd, bytes, length) != (ssize_t) length || close (fd)) {
+        printf ("Bail out! cannot write %s\n", path);
+        exit (99);
+    }
+    return path;
+}
+
+static void
+make_folder (void)
+{
+    if (!mkdtemp (folder)) {
+        printf ("Bail out! no folder for files\n");
+        exit (99);
+    }
+}
+
+static void
+remove_files (void)
+{
+    static const char *const names[] = { "a", "b" };
+    char path[128];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf (path, sizeof path, "%s/%s", folder, names[i]);
+        unlink (path);
+    }
+    rmdir (folder);
+}
+
+/* Whether an open failed with these words.  By its address, as the set is written by another argument. */
+static void
+is_refused (const char *name, enum accel_status status, struct accel_dataset **set, const char *words)
+{
+    bool good = status && status == err.code && !*set && strstr (err.text, words);
+    ok (good, "%s: %s", name, words);
+    if (!good)
+        diag ("status %d: %s", status, status ? err.text : "(opened)");
+    accel_dataset_close (status ? NULL : *set);
+}
+
+#endif
