@@ -19,15 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PIXELS = 64, HIDDEN = 128, CLASSES = 10, MAX_DIGITS = 5000 };
-
-/* ---- the data ---- */
-
-struct digits {
-    size_t count;
-    float images[MAX_DIGITS][PIXELS]; /* 0 to 1 */
-    int32_t labels[MAX_DIGITS];
-};
+enum { PIXELS = 64, HIDDEN = 128, CLASSES = 10 };
 
 __attribute__ ((format (printf, 1, 2), noreturn)) static void
 die (const char *format, ...)
@@ -39,43 +31,6 @@ die (const char *format, ...)
     va_end (args);
     fprintf (stderr, "digits: %s\n", text); /* in one piece: other processes may write too */
     exit (EXIT_FAILURE);
-}
-
-/* One line: 64 pixels of 0 to 16 and the digit, between commas.  @return whether it is one */
-static bool
-parse_digit (const char *text, float image[PIXELS], int32_t *label)
-{
-    for (int i = 0; i <= PIXELS; i++) {
-        char *end;
-        long value = strtol (text, &end, 10);
-        if (end == text || value < 0 || value > (i < PIXELS ? 16 : CLASSES - 1) || *end != (i < PIXELS ? ',' : '\n'))
-            return false;
-        text = end + 1;
-        if (i < PIXELS)
-            image[i] = (float) value / 16;
-        else
-            *label = (int32_t) value;
-    }
-    return true;
-}
-
-static void
-read_digits (struct digits *digits, const char *path)
-{
-    char line[512];
-    FILE *file = fopen (path, "r");
-    if (!file)
-        die ("%s: %s", path, strerror (errno));
-    while (fgets (line, sizeof line, file)) {
-        if (digits->count == MAX_DIGITS)
-            die ("%s: more than %d images", path, MAX_DIGITS);
-        if (!parse_digit (line, digits->images[digits->count], &digits->labels[digits->count]))
-            die ("%s:%zu: not 64 pixels of 0 to 16 and a digit", path, digits->count + 1);
-        digits->count++;
-    }
-    if (ferror (file))
-        die ("%s: %s", path, strerror (errno));
-    fclose (file);
 }
 
 /* ---- the network ---- */
@@ -255,7 +210,7 @@ parse_options (int argc, char **argv)
         if (!strcmp (name, "--epochs"))
             options.epochs = parse_count (name, value, 0, 1000000);
         else if (!strcmp (name, "--batch_size"))
-            options.batch_size = parse_count (name, value, 1, MAX_DIGITS);
+            options.batch_size = parse_count (name, value, 1, INT_MAX);
         else if (!strcmp (name, "--seed"))
             options.seed = parse_count (name, value, 0, LONG_MAX);
         else if (!strcmp (name, "--lr"))
@@ -277,9 +232,24 @@ check (enum accel_status status, const struct accel_error *err)
         die ("%s: %s", accel_status_string (status), err->text);
 }
 
+/* A row of the file: 64 pixels of 0 to 16, which become 0 to 1, and the digit. */
+static struct accel_dataset *
+open_digits (const char *path)
+{
+    static const struct accel_csv_field fields[] = {
+        { .field = { "image", ACCEL_FLOAT32, 1, { PIXELS } }, .scale = 1.0 / 16, .max = 16 },
+        { .field = { "label", ACCEL_INT32, 0, { 0 } }, .max = CLASSES - 1 },
+    };
+    const struct accel_csv_options options = { .fields = fields, .field_count = 2 };
+    struct accel_dataset *digits;
+    struct accel_error err;
+    check (accel_dataset_open_csv (&digits, path, &options, &err), &err);
+    return digits;
+}
+
 /* A part of the digits, in an order that is the same on all processes. */
 struct part {
-    const struct digits *digits;
+    const struct accel_dataset *digits;
     const int64_t *order;
 };
 
@@ -287,22 +257,18 @@ static enum accel_status
 read_sample (void *user, size_t index, void *const *into, struct accel_error *err)
 {
     const struct part *part = user;
-    int64_t digit = part->order[index];
-    (void) err;
-    memcpy (into[0], part->digits->images[digit], sizeof *part->digits->images);
-    memcpy (into[1], &part->digits->labels[digit], sizeof *part->digits->labels);
-    return ACCEL_OK;
+    return part->digits->read (part->digits->user, (size_t) part->order[index], into, err);
 }
 
 static struct accel_dataset
 dataset_of (struct part *part, size_t size)
 {
-    static const struct accel_field fields[] = {
-        { .name = "image", .dtype = ACCEL_FLOAT32, .ndim = 1, .shape = { PIXELS } },
-        { .name = "label", .dtype = ACCEL_INT32 },
-    };
     return (struct accel_dataset){
-        .size = size, .fields = fields, .field_count = 2, .read = read_sample, .user = part,
+        .size = size,
+        .fields = part->digits->fields,
+        .field_count = part->digits->field_count,
+        .read = read_sample,
+        .user = part,
     };
 }
 
@@ -415,12 +381,10 @@ seconds_since (const struct timespec *start)
 int
 main (int argc, char **argv)
 {
-    static struct digits digits;
-    static int64_t order[MAX_DIGITS];
     struct timespec start;
     struct options options = parse_options (argc, argv);
     clock_gettime (CLOCK_MONOTONIC, &start);
-    read_digits (&digits, options.data);
+    struct accel_dataset *digits = open_digits (options.data);
 
     struct accel *acc;
     struct accel_error err;
@@ -433,12 +397,15 @@ main (int argc, char **argv)
     /* A fifth is held out for the test, always the same one. */
     struct accel_generator *generator;
     check (accel_generator_create (&generator, 0, &err), &err);
-    accel_generator_permutation (generator, order, digits.count);
+    int64_t *order = calloc (digits->size + 1, sizeof *order);
+    if (!order)
+        die ("out of memory");
+    accel_generator_permutation (generator, order, digits->size);
     accel_generator_destroy (generator);
-    size_t test_count = digits.count / 5, train_count = digits.count - test_count;
+    size_t test_count = digits->size / 5, train_count = digits->size - test_count;
     if ((size_t) options.batch_size > train_count)
         die ("--batch_size %ld is more than the %zu images of the training part", options.batch_size, train_count);
-    struct part test_part = { &digits, order }, train_part = { &digits, order + test_count };
+    struct part test_part = { digits, order }, train_part = { digits, order + test_count };
     struct accel_dataset train_set = dataset_of (&train_part, train_count);
     struct accel_dataset test_set = dataset_of (&test_part, test_count);
 
@@ -470,6 +437,8 @@ main (int argc, char **argv)
     accel_optimizer_destroy (optimizer);
     accel_model_destroy (model);
     accel_close (acc);
+    accel_dataset_close (digits);
+    free (order);
     free (network.activations);
     free (network.probabilities);
     return 0;

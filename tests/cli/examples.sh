@@ -49,6 +49,7 @@ test_expect_success 'digits: a batch that cannot be divided is refused' '
     test_exit 1 launch 3 "$digits" 2>error && cat error && grep "multiple of their number" error'
 
 printf '1,2,3\n' >short.csv
+sed '7s/,/,17,/;7s/,[0-9]*$//' "$srcdir/examples/data/digits.csv" >dark.csv
 while IFS='|' read -r arguments message; do
     test_expect_success "digits $arguments: $message" '
         eval "test_exit 1 \"\$digits\" $arguments" >out 2>error; cat out error; grep -F -- "$message" error && test ! -s out'
@@ -61,7 +62,8 @@ done <<'E2'
 --batch_size 1500|--batch_size 1500 is more than the 1438 images
 --sead 1|unknown option '--sead'
 --data missing.csv|missing.csv: No such file
---data short.csv|short.csv:1: not 64 pixels
+--data short.csv|short.csv: field 'image' would be columns 1 to 64, but there are 3
+--data dark.csv|dark.csv:7:3: 17 is not from 0 to 16
 E2
 
 test_expect_success 'pi: 3 processes agree on 3.14' 'launch 3 "$builddir/examples/pi" >pi && cat pi && grep "^pi is about 3.14.*, say 3 process" pi'

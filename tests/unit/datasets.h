@@ -21,7 +21,9 @@ write_file (const char *name, const void *bytes, size_t length)
     static unsigned turn;
     char *path = paths[turn++ % 4];
     snprintf (path, sizeof *paths, "%s/%s", folder, name);
-    int fd = open (path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    /* Removed, not emptied: file systems write out at once what replaces the contents of a file. */
+    unlink (path);
+    int fd = open (path, O_WRONLY | O_CREAT | O_EXCL, 0600);
     if (fd < 0 || write (fd, bytes, length) != (ssize_t) length || close (fd)) {
         printf ("Bail out! cannot write %s\n", path);
         exit (99);
