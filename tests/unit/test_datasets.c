@@ -292,6 +292,7 @@ test_bad_idx (void)
         { { 0, 0, 8, 1, 0, 0, 0, 2, 1 }, 9, "1 bytes of data, but its header says 2; was it cut off?" },
         { { 0, 0, 8, 1, 0, 0, 0, 2, 1, 2, 3 }, 11, "3 bytes of data, but its header says 2" },
         { { 0, 0, 0x0e, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255 }, 16, "more than" },
+        { { 0, 0, 8, 4, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255 }, 20, "any memory" },
         { { 0x1f, 0x8b, 8, 8 }, 4, "is compressed; uncompress it with gunzip" },
     };
     static const unsigned char two[] = { 0, 0, 8, 1, 0, 0, 0, 2, 1, 2 }, three[] = { 0, 0, 8, 1, 0, 0, 0, 3, 1, 2, 3 };

@@ -252,6 +252,8 @@ test_set (void)
                                  "\"z\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[55,57]},"
                                  "\"e\":{\"dtype\":\"U8\",\"shape\":[3,0],\"data_offsets\":[57,57]},"
                                  "\"n\":{\"dtype\":\"U8\",\"shape\":[0,18446744073709551615],\"data_offsets\":[57,57]},"
+                                 "\"h\":{\"dtype\":\"U8\",\"shape\":[18446744073709551615,0],"
+                                 "\"data_offsets\":[57,57]},"
                                  "\"m\":{\"dtype\":\"U8\",\"shape\":[3,1,1,1,1,1,1,1,0],\"data_offsets\":[57,57]}}";
     static const struct {
         const char *names[2];
@@ -262,7 +264,8 @@ test_set (void)
         { { "x", "u" }, "elements U16, which no field can have" },
         { { "x", "s" }, "is a single number" },
         { { "x", "z" }, "tensor 'z' has 2 samples, 'x' has 3" },
-        { { "n", "n" }, "a dimension of 18446744073709551615" },
+        { { "n", "n" }, "'n' has a dimension of 18446744073709551615" },
+        { { "h", "x" }, "'h' has a dimension of 18446744073709551615" },
         { { "m", "x" }, "has 9 dimensions, more than 8" },
     };
     char bytes[2048];

@@ -95,12 +95,14 @@ open_file (struct set *set, size_t index, const char *path, const char *name, bo
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: %zu samples, but %s has %zu", path, samples,
                            set->sources[0].path, set->dataset.size);
     status = set_describe (set, index, &field, err);
+    if (status)
+        return accel_fail_in (err, status, "%s", path);
     set->dataset.size = samples;
     set->tables[index].source = source;
     set->tables[index].offset = 4 + 4 * (uint64_t) magic[3];
     set->tables[index].convert = scale ? SET_UINT8_TO_FLOAT : type->convert;
     set->tables[index].element_bytes = type->bytes;
-    return status;
+    return ACCEL_OK;
 }
 
 enum accel_status

@@ -37,11 +37,12 @@ add_tensor (struct set *set, size_t index, const struct safetensors_tensor *tens
     if (index && tensor->shape[0] != set->dataset.size)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%s' has %llu samples, '%s' has %zu", path, name,
                            (unsigned long long) tensor->shape[0], set->fields[0].name, set->dataset.size);
-    for (size_t i = 1; i < tensor->ndim; i++) {
-        if (tensor->shape[i] > INT64_MAX)
+    for (size_t i = 0; i < tensor->ndim; i++) {
+        if (tensor->shape[i] > (i ? INT64_MAX : PTRDIFF_MAX))
             return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: tensor '%s' has a dimension of %llu", path, name,
                                (unsigned long long) tensor->shape[i]);
-        field.shape[i - 1] = (int64_t) tensor->shape[i];
+        if (i)
+            field.shape[i - 1] = (int64_t) tensor->shape[i];
     }
     field.ndim = (int) tensor->ndim - 1;
     enum accel_status status = set_describe (set, index, &field, err);
