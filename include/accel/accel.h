@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, random, dataset,
- * sampler, loader, train. */
+/* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, tree, random, dataset, sampler,
+ * loader, train. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -13,5 +13,6 @@
 #include <accel/state.h>
 #include <accel/tensor.h>
 #include <accel/train.h>
+#include <accel/tree.h>
 
 #endif

@@ -8,6 +8,7 @@
 #include "lib/tensor.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const struct {
     DLDataType dl;
@@ -111,4 +112,208 @@ tensor_is_contiguous (const DLTensor *tensor)
         stride *= tensor->shape[i];
     }
     return true;
+}
+
+/* Whether every element's distance from the first, in bytes, is a number; sizes are >= 0. */
+static bool
+strides_fit (const DLTensor *tensor, int64_t element)
+{
+    int64_t low = 0, high = 0;
+    for (int i = 0; tensor->strides && i < tensor->ndim; i++) {
+        int64_t reach;
+        if (tensor->shape[i] < 2)
+            continue;
+        if (__builtin_mul_overflow (tensor->strides[i], tensor->shape[i] - 1, &reach)
+            || __builtin_mul_overflow (reach, element, &reach))
+            return false;
+        int64_t *side = reach < 0 ? &low : &high;
+        if (__builtin_add_overflow (*side, reach, side))
+            return false;
+    }
+    return true;
+}
+
+enum accel_status
+tensor_check (const DLTensor *tensor, struct accel_error *err)
+{
+    enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
+    if (dtype == ACCEL_DTYPE_COUNT)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "an element type that is none of enum accel_dtype (DLPack's code %d, %d bits, %d lanes)",
+                           tensor->dtype.code, tensor->dtype.bits, tensor->dtype.lanes);
+    if (tensor->ndim < 0 || tensor->ndim > ACCEL_MAX_DIMS)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%d dimensions are not 0 to %d", (int) tensor->ndim, ACCEL_MAX_DIMS);
+    if (tensor->ndim && !tensor->shape)
+        return accel_fail (err, ACCEL_ERR_INVALID, "the shape is NULL");
+    int64_t element = (int64_t) accel_dtype_bytes (dtype), bytes = element;
+    for (int i = 0; i < tensor->ndim; i++) {
+        if (tensor->shape[i] < 0)
+            return accel_fail (err, ACCEL_ERR_INVALID, "size %lld of dimension %d is negative",
+                               (long long) tensor->shape[i], i);
+        if (tensor->shape[i] && __builtin_mul_overflow (bytes, tensor->shape[i], &bytes))
+            return accel_fail (err, ACCEL_ERR_INVALID, "more bytes than any memory has");
+    }
+    if (!strides_fit (tensor, element))
+        return accel_fail (err, ACCEL_ERR_INVALID, "strides that reach beyond any memory");
+    if (!tensor->data && accel_tensor_count (tensor))
+        return accel_fail (err, ACCEL_ERR_INVALID, "the data is NULL");
+    return ACCEL_OK;
+}
+
+bool
+tensor_device_is_host (DLDevice device)
+{
+    return device.device_type == kDLCPU || device.device_type == kDLCUDAHost || device.device_type == kDLROCMHost;
+}
+
+void *
+tensor_data (const DLTensor *tensor)
+{
+    return tensor->data ? (char *) tensor->data + tensor->byte_offset : NULL;
+}
+
+size_t
+tensor_element_bytes (const DLTensor *tensor)
+{
+    return accel_dtype_bytes (accel_dtype_from_dl (tensor->dtype));
+}
+
+bool
+tensor_same_dtype (const DLTensor *a, const DLTensor *b)
+{
+    return a->dtype.code == b->dtype.code && a->dtype.bits == b->dtype.bits && a->dtype.lanes == b->dtype.lanes;
+}
+
+/* Strides are written always, so that narrowing need not make them; `dl` shows them where they matter. */
+void
+tensor_view_set (struct tensor_view *view, const DLTensor *tensor)
+{
+    struct tensor_view made = { .dl = *tensor };
+    int64_t stride = 1;
+    for (int i = tensor->ndim - 1; i >= 0; i--) {
+        made.shape[i] = tensor->shape[i];
+        made.strides[i] = tensor->strides ? tensor->strides[i] : stride;
+        stride *= tensor->shape[i];
+    }
+    if (tensor_device_is_host (tensor->device)) {
+        made.dl.data = tensor_data (tensor);
+        made.dl.byte_offset = 0;
+    }
+    bool packed = !accel_tensor_count (tensor) || tensor_is_contiguous (tensor);
+    *view = made;
+    view->dl.shape = view->shape;
+    view->dl.strides = packed ? NULL : view->strides;
+}
+
+void
+tensor_view_narrow (struct tensor_view *view, int dim, int64_t begin, int64_t count)
+{
+    DLTensor narrow = view->dl;
+    narrow.strides = view->strides;
+    view->shape[dim] = count;
+    /* An empty view begins nowhere, and the first element of one with data is at an address that exists. */
+    if (begin && accel_tensor_count (&narrow)) {
+        int64_t bytes = begin * view->strides[dim] * (int64_t) tensor_element_bytes (&narrow);
+        if (tensor_device_is_host (narrow.device))
+            narrow.data = (char *) narrow.data + bytes;
+        else
+            narrow.byte_offset += (uint64_t) bytes;
+    }
+    tensor_view_set (view, &narrow);
+}
+
+/* One row of `count` elements; the size is a constant in each branch, so that memcpy is a move. */
+static void
+copy_row (char *to, int64_t to_step, const char *from, int64_t from_step, int64_t count, size_t element)
+{
+    switch (element) {
+#define CASE(size)                                                          \
+    case size:                                                              \
+        for (int64_t i = 0; i < count; i++)                                 \
+            memcpy (to + i * to_step * size, from + i * from_step * size, size); \
+        break
+        CASE (1);
+        CASE (2);
+        CASE (4);
+        CASE (8);
+#undef CASE
+    default:
+        break;
+    }
+}
+
+struct copy_dim {
+    int64_t size, to, from; /* strides in elements */
+};
+
+static void
+copy_dims (char *to, const char *from, const struct copy_dim *dims, int ndim, size_t element)
+{
+    if (!ndim) {
+        memcpy (to, from, element);
+        return;
+    }
+    if (ndim == 1 && dims->to == 1 && dims->from == 1)
+        memcpy (to, from, (size_t) dims->size * element);
+    else if (ndim == 1)
+        copy_row (to, dims->to, from, dims->from, dims->size, element);
+    else
+        for (int64_t i = 0; i < dims->size; i++)
+            copy_dims (to + i * dims->to * (int64_t) element, from + i * dims->from * (int64_t) element, dims + 1,
+                       ndim - 1, element);
+}
+
+void
+tensor_copy (const DLTensor *to, const DLTensor *from)
+{
+    if (!accel_tensor_count (from))
+        return;
+    struct tensor_view into, out;
+    tensor_view_set (&into, to);
+    tensor_view_set (&out, from);
+    /* Dimensions that both sides walk through in one stride become one, so that most copies are one memcpy. */
+    struct copy_dim dims[ACCEL_MAX_DIMS];
+    int ndim = 0;
+    for (int i = 0; i < from->ndim; i++) {
+        struct copy_dim dim = { .size = from->shape[i], .to = into.strides[i], .from = out.strides[i] };
+        struct copy_dim *last = ndim ? &dims[ndim - 1] : NULL;
+        if (dim.size == 1)
+            continue;
+        if (last && last->to == dim.to * dim.size && last->from == dim.from * dim.size) {
+            dim.size *= last->size;
+            *last = dim;
+        } else {
+            dims[ndim++] = dim;
+        }
+    }
+    copy_dims (tensor_data (to), tensor_data (from), dims, ndim, tensor_element_bytes (from));
+}
+
+enum accel_status
+tensor_allocate (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, const int64_t *shape, bool zeroed,
+                 struct accel_error *err)
+{
+    enum accel_status status = accel_tensor_init (tensor, dtype, ndim, shape, err);
+    if (status)
+        return status;
+    size_t bytes = accel_tensor_count (&tensor->dl) * accel_dtype_bytes (dtype);
+    bytes += !bytes; /* so that there is an address, and owned_bytes is not 0 */
+    if (posix_memalign (&tensor->dl.data, 64, bytes)) {
+        tensor->dl.data = NULL;
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu bytes", bytes);
+    }
+    tensor->owned_bytes = bytes;
+    if (zeroed)
+        memset (tensor->dl.data, 0, bytes);
+    return ACCEL_OK;
+}
+
+enum accel_status
+tensor_clone (struct accel_tensor *copy, const DLTensor *tensor, struct accel_error *err)
+{
+    enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
+    enum accel_status status = tensor_allocate (copy, dtype, tensor->ndim, tensor->shape, false, err);
+    if (!status)
+        tensor_copy (&copy->dl, tensor);
+    return status;
 }

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making tensors of trees longer; see accel/tree.h. */
+#include <config.h>
+
+#include "lib/tree/tree.h"
+
+#include "lib/error.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The nearest float of 16 bits with so many bits of mantissa and this smallest exponent: the bits of a float are the
+ * number of steps from zero, and there are 2^mantissa of one size for each exponent. */
+static uint16_t
+short_float (float value, int mantissa, int smallest)
+{
+    uint16_t sign = signbit (value) ? 0x8000u : 0, infinity = (uint16_t) (0x7fffu >> mantissa << mantissa);
+    if (isnan (value))
+        return (uint16_t) (sign | infinity | 1u << (mantissa - 1));
+    int exponent = value != 0 ? ilogbf (value) : smallest;
+    if (exponent < smallest)
+        exponent = smallest;
+    double bits = isinf (value) ? infinity
+                                : ldexp (exponent - smallest, mantissa)
+                                      + nearbyint (ldexp (fabs ((double) value), mantissa - exponent));
+    return (uint16_t) (sign | (bits < infinity ? (uint16_t) bits : infinity));
+}
+
+static enum accel_status
+encode_integer (enum accel_dtype dtype, double value, void *bytes, struct accel_error *err)
+{
+    double low = 0, end = 2;
+    if (dtype != ACCEL_BOOL) {
+        int bits = (int) accel_dtype_bytes (dtype) * 8;
+        low = dtype == ACCEL_UINT8 ? 0 : -ldexp (1, bits - 1);
+        end = ldexp (1, dtype == ACCEL_UINT8 ? bits : bits - 1);
+    }
+    if (!(value >= low && value < end && value == nearbyint (value)))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%g is no value of type %s to pad with", value,
+                           accel_dtype_name (dtype));
+    /* Integers of all sizes end in the same bits. */
+    int64_t whole = (int64_t) value;
+    int8_t narrow = (int8_t) whole;
+    int32_t middle = (int32_t) whole;
+    switch (accel_dtype_bytes (dtype)) {
+    case 1:
+        memcpy (bytes, &narrow, 1);
+        break;
+    case 4:
+        memcpy (bytes, &middle, 4);
+        break;
+    default:
+        memcpy (bytes, &whole, 8);
+    }
+    return ACCEL_OK;
+}
+
+/* Write one element. */
+static enum accel_status
+encode (enum accel_dtype dtype, double value, void *bytes, struct accel_error *err)
+{
+    float narrow = (float) value;
+    uint16_t half;
+    switch (dtype) {
+    case ACCEL_FLOAT64:
+        memcpy (bytes, &value, sizeof value);
+        return ACCEL_OK;
+    case ACCEL_FLOAT32:
+        memcpy (bytes, &narrow, sizeof narrow);
+        return ACCEL_OK;
+    case ACCEL_FLOAT16:
+    case ACCEL_BFLOAT16:
+        half = dtype == ACCEL_FLOAT16 ? short_float (narrow, 10, -14) : short_float (narrow, 7, -126);
+        memcpy (bytes, &half, sizeof half);
+        return ACCEL_OK;
+    default:
+        return encode_integer (dtype, value, bytes, err);
+    }
+}
+
+/* Repeat the first element through the whole tensor. */
+static void
+fill (struct accel_tensor *tensor)
+{
+    size_t done = tensor_element_bytes (&tensor->dl), total = accel_tensor_count (&tensor->dl) * done;
+    while (done < total) {
+        size_t more = done < total - done ? done : total - done;
+        memcpy ((char *) tensor->dl.data + done, tensor->dl.data, more);
+        done += more;
+    }
+}
+
+struct pad {
+    int dim;
+    size_t size;
+    double value;
+    bool first;
+};
+
+/* A copy of @leaf that is `size` long in @dim, where it was not longer. */
+static enum accel_status
+pad_tensor (struct accel_tree **made, const struct accel_tree *leaf, int dim, const struct pad *pad,
+            struct accel_error *err)
+{
+    const DLTensor *tensor = &leaf->tensor.dl;
+    enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
+    int64_t shape[ACCEL_MAX_DIMS] = { 0 };
+    if (pad->size > INT64_MAX)
+        return accel_fail (err, ACCEL_ERR_INVALID, "more elements than any memory holds");
+    for (int i = 0; i < tensor->ndim; i++)
+        shape[i] = i == dim ? (int64_t) pad->size : tensor->shape[i];
+    unsigned char element[8] = { 0 };
+    struct accel_tensor result;
+    enum accel_status status = encode (dtype, pad->value, element, err);
+    if (!status)
+        status = tensor_allocate (&result, dtype, tensor->ndim, shape, false, err);
+    if (status)
+        return status;
+    if (accel_tensor_count (&result.dl))
+        memcpy (result.dl.data, element, accel_dtype_bytes (dtype));
+    fill (&result);
+    struct tensor_view part;
+    tensor_view_set (&part, &result.dl);
+    tensor_view_narrow (&part, dim, pad->first ? shape[dim] - tensor->shape[dim] : 0, tensor->shape[dim]);
+    tensor_copy (&part.dl, tensor);
+    if (tensor->device.device_type == kDLCPU)
+        result.dl.device = tensor->device;
+    return tree_own (made, &result, err);
+}
+
+static enum accel_status
+pad_leaf (const struct tree_walk *walk, const struct tree_place *place, const struct accel_tree *leaf,
+          struct accel_tree **made, struct accel_error *err)
+{
+    (void) place;
+    const struct pad *pad = walk->user;
+    enum accel_status status = tree_need_host_tensor (leaf, err);
+    if (status)
+        return status;
+    int dim = tree_dim (&leaf->tensor.dl, pad->dim);
+    if (dim < 0 || (size_t) leaf->tensor.shape[dim] >= pad->size)
+        return tree_share (made, leaf, err);
+    return pad_tensor (made, leaf, dim, pad, err);
+}
+
+enum accel_status
+accel_tree_pad (struct accel_tree **padded, const struct accel_tree *tree, int dim, size_t size, double pad_index,
+                bool pad_first, struct accel_error *err)
+{
+    struct pad pad = { .dim = dim, .size = size, .value = pad_index, .first = pad_first };
+    struct tree_walk walk = { .call = "accel_tree_pad", .leaf = pad_leaf, .user = &pad };
+    return tree_walk (&walk, padded, tree, err);
+}
+
+static enum accel_status
+pad_input_leaf (const struct tree_walk *walk, const struct tree_place *place, const struct accel_tree *leaf,
+                struct accel_tree **made, struct accel_error *err)
+{
+    (void) place;
+    const struct pad *pad = walk->user;
+    enum accel_status status = tree_need_host_tensor (leaf, err);
+    if (status)
+        return status;
+    if (!leaf->tensor.dl.ndim)
+        return accel_fail (err, ACCEL_ERR_INVALID, "a tensor without dimensions has no rows");
+    if ((size_t) leaf->tensor.shape[0] > pad->size)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%lld rows, more than the %zu of the padded batch",
+                           (long long) leaf->tensor.shape[0], pad->size);
+    return pad_tensor (made, leaf, 0, pad, err);
+}
+
+/* How many rows the original adds; the result is a multiple of the processes in some cases only.  (Its condition
+ * `last > to_pad & to_pad < 1` compares three numbers; where it is false although to_pad is 0, nothing changes.) */
+static size_t
+rows_to_add (size_t batch_size, size_t num_processes)
+{
+    size_t share = batch_size / num_processes, last = batch_size % num_processes;
+    if (!share)
+        return num_processes - batch_size;
+    if (share < num_processes)
+        return num_processes - share;
+    return last + (share - num_processes);
+}
+
+enum accel_status
+accel_pad_input_tensors (struct accel_tree **padded, const struct accel_tree *tree, size_t batch_size,
+                         size_t num_processes, struct accel_error *err)
+{
+    struct pad pad = { 0 };
+    *padded = NULL;
+    if (!num_processes)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_pad_input_tensors: num_processes is 0");
+    if (__builtin_add_overflow (batch_size, rows_to_add (batch_size, num_processes), &pad.size))
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_pad_input_tensors: more rows than any memory holds");
+    struct tree_walk walk = { .call = "accel_pad_input_tensors", .leaf = pad_input_leaf, .user = &pad };
+    return tree_walk (&walk, padded, tree, err);
+}
