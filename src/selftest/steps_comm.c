@@ -325,6 +325,39 @@ check_trigger (struct self *self)
     expect (self, "a trigger that was found before", 0, fired);
 }
 
+/* Every rank seeds its generators in its own way, and has rank 0's stream afterwards. */
+static void
+check_random (struct self *self)
+{
+    static const enum accel_rng_type types[] = { ACCEL_RNG_TORCH, ACCEL_RNG_GENERATOR };
+    struct accel_error err;
+    struct accel_generator *own = NULL, *first = NULL;
+    if (!CALL (self, accel_generator_create (&own, 7 + (uint64_t) self->rank, &err), &err)
+        || !CALL (self, accel_generator_create (&first, 7, &err), &err))
+        goto done;
+    for (int round = 0; round < 2; round++) {
+        if (!CALL (self, accel_set_seed (self->acc, 3, true, &err), &err)
+            || !CALL (self, accel_synchronize_rng_states (self->acc, types, 2, own, &err), &err)
+            || !expect (self, "the next number of a generator", accel_generator_next (first),
+                        accel_generator_next (own)))
+            goto done;
+        accel_generator_seed (own, 8 + (uint64_t) self->rank);
+        accel_generator_seed (first, 8);
+        if (!CALL (self, accel_synchronize_rng_state (self->acc, ACCEL_RNG_GENERATOR, own, &err), &err)
+            || !expect (self, "and after another seed", accel_generator_next (first), accel_generator_next (own)))
+            goto done;
+        accel_generator_seed (first, 3);
+        if (!expect (self, "the next number of the default generator", accel_generator_next (first),
+                     accel_generator_next (accel_default_generator ())))
+            goto done;
+        accel_generator_seed (own, 7 + (uint64_t) self->rank);
+        accel_generator_seed (first, 7);
+    }
+done:
+    accel_generator_destroy (own);
+    accel_generator_destroy (first);
+}
+
 const struct step comm_steps[] = {
     { "wait for everyone", check_barrier },
     { "all-reduce", check_all_reduce },
@@ -336,5 +369,6 @@ const struct step comm_steps[] = {
     { "tensors, reduce, broadcast", check_tensor_calls },
     { "main process first", check_first },
     { "trigger", check_trigger },
+    { "random numbers", check_random },
     { NULL, NULL },
 };
