@@ -357,6 +357,24 @@ decide_logs (const struct draft *draft, struct fail *fail)
     return 0;
 }
 
+/* As the original's state chooses it: by local rank, in turns where there are more ranks than devices. */
+static void
+name_device (const struct draft *draft, struct plan_process *process)
+{
+    const struct settings *settings = draft->settings;
+    int gpus = when_gpus_chosen (settings) ? topology_visible_gpus (settings->gpu_ids, JOBSEG_MAX_LOCAL)
+                                           : draft->topology->gpus;
+    if (draft->plan->outside)
+        snprintf (process->device, sizeof process->device, "as the other launcher says");
+    else if (when_tpu (settings))
+        snprintf (process->device, sizeof process->device, "xla:%d", process->local_rank);
+    else if (draft->on_cpu || when_on_cpu (settings) || (!gpus && !draft->distributed))
+        snprintf (process->device, sizeof process->device, "cpu");
+    else
+        snprintf (process->device, sizeof process->device, "cuda:%d",
+                  gpus > 0 ? process->local_rank % gpus : process->local_rank);
+}
+
 static void
 fill_process (const struct draft *draft, const struct program *program, const struct strlist *common, int local_rank)
 {
@@ -364,6 +382,7 @@ fill_process (const struct draft *draft, const struct program *program, const st
     struct plan_process *process = &plan->processes[local_rank];
     process->local_rank = local_rank;
     process->rank = plan->first_rank + local_rank;
+    name_device (draft, process);
     process->tee = plan->outside ? 0 : tee_of_rank (draft->settings->tee, local_rank);
     for (size_t i = 0; !plan->outside && i < program->argv.count; i++) {
         strlist_add (&process->argv, program->argv.items[i]);
@@ -435,6 +454,7 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
     if (decide_logs (&draft, fail))
         goto error;
     plan->host = strdup (topology->host);
+    memcpy (plan->cpus, topology->cpu_list, sizeof plan->cpus);
     plan->program = strdup (config->program);
     if (!plan->host || !plan->program) {
         fail_nomem (fail);

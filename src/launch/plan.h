@@ -21,6 +21,7 @@ struct plan_process {
     struct strlist argv;
     struct strlist env; /* NAME=VALUE, to be set over the launcher's own environment, sorted by name; the names are the
                          * same in every process of a plan */
+    char device[32]; /* what it computes on, in PyTorch's words: "cpu", "cuda:1" */
     unsigned tee; /* what of its output bears its name and goes into files; bits of config/tee.h */
 };
 
@@ -34,6 +35,7 @@ struct plan_logs {
 /** All zero is an empty plan. */
 struct plan {
     char *host;
+    char cpus[256]; /* that the processes may run on, "0-3,8"; nobody is bound to some of them */
     char *program; /* as the user named it */
     enum option_path path;
     bool outside; /* another launcher starts the ranks: the one process here is that launcher */

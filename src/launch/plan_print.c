@@ -76,7 +76,11 @@ plan_print_text (const struct plan *plan, struct strbuf *out)
         strbuf_printf (out, ", ranks %d to %d", plan->first_rank, plan->first_rank + plan->local_world_size - 1);
     else
         strbuf_printf (out, ", rank %d", plan->first_rank);
-    strbuf_printf (out, "; %lld s between TERM and KILL\n\ncommand\n ", (long long) plan->grace_s);
+    strbuf_printf (out, "; %lld s between TERM and KILL\n\nranks\n", (long long) plan->grace_s);
+    for (int i = 0; i < plan->process_count; i++)
+        strbuf_printf (out, "  %d  on %s, device %s, CPUs %s\n", plan->processes[i].rank, plan->host,
+                       plan->processes[i].device, *plan->cpus ? plan->cpus : "unknown");
+    strbuf_add (out, "\ncommand\n ");
     for (size_t i = 0; i < first->argv.count; i++) {
         strbuf_add_char (out, ' ');
         add_word (out, first->argv.items[i]);
@@ -133,9 +137,11 @@ make_plan (const struct plan *plan)
     json_t *processes = json_array ();
     for (int i = 0; i < plan->process_count; i++) {
         const struct plan_process *process = &plan->processes[i];
-        json_array_append_new (processes, json_pack ("{si si si so so}", "rank", process->rank, "local_rank",
-                                                     process->local_rank, "tee", (int) process->tee, "argv",
-                                                     make_list (&process->argv), "env", make_env (&process->env)));
+        json_array_append_new (processes, json_pack ("{si si ss ss ss si so so}", "rank", process->rank,
+                                                     "local_rank", process->local_rank, "host", plan->host, "device",
+                                                     process->device, "cpus", plan->cpus, "tee", (int) process->tee,
+                                                     "argv", make_list (&process->argv), "env",
+                                                     make_env (&process->env)));
     }
     return json_pack ("{ss si si si sI ss? so so}", "host", plan->host, "world_size", plan->world_size,
                       "local_world_size", plan->local_world_size, "first_rank", plan->first_rank, "grace_s",

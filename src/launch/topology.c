@@ -74,6 +74,28 @@ count_cores (const cpu_set_t *allowed, size_t bytes, int cpus)
     return cores;
 }
 
+/* As the kernel writes such lists; a very long one ends in "...". */
+static void
+list_cpus (const cpu_set_t *allowed, size_t bytes, char *text, size_t size)
+{
+    size_t at = 0;
+    for (size_t cpu = 0; cpu < bytes * 8; cpu++) {
+        size_t last = cpu;
+        if (!CPU_ISSET_S (cpu, bytes, allowed))
+            continue;
+        while (last + 1 < bytes * 8 && CPU_ISSET_S (last + 1, bytes, allowed))
+            last++;
+        if (at + 48 > size) {
+            snprintf (text + at, size - at, ",...");
+            return;
+        }
+        at += (size_t) snprintf (text + at, size - at, "%s%zu", at ? "," : "", cpu);
+        if (last > cpu)
+            at += (size_t) snprintf (text + at, size - at, "-%zu", last);
+        cpu = last;
+    }
+}
+
 static void
 probe_cpus (struct topology *topology, bool wants_cores)
 {
@@ -93,6 +115,7 @@ probe_cpus (struct topology *topology, bool wants_cores)
         }
     }
     int cpus = CPU_COUNT_S (bytes, allowed);
+    list_cpus (allowed, bytes, topology->cpu_list, sizeof topology->cpu_list);
     int cores = wants_cores ? count_cores (allowed, bytes, cpus) : cpus;
     free (allowed);
     int quota = wants_cores ? cgroup_cpu_quota () : 0;

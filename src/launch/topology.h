@@ -10,6 +10,7 @@ struct topology {
     char host[256];
     int cpus;           /* logical CPUs this process may use, by affinity and by the cgroup's quota; >= 1 */
     int physical_cores; /* of those; >= 1 */
+    char cpu_list[256]; /* those that the affinity allows, "0-3,8"; "" where unknown */
     int gpus;           /* NVIDIA devices that a process sees, CUDA_VISIBLE_DEVICES heeded */
     int gpus_present; /* the same, CUDA_VISIBLE_DEVICES not heeded */
     int free_port;      /* for MASTER_PORT where none is given and the usual one is taken, or any is wanted; 0: none */

@@ -151,7 +151,9 @@ test_expect_success 'DeepSpeed on several machines: its launcher, and a file for
 '
 test_expect_success 'a dry run starts nothing' '
     "$accelerate" launch --dry_run --cpu --num_processes 2 touch started >got && ! test -e started &&
-    grep "touch started" got && grep "^  RANK=1" got &&
+    grep "touch started" got && grep "^  RANK=1" got && grep -x "  1  on .*, device cpu, CPUs [0-9][-0-9,.]*" got &&
+    "$accelerate" launch --dry_run --multi_gpu --gpu_ids 4,7 --num_processes 3 touch started >gpus &&
+    grep "^  1 .*device cuda:1," gpus && grep "^  2 .*device cuda:0," gpus &&
     "$accelerate" launch --dry_run --cpu --num_processes 2 touch started | diff - got
 '
 test_expect_success 'a dry run that explains the settings' '
@@ -168,7 +170,8 @@ test_expect_success 'a dry run as JSON' '
 import json
 p = json.load (open (\"got\"))
 assert p[\"world_size\"] == 2 and [q[\"env\"][\"RANK\"] for q in p[\"processes\"]] == [\"0\", \"1\"]
-assert p[\"processes\"][1][\"argv\"][1] == \"a b\""
+q = p[\"processes\"][1]
+assert q[\"argv\"][1] == \"a b\" and q[\"device\"] == \"cpu\" and q[\"host\"] == p[\"host\"] and q[\"cpus\"]"
 '
 
 # refused STATUS WORDS ARGUMENTS...: one line, that status, and nothing is started

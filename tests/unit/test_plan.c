@@ -209,11 +209,12 @@ static void
 test_text (void)
 {
     static const char wanted[] = "host\n  box\n\nprocesses\n  2 of 2, ranks 0 to 1; 30 s between TERM and KILL\n\n"
+                                 "ranks\n  0  on box, device cpu, CPUs 0-1,4\n  1  on box, device cpu, CPUs 0-1,4\n\n"
                                  "command\n  /usr/bin/python3 -u prog.py a\n\nenvironment\n";
     static const char wanted_end[] = "  WORLD_SIZE=2\n\n"
                                      "environment of rank 0\n  LOCAL_RANK=0\n  RANK=0\n  ROLE_RANK=0\n"
                                      "\nenvironment of rank 1\n  LOCAL_RANK=1\n  RANK=1\n  ROLE_RANK=1\n";
-    struct topology topology = { .host = "box", .cpus = 1, .physical_cores = 1 };
+    struct topology topology = { .host = "box", .cpus = 1, .physical_cores = 1, .cpu_list = "0-1,4" };
     AUTO_STRBUF struct strbuf out = { 0 };
     struct fail fail = { 0 };
     struct plan plan;
