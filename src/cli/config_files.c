@@ -15,15 +15,27 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The file itself is rewritten, not our settings: what we do not use stays, and so do the types of values. */
+static int
+update (struct config *config, const char *path, struct filedoc *doc, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    if (filedoc_read (doc, path, fail) || filedoc_apply (config, doc, fail) || filedoc_update (doc, fail))
+        return -1;
+    if (path_is_json (path) ? node_write_json (&doc->root, &text) : node_write_yaml (&doc->root, &text))
+        return fail_nomem (fail);
+    return io_write_file (path, text.text, text.length, 0644, fail);
+}
+
 int
 config_files_update (struct config *config, const char *path, struct fail *fail)
 {
-    AUTO_STRBUF struct strbuf text = { 0 };
-    if (config_read_file (config, path, fail) || config_write_text (config, path_is_json (path), &text, fail)
-        || io_write_file (path, text.text, text.length, 0644, fail))
-        return -1;
-    printf ("%s is up to date\n", path);
-    return 0;
+    struct filedoc doc = { 0 };
+    int result = update (config, path, &doc, fail);
+    filedoc_release (&doc);
+    if (!result)
+        printf ("%s is up to date\n", path);
+    return result;
 }
 
 int

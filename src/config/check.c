@@ -155,7 +155,8 @@ has_single_gpu (const struct config *config)
 static bool
 has_number_missing (const struct config *config)
 {
-    return config_origin (config, "distributed_type").kind == ORIGIN_FILE && !config->settings.num_processes;
+    return config_origin (config, "distributed_type").kind == ORIGIN_FILE && !config->settings.num_processes
+           && !when_sagemaker (&config->settings);
 }
 
 static const struct {

@@ -11,54 +11,34 @@
 #include "util/parse.h"
 #include "util/suggest.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { LARGEST_FILE = 1 << 20, MOST_ENTRIES = 1000 };
+enum { LARGEST_FILE = 1 << 20, MOST_KEYS = 1000 };
 
-struct entry *
-filedoc_add (struct filedoc *doc, const char *section, const char *key, const char *value, enum entry_kind kind,
-             int line)
-{
-    if (doc->count == doc->capacity) {
-        size_t capacity = doc->capacity ? doc->capacity * 2 : 32;
-        struct entry *grown = reallocarray (doc->entries, capacity, sizeof *grown);
-        if (!grown)
-            return NULL;
-        doc->entries = grown;
-        doc->capacity = capacity;
-    }
-    struct entry *entry = &doc->entries[doc->count];
-    *entry = (struct entry){ .kind = kind, .line = line };
-    doc->count++;
-    entry->section = section ? strdup (section) : NULL;
-    entry->key = strdup (key);
-    entry->value = value ? strdup (value) : NULL;
-    bool is_whole = entry->key && !section == !entry->section && !value == !entry->value;
-    return is_whole ? entry : NULL;
-}
+/* A key at the top, or in a section. */
+struct place {
+    const char *section; /* NULL: at the top */
+    const struct node *parent;
+    struct node *node;
+};
 
 void
 filedoc_release (struct filedoc *doc)
 {
-    for (size_t i = 0; i < doc->count; i++) {
-        free (doc->entries[i].section);
-        free (doc->entries[i].key);
-        free (doc->entries[i].value);
-        strlist_release (&doc->entries[i].items);
-    }
-    free (doc->entries);
+    node_release (&doc->root);
     *doc = (struct filedoc){ 0 };
 }
 
 /* Put "FILE:LINE" before the message. */
 static int
-prefix_place (const struct filedoc *doc, const struct entry *entry, struct fail *fail)
+prefix_place (const struct filedoc *doc, const struct node *node, struct fail *fail)
 {
     if (fail)
         fail->status = FAIL_GENERAL;
-    if (entry->line)
-        return fail_prefix (fail, "%s:%d", doc->path, entry->line);
+    if (node->line)
+        return fail_prefix (fail, "%s:%d", doc->path, node->line);
     return fail_prefix (fail, "%s", doc->path);
 }
 
@@ -72,21 +52,22 @@ is_our_section (const char *name)
 }
 
 static int
-refuse_unknown (const struct entry *entry, struct fail *fail)
+refuse_unknown (const struct place *place, struct fail *fail)
 {
-    struct suggest suggest = { .wanted = entry->key };
+    const char *key = place->node->key;
+    struct suggest suggest = { .wanted = key };
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
         if (!(row->properties & PROPERTY_FILE))
             continue;
-        if (!entry->section && row->section)
+        if (!place->section && row->section)
             suggest_consider (&suggest, row->section);
-        if (entry->section ? row->section && !strcmp (row->section, entry->section) : !row->section)
+        if (place->section ? row->section && !strcmp (row->section, place->section) : !row->section)
             suggest_consider (&suggest, row->key);
     }
     char space[96];
-    return fail_set (fail, FAIL_GENERAL, "unknown key '%s'%s%s%s", entry->key, entry->section ? " in " : "",
-                     entry->section ? entry->section : "", suggest_text (&suggest, "", space, sizeof space));
+    return fail_set (fail, FAIL_GENERAL, "unknown key '%s'%s%s%s", key, place->section ? " in " : "",
+                     place->section ? place->section : "", suggest_text (&suggest, "", space, sizeof space));
 }
 
 /* Keys that the original knows and that mean nothing here. */
@@ -94,7 +75,7 @@ static const struct {
     const char *section, *key;
 } ignored[] = {
     { NULL, "additional_args" },          /* of SageMaker, a mapping */
-    { NULL, "fp16" },                     /* of old releases; where it is true: translate_old_key() */
+    { NULL, "fp16" },                     /* of old releases; where it is true: find_old_key() */
     { "mpirun_config", "mpirun_ccl" },    /* of old releases, and without effect in the newest */
 };
 
@@ -105,49 +86,47 @@ same_text (const char *a, const char *b)
 }
 
 static bool
-is_ignored (const struct entry *entry)
+is_ignored (const struct place *place)
 {
-    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
-        bool inside = !ignored[i].section && entry->section && !strcmp (entry->section, ignored[i].key);
-        if (inside || (same_text (ignored[i].section, entry->section) && !strcmp (ignored[i].key, entry->key)))
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        if (same_text (ignored[i].section, place->section) && !strcmp (ignored[i].key, place->node->key))
             return true;
-    }
     return false;
 }
 
-/* The row's own word for an entry's: words in any case, and `no` even where YAML makes it a truth value. */
-static const char *
-choice_for (const struct option *row, const struct entry *entry)
+/* The row's own word for a value: words in any case, and `no` even where YAML makes it a truth value. */
+const char *
+file_choice (const struct option *row, const struct node *node)
 {
-    bool truth = true;
-    bool is_false = entry->is_truth && parse_bool (entry->value, &truth) == PARSE_OK && !truth;
+    bool is_false = node->kind == NODE_BOOL && *node->text == 'F';
     for (size_t i = 0; row->choices[i]; i++)
-        if (!strcasecmp (row->choices[i], entry->value) || (is_false && !strcasecmp (row->choices[i], "no")))
+        if (!strcasecmp (row->choices[i], node->text) || (is_false && !strcasecmp (row->choices[i], "no")))
             return row->choices[i];
-    return entry->value;
+    return node->text;
 }
 
 /* A truth value where the row wants a text: YAML made it one, and the author can hardly have meant that. */
 static bool
-is_misread (const struct option *row, const struct entry *entry)
+is_misread (const struct option *row, const struct node *node)
 {
-    if (!entry->is_truth || row->choices)
+    if (node->kind != NODE_BOOL || row->choices)
         return false;
     return row->type == OPTION_TEXT || row->type == OPTION_PATH || row->type == OPTION_LIST || row->type == OPTION_INT
            || row->type == OPTION_NUMBER;
 }
 
 static int
-apply_list (struct config *config, const struct option *row, const struct entry *entry, struct fail *fail)
+apply_list (struct config *config, const struct option *row, const struct node *list, struct fail *fail)
 {
-    struct origin origin = { ORIGIN_FILE, entry->line };
+    struct origin origin = { ORIGIN_FILE, list->line };
     AUTO_STRBUF struct strbuf joined = { 0 };
-    if (entry->is_nested)
-        return fail_set (fail, FAIL_GENERAL, "a list of single values is wanted");
-    for (size_t i = 0; i < entry->items.count; i++) {
-        if (row->type == OPTION_LIST && config_set (config, row, entry->items.items[i], origin, fail))
+    for (size_t i = 0; i < list->count; i++) {
+        const struct node *item = &list->items[i];
+        if (!node_is_scalar (item) || item->kind == NODE_NULL)
+            return fail_set (fail, FAIL_GENERAL, "a list of single values is wanted");
+        if (row->type == OPTION_LIST && config_set (config, row, item->text, origin, fail))
             return -1;
-        strbuf_printf (&joined, "%s%s", i ? "," : "", entry->items.items[i]);
+        strbuf_printf (&joined, "%s%s", i ? "," : "", item->text);
     }
     if (row->type == OPTION_LIST)
         return 0;
@@ -155,37 +134,39 @@ apply_list (struct config *config, const struct option *row, const struct entry 
 }
 
 static int
-apply_value (struct config *config, const struct option *row, const struct entry *entry, struct fail *fail)
+apply_value (struct config *config, const struct option *row, const struct node *node, struct fail *fail)
 {
     bool takes_list = row->type == OPTION_LIST || row->type == OPTION_TRIPLE;
-    if (entry->kind == ENTRY_LIST && takes_list)
-        return apply_list (config, row, entry, fail);
-    if (entry->kind == ENTRY_LIST || entry->kind == ENTRY_MAP)
+    if (node->kind == NODE_LIST && takes_list)
+        return apply_list (config, row, node, fail);
+    if (!node_is_scalar (node))
         return fail_set (fail, FAIL_GENERAL, "a %s is wanted, not a %s", takes_list ? "list" : "single value",
-                         entry->kind == ENTRY_LIST ? "list" : "mapping");
-    if (is_misread (row, entry))
+                         node->kind == NODE_LIST ? "list" : "mapping");
+    if (is_misread (row, node))
         return fail_set (fail, FAIL_GENERAL, "a bare yes, no, on, off, true or false is a truth value in YAML: put a "
                          "text in quotes");
-    const char *text = row->choices ? choice_for (row, entry) : entry->value;
-    return config_set (config, row, text, (struct origin){ ORIGIN_FILE, entry->line }, fail);
+    const char *text = row->choices ? file_choice (row, node) : node->text;
+    return config_set (config, row, text, (struct origin){ ORIGIN_FILE, node->line }, fail);
 }
 
-static int
-apply_entry (struct config *config, const struct option *row, const struct entry *entry, struct fail *fail)
+/* The original's questionnaire writes '' for a question that was left without an answer, and its `config update` -1 for
+ * a number of processes that nobody gave. */
+static bool
+says_nothing (const struct option *row, const struct node *node)
 {
-    if (entry->kind == ENTRY_NULL || !apply_value (config, row, entry, fail))
-        return 0;
-    return fail_prefix (fail, "%s", entry->key);
+    bool is_text = (row->type == OPTION_TEXT || row->type == OPTION_PATH) && !row->choices
+                   && strcmp (row->key, "gpu_ids") != 0; /* no GPUs at all: hardly meant */
+    return node->kind == NODE_NULL || (is_text && node->kind == NODE_TEXT && !*node->text)
+           || (node->kind == NODE_INT && !strcmp (row->key, "num_processes") && !strcmp (node->text, "-1"));
 }
 
 /* The same key with another value: one of the two is a mistake, and nobody can say which. */
 static int
-check_duplicate (const struct filedoc *doc, const struct entry *entry, struct fail *fail)
+check_duplicate (const struct place *place, struct fail *fail)
 {
-    for (const struct entry *other = doc->entries; other < entry; other++)
-        if (same_text (other->section, entry->section) && same_text (other->key, entry->key)
-            && !(other->kind == entry->kind && entry->value && same_text (other->value, entry->value)))
-            return fail_set (fail, FAIL_GENERAL, "'%s' stands here and on line %d", entry->key, other->line);
+    for (const struct node *other = place->parent->items; other < place->node; other++)
+        if (!strcmp (other->key, place->node->key) && !node_equal (other, place->node))
+            return fail_set (fail, FAIL_GENERAL, "'%s' stands here and on line %d", other->key, other->line);
     return 0;
 }
 
@@ -198,82 +179,118 @@ static const struct {
     { "optimization_level", "fp8_opt_level" },
 };
 
+const char *
+file_new_name (const char *section, const char *wrong)
+{
+    bool is_fp8 = section && !strcmp (section, "fp8_config");
+    for (size_t i = 0; is_fp8 && i < sizeof fp8_keys / sizeof *fp8_keys; i++)
+        if (!strcmp (wrong, fp8_keys[i].wrong))
+            return fp8_keys[i].right;
+    return NULL;
+}
+
 /* Keys of old releases: `fp16: true` was mixed precision, and dynamo's backend stood at the top. */
 static const struct option *
-translate_old_key (const struct filedoc *doc, struct entry *entry)
+find_old_key (const struct place *place)
 {
+    const struct node *node = place->node;
+    const char *right = file_new_name (place->section, node->key);
     bool truth = false;
-    for (size_t i = 0; i < sizeof fp8_keys / sizeof *fp8_keys; i++)
-        if (entry->section && !strcmp (entry->section, "fp8_config") && !strcmp (entry->key, fp8_keys[i].wrong))
-            return option_find (fp8_keys[i].right);
-    if (entry->section || !entry->value)
+    if (right)
+        return option_find (right);
+    if (place->section || !node->text)
         return NULL;
-    if (!strcmp (entry->key, "dynamo_backend"))
-        return option_find_in_file ("dynamo_config", entry->key);
-    if (strcmp (entry->key, "fp16") || parse_bool (entry->value, &truth) != PARSE_OK || !truth)
+    if (!strcmp (node->key, "dynamo_backend"))
+        return option_find_in_file ("dynamo_config", node->key);
+    if (strcmp (node->key, "fp16") || parse_bool (node->text, &truth) != PARSE_OK || !truth
+        || node_find (place->parent, "mixed_precision"))
         return NULL;
-    for (size_t i = 0; i < doc->count; i++)
-        if (!doc->entries[i].section && !strcmp (doc->entries[i].key, "mixed_precision"))
-            return NULL;
-    char *word = strdup ("fp16");
-    if (!word)
-        return NULL;
-    free (entry->value);
-    entry->value = word;
-    entry->kind = ENTRY_TEXT;
     return option_find_in_file (NULL, "mixed_precision");
 }
 
 /* What still works, but has another name now. */
 static void
-note_old_key (const struct filedoc *doc, const struct entry *entry, const struct option *row, struct strlist *problems)
+note_old_key (const struct filedoc *doc, const struct place *place, const struct option *row, struct strlist *problems)
 {
-    if (row && option_find_in_file (entry->section, entry->key) != row)
-        strlist_printf (problems, "%s:%d: '%s' is an old name: write %s%s%s", doc->path, entry->line, entry->key,
-                        row->section ? row->section : "", row->section ? ": " : "", row->key);
+    if (row && option_find_in_file (place->section, place->node->key) != row)
+        strlist_printf (problems, "%s:%d: '%s' is an old name: write %s%s%s", doc->path, place->node->line,
+                        place->node->key, row->section ? row->section : "", row->section ? ": " : "", row->key);
 }
 
 static int
-apply (struct config *config, struct filedoc *doc, struct fail *fail)
+apply_key (struct config *config, const struct place *place, const struct option *row, struct fail *fail)
 {
-    if (doc->count > MOST_ENTRIES)
-        return fail_set (fail, FAIL_GENERAL, "%s: more than %d keys", doc->path, (int) MOST_ENTRIES);
-    for (size_t i = 0; i < doc->count; i++) {
-        struct entry *entry = &doc->entries[i];
-        const struct option *row = option_find_in_file (entry->section, entry->key);
+    const struct node *node = place->node;
+    bool is_section = !row && !place->section && is_our_section (node->key), truth;
+    if (check_duplicate (place, fail) || (!place->section && file_check_kind (place->parent, node, fail)))
+        return -1;
+    if (is_section && node->kind != NODE_MAP && node->kind != NODE_NULL)
+        return fail_set (fail, FAIL_GENERAL, "%s: a mapping is wanted, not a %s", node->key,
+                         node->kind == NODE_LIST ? "list" : "single value");
+    if (is_section)
+        return 0;
+    if (row && !strcmp (node->key, "fp16"))
+        return config_set (config, row, "fp16", (struct origin){ ORIGIN_FILE, node->line }, fail);
+    if (row && !says_nothing (row, node))
+        return apply_value (config, row, node, fail) ? fail_prefix (fail, "%s", node->key) : 0;
+    if (!row && !place->section && !strcmp (node->key, "fp16") && node->kind != NODE_NULL
+        && (!node->text || parse_bool (node->text, &truth) != PARSE_OK))
+        return fail_set (fail, FAIL_GENERAL, "fp16: neither true nor false");
+    return row || is_ignored (place) ? 0 : refuse_unknown (place, fail);
+}
+
+/* All keys of a mapping.  @return 0, or -1 with @p fail; where problems are collected, these are no failure */
+static int
+apply_map (struct config *config, const struct filedoc *doc, struct node *map, const char *section, struct fail *fail)
+{
+    for (size_t i = 0; i < map->count; i++) {
+        struct place place = { .section = section, .parent = map, .node = &map->items[i] };
+        const struct option *row = option_find_in_file (section, place.node->key);
         if (!row)
-            row = translate_old_key (doc, entry);
-        bool is_section = !row && !entry->section && is_our_section (entry->key);
-        int result = check_duplicate (doc, entry, fail);
-        if (!result && is_section && entry->kind != ENTRY_MAP && entry->kind != ENTRY_NULL)
-            result = fail_set (fail, FAIL_GENERAL, "%s: a mapping is wanted, not a single value", entry->key);
-        else if (!result && !is_section)
-            result = row                  ? apply_entry (config, row, entry, fail)
-                     : is_ignored (entry) ? 0
-                                          : refuse_unknown (entry, fail);
+            row = find_old_key (&place);
+        int result = apply_key (config, &place, row, fail);
         if (result)
-            prefix_place (doc, entry, fail);
+            prefix_place (doc, place.node, fail);
         if (result && !config->problems)
             return -1;
         if (result)
             strlist_add (config->problems, fail->text);
         else if (config->problems)
-            note_old_key (doc, entry, row, config->problems);
+            note_old_key (doc, &place, row, config->problems);
+        if (!section && place.node->kind == NODE_MAP && is_our_section (place.node->key)
+            && apply_map (config, doc, place.node, place.node->key, fail))
+            return -1;
     }
     return 0;
 }
 
 int
-config_read_file (struct config *config, const char *path, struct fail *fail)
+filedoc_apply (struct config *config, struct filedoc *doc, struct fail *fail)
+{
+    size_t keys = doc->root.count;
+    for (size_t i = 0; i < doc->root.count; i++)
+        keys += doc->root.items[i].count;
+    if (keys > MOST_KEYS)
+        return fail_set (fail, FAIL_GENERAL, "%s: more than %d keys", doc->path, (int) MOST_KEYS);
+    return apply_map (config, doc, &doc->root, NULL, fail);
+}
+
+int
+filedoc_read (struct filedoc *doc, const char *path, struct fail *fail)
 {
     AUTO_FREE char *text = NULL;
     size_t length = 0;
+    doc->path = path;
     if (io_read_file (path, LARGEST_FILE, &text, &length, fail))
         return fail_prefix (fail, "configuration file");
-    struct filedoc doc = { .path = path };
-    int result = path_is_json (path) ? json_read (&doc, text, length, fail) : yaml_read (&doc, text, length, fail);
-    if (!result)
-        result = apply (config, &doc, fail);
+    return path_is_json (path) ? json_read (doc, text, length, fail) : yaml_read (doc, text, length, fail);
+}
+
+int
+config_read_file (struct config *config, const char *path, struct fail *fail)
+{
+    struct filedoc doc = { 0 };
+    int result = filedoc_read (&doc, path, fail) || filedoc_apply (config, &doc, fail) ? -1 : 0;
     filedoc_release (&doc);
     return result;
 }

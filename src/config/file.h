@@ -1,50 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration files: from text to settings and back.  Two readers (yaml.c, json.c) make the same list of entries; one
+/* Configuration files: from text to settings and back.  Two readers (yaml.c, json.c) make the same tree of values; one
  * function here gives these to the option table's rows. */
 #ifndef CONFIG_FILE_H
 #define CONFIG_FILE_H
 
 #include "config/options.h"
+#include "config/tree.h"
 #include "util/fail.h"
 #include "util/strbuf.h"
-
-enum entry_kind {
-    ENTRY_NULL,
-    ENTRY_PLAIN, /* a bare word: may be a truth value or a number */
-    ENTRY_TEXT,  /* a quoted text, never anything else */
-    ENTRY_LIST,
-    ENTRY_MAP, /* only empty ones, others come as their entries; or one inside a section, which nothing here has */
-};
-
-struct entry {
-    char *section; /* NULL: top level */
-    char *key;
-    char *value; /* of PLAIN and TEXT; of PLAIN as Python writes what YAML makes of it */
-    struct strlist items; /* of LIST, likewise */
-    enum entry_kind kind;
-    bool is_truth; /* of PLAIN: a truth value */
-    bool is_empty; /* of LIST and MAP */
-    bool is_nested; /* of LIST: with lists or mappings in it */
-    int line;      /* 0: unknown */
-};
 
 /** All zero is an empty one. */
 struct filedoc {
     const char *path; /* for messages; not owned */
-    struct entry *entries;
-    size_t count;
-    size_t capacity;
+    struct node root; /* a mapping */
 };
 
-/** Append an entry; texts are copied.  @return it, or NULL without memory */
-struct entry *filedoc_add (struct filedoc *doc, const char *section, const char *key, const char *value,
-                           enum entry_kind kind, int line);
 void filedoc_release (struct filedoc *doc);
 
-/** Readers: append the entries of @p text to @p doc; messages begin with the path, and the line if known. @{ */
+/** Readers: fill the root of @p doc from @p text, behind whose @p length bytes a zero byte stands; messages begin with
+ * the path, and the line if known. @{ */
 int yaml_read (struct filedoc *doc, const char *text, size_t length, struct fail *fail);
 int json_read (struct filedoc *doc, const char *text, size_t length, struct fail *fail);
 /** @} */
+
+/** Read @p path, whose name says the format, into @p doc. */
+int filedoc_read (struct filedoc *doc, const char *path, struct fail *fail);
+
+/** Give the values to their settings; what is no value of a key is said with file and line. */
+int filedoc_apply (struct config *config, struct filedoc *doc, struct fail *fail);
+
+/** Old keys under their new names, values in their usual form, and what the original's `config update` fills in.
+ * @p doc has gone through filedoc_apply().  @return 0, or -1 with @p fail */
+int filedoc_update (struct filedoc *doc, struct fail *fail);
+
+/** What the two parts of this (file.c, update.c) share: the row's own word for a value; the present name of a key under
+ * which older questionnaires wrote it, or NULL; whether key @p node of @p root, and its value, are for files of this
+ * kind, for SageMaker or for machines of one's own. @{ */
+const char *file_choice (const struct option *row, const struct node *node);
+const char *file_new_name (const char *section, const char *key);
+int file_check_kind (const struct node *root, const struct node *node, struct fail *fail);
+/** @} */
+
+/** Whether a file for SageMaker, or one for machines of one's own, may have @p key at the top. */
+bool file_has_key (bool is_for_sagemaker, const char *key);
 
 /** Whether YAML 1.1 would read the bare word @p text as something else than a text. */
 bool yaml_is_special (const char *text);

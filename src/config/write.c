@@ -21,7 +21,10 @@ is_written (const struct config *config, const struct option *row)
     if (!(row->properties & PROPERTY_FILE) || config_is_absent (config, row))
         return false;
     bool is_given = config->origins && config->origins[row - options].kind != ORIGIN_DEFAULT;
-    return is_given || (!config->only_given && !row->section && !(row->properties & PROPERTY_EXTENSION));
+    bool is_aws = !strcmp (config->settings.compute_environment, "AMAZON_SAGEMAKER");
+    return is_given
+           || (!config->only_given && file_has_key (is_aws, row->key) && !row->section
+               && !(row->properties & PROPERTY_EXTENSION));
 }
 
 static const char *

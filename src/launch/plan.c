@@ -433,14 +433,12 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
     const struct settings *settings = &config->settings;
     struct draft draft = { .plan = plan, .settings = settings, .config = config, .topology = topology };
     *plan = (struct plan){ .grace_s = settings->grace };
+    if (when_sagemaker (settings))
+        return fail_set (fail, FAIL_GENERAL, "%s: jobs on SageMaker are not started here, they need Amazon's Python "
+                         "library: use the original accelerate, or compute_environment: LOCAL_MACHINE", config->file);
     if (divide_ranks (&draft, plan_world_size (settings, topology->gpus), fail))
         goto error;
     plan->path = plan_path (settings, plan->world_size, topology->gpus);
-    if (plan->path == PATH_SAGEMAKER) {
-        fail_set (fail, FAIL_GENERAL, "jobs on SageMaker cannot be started by this version (compute_environment is "
-                  "AMAZON_SAGEMAKER)");
-        goto error;
-    }
     plan->outside = outside_is_wanted (plan->path, settings);
     draft.local_ranks = plan->local_world_size;
     if (plan->outside) {

@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A message is one line whatever was put into it (file names may hold newlines). */
+/* A message is one line, and no orders to a terminal, whatever was put into it: file names and keys may hold both. */
 static void
 one_line (char *text)
 {
     for (; *text; text++)
-        if (*text == '\n' || *text == '\r')
+        if ((unsigned char) *text < ' ' || *text == 127)
             *text = ' ';
 }
 

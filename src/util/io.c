@@ -8,8 +8,10 @@
 #include "util/strbuf.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 int
 io_read_file (const char *path, size_t limit, char **text, size_t *length, struct fail *fail)
@@ -60,6 +62,24 @@ io_write_all (int fd, const void *bytes, size_t length)
     return 0;
 }
 
+/* Beyond the limit for the size of files a write is to fail like any other, instead of ending the process. */
+static int
+write_within_limit (int fd, const void *bytes, size_t length)
+{
+    sigset_t size, old;
+    sigemptyset (&size);
+    sigaddset (&size, SIGXFSZ);
+    int blocked = pthread_sigmask (SIG_BLOCK, &size, &old);
+    int result = io_write_all (fd, bytes, length), saved = errno;
+    if (!blocked && !sigismember (&old, SIGXFSZ)) {
+        while (sigtimedwait (&size, NULL, &(struct timespec){ 0 }) > 0)
+            continue;
+        pthread_sigmask (SIG_UNBLOCK, &size, NULL);
+    }
+    errno = saved;
+    return result;
+}
+
 /* A rename is on disk only when its directory is. */
 static int
 sync_directory_of (const char *path)
@@ -93,14 +113,16 @@ create_beside (const char *path, mode_t mode, struct strbuf *name)
     return fd;
 }
 
-int
-io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, struct fail *fail)
+/* @is_exact: the mode is that of the file replaced, and not for the umask to cut. */
+static int
+replace_file (const char *path, const void *bytes, size_t length, mode_t mode, bool is_exact, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf beside = { 0 };
     AUTO_CLOSE int fd = create_beside (path, mode, &beside);
     if (fd < 0)
         return fail_set (fail, FAIL_GENERAL, "%s: cannot create a file beside it: %s", path, strerror (errno));
-    if (io_write_all (fd, bytes, length) || fsync (fd) || rename (beside.text, path)) {
+    if (write_within_limit (fd, bytes, length) || (is_exact && fchmod (fd, mode)) || fsync (fd)
+        || rename (beside.text, path)) {
         fail_set (fail, FAIL_GENERAL, "%s: cannot write: %s", path, strerror (errno));
         unlink (beside.text);
         return -1;
@@ -109,6 +131,22 @@ io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, 
         return fail_set (fail, FAIL_GENERAL, "%s: written, but its directory cannot be synced: %s", path,
                          strerror (errno));
     return 0;
+}
+
+int
+io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, struct fail *fail)
+{
+    AUTO_FREE char *real = realpath (path, NULL); /* a link stays one, what it leads to is written */
+    const char *target = real ? real : path;
+    struct stat info;
+    bool exists = !stat (target, &info);
+    if (exists) {
+        if (!S_ISREG (info.st_mode))
+            return fail_set (fail, FAIL_GENERAL, "%s: is %s, not a regular file", path,
+                             S_ISDIR (info.st_mode) ? "a directory" : "a device or the like");
+        mode = info.st_mode & 07777; /* whoever made a file private wants it to stay so */
+    }
+    return replace_file (target, bytes, length, mode, exists, fail);
 }
 
 int

@@ -18,7 +18,8 @@
 int io_read_file (const char *path, size_t limit, char **text, size_t *length, struct fail *fail);
 
 /** Write @p path so that it appears complete or not at all: a file beside it, fsync, rename, fsync of the directory.
- * @p mode as for open(): the umask counts. */
+ * What a link leads to is written; a file that exists keeps its mode, another gets @p mode less the umask, as with
+ * open(); devices are refused. */
 int io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, struct fail *fail);
 
 /** Create the directories of @p path up to the last '/', as mkdir -p. */

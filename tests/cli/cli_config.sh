@@ -52,7 +52,7 @@ test_expect_success 'a signal leaves the old file, and nothing beside it' '
     cmp before d.yaml && [ "$(ls d.yaml*)" = d.yaml ]'
 test_expect_success 'a file that is broken is not overwritten' '
     echo "debug: [" >broken.yaml && test_exit 1 "$accelerate" config --config_file broken.yaml </dev/null 2>error &&
-    grep "broken.yaml:2: not YAML" error'
+    grep "broken.yaml:1: not YAML" error'
 test_expect_success 'JSON by name' '
     yes "" | head -n 8 | "$accelerate" config --config_file c.json && head -n 1 c.json | grep -x "{" &&
     "$accelerate" env --config_file c.json >out && grep "num_processes: 1 (c.json:" out'

@@ -11,6 +11,7 @@
 #include "config/load.h"
 #include "config/mode.h"
 #include "launch/plan.h"
+#include "tests/golden/differences.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -25,14 +26,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_WORDS = 200, MOST_DIFFERENCES = 400 };
+enum { MOST_WORDS = 200 };
 
 static char folder[] = "/tmp/accel-golden.XXXXXX";
-static struct difference {
-    char *cases, *what, *reason;
-    int used;
-} differences[MOST_DIFFERENCES];
-static size_t difference_count;
 
 /* ---- one comparison ---- */
 
@@ -49,11 +45,8 @@ differ (struct check *check, const char *what, const char *format, ...)
     va_list args;
     snprintf (key, sizeof key, "%s%s%s", check->path ? check->path : "", check->path ? "/" : "", what);
     what = key;
-    for (size_t i = 0; i < difference_count; i++)
-        if (!fnmatch (differences[i].cases, check->name, 0) && !fnmatch (differences[i].what, what, 0)) {
-            differences[i].used++;
-            return;
-        }
+    if (has_reason (check->name, what))
+        return;
     va_start (args, format);
     vsnprintf (text, sizeof text, format, args);
     va_end (args);
@@ -335,20 +328,6 @@ run_case (json_t *row)
         free (words[--count]);
 }
 
-static void
-read_differences (const char *path)
-{
-    AUTO_FILE FILE *file = fopen (path, "r");
-    char line[1000];
-    while (file && fgets (line, sizeof line, file) && difference_count < MOST_DIFFERENCES) {
-        char *rest = line, *cases = strsep (&rest, "\t"), *what = strsep (&rest, "\t"), *reason = strsep (&rest, "\n");
-        if (*cases == '#' || !what || !reason)
-            continue;
-        differences[difference_count++]
-            = (struct difference){ .cases = strdup (cases), .what = strdup (what), .reason = strdup (reason) };
-    }
-}
-
 int
 main (int argc, char **argv)
 {
@@ -369,14 +348,7 @@ main (int argc, char **argv)
         json_decref (row);
     }
     free (line);
-    for (size_t i = 0; i < difference_count; i++) {
-        if (argc < 2 && !ok (differences[i].used, "the difference '%s' of %s is one", differences[i].what,
-                             differences[i].cases))
-            diag ("%s", differences[i].reason);
-        free (differences[i].cases);
-        free (differences[i].what);
-        free (differences[i].reason);
-    }
+    check_differences (argc < 2);
     nftw (folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     if (chdir ("/") || rmdir (folder))
         diag ("%s is left", folder);

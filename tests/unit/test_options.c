@@ -247,6 +247,9 @@ test_one_way_round (const struct option *row, bool as_json)
     bool good = !config_init (&written, &fail) && !config_init (&read, &fail)
                 && !config_set (&written, row, other_value (row, space, sizeof space), (struct origin){ ORIGIN_FLAG },
                                 &fail)
+                && (row->group != GROUP_AWS
+                    || !config_set (&written, option_find ("compute_environment"), "AMAZON_SAGEMAKER",
+                                    (struct origin){ ORIGIN_FLAG }, &fail))
                 && !config_write_text (&written, as_json, &text, &fail)
                 && !io_write_file (path, text.text, text.length, 0600, &fail)
                 && !config_read_file (&read, path, &fail) && !config_write_text (&read, as_json, &again, &fail);

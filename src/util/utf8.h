@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Characters in UTF-8. */
+#ifndef UTIL_UTF8_H
+#define UTIL_UTF8_H
+
+#include "util/strbuf.h"
+
+#include <stdint.h>
+
+/** The character that begins at *text, which goes on to the next; a byte that is no UTF-8 counts by itself. */
+uint32_t utf8_next (const char **text);
+
+/** Whether all of the bytes are UTF-8: nothing longer than needed, no halves of surrogate pairs. */
+bool utf8_is_valid (const char *bytes, size_t length);
+
+void utf8_add (struct strbuf *out, uint32_t character);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Configuration files as the original's `config update` leaves them (config.json) against ours: the bytes of YAML and
+ * of JSON, and which files are refused.  What we write must say the same when it is read again, and stay as it is when
+ * it is updated again.
+ *
+ * Differences on purpose are in config_differences.tsv.  WHAT is "fails" (we refuse and the original does not), "works"
+ * (the reverse), "yaml" and "json" (other content), "yaml/form" and "json/form" (other bytes, the same content). */
+#include <config.h>
+
+#include "config/file.h"
+#include "config/load.h"
+#include "tests/golden/differences.h"
+#include "util/io.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/accel-golden.XXXXXX";
+static struct strbuf wrong; /* of this case: what differs without a reason */
+
+__attribute__ ((format (printf, 3, 4))) static void
+differ (const char *name, const char *what, const char *format, ...)
+{
+    char text[3000];
+    va_list args;
+    if (has_reason (name, what))
+        return;
+    va_start (args, format);
+    vsnprintf (text, sizeof text, format, args);
+    va_end (args);
+    strbuf_printf (&wrong, "%s%s: ", wrong.length ? "\n# " : "", what);
+    for (const char *at = text; *at; at++)
+        strbuf_add (&wrong, *at == '\n' ? "\n#   " : (char[]){ *at, '\0' });
+}
+
+static int
+read_bytes (struct filedoc *doc, bool as_json, const struct strbuf *text, struct fail *fail)
+{
+    doc->path = as_json ? "written.json" : "written.yaml";
+    return (as_json ? json_read : yaml_read) (doc, text->text ? text->text : "", text->length, fail);
+}
+
+static int
+write_bytes (struct filedoc *doc, bool as_json, struct strbuf *text)
+{
+    return (as_json ? node_write_json : node_write_yaml) (&doc->root, text);
+}
+
+/* All settings of a file, with where each comes from but for the line. */
+static void
+explain (struct filedoc *doc, struct strbuf *out)
+{
+    struct config config;
+    struct fail fail = { 0 };
+    if (config_init (&config, &fail) || filedoc_apply (&config, doc, &fail))
+        strbuf_add (out, fail.text);
+    for (size_t i = 0; i < option_count; i++) {
+        strbuf_printf (out, "\n%s: ", options[i].key);
+        option_types[options[i].type].format (option_field_const (&options[i], &config.settings), out);
+    }
+    config_release (&config);
+}
+
+static void
+compare_written (const char *name, struct filedoc *doc, bool as_json, json_t *wanted)
+{
+    const char *what = as_json ? "json" : "yaml", *theirs = json_string_value (wanted);
+    AUTO_STRBUF struct strbuf ours = { 0 }, again = { 0 }, before = { 0 }, after = { 0 }, original = { 0 };
+    struct filedoc read = { 0 }, other = { 0 };
+    struct fail fail = { 0 };
+    char form[16];
+    snprintf (form, sizeof form, "%s/form", what);
+    explain (doc, &before);
+    if (write_bytes (doc, as_json, &ours) || read_bytes (&read, as_json, &ours, &fail)) {
+        differ (name, what, "unreadable: %s", fail.text);
+    } else {
+        explain (&read, &after);
+        if (!before.text || !after.text || strcmp (before.text, after.text))
+            differ (name, "settings", "before%s\nafter%s", before.text, after.text);
+        if (filedoc_update (&read, &fail) || write_bytes (&read, as_json, &again) || strcmp (ours.text, again.text))
+            differ (name, "again", "%s\nthen\n%s", ours.text, again.text);
+    }
+    strbuf_add (&original, theirs ? theirs : "");
+    if (!theirs) /* a date, which JSON has not */
+        differ (name, what, "written, the original cannot");
+    else if (read_bytes (&other, as_json, &original, &fail))
+        differ (name, what, "the original's is unreadable: %s", fail.text);
+    else if (!node_equal (&read.root, &other.root))
+        differ (name, what, "%s\nthe original\n%s", ours.text, theirs);
+    else if (strcmp (ours.text, theirs))
+        differ (name, form, "%s\nthe original\n%s", ours.text, theirs);
+    filedoc_release (&read);
+    filedoc_release (&other);
+}
+
+static void
+run_case (json_t *row)
+{
+    const char *name = json_string_value (json_object_get (row, "name"));
+    const char *file = json_string_value (json_object_get (row, "file"));
+    json_t *text = json_object_get (row, "text"), *error = json_object_get (row, "error");
+    struct filedoc doc = { 0 };
+    struct config config = { 0 };
+    struct fail fail = { 0 };
+    strbuf_truncate (&wrong, 0);
+    if (json_is_string (text))
+        io_write_file (file, json_string_value (text), json_string_length (text), 0644, &fail);
+    bool failed = config_init (&config, &fail) || filedoc_read (&doc, file, &fail)
+                  || filedoc_apply (&config, &doc, &fail) || filedoc_update (&doc, &fail);
+    if (failed && !error)
+        differ (name, "fails", "%s", fail.text);
+    else if (!failed && error)
+        differ (name, "works", "the original says: %s: %s", json_string_value (json_object_get (error, "type")),
+                json_string_value (json_object_get (error, "message")));
+    else if (!failed) {
+        compare_written (name, &doc, false, json_object_get (row, "yaml"));
+        compare_written (name, &doc, true, json_object_get (row, "json"));
+    }
+    ok (!wrong.length, "%s%s%s", name, failed ? ": " : "", failed ? fail.text : "");
+    if (wrong.length)
+        diag ("%s", wrong.text);
+    filedoc_release (&doc);
+    config_release (&config);
+    unlink (file);
+}
+
+int
+main (int argc, char **argv)
+{
+    const char *srcdir = getenv ("srcdir");
+    char path[4096], *line = NULL;
+    size_t size = 0;
+    snprintf (path, sizeof path, "%s/tests/golden/config_differences.tsv", srcdir ? srcdir : ".");
+    read_differences (path);
+    snprintf (path, sizeof path, "%s/tests/golden/config.json", srcdir ? srcdir : ".");
+    AUTO_FILE FILE *file = fopen (path, "r");
+    if (!ok (file && mkdtemp (folder) && !chdir (folder), "%s", path))
+        return done_testing ();
+    while (getline (&line, &size, file) > 0) {
+        json_t *row = json_loads (line, JSON_ALLOW_NUL, NULL);
+        if (argc < 2 || !fnmatch (argv[1], json_string_value (json_object_get (row, "name")), 0))
+            run_case (row);
+        json_decref (row);
+    }
+    free (line);
+    strbuf_release (&wrong);
+    check_differences (argc < 2);
+    if (chdir ("/") || rmdir (folder))
+        diag ("%s is left", folder);
+    return done_testing ();
+}
