@@ -170,7 +170,7 @@ move_dynamo (struct node *root)
     enum node_kind kind = node->kind;
     node_remove (root, "dynamo_backend");
     struct node *section = node_find (root, "dynamo_config");
-    if (kind == NODE_NULL || !strcasecmp (word, "NO") 
+    if (kind == NODE_NULL || !strcasecmp (word, "NO")
         || (section && (node_find (section, "dynamo_backend") || node_find (section, "backend"))))
         return 0;
     if (!section)
