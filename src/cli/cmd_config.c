@@ -41,12 +41,10 @@ guess_all (struct config *config, struct fail *fail)
 }
 
 static int
-write_config (const struct config *config, const char *path, struct fail *fail)
+save (const char *path, const struct strbuf *text, struct fail *fail)
 {
-    AUTO_STRBUF struct strbuf text = { 0 };
     AUTO_STRBUF struct strbuf saved = { 0 };
-    if (config_write_text (config, path_is_json (path), &text, fail) || io_make_parents (path, fail)
-        || io_write_file (path, text.text, text.length, 0644, fail))
+    if (io_make_parents (path, fail) || io_write_file (path, text->text, text->length, 0644, fail))
         return -1;
     strbuf_printf (&saved, "saved in %s", path);
     if (saved.failed)
@@ -56,11 +54,20 @@ write_config (const struct config *config, const char *path, struct fail *fail)
 }
 
 static int
+write_config (const struct config *config, const char *path, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    return config_write_text (config, path_is_json (path), &text, fail) ? -1 : save (path, &text, fail);
+}
+
+static int
 run_default (struct config *config, const char *path, struct fail *fail)
 {
+    AUTO_STRBUF struct strbuf note = { 0 }, text = { 0 };
     if (access (path, F_OK))
-        return guess_all (config, fail) ? -1 : write_config (config, path, fail);
-    AUTO_STRBUF struct strbuf note = { 0 };
+        return guess_all (config, fail) || config_default_text (config, path_is_json (path), &text, fail)
+                   ? -1
+                   : save (path, &text, fail);
     strbuf_printf (&note, "%s exists and stays as it is", path);
     prompt_say (note.text ? note.text : path);
     return 0;

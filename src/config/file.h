@@ -56,4 +56,7 @@ int config_read_file (struct config *config, const char *path, struct fail *fail
 /** The settings as the text of a file, YAML or JSON, sorted by key; those without a value are left out. */
 int config_write_text (const struct config *config, bool as_json, struct strbuf *out, struct fail *fail);
 
+/** What `config default` writes: the settings that were given, and what config update would fill in. */
+int config_default_text (const struct config *config, bool as_json, struct strbuf *out, struct fail *fail);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include "config/file.h"
 
+#include "config/load.h"
 #include "util/parse.h"
 
 #include <stdio.h>
@@ -129,10 +130,12 @@ fill_in (struct node *root, const struct filled *filled, size_t count)
 static int
 fill_all_in (struct node *root)
 {
+    for (size_t i = 0; i < 2; i++) { /* of all null, those without which the original does not read a file */
+        const struct node *node = node_find (root, shared[i]);
+        if (node && node->kind == NODE_NULL)
+            node_remove (root, shared[i]);
+    }
     const struct node *type = node_find (root, "distributed_type");
-    if (type && type->kind == NODE_NULL)
-        node_remove (root, "distributed_type");
-    type = node_find (root, "distributed_type");
     bool is_one = !type || (type->text && !strcmp (type->text, "NO"));
     if (fill_in (root, all_defaults, sizeof all_defaults / sizeof *all_defaults))
         return -1;
@@ -262,4 +265,19 @@ filedoc_update (struct filedoc *doc, struct fail *fail)
         if (root->items[i].kind == NODE_NULL)
             node_remove_at (root, i);
     return 0;
+}
+
+int
+config_default_text (const struct config *config, bool as_json, struct strbuf *out, struct fail *fail)
+{
+    struct filedoc doc = { .path = "default" };
+    AUTO_STRBUF struct strbuf given = { 0 };
+    int result = config_write_text (config, false, &given, fail) || yaml_read (&doc, given.text, given.length, fail);
+    if (!result && config_origin (config, "gpu_ids").kind == ORIGIN_DEFAULT)
+        node_remove (&doc.root, "gpu_ids");
+    result = result || filedoc_update (&doc, fail);
+    if (!result && (as_json ? node_write_json : node_write_yaml) (&doc.root, out))
+        result = fail_nomem (fail);
+    filedoc_release (&doc);
+    return result ? -1 : 0;
 }

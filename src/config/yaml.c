@@ -8,8 +8,10 @@
 
 #include "config/scalar.h"
 #include "util/cleanup.h"
+#include "util/parse.h"
 #include "util/utf8.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -86,11 +88,12 @@ read_scalar (struct reader *reader, enum scalar_kind *kind, struct strbuf *value
 {
     const char *tag = (const char *) reader->event.data.scalar.tag;
     const char *text = (const char *) reader->event.data.scalar.value;
-    bool is_tagged = tag && strcmp (tag, "!") != 0;
+    double number;
+    bool is_tagged = tag && strcmp (tag, "!") != 0; /* a bare ! lets even a quoted 12 be a number, says PyYAML */
     if (strlen (text) != reader->event.data.scalar.length)
         return fail_here (reader, "the value holds a zero byte");
     *kind = SCALAR_TEXT;
-    if (is_tagged || (!tag && reader->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE))
+    if (tag || reader->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
         *kind = scalar_read (text, value);
     for (size_t i = 0; is_tagged; i++) {
         if (i == sizeof tags / sizeof *tags)
@@ -99,8 +102,11 @@ read_scalar (struct reader *reader, enum scalar_kind *kind, struct strbuf *value
             continue;
         if (tags[i].kind == SCALAR_TEXT)
             strbuf_truncate (value, 0);
-        else if (tags[i].kind == SCALAR_FLOAT && *kind == SCALAR_INT)
-            strbuf_add (value, ".0");
+        else if (tags[i].kind == SCALAR_FLOAT && (*kind == SCALAR_INT || *kind == SCALAR_TEXT)
+                 && parse_double (text, -HUGE_VAL, HUGE_VAL, &number) == PARSE_OK) {
+            strbuf_truncate (value, 0);
+            scalar_add_float (value, number);
+        }
         else if (tags[i].kind != *kind)
             return fail_here (reader, "the value is not what its tag says");
         *kind = tags[i].kind;

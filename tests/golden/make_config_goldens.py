@@ -5,16 +5,21 @@
 #
 # NOT run by `make check`.  To make config.json and yaml_scalars.tsv again (versions: see make_launch_goldens.py):
 #     python3 -m venv V && V/bin/pip install accelerate==1.15.0 torch==2.15.0
-#     V/bin/python tests/golden/make_config_goldens.py
+#     PYTHONHASHSEED=0 V/bin/python tests/golden/make_config_goldens.py
+# With the path of our command it checks instead that the original loads what ours writes, and prints what it does not:
+#     V/bin/python tests/golden/make_config_goldens.py build/accelerate
 # README.md explains the output.
 
 import json
 import os
 import shutil
+import subprocess
+import sys
 from enum import Enum
 from pathlib import Path
 
 import yaml
+from config_cases import CASES
 
 HERE = Path(__file__).resolve().parent
 CASE_DIR = "/tmp/golden-config"
@@ -238,11 +243,58 @@ def write_tsv(name, head, rows):
     print(name, len(lines) - 1)
 
 
+def default_case(name, file, precision):
+    """What `config default` writes on a machine without any accelerator."""
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.commands.config.default import write_basic_config
+
+    path = os.path.join(CASE_DIR, file)
+    write_basic_config(precision, path)
+    config = load_config_from_file(path)
+    out = {"name": name, "file": file, "default": precision, "yaml": written(config, "to_yaml_file"),
+           "json": written(load_config_from_file(path), "to_json_file")}
+    os.unlink(path)
+    return out
+
+
+def check_ours(command):
+    """The other way round: what our `config update` leaves, the original loads and leaves as it is.  The cases that do
+    not, other than those that we refuse, are printed."""
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    count = 0
+    for name, file, text in FILES + CASES:
+        if text is None:
+            continue
+        path = os.path.join(CASE_DIR, file)
+        Path(path).write_bytes(text.encode())
+        if subprocess.run([command, "config", "update", "--config_file", path], capture_output=True).returncode:
+            continue
+        ours = Path(path).read_text(encoding="utf-8")
+        count += 1
+        try:
+            again = written(load_config_from_file(path), "to_json_file" if file.endswith(".json") else "to_yaml_file")
+            if again != ours:
+                print(f"{name}: the original makes of ours\n{ours}this:\n{again}")
+        except Exception as e:
+            print(f"{name}: the original does not load ours: {error_of(e)}\n{ours}")
+    print("of ours, compared:", count)
+
+
 def main():
     shutil.rmtree(CASE_DIR, ignore_errors=True)
     os.makedirs(CASE_DIR)
-    lines = [json.dumps(config_case(*f), ensure_ascii=False, separators=(",", ":")) for f in FILES]
-    (HERE / "config.json").write_text("\n".join(lines) + "\n")
+    if len(sys.argv) > 1:
+        check_ours(sys.argv[1])
+        shutil.rmtree(CASE_DIR)
+        return
+    rows = [config_case(*f) for f in FILES + CASES]
+    rows += [default_case(f"default.{p}.{e}", f"c.{e}", p) for p in ("no", "fp16", "bf16") for e in ("yaml", "json")]
+    names = [row["name"] for row in rows]
+    assert len(set(names)) == len(names), [n for n in names if names.count(n) > 1]
+    lines = [json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows]
+    # half a character, which Python takes for a text, becomes a question mark
+    (HERE / "config.json").write_bytes(("\n".join(lines) + "\n").encode("utf-8", "replace"))
     print("config.json", len(lines))
     texts = list(dict.fromkeys(SCALARS + SPACED))
     write_tsv("yaml_scalars.tsv", ["text", "type", "value", "dumped"], map(scalar_row, texts))
