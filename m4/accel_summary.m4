@@ -16,6 +16,7 @@ AC_DEFUN([ACCEL_SUMMARY], [
     ACCEL_SUMMARY_LINE([MPI comparison], [$mpi_bench], [MPICC=...])
     ACCEL_SUMMARY_LINE([werror], [$enable_werror], [--enable-werror])
     ACCEL_SUMMARY_LINE([sanitizer], [$enable_sanitizer], [--enable-sanitizer=address,undefined|thread])
+    ACCEL_SUMMARY_LINE([fuzzers], [$enable_fuzzers], [--enable-fuzzers CC=clang])
     ACCEL_SUMMARY_LINE([coverage], [$enable_coverage], [--enable-coverage])
     ACCEL_SUMMARY_LINE([shared library], [$enable_shared], [--disable-shared])
     echo

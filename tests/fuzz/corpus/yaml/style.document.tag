@@ -1,0 +1,3 @@
+%TAG !e! tag:e,2000:
+---
+distributed_type: 'NO'

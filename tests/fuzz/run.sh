@@ -1,0 +1,26 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# make check-fuzz: every fuzzer for so many seconds, at once; what it finds is left in the build folder and named.
+set -u
+seconds=${1:-60}
+srcdir=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
+status=0
+jobs=
+for name in yaml json flags; do
+    mkdir -p "fuzz-$name"
+    "tests/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=10 -max_len=2048 -print_final_stats=1 \
+        -artifact_prefix="fuzz-$name-" "fuzz-$name" "$srcdir/tests/fuzz/corpus/$name" >"fuzz-$name.log" 2>&1 &
+    jobs="$jobs $name:$!"
+done
+for job in $jobs; do
+    name=${job%%:*}
+    if wait "${job#*:}"; then
+        echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "fuzz-$name.log") inputs in $seconds s, no fault"
+    else
+        tail -n 40 "fuzz-$name.log"
+        echo "$name: a fault, see fuzz-$name.log; its input: $(ls "fuzz-$name-"* 2>/dev/null)"
+        status=1
+    fi
+    rm -rf "fuzz-$name"
+done
+exit $status
