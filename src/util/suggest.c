@@ -46,9 +46,12 @@ edit_distance (const char *a, const char *b)
 void
 suggest_consider (struct suggest *suggest, const char *name)
 {
-    unsigned distance = edit_distance (suggest->wanted, name);
     /* A third of the letters may be wrong: enough for typing errors, too little for unrelated words. */
-    if (distance > 1 + strlen (name) / 4 || distance >= strlen (name))
+    size_t length = strlen (name), wanted = strlen (suggest->wanted), most = 1 + length / 4;
+    if ((length > wanted ? length - wanted : wanted - length) > most) /* so is the distance at least */
+        return;
+    unsigned distance = edit_distance (suggest->wanted, name);
+    if (distance > most || distance >= length)
         return;
     if (!suggest->best || distance < suggest->distance) {
         suggest->best = name;
