@@ -119,7 +119,7 @@ ACCEL_API size_t accel_loader_remainder (const struct accel_loader *loader);
 /** Where a loader stands: all that is needed to go on.  Plain bytes, to be written to a file as they are. */
 struct accel_loader_state {
     uint32_t version;
-    uint32_t has_generator;
+    uint32_t has_generator; /**< 1: the order is drawn from `generator`; 2: its seed is; 0: neither */
     uint64_t epoch;
     uint64_t seed;
     uint64_t position; /**< samples of the epoch that all processes together are done with */

@@ -64,7 +64,9 @@ struct accel_loader {
     bool running;       /* between the first batch and the end */
     bool at_end;        /* the batch given out last was the epoch's last */
     size_t stream_remainder; /* of streams and dispatched ones, known when the last batch is */
-    bool has_epoch_state, restored; /* restored: the next pass draws its order from `epoch_state` */
+    bool restored;      /* the next pass draws its order from `epoch_state` */
+    enum { EPOCH_FIXED, EPOCH_DRAWN, EPOCH_SEEDED, EPOCH_SOURCES } epoch_source; /* what is drawn from a generator: no
+                                                       order, the order, or the seed of one that draws it */
     uint8_t epoch_state[ACCEL_GENERATOR_STATE_BYTES]; /* of the generator when the epoch began */
 
     struct reader *reader;

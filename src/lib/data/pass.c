@@ -99,20 +99,28 @@ draw_order (struct accel_loader *loader, struct accel_error *err)
     return order_draw (&loader->order, loader->sampler, loader->samples, err);
 }
 
-/* The same, from the state in which the generator was when the epoch began for the first time.  The default generator
- * serves others too: it goes on from where it is. */
+/* The same, from the state in which the generator was when the epoch began for the first time.  That may have been on
+ * another number of processes: one process seeds its orders from the default generator, several share one to draw from.
+ * The default generator serves others too: it goes on from where it is. */
 static enum accel_status
-draw_order_again (struct accel_loader *loader, struct accel_generator *generator, struct accel_error *err)
+draw_order_again (struct accel_loader *loader, struct accel_error *err)
 {
-    struct accel_generator kept = *generator;
+    struct accel_generator *own = sampler_generator (loader->sampler), *shared = accel_default_generator ();
+    struct accel_generator *used = own, stand_in = *shared, kept = *shared;
+    if (loader->epoch_source == EPOCH_SEEDED)
+        used = shared;
+    else if (!own)
+        used = &stand_in;
     enum accel_status status
-        = accel_generator_set_state (generator, loader->epoch_state, sizeof loader->epoch_state, err);
+        = accel_generator_set_state (used, loader->epoch_state, sizeof loader->epoch_state, err);
     if (status)
         return status;
+    sampler_set_generator (loader->sampler, used == shared ? NULL : used);
     draw_base_seed (loader);
     status = draw_order (loader, err);
-    if (generator == accel_default_generator ())
-        *generator = kept;
+    sampler_set_generator (loader->sampler, own);
+    if (used == shared)
+        *shared = kept;
     return status;
 }
 
@@ -122,9 +130,9 @@ make_order (struct accel_loader *loader, struct accel_error *err)
     struct accel_generator *generator = loader->sampler ? sampler_source (loader->sampler) : NULL;
     bool again = loader->restored && generator;
     loader->restored = false;
-    loader->has_epoch_state = generator != NULL;
     if (again)
-        return draw_order_again (loader, generator, err);
+        return draw_order_again (loader, err);
+    loader->epoch_source = !generator ? EPOCH_FIXED : sampler_generator (loader->sampler) ? EPOCH_DRAWN : EPOCH_SEEDED;
     if (generator)
         accel_generator_get_state (generator, loader->epoch_state);
     draw_base_seed (loader);

@@ -33,9 +33,13 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
     state->position = loader->start + loader->next * round_of (loader);
     if (!loader->stream && loader->running && !loader->dispatching)
         state->position = shard_progress (&loader->shard, loader->next);
-    if (loader->running ? loader->has_epoch_state : loader->restored) {
-        state->has_generator = 1;
+    struct accel_generator *own = loader->sampler ? sampler_generator (loader->sampler) : NULL;
+    if ((loader->running || loader->restored) && loader->epoch_source) {
+        state->has_generator = loader->epoch_source;
         memcpy (state->generator, loader->epoch_state, sizeof state->generator);
+    } else if (!loader->running && own) { /* between epochs: one that several processes share nobody else could note */
+        state->has_generator = EPOCH_DRAWN;
+        accel_generator_get_state (own, state->generator);
     }
     return ACCEL_OK;
 }
@@ -45,7 +49,7 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
 {
     if (!loader || !state)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, loader ? "state" : "loader");
-    if (state->version != STATE_VERSION || state->has_generator > 1 || state->position > PTRDIFF_MAX)
+    if (state->version != STATE_VERSION || state->has_generator >= EPOCH_SOURCES || state->position > PTRDIFF_MAX)
         return accel_fail (err, ACCEL_ERR_FORMAT, "this is no state of a loader, or one of another release");
     if (state->seed != loader->options.seed)
         return accel_fail (err, ACCEL_ERR_INVALID,
@@ -55,6 +59,7 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
         return accel_fail (err, ACCEL_ERR_INVALID, "the state has a generator's, but this loader draws from none");
     pass_end (loader);
     loader->restored = state->has_generator;
+    loader->epoch_source = state->has_generator;
     memcpy (loader->epoch_state, state->generator, sizeof loader->epoch_state);
     loader->epoch = state->epoch;
     loader->start = (size_t) state->position;
