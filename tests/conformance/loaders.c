@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of loaders.sh: `loaders CHECK [ARGUMENT]...`; says on standard error what is wrong and exits with 1. */
+#include <config.h>
+
+#include "tests/conformance/loaders.h"
+#include "tests/golden/golden.h"
+
+#include <stdarg.h>
+
+struct accel *acc;
+int rank, size, wrong;
+
+enum { TEXT_SIZE = 16384, MOST = 4096 };
+
+bool
+check (bool good, const char *format, ...)
+{
+    va_list args;
+    if (good)
+        return true;
+    wrong++;
+    va_start (args, format);
+    flockfile (stderr);
+    fprintf (stderr, "rank %d of %d: ", rank, size);
+    vfprintf (stderr, format, args);
+    putc ('\n', stderr);
+    funlockfile (stderr);
+    va_end (args);
+    return false;
+}
+
+const struct accel_field number_field = { "x", ACCEL_INT64, 0, { 0 } };
+
+enum accel_status
+read_number (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    (void) user, (void) err;
+    *(int64_t *) into[0] = (int64_t) index;
+    return ACCEL_OK;
+}
+
+enum accel_status
+start_counter (void *user, uint64_t epoch, struct accel_error *err)
+{
+    (void) epoch, (void) err;
+    ((struct counter *) user)->next = 0;
+    return ACCEL_OK;
+}
+
+enum accel_status
+next_number (void *user, void *const *into, bool *end, struct accel_error *err)
+{
+    struct counter *counter = user;
+    (void) err;
+    if (counter->next == counter->end)
+        *end = true;
+    else
+        *(int64_t *) into[0] = counter->next++;
+    return ACCEL_OK;
+}
+
+bool
+open_loading (struct loading *loading, bool is_stream, size_t samples, const struct accel_loader_options *options)
+{
+    struct accel_error err;
+    *loading = (struct loading){ .counter = { 0, (int64_t) samples } };
+    loading->stream = (struct accel_stream){ &number_field, 1, 0, start_counter, next_number, &loading->counter };
+    loading->dataset = (struct accel_dataset){ samples, &number_field, 1, read_number, NULL, NULL };
+    enum accel_status status = is_stream
+                                   ? accel_loader_create_stream (&loading->loader, &loading->stream, options, &err)
+                                   : accel_loader_create (&loading->loader, &loading->dataset, options, &err);
+    return check (!status, "loader: %s", err.text)
+           && check (!accel_prepare (acc, &err, loading->loader), "prepare: %s", err.text);
+}
+
+size_t
+gather_samples (struct loading *loading, size_t steps, int64_t *samples, size_t *count, size_t most)
+{
+    struct accel_tensor out = { 0 };
+    struct accel_error err = { 0 };
+    const struct accel_batch *batch;
+    size_t step = 0;
+    for (; step < steps && accel_loader_next (loading->loader, &batch, &err); step++) {
+        const DLTensor *numbers = accel_batch_tensor (batch, "x");
+        check (!memcmp (numbers->data, accel_batch_indices (batch), accel_batch_size (batch) * sizeof (int64_t)),
+               "the batch's numbers are not its indices");
+        if (!check (!accel_gather_for_metrics (acc, numbers, &out, &err), "%s", err.text))
+            break;
+        for (int64_t i = 0; i < out.shape[0] && *count < most; i++)
+            samples[(*count)++] = ((int64_t *) out.dl.data)[i];
+    }
+    check (!err.code, "next: %s", err.text);
+    accel_tensor_release (&out);
+    return step;
+}
+
+/* One epoch as text; *remainder as it is said behind the last batch. */
+static void
+print_epoch (struct accel_loader *loader, char *text, size_t *remainder)
+{
+    const struct accel_batch *batch;
+    struct accel_error err = { 0 };
+    size_t at = 0;
+    snprintf (text, TEXT_SIZE, "-");
+    *remainder = 0;
+    for (size_t count = 0; accel_loader_next (loader, &batch, &err); count++) {
+        const int64_t *numbers = accel_batch_tensor (batch, "x")->data;
+        for (size_t i = 0; i < accel_batch_size (batch) && at + 64 < TEXT_SIZE; i++)
+            at += (size_t) snprintf (text + at, TEXT_SIZE - at, "%s%lld", i ? "," : count ? "|" : "",
+                                     (long long) numbers[i]);
+        if (accel_loader_end_of_dataloader (loader))
+            *remainder = accel_loader_remainder (loader);
+    }
+    check (!err.code, "next: %s", err.text);
+}
+
+/* This rank's part of "rank 0/rank 1/...;the next epoch". */
+static char *
+find_share (char *epochs)
+{
+    char *share = strtok (epochs, "/;");
+    for (int i = 0; i < rank; i++)
+        share = strtok (NULL, "/;");
+    return share;
+}
+
+static void
+compare_share (struct loading *loading, const char *wanted, size_t remainder, const char *what)
+{
+    char got[TEXT_SIZE];
+    size_t said;
+    print_epoch (loading->loader, got, &said);
+    check (!strcmp (got, wanted), "%s: %s, wanted %s", what, got, wanted);
+    check (said == remainder, "%s: remainder %zu, wanted %zu", what, said, remainder);
+}
+
+static void
+check_dispatch (struct golden *golden)
+{
+    struct accel_loader_options options = { .dispatch_batches = ACCEL_DISPATCH_YES, .seed = 3 };
+    struct loading loading;
+    char what[128];
+    const char *kind = golden_word (golden);
+    static int number;
+    size_t samples = golden_number (golden);
+    options.shuffle = !strcmp (kind, "shuffled");
+    options.batch_size = golden_number (golden);
+    if (golden_number (golden) != (size_t) size)
+        return;
+    options.split_batches = golden_number (golden);
+    options.drop_last = golden_number (golden);
+    options.workers = (unsigned) (++number % 4 == 3 ? 2 : 0);
+    size_t remainder = golden_number (golden);
+    snprintf (what, sizeof what, "dispatched %s of %zu in %zu%s%s, %u workers", kind, samples, options.batch_size,
+              options.split_batches ? ", split" : "", options.drop_last ? ", drop_last" : "", options.workers);
+    if (open_loading (&loading, !strcmp (kind, "stream"), samples, &options))
+        compare_share (&loading, find_share (golden->rest), remainder, what);
+    accel_loader_destroy (loading.loader);
+}
+
+/* Orders that are drawn: the ranks begin with other random numbers than rank 0, whose count. */
+static void
+check_map (struct golden *golden)
+{
+    struct accel_loader_options options = { 0 };
+    struct loading loading;
+    struct accel_generator *generator = NULL;
+    struct accel_error err;
+    char what[128], order[16];
+    snprintf (order, sizeof order, "%s", golden_word (golden));
+    size_t samples = golden_number (golden);
+    options.batch_size = golden_number (golden);
+    size_t processes = golden_number (golden);
+    options.split_batches = golden_number (golden);
+    options.drop_last = golden_number (golden);
+    options.uneven = !golden_number (golden);
+    uint64_t seed = golden_number (golden);
+    size_t remainder = golden_number (golden);
+    options.random_sampler = true;
+    bool has_generator = !strcmp (order, "generator");
+    if (processes != (size_t) size || !(has_generator || !strcmp (order, "random")) || *golden->rest == '!')
+        return;
+    check (!accel_set_seed (NULL, seed + (uint64_t) rank * 1000, false, &err), "seed: %s", err.text);
+    if (has_generator)
+        check (!accel_generator_create (&generator, seed + 1 + (uint64_t) rank, &err), "generator: %s", err.text);
+    options.generator = generator;
+    snprintf (what, sizeof what, "%s order of %zu in %zu%s%s%s", order, samples, options.batch_size,
+              options.split_batches ? ", split" : "", options.drop_last ? ", drop_last" : "",
+              options.uneven ? ", uneven" : "");
+    char *epochs[3] = { strtok (golden->rest, ";"), strtok (NULL, ";"), strtok (NULL, ";") };
+    if (open_loading (&loading, false, samples, &options))
+        for (int epoch = 0; epoch < 3; epoch++) {
+            char *share = find_share (epochs[epoch]);
+            compare_share (&loading, share, strcmp (share, "-") ? remainder : 0, what);
+        }
+    accel_loader_destroy (loading.loader);
+    accel_generator_destroy (generator);
+}
+
+static void
+check_goldens (const char *path)
+{
+    struct golden golden;
+    golden_open (&golden, path);
+    while (golden_next (&golden)) {
+        const char *kind = golden_word (&golden);
+        if (!strcmp (kind, "dispatch"))
+            check_dispatch (&golden);
+        else if (!strcmp (kind, "map"))
+            check_map (&golden);
+    }
+}
+
+/* Ragged samples: sample i has i % 5 numbers, all of them i; a batch is as wide as its widest. */
+static enum accel_status
+collate_ragged (void *user, const int64_t *indices, size_t count, struct accel_batch *batch, struct accel_error *err)
+{
+    int64_t shape[2] = { (int64_t) count, 0 };
+    void *values, *lengths;
+    (void) user;
+    for (size_t i = 0; i < count; i++)
+        shape[1] = indices[i] % 5 > shape[1] ? indices[i] % 5 : shape[1];
+    enum accel_status status = accel_batch_resize (batch, "values", 2, shape, &values, err);
+    if (!status)
+        status = accel_batch_resize (batch, "lengths", 1, shape, &lengths, err);
+    for (size_t i = 0; i < count && !status; i++) {
+        ((int32_t *) lengths)[i] = (int32_t) (indices[i] % 5);
+        for (int64_t j = 0; j < shape[1]; j++)
+            ((int64_t *) values)[(int64_t) i * shape[1] + j] = j < indices[i] % 5 ? indices[i] : -1;
+    }
+    return status;
+}
+
+/* Whether the rows are what the indices say. */
+static bool
+is_ragged_batch (const struct accel_batch *batch)
+{
+    const DLTensor *values = accel_batch_tensor (batch, "values"), *lengths = accel_batch_tensor (batch, "lengths");
+    size_t rows = accel_batch_size (batch);
+    if (values->ndim != 2 || lengths->ndim != 1 || values->shape[0] != (int64_t) rows
+        || lengths->shape[0] != (int64_t) rows)
+        return false;
+    for (size_t i = 0; i < rows; i++) {
+        int64_t index = accel_batch_indices (batch)[i], width = values->shape[1];
+        if (((int32_t *) lengths->data)[i] != index % 5 || index % 5 > width)
+            return false;
+        for (int64_t j = 0; j < width; j++)
+            if (((int64_t *) values->data)[(int64_t) i * width + j] != (j < index % 5 ? index : -1))
+                return false;
+    }
+    return true;
+}
+
+static void
+check_ragged (void)
+{
+    static const struct accel_field fields[] = { { "values", ACCEL_INT64, 1, { 1 } },
+                                                 { "lengths", ACCEL_INT32, 0, { 0 } } };
+    for (unsigned form = 0; form < 12; form++) {
+        struct accel_dataset dataset = { (size_t) size * 11, fields, 2, NULL, NULL, NULL };
+        struct accel_loader_options options = { .batch_size = (size_t) size, .split_batches = true,
+                                                .shuffle = form & 2, .collate = collate_ragged,
+                                                .workers = form / 4, .seed = form };
+        struct accel_loader *loader;
+        const struct accel_batch *batch;
+        struct accel_error err = { 0 };
+        int64_t sum = 0, wanted = (int64_t) dataset.size * ((int64_t) dataset.size - 1) / 2;
+        options.dispatch_batches = form & 1 ? ACCEL_DISPATCH_YES : ACCEL_DISPATCH_NO;
+        if (!check (!accel_loader_create (&loader, &dataset, &options, &err), "ragged: %s", err.text)
+            || !check (!accel_prepare (acc, &err, loader), "ragged: %s", err.text))
+            return;
+        while (accel_loader_next (loader, &batch, &err)) {
+            check (is_ragged_batch (batch), "ragged batches, form %u: other rows than indices", form);
+            for (size_t i = 0; i < accel_batch_size (batch); i++)
+                sum += accel_batch_indices (batch)[i];
+        }
+        check (!err.code, "ragged batches, form %u: %s", form, err.text);
+        check (!accel_comm_all_reduce (accel_world (acc), &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &err), "%s", err.text);
+        check (sum == wanted, "ragged batches, form %u: not every sample came once", form);
+        accel_loader_destroy (loader);
+    }
+}
+
+int
+main (int argc, char **argv)
+{
+    struct accel_error err;
+    const char *what = argc > 1 ? argv[1] : "";
+    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = 30000 }, &err)) {
+        fprintf (stderr, "open: %s\n", err.text);
+        return 1;
+    }
+    rank = accel_process_index (acc);
+    size = accel_num_processes (acc);
+    if (!strcmp (what, "goldens") && argc == 3)
+        check_goldens (argv[2]);
+    else if (!strcmp (what, "properties") && argc == 4)
+        check_properties (strtoull (argv[2], NULL, 10), atoi (argv[3]));
+    else if (!strcmp (what, "ragged"))
+        check_ragged ();
+    else if (!strcmp (what, "resume") && argc == 4)
+        check_resume (argv[2], argv[3]);
+    else
+        check (false, "no check '%s'", what);
+    accel_close (acc);
+    return wrong != 0;
+}

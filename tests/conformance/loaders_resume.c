@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Resuming in another launch, with another number of ranks: "begin" writes down where the loaders stand in the middle
+ * of an epoch, and all of that epoch; "go" reads it, goes on, and compares; "on" goes on and writes down anew. */
+#include <config.h>
+
+#include "tests/conformance/loaders.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 256 };
+
+/* What one kind of loader leaves to the next launch. */
+struct note {
+    struct accel_loader_state state, between; /* in the middle of the epoch, and behind it */
+    int begun_on;                             /* ranks */
+    int64_t whole[MOST], next[MOST]; /* the epoch and the one after it */
+    size_t whole_count, next_count, done;
+};
+
+struct kind {
+    const char *name;
+    struct accel_loader_options options;
+    bool is_stream, has_generator;
+};
+
+static const struct kind kinds[] = {
+    { "sequential", { .batch_size = 3 }, false, false },
+    { "seedable", { .batch_size = 2, .shuffle = true, .seed = 7, .workers = 2 }, false, false },
+    { "generator", { .batch_size = 3, .random_sampler = true }, false, true },
+    { "random", { .batch_size = 3, .random_sampler = true }, false, false },
+    { "stream", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, true, false },
+    { "dispatched-stream", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES, .workers = 1 }, true, false },
+    { "dispatched", { .batch_size = 3, .dispatch_batches = ACCEL_DISPATCH_YES }, false, false },
+    { "dispatched-seedable",
+      { .batch_size = 3, .dispatch_batches = ACCEL_DISPATCH_YES, .shuffle = true, .seed = 3, .workers = 2 }, false,
+      false },
+};
+
+static bool
+exchange (const struct kind *kind, const char *folder, struct note *note, bool writes)
+{
+    char path[4096];
+    snprintf (path, sizeof path, "%s/%s.state", folder, kind->name);
+    FILE *file = fopen (path, writes ? "w" : "r");
+    size_t done = 0;
+    if (file) {
+        done = writes ? fwrite (note, sizeof *note, 1, file) : fread (note, sizeof *note, 1, file);
+        done -= fclose (file) != 0;
+    }
+    return check (done == 1, "%s: cannot be %s", path, writes ? "written" : "read");
+}
+
+static bool
+is_next (const int64_t *samples, size_t count, const int64_t *wanted, size_t wanted_count)
+{
+    return count == wanted_count && !memcmp (samples, wanted, count * sizeof *samples);
+}
+
+/* One epoch in full, then two steps of the next one; the rest of it after the state was written down. */
+static void
+begin (const struct kind *kind, struct loading *loading, struct note *note)
+{
+    struct accel_error err;
+    int64_t before[MOST];
+    size_t count = 0;
+    gather_samples (loading, SIZE_MAX, before, &count, MOST);
+    check (gather_samples (loading, 2, note->whole, &note->whole_count, MOST) == 2, "%s: no two steps", kind->name);
+    check (!accel_loader_get_state (loading->loader, &note->state, &err), "%s: %s", kind->name, err.text);
+    note->done = note->whole_count;
+    gather_samples (loading, SIZE_MAX, note->whole, &note->whole_count, MOST);
+    check (!accel_loader_get_state (loading->loader, &note->between, &err), "%s: %s", kind->name, err.text);
+    note->begun_on = size;
+    gather_samples (loading, SIZE_MAX, note->next, &note->next_count, MOST);
+    check (note->whole_count == count, "%s: epochs of %zu and %zu samples", kind->name, count, note->whole_count);
+}
+
+/* torch's RandomSampler takes its seed from the default generator on one process, and draws from one of its own where
+ * there are several: on another number of processes the next epoch is another. */
+static void
+check_next_epoch (const struct kind *kind, struct loading *loading, const struct note *note, const char *what)
+{
+    int64_t next[MOST];
+    size_t count = 0;
+    gather_samples (loading, SIZE_MAX, next, &count, MOST);
+    if (!strcmp (kind->name, "random") && (size == 1 || note->begun_on == 1))
+        return;
+    check (is_next (next, count, note->next, note->next_count), "%s: on %d ranks %s is another", kind->name, size,
+           what);
+}
+
+static void
+go_on (const struct kind *kind, struct loading *loading, struct note *note, bool stops)
+{
+    struct accel_error err;
+    int64_t rest[MOST];
+    size_t count = 0;
+    if (!check (!accel_loader_set_state (loading->loader, &note->state, &err), "%s: %s", kind->name, err.text))
+        return;
+    gather_samples (loading, stops ? 2 : SIZE_MAX, rest, &count, MOST);
+    check (is_next (rest, count, note->whole + note->done, stops ? count : note->whole_count - note->done),
+           "%s: on %d ranks other samples come behind the first %zu", kind->name, size, note->done);
+    note->done += count;
+    if (stops) {
+        check (!accel_loader_get_state (loading->loader, &note->state, &err), "%s: %s", kind->name, err.text);
+        return;
+    }
+    check_next_epoch (kind, loading, note, "the next epoch");
+    if (check (!accel_loader_set_state (loading->loader, &note->between, &err), "%s: %s", kind->name, err.text))
+        check_next_epoch (kind, loading, note, "the next epoch, begun once more,");
+}
+
+void
+check_resume (const char *stage, const char *folder)
+{
+    static struct note note;
+    struct accel_error err;
+    bool begins = !strcmp (stage, "begin"), stops = !strcmp (stage, "on");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct loading loading;
+        struct accel_generator *generator = NULL;
+        struct accel_loader_options options = kinds[i].options;
+        note = (struct note){ 0 };
+        check (!accel_set_seed (NULL, 5 + (uint64_t) rank, false, &err), "seed: %s", err.text);
+        if (kinds[i].has_generator)
+            check (!accel_generator_create (&generator, 9 + (uint64_t) rank, &err), "generator: %s", err.text);
+        options.generator = generator;
+        bool ready = open_loading (&loading, kinds[i].is_stream, 53, &options);
+        if (ready && begins)
+            begin (&kinds[i], &loading, &note);
+        else if (ready && exchange (&kinds[i], folder, &note, false))
+            go_on (&kinds[i], &loading, &note, stops);
+        check (!accel_wait_for_everyone (acc, &err), "%s", err.text);
+        if (rank == 0 && (begins || stops))
+            exchange (&kinds[i], folder, &note, true);
+        accel_loader_destroy (loading.loader);
+        accel_generator_destroy (generator);
+    }
+}
