@@ -72,7 +72,11 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_loader_create_stream (struct accel_loader **loader, const struct accel_stream *stream,
                             const struct accel_loader_options *options, struct accel_error *err);
 
-/** Free @p loader and its batches.  Waits for threads that are reading.  Accepts NULL. */
+/**
+ * Free @p loader and its batches.  Waits for threads that are reading, but not longer than `timeout_ms`: a thread that
+ * does not come back is left behind with the memory it writes to, and the data set has to stay for its sake.
+ * Accepts NULL.
+ */
 ACCEL_API void accel_loader_destroy (struct accel_loader *loader);
 
 /**

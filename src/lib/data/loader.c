@@ -178,6 +178,8 @@ accel_loader_destroy (struct accel_loader *loader)
     else if (loader->sampler && loader->persistent)
         sampler_set_generator (loader->sampler, NULL);
     accel_generator_destroy (loader->persistent);
+    if (loader->abandoned)
+        return; /* its order may be in use as well */
     order_release (&loader->order);
     free (loader);
 }

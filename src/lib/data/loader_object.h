@@ -70,6 +70,7 @@ struct accel_loader {
     uint8_t epoch_state[ACCEL_GENERATOR_STATE_BYTES]; /* of the generator when the epoch began */
 
     struct reader *reader;
+    _Atomic bool abandoned; /* a reading thread did not come back: what it uses is never freed, and it reads no more */
     struct stream_cursor cursor;
     struct dispatcher dispatcher;
     struct accel_loader *outer; /* whose loop we run in, if any */

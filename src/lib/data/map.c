@@ -29,7 +29,7 @@ read_samples (struct accel_loader *loader, struct accel_batch *batch, size_t cou
         status = dataset->read_many (dataset->user, batch->indices, count, batch->into, &cause);
         return status ? fail_read (status, &cause, err, "reading a batch from sample", batch->indices[0]) : ACCEL_OK;
     }
-    for (; i < count && !status; i++) {
+    for (; i < count && !status && !loader->abandoned; i++) {
         batch_aim (batch, i);
         atomic_store_explicit (progress, batch->indices[i], memory_order_relaxed);
         status = dataset->read (dataset->user, (size_t) batch->indices[i], batch->into, &cause);

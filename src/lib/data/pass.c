@@ -34,6 +34,8 @@ enum accel_status
 pass_init (struct accel_loader *loader, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
+    if (loader->abandoned)
+        return accel_fail (err, ACCEL_ERR_TIMEOUT, "the data set is still reading a sample of an earlier pass");
     if (loader_reads (loader))
         status = make_reader (loader, err);
     if (!status && loader->stream && loader_reads (loader))
@@ -48,10 +50,12 @@ pass_init (struct accel_loader *loader, struct accel_error *err)
 void
 pass_release (struct accel_loader *loader)
 {
-    reader_destroy (loader->reader, loader_timeout (loader));
+    if (!reader_destroy (loader->reader, loader_timeout (loader)))
+        loader->abandoned = true;
     loader->reader = NULL;
     dispatch_release (loader);
-    stream_release (loader);
+    if (!loader->abandoned)
+        stream_release (loader);
 }
 
 /* The generator that the order of this epoch is drawn from, where it goes on from epoch to epoch. */

@@ -247,11 +247,11 @@ reader_stop (struct reader *reader, uint32_t timeout_ms)
     return stopped;
 }
 
-void
+bool
 reader_destroy (struct reader *reader, uint32_t timeout_ms)
 {
     if (!reader)
-        return;
+        return true;
     bool stopped = reader_stop (reader, reader->broken ? 0 : timeout_ms);
     pthread_mutex_lock (&reader->lock);
     reader->quit = true;
@@ -265,7 +265,7 @@ reader_destroy (struct reader *reader, uint32_t timeout_ms)
     free (reader->threads);
     reader->threads = NULL;
     if (!stopped)
-        return; /* a thread may write into its slot at any time */
+        return false; /* a thread may write into its slot at any time */
     for (size_t i = 0; i < reader->slot_count; i++)
         batch_release (&reader->slots[i].batch);
     free (reader->slots);
@@ -273,4 +273,5 @@ reader_destroy (struct reader *reader, uint32_t timeout_ms)
     pthread_cond_destroy (&reader->work);
     pthread_mutex_destroy (&reader->lock);
     free (reader);
+    return true;
 }

@@ -77,7 +77,7 @@ enum accel_status reader_next (struct reader *reader, struct accel_batch **batch
  */
 bool reader_stop (struct reader *reader, uint32_t timeout_ms);
 
-/** Accepts NULL. */
-void reader_destroy (struct reader *reader, uint32_t timeout_ms);
+/** Accepts NULL.  @return false where a thread was left behind, with what it writes to, as reader_stop() says */
+bool reader_destroy (struct reader *reader, uint32_t timeout_ms);
 
 #endif

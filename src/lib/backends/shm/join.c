@@ -192,6 +192,7 @@ shm_unmap (struct shm *shm)
     const struct shm_layout *layout = &shm->layout;
     if (shm->blocks)
         munmap (shm->blocks, layout->arenas - layout->blocks);
-    if (shm->arenas)
+    /* Memory that was not freed may still be written to: by a thread that never came back from a program's function. */
+    if (shm->arenas && !shm->arena.count)
         munmap (shm->arenas, layout->end - layout->arenas);
 }
