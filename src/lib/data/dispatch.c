@@ -161,7 +161,10 @@ read_first (struct accel_loader *loader, struct accel_error *err)
     }
     if (!loader->stream)
         return map_read_first (loader, &dispatcher->first, loader->processes, err);
-    size_t rows = 0, known = loader->cursor.taken < loader->processes ? loader->cursor.taken : loader->processes;
+    /* What the first round proves to have been read; a thread may be reading on. */
+    size_t rows = 0, known = dispatcher->rows[0] ? loader->start + dispatcher->rows[0] : 0;
+    if (known > loader->processes)
+        known = loader->processes;
     enum accel_status status = append (loader, &dispatcher->first, &rows, &loader->cursor.first, known, err);
     dispatcher->first.size = rows;
     return status;
