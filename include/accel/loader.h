@@ -142,7 +142,8 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
  * samples of a stream are read and dropped, for there is no other way behind them).  On another number of processes the
  * order of samples goes on at the same place, in rounds of the new size.
  *
- * @retval ACCEL_ERR_FORMAT  it is no state, or of another release
+ * @retval ACCEL_ERR_FORMAT   it is no state, or of another release
+ * @retval ACCEL_ERR_INVALID  it is of another seed, of another kind of order, or of more samples than there are here
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_state *state, struct accel_error *err);

@@ -33,6 +33,8 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
     state->position = loader->start + loader->next * round_of (loader);
     if (!loader->stream && loader->running && !loader->dispatching)
         state->position = shard_progress (&loader->shard, loader->next);
+    if (!loader->stream && state->position > loader->shard.samples)
+        state->position = loader->shard.samples; /* the last round may be incomplete */
     struct accel_generator *own = loader->sampler ? sampler_generator (loader->sampler) : NULL;
     if ((loader->running || loader->restored) && loader->epoch_source) {
         state->has_generator = loader->epoch_source;
@@ -57,6 +59,12 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
                            (unsigned long long) state->seed, (unsigned long long) loader->options.seed);
     if (state->has_generator && !(loader->sampler && sampler_source (loader->sampler)))
         return accel_fail (err, ACCEL_ERR_INVALID, "the state has a generator's, but this loader draws from none");
+    if (!loader->stream && state->position > loader->shard.samples)
+        return accel_fail (err, ACCEL_ERR_INVALID, "the state stands behind %llu of an epoch, this loader's have %zu",
+                           (unsigned long long) state->position, loader->shard.samples);
+    struct accel_generator scratch = *accel_default_generator ();
+    if (state->has_generator && accel_generator_set_state (&scratch, state->generator, sizeof state->generator, NULL))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the state of a loader has one of a generator in it that is none");
     pass_end (loader);
     loader->restored = state->has_generator;
     loader->epoch_source = state->has_generator;
