@@ -293,8 +293,8 @@ dispatch_next (struct accel_loader *loader, const struct comm_site *site, struct
     struct accel_error mine = { 0 };
     enum accel_status status = ACCEL_OK, failed = ACCEL_OK;
     *batch = NULL;
-    if (loader->process == 0)
-        failed = describe (loader, which, &mine);
+    if (loader->process == 0 && (failed = describe (loader, which, &mine)))
+        dispatcher->failure = mine; /* samples of the round are lost: the pass cannot go on */
     if (!alone)
         status = comm_broadcast (accel_world (loader->object.owner), site, dispatcher->header, header_count (loader),
                                  ACCEL_INT64, 0, err);

@@ -32,7 +32,7 @@ struct dispatcher {
     size_t rows[2];
     size_t current;        /* which one the batch that was given out is in */
     bool read_over;        /* rank 0: nothing comes behind the round read last */
-    struct accel_error failure; /* rank 0: why the pass could not begin; sent instead of its first round */
+    struct accel_error failure; /* rank 0: why the pass could not begin or go on; sent instead of a round */
     struct accel_batch first; /* the first rows of the epoch, to fill the last round up with */
     struct accel_batch view;  /* this process's rows of a round */
     int64_t *header;
