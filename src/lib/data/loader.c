@@ -40,6 +40,11 @@ check_options (const struct accel_loader_options *options, bool is_stream, struc
         || (batches->batch_size | batches->most) > PTRDIFF_MAX / sizeof (int64_t))
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "a batch sampler needs a function next, and says how large its batches are at most");
+    size_t indices;
+    if (__builtin_mul_overflow (batches->length, batches->batch_size ? batches->batch_size : 1, &indices)
+        || indices > PTRDIFF_MAX / sizeof (int64_t))
+        return accel_fail (err, ACCEL_ERR_INVALID, "a batch sampler with %zu batches is more than any memory has",
+                           batches->length);
     if (!batches->batch_size && (options->split_batches || options->dispatch_batches == ACCEL_DISPATCH_YES))
         return accel_fail (err, ACCEL_ERR_INVALID, "batches that vary in size can be neither split nor dispatched");
     return ACCEL_OK;
@@ -145,6 +150,9 @@ accel_loader_create (struct accel_loader **loader, const struct accel_dataset *d
     *loader = NULL;
     if (!dataset || !(dataset->read || dataset->read_many || (options && options->collate)))
         return accel_fail (err, ACCEL_ERR_INVALID, "a loader needs a data set with a read function");
+    if (dataset->size > PTRDIFF_MAX)
+        return accel_fail (err, ACCEL_ERR_INVALID, "a data set of %zu samples has more than indices can count",
+                           dataset->size);
     enum accel_status status = batch_check_fields (dataset->fields, dataset->field_count, err);
     if (!status)
         status = check_options (options ? options : &no_options, false, err);
