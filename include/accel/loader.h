@@ -128,6 +128,7 @@ struct accel_loader_state {
     uint64_t seed;
     uint64_t position; /**< samples of the epoch that all processes together are done with */
     uint8_t generator[ACCEL_GENERATOR_STATE_BYTES]; /**< as it was when the epoch began */
+    uint64_t checksum; /**< of all that is above: whether a file was cut short or changed */
 };
 
 /**
@@ -142,7 +143,7 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
  * samples of a stream are read and dropped, for there is no other way behind them).  On another number of processes the
  * order of samples goes on at the same place, in rounds of the new size.
  *
- * @retval ACCEL_ERR_FORMAT   it is no state, or of another release
+ * @retval ACCEL_ERR_FORMAT   it is no state, a damaged one, or of another release
  * @retval ACCEL_ERR_INVALID  it is of another seed, of another kind of order, or of more samples than there are here
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status

@@ -10,7 +10,18 @@
 
 #include <string.h>
 
-enum { STATE_VERSION = 0x4c530001 };
+enum { STATE_VERSION = 0x4c530002 };
+
+/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits. */
+static uint64_t
+checksum (const struct accel_loader_state *state)
+{
+    uint64_t hash = UINT64_C (0xcbf29ce484222325);
+    const unsigned char *bytes = (const unsigned char *) state;
+    for (size_t i = 0; i < offsetof (struct accel_loader_state, checksum); i++)
+        hash = (hash ^ bytes[i]) * UINT64_C (0x100000001b3);
+    return hash;
+}
 
 /* Samples of one round of all processes. */
 static size_t
@@ -43,6 +54,7 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
         state->has_generator = EPOCH_DRAWN;
         accel_generator_get_state (own, state->generator);
     }
+    state->checksum = checksum (state);
     return ACCEL_OK;
 }
 
@@ -53,6 +65,8 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, loader ? "state" : "loader");
     if (state->version != STATE_VERSION || state->has_generator >= EPOCH_SOURCES || state->position > PTRDIFF_MAX)
         return accel_fail (err, ACCEL_ERR_FORMAT, "this is no state of a loader, or one of another release");
+    if (state->checksum != checksum (state))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the state of a loader is damaged: its checksum is wrong");
     if (state->seed != loader->options.seed)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "the state is of a loader with seed %llu, this one has %llu: their orders differ",
