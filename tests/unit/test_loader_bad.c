@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loaders that are given little, too much or nonsense, and that are left in the middle of what they do. */
+#include <config.h>
+
+#include "lib/data/loader.h"
+#include "tests/tap.h"
+
+#include <accel/loader.h>
+
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static enum accel_status
+read_number (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    (void) err;
+    if (user)
+        usleep (*(unsigned *) user);
+    memcpy (into[0], &(int64_t){ (int64_t) index }, sizeof (int64_t));
+    return ACCEL_OK;
+}
+
+static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
+static struct accel_dataset set = { 0, &field, 1, read_number, NULL, NULL };
+
+static bool
+make_loader (struct accel_loader **loader, size_t samples, const struct accel_loader_options *options,
+             struct accel_error *err)
+{
+    set.size = samples;
+    return !accel_loader_create (loader, &set, options, err);
+}
+
+static void
+print_epoch (struct accel_loader *loader, char *text, size_t size)
+{
+    const struct accel_batch *batch;
+    struct accel_error err;
+    size_t at = 0, count = 0;
+    snprintf (text, size, "-");
+    for (; accel_loader_next (loader, &batch, &err); count++)
+        for (size_t i = 0; i < accel_batch_size (batch) && at + 24 < size; i++)
+            at += (size_t) snprintf (text + at, size - at, "%s%lld", i ? "," : count ? "|" : "",
+                                     (long long) accel_batch_indices (batch)[i]);
+    if (err.code)
+        snprintf (text, size, "%.40s", err.text);
+}
+
+/* What is there, on one process and as rank 1 of 2. */
+static const struct {
+    size_t samples, batch_size;
+    bool drop_last, uneven;
+    const char *alone, *second;
+} little[] = {
+    { 0, 1, false, false, "-", "-" },   { 0, 5, true, false, "-", "-" },
+    { 1, 1, false, false, "0", "0" },   { 1, 1, false, true, "0", "-" },
+    { 1, 1, true, false, "0", "-" },    { 1, 4, false, false, "0", "0,0,0,0" },
+    { 1, 4, true, false, "-", "-" },    { 3, 4, false, false, "0,1,2", "1,2,0,1" },
+    { 3, 4, false, true, "0,1,2", "-" }, { 2, 1000, false, true, "0,1", "-" },
+};
+
+static void
+test_little (void)
+{
+    for (size_t i = 0; i < sizeof little / sizeof *little; i++)
+        for (unsigned form = 0; form < 8; form++) {
+            struct accel_loader_options options = { .batch_size = little[i].batch_size, .uneven = little[i].uneven,
+                                                    .drop_last = little[i].drop_last, .workers = form & 3 };
+            struct accel_loader *loader;
+            struct accel_error err = { 0 };
+            char got[64] = "", name[128];
+            bool shared = form & 4;
+            if (make_loader (&loader, little[i].samples, &options, &err)
+                && (!shared || !loader_share (loader, NULL, 2, 1, &err)))
+                for (int epoch = 0; epoch < 2; epoch++)
+                    print_epoch (loader, got, sizeof got);
+            snprintf (name, sizeof name, "%zu samples in batches of %zu%s%s, %s, %u workers", little[i].samples,
+                      little[i].batch_size, little[i].drop_last ? ", drop_last" : "",
+                      little[i].uneven ? ", uneven" : "", shared ? "rank 1 of 2" : "alone", options.workers);
+            is_text (got, shared ? little[i].second : little[i].alone, name);
+            accel_loader_destroy (loader);
+        }
+}
+
+static enum accel_status
+next_batch (void *user, int64_t *indices, size_t *count, struct accel_error *err)
+{
+    (void) user, (void) err;
+    *indices = 0;
+    *count = 1;
+    return ACCEL_OK;
+}
+
+static const struct accel_batch_sampler no_next = { .length = 2, .batch_size = 1 };
+static const struct accel_batch_sampler no_size = { .length = 2, .next = next_batch };
+static const struct accel_batch_sampler huge = { .length = 2, .batch_size = SIZE_MAX / 4, .next = next_batch };
+static const struct accel_batch_sampler endless = { .length = SIZE_MAX, .batch_size = 1, .next = next_batch };
+static const struct accel_batch_sampler overflowing = { .length = SIZE_MAX / 2, .batch_size = 4, .next = next_batch };
+static const struct accel_batch_sampler varying = { .length = 2, .most = 3, .next = next_batch };
+static const struct accel_batch_sampler endlessly_varying = { .length = SIZE_MAX, .most = 3, .next = next_batch };
+
+static const struct {
+    const char *why;
+    size_t samples;
+    struct accel_loader_options options;
+    const char *word;
+} bad[] = {
+    { "more samples than numbers", SIZE_MAX, { .batch_size = 1 }, "more than indices can count" },
+    { "batches of all memory", 4, { .batch_size = SIZE_MAX }, "more than any memory has" },
+    { "no such way to dispatch", 4, { .dispatch_batches = (enum accel_dispatch) 9 }, "dispatch_batches" },
+    { "too many workers", 4, { .workers = UINT_MAX }, "threads" },
+    { "too much read ahead", 4, { .workers = 1, .prefetch = UINT_MAX }, "threads" },
+    { "a batch sampler without a function", 4, { .batch_sampler = &no_next }, "needs a function next" },
+    { "a batch sampler without a size", 4, { .batch_sampler = &no_size }, "how large" },
+    { "a batch sampler of huge batches", 4, { .batch_sampler = &huge }, "how large" },
+    { "a batch sampler without end", 4, { .batch_sampler = &endless }, "more than any memory" },
+    { "a batch sampler of too many samples", 4, { .batch_sampler = &overflowing }, "more than any memory" },
+    { "varying batches without end", 4, { .batch_sampler = &endlessly_varying }, "more than any memory" },
+    { "batch sampler and batch size", 4, { .batch_sampler = &varying, .batch_size = 2 }, "a batch sampler says all" },
+    { "batch sampler and shuffle", 4, { .batch_sampler = &varying, .shuffle = true }, "a batch sampler says all" },
+    { "varying batches, split", 4, { .batch_sampler = &varying, .split_batches = true }, "neither split nor" },
+    { "varying batches, dispatched", 4, { .batch_sampler = &varying, .dispatch_batches = ACCEL_DISPATCH_YES },
+      "neither split nor" },
+};
+
+static void
+test_refusals (void)
+{
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct accel_loader *loader = (void *) &set;
+        struct accel_error err = { 0 };
+        bool made = make_loader (&loader, bad[i].samples, &bad[i].options, &err);
+        ok (!made && !loader && err.code && strstr (err.text, bad[i].word), "%s: %s", bad[i].why, err.text);
+    }
+    struct accel_loader *loader;
+    struct accel_error err = { 0 };
+    struct accel_loader_options split = { .batch_size = 4, .split_batches = true };
+    bool made = make_loader (&loader, 4, &split, &err);
+    ok (made && loader_share (loader, NULL, 3, 1, &err) == ACCEL_ERR_INVALID && strstr (err.text, "3 processes"),
+        "4 samples for 3 processes: %s", err.text);
+    char got[64];
+    print_epoch (loader, got, sizeof got);
+    is_text (got, "0,1,2,3", "a loader that was not shared out is as it was");
+    ok (loader_share (loader, NULL, SIZE_MAX / 2, 1, &err) == ACCEL_ERR_INVALID, "too many processes: %s", err.text);
+    accel_loader_destroy (loader);
+}
+
+static struct accel_loader *
+make_drawing (size_t samples, uint64_t seed, bool shuffle)
+{
+    struct accel_loader *loader;
+    struct accel_error err;
+    struct accel_loader_options options = { .batch_size = 4, .random_sampler = shuffle, .seed = seed };
+    if (make_loader (&loader, samples, &options, &err))
+        return loader;
+    printf ("Bail out! %s\n", err.text);
+    exit (99);
+}
+
+/* A state behind @p steps batches. */
+static struct accel_loader_state
+make_state (size_t samples, uint64_t seed, size_t steps)
+{
+    struct accel_loader *loader = make_drawing (samples, seed, true);
+    struct accel_loader_state state = { 0 };
+    const struct accel_batch *batch;
+    bool good = true;
+    for (size_t i = 0; i < steps; i++)
+        good = good && accel_loader_next (loader, &batch, NULL);
+    ok (good && !accel_loader_get_state (loader, &state, NULL), "%zu batches, and a state", steps);
+    accel_loader_destroy (loader);
+    return state;
+}
+
+static void
+refuses (struct accel_loader *loader, struct accel_loader_state state, enum accel_status wanted, const char *why)
+{
+    struct accel_error err = { 0 };
+    const struct accel_batch *batch;
+    set.size = 40;
+    enum accel_status status = accel_loader_set_state (loader, &state, &err);
+    ok (status == wanted && err.code == wanted, "a state %s: %s", why, err.text);
+    bool more = accel_loader_next (loader, &batch, &err);
+    if (!more && !err.code) /* that was the end of an epoch */
+        more = accel_loader_next (loader, &batch, &err);
+    ok (more && accel_batch_size (batch) == 4, "and the loader goes on");
+}
+
+static void
+test_states (void)
+{
+    struct accel_loader_state good = make_state (40, 6, 2), state = good;
+    struct accel_loader *loader = make_drawing (40, 6, true), *sequential = make_drawing (40, 6, false);
+    state.version++;
+    refuses (loader, state, ACCEL_ERR_FORMAT, "of another release");
+    memset (&state, 0, sizeof state);
+    refuses (loader, state, ACCEL_ERR_FORMAT, "of zeros");
+    memset (&state, 0xff, sizeof state);
+    refuses (loader, state, ACCEL_ERR_FORMAT, "of ones");
+    for (size_t length = 0; length < sizeof state; length += 1000) {
+        state = good;
+        memset ((char *) &state + length, 0, sizeof state - length);
+        refuses (loader, state, ACCEL_ERR_FORMAT, "whose file was cut short");
+    }
+    refuses (loader, make_state (40, 7, 2), ACCEL_ERR_INVALID, "of another seed");
+    refuses (loader, make_state (80, 6, 15), ACCEL_ERR_INVALID, "of a larger data set");
+    refuses (sequential, good, ACCEL_ERR_INVALID, "of another kind of order");
+    ok (accel_loader_set_state (loader, NULL, NULL) == ACCEL_ERR_INVALID, "no state");
+    ok (accel_loader_get_state (NULL, &state, NULL) == ACCEL_ERR_INVALID, "no loader");
+    ok (!accel_loader_set_state (loader, &good, NULL), "and the good one is taken");
+    accel_loader_destroy (loader);
+    accel_loader_destroy (sequential);
+}
+
+/* One byte changed, each in its turn. */
+static void
+test_garbage (void)
+{
+    struct accel_loader_state good = make_state (40, 6, 2);
+    struct accel_loader *loader = make_drawing (40, 6, true);
+    size_t refused = 0;
+    for (size_t i = 0; i < sizeof good; i += i < 64 ? 1 : 61) {
+        struct accel_loader_state state = good;
+        ((unsigned char *) &state)[i] ^= 0x40;
+        refused += accel_loader_set_state (loader, &state, NULL) == ACCEL_ERR_FORMAT;
+    }
+    size_t wanted = 64 + (sizeof good - 64 + 60) / 61;
+    ok (refused == wanted, "%zu of %zu states with a wrong byte are refused", refused, wanted);
+    accel_loader_destroy (loader);
+}
+
+/* Leave a loader whose threads are reading, after some batches. */
+static void
+test_leaving (void)
+{
+    static const char *const ways[] = { "destroyed", "ended", "sent to another epoch", "set to a state" };
+    unsigned delay = 300;
+    set.user = &delay;
+    for (int way = 0; way < 4; way++) {
+        bool good = true;
+        for (size_t steps = 0; steps < 6; steps++) {
+            struct accel_loader_options options = { .batch_size = 3, .workers = 3, .prefetch = 2, .shuffle = true };
+            struct accel_loader *loader;
+            struct accel_loader_state state;
+            const struct accel_batch *batch;
+            struct accel_error err;
+            good = good && make_loader (&loader, 40, &options, &err);
+            for (size_t i = 0; i < steps; i++)
+                good = good && accel_loader_next (loader, &batch, &err);
+            if (way == 1)
+                accel_loader_end (loader);
+            else if (way == 2)
+                accel_loader_set_epoch (loader, 5);
+            else if (way == 3)
+                good = good && !accel_loader_get_state (loader, &state, &err)
+                       && !accel_loader_set_state (loader, &state, &err);
+            if (way)
+                good = good && accel_loader_next (loader, &batch, &err) && accel_batch_size (batch) == 3;
+            accel_loader_destroy (loader);
+        }
+        ok (good, "%s while threads read, after 0 to 5 batches", ways[way]);
+    }
+    set.user = NULL;
+}
+
+int
+main (void)
+{
+    test_little ();
+    test_refusals ();
+    test_states ();
+    test_garbage ();
+    test_leaving ();
+    return done_testing ();
+}
