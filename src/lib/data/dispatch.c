@@ -258,7 +258,13 @@ send_rows (struct accel_loader *loader, const struct comm_site *site, struct acc
 {
     struct accel_comm *comm = accel_world (loader->object.owner);
     enum accel_status status = ACCEL_OK;
-    if (loader->process && loader->options.collate && (status = accept_shapes (loader, round, rows, err)))
+    if (rows > round->capacity)
+        status = accel_fail (err, ACCEL_ERR_INVALID,
+                             "rank 0 sends %zu rows, and this loader has room for %zu: the ranks' loaders differ", rows,
+                             round->capacity);
+    else if (loader->process && loader->options.collate)
+        status = accept_shapes (loader, round, rows, err);
+    if (status)
         comm_give_up (comm, err->text); /* who sends does not know */
     for (size_t i = 0; i < loader->field_count && !status; i++)
         status = comm_broadcast (comm, site, round->fields[i].dl.data, rows * row_bytes (round, i), ACCEL_UINT8, 0,
