@@ -12,7 +12,7 @@ enum { SAMPLES = 70 };
 struct form {
     struct accel_loader_options options;
     size_t samples;
-    bool is_stream, dispatched;
+    bool is_stream, dispatched, leaves; /* leaves: an epoch before is left behind its first batch */
     char name[256];
 };
 
@@ -41,8 +41,10 @@ draw_form (struct form *form, struct accel_generator *generator)
     options->seed = form->is_stream ? 0 : pick (generator, 100);
     form->dispatched = size > 1 && options->dispatch_batches != ACCEL_DISPATCH_NO
                        && (form->is_stream || options->dispatch_batches == ACCEL_DISPATCH_YES);
+    form->leaves = !pick (generator, 3);
     snprintf (form->name, sizeof form->name,
-              "%s%s of %zu in %zu%s%s%s, order %u, %u workers", form->dispatched ? "dispatched " : "",
+              "%s%s%s of %zu in %zu%s%s%s, order %u, %u workers", form->leaves ? "second " : "",
+              form->dispatched ? "dispatched " : "",
               form->is_stream ? "stream" : "set", form->samples, options->batch_size,
               options->split_batches ? ", split" : "", options->drop_last ? ", drop_last" : "",
               options->uneven ? ", uneven" : "", order, options->workers);
@@ -124,6 +126,8 @@ check_form (const struct form *form)
     struct accel_error err = { 0 };
     int64_t counts[SAMPLES] = { 0 }, steps = 0;
     if (open_loading (&loading, form->is_stream, form->samples, &form->options)) {
+        if (form->leaves && accel_loader_next (loading.loader, &batch, &err))
+            accel_loader_end (loading.loader);
         for (; accel_loader_next (loading.loader, &batch, &err); steps++)
             for (size_t i = 0; i < accel_batch_size (batch); i++)
                 counts[((int64_t *) accel_batch_tensor (batch, "x")->data)[i]]++;

@@ -28,10 +28,13 @@ struct kind {
 static const struct kind kinds[] = {
     { "sequential", { .batch_size = 3 }, false, false },
     { "seedable", { .batch_size = 2, .shuffle = true, .seed = 7, .workers = 2 }, false, false },
+    { "split", { .batch_size = 12, .split_batches = true, .shuffle = true, .workers = 1 }, false, false },
     { "generator", { .batch_size = 3, .random_sampler = true }, false, true },
     { "random", { .batch_size = 3, .random_sampler = true }, false, false },
     { "stream", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, true, false },
     { "dispatched-stream", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES, .workers = 1 }, true, false },
+    { "dispatched-split",
+      { .batch_size = 12, .split_batches = true, .dispatch_batches = ACCEL_DISPATCH_YES, .workers = 1 }, true, false },
     { "dispatched", { .batch_size = 3, .dispatch_batches = ACCEL_DISPATCH_YES }, false, false },
     { "dispatched-seedable",
       { .batch_size = 3, .dispatch_batches = ACCEL_DISPATCH_YES, .shuffle = true, .seed = 3, .workers = 2 }, false,
