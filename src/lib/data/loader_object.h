@@ -67,6 +67,7 @@ struct accel_loader {
     bool restored;      /* the next pass draws its order from `epoch_state` */
     enum { EPOCH_FIXED, EPOCH_DRAWN, EPOCH_SEEDED, EPOCH_SOURCES } epoch_source; /* what is drawn from a generator: no
                                                        order, the order, or the seed of one that draws it */
+    bool resumed;       /* the next pass is the rest of one whose beginning was elsewhere */
     uint8_t epoch_state[ACCEL_GENERATOR_STATE_BYTES]; /* of the generator when the epoch began */
 
     struct reader *reader;

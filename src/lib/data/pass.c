@@ -83,11 +83,19 @@ agree (struct accel_loader *loader, const struct comm_site *site, struct accel_e
 
 /* torch's loaders draw a number for their workers before the sampler draws anything; from the loader's generator, which
  * a dispatching one does not have. */
+static struct accel_generator *
+base_seed_generator (const struct accel_loader *loader)
+{
+    struct accel_generator *own = loader->dispatching ? NULL : loader->options.generator;
+    return own ? own : accel_default_generator ();
+}
+
+/* A pass that goes on drew it when it began. */
 static void
 draw_base_seed (const struct accel_loader *loader)
 {
-    struct accel_generator *own = loader->dispatching ? NULL : loader->options.generator;
-    (void) accel_generator_random (own ? own : accel_default_generator ());
+    if (!loader->resumed)
+        (void) accel_generator_random (base_seed_generator (loader));
 }
 
 static enum accel_status
@@ -120,7 +128,8 @@ draw_order_again (struct accel_loader *loader, struct accel_error *err)
     if (status)
         return status;
     sampler_set_generator (loader->sampler, used == shared ? NULL : used);
-    draw_base_seed (loader);
+    if (base_seed_generator (loader) == used)
+        (void) accel_generator_random (used);
     status = draw_order (loader, err);
     sampler_set_generator (loader->sampler, own);
     if (used == shared)
@@ -223,6 +232,7 @@ pass_end (struct accel_loader *loader)
         reader_stop (loader->reader, loader_timeout (loader));
     loader->running = false;
     loader->at_end = false;
+    loader->resumed = false;
     loader->next = 0;
     loader->start = 0;
 }

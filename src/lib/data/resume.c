@@ -82,6 +82,7 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
     pass_end (loader);
     loader->restored = state->has_generator;
     loader->epoch_source = state->has_generator;
+    loader->resumed = state->has_generator || state->position;
     memcpy (loader->epoch_state, state->generator, sizeof loader->epoch_state);
     loader->epoch = state->epoch;
     loader->start = (size_t) state->position;
