@@ -1,0 +1,106 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# examples/resume: killed anywhere and started again on another number of processes, it logs what an undisturbed run logs.
+. "${srcdir:-.}/tests/testlib.sh"
+
+resume=$builddir/examples/resume
+seed=${RESUME_TEST_SEED:-20}
+samples=501 epochs=4 # no multiple of any round
+total=$((samples * epochs))
+
+# start PROCESSES ARGUMENT...: in the background, its pid in $launcher
+start () {
+    processes=$1
+    shift
+    "$accelerate" launch --quiet --cpu --num_processes "$processes" --num_cpu_threads_per_process 1 "$resume" \
+        --samples $samples --epochs $epochs "$@" >>run.out 2>&1 &
+    launcher=$!
+}
+# finish: wait for the launcher, 20 s at most
+finish () {
+    for _ in $(seq 400); do
+        if ! kill -0 "$launcher" 2>/dev/null; then
+            wait "$launcher"
+            return
+        fi
+        sleep 0.05
+    done
+    kill -9 "$launcher"
+    echo "the run did not end"
+    return 99
+}
+# wait_lines COUNT: until the log has as many lines or the run is over, 20 s at most
+wait_lines () {
+    for _ in $(seq 2000); do
+        kill -0 "$launcher" 2>/dev/null || return 0
+        [ "$(wc -l <log)" -lt "$1" ] || return 0
+        sleep 0.01
+    done
+    echo "the log does not grow"
+    return 1
+}
+# kill_at LINES WHOM: the launcher, or its rank WHOM if it has started it yet
+kill_at () {
+    wait_lines "$1" || return 1
+    victim=$launcher
+    [ "$2" = launcher ] || victim=$(pgrep -P "$launcher" -x resume | sed -n "$2p")
+    # The launcher may have a process between itself and the ranks.
+    [ -n "$victim" ] || victim=$(pgrep -P "$(pgrep -d, -P "$launcher")" -x resume | sed -n "$2p")
+    echo "at $(wc -l <log) lines, $processes processes: $2 (${victim:-not there yet})"
+    kill -9 "${victim:-$launcher}" 2>/dev/null
+    finish
+    [ $? -ne 99 ]
+}
+
+for processes in 1 2 3; do
+    test_expect_success "$processes processes, undisturbed" '
+        rm -f run.out && start $processes --state state.$processes --log log.$processes && finish; status=$?
+        cat run.out; test $status = 0 && test "$(wc -l <log.$processes)" = $total'
+done
+test_expect_success 'alike on 1, 2 and 3 processes' 'cmp log.1 log.2 && cmp log.1 log.3'
+test_expect_success 'every epoch has every sample once, in an order of its own' '
+    cut -d " " -f 1,2 log.1 | sort -u | wc -l | grep -x $total && cut -d " " -f 2 log.1 >order &&
+    ! { sed -n "1,${samples}p" order >first; sed -n "$((samples + 1)),$((2 * samples))p" order | cmp -s - first; }'
+
+# Eight times in different quarters of the run; whom and where exactly says the seed.
+: >log
+awk -v seed="$seed" -v total=$total 'BEGIN {
+    srand (seed)
+    for (i = 0; i < 8; i++) {
+        whom = int (rand () * 3)
+        print int ((i + rand ()) * total / 9) + 1, i % 3 + 1, whom && whom <= i % 3 + 1 ? whom : "launcher"
+    }
+}' >plan
+while read -r lines processes whom; do
+    test_expect_success "$processes processes, killed at $lines lines: $whom" '
+        start $processes --state state --log log --step_ms 1 --every 3 && kill_at $lines $whom'
+done <plan
+test_expect_success "killed eight times, and the log is that of an undisturbed run (seed $seed)" '
+    start 2 --state state --log log && finish; status=$?
+    cat run.out; wc -l log; test $status = 0 && cmp log log.1'
+test_expect_success 'nothing is left to do' '
+    start 3 --state state --log log && finish && cmp log log.1'
+test_expect_success 'more epochs go on where it ended' '
+    start 3 --state state --log log --epochs $((epochs + 1)) && finish &&
+    test "$(wc -l <log)" = $((total + samples)) && head -n $total log | cmp - log.1'
+
+printf 'no state\n' >bad.state
+head -c 20 state >cut.state
+: >empty.log
+while IFS='|' read -r arguments message; do
+    test_expect_success "$arguments: $message" '
+        eval "test_exit 1 \"\$resume\" $arguments" >out 2>error; cat out error; grep -F -- "$message" error'
+done <<'E2'
+--state bad.state --log log|bad.state: this is no state of this program
+--state cut.state --log log|cut.state: this is no state of this program
+--state state --log empty.log|empty.log is shorter than state says
+--state state --log log --samples 7|state is of 501 samples
+--state state --log log --samples 501 --seed 9|their orders differ
+--every 0|--every: '0' is no whole number
+--sead 1|unknown option '--sead'
+--log|--log: a value is missing
+E2
+test_expect_success 'the source compiles as it is installed' '
+    $CC -std=gnu11 -Wall -Wextra -Werror -I"$srcdir/include" -fsyntax-only "$srcdir/examples/resume.c"'
+test_expect_success 'resume --help is help' '"$resume" --help >out && grep "^usage: resume" out'
+test_done
