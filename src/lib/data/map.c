@@ -5,6 +5,8 @@
 #include "lib/data/loader_object.h"
 #include "lib/error.h"
 
+#include <string.h>
+
 static enum accel_status
 fail_read (enum accel_status status, const struct accel_error *cause, struct accel_error *err, const char *what,
            long long index)
@@ -29,10 +31,12 @@ read_samples (struct accel_loader *loader, struct accel_batch *batch, size_t cou
         status = dataset->read_many (dataset->user, batch->indices, count, batch->into, &cause);
         return status ? fail_read (status, &cause, err, "reading a batch from sample", batch->indices[0]) : ACCEL_OK;
     }
+    batch_aim (batch, 0);
     for (; i < count && !status && !loader->abandoned; i++) {
-        batch_aim (batch, i);
         atomic_store_explicit (progress, batch->indices[i], memory_order_relaxed);
         status = dataset->read (dataset->user, (size_t) batch->indices[i], batch->into, &cause);
+        for (size_t f = 0; f < batch->field_count; f++) /* on to the next row */
+            batch->into[f] = (char *) batch->into[f] + batch->sample_bytes[f];
     }
     return status ? fail_read (status, &cause, err, "reading sample", batch->indices[i - 1]) : ACCEL_OK;
 }
@@ -68,12 +72,21 @@ list_varying (const struct accel_loader *loader, size_t number, struct accel_bat
     return end - begin;
 }
 
+/* A batch is one piece of the order, but for repetitions at its end. */
 static size_t
 list_samples (const struct accel_loader *loader, size_t number, struct accel_batch *batch)
 {
-    size_t count = shard_batch_size (&loader->shard, number);
-    for (size_t i = 0; i < count; i++)
-        batch->indices[i] = (int64_t) order_index (&loader->order, shard_position (&loader->shard, number, i));
+    const struct shard *shard = &loader->shard;
+    size_t count = shard_batch_size (shard, number), done = 0;
+    while (done < count) {
+        size_t first = shard_position (shard, number, done), piece = shard_run (shard, number, done);
+        piece = piece < count - done ? piece : count - done;
+        if (loader->order.indices)
+            memcpy (batch->indices + done, loader->order.indices + first, piece * sizeof *batch->indices);
+        for (size_t i = 0; i < piece && !loader->order.indices; i++)
+            batch->indices[done + i] = (int64_t) (first + i);
+        done += piece;
+    }
     return count;
 }
 

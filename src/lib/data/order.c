@@ -8,6 +8,11 @@
 #include "lib/error.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* From this size on, huge pages: an order is drawn at random places all over it. */
+enum { HUGE_PAGE_BYTES = 2 << 20 };
 
 void
 order_release (struct order *order)
@@ -17,17 +22,42 @@ order_release (struct order *order)
     *order = (struct order){ 0 };
 }
 
+/* @return memory for @p wanted indices; NULL without any */
+static int64_t *
+make_room (size_t wanted)
+{
+    size_t bytes, rounded;
+    if (__builtin_mul_overflow (wanted, sizeof (int64_t), &bytes)
+        || __builtin_add_overflow (bytes, HUGE_PAGE_BYTES - 1, &rounded))
+        return NULL;
+    if (bytes < HUGE_PAGE_BYTES)
+        return malloc (bytes);
+    rounded -= rounded % HUGE_PAGE_BYTES;
+    int64_t *room = aligned_alloc (HUGE_PAGE_BYTES, rounded);
+    if (room)
+        (void) madvise (room, rounded, MADV_HUGEPAGE); /* where there are none, small ones do */
+    return room;
+}
+
+/* Room for @p samples; the first @p kept entries stay. */
 static enum accel_status
-reserve (struct order *order, size_t samples, struct accel_error *err)
+reserve (struct order *order, size_t samples, size_t kept, struct accel_error *err)
 {
     if (samples <= order->capacity)
         return ACCEL_OK;
-    size_t wanted = samples;
-    int64_t *grown = reallocarray (order->indices, wanted, sizeof *grown);
+    if (!kept) { /* never two orders at once */
+        free (order->indices);
+        order->indices = NULL;
+        order->capacity = 0;
+    }
+    int64_t *grown = make_room (samples);
     if (!grown)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an order of %zu samples", samples);
+    if (kept)
+        memcpy (grown, order->indices, kept * sizeof *grown);
+    free (order->indices);
     order->indices = grown;
-    order->capacity = wanted;
+    order->capacity = samples;
     return ACCEL_OK;
 }
 
@@ -52,7 +82,7 @@ order_draw (struct order *order, struct accel_sampler *sampler, size_t size, str
                                : accel_fail (err, ACCEL_ERR_INVALID,
                                              "the sampler goes through %zu samples, the data set has %zu",
                                              samples, size);
-    enum accel_status status = reserve (order, samples, err);
+    enum accel_status status = reserve (order, samples, 0, err);
     if (!status)
         status = accel_sampler_draw (sampler, order->indices, err);
     return status ? status : check_indices (order, size, err);
@@ -65,7 +95,7 @@ add_batch (struct order *order, const struct accel_batch_sampler *sampler, size_
 {
     enum accel_status status = ACCEL_OK;
     if (order->samples + most > order->capacity) /* twice as much, so that the whole is copied a few times only */
-        status = reserve (order, 2 * order->samples + most, err);
+        status = reserve (order, 2 * order->samples + most, order->samples, err);
     if (status)
         return status;
     size_t count = 0;

@@ -58,15 +58,32 @@ shard_batch_size (const struct shard *shard, size_t batch)
     return batch < full_rounds (shard) ? shard->batch_size : tail_size (shard);
 }
 
-/* Repetitions are those of the epoch's front, also where it was entered later. */
+/* As if the order had no end. */
+static size_t
+endless_position (const struct shard *shard, size_t batch, size_t sample)
+{
+    return shard->start + (batch * shard->processes + shard->process) * shard->batch_size + sample;
+}
+
+/* What is repeated: the epoch's front, also where it was entered later. */
+static size_t
+head_size (const struct shard *shard)
+{
+    return shard->samples < round_size (shard) ? shard->samples : round_size (shard);
+}
+
 size_t
 shard_position (const struct shard *shard, size_t batch, size_t sample)
 {
-    size_t position = shard->start + (batch * shard->processes + shard->process) * shard->batch_size + sample;
-    if (position < shard->samples)
-        return position;
-    size_t head = shard->samples < round_size (shard) ? shard->samples : round_size (shard);
-    return (position - shard->samples) % head;
+    size_t position = endless_position (shard, batch, sample);
+    return position < shard->samples ? position : (position - shard->samples) % head_size (shard);
+}
+
+size_t
+shard_run (const struct shard *shard, size_t batch, size_t sample)
+{
+    size_t position = endless_position (shard, batch, sample), head = head_size (shard);
+    return position < shard->samples ? shard->samples - position : head - (position - shard->samples) % head;
 }
 
 size_t

@@ -28,6 +28,9 @@ size_t shard_batch_size (const struct shard *shard, size_t batch);
 /** @return the position in the epoch's order of sample @p sample of batch @p batch. */
 size_t shard_position (const struct shard *shard, size_t batch, size_t sample);
 
+/** @return how many samples from @p sample on stand one behind the other in the order; may go beyond the batch. */
+size_t shard_run (const struct shard *shard, size_t batch, size_t sample);
+
 /** @return samples beyond the last full round: how many of the last gathered round are no repetitions; 0: all. */
 size_t shard_remainder (const struct shard *shard);
 
