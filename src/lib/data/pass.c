@@ -198,7 +198,8 @@ pass_begin (struct accel_loader *loader, const struct comm_site *site, struct ac
         status = begin_reading (loader, tells ? &loader->dispatcher.failure : err);
         if (tells && status)
             status = ACCEL_OK;
-    }
+    } else if (!status)
+        draw_base_seed (loader); /* so do the original's processes that only receive */
     if (status)
         return status;
     loader->running = true;
