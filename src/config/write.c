@@ -87,12 +87,20 @@ write_triple (const char *text, struct strbuf *out)
     strbuf_add_char (out, '\n');
 }
 
-/* Python's 1e-05, which YAML 1.1 would take for a text: PyYAML writes 1.0e-05. */
+/* Python's 1e-05, which YAML 1.1 would take for a text: PyYAML writes 1.0e-05, which has to be that number again. */
 static bool
-is_short_float (const char *text)
+add_short_float (const char *text, struct strbuf *out)
 {
+    AUTO_STRBUF struct strbuf longer = { 0 };
+    AUTO_STRBUF struct strbuf again = { 0 };
     const char *e = strchr (text, 'e');
-    return e && (e[1] == '-' || e[1] == '+') && !memchr (text, '.', (size_t) (e - text));
+    if (!e || (e[1] != '-' && e[1] != '+') || memchr (text, '.', (size_t) (e - text)))
+        return false;
+    strbuf_printf (&longer, "%.*s.0%s", (int) (e - text), text, e);
+    if (longer.failed || scalar_read (longer.text, &again) != SCALAR_FLOAT || again.failed || strcmp (again.text, text))
+        return false;
+    strbuf_add (out, longer.text);
+    return true;
 }
 
 /* A choice between numbers, such as fsdp_version, is a number to the original. */
@@ -120,8 +128,8 @@ write_value (const struct option *row, const void *field, const char *text, cons
         strbuf_add (out, text);
     else if (!strcmp (tag, "truth"))
         write_truth (text, out);
-    else if (!strcmp (tag, "plain") && is_short_float (text))
-        strbuf_printf (out, "%.*s.0%s", (int) strcspn (text, "e"), text, text + strcspn (text, "e"));
+    else if (!strcmp (tag, "plain") && add_short_float (text, out))
+        ;
     else if (!strcmp (tag, "str") || (!strcmp (tag, "plain") && scalar_read (text, NULL) == SCALAR_TEXT))
         yaml_add_text (out, text);
     else
@@ -164,6 +172,17 @@ json_of_truth (const char *text)
     return scalar_read (text, NULL) == SCALAR_INT ? json_integer (*text - '0') : json_string (text);
 }
 
+/* Other spellings of a number, such as 1e-0, were texts where they came from. */
+static bool
+is_python_float (const char *text, double *value)
+{
+    AUTO_STRBUF struct strbuf again = { 0 };
+    if (parse_double (text, -HUGE_VAL, HUGE_VAL, value) != PARSE_OK)
+        return false;
+    scalar_add_float (&again, *value);
+    return !again.failed && !strcmp (again.text, text);
+}
+
 static json_t *
 json_of_text (const struct option *row, const char *text)
 {
@@ -175,7 +194,7 @@ json_of_text (const struct option *row, const char *text)
     if ((!strcmp (tag, "plain") || is_number_of_list (row, text))
         && parse_int64 (text, INT64_MIN, INT64_MAX, &whole) == PARSE_OK)
         return json_integer (whole);
-    if (!strcmp (tag, "plain") && parse_double (text, -HUGE_VAL, HUGE_VAL, &any) == PARSE_OK)
+    if (!strcmp (tag, "plain") && is_python_float (text, &any))
         return json_real (any);
     if (strcmp (tag, "triple"))
         return json_string (text);

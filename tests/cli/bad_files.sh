@@ -199,7 +199,7 @@ test_expect_success 'a link stays one, and a private file private' '
     [ "$(stat -c %a dotfiles/c.yaml)" = 600 ]'
 
 # The limit for the size of a file stands for the disk that is full: it needs neither a file system nor rights.
-test_expect_success 'a disk that is full: said, the old file as it was, nothing beside it' '
+file_limit_test 'a disk that is full: said, the old file as it was, nothing beside it' '
     echo "$good" >old.yaml && cp old.yaml before &&
     { (ulimit -f 0 && exec "$accelerate" config update --config_file old.yaml); echo $? >status; } 2>&1 | cat >error &&
     cat status error && [ "$(cat status)" = 1 ] && grep "old.yaml: cannot write: File too large" error && [ "$(wc -l <error)" = 1 ] &&

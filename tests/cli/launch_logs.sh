@@ -145,11 +145,11 @@ test_expect_success 'ranks with files do not wait for a reader, who gets all the
 test_expect_success 'nobody reads: the files have all' '
     rm -rf logs && { "$accelerate" launch --quiet $two --tee 3 --log_dir logs ./many 2>&1; echo $? >status; } | head -n 1 &&
     [ "$(cat status)" = 0 ] && [ "$(cat logs/none_*/attempt_0/?/std*.log | wc -l)" = 80000 ]'
-test_expect_success 'a full disk: one warning, and the reader gets all' '
+file_limit_test 'a full disk: one warning, and the reader gets all' '
     rm -rf logs && { (ulimit -f 64 && "$accelerate" launch --quiet $two --tee 3 --log_dir logs ./many 2>&1); echo $? >status; } |
         cat >got && [ "$(cat status)" = 0 ] && [ "$(grep -c "^accelerate: warning: .*\.log: File too large" got)" = 1 ] &&
     [ "$(grep -c "^\[default" got)" = 80000 ] && [ "$(wc -l <got)" = 80001 ]'
-test_expect_success 'a full disk and a reader who comes late' '
+file_limit_test 'a full disk and a reader who comes late' '
     rm -rf logs && { (ulimit -f 512 && "$accelerate" launch --quiet $two --tee 3 --log_dir logs ./many 2>&1); echo $? >status; } |
         { sleep 1; cat >got; } && [ "$(cat status)" = 0 ] && [ "$(grep -c "^\[default" got)" = 80000 ] && [ "$(wc -l <got)" = 80001 ]'
 test_expect_success 'unfinished lines and carriage returns' '

@@ -122,9 +122,10 @@ number_int64 (const char *text, int64_t *value, bool *overflow)
     if (!is_digit (*at))
         return NULL;
     /* Counted downwards, where there is room for one more. */
-    for (; is_digit (*at); at++)
-        *overflow |= __builtin_mul_overflow (number, (int64_t) 10, &number)
-                     | __builtin_sub_overflow (number, (int64_t) (*at - '0'), &number);
+    for (; is_digit (*at); at++) {
+        *overflow |= __builtin_mul_overflow (number, (int64_t) 10, &number);
+        *overflow |= __builtin_sub_overflow (number, (int64_t) (*at - '0'), &number);
+    }
     if (!negative)
         *overflow |= __builtin_sub_overflow ((int64_t) 0, number, &number);
     *value = number;
