@@ -3,12 +3,13 @@
 # make check-fuzz: every fuzzer for so many seconds, at once; what it finds is left in the build folder and named.
 set -u
 seconds=${1:-60}
+seed=${FUZZ_SEED:-1} # the same inputs each time, in their order; 0: others
 srcdir=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
 status=0
 jobs=
 for name in yaml json flags; do
     mkdir -p "fuzz-$name"
-    "tests/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=10 -max_len=2048 -print_final_stats=1 \
+    "tests/fuzz/fuzz_$name" -seed="$seed" -max_total_time="$seconds" -timeout=10 -max_len=2048 -print_final_stats=1 \
         -artifact_prefix="fuzz-$name-" "fuzz-$name" "$srcdir/tests/fuzz/corpus/$name" >"fuzz-$name.log" 2>&1 &
     jobs="$jobs $name:$!"
 done
