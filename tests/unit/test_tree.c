@@ -247,7 +247,7 @@ test_padding_values (void)
 static void
 test_ownership (void)
 {
-    struct accel_tree *list, *dict, *leaf, *other, *part;
+    struct accel_tree *list = NULL, *dict = NULL, *leaf = NULL, *other = NULL, *part = NULL;
     bool made = !accel_tree_create_list (&list, &err) && !accel_tree_create_dict (&dict, &err)
                 && !accel_tree_create_bytes (&leaf, "one", 3, &err) && !accel_tree_create_bytes (&other, NULL, 0, &err);
     ok (made && !accel_tree_append (list, leaf, &err), "a leaf in a list");
@@ -398,7 +398,8 @@ test_map (void)
 static void
 test_send (void)
 {
-    struct accel_tree *tree = tree_of ("{a:f2=1,2;s:'x'keep:[f1=3;]}", COLUMNS), *sent, *pinned, *device, *part;
+    struct accel_tree *tree = tree_of ("{a:f2=1,2;s:'x'keep:[f1=3;]}", COLUMNS), *sent, *pinned, *device;
+    struct accel_tree *part = NULL;
     DLDevice cuda = { kDLCUDA, 1 }, host = { kDLCPU, 0 };
     const DLTensor *a = accel_tree_tensor (accel_tree_get (tree, "a"));
     ok (!accel_send_to_device (&sent, tree, (DLDevice){ kDLCPU, 2 }, NULL, &err)
@@ -461,7 +462,7 @@ static void
 test_decoding (void)
 {
     static const char original[] = "{a:[f2x3=1,2,3,4,5,6;'bytes'[]{}]b:{c:l1=7;dd:?=1;}e:h3x0=;}";
-    struct accel_tree *tree = tree_of (original, BACKWARDS), *made;
+    struct accel_tree *tree = tree_of (original, BACKWARDS), *made = NULL;
     AUTO_STRBUF struct strbuf text = { 0 };
     ok (!tree_encode (tree, &text, &err) && !tree_decode (&made, text.text, text.length, 24 + 8 + 1 + 1, &err),
         "%zu bytes of structure", text.length);
