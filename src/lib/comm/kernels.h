@@ -24,7 +24,8 @@ typedef void kernel_narrow (uint16_t *target, const float *source, size_t count)
 
 struct kernels {
     const char *name;
-    kernel_reduce *reduce[ACCEL_DTYPE_COUNT][ACCEL_OP_COUNT]; /* NULL: not defined, or by way of float32 */
+    kernel_reduce *reduce[ACCEL_DTYPE_COUNT][ACCEL_OP_COUNT]; /* NULL: not defined, or by way of float32, or rest's */
+    const struct kernels *rest; /* what this variant shares with a slower one; may be NULL */
     kernel_widen *widen[ACCEL_DTYPE_COUNT];
     kernel_narrow *narrow[ACCEL_DTYPE_COUNT];
     void (*divide_f32) (float *values, size_t count, float divisor);

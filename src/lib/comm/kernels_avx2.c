@@ -3,11 +3,7 @@
 #include <config.h>
 
 #if defined __x86_64__
-#ifdef __clang__
-#define KERNEL __attribute__ ((target ("avx2,f16c")))
-#else
-#define KERNEL __attribute__ ((optimize ("O3", "no-loop-unroll-and-jam"), target ("avx2,f16c")))
-#endif
+#define KERNEL_TARGET target ("avx2,f16c")
 #define KERNEL_TABLE kernels_avx2
 #define KERNEL_NAME "avx2"
 #define KERNEL_F16C

@@ -2,10 +2,9 @@
 /* Kernels for any processor of the architecture, and which variants this processor runs. */
 #include <config.h>
 
-#ifdef __clang__
-#define KERNEL
-#else
-#define KERNEL __attribute__ ((optimize ("O3", "no-loop-unroll-and-jam")))
+#define KERNEL_TARGET /* none */
+#if defined __x86_64__
+#define KERNEL_RARE
 #endif
 #define KERNEL_TABLE kernels_base
 #define KERNEL_NAME "base"

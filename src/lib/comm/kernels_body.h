@@ -2,8 +2,10 @@
 /* Included by each kernels_NAME.c, which defines
  *   KERNEL_TABLE   the table's name
  *   KERNEL_NAME    the same for people
- *   KERNEL         attributes of every loop (instruction set, optimisation; jammed loops over sources are not vectors)
+ *   KERNEL_TARGET  the attribute of the instruction set
  *   KERNEL_F16C    defined where the processor converts float16 itself
+ *   KERNEL_RARE    defined where newer processors have another variant
+ *   KERNEL_REST    the table whose loops over 8-bit elements are used instead of own ones; may be undefined
  * Plain loops: the compiler makes vectors of them.  No multiplication is followed by an addition, so there is nothing
  * to contract, and all variants give the same bits. */
 #include "lib/comm/kernels.h"
@@ -12,6 +14,20 @@
 #include <immintrin.h>
 #endif
 #include <string.h>
+
+/* -O3 unrolls loops of known length into straight code, which keeps a short chunk in registers; at the ends of all the
+ * others it doubles the size and gains nothing.  (It also jams loops over sources, which are no vectors then.)  Nor is it
+ * worth the room where few processors are left that run the variant. */
+#ifdef __clang__
+#define KERNEL __attribute__ ((KERNEL_TARGET))
+#else
+#define KERNEL __attribute__ ((optimize ("O2", "tree-vectorize", "vect-cost-model=dynamic"), KERNEL_TARGET))
+#endif
+#if defined __clang__ || defined KERNEL_RARE
+#define KERNEL_TIGHT KERNEL
+#else
+#define KERNEL_TIGHT __attribute__ ((optimize ("O3", "no-loop-unroll-and-jam"), KERNEL_TARGET))
+#endif
 
 /* sum and sources never overlap, which the compiler does not see where it does not inline. */
 #ifdef __clang__
@@ -69,6 +85,13 @@ put (const struct kernel_job *job, size_t offset, const void *chunk, size_t byte
             copy_vectors ((char *) job->targets[t] + offset, chunk, bytes);
 }
 
+/* For chunks that are worth a call. */
+KERNEL __attribute__ ((noinline)) static void
+put_long (const struct kernel_job *job, size_t offset, const void *chunk, size_t bytes)
+{
+    put (job, offset, chunk, bytes);
+}
+
 /* Weakly ordered stores come before whatever tells the peers that they are done. */
 KERNEL ALWAYS static inline void
 finish (const struct kernel_job *job)
@@ -102,23 +125,27 @@ finish (const struct kernel_job *job)
             type x = sum[i];                                                                                         \
             sum[i] = (type) (last);                                                                                  \
         }                                                                                                            \
-        put (job, at * sizeof (type), sum, count * sizeof (type));                                                   \
     }                                                                                                                \
     KERNEL __attribute__ ((noinline)) static void name##_long (const struct kernel_job *job, size_t at)              \
     {                                                                                                                \
         const size_t most = LONG / sizeof (type);                                                                    \
         type sum[LONG / sizeof (type)] __attribute__ ((aligned (64)));                                               \
-        for (; at < job->count; at += most)                                                                          \
-            name##_step (job, sum, at, job->count - at < most ? job->count - at : most);                             \
+        for (; at < job->count; at += most) {                                                                        \
+            size_t count = job->count - at < most ? job->count - at : most;                                          \
+            name##_step (job, sum, at, count);                                                                       \
+            put_long (job, at * sizeof (type), sum, count * sizeof (type));                                          \
+        }                                                                                                            \
     }                                                                                                                \
-    KERNEL static void name (const struct kernel_job *job)                                                           \
+    KERNEL_TIGHT static void name (const struct kernel_job *job)                                                           \
     {                                                                                                                \
         const size_t most = SHORT / sizeof (type);                                                                   \
         type sum[SHORT / sizeof (type)];                                                                             \
         size_t at = 0;                                                                                               \
         if (job->beyond_caches || job->count <= most)                                                                \
-            for (; job->count - at >= most; at += most)                                                              \
+            for (; job->count - at >= most; at += most) {                                                            \
                 name##_step (job, sum, at, most);                                                                    \
+                put (job, at * sizeof (type), sum, SHORT);                                                           \
+            }                                                                                                        \
         if (at < job->count)                                                                                         \
             name##_long (job, at);                                                                                   \
         finish (job);                                                                                                \
@@ -136,12 +163,6 @@ REDUCE (min_f64, double, ((y < x) | (y != y)) ? y : x, x)
 REDUCE (max_f64, double, ((y > x) | (y != y)) ? y : x, x)
 REDUCE (prod_f64, double, x *y, x)
 /* Signed sums and products are made of unsigned ones, which wrap by definition. */
-REDUCE (sum_8, uint8_t, x + y, x)
-REDUCE (prod_8, uint8_t, (unsigned) x * y, x)
-REDUCE (min_i8, int8_t, y < x ? y : x, x)
-REDUCE (max_i8, int8_t, y > x ? y : x, x)
-REDUCE (min_u8, uint8_t, y < x ? y : x, x)
-REDUCE (max_u8, uint8_t, y > x ? y : x, x)
 REDUCE (sum_32, uint32_t, x + y, x)
 REDUCE (prod_32, uint32_t, x *y, x)
 REDUCE (min_i32, int32_t, y < x ? y : x, x)
@@ -150,8 +171,16 @@ REDUCE (sum_64, uint64_t, x + y, x)
 REDUCE (prod_64, uint64_t, x *y, x)
 REDUCE (min_i64, int64_t, y < x ? y : x, x)
 REDUCE (max_i64, int64_t, y > x ? y : x, x)
+#ifndef KERNEL_REST
+REDUCE (sum_8, uint8_t, x + y, x)
+REDUCE (prod_8, uint8_t, (unsigned) x * y, x)
+REDUCE (min_i8, int8_t, y < x ? y : x, x)
+REDUCE (max_i8, int8_t, y > x ? y : x, x)
+REDUCE (min_u8, uint8_t, y < x ? y : x, x)
+REDUCE (max_u8, uint8_t, y > x ? y : x, x)
 REDUCE (or_bool, uint8_t, (x | y) != 0, x)
 REDUCE (and_bool, uint8_t, (x != 0) & (y != 0), x)
+#endif
 
 KERNEL static void
 to_bool (uint8_t *target, const uint8_t *source, size_t count)
@@ -183,7 +212,7 @@ float_of (uint32_t bits)
     return value;
 }
 
-KERNEL static void
+KERNEL_TIGHT static void
 widen_bf16 (float *target, const uint16_t *source, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -192,7 +221,7 @@ widen_bf16 (float *target, const uint16_t *source, size_t count)
 
 /* Adding just under half a unit, and the last kept bit, carries exactly where nearest-even rounds up.  A NaN must not
  * carry into infinity: it keeps its upper bits and becomes quiet. */
-KERNEL static void
+KERNEL_TIGHT static void
 narrow_bf16 (uint16_t *target, const float *source, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -227,7 +256,7 @@ half_of_float (float value)
     return (uint16_t) (sign | ((rest - 0x38000000u) >> 13));
 }
 
-KERNEL static void
+KERNEL_TIGHT static void
 widen_f16 (float *target, const uint16_t *source, size_t count)
 {
     size_t i = 0;
@@ -241,7 +270,7 @@ widen_f16 (float *target, const uint16_t *source, size_t count)
         target[i] = float_of_half (source[i]);
 }
 
-KERNEL static void
+KERNEL_TIGHT static void
 narrow_f16 (uint16_t *target, const float *source, size_t count)
 {
     size_t i = 0;
@@ -266,12 +295,17 @@ const struct kernels KERNEL_TABLE = {
     .reduce = {
         [ACCEL_FLOAT32] = ROW (sum_f32, avg_f32, min_f32, max_f32, prod_f32),
         [ACCEL_FLOAT64] = ROW (sum_f64, avg_f64, min_f64, max_f64, prod_f64),
-        [ACCEL_INT8] = ROW (sum_8, NULL, min_i8, max_i8, prod_8),
-        [ACCEL_UINT8] = ROW (sum_8, NULL, min_u8, max_u8, prod_8),
         [ACCEL_INT32] = ROW (sum_32, NULL, min_i32, max_i32, prod_32),
         [ACCEL_INT64] = ROW (sum_64, NULL, min_i64, max_i64, prod_64),
+#ifndef KERNEL_REST
+        [ACCEL_INT8] = ROW (sum_8, NULL, min_i8, max_i8, prod_8),
+        [ACCEL_UINT8] = ROW (sum_8, NULL, min_u8, max_u8, prod_8),
         [ACCEL_BOOL] = ROW (or_bool, NULL, and_bool, or_bool, and_bool),
+#endif
     },
+#ifdef KERNEL_REST
+    .rest = &KERNEL_REST,
+#endif
     .widen = { [ACCEL_FLOAT16] = widen_f16, [ACCEL_BFLOAT16] = widen_bf16 },
     .narrow = { [ACCEL_FLOAT16] = narrow_f16, [ACCEL_BFLOAT16] = narrow_bf16 },
     .divide_f32 = divide_f32,

@@ -126,5 +126,8 @@ reduce_run (const struct reduction *reduction, const void *const *sources, void 
         .target_count = reduction->targets, .count = count, .beyond_caches = reduction->beyond_caches,
         .stream = may_stream (reduction, sources, targets),
     };
-    kernels->reduce[reduction->dtype][reduction->op] (&job);
+    kernel_reduce *reduce = kernels->reduce[reduction->dtype][reduction->op];
+    if (!reduce)
+        reduce = kernels->rest->reduce[reduction->dtype][reduction->op];
+    reduce (&job);
 }
