@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, tree, random, dataset, sampler,
- * loader, train. */
+ * loader, train, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -14,5 +14,6 @@
 #include <accel/tensor.h>
 #include <accel/train.h>
 #include <accel/tree.h>
+#include <accel/utility.h>
 
 #endif

@@ -13,7 +13,8 @@
  *     them end in _at.
  *  5. An object may be used by one thread at a time; distinct objects are independent, except that everything prepared
  *     with one `struct accel` counts as one object with it.
- *  6. The library never prints (except accel_print), never exits and installs no signal handler.
+ *  6. The library never prints (except accel_print, accel_log..., accel_progress...), never exits
+ *     and installs no signal handler.
  */
 #ifndef ACCEL_BASE_H
 #define ACCEL_BASE_H

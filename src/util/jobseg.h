@@ -47,7 +47,11 @@ enum {
     X (BACKWARD, "accel_backward")                                \
     X (SYNCHRONIZE_RNG_STATE, "accel_synchronize_rng_state")      \
     X (SYNCHRONIZE_RNG_STATES, "accel_synchronize_rng_states")    \
-    X (LOADER_NEXT, "accel_loader_next")
+    X (LOADER_NEXT, "accel_loader_next")                          \
+    X (FIND_EXECUTABLE_BATCH_SIZE, "accel_find_executable_batch_size") \
+    X (LOG_IN_ORDER, "accel_log_in_order")                        \
+    X (PROFILE_START, "accel_profile_start")                      \
+    X (PROFILE_STOP, "accel_profile_stop")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

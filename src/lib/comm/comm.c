@@ -6,6 +6,7 @@
 #include "lib/comm/comm_object.h"
 #include "lib/comm/reduce.h"
 #include "lib/error.h"
+#include "lib/utility/profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,7 @@ comm_close (struct accel_comm *comm)
         return;
     if (comm->backend)
         comm->backend->close (comm->transport);
+    profile_destroy (comm->profile);
     free (comm);
 }
 
@@ -143,7 +145,10 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
     }
     struct ledger_entry entry = { .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root };
     struct jobseg_record *record = ledger_begin (&comm->ledger, call->site, &entry);
+    uint64_t begin_ns = comm->profile ? profile_now () : 0;
     status = comm->backend->run (comm->transport, call, &mine);
+    if (comm->profile)
+        profile_note_call (comm->profile, call, begin_ns);
     if (!status) {
         ledger_end (record);
         return ACCEL_OK;

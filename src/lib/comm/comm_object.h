@@ -12,6 +12,7 @@ struct accel_comm {
     int rank;
     int size;
     struct ledger ledger;
+    struct profile *profile; /* NULL: nothing is recorded */
     struct accel_error broken; /* code is ACCEL_OK while it works */
 };
 

@@ -16,8 +16,8 @@
 #include <string.h>
 
 /* -O3 unrolls loops of known length into straight code, which keeps a short chunk in registers; at the ends of all the
- * others it doubles the size and gains nothing.  (It also jams loops over sources, which are no vectors then.)  Nor is it
- * worth the room where few processors are left that run the variant. */
+ * others it doubles the size and gains nothing.  (It also jams loops over sources, which are no vectors then.)  It is
+ * not worth the room where few processors are left that run the variant. */
 #ifdef __clang__
 #define KERNEL __attribute__ ((KERNEL_TARGET))
 #else
@@ -136,7 +136,7 @@ finish (const struct kernel_job *job)
             put_long (job, at * sizeof (type), sum, count * sizeof (type));                                          \
         }                                                                                                            \
     }                                                                                                                \
-    KERNEL_TIGHT static void name (const struct kernel_job *job)                                                           \
+    KERNEL_TIGHT static void name (const struct kernel_job *job)                                                     \
     {                                                                                                                \
         const size_t most = SHORT / sizeof (type);                                                                   \
         type sum[SHORT / sizeof (type)];                                                                             \

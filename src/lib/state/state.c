@@ -5,6 +5,7 @@
 #include "lib/comm/comm_object.h"
 #include "lib/error.h"
 #include "lib/state/state_object.h"
+#include "lib/utility/log.h"
 #include "util/envnames.h"
 #include "util/parse.h"
 
@@ -89,6 +90,8 @@ accel_open (struct accel **acc, const struct accel_options *options, struct acce
         status = read_precision (&made->mixed_precision, err);
     if (!status)
         status = check_use_cpu (err);
+    if (!status)
+        status = log_check_environment (err);
     if (!status)
         status = attach (&job.segment, &job.identity, err);
     if (!status)

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps: what stands around a training loop, as far as it communicates. */
+#include <config.h>
+
+#include "selftest/selftest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Memory is short on the highest rank only. */
+static enum accel_status
+attempt (size_t batch_size, void *user, struct accel_error *err)
+{
+    const struct self *self = user;
+    (void) err;
+    return self->rank == self->size - 1 && batch_size > 60 ? ACCEL_ERR_NOMEM : ACCEL_OK;
+}
+
+static void
+check_batch_size (struct self *self)
+{
+    struct accel_error err;
+    size_t found = 128;
+    if (CALL (self, accel_find_executable_batch_size (self->acc, &found, attempt, self, &err), &err))
+        expect (self, "accel_find_executable_batch_size", 58, (long long) found);
+}
+
+/* Nothing is to be seen of it: the line is below the level. */
+static void
+check_log (struct self *self)
+{
+    struct accel_error err;
+    enum accel_log_level level = accel_log_level ();
+    accel_set_log_level (ACCEL_LOG_CRITICAL);
+    if (CALL (self, accel_log_in_order (self->acc, &err, ACCEL_LOG_DEBUG, "rank %d", self->rank), &err))
+        expect (self, "accel_log_level", ACCEL_LOG_CRITICAL, accel_log_level ());
+    accel_set_log_level (level);
+}
+
+static void
+check_profile (struct self *self)
+{
+    const char *folder = getenv ("TMPDIR");
+    char path[4096];
+    struct stat file;
+    struct accel_error err;
+    snprintf (path, sizeof path, "%s/accel_selftest.XXXXXX", folder && *folder ? folder : "/tmp");
+    int made = self->rank ? -1 : mkstemp (path);
+    if (!self->rank && made < 0)
+        wrong (self, "%s cannot be made", path);
+    if (CALL (self, accel_profile_start (self->acc, &(struct accel_profile_options){ .path = path }, &err), &err)) {
+        accel_profile_begin (self->acc, "span");
+        bool met = CALL (self, accel_wait_for_everyone (self->acc, &err), &err);
+        accel_profile_end (self->acc);
+        accel_profile_step (self->acc);
+        if (met && CALL (self, accel_profile_stop (self->acc, &err), &err) && !self->rank
+            && (stat (path, &file) || !file.st_size))
+            wrong (self, "accel_profile_stop wrote nothing");
+    }
+    if (made >= 0) {
+        close (made);
+        unlink (path);
+    }
+}
+
+const struct step utility_steps[] = {
+    { "batch size", check_batch_size },
+    { "log lines", check_log },
+    { "profile", check_profile },
+    { NULL, NULL },
+};

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of utility.sh: `utility CHECK [ARGUMENT]`; says on standard error what is wrong and exits with 1. */
+#include <config.h>
+
+#include <accel/accel.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static struct accel *acc;
+static struct accel_error err;
+static int rank, size, wrong;
+static const char *argument;
+
+__attribute__ ((format (printf, 2, 3))) static bool
+check (bool good, const char *format, ...)
+{
+    va_list args;
+    if (good)
+        return true;
+    wrong++;
+    va_start (args, format);
+    fprintf (stderr, "rank %d: ", rank);
+    vfprintf (stderr, format, args);
+    putc ('\n', stderr);
+    va_end (args);
+    return false;
+}
+
+struct tries {
+    size_t sizes[64], count, fits;
+    int only_rank; /* where memory is short; -1: everywhere */
+    enum accel_status other;
+};
+
+static enum accel_status
+attempt (size_t batch_size, void *user, struct accel_error *why)
+{
+    struct tries *tries = user;
+    (void) why;
+    tries->sizes[tries->count++ % 64] = batch_size;
+    if (tries->only_rank >= 0 && tries->only_rank != rank)
+        return ACCEL_OK;
+    return batch_size > tries->fits ? tries->other ? tries->other : ACCEL_ERR_NOMEM : ACCEL_OK;
+}
+
+/* The sizes are the original's; memory that is short on one rank makes all try less. */
+static void
+check_batch (void)
+{
+    static const size_t originals[] = { 128, 115, 103, 92, 82, 73, 65, 58, 52, 46, 41, 36, 32, 28, 25, 22,
+                                        19,  17,  15,  13, 11, 9,  8,  7,  6,  5,  4,  3,  2,  1 };
+    const size_t all = sizeof originals / sizeof *originals;
+    struct tries tries = { .fits = 0, .only_rank = size - 1 };
+    size_t found = 0;
+    enum accel_status status = accel_find_executable_batch_size (acc, &found, attempt, &tries, &err);
+    check (status == ACCEL_ERR_NOMEM && strstr (err.text, "no batch fits"), "nothing fits: %d %s", status, err.text);
+    check (!found && tries.count == all && !memcmp (tries.sizes, originals, sizeof originals), "sizes are others");
+    tries = (struct tries){ .fits = 60, .only_rank = size - 1 };
+    status = accel_find_executable_batch_size (acc, &found, attempt, &tries, &err);
+    check (!status && found == 58, "found %zu: %s", found, err.text);
+    tries = (struct tries){ .fits = 60, .only_rank = size - 1, .other = ACCEL_ERR_FORMAT };
+    found = 128;
+    status = accel_find_executable_batch_size (acc, &found, attempt, &tries, &err);
+    check (status == (rank == size - 1 ? ACCEL_ERR_FORMAT : ACCEL_ERR_CALLBACK), "another failure: %d", status);
+    check (found == 128 && tries.count == 1, "another failure is not tried again");
+    tries = (struct tries){ .fits = (size_t) (rank + 10), .only_rank = -1 };
+    found = 11;
+    status = accel_find_executable_batch_size (NULL, &found, attempt, &tries, &err);
+    check (!status && found == (rank ? 11 : 9), "alone: %zu", found);
+    status = accel_find_executable_batch_size (acc, NULL, attempt, &tries, &err);
+    check (status == ACCEL_ERR_INVALID, "NULL is refused");
+}
+
+static void
+check_log (void)
+{
+    accel_log (acc, ACCEL_LOG_WARNING, "once %d", 1);
+    accel_log (acc, ACCEL_LOG_INFO, "hidden");
+    accel_log_everywhere (acc, ACCEL_LOG_ERROR, "everybody");
+    for (int i = 0; i < 3; i++)
+        accel_log_warning_once (acc, "again %s", "and again");
+    check (!accel_log_in_order (acc, &err, ACCEL_LOG_CRITICAL, "in turn"), "%s", err.text);
+    accel_set_log_level (ACCEL_LOG_DEBUG);
+    check (accel_log_level () == ACCEL_LOG_DEBUG, "the level is what was set");
+    accel_log (acc, ACCEL_LOG_DEBUG, "shown");
+    /* levels may differ */
+    accel_set_log_level (rank ? ACCEL_LOG_CRITICAL : ACCEL_LOG_INFO);
+    check (!accel_log_in_order (acc, &err, ACCEL_LOG_INFO, "some"), "%s", err.text);
+}
+
+static void
+check_progress (void)
+{
+    struct accel_progress *progress;
+    const uint64_t total = strcmp (argument, "unknown") ? 50 : 0;
+    if (!check (!accel_progress_create (&progress, acc, total, "two\nlines", &err), "%s", err.text))
+        return;
+    for (int i = 0; i < 50; i++)
+        accel_progress_update (progress, 1);
+    accel_progress_close (progress);
+    accel_progress_update (NULL, 1);
+    accel_progress_close (NULL);
+}
+
+static void
+rest (long milliseconds)
+{
+    nanosleep (&(struct timespec){ .tv_nsec = milliseconds * 1000000 }, NULL);
+}
+
+/* Three steps, in each of which the highest rank comes late to one of the collectives. */
+static void
+train (void)
+{
+    float number = 1;
+    for (int step = 0; step < 3; step++) {
+        accel_profile_begin (acc, "compute \"it\"\n");
+        accel_profile_begin (acc, "inner");
+        if (rank == size - 1)
+            rest (20);
+        accel_profile_end (acc);
+        check (!accel_comm_all_reduce (accel_world (acc), &number, &number, 1, ACCEL_FLOAT32, ACCEL_SUM, &err), "%s",
+               err.text);
+        accel_profile_end (acc);
+        check (!accel_wait_for_everyone (acc, &err), "%s", err.text);
+        accel_profile_step (acc);
+    }
+}
+
+static void
+check_profile (void)
+{
+    const struct accel_profile_options options = { .path = argument };
+    accel_profile_begin (acc, "nothing is recorded");
+    accel_profile_end (acc);
+    accel_profile_step (acc);
+    check (accel_profile_stop (acc, &err) == ACCEL_ERR_INVALID, "stopped before it began");
+    if (!check (!accel_profile_start (acc, &options, &err), "%s", err.text))
+        return;
+    check (accel_profile_start (acc, &options, &err) == ACCEL_ERR_INVALID, "started twice");
+    train ();
+    for (int i = 0; i < 40; i++)
+        accel_profile_begin (acc, "deep"); /* left open */
+    enum accel_status status = accel_profile_stop (acc, &err);
+    check (!status, "%s", err.text);
+    check (accel_profile_stop (acc, &err) == ACCEL_ERR_INVALID, "stopped twice");
+}
+
+/* A buffer for two events, and far more of them; many names. */
+static void
+check_bounded (void)
+{
+    const struct accel_profile_options options = { .path = argument, .max_events = rank ? 1000 : 2 };
+    char name[16];
+    if (!check (!accel_profile_start (acc, &options, &err), "%s", err.text))
+        return;
+    for (int i = 0; i < 300; i++) {
+        snprintf (name, sizeof name, "name %d", i);
+        accel_profile_begin (acc, name);
+        accel_profile_end (acc);
+    }
+    train ();
+    check (!accel_profile_stop (acc, &err), "%s", err.text);
+}
+
+/* The file cannot be written: everybody is told, and the job goes on. */
+static void
+check_unwritable (void)
+{
+    const struct accel_profile_options options = { .path = "missing/trace.json" };
+    if (!check (!accel_profile_start (acc, &options, &err), "%s", err.text))
+        return;
+    train ();
+    enum accel_status status = accel_profile_stop (acc, &err);
+    check (status == ACCEL_ERR_SYSTEM && strstr (err.text, "missing/trace.json"), "%d %s", status, err.text);
+    check (!accel_wait_for_everyone (acc, &err), "%s", err.text);
+    if (check (!accel_profile_start (acc, NULL, &err), "%s", err.text))
+        train (); /* and closed while it records */
+}
+
+int
+main (int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run) (void);
+    } checks[] = {
+        { "batch", check_batch },     { "log", check_log },         { "progress", check_progress },
+        { "profile", check_profile }, { "bounded", check_bounded }, { "unwritable", check_unwritable },
+    };
+    if (accel_open (&acc, NULL, &err)) {
+        fprintf (stderr, "%s\n", err.text);
+        return 1;
+    }
+    rank = accel_process_index (acc), size = accel_num_processes (acc);
+    argument = argc > 2 ? argv[2] : "";
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        if (argc > 1 && !strcmp (argv[1], checks[i].name))
+            checks[i].run ();
+    accel_close (acc);
+    return wrong != 0;
+}

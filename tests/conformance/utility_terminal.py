@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""utility_terminal.py PROGRAM ARGUMENTS: run a program on terminals of several widths, and check its progress bar."""
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+for columns in 20, 40, 80, 200:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    child = subprocess.Popen(sys.argv[1:], stderr=theirs, stdin=subprocess.DEVNULL)
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(ours)
+    assert child.wait(30) == 0, text
+    text = text.decode().replace("\033[K", "")
+    drawn = [line for line in text.rstrip("\r\n").split("\r") if line]
+    assert len(drawn) >= 2 and text.count("\n") == 1, text
+    assert all(len(line) < columns for line in drawn), drawn
+    assert drawn[0].startswith("two lines:   0%") and drawn[-1].startswith("two lines: 100%"), drawn
+    if columns >= 80:
+        assert re.fullmatch(r"two lines: 100% \|#+\| 50/50 \[.*/s\]", drawn[-1]), drawn
