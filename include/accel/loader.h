@@ -149,6 +149,13 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_state *state, struct accel_error *err);
 
+/** What accel_join_uneven_inputs() does about the last round of loaders. */
+enum accel_join_even {
+    ACCEL_JOIN_AS_IS, /**< as each was made */
+    ACCEL_JOIN_EVEN,
+    ACCEL_JOIN_UNEVEN,
+};
+
 /** @return samples in @p batch. */
 ACCEL_API size_t accel_batch_size (const struct accel_batch *batch);
 

@@ -133,6 +133,27 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_backward_at (const char *file, int line, struct accel *acc, struct accel_model *model, float loss,
                    accel_backward_function backward, void *user, struct accel_error *err);
 
+/**
+ * From now on, until accel_join_end(), processes may make different numbers of steps with prepared models: one that has
+ * no data left calls accel_join_end(), where it takes part in the averaging of the others' gradients with gradients of
+ * zero.  Averages are over all processes, those that have ended too, as torch's Join has it.  Every process must call
+ * this; nothing is sent.
+ *
+ * Other collectives between these two calls still need every process.
+ *
+ * @param even  what prepared loaders do about their last round from their next pass on, but for dispatching ones
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_join_uneven_inputs (struct accel *acc, enum accel_join_even even, struct accel_error *err);
+
+/**
+ * Take part in the others' steps until none has data left.  Then all have the parameters of a process that made the
+ * most steps, and loaders do again what they were made for.  Collective.
+ */
+#define accel_join_end(...) accel_join_end_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_join_end_at (const char *file, int line, struct accel *acc, struct accel_error *err);
+
 ACCEL_END_DECLS
 
 #endif

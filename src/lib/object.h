@@ -14,6 +14,8 @@ enum object_kind {
 struct object {
     uint64_t magic;      /* OBJECT_MAGIC ^ enum object_kind */
     struct accel *owner; /* who prepared it; NULL: nobody yet */
+    struct object *next; /* of those that the owner prepared, the latest first */
+    int64_t number;      /* among these, 1 for the first; the same on all processes */
 };
 
 #define OBJECT_MAGIC UINT64_C (0xacce1e7a7e000000)

@@ -206,9 +206,29 @@ check_adamw (struct self *self)
     run_training (self, true);
 }
 
+/* The first rank makes one step, the second two, all others none. */
+static void
+check_join (struct self *self)
+{
+    struct net net;
+    struct accel_error err;
+    if (make_net (self, &net) && CALL (self, accel_prepare (self->acc, &err, net.model), &err)
+        && CALL (self, accel_join_uneven_inputs (self->acc, ACCEL_JOIN_AS_IS, &err), &err)) {
+        int steps = self->rank == 0 ? 1 : self->rank == 1 ? 2 : 0;
+        float *grad = net.grad.dl.data;
+        for (int step = 0; step < steps && !*self->why; step++) {
+            memset (grad, 0, PARAMETERS * sizeof *grad);
+            CALL (self, accel_backward (self->acc, net.model, 0.5F, backward, &net, &err), &err);
+        }
+        CALL (self, accel_join_end (self->acc, &err), &err);
+    }
+    accel_model_destroy (net.model);
+}
+
 const struct step train_steps[] = {
     { "data loaders", check_loader },
     { "training with SGD", check_sgd },
     { "training with AdamW", check_adamw },
+    { "uneven inputs", check_join },
     { NULL, NULL },
 };

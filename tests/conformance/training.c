@@ -222,6 +222,61 @@ check_failure (void)
     accel_model_destroy (example.model);
 }
 
+/* Rank r makes r + 2 steps; those that are over count as zeros. */
+static void
+average_of_live (float *mean, int step)
+{
+    static float values[ELEMENTS];
+    memset (mean, 0, ELEMENTS * sizeof *mean);
+    for (int other = 0; other < size; other++) {
+        if (step > other + 2)
+            continue;
+        draw (values, other, step);
+        for (int i = 0; i < ELEMENTS; i++)
+            mean[i] += values[i];
+    }
+    for (int i = 0; i < ELEMENTS; i++)
+        mean[i] /= (float) size;
+}
+
+static void
+join_steps (struct example *example, enum accel_join_even even)
+{
+    static float expected[ELEMENTS];
+    struct accel_error err;
+    if (!check (!accel_join_uneven_inputs (acc, even, &err), "join: %s", err.text))
+        return;
+    check (accel_join_uneven_inputs (acc, even, NULL) == ACCEL_ERR_INVALID, "twice");
+    for (int step = 1; step <= rank + 2; step++) {
+        struct pass pass = { .example = example, .step = step };
+        if (!check (!accel_backward (acc, example->model, 1, backward, &pass, &err), "step %d: %s", step, err.text))
+            return;
+        average_of_live (expected, step);
+        check (is_equal (example->grads, expected), "step %d: the gradients are not the mean", step);
+    }
+    draw (expected, rank, 77);
+    copy_in (example->data, expected);
+    if (!check (!accel_join_end (acc, &err), "end: %s", err.text))
+        return;
+    draw (expected, size - 1, 77);
+    check (is_equal (example->data, expected), "the parameters are not those of who made the most steps");
+    check (accel_join_end (acc, NULL) == ACCEL_ERR_INVALID, "an end without a beginning");
+}
+
+static void
+check_join (void)
+{
+    struct example example;
+    struct accel_error err;
+    describe_example (&example);
+    if (!create_example (&example, TENSORS)
+        || !check (!accel_prepare (acc, &err, example.model), "prepare: %s", err.text))
+        return;
+    join_steps (&example, ACCEL_JOIN_AS_IS);
+    join_steps (&example, ACCEL_JOIN_UNEVEN);
+    accel_model_destroy (example.model);
+}
+
 static enum accel_status
 read_sample (void *user, size_t index, void *const *into, struct accel_error *err)
 {
@@ -327,6 +382,40 @@ check_orders (const char *path)
     check (cases >= 30, "only %d cases for %d processes", cases, size);
 }
 
+/* What joining does to the last rounds of loaders: 2 samples for each rank and one more. */
+static void
+check_lengths (void)
+{
+    struct accel_dataset dataset;
+    struct accel_loader *even, *uneven;
+    struct accel_error err;
+    size_t samples = 2 * (size_t) size + 1, more = rank == 0 || size == 1;
+    if (!open_loader (&even, &dataset, samples, &(struct accel_loader_options){ .batch_size = 1 })
+        || !open_loader (&uneven, &dataset, samples, &(struct accel_loader_options){ .batch_size = 1, .uneven = true })
+        || !check (!accel_prepare (acc, &err, even, uneven), "prepare: %s", err.text))
+        return;
+    static const struct {
+        enum accel_join_even even;
+        bool first, second;
+    } cases[] = { { ACCEL_JOIN_AS_IS, true, false },
+                  { ACCEL_JOIN_EVEN, true, true },
+                  { ACCEL_JOIN_UNEVEN, false, false } };
+    for (int i = 0; i < 3; i++) {
+        check (!accel_join_uneven_inputs (acc, cases[i].even, &err), "join: %s", err.text);
+        check (accel_loader_length (even) == 2 + (cases[i].first ? 1 : more), "case %d: %zu", i,
+               accel_loader_length (even));
+        check (accel_loader_length (uneven) == 2 + (cases[i].second ? 1 : more), "case %d: %zu", i,
+               accel_loader_length (uneven));
+        size_t count = 0;
+        for (const struct accel_batch *batch; accel_loader_next (even, &batch, NULL);)
+            count++;
+        check (count == accel_loader_length (even), "case %d: %zu batches", i, count);
+        check (!accel_join_end (acc, &err), "end: %s", err.text);
+    }
+    accel_loader_destroy (even);
+    accel_loader_destroy (uneven);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -344,6 +433,10 @@ main (int argc, char **argv)
         check_difference (argv[2]);
     else if (!strcmp (what, "failure"))
         check_failure ();
+    else if (!strcmp (what, "join"))
+        check_join ();
+    else if (!strcmp (what, "lengths"))
+        check_lengths ();
     else if (!strcmp (what, "metrics"))
         check_metrics ();
     else if (!strcmp (what, "orders") && argc > 2)

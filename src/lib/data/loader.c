@@ -7,6 +7,7 @@
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
 #include "lib/error.h"
+#include "lib/state/state_private.h"
 
 #include <stdlib.h>
 
@@ -78,6 +79,19 @@ order_length (const struct accel_loader *loader)
     return batches->batch_size ? batches->batch_size * batches->length : batches->length;
 }
 
+bool
+loader_is_even (const struct accel_loader *loader)
+{
+    return loader->join_even ? loader->join_even == ACCEL_JOIN_EVEN : !loader->options.uneven;
+}
+
+void
+loader_set_join (struct accel_loader *loader, enum accel_join_even even)
+{
+    if (!loader->dispatching)
+        loader->join_even = even;
+}
+
 /* One process, until accel_prepare() says otherwise. */
 static enum accel_status
 set_up_share (struct accel_loader *loader, struct accel_error *err)
@@ -102,7 +116,7 @@ set_up_share (struct accel_loader *loader, struct accel_error *err)
         .processes = parts,
         .process = loader->dispatching ? 0 : loader->process,
         .drop_last = options->drop_last || (batches && batches->drop_last),
-        .even = !options->uneven,
+        .even = loader_is_even (loader),
     };
     options->drop_last = loader->shard.drop_last;
     return ACCEL_OK;
@@ -181,6 +195,7 @@ accel_loader_destroy (struct accel_loader *loader)
         return;
     pass_end (loader);
     pass_release (loader);
+    state_remove_prepared (&loader->object);
     if (loader->owns_sampler)
         accel_sampler_destroy (loader->sampler);
     else if (loader->sampler && loader->persistent)
@@ -365,6 +380,7 @@ accel_loader_length (const struct accel_loader *loader)
         return count_rounds (loader, order_length (loader));
     struct shard whole = loader->shard;
     whole.start = 0;
+    whole.even = loader_is_even (loader);
     return shard_length (&whole);
 }
 

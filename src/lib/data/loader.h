@@ -12,4 +12,7 @@ enum accel_status loader_prepare (struct accel_loader *loader, struct accel *acc
 enum accel_status loader_share (struct accel_loader *loader, struct accel *acc, size_t processes, size_t process,
                                 struct accel_error *err);
 
+/** Override, or leave again, the loader's own choice of even or uneven batches, from the next pass on. */
+void loader_set_join (struct accel_loader *loader, enum accel_join_even even);
+
 #endif

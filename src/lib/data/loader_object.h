@@ -74,6 +74,7 @@ struct accel_loader {
     _Atomic bool abandoned; /* a reading thread did not come back: what it uses is never freed, and it reads no more */
     struct stream_cursor cursor;
     struct dispatcher dispatcher;
+    enum accel_join_even join_even; /* accel_join_uneven_inputs()'s word in place of `uneven`, from the next pass on */
     struct accel_loader *outer; /* whose loop we run in, if any */
 };
 
@@ -83,6 +84,9 @@ loader_reads (const struct accel_loader *loader)
 {
     return !loader->dispatching || loader->process == 0;
 }
+
+/** Whether the last round of the next pass is filled up. */
+bool loader_is_even (const struct accel_loader *loader);
 
 /** Longest wait for a reading thread. */
 uint32_t loader_timeout (const struct accel_loader *loader);

@@ -179,6 +179,7 @@ begin_reading (struct accel_loader *loader, struct accel_error *err)
         status = make_order (loader, err);
         loader->shard.samples = batches && !batches->batch_size ? loader->order.batches : loader->order.samples;
         loader->shard.start = loader->start;
+        loader->shard.even = loader_is_even (loader);
     }
     if (status)
         return status;

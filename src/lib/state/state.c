@@ -131,6 +131,45 @@ state_set_active_loader (struct accel *acc, struct accel_loader *loader)
     acc->active_loader = loader;
 }
 
+void
+state_add_prepared (struct accel *acc, struct object *object)
+{
+    object->number = ++acc->prepared_count;
+    object->next = acc->prepared;
+    acc->prepared = object;
+}
+
+void
+state_remove_prepared (struct object *object)
+{
+    if (!object->owner)
+        return;
+    for (struct object **at = &object->owner->prepared; *at; at = &(*at)->next)
+        if (*at == object) {
+            *at = object->next;
+            return;
+        }
+}
+
+struct object *
+state_prepared (const struct accel *acc)
+{
+    return acc->prepared;
+}
+
+int64_t *
+state_join_steps (struct accel *acc)
+{
+    return acc->joining ? &acc->join_steps : NULL;
+}
+
+void
+state_set_joining (struct accel *acc, bool joining)
+{
+    acc->joining = joining;
+    acc->join_steps = 0;
+}
+
 enum accel_distributed_type
 accel_distributed_type (const struct accel *acc)
 {

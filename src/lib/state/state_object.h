@@ -14,6 +14,10 @@ struct accel {
     struct jobseg segment; /* the launcher's or our own; none where a process is alone */
     struct accel_comm *world;
     struct accel_loader *active_loader;
+    struct object *prepared; /* the latest first */
+    int64_t prepared_count;  /* so far */
+    bool joining;            /* between accel_join_uneven_inputs() and accel_join_end() */
+    int64_t join_steps;      /* backward passes since then in which this process had data */
     const char *mixed_precision; /* static */
     bool trigger;
 };

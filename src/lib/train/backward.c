@@ -7,6 +7,18 @@
 #include "lib/train/model.h"
 
 enum accel_status
+model_average_gradients (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
+                         struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < model->span_count && !status; i++) {
+        struct span *span = &model->spans[i];
+        status = comm_all_reduce (comm, site, span->data, span->data, span->count, ACCEL_FLOAT32, ACCEL_AVG, err);
+    }
+    return status;
+}
+
+enum accel_status
 accel_backward_at (const char *file, int line, struct accel *acc, struct accel_model *model, float loss,
                    accel_backward_function backward, void *user, struct accel_error *err)
 {
@@ -26,11 +38,6 @@ accel_backward_at (const char *file, int line, struct accel *acc, struct accel_m
         comm_give_up (comm, *cause.text ? cause.text : "its backward pass failed");
         return ACCEL_ERR_CALLBACK;
     }
-    for (size_t i = 0; i < model->span_count; i++) {
-        struct span *span = &model->spans[i];
-        status = comm_all_reduce (comm, &site, span->data, span->data, span->count, ACCEL_FLOAT32, ACCEL_AVG, err);
-        if (status)
-            return status;
-    }
-    return ACCEL_OK;
+    status = join_announce (acc, &site, model, err);
+    return status ? status : model_average_gradients (model, comm, &site, err);
 }

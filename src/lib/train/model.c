@@ -5,6 +5,7 @@
 #include "lib/train/model.h"
 
 #include "lib/error.h"
+#include "lib/state/state_private.h"
 #include "lib/tensor.h"
 
 #include <accel/comm.h>
@@ -149,6 +150,7 @@ accel_model_destroy (struct accel_model *model)
     if (!model)
         return;
     model_forget_gradients (model);
+    state_remove_prepared (&model->object);
     for (size_t i = 0; i < model->count; i++) {
         if (model->owned[i])
             model->parameters[i].data->data = NULL;

@@ -5,6 +5,7 @@
 
 #include <accel/train.h>
 
+#include "lib/comm/comm_private.h"
 #include "lib/object.h"
 
 /** A stretch of float32 gradients that lie one behind the other: reduced by one collective. */
@@ -31,6 +32,18 @@ enum accel_status model_check_gradients (const struct accel_model *model, struct
 
 /** Undo what model_prepare() gave to gradients: the program's tensors stop pointing into memory that goes away. */
 void model_forget_gradients (struct accel_model *model);
+
+/** Average the gradients over all processes.  Collective. */
+enum accel_status model_average_gradients (struct accel_model *model, struct accel_comm *comm,
+                                           const struct comm_site *site, struct accel_error *err);
+
+/** Copy the parameters of rank @p root to all.  Collective. */
+enum accel_status model_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
+                                   int root, struct accel_error *err);
+
+/** Between accel_join_uneven_inputs() and its end: tell all that this process averages @p model's gradients. */
+enum accel_status join_announce (struct accel *acc, const struct comm_site *site, const struct accel_model *model,
+                                 struct accel_error *err);
 
 /**
  * The model's part of accel_prepare(): compare over the ranks, copy parameters from rank 0, give gradients memory.

@@ -6,6 +6,7 @@
 #include "lib/train/optimizer.h"
 
 #include "lib/error.h"
+#include "lib/state/state_private.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -183,6 +184,7 @@ accel_optimizer_destroy (struct accel_optimizer *optimizer)
 {
     if (!optimizer)
         return;
+    state_remove_prepared (&optimizer->object);
     free (optimizer->state_memory);
     free (optimizer);
 }

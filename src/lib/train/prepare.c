@@ -7,6 +7,7 @@
 #include "lib/data/loader.h"
 #include "lib/error.h"
 #include "lib/object.h"
+#include "lib/state/state_private.h"
 #include "lib/train/model.h"
 #include "lib/train/optimizer.h"
 
@@ -138,14 +139,14 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
     return status;
 }
 
-static enum accel_status
-broadcast_parameters (struct accel_comm *comm, const struct comm_site *site, struct accel_model *model,
-                      struct accel_error *err)
+enum accel_status
+model_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site, int root,
+                 struct accel_error *err)
 {
     for (size_t i = 0; i < model->count; i++) {
         DLTensor *data = model->parameters[i].data;
         enum accel_status status
-            = comm_broadcast (comm, site, data->data, accel_tensor_count (data), ACCEL_FLOAT32, 0, err);
+            = comm_broadcast (comm, site, data->data, accel_tensor_count (data), ACCEL_FLOAT32, root, err);
         if (status)
             return status;
     }
@@ -238,7 +239,7 @@ model_prepare (const char *file, int line, struct accel *acc, struct accel_model
     struct accel_comm *comm = accel_world (acc);
     enum accel_status status = compare_models (comm, &site, model, err);
     if (!status)
-        status = broadcast_parameters (comm, &site, model, err);
+        status = model_broadcast (model, comm, &site, 0, err);
     if (status)
         return status;
     model->spans = calloc (model->count, sizeof *model->spans);
@@ -256,6 +257,22 @@ model_prepare (const char *file, int line, struct accel *acc, struct accel_model
 }
 
 static enum accel_status
+prepare_new (const char *file, int line, struct accel *acc, void *address, uint64_t kind, struct accel_error *err)
+{
+    struct object *object = address;
+    enum accel_status status = ACCEL_OK;
+    if (kind == OBJECT_MODEL)
+        status = model_prepare (file, line, acc, address, err);
+    else if (kind == OBJECT_LOADER)
+        status = loader_prepare (address, acc, err);
+    if (status)
+        return status;
+    object->owner = acc;
+    state_add_prepared (acc, object);
+    return ACCEL_OK;
+}
+
+static enum accel_status
 prepare_object (const char *file, int line, struct accel *acc, void *address, int number, struct accel_error *err)
 {
     struct object *object = address;
@@ -270,12 +287,7 @@ prepare_object (const char *file, int line, struct accel *acc, void *address, in
         return ACCEL_OK;
     if (object->owner)
         return accel_fail (err, ACCEL_ERR_INVALID, "object %d belongs to another struct accel already", number);
-    if (kind == OBJECT_MODEL)
-        return model_prepare (file, line, acc, address, err);
-    if (kind == OBJECT_LOADER)
-        return loader_prepare (address, acc, err);
-    object->owner = acc;
-    return ACCEL_OK;
+    return prepare_new (file, line, acc, address, kind, err);
 }
 
 enum accel_status
