@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, tree, random, dataset, sampler,
- * loader, train, utility. */
+ * loader, train, scheduler, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -10,6 +10,7 @@
 #include <accel/loader.h>
 #include <accel/random.h>
 #include <accel/sampler.h>
+#include <accel/scheduler.h>
 #include <accel/state.h>
 #include <accel/tensor.h>
 #include <accel/train.h>

@@ -96,8 +96,8 @@ ACCEL_API double accel_optimizer_lr (const struct accel_optimizer *optimizer);
 ACCEL_API void accel_optimizer_set_lr (struct accel_optimizer *optimizer, double lr);
 
 /**
- * Make models, optimizers and loaders work over all processes; any number of them in any order.  NULLs are passed over,
- * and an object that is prepared already stays as it is.  Collective.
+ * Make models, optimizers, loaders and schedulers work over all processes; any number of them in any order.  NULLs are
+ * passed over, and an object that is prepared already stays as it is.  Collective.
  *
  *   accel_prepare (acc, &err, model, optimizer, loader)
  *

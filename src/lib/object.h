@@ -9,6 +9,7 @@ enum object_kind {
     OBJECT_MODEL = 0x4d0de1,
     OBJECT_OPTIMIZER,
     OBJECT_LOADER,
+    OBJECT_SCHEDULER,
 };
 
 struct object {

@@ -225,10 +225,38 @@ check_join (struct self *self)
     accel_model_destroy (net.model);
 }
 
+/* Prepared, a scheduler goes as many steps on as there are processes. */
+static void
+check_scheduler (struct self *self)
+{
+    struct net net;
+    struct accel_error err;
+    struct accel_optimizer *optimizer = NULL;
+    struct accel_scheduler *scheduler = NULL;
+    struct accel_scheduler_state state;
+    struct accel_sgd sgd = { .lr = 0.5 };
+    struct accel_scheduler_options options
+        = { .schedule = ACCEL_SCHEDULE_LINEAR, .total_steps = (uint64_t) self->size * 4 };
+    if (make_net (self, &net) && CALL (self, accel_sgd_create (&optimizer, net.model, &sgd, &err), &err)
+        && CALL (self, accel_scheduler_create (&scheduler, optimizer, &options, &err), &err)
+        && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer, scheduler), &err)
+        && CALL (self, accel_scheduler_step (scheduler, &err), &err)) {
+        expect_near (self, "accel_scheduler_lr", 0.375, accel_scheduler_lr (scheduler), 1e-12);
+        expect_near (self, "the optimizer's learning rate", 0.375, accel_optimizer_lr (optimizer), 1e-12);
+        accel_scheduler_get_state (scheduler, &state);
+        expect (self, "steps of a scheduler", self->size, (long long) state.step);
+        CALL (self, accel_scheduler_set_state (scheduler, &state, &err), &err);
+    }
+    accel_scheduler_destroy (scheduler);
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (net.model);
+}
+
 const struct step train_steps[] = {
     { "data loaders", check_loader },
     { "training with SGD", check_sgd },
     { "training with AdamW", check_adamw },
     { "uneven inputs", check_join },
+    { "learning rates", check_scheduler },
     { NULL, NULL },
 };

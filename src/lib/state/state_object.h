@@ -20,6 +20,7 @@ struct accel {
     int64_t join_steps;      /* backward passes since then in which this process had data */
     const char *mixed_precision; /* static */
     bool trigger;
+    bool accumulating; /* gradients stay as they are in this step: the original's `not sync_gradients` */
 };
 
 /** Who a process without a job is, as after a failed accel_open(): alone. */

@@ -7,19 +7,11 @@
 
 #include "lib/error.h"
 #include "lib/state/state_private.h"
+#include "lib/train/arithmetic.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* GCC vectorises loops like these only from -O3 on; the rest of the library gains nothing from it.  Fused operations
- * round once less than torch's do, where the processor has them and the compiler may use them. */
-#if defined __GNUC__ && !defined __clang__
-#define VECTORISED __attribute__ ((optimize ("O3", "fp-contract=off")))
-#else
-#pragma STDC FP_CONTRACT OFF
-#define VECTORISED
-#endif
 
 VECTORISED static void
 sgd_rule (const struct accel_optimizer *optimizer, float *restrict parameter, const float *restrict grad,
@@ -240,4 +232,12 @@ void
 accel_optimizer_set_lr (struct accel_optimizer *optimizer, double lr)
 {
     optimizer->lr = lr;
+}
+
+double *
+optimizer_momentum (struct accel_optimizer *optimizer)
+{
+    if (optimizer->rule == sgd_rule)
+        return optimizer->sgd.momentum ? &optimizer->sgd.momentum : NULL;
+    return &optimizer->adamw.beta1;
 }

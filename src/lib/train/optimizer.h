@@ -21,8 +21,12 @@ struct accel_optimizer {
     struct accel_sgd sgd;     /* of the kind that it is */
     struct accel_adamw adamw;
     uint64_t step;            /* 1 in the first step */
+    bool step_was_skipped;    /* the last one: a scaler found infinite gradients */
     float *state_memory;
     size_t elements;          /* of all trained parameters */
 };
+
+/** @return where the momentum (of Adam and Lion: beta1) of @p optimizer stands, to be changed between steps, or NULL. */
+double *optimizer_momentum (struct accel_optimizer *optimizer);
 
 #endif
