@@ -75,7 +75,7 @@ ACCEL_API void accel_scheduler_destroy (struct accel_scheduler *scheduler);
  * one-cycle stops at its end.  It goes none on while gradients are being accumulated, and where the optimizer's step
  * was skipped.  Nothing is sent.
  *
- * @retval ACCEL_ERR_INVALID  one-cycle has come to its end; not once prepared, unless without_optimizer or split_batches
+ * @retval ACCEL_ERR_INVALID  one-cycle has come to its end; once prepared only with without_optimizer or split_batches
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err);

@@ -6,10 +6,13 @@
 sentence='Every step went well: this machine is ready for distributed training.'
 run_test () { timeout 120 "$accelerate" test "$@" >out 2>error; status=$?; cat out error; return $status; }
 
+# As many lines as the tables of steps have rows.
+steps=$(cat "$srcdir"/src/selftest/steps_*.c | grep -c '^    { "[^"]*", check_[a-z_]* },$')
 for ranks in 1 2 5; do
     test_expect_success "$ranks processes" "
         run_test --cpu --num_processes $ranks && grep -Fx '$sentence' out && [ \"\$(grep -c 'ready for' out)\" = 1 ] &&
-        grep '^libaccel .* $ranks process' out && grep -x 'broadcast  *ok' out && [ \"\$(grep -c ' ok\$' out)\" = 25 ]"
+        grep '^libaccel .* $ranks process' out && grep -x 'broadcast  *ok' out && [ \"\$(grep -c ' ok\$' out)\" = $steps ] &&
+        [ $steps -gt 20 ]"
 done
 test_expect_success 'as the configuration says' '
     printf "distributed_type: MULTI_CPU\nuse_cpu: true\nnum_processes: 3\nmixed_precision: bf16\n" >c.yaml &&

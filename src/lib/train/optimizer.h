@@ -26,7 +26,7 @@ struct accel_optimizer {
     size_t elements;          /* of all trained parameters */
 };
 
-/** @return where the momentum (of Adam and Lion: beta1) of @p optimizer stands, to be changed between steps, or NULL. */
+/** @return where the momentum (of Adam and Lion: beta1) of @p optimizer stands, to be changed; NULL: it has none. */
 double *optimizer_momentum (struct accel_optimizer *optimizer);
 
 #endif

@@ -281,7 +281,8 @@ prepare_object (const char *file, int line, struct accel *acc, void *address, in
     uint64_t kind = object->magic ^ OBJECT_MAGIC;
     if (kind < OBJECT_MODEL || kind > OBJECT_SCHEDULER)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "object %d handed to accel_prepare is no model, optimizer, loader or scheduler, or has been destroyed",
+                           "object %d handed to accel_prepare is no model, optimizer, loader or scheduler, "
+                           "or has been destroyed",
                            number);
     if (object->owner == acc)
         return ACCEL_OK;
