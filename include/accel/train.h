@@ -55,6 +55,7 @@ struct accel_sgd {
     double dampening;
     double weight_decay;
     bool nesterov;
+    bool maximize;
 };
 
 /** torch.optim.AdamW.  0 means torch's default for lr (1e-3), beta1 (0.9), beta2 (0.999) and eps (1e-8). */
@@ -64,6 +65,8 @@ struct accel_adamw {
     double beta2;
     double eps;
     double weight_decay; /**< as given: 0 is none; torch's own default is ACCEL_ADAMW_WEIGHT_DECAY */
+    bool amsgrad;
+    bool maximize;
 };
 
 #define ACCEL_ADAMW_WEIGHT_DECAY 0.01

@@ -225,6 +225,73 @@ check_join (struct self *self)
     accel_model_destroy (net.model);
 }
 
+static enum accel_status
+own_step (void *user, const struct accel_update *update, struct accel_error *err)
+{
+    (void) user;
+    (void) err;
+    float *data = update->parameter->data->data, *sum = update->states[0]->data;
+    const float *grad = update->parameter->grad->data;
+    for (size_t i = 0; i < PARAMETERS; i++) {
+        sum[i] += grad[i];
+        data[i] -= (float) update->lr * sum[i];
+    }
+    return ACCEL_OK;
+}
+
+/* A step with clipped gradients by each kind: only its direction is known, and what it remembers. */
+static void
+run_clipped (struct self *self, struct net *net, struct accel_optimizer *optimizer, const char *name)
+{
+    struct accel_error err;
+    float norm = 0;
+    const float *data, *grad;
+    accel_optimizer_set_threads (optimizer, 2);
+    if (!CALL (self, accel_prepare (self->acc, &err, net->model, optimizer), &err)
+        || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &err), &err)
+        || !CALL (self, accel_clip_grad_value (net->model, 4, &err), &err)
+        || !CALL (self, accel_clip_grad_norm (net->model, 1, &norm, 2, true, &err), &err)
+        || !CALL (self, accel_optimizer_step (optimizer, &err), &err))
+        return;
+    data = net->data.dl.data;
+    grad = net->grad.dl.data;
+    double squares = 0, clipped = 0;
+    for (int i = 0; i < PARAMETERS; i++) {
+        double mean = mean_gradient (self, i) > 4 ? 4 : mean_gradient (self, i);
+        squares += mean * mean;
+        clipped += (double) grad[i] * (double) grad[i];
+        if (mean > 0 && !(data[i] < 1))
+            wrong (self, "%s: parameter %d did not go down its gradient", name, i);
+    }
+    expect_near (self, "accel_clip_grad_norm, squared", squares, (double) norm * (double) norm, 1e-3);
+    expect_near (self, "the norm of clipped gradients", 1, clipped, 1e-4);
+    expect_text (self, "accel_optimizer_state_name", name, accel_optimizer_state_name (optimizer, 0));
+    if (!accel_optimizer_state_tensor (optimizer, 0, name) || !accel_optimizer_state_count (optimizer))
+        wrong (self, "accel_optimizer_state_tensor: no %s", name);
+    expect (self, "accel_optimizer_step_count", 1, (long long) accel_optimizer_step_count (optimizer));
+    accel_optimizer_set_step_count (optimizer, 7);
+    expect (self, "accel_optimizer_set_step_count", 7, (long long) accel_optimizer_step_count (optimizer));
+}
+
+static void
+check_optimizers (struct self *self)
+{
+    static const char *const states[] = { "sum" };
+    struct accel_custom_optimizer own = { .lr = 0.1, .state_names = states, .state_count = 1, .step = own_step };
+    struct accel_error err;
+    for (int kind = 0; kind < 3 && !*self->why; kind++) {
+        struct net net;
+        struct accel_optimizer *optimizer = NULL;
+        if (make_net (self, &net)
+            && (kind == 0   ? CALL (self, accel_adam_create (&optimizer, net.model, NULL, &err), &err)
+                : kind == 1 ? CALL (self, accel_lion_create (&optimizer, net.model, NULL, &err), &err)
+                            : CALL (self, accel_custom_create (&optimizer, net.model, &own, &err), &err)))
+            run_clipped (self, &net, optimizer, kind < 2 ? "exp_avg" : "sum");
+        accel_optimizer_destroy (optimizer);
+        accel_model_destroy (net.model);
+    }
+}
+
 /* Prepared, a scheduler goes as many steps on as there are processes. */
 static void
 check_scheduler (struct self *self)
@@ -257,6 +324,7 @@ const struct step train_steps[] = {
     { "training with SGD", check_sgd },
     { "training with AdamW", check_adamw },
     { "uneven inputs", check_join },
+    { "other optimizers, clipping", check_optimizers },
     { "learning rates", check_scheduler },
     { NULL, NULL },
 };

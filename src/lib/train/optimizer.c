@@ -1,174 +1,138 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Optimizers: torch's formulas (torch/optim/sgd.py, adamw.py, the single-tensor forms) in its order of operations, so
- * that results agree to the last bits of float32. */
+/* Optimizers: what all kinds have in common, and the states they remember. */
 #include <config.h>
 
 #include "lib/train/optimizer.h"
 
 #include "lib/error.h"
 #include "lib/state/state_private.h"
-#include "lib/train/arithmetic.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-VECTORISED static void
-sgd_rule (const struct accel_optimizer *optimizer, float *restrict parameter, const float *restrict grad,
-          float *const *state, size_t count)
-{
-    const struct accel_sgd *sgd = &optimizer->sgd;
-    float minus_lr = (float) -optimizer->lr, decay = (float) sgd->weight_decay, momentum = (float) sgd->momentum;
-    float *restrict velocity = state[0];
-    /* torch's first velocity is the gradient itself, not damped. */
-    float fresh = optimizer->step == 1 ? 1.0F : (float) (1.0 - sgd->dampening);
-    if (!sgd->momentum) {
-        for (size_t i = 0; i < count; i++)
-            parameter[i] += minus_lr * (grad[i] + decay * parameter[i]);
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        float change = grad[i] + decay * parameter[i];
-        velocity[i] = momentum * velocity[i] + fresh * change;
-        parameter[i] += minus_lr * (sgd->nesterov ? change + momentum * velocity[i] : velocity[i]);
-    }
-}
+enum { ALIGNMENT = 64, MAX_THREADS = 256 };
 
-VECTORISED static void
-adamw_rule (const struct accel_optimizer *optimizer, float *restrict parameter, const float *restrict grad,
-            float *const *state, size_t count)
+/* What accelerate launch and OpenMP's programs go by. */
+static unsigned
+threads_of_environment (void)
 {
-    const struct accel_adamw *adamw = &optimizer->adamw;
-    double step = (double) optimizer->step;
-    float keep = (float) (1.0 - optimizer->lr * adamw->weight_decay);
-    float weight1 = (float) (1.0 - adamw->beta1);
-    float beta2 = (float) adamw->beta2, weight2 = (float) (1.0 - adamw->beta2);
-    float minus_size = (float) -(optimizer->lr / (1.0 - pow (adamw->beta1, step)));
-    float root = (float) sqrt (1.0 - pow (adamw->beta2, step)), eps = (float) adamw->eps;
-    float *restrict mean = state[0], *restrict square = state[1];
-    bool from_mean = weight1 < 0.5F;
-    for (size_t i = 0; i < count; i++) {
-        float g = grad[i];
-        /* torch.lerp() counts from the nearer end. */
-        float m = from_mean ? mean[i] + weight1 * (g - mean[i]) : g - (g - mean[i]) * (1 - weight1);
-        float s = beta2 * square[i] + weight2 * g * g;
-        mean[i] = m;
-        square[i] = s;
-        parameter[i] = parameter[i] * keep + minus_size * m / (sqrtf (s) / root + eps);
-    }
+    const char *text = getenv ("OMP_NUM_THREADS");
+    long threads = text ? strtol (text, NULL, 10) : 1;
+    return threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : (unsigned) threads;
 }
 
 static enum accel_status
-check_number (const char *name, double value, double limit, struct accel_error *err)
+copy_names (struct accel_optimizer *optimizer, const char *const *names, struct accel_error *err)
 {
-    if (!(value >= 0) || !(value < limit))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s is %g, it must be at least 0%s", name, value,
-                           isinf (limit) ? "" : " and less than 1");
+    size_t count = optimizer->state_count;
+    optimizer->state_count = 0;
+    optimizer->state_names = calloc (count + 1, sizeof *optimizer->state_names);
+    for (size_t i = 0; optimizer->state_names && i < count; i++) {
+        if (!names || !names[i] || !*names[i])
+            return accel_fail (err, ACCEL_ERR_INVALID, "an optimizer's state %zu has no name", i);
+        for (size_t j = 0; j < i; j++)
+            if (!strcmp (names[i], names[j]))
+                return accel_fail (err, ACCEL_ERR_INVALID, "an optimizer has two states '%.100s'", names[i]);
+        optimizer->state_names[i] = strdup (names[i]);
+        if (!optimizer->state_names[i])
+            break;
+        optimizer->state_count++;
+    }
+    if (optimizer->state_count < count || !optimizer->state_names)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer's state");
     return ACCEL_OK;
 }
 
-struct limit {
-    const char *name;
-    double value, limit;
-};
+/* Describe one state; @p elements grows by what it needs, whole cache lines. */
+static enum accel_status
+describe_state (struct accel_optimizer *optimizer, size_t parameter, size_t index, size_t *elements,
+                struct accel_error *err)
+{
+    const struct accel_parameter *of = &optimizer->model->parameters[parameter];
+    struct optimizer_state *state = optimizer_state_at (optimizer, parameter, index);
+    state->tensor = *of->data;
+    if (!optimizer->begin && optimizer->custom.shape) {
+        struct accel_error cause = { 0 };
+        int ndim = 0;
+        enum accel_status status
+            = optimizer->custom.shape (optimizer->custom.user, of, index, &ndim, state->shape, &cause);
+        if (status)
+            return accel_fail (err, ACCEL_ERR_CALLBACK, "the shape of '%s' of '%.100s': %s",
+                               optimizer->state_names[index], of->name,
+                               *cause.text ? cause.text : accel_status_string (status));
+        bool good = ndim >= 0 && ndim <= ACCEL_STATE_DIMS;
+        for (int i = 0; good && i < ndim; i++)
+            good = state->shape[i] >= 0 && state->shape[i] <= INT32_MAX;
+        if (!good)
+            return accel_fail (err, ACCEL_ERR_INVALID, "the shape of '%s' of '%.100s' is none",
+                               optimizer->state_names[index], of->name);
+        state->tensor.ndim = ndim;
+        state->tensor.shape = state->shape;
+    }
+    state->tensor.strides = NULL;
+    state->tensor.byte_offset = 0;
+    size_t count = accel_tensor_count (&state->tensor), line = ALIGNMENT / sizeof (float);
+    if (count > PTRDIFF_MAX / sizeof (float) - *elements - 2 * line)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer's state");
+    *elements += (count + line - 1) / line * line;
+    return ACCEL_OK;
+}
 
 static enum accel_status
-check_numbers (const struct limit *limits, size_t count, struct accel_error *err)
+make_states (struct accel_optimizer *optimizer, struct accel_error *err)
 {
+    const struct accel_model *model = optimizer->model;
+    size_t elements = 0, count = model->count * optimizer->state_count;
     enum accel_status status = ACCEL_OK;
-    for (size_t i = 0; !status && i < count; i++)
-        status = check_number (limits[i].name, limits[i].value, limits[i].limit, err);
-    return status;
-}
-
-/* Whom to make an optimizer for, and where to put it. */
-static enum accel_status
-check_place (const char *function, struct accel_optimizer **optimizer, const struct accel_model *model,
-             struct accel_error *err)
-{
-    if (optimizer)
-        *optimizer = NULL;
-    if (!optimizer || !model)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", function, optimizer ? "model" : "optimizer");
+    optimizer->states = calloc (count + 1, sizeof *optimizer->states);
+    optimizer->state_tensors = calloc (count + 1, sizeof *optimizer->state_tensors);
+    if (!optimizer->states || !optimizer->state_tensors)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer's state");
+    for (size_t i = 0; i < model->count; i++)
+        for (size_t j = 0; !status && model_is_trained (model, i) && j < optimizer->state_count; j++)
+            status = describe_state (optimizer, i, j, &elements, err);
+    if (status)
+        return status;
+    /* Zeroed by the kernel, page by page as they are used. */
+    optimizer->state_memory = calloc (1, elements * sizeof (float) + ALIGNMENT);
+    if (!optimizer->state_memory)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer's state");
+    uintptr_t at = (uintptr_t) optimizer->state_memory;
+    char *memory = (char *) optimizer->state_memory + (ALIGNMENT - at % ALIGNMENT) % ALIGNMENT;
+    for (size_t i = 0; i < model->count; i++)
+        for (size_t j = 0; model_is_trained (model, i) && j < optimizer->state_count; j++) {
+            DLTensor *tensor = &optimizer_state_at (optimizer, i, j)->tensor;
+            size_t bytes = accel_tensor_count (tensor) * sizeof (float);
+            tensor->data = memory;
+            memory += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            optimizer->state_tensors[i * optimizer->state_count + j] = tensor;
+        }
     return ACCEL_OK;
 }
 
-static enum accel_status
-create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_optimizer *like,
-        struct accel_error *err)
+enum accel_status
+optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_optimizer *like,
+                  const char *const *names, struct accel_error *err)
 {
     struct accel_optimizer *made = malloc (sizeof *made);
     if (!made)
-        goto error;
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer");
     *made = *like;
     made->object = (struct object) OBJECT_INIT (OBJECT_OPTIMIZER);
     made->model = model;
-    for (size_t i = 0; i < model->count; i++)
-        if (model_is_trained (model, i))
-            made->elements += accel_tensor_count (model->parameters[i].data);
-    /* One more element, so that nothing to train is no failed allocation. */
-    if (made->state_count) {
-        made->state_memory = calloc (made->elements + 1, (size_t) made->state_count * sizeof (float));
-        if (!made->state_memory)
-            goto error;
+    made->threads = threads_of_environment ();
+    made->rules = rules_best ();
+    enum accel_status status = copy_names (made, names, err);
+    if (!status)
+        status = make_states (made, err);
+    if (status) {
+        if (!made->begin)
+            made->custom.destroy = NULL; /* the caller's, as it is where we come not so far */
+        accel_optimizer_destroy (made);
+        return status;
     }
     *optimizer = made;
     return ACCEL_OK;
-error:
-    free (made);
-    return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer's state");
-}
-
-enum accel_status
-accel_sgd_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_sgd *options,
-                  struct accel_error *err)
-{
-    enum accel_status status = check_place (__func__, optimizer, model, err);
-    if (status)
-        return status;
-    if (!options || !(options->lr > 0) || isinf (options->lr))
-        return accel_fail (err, ACCEL_ERR_INVALID, "SGD needs a learning rate greater than 0 (options->lr)");
-    const struct limit limits[] = {
-        { "momentum", options->momentum, INFINITY },
-        { "weight_decay", options->weight_decay, INFINITY },
-    };
-    status = check_numbers (limits, sizeof limits / sizeof *limits, err);
-    if (status)
-        return status;
-    if (!isfinite (options->dampening) || (options->nesterov && (!options->momentum || options->dampening)))
-        return accel_fail (err, ACCEL_ERR_INVALID, "Nesterov momentum needs a momentum and no dampening");
-    struct accel_optimizer like = {
-        .rule = sgd_rule,
-        .state_count = options->momentum ? 1 : 0,
-        .lr = options->lr,
-        .sgd = *options,
-    };
-    return create (optimizer, model, &like, err);
-}
-
-enum accel_status
-accel_adamw_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_adamw *options,
-                    struct accel_error *err)
-{
-    enum accel_status status = check_place (__func__, optimizer, model, err);
-    if (status)
-        return status;
-    struct accel_adamw chosen = { .weight_decay = ACCEL_ADAMW_WEIGHT_DECAY };
-    if (options)
-        chosen = *options;
-    chosen.lr = chosen.lr ? chosen.lr : 1e-3;
-    chosen.beta1 = chosen.beta1 ? chosen.beta1 : 0.9;
-    chosen.beta2 = chosen.beta2 ? chosen.beta2 : 0.999;
-    chosen.eps = chosen.eps ? chosen.eps : 1e-8;
-    const struct limit limits[] = {
-        { "lr", chosen.lr, INFINITY },   { "beta1", chosen.beta1, 1 }, { "beta2", chosen.beta2, 1 },
-        { "eps", chosen.eps, INFINITY }, { "weight_decay", chosen.weight_decay, INFINITY },
-    };
-    status = check_numbers (limits, sizeof limits / sizeof *limits, err);
-    if (status)
-        return status;
-    struct accel_optimizer like = { .rule = adamw_rule, .state_count = 2, .lr = chosen.lr, .adamw = chosen };
-    return create (optimizer, model, &like, err);
 }
 
 void
@@ -177,6 +141,13 @@ accel_optimizer_destroy (struct accel_optimizer *optimizer)
     if (!optimizer)
         return;
     state_remove_prepared (&optimizer->object);
+    if (!optimizer->begin && optimizer->custom.destroy)
+        optimizer->custom.destroy (optimizer->custom.user);
+    for (size_t i = 0; i < optimizer->state_count; i++)
+        free (optimizer->state_names[i]);
+    free (optimizer->state_names);
+    free (optimizer->states);
+    free (optimizer->state_tensors);
     free (optimizer->state_memory);
     free (optimizer);
 }
@@ -186,24 +157,15 @@ accel_optimizer_step (struct accel_optimizer *optimizer, struct accel_error *err
 {
     if (!optimizer)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: optimizer is NULL", __func__);
-    const struct accel_model *model = optimizer->model;
-    enum accel_status status = model_check_gradients (model, err);
+    enum accel_status status = model_check_gradients (optimizer->model, err);
     if (status)
         return status;
     optimizer->step++;
-    float *at = optimizer->state_memory;
-    for (size_t i = 0; i < model->count; i++) {
-        if (!model_is_trained (model, i))
-            continue;
-        const struct accel_parameter *parameter = &model->parameters[i];
-        size_t count = accel_tensor_count (parameter->data);
-        float *state[OPTIMIZER_STATES] = { NULL };
-        for (int j = 0; j < optimizer->state_count; j++)
-            state[j] = at + (size_t) j * optimizer->elements;
-        optimizer->rule (optimizer, parameter->data->data, parameter->grad->data, state, count);
-        if (at)
-            at += count;
-    }
+    if (!optimizer->begin)
+        return optimizer_step_custom (optimizer, err);
+    struct rule_numbers numbers = { .sign = 1, .keep = 1 };
+    rule_loop *loop = optimizer->begin (optimizer, &numbers);
+    optimizer_run (optimizer, loop, &numbers);
     return ACCEL_OK;
 }
 
@@ -234,10 +196,57 @@ accel_optimizer_set_lr (struct accel_optimizer *optimizer, double lr)
     optimizer->lr = lr;
 }
 
+size_t
+accel_optimizer_state_count (const struct accel_optimizer *optimizer)
+{
+    return optimizer->state_count;
+}
+
+const char *
+accel_optimizer_state_name (const struct accel_optimizer *optimizer, size_t state)
+{
+    return state < optimizer->state_count ? optimizer->state_names[state] : NULL;
+}
+
+DLTensor *
+accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t parameter, const char *name)
+{
+    if (parameter < optimizer->model->count && name)
+        for (size_t i = 0; i < optimizer->state_count; i++)
+            if (!strcmp (name, optimizer->state_names[i]))
+                return optimizer->state_tensors[parameter * optimizer->state_count + i];
+    return NULL;
+}
+
+uint64_t
+accel_optimizer_step_count (const struct accel_optimizer *optimizer)
+{
+    return optimizer->step;
+}
+
+void
+accel_optimizer_set_step_count (struct accel_optimizer *optimizer, uint64_t steps)
+{
+    optimizer->step = steps;
+}
+
+void
+accel_optimizer_set_threads (struct accel_optimizer *optimizer, unsigned threads)
+{
+    optimizer->threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+}
+
 double *
 optimizer_momentum (struct accel_optimizer *optimizer)
 {
-    if (optimizer->rule == sgd_rule)
+    switch (optimizer->kind) {
+    case OPTIMIZER_SGD:
         return optimizer->sgd.momentum ? &optimizer->sgd.momentum : NULL;
-    return &optimizer->adamw.beta1;
+    case OPTIMIZER_ADAM:
+        return &optimizer->adam.beta1;
+    case OPTIMIZER_LION:
+        return &optimizer->lion.beta1;
+    default:
+        return NULL;
+    }
 }

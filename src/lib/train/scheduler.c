@@ -217,10 +217,6 @@ accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimiz
 void
 accel_scheduler_destroy (struct accel_scheduler *scheduler)
 {
-    if (!scheduler)
-        return;
-    /* accel_prepare() may still be handed it by mistake. */
-    scheduler->object.magic = 0;
     free (scheduler);
 }
 
