@@ -157,3 +157,79 @@ def make_clip():
 
 write("optimizer_200.txt", make_optimizers())
 write("clip.txt", make_clip())
+
+
+def make_scaler():
+    yield "# options, then per step: i (a gradient was infinite), n (NaN) or f (all finite); the scale after it, the tracker"
+    cases = (
+        ({}, "i" * 30 + "f" * 20),
+        ({"growth_interval": 50}, "f" * 51 + "i" + "f" * 50 + "n"),
+        ({"init_scale": 2.0**10, "growth_interval": 3}, "ffffiffnfffffffiiifff"),
+        ({"init_scale": 2.0**125, "growth_interval": 1}, "ffffff" + "i" + "ff"),
+        ({"init_scale": 1000.1, "growth_factor": 1.37, "backoff_factor": 0.61, "growth_interval": 2}, "ffiffffnnffffff" * 4),
+        ({"init_scale": 1e-30, "growth_interval": 5}, "i" * 60 + "f" * 11),
+    )
+    for options, steps in cases:
+        parameter = torch.nn.Parameter(torch.zeros(3))
+        optimizer = torch.optim.SGD([parameter], lr=1.0)
+        scaler = torch.amp.GradScaler("cpu", **options)
+        results = []
+        for step in steps:
+            scaler.scale(torch.zeros(1))
+            parameter.grad = torch.tensor([1.5, -3.0, {"i": -float("inf"), "n": float("nan"), "f": 0.3}[step]])
+            before = parameter.detach().clone()
+            scaler.unscale_(optimizer)
+            gradients = bits(parameter.grad[:2])
+            scaler.step(optimizer)
+            assert torch.equal(parameter, before) == (step != "f" or not torch.any(parameter.grad))
+            parameter.data.zero_()
+            scaler.update()
+            results.append(f"{step} {gradients} {bits(scaler._scale)} {scaler.state_dict()['_growth_tracker']}")
+        state = scaler.state_dict()
+        numbers = (options.get("init_scale", 65536.0), state["growth_factor"], state["backoff_factor"])
+        yield f"{' '.join(repr(n) for n in numbers)} {state['growth_interval']} {' '.join(results)}"
+
+
+def checksum(values):
+    total = 0
+    for value in values:
+        total = (total * 1099511628211 + value + 1) & (2**64 - 1)
+    return total
+
+
+def make_half():
+    """Conversions back are compared whole; to the narrow types by checksums over all boundaries of rounding."""
+    yield "# to TYPE SATURATE: a checksum over probes, see make_probes() in test_half.c"
+    yield "# from TYPE: a checksum over the bits of all numbers as float32, NaN as 7fc00000"
+    kinds = (("float16", torch.float16, 16), ("bfloat16", torch.bfloat16, 16), ("e4m3", torch.float8_e4m3fn, 8),
+             ("e5m2", torch.float8_e5m2, 8))
+    for name, dtype, width in kinds:
+        whole = torch.arange(2**width, dtype=torch.int32)
+        narrow = whole.to(torch.uint8 if width == 8 else torch.uint16).view(dtype)
+        floats = narrow.float()
+        words = floats.view(torch.int32).to(torch.int64) & 0xFFFFFFFF
+        words[floats.isnan()] = 0x7FC00000
+        yield f"from {name} {checksum(words.tolist())}"
+        # Each number, its neighbours among the float32, the middle to the next number, and its neighbours.
+        finite = floats[: 2 ** (width - 1)]
+        finite = finite[finite.isfinite()].double()
+        middles = ((finite[1:] + finite[:-1]) / 2).float()
+        last = (finite[-1] + (finite[-1] - finite[-2]) / 2).float().reshape(1)
+        middles = torch.cat([middles, last]).view(torch.int32).to(torch.int64)
+        exact = finite.float().view(torch.int32).to(torch.int64)
+        probes = []
+        for values in (exact, middles):
+            for value in values.tolist():
+                probes += [max(value - 1, 0), value, value + 1]
+        probes += [0x7F7FFFFF, 0x7F800000, 0x00000001, 0x007FFFFF, 0x33000000]
+        probes += list(range(0, 0x7F800000, 0x12345))
+        probes += [value | 0x80000000 for value in probes]
+        signed = [value - 2**32 if value >= 2**31 else value for value in probes]
+        source = torch.tensor(signed, dtype=torch.int64).to(torch.int32).view(torch.float32)
+        result = source.to(dtype).view(torch.uint8 if width == 8 else torch.uint16).to(torch.int64)
+        saturate = int(name == "e4m3")
+        yield f"to {name} {saturate} {len(probes)} {checksum(result.tolist())}"
+
+
+write("scaler.txt", make_scaler())
+write("half.txt", make_half())

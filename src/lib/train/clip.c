@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clipping gradients: torch.nn.utils.clip_grad_norm_ and clip_grad_value_ with foreach=False.  Sums of powers are made
- * in double, in lanes, so that their order is the same on every processor.  torch adds them up in float32: so the sum is
+ * in double, in lanes, so that their order is the same on every processor.  torch adds them up in float32: the sum is
  * rounded to float32 before the root is taken, which overflows and underflows where torch's does. */
 #include <config.h>
 

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Floats of 16 and 8 bits.  All are rounded to the nearest, ties to even; NaN stays NaN. */
+#ifndef LIB_HALF_H
+#define LIB_HALF_H
+
+#include <accel/base.h>
+
+/** IEEE binary16: 5 bits of exponent, 10 of mantissa; what is too large becomes infinite.  @{ */
+void half_from_floats (uint16_t *target, const float *source, size_t count);
+void half_to_floats (float *target, const uint16_t *source, size_t count);
+/** @} */
+
+/** bfloat16: the upper half of a float32.  @{ */
+void bfloat16_from_floats (uint16_t *target, const float *source, size_t count);
+void bfloat16_to_floats (float *target, const uint16_t *source, size_t count);
+/** @} */
+
+/**
+ * The 8-bit floats of the Open Compute Project (OFP8, revision 1.0).  E4M3 has no infinity, 448 is its largest, 0x7f
+ * NaN; E5M2 has, 57344 is its largest.
+ *
+ * @param saturate  what is too large, infinity too, becomes the largest number.  Else it becomes NaN (E4M3) or infinite
+ *                  (E5M2).  torch 2.15's float8_e4m3fn saturates, its float8_e5m2 does not.
+ * @{
+ */
+void e4m3_from_floats (uint8_t *target, const float *source, size_t count, bool saturate);
+void e4m3_to_floats (float *target, const uint8_t *source, size_t count);
+void e5m2_from_floats (uint8_t *target, const float *source, size_t count, bool saturate);
+void e5m2_to_floats (float *target, const uint8_t *source, size_t count);
+/** @} */
+
+#endif
