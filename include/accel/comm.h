@@ -123,7 +123,7 @@ accel_wait_for_everyone_at (const char *file, int line, struct accel *acc, struc
 /**
  * Concatenate the tensors of all ranks along dimension 0, in rank order; 0-d tensors become one row each.  Collective.
  *
- * @param tensor    contiguous, host memory, the same shape and dtype on all ranks
+ * @param tensor    host memory, the same shape and dtype on all ranks; strides may differ
  * @param[out] out  [P * d0, d1, ...]; must be zeroed or an earlier output, whose memory is used again where it fits;
  *                  release it with accel_tensor_release()
  */
@@ -144,12 +144,23 @@ accel_gather_for_metrics_at (const char *file, int line, struct accel *acc, cons
 /**
  * Reduce @p tensor over all ranks, in place.  Collective.
  *
- * @param tensor  contiguous, host memory, the same shape and dtype on all ranks
+ * @param tensor  host memory, the same shape and dtype on all ranks; strides may differ, none may be 0
  */
 #define accel_reduce(...) accel_reduce_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_reduce_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op,
                  struct accel_error *err);
+
+/**
+ * accel_reduce(), and multiply the result by @p scale, which is for floats only.  (The original heeds its scale on TPUs
+ * only.)  Collective.
+ *
+ * @param scale  the same on all ranks; 1: nothing is multiplied
+ */
+#define accel_reduce_scaled(...) accel_reduce_scaled_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_reduce_scaled_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op, double scale,
+                        struct accel_error *err);
 
 /** Copy rank @p from_process's tensor to all, in place.  Collective.  Conditions as for accel_reduce(). */
 #define accel_broadcast(...) accel_broadcast_at (ACCEL_HERE, __VA_ARGS__)

@@ -273,6 +273,13 @@ check_tensor_calls (struct self *self)
     if (!CALL (self, accel_reduce (self->acc, &tensor.dl, ACCEL_AVG, &err), &err)
         || !check_reduced (self, ACCEL_AVG, ACCEL_FLOAT32, data, 0, 50))
         return;
+    fill (self, ACCEL_MAX, ACCEL_FLOAT32, data, 50);
+    if (!CALL (self, accel_reduce_scaled (self->acc, &tensor.dl, ACCEL_MAX, 0.5, &err), &err))
+        return;
+    for (size_t i = 0; i < 50; i++)
+        data[i] *= 2;
+    if (!check_reduced (self, ACCEL_MAX, ACCEL_FLOAT32, data, 0, 50))
+        return;
     for (size_t i = 0; i < 50; i++)
         data[i] = (float) piece (self->rank, i);
     if (CALL (self, accel_broadcast (self->acc, &tensor.dl, self->size - 1, &err), &err))

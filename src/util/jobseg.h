@@ -27,32 +27,33 @@ enum {
 };
 
 /** Public calls that communicate, as the ledger names them: enum name, the function a program calls. */
-#define JOBSEG_CALL_MAP(X)                                        \
-    X (NONE, "nothing")                                                \
-    X (OPEN, "accel_open")                                             \
-    X (BARRIER, "accel_comm_barrier")                                  \
-    X (ALL_REDUCE, "accel_comm_all_reduce")                            \
-    X (ALL_GATHER, "accel_comm_all_gather")                            \
-    X (BROADCAST_BUFFER, "accel_comm_broadcast")                       \
-    X (REDUCE_SCATTER, "accel_comm_reduce_scatter")                    \
-    X (WAIT_FOR_EVERYONE, "accel_wait_for_everyone")                   \
-    X (GATHER, "accel_gather")                                         \
-    X (GATHER_FOR_METRICS, "accel_gather_for_metrics")                 \
-    X (REDUCE, "accel_reduce")                                         \
-    X (BROADCAST, "accel_broadcast")                                   \
-    X (MAIN_PROCESS_FIRST, "accel_main_process_first")                 \
-    X (LOCAL_MAIN_PROCESS_FIRST, "accel_local_main_process_first")     \
-    X (CHECK_TRIGGER, "accel_check_trigger")                           \
-    X (PREPARE, "accel_prepare")                                       \
-    X (BACKWARD, "accel_backward")                                     \
-    X (SYNCHRONIZE_RNG_STATE, "accel_synchronize_rng_state")           \
-    X (SYNCHRONIZE_RNG_STATES, "accel_synchronize_rng_states")         \
-    X (LOADER_NEXT, "accel_loader_next")                               \
+#define JOBSEG_CALL_MAP(X) \
+    X (NONE, "nothing") \
+    X (OPEN, "accel_open") \
+    X (BARRIER, "accel_comm_barrier") \
+    X (ALL_REDUCE, "accel_comm_all_reduce") \
+    X (ALL_GATHER, "accel_comm_all_gather") \
+    X (BROADCAST_BUFFER, "accel_comm_broadcast") \
+    X (REDUCE_SCATTER, "accel_comm_reduce_scatter") \
+    X (WAIT_FOR_EVERYONE, "accel_wait_for_everyone") \
+    X (GATHER, "accel_gather") \
+    X (GATHER_FOR_METRICS, "accel_gather_for_metrics") \
+    X (REDUCE, "accel_reduce") \
+    X (BROADCAST, "accel_broadcast") \
+    X (MAIN_PROCESS_FIRST, "accel_main_process_first") \
+    X (LOCAL_MAIN_PROCESS_FIRST, "accel_local_main_process_first") \
+    X (CHECK_TRIGGER, "accel_check_trigger") \
+    X (PREPARE, "accel_prepare") \
+    X (BACKWARD, "accel_backward") \
+    X (SYNCHRONIZE_RNG_STATE, "accel_synchronize_rng_state") \
+    X (SYNCHRONIZE_RNG_STATES, "accel_synchronize_rng_states") \
+    X (LOADER_NEXT, "accel_loader_next") \
     X (FIND_EXECUTABLE_BATCH_SIZE, "accel_find_executable_batch_size") \
-    X (LOG_IN_ORDER, "accel_log_in_order")                             \
-    X (PROFILE_START, "accel_profile_start")                           \
-    X (PROFILE_STOP, "accel_profile_stop")                             \
-    X (JOIN_END, "accel_join_end")
+    X (LOG_IN_ORDER, "accel_log_in_order") \
+    X (PROFILE_START, "accel_profile_start") \
+    X (PROFILE_STOP, "accel_profile_stop") \
+    X (JOIN_END, "accel_join_end") \
+    X (REDUCE_SCALED, "accel_reduce_scaled")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

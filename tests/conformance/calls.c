@@ -92,6 +92,70 @@ check_views (struct rank *self)
     accel_tensor_release (&out);
 }
 
+/* A matrix transposed, and every second element from behind: 0, 1, 2 ... in the order of the view. */
+static void
+check_strided (struct rank *self)
+{
+    static const int64_t shape[] = { 3, 4 }, rows[] = { 5 };
+    int64_t turned[] = { 1, 3 }, backwards[] = { -2 };
+    struct accel_tensor tensor, out = { .owned_bytes = 0 };
+    struct accel_error err;
+    float data[12], scratch[12];
+    describe (self, &tensor, scratch, 2, shape);
+    tensor.dl.strides = turned;
+    tensor.dl.data = data;
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 4; j++)
+            data[i + 3 * j] = value (self->rank, (size_t) (i * 4 + j));
+    must (self, accel_gather (self->acc, &tensor.dl, &out, &err), &err, "accel_gather of a transposed matrix");
+    check_gathered (self, &tensor, &out);
+    must (self, accel_reduce_scaled (self->acc, &tensor.dl, ACCEL_SUM, 0.5, &err), &err, "accel_reduce_scaled");
+    for (int i = 0; i < 12; i++) {
+        float sum = 0;
+        for (int r = 0; r < self->size; r++)
+            sum += value (r, (size_t) i);
+        if (data[i / 4 + 3 * (i % 4)] != sum * 0.5f)
+            fail (self, "accel_reduce_scaled of a transposed matrix: element %d is wrong", i);
+    }
+    for (int i = 0; i < 12; i++)
+        data[i] = -1;
+    describe (self, &tensor, scratch, 1, rows);
+    tensor.dl.strides = backwards;
+    tensor.dl.data = data + 8;
+    for (int i = 0; i < 5; i++)
+        data[8 - 2 * i] = value (self->rank, (size_t) i);
+    must (self, accel_broadcast (self->acc, &tensor.dl, self->size - 1, &err), &err, "accel_broadcast backwards");
+    for (int i = 0; i < 5; i++)
+        if (data[8 - 2 * i] != value (self->size - 1, (size_t) i) || data[2 * i + 1] != -1)
+            fail (self, "accel_broadcast backwards: element %d is wrong", i);
+    accel_tensor_release (&out);
+}
+
+/* Of 16 bits too, with one rounding. */
+static void
+check_scale (struct rank *self)
+{
+    static const uint16_t one[] = { [ACCEL_FLOAT16] = 0x3c00, [ACCEL_BFLOAT16] = 0x3f80 },
+                          quarter[] = { [ACCEL_FLOAT16] = 0x3400, [ACCEL_BFLOAT16] = 0x3e80 };
+    const int64_t length = 3;
+    struct accel_error err;
+    struct accel_tensor tensor;
+    double wide[] = { 1, 1, 1 };
+    for (int d = ACCEL_FLOAT16; d <= ACCEL_BFLOAT16; d++) {
+        uint16_t narrow[] = { one[d], one[d], one[d] };
+        must (self, accel_tensor_init (&tensor, (enum accel_dtype) d, 1, &length, &err), &err, "accel_tensor_init");
+        tensor.dl.data = narrow;
+        must (self, accel_reduce_scaled (self->acc, &tensor.dl, ACCEL_MAX, 0.25, &err), &err, "accel_reduce_scaled");
+        if (narrow[0] != quarter[d] || narrow[2] != quarter[d])
+            fail (self, "accel_reduce_scaled of %s: %x", accel_dtype_name ((enum accel_dtype) d), narrow[0]);
+    }
+    must (self, accel_tensor_init (&tensor, ACCEL_FLOAT64, 1, &length, &err), &err, "accel_tensor_init");
+    tensor.dl.data = wide;
+    must (self, accel_reduce_scaled (self->acc, &tensor.dl, ACCEL_AVG, 0.1, &err), &err, "accel_reduce_scaled");
+    if (wide[2] != 0.1)
+        fail (self, "accel_reduce_scaled of float64: %g", wide[2]);
+}
+
 void
 suite_tensors (struct rank *self)
 {
@@ -118,6 +182,8 @@ suite_tensors (struct rank *self)
     }
     accel_tensor_release (&out);
     check_views (self);
+    check_strided (self);
+    check_scale (self);
     free (data);
 }
 
@@ -345,7 +411,7 @@ refuse_tensors (struct rank *self)
     struct accel *acc = self->acc;
     struct accel_error err;
     struct accel_tensor good, bad, out = { .owned_bytes = 0 };
-    int64_t strides[] = { 1, 2 };
+    int64_t strides[] = { 0, 1 };
     float data[6];
     describe (self, &good, data, 2, shape);
 #define BAD(change, words)                                                                                           \
@@ -356,7 +422,6 @@ refuse_tensors (struct rank *self)
         REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, &err), words);                                               \
         REFUSED (accel_broadcast (acc, &bad.dl, 0, &err), words);                                                    \
     } while (0)
-    BAD (bad.dl.strides = strides, "contiguous");
     BAD (bad.dl.device.device_type = kDLCUDA, "host memory");
     BAD (bad.dl.dtype.lanes = 2, "element type");
     BAD (bad.dl.dtype.bits = 24, "element type");
@@ -366,6 +431,13 @@ refuse_tensors (struct rank *self)
     BAD (bad.dl.data = NULL, "NULL");
     BAD (bad.shape[0] = bad.shape[1] = (int64_t) 1 << 62, "memory");
 #undef BAD
+    describe (self, &bad, data, 2, shape);
+    bad.dl.strides = strides;
+    REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, &err), "stride of 0");
+    REFUSED (accel_broadcast (acc, &bad.dl, 0, &err), "stride of 0");
+    describe (self, &bad, data, 2, shape);
+    bad.dl.dtype = accel_dtype_to_dl (ACCEL_INT32);
+    REFUSED (accel_reduce_scaled (acc, &bad.dl, ACCEL_SUM, 0.5, &err), "floats");
     REFUSED (accel_gather (acc, NULL, &out, &err), "NULL");
     REFUSED (accel_gather (acc, &good.dl, NULL, &err), "NULL");
     REFUSED (accel_reduce (acc, NULL, ACCEL_SUM, &err), "NULL");

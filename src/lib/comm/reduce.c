@@ -131,3 +131,26 @@ reduce_run (const struct reduction *reduction, const void *const *sources, void 
         reduce = kernels->rest->reduce[reduction->dtype][reduction->op];
     reduce (&job);
 }
+
+/* 16-bit floats are rounded once, from the product in float32. */
+void
+reduce_scale (void *data, enum accel_dtype dtype, size_t count, double scale)
+{
+    float block[BLOCK], factor = (float) scale;
+    pthread_once (&kernels_once, choose);
+    if (dtype == ACCEL_FLOAT64)
+        for (size_t i = 0; i < count; i++)
+            ((double *) data)[i] *= scale;
+    else if (dtype == ACCEL_FLOAT32)
+        for (size_t i = 0; i < count; i++)
+            ((float *) data)[i] *= factor;
+    else
+        for (size_t done = 0; done < count; done += BLOCK) {
+            size_t part = count - done < BLOCK ? count - done : BLOCK;
+            uint16_t *here = (uint16_t *) data + done;
+            kernels->widen[dtype] (block, here, part);
+            for (size_t i = 0; i < part; i++)
+                block[i] *= factor;
+            kernels->narrow[dtype] (here, block, part);
+        }
+}

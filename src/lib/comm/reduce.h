@@ -29,4 +29,7 @@ void reduce_use (const struct kernels *chosen);
 /** @return whether @p op is defined for @p dtype: averages are for floats only. */
 bool reduce_is_defined (enum accel_dtype dtype, enum accel_op op);
 
+/** Multiply floats of any type, where they are. */
+void reduce_scale (void *data, enum accel_dtype dtype, size_t count, double scale);
+
 #endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gather, reduce and broadcast of one tensor, for the public calls and for those on trees.  What is not contiguous goes
+ * through contiguous memory. */
+#include <config.h>
+
+#include "lib/comm/tensors.h"
+
+#include "lib/comm/reduce.h"
+#include "lib/error.h"
+#include "lib/tensor.h"
+
+#include <stdlib.h>
+
+enum accel_status
+comm_refuse (const struct comm_site *site, const char *what, struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: %s", jobseg_call_name (site->call), site->file,
+                       site->line, what);
+}
+
+enum accel_status
+comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum accel_dtype *dtype,
+                   struct accel_error *err)
+{
+    if (!tensor)
+        return comm_refuse (site, "the tensor is NULL", err);
+    *dtype = accel_dtype_from_dl (tensor->dtype);
+    if (*dtype == ACCEL_DTYPE_COUNT)
+        return comm_refuse (site, "the tensor's element type is none of enum accel_dtype", err);
+    if (!tensor_device_is_host (tensor->device))
+        return comm_refuse (site, "the tensor is not in host memory", err);
+    enum accel_status status = tensor_check (tensor, err);
+    if (status)
+        accel_fail_in (err, status, "%s at %s:%d", jobseg_call_name (site->call), site->file, site->line);
+    return status;
+}
+
+static bool
+is_plain (const DLTensor *tensor)
+{
+    return !accel_tensor_count (tensor) || tensor_is_contiguous (tensor);
+}
+
+/* Two elements in one place cannot both be results. */
+static bool
+has_doubles (const DLTensor *tensor)
+{
+    for (int i = 0; tensor->strides && i < tensor->ndim; i++)
+        if (tensor->shape[i] > 1 && !tensor->strides[i])
+            return true;
+    return false;
+}
+
+/* Give @out the shape of the result, keeping its memory where that is large enough. */
+static enum accel_status
+shape_output (const struct comm_site *site, struct accel_tensor *out, const DLTensor *tensor, enum accel_dtype dtype,
+              int world_size, struct accel_error *err)
+{
+    int64_t shape[ACCEL_MAX_DIMS] = { 1 };
+    for (int i = 0; i < tensor->ndim; i++)
+        shape[i] = tensor->shape[i];
+    if (__builtin_mul_overflow (shape[0], (int64_t) world_size, &shape[0]))
+        return comm_refuse (site, "the result has more elements than any memory holds", err);
+    struct accel_tensor made;
+    enum accel_status status = accel_tensor_init (&made, dtype, tensor->ndim ? tensor->ndim : 1, shape, err);
+    if (status)
+        return status;
+    size_t bytes = accel_tensor_count (&made.dl) * accel_dtype_bytes (dtype);
+    void *memory = out->owned_bytes ? out->dl.data : NULL;
+    size_t owned = out->owned_bytes;
+    if (owned < bytes || !owned) {
+        owned = bytes ? bytes : 1;
+        if (posix_memalign (&memory, 64, owned))
+            return accel_fail (err, ACCEL_ERR_NOMEM, "%s at %s:%d: no memory for %zu bytes",
+                               jobseg_call_name (site->call), site->file, site->line, owned);
+        accel_tensor_release (out);
+    }
+    *out = made;
+    out->dl.shape = out->shape;
+    out->dl.data = memory;
+    out->owned_bytes = owned;
+    return ACCEL_OK;
+}
+
+/* Its row of the output is where a tensor that is not contiguous becomes so. */
+static const void *
+row_of (const DLTensor *tensor, enum accel_dtype dtype, const struct accel_tensor *out, int rank)
+{
+    struct tensor_view row = { .dl = *tensor };
+    row.dl.data = (char *) out->dl.data
+                  + (size_t) rank * accel_tensor_count (tensor) * accel_dtype_bytes (dtype);
+    row.dl.strides = NULL;
+    row.dl.byte_offset = 0;
+    tensor_copy (&row.dl, tensor);
+    return row.dl.data;
+}
+
+enum accel_status
+comm_gather_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, struct accel_tensor *out,
+                    struct accel_error *err)
+{
+    enum accel_dtype dtype;
+    enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
+    if (status)
+        return status;
+    if (!out || (out->dl.data && !out->owned_bytes))
+        return comm_refuse (site, "the output is NULL, or holds memory that is not its own", err);
+    status = shape_output (site, out, tensor, dtype, accel_num_processes (acc), err);
+    if (status)
+        return status;
+    int rank = accel_process_index (acc);
+    const void *data = is_plain (tensor) ? tensor_data (tensor) : row_of (tensor, dtype, out, rank);
+    return comm_all_gather (accel_world (acc), site, data, out->dl.data, accel_tensor_count (tensor), dtype, err);
+}
+
+/* A collective in place on a tensor. */
+struct in_place {
+    enum accel_op op;
+    int root; /* of a broadcast; -1: a reduction */
+    double scale;
+};
+
+static enum accel_status
+run_in_place (struct accel *acc, const struct comm_site *site, DLTensor *tensor, enum accel_dtype dtype,
+              const struct in_place *what, struct accel_error *err)
+{
+    struct accel_comm *world = accel_world (acc);
+    size_t count = accel_tensor_count (tensor);
+    void *data = tensor_data (tensor);
+    if (what->root >= 0)
+        return comm_broadcast (world, site, data, count, dtype, what->root, err);
+    enum accel_status status = comm_all_reduce (world, site, data, data, count, dtype, what->op, err);
+    if (!status && what->scale != 1)
+        reduce_scale (data, dtype, count, what->scale);
+    return status;
+}
+
+static enum accel_status
+in_place (struct accel *acc, const struct comm_site *site, DLTensor *tensor, enum accel_dtype dtype,
+          const struct in_place *what, struct accel_error *err)
+{
+    struct accel_tensor copy;
+    if (is_plain (tensor))
+        return run_in_place (acc, site, tensor, dtype, what, err);
+    if (has_doubles (tensor))
+        return comm_refuse (site, "elements of the tensor share their place (a stride of 0): copy it first", err);
+    enum accel_status status = tensor_clone (&copy, tensor, err);
+    if (status)
+        return accel_fail_in (err, status, "%s at %s:%d", jobseg_call_name (site->call), site->file, site->line);
+    status = run_in_place (acc, site, &copy.dl, dtype, what, err);
+    if (!status)
+        tensor_copy (tensor, &copy.dl);
+    accel_tensor_release (&copy);
+    return status;
+}
+
+enum accel_status
+comm_reduce_tensor (struct accel *acc, const struct comm_site *site, DLTensor *tensor, enum accel_op op, double scale,
+                    struct accel_error *err)
+{
+    enum accel_dtype dtype;
+    enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
+    if (status)
+        return status;
+    if (scale != 1 && !reduce_is_defined (dtype, ACCEL_AVG))
+        return comm_refuse (site, "only tensors of floats can be scaled", err);
+    return in_place (acc, site, tensor, dtype, &(struct in_place){ .op = op, .root = -1, .scale = scale }, err);
+}
+
+enum accel_status
+comm_broadcast_tensor (struct accel *acc, const struct comm_site *site, DLTensor *tensor, int root,
+                       struct accel_error *err)
+{
+    enum accel_dtype dtype;
+    enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
+    if (!status && root < 0)
+        status = comm_refuse (site, "the root is negative", err);
+    return status ? status : in_place (acc, site, tensor, dtype, &(struct in_place){ .root = root }, err);
+}

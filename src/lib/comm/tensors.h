@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives on one tensor of any strides, for the library's own use; a call site says for which public call. */
+#ifndef LIB_COMM_TENSORS_H
+#define LIB_COMM_TENSORS_H
+
+#include "lib/comm/comm_private.h"
+
+/** ACCEL_ERR_INVALID with the call and where it is before @p what. */
+enum accel_status comm_refuse (const struct comm_site *site, const char *what, struct accel_error *err);
+
+/** Whether a collective can work on @p tensor: in host memory, of a type that we know, of sizes that fit. */
+enum accel_status comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum accel_dtype *dtype,
+                                     struct accel_error *err);
+
+/** Reduce in place, then multiply by @p scale, which is 1 for what is no float. */
+enum accel_status comm_reduce_tensor (struct accel *acc, const struct comm_site *site, DLTensor *tensor,
+                                      enum accel_op op, double scale, struct accel_error *err);
+
+enum accel_status comm_broadcast_tensor (struct accel *acc, const struct comm_site *site, DLTensor *tensor, int root,
+                                         struct accel_error *err);
+
+#endif
