@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, tree, random, dataset, sampler,
- * loader, train, optimizer, scheduler, utility. */
+/* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, tree, collectives, random,
+ * dataset, sampler, loader, train, optimizer, scheduler, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
 #include <accel/base.h>
+#include <accel/collectives.h>
 #include <accel/comm.h>
 #include <accel/dataset.h>
 #include <accel/loader.h>

@@ -20,7 +20,8 @@ struct step {
     void (*run) (struct self *self);
 };
 
-extern const struct step state_steps[], comm_steps[], train_steps[], utility_steps[]; /* each ends with zeros */
+/** Each ends with an all-zero row. */
+extern const struct step state_steps[], comm_steps[], collection_steps[], train_steps[], utility_steps[];
 
 /** Note what is wrong.  @return false always. */
 bool wrong (struct self *self, const char *format, ...) __attribute__ ((format (printf, 2, 3)));

@@ -41,6 +41,14 @@ enum {
     X (REDUCE, "accel_reduce") \
     X (BROADCAST, "accel_broadcast") \
     X (MAIN_PROCESS_FIRST, "accel_main_process_first") \
+    X (REDUCE_SCALED, "accel_reduce_scaled") \
+    X (GATHER_OBJECT, "accel_gather_object") \
+    X (BROADCAST_OBJECT_LIST, "accel_broadcast_object_list") \
+    X (PAD_ACROSS_PROCESSES, "accel_pad_across_processes") \
+    X (TREE_GATHER, "accel_tree_gather") \
+    X (TREE_REDUCE, "accel_tree_reduce") \
+    X (TREE_BROADCAST, "accel_tree_broadcast") \
+    X (TREE_PAD_ACROSS_PROCESSES, "accel_tree_pad_across_processes") \
     X (LOCAL_MAIN_PROCESS_FIRST, "accel_local_main_process_first") \
     X (CHECK_TRIGGER, "accel_check_trigger") \
     X (PREPARE, "accel_prepare") \
@@ -52,8 +60,7 @@ enum {
     X (LOG_IN_ORDER, "accel_log_in_order") \
     X (PROFILE_START, "accel_profile_start") \
     X (PROFILE_STOP, "accel_profile_stop") \
-    X (JOIN_END, "accel_join_end") \
-    X (REDUCE_SCALED, "accel_reduce_scaled")
+    X (JOIN_END, "accel_join_end")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of the conformance tests of backends: conformance [SUITE]...
  *
- * Runs the suites named, all of them by default, "rounds" (opening and closing many times) apart from the others.
+ * Runs the suites named, by default all but "debug"; "rounds" (opening and closing many times) apart from the others.
  * Rank 0 says on standard output how much it did; whatever is wrong is one line on standard error and exit status 1. */
 #include <config.h>
 
@@ -87,6 +87,7 @@ static const struct suite {
     { "types", suite_types },     { "sizes", suite_sizes },         { "mixture", suite_mixture },
     { "tensors", suite_tensors }, { "control", suite_control },     { "arguments", suite_arguments },
     { "memory", suite_memory },   { "large", suite_large },         { "random", suite_random },
+    { "objects", suite_objects }, { "trees", suite_trees },         { "debug", suite_debug },
 };
 enum { SUITES = sizeof suites / sizeof *suites };
 
@@ -96,7 +97,7 @@ is_wanted (const char *name, int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (!strcmp (argv[i], name))
             return true;
-    return argc == 1;
+    return argc == 1 && strcmp (name, "debug") != 0;
 }
 
 int

@@ -32,6 +32,9 @@ void suite_sizes (struct rank *self);     /* every place of the buffers with cou
 void suite_large (struct rank *self);     /* more than caches hold */
 void suite_mixture (struct rank *self);   /* a random sequence of everything, with random delays */
 void suite_tensors (struct rank *self);   /* under the original's names */
+void suite_objects (struct rank *self);   /* of bytes */
+void suite_trees (struct rank *self);     /* every tensor of a tree; sizes that differ */
+void suite_debug (struct rank *self);     /* debug mode, which must be on: shapes that differ */
 void suite_control (struct rank *self);   /* who runs what when */
 void suite_arguments (struct rank *self); /* what is refused */
 void suite_memory (struct rank *self);    /* accel_alloc() */

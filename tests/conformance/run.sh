@@ -3,7 +3,7 @@
 # The same cases for every backend and number of processes: under our launcher, by hand, and under mpirun.
 . "${srcdir:-.}/tests/testlib.sh"
 conformance=$builddir/tests/conformance/conformance
-all="types sizes mixture tensors control arguments memory random rounds"
+all="types sizes mixture tensors control arguments memory random objects trees rounds"
 
 # launched N SUITES...
 launched () {
@@ -38,15 +38,20 @@ test_expect_success 'an empty variable is none' 'ACCEL_BACKEND= launched 2 contr
 test_expect_success '2 processes' 'launched 2 $all && clean'
 test_expect_success '2 processes, buffers larger than caches' 'launched 2 large && clean'
 test_expect_success '3 processes' 'launched 3 $all && clean'
-test_expect_success '4 processes' 'launched 4 types mixture tensors control rounds && clean'
+test_expect_success '4 processes' 'launched 4 types mixture tensors control objects trees rounds && clean'
 test_expect_success '5 processes' 'launched 5 mixture tensors control && clean'
-test_expect_success '6 processes' 'launched 6 tensors control && clean'
+test_expect_success '6 processes' 'launched 6 tensors control trees && clean'
 test_expect_success '7 processes' 'launched 7 mixture rounds && clean'
 for seed in 2 3; do
     test_expect_success "random sequences of collectives, seed $seed" '
         CONFORMANCE_SEED=$seed launched 3 mixture && CONFORMANCE_SEED=1$seed launched 2 mixture
     '
 done
+test_expect_success 'debug mode: a table of shapes where they differ' '
+    for n in 1 2 3; do
+        timeout 110 "$accelerate" launch --quiet --cpu --debug --num_processes $n "$conformance" debug tensors trees ||
+            return 1
+    done'
 test_expect_success 'several programs one after the other in one rank' '
     printf "#!/bin/sh\nset -e\nfor i in 1 2 3 4 5; do \"\$@\" tensors rounds; done\n" >several && chmod +x several &&
     timeout 110 "$accelerate" launch --quiet --cpu --num_processes 3 ./several "$conformance" >out &&

@@ -3,36 +3,54 @@
 #include <config.h>
 
 #include "lib/comm/tensors.h"
+#include "lib/comm/verify.h"
 #include "lib/state/state_object.h"
 
 #define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
+
+/* In debug mode: whether all ranks pass the same. */
+static enum accel_status
+verify (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, struct accel_error *err)
+{
+    enum accel_dtype dtype;
+    enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
+    return status ? status : comm_verify_tensor (acc, site, tensor, err);
+}
 
 enum accel_status
 accel_gather_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, struct accel_tensor *out,
                  struct accel_error *err)
 {
-    return comm_gather_tensor (acc, SITE (GATHER), tensor, out, err);
+    const struct comm_site *site = SITE (GATHER);
+    enum accel_status status = verify (acc, site, tensor, err);
+    return status ? status : comm_gather_tensor (acc, site, tensor, out, err);
 }
 
 enum accel_status
 accel_reduce_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op,
                  struct accel_error *err)
 {
-    return comm_reduce_tensor (acc, SITE (REDUCE), tensor, op, 1, err);
+    const struct comm_site *site = SITE (REDUCE);
+    enum accel_status status = verify (acc, site, tensor, err);
+    return status ? status : comm_reduce_tensor (acc, site, tensor, op, 1, err);
 }
 
 enum accel_status
 accel_reduce_scaled_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op, double scale,
                         struct accel_error *err)
 {
-    return comm_reduce_tensor (acc, SITE (REDUCE_SCALED), tensor, op, scale, err);
+    const struct comm_site *site = SITE (REDUCE_SCALED);
+    enum accel_status status = verify (acc, site, tensor, err);
+    return status ? status : comm_reduce_tensor (acc, site, tensor, op, scale, err);
 }
 
 enum accel_status
 accel_broadcast_at (const char *file, int line, struct accel *acc, DLTensor *tensor, int from_process,
                     struct accel_error *err)
 {
-    return comm_broadcast_tensor (acc, SITE (BROADCAST), tensor, from_process, err);
+    const struct comm_site *site = SITE (BROADCAST);
+    enum accel_status status = verify (acc, site, tensor, err);
+    return status ? status : comm_broadcast_tensor (acc, site, tensor, from_process, err);
 }
 
 enum accel_status

@@ -155,6 +155,21 @@ in_place (struct accel *acc, const struct comm_site *site, DLTensor *tensor, enu
 }
 
 enum accel_status
+comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum accel_op op, double scale,
+                      struct accel_error *err)
+{
+    if ((unsigned) op >= ACCEL_OP_COUNT)
+        return comm_refuse (site, "the operation is no value of its enum", err);
+    if (!reduce_is_defined (dtype, op))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "%s at %s:%d: the average of %s is not defined: use ACCEL_SUM, or floats",
+                           jobseg_call_name (site->call), site->file, site->line, accel_dtype_name (dtype));
+    if (scale != 1 && !reduce_is_defined (dtype, ACCEL_AVG))
+        return comm_refuse (site, "only tensors of floats can be scaled", err);
+    return ACCEL_OK;
+}
+
+enum accel_status
 comm_reduce_tensor (struct accel *acc, const struct comm_site *site, DLTensor *tensor, enum accel_op op, double scale,
                     struct accel_error *err)
 {
@@ -162,8 +177,9 @@ comm_reduce_tensor (struct accel *acc, const struct comm_site *site, DLTensor *t
     enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
     if (status)
         return status;
-    if (scale != 1 && !reduce_is_defined (dtype, ACCEL_AVG))
-        return comm_refuse (site, "only tensors of floats can be scaled", err);
+    status = comm_check_reduction (site, dtype, op, scale, err);
+    if (status)
+        return status;
     return in_place (acc, site, tensor, dtype, &(struct in_place){ .op = op, .root = -1, .scale = scale }, err);
 }
 

@@ -12,6 +12,10 @@ enum accel_status comm_refuse (const struct comm_site *site, const char *what, s
 enum accel_status comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum accel_dtype *dtype,
                                      struct accel_error *err);
 
+/** Whether @p op and @p scale are defined for @p dtype. */
+enum accel_status comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum accel_op op,
+                                        double scale, struct accel_error *err);
+
 /** Reduce in place, then multiply by @p scale, which is 1 for what is no float. */
 enum accel_status comm_reduce_tensor (struct accel *acc, const struct comm_site *site, DLTensor *tensor,
                                       enum accel_op op, double scale, struct accel_error *err);

@@ -48,16 +48,23 @@ read_precision (const char **precision, struct accel_error *err)
                        ENV_MIXED_PRECISION, text);
 }
 
-/* This build computes on CPUs whatever the variable says, but a word that is no truth value is still an error. */
 static enum accel_status
-check_use_cpu (struct accel_error *err)
+read_bool (const char *name, bool *value, struct accel_error *err)
 {
-    const char *text = getenv (ENV_USE_CPU);
-    bool value;
-    if (text && parse_bool (text, &value) != PARSE_OK)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is neither true nor false", ENV_USE_CPU,
-                           text);
+    const char *text = getenv (name);
+    *value = false;
+    if (text && parse_bool (text, value) != PARSE_OK)
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is neither true nor false", name, text);
     return ACCEL_OK;
+}
+
+/* This build computes on CPUs whatever ACCELERATE_USE_CPU says, but a word that is no truth value is still an error. */
+static enum accel_status
+read_flags (struct accel *acc, struct accel_error *err)
+{
+    bool use_cpu;
+    enum accel_status status = read_bool (ENV_USE_CPU, &use_cpu, err);
+    return status ? status : read_bool (ENV_DEBUG_MODE, &acc->debug, err);
 }
 
 /* A process alone needs no segment, so it does without one that it cannot open. */
@@ -89,7 +96,7 @@ accel_open (struct accel **acc, const struct accel_options *options, struct acce
     if (!status)
         status = read_precision (&made->mixed_precision, err);
     if (!status)
-        status = check_use_cpu (err);
+        status = read_flags (made, err);
     if (!status)
         status = log_check_environment (err);
     if (!status)

@@ -21,6 +21,7 @@ struct accel {
     const char *mixed_precision; /* static */
     bool trigger;
     bool accumulating; /* gradients stay as they are in this step: the original's `not sync_gradients` */
+    bool debug; /* ACCELERATE_DEBUG_MODE: compare shapes before collectives on tensors */
 };
 
 /** Who a process without a job is, as after a failed accel_open(): alone. */

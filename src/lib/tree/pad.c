@@ -55,9 +55,8 @@ encode_integer (enum accel_dtype dtype, double value, void *bytes, struct accel_
     return ACCEL_OK;
 }
 
-/* Write one element. */
-static enum accel_status
-encode (enum accel_dtype dtype, double value, void *bytes, struct accel_error *err)
+enum accel_status
+tree_pad_element (enum accel_dtype dtype, double value, void *bytes, struct accel_error *err)
 {
     float narrow = (float) value;
     uint16_t half;
@@ -90,19 +89,10 @@ fill (struct accel_tensor *tensor)
     }
 }
 
-struct pad {
-    int dim;
-    size_t size;
-    double value;
-    bool first;
-};
-
-/* A copy of @leaf that is `size` long in @dim, where it was not longer. */
-static enum accel_status
-pad_tensor (struct accel_tree **made, const struct accel_tree *leaf, int dim, const struct pad *pad,
-            struct accel_error *err)
+enum accel_status
+tree_pad_tensor (struct accel_tensor *padded, const DLTensor *tensor, int dim, const struct tree_pad *pad,
+                 struct accel_error *err)
 {
-    const DLTensor *tensor = &leaf->tensor.dl;
     enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
     int64_t shape[ACCEL_MAX_DIMS] = { 0 };
     if (pad->size > INT64_MAX)
@@ -110,21 +100,32 @@ pad_tensor (struct accel_tree **made, const struct accel_tree *leaf, int dim, co
     for (int i = 0; i < tensor->ndim; i++)
         shape[i] = i == dim ? (int64_t) pad->size : tensor->shape[i];
     unsigned char element[8] = { 0 };
-    struct accel_tensor result;
-    enum accel_status status = encode (dtype, pad->value, element, err);
+    enum accel_status status = tree_pad_element (dtype, pad->value, element, err);
     if (!status)
-        status = tensor_allocate (&result, dtype, tensor->ndim, shape, false, err);
+        status = tensor_allocate (padded, dtype, tensor->ndim, shape, false, err);
     if (status)
         return status;
-    if (accel_tensor_count (&result.dl))
-        memcpy (result.dl.data, element, accel_dtype_bytes (dtype));
-    fill (&result);
+    if (accel_tensor_count (&padded->dl))
+        memcpy (padded->dl.data, element, accel_dtype_bytes (dtype));
+    fill (padded);
     struct tensor_view part;
-    tensor_view_set (&part, &result.dl);
+    tensor_view_set (&part, &padded->dl);
     tensor_view_narrow (&part, dim, pad->first ? shape[dim] - tensor->shape[dim] : 0, tensor->shape[dim]);
     tensor_copy (&part.dl, tensor);
-    if (tensor->device.device_type == kDLCPU)
-        result.dl.device = tensor->device;
+    return ACCEL_OK;
+}
+
+/* The copy is a leaf of the same device. */
+static enum accel_status
+pad_tensor (struct accel_tree **made, const struct accel_tree *leaf, int dim, const struct tree_pad *pad,
+            struct accel_error *err)
+{
+    struct accel_tensor result;
+    enum accel_status status = tree_pad_tensor (&result, &leaf->tensor.dl, dim, pad, err);
+    if (status)
+        return status;
+    if (leaf->tensor.dl.device.device_type == kDLCPU)
+        result.dl.device = leaf->tensor.dl.device;
     return tree_own (made, &result, err);
 }
 
@@ -133,7 +134,7 @@ pad_leaf (const struct tree_walk *walk, const struct tree_place *place, const st
           struct accel_tree **made, struct accel_error *err)
 {
     (void) place;
-    const struct pad *pad = walk->user;
+    const struct tree_pad *pad = walk->user;
     enum accel_status status = tree_need_host_tensor (leaf, err);
     if (status)
         return status;
@@ -147,7 +148,7 @@ enum accel_status
 accel_tree_pad (struct accel_tree **padded, const struct accel_tree *tree, int dim, size_t size, double pad_index,
                 bool pad_first, struct accel_error *err)
 {
-    struct pad pad = { .dim = dim, .size = size, .value = pad_index, .first = pad_first };
+    struct tree_pad pad = { .dim = dim, .size = size, .value = pad_index, .first = pad_first };
     struct tree_walk walk = { .call = "accel_tree_pad", .leaf = pad_leaf, .user = &pad };
     return tree_walk (&walk, padded, tree, err);
 }
@@ -157,7 +158,7 @@ pad_input_leaf (const struct tree_walk *walk, const struct tree_place *place, co
                 struct accel_tree **made, struct accel_error *err)
 {
     (void) place;
-    const struct pad *pad = walk->user;
+    const struct tree_pad *pad = walk->user;
     enum accel_status status = tree_need_host_tensor (leaf, err);
     if (status)
         return status;
@@ -186,7 +187,7 @@ enum accel_status
 accel_pad_input_tensors (struct accel_tree **padded, const struct accel_tree *tree, size_t batch_size,
                          size_t num_processes, struct accel_error *err)
 {
-    struct pad pad = { 0 };
+    struct tree_pad pad = { 0 };
     *padded = NULL;
     if (!num_processes)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_pad_input_tensors: num_processes is 0");

@@ -82,6 +82,21 @@ enum accel_status tree_need_host_tensor (const struct accel_tree *leaf, struct a
 /* The dimension that @p dim, counted from the end where negative, means; -1 where @p tensor has none such. */
 int tree_dim (const DLTensor *tensor, int dim);
 
+/* How to make tensors longer. */
+struct tree_pad {
+    int dim; /* counted from the end where negative */
+    size_t size;
+    double value;
+    bool first;
+};
+
+/* Write one element of type @p dtype; fails where it has no such value. */
+enum accel_status tree_pad_element (enum accel_dtype dtype, double value, void *bytes, struct accel_error *err);
+
+/* A copy of @p tensor, in host memory, that is pad->size long in dimension @p dim, where it was not longer. */
+enum accel_status tree_pad_tensor (struct accel_tensor *padded, const DLTensor *tensor, int dim,
+                                   const struct tree_pad *pad, struct accel_error *err);
+
 /* Append the structure of @p tree: kinds, keys, types, sizes, and bytes, but not the elements of tensors. */
 enum accel_status tree_encode (const struct accel_tree *tree, struct strbuf *text, struct accel_error *err);
 

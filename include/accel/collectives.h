@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives on more than one tensor of equal sizes: trees, objects of bytes, tensors whose sizes differ.
+ *
+ * All of them are collective, on the world of `acc`, and can fail as those of accel/comm.h do.  What is wrong with the
+ * arguments of this process is found before anything is sent. */
+#ifndef ACCEL_COLLECTIVES_H
+#define ACCEL_COLLECTIVES_H
+
+#include <accel/comm.h>
+#include <accel/tree.h>
+
+ACCEL_BEGIN_DECLS
+
+/** An object: bytes of any kind, such as a string or what a program has serialised. */
+struct accel_object {
+    const void *data; /**< may be NULL where size_bytes is 0 */
+    size_t size_bytes;
+};
+
+/** Objects that the library allocated, all at once; all zero is an empty list. */
+struct accel_object_list {
+    struct accel_object *items; /**< [count] */
+    size_t count;
+};
+
+/** Free @p list and what its items point at, and empty it.  Accepts NULL and empty lists. */
+ACCEL_API void accel_object_list_release (struct accel_object_list *list);
+
+/**
+ * Gather the objects of all ranks, those of rank 0 first: the original's gather_object, which joins lists.
+ *
+ * @param objects    [count]; how many, and how long they are, may differ between ranks, and may be 0
+ * @param[out] list  the objects of all ranks; must be zeroed or an earlier output, which is released
+ */
+#define accel_gather_object(...) accel_gather_object_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_gather_object_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
+                        size_t count, struct accel_object_list *list, struct accel_error *err);
+
+/**
+ * Copy the objects of rank @p from_process to all: the original's broadcast_object_list.
+ *
+ * @param objects    [count]; read on @p from_process only, elsewhere it may be NULL
+ * @param count      the same on all ranks; where it is not, all get ACCEL_ERR_INVALID and nothing is broken
+ * @param[out] list  copies of them, also on @p from_process; as of accel_gather_object()
+ */
+#define accel_broadcast_object_list(...) accel_broadcast_object_list_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_broadcast_object_list_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
+                                size_t count, int from_process, struct accel_object_list *list,
+                                struct accel_error *err);
+
+/**
+ * Make the tensors of all ranks equally long in @p dim, as long as the longest, so that they can be gathered.
+ *
+ * @param tensor     host memory; the same number of dimensions on all ranks
+ * @param dim        counted from the end where negative; a tensor without it is copied as it is, and nothing is sent
+ * @param pad_index  what to fill with; must be a value of the tensor's type; rounded where that is a float
+ * @param pad_first  fill before the data, not after it
+ * @param[out] out   a contiguous copy; must be zeroed or an earlier output, which is released
+ */
+#define accel_pad_across_processes(...) accel_pad_across_processes_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_pad_across_processes_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, int dim,
+                               double pad_index, bool pad_first, struct accel_tensor *out, struct accel_error *err);
+
+/* On trees: the same for each tensor, in the order of the tree, which must be the same on all ranks.  A leaf of bytes
+ * is ACCEL_ERR_INVALID with its place, as in the original. */
+
+/** accel_gather() of every tensor.  @param[out] gathered  a tree of the same structure */
+#define accel_tree_gather(...) accel_tree_gather_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_tree_gather_at (const char *file, int line, struct accel *acc, struct accel_tree **gathered,
+                      const struct accel_tree *tree, struct accel_error *err);
+
+/**
+ * accel_reduce_scaled() of a copy of every tensor.
+ *
+ * @param[out] reduced  a tree of the same structure; @p tree stays as it is
+ * @param scale         1: nothing is multiplied
+ */
+#define accel_tree_reduce(...) accel_tree_reduce_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_tree_reduce_at (const char *file, int line, struct accel *acc, struct accel_tree **reduced,
+                      const struct accel_tree *tree, enum accel_op op, double scale, struct accel_error *err);
+
+/** accel_broadcast() of every tensor, in place: also other trees that share their memory change. */
+#define accel_tree_broadcast(...) accel_tree_broadcast_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_tree_broadcast_at (const char *file, int line, struct accel *acc, struct accel_tree *tree, int from_process,
+                         struct accel_error *err);
+
+/** accel_pad_across_processes() of every tensor; those that are long enough share their memory with @p tree. */
+#define accel_tree_pad_across_processes(...) accel_tree_pad_across_processes_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_tree_pad_across_processes_at (const char *file, int line, struct accel *acc, struct accel_tree **padded,
+                                    const struct accel_tree *tree, int dim, double pad_index, bool pad_first,
+                                    struct accel_error *err);
+
+ACCEL_END_DECLS
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps: collectives on objects of bytes, on trees, and on tensors whose sizes differ. */
+#include <config.h>
+
+#include "selftest/selftest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Rank r sends the words "r.0", "r.1" ... of which it has r % 3. */
+static void
+check_objects (struct self *self)
+{
+    char words[3][16], wanted[16];
+    struct accel_object objects[3];
+    struct accel_object_list list = { .count = 0 };
+    struct accel_error err;
+    size_t count = (size_t) self->rank % 3, at = 0;
+    for (size_t i = 0; i < 3; i++) {
+        int length = snprintf (words[i], sizeof words[i], "%d.%zu", self->rank, i);
+        objects[i] = (struct accel_object){ .data = words[i], .size_bytes = (size_t) length + 1 };
+    }
+    if (!CALL (self, accel_gather_object (self->acc, objects, count, &list, &err), &err))
+        return;
+    for (int r = 0; r < self->size; r++)
+        for (int i = 0; i < r % 3 && at < list.count; i++) {
+            snprintf (wanted, sizeof wanted, "%d.%d", r, i);
+            expect_text (self, "an object", wanted, list.items[at++].data);
+        }
+    expect (self, "objects", (long long) at, (long long) list.count);
+    if (!*self->why
+        && CALL (self, accel_broadcast_object_list (self->acc, objects, 3, self->size - 1, &list, &err), &err)) {
+        snprintf (wanted, sizeof wanted, "%d.2", self->size - 1);
+        expect_text (self, "the last object of the last rank", wanted, list.items[2].data);
+    }
+    accel_object_list_release (&list);
+}
+
+/* A list with one tensor, [rows] of int32: element i of rank r is r + i. */
+static struct accel_tree *
+make_tree (struct self *self, int64_t rows)
+{
+    int32_t numbers[64];
+    struct accel_tensor tensor;
+    struct accel_tree *list = NULL, *leaf = NULL;
+    struct accel_error err;
+    for (int i = 0; i < 64; i++)
+        numbers[i] = self->rank + i;
+    if (!CALL (self, accel_tensor_init (&tensor, ACCEL_INT32, 1, &rows, &err), &err)
+        || !CALL (self, accel_tree_create_list (&list, &err), &err))
+        return NULL;
+    tensor.dl.data = numbers;
+    if (CALL (self, accel_tree_copy_tensor (&leaf, &tensor.dl, &err), &err)
+        && CALL (self, accel_tree_append (list, leaf, &err), &err))
+        return list;
+    accel_tree_destroy (leaf);
+    accel_tree_destroy (list);
+    return NULL;
+}
+
+static const DLTensor *
+tensor_of (const struct accel_tree *tree)
+{
+    return accel_tree_tensor (accel_tree_item (tree, 0));
+}
+
+/* Element @i of the only tensor of @tree. */
+static long long
+number (const struct accel_tree *tree, int64_t i)
+{
+    const DLTensor *tensor = tensor_of (tree);
+    return i < tensor->shape[0] ? ((const int32_t *) tensor->data)[i] : -1;
+}
+
+static void
+check_trees (struct self *self)
+{
+    struct accel_tree *tree = make_tree (self, 5), *made = NULL;
+    struct accel_error err;
+    int size = self->size;
+    if (!tree)
+        return;
+    if (CALL (self, accel_tree_gather (self->acc, &made, tree, &err), &err))
+        for (int i = 0; i < 5 * size; i++)
+            expect (self, "an element of a gathered tree", i / 5 + i % 5, number (made, i));
+    accel_tree_destroy (made);
+    made = NULL;
+    if (!*self->why && CALL (self, accel_tree_reduce (self->acc, &made, tree, ACCEL_SUM, 1, &err), &err))
+        for (int i = 0; i < 5; i++)
+            expect (self, "an element of a reduced tree", size * (size - 1) / 2 + i * size, number (made, i));
+    accel_tree_destroy (made);
+    if (!*self->why && CALL (self, accel_tree_broadcast (self->acc, tree, size - 1, &err), &err))
+        for (int i = 0; i < 5; i++)
+            expect (self, "an element of a broadcast tree", size - 1 + i, number (tree, i));
+    accel_tree_destroy (tree);
+}
+
+/* Rank r has r % 5 + 1 rows; afterwards all have as many as the longest. */
+static void
+check_padding (struct self *self)
+{
+    int rows = self->rank % 5 + 1, most = self->size < 5 ? self->size : 5;
+    struct accel_tree *tree = make_tree (self, rows), *made = NULL;
+    struct accel_tensor out = { .owned_bytes = 0 };
+    struct accel_error err;
+    if (!tree)
+        return;
+    if (CALL (self, accel_tree_pad_across_processes (self->acc, &made, tree, 0, 9, false, &err), &err)) {
+        expect (self, "rows", most, tensor_of (made)->shape[0]);
+        for (int i = 0; i < most; i++)
+            expect (self, "an element of a padded tree", i < rows ? self->rank + i : 9, number (made, i));
+    }
+    accel_tree_destroy (made);
+    if (!*self->why
+        && CALL (self, accel_pad_across_processes (self->acc, tensor_of (tree), 0, 9, true, &out, &err), &err)) {
+        expect (self, "rows", most, out.dl.shape[0]);
+        expect (self, "the first element of a tensor padded in front", rows < most ? 9 : self->rank,
+                *(const int32_t *) out.dl.data);
+    }
+    accel_tensor_release (&out);
+    accel_tree_destroy (tree);
+}
+
+const struct step collection_steps[] = {
+    { "objects", check_objects },
+    { "trees, all processes", check_trees },
+    { "padding, all processes", check_padding },
+    { NULL, NULL },
+};
