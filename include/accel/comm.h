@@ -113,6 +113,37 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_comm_reduce_scatter_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
                               size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err);
 
+/**
+ * Exchange rows: row r of @p recv is row `rank` of rank r's @p send.  Collective.
+ *
+ * @param send   [size, count], read only; not @p recv
+ * @param recv   [size, count]
+ * @param count  elements of one row
+ */
+#define accel_comm_all_to_all(...) accel_comm_all_to_all_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_all_to_all_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                          size_t count, enum accel_dtype dtype, struct accel_error *err);
+
+/**
+ * Send to rank @p to, which must receive as many elements of the same type; messages between two ranks keep their
+ * order.  Returns when the receiver has them all, whatever their number: ranks that all send before they receive wait
+ * for each other, which is found and is ACCEL_ERR_PEER.  Not collective: the other ranks take no part.
+ *
+ * @param send  [count], read only
+ * @param to    another rank
+ */
+#define accel_comm_send(...) accel_comm_send_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_send_at (const char *file, int line, struct accel_comm *comm, const void *send, size_t count,
+                    enum accel_dtype dtype, int to, struct accel_error *err);
+
+/** Receive what rank @p from sends.  @param recv  [count].  @param from  another rank.  Not collective. */
+#define accel_comm_recv(...) accel_comm_recv_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_recv_at (const char *file, int line, struct accel_comm *comm, void *recv, size_t count,
+                    enum accel_dtype dtype, int from, struct accel_error *err);
+
 /* Under the original's names, on the world of `acc`. */
 
 /** Wait for all processes.  Collective. */

@@ -202,6 +202,49 @@ check_all_gather (struct self *self)
 }
 
 static void
+check_all_to_all (struct self *self)
+{
+    struct buffers b;
+    struct accel_error err;
+    size_t count = 129, ranks = (size_t) self->size;
+    if (take_buffers (self, &b, count * ranks)) {
+        int64_t *send = b.send, *recv = b.recv;
+        for (size_t i = 0; i < count * ranks; i++)
+            send[i] = (int64_t) piece (self->rank, i);
+        CALL (self, accel_comm_all_to_all (self->world, send, recv, count, ACCEL_INT64, &err), &err);
+        for (size_t i = 0; i < count * ranks && !*self->why; i++)
+            expect (self, "an element of another's row",
+                    (long long) piece ((int) (i / count), (size_t) self->rank * count + i % count), recv[i]);
+    }
+    release_buffers (&b);
+}
+
+/* From each rank to the next, and from the last to the first. */
+static void
+check_send_recv (struct self *self)
+{
+    enum { FEW = 1001, LARGE = 100000 };
+    struct buffers b;
+    struct accel_error err;
+    int next = (self->rank + 1) % self->size, last = (self->rank + self->size - 1) % self->size;
+    if (take_buffers (self, &b, LARGE)) {
+        int64_t *send = b.send, *recv = b.recv;
+        for (size_t i = 0; i < LARGE; i++)
+            send[i] = (int64_t) piece (self->rank, i);
+        for (size_t count = FEW; self->size > 1 && !*self->why && count <= LARGE; count += LARGE - FEW) {
+            for (int step = 0; step < 2 && !*self->why; step++)
+                if ((self->rank + step) % 2)
+                    CALL (self, accel_comm_recv (self->world, recv, count, ACCEL_INT64, last, &err), &err);
+                else
+                    CALL (self, accel_comm_send (self->world, send, count, ACCEL_INT64, next, &err), &err);
+            for (size_t i = 0; i < count && !*self->why; i++)
+                expect (self, "an element of the rank before", (long long) piece (last, i), recv[i]);
+        }
+    }
+    release_buffers (&b);
+}
+
+static void
 check_broadcast (struct self *self)
 {
     int64_t values[129];
@@ -371,6 +414,8 @@ const struct step comm_steps[] = {
     { "all-reduce, shared memory", check_shared_memory },
     { "reduce-scatter", check_reduce_scatter },
     { "all-gather", check_all_gather },
+    { "all-to-all", check_all_to_all },
+    { "send and receive", check_send_recv },
     { "broadcast", check_broadcast },
     { "gather", check_gather },
     { "tensors, reduce, broadcast", check_tensor_calls },

@@ -48,6 +48,9 @@ enum {
     X (TREE_GATHER, "accel_tree_gather") \
     X (TREE_REDUCE, "accel_tree_reduce") \
     X (TREE_BROADCAST, "accel_tree_broadcast") \
+    X (ALL_TO_ALL, "accel_comm_all_to_all") \
+    X (SEND, "accel_comm_send") \
+    X (RECV, "accel_comm_recv") \
     X (TREE_PAD_ACROSS_PROCESSES, "accel_tree_pad_across_processes") \
     X (LOCAL_MAIN_PROCESS_FIRST, "accel_local_main_process_first") \
     X (CHECK_TRIGGER, "accel_check_trigger") \

@@ -14,8 +14,10 @@
 enum { INLINE = 4096, PIECE = 128 << 10 };
 enum { LARGEST = 3 * PIECE + 8192, SLACK = 1024, GUARD = 64, HUGE_BYTES = 9 << 20 };
 
-enum kind { ALL_REDUCE, ALL_GATHER, BROADCAST, REDUCE_SCATTER, KINDS };
-static const char *const kind_names[] = { "all_reduce", "all_gather", "broadcast", "reduce_scatter" };
+/* RING: every rank sends to the next and receives from the one before. */
+enum kind { ALL_REDUCE, ALL_GATHER, BROADCAST, REDUCE_SCATTER, ALL_TO_ALL, RING, KINDS };
+static const char *const kind_names[]
+    = { "all_reduce", "all_gather", "broadcast", "reduce_scatter", "all_to_all", "send and recv" };
 
 enum place { FOREIGN, SHARED, SHARED_ON_ODD_RANKS, SHARED_SEND, SHARED_RECV, ANYWHERE, PLACES };
 static const char *const place_names[]
@@ -112,6 +114,13 @@ complain (const struct rank *self, const struct test *test, const char *what)
           test->in_place ? "in place" : "out of place", what);
 }
 
+/* Whether each rank sends a row to every rank. */
+static bool
+sends_rows (enum kind kind)
+{
+    return kind == REDUCE_SCATTER || kind == ALL_TO_ALL;
+}
+
 static void
 compute_wanted (struct rank *self, const struct test *test)
 {
@@ -124,14 +133,14 @@ compute_wanted (struct rank *self, const struct test *test)
         return;
     wanted_for = key;
     for (int r = 0; r < self->size; r++)
-        sources[r] = input (self, test, r) + (test->kind == REDUCE_SCATTER ? (size_t) self->rank * row : 0);
+        sources[r] = input (self, test, r) + (sends_rows (test->kind) ? (size_t) self->rank * row : 0);
     if (test->kind == ALL_REDUCE || test->kind == REDUCE_SCATTER)
         reference_reduce (wanted, test->dtype, test->op, sources, self->size, test->count);
-    else if (test->kind == ALL_GATHER)
+    else if (test->kind == ALL_GATHER || test->kind == ALL_TO_ALL)
         for (int r = 0; r < self->size; r++)
             memcpy (wanted + (size_t) r * row, sources[r], row);
     else
-        memcpy (wanted, sources[test->root], row);
+        memcpy (wanted, sources[test->kind == RING ? (self->rank + self->size - 1) % self->size : test->root], row);
 }
 
 /* FNV-1a over words would miss no change; NaNs are told apart too. */
@@ -142,6 +151,24 @@ add_to_hash (struct rank *self, const unsigned char *bytes, size_t count)
         self->hash = (self->hash ^ bytes[i]) * UINT64_C (0x100000001b3);
 }
 
+/* Somebody must receive first. */
+static enum accel_status
+go_round (struct rank *self, const struct test *test, const void *send, void *recv, struct accel_error *err)
+{
+    int next = (self->rank + 1) % self->size, last = (self->rank + self->size - 1) % self->size;
+    enum accel_status status = ACCEL_OK;
+    if (self->size == 1) {
+        if (test->count)
+            memcpy (recv, send, test->count * accel_dtype_bytes (test->dtype));
+        return ACCEL_OK;
+    }
+    for (int step = 0; !status && step < 2; step++)
+        status = (self->rank + step) % 2
+                     ? accel_comm_recv (self->comm, recv, test->count, test->dtype, last, err)
+                     : accel_comm_send (self->comm, send, test->count, test->dtype, next, err);
+    return status;
+}
+
 static enum accel_status
 call (struct rank *self, const struct test *test, const void *send, void *recv, struct accel_error *err)
 {
@@ -149,6 +176,8 @@ call (struct rank *self, const struct test *test, const void *send, void *recv, 
     switch (test->kind) {
     case ALL_REDUCE: return accel_comm_all_reduce (self->comm, send, recv, test->count, test->dtype, test->op, err);
     case ALL_GATHER: return accel_comm_all_gather (self->comm, send, recv, test->count, test->dtype, err);
+    case ALL_TO_ALL: return accel_comm_all_to_all (self->comm, send, recv, test->count, test->dtype, err);
+    case RING: return go_round (self, test, send, recv, err);
     case BROADCAST: return accel_comm_broadcast (self->comm, recv, test->count, test->dtype, test->root, err);
     default: return accel_comm_reduce_scatter (self->comm, send, recv, test->count, test->dtype, test->op, err);
     }
@@ -173,9 +202,10 @@ static struct setting
 lay_out (const struct rank *self, const struct test *test)
 {
     size_t row = test->count * accel_dtype_bytes (test->dtype), rows = row * (size_t) self->size;
-    struct setting set = { .send_bytes = test->kind == REDUCE_SCATTER ? rows : row,
-                           .recv_bytes = test->kind == ALL_GATHER ? rows : row };
-    bool one = test->in_place || test->kind == BROADCAST;
+    struct setting set = { .send_bytes = sends_rows (test->kind) ? rows : row,
+                           .recv_bytes = test->kind == ALL_GATHER || test->kind == ALL_TO_ALL ? rows : row };
+    bool apart = test->kind == ALL_TO_ALL || test->kind == RING;
+    bool one = !apart && (test->in_place || test->kind == BROADCAST);
     set.send = buffer (self, test, 0);
     set.recv = one ? set.send : buffer (self, test, 1);
     set.all = set.recv;
@@ -214,7 +244,7 @@ run (struct rank *self, const struct test *test)
         complain (self, test, "wrote outside its buffer");
     if (set.send != set.all && !test->in_place && memcmp (set.send, mine, set.send_bytes))
         complain (self, test, "wrote to its input");
-    if (test->kind != REDUCE_SCATTER && set.recv_bytes <= INLINE)
+    if (test->kind < REDUCE_SCATTER && set.recv_bytes <= INLINE)
         add_to_hash (self, set.recv, set.recv_bytes);
 }
 
@@ -276,7 +306,7 @@ suite_sizes (struct rank *self)
     for (int kind = 0; kind < KINDS; kind++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
             size_t unit = accel_dtype_bytes (dtypes[d]), piece = PIECE / unit;
-            if (kind == REDUCE_SCATTER)
+            if (sends_rows ((enum kind) kind))
                 piece /= (size_t) self->size;
             size_t counts[] = { 1, INLINE / unit + 1, piece - 1, piece, piece + 1, 2 * piece, 3 * piece + 77 };
             test.kind = (enum kind) kind;
@@ -404,7 +434,7 @@ draw_count (uint64_t *common, enum kind kind, int size, size_t unit)
     uint64_t drawn = next_random (common);
     size_t limit = drawn % 16 == 0 ? 3 * PIECE : drawn % 4 == 0 ? 3 * INLINE : 64;
     size_t count = (drawn >> 8) % (limit / unit);
-    return kind == REDUCE_SCATTER ? count / (size_t) size : count;
+    return sends_rows (kind) ? count / (size_t) size : count;
 }
 
 void

@@ -382,6 +382,17 @@ refuse_buffers (struct rank *self)
     REFUSED (accel_comm_broadcast (comm, NULL, 4, f32, 0, &err), "NULL");
     REFUSED (accel_comm_reduce_scatter (comm, NULL, a, 4, f32, ACCEL_SUM, &err), "NULL");
     REFUSED (accel_comm_reduce_scatter (comm, b, NULL, 4, f32, ACCEL_SUM, &err), "NULL");
+    REFUSED (accel_comm_all_to_all (comm, a, a, 1, f32, &err), "in place");
+    REFUSED (accel_comm_all_to_all (comm, NULL, b, 4, f32, &err), "NULL");
+    REFUSED (accel_comm_send (comm, a, 4, f32, self->rank, &err), "to itself");
+    REFUSED (accel_comm_recv (comm, a, 4, f32, self->rank, &err), "to itself");
+    REFUSED (accel_comm_send (comm, a, 4, f32, size, &err), "no rank");
+    REFUSED (accel_comm_recv (comm, a, 4, f32, -1, &err), "negative");
+    if (size > 1) {
+        REFUSED (accel_comm_send (comm, NULL, 4, f32, (self->rank + 1) % size, &err), "NULL");
+        REFUSED (accel_comm_recv (comm, NULL, 4, f32, (self->rank + 1) % size, &err), "NULL");
+        REFUSED (accel_comm_send (comm, a, 4, bad, (self->rank + 1) % size, &err), "enum");
+    }
     REFUSED (accel_comm_all_reduce (comm, a, a, 4, no_dtype, ACCEL_SUM, &err), "calls.c:");
     REFUSED (accel_comm_all_gather (comm, a, b, 4, bad, &err), "enum");
     REFUSED (accel_comm_broadcast (comm, a, 4, ACCEL_DTYPE_COUNT, 0, &err), "enum");

@@ -146,6 +146,30 @@ act_root_1 (struct job *job, struct accel_error *err)
     return accel_comm_broadcast (job->comm, few, 8, ACCEL_FLOAT32, 1, err);
 }
 
+static int
+next_rank (const struct job *job)
+{
+    return (job->rank + 1) % job->size;
+}
+
+static enum accel_status
+act_send_next (struct job *job, struct accel_error *err)
+{
+    return accel_comm_send (job->comm, few, 9, ACCEL_FLOAT32, next_rank (job), err);
+}
+
+static enum accel_status
+act_send_victim (struct job *job, struct accel_error *err)
+{
+    return accel_comm_send (job->comm, few, 8, ACCEL_FLOAT32, job->victim, err);
+}
+
+static enum accel_status
+act_recv_victim (struct job *job, struct accel_error *err)
+{
+    return accel_comm_recv (job->comm, few, 8, ACCEL_FLOAT32, job->victim, err);
+}
+
 static enum accel_status
 act_small_and_large (struct job *job, struct accel_error *err)
 {
@@ -184,8 +208,8 @@ act_large (struct job *job, struct accel_error *err)
 }
 
 /* The victim too, but something kills it meanwhile. */
-static enum accel_status
-act_killed_in_large (struct job *job, struct accel_error *err)
+static void
+be_killed_soon (void)
 {
     pid_t self = getpid ();
     if (!fork ()) {
@@ -193,7 +217,33 @@ act_killed_in_large (struct job *job, struct accel_error *err)
         kill (self, SIGKILL);
         _exit (0);
     }
+}
+
+static enum accel_status
+act_killed_in_large (struct job *job, struct accel_error *err)
+{
+    be_killed_soon ();
     return act_large (job, err);
+}
+
+static enum accel_status
+act_send_large (struct job *job, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (int i = 0; !status && i < MANY; i++)
+        status = accel_comm_send (job->comm, job->large, LARGE, ACCEL_FLOAT32, job->victim, err);
+    return status;
+}
+
+static enum accel_status
+act_killed_receiving (struct job *job, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    be_killed_soon ();
+    for (int i = 0; !status && i < MANY; i++)
+        status = accel_comm_recv (job->comm, job->large, LARGE, ACCEL_FLOAT32, (job->rank + 1 + i % 2) % job->size,
+                                  err);
+    return status;
 }
 
 /* Stopped for longer than the others wait, then it goes on: what they did since must not pass for a result. */
@@ -264,6 +314,24 @@ static const struct scenario {
       { "counts differ in accel_comm_all_reduce", NULL, "16 on %v", "1048576 on rank" } },
     { "other-size-shared", act_small_and_large, act_small_and_large, true, true, 0, ACCEL_ERR_PEER,
       { "counts differ in accel_comm_all_reduce", NULL, "16 on %v", "1048576 on rank" } },
+    { "send-dies", act_die, act_send_victim, false, false, 0, ACCEL_ERR_PEER,
+      { "%v was killed by signal 9 (SIGKILL)", "%v ended (process", "accel_comm_send", NULL } },
+    { "recv-dies", act_exit, act_recv_victim, false, false, 0, ACCEL_ERR_PEER,
+      { "%v exited with status 7", "%v ended (process", "accel_comm_recv", NULL } },
+    { "recv-closes", NULL, act_recv_victim, false, false, 0, ACCEL_ERR_PEER,
+      { "%v has left (accel_close)", NULL, "accel_comm_recv", NULL } },
+    { "send-killed", act_killed_receiving, act_send_large, false, false, 0, ACCEL_ERR_PEER,
+      { "%v was killed by signal 9 (SIGKILL)", "%v ended (process", "accel_comm_send", NULL } },
+    { "send-killed-shared", act_killed_receiving, act_send_large, false, true, 0, ACCEL_ERR_PEER,
+      { "%v was killed by signal 9 (SIGKILL)", "%v ended (process", "accel_comm_send", NULL } },
+    { "send-barrier", act_barrier, act_send_victim, true, false, 0, ACCEL_ERR_PEER,
+      { "%v waits for all", NULL, "accel_comm_barrier", "accel_comm_send" } },
+    { "recv-count", act_send_next, act_recv_victim, true, false, 0, ACCEL_ERR_PEER,
+      { "%v sends float32 x 9", NULL, "wants float32 x 8 in accel_comm_recv", NULL } },
+    { "send-circle", act_send_next, act_send_next, true, false, 0, ACCEL_ERR_PEER,
+      { "send in a circle", NULL, "accel_comm_send", NULL } },
+    { "recv-late", act_late, act_recv_victim, false, false, 300, ACCEL_ERR_TIMEOUT,
+      { "has waited for 300 ms", NULL, "%v (computing after accel_comm_all_reduce", "accel_comm_recv" } },
     { "third-computes", act_third, act_third, true, false, 0, ACCEL_ERR_PEER,
       { "accel_comm_barrier", NULL, "accel_comm_all_reduce", "%v" } },
     { "stopped", act_stopped_in_large, act_large, false, false, 300, ACCEL_ERR_TIMEOUT,

@@ -65,6 +65,15 @@ for what in call name count dtype op root size size-shared; do
     scenario other-$what 1 3 0
 done
 scenario third-computes 1 3 0
+scenario send-dies 1 2 137
+scenario recv-dies 2 2 7
+scenario recv-closes 0 2 0
+scenario send-killed 1 2 137
+scenario send-killed-shared 0 2 137
+for how in send-barrier recv-count send-circle; do
+    scenario $how 1 3 0
+done
+scenario recv-late 1 2 0
 
 for victim in 0 1 2; do
     for how in exit killed; do

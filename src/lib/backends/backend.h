@@ -25,13 +25,16 @@ enum backend_kind {
     BACKEND_ALL_GATHER,
     BACKEND_BROADCAST,
     BACKEND_REDUCE_SCATTER,
+    BACKEND_ALL_TO_ALL,
+    BACKEND_SEND, /* these two take two ranks: root is the other one */
+    BACKEND_RECV,
 };
 
 /** One collective, complete. */
 struct backend_call {
     const struct comm_site *site;
-    const void *send; /* of a broadcast: NULL */
-    void *recv;       /* of a broadcast: the buffer */
+    const void *send; /* of a broadcast and of BACKEND_RECV: NULL */
+    void *recv;       /* of a broadcast: the buffer; of BACKEND_SEND: NULL */
     size_t count;
     size_t element_bytes;
     enum backend_kind kind;

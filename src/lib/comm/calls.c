@@ -81,3 +81,24 @@ accel_comm_reduce_scatter_at (const char *file, int line, struct accel_comm *com
 {
     return comm_reduce_scatter (comm, SITE (REDUCE_SCATTER), send, recv, count, dtype, op, err);
 }
+
+enum accel_status
+accel_comm_all_to_all_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                          size_t count, enum accel_dtype dtype, struct accel_error *err)
+{
+    return comm_all_to_all (comm, SITE (ALL_TO_ALL), send, recv, count, dtype, err);
+}
+
+enum accel_status
+accel_comm_send_at (const char *file, int line, struct accel_comm *comm, const void *send, size_t count,
+                    enum accel_dtype dtype, int to, struct accel_error *err)
+{
+    return comm_send (comm, SITE (SEND), send, count, dtype, to, err);
+}
+
+enum accel_status
+accel_comm_recv_at (const char *file, int line, struct accel_comm *comm, void *recv, size_t count,
+                    enum accel_dtype dtype, int from, struct accel_error *err)
+{
+    return comm_recv (comm, SITE (RECV), recv, count, dtype, from, err);
+}

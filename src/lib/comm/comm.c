@@ -111,7 +111,8 @@ check (const struct accel_comm *comm, const struct backend_call *call, bool buff
         return invalid (call->site, "the job, or its communicator, is NULL", err);
     if ((unsigned) call->dtype >= ACCEL_DTYPE_COUNT || (unsigned) call->op >= ACCEL_OP_COUNT)
         return invalid (call->site, "the element type or the operation is no value of its enum", err);
-    if (buffers && call->count && (!call->recv || (call->kind != BACKEND_BROADCAST && !call->send)))
+    bool reads = call->kind != BACKEND_BROADCAST && call->kind != BACKEND_RECV, writes = call->kind != BACKEND_SEND;
+    if (buffers && call->count && ((writes && !call->recv) || (reads && !call->send)))
         return invalid (call->site, "a buffer is NULL", err);
     size_t bytes;
     if (__builtin_mul_overflow (call->count, call->element_bytes * (size_t) comm->size, &bytes)
@@ -210,4 +211,47 @@ comm_reduce_scatter (struct accel_comm *comm, const struct comm_site *site, cons
         .op = op, .root = -1,
     };
     return run (comm, &call, true, err);
+}
+
+enum accel_status
+comm_all_to_all (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
+                 enum accel_dtype dtype, struct accel_error *err)
+{
+    struct backend_call call = {
+        .site = site, .kind = BACKEND_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .dtype = dtype,
+        .root = -1,
+    };
+    if (count && send == recv)
+        return invalid (site, "the buffers are the same: this call does not work in place", err);
+    return run (comm, &call, true, err);
+}
+
+/* @call has all but the site and the other rank. */
+static enum accel_status
+run_pair (struct accel_comm *comm, const struct comm_site *site, struct backend_call *call, int peer,
+          struct accel_error *err)
+{
+    call->site = site;
+    call->root = peer;
+    if (peer < 0)
+        return invalid (site, "the rank is negative", err);
+    if (comm && peer == comm->rank)
+        return invalid (site, "a rank cannot send to itself", err);
+    return run (comm, call, true, err);
+}
+
+enum accel_status
+comm_send (struct accel_comm *comm, const struct comm_site *site, const void *send, size_t count,
+           enum accel_dtype dtype, int to, struct accel_error *err)
+{
+    struct backend_call call = { .kind = BACKEND_SEND, .send = send, .count = count, .dtype = dtype };
+    return run_pair (comm, site, &call, to, err);
+}
+
+enum accel_status
+comm_recv (struct accel_comm *comm, const struct comm_site *site, void *recv, size_t count, enum accel_dtype dtype,
+           int from, struct accel_error *err)
+{
+    struct backend_call call = { .kind = BACKEND_RECV, .recv = recv, .count = count, .dtype = dtype };
+    return run_pair (comm, site, &call, from, err);
 }

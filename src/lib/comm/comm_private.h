@@ -30,6 +30,15 @@ enum accel_status comm_reduce_scatter (struct accel_comm *comm, const struct com
                                        void *recv, size_t count, enum accel_dtype dtype, enum accel_op op,
                                        struct accel_error *err);
 
+enum accel_status comm_all_to_all (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv,
+                                   size_t count, enum accel_dtype dtype, struct accel_error *err);
+
+enum accel_status comm_send (struct accel_comm *comm, const struct comm_site *site, const void *send, size_t count,
+                             enum accel_dtype dtype, int to, struct accel_error *err);
+
+enum accel_status comm_recv (struct accel_comm *comm, const struct comm_site *site, void *recv, size_t count,
+                             enum accel_dtype dtype, int from, struct accel_error *err);
+
 /** accel_gather() for any call that gathers a tensor: checks @p tensor, shapes @p out, gathers. */
 enum accel_status comm_gather_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
                                       struct accel_tensor *out, struct accel_error *err);

@@ -98,7 +98,8 @@ self_run (void *transport, const struct backend_call *call, struct accel_error *
     if (call->kind == BACKEND_ALL_REDUCE || call->kind == BACKEND_REDUCE_SCATTER)
         reduce_run (&(struct reduction){ .dtype = call->dtype, .op = call->op, .sources = 1, .targets = 1 },
                     &call->send, &call->recv, call->count);
-    else if (call->kind == BACKEND_ALL_GATHER && call->send != call->recv && call->count)
+    else if ((call->kind == BACKEND_ALL_GATHER || call->kind == BACKEND_ALL_TO_ALL) && call->send != call->recv
+             && call->count)
         memcpy (call->recv, call->send, call->count * call->element_bytes);
     return ACCEL_OK;
 }

@@ -281,6 +281,45 @@ reduce_scatter (struct shm *shm, const struct backend_call *call, struct accel_e
                                  : reduce_scatter_staged (shm, call, row, err);
 }
 
+/* As a reduce-scatter, without the arithmetic: of each rank's rows every rank reads its own. */
+static enum accel_status
+all_to_all_staged (struct shm *shm, const struct backend_call *call, size_t row, struct accel_error *err)
+{
+    size_t columns = SHM_PIECE / (size_t) shm->size, mine = (size_t) shm->rank * columns;
+    for (size_t done = 0; done < row; done += columns, shm->pieces++) {
+        size_t part = row - done < columns ? row - done : columns;
+        for (int r = 0; r < shm->size; r++)
+            memcpy (piece_of (shm, shm->rank) + (size_t) r * columns,
+                    (const char *) call->send + (size_t) r * row + done, part);
+        enum accel_status status = shm_sync (shm, call, err);
+        if (status)
+            return status;
+        for (int r = 0; r < shm->size; r++)
+            memcpy ((char *) call->recv + (size_t) r * row + done, piece_of (shm, r) + mine, part);
+    }
+    return ACCEL_OK;
+}
+
+static enum accel_status
+all_to_all (struct shm *shm, const struct backend_call *call, struct accel_error *err)
+{
+    size_t row = call->count * call->element_bytes, bytes = row * (size_t) shm->size, mine = (size_t) shm->rank * row;
+    enum accel_status status = begin (shm, call, call->send, bytes <= SHM_INLINE ? bytes : 0, bytes, bytes, err);
+    if (status || !bytes)
+        return status;
+    bool small = bytes <= SHM_INLINE;
+    if (!small && !all_send_shared (shm))
+        return all_to_all_staged (shm, call, row, err);
+    for (int i = 0; i < shm->size; i++) {
+        /* Each rank begins with itself, so that not all read one rank's memory at once. */
+        int rank = (shm->rank + i) % shm->size;
+        const struct shm_post *post = shm_post_of (shm, rank);
+        const unsigned char *from = small ? post->payload : shm->arenas + post->send;
+        memcpy ((char *) call->recv + (size_t) rank * row, from + mine, row);
+    }
+    return small ? ACCEL_OK : shm_sync (shm, call, err);
+}
+
 enum accel_status
 shm_run (void *transport, const struct backend_call *call, struct accel_error *err)
 {
@@ -291,6 +330,9 @@ shm_run (void *transport, const struct backend_call *call, struct accel_error *e
     case BACKEND_ALL_GATHER: return all_gather (shm, call, err);
     case BACKEND_BROADCAST: return broadcast (shm, call, err);
     case BACKEND_REDUCE_SCATTER: return reduce_scatter (shm, call, err);
+    case BACKEND_ALL_TO_ALL: return all_to_all (shm, call, err);
+    case BACKEND_SEND: return shm_send (shm, call, err);
+    case BACKEND_RECV: return shm_recv (shm, call, err);
     }
     return ACCEL_OK;
 }

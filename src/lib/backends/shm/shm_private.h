@@ -44,10 +44,24 @@ struct shm_post {
 
 #define SHM_FOREIGN UINT64_MAX
 
+/** What a rank sends to another: see pairs.c. */
+struct shm_mail {
+    _Atomic uint32_t full;            /* futex: which message, for whom; written last */
+    _Atomic uint32_t taken;           /* futex: `full` as it was when the receiver had copied */
+    _Atomic uint32_t receivers_sleep; /* not 0: somebody may sleep on `full` */
+    _Atomic uint32_t sender_sleeps;   /* the sender on `taken` */
+    uint64_t count;
+    uint64_t arena; /* offset of all bytes from the first arena, or SHM_FOREIGN */
+    uint64_t piece; /* where they pass through else: offset from the first stage */
+    uint32_t sequence; /* of the ledger's record */
+    uint8_t dtype;
+} __attribute__ ((aligned (128)));
+
 struct shm_block {
     _Atomic uint32_t sleepers[2]; /* not 0: somebody may sleep on this post */
     _Atomic uint32_t failed;      /* in rank 0's block: not 0 once any rank has given up */
     _Atomic int processor;        /* where this rank ran when it published last */
+    struct shm_mail mail;
     struct shm_post posts[2];
 } __attribute__ ((aligned (128)));
 
@@ -84,6 +98,7 @@ struct shm {
     uint32_t timeout_ms;
     bool described;        /* the current step carries a call, which can be compared */
     bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */
+    uint32_t mails;        /* messages, or pieces of them, ever sent */
     unsigned yielded;      /* how often a rank on the same processor was waited for */
     uint64_t pieces;       /* stage pieces ever used: the next one's parity */
     struct shm_block *blocks;
@@ -142,6 +157,8 @@ enum accel_status shm_wait_for (struct shm *shm, int rank, const struct backend_
 enum accel_status shm_compare (struct shm *shm, struct accel_error *err);
 /** "accel_gather at train.c:88" */
 void shm_describe_site (const struct comm_site *site, char *text, size_t size);
+/** "train.c:88": where @p rank made the call that its ledger has as @p sequence. */
+void shm_describe_place (struct shm *shm, int rank, uint32_t sequence, char *text, size_t size);
 
 /* ---- arena.c ---- */
 enum accel_status shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err);
@@ -151,6 +168,10 @@ uint64_t shm_offset (const struct shm *shm, const void *memory, size_t bytes);
 
 /* ---- collectives.c ---- */
 enum accel_status shm_run (void *transport, const struct backend_call *call, struct accel_error *err);
+
+/* ---- pairs.c ---- */
+enum accel_status shm_send (struct shm *shm, const struct backend_call *call, struct accel_error *err);
+enum accel_status shm_recv (struct shm *shm, const struct backend_call *call, struct accel_error *err);
 
 static inline size_t
 shm_round_up (size_t value, size_t unit)

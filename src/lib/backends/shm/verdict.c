@@ -22,13 +22,12 @@ shm_describe_site (const struct comm_site *site, char *text, size_t size)
     snprintf (text, size, "%s at %s:%d", jobseg_call_name (site->call), tail (site->file), site->line);
 }
 
-/* "train.c:88" */
-static void
-describe_place (struct shm *shm, int rank, const struct shm_post *post, char *text, size_t size)
+void
+shm_describe_place (struct shm *shm, int rank, uint32_t sequence, char *text, size_t size)
 {
     const struct jobseg_slot *slot = jobseg_slot (&shm->segment, rank);
-    const struct jobseg_record *record = &slot->ledger[(post->sequence - 1) % JOBSEG_LEDGER];
-    if ((uint32_t) record->sequence == post->sequence)
+    const struct jobseg_record *record = &slot->ledger[(sequence - 1) % JOBSEG_LEDGER];
+    if ((uint32_t) record->sequence == sequence)
         snprintf (text, size, "%.*s:%u", JOBSEG_FILE_NAME, jobseg_file (slot, record), record->line);
     else
         snprintf (text, size, "?");
@@ -63,8 +62,8 @@ say_difference (struct shm *shm, int rank_a, const struct shm_post *a, int rank_
 {
     char place_a[JOBSEG_FILE_NAME + 16], place_b[JOBSEG_FILE_NAME + 16], text_a[96], text_b[96];
     const char *what = NULL;
-    describe_place (shm, rank_a, a, place_a, sizeof place_a);
-    describe_place (shm, rank_b, b, place_b, sizeof place_b);
+    shm_describe_place (shm, rank_a, a->sequence, place_a, sizeof place_a);
+    shm_describe_place (shm, rank_b, b->sequence, place_b, sizeof place_b);
     if (a->call != b->call || a->kind != b->kind) {
         describe_post (a, text_a, sizeof text_a);
         describe_post (b, text_b, sizeof text_b);
