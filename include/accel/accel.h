@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, tree, collectives, random,
- * dataset, sampler, loader, train, optimizer, scheduler, utility. */
+/* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, tree, collectives, group,
+ * random, dataset, sampler, loader, train, optimizer, scheduler, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -8,6 +8,7 @@
 #include <accel/collectives.h>
 #include <accel/comm.h>
 #include <accel/dataset.h>
+#include <accel/group.h>
 #include <accel/loader.h>
 #include <accel/optimizer.h>
 #include <accel/random.h>

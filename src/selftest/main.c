@@ -95,8 +95,8 @@ main (void)
         printf ("libaccel %s, %d process%s, backend %s\n", accel_version (), self.size, self.size == 1 ? "" : "es",
                 accel_comm_backend (self.world));
     int status = run_steps (&self, state_steps, timeout_ms) || run_steps (&self, comm_steps, timeout_ms)
-                 || run_steps (&self, collection_steps, timeout_ms) || run_steps (&self, train_steps, timeout_ms)
-                 || run_steps (&self, utility_steps, timeout_ms);
+                 || run_steps (&self, collection_steps, timeout_ms) || run_steps (&self, group_steps, timeout_ms)
+                 || run_steps (&self, train_steps, timeout_ms) || run_steps (&self, utility_steps, timeout_ms);
     accel_close (self.acc);
     return status;
 }

@@ -21,7 +21,7 @@ struct step {
 };
 
 /** Each ends with an all-zero row. */
-extern const struct step state_steps[], comm_steps[], collection_steps[], train_steps[], utility_steps[];
+extern const struct step state_steps[], comm_steps[], collection_steps[], group_steps[], train_steps[], utility_steps[];
 
 /** Note what is wrong.  @return false always. */
 bool wrong (struct self *self, const char *format, ...) __attribute__ ((format (printf, 2, 3)));

@@ -51,6 +51,8 @@ enum {
     X (ALL_TO_ALL, "accel_comm_all_to_all") \
     X (SEND, "accel_comm_send") \
     X (RECV, "accel_comm_recv") \
+    X (SPLIT, "accel_comm_split") \
+    X (MESH_CREATE, "accel_mesh_create") \
     X (TREE_PAD_ACROSS_PROCESSES, "accel_tree_pad_across_processes") \
     X (LOCAL_MAIN_PROCESS_FIRST, "accel_local_main_process_first") \
     X (CHECK_TRIGGER, "accel_check_trigger") \

@@ -74,6 +74,12 @@ suite_rounds (struct rank *self)
         }
         if (round % 3 == 2 && sum != (int64_t) round * self->size * self->size)
             fail (self, "round %d: sum %lld", round, (long long) sum);
+        if (round % 3 == 1) {
+            struct accel_comm *group;
+            must (self, accel_comm_split (self->comm, 0, -self->rank, &group, &err), &err, "a group");
+            must (self, accel_comm_barrier (group, &err), &err, "its barrier");
+            accel_comm_destroy (group);
+        }
         if (next_random (&random) % 3 == 0)
             nanosleep (&(struct timespec){ .tv_nsec = (long) (next_random (&random) % 2000000) }, NULL);
         accel_close (self->acc);
@@ -88,6 +94,7 @@ static const struct suite {
     { "tensors", suite_tensors }, { "control", suite_control },     { "arguments", suite_arguments },
     { "memory", suite_memory },   { "large", suite_large },         { "random", suite_random },
     { "objects", suite_objects }, { "trees", suite_trees },         { "debug", suite_debug },
+    { "groups", suite_groups },
 };
 enum { SUITES = sizeof suites / sizeof *suites };
 

@@ -170,6 +170,32 @@ act_recv_victim (struct job *job, struct accel_error *err)
     return accel_comm_recv (job->comm, few, 8, ACCEL_FLOAT32, job->victim, err);
 }
 
+/* All ranks in the opposite order, so that ranks of the group are not those of the world. */
+static enum accel_status
+act_group (struct job *job, struct accel_error *err)
+{
+    struct accel_comm *group;
+    enum accel_status status = accel_comm_split (job->comm, 0, -job->rank, &group, err);
+    if (status)
+        return status;
+    if (job->rank == job->victim)
+        raise (SIGKILL);
+    status = accel_comm_all_reduce (group, few, few, 8, ACCEL_FLOAT32, ACCEL_SUM, err);
+    accel_comm_destroy (group);
+    return status;
+}
+
+static enum accel_status
+act_group_count (struct job *job, struct accel_error *err)
+{
+    struct accel_comm *group;
+    size_t count = job->rank == job->victim ? 9 : 8;
+    enum accel_status status = accel_comm_split (job->comm, 0, -job->rank, &group, err);
+    if (!status)
+        status = accel_comm_all_reduce (group, few, few, count, ACCEL_FLOAT32, ACCEL_SUM, err);
+    return status;
+}
+
 static enum accel_status
 act_small_and_large (struct job *job, struct accel_error *err)
 {
@@ -332,6 +358,10 @@ static const struct scenario {
       { "send in a circle", NULL, "accel_comm_send", NULL } },
     { "recv-late", act_late, act_recv_victim, false, false, 300, ACCEL_ERR_TIMEOUT,
       { "has waited for 300 ms", NULL, "%v (computing after accel_comm_all_reduce", "accel_comm_recv" } },
+    { "group-dies", act_group, act_group, false, false, 0, ACCEL_ERR_PEER,
+      { "%v was killed by signal 9 (SIGKILL)", "%v ended (process", "accel_comm_all_reduce", NULL } },
+    { "group-count", act_group_count, act_group_count, true, false, 0, ACCEL_ERR_PEER,
+      { "counts differ in accel_comm_all_reduce", NULL, "9 on %v", "8 on rank" } },
     { "third-computes", act_third, act_third, true, false, 0, ACCEL_ERR_PEER,
       { "accel_comm_barrier", NULL, "accel_comm_all_reduce", "%v" } },
     { "stopped", act_stopped_in_large, act_large, false, false, 300, ACCEL_ERR_TIMEOUT,

@@ -70,7 +70,8 @@ scenario recv-dies 2 2 7
 scenario recv-closes 0 2 0
 scenario send-killed 1 2 137
 scenario send-killed-shared 0 2 137
-for how in send-barrier recv-count send-circle; do
+scenario group-dies 0 2 137
+for how in send-barrier recv-count send-circle group-count; do
     scenario $how 1 3 0
 done
 scenario recv-late 1 2 0

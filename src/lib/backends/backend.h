@@ -64,6 +64,14 @@ struct backend {
     enum accel_status (*alloc) (void *transport, void **memory, size_t bytes, struct accel_error *err);
     void (*free) (void *transport, void *memory);
 
+    /** Find memory where a group of @p size ranks will meet.  @param[out] place  >= 0; what join_group() is given */
+    enum accel_status (*make_group) (void *transport, int size, int64_t *place, struct accel_error *err);
+
+    /** Be rank @p rank of a group, rank i of which is @p ranks[i] here; waits for nobody.  @param[out] group  like
+     *  the transport of open(), and to be closed before @p transport */
+    enum accel_status (*join_group) (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+                                     struct accel_error *err);
+
     /** Run one collective. */
     enum accel_status (*run) (void *transport, const struct backend_call *call, struct accel_error *err);
 };

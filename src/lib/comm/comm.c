@@ -56,7 +56,8 @@ comm_open (struct accel_comm **comm, struct backend_job *job, struct accel_error
     if (status)
         goto error;
     made->backend = backend;
-    ledger_open (&made->ledger, job->segment.header ? jobseg_slot (&job->segment, job->identity.local_rank) : NULL);
+    made->ledger = &made->own_ledger;
+    ledger_open (made->ledger, job->segment.header ? jobseg_slot (&job->segment, job->identity.local_rank) : NULL);
     *comm = made;
     return ACCEL_OK;
 error:
@@ -75,19 +76,32 @@ comm_close (struct accel_comm *comm)
     free (comm);
 }
 
+/* A process that gives up in a group is no member of the world any more either. */
+static void
+break_off (struct accel_comm *comm, const struct accel_error *why, const char *reason)
+{
+    for (; comm; comm = comm->parent) {
+        if (comm->broken.code)
+            continue;
+        comm->broken = *why;
+        comm->backend->give_up (comm->transport, reason);
+    }
+}
+
 void
 comm_give_up (struct accel_comm *comm, const char *reason)
 {
+    struct accel_error why;
     if (comm->broken.code)
         return;
-    accel_fail (&comm->broken, ACCEL_ERR_PEER, "this process gave up: %s", reason);
-    comm->backend->give_up (comm->transport, reason);
+    accel_fail (&why, ACCEL_ERR_PEER, "this process gave up: %s", reason);
+    break_off (comm, &why, reason);
 }
 
 struct jobseg_record *
 comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count)
 {
-    return ledger_begin (&comm->ledger, site, &(struct ledger_entry){ .count = count, .root = -1 });
+    return ledger_begin (comm->ledger, site, &(struct ledger_entry){ .count = count, .root = -1 });
 }
 
 void
@@ -139,23 +153,26 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
     enum accel_status status = check (comm, call, buffers, err);
     if (status)
         return status;
-    if (comm->broken.code) {
-        if (err)
-            *err = comm->broken;
-        return comm->broken.code;
+    struct profile *profile = NULL;
+    for (const struct accel_comm *part = comm; part; part = part->parent) {
+        if (part->broken.code) {
+            if (err)
+                *err = part->broken;
+            return part->broken.code;
+        }
+        profile = part->profile;
     }
     struct ledger_entry entry = { .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root };
-    struct jobseg_record *record = ledger_begin (&comm->ledger, call->site, &entry);
-    uint64_t begin_ns = comm->profile ? profile_now () : 0;
+    struct jobseg_record *record = ledger_begin (comm->ledger, call->site, &entry);
+    uint64_t begin_ns = profile ? profile_now () : 0;
     status = comm->backend->run (comm->transport, call, &mine);
-    if (comm->profile)
-        profile_note_call (comm->profile, call, begin_ns);
+    if (profile)
+        profile_note_call (profile, call, begin_ns);
     if (!status) {
         ledger_end (record);
         return ACCEL_OK;
     }
-    comm->broken = mine;
-    comm->backend->give_up (comm->transport, mine.text);
+    break_off (comm, &mine, mine.text);
     if (err)
         *err = mine;
     return status;

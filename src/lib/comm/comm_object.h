@@ -11,8 +11,10 @@ struct accel_comm {
     void *transport; /* the backend's own */
     int rank;
     int size;
-    struct ledger ledger;
-    struct profile *profile; /* NULL: nothing is recorded */
+    struct accel_comm *parent; /* of a group; NULL: the world */
+    struct ledger *ledger;     /* the world's */
+    struct ledger own_ledger;
+    struct profile *profile; /* of the world alone; NULL: nothing is recorded */
     struct accel_error broken; /* code is ACCEL_OK while it works */
 };
 

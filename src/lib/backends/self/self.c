@@ -91,6 +91,24 @@ self_free (void *transport, void *memory)
 }
 
 static enum accel_status
+self_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
+{
+    (void) transport, (void) size, (void) err;
+    *place = 0;
+    return ACCEL_OK;
+}
+
+/* Without a slot, which is the world's. */
+static enum accel_status
+self_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+                 struct accel_error *err)
+{
+    (void) transport, (void) ranks, (void) size, (void) rank, (void) place;
+    *group = calloc (1, sizeof (struct self));
+    return *group ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a group");
+}
+
+static enum accel_status
 self_run (void *transport, const struct backend_call *call, struct accel_error *err)
 {
     (void) transport;
@@ -114,5 +132,7 @@ const struct backend backend_self = {
     .give_up = self_give_up,
     .alloc = self_alloc,
     .free = self_free,
+    .make_group = self_make_group,
+    .join_group = self_join_group,
     .run = self_run,
 };

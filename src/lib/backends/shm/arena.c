@@ -44,7 +44,7 @@ find_gap (const struct shm *shm, size_t bytes, size_t *offset)
 static off_t
 file_offset (const struct shm *shm, size_t offset)
 {
-    return (off_t) (shm->layout.arenas + (size_t) shm->rank * shm->layout.arena_bytes + offset);
+    return (off_t) (shm->layout.arenas + (size_t) shm->local_rank * shm->layout.arena_bytes + offset);
 }
 
 static int
@@ -75,7 +75,7 @@ reserve (const struct shm *shm, size_t offset, size_t bytes)
 static unsigned char *
 address_of (const struct shm *shm, size_t offset)
 {
-    return shm->arenas + (size_t) shm->rank * shm->layout.arena_bytes + offset;
+    return shm->arenas + (size_t) shm->local_rank * shm->layout.arena_bytes + offset;
 }
 
 static void

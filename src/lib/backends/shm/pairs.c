@@ -74,22 +74,22 @@ look (struct shm *shm, const struct backend_call *call, struct accel_error *err)
 {
     int partner = call->root;
     char why[ACCEL_ERROR_TEXT_SIZE], site[160];
-    const struct jobseg_slot *slot = jobseg_slot (&shm->segment, partner);
+    const struct jobseg_slot *slot = shm_slot (shm, partner);
     const struct shm_post *next = &shm->blocks[partner].posts[(shm->step + 1) & 1];
     shm_describe_site (call->site, site, sizeof site);
     if (shm_is_gone (shm, partner, why, sizeof why) && !is_ready (shm, call))
-        return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d waits for it in %s", partner, why, shm->rank,
-                           site);
+        return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d waits for it in %s",
+                           shm_name (shm, partner), why, shm->local_rank, site);
     if (atomic_load (&next->step) == shm->step + 1 && !is_ready (shm, call)) {
         jobseg_describe (slot, why, sizeof why);
-        return accel_fail (err, ACCEL_ERR_PEER, "rank %d waits for all, %s, while rank %d waits for it in %s", partner,
-                           why, shm->rank, site);
+        return accel_fail (err, ACCEL_ERR_PEER, "rank %d waits for all, %s, while rank %d waits for it in %s",
+                           shm_name (shm, partner), why, shm->local_rank, site);
     }
     if (call->kind == BACKEND_SEND && is_circle (shm)) {
         jobseg_describe (slot, why, sizeof why);
         return accel_fail (err, ACCEL_ERR_PEER,
-                           "ranks send in a circle and none receives: rank %d in %s to rank %d, which is %s", shm->rank,
-                           site, partner, why);
+                           "ranks send in a circle and none receives: rank %d in %s to rank %d, which is %s",
+                           shm->local_rank, site, shm_name (shm, partner), why);
     }
     return ACCEL_OK;
 }
@@ -99,9 +99,9 @@ time_is_out (struct shm *shm, const struct backend_call *call, struct accel_erro
 {
     char site[160], did[160];
     shm_describe_site (call->site, site, sizeof site);
-    jobseg_describe (jobseg_slot (&shm->segment, call->root), did, sizeof did);
+    jobseg_describe (shm_slot (shm, call->root), did, sizeof did);
     return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d has waited for %u ms in %s, the timeout, for rank %d (%s)",
-                       shm->rank, shm->timeout_ms, site, call->root, did);
+                       shm->local_rank, shm->timeout_ms, site, shm_name (shm, call->root), did);
 }
 
 static bool
@@ -191,8 +191,9 @@ compare (struct shm *shm, const struct shm_mail *mail, const struct backend_call
     shm_describe_place (shm, call->root, mail->sequence, there, sizeof there);
     shm_describe_site (call->site, here, sizeof here);
     return accel_fail (err, ACCEL_ERR_PEER,
-                       "rank %d sends %s x %llu in accel_comm_send at %s, rank %d wants %s x %llu in %s", call->root,
-                       accel_dtype_name (mail->dtype), (unsigned long long) mail->count, there, shm->rank,
+                       "rank %d sends %s x %llu in accel_comm_send at %s, rank %d wants %s x %llu in %s",
+                       shm_name (shm, call->root), accel_dtype_name (mail->dtype), (unsigned long long) mail->count,
+                       there, shm->local_rank,
                        accel_dtype_name (call->dtype), (unsigned long long) call->count, here);
 }
 
@@ -202,12 +203,12 @@ check_sender (struct shm *shm, const struct backend_call *call, struct accel_err
 {
     char why[ACCEL_ERROR_TEXT_SIZE], site[160];
     atomic_thread_fence (memory_order_seq_cst);
-    if (atomic_load (&jobseg_slot (&shm->segment, call->root)->state) != JOBSEG_FAILED
+    if (atomic_load (&shm_slot (shm, call->root)->state) != JOBSEG_FAILED
         || !shm_is_gone (shm, call->root, why, sizeof why))
         return ACCEL_OK;
     shm_describe_site (call->site, site, sizeof site);
-    return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; meanwhile rank %d was in %s", call->root, why, shm->rank,
-                       site);
+    return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; meanwhile rank %d was in %s",
+                       shm_name (shm, call->root), why, shm->local_rank, site);
 }
 
 enum accel_status

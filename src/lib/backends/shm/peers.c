@@ -31,7 +31,7 @@ same_space (const struct shm *shm, const struct jobseg_slot *slot)
 void
 shm_watch (struct shm *shm, int rank)
 {
-    struct jobseg_slot *slot = jobseg_slot (&shm->segment, rank);
+    struct jobseg_slot *slot = shm_slot (shm, rank);
     struct shm_peer *peer = &shm->peers[rank];
     pid_t pid = atomic_load (&slot->pid);
     if (rank == shm->rank || peer->pid == pid || !same_space (shm, slot))
@@ -82,7 +82,7 @@ read_zombie (pid_t pid, int *wait_status)
 static void
 describe_end (struct shm *shm, int rank, char *text, size_t size)
 {
-    struct jobseg_slot *slot = jobseg_slot (&shm->segment, rank);
+    struct jobseg_slot *slot = shm_slot (shm, rank);
     const struct shm_peer *peer = &shm->peers[rank];
     int status;
     /* The launcher learns it at the same moment; give it the time to write it down. */
@@ -102,7 +102,7 @@ describe_end (struct shm *shm, int rank, char *text, size_t size)
 bool
 shm_is_gone (struct shm *shm, int rank, char *text, size_t size)
 {
-    struct jobseg_slot *slot = jobseg_slot (&shm->segment, rank);
+    struct jobseg_slot *slot = shm_slot (shm, rank);
     uint32_t generation = atomic_load (&slot->generation), state = atomic_load (&slot->state);
     if (rank == shm->rank)
         return false;
@@ -130,11 +130,14 @@ void
 shm_leave (struct shm *shm, enum jobseg_state state, const char *reason)
 {
     struct jobseg_slot *slot = shm->slot;
-    if (atomic_load (&slot->state) == JOBSEG_FAILED || getpid () != shm->pid)
+    if (getpid () != shm->pid)
         return;
-    if (reason)
-        snprintf (slot->reason, sizeof slot->reason, "%s", reason);
-    atomic_store (&slot->state, state);
+    /* Its first reason stays, be it of a group or of the world. */
+    if (atomic_load (&slot->state) != JOBSEG_FAILED) {
+        if (reason)
+            snprintf (slot->reason, sizeof slot->reason, "%s", reason);
+        atomic_store (&slot->state, state);
+    }
     if (!shm->blocks)
         return;
     if (state == JOBSEG_FAILED)

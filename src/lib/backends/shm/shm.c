@@ -35,19 +35,33 @@ usable_processors (void)
     return (int) sysconf (_SC_NPROCESSORS_ONLN);
 }
 
-static void
-destroy (struct shm *shm)
+void
+shm_destroy (struct shm *shm)
 {
     if (!shm)
         return;
-    shm_unmap (shm);
+    if (!shm->world) /* a group lies in the world's memory */
+        shm_unmap (shm);
     if (shm->peers)
         shm_unwatch (shm);
     free (shm->peers);
     free (shm->sources);
     free (shm->targets);
     free (shm->arena.extents);
+    free (shm->members);
     free (shm);
+}
+
+bool
+shm_make_scratch (struct shm *shm)
+{
+    size_t size = (size_t) shm->size;
+    shm->peers = calloc (size, sizeof *shm->peers);
+    shm->sources = calloc (size, sizeof *shm->sources);
+    shm->targets = calloc (size, sizeof *shm->targets);
+    for (size_t i = 0; shm->peers && i < size; i++)
+        shm->peers[i].pidfd = -1;
+    return shm->peers && shm->sources && shm->targets;
 }
 
 static struct shm *
@@ -56,20 +70,14 @@ create (const struct backend_job *job)
     struct shm *shm = calloc (1, sizeof *shm);
     if (!shm)
         return NULL;
-    size_t size = (size_t) job->identity.local_world_size;
-    shm->rank = job->identity.local_rank;
+    shm->rank = shm->local_rank = job->identity.local_rank;
     shm->size = job->identity.local_world_size;
     shm->timeout_ms = job->timeout_ms;
     shm->crowded = shm->size > usable_processors ();
     shm->pid = getpid ();
-    shm->peers = calloc (size, sizeof *shm->peers);
-    shm->sources = calloc (size, sizeof *shm->sources);
-    shm->targets = calloc (size, sizeof *shm->targets);
-    for (size_t i = 0; shm->peers && i < size; i++)
-        shm->peers[i].pidfd = -1;
-    if (shm->peers && shm->sources && shm->targets)
+    if (shm_make_scratch (shm))
         return shm;
-    destroy (shm);
+    shm_destroy (shm);
     return NULL;
 }
 
@@ -100,25 +108,30 @@ shm_open_job (void **transport, struct backend_job *job, struct accel_error *err
     *transport = shm;
     return ACCEL_OK;
 error:
-    destroy (shm);
+    shm_destroy (shm);
     atomic_store (&member, 0);
     return status;
 }
 
 /* The launcher holds the segment as long as the job lives, so this rank's memory is given back here.  No peer reads it
- * any more: every collective ends with a step of all. */
+ * any more, for every collective ends with a step of all; but where groups meet, that step may still be looked at, and
+ * the memory goes back with the segment, or when its next program opens. */
 static void
 shm_close (void *transport)
 {
     struct shm *shm = transport;
     const struct shm_layout *layout = &shm->layout;
+    if (shm->world) {
+        shm_destroy (shm);
+        return;
+    }
     shm_leave (shm, JOBSEG_LEFT, NULL);
-    if (shm->arena.count && getpid () == shm->pid)
+    if (shm->arena.count && !shm->leads && getpid () == shm->pid)
         fallocate (shm->segment.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                    (off_t) (layout->arenas + (size_t) shm->rank * layout->arena_bytes), (off_t) layout->arena_bytes);
     if (getpid () == shm->pid)
         atomic_store (&member, 0);
-    destroy (shm);
+    shm_destroy (shm);
 }
 
 static void
@@ -137,5 +150,7 @@ const struct backend backend_shm = {
     .give_up = shm_give_up,
     .alloc = shm_alloc,
     .free = shm_free,
+    .make_group = shm_make_group,
+    .join_group = shm_join_group,
     .run = shm_run,
 };

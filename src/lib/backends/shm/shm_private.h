@@ -93,10 +93,14 @@ struct shm_arena {
 struct shm {
     int rank;
     int size;
+    struct shm *world;     /* of a group; NULL: this is it */
+    int *members;          /* of a group: its ranks in the world; NULL: this is the world */
+    int local_rank;        /* in the world */
     uint32_t step;
     uint32_t generation;
     uint32_t timeout_ms;
     bool described;        /* the current step carries a call, which can be compared */
+    bool leads;            /* a group meets in this rank's arena */
     bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */
     uint32_t mails;        /* messages, or pieces of them, ever sent */
     unsigned yielded;      /* how often a rank on the same processor was waited for */
@@ -113,6 +117,11 @@ struct shm {
     struct shm_arena arena;
     struct shm_peer *peers; /* [size] */
 };
+
+/* ---- shm.c ---- */
+/** Allocate what is as long as the size. */
+bool shm_make_scratch (struct shm *shm);
+void shm_destroy (struct shm *shm);
 
 /* ---- join.c ---- */
 enum accel_status shm_join (struct shm *shm, struct backend_job *job, int listener, struct accel_error *err);
@@ -169,6 +178,11 @@ uint64_t shm_offset (const struct shm *shm, const void *memory, size_t bytes);
 /* ---- collectives.c ---- */
 enum accel_status shm_run (void *transport, const struct backend_call *call, struct accel_error *err);
 
+/* ---- group.c ---- */
+enum accel_status shm_make_group (void *transport, int size, int64_t *place, struct accel_error *err);
+enum accel_status shm_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+                                  struct accel_error *err);
+
 /* ---- pairs.c ---- */
 enum accel_status shm_send (struct shm *shm, const struct backend_call *call, struct accel_error *err);
 enum accel_status shm_recv (struct shm *shm, const struct backend_call *call, struct accel_error *err);
@@ -177,6 +191,19 @@ static inline size_t
 shm_round_up (size_t value, size_t unit)
 {
     return (value + unit - 1) / unit * unit;
+}
+
+/** The rank that people know: in the world. */
+static inline int
+shm_name (const struct shm *shm, int rank)
+{
+    return shm->members ? shm->members[rank] : rank;
+}
+
+static inline struct jobseg_slot *
+shm_slot (const struct shm *shm, int rank)
+{
+    return jobseg_slot (&shm->segment, shm_name (shm, rank));
 }
 
 /** The post in which this rank publishes its next step. */

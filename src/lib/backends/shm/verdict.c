@@ -25,7 +25,7 @@ shm_describe_site (const struct comm_site *site, char *text, size_t size)
 void
 shm_describe_place (struct shm *shm, int rank, uint32_t sequence, char *text, size_t size)
 {
-    const struct jobseg_slot *slot = jobseg_slot (&shm->segment, rank);
+    const struct jobseg_slot *slot = shm_slot (shm, rank);
     const struct jobseg_record *record = &slot->ledger[(sequence - 1) % JOBSEG_LEDGER];
     if ((uint32_t) record->sequence == sequence)
         snprintf (text, size, "%.*s:%u", JOBSEG_FILE_NAME, jobseg_file (slot, record), record->line);
@@ -67,8 +67,8 @@ say_difference (struct shm *shm, int rank_a, const struct shm_post *a, int rank_
     if (a->call != b->call || a->kind != b->kind) {
         describe_post (a, text_a, sizeof text_a);
         describe_post (b, text_b, sizeof text_b);
-        return accel_fail (err, ACCEL_ERR_PEER, "rank %d waits in %s at %s while rank %d is in %s at %s", rank_b,
-                           text_b, place_b, rank_a, text_a, place_a);
+        return accel_fail (err, ACCEL_ERR_PEER, "rank %d waits in %s at %s while rank %d is in %s at %s",
+                           shm_name (shm, rank_b), text_b, place_b, shm_name (shm, rank_a), text_a, place_a);
     }
     if (a->dtype != b->dtype) {
         what = "element types";
@@ -88,7 +88,8 @@ say_difference (struct shm *shm, int rank_a, const struct shm_post *a, int rank_
         snprintf (text_b, sizeof text_b, "%d", b->root);
     }
     return accel_fail (err, ACCEL_ERR_PEER, "%s differ in %s: %s on rank %d at %s, %s on rank %d at %s", what,
-                       jobseg_call_name (a->call), text_a, rank_a, place_a, text_b, rank_b, place_b);
+                       jobseg_call_name (a->call), text_a, shm_name (shm, rank_a), place_a, text_b,
+                       shm_name (shm, rank_b), place_b);
 }
 
 static bool

@@ -61,18 +61,18 @@ look_at_peers (struct shm *shm, const struct backend_call *call, struct accel_er
     char why[ACCEL_ERROR_TEXT_SIZE], did[160], site[160];
     for (int despaired = 0; despaired < 2; despaired++)
         for (int rank = 0; rank < shm->size; rank++) {
-            struct jobseg_slot *slot = jobseg_slot (&shm->segment, rank);
+            struct jobseg_slot *slot = shm_slot (shm, rank);
             struct shm_post *post = shm_post_of (shm, rank);
             if (has_come (post, shm->step) || (atomic_load (&slot->state) == JOBSEG_FAILED) != despaired
                 || !shm_is_gone (shm, rank, why, sizeof why) || has_come (post, shm->step))
                 continue;
             shm_describe_site (call->site, site, sizeof site);
             if (atomic_load (&slot->state) != JOBSEG_READY)
-                return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d waits for it in %s", rank, why,
-                                   shm->rank, site);
+                return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d waits for it in %s",
+                                   shm_name (shm, rank), why, shm->local_rank, site);
             jobseg_describe (slot, did, sizeof did);
-            return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s, %s; rank %d waits for it in %s", rank, why, did,
-                               shm->rank, site);
+            return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s, %s; rank %d waits for it in %s",
+                               shm_name (shm, rank), why, did, shm->local_rank, site);
         }
     return ACCEL_OK;
 }
@@ -83,13 +83,15 @@ shm_blame (struct shm *shm, const struct backend_call *call, struct accel_error 
     char why[ACCEL_ERROR_TEXT_SIZE] = "", site[160];
     int rank = 0;
     while (rank < shm->size
-           && (atomic_load (&jobseg_slot (&shm->segment, rank)->state) != JOBSEG_FAILED
+           && (atomic_load (&shm_slot (shm, rank)->state) != JOBSEG_FAILED
                || !shm_is_gone (shm, rank, why, sizeof why)))
         rank++;
     shm_describe_site (call->site, site, sizeof site);
     if (rank == shm->size)
-        return accel_fail (err, ACCEL_ERR_PEER, "another rank gave up while rank %d was in %s", shm->rank, site);
-    return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; meanwhile rank %d was in %s", rank, why, shm->rank, site);
+        return accel_fail (err, ACCEL_ERR_PEER, "another rank gave up while rank %d was in %s", shm->local_rank,
+                           site);
+    return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; meanwhile rank %d was in %s", shm_name (shm, rank), why,
+                       shm->local_rank, site);
 }
 
 static enum accel_status
@@ -99,13 +101,13 @@ time_is_out (struct shm *shm, const struct backend_call *call, struct accel_erro
     size_t length = 0;
     for (int rank = 0; rank < shm->size && length < sizeof missing; rank++)
         if (!has_come (shm_post_of (shm, rank), shm->step)) {
-            jobseg_describe (jobseg_slot (&shm->segment, rank), did, sizeof did);
+            jobseg_describe (shm_slot (shm, rank), did, sizeof did);
             length += (size_t) snprintf (missing + length, sizeof missing - length, "%srank %d (%s)",
-                                         length ? ", " : "", rank, did);
+                                         length ? ", " : "", shm_name (shm, rank), did);
         }
     shm_describe_site (call->site, site, sizeof site);
-    return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d has waited for %u ms in %s, the timeout, for %s", shm->rank,
-                       shm->timeout_ms, site, missing);
+    return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d has waited for %u ms in %s, the timeout, for %s",
+                       shm->local_rank, shm->timeout_ms, site, missing);
 }
 
 static void

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps: groups of processes by colour, and of a mesh. */
+#include <config.h>
+
+#include "selftest/selftest.h"
+
+/* The sum of the ranks that @comm has. */
+static long long
+sum_of (struct self *self, struct accel_comm *comm)
+{
+    struct accel_error err;
+    int64_t sum = self->rank;
+    CALL (self, accel_comm_all_reduce (comm, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &err), &err);
+    return sum;
+}
+
+/* Even and odd ranks. */
+static void
+check_split (struct self *self)
+{
+    struct accel_comm *group = NULL;
+    struct accel_error err;
+    long long wanted = 0;
+    for (int r = self->rank % 2; r < self->size; r += 2)
+        wanted += r;
+    if (!CALL (self, accel_comm_split (self->world, self->rank % 2, self->rank, &group, &err), &err))
+        return;
+    expect (self, "the rank in a group", self->rank / 2, accel_comm_rank (group));
+    expect (self, "the sum of a group", wanted, sum_of (self, group));
+    accel_comm_destroy (group);
+}
+
+/* Two columns where there is an even number of processes. */
+static void
+check_mesh (struct self *self)
+{
+    static const char *const names[] = { "dp", "tp" };
+    int columns = self->size % 2 ? 1 : 2, sizes[] = { self->size / columns, columns };
+    struct accel_mesh *mesh = NULL;
+    struct accel_error err;
+    long long column = 0;
+    for (int r = self->rank % columns; r < self->size; r += columns)
+        column += r;
+    if (!CALL (self, accel_mesh_create (self->acc, names, sizes, 2, &mesh, &err), &err))
+        return;
+    expect (self, "the sum along dp", column, sum_of (self, accel_mesh_comm (mesh, "dp")));
+    long long row = columns == 1 ? self->rank : self->rank / 2 * 4 + 1;
+    if (!*self->why)
+        expect (self, "the sum along tp", row, sum_of (self, accel_mesh_comm (mesh, "tp")));
+    accel_mesh_destroy (mesh);
+}
+
+const struct step group_steps[] = {
+    { "groups by colour", check_split },
+    { "groups of a mesh", check_mesh },
+    { NULL, NULL },
+};
