@@ -7,5 +7,6 @@
 #define KERNEL_TABLE kernels_avx2
 #define KERNEL_NAME "avx2"
 #define KERNEL_F16C
+#define KERNEL_REST kernels_base
 #include "lib/comm/kernels_body.h"
 #endif

@@ -11,6 +11,7 @@
 #define KERNEL_TABLE kernels_avx512
 #define KERNEL_NAME "avx512"
 #define KERNEL_F16C
+#define KERNEL_FEW
 #define KERNEL_REST kernels_avx2
 #include "lib/comm/kernels_body.h"
 #endif

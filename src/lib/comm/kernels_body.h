@@ -5,7 +5,8 @@
  *   KERNEL_TARGET  the attribute of the instruction set
  *   KERNEL_F16C    defined where the processor converts float16 itself
  *   KERNEL_RARE    defined where newer processors have another variant
- *   KERNEL_REST    the table whose loops over 8-bit elements are used instead of own ones; may be undefined
+ *   KERNEL_REST    the table whose loops are used where this variant has none of its own, the base has all
+ *   KERNEL_FEW     defined where only sums and averages of floats are worth loops of their own
  * Plain loops: the compiler makes vectors of them.  No multiplication is followed by an addition, so there is nothing
  * to contract, and all variants give the same bits. */
 #include "lib/comm/kernels.h"
@@ -154,24 +155,28 @@ finish (const struct kernel_job *job)
 /* A NaN on either side stays: x is kept where it is NaN, y is taken where it is. */
 REDUCE (sum_f32, float, x + y, x)
 REDUCE (avg_f32, float, x + y, x / (float) job->source_count)
+#ifndef KERNEL_FEW
 REDUCE (min_f32, float, ((y < x) | (y != y)) ? y : x, x)
 REDUCE (max_f32, float, ((y > x) | (y != y)) ? y : x, x)
-REDUCE (prod_f32, float, x *y, x)
+#endif
 REDUCE (sum_f64, double, x + y, x)
 REDUCE (avg_f64, double, x + y, x / (double) job->source_count)
+#ifndef KERNEL_FEW
 REDUCE (min_f64, double, ((y < x) | (y != y)) ? y : x, x)
 REDUCE (max_f64, double, ((y > x) | (y != y)) ? y : x, x)
-REDUCE (prod_f64, double, x *y, x)
 /* Signed sums and products are made of unsigned ones, which wrap by definition. */
 REDUCE (sum_32, uint32_t, x + y, x)
-REDUCE (prod_32, uint32_t, x *y, x)
 REDUCE (min_i32, int32_t, y < x ? y : x, x)
 REDUCE (max_i32, int32_t, y > x ? y : x, x)
 REDUCE (sum_64, uint64_t, x + y, x)
-REDUCE (prod_64, uint64_t, x *y, x)
 REDUCE (min_i64, int64_t, y < x ? y : x, x)
 REDUCE (max_i64, int64_t, y > x ? y : x, x)
+#endif
 #ifndef KERNEL_REST
+REDUCE (prod_f32, float, x *y, x)
+REDUCE (prod_f64, double, x *y, x)
+REDUCE (prod_32, uint32_t, x *y, x)
+REDUCE (prod_64, uint64_t, x *y, x)
 REDUCE (sum_8, uint8_t, x + y, x)
 REDUCE (prod_8, uint8_t, (unsigned) x * y, x)
 REDUCE (min_i8, int8_t, y < x ? y : x, x)
@@ -284,10 +289,20 @@ narrow_f16 (uint16_t *target, const float *source, size_t count)
         target[i] = half_of_float (source[i]);
 }
 
+#ifdef KERNEL_REST
+#define OF_BASE(kernel) NULL
+#else
+#define OF_BASE(kernel) kernel
+#endif
+#ifdef KERNEL_FEW
+#define OF_MOST(kernel) NULL
+#else
+#define OF_MOST(kernel) kernel
+#endif
 #define ROW(sum_kernel, avg_kernel, min_kernel, max_kernel, prod_kernel)                                             \
     {                                                                                                                \
-        [ACCEL_SUM] = sum_kernel, [ACCEL_AVG] = avg_kernel, [ACCEL_MIN] = min_kernel, [ACCEL_MAX] = max_kernel,      \
-        [ACCEL_PROD] = prod_kernel                                                                                   \
+        [ACCEL_SUM] = sum_kernel, [ACCEL_AVG] = avg_kernel, [ACCEL_MIN] = OF_MOST (min_kernel),                      \
+        [ACCEL_MAX] = OF_MOST (max_kernel), [ACCEL_PROD] = OF_BASE (prod_kernel)                                     \
     }
 
 const struct kernels KERNEL_TABLE = {
@@ -295,8 +310,8 @@ const struct kernels KERNEL_TABLE = {
     .reduce = {
         [ACCEL_FLOAT32] = ROW (sum_f32, avg_f32, min_f32, max_f32, prod_f32),
         [ACCEL_FLOAT64] = ROW (sum_f64, avg_f64, min_f64, max_f64, prod_f64),
-        [ACCEL_INT32] = ROW (sum_32, NULL, min_i32, max_i32, prod_32),
-        [ACCEL_INT64] = ROW (sum_64, NULL, min_i64, max_i64, prod_64),
+        [ACCEL_INT32] = ROW (OF_MOST (sum_32), NULL, min_i32, max_i32, prod_32),
+        [ACCEL_INT64] = ROW (OF_MOST (sum_64), NULL, min_i64, max_i64, prod_64),
 #ifndef KERNEL_REST
         [ACCEL_INT8] = ROW (sum_8, NULL, min_i8, max_i8, prod_8),
         [ACCEL_UINT8] = ROW (sum_8, NULL, min_u8, max_u8, prod_8),

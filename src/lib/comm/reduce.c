@@ -43,6 +43,15 @@ at (const void *array, size_t offset_bytes)
     return (const char *) array + offset_bytes;
 }
 
+static kernel_reduce *
+find_loop (enum accel_dtype dtype, enum accel_op op)
+{
+    const struct kernels *variant = kernels;
+    while (!variant->reduce[dtype][op] && variant->rest)
+        variant = variant->rest;
+    return variant->reduce[dtype][op];
+}
+
 /* 16-bit floats, one block: every source is widened, the sum is narrowed once. */
 static void
 reduce_narrow (const struct reduction *r, const void *const *sources, size_t offset, void *into, size_t count)
@@ -53,7 +62,7 @@ reduce_narrow (const struct reduction *r, const void *const *sources, size_t off
     struct kernel_job job = {
         .sources = pair, .targets = target, .source_count = 2, .target_count = 1, .count = count,
     };
-    kernel_reduce *reduce = kernels->reduce[ACCEL_FLOAT32][r->op == ACCEL_AVG ? ACCEL_SUM : r->op];
+    kernel_reduce *reduce = find_loop (ACCEL_FLOAT32, r->op == ACCEL_AVG ? ACCEL_SUM : r->op);
     kernel_widen *widen = kernels->widen[r->dtype];
     widen (sum, at (sources[0], offset), count);
     for (int s = 1; s < r->sources; s++) {
@@ -126,10 +135,7 @@ reduce_run (const struct reduction *reduction, const void *const *sources, void 
         .target_count = reduction->targets, .count = count, .beyond_caches = reduction->beyond_caches,
         .stream = may_stream (reduction, sources, targets),
     };
-    kernel_reduce *reduce = kernels->reduce[reduction->dtype][reduction->op];
-    if (!reduce)
-        reduce = kernels->rest->reduce[reduction->dtype][reduction->op];
-    reduce (&job);
+    find_loop (reduction->dtype, reduction->op) (&job);
 }
 
 /* 16-bit floats are rounded once, from the product in float32. */
