@@ -217,6 +217,9 @@ accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimiz
 void
 accel_scheduler_destroy (struct accel_scheduler *scheduler)
 {
+    if (!scheduler)
+        return;
+    state_remove_prepared (&scheduler->object);
     free (scheduler);
 }
 
