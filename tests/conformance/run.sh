@@ -48,10 +48,10 @@ for seed in 2 3; do
     '
 done
 test_expect_success 'debug mode: a table of shapes where they differ' '
-    for n in 1 2 3; do
+    (for n in 1 2 3; do
         timeout 110 "$accelerate" launch --quiet --cpu --debug --num_processes $n "$conformance" debug tensors trees ||
-            return 1
-    done'
+            exit 1
+    done)'
 test_expect_success 'several programs one after the other in one rank' '
     printf "#!/bin/sh\nset -e\nfor i in 1 2 3 4 5; do \"\$@\" tensors rounds; done\n" >several && chmod +x several &&
     timeout 110 "$accelerate" launch --quiet --cpu --num_processes 3 ./several "$conformance" >out &&
