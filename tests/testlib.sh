@@ -28,9 +28,14 @@ cd "$scratch" || exit 99
 test_number=0
 test_failures=0
 
+# A function of its own, so that commands may say "return 1".
+run_body () {
+    eval "$1"
+}
+
 test_expect_success () {
     test_number=$((test_number + 1))
-    if eval "$2" >"$scratch/.output" 2>&1 </dev/null; then
+    if run_body "$2" >"$scratch/.output" 2>&1 </dev/null; then
         echo "ok $test_number - $1"
     else
         echo "not ok $test_number - $1"
