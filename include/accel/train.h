@@ -12,14 +12,14 @@ ACCEL_BEGIN_DECLS
 
 /**
  * A named parameter and its gradient, both described by tensors of the program that stay where they are as long as the
- * model lives.  Contiguous, host memory, the same shape, float32.  Where `data->data` is NULL accel_model_create()
- * allocates it, zeroed; where `grad->data` is NULL accel_prepare() puts it into memory that all ranks have mapped,
- * which is what makes averaging fast.  Both belong to the model.
+ * model lives.  Contiguous, host memory, the same shape; each of them float32, float16 or bfloat16.  Where `data->data`
+ * is NULL accel_model_create() allocates it, zeroed; where `grad->data` is NULL accel_prepare() puts it into memory
+ * that all ranks have mapped, which is what makes averaging fast.  Both belong to the model.
  */
 struct accel_parameter {
     const char *name; /**< unique in its model; copied */
     DLTensor *data;
-    DLTensor *grad; /**< NULL: a parameter that is not trained */
+    DLTensor *grad; /**< NULL: a buffer, or a parameter that is not trained; `data` may then be of any element type */
 };
 
 /** Named parameters. */
@@ -30,7 +30,7 @@ struct accel_model;
  *
  * @param parameters  [count]; copied, but see struct accel_parameter
  * @retval ACCEL_ERR_INVALID      a name is missing or repeated, or a gradient's shape is not its parameter's
- * @retval ACCEL_ERR_UNSUPPORTED  a dtype other than float32, memory not on the host, or a strided tensor
+ * @retval ACCEL_ERR_UNSUPPORTED  a dtype that is not trained, memory not on the host, or a strided tensor
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_model_create (struct accel_model **model, const struct accel_parameter *parameters, size_t count,
@@ -44,6 +44,46 @@ ACCEL_API size_t accel_model_parameter_count (const struct accel_model *model);
 
 /** @return parameter @p index in the order of creation, or NULL; owned by the model. */
 ACCEL_API const struct accel_parameter *accel_model_parameter (const struct accel_model *model, size_t index);
+
+/** What happens to gradients on their way to the other processes: the original's DDPCommunicationHookType. */
+enum accel_comm_hook {
+    ACCEL_COMM_HOOK_NONE,
+    ACCEL_COMM_HOOK_FP16, /**< rounded to float16, divided, added up: torch's fp16_compress_hook */
+    ACCEL_COMM_HOOK_BF16, /**< the same with bfloat16 */
+    ACCEL_COMM_HOOK_POWER_SGD, /**< matrices of low rank (T. Vogels et al., PowerSGD, NeurIPS 2019) */
+};
+
+/** Whether gradients are averaged while the backward pass goes on, by a thread of the library. */
+enum accel_overlap {
+    ACCEL_OVERLAP_AUTO, /**< where this process has more than one CPU to itself */
+    ACCEL_OVERLAP_ALWAYS,
+    ACCEL_OVERLAP_NEVER,
+};
+
+/** The original's DistributedDataParallelKwargs.  0 is each field's default; but for `overlap` equal on all ranks. */
+struct accel_ddp_options {
+    double bucket_cap_mb; /**< MiB of gradients that are averaged at once; 0: 25.  The first bucket has 1 at most */
+    bool find_unused_parameters; /**< a pass need not report all gradients to accel_grad_ready() */
+    bool broadcast_buffers;      /**< copy rank 0's untrained tensors to all after each averaged pass (the original's
+                                      default, which can tell buffers from frozen parameters) */
+    enum accel_overlap overlap;
+    enum accel_comm_hook comm_hook;
+    /* torch's PowerSGDState, for ACCEL_COMM_HOOK_POWER_SGD. */
+    unsigned matrix_approximation_rank; /**< 0: 1 */
+    unsigned start_iter;                /**< averaged passes without compression before; 0: 1000 */
+    double min_compression_rate;        /**< matrices that shrink by less stay whole; 0: 2 */
+    bool no_error_feedback;             /**< use_error_feedback=False */
+    bool no_warm_start;                 /**< warm_start=False */
+};
+
+/**
+ * Say how the gradients of @p model are averaged; before accel_prepare().  Without this call all is default.
+ *
+ * @param options  copied
+ * @retval ACCEL_ERR_INVALID  a value is none, or the model is prepared already
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_model_set_ddp (struct accel_model *model, const struct accel_ddp_options *options, struct accel_error *err);
 
 /** Changes parameters by their gradients. */
 struct accel_optimizer;
@@ -120,10 +160,49 @@ accel_prepare_at (const char *file, int line, struct accel *acc, struct accel_er
 ACCEL_API void *accel_prepare_end_mark (void);
 
 /**
+ * Undo accel_prepare() for @p model: gradients that it put into shared memory move, with what they are, into memory of
+ * the model's own, and the model can be trained by itself, or be prepared again.  Optimizers over it go on.  A model
+ * that is not prepared stays as it is.  Not collective, but all processes should do it.
+ *
+ * @retval ACCEL_ERR_INVALID  @p model belongs to another `acc`, or is in its backward pass
+ * @retval ACCEL_ERR_NOMEM    nothing has changed
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_unwrap_model (struct accel *acc, struct accel_model *model, struct accel_error *err);
+
+/**
+ * Forget all that was prepared with @p acc: models as by accel_unwrap_model(), loaders go through all of their data
+ * again, optimizers and schedulers work by themselves.  Nothing is destroyed.  Not collective, but all processes should
+ * do it.
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_free_memory (struct accel *acc, struct accel_error *err);
+
+/**
  * The program's backward pass: add the gradients of `scale` times its loss to the parameters' gradients.
  * On failure return a status and fill `err`.
+ *
+ * It may tell accel_grad_ready() of each gradient that is complete, in any order.
  */
 typedef enum accel_status (*accel_backward_function) (void *user, float scale, struct accel_error *err);
+
+/**
+ * Within the program's backward pass: the gradient of parameter @p index is complete and will not be touched until
+ * accel_backward() returns.  When all gradients of a bucket are, its average begins, while the pass goes on.  In which
+ * order gradients come does not matter to the result.  From the first of these calls to the end of an averaged pass no
+ * collective may be called: ACCEL_ERR_INVALID.
+ *
+ * A pass that reports none has them all averaged in the end; one that reports some has to report all, unless
+ * `find_unused_parameters` allows otherwise.  Then those that were not reported count as zeros here; what no process
+ * has reported stays as it is on all.
+ *
+ * May be called by any thread that the program's backward function waits for.
+ *
+ * @return what accel_backward() will return as well, if the pass goes on regardless: a gradient that is reported twice,
+ *         or none; or a peer that failed
+ */
+ACCEL_API enum accel_status
+accel_grad_ready (struct accel_model *model, size_t index, struct accel_error *err);
 
 /**
  * Run the program's backward pass and average the gradients over all processes.  Collective.

@@ -206,6 +206,33 @@ check_adamw (struct self *self)
     run_training (self, true);
 }
 
+static enum accel_status
+backward_reporting (void *user, float scale, struct accel_error *err)
+{
+    struct net *net = user;
+    enum accel_status status = backward (user, scale, err);
+    return status ? status : accel_grad_ready (net->model, 0, err);
+}
+
+/* Gradients are averaged while the pass goes on, and survive the end of sharing. */
+static void
+check_ready (struct self *self)
+{
+    struct net net;
+    struct accel_error err;
+    struct accel_ddp_options options = { .bucket_cap_mb = 1, .overlap = ACCEL_OVERLAP_ALWAYS };
+    if (make_net (self, &net) && CALL (self, accel_model_set_ddp (net.model, &options, &err), &err)
+        && CALL (self, accel_prepare (self->acc, &err, net.model), &err)
+        && CALL (self, accel_backward (self->acc, net.model, 0.5F, backward_reporting, &net, &err), &err)
+        && CALL (self, accel_unwrap_model (self->acc, net.model, &err), &err)
+        && CALL (self, accel_prepare (self->acc, &err, net.model), &err)
+        && CALL (self, accel_free_memory (self->acc, &err), &err))
+        for (int i = 0; i < PARAMETERS; i++)
+            expect_near (self, "a mean gradient, kept", mean_gradient (self, i),
+                         (double) ((float *) net.grad.dl.data)[i], 1e-4);
+    accel_model_destroy (net.model);
+}
+
 /* The first rank makes one step, the second two, all others none. */
 static void
 check_join (struct self *self)
@@ -323,6 +350,7 @@ const struct step train_steps[] = {
     { "data loaders", check_loader },
     { "training with SGD", check_sgd },
     { "training with AdamW", check_adamw },
+    { "gradients as they become ready", check_ready },
     { "uneven inputs", check_join },
     { "other optimizers, clipping", check_optimizers },
     { "learning rates", check_scheduler },

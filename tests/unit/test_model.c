@@ -51,6 +51,8 @@ test_refusals (void)
     DLTensor number = make_tensor (0, NULL), shapeless = make_tensor (2, NULL);
     DLTensor negative = make_tensor (1, shape_negative), odd = make_tensor (-1, shape_6);
     DLTensor wide = good, whole = good, vector = good, columns = good, shifted = good, remote = good;
+    DLTensor nibbles = good;
+    nibbles.dtype.bits = 4;
     wide.dtype = accel_dtype_to_dl (ACCEL_FLOAT64);
     whole.dtype = accel_dtype_to_dl (ACCEL_INT32);
     vector.dtype.lanes = 4;
@@ -76,10 +78,11 @@ test_refusals (void)
         { "gradient of other dimensions", { { "a", &good, &flat } }, 1, ACCEL_ERR_INVALID, "shape" },
         { "gradient without dimensions", { { "a", &good, &number } }, 1, ACCEL_ERR_INVALID, "shape" },
         { "its own gradient", { { "a", &good, &good } }, 1, ACCEL_ERR_INVALID, "own gradient" },
-        { "float64", { { "a", &wide, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "float64" },
-        { "int32", { { "a", &whole, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "int32" },
-        { "four lanes", { { "a", &vector, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "float32" },
+        { "float64", { { "a", &wide, &good } }, 1, ACCEL_ERR_UNSUPPORTED, "float64" },
+        { "int32", { { "a", &whole, &good } }, 1, ACCEL_ERR_UNSUPPORTED, "int32" },
+        { "four lanes", { { "a", &vector, &good } }, 1, ACCEL_ERR_UNSUPPORTED, "float32" },
         { "gradient in float64", { { "a", &good, &wide } }, 1, ACCEL_ERR_UNSUPPORTED, "gradient" },
+        { "no whole bytes", { { "a", &nibbles, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "bytes" },
         { "column-major", { { "a", &columns, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "contiguous" },
         { "byte_offset", { { "a", &shifted, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "contiguous" },
         { "on a device", { { "a", &remote, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "host" },

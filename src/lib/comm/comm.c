@@ -98,9 +98,31 @@ comm_give_up (struct accel_comm *comm, const char *reason)
     break_off (comm, &why, reason);
 }
 
+static _Thread_local bool reserved_for_me;
+
+void
+comm_reserve (struct accel_comm *comm, bool reserved)
+{
+    atomic_store_explicit (&comm->reserved, reserved, memory_order_relaxed);
+}
+
+void
+comm_reserved_for_me (void)
+{
+    reserved_for_me = true;
+}
+
+static bool
+is_reserved (const struct accel_comm *comm)
+{
+    return atomic_load_explicit (&comm->reserved, memory_order_relaxed) && !reserved_for_me;
+}
+
 struct jobseg_record *
 comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count)
 {
+    if (is_reserved (comm))
+        return NULL; /* another thread may be writing in the ledger */
     return ledger_begin (comm->ledger, site, &(struct ledger_entry){ .count = count, .root = -1 });
 }
 
@@ -155,6 +177,9 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
         return status;
     struct profile *profile = NULL;
     for (const struct accel_comm *part = comm; part; part = part->parent) {
+        if (is_reserved (part))
+            return invalid (call->site, "gradients of a backward pass are being averaged: wait for accel_backward to "
+                                        "return", err);
         if (part->broken.code) {
             if (err)
                 *err = part->broken;

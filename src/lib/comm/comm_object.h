@@ -6,6 +6,8 @@
 #include "lib/backends/backend.h"
 #include "lib/comm/ledger.h"
 
+#include <stdatomic.h>
+
 struct accel_comm {
     const struct backend *backend;
     void *transport; /* the backend's own */
@@ -15,6 +17,7 @@ struct accel_comm {
     struct ledger *ledger;     /* the world's */
     struct ledger own_ledger;
     struct profile *profile; /* of the world alone; NULL: nothing is recorded */
+    atomic_bool reserved;    /* see comm_reserve() */
     struct accel_error broken; /* code is ACCEL_OK while it works */
 };
 

@@ -52,6 +52,14 @@ enum accel_status comm_gather_tensor (struct accel *acc, const struct comm_site 
 struct jobseg_record *comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count);
 void comm_note_end (struct jobseg_record *record);
 
+/**
+ * While a communicator is reserved, collectives over it, and over its groups, are errors on all threads but those that
+ * comm_reserved_for_me() was called on.  For a backward pass, whose gradients a thread of ours may be averaging.  @{
+ */
+void comm_reserve (struct accel_comm *comm, bool reserved);
+void comm_reserved_for_me (void);
+/** @} */
+
 /** Tell the peers that this rank cannot go on; whoever waits for it gets ACCEL_ERR_PEER with @p reason. */
 void comm_give_up (struct accel_comm *comm, const char *reason);
 

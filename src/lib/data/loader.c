@@ -257,6 +257,18 @@ loader_prepare (struct accel_loader *loader, struct accel *acc, struct accel_err
     return loader_share (loader, acc, (size_t) accel_num_processes (acc), (size_t) accel_process_index (acc), err);
 }
 
+enum accel_status
+loader_release (struct accel_loader *loader, struct accel_error *err)
+{
+    pass_end (loader);
+    enum accel_status status = loader_share (loader, NULL, 1, 0, err);
+    if (loader->persistent && loader->sampler)
+        sampler_set_generator (loader->sampler, NULL);
+    accel_generator_destroy (loader->persistent);
+    loader->persistent = NULL;
+    return status;
+}
+
 /* A process that has no batch where its peers have one leaves them waiting: they are told why. */
 static void
 tell_peers (struct accel_loader *loader, const struct accel_error *cause)

@@ -8,6 +8,9 @@
 /** Give @p loader to @p acc: from now on it yields this process's share. */
 enum accel_status loader_prepare (struct accel_loader *loader, struct accel *acc, struct accel_error *err);
 
+/** Take it back: all of the data again, from the next pass on. */
+enum accel_status loader_release (struct accel_loader *loader, struct accel_error *err);
+
 /** The same by numbers; without @p acc nothing is agreed on, or sent. */
 enum accel_status loader_share (struct accel_loader *loader, struct accel *acc, size_t processes, size_t process,
                                 struct accel_error *err);

@@ -130,6 +130,10 @@ check_model (const char *function, const struct accel_model *model, struct accel
 {
     if (!model)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: model is NULL", function);
+    for (size_t i = 0; i < model->count; i++)
+        if (model_is_trained (model, i) && model_grad_dtype (model, i) != ACCEL_FLOAT32)
+            return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: the gradient of '%.100s' is not float32", function,
+                               model->parameters[i].name);
     return model_check_gradients (model, err);
 }
 

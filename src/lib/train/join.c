@@ -7,9 +7,7 @@
 #include "lib/data/loader.h"
 #include "lib/error.h"
 #include "lib/state/state_private.h"
-#include "lib/train/model.h"
-
-#include <string.h>
+#include "lib/train/reducer.h"
 
 static bool
 is_kind (const struct object *object, enum object_kind kind)
@@ -92,9 +90,7 @@ shadow (struct accel *acc, const struct comm_site *site, int64_t number, struct 
         comm_give_up (accel_world (acc), "it has no such model any more");
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_join_end: the others average a model that is destroyed here");
     }
-    for (size_t i = 0; i < model->span_count; i++)
-        memset (model->spans[i].data, 0, model->spans[i].count * sizeof *model->spans[i].data);
-    return model_average_gradients (model, accel_world (acc), site, err);
+    return reducer_shadow (model, site, err);
 }
 
 /* The parameters of whoever made the most steps; of several the highest rank, as torch has it. */

@@ -7,6 +7,7 @@
 #include "lib/error.h"
 #include "lib/state/state_private.h"
 #include "lib/tensor.h"
+#include "lib/train/reducer.h"
 
 #include <accel/comm.h>
 
@@ -15,8 +16,9 @@
 
 enum { ALIGNMENT = 64 };
 
+/* @trained: parameters that are, and gradients, have to be of a type that is. */
 static enum accel_status
-check_tensor (const char *what, const char *name, const DLTensor *tensor, struct accel_error *err)
+check_tensor (const char *what, const char *name, const DLTensor *tensor, bool trained, struct accel_error *err)
 {
     if (tensor->ndim < 0 || (tensor->ndim && !tensor->shape))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s of '%s' has no shape", what, name);
@@ -25,9 +27,13 @@ check_tensor (const char *what, const char *name, const DLTensor *tensor, struct
             return accel_fail (err, ACCEL_ERR_INVALID, "%s of '%s' has a negative size in dimension %d", what, name, i);
     if (tensor->device.device_type != kDLCPU)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is not in host memory", what, name);
-    if (accel_dtype_from_dl (tensor->dtype) != ACCEL_FLOAT32)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is %s, only float32 is trained", what, name,
-                           accel_dtype_name (accel_dtype_from_dl (tensor->dtype)));
+    enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
+    if (trained && dtype != ACCEL_FLOAT32 && dtype != ACCEL_FLOAT16 && dtype != ACCEL_BFLOAT16)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "%s of '%s' is %s: trained are float32, float16 and bfloat16", what, name,
+                           accel_dtype_name (dtype));
+    if (tensor->dtype.bits * tensor->dtype.lanes % 8 || !tensor->dtype.bits)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' has elements that are no whole bytes", what, name);
     if (!tensor_is_contiguous (tensor) || tensor->byte_offset)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is not contiguous", what, name);
     return ACCEL_OK;
@@ -45,10 +51,10 @@ check_parameter (const struct accel_parameter *parameters, size_t index, struct 
             return accel_fail (err, ACCEL_ERR_INVALID, "parameters %zu and %zu are both named '%s'", i, index, name);
     if (!parameter->data)
         return accel_fail (err, ACCEL_ERR_INVALID, "parameter '%s' has no tensor", name);
-    enum accel_status status = check_tensor ("the tensor", name, parameter->data, err);
+    enum accel_status status = check_tensor ("the tensor", name, parameter->data, parameter->grad, err);
     if (status || !parameter->grad)
         return status;
-    status = check_tensor ("the gradient", name, parameter->grad, err);
+    status = check_tensor ("the gradient", name, parameter->grad, true, err);
     if (status)
         return status;
     if (parameter->grad == parameter->data)
@@ -68,7 +74,8 @@ allocate_data (struct accel_model *model, size_t index, struct accel_error *err)
     if (data->data)
         return ACCEL_OK;
     size_t bytes;
-    if (__builtin_mul_overflow (accel_tensor_count (data), sizeof (float), &bytes) || bytes > SIZE_MAX - ALIGNMENT)
+    if (__builtin_mul_overflow (accel_tensor_count (data), tensor_element_bytes (data), &bytes)
+        || bytes > SIZE_MAX - ALIGNMENT)
         return accel_fail (err, ACCEL_ERR_NOMEM, "parameter '%s' is larger than any memory",
                            model->parameters[index].name);
     bytes = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
@@ -102,9 +109,11 @@ accel_model_create (struct accel_model **model, const struct accel_parameter *pa
     made->object = (struct object) OBJECT_INIT (OBJECT_MODEL);
     made->parameters = calloc (count, sizeof *made->parameters);
     made->owned = calloc (count, sizeof *made->owned);
-    if (!made->parameters || !made->owned)
+    made->kept = calloc (count, sizeof *made->kept);
+    if (!made->parameters || !made->owned || !made->kept)
         goto error;
     made->count = count;
+    model_set_defaults (&made->ddp);
     for (size_t i = 0; i < count; i++) {
         made->parameters[i] = parameters[i];
         made->parameters[i].name = strdup (parameters[i].name);
@@ -126,21 +135,21 @@ error:
 }
 
 void
-model_forget_gradients (struct accel_model *model)
+model_release (struct accel_model *model)
 {
     for (size_t s = 0; s < model->span_count; s++) {
         const struct span *span = &model->spans[s];
         if (!span->allocated)
             continue;
-        for (size_t i = 0; i < model->count; i++) {
-            DLTensor *grad = model->parameters[i].grad;
-            if (grad && (float *) grad->data >= span->data && (float *) grad->data < span->data + span->count)
-                grad->data = NULL;
-        }
+        FOR_GRADIENTS_OF (model, s, i)
+            model->parameters[i].grad->data = model->kept[i];
         accel_free (model->object.owner, span->data);
     }
+    reducer_destroy (model);
     free (model->spans);
+    free (model->span_of);
     model->spans = NULL;
+    model->span_of = NULL;
     model->span_count = 0;
 }
 
@@ -149,15 +158,19 @@ accel_model_destroy (struct accel_model *model)
 {
     if (!model)
         return;
-    model_forget_gradients (model);
+    model_release (model);
     state_remove_prepared (&model->object);
     for (size_t i = 0; i < model->count; i++) {
         if (model->owned[i])
             model->parameters[i].data->data = NULL;
+        if (model->kept[i])
+            model->parameters[i].grad->data = NULL;
         free (model->owned[i]);
+        free (model->kept[i]);
         free ((char *) model->parameters[i].name);
     }
     free (model->owned);
+    free (model->kept);
     free (model->parameters);
     free (model);
 }
@@ -178,6 +191,19 @@ bool
 model_is_trained (const struct accel_model *model, size_t index)
 {
     return model->parameters[index].grad != NULL;
+}
+
+enum accel_dtype
+model_grad_dtype (const struct accel_model *model, size_t index)
+{
+    return accel_dtype_from_dl (model->parameters[index].grad->dtype);
+}
+
+size_t
+model_grad_bytes (const struct accel_model *model, size_t index)
+{
+    const DLTensor *grad = model->parameters[index].grad;
+    return accel_tensor_count (grad) * tensor_element_bytes (grad);
 }
 
 enum accel_status

@@ -8,21 +8,37 @@
 #include "lib/comm/comm_private.h"
 #include "lib/object.h"
 
-/** A stretch of float32 gradients that lie one behind the other: reduced by one collective. */
+/** A bucket: gradients of one element type that lie one behind the other and are reduced together. */
 struct span {
-    float *data;
-    size_t count;
-    bool allocated; /* by us, with accel_alloc() */
+    void *data;
+    size_t count; /* elements */
+    enum accel_dtype dtype;
+    bool allocated;    /* by us, with accel_alloc() */
+    size_t begin, end; /* its gradients are those parameters from begin to end - 1 whose `span_of` says so */
+    size_t gradients;  /* their number */
+    size_t pending;    /* those that the present backward pass has not reported */
 };
+
+enum { NO_SPAN = -1 };
 
 struct accel_model {
     struct object object;
     size_t count;
     struct accel_parameter *parameters; /* [count]; names are ours */
     void **owned;                       /* [count]: memory of parameters that we allocated, or NULL */
-    struct span *spans;                 /* made by model_prepare() */
+    void **kept;                        /* [count]: memory of gradients that accel_unwrap_model() allocated, or NULL */
+    struct accel_ddp_options ddp;       /* no field is 0 that has another default */
+    /* From here on: made by model_prepare(). */
+    struct span *spans; /* in the order in which they are reduced */
     size_t span_count;
+    ptrdiff_t *span_of; /* [count]: index in `spans`, NO_SPAN where there is no gradient, or an empty one */
+    struct reducer *reducer;
 };
+
+/** The parameters of a model whose gradients lie in span s: `for (size_t i; ...)`. */
+#define FOR_GRADIENTS_OF(model, s, i)                                              \
+    for (size_t i = (model)->spans[s].begin; i < (model)->spans[s].end; i++)       \
+        if ((model)->span_of[i] == (ptrdiff_t) (s))
 
 /** @return whether parameter @p index is trained. */
 bool model_is_trained (const struct accel_model *model, size_t index);
@@ -30,12 +46,23 @@ bool model_is_trained (const struct accel_model *model, size_t index);
 /** @return ACCEL_OK if every trained parameter has memory for its gradient, else an error that names the first. */
 enum accel_status model_check_gradients (const struct accel_model *model, struct accel_error *err);
 
-/** Undo what model_prepare() gave to gradients: the program's tensors stop pointing into memory that goes away. */
-void model_forget_gradients (struct accel_model *model);
+/** Free all that model_prepare() made; the program's tensors stop pointing into memory that goes away. */
+void model_release (struct accel_model *model);
 
-/** Average the gradients over all processes.  Collective. */
-enum accel_status model_average_gradients (struct accel_model *model, struct accel_comm *comm,
-                                           const struct comm_site *site, struct accel_error *err);
+/** Set accel_model_set_ddp()'s defaults. */
+void model_set_defaults (struct accel_ddp_options *ddp);
+
+/** The element type of parameter @p index's gradient, and its size in bytes.  @{ */
+enum accel_dtype model_grad_dtype (const struct accel_model *model, size_t index);
+size_t model_grad_bytes (const struct accel_model *model, size_t index);
+/** @} */
+
+/** Whether the program has memory for this gradient itself. */
+bool model_has_own_gradient (const struct accel_model *model, size_t index);
+
+/** Make `spans` and `span_of`, and give gradients memory.  Collective. */
+enum accel_status model_make_spans (struct accel *acc, struct accel_model *model, const struct comm_site *site,
+                                    struct accel_error *err);
 
 /** Copy the parameters of rank @p root to all.  Collective. */
 enum accel_status model_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,

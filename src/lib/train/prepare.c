@@ -8,17 +8,17 @@
 #include "lib/error.h"
 #include "lib/object.h"
 #include "lib/state/state_private.h"
+#include "lib/tensor.h"
 #include "lib/train/model.h"
 #include "lib/train/optimizer.h"
+#include "lib/train/reducer.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Gradients are collected from the last parameter to the first, the order in which backward passes produce them.  The
- * first bucket is small so that its reduction can begin early; sizes as in torch's reducer. */
-enum { FIRST_BUCKET_BYTES = 1 << 20, BUCKET_BYTES = 25 << 20, DESCRIPTION_SIZE = 256 };
+enum { DESCRIPTION_SIZE = 256 };
 
 static const char end_mark;
 
@@ -26,14 +26,6 @@ void *
 accel_prepare_end_mark (void)
 {
     return (void *) (uintptr_t) &end_mark;
-}
-
-/* Whether the program has memory for this gradient itself. */
-static bool
-has_own_gradient (const struct accel_model *model, size_t index)
-{
-    const DLTensor *grad = model->parameters[index].grad;
-    return grad && grad->data && accel_tensor_count (grad);
 }
 
 static void
@@ -49,9 +41,15 @@ describe (const struct accel_model *model, size_t index, char text[DESCRIPTION_S
     for (int i = 0; i < parameter->data->ndim && at < DESCRIPTION_SIZE - 32; i++)
         at += snprintf (text + at, (size_t) (DESCRIPTION_SIZE - at), "%s%lld", i ? ", " : "",
                         (long long) parameter->data->shape[i]);
-    snprintf (text + at, (size_t) (DESCRIPTION_SIZE - at), "] %s%s",
-              accel_dtype_name (accel_dtype_from_dl (parameter->data->dtype)),
-              !parameter->grad ? ", not trained" : has_own_gradient (model, index) ? ", with a gradient's memory" : "");
+    enum accel_dtype dtype = accel_dtype_from_dl (parameter->data->dtype);
+    at += snprintf (text + at, (size_t) (DESCRIPTION_SIZE - at), "] %s", accel_dtype_name (dtype));
+    if (parameter->grad && model_grad_dtype (model, index) != dtype)
+        at += snprintf (text + at, (size_t) (DESCRIPTION_SIZE - at), ", gradient %s",
+                        accel_dtype_name (model_grad_dtype (model, index)));
+    snprintf (text + at, (size_t) (DESCRIPTION_SIZE - at), "%s",
+              !parameter->grad                         ? ", not trained"
+              : model_has_own_gradient (model, index) ? ", with a gradient's memory"
+                                                       : "");
 }
 
 /* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits: enough to notice a difference, which is then looked at. */
@@ -74,7 +72,20 @@ fingerprint_parameter (const struct accel_model *model, size_t index)
     hash = (uint64_t) fingerprint (parameter->name, strlen (parameter->name) + 1, hash);
     hash = (uint64_t) fingerprint (parameter->data->shape, (size_t) parameter->data->ndim * sizeof (int64_t), hash);
     hash = (uint64_t) fingerprint (&parameter->data->dtype, sizeof parameter->data->dtype, hash);
-    return fingerprint (!parameter->grad ? "f" : has_own_gradient (model, index) ? "o" : "t", 1, hash);
+    if (parameter->grad)
+        hash = (uint64_t) fingerprint (&parameter->grad->dtype, sizeof parameter->grad->dtype, hash);
+    return fingerprint (!parameter->grad ? "f" : model_has_own_gradient (model, index) ? "o" : "t", 1, hash);
+}
+
+static int64_t
+fingerprint_options (const struct accel_ddp_options *ddp)
+{
+    const double values[] = {
+        ddp->bucket_cap_mb, ddp->find_unused_parameters, ddp->broadcast_buffers, ddp->comm_hook,
+        ddp->matrix_approximation_rank, ddp->start_iter, ddp->min_compression_rate, ddp->no_error_feedback,
+        ddp->no_warm_start,
+    };
+    return fingerprint (values, sizeof values, UINT64_C (0xcbf29ce484222325));
 }
 
 /* All ranks have found the same difference; each says what both sides have. */
@@ -127,15 +138,34 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
         return status;
     size_t count = (size_t) most, index = count;
     int rank = 0;
-    int64_t *mine = calloc (count, sizeof *mine);
+    int64_t *mine = calloc (count + 1, sizeof *mine);
     if (!mine)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to compare %zu parameters", count);
     for (size_t i = 0; i < count; i++)
         mine[i] = fingerprint_parameter (model, i);
-    status = find_difference (comm, site, mine, count, &index, &rank, err);
+    mine[count] = fingerprint_options (&model->ddp);
+    status = find_difference (comm, site, mine, count + 1, &index, &rank, err);
     free (mine);
-    if (!status && index < count)
+    if (!status && index == count)
+        status = accel_fail (err, ACCEL_ERR_INVALID,
+                             "the model's accel_ddp_options on rank %d are others than on rank 0", rank);
+    else if (!status && index < count)
         status = explain_difference (comm, site, model, index, rank, err);
+    return status;
+}
+
+/* As bytes: what is not trained may be of a type that we do not know. */
+static enum accel_status
+broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site, int root, bool buffers,
+           struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; !status && i < model->count; i++) {
+        DLTensor *data = model->parameters[i].data;
+        if (!buffers || !model_is_trained (model, i))
+            status = comm_broadcast (comm, site, data->data, accel_tensor_count (data) * tensor_element_bytes (data),
+                                     ACCEL_UINT8, root, err);
+    }
     return status;
 }
 
@@ -143,93 +173,14 @@ enum accel_status
 model_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site, int root,
                  struct accel_error *err)
 {
-    for (size_t i = 0; i < model->count; i++) {
-        DLTensor *data = model->parameters[i].data;
-        enum accel_status status
-            = comm_broadcast (comm, site, data->data, accel_tensor_count (data), ACCEL_FLOAT32, root, err);
-        if (status)
-            return status;
-    }
-    return ACCEL_OK;
+    return broadcast (model, comm, site, root, false, err);
 }
 
-/* How many parameters before @p end, from the last to the first, fill one bucket; and their elements. */
-static size_t
-bucket_begin (const struct accel_model *model, size_t end, size_t limit_bytes, size_t *elements)
+enum accel_status
+model_broadcast_buffers (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
+                         struct accel_error *err)
 {
-    size_t begin = end;
-    *elements = 0;
-    while (begin > 0 && (begin == end || *elements * sizeof (float) < limit_bytes)) {
-        begin--;
-        const DLTensor *grad = model->parameters[begin].grad;
-        if (grad && !grad->data)
-            *elements += accel_tensor_count (grad);
-    }
-    return begin;
-}
-
-/* Put the gradients without memory into buckets. */
-static enum accel_status
-allocate_buckets (struct accel *acc, struct accel_model *model, struct accel_error *err)
-{
-    size_t limit = FIRST_BUCKET_BYTES;
-    for (size_t end = model->count; end > 0;) {
-        size_t elements, begin = bucket_begin (model, end, limit, &elements);
-        if (elements) {
-            void *memory;
-            enum accel_status status = accel_alloc (acc, &memory, elements * sizeof (float), err);
-            if (status)
-                return status;
-            float *at = memory;
-            model->spans[model->span_count++] = (struct span){ at, elements, true };
-            for (size_t i = end; i-- > begin;) {
-                DLTensor *grad = model->parameters[i].grad;
-                if (grad && !grad->data && accel_tensor_count (grad)) {
-                    grad->data = at;
-                    at += accel_tensor_count (grad);
-                }
-            }
-            limit = BUCKET_BYTES;
-        }
-        end = begin;
-    }
-    return ACCEL_OK;
-}
-
-/* Mark the program's own gradients that lie right behind the one before (in one big array, say). */
-static void
-mark_joined (const struct accel_model *model, unsigned char *joined)
-{
-    const float *end = NULL;
-    for (size_t i = 0; i < model->count; i++)
-        if (has_own_gradient (model, i)) {
-            const float *data = model->parameters[i].grad->data;
-            joined[i] = data == end;
-            end = data + accel_tensor_count (model->parameters[i].grad);
-        }
-}
-
-/* Gradients of the program's own memory; neighbours become one span.  Where memory lies is each process's own affair,
- * but all have to reduce the same spans: only neighbours on every rank count. */
-static enum accel_status
-collect_own (struct accel_comm *comm, const struct comm_site *site, struct accel_model *model, struct accel_error *err)
-{
-    unsigned char *joined = calloc (model->count, 1);
-    if (!joined)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu gradients", model->count);
-    mark_joined (model, joined);
-    enum accel_status status = comm_all_reduce (comm, site, joined, joined, model->count, ACCEL_UINT8, ACCEL_MIN, err);
-    for (size_t i = 0; !status && i < model->count; i++) {
-        if (!has_own_gradient (model, i))
-            continue;
-        const DLTensor *grad = model->parameters[i].grad;
-        if (joined[i])
-            model->spans[model->span_count - 1].count += accel_tensor_count (grad);
-        else
-            model->spans[model->span_count++] = (struct span){ grad->data, accel_tensor_count (grad), false };
-    }
-    free (joined);
-    return status;
+    return broadcast (model, comm, site, 0, true, err);
 }
 
 enum accel_status
@@ -242,18 +193,20 @@ model_prepare (const char *file, int line, struct accel *acc, struct accel_model
         status = model_broadcast (model, comm, &site, 0, err);
     if (status)
         return status;
-    model->spans = calloc (model->count, sizeof *model->spans);
-    if (!model->spans)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu gradients", model->count);
     model->object.owner = acc;
-    status = collect_own (comm, &site, model, err);
+    status = model_make_spans (acc, model, &site, err);
     if (!status)
-        status = allocate_buckets (acc, model, err);
+        status = reducer_create (model, acc, err);
     if (status) {
-        model_forget_gradients (model);
+        model_release (model);
         model->object.owner = NULL;
+        return status;
     }
-    return status;
+    for (size_t i = 0; i < model->count; i++) { /* buckets have it now */
+        free (model->kept[i]);
+        model->kept[i] = NULL;
+    }
+    return ACCEL_OK;
 }
 
 static enum accel_status

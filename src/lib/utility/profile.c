@@ -9,6 +9,7 @@
 #include "lib/error.h"
 #include "lib/state/state_object.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,28 +29,35 @@ active (struct accel *acc)
     return acc ? acc->world->profile : NULL;
 }
 
+/* Collectives of a backward pass may be noted by a thread of the library's. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 static uint8_t
 name_index (struct profile_names *names, const char *text)
 {
     uint32_t i = 0;
+    pthread_mutex_lock (&lock);
     while (i < names->count && strncmp (names->text[i], text, PROFILE_NAME - 1))
         i++;
     if (i == PROFILE_NAMES)
-        return PROFILE_NAMES - 1;
+        i = PROFILE_NAMES - 1;
     if (i == names->count) {
         names->count++;
         strncpy (names->text[i], i == PROFILE_NAMES - 1 ? "(others)" : text, PROFILE_NAME - 1);
     }
+    pthread_mutex_unlock (&lock);
     return (uint8_t) i;
 }
 
 static void
 note (struct profile *profile, const struct profile_event *event)
 {
+    pthread_mutex_lock (&lock);
     if (profile->count == profile->most)
         profile->dropped++;
     else
         profile->events[profile->count++] = *event;
+    pthread_mutex_unlock (&lock);
 }
 
 /* A file is told by the end of its path. */

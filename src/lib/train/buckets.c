@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Into which buckets a model's gradients go.  They are collected from the last parameter to the first, the order in
+ * which backward passes produce them; the first bucket is small so that its reduction can begin early.  Sizes and rules
+ * are those of torch's reducer (torch/csrc/distributed/c10d/reducer.cpp): a bucket is closed by the gradient that fills
+ * it, each element type has its own, and all are reduced in the order in which they were opened. */
+#include <config.h>
+
+#include "lib/error.h"
+#include "lib/tensor.h"
+#include "lib/train/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_BUCKET_BYTES = 1 << 20, MIB = 1 << 20 };
+
+/* What can be open at a time: a bucket of our memory for each type, and a stretch of the program's. */
+enum { OWN = ACCEL_DTYPE_COUNT, KINDS };
+
+struct packing {
+    struct accel_model *model;
+    const unsigned char *joined; /* [count] */
+    ptrdiff_t open[KINDS];       /* span, or NO_SPAN */
+    double limit[KINDS];         /* bytes */
+};
+
+bool
+model_has_own_gradient (const struct accel_model *model, size_t index)
+{
+    const DLTensor *grad = model->parameters[index].grad;
+    return grad && grad->data && !model->kept[index] && accel_tensor_count (grad);
+}
+
+/* Mark the program's own gradients that lie right before the next one (in one big array, say). */
+static void
+mark_joined (const struct accel_model *model, unsigned char *joined)
+{
+    size_t next = model->count;
+    for (size_t i = model->count; i-- > 0;) {
+        if (!model_has_own_gradient (model, i))
+            continue;
+        const char *data = model->parameters[i].grad->data;
+        joined[i] = next < model->count && data + model_grad_bytes (model, i) == model->parameters[next].grad->data
+                    && model_grad_dtype (model, i) == model_grad_dtype (model, next);
+        next = i;
+    }
+}
+
+static void
+pack (struct packing *packing, size_t index, double cap)
+{
+    struct accel_model *model = packing->model;
+    const DLTensor *grad = model->parameters[index].grad;
+    bool own = model_has_own_gradient (model, index);
+    enum accel_dtype dtype = model_grad_dtype (model, index);
+    ptrdiff_t *open = &packing->open[own ? OWN : (int) dtype];
+    double *limit = &packing->limit[own ? OWN : (int) dtype];
+    if (*open == NO_SPAN || (own && !packing->joined[index])) {
+        *open = (ptrdiff_t) model->span_count++;
+        model->spans[*open] = (struct span){ .dtype = dtype, .allocated = !own, .end = index + 1 };
+    }
+    struct span *span = &model->spans[*open];
+    model->span_of[index] = *open;
+    span->begin = index;
+    span->count += accel_tensor_count (grad);
+    span->gradients++;
+    if (own)
+        span->data = grad->data; /* its lowest address so far */
+    if ((double) span->count * (double) accel_dtype_bytes (dtype) >= *limit) {
+        *open = NO_SPAN;
+        *limit = cap;
+    }
+}
+
+/* Memory of bucket @p s that all ranks have mapped; what gradients hold already moves into it. */
+static enum accel_status
+allocate (struct accel *acc, struct accel_model *model, size_t s, struct accel_error *err)
+{
+    struct span *span = &model->spans[s];
+    void *memory;
+    enum accel_status status = accel_alloc (acc, &memory, span->count * accel_dtype_bytes (span->dtype), err);
+    if (status)
+        return status;
+    span->data = memory;
+    char *at = memory;
+    for (size_t i = span->end; i-- > span->begin;) {
+        if (model->span_of[i] != (ptrdiff_t) s)
+            continue;
+        if (model->kept[i])
+            memcpy (at, model->kept[i], model_grad_bytes (model, i));
+        model->parameters[i].grad->data = at;
+        at += model_grad_bytes (model, i);
+    }
+    return ACCEL_OK;
+}
+
+/* Where memory lies is each process's own affair, but all have to reduce the same spans: only neighbours on every rank
+ * count. */
+enum accel_status
+model_make_spans (struct accel *acc, struct accel_model *model, const struct comm_site *site, struct accel_error *err)
+{
+    size_t count = model->count;
+    unsigned char *joined = calloc (count, 1);
+    model->spans = calloc (count, sizeof *model->spans);
+    model->span_of = calloc (count, sizeof *model->span_of);
+    if (!joined || !model->spans || !model->span_of) {
+        free (joined);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu gradients", count);
+    }
+    mark_joined (model, joined);
+    enum accel_status status
+        = comm_all_reduce (accel_world (acc), site, joined, joined, count, ACCEL_UINT8, ACCEL_MIN, err);
+    struct packing packing = { .model = model, .joined = joined };
+    double cap = model->ddp.bucket_cap_mb * MIB;
+    for (int i = 0; i < KINDS; i++) {
+        packing.open[i] = NO_SPAN;
+        packing.limit[i] = cap < FIRST_BUCKET_BYTES ? cap : FIRST_BUCKET_BYTES;
+    }
+    for (size_t i = count; i-- > 0;) {
+        model->span_of[i] = NO_SPAN;
+        if (!status && model_is_trained (model, i) && accel_tensor_count (model->parameters[i].grad))
+            pack (&packing, i, cap);
+    }
+    free (joined);
+    for (size_t s = 0; s < model->span_count && !status; s++)
+        if (model->spans[s].allocated)
+            status = allocate (acc, model, s, err);
+    return status;
+}

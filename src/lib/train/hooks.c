@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How gradients are averaged: as they are, or in 16 bits as torch's fp16_compress_hook and bf16_compress_hook do
+ * (torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py): rounded, divided by the number of processes, rounded
+ * again, added up, and widened. */
+#include <config.h>
+
+#include "lib/error.h"
+#include "lib/half.h"
+#include "lib/state/state_private.h"
+#include "lib/train/arithmetic.h"
+#include "lib/train/reducer.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK = 512 };
+
+void
+model_set_defaults (struct accel_ddp_options *ddp)
+{
+    if (ddp->bucket_cap_mb == 0)
+        ddp->bucket_cap_mb = 25;
+    if (!ddp->matrix_approximation_rank)
+        ddp->matrix_approximation_rank = 1;
+    if (!ddp->start_iter)
+        ddp->start_iter = 1000;
+    if (ddp->min_compression_rate == 0)
+        ddp->min_compression_rate = 2;
+}
+
+enum accel_status
+accel_model_set_ddp (struct accel_model *model, const struct accel_ddp_options *options, struct accel_error *err)
+{
+    if (!model || !options)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, model ? "options" : "model");
+    if (model->object.owner)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model is prepared already", __func__);
+    if (!(options->bucket_cap_mb >= 0) || isinf (options->bucket_cap_mb))
+        return accel_fail (err, ACCEL_ERR_INVALID, "bucket_cap_mb is %g, it must be a size in MiB",
+                           options->bucket_cap_mb);
+    if ((unsigned) options->overlap > ACCEL_OVERLAP_NEVER)
+        return accel_fail (err, ACCEL_ERR_INVALID, "overlap is no value of its enum");
+    if ((unsigned) options->comm_hook > ACCEL_COMM_HOOK_POWER_SGD)
+        return accel_fail (err, ACCEL_ERR_INVALID, "comm_hook is no value of its enum");
+    if (!(options->min_compression_rate >= 0) || isinf (options->min_compression_rate))
+        return accel_fail (err, ACCEL_ERR_INVALID, "min_compression_rate is %g, it must be greater than 0",
+                           options->min_compression_rate);
+    model->ddp = *options;
+    model_set_defaults (&model->ddp);
+    return ACCEL_OK;
+}
+
+static enum accel_dtype
+hook_dtype (const struct accel_model *model)
+{
+    return model->ddp.comm_hook == ACCEL_COMM_HOOK_FP16   ? ACCEL_FLOAT16
+           : model->ddp.comm_hook == ACCEL_COMM_HOOK_BF16 ? ACCEL_BFLOAT16
+                                                          : ACCEL_DTYPE_COUNT;
+}
+
+enum accel_status
+hook_make (struct accel_model *model, struct accel *acc, struct accel_error *err)
+{
+    enum accel_dtype dtype = hook_dtype (model);
+    size_t most = 0;
+    for (size_t s = 0; s < model->span_count; s++)
+        if (model->spans[s].dtype != dtype && model->spans[s].count > most)
+            most = model->spans[s].count;
+    if (dtype == ACCEL_DTYPE_COUNT || !most)
+        return ACCEL_OK;
+    void *memory;
+    enum accel_status status = accel_alloc (acc, &memory, most * sizeof (uint16_t), err);
+    if (!status)
+        model->reducer->half = memory;
+    return status;
+}
+
+void
+hook_free (struct accel_model *model)
+{
+    accel_free (model->object.owner, model->reducer->half);
+}
+
+void
+floats_from (float *to, const void *from, enum accel_dtype dtype, size_t count)
+{
+    if (dtype == ACCEL_FLOAT16)
+        half_to_floats (to, from, count);
+    else if (dtype == ACCEL_BFLOAT16)
+        bfloat16_to_floats (to, from, count);
+    else
+        memcpy (to, from, count * sizeof *to);
+}
+
+void
+floats_to (void *to, enum accel_dtype dtype, const float *from, size_t count)
+{
+    if (dtype == ACCEL_FLOAT16)
+        half_from_floats (to, from, count);
+    else if (dtype == ACCEL_BFLOAT16)
+        bfloat16_from_floats (to, from, count);
+    else
+        memcpy (to, from, count * sizeof *from);
+}
+
+/* Change the type of an array; with a divisor other than 1, in the new type.  `to` may be `from`. */
+static void
+convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,
+         float divisor)
+{
+    float block[BLOCK];
+    for (size_t done = 0; done < count; done += BLOCK) {
+        size_t part = count - done < BLOCK ? count - done : BLOCK;
+        char *here = (char *) to + done * accel_dtype_bytes (to_dtype);
+        floats_from (block, (const char *) from + done * accel_dtype_bytes (from_dtype), from_dtype, part);
+        floats_to (here, to_dtype, block, part);
+        if (divisor == 1)
+            continue;
+        floats_from (block, here, to_dtype, part);
+        for (size_t i = 0; i < part; i++)
+            block[i] /= divisor;
+        floats_to (here, to_dtype, block, part);
+    }
+}
+
+enum accel_status
+hook_reduce (struct accel_model *model, enum accel_dtype dtype, void *data, size_t count, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    enum accel_dtype hook = hook_dtype (model);
+    if (hook == ACCEL_DTYPE_COUNT)
+        return comm_all_reduce (reducer->comm, reducer->site, data, data, count, dtype, ACCEL_AVG, err);
+    void *sent = dtype == hook ? data : reducer->half;
+    convert (sent, hook, data, dtype, count, (float) reducer->size);
+    enum accel_status status
+        = comm_all_reduce (reducer->comm, reducer->site, sent, sent, count, hook, ACCEL_SUM, err);
+    if (!status && sent != data)
+        convert (data, dtype, sent, hook, count, 1);
+    return status;
+}

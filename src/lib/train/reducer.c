@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Averaging gradients.  All processes reduce the same buckets in the same order, whatever order their gradients come
+ * in: a bucket that is complete waits for its turn, as in torch's reducer (torch/csrc/distributed/c10d/reducer.cpp).
+ *
+ * While the program computes, a thread of ours reduces what is complete; what is left when the program's pass ends is
+ * reduced by the program's own thread.  Reducing is work of the processor here, and no transfer that something else
+ * does: where a process has one CPU there is nothing to gain, and all is left to the end. */
+#include <config.h>
+
+#include "lib/train/reducer.h"
+
+#include "lib/error.h"
+#include "lib/state/state_object.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Processes that may run everywhere share what is there; those that were bound have their CPUs for themselves. */
+static bool
+has_spare_cpu (int local_processes)
+{
+    cpu_set_t set;
+    if (sched_getaffinity (0, sizeof set, &set))
+        return false;
+    long cpus = CPU_COUNT (&set);
+    return cpus > (cpus < sysconf (_SC_NPROCESSORS_ONLN) ? 1 : local_processes);
+}
+
+enum accel_status
+reducer_create (struct accel_model *model, struct accel *acc, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer = calloc (1, sizeof *reducer);
+    enum accel_overlap overlap = model->ddp.overlap;
+    if (!reducer)
+        goto error;
+    reducer->comm = accel_world (acc);
+    reducer->size = accel_num_processes (acc);
+    if (reducer->size > 1)
+        reducer->overlap = overlap == ACCEL_OVERLAP_ALWAYS
+                           || (overlap == ACCEL_OVERLAP_AUTO && has_spare_cpu (accel_local_num_processes (acc)));
+    reducer->ready = calloc (model->count, 1);
+    reducer->used = calloc (model->count, 1);
+    if (model->ddp.find_unused_parameters)
+        reducer->mask = calloc (model->count, 1);
+    if (!reducer->ready || !reducer->used || (model->ddp.find_unused_parameters && !reducer->mask))
+        goto error;
+    if (pthread_mutex_init (&reducer->lock, NULL))
+        goto error;
+    if (pthread_cond_init (&reducer->wake, NULL)) {
+        pthread_mutex_destroy (&reducer->lock);
+        goto error;
+    }
+    reducer->locks_made = true;
+    if (reducer->size == 1)
+        return ACCEL_OK;
+    enum accel_status status = hook_make (model, acc, err);
+    return status ? status : power_sgd_make (model, acc, err);
+error:
+    return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to average %zu gradients", model->count);
+}
+
+void
+reducer_destroy (struct accel_model *model)
+{
+    struct reducer *reducer = model->reducer;
+    if (!reducer)
+        return;
+    hook_free (model);
+    power_sgd_free (model);
+    if (reducer->locks_made) {
+        pthread_cond_destroy (&reducer->wake);
+        pthread_mutex_destroy (&reducer->lock);
+    }
+    free (reducer->ready);
+    free (reducer->used);
+    free (reducer->mask);
+    free (reducer);
+    model->reducer = NULL;
+}
+
+/* Find what no process has used since the last average; such gradients stay as they are.  What others have used is zero
+ * here, unless it was. */
+static enum accel_status
+agree_on_unused (struct accel_model *model, size_t s, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    const struct span *span = &model->spans[s];
+    size_t length = span->end - span->begin;
+    unsigned char *mask = reducer->mask + span->begin;
+    memset (mask, 0, length);
+    FOR_GRADIENTS_OF (model, s, i)
+        reducer->mask[i] = reducer->used[i];
+    enum accel_status status
+        = comm_all_reduce (reducer->comm, reducer->site, mask, mask, length, ACCEL_UINT8, ACCEL_MAX, err);
+    if (status)
+        return status;
+    FOR_GRADIENTS_OF (model, s, i)
+        if (!reducer->used[i] && reducer->mask[i])
+            memset (model->parameters[i].grad->data, 0, model_grad_bytes (model, i));
+    return ACCEL_OK;
+}
+
+/* The parts of a bucket that somebody has used, each stretch of neighbours at once. */
+static enum accel_status
+reduce_used (struct accel_model *model, size_t s, struct accel_error *err)
+{
+    const struct span *span = &model->spans[s];
+    size_t bytes = accel_dtype_bytes (span->dtype);
+    char *begin = NULL, *end = NULL;
+    enum accel_status status = ACCEL_OK;
+    FOR_GRADIENTS_OF (model, s, i) {
+        char *data = model->parameters[i].grad->data, *after = data + model_grad_bytes (model, i);
+        if (status || !model->reducer->mask[i])
+            continue;
+        if (data != end && after != begin) {
+            if (begin)
+                status = hook_reduce (model, span->dtype, begin, (size_t) (end - begin) / bytes, err);
+            begin = data;
+            end = after;
+        }
+        begin = data < begin ? data : begin;
+        end = after > end ? after : end;
+    }
+    if (begin && !status)
+        status = hook_reduce (model, span->dtype, begin, (size_t) (end - begin) / bytes, err);
+    return status;
+}
+
+static enum accel_status
+announce (struct accel_model *model, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    if (reducer->announced)
+        return ACCEL_OK;
+    reducer->announced = true;
+    return join_announce (model->object.owner, reducer->site, model, err);
+}
+
+static enum accel_status
+reduce_span (struct accel_model *model, size_t s, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    struct span *span = &model->spans[s];
+    enum accel_status status = announce (model, err);
+    if (!status && reducer->mask)
+        status = agree_on_unused (model, s, err);
+    if (status)
+        return status;
+    if (power_sgd_is_due (model))
+        return power_sgd_reduce (model, s, reducer->mask, err);
+    return reducer->mask ? reduce_used (model, s, err) : hook_reduce (model, span->dtype, span->data, span->count, err);
+}
+
+static enum accel_status
+reduce_rest (struct accel_model *model, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    enum accel_status status = announce (model, err);
+    for (; reducer->next < model->span_count && !status; reducer->next++)
+        status = reduce_span (model, reducer->next, err);
+    if (!status)
+        power_sgd_count (model);
+    if (!status && model->ddp.broadcast_buffers)
+        status = model_broadcast_buffers (model, reducer->comm, reducer->site, err);
+    memset (reducer->used, 0, model->count);
+    return status;
+}
+
+static bool
+is_next_complete (const struct accel_model *model)
+{
+    size_t next = model->reducer->next;
+    return next < model->span_count && !model->spans[next].pending;
+}
+
+static void *
+thread_main (void *user)
+{
+    struct accel_model *model = user;
+    struct reducer *reducer = model->reducer;
+    struct accel_error cause;
+    enum accel_status status = ACCEL_OK;
+    comm_reserved_for_me ();
+    pthread_mutex_lock (&reducer->lock);
+    while (!status && !reducer->stop && reducer->next < model->span_count) {
+        if (!is_next_complete (model)) {
+            pthread_cond_wait (&reducer->wake, &reducer->lock);
+            continue;
+        }
+        pthread_mutex_unlock (&reducer->lock);
+        status = reduce_span (model, reducer->next, &cause);
+        pthread_mutex_lock (&reducer->lock);
+        reducer->next++;
+    }
+    if (status)
+        reducer->error = cause;
+    pthread_mutex_unlock (&reducer->lock);
+    return NULL;
+}
+
+/* Signals are for the program's threads.  Without a thread all is reduced in the end. */
+static void
+start_thread (struct accel_model *model)
+{
+    struct reducer *reducer = model->reducer;
+    sigset_t every, before;
+    sigfillset (&every);
+    pthread_sigmask (SIG_SETMASK, &every, &before);
+    reducer->threaded = !pthread_create (&reducer->thread, NULL, thread_main, model);
+    reducer->overlap = reducer->threaded;
+    pthread_sigmask (SIG_SETMASK, &before, NULL);
+}
+
+void
+reducer_begin (struct accel_model *model, const struct comm_site *site, bool reduces)
+{
+    struct reducer *reducer = model->reducer;
+    memset (reducer->ready, 0, model->count);
+    for (size_t s = 0; s < model->span_count; s++)
+        model->spans[s].pending = model->spans[s].gradients;
+    reducer->site = site;
+    reducer->reduces = reduces;
+    reducer->announced = reducer->stop = false;
+    reducer->reported = reducer->next = 0;
+    reducer->error.code = ACCEL_OK;
+    reducer->open = true;
+}
+
+static enum accel_status
+report (struct accel_model *model, size_t index, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    const char *name = index < model->count ? model->parameters[index].name : "";
+    if (index >= model->count)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_grad_ready: there is no parameter %zu among %zu", index,
+                           model->count);
+    if (!model_is_trained (model, index))
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_grad_ready: '%s' is not trained", name);
+    if (reducer->ready[index])
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "accel_grad_ready: '%s' was reported before in this pass: its average may be under way",
+                           name);
+    reducer->ready[index] = reducer->used[index] = 1;
+    reducer->reported++;
+    if (!reducer->reduces)
+        return ACCEL_OK;
+    /* Wherever the thread stands, and whether there is one: programs must not depend on it. */
+    comm_reserve (reducer->comm, true);
+    ptrdiff_t s = model->span_of[index];
+    if (s != NO_SPAN)
+        model->spans[s].pending--;
+    if (is_next_complete (model)) {
+        if (reducer->threaded)
+            pthread_cond_signal (&reducer->wake);
+        else if (reducer->overlap && (reducer->next + 1 < model->span_count))
+            start_thread (model);
+    }
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_grad_ready (struct accel_model *model, size_t index, struct accel_error *err)
+{
+    struct reducer *reducer = model ? model->reducer : NULL;
+    if (!reducer)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_grad_ready: the model is not prepared");
+    pthread_mutex_lock (&reducer->lock);
+    struct accel_error cause = reducer->error;
+    enum accel_status status = cause.code;
+    if (!status && !reducer->open)
+        status = accel_fail (&cause, ACCEL_ERR_INVALID,
+                             "accel_grad_ready: the model is in no backward pass of accel_backward");
+    else if (!status && (status = report (model, index, &cause)))
+        reducer->error = cause;
+    pthread_mutex_unlock (&reducer->lock);
+    if (status && err)
+        *err = cause;
+    return status;
+}
+
+/* Note what this pass has used; a pass that reports nothing uses all. */
+static enum accel_status
+close_reports (struct accel_model *model, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    if (!reducer->reported)
+        memset (reducer->used, 1, model->count);
+    if (!reducer->reported || !reducer->reduces || model->ddp.find_unused_parameters)
+        return ACCEL_OK;
+    for (size_t i = 0; i < model->count; i++)
+        if (model_is_trained (model, i) && !reducer->ready[i])
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "the gradient of '%.100s' was not reported to accel_grad_ready on rank %d, others were: "
+                               "report it, or use find_unused_parameters",
+                               model->parameters[i].name, accel_process_index (model->object.owner));
+    return ACCEL_OK;
+}
+
+enum accel_status
+reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    bool peers = reducer->reduces && reducer->size > 1;
+    pthread_mutex_lock (&reducer->lock);
+    reducer->open = false;
+    reducer->stop = true;
+    pthread_cond_signal (&reducer->wake);
+    pthread_mutex_unlock (&reducer->lock);
+    if (reducer->threaded)
+        pthread_join (reducer->thread, NULL);
+    reducer->threaded = false;
+    comm_reserve (reducer->comm, false);
+    if (!reducer->error.code && !failed)
+        close_reports (model, &reducer->error);
+    if (reducer->error.code) {
+        if (err)
+            *err = reducer->error;
+        if (peers)
+            comm_give_up (reducer->comm, reducer->error.text); /* does nothing where a peer failed */
+        return reducer->error.code;
+    }
+    return peers && !failed ? reduce_rest (model, err) : ACCEL_OK;
+}
+
+enum accel_status
+model_sync_gradients (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
+{
+    reducer_begin (model, site, true);
+    return reducer_end (model, false, err);
+}
+
+enum accel_status
+reducer_shadow (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
+{
+    for (size_t s = 0; s < model->span_count; s++)
+        memset (model->spans[s].data, 0, model->spans[s].count * accel_dtype_bytes (model->spans[s].dtype));
+    reducer_begin (model, site, true);
+    model->reducer->open = false;
+    model->reducer->announced = true; /* accel_join_end() has done so */
+    memset (model->reducer->used, 0, model->count);
+    return reduce_rest (model, err);
+}

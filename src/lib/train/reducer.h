@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Averaging a model's gradients: bucket by bucket, as they become ready, through the hook that was asked for. */
+#ifndef LIB_TRAIN_REDUCER_H
+#define LIB_TRAIN_REDUCER_H
+
+#include "lib/train/model.h"
+
+#include <pthread.h>
+
+struct power_sgd;
+
+/* What `lock` guards is touched by the thread that reduces, and by those that call accel_grad_ready(). */
+struct reducer {
+    struct accel_comm *comm;
+    int size;     /* processes */
+    bool overlap; /* reduce while the backward pass goes on */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t thread;
+    bool locks_made;
+    bool threaded;    /* `thread` runs; only within a pass: nothing has to survive fork(), or wait between steps */
+    bool stop;        /* and should end after the bucket that it is at */
+    bool open;        /* between the beginning and the end of the program's backward pass */
+    bool reduces;     /* what it produces is averaged */
+    bool announced;   /* to accel_join_end() */
+    size_t reported;  /* gradients, in this pass */
+    size_t next;      /* the bucket whose turn it is */
+    unsigned char *ready; /* [count]: reported in this pass */
+    unsigned char *used;  /* [count]: or in one since gradients were last averaged */
+    unsigned char *mask;  /* [count]: used by any process; NULL without find_unused_parameters */
+    const struct comm_site *site;
+    struct accel_error error; /* the first; its code is ACCEL_OK where there is none */
+    uint16_t *half;           /* compressed gradients of a bucket; or NULL */
+    struct power_sgd *power_sgd; /* or NULL */
+};
+
+/** Make what averages the gradients of @p model, whose spans are there. */
+enum accel_status reducer_create (struct accel_model *model, struct accel *acc, struct accel_error *err);
+
+/** Accepts a model without. */
+void reducer_destroy (struct accel_model *model);
+
+/**
+ * A backward pass: its beginning and its end.
+ *
+ * @param reduces  gradients are averaged in the end, or earlier
+ * @param failed   the program's pass did: nothing more is sent
+ * @return what was wrong with the reports or the reductions; this process has told its peers then
+ * @{
+ */
+void reducer_begin (struct accel_model *model, const struct comm_site *site, bool reduces);
+enum accel_status reducer_end (struct accel_model *model, bool failed, struct accel_error *err);
+/** @} */
+
+/** Average the gradients, all that has accumulated, as at the end of a pass.  Collective. */
+enum accel_status model_sync_gradients (struct accel_model *model, const struct comm_site *site,
+                                        struct accel_error *err);
+
+/** Take part in the others' average with gradients of zero.  Collective. */
+enum accel_status reducer_shadow (struct accel_model *model, const struct comm_site *site, struct accel_error *err);
+
+/** Copy rank 0's untrained parameters to all.  Collective. */
+enum accel_status model_broadcast_buffers (struct accel_model *model, struct accel_comm *comm,
+                                           const struct comm_site *site, struct accel_error *err);
+
+/** To and from float32, for the types of gradients.  @{ */
+void floats_from (float *to, const void *from, enum accel_dtype dtype, size_t count);
+void floats_to (void *to, enum accel_dtype dtype, const float *from, size_t count);
+/** @} */
+
+/** The hooks: float16 and bfloat16.  @p data [count] is one stretch of a bucket of @p dtype. */
+enum accel_status hook_make (struct accel_model *model, struct accel *acc, struct accel_error *err);
+void hook_free (struct accel_model *model);
+enum accel_status hook_reduce (struct accel_model *model, enum accel_dtype dtype, void *data, size_t count,
+                               struct accel_error *err);
+
+/**
+ * PowerSGD: whether this pass compresses, and one bucket's reduction; passes are counted at the last bucket.
+ *
+ * @param mask  [count] which gradients take part; NULL: all
+ * @{
+ */
+enum accel_status power_sgd_make (struct accel_model *model, struct accel *acc, struct accel_error *err);
+void power_sgd_free (struct accel_model *model);
+bool power_sgd_is_due (const struct accel_model *model);
+void power_sgd_count (struct accel_model *model);
+enum accel_status power_sgd_reduce (struct accel_model *model, size_t s, const unsigned char *mask,
+                                    struct accel_error *err);
+/** @} */
+
+#endif

@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Averaging gradients: buckets, orders, memory, 16 bits, hooks, unused ones, accumulation, uneven inputs.
+. "${srcdir:-.}/tests/testlib.sh"
+reducer=$builddir/tests/conformance/reducer
+
+# ranks COUNT CHECK...: that many ranks, all of which must succeed
+ranks () {
+    count=$1
+    shift
+    timeout 60 "$accelerate" launch --cpu --num_processes "$count" "$reducer" "$@"
+}
+
+for check in mean buckets buffers several unused accumulate unwrap not-finite join; do
+    for count in 1 2 3 4; do
+        test_expect_success "$check: $count ranks" 'ranks $count $check'
+    done
+done
+test_expect_success 'mean: 5 ranks' 'ranks 5 mean'
+for case in 1 2 3; do
+    test_expect_success "misuse $case: 1 rank" 'ranks 1 misuse $case'
+    test_expect_success "misuse $case: 3 ranks" 'ranks 3 misuse $case'
+done
+test_done
