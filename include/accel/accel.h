@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, tree, collectives, group,
- * random, dataset, sampler, loader, train, optimizer, scheduler, utility. */
+ * random, dataset, sampler, loader, train, accumulate, optimizer, scheduler, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
+#include <accel/accumulate.h>
 #include <accel/base.h>
 #include <accel/collectives.h>
 #include <accel/comm.h>

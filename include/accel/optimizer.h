@@ -108,7 +108,8 @@ ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, u
 /**
  * Scale all gradients of @p model so that their norm is at most @p max_norm: torch.nn.utils.clip_grad_norm_.  That norm
  * is the p-norm of the p-norms of the single gradients.  Gradients that accel_backward() has averaged are the same on
- * all processes: nothing is sent.
+ * all processes: nothing is sent.  While gradients are accumulated it clips what there is, as the original does: clip
+ * where accel_sync_gradients().
  *
  * Where the norm is infinite, finite gradients become 0 and infinite ones NaN; where it is NaN, all become NaN.
  *
@@ -121,7 +122,7 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_clip_grad_norm (struct accel_model *model, double max_norm, float *norm, double norm_type,
                       bool error_if_nonfinite, struct accel_error *err);
 
-/** Move each element of all gradients of @p model into [-clip_value, clip_value]; NaN stays. */
+/** Move each element of all gradients of @p model into [-clip_value, clip_value]; NaN stays.  Accumulated ones too. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_clip_grad_value (struct accel_model *model, double clip_value, struct accel_error *err);
 

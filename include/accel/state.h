@@ -14,11 +14,17 @@ enum accel_distributed_type {
     ACCEL_DISTRIBUTED_MULTI_CPU, /**< several processes, computing on CPUs */
 };
 
+struct accel_gradient_accumulation;
+
 /** How to open; every field may be 0, which means what the environment says, or else the default. */
 struct accel_options {
     bool cpu;            /**< use the CPU even where there is an accelerator (variable ACCELERATE_USE_CPU) */
     const char *backend; /**< "self", "shm"; NULL: the best that can run (variable ACCEL_BACKEND) */
     uint32_t timeout_ms; /**< longest wait for peers; 0: 1800000, 30 minutes (variable ACCEL_TIMEOUT_MS) */
+    /** Backward passes for one step; 0: 1.  The variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS comes before it. */
+    uint32_t gradient_accumulation_steps;
+    /** The same with all that can be said of it (accel/accumulate.h), and before the variable; copied.  May be NULL. */
+    const struct accel_gradient_accumulation *gradient_accumulation_plugin;
 };
 
 /** A process's membership in its job: state, communicator, and all that was prepared with it. */
@@ -32,7 +38,8 @@ struct accel;
  *
  * @param[out] acc     the new object; leave the job with accel_close()
  * @param options      may be NULL
- * @retval ACCEL_ERR_INVALID      a variable is malformed or contradicts another; `text` names it
+ * @retval ACCEL_ERR_INVALID      a variable is malformed or contradicts another, `text` names it; or there are both
+ *                                a gradient_accumulation_plugin and gradient_accumulation_steps other than 1
  * @retval ACCEL_ERR_UNSUPPORTED  no backend can connect these processes; `text` says why for each one tried
  * @retval ACCEL_ERR_TIMEOUT      somebody did not come; `text` lists the missing ranks
  * @retval ACCEL_ERR_PEER         somebody died before all had come

@@ -124,13 +124,16 @@ accel_adamw_create (struct accel_optimizer **optimizer, struct accel_model *mode
 /** Free @p optimizer and its state.  Accepts NULL. */
 ACCEL_API void accel_optimizer_destroy (struct accel_optimizer *optimizer);
 
-/** Change the parameters by their gradients. */
+/** Change the parameters by their gradients.  A prepared optimizer does nothing while gradients are accumulated. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_optimizer_step (struct accel_optimizer *optimizer, struct accel_error *err);
 
-/** Set all gradients to zero. */
+/** Set all gradients to zero.  A prepared optimizer does nothing while gradients are accumulated. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error *err);
+
+/** @return whether the last step was not taken, because gradients in float16 were infinite or no numbers. */
+ACCEL_API bool accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer);
 
 /** @return the learning rate of the next step. */
 ACCEL_API double accel_optimizer_lr (const struct accel_optimizer *optimizer);
@@ -206,6 +209,7 @@ accel_grad_ready (struct accel_model *model, size_t index, struct accel_error *e
 
 /**
  * Run the program's backward pass and average the gradients over all processes.  Collective.
+ * While gradients are accumulated nothing is averaged: see accel_accumulate().
  *
  * @param loss  this process's loss, for messages and for what later needs it
  * @retval ACCEL_ERR_CALLBACK  @p backward failed here; the peers get ACCEL_ERR_PEER with this rank and its message

@@ -129,14 +129,16 @@ mean_gradient (const struct self *self, int i)
     return (self->size - 1) / 2.0 + i;
 }
 
-/* Every rank begins with other numbers; afterwards all have those of rank 0. */
+/* Every rank begins with other numbers; afterwards all have those of rank 0.  Whatever the configuration says of
+ * accumulation, a pass is a step here. */
 static bool
 make_net (struct self *self, struct net *net)
 {
     static const int64_t shape[] = { PARAMETERS };
     struct accel_error err;
     *net = (struct net){ .self = self };
-    if (!CALL (self, accel_tensor_init (&net->data, ACCEL_FLOAT32, 1, shape, &err), &err)
+    if (!CALL (self, accel_set_gradient_accumulation_steps (self->acc, 1, &err), &err)
+        || !CALL (self, accel_tensor_init (&net->data, ACCEL_FLOAT32, 1, shape, &err), &err)
         || !CALL (self, accel_tensor_init (&net->grad, ACCEL_FLOAT32, 1, shape, &err), &err))
         return false;
     struct accel_parameter parameter = { "weight", &net->data.dl, &net->grad.dl };
@@ -346,6 +348,87 @@ check_scheduler (struct self *self)
     accel_model_destroy (net.model);
 }
 
+/* Two passes for a step: the first adds up here, the second averages; then three that are averaged by hand. */
+static void
+accumulate (struct self *self, struct net *net, struct accel_optimizer *optimizer)
+{
+    struct accel_error err;
+    const float *grad = net->grad.dl.data, *data = net->data.dl.data;
+    expect (self, "accel_gradient_accumulation_steps", 2, accel_gradient_accumulation_steps (self->acc));
+    for (int pass = 1; pass <= 2 && !*self->why; pass++) {
+        if (!CALL (self, accel_accumulate (self->acc, &err, net->model), &err)
+            || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &err), &err)
+            || !CALL (self, accel_optimizer_step (optimizer, &err), &err))
+            return;
+        expect (self, "accel_sync_gradients", pass == 2, accel_sync_gradients (self->acc));
+        expect (self, "accel_optimizer_step_was_skipped", false, accel_optimizer_step_was_skipped (optimizer));
+        for (int i = 0; i < PARAMETERS; i++) {
+            double wanted = pass == 2 ? mean_gradient (self, i) : (self->rank + i) / 2.0;
+            expect_near (self, "an accumulated gradient", wanted, (double) grad[i], 1e-4);
+            expect_near (self, "a parameter while accumulating", pass == 2 ? 1 - wanted : 1, (double) data[i], 1e-4);
+        }
+    }
+    CALL (self, accel_optimizer_zero_grad (optimizer, &err), &err);
+    for (int pass = 1; pass <= 3 && !*self->why; pass++) {
+        if (!CALL (self, accel_no_sync (self->acc, net->model, &err), &err)
+            || (pass == 3 && !CALL (self, accel_trigger_sync_in_backward (self->acc, net->model, &err), &err))
+            || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &err), &err)
+            || !CALL (self, accel_no_sync_end (self->acc, net->model, &err), &err))
+            return;
+        for (int i = 0; i < PARAMETERS; i++)
+            expect_near (self, "a gradient within accel_no_sync",
+                         pass / 2.0 * (pass == 3 ? mean_gradient (self, i) : self->rank + i), (double) grad[i], 1e-4);
+    }
+}
+
+static void
+check_accumulate (struct self *self)
+{
+    struct net net;
+    struct accel_error err;
+    struct accel_optimizer *optimizer = NULL;
+    struct accel_sgd sgd = { .lr = 1 };
+    if (make_net (self, &net) && CALL (self, accel_sgd_create (&optimizer, net.model, &sgd, &err), &err)
+        && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer), &err)
+        && CALL (self, accel_set_gradient_accumulation_steps (self->acc, 2, &err), &err))
+        accumulate (self, &net, optimizer);
+    accel_set_sync_gradients (self->acc, true);
+    if (!(accel_gradient_clipping (self->acc) > 0))
+        wrong (self, "accel_gradient_clipping: not above 0");
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (net.model);
+}
+
+/* Three steps, parameters averaged behind the second and in the end, which makes no difference to their mean. */
+static void
+check_local_sgd (struct self *self)
+{
+    struct net net;
+    struct accel_error err;
+    struct accel_optimizer *optimizer = NULL;
+    struct accel_local_sgd *local_sgd = NULL;
+    struct accel_sgd sgd = { .lr = 0.25 };
+    if (make_net (self, &net) && CALL (self, accel_sgd_create (&optimizer, net.model, &sgd, &err), &err)
+        && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer), &err)
+        && CALL (self, accel_local_sgd_begin (&local_sgd, self->acc, net.model, 2, true, &err), &err)) {
+        float *grad = net.grad.dl.data;
+        for (int step = 0; step < 3 && !*self->why; step++) {
+            memset (grad, 0, PARAMETERS * sizeof *grad);
+            if (CALL (self, accel_backward (self->acc, net.model, 0.5F, backward, &net, &err), &err)
+                && CALL (self, accel_optimizer_step (optimizer, &err), &err))
+                CALL (self, accel_local_sgd_step (local_sgd, &err), &err);
+        }
+        CALL (self, accel_local_sgd_end (local_sgd, &err), &err);
+        for (int i = 0; i < PARAMETERS && !*self->why; i++)
+            expect_near (self, "a parameter after local SGD", 1 - 0.75 * mean_gradient (self, i),
+                         (double) ((const float *) net.data.dl.data)[i], 1e-4);
+    }
+    if (!*self->why)
+        CALL (self, accel_end_training (self->acc, &err), &err);
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (net.model);
+}
+
 const struct step train_steps[] = {
     { "data loaders", check_loader },
     { "training with SGD", check_sgd },
@@ -354,5 +437,7 @@ const struct step train_steps[] = {
     { "uneven inputs", check_join },
     { "other optimizers, clipping", check_optimizers },
     { "learning rates", check_scheduler },
+    { "gradient accumulation", check_accumulate },
+    { "local SGD", check_local_sgd },
     { NULL, NULL },
 };

@@ -65,7 +65,10 @@ enum {
     X (LOG_IN_ORDER, "accel_log_in_order") \
     X (PROFILE_START, "accel_profile_start") \
     X (PROFILE_STOP, "accel_profile_stop") \
-    X (JOIN_END, "accel_join_end")
+    X (JOIN_END, "accel_join_end") \
+    X (LOCAL_SGD_STEP, "accel_local_sgd_step") \
+    X (LOCAL_SGD_END, "accel_local_sgd_end") \
+    X (END_TRAINING, "accel_end_training")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

@@ -5,6 +5,7 @@
 #include "lib/comm/comm_object.h"
 #include "lib/error.h"
 #include "lib/state/state_object.h"
+#include "lib/train/accumulate.h"
 #include "lib/utility/log.h"
 #include "util/envnames.h"
 #include "util/parse.h"
@@ -97,6 +98,8 @@ accel_open (struct accel **acc, const struct accel_options *options, struct acce
         status = read_precision (&made->mixed_precision, err);
     if (!status)
         status = read_flags (made, err);
+    if (!status)
+        status = accumulate_open (made, options, err);
     if (!status)
         status = log_check_environment (err);
     if (!status)

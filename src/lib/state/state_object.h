@@ -3,6 +3,8 @@
 #ifndef LIB_STATE_OBJECT_H
 #define LIB_STATE_OBJECT_H
 
+#include <accel/accumulate.h>
+
 #include "lib/state/identity.h"
 #include "lib/state/state_private.h"
 #include "util/jobseg.h"
@@ -21,6 +23,9 @@ struct accel {
     const char *mixed_precision; /* static */
     bool trigger;
     bool accumulating; /* gradients stay as they are in this step: the original's `not sync_gradients` */
+    struct accel_gradient_accumulation accumulation;
+    uint64_t micro_step; /* backward passes since the end of a loader */
+    double gradient_clipping; /* 0: none */
     bool debug; /* ACCELERATE_DEBUG_MODE: compare shapes before collectives on tensors */
 };
 

@@ -4,7 +4,14 @@
 
 #include "lib/error.h"
 #include "lib/state/state_object.h"
+#include "lib/train/accumulate.h"
 #include "lib/train/reducer.h"
+
+float
+loss_scale (const struct accel *acc)
+{
+    return accumulate_scale (acc);
+}
 
 enum accel_status
 accel_backward_at (const char *file, int line, struct accel *acc, struct accel_model *model, float loss,
@@ -19,8 +26,8 @@ accel_backward_at (const char *file, int line, struct accel *acc, struct accel_m
     if (model->reducer->open)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_backward: the model is in a backward pass already");
     struct accel_error cause = { 0 };
-    reducer_begin (model, &site, !acc->accumulating);
-    enum accel_status failure = backward (user, 1.0F, &cause);
+    reducer_begin (model, &site, accumulate_reduces (model));
+    enum accel_status failure = backward (user, loss_scale (acc), &cause);
     enum accel_status status = reducer_end (model, failure != ACCEL_OK, err);
     if (status || !failure)
         return status;

@@ -151,6 +151,8 @@ model_release (struct accel_model *model)
     model->spans = NULL;
     model->span_of = NULL;
     model->span_count = 0;
+    model->unsynced = 0;
+    model->held = model->triggered = false;
 }
 
 void

@@ -33,6 +33,9 @@ struct accel_model {
     size_t span_count;
     ptrdiff_t *span_of; /* [count]: index in `spans`, NO_SPAN where there is no gradient, or an empty one */
     struct reducer *reducer;
+    unsigned unsynced; /* accel_no_sync() that have not ended */
+    bool held;         /* by accel_accumulate(): this pass does not average */
+    bool triggered;    /* the next pass averages all the same */
 };
 
 /** The parameters of a model whose gradients lie in span s: `for (size_t i; ...)`. */
@@ -67,6 +70,9 @@ enum accel_status model_make_spans (struct accel *acc, struct accel_model *model
 /** Copy the parameters of rank @p root to all.  Collective. */
 enum accel_status model_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
                                    int root, struct accel_error *err);
+
+/** What accel_backward() gives to the program to multiply its loss by. */
+float loss_scale (const struct accel *acc);
 
 /** Between accel_join_uneven_inputs() and its end: tell all that this process averages @p model's gradients. */
 enum accel_status join_announce (struct accel *acc, const struct comm_site *site, const struct accel_model *model,

@@ -6,6 +6,7 @@
 
 #include "lib/error.h"
 #include "lib/state/state_private.h"
+#include "lib/train/accumulate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,8 @@ accel_optimizer_step (struct accel_optimizer *optimizer, struct accel_error *err
 {
     if (!optimizer)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: optimizer is NULL", __func__);
+    if (accumulate_waits (&optimizer->object))
+        return ACCEL_OK;
     enum accel_status status = model_check_gradients (optimizer->model, err);
     if (status)
         return status;
@@ -189,6 +192,8 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
 {
     if (!optimizer)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: optimizer is NULL", __func__);
+    if (accumulate_waits (&optimizer->object))
+        return ACCEL_OK;
     const struct accel_model *model = optimizer->model;
     enum accel_status status = model_check_gradients (model, err);
     for (size_t i = 0; !status && i < model->count; i++) {
@@ -197,6 +202,12 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
             memset (grad->data, 0, model_grad_bytes (model, i));
     }
     return status;
+}
+
+bool
+accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer)
+{
+    return optimizer && optimizer->step_was_skipped;
 }
 
 double

@@ -7,6 +7,7 @@
 
 #include "lib/error.h"
 #include "lib/state/state_object.h"
+#include "lib/train/accumulate.h"
 #include "lib/train/arithmetic.h"
 #include "lib/train/optimizer.h"
 
@@ -248,7 +249,7 @@ accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err
     const struct accel *acc = scheduler->object.owner;
     if (!acc || scheduler->options.without_optimizer)
         return step_once (scheduler, err);
-    if (acc->accumulating || scheduler->optimizer->step_was_skipped)
+    if (accumulate_waits (&scheduler->object) || scheduler->optimizer->step_was_skipped)
         return ACCEL_OK;
     if (scheduler->options.split_batches)
         return step_once (scheduler, err);

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradient accumulation: which backward passes average, and which steps are taken. */
+#include <config.h>
+
+#include "lib/train/accumulate.h"
+
+#include "lib/error.h"
+#include "lib/state/state_object.h"
+#include "lib/train/model.h"
+#include "util/envnames.h"
+#include "util/parse.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <strings.h>
+
+/* The variable comes before the argument, but a plugin before both, as in the original. */
+static enum accel_status
+read_steps (struct accel *acc, const struct accel_options *options, struct accel_error *err)
+{
+    const struct accel_gradient_accumulation *plugin = options ? options->gradient_accumulation_plugin : NULL;
+    uint32_t steps = options ? options->gradient_accumulation_steps : 0;
+    const char *text = getenv (ENV_GRADIENT_ACCUMULATION_STEPS);
+    int64_t number;
+    if (plugin && steps > 1)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "accel_open: only one of gradient_accumulation_steps and gradient_accumulation_plugin can "
+                           "be given: set the plugin's num_steps alone");
+    acc->accumulation = plugin ? *plugin : (struct accel_gradient_accumulation){ .num_steps = steps };
+    if (plugin || !text)
+        return ACCEL_OK;
+    if (parse_int64 (text, 1, UINT32_MAX, &number) != PARSE_OK)
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of steps, 1 to %u",
+                           ENV_GRADIENT_ACCUMULATION_STEPS, text, UINT32_MAX);
+    acc->accumulation.num_steps = (uint32_t) number;
+    return ACCEL_OK;
+}
+
+/* "none" is what the launcher passes on where nothing was said, "auto" leaves it to DeepSpeed's file, 0 is off. */
+static enum accel_status
+read_clipping (struct accel *acc, struct accel_error *err)
+{
+    const char *text = getenv (ENV_GRADIENT_CLIPPING);
+    acc->gradient_clipping = 0;
+    if (text && strcasecmp (text, "none") && strcasecmp (text, "auto")
+        && parse_double (text, 0, INFINITY, &acc->gradient_clipping) != PARSE_OK)
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is neither a norm nor none",
+                           ENV_GRADIENT_CLIPPING, text);
+    return ACCEL_OK;
+}
+
+enum accel_status
+accumulate_open (struct accel *acc, const struct accel_options *options, struct accel_error *err)
+{
+    enum accel_status status = read_steps (acc, options, err);
+    return status ? status : read_clipping (acc, err);
+}
+
+double
+accel_gradient_clipping (const struct accel *acc)
+{
+    return acc && acc->gradient_clipping > 0 ? acc->gradient_clipping : INFINITY;
+}
+
+uint32_t
+accel_gradient_accumulation_steps (const struct accel *acc)
+{
+    return acc && acc->accumulation.num_steps ? acc->accumulation.num_steps : 1;
+}
+
+enum accel_status
+accel_set_gradient_accumulation_steps (struct accel *acc, uint32_t num_steps, struct accel_error *err)
+{
+    if (!acc || !num_steps)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s", __func__, acc ? "num_steps is 0" : "acc is NULL");
+    acc->accumulation.num_steps = num_steps;
+    return ACCEL_OK;
+}
+
+float
+accumulate_scale (const struct accel *acc)
+{
+    return 1.0F / (float) accel_gradient_accumulation_steps (acc);
+}
+
+static bool
+is_model (const struct object *object)
+{
+    return (object->magic ^ OBJECT_MAGIC) == OBJECT_MODEL;
+}
+
+/* The object is the first member of a model. */
+static struct accel_model *
+as_model (struct object *object)
+{
+    return (struct accel_model *) (void *) object;
+}
+
+/* What accumulation and the original decide by: the loader that is running has given its last batch. */
+static void
+next_pass (struct accel *acc)
+{
+    bool ends = !acc->accumulation.without_dataloader && accel_loader_end_of_dataloader (acc->active_loader);
+    acc->micro_step = ends ? 0 : acc->micro_step + 1;
+    acc->accumulating = acc->micro_step % accel_gradient_accumulation_steps (acc) != 0;
+}
+
+/* The models up to the end mark, each of which has to be one of @p acc's. */
+static enum accel_status
+count_models (const struct accel *acc, va_list models, size_t *count, struct accel_error *err)
+{
+    for (*count = 0;; ++*count) {
+        const struct object *object = va_arg (models, const struct object *);
+        if (object == accel_prepare_end_mark ())
+            return ACCEL_OK;
+        if (!object || !is_model (object))
+            return accel_fail (err, ACCEL_ERR_INVALID, "object %zu handed to accel_accumulate is %s", *count + 1,
+                               object ? "no model, or has been destroyed" : "NULL");
+        if (object->owner != acc)
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "model %zu handed to accel_accumulate was not prepared with this struct accel",
+                               *count + 1);
+    }
+}
+
+enum accel_status
+accel_accumulate_models (struct accel *acc, struct accel_error *err, ...)
+{
+    va_list models, again;
+    size_t count = 0;
+    if (!acc)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_accumulate: acc is NULL");
+    va_start (models, err);
+    va_copy (again, models);
+    enum accel_status status = count_models (acc, models, &count, err);
+    if (!status) {
+        next_pass (acc);
+        bool holds = acc->accumulating && !(acc->accumulation.sync_each_batch && acc->identity.world_size > 1);
+        for (struct object *object = acc->prepared; object; object = object->next)
+            if (is_model (object))
+                as_model (object)->held = holds && !count;
+        for (size_t i = 0; i < count; i++)
+            as_model (va_arg (again, struct object *))->held = holds;
+    }
+    va_end (again);
+    va_end (models);
+    return status;
+}
+
+bool
+accel_sync_gradients (const struct accel *acc)
+{
+    return !acc || !acc->accumulating;
+}
+
+void
+accel_set_sync_gradients (struct accel *acc, bool sync_gradients)
+{
+    if (acc)
+        acc->accumulating = !sync_gradients;
+}
+
+bool
+accumulate_waits (const struct object *object)
+{
+    return object->owner && object->owner->accumulating;
+}
+
+bool
+accumulate_reduces (struct accel_model *model)
+{
+    bool reduces = model->triggered || !(model->held || model->unsynced);
+    model->triggered = false;
+    return reduces;
+}
+
+/* @return whether @p model is one of @p acc's. */
+static enum accel_status
+check_model (const char *function, const struct accel *acc, const struct accel_model *model, struct accel_error *err)
+{
+    if (!acc || !model)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", function, acc ? "model" : "acc");
+    if (model->object.owner != acc)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model was not prepared with this struct accel", function);
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_no_sync (struct accel *acc, struct accel_model *model, struct accel_error *err)
+{
+    enum accel_status status = check_model (__func__, acc, model, err);
+    if (!status)
+        model->unsynced++;
+    return status;
+}
+
+enum accel_status
+accel_no_sync_end (struct accel *acc, struct accel_model *model, struct accel_error *err)
+{
+    enum accel_status status = check_model (__func__, acc, model, err);
+    if (!status && !model->unsynced)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: accel_no_sync has not been called", __func__);
+    if (!status)
+        model->unsynced--;
+    return status;
+}
+
+enum accel_status
+accel_trigger_sync_in_backward (struct accel *acc, struct accel_model *model, struct accel_error *err)
+{
+    enum accel_status status = check_model (__func__, acc, model, err);
+    if (!status)
+        model->triggered = true;
+    return status;
+}

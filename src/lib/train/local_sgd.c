@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Local SGD: the original's (local_sgd.py), which is parameters averaged every so many steps in place of gradients. */
+#include <config.h>
+
+#include <accel/accumulate.h>
+
+#include "lib/error.h"
+#include "lib/train/model.h"
+
+#include <stdlib.h>
+
+struct accel_local_sgd {
+    struct accel *acc;
+    struct accel_model *model; /* NULL: there is nothing to do */
+    uint32_t every, steps;     /* steps since parameters were averaged */
+};
+
+/* The end of our own accel_no_sync(), unless the program has ended it already. */
+static void
+release (struct accel_model *model)
+{
+    model->unsynced -= model->unsynced > 0;
+}
+
+enum accel_status
+accel_local_sgd_begin (struct accel_local_sgd **local_sgd, struct accel *acc, struct accel_model *model,
+                       uint32_t local_sgd_steps, bool enabled, struct accel_error *err)
+{
+    if (!local_sgd)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: local_sgd is NULL", __func__);
+    *local_sgd = NULL;
+    if (!local_sgd_steps)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: local_sgd_steps is 0", __func__);
+    struct accel_local_sgd *made = calloc (1, sizeof *made);
+    if (!made)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for local SGD");
+    enum accel_status status = accel_no_sync (acc, model, err);
+    if (status) {
+        free (made);
+        return status;
+    }
+    *made = (struct accel_local_sgd){ .acc = acc, .model = model, .every = local_sgd_steps };
+    if (!enabled || !accel_use_distributed (acc)) {
+        release (model);
+        made->model = NULL;
+    }
+    *local_sgd = made;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+average (const struct accel_local_sgd *local_sgd, const struct comm_site *site, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < local_sgd->model->count && !status; i++) {
+        const DLTensor *data = local_sgd->model->parameters[i].data;
+        status = comm_all_reduce (accel_world (local_sgd->acc), site, data->data, data->data, accel_tensor_count (data),
+                                  accel_dtype_from_dl (data->dtype), ACCEL_AVG, err);
+    }
+    return status;
+}
+
+enum accel_status
+accel_local_sgd_step_at (const char *file, int line, struct accel_local_sgd *local_sgd, struct accel_error *err)
+{
+    struct comm_site site = { file, line, JOBSEG_CALL_LOCAL_SGD_STEP };
+    if (!local_sgd)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_local_sgd_step: local_sgd is NULL");
+    if (!local_sgd->model || ++local_sgd->steps < local_sgd->every)
+        return ACCEL_OK;
+    local_sgd->steps = 0;
+    return average (local_sgd, &site, err);
+}
+
+enum accel_status
+accel_local_sgd_end_at (const char *file, int line, struct accel_local_sgd *local_sgd, struct accel_error *err)
+{
+    struct comm_site site = { file, line, JOBSEG_CALL_LOCAL_SGD_END };
+    enum accel_status status = ACCEL_OK;
+    if (local_sgd && local_sgd->model) {
+        status = average (local_sgd, &site, err);
+        release (local_sgd->model);
+    }
+    free (local_sgd);
+    return status;
+}

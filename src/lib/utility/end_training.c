@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accel_end_training(): what is still running comes to its end, on all processes. */
+#include <config.h>
+
+#include <accel/accumulate.h>
+#include <accel/utility.h>
+
+#include "lib/comm/comm_object.h"
+#include "lib/error.h"
+#include "lib/state/state_object.h"
+
+enum accel_status
+accel_end_training_at (const char *file, int line, struct accel *acc, struct accel_error *err)
+{
+    struct comm_site site = { file, line, JOBSEG_CALL_END_TRAINING };
+    if (!acc)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_end_training: acc is NULL");
+    if (acc->joining)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_end_training: accel_join_uneven_inputs needs accel_join_end");
+    for (struct object *object = acc->prepared; object; object = object->next)
+        if ((object->magic ^ OBJECT_MAGIC) == OBJECT_LOADER)
+            accel_loader_end ((struct accel_loader *) (void *) object);
+    enum accel_status status = acc->world->profile ? accel_profile_stop_at (file, line, acc, err) : ACCEL_OK;
+    return status ? status : comm_barrier (acc->world, &site, err);
+}
