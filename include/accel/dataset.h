@@ -39,7 +39,13 @@ struct accel_dataset {
  *
  * `start`, which may be NULL, goes back to the beginning, for the order of @p epoch; it is called before the first
  * `next` of each epoch.  `next` puts one sample into @p into, as a data set's `read` does, or sets *end to true (it is
- * false before the call) and writes nothing.  Neither is called by two threads at once.
+ * false before the call) and writes nothing.
+ *
+ * `skip`, which may be NULL (then samples are read and dropped), goes past the next @p count samples without reading
+ * them, for a pass that begins in the middle; it is called at most once in a pass.  Behind the last one `next` says
+ * end.  A failure ends the attempt: the next one calls `start` again.
+ *
+ * None of them is called by two threads at once.
  */
 struct accel_stream {
     const struct accel_field *fields;
@@ -48,6 +54,7 @@ struct accel_stream {
     enum accel_status (*start) (void *user, uint64_t epoch, struct accel_error *err);
     enum accel_status (*next) (void *user, void *const *into, bool *end, struct accel_error *err);
     void *user;
+    enum accel_status (*skip) (void *user, uint64_t count, struct accel_error *err);
 };
 
 /**

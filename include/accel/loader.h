@@ -9,6 +9,7 @@
 #include <accel/sampler.h>
 #include <accel/state.h>
 #include <accel/tensor.h>
+#include <accel/tree.h>
 
 ACCEL_BEGIN_DECLS
 
@@ -140,7 +141,8 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
 
 /**
  * Go on from @p state: the next accel_loader_next() gives what would have come then.  Nothing is read again (but
- * samples of a stream are read and dropped, for there is no other way behind them).  On another number of processes the
+ * samples of a stream that cannot skip are read and dropped, and of one that can those of the first round, where they
+ * may have to fill up the last).  On another number of processes the
  * order of samples goes on at the same place, in rounds of the new size.
  *
  * @retval ACCEL_ERR_FORMAT   it is no state, a damaged one, or of another release
@@ -161,6 +163,17 @@ ACCEL_API size_t accel_batch_size (const struct accel_batch *batch);
 
 /** @return field @p name of @p batch: [samples, ...], contiguous host memory; NULL where there is no such field. */
 ACCEL_API const DLTensor *accel_batch_tensor (const struct accel_batch *batch, const char *name);
+
+/**
+ * @p batch as a tree: a dict of its fields in the data set's order, for all that works on trees (map, slice, pad,
+ * accel_send_to_device(), accel_tree_gather(), ...).
+ *
+ * @param[out] tree  its leaves are the batch's memory, not copied: it, and what shares that memory with it, is valid as
+ *                   long as the batch; accel_tree_copy() keeps one.  To be destroyed by the caller, at any time
+ * @retval ACCEL_ERR_INVALID  NULL
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_batch_tree (struct accel_tree **tree, const struct accel_batch *batch, struct accel_error *err);
 
 /** @return the data set's index of each sample in @p batch, of a stream its number in the pass: [samples]. */
 ACCEL_API const int64_t *accel_batch_indices (const struct accel_batch *batch);

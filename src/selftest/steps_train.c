@@ -29,6 +29,14 @@ check_batch (struct self *self, const struct accel_batch *batch)
         return;
     }
     expect (self, "accel_batch_size", tensor->shape[0], (long long) accel_batch_size (batch));
+    struct accel_error err = { 0 };
+    struct accel_tree *tree;
+    size_t rows = 0;
+    if (!CALL (self, accel_batch_tree (&tree, batch, &err), &err))
+        return;
+    if (CALL (self, accel_tree_find_batch_size (tree, &rows, &err), &err))
+        expect (self, "rows of accel_batch_tree", tensor->shape[0], (long long) rows);
+    accel_tree_destroy (tree);
     for (size_t i = 0; i < accel_batch_size (batch); i++)
         expect (self, "a sample", accel_batch_indices (batch)[i], (long long) ((const float *) tensor->data)[i]);
 }

@@ -22,7 +22,7 @@ struct note {
 struct kind {
     const char *name;
     struct accel_loader_options options;
-    bool is_stream, has_generator;
+    bool is_stream, has_generator, skips;
 };
 
 static const struct kind kinds[] = {
@@ -35,6 +35,8 @@ static const struct kind kinds[] = {
     { "dispatched-stream", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES, .workers = 1 }, true, false },
     { "dispatched-split",
       { .batch_size = 12, .split_batches = true, .dispatch_batches = ACCEL_DISPATCH_YES, .workers = 1 }, true, false },
+    { "skipping-stream", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO, .workers = 1 }, true, false, true },
+    { "dispatched-skipping", { .batch_size = 3, .workers = 1 }, true, false, true },
     { "dispatched", { .batch_size = 3, .dispatch_batches = ACCEL_DISPATCH_YES }, false, false },
     { "dispatched-seedable",
       { .batch_size = 3, .dispatch_batches = ACCEL_DISPATCH_YES, .shuffle = true, .seed = 3, .workers = 2 }, false,
@@ -53,6 +55,15 @@ exchange (const struct kind *kind, const char *folder, struct note *note, bool w
         done -= fclose (file) != 0;
     }
     return check (done == 1, "%s: cannot be %s", path, writes ? "written" : "read");
+}
+
+static enum accel_status
+skip_numbers (void *user, uint64_t count, struct accel_error *err)
+{
+    struct counter *counter = user;
+    (void) err;
+    counter->next += (int64_t) count < counter->end - counter->next ? (int64_t) count : counter->end - counter->next;
+    return ACCEL_OK;
 }
 
 static bool
@@ -130,6 +141,7 @@ check_resume (const char *stage, const char *folder)
             check (!accel_generator_create (&generator, 9 + (uint64_t) rank, &err), "generator: %s", err.text);
         options.generator = generator;
         bool ready = open_loading (&loading, kinds[i].is_stream, 53, &options);
+        loading.stream.skip = kinds[i].skips ? skip_numbers : NULL;
         if (ready && begins)
             begin (&kinds[i], &loading, &note);
         else if (ready && exchange (&kinds[i], folder, &note, false))

@@ -14,7 +14,7 @@
 enum { SAMPLES = 48, BATCH = 4, BAD = 29, EVERYBODY = -1, PATIENCE_MS = 150 };
 
 enum flaw {
-    READ, READ_MANY, HANG, NEXT, START, NEXT_HANGS, COLLATE, COLLATE_ROWS, COLLATE_SHAPES, HIGH, NEGATIVE,
+    READ, READ_MANY, HANG, NEXT, START, NEXT_HANGS, SKIP, COLLATE, COLLATE_ROWS, COLLATE_SHAPES, HIGH, NEGATIVE,
     SAMPLER, SAMPLER_START, BATCH_EMPTY, BATCH_HUGE, BATCH_SHORT, BATCH_FAILS, SHRINK, INDIVISIBLE, SMALLER
 };
 
@@ -39,6 +39,8 @@ static const struct scenario {
     { "stream-start", START, 1, false, 0, ACCEL_ERR_CALLBACK, "the stream could not start epoch 0: disk on fire" },
     { "dispatched-stream", NEXT, 0, true, 0, ACCEL_ERR_CALLBACK, "reading sample 29 of the stream failed: disk on" },
     { "dispatched-start", START, 0, true, 1, ACCEL_ERR_CALLBACK, "the stream could not start epoch 0: disk on fire" },
+    { "stream-skip", SKIP, 1, false, 0, ACCEL_ERR_CALLBACK, "could not skip 12 samples from sample 12 on: disk" },
+    { "dispatched-skip", SKIP, 0, true, 1, ACCEL_ERR_CALLBACK, "could not skip 21 samples from sample 3 on: disk" },
     { "collate", COLLATE, 1, false, 0, ACCEL_ERR_CALLBACK, "collating the batch from sample 28 failed: disk on fire" },
     { "collate-rows", COLLATE_ROWS, 2, false, 2, ACCEL_ERR_CALLBACK, "made 5 rows of field 'x' from 4 samples" },
     { "dispatched-rows", COLLATE_ROWS, 0, true, 0, ACCEL_ERR_CALLBACK, "made 5 rows of field 'x' from 4 samples" },
@@ -140,6 +142,14 @@ next_number (void *user, void *const *into, bool *end, struct accel_error *err)
 }
 
 static enum accel_status
+skip_numbers (void *user, uint64_t count, struct accel_error *err)
+{
+    (void) user;
+    position += (int64_t) count;
+    return has (SKIP) ? burn (err) : ACCEL_OK;
+}
+
+static enum accel_status
 next_index (void *user, int64_t *index, struct accel_error *err)
 {
     (void) user;
@@ -184,7 +194,7 @@ collate (void *user, const int64_t *indices, size_t count, struct accel_batch *b
 }
 
 static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
-static const struct accel_stream stream = { &field, 1, 0, start, next_number, NULL };
+static const struct accel_stream stream = { &field, 1, 0, start, next_number, NULL, skip_numbers };
 static const struct accel_sampler_calls calls = { SAMPLES, start, next_index, NULL };
 static const struct accel_batch_sampler batches
     = { .length = SAMPLES / BATCH, .batch_size = BATCH, .start = start, .next = next_batch };
@@ -200,7 +210,7 @@ open_loader (struct accel_loader **loader, struct accel_sampler **sampler, struc
         options.batch_size = 1;
     options.dispatch_batches = scenario->dispatched ? ACCEL_DISPATCH_YES : ACCEL_DISPATCH_NO;
     options.timeout_ms = flaw == HANG || flaw == NEXT_HANGS ? PATIENCE_MS : 0;
-    if (flaw == NEXT || flaw == START || flaw == NEXT_HANGS)
+    if (flaw == NEXT || flaw == START || flaw == NEXT_HANGS || flaw == SKIP)
         return accel_loader_create_stream (loader, &stream, &options, err);
     if (flaw == READ_MANY)
         dataset.read_many = read_numbers;
@@ -225,6 +235,8 @@ go (struct accel *acc, struct accel_loader *loader, struct accel_error *err)
 {
     const struct accel_batch *batch;
     enum accel_status status = accel_prepare (acc, err, loader);
+    if (!status && scenario->flaw == SKIP)
+        status = accel_skip_first_batches (loader, 2, err);
     for (int epoch = 0; !status && epoch < 3; epoch++) {
         while (!status && accel_loader_next (loader, &batch, err))
             status = accel_wait_for_everyone (acc, err);

@@ -235,7 +235,8 @@ test_varying (struct golden *golden, char *got)
 }
 
 struct counter {
-    int64_t next, end;
+    int64_t next, end, reads, skipped;
+    bool lies, fails;
 };
 
 static enum accel_status
@@ -252,6 +253,7 @@ next_counter (void *user, void *const *into, bool *end, struct accel_error *err)
 {
     struct counter *counter = user;
     (void) err;
+    counter->reads++;
     if (counter->next == counter->end)
         *end = true;
     else
@@ -259,11 +261,25 @@ next_counter (void *user, void *const *into, bool *end, struct accel_error *err)
     return ACCEL_OK;
 }
 
+static enum accel_status
+skip_counter (void *user, uint64_t count, struct accel_error *err)
+{
+    struct counter *counter = user;
+    int64_t left = counter->end - counter->next, wanted = counter->lies ? left : (int64_t) count;
+    if (counter->fails) {
+        snprintf (err->text, sizeof err->text, "no way behind it");
+        return ACCEL_ERR_SYSTEM;
+    }
+    counter->skipped += wanted;
+    counter->next += wanted < left ? wanted : left;
+    return ACCEL_OK;
+}
+
 static void
 test_stream (struct golden *golden, char *got)
 {
     static unsigned number;
-    struct counter counter = { 0, (int64_t) golden_number (golden) };
+    struct counter counter = { .end = (int64_t) golden_number (golden) };
     struct accel_stream stream = { fields, 1, 0, start_counter, next_counter, &counter };
     struct accel_loader_options options
         = { .batch_size = golden_number (golden), .dispatch_batches = ACCEL_DISPATCH_NO, .workers = ++number % 3 };
@@ -379,6 +395,7 @@ struct resumed {
     size_t samples, batch_size, processes, others;
     bool drop_last, uneven, stream;
     unsigned workers;
+    bool skips;
 };
 
 static struct accel_stream counted = { fields, 1, 0, start_counter, next_counter, NULL };
@@ -405,8 +422,9 @@ open_loaders (const struct resumed *test, size_t processes, struct accel_loader 
             options.seed = 0;
             options.shuffle = false;
             options.dispatch_batches = ACCEL_DISPATCH_NO;
-            counters[process] = (struct counter){ 0, (int64_t) test->samples };
+            counters[process] = (struct counter){ .end = (int64_t) test->samples };
             streams[process] = counted;
+            streams[process].skip = test->skips ? skip_counter : NULL;
             streams[process].user = &counters[process];
             must (accel_loader_create_stream (&loaders[process], &streams[process], &options, &err), &err);
         } else
@@ -464,6 +482,9 @@ test_resume (void)
         { "generator", 40, 2, 1, 1, false, false, false, 0 },  { "generator", 33, 2, 3, 2, false, false, false, 2 },
         { "random", 25, 4, 1, 1, false, false, false, 0 },     { "sequential", 23, 3, 2, 3, false, false, true, 0 },
         { "sequential", 26, 2, 4, 1, false, false, true, 1 },  { "sequential", 26, 3, 1, 2, true, false, true, 0 },
+        { "sequential", 23, 3, 2, 3, false, false, true, 0, true },
+        { "sequential", 26, 2, 4, 1, false, false, true, 1, true },
+        { "sequential", 26, 3, 1, 2, true, false, true, 2, true },
     };
     static struct epoch whole, after;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
@@ -483,9 +504,68 @@ test_resume (void)
             other = other && goes_on (&tests[i], tests[i].others, &whole, &after, round);
         }
         ok (same, "%s%s, %zu samples, %zu processes, %u workers: resumed behind each of %zu rounds",
-            tests[i].stream ? "a stream, " : "", tests[i].order, tests[i].samples, tests[i].processes,
-            tests[i].workers, whole.rounds);
+            tests[i].skips ? "a stream that skips, " : tests[i].stream ? "a stream, " : "", tests[i].order,
+            tests[i].samples, tests[i].processes, tests[i].workers, whole.rounds);
         ok (other, "the same on %zu processes", tests[i].others);
+    }
+}
+
+/* Streams that can skip: what is read again is the first round at most, and only where it may fill up the last. */
+static const struct {
+    size_t processes, batches, end;
+    bool drop_last, lies;
+    int64_t skipped, reads;
+    const char *order;
+} skips[] = {
+    { 1, 3, 20, false, false, 12, 9, "12,13,14,15|16,17,18,19" },
+    { 1, 5, 20, false, false, 20, 1, "-" },
+    { 1, 9, 20, false, false, 36, 1, "-" },
+    { 1, 0, 8, false, false, 0, 9, "0,1,2,3|4,5,6,7" },
+    { 2, 1, 18, false, false, 0, 20, "12,13,14,15|2,3,4,5" },
+    { 2, 2, 18, false, false, 8, 12, "2,3,4,5" },
+    { 2, 2, 22, false, false, 8, 16, "20,21,0,1" },
+    { 2, 2, 26, true, false, 16, 11, "20,21,22,23" },
+    { 2, 9, 5, false, false, 0, 7, "-" },   /* it ends before there is anything to skip */
+    { 2, 3, 30, false, true, 22, 9, "-" }, /* behind its end, whatever it was told */
+};
+
+static void
+test_stream_skips (unsigned workers)
+{
+    for (size_t i = 0; i < sizeof skips / sizeof *skips; i++) {
+        struct counter counter = { .end = (int64_t) skips[i].end, .lies = skips[i].lies };
+        struct accel_stream stream = { fields, 1, 0, start_counter, next_counter, &counter, skip_counter };
+        struct accel_loader_options options = { .batch_size = 4, .drop_last = skips[i].drop_last, .workers = workers,
+                                                .dispatch_batches = ACCEL_DISPATCH_NO };
+        struct accel_loader *loader;
+        struct accel_error err;
+        char got[256], whole[256], again[256];
+        size_t at = 0;
+        must (accel_loader_create_stream (&loader, &stream, &options, &err), &err);
+        must (loader_share (loader, NULL, skips[i].processes, skips[i].processes - 1, &err), &err);
+        must (accel_skip_first_batches (loader, skips[i].batches, &err), &err);
+        add_epoch (loader, got, &at);
+        is_text (got, skips[i].order, "a stream that skips");
+        ok (counter.skipped == skips[i].skipped && counter.reads == skips[i].reads, "%zu batches of a stream of %zu: "
+            "%lld skipped, %lld asked for", skips[i].batches, skips[i].end, (long long) counter.skipped,
+            (long long) counter.reads);
+        counter.lies = false;
+        at = 0;
+        add_epoch (loader, whole, &at);
+        counter.fails = true;
+        must (accel_skip_first_batches (loader, skips[i].batches, &err), &err);
+        const struct accel_batch *batch;
+        err = (struct accel_error){ 0 };
+        bool more = accel_loader_next (loader, &batch, &err), tried = skips[i].skipped > 0;
+        ok (more ? !tried : tried == (err.code == ACCEL_ERR_CALLBACK) && tried == !!strstr (err.text, "no way behind"),
+            "where it fails: %s", err.text);
+        if (tried && !skips[i].lies) {
+            counter.fails = false;
+            at = 0;
+            add_epoch (loader, again, &at);
+            is_text (again, got, "the next call tries again");
+        }
+        accel_loader_destroy (loader);
     }
 }
 
@@ -521,5 +601,7 @@ main (void)
     test_goldens ();
     test_resume ();
     test_skip ();
+    test_stream_skips (0);
+    test_stream_skips (1);
     return done_testing ();
 }

@@ -190,6 +190,52 @@ test_content (void)
     accel_loader_destroy (loader);
 }
 
+/* Every field under its name, where the batch has it; what works on trees works on them. */
+static void
+check_tree (const struct accel_batch *batch, bool *same, bool *sliced)
+{
+    struct accel_tree *tree, *slice, *copy;
+    size_t size = 0, rows = accel_batch_size (batch);
+    if (accel_batch_tree (&tree, batch, NULL) || accel_tree_find_batch_size (tree, &size, NULL)
+        || accel_tree_copy (&copy, tree, NULL) || accel_tree_slice (&slice, tree, rows - 1, rows, NULL)) {
+        *same = false;
+        return;
+    }
+    *same = *same && size == rows && accel_tree_kind (tree) == ACCEL_TREE_DICT && accel_tree_length (tree) == 4;
+    for (size_t i = 0; i < 4; i++) {
+        const DLTensor *field = accel_batch_tensor (batch, fields[i].name);
+        const DLTensor *leaf = accel_tree_tensor (accel_tree_item (tree, i));
+        const DLTensor *last = accel_tree_tensor (accel_tree_get (slice, fields[i].name));
+        *same = *same && !strcmp (accel_tree_key (tree, i), fields[i].name) && leaf && leaf->data == field->data
+                && leaf->ndim == field->ndim && leaf->shape[0] == (int64_t) rows
+                && accel_tree_tensor (accel_tree_item (copy, i))->data != field->data;
+        *sliced = *sliced && last && last->shape[0] == 1
+                  && (const char *) last->data >= (const char *) field->data;
+    }
+    accel_tree_destroy (tree);
+    const DLTensor *label = accel_tree_tensor (accel_tree_get (slice, "label"));
+    *sliced = *sliced && *(const int64_t *) label->data == 3 * accel_batch_indices (batch)[rows - 1];
+    accel_tree_destroy (slice);
+    accel_tree_destroy (copy);
+}
+
+static void
+test_trees (void)
+{
+    struct accel_loader *loader = make_loader (13, &(struct accel_loader_options){ .batch_size = 5, .shuffle = true });
+    const struct accel_batch *batch;
+    struct accel_tree *tree = (void *) &set;
+    struct accel_error err = { 0 };
+    bool same = true, sliced = true;
+    while (accel_loader_next (loader, &batch, NULL))
+        check_tree (batch, &same, &sliced);
+    ok (same, "a batch as a tree: its fields in their order, its memory");
+    ok (sliced, "whose slices outlive it");
+    ok (accel_batch_tree (&tree, NULL, &err) == ACCEL_ERR_INVALID && !tree, "no batch: %s", err.text);
+    ok (accel_batch_tree (NULL, batch, &err) == ACCEL_ERR_INVALID, "no place: %s", err.text);
+    accel_loader_destroy (loader);
+}
+
 static void
 test_epochs (void)
 {
@@ -321,6 +367,7 @@ main (void)
     test_orders ();
     test_sizes ();
     test_content ();
+    test_trees ();
     test_epochs ();
     test_failing_read ();
     test_refusals ();

@@ -178,6 +178,31 @@ accel_batch_tensor (const struct accel_batch *batch, const char *name)
     return batch && name && find_field (batch, name, &index) ? &batch->fields[index].dl : NULL;
 }
 
+enum accel_status
+accel_batch_tree (struct accel_tree **tree, const struct accel_batch *batch, struct accel_error *err)
+{
+    if (tree)
+        *tree = NULL;
+    if (!tree || !batch)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, tree ? "batch" : "tree");
+    struct accel_tree *dict, *leaf = NULL;
+    enum accel_status status = accel_tree_create_dict (&dict, err);
+    if (status)
+        return status;
+    for (size_t i = 0; i < batch->field_count && !status; i++) {
+        status = accel_tree_borrow_tensor (&leaf, &batch->fields[i].dl, err);
+        if (!status)
+            status = accel_tree_set (dict, batch->descriptions[i].name, leaf, err);
+        if (status)
+            accel_tree_destroy (leaf);
+    }
+    if (status)
+        accel_tree_destroy (dict);
+    else
+        *tree = dict;
+    return status;
+}
+
 const int64_t *
 accel_batch_indices (const struct accel_batch *batch)
 {

@@ -149,6 +149,9 @@ static enum accel_status
 read_first (struct accel_loader *loader, struct accel_error *err)
 {
     struct dispatcher *dispatcher = &loader->dispatcher;
+    dispatcher->first.size = 0;
+    if (loader->options.drop_last) /* nothing is filled up */
+        return ACCEL_OK;
     if (!loader->start) { /* they are the first of the first round */
         size_t rows = dispatcher->rows[0] < loader->processes ? dispatcher->rows[0] : loader->processes, none = 0;
         enum accel_status status = ACCEL_OK;

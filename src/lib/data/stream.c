@@ -18,6 +18,8 @@ stream_init (struct accel_loader *loader, struct accel_error *err)
     cursor->pad = loader->processes > 1 && !loader->dispatching;
     cursor->keep = loader->dispatching ? loader->processes : cursor->pad ? cursor->group : 0;
     enum accel_status status = ACCEL_OK;
+    if (loader->options.drop_last)
+        cursor->keep = 0; /* nothing is filled up */
     if (cursor->keep)
         status = batch_init (&cursor->first, loader->fields, loader->field_count, cursor->keep, NULL, err);
     return status ? status : batch_init (&cursor->scratch, loader->fields, loader->field_count, 1, NULL, err);
@@ -53,7 +55,29 @@ take (struct accel_loader *loader, struct accel_batch *batch, size_t row, bool *
     return ACCEL_OK;
 }
 
-/* What was done with before is read once more, for nobody knows how to get behind it. */
+/* What was done with before is read once more where nobody knows how to get behind it, and as far as the last round may
+ * be filled up from it. */
+static enum accel_status
+get_behind (struct accel_loader *loader, size_t start, struct accel_error *err)
+{
+    const struct accel_stream *stream = loader->stream;
+    struct stream_cursor *cursor = &loader->cursor;
+    size_t to_read = stream->skip && cursor->keep < start ? cursor->keep : start;
+    struct accel_error cause = { 0 };
+    enum accel_status status = ACCEL_OK;
+    bool end = false;
+    while (!status && !end && cursor->taken < to_read)
+        status = take (loader, &cursor->scratch, 0, &end, err);
+    if (status || end || to_read == start)
+        return status;
+    status = stream->skip (stream->user, start - to_read, &cause);
+    if (status)
+        return accel_fail (err, ACCEL_ERR_CALLBACK, "the stream could not skip %zu samples from sample %zu on: %s",
+                           start - to_read, to_read, *cause.text ? cause.text : accel_status_string (status));
+    cursor->taken = start;
+    return ACCEL_OK;
+}
+
 enum accel_status
 stream_start (struct accel_loader *loader, size_t start, struct accel_error *err)
 {
@@ -66,9 +90,7 @@ stream_start (struct accel_loader *loader, size_t start, struct accel_error *err
         return accel_fail (err, ACCEL_ERR_CALLBACK, "the stream could not start epoch %llu: %s",
                            (unsigned long long) loader->epoch,
                            *cause.text ? cause.text : accel_status_string (status));
-    for (bool end = false; !status && !end && cursor->taken < start;)
-        status = take (loader, &cursor->scratch, 0, &end, err);
-    return status;
+    return get_behind (loader, start, err);
 }
 
 /* Samples that the last round lacks come from the front of the stream, again and again. */
