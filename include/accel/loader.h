@@ -49,9 +49,10 @@ struct accel_loader_options {
 
     accel_collate collate;
     void *collate_user;
-    unsigned workers;     /**< threads that read ahead; 0: none, accel_loader_next() reads */
+    unsigned workers;     /**< threads that read ahead; 0: none, accel_loader_next() reads.  With threads it does too as
+                           *   long as that is measured to be faster, unless timeout_ms is given */
     unsigned prefetch;    /**< batches that each of them reads ahead; 0: 2 */
-    uint32_t timeout_ms;  /**< longest wait for such a thread; 0: 1800000, 30 minutes */
+    uint32_t timeout_ms;  /**< longest wait for such a thread; 0: 1800000, 30 minutes.  Given, only they read */
     bool synchronize_rng; /**< the original's rng_types has "torch": epochs begin with rank 0's default generator */
 };
 

@@ -156,7 +156,8 @@ make_order (struct accel_loader *loader, struct accel_error *err)
 static struct reader_source
 make_source (struct accel_loader *loader)
 {
-    struct reader_source source = { .user = loader, .length = SIZE_MAX };
+    struct reader_source source
+        = { .user = loader, .length = SIZE_MAX, .only_threads = loader->options.timeout_ms > 0 };
     if (loader->stream) {
         source.fill = stream_fill;
         source.serial = true;

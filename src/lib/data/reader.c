@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ring of batches that are read ahead; see reader.h.
  *
- * Batch k lives in slot k mod slot_count.  The slot of the batch that the caller has is not read into, so with S slots
- * S - 1 batches are ahead of it at most. */
+ * The slot of the batch that the caller has is not read into, so with S slots S - 1 batches are ahead of it at most.
+ * The slot that became free last is used first: its memory is most likely in the caches still.
+ *
+ * Where reading a batch takes less than putting a thread to sleep and waking it up, whoever waits spins a little first:
+ * it would come back too late otherwise.  Where the caller still waits for longer than a batch takes to be read, he
+ * reads himself while the threads sleep, and stays with what costs him less; now and then the other way is tried. */
 #include <config.h>
 
 #include "lib/data/reader.h"
@@ -11,35 +15,103 @@
 #include "util/clock.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 enum { STACK_BYTES = 1 << 20, MOST_THREADS = 1024 };
 
-static struct reader_slot *
-slot_of (struct reader *reader, size_t number)
+/* Reads that take longer are worth a sleep; how long to spin, and how often to look at the clock meanwhile. */
+enum { CHEAP_NS = 100000, SPIN_NS = 50000, SPINS = 32, AVERAGED = 8 };
+
+/* Batches between two looks at what they cost; most looks between two trials; what nobody but threads should read. */
+enum { LOOK = 128, MOST_PATIENCE = 256, LONG_NS = 1000000 };
+
+static int64_t
+clock_ns (void)
 {
-    return &reader->slots[number % reader->slot_count];
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Batch numbers from the one that the caller has, or will get next. */
+static inline void
+relax (void)
+{
+#if defined __x86_64__ || defined __i386__
+    __builtin_ia32_pause ();
+#elif defined __aarch64__
+    __asm__ volatile ("yield");
+#endif
+}
+
+/* With the lock held, which is given up meanwhile: wait a little for @p count to change.  @return whether to look */
+static bool
+spin (struct reader *reader, atomic_uint *count)
+{
+    unsigned seen = atomic_load_explicit (count, memory_order_relaxed);
+    if (reader->alone || reader->fill_ns > CHEAP_NS)
+        return false;
+    pthread_mutex_unlock (&reader->lock);
+    bool changed = false;
+    for (int64_t until = clock_ns () + SPIN_NS; !changed && clock_ns () < until;)
+        for (int i = 0; i < SPINS && !changed; i++) {
+            relax ();
+            changed = atomic_load_explicit (count, memory_order_relaxed) != seen;
+        }
+    pthread_mutex_lock (&reader->lock);
+    return changed || atomic_load_explicit (count, memory_order_relaxed) != seen;
+}
+
+/* The slot of batch @p number; of one that nobody has begun to read, a slot that is of another or NULL. */
+static struct reader_slot *
+slot_of (const struct reader *reader, size_t number)
+{
+    return reader->ring[number % reader->slot_count];
+}
+
+static bool
+is_read (const struct reader *reader, size_t number)
+{
+    const struct reader_slot *slot = slot_of (reader, number);
+    return number < reader->next_read && slot && slot->number == number && slot->state > SLOT_READING;
+}
+
 static bool
 has_room (const struct reader *reader)
 {
-    size_t held = reader->next_out ? reader->next_out - 1 : 0;
-    return reader->next_read < reader->source.length && reader->next_read - held < reader->slot_count
+    return reader->next_read < reader->source.length && reader->spare_count
            && !(reader->source.serial && reader->reading);
+}
+
+/* There is something to read for one thread more. */
+static void
+call_thread (struct reader *reader)
+{
+    if (reader->pace.caller)
+        return;
+    atomic_fetch_add_explicit (&reader->given, 1, memory_order_relaxed);
+    pthread_cond_signal (&reader->work);
+}
+
+/* The batch that the caller had is over: one more can be read. */
+static void
+release_held (struct reader *reader)
+{
+    if (!reader->held)
+        return;
+    reader->spare[reader->spare_count++] = reader->held;
+    reader->held = NULL;
+    call_thread (reader);
 }
 
 /* With the lock held, which is given up meanwhile. */
 static void
-read_batch (struct reader *reader, size_t number)
+read_into (struct reader *reader, struct reader_slot *slot)
 {
-    struct reader_slot *slot = slot_of (reader, number);
-    slot->number = number;
     slot->state = SLOT_READING;
-    slot->since_ms = clock_ms ();
+    slot->since_ns = clock_ns ();
     atomic_store (&slot->progress, -1);
     reader->reading++;
     struct reader_source source = reader->source;
@@ -48,14 +120,28 @@ read_batch (struct reader *reader, size_t number)
     slot->error = (struct accel_error){ 0 };
     enum accel_status status
         = source.fill (source.user, slot->number, &slot->batch, &end, &slot->progress, &slot->error);
+    int64_t took = clock_ns () - slot->since_ns;
     pthread_mutex_lock (&reader->lock);
+    int64_t most = reader->fill_ns ? AVERAGED * reader->fill_ns : took; /* a thread may have been kept from running */
+    reader->fill_ns += ((took < most ? took : most) - reader->fill_ns) / AVERAGED;
     slot->state = status ? SLOT_FAILED : end ? SLOT_END : SLOT_FULL;
     if (slot->state != SLOT_FULL && source.serial)
         reader->source.length = reader->next_read; /* nothing is read behind it */
     reader->reading--;
+    atomic_fetch_add_explicit (&reader->taken, 1, memory_order_relaxed);
     pthread_cond_broadcast (&reader->done);
     if (source.serial)
-        pthread_cond_signal (&reader->work);
+        call_thread (reader);
+}
+
+/* The next batch that nobody reads yet; there has to be room. */
+static void
+read_next (struct reader *reader)
+{
+    struct reader_slot *slot = reader->spare[--reader->spare_count];
+    slot->number = reader->next_read++;
+    reader->ring[slot->number % reader->slot_count] = slot;
+    read_into (reader, slot);
 }
 
 static void *
@@ -64,9 +150,9 @@ run_thread (void *argument)
     struct reader *reader = argument;
     pthread_mutex_lock (&reader->lock);
     while (!reader->quit) {
-        if (!reader->paused && has_room (reader))
-            read_batch (reader, reader->next_read++);
-        else
+        if (!reader->paused && !reader->pace.caller && has_room (reader))
+            read_next (reader);
+        else if (reader->paused || reader->pace.caller || !spin (reader, &reader->given))
             pthread_cond_wait (&reader->work, &reader->lock);
     }
     pthread_mutex_unlock (&reader->lock);
@@ -113,14 +199,22 @@ reader_create (struct reader **reader, size_t threads, size_t ahead, const struc
     pthread_condattr_t monotonic;
     pthread_condattr_init (&monotonic);
     pthread_condattr_setclock (&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init (&made->lock, NULL);
+    pthread_mutexattr_t adaptive; /* it is held for moments only */
+    pthread_mutexattr_init (&adaptive);
+    pthread_mutexattr_settype (&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init (&made->lock, &adaptive);
+    pthread_mutexattr_destroy (&adaptive);
     pthread_cond_init (&made->work, NULL);
     pthread_cond_init (&made->done, &monotonic);
     pthread_condattr_destroy (&monotonic);
     made->paused = true;
+    cpu_set_t allowed;
+    made->alone = !sched_getaffinity (0, sizeof allowed, &allowed) && CPU_COUNT (&allowed) == 1;
     size_t slots = threads ? threads * ahead + 1 : 2;
     made->slots = calloc (slots, sizeof *made->slots);
-    if (!made->slots)
+    made->ring = calloc (slots, sizeof *made->ring);
+    made->spare = calloc (slots, sizeof *made->spare);
+    if (!made->slots || !made->ring || !made->spare)
         status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu batches", slots);
     for (; !status && made->slot_count < slots; made->slot_count += !status)
         status = batch_init (&made->slots[made->slot_count].batch, fields, count, capacity, acc, err);
@@ -140,47 +234,56 @@ reader_start (struct reader *reader, const struct reader_source *source, size_t 
     reader->source = *source;
     reader->next_read = reader->next_out = first;
     for (size_t i = 0; i < reader->slot_count; i++)
-        reader->slots[i].state = SLOT_FREE;
+        reader->spare[i] = &reader->slots[i];
+    reader->spare_count = reader->slot_count;
+    reader->held = NULL;
+    reader->pace.caller = reader->pace.caller && !source->only_threads;
     reader->paused = false;
+    atomic_fetch_add_explicit (&reader->given, 1, memory_order_relaxed);
     pthread_cond_broadcast (&reader->work);
     pthread_mutex_unlock (&reader->lock);
 }
 
-/* With the lock held: until @p slot is read.  @return false when the time is over */
+/* With the lock held: until batch @p number is read.  @return false when the time is over */
 static bool
-wait_slot (struct reader *reader, const struct reader_slot *slot, size_t number, int64_t deadline_ms)
+wait_for (struct reader *reader, size_t number, uint32_t timeout_ms)
 {
-    struct timespec until = { .tv_sec = deadline_ms / 1000, .tv_nsec = deadline_ms % 1000 * 1000000 };
-    while (slot->state == SLOT_FREE || slot->state == SLOT_READING || slot->number != number)
+    while (!is_read (reader, number) && spin (reader, &reader->taken))
+        ;
+    if (is_read (reader, number))
+        return true;
+    int64_t deadline = clock_ms () + timeout_ms;
+    struct timespec until = { .tv_sec = deadline / 1000, .tv_nsec = deadline % 1000 * 1000000 };
+    while (!is_read (reader, number))
         if (pthread_cond_timedwait (&reader->done, &reader->lock, &until) == ETIMEDOUT)
-            return slot->state > SLOT_READING && slot->number == number;
+            return is_read (reader, number);
     return true;
 }
 
 static enum accel_status
-fail_late (const struct reader_slot *slot, size_t number, struct accel_error *err)
+fail_late (const struct reader *reader, size_t number, struct accel_error *err)
 {
-    long long sample = (long long) atomic_load (&slot->progress);
-    if (slot->state != SLOT_READING || sample < 0)
+    const struct reader_slot *slot = number < reader->next_read ? slot_of (reader, number) : NULL;
+    long long sample = slot && slot->state == SLOT_READING ? (long long) atomic_load (&slot->progress) : -1;
+    if (sample < 0)
         return accel_fail (err, ACCEL_ERR_TIMEOUT, "batch %zu has not been read in time", number);
     return accel_fail (err, ACCEL_ERR_TIMEOUT, "the data set has been reading sample %lld (batch %zu) for %lld s",
-                       sample, number, (long long) (clock_ms () - slot->since_ms) / 1000);
+                       sample, number, (long long) (clock_ns () - slot->since_ns) / 1000000000);
 }
 
 /* With the lock held: have batch @p number read, by whoever reads. */
 static enum accel_status
 obtain (struct reader *reader, size_t number, uint32_t timeout_ms, struct accel_error *err)
 {
-    struct reader_slot *slot = slot_of (reader, number);
-    if (!reader->thread_count) {
+    if (!reader->thread_count || (reader->pace.caller && number >= reader->next_read)) {
         while (reader->next_read <= number && reader->next_read < reader->source.length)
-            read_batch (reader, reader->next_read++);
+            read_next (reader);
         return ACCEL_OK;
     }
-    if (wait_slot (reader, slot, number, clock_ms () + timeout_ms))
+    if (wait_for (reader, number, timeout_ms))
         return ACCEL_OK;
     reader->broken = true;
-    return fail_late (slot, number, err);
+    return fail_late (reader, number, err);
 }
 
 /* Whether there is a batch @number, as far as that is to be found out; a failure to read it is told in its turn. */
@@ -195,6 +298,76 @@ look_ahead (struct reader *reader, size_t number, uint32_t timeout_ms, bool *exi
     return status;
 }
 
+static void
+change_pace (struct reader *reader, bool caller)
+{
+    struct reader_pace *pace = &reader->pace;
+    pace->unlike = pace->caller == caller ? 0 : (unsigned) reader->slot_count;
+    pace->caller = caller;
+    pace->seen = 0;
+    pace->waited_ns = 0;
+    if (!caller && pace->unlike) {
+        atomic_fetch_add_explicit (&reader->given, 1, memory_order_relaxed);
+        pthread_cond_broadcast (&reader->work);
+    }
+}
+
+/* Whether the caller could fare better by reading himself, so that it is worth a trial: what he would pay then is about
+ * the time of a read.  Or, where he does so, threads. */
+static bool
+is_worth_trying (const struct reader *reader)
+{
+    return reader->pace.caller || reader->pace.cost_ns[false] > reader->fill_ns / 4 * 3;
+}
+
+/* The caller has waited this long for a batch: who is to read the next ones? */
+static void
+look (struct reader *reader, int64_t waited_ns)
+{
+    struct reader_pace *pace = &reader->pace;
+    bool possible = !reader->source.only_threads && reader->fill_ns < LONG_NS;
+    if (pace->caller && !possible)
+        change_pace (reader, false);
+    if (++pace->seen <= pace->unlike)
+        return;
+    pace->waited_ns += waited_ns;
+    if (pace->seen < pace->unlike + LOOK)
+        return;
+    int64_t cost = pace->waited_ns / LOOK + 1, *known = &pace->cost_ns[pace->caller];
+    *known = *known ? (3 * *known + cost) / 4 : cost;
+    bool better = pace->cost_ns[true] && pace->cost_ns[true] < pace->cost_ns[false], tries = false;
+    if (pace->trying && better != pace->caller)
+        pace->patience = pace->patience < MOST_PATIENCE ? 2 * pace->patience + 2 : MOST_PATIENCE;
+    else if (pace->trying || better != pace->caller)
+        pace->patience = 2;
+    if (better == pace->caller && !pace->trying)
+        tries = ++pace->looks >= pace->patience && possible && is_worth_trying (reader);
+    pace->trying = tries;
+    if (tries)
+        pace->looks = 0;
+    change_pace (reader, tries ? !better : better && possible);
+}
+
+/* Batch @p number, which was obtained, as far as it is one; nobody is told before of what failed. */
+static enum accel_status
+hand_out (struct reader *reader, size_t number, struct accel_batch **batch, struct accel_error *err)
+{
+    struct reader_slot *slot = slot_of (reader, number);
+    if (slot->state == SLOT_FAILED) {
+        if (err)
+            *err = slot->error;
+        if (!reader->source.serial) /* whoever asks again may have mended it */
+            slot->state = SLOT_RETRY;
+        return slot->error.code ? slot->error.code : ACCEL_ERR_CALLBACK;
+    }
+    if (slot->state == SLOT_FULL) {
+        reader->next_out = number + 1;
+        reader->held = slot;
+        *batch = &slot->batch;
+    }
+    return ACCEL_OK;
+}
+
 enum accel_status
 reader_next (struct reader *reader, struct accel_batch **batch, bool *is_last, uint32_t timeout_ms,
              struct accel_error *err)
@@ -205,27 +378,23 @@ reader_next (struct reader *reader, struct accel_batch **batch, bool *is_last, u
     *is_last = true;
     pthread_mutex_lock (&reader->lock);
     size_t number = reader->next_out;
-    struct reader_slot *slot = slot_of (reader, number);
-    if (slot->state == SLOT_RETRY && slot->number == number)
-        read_batch (reader, number);
+    int64_t start = clock_ns ();
+    release_held (reader);
+    if (is_read (reader, number) && slot_of (reader, number)->state == SLOT_RETRY)
+        read_into (reader, slot_of (reader, number));
     if (reader->broken)
         status = accel_fail (err, ACCEL_ERR_TIMEOUT, "the data set is still reading a sample of the last pass");
     else if (number < reader->source.length)
         status = obtain (reader, number, timeout_ms, err);
-    if (!status && number < reader->source.length && slot->state == SLOT_FAILED) {
-        status = slot->error.code ? slot->error.code : ACCEL_ERR_CALLBACK;
-        if (err)
-            *err = slot->error;
-        if (!reader->source.serial) /* whoever asks again may have mended it */
-            slot->state = SLOT_RETRY;
-    }
-    if (!status && number < reader->source.length && slot->state == SLOT_FULL) {
-        reader->next_out = number + 1; /* room for one more */
-        pthread_cond_broadcast (&reader->work);
+    if (!status && number < reader->next_read)
+        status = hand_out (reader, number, batch, err);
+    if (*batch) {
         status = look_ahead (reader, number + 1, timeout_ms, &more, err);
-        *batch = status ? NULL : &slot->batch;
+        *batch = status ? NULL : *batch;
         *is_last = !more;
     }
+    if (*batch && reader->thread_count)
+        look (reader, clock_ns () - start);
     pthread_mutex_unlock (&reader->lock);
     return status;
 }
@@ -255,6 +424,7 @@ reader_destroy (struct reader *reader, uint32_t timeout_ms)
     bool stopped = reader_stop (reader, reader->broken ? 0 : timeout_ms);
     pthread_mutex_lock (&reader->lock);
     reader->quit = true;
+    atomic_fetch_add_explicit (&reader->given, 1, memory_order_relaxed);
     pthread_cond_broadcast (&reader->work);
     pthread_mutex_unlock (&reader->lock);
     for (size_t i = 0; i < reader->thread_count; i++)
@@ -269,6 +439,8 @@ reader_destroy (struct reader *reader, uint32_t timeout_ms)
     for (size_t i = 0; i < reader->slot_count; i++)
         batch_release (&reader->slots[i].batch);
     free (reader->slots);
+    free (reader->ring);
+    free (reader->spare);
     pthread_cond_destroy (&reader->done);
     pthread_cond_destroy (&reader->work);
     pthread_mutex_destroy (&reader->lock);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading batches ahead: by threads into a ring of slots, and out of it in order, whatever the threads do.  Without
- * threads the caller reads, one batch ahead where only reading can tell which batch is the last. */
+ * threads the caller reads, one batch ahead where only reading can tell which batch is the last; with threads he does
+ * too, where that has turned out to be faster. */
 #ifndef LIB_DATA_READER_H
 #define LIB_DATA_READER_H
 
@@ -22,6 +23,7 @@ struct reader_source {
                                _Atomic int64_t *progress, struct accel_error *err);
     void *user;
     bool serial;
+    bool only_threads; /* the caller never reads in their place: somebody has to be there to tell that a read hangs */
     size_t length; /* batches of the pass; SIZE_MAX: only reading tells */
 };
 
@@ -31,19 +33,38 @@ struct reader_slot {
     enum { SLOT_FREE, SLOT_READING, SLOT_FULL, SLOT_END, SLOT_FAILED, SLOT_RETRY } state;
     struct accel_error error;
     _Atomic int64_t progress;
-    int64_t since_ms; /* when reading began */
+    int64_t since_ns; /* when reading began */
+};
+
+/** Who reads: threads, or the caller while they sleep. */
+struct reader_pace {
+    bool caller;        /* he does */
+    bool trying;        /* only to see what it costs now */
+    unsigned seen;      /* batches since the last look at the costs */
+    unsigned unlike;    /* of them, those at the beginning that still come from how it was before */
+    unsigned looks, patience; /* looks since the last trial; how many to wait for the next */
+    int64_t waited_ns;  /* by the caller, for what was seen */
+    int64_t cost_ns[2]; /* of a batch to the caller, with `caller` as it says; 0: not known */
 };
 
 struct reader {
     struct reader_source source;
     struct reader_slot *slots;
     size_t slot_count;
+    struct reader_slot **ring;  /* [slot_count]: batch k, once it is being read, is in ring[k mod slot_count] */
+    struct reader_slot **spare; /* [spare_count] of slot_count: the others, the one used last on top */
+    size_t spare_count;
+    struct reader_slot *held;   /* the caller's; NULL: it has none */
     pthread_t *threads;
     size_t thread_count; /* 0: the caller reads */
     pthread_mutex_t lock;
     pthread_cond_t work, done; /* there may be something to read; something was read */
+    atomic_uint given, taken;   /* counts of changes that `work` and `done` tell of, for who spins before he sleeps */
     size_t next_read, next_out; /* batch numbers */
     size_t reading;      /* threads that are in fill() */
+    struct reader_pace pace;
+    int64_t fill_ns;     /* what reading a batch takes, a moving average */
+    bool alone;          /* there is one processor: who spins keeps the awaited from running */
     bool paused, quit, broken;
 };
 

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading ahead: batches come in order and whole, whoever reads them, and however often that changes; failures, ends,
+ * stops in the middle and reads that hang. */
+#include <config.h>
+
+#include "lib/data/reader.h"
+#include "tests/tap.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROWS = 4, NONE = -1, PATIENCE_MS = 60000 };
+
+static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
+
+struct source {
+    long end, bad, slow_from, slow_to, hangs;
+    atomic_bool mended, released;
+    atomic_long fills, by_caller;
+    atomic_int now; /* how many read at this moment */
+    bool serial, overlapped;
+    long expected; /* of a serial one: the next number */
+    pthread_t caller;
+};
+
+static enum accel_status
+fill (void *user, size_t number, struct accel_batch *batch, bool *end, _Atomic int64_t *progress,
+      struct accel_error *err)
+{
+    struct source *source = user;
+    long which = (long) number;
+    atomic_fetch_add (&source->fills, 1);
+    atomic_fetch_add (&source->by_caller, pthread_equal (pthread_self (), source->caller) != 0);
+    if (source->serial && (atomic_fetch_add (&source->now, 1) || which != source->expected++))
+        source->overlapped = true;
+    atomic_store (progress, which * ROWS);
+    while (which == source->hangs && !atomic_load (&source->released))
+        usleep (1000);
+    if (which >= source->slow_from && which < source->slow_to)
+        usleep (1200);
+    for (int64_t i = 0; i < ROWS; i++)
+        ((int64_t *) batch->fields[0].dl.data)[i] = which * ROWS + i;
+    batch_set_size (batch, ROWS);
+    *end = source->serial && which == source->end;
+    if (source->serial)
+        atomic_fetch_sub (&source->now, 1);
+    if (which != source->bad || atomic_load (&source->mended))
+        return ACCEL_OK;
+    snprintf (err->text, sizeof err->text, "batch %ld is bad", which);
+    return err->code = ACCEL_ERR_CALLBACK;
+}
+
+static struct source
+make_source (long end, bool serial)
+{
+    return (struct source){ .end = end, .bad = NONE, .slow_from = NONE, .slow_to = NONE, .hangs = NONE,
+                            .serial = serial, .caller = pthread_self () };
+}
+
+/* Up to @p most batches.  @return how many came, in order and whole; NONE where they did not */
+static long
+take (struct reader *reader, long first, long most, struct accel_error *err)
+{
+    struct accel_batch *batch;
+    bool is_last = false;
+    long number = first;
+    *err = (struct accel_error){ 0 };
+    for (; number < first + most && !reader_next (reader, &batch, &is_last, PATIENCE_MS, err) && batch; number++) {
+        const int64_t *values = batch->fields[0].dl.data;
+        if (batch->size != ROWS || values[0] != number * ROWS || values[ROWS - 1] != number * ROWS + ROWS - 1)
+            return NONE;
+    }
+    return number - first;
+}
+
+static void
+begin (struct reader *reader, struct source *source, bool only_threads)
+{
+    struct reader_source reads = { .fill = fill, .user = source, .serial = source->serial,
+                                   .only_threads = only_threads,
+                                   .length = source->serial ? SIZE_MAX : (size_t) source->end };
+    source->expected = 0;
+    reader_start (reader, &reads, 0);
+}
+
+/* As if somebody had found out that this is faster. */
+static void
+prefer (struct reader *reader, bool caller)
+{
+    reader->pace = (struct reader_pace){ .caller = caller, .patience = 8 };
+    reader->pace.cost_ns[caller] = 1;
+    reader->pace.cost_ns[!caller] = INT64_MAX / 8;
+}
+
+static struct reader *
+make_reader (size_t threads, size_t ahead)
+{
+    struct reader *reader;
+    struct accel_error err;
+    if (reader_create (&reader, threads, ahead, &field, 1, ROWS, NULL, &err)) {
+        printf ("Bail out! %s\n", err.text);
+        exit (99);
+    }
+    return reader;
+}
+
+static const struct {
+    size_t threads, ahead;
+    bool serial, caller, only_threads;
+    long end, bad, slow_from, slow_to, stop;
+} passes[] = {
+    { 0, 1, false, false, false, 300, 77, NONE, NONE, 100 },
+    { 0, 1, true, false, false, 300, NONE, NONE, NONE, 100 },
+    { 1, 2, false, false, false, 20000, 1700, NONE, NONE, 900 },
+    { 1, 1, false, true, false, 20000, 1700, NONE, NONE, 900 },
+    { 3, 2, false, true, false, 20000, 0, 9000, 9060, 900 },
+    { 2, 2, false, false, true, 20000, 1700, NONE, NONE, 900 },
+    { 2, 2, false, true, true, 3000, 1700, NONE, NONE, 900 },
+    { 1, 2, true, false, false, 20000, NONE, NONE, NONE, 900 },
+    { 1, 2, true, true, false, 20000, NONE, 3000, 3060, 900 },
+    { 1, 2, true, true, false, 700, 690, NONE, NONE, 500 },
+    { 2, 1, false, true, false, 1, NONE, NONE, NONE, 0 },
+    { 2, 1, false, true, false, 0, NONE, NONE, NONE, 0 },
+    { 1, 1, true, true, false, 0, NONE, NONE, NONE, 0 },
+};
+
+static void
+test_pass (size_t row)
+{
+    struct reader *reader = make_reader (passes[row].threads, passes[row].ahead);
+    struct source source = make_source (passes[row].end, passes[row].serial);
+    struct accel_error err;
+    source.slow_from = passes[row].slow_from;
+    source.slow_to = passes[row].slow_to;
+    prefer (reader, passes[row].caller);
+    begin (reader, &source, passes[row].only_threads);
+    bool good = take (reader, 0, passes[row].stop, &err) == passes[row].stop && !err.code
+                && reader_stop (reader, PATIENCE_MS);
+    ok (good, "%zu threads%s%s: the first %ld of %ld batches", passes[row].threads,
+        passes[row].serial ? ", serial" : "", passes[row].caller ? ", the caller reads" : "", passes[row].stop,
+        passes[row].end);
+    source.bad = passes[row].bad;
+    begin (reader, &source, passes[row].only_threads);
+    long come = take (reader, 0, passes[row].end + 1, &err);
+    if (source.bad >= 0) {
+        ok (come == source.bad && err.code == ACCEL_ERR_CALLBACK && strstr (err.text, "is bad"),
+            "all before the bad one: %s", err.text);
+        ok (take (reader, come, 1, &err) == 0 && err.code == ACCEL_ERR_CALLBACK, "which stays bad");
+        atomic_store (&source.mended, true);
+        if (!source.serial)
+            come += take (reader, come, passes[row].end, &err);
+        else
+            come = passes[row].end;
+    }
+    ok (come == passes[row].end, "all of them, in order");
+    ok (!source.overlapped && (!passes[row].only_threads || source.by_caller <= 2),
+        "%ld reads, %ld by the caller", (long) source.fills, (long) source.by_caller);
+    ok (reader_destroy (reader, PATIENCE_MS), "no thread is left");
+}
+
+/* The text names the sample, for somebody else than who reads it waits. */
+static void
+test_hang (void)
+{
+    struct reader *reader = make_reader (1, 2);
+    struct source source = make_source (50000, false);
+    struct accel_batch *batch;
+    struct accel_error err = { 0 };
+    bool is_last;
+    source.hangs = 20000;
+    prefer (reader, true);
+    begin (reader, &source, true);
+    ok (take (reader, 0, 20000, &err) == 20000, "many cheap reads before one that hangs");
+    ok (reader_next (reader, &batch, &is_last, 100, &err) == ACCEL_ERR_TIMEOUT && strstr (err.text, "sample 80000"),
+        "which is told: %s", err.text);
+    atomic_store (&source.released, true);
+    ok (reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS), "and comes back in the end");
+}
+
+int
+main (void)
+{
+    for (size_t row = 0; row < sizeof passes / sizeof *passes; row++)
+        test_pass (row);
+    test_hang ();
+    return done_testing ();
+}
