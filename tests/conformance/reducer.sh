@@ -21,4 +21,17 @@ for case in 1 2 3; do
     test_expect_success "misuse $case: 1 rank" 'ranks 1 misuse $case'
     test_expect_success "misuse $case: 3 ranks" 'ranks 3 misuse $case'
 done
+power=$builddir/tests/conformance/power_sgd
+for check in exact whole feedback zero allocations; do
+    for count in 1 2 3 4; do
+        test_expect_success "PowerSGD, $check: $count ranks" '
+            timeout 60 "$accelerate" launch --cpu --num_processes $count "$power" $check
+        '
+    done
+done
+for count in 2 3; do
+    test_expect_success "PowerSGD, numbers of torch: $count ranks" '
+        timeout 60 "$accelerate" launch --cpu --num_processes $count "$power" golden
+    '
+done
 test_done

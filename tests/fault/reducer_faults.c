@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of reducer_faults.sh: `reducer_faults SCENARIO`; rank 1 of 3 dies, fails or hangs in its backward pass.  A
+ * rank that is told what the table says prints "rank N: as expected"; the launcher's SIGTERM is ignored, so that all
+ * have their say. */
+#include <config.h>
+
+#include <accel/accel.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { LAYERS = 6, ROWS = 40, VICTIM = 1, DEADLINE_S = 20, AT = 3 };
+
+enum fate { DIES, FAILS, FORGETS, HANGS };
+
+static const struct scenario {
+    const char *name;
+    enum fate fate;
+    int at; /* layer; LAYERS: before the pass */
+    enum accel_overlap overlap;
+    enum accel_comm_hook hook;
+    bool early; /* the others are told by accel_grad_ready() */
+    const char *text; /* what the others are told, beside the victim's rank */
+} scenarios[] = {
+    { "dies-before", DIES, LAYERS, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, false, "killed" },
+    { "dies-in-flight", DIES, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, false, "killed" },
+    { "dies-in-flight-early", DIES, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, true, "killed" },
+    { "dies-half", DIES, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_FP16, true, "killed" },
+    { "dies-power-sgd", DIES, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_POWER_SGD, true, "killed" },
+    { "dies-no-thread", DIES, AT, ACCEL_OVERLAP_NEVER, ACCEL_COMM_HOOK_NONE, false, "killed" },
+    { "fails", FAILS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, true, "disk on fire" },
+    { "fails-no-thread", FAILS, AT, ACCEL_OVERLAP_NEVER, ACCEL_COMM_HOOK_BF16, false, "disk on fire" },
+    { "forgets", FORGETS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, false, "'layer 3' was not reported" },
+    { "hangs", HANGS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, true, "" },
+};
+
+static const struct scenario *scenario;
+static struct accel_model *model;
+static bool is_victim, armed, told_early;
+
+static enum accel_status
+meet_fate (struct accel_error *err)
+{
+    usleep (150000); /* the buckets before this one are reduced, the others wait in the next */
+    if (scenario->fate == DIES)
+        raise (SIGKILL);
+    if (scenario->fate == HANGS) {
+        usleep (2500000);
+        _exit (0);
+    }
+    snprintf (err->text, sizeof err->text, "disk on fire");
+    return ACCEL_ERR_SYSTEM;
+}
+
+static enum accel_status
+backward (void *user, float scale, struct accel_error *err)
+{
+    DLTensor *grads = user;
+    (void) scale;
+    for (int i = LAYERS; i-- > 0;) {
+        for (int j = 0; j < ROWS * ROWS; j++)
+            ((float *) grads[i].data)[j] = (float) (i + j % 7);
+        if (armed && is_victim && i == scenario->at) {
+            if (scenario->fate != FORGETS)
+                return meet_fate (err);
+            usleep (150000); /* the others have to be in this pass */
+            continue;
+        }
+        /* Who computes for a while learns of it from a report. */
+        if (armed && scenario->early && i < scenario->at)
+            usleep (600000);
+        enum accel_status status = accel_grad_ready (model, (size_t) i, err);
+        if (status) {
+            told_early = true;
+            return status;
+        }
+    }
+    return ACCEL_OK;
+}
+
+static bool
+is_as_expected (enum accel_status status, const struct accel_error *err)
+{
+    enum accel_status wanted = scenario->fate == HANGS ? ACCEL_ERR_TIMEOUT : ACCEL_ERR_PEER;
+    if (is_victim)
+        wanted = scenario->fate == FORGETS ? ACCEL_ERR_INVALID : ACCEL_ERR_CALLBACK;
+    return status == wanted && err->code == status && strstr (err->text, "rank 1")
+           && strstr (err->text, scenario->text);
+}
+
+int
+main (int argc, char **argv)
+{
+    static int64_t shape[] = { ROWS, ROWS };
+    char names[LAYERS][16];
+    DLTensor data[LAYERS], grads[LAYERS];
+    struct accel_parameter parameters[LAYERS];
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    setvbuf (stdout, NULL, _IOLBF, 0);
+    signal (SIGTERM, SIG_IGN);
+    alarm (DEADLINE_S);
+    setrlimit (RLIMIT_CORE, &(struct rlimit){ 0 });
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+        if (argc > 1 && !strcmp (argv[1], scenarios[i].name))
+            scenario = &scenarios[i];
+    if (!scenario)
+        return 99;
+    for (int i = 0; i < LAYERS; i++) {
+        snprintf (names[i], sizeof names[i], "layer %d", i);
+        data[i] = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = 2, .shape = shape,
+                              .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+        grads[i] = data[i];
+        parameters[i] = (struct accel_parameter){ names[i], &data[i], &grads[i] };
+    }
+    struct accel_ddp_options options = { .bucket_cap_mb = 0.001, .overlap = scenario->overlap,
+                                         .comm_hook = scenario->hook, .start_iter = 1 };
+    uint32_t timeout_ms = scenario->fate == HANGS ? 500 : 15000;
+    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = timeout_ms }, &err)
+        || accel_model_create (&model, parameters, LAYERS, &err) || accel_model_set_ddp (model, &options, &err)
+        || accel_prepare (acc, &err, model) || accel_backward (acc, model, 0, backward, grads, &err)) {
+        printf ("at first: WRONG: %s\n", err.text);
+        return 3;
+    }
+    int rank = accel_process_index (acc);
+    is_victim = rank == VICTIM;
+    armed = true;
+    if (is_victim && scenario->at == LAYERS)
+        raise (SIGKILL);
+    enum accel_status status = accel_backward (acc, model, 0, backward, grads, &err);
+    bool good = is_as_expected (status, &err) && accel_wait_for_everyone (acc, NULL);
+    if (!is_victim && scenario->early)
+        good = good && told_early;
+    accel_model_destroy (model);
+    accel_close (acc);
+    printf ("rank %d: %s: status %d: %s\n", rank, good ? "as expected" : "WRONG", (int) status, err.text);
+    return 0;
+}
