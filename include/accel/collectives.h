@@ -73,6 +73,12 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_gather_at (const char *file, int line, struct accel *acc, struct accel_tree **gathered,
                       const struct accel_tree *tree, struct accel_error *err);
 
+/** accel_gather_for_metrics() of every tensor: what the last round repeats is left out. */
+#define accel_tree_gather_for_metrics(...) accel_tree_gather_for_metrics_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_tree_gather_for_metrics_at (const char *file, int line, struct accel *acc, struct accel_tree **gathered,
+                                  const struct accel_tree *tree, struct accel_error *err);
+
 /**
  * accel_reduce_scaled() of a copy of every tensor.
  *

@@ -29,16 +29,24 @@ check_batch (struct self *self, const struct accel_batch *batch)
         return;
     }
     expect (self, "accel_batch_size", tensor->shape[0], (long long) accel_batch_size (batch));
+    for (size_t i = 0; i < accel_batch_size (batch); i++)
+        expect (self, "a sample", accel_batch_indices (batch)[i], (long long) ((const float *) tensor->data)[i]);
+}
+
+/* The whole batch as a tree, gathered for metrics: as many rows as of its field alone. */
+static void
+check_batch_tree (struct self *self, const struct accel_batch *batch, int64_t gathered)
+{
     struct accel_error err = { 0 };
-    struct accel_tree *tree;
+    struct accel_tree *tree, *all = NULL;
     size_t rows = 0;
     if (!CALL (self, accel_batch_tree (&tree, batch, &err), &err))
         return;
-    if (CALL (self, accel_tree_find_batch_size (tree, &rows, &err), &err))
-        expect (self, "rows of accel_batch_tree", tensor->shape[0], (long long) rows);
+    if (CALL (self, accel_tree_gather_for_metrics (self->acc, &all, tree, &err), &err)
+        && CALL (self, accel_tree_find_batch_size (all, &rows, &err), &err))
+        expect (self, "rows of accel_tree_gather_for_metrics", (long long) gathered, (long long) rows);
+    accel_tree_destroy (all);
     accel_tree_destroy (tree);
-    for (size_t i = 0; i < accel_batch_size (batch); i++)
-        expect (self, "a sample", accel_batch_indices (batch)[i], (long long) ((const float *) tensor->data)[i]);
 }
 
 /* One epoch: gathered for metrics, each sample comes once; without shuffling in the order of the data set. */
@@ -57,6 +65,7 @@ run_epoch (struct self *self, struct accel_loader *loader, size_t size, bool shu
         values = accel_batch_tensor (batch, "value");
         if (*self->why || !CALL (self, accel_gather_for_metrics (self->acc, values, &out, &err), &err))
             break;
+        check_batch_tree (self, batch, out.dl.shape[0]);
         expect (self, "accel_loader_end_of_dataloader", rounds == accel_loader_length (loader),
                 accel_loader_end_of_dataloader (loader));
         for (int64_t i = 0; i < out.dl.shape[0] && !*self->why; i++, total++) {

@@ -68,7 +68,8 @@ enum {
     X (JOIN_END, "accel_join_end") \
     X (LOCAL_SGD_STEP, "accel_local_sgd_step") \
     X (LOCAL_SGD_END, "accel_local_sgd_end") \
-    X (END_TRAINING, "accel_end_training")
+    X (END_TRAINING, "accel_end_training") \
+    X (TREE_GATHER_FOR_METRICS, "accel_tree_gather_for_metrics")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

@@ -73,6 +73,23 @@ open_loading (struct loading *loading, bool is_stream, size_t samples, const str
            && check (!accel_prepare (acc, &err, loading->loader), "prepare: %s", err.text);
 }
 
+/* The batch as a tree, gathered, has the rows of its field gathered alone. */
+static void
+check_tree (const struct accel_batch *batch, const DLTensor *wanted)
+{
+    struct accel_tree *tree = NULL, *all = NULL;
+    struct accel_error err;
+    if (check (!accel_batch_tree (&tree, batch, &err) && !accel_tree_gather_for_metrics (acc, &all, tree, &err),
+               "the batch as a tree: %s", err.text)) {
+        const DLTensor *got = accel_tree_tensor (accel_tree_get (all, "x"));
+        check (got && got->shape[0] == wanted->shape[0]
+                   && !memcmp (got->data, wanted->data, (size_t) wanted->shape[0] * sizeof (int64_t)),
+               "a tree gathered for metrics has other rows than its tensor");
+    }
+    accel_tree_destroy (all);
+    accel_tree_destroy (tree);
+}
+
 size_t
 gather_samples (struct loading *loading, size_t steps, int64_t *samples, size_t *count, size_t most)
 {
@@ -86,6 +103,7 @@ gather_samples (struct loading *loading, size_t steps, int64_t *samples, size_t 
                "the batch's numbers are not its indices");
         if (!check (!accel_gather_for_metrics (acc, numbers, &out, &err), "%s", err.text))
             break;
+        check_tree (batch, &out.dl);
         for (int64_t i = 0; i < out.shape[0] && *count < most; i++)
             samples[(*count)++] = ((int64_t *) out.dl.data)[i];
     }

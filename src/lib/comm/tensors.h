@@ -5,6 +5,8 @@
 
 #include "lib/comm/comm_private.h"
 
+#include <accel/tree.h>
+
 /** ACCEL_ERR_INVALID with the call and where it is before @p what. */
 enum accel_status comm_refuse (const struct comm_site *site, const char *what, struct accel_error *err);
 
@@ -22,5 +24,9 @@ enum accel_status comm_reduce_tensor (struct accel *acc, const struct comm_site 
 
 enum accel_status comm_broadcast_tensor (struct accel *acc, const struct comm_site *site, DLTensor *tensor, int root,
                                          struct accel_error *err);
+
+/** accel_tree_gather() for @p site. */
+enum accel_status comm_gather_tree (struct accel *acc, const struct comm_site *site, struct accel_tree **gathered,
+                                    const struct accel_tree *tree, struct accel_error *err);
 
 #endif

@@ -107,11 +107,18 @@ gather_leaf (const struct tree_walk *walk, const struct tree_place *place, const
 }
 
 enum accel_status
+comm_gather_tree (struct accel *acc, const struct comm_site *site, struct accel_tree **gathered,
+                  const struct accel_tree *tree, struct accel_error *err)
+{
+    struct task task = { .acc = acc, .site = site };
+    return walk (&task, gathered, tree, gather_leaf, err);
+}
+
+enum accel_status
 accel_tree_gather_at (const char *file, int line, struct accel *acc, struct accel_tree **gathered,
                       const struct accel_tree *tree, struct accel_error *err)
 {
-    struct task task = { .acc = acc, .site = SITE (TREE_GATHER) };
-    return walk (&task, gathered, tree, gather_leaf, err);
+    return comm_gather_tree (acc, SITE (TREE_GATHER), gathered, tree, err);
 }
 
 static enum accel_status

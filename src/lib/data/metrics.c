@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accel_gather_for_metrics(): a gather that knows where the active loader's data end. */
+/* accel_gather_for_metrics(), of a tensor or of a tree: a gather that knows where the active loader's data end. */
 #include <config.h>
 
 #include "lib/comm/tensors.h"
@@ -7,7 +7,34 @@
 #include "lib/error.h"
 #include "lib/state/state_private.h"
 
+#include <accel/collectives.h>
 #include <accel/loader.h>
+
+/* Rows of what was gathered that are no repetitions; 0: all. */
+static size_t
+rows_to_keep (const struct accel *acc)
+{
+    const struct accel_loader *loader = state_active_loader (acc);
+    return accel_loader_end_of_dataloader (loader) ? accel_loader_remainder (loader) : 0;
+}
+
+enum accel_status
+accel_tree_gather_for_metrics_at (const char *file, int line, struct accel *acc, struct accel_tree **gathered,
+                                  const struct accel_tree *tree, struct accel_error *err)
+{
+    struct comm_site site = { file, line, JOBSEG_CALL_TREE_GATHER_FOR_METRICS };
+    struct accel_tree *all;
+    if (!gathered)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_tree_gather_for_metrics: gathered is NULL");
+    enum accel_status status = comm_gather_tree (acc, &site, gathered, tree, err);
+    size_t rows = status ? 0 : rows_to_keep (acc);
+    if (!rows)
+        return status;
+    all = *gathered;
+    status = accel_tree_slice (gathered, all, 0, rows, err);
+    accel_tree_destroy (all);
+    return status;
+}
 
 enum accel_status
 accel_gather_for_metrics_at (const char *file, int line, struct accel *acc, const DLTensor *tensor,
@@ -23,11 +50,8 @@ accel_gather_for_metrics_at (const char *file, int line, struct accel *acc, cons
         status = comm_verify_tensor (acc, &site, tensor, err);
     if (!status)
         status = comm_gather_tensor (acc, &site, tensor, out, err);
-    const struct accel_loader *loader = state_active_loader (acc);
-    if (status || !loader || !accel_loader_end_of_dataloader (loader))
-        return status;
-    int64_t remainder = (int64_t) accel_loader_remainder (loader);
-    if (remainder && out->shape[0] > remainder)
-        out->shape[0] = remainder;
-    return ACCEL_OK;
+    int64_t rows = status ? 0 : (int64_t) rows_to_keep (acc);
+    if (rows && out->shape[0] > rows)
+        out->shape[0] = rows;
+    return status;
 }
