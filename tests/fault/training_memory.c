@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of training_memory.sh.
+ *
+ * training_memory: alone; a life of training is led again and again, each time one allocation later fails: an error, no
+ * crash and nothing lost (a sanitizer looks), and in the end a life in which all succeed.
+ * training_memory N: in a job; the highest rank fails its Nth allocation behind accel_open(), gets ACCEL_ERR_NOMEM and
+ * leaves, and the others get ACCEL_ERR_PEER.  It says "unreached" where there are not so many. */
+#include <config.h>
+
+#include <accel/accel.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DEADLINE_S = 50, TENSORS = 3 };
+
+/* The linker puts these in the place of the allocators: the one after so many calls fails. */
+static long calls_left = -1;
+
+static bool
+fails_now (void)
+{
+    return calls_left >= 0 && calls_left-- == 0;
+}
+
+#define ALLOCATORS(X)                                                                               \
+    X (void *, NULL, malloc, (size_t size), (size))                                                 \
+    X (void *, NULL, calloc, (size_t count, size_t size), (count, size))                            \
+    X (void *, NULL, realloc, (void *old, size_t size), (old, size))                                \
+    X (void *, NULL, reallocarray, (void *old, size_t count, size_t size), (old, count, size))      \
+    X (char *, NULL, strdup, (const char *text), (text))                                            \
+    X (char *, NULL, strndup, (const char *text, size_t size), (text, size))                        \
+    X (int, 12, posix_memalign, (void **made, size_t alignment, size_t size), (made, alignment, size))
+#define X(type, failure, name, parameters, arguments) \
+    type __real_##name parameters;                    \
+    type __wrap_##name parameters;                    \
+    type __wrap_##name parameters                     \
+    {                                                 \
+        return fails_now () ? failure : __real_##name arguments; \
+    }
+ALLOCATORS (X)
+#undef X
+
+/* All that a life makes. */
+struct life {
+    DLTensor data[TENSORS], grads[TENSORS];
+    struct accel_model *model;
+    struct accel_optimizer *optimizers[4];
+    struct accel_scheduler *scheduler;
+    struct accel_comm *group;
+    struct accel_mesh *mesh;
+    struct accel_tree *tree, *gathered;
+    struct accel_tensor out, padded;
+    struct accel_object_list objects, heard;
+};
+
+static struct accel *acc;
+static float own[8];
+
+static enum accel_status
+update (void *user, const struct accel_update *one, struct accel_error *err)
+{
+    (void) user, (void) one, (void) err;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+backward (void *user, float scale, struct accel_error *err)
+{
+    struct life *life = user;
+    (void) err;
+    for (int i = 0; i < TENSORS; i++)
+        for (size_t j = 0; j < accel_tensor_count (&life->grads[i]); j++)
+            ((float *) life->grads[i].data)[j] += scale;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+make_model (struct life *life, struct accel_error *err)
+{
+    static int64_t shape[] = { 4, 2 };
+    static const char *const names[] = { "a", "b", "c" };
+    struct accel_parameter parameters[TENSORS];
+    for (int i = 0; i < TENSORS; i++) {
+        life->data[i] = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = i, .shape = shape,
+                                    .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+        life->grads[i] = life->data[i];
+        parameters[i] = (struct accel_parameter){ names[i], &life->data[i], &life->grads[i] };
+    }
+    life->grads[2].data = own;
+    return accel_model_create (&life->model, parameters, TENSORS, err);
+}
+
+static enum accel_status
+train (struct life *life, struct accel_error *err)
+{
+    static const char *const states[] = { "velocity", "count" };
+    struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.9 };
+    struct accel_adam adam = { .amsgrad = true };
+    struct accel_custom_optimizer custom = { .lr = 1, .step = update, .state_names = states, .state_count = 2 };
+    struct accel_scheduler_options options = { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 2 };
+    enum accel_status status = make_model (life, err);
+    if (status || (status = accel_sgd_create (&life->optimizers[0], life->model, &sgd, err))
+        || (status = accel_adam_create (&life->optimizers[1], life->model, &adam, err))
+        || (status = accel_lion_create (&life->optimizers[2], life->model, NULL, err))
+        || (status = accel_custom_create (&life->optimizers[3], life->model, &custom, err))
+        || (status = accel_scheduler_create (&life->scheduler, life->optimizers[1], &options, err))
+        || (status = accel_prepare (acc, err, life->model, life->scheduler, life->optimizers[0], life->optimizers[1],
+                                    life->optimizers[2], life->optimizers[3])))
+        return status;
+    for (int step = 0; step < 2; step++) {
+        if ((status = accel_backward (acc, life->model, 0, backward, life, err))
+            || (status = accel_clip_grad_norm (life->model, 1, NULL, 3, true, err))
+            || (status = accel_clip_grad_value (life->model, 0.1, err)))
+            return status;
+        for (int i = 0; i < 4; i++)
+            if ((status = accel_optimizer_step (life->optimizers[i], err))
+                || (status = accel_optimizer_zero_grad (life->optimizers[i], err)))
+                return status;
+        if ((status = accel_scheduler_step (life->scheduler, err)))
+            return status;
+    }
+    return ACCEL_OK;
+}
+
+static enum accel_status
+exchange (struct life *life, struct accel_error *err)
+{
+    static const char *const names[] = { "data" };
+    static int64_t numbers[] = { 1, 2, 3 }, shape[] = { 3 };
+    DLTensor tensor = { .data = numbers, .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
+                        .dtype = accel_dtype_to_dl (ACCEL_INT64) };
+    struct accel_object words[] = { { "one", 3 }, { "three", 5 } };
+    struct accel_tree *leaf = NULL;
+    int size = accel_num_processes (acc);
+    enum accel_status status;
+    if ((status = accel_comm_split (accel_world (acc), 0, 0, &life->group, err))
+        || (status = accel_comm_all_reduce (life->group, own, own, 8, ACCEL_FLOAT32, ACCEL_SUM, err))
+        || (status = accel_mesh_create (acc, names, &size, 1, &life->mesh, err))
+        || (status = accel_gather (acc, &tensor, &life->out, err))
+        || (status = accel_pad_across_processes (acc, &tensor, 0, 0, false, &life->padded, err))
+        || (status = accel_gather_object (acc, words, 2, &life->objects, err))
+        || (status = accel_broadcast_object_list (acc, words, 2, 0, &life->heard, err))
+        || (status = accel_tree_create_list (&life->tree, err))
+        || (status = accel_tree_copy_tensor (&leaf, &tensor, err)))
+        return status;
+    if ((status = accel_tree_append (life->tree, leaf, err))) {
+        accel_tree_destroy (leaf);
+        return status;
+    }
+    return accel_tree_gather (acc, &life->gathered, life->tree, err);
+}
+
+static void
+end (struct life *life)
+{
+    accel_tree_destroy (life->gathered);
+    accel_tree_destroy (life->tree);
+    accel_object_list_release (&life->heard);
+    accel_object_list_release (&life->objects);
+    accel_tensor_release (&life->padded);
+    accel_tensor_release (&life->out);
+    accel_mesh_destroy (life->mesh);
+    accel_comm_destroy (life->group);
+    accel_scheduler_destroy (life->scheduler);
+    for (int i = 0; i < 4; i++)
+        accel_optimizer_destroy (life->optimizers[i]);
+    accel_model_destroy (life->model);
+}
+
+/* A life in which allocation @p number, counted from 0, fails; whether there were so many. */
+static bool
+live (long number, enum accel_status *status, struct accel_error *err)
+{
+    struct life life = { 0 };
+    *err = (struct accel_error){ 0 };
+    calls_left = number;
+    *status = train (&life, err);
+    if (!*status)
+        *status = exchange (&life, err);
+    bool reached = calls_left < 0;
+    calls_left = -1;
+    end (&life);
+    return reached;
+}
+
+static void
+open_job (void)
+{
+    struct accel_error err;
+    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = 20000 }, &err)) {
+        printf ("WRONG: open: %s\n", err.text);
+        exit (1);
+    }
+}
+
+static int
+live_alone (void)
+{
+    struct accel_error err;
+    enum accel_status status;
+    long number = 0;
+    open_job (); /* anew for each: where peers would wait for what has failed, a communicator is given up */
+    for (; live (number, &status, &err); number++, accel_close (acc), open_job ())
+        if (status != ACCEL_ERR_NOMEM || err.code != status || !*err.text) {
+            printf ("WRONG: allocation %ld: status %d: %s\n", number, (int) status, err.text);
+            return 1;
+        }
+    printf ("%ld allocations failed, and then none: status %d: %s\n", number, (int) status, err.text);
+    return status != ACCEL_OK || number < 20;
+}
+
+static int
+live_together (long number)
+{
+    struct accel_error err;
+    enum accel_status status;
+    int rank = accel_process_index (acc), victim = accel_num_processes (acc) - 1;
+    bool reached = live (rank == victim ? number : -1, &status, &err);
+    if (rank == victim && !reached) {
+        puts ("unreached");
+        return status != ACCEL_OK;
+    }
+    /* What fails behind the last message is no concern of the others. */
+    bool good = rank == victim ? status == ACCEL_ERR_NOMEM : status == ACCEL_ERR_PEER || !status;
+    printf ("rank %d: allocation %ld: %sstatus %d: %s\n", rank, number, good ? "" : "WRONG ", (int) status, err.text);
+    return !good;
+}
+
+int
+main (int argc, char **argv)
+{
+    alarm (DEADLINE_S);
+    if (argc > 1)
+        open_job ();
+    int wrong = argc > 1 ? live_together (strtol (argv[1], NULL, 10)) : live_alone ();
+    accel_close (acc);
+    return wrong;
+}
