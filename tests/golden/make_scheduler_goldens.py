@@ -114,6 +114,25 @@ CASES = [
 ]
 
 
+def schedule(optimizer, name, options):
+    """A scheduler of that optimizer."""
+    options = dict(options)
+    if name in FACTORS:
+        return lr_scheduler.LambdaLR(optimizer, FACTORS[name](**options))
+    if name == "lambda":
+        return lr_scheduler.LambdaLR(optimizer, own)
+    if name == "step":
+        return lr_scheduler.StepLR(optimizer, **options)
+    if name == "polynomial":
+        if "total_steps" in options:
+            options["total_iters"] = options.pop("total_steps")
+        return lr_scheduler.PolynomialLR(optimizer, **options)
+    options["anneal_strategy"] = "linear" if options.pop("linear", 0) else "cos"
+    options["cycle_momentum"] = not options.pop("keep_momentum", 0)
+    options["three_phase"] = bool(options.pop("three_phase", 0))
+    return lr_scheduler.OneCycleLR(optimizer, **options)
+
+
 def make(name, options, lr=0.1):
     """An optimizer and its scheduler."""
     options = dict(options)
@@ -122,20 +141,7 @@ def make(name, options, lr=0.1):
         optimizer = torch.optim.Adam([parameter], lr=lr)
     else:
         optimizer = torch.optim.SGD([parameter], lr=lr, momentum=0.5)
-    if name in FACTORS:
-        return optimizer, lr_scheduler.LambdaLR(optimizer, FACTORS[name](**options))
-    if name == "lambda":
-        return optimizer, lr_scheduler.LambdaLR(optimizer, own)
-    if name == "step":
-        return optimizer, lr_scheduler.StepLR(optimizer, **options)
-    if name == "polynomial":
-        if "total_steps" in options:
-            options["total_iters"] = options.pop("total_steps")
-        return optimizer, lr_scheduler.PolynomialLR(optimizer, **options)
-    options["anneal_strategy"] = "linear" if options.pop("linear", 0) else "cos"
-    options["cycle_momentum"] = not options.pop("keep_momentum", 0)
-    options["three_phase"] = bool(options.pop("three_phase", 0))
-    return optimizer, lr_scheduler.OneCycleLR(optimizer, **options)
+    return optimizer, schedule(optimizer, name, options)
 
 
 def words(options):
@@ -185,12 +191,17 @@ def wrapped(name, options, processes, calls, with_optimizer, split):
             f"without_optimizer={int(not with_optimizer)} split_batches={int(split)} lr {' '.join(rates)}")
 
 
-with open(f"{FOLDER}/scheduler.txt", "w", encoding="ascii") as file:
-    file.write("# Made by make_scheduler_goldens.py.\n")
-    for number, (name, options) in enumerate(CASES):
-        file.write(run(name, options, (0.1, 0.003, 1.0)[number % 3]) + "\n")
-    for name, options in (("linear", {"total_steps": 20}), ("step", {"step_size": 3}), ("lambda", {}),
-                          ("one-cycle", {"total_steps": 11, "max_lr": 0.1})):
-        for processes in (1, 2, 3):
-            for with_optimizer, split in ((1, 0), (1, 1), (0, 0)):
-                file.write(wrapped(name, options, processes, "ssxaassxsaas", with_optimizer, split) + "\n")
+def main():
+    with open(f"{FOLDER}/scheduler.txt", "w", encoding="ascii") as file:
+        file.write("# Made by make_scheduler_goldens.py.\n")
+        for number, (name, options) in enumerate(CASES):
+            file.write(run(name, options, (0.1, 0.003, 1.0)[number % 3]) + "\n")
+        for name, options in (("linear", {"total_steps": 20}), ("step", {"step_size": 3}), ("lambda", {}),
+                              ("one-cycle", {"total_steps": 11, "max_lr": 0.1})):
+            for processes in (1, 2, 3):
+                for with_optimizer, split in ((1, 0), (1, 1), (0, 0)):
+                    file.write(wrapped(name, options, processes, "ssxaassxsaas", with_optimizer, split) + "\n")
+
+
+if __name__ == "__main__":
+    main()

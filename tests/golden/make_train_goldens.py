@@ -155,10 +155,6 @@ def make_clip():
         yield f"value {seed} {scale} {special} {limit} {after(parameters)}"
 
 
-write("optimizer_200.txt", make_optimizers())
-write("clip.txt", make_clip())
-
-
 def make_scaler():
     yield "# options, then per step: i (a gradient was infinite), n (NaN) or f (all finite); the scale after it, the tracker"
     cases = (
@@ -231,5 +227,8 @@ def make_half():
         yield f"to {name} {saturate} {len(probes)} {checksum(result.tolist())}"
 
 
-write("scaler.txt", make_scaler())
-write("half.txt", make_half())
+if __name__ == "__main__":
+    write("optimizer_200.txt", make_optimizers())
+    write("clip.txt", make_clip())
+    write("scaler.txt", make_scaler())
+    write("half.txt", make_half())
