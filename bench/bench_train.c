@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training by libaccel, beside the same by hand.
+ *
+ *   bench_train step PARAMETERS BLOCKS              one process: what a step costs beyond the loop by hand
+ *   bench_train several PARAMETERS STEPS            under accelerate launch: whole steps, as mpi_train makes them
+ *   bench_train adamw PARAMETERS STEPS THREADS      AdamW alone, beside plain loops and their memory accesses
+ *
+ * Prints a line for each peer: name, parameters, microseconds of every step. */
+#include <config.h>
+
+#include <accel/accel.h>
+
+#include "bench/train.h"
+
+enum { BLOCK_US = 20000 };
+
+#define CHECK(call) check ((call), &err, #call)
+
+static void
+check (enum accel_status status, const struct accel_error *err, const char *what)
+{
+    if (!status)
+        return;
+    fprintf (stderr, "bench_train: %s: %s\n", what, err->text);
+    exit (EXIT_FAILURE);
+}
+
+/* A network that is trained by libaccel. */
+struct own {
+    struct network network;
+    struct accel *acc;
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    struct accel_dataset *data;
+    struct accel_loader *loader;
+    DLTensor value[TENSORS], grad[TENSORS];
+    int64_t shape[TENSORS];
+    const struct accel_batch *batch;
+    float loss;
+    double computed_us; /* the time inside the program's own functions */
+};
+
+/* A network that is trained by hand. */
+struct hand {
+    struct network network;
+    float *value, *grad, *mean, *square, *input, *target;
+    int step;
+    float loss;
+};
+
+static void
+make_model (struct own *own)
+{
+    struct network *network = &own->network;
+    struct accel_parameter parameters[TENSORS];
+    struct accel_error err;
+    static const char *const names[TENSORS] = { "0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias" };
+    for (int i = 0; i < TENSORS; i++) {
+        own->shape[i] = (int64_t) network->count[i];
+        own->value[i] = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = 1, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32),
+                                    .shape = &own->shape[i] };
+        own->grad[i] = own->value[i];
+        parameters[i] = (struct accel_parameter){ names[i], &own->value[i], &own->grad[i] };
+    }
+    CHECK (accel_model_create (&own->model, parameters, TENSORS, &err));
+    for (int i = 0; i < TENSORS; i++)
+        network->value[i] = own->value[i].data;
+    network_start (network);
+}
+
+/* The update of the loop by hand, as an optimizer of the program's own. */
+static enum accel_status
+update_by_hand (void *user, const struct accel_update *update, struct accel_error *err)
+{
+    (void) user;
+    (void) err;
+    adamw_o3 (update->parameter->data->data, update->parameter->grad->data, update->states[0]->data,
+              update->states[1]->data, accel_tensor_count (update->parameter->data), (float) update->lr,
+              (int) update->step);
+    return ACCEL_OK;
+}
+
+static void
+make_own (struct own *own, struct accel *acc, size_t parameters, bool same_update)
+{
+    static const char *const states[] = { "mean", "square" };
+    struct accel_error err;
+    *own = (struct own){ .acc = acc };
+    struct network *network = &own->network;
+    network_make (network, parameters);
+    make_model (own);
+    const struct accel_custom_optimizer custom
+        = { .lr = 1e-3, .state_names = states, .state_count = 2, .step = update_by_hand };
+    if (same_update)
+        CHECK (accel_custom_create (&own->optimizer, own->model, &custom, &err));
+    else
+        CHECK (accel_adamw_create (&own->optimizer, own->model, NULL, &err));
+    const struct accel_field fields[] = {
+        { .name = "input", .dtype = ACCEL_FLOAT32, .ndim = 1, .shape = { network->width[0] } },
+        { .name = "target", .dtype = ACCEL_FLOAT32, .ndim = 1, .shape = { network->width[LAYERS] } },
+    };
+    const void *const arrays[] = { network->inputs, network->targets };
+    const struct accel_loader_options options = { .batch_size = (size_t) network->batch };
+    CHECK (accel_dataset_from_arrays (&own->data, fields, arrays, 2, SAMPLES, &err));
+    CHECK (accel_loader_create (&own->loader, own->data, &options, &err));
+    CHECK (accel_prepare (acc, &err, own->model, own->optimizer, own->loader));
+    for (int i = 0; i < TENSORS; i++)
+        network->grad[i] = own->grad[i].data;
+}
+
+static void
+free_own (struct own *own)
+{
+    accel_loader_destroy (own->loader);
+    accel_dataset_close (own->data);
+    accel_optimizer_destroy (own->optimizer);
+    accel_model_destroy (own->model);
+    network_free (&own->network);
+}
+
+static enum accel_status
+backward (void *user, float scale, struct accel_error *err)
+{
+    struct own *own = user;
+    (void) err;
+    double began = now_us ();
+    own->loss = network_gradients (&own->network, accel_batch_tensor (own->batch, "input")->data,
+                                   accel_batch_tensor (own->batch, "target")->data, own->network.batch, scale);
+    own->computed_us += now_us () - began;
+    return ACCEL_OK;
+}
+
+/* @return the microseconds that averaging took */
+static double
+step_own (struct own *own)
+{
+    struct accel_error err;
+    if (!accel_loader_next (own->loader, &own->batch, &err) && !err.code)
+        accel_loader_next (own->loader, &own->batch, &err); /* the next epoch */
+    check (err.code, &err, "accel_loader_next");
+    double began = now_us (), computed = own->computed_us;
+    CHECK (accel_backward (own->acc, own->model, own->loss, backward, own, &err));
+    double took = now_us () - began - (own->computed_us - computed);
+    CHECK (accel_optimizer_step (own->optimizer, &err));
+    CHECK (accel_optimizer_zero_grad (own->optimizer, &err));
+    return took;
+}
+
+static void
+make_hand (struct hand *hand, size_t parameters)
+{
+    *hand = (struct hand){ 0 };
+    struct network *network = &hand->network;
+    network_make (network, parameters);
+    size_t all = network->parameters, at = 0;
+    hand->value = floats (all);
+    hand->grad = floats (all);
+    hand->mean = floats (all);
+    hand->square = floats (all);
+    hand->input = floats ((size_t) network->batch * (size_t) network->width[0]);
+    hand->target = floats ((size_t) network->batch * (size_t) network->width[LAYERS]);
+    for (int i = 0; i < TENSORS; at += network->count[i++]) {
+        network->value[i] = hand->value + at;
+        network->grad[i] = hand->grad + at;
+    }
+    network_start (network);
+}
+
+static void
+free_hand (struct hand *hand)
+{
+    float *all[] = { hand->value, hand->grad, hand->mean, hand->square, hand->input, hand->target };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free (all[i]);
+    network_free (&hand->network);
+}
+
+static void
+step_hand (struct hand *hand)
+{
+    struct network *network = &hand->network;
+    size_t in = (size_t) network->width[0], out = (size_t) network->width[LAYERS], batch = (size_t) network->batch;
+    size_t first = (size_t) hand->step * batch % SAMPLES;
+    for (size_t s = 0; s < batch; s++) { /* a batch is copied together, as samples lie anywhere in an epoch's order */
+        memcpy (hand->input + s * in, network->inputs + (first + s) * in, in * sizeof (float));
+        memcpy (hand->target + s * out, network->targets + (first + s) * out, out * sizeof (float));
+    }
+    hand->loss = network_gradients (network, hand->input, hand->target, network->batch, 1);
+    hand->step++;
+    adamw_o3 (hand->value, hand->grad, hand->mean, hand->square, network->parameters, 1e-3F, hand->step);
+    memset (hand->grad, 0, network->parameters * sizeof (float));
+}
+
+/* Blocks of some 20 ms by all three in turns, so that whatever else the machine does hits all of them. */
+static void
+measure_step (struct accel *acc, size_t parameters, int blocks)
+{
+    struct own own, same;
+    struct hand hand;
+    make_own (&own, acc, parameters, false);
+    make_own (&same, acc, parameters, true);
+    make_hand (&hand, parameters);
+    size_t count = hand.network.parameters;
+    double *times[3], began = now_us ();
+    for (int i = 0; i < 3; i++)
+        times[i] = must (calloc ((size_t) blocks + 1, sizeof **times));
+    step_hand (&hand);
+    int steps = (int) (BLOCK_US / (now_us () - began)) + 1;
+    for (int i = 1; i < steps; i++)
+        step_hand (&hand);
+    for (int i = 0; i < steps; i++) {
+        step_own (&own);
+        step_own (&same);
+    }
+    for (int block = 0; block < blocks; block++)
+        for (int i = 0; i < 3; i++) {
+            int peer = (block + i) % 3; /* nobody always comes behind the same */
+            began = now_us ();
+            for (int step = 0; step < steps; step++)
+                if (!peer)
+                    step_hand (&hand);
+                else
+                    step_own (peer == 1 ? &own : &same);
+            times[peer][block] = (now_us () - began) / steps;
+        }
+    print_times ("hand", count, times[0], (size_t) blocks);
+    print_times ("own", count, times[1], (size_t) blocks);
+    print_times ("same-update", count, times[2], (size_t) blocks);
+    printf ("loss-hand %zu %.7f\nloss-own %zu %.7f\nloss-same-update %zu %.7f\n", count, (double) hand.loss, count,
+            (double) own.loss, count, (double) same.loss);
+    for (int i = 0; i < 3; i++)
+        free (times[i]);
+    free_own (&own);
+    free_own (&same);
+    free_hand (&hand);
+}
+
+static void
+measure_several (struct accel *acc, size_t parameters, int steps)
+{
+    struct own own;
+    struct accel_error err;
+    double *times = must (calloc ((size_t) steps + 1, sizeof *times)), reduced = 0;
+    make_own (&own, acc, parameters, false);
+    for (int step = 0; step < steps; step++) {
+        double began = now_us ();
+        reduced += step_own (&own);
+        times[step] = now_us () - began;
+    }
+    CHECK (accel_comm_all_reduce (accel_world (acc), &own.loss, &own.loss, 1, ACCEL_FLOAT32, ACCEL_AVG, &err));
+    size_t count = own.network.parameters;
+    if (accel_is_main_process (acc)) {
+        print_times ("own", count, times + 2, (size_t) steps - 2);
+        printf ("loss-own %zu %.7f\nreduce-own %zu %.3f\n", count, (double) own.loss, count, reduced / steps);
+    }
+    free (times);
+    free_own (&own);
+}
+
+/* The memory accesses of AdamW and nothing else: no loop that reads four arrays and writes three is faster. */
+__attribute__ ((noinline)) static void
+only_memory (float *restrict value, const float *restrict grad, float *restrict mean, float *restrict square,
+             size_t count)
+{
+    typedef float lanes __attribute__ ((vector_size (16), aligned (4), may_alias));
+    for (size_t i = 0; i + 4 <= count; i += 4) {
+        lanes g = *(const lanes *) (grad + i);
+        *(lanes *) (mean + i) += g;
+        *(lanes *) (square + i) += g;
+        *(lanes *) (value + i) += g;
+    }
+}
+
+enum { OWN, O3, NATIVE, FAST, MEMORY, PEERS };
+
+/* Gradients differ from step to step; they come from the cache as far as they fit, as after a backward pass. */
+static void
+fill (float *grad, size_t count, int step)
+{
+    for (size_t i = 0; i < count; i++)
+        grad[i] = (float) ((i + (size_t) step * 7) % 61) * 1e-3F - 0.03F;
+}
+
+static void
+measure_adamw (struct accel *acc, size_t parameters, int steps, int threads)
+{
+    static const char *const names[PEERS] = { "own", "plain-O3", "plain-native", "plain-fast-math", "memory-only" };
+    static plain_adamw *const plain[PEERS] = { NULL, adamw_o3, adamw_native, adamw_fast, NULL };
+    struct own own;
+    struct hand hand;
+    struct accel_error err;
+    double *times[PEERS];
+    make_own (&own, acc, parameters, false);
+    make_hand (&hand, parameters);
+    accel_optimizer_set_threads (own.optimizer, (unsigned) threads);
+    size_t count = hand.network.parameters;
+    for (int i = 0; i < PEERS; i++)
+        times[i] = must (calloc ((size_t) steps + 2, sizeof **times));
+    for (int step = 0; step < steps + 2; step++)
+        for (int i = 0; i < PEERS; i++) {
+            int peer = (step + i) % PEERS;
+            for (int t = 0; peer == OWN && t < TENSORS; t++)
+                fill (own.network.grad[t], own.network.count[t], step);
+            if (peer != OWN)
+                fill (hand.grad, count, step);
+            double began = now_us ();
+            if (peer == OWN)
+                CHECK (accel_optimizer_step (own.optimizer, &err));
+            else if (peer == MEMORY)
+                only_memory (hand.value, hand.grad, hand.mean, hand.square, count);
+            else
+                plain[peer] (hand.value, hand.grad, hand.mean, hand.square, count, 1e-3F, step + 1);
+            times[peer][step] = now_us () - began;
+        }
+    for (int i = 0; i < PEERS; i++) {
+        print_times (names[i], count, times[i] + 2, (size_t) steps);
+        free (times[i]);
+    }
+    free_own (&own);
+    free_hand (&hand);
+}
+
+int
+main (int argc, char **argv)
+{
+    struct accel *acc;
+    struct accel_error err;
+    size_t parameters = argc > 2 ? strtoul (argv[2], NULL, 10) : 0;
+    int steps = argc > 3 ? atoi (argv[3]) : 0, threads = argc > 4 ? atoi (argv[4]) : 1;
+    if (steps < 3 || (strcmp (argv[1], "step") && strcmp (argv[1], "several") && strcmp (argv[1], "adamw"))) {
+        fprintf (stderr, "usage: bench_train step|several|adamw PARAMETERS STEPS [THREADS]\n");
+        return 2;
+    }
+    CHECK (accel_open (&acc, NULL, &err));
+    if (!strcmp (argv[1], "step"))
+        measure_step (acc, parameters, steps);
+    else if (!strcmp (argv[1], "several"))
+        measure_several (acc, parameters, steps);
+    else
+        measure_adamw (acc, parameters, steps, threads);
+    accel_close (acc);
+    return 0;
+}

@@ -1,0 +1,79 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Training: libaccel beside the same loop by hand, by Open MPI, and torch's AdamW.
+#
+#   train.sh ACCELERATE BENCH_TRAIN MPI_TRAIN [ROUNDS]
+#
+# Peers are run in turns, ROUNDS times each; figures are medians of all steps of all rounds.  PYTHON: one that has torch.
+accelerate=$1 bench=$2 mpi=$3 rounds=${4:-3}
+if [ $# -lt 3 ]; then
+    echo "usage: train.sh ACCELERATE BENCH_TRAIN MPI_TRAIN [ROUNDS]" >&2
+    exit 2
+fi
+python=${PYTHON:-python3} peer=$(dirname "$0")/train_peer.py
+has_mpi=yes has_torch=yes
+command -v mpirun >/dev/null && [ -x "$mpi" ] || { has_mpi=no; echo "Open MPI: mpirun or mpicc is not here, left out"; }
+"$python" -c 'import torch' 2>/dev/null || { has_torch=no; echo "torch is not here (PYTHON=$python), left out"; }
+samples=$(mktemp) || exit 1
+trap 'rm -f "$samples"' EXIT
+trap 'exit 1' INT TERM HUP
+
+# table BASE: the medians of each peer, and how they compare to BASE's; reductions and losses where they were printed
+table () {
+    sort -s -k1,1 "$samples" | awk -v base="$1" '
+        { for (i = 3; i <= NF; i++) all[$1, ++n[$1]] = $i + 0 }
+        !/^(loss|reduce)-/ && !($1 in seen) { seen[$1]; order[++peers] = $1 }
+        function median (name,   i, j, x, v, count) {
+            count = n[name]
+            for (i = 1; i <= count; i++) {
+                x = all[name, i]
+                for (j = i - 1; j > 0 && v[j] > x; j--) v[j + 1] = v[j]
+                v[j + 1] = x
+            }
+            return count % 2 ? v[(count + 1) / 2] : (v[count / 2] + v[count / 2 + 1]) / 2
+        }
+        END {
+            printf "%-16s %12s %12s", "peer", "us per step", "of " base
+            printf "%14s %12s\n", "averaging us", "last loss"
+            for (p = 1; p <= peers; p++) {
+                name = order[p]
+                printf "%-16s %12.1f %12.3f", name, median(name), median(name) / median(base)
+                printf "%14s", n["reduce-" name] ? sprintf ("%.1f", median("reduce-" name)) : "-"
+                printf "%12s\n", n["loss-" name] ? sprintf ("%.5f", median("loss-" name)) : "-"
+            }
+        }'
+    echo
+}
+load () { cut -d " " -f 1 /proc/loadavg; }
+
+for size in 100000 10000000; do
+    [ $size = 100000 ] && blocks=30 steps=300 updates=300 || blocks=15 steps=20 updates=15
+    : >"$samples"
+    for round in $(seq "$rounds"); do
+        "$bench" step $size $blocks >>"$samples" || exit 1
+    done
+    echo "whole steps, 1 process, some $size parameters (load $(load))"
+    table hand
+
+    : >"$samples"
+    for round in $(seq "$rounds"); do
+        "$accelerate" launch --cpu --num_processes 2 --num_cpu_threads_per_process 1 "$bench" several $size $steps \
+            >>"$samples" || exit 1
+        for way in tensor flat; do
+            [ $has_mpi = no ] || timeout 120 mpirun --allow-run-as-root --oversubscribe -n 2 "$mpi" $way $size $steps \
+                >>"$samples" || { echo "mpirun failed, or did not end; left out from here on"; has_mpi=no; }
+        done
+    done
+    echo "whole steps, 2 processes, some $size parameters (load $(load))"
+    table own
+
+    for threads in 1 2; do
+        : >"$samples"
+        for round in $(seq "$rounds"); do
+            "$bench" adamw $size $updates $threads >>"$samples" || exit 1
+            [ $has_torch = no ] || "$python" "$peer" $size $updates $threads >>"$samples" || exit 1
+        done
+        echo "AdamW alone, some $size parameters, $threads thread(s) of own and torch, 1 of the others (load $(load))"
+        table own
+    done
+done
