@@ -226,7 +226,7 @@ measure_step (struct accel *acc, size_t parameters, int blocks)
     print_times ("hand", count, times[0], (size_t) blocks);
     print_times ("own", count, times[1], (size_t) blocks);
     print_times ("same-update", count, times[2], (size_t) blocks);
-    printf ("loss-hand %zu %.7f\nloss-own %zu %.7f\nloss-same-update %zu %.7f\n", count, (double) hand.loss, count,
+    printf ("loss-hand %zu %.7g\nloss-own %zu %.7g\nloss-same-update %zu %.7g\n", count, (double) hand.loss, count,
             (double) own.loss, count, (double) same.loss);
     for (int i = 0; i < 3; i++)
         free (times[i]);
@@ -251,7 +251,7 @@ measure_several (struct accel *acc, size_t parameters, int steps)
     size_t count = own.network.parameters;
     if (accel_is_main_process (acc)) {
         print_times ("own", count, times + 2, (size_t) steps - 2);
-        printf ("loss-own %zu %.7f\nreduce-own %zu %.3f\n", count, (double) own.loss, count, reduced / steps);
+        printf ("loss-own %zu %.7g\nreduce-own %zu %.3f\n", count, (double) own.loss, count, reduced / steps);
     }
     free (times);
     free_own (&own);

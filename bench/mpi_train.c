@@ -51,7 +51,7 @@ main (int argc, char **argv)
         char name[32];
         snprintf (name, sizeof name, "mpi-%s", argv[1]);
         print_times (name, all, times + 2, (size_t) steps - 2);
-        printf ("loss-%s %zu %.7f\nreduce-%s %zu %.3f\n", name, all, (double) (loss / (float) size), name, all,
+        printf ("loss-%s %zu %.7g\nreduce-%s %zu %.3f\n", name, all, (double) (loss / (float) size), name, all,
                 reduced / steps);
     }
     free (value);

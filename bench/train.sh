@@ -39,7 +39,7 @@ table () {
                 name = order[p]
                 printf "%-16s %12.1f %12.3f", name, median(name), median(name) / median(base)
                 printf "%14s", n["reduce-" name] ? sprintf ("%.1f", median("reduce-" name)) : "-"
-                printf "%12s\n", n["loss-" name] ? sprintf ("%.5f", median("loss-" name)) : "-"
+                printf "%12s\n", n["loss-" name] ? sprintf ("%.5g", median("loss-" name)) : "-"
             }
         }'
     echo

@@ -10,7 +10,8 @@ AC_DEFUN([ACCEL_TRY_FLAG], [
 ])
 AC_DEFUN([ACCEL_FLAGS], [
     ACCEL_CFLAGS="-std=gnu11 -pthread"
-    m4_foreach_w([flag], [-fvisibility=hidden -Wall -Wextra -Wshadow -Wpointer-arith
+    # Nothing here asks errno about square roots, and loops that set it cannot be made of vectors.
+    m4_foreach_w([flag], [-fno-math-errno -fvisibility=hidden -Wall -Wextra -Wshadow -Wpointer-arith
         -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wundef -Wwrite-strings -Wcast-align
         -Wno-missing-field-initializers], [ACCEL_TRY_FLAG(flag)])
     AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [treat compiler warnings as errors])],

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How functions are compiled whose results are compared with torch's: no operation is fused with the next, which rounds
  * once less; and GCC makes vectors of loops like these from -O3 on only, from which the rest of the library gains
- * nothing. */
+ * nothing.  (Square roots would stay scalar without -fno-math-errno, see m4/accel_flags.m4.) */
 #ifndef LIB_TRAIN_ARITHMETIC_H
 #define LIB_TRAIN_ARITHMETIC_H
 
