@@ -31,15 +31,29 @@ same_training () {
 
 for processes in 1 2 4; do
     test_expect_success "digits: $processes processes reach $wanted_accuracy %" '
-        launch $processes "$digits" --epochs $epochs --seed 3 >log.$processes && cat log.$processes &&
+        launch $processes "$digits" --epochs $epochs --seed 1 >log.$processes && cat log.$processes &&
         last_accuracy log.$processes | awk "{ print; good = \$1 >= $wanted_accuracy } END { exit !good }"'
 done
 test_expect_success 'digits: 2 processes train as 1 does' 'same_training log.1 log.2'
 test_expect_success 'digits: 4 processes train as 1 does' 'same_training log.1 log.4'
 test_expect_success 'digits: the same again gives the same bits' '
-    launch 2 "$digits" --epochs $epochs --seed 3 >again && sed "\$d" again >a && sed "\$d" log.2 >b && diff a b'
+    launch 2 "$digits" --epochs $epochs --seed 1 >again && sed "\$d" again >a && sed "\$d" log.2 >b && diff a b'
 test_expect_success 'digits: another seed is another training' '
     launch 2 "$digits" --seed 4 --epochs 2 >other && ! same_training log.2 other'
+test_expect_success 'digits: two batches of half the size make the same steps' '
+    launch 2 "$digits" --epochs $epochs --seed 1 --batch_size 32 --gradient_accumulation_steps 2 >halves && cat halves &&
+    same_training log.1 halves'
+test_expect_success 'digits: the environment says how many batches make a step' '
+    ACCELERATE_GRADIENT_ACCUMULATION_STEPS=2 launch 2 "$digits" --epochs $epochs --seed 1 --batch_size 32 >told &&
+    sed "\$d" told >a && sed "\$d" halves >b && diff a b'
+test_expect_success 'digits: all processes stop when nothing gets better' '
+    launch 2 "$digits" --lr 1e-30 --patience 2 --epochs 9 >stopped && cat stopped &&
+    test "$(grep -c "^epoch" stopped)" = 2 && grep "^no better than after epoch 0" stopped && grep "^2 processes: " stopped'
+for option in "--max_grad_norm 1e-4" "--lr_scheduler linear" "--lr_scheduler constant" "--warmup 0"; do
+    test_expect_success "digits: $option counts" '
+        launch 2 "$digits" --epochs 5 --seed 1 >usual && launch 2 "$digits" --epochs 5 --seed 1 $option >other &&
+        ! same_training usual other'
+done
 test_expect_success 'digits: runs without a launcher' '
     "$digits" --epochs 1 >alone && head -n 1 log.1 >wanted && grep -q "^1 process: " alone'
 test_expect_success 'digits: --lr and --batch_size count' '
@@ -61,6 +75,9 @@ done <<'E2'
 --seed|--seed: a value is missing
 --batch_size 1500|--batch_size 1500 is more than the 1438 images
 --sead 1|unknown option '--sead'
+--max_grad_norm 0|--max_grad_norm: '0' is no norm
+--gradient_accumulation_steps 0|--gradient_accumulation_steps: '0' is no whole number
+--lr_scheduler sine|--lr_scheduler: 'sine' is none of constant, linear and cosine
 --data missing.csv|missing.csv: No such file
 --data short.csv|short.csv: field 'image' would be columns 1 to 64, but there are 3
 --data dark.csv|dark.csv:7:3: 17 is not from 0 to 16
@@ -71,7 +88,7 @@ test_expect_success 'README shows pi.c' '
     sed -n "/^#include <accel/,\$p" "$srcdir/examples/pi.c" >program &&
     sed -n "/^#include <accel/,/^\`\`\`/p" "$srcdir/README.md" | sed "\$d" >shown && diff program shown'
 test_expect_success 'the sources compile as they are installed' '
-    $CC -std=gnu11 -Wall -Wextra -Werror -I"$srcdir/include" -fsyntax-only "$srcdir/examples/digits.c" \
+    $CC -std=gnu11 -Wall -Wextra -Werror -I"$srcdir/include" -fsyntax-only "$srcdir"/examples/digits*.c \
         "$srcdir/examples/pi.c"'
 test_expect_success 'digits --help is help' '"$digits" --help >out && grep "^usage: digits" out'
 test_done

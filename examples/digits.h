@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the example digits: the network, and what the program was asked. */
+#ifndef DIGITS_H
+#define DIGITS_H
+
+#include <accel/accel.h>
+
+#include <limits.h>
+
+enum { PIXELS = 64, HIDDEN = 128, CLASSES = 10 };
+
+struct layer {
+    int in, out;
+    struct accel_tensor weight, bias; /* [in, out] and [out] */
+    struct accel_tensor weight_grad, bias_grad;
+};
+
+struct network {
+    struct layer hidden, output;
+    /* Of the latest batch: what the backward pass needs. */
+    size_t samples;
+    const float *images;
+    const int32_t *labels;
+    float *activations;   /* [samples, HIDDEN] */
+    float *probabilities; /* [samples, CLASSES] */
+};
+
+/* Begin as torch's linear layers do: uniform within 1 / sqrt (inputs). */
+void network_start (struct network *network, long seed);
+
+/* @return the mean loss of the batch */
+float network_forward (struct network *network, const struct accel_batch *batch);
+
+/* The gradients of the mean loss of the latest batch, times @scale: what accel_backward() calls. */
+enum accel_status network_backward (void *network, float scale, struct accel_error *err);
+
+/* Note for each sample of the latest batch whether the likeliest class is the right one.  @param right  [samples] */
+void network_judge (const struct network *network, uint8_t *right);
+
+struct options {
+    long epochs, batch_size, seed;
+    long gradient_accumulation_steps; /* 0: what the environment says */
+    long warmup;                      /* in steps of the optimizer */
+    long patience;                    /* epochs without a better accuracy before training stops; 0: it does not */
+    double lr, max_grad_norm;
+    const char *lr_scheduler;
+    char data[PATH_MAX];
+};
+
+struct options parse_options (int argc, char **argv);
+
+__attribute__ ((format (printf, 1, 2), noreturn)) void die (const char *format, ...);
+
+/* End the program where a call of libaccel failed. */
+void check (enum accel_status status, const struct accel_error *err);
+
+#endif

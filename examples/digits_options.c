@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the example digits was asked, and how it ends where something fails. */
+#include "digits.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void
+die (const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start (args, format);
+    vsnprintf (text, sizeof text, format, args);
+    va_end (args);
+    fprintf (stderr, "digits: %s\n", text); /* in one piece: other processes may write too */
+    exit (EXIT_FAILURE);
+}
+
+void
+check (enum accel_status status, const struct accel_error *err)
+{
+    if (status)
+        die ("%s: %s", accel_status_string (status), err->text);
+}
+
+static long
+parse_count (const char *name, const char *text, long min, long max)
+{
+    char *end;
+    errno = 0;
+    long value = strtol (text, &end, 10);
+    if (end == text || *end || errno || value < min || value > max)
+        die ("%s: '%s' is no whole number of %ld to %ld", name, text, min, max);
+    return value;
+}
+
+static double
+parse_positive (const char *name, const char *text, const char *what)
+{
+    char *end;
+    double value = strtod (text, &end);
+    if (end == text || *end || !(value > 0 && value < 1e6))
+        die ("%s: '%s' is no %s", name, text, what);
+    return value;
+}
+
+/* data/digits.csv beside the program (a copy anywhere), else that of the source tree. */
+static void
+find_data (char path[PATH_MAX])
+{
+    ssize_t length = readlink ("/proc/self/exe", path, PATH_MAX - 32);
+    path[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr (path, '/');
+    strcpy (slash ? slash + 1 : path, "data/digits.csv");
+#ifdef EXAMPLE_DATA
+    if (access (path, R_OK))
+        snprintf (path, PATH_MAX, "%s/digits.csv", EXAMPLE_DATA);
+#endif
+}
+
+static const char *
+parse_schedule (const char *name, const char *text)
+{
+    if (strcmp (text, "constant") && strcmp (text, "linear") && strcmp (text, "cosine"))
+        die ("%s: '%s' is none of constant, linear and cosine", name, text);
+    return text;
+}
+
+static const char help[] = "usage: digits [option value]...\n"
+    "  --epochs N                       how often to go through the images (30)\n"
+    "  --batch_size N                   of all processes together (64)\n"
+    "  --gradient_accumulation_steps N  batches for one step of the optimizer; at first what the\n"
+    "                                   variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS says, or 1\n"
+    "  --lr X                           the highest learning rate (4e-3)\n"
+    "  --lr_scheduler constant|linear|cosine  what it does after the warm-up (cosine)\n"
+    "  --warmup N                       steps of the optimizer that lead to it (20)\n"
+    "  --max_grad_norm X                clip gradients to this norm (1)\n"
+    "  --patience N                     stop after N epochs without a better accuracy; 0: never (12)\n"
+    "  --seed N                         of the first parameters and the order of images (0)\n"
+    "  --data FILE";
+
+struct options
+parse_options (int argc, char **argv)
+{
+    struct options options = { .epochs = 30, .batch_size = 64, .lr = 4e-3, .lr_scheduler = "cosine", .warmup = 20,
+                               .max_grad_norm = 1, .patience = 12 };
+    const struct {
+        const char *name;
+        long *value, min, max;
+    } counts[] = {
+        { "--epochs", &options.epochs, 0, 1000000 },
+        { "--batch_size", &options.batch_size, 1, INT_MAX },
+        { "--gradient_accumulation_steps", &options.gradient_accumulation_steps, 1, 1000000 },
+        { "--warmup", &options.warmup, 0, 1000000 },
+        { "--patience", &options.patience, 0, 1000000 },
+        { "--seed", &options.seed, 0, LONG_MAX },
+    };
+    find_data (options.data);
+    for (int i = 1; i < argc; i += 2) {
+        const char *name = argv[i], *value = argv[i + 1];
+        size_t j = 0, known = sizeof counts / sizeof *counts;
+        if (!strcmp (name, "--help")) {
+            puts (help);
+            exit (EXIT_SUCCESS);
+        }
+        if (!value)
+            die ("%s: a value is missing", name);
+        while (j < known && strcmp (name, counts[j].name))
+            j++;
+        if (j < known)
+            *counts[j].value = parse_count (name, value, counts[j].min, counts[j].max);
+        else if (!strcmp (name, "--lr"))
+            options.lr = parse_positive (name, value, "learning rate");
+        else if (!strcmp (name, "--max_grad_norm"))
+            options.max_grad_norm = parse_positive (name, value, "norm");
+        else if (!strcmp (name, "--lr_scheduler"))
+            options.lr_scheduler = parse_schedule (name, value);
+        else if (!strcmp (name, "--data"))
+            snprintf (options.data, sizeof options.data, "%s", value);
+        else
+            die ("unknown option '%s': --help lists them", name);
+    }
+    return options;
+}
