@@ -8,23 +8,25 @@
 
 ACCEL_BEGIN_DECLS
 
-/** DLPack's type code for booleans, which came after the version 0.6 that Debian 12 has. */
-enum { ACCEL_DL_BOOL = 6 };
+/** DLPack's type codes for booleans and 8-bit floats, which came after the version 0.6 that Debian 12 has. */
+enum { ACCEL_DL_BOOL = 6, ACCEL_DL_FLOAT8_E4M3FN = 10, ACCEL_DL_FLOAT8_E5M2 = 12 };
 
 /** Most dimensions of a tensor that libaccel describes itself. */
 enum { ACCEL_MAX_DIMS = 8 };
 
-/** Element types: enum name, DLPack code, bits, name as the original spells it. */
-#define ACCEL_DTYPE_MAP(X)                    \
-    X (FLOAT32, kDLFloat, 32, "float32")      \
-    X (FLOAT64, kDLFloat, 64, "float64")      \
-    X (FLOAT16, kDLFloat, 16, "float16")      \
-    X (BFLOAT16, kDLBfloat, 16, "bfloat16")   \
-    X (INT8, kDLInt, 8, "int8")               \
-    X (UINT8, kDLUInt, 8, "uint8")            \
-    X (INT32, kDLInt, 32, "int32")            \
-    X (INT64, kDLInt, 64, "int64")            \
-    X (BOOL, ACCEL_DL_BOOL, 8, "bool")
+/** Element types: enum name, DLPack code, bits, torch's name.  No reduction is defined for floats of 8 bits. */
+#define ACCEL_DTYPE_MAP(X)                                        \
+    X (FLOAT32, kDLFloat, 32, "float32")                          \
+    X (FLOAT64, kDLFloat, 64, "float64")                          \
+    X (FLOAT16, kDLFloat, 16, "float16")                          \
+    X (BFLOAT16, kDLBfloat, 16, "bfloat16")                       \
+    X (INT8, kDLInt, 8, "int8")                                   \
+    X (UINT8, kDLUInt, 8, "uint8")                                \
+    X (INT32, kDLInt, 32, "int32")                                \
+    X (INT64, kDLInt, 64, "int64")                                \
+    X (BOOL, ACCEL_DL_BOOL, 8, "bool")                            \
+    X (FLOAT8_E4M3FN, ACCEL_DL_FLOAT8_E4M3FN, 8, "float8_e4m3fn") \
+    X (FLOAT8_E5M2, ACCEL_DL_FLOAT8_E5M2, 8, "float8_e5m2")
 
 enum accel_dtype {
 #define X(name, code, bits, text) ACCEL_##name,

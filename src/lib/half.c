@@ -124,3 +124,27 @@ e5m2_to_floats (float *target, const uint8_t *source, size_t count)
         target[i] = float_of (sign | (rest < 0x7cu ? value : 0x7f800000u | (rest & 3u) << 21));
     }
 }
+
+void
+floats_widen (float *target, const void *source, enum accel_dtype dtype, size_t count)
+{
+    if (dtype == ACCEL_FLOAT32)
+        memcpy (target, source, count * sizeof *target);
+    else if (dtype == ACCEL_FLOAT8_E4M3FN)
+        e4m3_to_floats (target, source, count);
+    else if (dtype == ACCEL_FLOAT8_E5M2)
+        e5m2_to_floats (target, source, count);
+    else
+        best ()->widen[dtype] (target, source, count);
+}
+
+void
+floats_narrow (void *target, enum accel_dtype dtype, const float *source, size_t count, bool saturate)
+{
+    if (dtype == ACCEL_FLOAT8_E4M3FN)
+        e4m3_from_floats (target, source, count, true);
+    else if (dtype == ACCEL_FLOAT8_E5M2)
+        e5m2_from_floats (target, source, count, saturate);
+    else
+        best ()->narrow[dtype] (target, source, count);
+}

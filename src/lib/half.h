@@ -3,7 +3,15 @@
 #ifndef LIB_HALF_H
 #define LIB_HALF_H
 
-#include <accel/base.h>
+#include <accel/tensor.h>
+
+/** As many floats as a buffer on the stack holds where they are converted piece by piece: 4 KiB, in any cache. */
+enum { FLOATS_BLOCK = 1024 };
+
+/** By type, which is one of 16 or 8 bits, or for widening float32; saturate as below.  @{ */
+void floats_widen (float *target, const void *source, enum accel_dtype dtype, size_t count);
+void floats_narrow (void *target, enum accel_dtype dtype, const float *source, size_t count, bool saturate);
+/** @} */
 
 /** IEEE binary16: 5 bits of exponent, 10 of mantissa; what is too large becomes infinite.  @{ */
 void half_from_floats (uint16_t *target, const float *source, size_t count);

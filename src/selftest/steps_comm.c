@@ -123,7 +123,7 @@ check_all_reduce (struct self *self)
 {
     struct buffers buffers;
     if (take_buffers (self, &buffers, MANY)) {
-        for (int dtype = 0; dtype < ACCEL_DTYPE_COUNT; dtype++)
+        for (int dtype = 0; dtype <= ACCEL_BOOL; dtype++)
             for (int op = 0; op < ACCEL_OP_COUNT; op++)
                 for (int i = 0; i < COUNT_COUNT && !*self->why; i++)
                     if (is_defined ((enum accel_op) op, (enum accel_dtype) dtype))
@@ -157,7 +157,7 @@ check_reduce_scatter (struct self *self)
     struct accel_error err;
     size_t ranks = (size_t) self->size, mine = (size_t) self->rank;
     if (take_buffers (self, &buffers, 1001 * ranks))
-        for (int dtype = 0; dtype < ACCEL_DTYPE_COUNT; dtype++)
+        for (int dtype = 0; dtype <= ACCEL_BOOL; dtype++)
             for (int op = 0; op < ACCEL_OP_COUNT; op++)
                 for (int i = 0; i < COUNT_COUNT && !*self->why; i++) {
                     enum accel_dtype type = (enum accel_dtype) dtype;
@@ -184,7 +184,7 @@ check_all_gather (struct self *self)
 {
     struct buffers b;
     struct accel_error err;
-    for (int dtype = 0; dtype < ACCEL_DTYPE_COUNT && !*self->why; dtype++) {
+    for (int dtype = 0; dtype <= ACCEL_BOOL && !*self->why; dtype++) {
         enum accel_dtype type = (enum accel_dtype) dtype;
         size_t count = 257;
         if (take_buffers (self, &b, count * (size_t) self->size)) {

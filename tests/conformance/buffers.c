@@ -271,7 +271,7 @@ suite_types (struct rank *self)
 {
     struct test test = { .count = 0 };
     make_buffers (self);
-    for (int dtype = 0; dtype < ACCEL_DTYPE_COUNT; dtype++) {
+    for (int dtype = 0; dtype <= ACCEL_BOOL; dtype++) {
         size_t unit = accel_dtype_bytes ((enum accel_dtype) dtype), fits = INLINE / unit, rows = (size_t) self->size;
         size_t counts[] = { 0, 1, 3, 255, fits / rows, fits / rows + 1, fits - 1, fits, fits + 1, 4099 };
         test.dtype = (enum accel_dtype) dtype;

@@ -191,7 +191,7 @@ write_tree (struct strbuf *text, const struct accel_tree *tree)
     const DLTensor *tensor = accel_tree_tensor (tree);
     enum accel_dtype dtype = tensor ? accel_dtype_from_dl (tensor->dtype) : ACCEL_DTYPE_COUNT;
     if (tensor) {
-        for (size_t i = 0; i < ACCEL_DTYPE_COUNT; i++)
+        for (size_t i = 0; i <= ACCEL_BOOL; i++)
             if (letter_types[i] == dtype)
                 strbuf_add_char (text, type_letters[i]);
         for (int i = 0; i < tensor->ndim; i++)

@@ -154,9 +154,12 @@ check (const struct accel_comm *comm, const struct backend_call *call, bool buff
     if (__builtin_mul_overflow (call->count, call->element_bytes * (size_t) comm->size, &bytes)
         || bytes > PTRDIFF_MAX)
         return invalid (call->site, "the count is more than any memory holds", err);
-    if (!reduce_is_defined (call->dtype, call->op))
+    bool reduces = call->kind == BACKEND_ALL_REDUCE || call->kind == BACKEND_REDUCE_SCATTER;
+    if (reduces && !reduce_is_defined (call->dtype, call->op))
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "%s at %s:%d: the average of %s is not defined: use ACCEL_SUM, or floats",
+                           call->op == ACCEL_AVG
+                               ? "%s at %s:%d: the average of %s is not defined: use ACCEL_SUM, or floats"
+                               : "%s at %s:%d: no reduction of %s is defined: convert to float32",
                            jobseg_call_name (call->site->call), call->site->file, call->site->line,
                            accel_dtype_name (call->dtype));
     if (call->root >= comm->size)

@@ -162,7 +162,8 @@ comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum
         return comm_refuse (site, "the operation is no value of its enum", err);
     if (!reduce_is_defined (dtype, op))
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "%s at %s:%d: the average of %s is not defined: use ACCEL_SUM, or floats",
+                           op == ACCEL_AVG ? "%s at %s:%d: the average of %s is not defined: use ACCEL_SUM, or floats"
+                                           : "%s at %s:%d: no reduction of %s is defined: convert to float32",
                            jobseg_call_name (site->call), site->file, site->line, accel_dtype_name (dtype));
     if (scale != 1 && !reduce_is_defined (dtype, ACCEL_AVG))
         return comm_refuse (site, "only tensors of floats can be scaled", err);

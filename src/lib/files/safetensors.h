@@ -21,8 +21,8 @@ enum {
     X (F6_E3M2, 6, ACCEL_DTYPE_COUNT)         \
     X (U8, 8, ACCEL_UINT8)                    \
     X (I8, 8, ACCEL_INT8)                     \
-    X (F8_E5M2, 8, ACCEL_DTYPE_COUNT)         \
-    X (F8_E4M3, 8, ACCEL_DTYPE_COUNT)         \
+    X (F8_E5M2, 8, ACCEL_FLOAT8_E5M2)         \
+    X (F8_E4M3, 8, ACCEL_FLOAT8_E4M3FN)       \
     X (F8_E8M0, 8, ACCEL_DTYPE_COUNT)         \
     X (F8_E4M3FNUZ, 8, ACCEL_DTYPE_COUNT)     \
     X (F8_E5M2FNUZ, 8, ACCEL_DTYPE_COUNT)     \

@@ -5,6 +5,7 @@
 #include "lib/tree/tree.h"
 
 #include "lib/error.h"
+#include "lib/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -71,6 +72,10 @@ tree_pad_element (enum accel_dtype dtype, double value, void *bytes, struct acce
     case ACCEL_BFLOAT16:
         half = dtype == ACCEL_FLOAT16 ? short_float (narrow, 10, -14) : short_float (narrow, 7, -126);
         memcpy (bytes, &half, sizeof half);
+        return ACCEL_OK;
+    case ACCEL_FLOAT8_E4M3FN:
+    case ACCEL_FLOAT8_E5M2:
+        floats_narrow (bytes, dtype, &narrow, 1, false);
         return ACCEL_OK;
     default:
         return encode_integer (dtype, value, bytes, err);
