@@ -12,6 +12,7 @@
 #include <accel/group.h>
 #include <accel/loader.h>
 #include <accel/optimizer.h>
+#include <accel/precision.h>
 #include <accel/random.h>
 #include <accel/sampler.h>
 #include <accel/scheduler.h>

@@ -41,7 +41,7 @@ accel_lion_create (struct accel_optimizer **optimizer, struct accel_model *model
 /** One parameter in one step of an optimizer of the program's own. */
 struct accel_update {
     size_t index; /**< of the parameter in its model */
-    const struct accel_parameter *parameter;
+    const struct accel_parameter *parameter; /**< `data` is float32: the master, where it is of fewer bits */
     DLTensor *const *states; /**< [state_count], in the order of their names; contiguous float32, host memory */
     double lr;               /**< what accel_optimizer_set_lr() or a scheduler set */
     uint64_t step;           /**< 1 in the first step, 0 in `init` */
@@ -92,6 +92,9 @@ ACCEL_API const char *accel_optimizer_state_name (const struct accel_optimizer *
 ACCEL_API DLTensor *accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t parameter,
                                                   const char *name);
 
+/** @return whether the last step was skipped, for gradients that were infinite or NaN under fp16. */
+ACCEL_API bool accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer);
+
 /** @return the number of steps done; with the states and the learning rate it is all that an optimizer remembers. */
 ACCEL_API uint64_t accel_optimizer_step_count (const struct accel_optimizer *optimizer);
 
@@ -111,6 +114,9 @@ ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, u
  * all processes: nothing is sent.  While gradients are accumulated it clips what there is, as the original does: clip
  * where accel_sync_gradients().
  *
+ * Collective under fp16, after accel_prepare(): unscales the gradients first.  While gradients are accumulated they
+ * stay scaled and as they are, `norm` is that without the scale.
+ *
  * Where the norm is infinite, finite gradients become 0 and infinite ones NaN; where it is NaN, all become NaN.
  *
  * @param[out] norm          before clipping; may be NULL
@@ -118,13 +124,19 @@ ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, u
  * @param error_if_nonfinite refuse a norm that is infinite or NaN
  * @retval ACCEL_ERR_INVALID such a norm (gradients and `norm` are untouched), gradients without memory, or bad numbers
  */
+#define accel_clip_grad_norm(...) accel_clip_grad_norm_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_clip_grad_norm (struct accel_model *model, double max_norm, float *norm, double norm_type,
-                      bool error_if_nonfinite, struct accel_error *err);
+accel_clip_grad_norm_at (const char *file, int line, struct accel_model *model, double max_norm, float *norm,
+                         double norm_type, bool error_if_nonfinite, struct accel_error *err);
 
-/** Move each element of all gradients of @p model into [-clip_value, clip_value]; NaN stays.  Accumulated ones too. */
+/**
+ * Move each element of all gradients of @p model into [-clip_value, clip_value]; NaN stays.  Collective under fp16, as
+ * accel_clip_grad_norm(), and as little done while gradients are accumulated.
+ */
+#define accel_clip_grad_value(...) accel_clip_grad_value_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_clip_grad_value (struct accel_model *model, double clip_value, struct accel_error *err);
+accel_clip_grad_value_at (const char *file, int line, struct accel_model *model, double clip_value,
+                          struct accel_error *err);
 
 ACCEL_END_DECLS
 

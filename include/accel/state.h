@@ -15,6 +15,7 @@ enum accel_distributed_type {
 };
 
 struct accel_gradient_accumulation;
+struct accel_grad_scaler;
 
 /** How to open; every field may be 0, which means what the environment says, or else the default. */
 struct accel_options {
@@ -25,6 +26,8 @@ struct accel_options {
     uint32_t gradient_accumulation_steps;
     /** The same with all that can be said of it (accel/accumulate.h), and before the variable; copied.  May be NULL. */
     const struct accel_gradient_accumulation *gradient_accumulation_plugin;
+    const char *mixed_precision; /**< "no", "fp16", "bf16", "fp8"; NULL: variable ACCELERATE_MIXED_PRECISION, or "no" */
+    const struct accel_grad_scaler *grad_scaler; /**< copied; NULL: its defaults.  Used under fp16; precision.h */
 };
 
 /** A process's membership in its job: state, communicator, and all that was prepared with it. */
@@ -89,7 +92,7 @@ ACCEL_API bool accel_is_last_process (const struct accel *acc);
 /** @return whether there is more than one process. */
 ACCEL_API bool accel_use_distributed (const struct accel *acc);
 
-/** @return "no", "fp16", "bf16" or "fp8": the variable ACCELERATE_MIXED_PRECISION as it was at accel_open(); static. */
+/** @return "no", "fp16", "bf16" or "fp8": as accel_open() was told, or its variable said; static. */
 ACCEL_API const char *accel_mixed_precision (const struct accel *acc);
 
 /** A piece of work that one process runs for all.  @param user  what the caller handed in. */

@@ -12,9 +12,11 @@ ACCEL_BEGIN_DECLS
 
 /**
  * A named parameter and its gradient, both described by tensors of the program that stay where they are as long as the
- * model lives.  Contiguous, host memory, the same shape; each of them float32, float16 or bfloat16.  Where `data->data`
- * is NULL accel_model_create() allocates it, zeroed; where `grad->data` is NULL accel_prepare() puts it into memory
- * that all ranks have mapped, which is what makes averaging fast.  Both belong to the model.
+ * model lives.  Contiguous, host memory, the same shape.  Trained parameters and gradients are float32, float16 or
+ * bfloat16, parameters also float8_e4m3fn or float8_e5m2; those of fewer than 32 bits get float32 masters
+ * (precision.h).  Where `data->data` is NULL accel_model_create() allocates it, zeroed; where `grad->data` is NULL
+ * accel_prepare() puts it into memory that all ranks have mapped, which is what makes averaging fast.  Both belong to
+ * the model.
  */
 struct accel_parameter {
     const char *name; /**< unique in its model; copied */
@@ -124,16 +126,20 @@ accel_adamw_create (struct accel_optimizer **optimizer, struct accel_model *mode
 /** Free @p optimizer and its state.  Accepts NULL. */
 ACCEL_API void accel_optimizer_destroy (struct accel_optimizer *optimizer);
 
-/** Change the parameters by their gradients.  A prepared optimizer does nothing while gradients are accumulated. */
+/**
+ * Change the parameters by their gradients; for those of fewer than 32 bits their masters, and then them.  Does nothing
+ * while gradients are accumulated.
+ *
+ * Collective under fp16, after accel_prepare(): unscales the gradients, unless clipping has done it.  Where one is
+ * infinite or NaN on some process, no process changes anything.  Then the scale of the next loss is decided.
+ */
+#define accel_optimizer_step(...) accel_optimizer_step_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_optimizer_step (struct accel_optimizer *optimizer, struct accel_error *err);
+accel_optimizer_step_at (const char *file, int line, struct accel_optimizer *optimizer, struct accel_error *err);
 
 /** Set all gradients to zero.  A prepared optimizer does nothing while gradients are accumulated. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error *err);
-
-/** @return whether the last step was not taken, because gradients in float16 were infinite or no numbers. */
-ACCEL_API bool accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer);
 
 /** @return the learning rate of the next step. */
 ACCEL_API double accel_optimizer_lr (const struct accel_optimizer *optimizer);

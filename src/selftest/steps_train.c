@@ -181,7 +181,8 @@ run_steps_of (struct self *self, struct net *net, struct accel_optimizer *optimi
         expect_near (self, "a parameter after accel_prepare", 1, (double) data[i], 0);
     accel_optimizer_set_lr (optimizer, lr);
     expect_near (self, "accel_optimizer_lr", lr, accel_optimizer_lr (optimizer), 0);
-    if (*self->why || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &err), &err))
+    if (*self->why || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &err), &err)
+        || !CALL (self, accel_unscale_gradients (self->acc, optimizer, &err), &err))
         return;
     for (int i = 0; i < PARAMETERS; i++)
         expect_near (self, "a mean gradient", mean_gradient (self, i), (double) grad[i], 1e-4);
@@ -446,6 +447,62 @@ check_local_sgd (struct self *self)
     accel_model_destroy (net.model);
 }
 
+static void
+check_scaler (struct self *self)
+{
+    struct accel_scaler_state state;
+    struct accel_error err;
+    bool before = accel_autocast_enable (self->acc, false);
+    expect (self, "accel_autocast_enable", true, before);
+    expect (self, "accel_autocast", ACCEL_FLOAT32, accel_autocast (self->acc));
+    accel_autocast_enable (self->acc, before);
+    bool scaled = !strcmp (accel_mixed_precision (self->acc), "fp16");
+    expect (self, "accel_scaler_get_state", scaled, accel_scaler_get_state (self->acc, &state));
+    if (scaled)
+        CALL (self, accel_scaler_set_state (self->acc, &state, &err), &err);
+    else
+        expect (self, "accel_scaler_set_state", ACCEL_ERR_INVALID, accel_scaler_set_state (self->acc, &state, &err));
+}
+
+/* A parameter in bfloat16, whose master is what SGD changes: 1 - 2^-10 is no bfloat16. */
+static void
+check_masters (struct self *self)
+{
+    struct net net = { .self = self };
+    static const int64_t shape[] = { PARAMETERS };
+    struct accel_error err;
+    struct accel_optimizer *optimizer = NULL;
+    struct accel_sgd sgd = { .lr = 0x1p-10 };
+    float ones[PARAMETERS], back[PARAMETERS];
+    for (int i = 0; i < PARAMETERS; i++)
+        ones[i] = 1;
+    check_scaler (self);
+    struct accel_parameter parameter = { "weight", &net.data.dl, &net.grad.dl };
+    if (*self->why || !CALL (self, accel_tensor_init (&net.data, ACCEL_BFLOAT16, 1, shape, &err), &err)
+        || !CALL (self, accel_tensor_init (&net.grad, ACCEL_FLOAT32, 1, shape, &err), &err)
+        || !CALL (self, accel_model_create (&net.model, &parameter, 1, &err), &err))
+        return;
+    void *data = net.data.dl.data;
+    if (CALL (self, accel_sgd_create (&optimizer, net.model, &sgd, &err), &err)
+        && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer), &err)
+        && CALL (self, accel_convert (ones, ACCEL_FLOAT32, data, ACCEL_BFLOAT16, PARAMETERS, &err), &err)) {
+        accel_model_widen (net.model);
+        memcpy (net.grad.dl.data, ones, sizeof ones);
+        if (CALL (self, accel_optimizer_step (optimizer, &err), &err)
+            && CALL (self, accel_convert (data, ACCEL_BFLOAT16, back, ACCEL_FLOAT32, PARAMETERS, &err), &err)) {
+            bool scaled = !strcmp (accel_mixed_precision (self->acc), "fp16");
+            const float *master = accel_model_master (net.model, 0)->data;
+            expect (self, "accel_optimizer_step_was_skipped", false, accel_optimizer_step_was_skipped (optimizer));
+            expect_near (self, "accel_model_master", scaled ? 1 : 1 - 0x1p-10, (double) master[0], scaled ? 1e-6 : 0);
+            expect_near (self, "a parameter in bfloat16", 1, (double) back[0], 0);
+            accel_model_narrow (net.model);
+            expect_near (self, "accel_model_scale", 1, (double) accel_model_scale (net.model, 0), 0);
+        }
+    }
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (net.model);
+}
+
 const struct step train_steps[] = {
     { "data loaders", check_loader },
     { "training with SGD", check_sgd },
@@ -455,6 +512,7 @@ const struct step train_steps[] = {
     { "other optimizers, clipping", check_optimizers },
     { "learning rates", check_scheduler },
     { "gradient accumulation", check_accumulate },
+    { "masters and scaler", check_masters },
     { "local SGD", check_local_sgd },
     { NULL, NULL },
 };

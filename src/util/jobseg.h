@@ -69,7 +69,11 @@ enum {
     X (LOCAL_SGD_STEP, "accel_local_sgd_step") \
     X (LOCAL_SGD_END, "accel_local_sgd_end") \
     X (END_TRAINING, "accel_end_training") \
-    X (TREE_GATHER_FOR_METRICS, "accel_tree_gather_for_metrics")
+    X (TREE_GATHER_FOR_METRICS, "accel_tree_gather_for_metrics") \
+    X (UNSCALE_GRADIENTS, "accel_unscale_gradients") \
+    X (CLIP_GRAD_NORM, "accel_clip_grad_norm") \
+    X (CLIP_GRAD_VALUE, "accel_clip_grad_value") \
+    X (OPTIMIZER_STEP, "accel_optimizer_step")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

@@ -19,7 +19,7 @@ same_bits (float got, uint32_t wanted)
 static void
 test_case (struct golden *golden)
 {
-    struct scaler_options options = { .init_scale = golden_double (golden) };
+    struct accel_grad_scaler options = { .init_scale = golden_double (golden) };
     options.growth_factor = golden_double (golden);
     options.backoff_factor = golden_double (golden);
     options.growth_interval = (uint32_t) golden_number (golden);
@@ -51,7 +51,7 @@ test_case (struct golden *golden)
 static void
 test_places (void)
 {
-    static const struct scaler_options options = SCALER_DEFAULTS;
+    static const struct accel_grad_scaler options = SCALER_DEFAULTS;
     struct scaler scaler;
     float gradients[67], bad[] = { NAN, -NAN, INFINITY, -INFINITY };
     bool good = !scaler_init (&scaler, &options, NULL) && scaler_scale (&scaler) == 65536;
@@ -73,7 +73,7 @@ test_places (void)
 static void
 test_options (void)
 {
-    static const struct scaler_options refused[] = {
+    static const struct accel_grad_scaler refused[] = {
         { 0, 2, 0.5, 1, false },   { -1, 2, 0.5, 1, false },        { INFINITY, 2, 0.5, 1, false },
         { NAN, 2, 0.5, 1, false }, { 1e39, 2, 0.5, 1, false },      { 1, 1, 0.5, 1, false },
         { 1, NAN, 0.5, 1, false }, { 1, INFINITY, 0.5, 1, false },  { 1, 2, 1, 1, false },
@@ -84,7 +84,7 @@ test_options (void)
         struct accel_error err = { 0 };
         ok (scaler_init (&scaler, &refused[i], &err) == ACCEL_ERR_INVALID, "refused: %s", err.text);
     }
-    struct scaler_options options = SCALER_DEFAULTS;
+    struct accel_grad_scaler options = SCALER_DEFAULTS;
     struct scaler scaler;
     float gradient = INFINITY;
     options.disabled = true;

@@ -33,10 +33,10 @@ read_timeout (const struct accel_options *options, uint32_t *timeout_ms, struct 
 
 /* The name is kept as a literal: the variable may change later. */
 static enum accel_status
-read_precision (const char **precision, struct accel_error *err)
+read_precision (const struct accel_options *options, const char **precision, struct accel_error *err)
 {
     static const char *const names[] = { "no", "fp16", "bf16", "fp8" };
-    const char *text = getenv (ENV_MIXED_PRECISION);
+    const char *given = options ? options->mixed_precision : NULL, *text = given ? given : getenv (ENV_MIXED_PRECISION);
     *precision = names[0];
     if (!text)
         return ACCEL_OK;
@@ -45,8 +45,24 @@ read_precision (const char **precision, struct accel_error *err)
             *precision = names[i];
             return ACCEL_OK;
         }
-    return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is none of no, fp16, bf16, fp8",
-                       ENV_MIXED_PRECISION, text);
+    return accel_fail (err, ACCEL_ERR_INVALID, "%s%s='%.40s' is none of no, fp16, bf16, fp8",
+                       given ? "" : "environment: ", given ? "mixed_precision" : ENV_MIXED_PRECISION, text);
+}
+
+/* 0 is the default: torch refuses it as a value of each of them. */
+static enum accel_status
+make_scaler (struct accel *acc, const struct accel_grad_scaler *given, struct accel_error *err)
+{
+    struct accel_grad_scaler options = SCALER_DEFAULTS;
+    if (given) {
+        options.init_scale = given->init_scale ? given->init_scale : options.init_scale;
+        options.growth_factor = given->growth_factor ? given->growth_factor : options.growth_factor;
+        options.backoff_factor = given->backoff_factor ? given->backoff_factor : options.backoff_factor;
+        options.growth_interval = given->growth_interval ? given->growth_interval : options.growth_interval;
+        options.disabled = given->disabled;
+    }
+    acc->scaling = !strcmp (acc->mixed_precision, "fp16") && !options.disabled;
+    return scaler_init (&acc->scaler, &options, err);
 }
 
 static enum accel_status
@@ -95,7 +111,9 @@ accel_open (struct accel **acc, const struct accel_options *options, struct acce
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
     enum accel_status status = read_timeout (options, &job.timeout_ms, err);
     if (!status)
-        status = read_precision (&made->mixed_precision, err);
+        status = read_precision (options, &made->mixed_precision, err);
+    if (!status)
+        status = make_scaler (made, options ? options->grad_scaler : NULL, err);
     if (!status)
         status = read_flags (made, err);
     if (!status)

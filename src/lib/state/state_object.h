@@ -7,6 +7,7 @@
 
 #include "lib/state/identity.h"
 #include "lib/state/state_private.h"
+#include "lib/train/scaler.h"
 #include "util/jobseg.h"
 
 #include <sys/types.h>
@@ -21,6 +22,9 @@ struct accel {
     bool joining;            /* between accel_join_uneven_inputs() and accel_join_end() */
     int64_t join_steps;      /* backward passes since then in which this process had data */
     const char *mixed_precision; /* static */
+    struct scaler scaler;
+    bool scaling;      /* the precision is fp16, and the scaler is not disabled */
+    bool autocast_off; /* accel_autocast_enable() */
     bool trigger;
     bool accumulating; /* gradients stay as they are in this step: the original's `not sync_gradients` */
     struct accel_gradient_accumulation accumulation;

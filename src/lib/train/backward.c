@@ -6,11 +6,13 @@
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/reducer.h"
+#include "lib/train/precision.h"
 
-float
-loss_scale (const struct accel *acc)
+/* What the loss is to be multiplied by before its backward pass. */
+static float
+loss_scale (const struct accel *acc, struct accel_model *model)
 {
-    return accumulate_scale (acc);
+    return accumulate_scale (acc) * precision_scale_loss (acc, model);
 }
 
 enum accel_status
@@ -27,7 +29,7 @@ accel_backward_at (const char *file, int line, struct accel *acc, struct accel_m
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_backward: the model is in a backward pass already");
     struct accel_error cause = { 0 };
     reducer_begin (model, &site, accumulate_reduces (model));
-    enum accel_status failure = backward (user, loss_scale (acc), &cause);
+    enum accel_status failure = backward (user, loss_scale (acc, model), &cause);
     enum accel_status status = reducer_end (model, failure != ACCEL_OK, err);
     if (status || !failure)
         return status;

@@ -7,8 +7,10 @@
 #include <accel/optimizer.h>
 
 #include "lib/error.h"
+#include "lib/half.h"
+#include "lib/state/state_object.h"
 #include "lib/train/arithmetic.h"
-#include "lib/train/model.h"
+#include "lib/train/precision.h"
 
 #include <math.h>
 
@@ -72,20 +74,38 @@ power (float value, double p)
     return pow ((double) fabsf (value), (double) (float) p);
 }
 
-/* The p-norm of values[count]. */
-UNFUSED static float
-vector_norm (const float *values, size_t count, double p)
+/* What values[count] add to the p-norm of a tensor of which @sum is known; as many as there are, in one go. */
+UNFUSED static double
+add_to_norm (double sum, const float *values, size_t count, double p)
 {
-    double sum = 0;
-    if (isinf (p))
-        return largest (values, count);
+    if (isinf (p)) {
+        double most = (double) largest (values, count);
+        return isnan (sum) || most <= sum ? sum : most;
+    }
     if (p == 2)
-        return sqrtf ((float) sum_squares (values, count));
+        return sum + sum_squares (values, count);
     if (p == 1)
-        return (float) sum_magnitudes (values, count);
+        return sum + sum_magnitudes (values, count);
     for (size_t i = 0; i < count; i++)
         sum += p ? power (values[i], p) : (double) (values[i] != 0);
-    return p ? root (sum, p) : (float) sum;
+    return sum;
+}
+
+/* The p-norm of the gradient of parameter @index. */
+UNFUSED static float
+gradient_norm (const struct accel_model *model, size_t index, double p)
+{
+    size_t count = accel_tensor_count (model->parameters[index].grad);
+    size_t most = model_in_blocks (model, index) ? FLOATS_BLOCK : count;
+    float block[FLOATS_BLOCK];
+    double sum = 0;
+    for (size_t at = 0; at < count; at += most) {
+        size_t some = count - at < most ? count - at : most;
+        sum = add_to_norm (sum, model_gradient (model, index, at, some, block), some, p);
+    }
+    if (p == 2)
+        return sqrtf ((float) sum);
+    return isinf (p) || p == 1 || !p ? (float) sum : root (sum, p);
 }
 
 /* The norm of norms; several tensors are folded one by one, as if they stood in an array. */
@@ -97,8 +117,7 @@ total_norm (const struct accel_model *model, double p)
     for (size_t i = 0; i < model->count; i++) {
         if (!model_is_trained (model, i))
             continue;
-        const DLTensor *grad = model->parameters[i].grad;
-        float norm = vector_norm (grad->data, accel_tensor_count (grad), p);
+        float norm = gradient_norm (model, i, p);
         if (isinf (p))
             most = isnan (most) || norm <= most ? most : norm;
         else
@@ -110,13 +129,6 @@ total_norm (const struct accel_model *model, double p)
 }
 
 VECTORISED static void
-scale (float *values, size_t count, float factor)
-{
-    for (size_t i = 0; i < count; i++)
-        values[i] *= factor;
-}
-
-VECTORISED static void
 clamp (float *values, size_t count, float limit)
 {
     for (size_t i = 0; i < count; i++) {
@@ -125,58 +137,89 @@ clamp (float *values, size_t count, float limit)
     }
 }
 
-static enum accel_status
-check_model (const char *function, const struct accel_model *model, struct accel_error *err)
+/* Multiply a gradient by @factor, or move it into [-limit, limit].  Of 16 bits, in blocks; where they are still to be
+ * unscaled, factors wait with that. */
+static void
+change (struct accel_model *model, size_t index, float factor, const float *limit)
 {
+    const DLTensor *grad = model->parameters[index].grad;
+    enum accel_dtype dtype = accel_dtype_from_dl (grad->dtype);
+    size_t count = accel_tensor_count (grad);
+    if (dtype != ACCEL_FLOAT32 && !limit && model->unscaled)
+        return;
+    for (size_t at = 0; at < count; at += FLOATS_BLOCK) {
+        float block[FLOATS_BLOCK], *values = dtype == ACCEL_FLOAT32 ? (float *) grad->data + at : block;
+        uint16_t *narrow = (uint16_t *) grad->data + at;
+        size_t some = count - at < FLOATS_BLOCK ? count - at : FLOATS_BLOCK;
+        if (dtype != ACCEL_FLOAT32)
+            floats_widen (block, narrow, dtype, some);
+        if (limit)
+            clamp (values, some, dtype == ACCEL_FLOAT32 ? *limit : *limit / model->pending);
+        else
+            scaler_multiply (values, some, factor);
+        if (dtype != ACCEL_FLOAT32)
+            floats_narrow (narrow, dtype, block, some, false);
+    }
+}
+
+/* Before clipping.  @scaled: the scale of gradients that are to stay as they are, being incomplete; else 0 */
+static enum accel_status
+begin (struct accel_model *model, const struct comm_site *site, float *scaled, struct accel_error *err)
+{
+    *scaled = 0;
     if (!model)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: model is NULL", function);
-    for (size_t i = 0; i < model->count; i++)
-        if (model_is_trained (model, i) && model_grad_dtype (model, i) != ACCEL_FLOAT32)
-            return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: the gradient of '%.100s' is not float32", function,
-                               model->parameters[i].name);
-    return model_check_gradients (model, err);
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: model is NULL", jobseg_call_name (site->call));
+    const struct accel *acc = model->object.owner;
+    if (acc && acc->scaling && acc->accumulating)
+        *scaled = model->scaled_by > 0 ? model->scaled_by : acc->scaler.scale;
+    return precision_unscale (model, site, NULL, err);
 }
 
 UNFUSED enum accel_status
-accel_clip_grad_norm (struct accel_model *model, double max_norm, float *norm, double norm_type,
-                      bool error_if_nonfinite, struct accel_error *err)
+accel_clip_grad_norm_at (const char *file, int line, struct accel_model *model, double max_norm, float *norm,
+                         double norm_type, bool error_if_nonfinite, struct accel_error *err)
 {
-    enum accel_status status = check_model (__func__, model, err);
-    if (status)
-        return status;
+    struct comm_site site = { file, line, JOBSEG_CALL_CLIP_GRAD_NORM };
+    float scaled;
     if (isnan (max_norm) || max_norm < 0)
         return accel_fail (err, ACCEL_ERR_INVALID, "max_norm is %g, it must be at least 0", max_norm);
     if (norm_type && !(norm_type >= 1))
         return accel_fail (err, ACCEL_ERR_INVALID, "norm_type is %g, it must be 0, or at least 1", norm_type);
+    enum accel_status status = begin (model, &site, &scaled, err);
+    if (status)
+        return status;
     float total = total_norm (model, norm_type);
+    if (scaled > 0 && norm_type > 0)
+        total /= scaled;
     if (error_if_nonfinite && !isfinite (total))
         return accel_fail (err, ACCEL_ERR_INVALID, "the norm of the gradients is %s: they cannot be clipped",
                            isnan (total) ? "not a number" : "infinite");
     if (norm)
         *norm = total;
+    if (scaled > 0)
+        return ACCEL_OK;
     /* As torch divides a number by a tensor; and a NaN is not smaller than 1. */
     float factor = 1.0F / (total + 1e-6F) * (float) max_norm;
     factor = factor > 1 ? 1 : factor;
-    for (size_t i = 0; i < model->count; i++) {
-        const DLTensor *grad = model->parameters[i].grad;
-        if (grad)
-            scale (grad->data, accel_tensor_count (grad), factor);
-    }
+    for (size_t i = 0; i < model->count; i++)
+        if (model_is_trained (model, i))
+            change (model, i, factor, NULL);
+    if (model->unscaled)
+        model->pending *= factor;
     return ACCEL_OK;
 }
 
 enum accel_status
-accel_clip_grad_value (struct accel_model *model, double clip_value, struct accel_error *err)
+accel_clip_grad_value_at (const char *file, int line, struct accel_model *model, double clip_value,
+                          struct accel_error *err)
 {
-    enum accel_status status = check_model (__func__, model, err);
-    if (status)
-        return status;
+    struct comm_site site = { file, line, JOBSEG_CALL_CLIP_GRAD_VALUE };
+    float scaled, limit = (float) clip_value;
     if (isnan (clip_value) || clip_value < 0)
         return accel_fail (err, ACCEL_ERR_INVALID, "clip_value is %g, it must be at least 0", clip_value);
-    for (size_t i = 0; i < model->count; i++) {
-        const DLTensor *grad = model->parameters[i].grad;
-        if (grad)
-            clamp (grad->data, accel_tensor_count (grad), (float) clip_value);
-    }
-    return ACCEL_OK;
+    enum accel_status status = begin (model, &site, &scaled, err);
+    for (size_t i = 0; !status && !(scaled > 0) && i < model->count; i++)
+        if (model_is_trained (model, i))
+            change (model, i, 1, &limit);
+    return status;
 }

@@ -7,6 +7,7 @@
 #include "lib/data/loader.h"
 #include "lib/error.h"
 #include "lib/state/state_private.h"
+#include "lib/train/precision.h"
 #include "lib/train/reducer.h"
 
 static bool
@@ -103,7 +104,7 @@ agree (struct accel *acc, const struct comm_site *site, int64_t steps, struct ac
     for (struct object *object = state_prepared (acc); object && !status; object = object->next)
         if (is_kind (object, OBJECT_MODEL))
             status = model_broadcast ((struct accel_model *) (void *) object, comm, site, (int) (last % size), err);
-    return status;
+    return status ? status : precision_broadcast (acc, site, (int) (last % size), err);
 }
 
 enum accel_status

@@ -5,7 +5,7 @@
 #include <accel/accumulate.h>
 
 #include "lib/error.h"
-#include "lib/train/model.h"
+#include "lib/train/precision.h"
 
 #include <stdlib.h>
 
@@ -52,11 +52,15 @@ static enum accel_status
 average (const struct accel_local_sgd *local_sgd, const struct comm_site *site, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
-    for (size_t i = 0; i < local_sgd->model->count && !status; i++) {
-        const DLTensor *data = local_sgd->model->parameters[i].data;
-        status = comm_all_reduce (accel_world (local_sgd->acc), site, data->data, data->data, accel_tensor_count (data),
-                                  accel_dtype_from_dl (data->dtype), ACCEL_AVG, err);
+    struct accel_model *model = local_sgd->model;
+    masters_need (model);
+    for (size_t i = 0; i < model->count && !status; i++) {
+        const DLTensor *data = model->trained[i].data;
+        if (model_is_trained (model, i))
+            status = comm_all_reduce (accel_world (local_sgd->acc), site, data->data, data->data,
+                                      accel_tensor_count (data), accel_dtype_from_dl (data->dtype), ACCEL_AVG, err);
     }
+    accel_model_narrow (model);
     return status;
 }
 

@@ -16,9 +16,18 @@
 
 enum { ALIGNMENT = 64 };
 
-/* @trained: parameters that are, and gradients, have to be of a type that is. */
+enum allowed { ALLOW_ALL, ALLOW_FLOATS, ALLOW_SMALL_FLOATS };
+
+static bool
+is_float (enum accel_dtype dtype, bool eight_bits)
+{
+    return dtype == ACCEL_FLOAT32 || dtype == ACCEL_FLOAT16 || dtype == ACCEL_BFLOAT16
+           || (eight_bits && (dtype == ACCEL_FLOAT8_E4M3FN || dtype == ACCEL_FLOAT8_E5M2));
+}
+
+/* @allowed: what may be trained; buffers are of any type. */
 static enum accel_status
-check_tensor (const char *what, const char *name, const DLTensor *tensor, bool trained, struct accel_error *err)
+check_tensor (const char *what, const char *name, const DLTensor *tensor, enum allowed allowed, struct accel_error *err)
 {
     if (tensor->ndim < 0 || (tensor->ndim && !tensor->shape))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s of '%s' has no shape", what, name);
@@ -28,10 +37,10 @@ check_tensor (const char *what, const char *name, const DLTensor *tensor, bool t
     if (tensor->device.device_type != kDLCPU)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is not in host memory", what, name);
     enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
-    if (trained && dtype != ACCEL_FLOAT32 && dtype != ACCEL_FLOAT16 && dtype != ACCEL_BFLOAT16)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "%s of '%s' is %s: trained are float32, float16 and bfloat16", what, name,
-                           accel_dtype_name (dtype));
+    if (allowed != ALLOW_ALL && !is_float (dtype, allowed == ALLOW_SMALL_FLOATS))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is %s, only float32, float16, bfloat16%s are trained",
+                           what, name, accel_dtype_name (dtype),
+                           allowed == ALLOW_SMALL_FLOATS ? " and 8-bit floats" : "");
     if (tensor->dtype.bits * tensor->dtype.lanes % 8 || !tensor->dtype.bits)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' has elements that are no whole bytes", what, name);
     if (!tensor_is_contiguous (tensor) || tensor->byte_offset)
@@ -51,10 +60,11 @@ check_parameter (const struct accel_parameter *parameters, size_t index, struct 
             return accel_fail (err, ACCEL_ERR_INVALID, "parameters %zu and %zu are both named '%s'", i, index, name);
     if (!parameter->data)
         return accel_fail (err, ACCEL_ERR_INVALID, "parameter '%s' has no tensor", name);
-    enum accel_status status = check_tensor ("the tensor", name, parameter->data, parameter->grad, err);
+    enum accel_status status = check_tensor ("the tensor", name, parameter->data,
+                                             parameter->grad ? ALLOW_SMALL_FLOATS : ALLOW_ALL, err);
     if (status || !parameter->grad)
         return status;
-    status = check_tensor ("the gradient", name, parameter->grad, true, err);
+    status = check_tensor ("the gradient", name, parameter->grad, ALLOW_FLOATS, err);
     if (status)
         return status;
     if (parameter->grad == parameter->data)
@@ -120,12 +130,13 @@ accel_model_create (struct accel_model **model, const struct accel_parameter *pa
         if (!made->parameters[i].name)
             goto error;
     }
-    for (size_t i = 0; i < count; i++) {
+    model_forget_scale (made);
+    status = masters_create (made, err);
+    for (size_t i = 0; i < count && !status; i++)
         status = allocate_data (made, i, err);
-        if (status) {
-            accel_model_destroy (made);
-            return status;
-        }
+    if (status) {
+        accel_model_destroy (made);
+        return status;
     }
     *model = made;
     return ACCEL_OK;
@@ -171,6 +182,7 @@ accel_model_destroy (struct accel_model *model)
         free (model->kept[i]);
         free ((char *) model->parameters[i].name);
     }
+    masters_destroy (model);
     free (model->owned);
     free (model->kept);
     free (model->parameters);

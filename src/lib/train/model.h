@@ -21,6 +21,12 @@ struct span {
 
 enum { NO_SPAN = -1 };
 
+/** The float32 values of a parameter of fewer bits. */
+struct master {
+    DLTensor tensor; /* data NULL: there are none */
+    float scale;     /* what 8-bit elements are to be multiplied by */
+};
+
 struct accel_model {
     struct object object;
     size_t count;
@@ -28,6 +34,13 @@ struct accel_model {
     void **owned;                       /* [count]: memory of parameters that we allocated, or NULL */
     void **kept;                        /* [count]: memory of gradients that accel_unwrap_model() allocated, or NULL */
     struct accel_ddp_options ddp;       /* no field is 0 that has another default */
+    struct accel_parameter *trained;    /* [count]: the parameters as optimizers see them, with masters as data */
+    struct master *masters;             /* [count] */
+    bool widened;                       /* the masters have values */
+    bool unscaled;    /* since the last step, from scaled_by, which is 0 where no loss has been scaled */
+    bool found_inf;   /* then: a gradient is infinite or NaN on some process */
+    float scaled_by;
+    float pending;    /* what gradients of 16 bits are still to be multiplied by */
     /* From here on: made by model_prepare(). */
     struct span *spans; /* in the order in which they are reduced */
     size_t span_count;
@@ -52,6 +65,30 @@ enum accel_status model_check_gradients (const struct accel_model *model, struct
 /** Free all that model_prepare() made; the program's tensors stop pointing into memory that goes away. */
 void model_release (struct accel_model *model);
 
+/** The parts of accel_model_create() and accel_model_destroy(), which also takes half of it, that masters need.  @{ */
+enum accel_status masters_create (struct accel_model *model, struct accel_error *err);
+void masters_destroy (struct accel_model *model);
+/** @} */
+
+/** Give the masters values, unless they have them. */
+void masters_need (struct accel_model *model);
+
+/** Write elements @p from to @p from + @p count of parameter @p index from its master, if it has one and 16 bits. */
+void master_narrow (struct accel_model *model, size_t index, size_t from, size_t count);
+
+/** Write all parameters of 8 bits from their masters, each with a new scale. */
+void masters_narrow_scaled (struct accel_model *model);
+
+/** @return whether a parameter or its gradient has fewer than 32 bits, so that blocks of FLOATS_BLOCK pay. */
+bool model_in_blocks (const struct accel_model *model, size_t index);
+
+/** @return elements of the gradient of parameter @p index, in @p block where they have to be converted. */
+const float *model_gradient (const struct accel_model *model, size_t index, size_t from, size_t count, float *block);
+
+/** The next gradients have not been scaled, nor unscaled. */
+void model_forget_scale (struct accel_model *model);
+
+
 /** Set accel_model_set_ddp()'s defaults. */
 void model_set_defaults (struct accel_ddp_options *ddp);
 
@@ -70,9 +107,6 @@ enum accel_status model_make_spans (struct accel *acc, struct accel_model *model
 /** Copy the parameters of rank @p root to all.  Collective. */
 enum accel_status model_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
                                    int root, struct accel_error *err);
-
-/** What accel_backward() gives to the program to multiply its loss by. */
-float loss_scale (const struct accel *acc);
 
 /** Between accel_join_uneven_inputs() and its end: tell all that this process averages @p model's gradients. */
 enum accel_status join_announce (struct accel *acc, const struct comm_site *site, const struct accel_model *model,

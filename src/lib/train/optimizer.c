@@ -5,8 +5,10 @@
 #include "lib/train/optimizer.h"
 
 #include "lib/error.h"
-#include "lib/state/state_private.h"
+#include "lib/state/state_object.h"
+#include "lib/tensor.h"
 #include "lib/train/accumulate.h"
+#include "lib/train/precision.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +51,7 @@ static enum accel_status
 describe_state (struct accel_optimizer *optimizer, size_t parameter, size_t index, size_t *elements,
                 struct accel_error *err)
 {
-    const struct accel_parameter *of = &optimizer->model->parameters[parameter];
+    const struct accel_parameter *of = &optimizer->model->trained[parameter];
     struct optimizer_state *state = optimizer_state_at (optimizer, parameter, index);
     state->tensor = *of->data;
     if (!optimizer->begin && optimizer->custom.shape) {
@@ -168,23 +170,52 @@ accel_optimizer_destroy (struct accel_optimizer *optimizer)
     free (optimizer);
 }
 
-enum accel_status
-accel_optimizer_step (struct accel_optimizer *optimizer, struct accel_error *err)
+static enum accel_status
+change_parameters (struct accel_optimizer *optimizer, struct accel_error *err)
 {
-    if (!optimizer)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: optimizer is NULL", __func__);
-    if (accumulate_waits (&optimizer->object))
-        return ACCEL_OK;
-    enum accel_status status = model_check_gradients (optimizer->model, err);
-    if (status)
-        return status;
+    masters_need (optimizer->model);
     optimizer->step++;
-    if (!optimizer->begin)
-        return optimizer_step_custom (optimizer, err);
+    if (!optimizer->begin) {
+        enum accel_status status = optimizer_step_custom (optimizer, err);
+        accel_model_narrow (optimizer->model);
+        return status;
+    }
     struct rule_numbers numbers = { .sign = 1, .keep = 1 };
     rule_loop *loop = optimizer->begin (optimizer, &numbers);
     optimizer_run (optimizer, loop, &numbers);
+    masters_narrow_scaled (optimizer->model);
     return ACCEL_OK;
+}
+
+enum accel_status
+accel_optimizer_step_at (const char *file, int line, struct accel_optimizer *optimizer, struct accel_error *err)
+{
+    struct comm_site site = { file, line, JOBSEG_CALL_OPTIMIZER_STEP };
+    bool skip;
+    if (!optimizer)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_optimizer_step: optimizer is NULL");
+    struct accel_model *model = optimizer->model;
+    const struct accel *acc = model->object.owner;
+    if (accumulate_waits (&optimizer->object) || (acc && acc->scaling && acc->accumulating))
+        return ACCEL_OK;
+    enum accel_status status = precision_unscale (model, &site, &skip, err);
+    if (!status && !skip)
+        status = change_parameters (optimizer, err);
+    if (!status && precision_update (model))
+        optimizer->step_was_skipped = skip;
+    return status;
+}
+
+bool
+accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer)
+{
+    return optimizer && optimizer->step_was_skipped;
+}
+
+struct accel_model *
+optimizer_model (const struct accel_optimizer *optimizer)
+{
+    return optimizer->model;
 }
 
 enum accel_status
@@ -202,12 +233,6 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
             memset (grad->data, 0, model_grad_bytes (model, i));
     }
     return status;
-}
-
-bool
-accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer)
-{
-    return optimizer && optimizer->step_was_skipped;
 }
 
 double

@@ -196,7 +196,7 @@ optimizer_update (const struct accel_optimizer *optimizer, size_t index)
 {
     return (struct accel_update){
         .index = index,
-        .parameter = &optimizer->model->parameters[index],
+        .parameter = &optimizer->model->trained[index],
         .states = optimizer->state_tensors + index * optimizer->state_count,
         .lr = optimizer->lr,
         .step = optimizer->step,

@@ -4,6 +4,7 @@
  * fork() and wait somewhere between the steps.  OpenMP would be one more library to link. */
 #include <config.h>
 
+#include "lib/half.h"
 #include "lib/train/optimizer.h"
 
 #include <pthread.h>
@@ -19,27 +20,38 @@ struct share {
     size_t begin, end;
 };
 
+/* Elements from to end - 1 of a parameter; in blocks where they, or the gradients, are converted from and to others. */
+static void
+run_stretch (const struct share *share, size_t index, size_t from, size_t end)
+{
+    const struct accel_optimizer *optimizer = share->optimizer;
+    struct accel_model *model = optimizer->model;
+    float block[FLOATS_BLOCK], *state[RULE_STATES] = { NULL };
+    size_t most = model_in_blocks (model, index) ? FLOATS_BLOCK : end - from;
+    for (size_t at = from; at < end; at += most) {
+        size_t count = end - at < most ? end - at : most;
+        for (size_t j = 0; j < optimizer->state_count; j++)
+            state[j] = (float *) optimizer_state_at (optimizer, index, j)->tensor.data + at;
+        share->loop (share->numbers, (float *) model->trained[index].data->data + at,
+                     model_gradient (model, index, at, count, block), state, count);
+        master_narrow (model, index, at, count);
+    }
+}
+
 static void
 run_share (const struct share *share)
 {
-    const struct accel_optimizer *optimizer = share->optimizer;
-    const struct accel_model *model = optimizer->model;
+    const struct accel_model *model = share->optimizer->model;
     size_t first = 0;
     for (size_t i = 0; i < model->count && first < share->end; i++) {
         if (!model_is_trained (model, i))
             continue;
-        const struct accel_parameter *parameter = &model->parameters[i];
-        size_t count = accel_tensor_count (parameter->data);
+        size_t count = accel_tensor_count (model->parameters[i].data);
         size_t from = share->begin > first ? share->begin - first : 0;
         size_t to = share->end - first < count ? share->end - first : count;
         first += count;
-        if (from >= to)
-            continue;
-        float *state[RULE_STATES] = { NULL };
-        for (size_t j = 0; j < optimizer->state_count; j++)
-            state[j] = (float *) optimizer_state_at (optimizer, i, j)->tensor.data + from;
-        share->loop (share->numbers, (float *) parameter->data->data + from,
-                     (const float *) parameter->grad->data + from, state, to - from);
+        if (from < to)
+            run_stretch (share, i, from, to);
     }
 }
 

@@ -9,8 +9,8 @@
 #include "lib/object.h"
 #include "lib/state/state_private.h"
 #include "lib/tensor.h"
-#include "lib/train/model.h"
 #include "lib/train/optimizer.h"
+#include "lib/train/precision.h"
 #include "lib/train/reducer.h"
 
 #include <stdarg.h>
@@ -154,14 +154,14 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
     return status;
 }
 
-/* As bytes: what is not trained may be of a type that we do not know. */
+/* As bytes: what is not trained may be of a type that we do not know.  Of what is, the masters. */
 static enum accel_status
 broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site, int root, bool buffers,
            struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
     for (size_t i = 0; !status && i < model->count; i++) {
-        DLTensor *data = model->parameters[i].data;
+        const DLTensor *data = model->trained[i].data;
         if (!buffers || !model_is_trained (model, i))
             status = comm_broadcast (comm, site, data->data, accel_tensor_count (data) * tensor_element_bytes (data),
                                      ACCEL_UINT8, root, err);
@@ -173,7 +173,11 @@ enum accel_status
 model_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site, int root,
                  struct accel_error *err)
 {
-    return broadcast (model, comm, site, root, false, err);
+    masters_need (model);
+    enum accel_status status = broadcast (model, comm, site, root, false, err);
+    if (!status)
+        accel_model_narrow (model);
+    return status;
 }
 
 enum accel_status
@@ -191,6 +195,8 @@ model_prepare (const char *file, int line, struct accel *acc, struct accel_model
     enum accel_status status = compare_models (comm, &site, model, err);
     if (!status)
         status = model_broadcast (model, comm, &site, 0, err);
+    if (!status)
+        status = precision_broadcast (acc, &site, 0, err);
     if (status)
         return status;
     model->object.owner = acc;

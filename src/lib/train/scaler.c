@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum accel_status
-scaler_init (struct scaler *scaler, const struct scaler_options *options, struct accel_error *err)
+scaler_init (struct scaler *scaler, const struct accel_grad_scaler *options, struct accel_error *err)
 {
     if (!(options->init_scale > 0) || !isfinite ((float) options->init_scale))
         return accel_fail (err, ACCEL_ERR_INVALID, "init_scale is %g, it must be greater than 0 and a float32",
@@ -26,6 +26,22 @@ scaler_init (struct scaler *scaler, const struct scaler_options *options, struct
         return accel_fail (err, ACCEL_ERR_INVALID, "growth_interval is 0, it must be at least 1");
     *scaler = (struct scaler){ .options = *options, .scale = (float) options->init_scale };
     return ACCEL_OK;
+}
+
+VECTORISED void
+scaler_multiply (float *values, size_t count, float factor)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] *= factor;
+}
+
+VECTORISED bool
+scaler_found_inf (const uint16_t *gradients, size_t count, uint16_t mask)
+{
+    uint16_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        found |= (uint16_t) ((gradients[i] & mask) == mask);
+    return found != 0;
 }
 
 float

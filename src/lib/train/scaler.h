@@ -5,27 +5,24 @@
 #ifndef LIB_TRAIN_SCALER_H
 #define LIB_TRAIN_SCALER_H
 
-#include <accel/base.h>
-
-/** How the scale changes. */
-struct scaler_options {
-    double init_scale;        /* 65536 */
-    double growth_factor;     /* 2 */
-    double backoff_factor;    /* 0.5 */
-    uint32_t growth_interval; /* 2000: steps without infinity before the scale grows */
-    bool disabled;            /* the scale is 1, and gradients stay as they are */
-};
+#include <accel/precision.h>
 
 #define SCALER_DEFAULTS { 65536, 2, 0.5, 2000, false }
 
 struct scaler {
-    struct scaler_options options;
+    struct accel_grad_scaler options;
     float scale;
     uint32_t growth_tracker; /* steps since the scale changed */
 };
 
+/** Multiply values[count] by @p factor. */
+void scaler_multiply (float *values, size_t count, float factor);
+
+/** @return whether one of 16-bit floats, whose exponent is @p mask, is infinite or NaN. */
+bool scaler_found_inf (const uint16_t *gradients, size_t count, uint16_t mask);
+
 /** Set up @p scaler.  Numbers that torch asserts against, or that are not finite, are refused. */
-enum accel_status scaler_init (struct scaler *scaler, const struct scaler_options *options, struct accel_error *err);
+enum accel_status scaler_init (struct scaler *scaler, const struct accel_grad_scaler *options, struct accel_error *err);
 
 /** @return what the loss is to be multiplied by. */
 float scaler_scale (const struct scaler *scaler);

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mixed precision in a step of training: the type to compute in, and torch's GradScaler over several processes. */
+#include <config.h>
+
+#include "lib/train/precision.h"
+
+#include "lib/error.h"
+#include "lib/half.h"
+#include "lib/state/state_object.h"
+#include "lib/tensor.h"
+
+#include <string.h>
+
+enum accel_dtype
+accel_autocast (const struct accel *acc)
+{
+    const char *precision = accel_mixed_precision (acc);
+    if (!strcmp (precision, "no") || acc->autocast_off)
+        return ACCEL_FLOAT32;
+    return strcmp (precision, "fp16") ? ACCEL_BFLOAT16 : ACCEL_FLOAT16;
+}
+
+bool
+accel_autocast_enable (struct accel *acc, bool enabled)
+{
+    bool before = !acc || !acc->autocast_off;
+    if (acc)
+        acc->autocast_off = !enabled;
+    return before;
+}
+
+bool
+accel_scaler_get_state (const struct accel *acc, struct accel_scaler_state *state)
+{
+    *state = (struct accel_scaler_state){ 0 };
+    if (!acc || !acc->scaling)
+        return false;
+    const struct scaler *scaler = &acc->scaler;
+    *state = (struct accel_scaler_state){ scaler->options.growth_factor, scaler->options.backoff_factor,
+                                          scaler->options.growth_interval, scaler->growth_tracker, scaler->scale };
+    return true;
+}
+
+enum accel_status
+accel_scaler_set_state (struct accel *acc, const struct accel_scaler_state *state, struct accel_error *err)
+{
+    struct scaler made;
+    if (!acc || !state)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, acc ? "state" : "acc");
+    if (!acc->scaling)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: mixed precision is %s%s: there is no scaler", __func__,
+                           accel_mixed_precision (acc), acc->scaler.options.disabled ? ", the scaler disabled" : "");
+    struct accel_grad_scaler options = { (double) state->scale, state->growth_factor, state->backoff_factor,
+                                         state->growth_interval, false };
+    enum accel_status status = scaler_init (&made, &options, err);
+    if (status)
+        return status;
+    if (state->growth_tracker >= state->growth_interval)
+        return accel_fail (err, ACCEL_ERR_INVALID, "growth_tracker is %u, it must be less than growth_interval, %u",
+                           state->growth_tracker, state->growth_interval);
+    made.options.init_scale = acc->scaler.options.init_scale;
+    made.growth_tracker = state->growth_tracker;
+    acc->scaler = made;
+    return ACCEL_OK;
+}
+
+float
+precision_scale_loss (const struct accel *acc, struct accel_model *model)
+{
+    if (!acc->scaling)
+        return 1;
+    return model->scaled_by = acc->scaler.scale;
+}
+
+enum accel_status
+precision_broadcast (struct accel *acc, const struct comm_site *site, int root, struct accel_error *err)
+{
+    if (!acc->scaling)
+        return ACCEL_OK;
+    return comm_broadcast (accel_world (acc), site, &acc->scaler, sizeof acc->scaler, ACCEL_UINT8, root, err);
+}
+
+/* Gradients of 16 bits are only looked at. */
+static bool
+unscale_tensor (const struct scaler *scaler, const DLTensor *grad)
+{
+    size_t count = accel_tensor_count (grad);
+    enum accel_dtype dtype = accel_dtype_from_dl (grad->dtype);
+    if (dtype == ACCEL_FLOAT32)
+        return scaler_unscale (scaler, grad->data, count);
+    return scaler_found_inf (grad->data, count, dtype == ACCEL_FLOAT16 ? 0x7c00 : 0x7f80);
+}
+
+enum accel_status
+precision_unscale (struct accel_model *model, const struct comm_site *site, bool *skip, struct accel_error *err)
+{
+    struct accel *acc = model->object.owner;
+    enum accel_status status = model_check_gradients (model, err);
+    if (skip)
+        *skip = false;
+    if (status || !acc || !acc->scaling || acc->accumulating)
+        return status;
+    if (!model->unscaled) {
+        struct scaler scaler = acc->scaler;
+        if (model->scaled_by > 0)
+            scaler.scale = model->scaled_by;
+        uint8_t found = 0;
+        for (size_t i = 0; i < model->count; i++)
+            if (model_is_trained (model, i))
+                found |= unscale_tensor (&scaler, model->parameters[i].grad);
+        model->pending = (float) (1.0 / (double) scaler.scale);
+        model->unscaled = true;
+        /* Those that have no data left take no part in steps, and averaged gradients are the same without asking. */
+        if (accel_num_processes (acc) > 1 && !state_join_steps (acc))
+            status = comm_all_reduce (accel_world (acc), site, &found, &found, 1, ACCEL_UINT8, ACCEL_MAX, err);
+        model->found_inf = found;
+    }
+    if (skip)
+        *skip = model->found_inf;
+    return status;
+}
+
+/* The first model among what was prepared from @object on. */
+static struct accel_model *
+next_model (struct object *object)
+{
+    while (object && (object->magic ^ OBJECT_MAGIC) != (uint64_t) OBJECT_MODEL)
+        object = object->next;
+    return (struct accel_model *) (void *) object;
+}
+
+bool
+precision_update (struct accel_model *model)
+{
+    struct accel *acc = model->object.owner;
+    if (!acc || !acc->scaling)
+        return false;
+    /* As in torch the other optimizers' gradients count too, if they have been looked at. */
+    bool found = false;
+    for (struct accel_model *other = next_model (acc->prepared); other; other = next_model (other->object.next))
+        found = found || (other->unscaled && other->found_inf);
+    scaler_update (&acc->scaler, found);
+    model_forget_scale (model);
+    return true;
+}
+
+enum accel_status
+accel_unscale_gradients_at (const char *file, int line, struct accel *acc, struct accel_optimizer *optimizer,
+                            struct accel_error *err)
+{
+    struct comm_site site = { file, line, JOBSEG_CALL_UNSCALE_GRADIENTS };
+    if (!acc)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_unscale_gradients: acc is NULL");
+    struct accel_model *only = optimizer ? optimizer_model (optimizer) : NULL;
+    if (only && only->object.owner != acc)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "accel_unscale_gradients: the optimizer's model was not prepared with this struct accel");
+    struct accel_model *model = only ? only : next_model (acc->prepared);
+    enum accel_status status = ACCEL_OK;
+    if (!acc->scaling || acc->accumulating)
+        return ACCEL_OK;
+    for (struct accel_model *other = model; other; other = only ? NULL : next_model (other->object.next))
+        if (other->unscaled)
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "accel_unscale_gradients at %s:%d: the gradients have been unscaled already since the "
+                               "last step: clipping does that too",
+                               file, line);
+    for (; model && !status; model = only ? NULL : next_model (model->object.next))
+        status = precision_unscale (model, &site, NULL, err);
+    return status;
+}
+
+static bool
+is_convertible (enum accel_dtype dtype)
+{
+    return dtype == ACCEL_FLOAT32 || dtype == ACCEL_FLOAT16 || dtype == ACCEL_BFLOAT16 || dtype == ACCEL_FLOAT8_E4M3FN
+           || dtype == ACCEL_FLOAT8_E5M2;
+}
+
+enum accel_status
+accel_convert (const void *from, enum accel_dtype from_dtype, void *to, enum accel_dtype to_dtype, size_t count,
+               struct accel_error *err)
+{
+    size_t from_bytes = accel_dtype_bytes (from_dtype), to_bytes = accel_dtype_bytes (to_dtype);
+    if (count && (!from || !to))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, from ? "to" : "from");
+    if (!is_convertible (from_dtype) || !is_convertible (to_dtype))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: from %s to %s: floats of 32, 16 and 8 bits are converted",
+                           __func__, accel_dtype_name (from_dtype), accel_dtype_name (to_dtype));
+    for (size_t i = 0; i < count; i += FLOATS_BLOCK) {
+        float block[FLOATS_BLOCK];
+        size_t some = count - i < FLOATS_BLOCK ? count - i : FLOATS_BLOCK;
+        const char *source = (const char *) from + i * from_bytes;
+        char *target = (char *) to + i * to_bytes;
+        const float *floats = from_dtype == ACCEL_FLOAT32 ? (const float *) (const void *) source : block;
+        if (from_dtype == to_dtype)
+            memcpy (target, source, some * to_bytes);
+        else if (to_dtype == ACCEL_FLOAT32)
+            floats_widen ((float *) (void *) target, source, from_dtype, some);
+        else {
+            if (floats == block)
+                floats_widen (block, source, from_dtype, some);
+            floats_narrow (target, to_dtype, floats, some, false);
+        }
+    }
+    return ACCEL_OK;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a struct accel's precision means for a step of training. */
+#ifndef LIB_TRAIN_PRECISION_H
+#define LIB_TRAIN_PRECISION_H
+
+#include <accel/precision.h>
+
+#include "lib/comm/comm_private.h"
+#include "lib/train/model.h"
+
+/** @return what the scaler multiplies losses by, 1 without one; remembered for @p model, whose gradients come now. */
+float precision_scale_loss (const struct accel *acc, struct accel_model *model);
+
+/** Take over the scaler of rank @p root, where there are scalers.  Collective. */
+enum accel_status precision_broadcast (struct accel *acc, const struct comm_site *site, int root,
+                                       struct accel_error *err);
+
+/**
+ * Unscale the gradients of @p model where it was prepared under fp16, they are complete, and it has not been done.
+ * Collective where it does something.
+ *
+ * @param[out] skip  whether one of them, on any process, is infinite or NaN; may be NULL
+ */
+enum accel_status precision_unscale (struct accel_model *model, const struct comm_site *site, bool *skip,
+                                     struct accel_error *err);
+
+/** @return the model that @p optimizer changes. */
+struct accel_model *optimizer_model (const struct accel_optimizer *optimizer);
+
+/** After an optimizer's step over @p model, or a skipped one: change the scale.  @return false: there is no scaler */
+bool precision_update (struct accel_model *model);
+
+#endif
