@@ -60,6 +60,7 @@ accel_free_memory (struct accel *acc, struct accel_error *err)
     enum accel_status status = ACCEL_OK;
     if (!acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_free_memory: acc is NULL");
+    acc->micro_step = 0;
     while (acc->prepared && !status) {
         struct object *object = acc->prepared;
         uint64_t kind = object->magic ^ OBJECT_MAGIC;
