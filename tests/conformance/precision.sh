@@ -1,0 +1,30 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Mixed precision over several ranks: masters, the scaler's agreement, and gradients of 16 bits.
+. "${srcdir:-.}/tests/testlib.sh"
+precision=$builddir/tests/conformance/precision
+
+# ranks COUNT PRECISION CHECK...: that many ranks, all of which must succeed
+ranks () {
+    count=$1 mode=$2
+    shift 2
+    timeout 60 "$accelerate" launch --cpu --num_processes "$count" --mixed_precision "$mode" "$precision" "$@"
+}
+
+for count in 1 2 3 4; do
+    for type in float16 bfloat16 float8_e4m3fn float8_e5m2; do
+        test_expect_success "$count ranks, $type: the global batch's numbers, and the same bits again" '
+            ranks $count fp16 batch $type >first && ranks $count bf16 batch $type >second && test -s first && cmp first second
+        '
+    done
+    test_expect_success "$count ranks: rank 0's master is everybody's; gradients in float16" '
+        ranks $count fp16 prepare bfloat16 && ranks $count fp16 prepare float8_e4m3fn
+    '
+    test_expect_success "$count ranks: one has an infinite gradient, and all skip the step" '
+        ranks $count fp16 skip
+    '
+    test_expect_success "$count ranks: after uneven inputs all have one scaler" '
+        ranks $count fp16 join
+    '
+done
+test_done
