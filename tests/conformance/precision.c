@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank of precision.sh: `precision CHECK [TYPE]`; says on standard error what is wrong and exits with 1. */
+/* One rank of precision.sh: `precision CHECK TYPE...`; says on standard error what is wrong and exits with 1. */
 #include <config.h>
 
 #include <accel/accel.h>
@@ -280,29 +280,35 @@ check_join (void)
     destroy_net (&net);
 }
 
+static enum accel_dtype
+dtype_of (const char *name)
+{
+    enum accel_dtype dtype = ACCEL_FLOAT32;
+    while (dtype < ACCEL_DTYPE_COUNT && strcmp (name, accel_dtype_name (dtype)))
+        dtype++;
+    return dtype;
+}
+
 int
 main (int argc, char **argv)
 {
     struct accel_error err;
-    const char *what = argc > 1 ? argv[1] : "", *type = argc > 2 ? argv[2] : "float32";
+    const char *what = argc > 1 ? argv[1] : "";
     struct accel_options options = { .timeout_ms = 30000 };
-    enum accel_dtype dtype = ACCEL_FLOAT32;
     must (accel_open (&acc, &options, &err), &err);
     rank = accel_process_index (acc);
     size = accel_num_processes (acc);
-    while (strcmp (type, accel_dtype_name (dtype)) && dtype < ACCEL_DTYPE_COUNT)
-        dtype++;
-    if (!strcmp (what, "batch")) {
-        check_batch (dtype, "sgd");
-        check_batch (dtype, "adamw");
-    } else if (!strcmp (what, "skip"))
+    if (!strcmp (what, "skip"))
         check_skip ();
-    else if (!strcmp (what, "prepare"))
-        check_prepare (dtype);
     else if (!strcmp (what, "join"))
         check_join ();
-    else
-        check (false, "no check '%s'", what);
+    for (int i = 2; i < argc; i++)
+        if (!strcmp (what, "prepare")) {
+            check_prepare (dtype_of (argv[i]));
+        } else {
+            check_batch (dtype_of (argv[i]), "sgd");
+            check_batch (dtype_of (argv[i]), "adamw");
+        }
     accel_close (acc);
     return wrong != 0;
 }
