@@ -391,6 +391,37 @@ test_masters (void)
     destroy_net (&net);
 }
 
+/* Enough elements for several threads, in memory of the library. */
+static void
+test_threads (void)
+{
+    enum { MANY = (1 << 19) + 77 };
+    static uint16_t results[2][MANY];
+    static float gradients[MANY];
+    static int64_t shape[] = { MANY };
+    for (int i = 0; i < MANY; i++)
+        gradients[i] = (float) (i % 1000 - 500) / 1000;
+    for (unsigned threads = 1; threads <= 2; threads++) {
+        struct accel_model *model;
+        struct accel_optimizer *optimizer;
+        struct accel_error err;
+        DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .dtype = accel_dtype_to_dl (ACCEL_BFLOAT16),
+                          .shape = shape };
+        DLTensor grad = data;
+        grad.data = gradients;
+        grad.dtype = accel_dtype_to_dl (ACCEL_FLOAT32);
+        must (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err), &err);
+        must (accel_adamw_create (&optimizer, model, NULL, &err), &err);
+        accel_optimizer_set_threads (optimizer, threads);
+        for (int step = 0; step < 3; step++)
+            must (accel_optimizer_step (optimizer, &err), &err);
+        memcpy (results[threads - 1], data.data, sizeof results[0]);
+        accel_optimizer_destroy (optimizer);
+        accel_model_destroy (model);
+    }
+    ok (results[0][0] && !memcmp (results[0], results[1], sizeof results[0]), "two threads give the copies of one");
+}
+
 static void
 refused (enum accel_status status, const char *word, const struct accel_error *err)
 {
@@ -557,6 +588,7 @@ main (void)
     test_accumulating ();
     test_two_models ();
     test_masters ();
+    test_threads ();
     test_arguments ();
     test_autocast ();
     test_convert ();
