@@ -155,7 +155,7 @@ is_mean (const struct example *example, int i, int step, enum accel_comm_hook ho
     size_t bytes = model_grad_bytes (example->model, (size_t) i);
     expect (mean, i, step, hook, missing);
     floats_to (narrow, kinds[i].grad, mean, bytes / accel_dtype_bytes (kinds[i].grad));
-    return !memcmp (narrow, example->grads[i].data, bytes);
+    return !bytes || !memcmp (narrow, example->grads[i].data, bytes);
 }
 
 /* A backward pass: gradients are made in an order, and reported. */
@@ -511,6 +511,42 @@ check_unwrap (void)
     check (!example.grads[2].data, "destroy: tensors forget our memory");
 }
 
+static enum accel_status
+read_sample (void *user, size_t index, void *const *into, struct accel_error *error)
+{
+    (void) user, (void) error;
+    *(int64_t *) into[0] = (int64_t) index;
+    return ACCEL_OK;
+}
+
+/* A loader goes through all of the data again, shuffled or not, and can be shared once more. */
+static void
+check_free (void)
+{
+    static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
+    const struct accel_dataset dataset = { 24, &field, 1, read_sample, NULL, NULL };
+    for (int random = 0; random < 2; random++) {
+        struct accel_loader_options options = { .batch_size = 1, .random_sampler = random };
+        struct accel_loader *loader;
+        const struct accel_batch *batch;
+        if (!check (!accel_loader_create (&loader, &dataset, &options, &err), "loader"))
+            return;
+        for (int round = 0; round < 3; round++) {
+            check (!accel_prepare (acc, &err, loader), "prepare");
+            check (accel_loader_length (loader) == (size_t) ((24 + size - 1) / size), "not shared");
+            check (accel_loader_next (loader, &batch, &err), "a batch");
+            check (!accel_free_memory (acc, &err), "free");
+            check (accel_loader_length (loader) == 24, "not all of the data");
+            int batches = 0;
+            while (accel_loader_next (loader, &batch, &err))
+                batches++;
+            check (batches == 24, "%d batches", batches);
+        }
+        accel_loader_destroy (loader);
+    }
+    check (accel_free_memory (NULL, &err) == ACCEL_ERR_INVALID, "free nothing");
+}
+
 static void
 check_not_finite (void)
 {
@@ -569,6 +605,7 @@ static const struct {
     { "mean", check_mean },         { "buckets", check_buckets },       { "buffers", check_buffers },
     { "several", check_several },   { "unused", check_unused },         { "accumulate", check_accumulate },
     { "unwrap", check_unwrap },     { "not-finite", check_not_finite }, { "join", check_join },
+    { "free", check_free },
 };
 
 int

@@ -11,7 +11,7 @@ ranks () {
     timeout 60 "$accelerate" launch --cpu --num_processes "$count" "$reducer" "$@"
 }
 
-for check in mean buckets buffers several unused accumulate unwrap not-finite join; do
+for check in mean buckets buffers several unused accumulate unwrap not-finite join free; do
     for count in 1 2 3 4; do
         test_expect_success "$check: $count ranks" 'ranks $count $check'
     done

@@ -7,7 +7,6 @@
 #include "lib/error.h"
 #include "lib/half.h"
 #include "lib/state/state_private.h"
-#include "lib/train/arithmetic.h"
 #include "lib/train/reducer.h"
 
 #include <math.h>

@@ -213,7 +213,7 @@ draw_q (struct power_sgd *power, const struct matrix *matrix, bool *seeded)
 }
 
 /* P = M Q. */
-VECTORISED static void
+UNFUSED static void
 multiply (float *p, const float *values, const struct matrix *matrix)
 {
     size_t rank = matrix->rank;
@@ -227,7 +227,7 @@ multiply (float *p, const float *values, const struct matrix *matrix)
 }
 
 /* Q = M^T P. */
-VECTORISED static void
+UNFUSED static void
 multiply_transposed (const struct matrix *matrix, const float *values, const float *p)
 {
     size_t rank = matrix->rank;
@@ -239,7 +239,7 @@ multiply_transposed (const struct matrix *matrix, const float *values, const flo
 }
 
 /* M = P Q^T.  The error is what M was less what it becomes. */
-VECTORISED static void
+UNFUSED static void
 expand (const struct matrix *matrix, float *values, const float *p)
 {
     size_t rank = matrix->rank;

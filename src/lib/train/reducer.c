@@ -328,8 +328,10 @@ reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
 enum accel_status
 model_sync_gradients (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
 {
+    struct reducer *reducer = model->reducer;
     reducer_begin (model, site, true);
-    return reducer_end (model, false, err);
+    reducer->open = false;
+    return reducer->size > 1 ? reduce_rest (model, err) : ACCEL_OK;
 }
 
 enum accel_status

@@ -52,7 +52,7 @@ void reducer_begin (struct accel_model *model, const struct comm_site *site, boo
 enum accel_status reducer_end (struct accel_model *model, bool failed, struct accel_error *err);
 /** @} */
 
-/** Average the gradients, all that has accumulated, as at the end of a pass.  Collective. */
+/** Average what passes have accumulated, as at the end of one that averages.  Collective. */
 enum accel_status model_sync_gradients (struct accel_model *model, const struct comm_site *site,
                                         struct accel_error *err);
 
