@@ -85,8 +85,8 @@ accel_local_sgd_begin (struct accel_local_sgd **local_sgd, struct accel *acc, st
                        uint32_t local_sgd_steps, bool enabled, struct accel_error *err);
 
 /**
- * Count a step, and average the parameters in each `local_sgd_steps`th call.  Call it behind accel_optimizer_step().
- * Collective.
+ * Count a step, and average the parameters that are trained in each `local_sgd_steps`th call.  Call it behind
+ * accel_optimizer_step().  Collective.
  */
 #define accel_local_sgd_step(...) accel_local_sgd_step_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

@@ -380,6 +380,35 @@ test_local_sgd (struct job *job)
     }
 }
 
+/* The linker puts this in the place of the library's calloc(): the one after so many calls fails. */
+static long calls_left = -1;
+
+void *__real_calloc (size_t count, size_t size);
+void *__wrap_calloc (size_t count, size_t size);
+
+void *
+__wrap_calloc (size_t count, size_t size)
+{
+    return calls_left >= 0 && calls_left-- == 0 ? NULL : __real_calloc (count, size);
+}
+
+static void
+test_no_memory (struct job *job)
+{
+    struct accel_error err = { 0 };
+    struct accel_local_sgd *local_sgd = (struct accel_local_sgd *) job;
+    calls_left = 0;
+    enum accel_status status = accel_local_sgd_begin (&local_sgd, job->acc, job->model, 2, true, &err);
+    bool reached = calls_left < 0;
+    calls_left = -1;
+    ok (reached && status == ACCEL_ERR_NOMEM && !local_sgd && accumulate_reduces (job->model), "no memory: %s",
+        err.text);
+    calls_left = 0;
+    status = accel_accumulate (job->acc, &err, job->model);
+    ok (!status && !calls_left, "accel_accumulate needs none");
+    calls_left = -1;
+}
+
 static void
 test_end_training (struct job *job)
 {
@@ -425,6 +454,7 @@ main (void)
     test_models (&job);
     test_bad (&job);
     test_local_sgd (&job);
+    test_no_memory (&job);
     test_end_training (&job);
     test_unprepared (&job);
     tear_down (&job);

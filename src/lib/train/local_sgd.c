@@ -48,6 +48,7 @@ accel_local_sgd_begin (struct accel_local_sgd **local_sgd, struct accel *acc, st
     return ACCEL_OK;
 }
 
+/* What is not trained is the same on all ranks, or each one's own affair. */
 static enum accel_status
 average (const struct accel_local_sgd *local_sgd, const struct comm_site *site, struct accel_error *err)
 {
