@@ -84,7 +84,7 @@ level_word (enum accel_log_level level)
     return "LEVEL ?";
 }
 
-static void
+ACCEL_PRINTF (3, 0) static void
 write_line (const struct accel *acc, enum accel_log_level level, const char *format, va_list args)
 {
     AUTO_STRBUF struct strbuf line = { 0 };
