@@ -24,7 +24,7 @@ struct job {
     struct accel *acc;
     struct accel_comm *comm;
     int rank, size, victim;
-    float *large;
+    float *large, *own; /* own: the same, where it is ours to free */
     char v[16]; /* "rank 1" */
 };
 
@@ -444,6 +444,7 @@ get_memory (struct job *job, bool shared)
             wrong (job, "%s", err.text);
     }
     job->large = memory;
+    job->own = shared ? NULL : memory;
 }
 
 /* "open": say what accel_open() says.  "open-hold": and stay a member for a while.  "open-exit", "open-killed": the
@@ -509,5 +510,6 @@ main (int argc, char **argv)
     else
         printf ("rank %d: the victim was told: %s\n", job.rank, err.text);
     accel_close (job.acc);
+    free (job.own);
     return 0;
 }
