@@ -403,7 +403,10 @@ check (struct job *job, const struct scenario *scenario, enum accel_status statu
     struct accel_error later = { .code = ACCEL_OK };
     if (!status)
         wrong (job, "no error");
-    if (status != scenario->status || err->code != status)
+    /* Who comes to wait later than another may hear that the other gave up, before its own time is over. */
+    bool second = scenario->status == ACCEL_ERR_TIMEOUT && status == ACCEL_ERR_PEER && strstr (err->text, "gave up: ");
+    enum accel_status first = status;
+    if ((status != scenario->status && !second) || err->code != status)
         wrong (job, "status %d: %s", (int) status, err->text);
     if (!has (job, err->text, words[0]) && !(words[1] && has (job, err->text, words[1])))
         wrong (job, "'%s' is not in '%s'", words[0], err->text);
@@ -416,7 +419,7 @@ check (struct job *job, const struct scenario *scenario, enum accel_status statu
         int8_t number = 0;
         status = i ? accel_comm_all_reduce (job->comm, &number, &number, 1, ACCEL_INT8, ACCEL_SUM, &later)
                    : accel_comm_barrier (job->comm, &later);
-        if (status != scenario->status || later.code != status || strcmp (later.text, err->text))
+        if (status != first || later.code != status || strcmp (later.text, err->text))
             wrong (job, "a later call: status %d: %s", (int) status, later.text);
     }
     printf ("rank %d: as expected after %.1f ms: %s\n", job->rank, took_ms, err->text);
