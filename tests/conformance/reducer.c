@@ -358,10 +358,10 @@ check_unused_with (const struct accel_ddp_options *options, int memory)
     check (same, "used by nobody, and yet changed");
 
     /* What an accumulating pass used counts in the averaging one. */
-    acc->accumulating = true;
+    example.model->held = true;
     pass = (struct pass){ .example = &example, .step = 2, .order = BACKWARDS };
     check (!accel_backward (acc, example.model, 1, backward, &pass, &err), "accumulating");
-    acc->accumulating = false;
+    example.model->held = false;
     pass = (struct pass){ .example = &example, .step = 3, .order = BACKWARDS, .skip = 2 };
     check (!accel_backward (acc, example.model, 1, backward, &pass, &err), "averaging");
     check (is_mean (&example, 1, 2, 0, 0), "used in an accumulating pass only");
@@ -401,17 +401,17 @@ check_accumulate (void)
         memset (last, 0, sizeof sum);
         memset (sum, 0, sizeof sum);
         for (int number = 1; number <= 3; number++) {
-            acc->accumulating = number < 3 || trigger;
+            example.model->held = number < 3 || trigger;
             struct pass pass = { .example = &example, .step = number, .order = (enum order) number, .adds = true };
             if (!check (!accel_backward (acc, example.model, 1, backward, &pass, &err), "accumulate"))
                 return;
             draw (part, 9, rank, number);
             for (int j = 0; j < 64; j++)
                 sum[j] += part[j];
-            if (acc->accumulating)
+            if (example.model->held)
                 check (!memcmp (sum, last, sizeof sum), "step %d: not the local sum", number);
         }
-        acc->accumulating = false;
+        example.model->held = false;
         struct comm_site site = { __FILE__, __LINE__, JOBSEG_CALL_BACKWARD };
         if (trigger)
             check (!model_sync_gradients (example.model, &site, &err), "sync");

@@ -38,8 +38,9 @@ check_tensor (const char *what, const char *name, const DLTensor *tensor, enum a
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is not in host memory", what, name);
     enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
     if (allowed != ALLOW_ALL && !is_float (dtype, allowed == ALLOW_SMALL_FLOATS))
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is %s, only float32, float16, bfloat16%s are trained",
-                           what, name, accel_dtype_name (dtype),
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "%s of '%s' is %s, only float32, float16, bfloat16%s are trained", what, name,
+                           accel_dtype_name (dtype),
                            allowed == ALLOW_SMALL_FLOATS ? " and 8-bit floats" : "");
     if (tensor->dtype.bits * tensor->dtype.lanes % 8 || !tensor->dtype.bits)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' has elements that are no whole bytes", what, name);

@@ -113,19 +113,6 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
     return ACCEL_OK;
 }
 
-static enum accel_status
-check_types (const struct accel_model *model, struct accel_error *err)
-{
-    for (size_t i = 0; i < model->count; i++)
-        if (model_is_trained (model, i)
-            && (accel_dtype_from_dl (model->parameters[i].data->dtype) != ACCEL_FLOAT32
-                || model_grad_dtype (model, i) != ACCEL_FLOAT32))
-            return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                               "an optimizer needs float32, and '%.100s' or its gradient is not",
-                               model->parameters[i].name);
-    return ACCEL_OK;
-}
-
 enum accel_status
 optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_optimizer *like,
                   const char *const *names, struct accel_error *err)
@@ -139,8 +126,6 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
     made->threads = threads_of_environment ();
     made->rules = rules_best ();
     enum accel_status status = copy_names (made, names, err);
-    if (!status)
-        status = check_types (model, err);
     if (!status)
         status = make_states (made, err);
     if (status) {
