@@ -66,15 +66,26 @@ dataset_of (struct part *part, size_t size)
     };
 }
 
+/* What weights are kept in; the optimizer has float32 masters of those that are smaller. */
+static enum accel_dtype
+weight_dtype (const struct accel *acc)
+{
+    return strcmp (accel_mixed_precision (acc), "fp8") ? accel_autocast (acc) : ACCEL_FLOAT8_E4M3FN;
+}
+
 /* Shapes only: the library finds the memory, for gradients where all processes can see it. */
 static void
-describe_layer (struct layer *layer, int in, int out)
+describe_layer (struct layer *layer, size_t index, int in, int out, enum accel_dtype dtype)
 {
     const int64_t shape[] = { in, out };
     struct accel_error err;
     layer->in = in;
     layer->out = out;
-    check (accel_tensor_init (&layer->weight, ACCEL_FLOAT32, 2, shape, &err), &err);
+    layer->index = index;
+    layer->widened = calloc ((size_t) in * (size_t) out, sizeof *layer->widened);
+    if (!layer->widened)
+        die ("out of memory");
+    check (accel_tensor_init (&layer->weight, dtype, 2, shape, &err), &err);
     check (accel_tensor_init (&layer->weight_grad, ACCEL_FLOAT32, 2, shape, &err), &err);
     check (accel_tensor_init (&layer->bias, ACCEL_FLOAT32, 1, shape + 1, &err), &err);
     check (accel_tensor_init (&layer->bias_grad, ACCEL_FLOAT32, 1, shape + 1, &err), &err);
@@ -86,8 +97,9 @@ make_model (struct training *training, size_t samples)
     struct network *network = &training->network;
     struct layer *hidden = &network->hidden, *output = &network->output;
     struct accel_error err;
-    describe_layer (hidden, PIXELS, HIDDEN);
-    describe_layer (output, HIDDEN, CLASSES);
+    enum accel_dtype dtype = weight_dtype (training->acc);
+    describe_layer (hidden, 0, PIXELS, HIDDEN, dtype);
+    describe_layer (output, 2, HIDDEN, CLASSES, dtype);
     const struct accel_parameter parameters[] = {
         { "hidden.weight", &hidden->weight.dl, &hidden->weight_grad.dl },
         { "hidden.bias", &hidden->bias.dl, &hidden->bias_grad.dl },
@@ -95,6 +107,7 @@ make_model (struct training *training, size_t samples)
         { "output.bias", &output->bias.dl, &output->bias_grad.dl },
     };
     check (accel_model_create (&training->model, parameters, 4, &err), &err);
+    network->model = training->model;
     network_start (network, training->options.seed);
     network->activations = calloc (samples * HIDDEN, sizeof *network->activations);
     network->probabilities = calloc (samples * CLASSES, sizeof *network->probabilities);
@@ -239,7 +252,8 @@ main (int argc, char **argv)
     struct accel_dataset *digits = open_digits (options->data);
 
     struct accel_error err;
-    check (accel_open (&training.acc, NULL, &err), &err);
+    struct accel_options open_options = { .mixed_precision = options->mixed_precision };
+    check (accel_open (&training.acc, &open_options, &err), &err);
     struct accel *acc = training.acc;
     uint32_t passes = (uint32_t) options->gradient_accumulation_steps;
     if (passes)
@@ -283,6 +297,8 @@ main (int argc, char **argv)
     accel_close (acc);
     accel_dataset_close (digits);
     free (order);
+    free (training.network.hidden.widened);
+    free (training.network.output.widened);
     free (training.network.activations);
     free (training.network.probabilities);
     return 0;

@@ -11,11 +11,15 @@ enum { PIXELS = 64, HIDDEN = 128, CLASSES = 10 };
 
 struct layer {
     int in, out;
-    struct accel_tensor weight, bias; /* [in, out] and [out] */
+    struct accel_tensor weight, bias; /* [in, out] and [out]; the weight in the precision that was asked for */
     struct accel_tensor weight_grad, bias_grad;
+    size_t index;        /* of the weight in the model */
+    const float *values; /* the weight as the latest batch saw it, in floats */
+    float *widened;      /* memory for that, where the weight is of fewer bits */
 };
 
 struct network {
+    struct accel_model *model;
     struct layer hidden, output;
     /* Of the latest batch: what the backward pass needs. */
     size_t samples;
@@ -44,6 +48,7 @@ struct options {
     long patience;                    /* epochs without a better accuracy before training stops; 0: it does not */
     double lr, max_grad_norm;
     const char *lr_scheduler;
+    const char *mixed_precision; /* NULL: what the environment says */
     char data[PATH_MAX];
 };
 

@@ -5,10 +5,27 @@
 #include <math.h>
 #include <string.h>
 
+/* Weights of 16 or 8 bits are computed with in floats, as processors without arithmetic for them do. */
+static void
+layer_load (const struct network *network, struct layer *layer)
+{
+    enum accel_dtype dtype = accel_dtype_from_dl (layer->weight.dl.dtype);
+    struct accel_error err;
+    layer->values = layer->weight.dl.data;
+    if (dtype == ACCEL_FLOAT32)
+        return;
+    size_t count = (size_t) layer->in * (size_t) layer->out;
+    check (accel_convert (layer->values, dtype, layer->widened, ACCEL_FLOAT32, count, &err), &err);
+    float scale = accel_model_scale (network->model, layer->index);
+    for (size_t i = 0; scale != 1 && i < count; i++)
+        layer->widened[i] *= scale;
+    layer->values = layer->widened;
+}
+
 static void
 layer_forward (const struct layer *layer, const float *input, float *output)
 {
-    const float *weight = layer->weight.dl.data;
+    const float *weight = layer->values;
     memcpy (output, layer->bias.dl.data, (size_t) layer->out * sizeof *output);
     for (int i = 0; i < layer->in; i++, weight += layer->out)
         for (int j = 0; j < layer->out; j++)
@@ -19,7 +36,7 @@ layer_forward (const struct layer *layer, const float *input, float *output)
 static void
 layer_backward (const struct layer *layer, const float *input, const float *output_grad, float *input_grad)
 {
-    const float *weight = layer->weight.dl.data;
+    const float *weight = layer->values;
     float *weight_grad = layer->weight_grad.dl.data, *bias_grad = layer->bias_grad.dl.data;
     for (int j = 0; j < layer->out; j++)
         bias_grad[j] += output_grad[j];
@@ -57,6 +74,8 @@ network_forward (struct network *network, const struct accel_batch *batch)
     network->samples = accel_batch_size (batch);
     network->images = accel_batch_tensor (batch, "image")->data;
     network->labels = accel_batch_tensor (batch, "label")->data;
+    layer_load (network, &network->hidden);
+    layer_load (network, &network->output);
     for (size_t s = 0; s < network->samples; s++) {
         float *activations = network->activations + s * HIDDEN, *logits = network->probabilities + s * CLASSES;
         layer_forward (&network->hidden, network->images + s * PIXELS, activations);
@@ -103,9 +122,10 @@ network_judge (const struct network *network, uint8_t *right)
 }
 
 static void
-start_layer (struct layer *layer, struct accel_generator *generator)
+start_layer (const struct network *network, struct layer *layer, struct accel_generator *generator)
 {
-    float bound = 1 / sqrtf ((float) layer->in), *weight = layer->weight.dl.data, *bias = layer->bias.dl.data;
+    float bound = 1 / sqrtf ((float) layer->in), *bias = layer->bias.dl.data;
+    float *weight = accel_model_master (network->model, layer->index)->data;
     for (int i = 0; i < layer->in * layer->out; i++)
         weight[i] = (2 * accel_generator_uniform (generator) - 1) * bound;
     for (int i = 0; i < layer->out; i++)
@@ -118,7 +138,8 @@ network_start (struct network *network, long seed)
     struct accel_generator *generator;
     struct accel_error err;
     check (accel_generator_create (&generator, (uint64_t) seed, &err), &err);
-    start_layer (&network->hidden, generator);
-    start_layer (&network->output, generator);
+    start_layer (network, &network->hidden, generator);
+    start_layer (network, &network->output, generator);
+    accel_model_narrow (network->model);
     accel_generator_destroy (generator);
 }

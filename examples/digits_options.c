@@ -71,6 +71,14 @@ parse_schedule (const char *name, const char *text)
     return text;
 }
 
+static const char *
+parse_precision (const char *name, const char *text)
+{
+    if (strcmp (text, "no") && strcmp (text, "fp16") && strcmp (text, "bf16") && strcmp (text, "fp8"))
+        die ("%s: '%s' is none of no, fp16, bf16 and fp8", name, text);
+    return text;
+}
+
 static const char help[] = "usage: digits [option value]...\n"
     "  --epochs N                       how often to go through the images (30)\n"
     "  --batch_size N                   of all processes together (64)\n"
@@ -79,6 +87,7 @@ static const char help[] = "usage: digits [option value]...\n"
     "  --lr X                           the highest learning rate (4e-3)\n"
     "  --lr_scheduler constant|linear|cosine  what it does after the warm-up (cosine)\n"
     "  --warmup N                       steps of the optimizer that lead to it (20)\n"
+    "  --mixed_precision no|fp16|bf16|fp8  what weights are kept in; at first what launch was told\n"
     "  --max_grad_norm X                clip gradients to this norm (1)\n"
     "  --patience N                     stop after N epochs without a better accuracy; 0: never (12)\n"
     "  --seed N                         of the first parameters and the order of images (0)\n"
@@ -120,6 +129,8 @@ parse_options (int argc, char **argv)
             options.max_grad_norm = parse_positive (name, value, "norm");
         else if (!strcmp (name, "--lr_scheduler"))
             options.lr_scheduler = parse_schedule (name, value);
+        else if (!strcmp (name, "--mixed_precision"))
+            options.mixed_precision = parse_precision (name, value);
         else if (!strcmp (name, "--data"))
             snprintf (options.data, sizeof options.data, "%s", value);
         else

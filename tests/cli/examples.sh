@@ -54,6 +54,14 @@ for option in "--max_grad_norm 1e-4" "--lr_scheduler linear" "--lr_scheduler con
         launch 2 "$digits" --epochs 5 --seed 1 >usual && launch 2 "$digits" --epochs 5 --seed 1 $option >other &&
         ! same_training usual other'
 done
+# The launcher's word for the precision and the program's own, and masters that make up for what weights cannot hold.
+for precision in fp16 bf16 fp8; do
+    test_expect_success "digits: weights in $precision, $wanted_accuracy % as well" '
+        "$accelerate" launch --cpu --num_processes 2 --mixed_precision $precision "$digits" --epochs $epochs --seed 1 >told &&
+        launch 2 "$digits" --epochs $epochs --seed 1 --mixed_precision $precision >asked && cat told &&
+        same_training told asked && ! same_training told log.2 &&
+        last_accuracy told | awk "{ print; good = \$1 >= $wanted_accuracy } END { exit !good }"'
+done
 test_expect_success 'digits: runs without a launcher' '
     "$digits" --epochs 1 >alone && head -n 1 log.1 >wanted && grep -q "^1 process: " alone'
 test_expect_success 'digits: --lr and --batch_size count' '
@@ -72,6 +80,7 @@ done <<'E2'
 --epochs -1|--epochs: '-1' is no whole number
 --batch_size 0|--batch_size: '0' is no whole number
 --lr fast|--lr: 'fast' is no learning rate
+--mixed_precision fp4|--mixed_precision: 'fp4' is none of
 --seed|--seed: a value is missing
 --batch_size 1500|--batch_size 1500 is more than the 1438 images
 --sead 1|unknown option '--sead'
