@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How an all-reduce is measured, the same code for libaccel and for MPI.
+/* How an all-reduce is measured, the same code for libaccel, MPI and gloo.
  *
  * In an iteration every rank writes new numbers into its buffers, all meet at a barrier, and one call is timed; small
  * calls are timed in batches that walk through several buffers, because a clock takes as long as they do.  An
@@ -168,7 +168,7 @@ buffer_from_malloc (size_t bytes)
     void *memory = malloc (bytes);
     if (!memory)
         abort ();
-    return memset (memory, 0, bytes);
+    return (float *) memset (memory, 0, bytes); /* also compiled as C++ */
 }
 
 #endif
