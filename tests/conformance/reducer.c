@@ -587,8 +587,11 @@ check_join (void)
             unsigned ended = 0;
             for (int of = 0; of < size; of++)
                 ended |= number > of + 2 ? 1U << of : 0;
+            int64_t *counts = example.data[5].data;
+            counts[6] = 100 * number + rank;
             if (!step (&example, number, (enum order) (number % 4)))
                 return;
+            check (hook != 2 || counts[6] == 100 * number + size - 1, "step %d: a buffer of who has no data", number);
             for (int i = 0; i < TENSORS; i++)
                 if (kinds[i].trained && !(power && kinds[i].ndim == 2))
                     check (is_mean (&example, i, number, size > 1 && !power ? options.comm_hook : 0, ended),
@@ -596,6 +599,8 @@ check_join (void)
         }
         if (!check (!accel_join_end (acc, &err), "end"))
             return;
+        const float *last = example.grads[9].data;
+        check (rank == size - 1 || last[0] == 0, "hook %d: the others' gradients were left", hook);
         accel_model_destroy (example.model);
     }
 }

@@ -48,13 +48,13 @@ struct round {
 static enum accel_status
 meet (struct accel *acc, const struct comm_site *site, int64_t number, struct round *round, struct accel_error *err)
 {
-    int64_t sums[2] = { number != 0, number };
+    int64_t sums[3] = { number != 0, number, number * number };
     enum accel_status status
-        = comm_all_reduce (accel_world (acc), site, sums, sums, 2, ACCEL_INT64, ACCEL_SUM, err);
+        = comm_all_reduce (accel_world (acc), site, sums, sums, 3, ACCEL_INT64, ACCEL_SUM, err);
     if (status)
         return status;
     *round = (struct round){ sums[0], sums[0] ? sums[1] / sums[0] : 0 };
-    if (round->live * round->number != sums[1] || (number && number != round->number))
+    if (sums[0] * sums[2] != sums[1] * sums[1]) /* all are the same: and all find out */
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_backward at %s:%d: the processes average different models at the same time",
                            site->file, site->line);
@@ -71,6 +71,19 @@ join_announce (struct accel *acc, const struct comm_site *site, const struct acc
         return ACCEL_OK;
     ++*steps;
     return meet (acc, site, model->object.number, &round, err);
+}
+
+enum accel_status
+join_find_root (struct accel *acc, const struct comm_site *site, bool live, int *root, struct accel_error *err)
+{
+    int64_t last = live ? accel_process_index (acc) : -1;
+    *root = 0;
+    if (!state_join_steps (acc))
+        return ACCEL_OK;
+    enum accel_status status
+        = comm_all_reduce (accel_world (acc), site, &last, &last, 1, ACCEL_INT64, ACCEL_MAX, err);
+    *root = (int) last;
+    return status;
 }
 
 static struct accel_model *

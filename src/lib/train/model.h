@@ -113,6 +113,13 @@ enum accel_status join_announce (struct accel *acc, const struct comm_site *site
                                  struct accel_error *err);
 
 /**
+ * Whose buffers all get: rank 0's, or between those two calls the highest rank's that has data, as torch has it.
+ * Collective there.
+ */
+enum accel_status join_find_root (struct accel *acc, const struct comm_site *site, bool live, int *root,
+                                  struct accel_error *err);
+
+/**
  * The model's part of accel_prepare(): compare over the ranks, copy parameters from rank 0, give gradients memory.
  * Collective.
  */

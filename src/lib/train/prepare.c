@@ -181,10 +181,10 @@ model_broadcast (struct accel_model *model, struct accel_comm *comm, const struc
 }
 
 enum accel_status
-model_broadcast_buffers (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
+model_broadcast_buffers (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site, int root,
                          struct accel_error *err)
 {
-    return broadcast (model, comm, site, 0, true, err);
+    return broadcast (model, comm, site, root, true, err);
 }
 
 enum accel_status

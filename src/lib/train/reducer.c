@@ -154,17 +154,22 @@ reduce_span (struct accel_model *model, size_t s, struct accel_error *err)
     return reducer->mask ? reduce_used (model, s, err) : hook_reduce (model, span->dtype, span->data, span->count, err);
 }
 
+/* @live: this process has data */
 static enum accel_status
-reduce_rest (struct accel_model *model, struct accel_error *err)
+reduce_rest (struct accel_model *model, bool live, struct accel_error *err)
 {
     struct reducer *reducer = model->reducer;
+    int root = 0;
     enum accel_status status = announce (model, err);
     for (; reducer->next < model->span_count && !status; reducer->next++)
         status = reduce_span (model, reducer->next, err);
     if (!status)
         power_sgd_count (model);
-    if (!status && model->ddp.broadcast_buffers)
-        status = model_broadcast_buffers (model, reducer->comm, reducer->site, err);
+    if (!status && model->ddp.broadcast_buffers) {
+        status = join_find_root (model->object.owner, reducer->site, live, &root, err);
+        if (!status)
+            status = model_broadcast_buffers (model, reducer->comm, reducer->site, root, err);
+    }
     memset (reducer->used, 0, model->count);
     return status;
 }
@@ -322,7 +327,7 @@ reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
             comm_give_up (reducer->comm, reducer->error.text); /* does nothing where a peer failed */
         return reducer->error.code;
     }
-    return peers && !failed ? reduce_rest (model, err) : ACCEL_OK;
+    return peers && !failed ? reduce_rest (model, true, err) : ACCEL_OK;
 }
 
 enum accel_status
@@ -331,17 +336,25 @@ model_sync_gradients (struct accel_model *model, const struct comm_site *site, s
     struct reducer *reducer = model->reducer;
     reducer_begin (model, site, true);
     reducer->open = false;
-    return reducer->size > 1 ? reduce_rest (model, err) : ACCEL_OK;
+    return reducer->size > 1 ? reduce_rest (model, true, err) : ACCEL_OK;
+}
+
+static void
+clear_gradients (const struct accel_model *model)
+{
+    for (size_t s = 0; s < model->span_count; s++)
+        memset (model->spans[s].data, 0, model->spans[s].count * accel_dtype_bytes (model->spans[s].dtype));
 }
 
 enum accel_status
 reducer_shadow (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
 {
-    for (size_t s = 0; s < model->span_count; s++)
-        memset (model->spans[s].data, 0, model->spans[s].count * accel_dtype_bytes (model->spans[s].dtype));
+    clear_gradients (model);
     reducer_begin (model, site, true);
     model->reducer->open = false;
     model->reducer->announced = true; /* accel_join_end() has done so */
     memset (model->reducer->used, 0, model->count);
-    return reduce_rest (model, err);
+    enum accel_status status = reduce_rest (model, false, err);
+    clear_gradients (model); /* the others' average is not for this process's next step */
+    return status;
 }

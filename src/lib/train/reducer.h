@@ -56,12 +56,12 @@ enum accel_status reducer_end (struct accel_model *model, bool failed, struct ac
 enum accel_status model_sync_gradients (struct accel_model *model, const struct comm_site *site,
                                         struct accel_error *err);
 
-/** Take part in the others' average with gradients of zero.  Collective. */
+/** Take part in the others' average with gradients of zero, which they are afterwards too.  Collective. */
 enum accel_status reducer_shadow (struct accel_model *model, const struct comm_site *site, struct accel_error *err);
 
-/** Copy rank 0's untrained parameters to all.  Collective. */
+/** Copy the untrained parameters of rank @p root to all.  Collective. */
 enum accel_status model_broadcast_buffers (struct accel_model *model, struct accel_comm *comm,
-                                           const struct comm_site *site, struct accel_error *err);
+                                           const struct comm_site *site, int root, struct accel_error *err);
 
 /** To and from float32, for the types of gradients.  @{ */
 void floats_from (float *to, const void *from, enum accel_dtype dtype, size_t count);
