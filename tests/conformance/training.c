@@ -186,6 +186,10 @@ check_difference (const char *kind)
             example.data[1].shape = example.grads[1].shape = shape_4x3;
         else if (!strcmp (kind, "trained"))
             example.parameters[1].grad = NULL;
+        else if (!strcmp (kind, "dtype"))
+            example.data[1].dtype = accel_dtype_to_dl (ACCEL_BFLOAT16);
+        else if (!strcmp (kind, "gradient"))
+            example.grads[1].dtype = accel_dtype_to_dl (ACCEL_BFLOAT16);
         else if (!strcmp (kind, "memory"))
             example.grads[1].data = own;
         else if (!strcmp (kind, "fewer"))

@@ -38,6 +38,10 @@ wanted="parameter 1: rank 0 has 'matrix' [3, 4] float32, rank 2 has 'matrix' [4,
 difference shape
 wanted="parameter 1: rank 0 has 'matrix' [3, 4] float32, rank 2 has 'matrix' [3, 4] float32, not trained"
 difference trained
+wanted="parameter 1: rank 0 has 'matrix' [3, 4] float32, rank 2 has 'matrix' [3, 4] bfloat16, gradient float32"
+difference dtype
+wanted="parameter 1: rank 0 has 'matrix' [3, 4] float32, rank 2 has 'matrix' [3, 4] float32, gradient bfloat16"
+difference gradient
 wanted="parameter 1: rank 0 has 'matrix' [3, 4] float32, rank 2 has 'matrix' [3, 4] float32, with a gradient's memory"
 difference memory
 wanted="parameter 1: rank 0 has 'matrix' [3, 4] float32, rank 2 has nothing"
