@@ -52,7 +52,8 @@ accel_open (struct accel **acc, const struct accel_options *options, struct acce
 
 /**
  * Leave the job and free @p acc.  Waits for nobody; peers that wait for this process are told that it left.
- * Destroy models, optimizers and loaders first.  Accepts NULL, preserves errno.
+ * What is prepared is let go: loaders end their pass, and gradients that accel_prepare() made have no memory any more.
+ * Destroy it before or behind this.  Accepts NULL, preserves errno.
  */
 ACCEL_API void accel_close (struct accel *acc);
 

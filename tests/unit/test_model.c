@@ -319,6 +319,51 @@ test_loaders (void)
     accel_loader_destroy (outer);
 }
 
+/* What is prepared may outlive its struct accel, and goes in any order. */
+static void
+test_close (void)
+{
+    static const struct accel_field field = { "x", ACCEL_FLOAT32, 0, { 0 } };
+    struct accel_dataset dataset = { 4, &field, 1, read_sample, NULL };
+    struct accel_loader_options options = { .batch_size = 1 };
+    for (int order = 0; order < 3; order++) {
+        struct example example;
+        struct accel *other;
+        struct accel_optimizer *optimizer;
+        struct accel_scheduler *scheduler;
+        struct accel_loader *loader;
+        const struct accel_batch *batch;
+        struct accel_error err = { 0 };
+        make_example (&example);
+        if (!ok (!accel_open (&other, NULL, &err) && !accel_adamw_create (&optimizer, example.model, NULL, &err)
+                     && !accel_scheduler_create (&scheduler, optimizer, &(struct accel_scheduler_options){ 0 }, &err)
+                     && !accel_loader_create (&loader, &dataset, &options, &err)
+                     && !accel_prepare (other, &err, loader, scheduler, optimizer, example.model)
+                     && accel_loader_next (loader, &batch, &err),
+                 "order %d %s", order, err.text))
+            return;
+        if (order == 1) /* also what others are made of goes first */
+            accel_model_destroy (example.model);
+        accel_close (other);
+        ok (order == 1 || (!example.grads[0].data && example.data[0].data), "closed: no gradients");
+        if (order != 1)
+            ok (accel_optimizer_step (optimizer, &err) == ACCEL_ERR_INVALID
+                    && accel_backward (acc, example.model, 1, backward, NULL, &err) == ACCEL_ERR_INVALID,
+                "nobody's: %s", err.text);
+        if (order == 2) {
+            ok (!accel_prepare (acc, &err, example.model, optimizer, scheduler, loader)
+                    && accel_loader_next (loader, &batch, &err) && !accel_optimizer_step (optimizer, &err),
+                "prepared with another one %s", err.text);
+            accel_model_destroy (example.model);
+        }
+        accel_optimizer_destroy (optimizer);
+        accel_scheduler_destroy (scheduler);
+        accel_loader_destroy (loader);
+        if (!order)
+            accel_model_destroy (example.model);
+    }
+}
+
 int
 main (void)
 {
@@ -338,6 +383,7 @@ main (void)
     test_strangers ();
     test_backward ();
     test_loaders ();
+    test_close ();
     test_failing_backward ();
     accel_close (acc);
     return done_testing ();

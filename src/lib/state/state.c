@@ -141,6 +141,7 @@ accel_close (struct accel *acc)
     if (!acc)
         return;
     int saved = errno;
+    state_let_go (acc);
     comm_close (acc->world);
     jobseg_detach (&acc->segment);
     free (acc);

@@ -54,6 +54,21 @@ accel_unwrap_model (struct accel *acc, struct accel_model *model, struct accel_e
     return ACCEL_OK;
 }
 
+void
+state_let_go (struct accel *acc)
+{
+    while (acc->prepared) {
+        struct object *object = acc->prepared;
+        uint64_t kind = object->magic ^ OBJECT_MAGIC;
+        if (kind == OBJECT_MODEL)
+            model_release ((struct accel_model *) (void *) object);
+        state_remove_prepared (object);
+        if (kind == OBJECT_LOADER)
+            (void) loader_release ((struct accel_loader *) (void *) object, NULL);
+        object->owner = NULL;
+    }
+}
+
 enum accel_status
 accel_free_memory (struct accel *acc, struct accel_error *err)
 {
