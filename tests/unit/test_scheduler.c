@@ -295,6 +295,16 @@ test_refusals (void)
     ok (!accel_scheduler_step (scheduler, &err) && !accel_scheduler_step (scheduler, &err), "to the end");
     ok (accel_scheduler_step (scheduler, &err) == ACCEL_ERR_INVALID, "and not beyond: %s", err.text);
     accel_scheduler_destroy (scheduler);
+    /* Phases of no length, by which torch divides. */
+    cycle.total_steps = 10;
+    for (int i = 0; i < 2; i++) {
+        cycle.pct_start = i ? 1 : 0.1;
+        bool good = !accel_scheduler_create (&scheduler, plain, &cycle, &err);
+        for (int step = 0; good && step < 10; step++)
+            good = isfinite (accel_scheduler_lr (scheduler)) && !accel_scheduler_step (scheduler, &err);
+        ok (good && isfinite (accel_scheduler_lr (scheduler)), "one-cycle with pct_start %g", cycle.pct_start);
+        accel_scheduler_destroy (scheduler);
+    }
     accel_optimizer_destroy (plain);
     ok (accel_scheduler_create (NULL, optimizer, refused, &err) == ACCEL_ERR_INVALID, "no place: %s", err.text);
     ok (accel_scheduler_create (&scheduler, NULL, refused, &err) == ACCEL_ERR_INVALID, "no optimizer: %s", err.text);

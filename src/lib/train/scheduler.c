@@ -86,7 +86,7 @@ one_cycle_lr (const struct accel_scheduler *scheduler)
     for (; phase < scheduler->phases + scheduler->phase_count - 1 && step > phase->end_step; phase++)
         start = phase->end_step;
     bool linear = scheduler->options.linear;
-    double done = (step - start) / (phase->end_step - start);
+    double length = phase->end_step - start, done = length ? (step - start) / length : 1; /* torch divides by 0 */
     if (scheduler->momentum)
         *scheduler->momentum = between (linear, phase->start_momentum, phase->end_momentum, done);
     return between (linear, phase->start_lr, phase->end_lr, done);
