@@ -41,8 +41,10 @@ accel_lion_create (struct accel_optimizer **optimizer, struct accel_model *model
 /** One parameter in one step of an optimizer of the program's own. */
 struct accel_update {
     size_t index; /**< of the parameter in its model */
-    const struct accel_parameter *parameter; /**< `data` is float32: the master, where it is of fewer bits */
+    const struct accel_parameter *parameter; /**< `data` is float32: the master, where it is of fewer bits;
+                                              `grad` is of its own type */
     DLTensor *const *states; /**< [state_count], in the order of their names; contiguous float32, host memory */
+    float grad_scale; /**< to multiply elements of `grad` by: 1, but for gradients of 16 bits under fp16 */
     double lr;               /**< what accel_optimizer_set_lr() or a scheduler set */
     uint64_t step;           /**< 1 in the first step, 0 in `init` */
 };

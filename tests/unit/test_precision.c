@@ -391,6 +391,82 @@ test_masters (void)
     destroy_net (&net);
 }
 
+static enum accel_status
+note_scale (void *user, const struct accel_update *update, struct accel_error *err)
+{
+    (void) err;
+    *(float *) user = update->grad_scale;
+    return ACCEL_OK;
+}
+
+/* Optimizers of the program's own are told what unscaling and clipping have left to do. */
+static void
+test_own_optimizer (void)
+{
+    for (int narrow = 0; narrow < 2; narrow++) {
+        struct net net;
+        struct accel_error err;
+        float scale = 0;
+        make_net (&net, "fp16", NULL, ACCEL_FLOAT32, narrow ? ACCEL_FLOAT16 : ACCEL_FLOAT32);
+        accel_generator_destroy (begin_net (&net, 3));
+        struct accel_custom_optimizer options = { .lr = 1, .init = note_scale, .step = note_scale, .user = &scale };
+        must (accel_custom_create (&net.optimizer, net.model, &options, &err), &err);
+        ok (scale == 1, "in the beginning nothing");
+        must (accel_prepare (net.acc, &err, net.model, net.optimizer), &err);
+        net.drawn[30] = 0x1p-4F;
+        must (accel_backward (net.acc, net.model, 1, backward, &net, &err), &err);
+        must (accel_clip_grad_norm (net.model, 0x1p-6, NULL, 2, false, &err), &err);
+        must (accel_optimizer_step (net.optimizer, &err), &err);
+        float wanted = narrow ? 0x1p-18F : 1;
+        ok (fabsf (scale / wanted - 1) < 1e-4F, "%d bits: gradients times %a", narrow ? 16 : 32, (double) scale);
+        destroy_net (&net);
+    }
+}
+
+/* Under fp16, then by itself: what was to be done to earlier gradients is not done to later ones. */
+static void
+test_left_behind (void)
+{
+    struct net net;
+    struct accel_error err;
+    float first[COUNT], ones[COUNT], now[COUNT];
+    for (int steps = 0; steps < 2; steps++) {
+        make_net (&net, "fp16", NULL, ACCEL_FLOAT32, ACCEL_FLOAT16);
+        accel_generator_destroy (begin_net (&net, 3));
+        make_optimizer (&net, "adamw");
+        must (accel_prepare (net.acc, &err, net.model, net.optimizer), &err);
+        must (accel_backward (net.acc, net.model, 1, backward, &net, &err), &err);
+        must (accel_clip_grad_norm (net.model, 1, NULL, 2, false, &err), &err);
+        must (accel_unwrap_model (net.acc, net.model, &err), &err);
+        if (steps)
+            must (accel_optimizer_step (net.optimizer, &err), &err);
+        must (accel_optimizer_zero_grad (net.optimizer, &err), &err);
+        memcpy (first, net.values, sizeof first);
+        for (int i = 0; i < COUNT; i++)
+            ones[i] = 1;
+        must (accel_convert (ones, ACCEL_FLOAT32, net.gradients, ACCEL_FLOAT16, COUNT, &err), &err);
+        must (accel_optimizer_step (net.optimizer, &err), &err);
+        memcpy (now, net.values, sizeof now);
+        const float *square = accel_optimizer_state_tensor (net.optimizer, 0, "exp_avg_sq")->data;
+        ok (fabsf (*square - 0.001F) < 1e-6F && now[0] < first[0], "by itself: gradients are not scaled, %g",
+            (double) *square);
+        destroy_net (&net);
+    }
+    make_net (&net, "fp16", NULL, ACCEL_FLOAT32, ACCEL_FLOAT32);
+    accel_generator_destroy (begin_net (&net, 3));
+    make_optimizer (&net, "adamw");
+    must (accel_prepare (net.acc, &err, net.model, net.optimizer), &err);
+    net.event = "i";
+    must (accel_backward (net.acc, net.model, 1, backward, &net, &err), &err);
+    must (accel_optimizer_step (net.optimizer, &err), &err);
+    ok (accel_optimizer_step_was_skipped (net.optimizer), "skipped");
+    must (accel_free_memory (net.acc, &err), &err);
+    must (accel_optimizer_zero_grad (net.optimizer, &err), &err);
+    must (accel_optimizer_step (net.optimizer, &err), &err);
+    ok (!accel_optimizer_step_was_skipped (net.optimizer), "by itself: a step is a step");
+    destroy_net (&net);
+}
+
 /* Enough elements for several threads, in memory of the library. */
 static void
 test_threads (void)
@@ -587,6 +663,8 @@ main (void)
     }
     test_accumulating ();
     test_two_models ();
+    test_own_optimizer ();
+    test_left_behind ();
     test_masters ();
     test_threads ();
     test_arguments ();

@@ -186,8 +186,10 @@ accel_optimizer_step_at (const char *file, int line, struct accel_optimizer *opt
     enum accel_status status = precision_unscale (model, &site, &skip, err);
     if (!status && !skip)
         status = change_parameters (optimizer, err);
-    if (!status && precision_update (model))
+    if (!status) {
+        precision_update (model);
         optimizer->step_was_skipped = skip;
+    }
     return status;
 }
 
@@ -210,8 +212,10 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: optimizer is NULL", __func__);
     if (accumulate_waits (&optimizer->object))
         return ACCEL_OK;
-    const struct accel_model *model = optimizer->model;
+    struct accel_model *model = optimizer->model;
     enum accel_status status = model_check_gradients (model, err);
+    if (!model->object.owner)
+        model_forget_scale (model); /* of what it was prepared with before */
     for (size_t i = 0; !status && i < model->count; i++) {
         const DLTensor *grad = model->parameters[i].grad;
         if (grad && grad->data)

@@ -198,6 +198,7 @@ optimizer_update (const struct accel_optimizer *optimizer, size_t index)
         .index = index,
         .parameter = &optimizer->model->trained[index],
         .states = optimizer->state_tensors + index * optimizer->state_count,
+        .grad_scale = model_grad_dtype (optimizer->model, index) == ACCEL_FLOAT32 ? 1 : optimizer->model->pending,
         .lr = optimizer->lr,
         .step = optimizer->step,
     };

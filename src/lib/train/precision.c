@@ -129,19 +129,18 @@ next_model (struct object *object)
     return (struct accel_model *) (void *) object;
 }
 
-bool
+void
 precision_update (struct accel_model *model)
 {
     struct accel *acc = model->object.owner;
-    if (!acc || !acc->scaling)
-        return false;
     /* As in torch the other optimizers' gradients count too, if they have been looked at. */
-    bool found = false;
-    for (struct accel_model *other = next_model (acc->prepared); other; other = next_model (other->object.next))
+    bool found = false, scaling = acc && acc->scaling;
+    for (struct accel_model *other = scaling ? next_model (acc->prepared) : NULL; other;
+         other = next_model (other->object.next))
         found = found || (other->unscaled && other->found_inf);
-    scaler_update (&acc->scaler, found);
+    if (scaling)
+        scaler_update (&acc->scaler, found);
     model_forget_scale (model);
-    return true;
 }
 
 enum accel_status

@@ -27,7 +27,7 @@ enum accel_status precision_unscale (struct accel_model *model, const struct com
 /** @return the model that @p optimizer changes. */
 struct accel_model *optimizer_model (const struct accel_optimizer *optimizer);
 
-/** After an optimizer's step over @p model, or a skipped one: change the scale.  @return false: there is no scaler */
-bool precision_update (struct accel_model *model);
+/** After an optimizer's step over @p model, or a skipped one: change the scale, if there is one. */
+void precision_update (struct accel_model *model);
 
 #endif
