@@ -6,6 +6,7 @@
 
 #include <accel/accel.h>
 
+#include <math.h>
 #include <stdlib.h>
 
 static struct accel *acc;
@@ -364,6 +365,77 @@ test_close (void)
     }
 }
 
+/* NULL is refused by what can fail, and nothing to what cannot. */
+static void
+test_nothing (void)
+{
+    struct accel_error err = { 0 };
+    struct accel_scheduler_state state = { .step = 1 };
+    struct accel_scaler_state scaler = { .scale = 1 };
+    struct {
+        const char *name;
+        enum accel_status status;
+    } calls[] = {
+        { "open", accel_open (NULL, NULL, &err) },
+        { "set_ddp", accel_model_set_ddp (NULL, NULL, &err) },
+        { "sgd", accel_sgd_create (NULL, NULL, NULL, &err) },
+        { "adam", accel_adam_create (NULL, NULL, NULL, &err) },
+        { "adamw", accel_adamw_create (NULL, NULL, NULL, &err) },
+        { "lion", accel_lion_create (NULL, NULL, NULL, &err) },
+        { "custom", accel_custom_create (NULL, NULL, NULL, &err) },
+        { "step", accel_optimizer_step (NULL, &err) },
+        { "zero_grad", accel_optimizer_zero_grad (NULL, &err) },
+        { "prepare", accel_prepare (NULL, &err, NULL) },
+        { "unwrap", accel_unwrap_model (NULL, NULL, &err) },
+        { "free_memory", accel_free_memory (NULL, &err) },
+        { "grad_ready", accel_grad_ready (NULL, 0, &err) },
+        { "backward", accel_backward (NULL, NULL, 0, NULL, NULL, &err) },
+        { "join", accel_join_uneven_inputs (NULL, ACCEL_JOIN_AS_IS, &err) },
+        { "join_end", accel_join_end (NULL, &err) },
+        { "set_steps", accel_set_gradient_accumulation_steps (NULL, 1, &err) },
+        { "accumulate", accel_accumulate (NULL, &err) },
+        { "no_sync", accel_no_sync (NULL, NULL, &err) },
+        { "no_sync_end", accel_no_sync_end (NULL, NULL, &err) },
+        { "trigger", accel_trigger_sync_in_backward (NULL, NULL, &err) },
+        { "local_sgd_begin", accel_local_sgd_begin (NULL, NULL, NULL, 1, true, &err) },
+        { "local_sgd_step", accel_local_sgd_step (NULL, &err) },
+        { "clip_grad_norm", accel_clip_grad_norm (NULL, 1, NULL, 2, false, &err) },
+        { "clip_grad_value", accel_clip_grad_value (NULL, 1, &err) },
+        { "scaler_set_state", accel_scaler_set_state (NULL, NULL, &err) },
+        { "unscale", accel_unscale_gradients (NULL, NULL, &err) },
+        { "convert", accel_convert (NULL, ACCEL_FLOAT32, NULL, ACCEL_FLOAT16, 1, &err) },
+        { "scheduler_create", accel_scheduler_create (NULL, NULL, NULL, &err) },
+        { "scheduler_step", accel_scheduler_step (NULL, &err) },
+        { "scheduler_set_state", accel_scheduler_set_state (NULL, NULL, &err) },
+        { "end_training", accel_end_training (NULL, &err) },
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        ok (calls[i].status == ACCEL_ERR_INVALID, "NULL: %s", calls[i].name);
+    ok (!accel_local_sgd_end (NULL, &err), "nothing to end");
+    accel_model_widen (NULL);
+    accel_model_narrow (NULL);
+    accel_optimizer_set_lr (NULL, 1);
+    accel_optimizer_set_step_count (NULL, 1);
+    accel_optimizer_set_threads (NULL, 1);
+    accel_set_sync_gradients (NULL, false);
+    accel_scheduler_get_state (NULL, NULL);
+    accel_scheduler_get_state (NULL, &state);
+    ok (state.step == 0 && !accel_scaler_get_state (NULL, NULL) && !accel_scaler_get_state (NULL, &scaler)
+            && scaler.scale == 0,
+        "states of nothing");
+    ok (!accel_model_parameter_count (NULL) && !accel_model_parameter (NULL, 0) && !accel_model_master (NULL, 0)
+            && accel_model_scale (NULL, 0) == 1,
+        "a model that is none");
+    ok (accel_optimizer_lr (NULL) == 0 && !accel_optimizer_state_count (NULL) && !accel_optimizer_state_name (NULL, 0)
+            && !accel_optimizer_state_tensor (NULL, 0, "momentum_buffer") && !accel_optimizer_step_count (NULL)
+            && !accel_optimizer_step_was_skipped (NULL) && accel_scheduler_lr (NULL) == 0,
+        "an optimizer that is none");
+    ok (accel_gradient_accumulation_steps (NULL) == 1 && accel_sync_gradients (NULL)
+            && accel_autocast_enable (NULL, true) && accel_autocast (NULL) == ACCEL_FLOAT32
+            && isinf (accel_gradient_clipping (NULL)),
+        "a job that is none");
+}
+
 int
 main (void)
 {
@@ -383,6 +455,7 @@ main (void)
     test_strangers ();
     test_backward ();
     test_loaders ();
+    test_nothing ();
     test_close ();
     test_failing_backward ();
     accel_close (acc);

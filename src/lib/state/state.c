@@ -103,6 +103,8 @@ attach (struct jobseg *segment, struct identity *identity, struct accel_error *e
 enum accel_status
 accel_open (struct accel **acc, const struct accel_options *options, struct accel_error *err)
 {
+    if (!acc)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: acc is NULL", __func__);
     *acc = NULL;
     const char *backend = options && options->backend ? options->backend : getenv (ENV_BACKEND);
     struct backend_job job = { .backend = backend && *backend ? backend : NULL, .segment = JOBSEG_NONE };

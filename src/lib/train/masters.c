@@ -79,6 +79,8 @@ masters_destroy (struct accel_model *model)
 void
 accel_model_widen (struct accel_model *model)
 {
+    if (!model)
+        return;
     for (size_t i = 0; i < model->count; i++)
         if (has_master (model, i)) {
             float *master = model->masters[i].tensor.data;
@@ -162,6 +164,8 @@ masters_narrow_scaled (struct accel_model *model)
 void
 accel_model_narrow (struct accel_model *model)
 {
+    if (!model)
+        return;
     masters_need (model);
     for (size_t i = 0; i < model->count; i++)
         master_narrow (model, i, 0, accel_tensor_count (model->parameters[i].data));
@@ -171,7 +175,7 @@ accel_model_narrow (struct accel_model *model)
 DLTensor *
 accel_model_master (struct accel_model *model, size_t index)
 {
-    if (index >= model->count || !model_is_trained (model, index))
+    if (!model || index >= model->count || !model_is_trained (model, index))
         return NULL;
     masters_need (model);
     return model->trained[index].data;
@@ -180,7 +184,7 @@ accel_model_master (struct accel_model *model, size_t index)
 float
 accel_model_scale (const struct accel_model *model, size_t index)
 {
-    return index < model->count ? model->masters[index].scale : 1;
+    return model && index < model->count ? model->masters[index].scale : 1;
 }
 
 bool

@@ -193,13 +193,13 @@ accel_model_destroy (struct accel_model *model)
 size_t
 accel_model_parameter_count (const struct accel_model *model)
 {
-    return model->count;
+    return model ? model->count : 0;
 }
 
 const struct accel_parameter *
 accel_model_parameter (const struct accel_model *model, size_t index)
 {
-    return index < model->count ? &model->parameters[index] : NULL;
+    return model && index < model->count ? &model->parameters[index] : NULL;
 }
 
 bool

@@ -227,31 +227,32 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
 double
 accel_optimizer_lr (const struct accel_optimizer *optimizer)
 {
-    return optimizer->lr;
+    return optimizer ? optimizer->lr : 0;
 }
 
 void
 accel_optimizer_set_lr (struct accel_optimizer *optimizer, double lr)
 {
-    optimizer->lr = lr;
+    if (optimizer)
+        optimizer->lr = lr;
 }
 
 size_t
 accel_optimizer_state_count (const struct accel_optimizer *optimizer)
 {
-    return optimizer->state_count;
+    return optimizer ? optimizer->state_count : 0;
 }
 
 const char *
 accel_optimizer_state_name (const struct accel_optimizer *optimizer, size_t state)
 {
-    return state < optimizer->state_count ? optimizer->state_names[state] : NULL;
+    return optimizer && state < optimizer->state_count ? optimizer->state_names[state] : NULL;
 }
 
 DLTensor *
 accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t parameter, const char *name)
 {
-    if (parameter < optimizer->model->count && name)
+    if (optimizer && name && parameter < optimizer->model->count)
         for (size_t i = 0; i < optimizer->state_count; i++)
             if (!strcmp (name, optimizer->state_names[i]))
                 return optimizer->state_tensors[parameter * optimizer->state_count + i];
@@ -261,19 +262,21 @@ accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t paramete
 uint64_t
 accel_optimizer_step_count (const struct accel_optimizer *optimizer)
 {
-    return optimizer->step;
+    return optimizer ? optimizer->step : 0;
 }
 
 void
 accel_optimizer_set_step_count (struct accel_optimizer *optimizer, uint64_t steps)
 {
-    optimizer->step = steps;
+    if (optimizer)
+        optimizer->step = steps;
 }
 
 void
 accel_optimizer_set_threads (struct accel_optimizer *optimizer, unsigned threads)
 {
-    optimizer->threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+    if (optimizer)
+        optimizer->threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
 }
 
 double *

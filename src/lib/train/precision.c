@@ -32,6 +32,8 @@ accel_autocast_enable (struct accel *acc, bool enabled)
 bool
 accel_scaler_get_state (const struct accel *acc, struct accel_scaler_state *state)
 {
+    if (!state)
+        return false;
     *state = (struct accel_scaler_state){ 0 };
     if (!acc || !acc->scaling)
         return false;

@@ -262,12 +262,17 @@ accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err
 double
 accel_scheduler_lr (const struct accel_scheduler *scheduler)
 {
-    return scheduler->lr;
+    return scheduler ? scheduler->lr : 0;
 }
 
 void
 accel_scheduler_get_state (const struct accel_scheduler *scheduler, struct accel_scheduler_state *state)
 {
+    if (!state)
+        return;
+    *state = (struct accel_scheduler_state){ 0 };
+    if (!scheduler)
+        return;
     *state = (struct accel_scheduler_state){
         .version = STATE_VERSION,
         .schedule = (uint32_t) scheduler->options.schedule,
