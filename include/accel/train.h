@@ -225,6 +225,21 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_backward_at (const char *file, int line, struct accel *acc, struct accel_model *model, float loss,
                    accel_backward_function backward, void *user, struct accel_error *err);
 
+/** @return what accel_backward() hands on as `scale`: 1 / num_steps while accumulating, times the scale under fp16. */
+ACCEL_API float accel_loss_scale (const struct accel *acc);
+
+/**
+ * For programs whose backward pass is no function: call it behind each pass, whose gradients are those of
+ * accel_loss_scale() times the loss.  Does what accel_backward() does behind one that reports none: averages over all
+ * processes, or nothing while gradients are accumulated.  Collective.
+ *
+ * @retval ACCEL_ERR_INVALID  @p model is not prepared with @p acc, or in its backward pass
+ */
+#define accel_average_gradients(...) accel_average_gradients_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_average_gradients_at (const char *file, int line, struct accel *acc, struct accel_model *model,
+                            struct accel_error *err);
+
 /**
  * From now on, until accel_join_end(), processes may make different numbers of steps with prepared models: one that has
  * no data left calls accel_join_end(), where it takes part in the averaging of the others' gradients with gradients of
@@ -240,7 +255,7 @@ accel_join_uneven_inputs (struct accel *acc, enum accel_join_even even, struct a
 
 /**
  * Take part in the others' steps until none has data left.  Then all have the parameters of a process that made the
- * most steps, and loaders do again what they were made for.  Collective.
+ * most steps, who had to wait has gradients of zero, and loaders do again what they were made for.  Collective.
  */
 #define accel_join_end(...) accel_join_end_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

@@ -265,7 +265,12 @@ check_join (struct self *self)
         float *grad = net.grad.dl.data;
         for (int step = 0; step < steps && !*self->why; step++) {
             memset (grad, 0, PARAMETERS * sizeof *grad);
-            CALL (self, accel_backward (self->acc, net.model, 0.5F, backward, &net, &err), &err);
+            if (step == 0) {
+                CALL (self, accel_backward (self->acc, net.model, 0.5F, backward, &net, &err), &err);
+            } else {
+                CALL (self, backward (&net, accel_loss_scale (self->acc), &err), &err);
+                CALL (self, accel_average_gradients (self->acc, net.model, &err), &err);
+            }
         }
         CALL (self, accel_join_end (self->acc, &err), &err);
     }

@@ -73,7 +73,8 @@ enum {
     X (UNSCALE_GRADIENTS, "accel_unscale_gradients") \
     X (CLIP_GRAD_NORM, "accel_clip_grad_norm") \
     X (CLIP_GRAD_VALUE, "accel_clip_grad_value") \
-    X (OPTIMIZER_STEP, "accel_optimizer_step")
+    X (OPTIMIZER_STEP, "accel_optimizer_step") \
+    X (AVERAGE_GRADIENTS, "accel_average_gradients")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

@@ -236,11 +236,10 @@ check_zero (void)
     struct net net;
     struct accel_ddp_options options = { .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .start_iter = 1,
                                          .matrix_approximation_rank = 2 };
-    struct comm_site site = { __FILE__, __LINE__, JOBSEG_CALL_BACKWARD };
     if (!make (&net, &options, ACCEL_FLOAT32))
         return;
     for (int pass = 0; pass < 3; pass++)
-        check (!model_sync_gradients (net.model, &site, &err), "sync");
+        check (!accel_average_gradients (acc, net.model, &err), "sync");
     const float *matrix = net.grads[0].data;
     for (int j = 0; j < ELEMENTS; j++)
         check (matrix[j] == 0, "zeros became %g", (double) matrix[j]);

@@ -412,9 +412,8 @@ check_accumulate (void)
                 check (!memcmp (sum, last, sizeof sum), "step %d: not the local sum", number);
         }
         example.model->held = false;
-        struct comm_site site = { __FILE__, __LINE__, JOBSEG_CALL_BACKWARD };
         if (trigger)
-            check (!model_sync_gradients (example.model, &site, &err), "sync");
+            check (!accel_average_gradients (acc, example.model, &err), "sync");
         check (!accel_comm_all_reduce (accel_world (acc), sum, sum, 64, ACCEL_FLOAT32, ACCEL_AVG, &err), "reduce");
         check (!memcmp (sum, last, sizeof sum), "not the mean of the sums");
     }
@@ -433,6 +432,7 @@ misuse (void *user, float scale, struct accel_error *error)
     check (accel_wait_for_everyone (acc, &err) == ACCEL_ERR_INVALID && strstr (err.text, "accel_backward"), "barrier");
     check (accel_backward (acc, model, 1, backward, &nested, &err) == ACCEL_ERR_INVALID, "a pass in a pass");
     check (accel_unwrap_model (acc, model, &err) == ACCEL_ERR_INVALID, "unwrap in a pass");
+    check (accel_average_gradients (acc, model, &err) == ACCEL_ERR_INVALID, "averages in a pass");
     static const struct {
         size_t index;
         const char *text;
@@ -558,12 +558,11 @@ check_not_finite (void)
         for (int number = 1; number <= 4; number++) {
             step (&example, number, SILENT);
             float *matrix = example.grads[1].data;
-            struct comm_site site = { __FILE__, __LINE__, JOBSEG_CALL_BACKWARD };
             for (int i = 0; i < 800; i++)
                 check (isfinite (matrix[i]), "hook %d, step %d: not finite any more", hook, number);
             if (rank == size - 1)
                 matrix[3] = number % 2 ? INFINITY : NAN;
-            check (!model_sync_gradients (example.model, &site, &err), "sync");
+            check (!accel_average_gradients (acc, example.model, &err), "sync");
             check (!isfinite (matrix[3]), "hook %d, step %d: what was not finite got lost", hook, number);
         }
         accel_model_destroy (example.model);

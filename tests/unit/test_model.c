@@ -233,6 +233,7 @@ test_backward (void)
     ok (accel_backward (acc, example.model, 1, NULL, &pass, &err) == ACCEL_ERR_INVALID, "no function: %s", err.text);
     ok (accel_backward (acc, NULL, 1, backward, &pass, &err) == ACCEL_ERR_INVALID, "no model: %s", err.text);
     ok (accel_backward (NULL, example.model, 1, backward, &pass, &err) == ACCEL_ERR_INVALID, "no acc: %s", err.text);
+    ok (!accel_average_gradients (acc, example.model, &err) && pass.grad[3] == 4, "a process alone averages nothing");
     accel_model_destroy (example.model);
 }
 
@@ -390,6 +391,7 @@ test_nothing (void)
         { "free_memory", accel_free_memory (NULL, &err) },
         { "grad_ready", accel_grad_ready (NULL, 0, &err) },
         { "backward", accel_backward (NULL, NULL, 0, NULL, NULL, &err) },
+        { "average", accel_average_gradients (NULL, NULL, &err) },
         { "join", accel_join_uneven_inputs (NULL, ACCEL_JOIN_AS_IS, &err) },
         { "join_end", accel_join_end (NULL, &err) },
         { "set_steps", accel_set_gradient_accumulation_steps (NULL, 1, &err) },
@@ -432,7 +434,7 @@ test_nothing (void)
         "an optimizer that is none");
     ok (accel_gradient_accumulation_steps (NULL) == 1 && accel_sync_gradients (NULL)
             && accel_autocast_enable (NULL, true) && accel_autocast (NULL) == ACCEL_FLOAT32
-            && isinf (accel_gradient_clipping (NULL)),
+            && isinf (accel_gradient_clipping (NULL)) && accel_loss_scale (NULL) == 1,
         "a job that is none");
 }
 

@@ -147,7 +147,11 @@ scaled_step (struct net *net, double clip, struct golden *golden)
     struct accel_error err;
     struct accel_scaler_state state;
     bool good = net->scale == 0 || accel_scaler_get_state (net->acc, &state);
-    must (accel_backward (net->acc, net->model, 1, backward, net, &err), &err);
+    if (clip > 0) {
+        must (backward (net, accel_loss_scale (net->acc), &err), &err);
+        must (accel_average_gradients (net->acc, net->model, &err), &err);
+    } else
+        must (accel_backward (net->acc, net->model, 1, backward, net, &err), &err);
     if (clip > 0)
         must (accel_clip_grad_norm (net->model, clip, NULL, 2, false, &err), &err);
     must (accel_optimizer_step (net->optimizer, &err), &err);

@@ -8,11 +8,22 @@
 #include "lib/train/reducer.h"
 #include "lib/train/precision.h"
 
-/* What the loss is to be multiplied by before its backward pass. */
-static float
-loss_scale (const struct accel *acc, struct accel_model *model)
+float
+accel_loss_scale (const struct accel *acc)
 {
-    return accumulate_scale (acc) * precision_scale_loss (acc, model);
+    return accumulate_scale (acc) * (acc && acc->scaling ? acc->scaler.scale : 1);
+}
+
+static enum accel_status
+check_model (const char *function, const struct accel *acc, const struct accel_model *model, struct accel_error *err)
+{
+    if (!acc || !model)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", function, acc ? "model" : "acc");
+    if (model->object.owner != acc)
+        return accel_fail (err, ACCEL_ERR_INVALID, "the model was not prepared with this struct accel");
+    if (model->reducer->open)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model is in a backward pass already", function);
+    return ACCEL_OK;
 }
 
 enum accel_status
@@ -20,21 +31,33 @@ accel_backward_at (const char *file, int line, struct accel *acc, struct accel_m
                    accel_backward_function backward, void *user, struct accel_error *err)
 {
     struct comm_site site = { file, line, JOBSEG_CALL_BACKWARD };
-    if (!acc || !model || !backward)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_backward: %s is NULL",
-                           !acc ? "acc" : !model ? "model" : "backward");
-    if (model->object.owner != acc)
-        return accel_fail (err, ACCEL_ERR_INVALID, "the model was not prepared with this struct accel");
-    if (model->reducer->open)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_backward: the model is in a backward pass already");
+    enum accel_status status = check_model ("accel_backward", acc, model, err);
+    if (status)
+        return status;
+    if (!backward)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_backward: backward is NULL");
     struct accel_error cause = { 0 };
+    precision_note_scale (acc, model);
     reducer_begin (model, &site, accumulate_reduces (model));
-    enum accel_status failure = backward (user, loss_scale (acc, model), &cause);
-    enum accel_status status = reducer_end (model, failure != ACCEL_OK, err);
+    enum accel_status failure = backward (user, accel_loss_scale (acc), &cause);
+    status = reducer_end (model, failure != ACCEL_OK, err);
     if (status || !failure)
         return status;
     accel_fail (err, ACCEL_ERR_CALLBACK, "the backward pass failed on rank %d (loss %g): %s", accel_process_index (acc),
                 (double) loss, *cause.text ? cause.text : accel_status_string (failure));
     comm_give_up (accel_world (acc), *cause.text ? cause.text : "its backward pass failed");
     return ACCEL_ERR_CALLBACK;
+}
+
+enum accel_status
+accel_average_gradients_at (const char *file, int line, struct accel *acc, struct accel_model *model,
+                            struct accel_error *err)
+{
+    struct comm_site site = { file, line, JOBSEG_CALL_AVERAGE_GRADIENTS };
+    enum accel_status status = check_model ("accel_average_gradients", acc, model, err);
+    if (status)
+        return status;
+    precision_note_scale (acc, model);
+    reducer_begin (model, &site, accumulate_reduces (model));
+    return reducer_end (model, false, err);
 }

@@ -66,12 +66,11 @@ accel_scaler_set_state (struct accel *acc, const struct accel_scaler_state *stat
     return ACCEL_OK;
 }
 
-float
-precision_scale_loss (const struct accel *acc, struct accel_model *model)
+void
+precision_note_scale (const struct accel *acc, struct accel_model *model)
 {
-    if (!acc->scaling)
-        return 1;
-    return model->scaled_by = acc->scaler.scale;
+    if (acc->scaling)
+        model->scaled_by = acc->scaler.scale;
 }
 
 enum accel_status

@@ -8,8 +8,8 @@
 #include "lib/comm/comm_private.h"
 #include "lib/train/model.h"
 
-/** @return what the scaler multiplies losses by, 1 without one; remembered for @p model, whose gradients come now. */
-float precision_scale_loss (const struct accel *acc, struct accel_model *model);
+/** Note what the scaler multiplies the loss of @p model by, whose gradients come now. */
+void precision_note_scale (const struct accel *acc, struct accel_model *model);
 
 /** Take over the scaler of rank @p root, where there are scalers.  Collective. */
 enum accel_status precision_broadcast (struct accel *acc, const struct comm_site *site, int root,

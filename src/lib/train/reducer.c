@@ -330,15 +330,6 @@ reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
     return peers && !failed ? reduce_rest (model, true, err) : ACCEL_OK;
 }
 
-enum accel_status
-model_sync_gradients (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
-{
-    struct reducer *reducer = model->reducer;
-    reducer_begin (model, site, true);
-    reducer->open = false;
-    return reducer->size > 1 ? reduce_rest (model, true, err) : ACCEL_OK;
-}
-
 static void
 clear_gradients (const struct accel_model *model)
 {

@@ -52,10 +52,6 @@ void reducer_begin (struct accel_model *model, const struct comm_site *site, boo
 enum accel_status reducer_end (struct accel_model *model, bool failed, struct accel_error *err);
 /** @} */
 
-/** Average what passes have accumulated, as at the end of one that averages.  Collective. */
-enum accel_status model_sync_gradients (struct accel_model *model, const struct comm_site *site,
-                                        struct accel_error *err);
-
 /** Take part in the others' average with gradients of zero, which they are afterwards too.  Collective. */
 enum accel_status reducer_shadow (struct accel_model *model, const struct comm_site *site, struct accel_error *err);
 
