@@ -368,9 +368,32 @@ check_unused_with (const struct accel_ddp_options *options, int memory)
     accel_model_destroy (example.model);
 }
 
+/* Averages in each pass of a step: what they have come to is the same on all ranks, whoever uses it in the next. */
+static void
+check_unused_sums (void)
+{
+    struct example example = { 0 };
+    if (!make_prepared (&example, &(struct accel_ddp_options){ .find_unused_parameters = true }))
+        return;
+    float first[7], more[7], *grad = example.grads[0].data;
+    struct pass pass = { .example = &example, .step = 1, .order = BACKWARDS, .skip = rank ? 1 : 0 };
+    acc->accumulating = true;
+    check (!accel_backward (acc, example.model, 1, backward, &pass, &err), "the first pass");
+    memcpy (first, grad, sizeof first);
+    acc->accumulating = false;
+    pass = (struct pass){ .example = &example, .step = 2, .order = BACKWARDS, .skip = rank < size - 1, .adds = true };
+    check (!accel_backward (acc, example.model, 1, backward, &pass, &err), "the last pass");
+    draw (more, 0, size - 1, 2);
+    for (int j = 0; j < 7; j++)
+        check (fabsf (grad[j] - first[j] - more[j] / (float) size) < 1e-6F, "%g, not %g and %g / %d", (double) grad[j],
+               (double) first[j], (double) more[j], size);
+    accel_model_destroy (example.model);
+}
+
 static void
 check_unused (void)
 {
+    check_unused_sums ();
     struct accel_ddp_options options = { .find_unused_parameters = true };
     for (int i = 0; i < 4 && size > 1; i++) {
         options.overlap = i % 2 ? ACCEL_OVERLAP_NEVER : ACCEL_OVERLAP_ALWAYS;
@@ -604,6 +627,23 @@ check_join (void)
     }
 }
 
+/* Rank 0 has no data left, ranks 1 and 2 average different models: all are told. */
+static void
+check_models (void)
+{
+    struct example examples[3] = { 0 };
+    for (int i = 0; i < 3; i++)
+        if (!make_prepared (&examples[i], NULL))
+            return;
+    struct pass pass = { .example = &examples[rank == 1 ? 0 : 2], .step = 1 };
+    check (!accel_join_uneven_inputs (acc, ACCEL_JOIN_AS_IS, &err), "join");
+    enum accel_status status = rank ? accel_backward (acc, pass.example->model, 1, backward, &pass, &err)
+                                    : accel_join_end (acc, &err);
+    check (status == ACCEL_ERR_INVALID && strstr (err.text, "different models"), "status %d", (int) status);
+    for (int i = 0; i < 3; i++)
+        accel_model_destroy (examples[i].model);
+}
+
 static const struct {
     const char *name;
     void (*run) (void);
@@ -611,7 +651,7 @@ static const struct {
     { "mean", check_mean },         { "buckets", check_buckets },       { "buffers", check_buffers },
     { "several", check_several },   { "unused", check_unused },         { "accumulate", check_accumulate },
     { "unwrap", check_unwrap },     { "not-finite", check_not_finite }, { "join", check_join },
-    { "free", check_free },
+    { "free", check_free },         { "models", check_models },
 };
 
 int

@@ -17,6 +17,7 @@ for check in mean buckets buffers several unused accumulate unwrap not-finite jo
     done
 done
 test_expect_success 'mean: 5 ranks' 'ranks 5 mean'
+test_expect_success 'different models, one rank without data: 3 ranks' 'ranks 3 models'
 for case in 1 2 3; do
     test_expect_success "misuse $case: 1 rank" 'ranks 1 misuse $case'
     test_expect_success "misuse $case: 3 ranks" 'ranks 3 misuse $case'

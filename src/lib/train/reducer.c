@@ -170,7 +170,11 @@ reduce_rest (struct accel_model *model, bool live, struct accel_error *err)
         if (!status)
             status = model_broadcast_buffers (model, reducer->comm, reducer->site, root, err);
     }
-    memset (reducer->used, 0, model->count);
+    /* Passes that follow in the same step add to averages, which are alike on all ranks. */
+    if (live && reducer->mask && model->object.owner->accumulating)
+        memcpy (reducer->used, reducer->mask, model->count);
+    else
+        memset (reducer->used, 0, model->count);
     return status;
 }
 
