@@ -124,7 +124,8 @@ ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, u
  * @param[out] norm          before clipping; may be NULL
  * @param norm_type          p: 1 or more, INFINITY for the largest magnitude, or 0 for the number of elements not 0
  * @param error_if_nonfinite refuse a norm that is infinite or NaN
- * @retval ACCEL_ERR_INVALID such a norm (gradients and `norm` are untouched), gradients without memory, or bad numbers
+ * @retval ACCEL_ERR_INVALID such a norm (gradients, but for unscaling, and `norm` are untouched), gradients without
+ *                           memory, or bad numbers
  */
 #define accel_clip_grad_norm(...) accel_clip_grad_norm_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

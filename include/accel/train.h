@@ -158,7 +158,7 @@ ACCEL_API void accel_optimizer_set_lr (struct accel_optimizer *optimizer, double
  *
  * @param err  before the objects here, as C wants the variable part last; may be NULL
  * @retval ACCEL_ERR_INVALID  the ranks' models differ, `text` names the first parameter that does; or an object belongs
- *                            to another `acc`
+ *                            to another `acc`.  Objects before the one that failed are prepared
  */
 #define accel_prepare(acc, err, ...) accel_prepare_at (ACCEL_HERE, (acc), (err), __VA_ARGS__, ACCEL_PREPARE_END)
 #define ACCEL_PREPARE_END accel_prepare_end_mark ()
@@ -255,7 +255,8 @@ accel_join_uneven_inputs (struct accel *acc, enum accel_join_even even, struct a
 
 /**
  * Take part in the others' steps until none has data left.  Then all have the parameters of a process that made the
- * most steps, who had to wait has gradients of zero, and loaders do again what they were made for.  Collective.
+ * most steps, who had to wait has gradients of zero, and loaders do again what they were made for.  What optimizers
+ * remember stays each process's own, as in torch.  Collective.
  */
 #define accel_join_end(...) accel_join_end_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

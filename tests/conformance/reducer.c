@@ -611,7 +611,10 @@ check_join (void)
                 ended |= number > of + 2 ? 1U << of : 0;
             int64_t *counts = example.data[5].data;
             counts[6] = 100 * number + rank;
-            if (!step (&example, number, (enum order) (number % 4)))
+            struct pass own = { .example = &example, .step = number };
+            if (number % 3 == 2 ? !check (!backward (&own, 1, &err)
+                                              && !accel_average_gradients (acc, example.model, &err), "average")
+                                : !step (&example, number, (enum order) (number % 4)))
                 return;
             check (hook != 2 || counts[6] == 100 * number + size - 1, "step %d: a buffer of who has no data", number);
             for (int i = 0; i < TENSORS; i++)
