@@ -146,6 +146,42 @@ test_refusals (void)
     accel_loader_destroy (loader);
 }
 
+static enum accel_status
+next_four (void *user, int64_t *indices, size_t *count, struct accel_error *err)
+{
+    (void) user, (void) err;
+    for (int64_t i = 0; i < 4; i++)
+        indices[i] = i;
+    *count = 4;
+    return ACCEL_OK;
+}
+
+/* A batch sampler says how large batches are, and batch_size nothing. */
+static void
+test_batches_sizes (void)
+{
+    static const struct accel_batch_sampler fours = { .length = 3, .batch_size = 4, .next = next_four };
+    for (int form = 0; form < 4; form++) {
+        struct accel_loader_options options = { .batch_sampler = &fours, .split_batches = form & 1,
+                                                .dispatch_batches = form & 2 ? ACCEL_DISPATCH_YES : ACCEL_DISPATCH_NO };
+        struct accel_loader_state state = { 0 };
+        struct accel_loader *loader;
+        struct accel_error err = { 0 };
+        char got[64] = "";
+        if (make_loader (&loader, 4, &options, &err))
+            print_epoch (loader, got, sizeof got);
+        ok (!strcmp (got, "0,1,2,3|0,1,2,3|0,1,2,3") && accel_loader_length (loader) == 3
+                && accel_loader_total_batch_size (loader) == 4,
+            "a batch sampler's 3 batches of 4%s%s: %zu of %zu, %s", form & 1 ? ", split" : "",
+            form & 2 ? ", dispatched" : "", accel_loader_length (loader), accel_loader_total_batch_size (loader), got);
+        const struct accel_batch *batch;
+        ok (!accel_skip_first_batches (loader, 1, &err) && accel_loader_next (loader, &batch, &err)
+                && !accel_loader_get_state (loader, &state, &err) && state.position == 8,
+            "behind 2 of them: %llu", (unsigned long long) state.position);
+        accel_loader_destroy (loader);
+    }
+}
+
 static struct accel_loader *
 make_drawing (size_t samples, uint64_t seed, bool shuffle)
 {
@@ -269,6 +305,7 @@ main (void)
 {
     test_little ();
     test_refusals ();
+    test_batches_sizes ();
     test_states ();
     test_garbage ();
     test_leaving ();

@@ -369,8 +369,8 @@ accel_loader_total_batch_size (const struct accel_loader *loader)
 {
     if (!loader)
         return 0;
-    return loader->options.split_batches ? loader->options.batch_size
-                                         : loader->shard.batch_size * loader->processes;
+    size_t parts = loader->dispatching && loader->options.split_batches ? 1 : loader->processes;
+    return loader->shard.batch_size * parts;
 }
 
 /* The length of a dispatched epoch, or a stream's: rounds of all processes. */

@@ -23,15 +23,6 @@ checksum (const struct accel_loader_state *state)
     return hash;
 }
 
-/* Samples of one round of all processes. */
-static size_t
-round_of (const struct accel_loader *loader)
-{
-    if (loader->dispatching)
-        return accel_loader_total_batch_size (loader);
-    return loader->shard.batch_size * loader->processes;
-}
-
 enum accel_status
 accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_state *state, struct accel_error *err)
 {
@@ -41,7 +32,7 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
     state->version = STATE_VERSION;
     state->epoch = loader->epoch;
     state->seed = loader->options.seed;
-    state->position = loader->start + loader->next * round_of (loader);
+    state->position = loader->start + loader->next * accel_loader_total_batch_size (loader);
     if (!loader->stream && loader->running && !loader->dispatching)
         state->position = shard_progress (&loader->shard, loader->next);
     if (!loader->stream && state->position > loader->shard.samples)
@@ -97,7 +88,7 @@ accel_skip_first_batches (struct accel_loader *loader, size_t batches, struct ac
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: loader is NULL", __func__);
     if (loader->running)
         return accel_fail (err, ACCEL_ERR_INVALID, "batches cannot be skipped in the middle of an epoch");
-    if (__builtin_mul_overflow (batches, round_of (loader), &start) || start > PTRDIFF_MAX)
+    if (__builtin_mul_overflow (batches, accel_loader_total_batch_size (loader), &start) || start > PTRDIFF_MAX)
         return accel_fail (err, ACCEL_ERR_INVALID, "%zu batches are more than anybody can skip", batches);
     loader->start = start;
     return ACCEL_OK;
