@@ -172,6 +172,8 @@ static enum accel_status
 begin_reading (struct accel_loader *loader, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
+    if (loader->reader->broken) /* neither the order nor the program's stream may change under that thread */
+        return accel_fail (err, ACCEL_ERR_TIMEOUT, "the data set is still reading a sample of the last pass");
     if (loader->stream) {
         draw_base_seed (loader);
         status = stream_start (loader, loader->start, err);

@@ -144,13 +144,32 @@ read_next (struct reader *reader)
     read_into (reader, slot);
 }
 
+/* A batch that could not be read, once more. */
+static void
+read_again (struct reader *reader, struct reader_slot *slot)
+{
+    if (!reader->thread_count || !reader->source.only_threads) {
+        read_into (reader, slot);
+        return;
+    }
+    slot->state = SLOT_READING;
+    slot->since_ns = clock_ns ();
+    atomic_store (&slot->progress, -1);
+    reader->again = slot;
+    call_thread (reader);
+}
+
 static void *
 run_thread (void *argument)
 {
     struct reader *reader = argument;
     pthread_mutex_lock (&reader->lock);
     while (!reader->quit) {
-        if (!reader->paused && !reader->pace.caller && has_room (reader))
+        struct reader_slot *again = reader->again;
+        if (!reader->paused && again) {
+            reader->again = NULL;
+            read_into (reader, again);
+        } else if (!reader->paused && !reader->pace.caller && has_room (reader))
             read_next (reader);
         else if (reader->paused || reader->pace.caller || !spin (reader, &reader->given))
             pthread_cond_wait (&reader->work, &reader->lock);
@@ -236,7 +255,7 @@ reader_start (struct reader *reader, const struct reader_source *source, size_t 
     for (size_t i = 0; i < reader->slot_count; i++)
         reader->spare[i] = &reader->slots[i];
     reader->spare_count = reader->slot_count;
-    reader->held = NULL;
+    reader->held = reader->again = NULL;
     reader->pace.caller = reader->pace.caller && !source->only_threads;
     reader->paused = false;
     atomic_fetch_add_explicit (&reader->given, 1, memory_order_relaxed);
@@ -380,8 +399,8 @@ reader_next (struct reader *reader, struct accel_batch **batch, bool *is_last, u
     size_t number = reader->next_out;
     int64_t start = clock_ns ();
     release_held (reader);
-    if (is_read (reader, number) && slot_of (reader, number)->state == SLOT_RETRY)
-        read_into (reader, slot_of (reader, number));
+    if (!reader->broken && is_read (reader, number) && slot_of (reader, number)->state == SLOT_RETRY)
+        read_again (reader, slot_of (reader, number));
     if (reader->broken)
         status = accel_fail (err, ACCEL_ERR_TIMEOUT, "the data set is still reading a sample of the last pass");
     else if (number < reader->source.length)
@@ -407,6 +426,7 @@ reader_stop (struct reader *reader, uint32_t timeout_ms)
     int error = 0;
     pthread_mutex_lock (&reader->lock);
     reader->paused = true;
+    reader->again = NULL;
     while (reader->reading && error != ETIMEDOUT)
         error = pthread_cond_timedwait (&reader->done, &reader->lock, &until);
     if (reader->reading)

@@ -55,6 +55,7 @@ struct reader {
     struct reader_slot **spare; /* [spare_count] of slot_count: the others, the one used last on top */
     size_t spare_count;
     struct reader_slot *held;   /* the caller's; NULL: it has none */
+    struct reader_slot *again;  /* of a batch that failed and is wanted again, for a thread; NULL: there is none */
     pthread_t *threads;
     size_t thread_count; /* 0: the caller reads */
     pthread_mutex_t lock;
