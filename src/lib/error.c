@@ -69,3 +69,9 @@ accel_fail_in (struct accel_error *err, enum accel_status code, const char *form
     one_line (err->text);
     return err->code;
 }
+
+enum accel_status
+accel_fail_null (struct accel_error *err, const char *function, const char *name)
+{
+    return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", function, name);
+}

@@ -16,4 +16,7 @@ enum accel_status accel_fail_errno (struct accel_error *err, const char *format,
 enum accel_status accel_fail_in (struct accel_error *err, enum accel_status code, const char *format, ...)
     ACCEL_PRINTF (3, 4);
 
+/** Refuse an argument: "FUNCTION: NAME is NULL".  @return ACCEL_ERR_INVALID */
+enum accel_status accel_fail_null (struct accel_error *err, const char *function, const char *name);
+
 #endif

@@ -35,6 +35,8 @@ accel_comm_backend (const struct accel_comm *comm)
 enum accel_status
 accel_alloc (struct accel *acc, void **memory, size_t size_bytes, struct accel_error *err)
 {
+    if (!memory)
+        return accel_fail_null (err, __func__, "memory");
     *memory = NULL;
     if (!acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_alloc: the job is NULL");

@@ -106,6 +106,8 @@ split (struct accel_comm *comm, const struct comm_site *site, int colour, int ke
 {
     struct choice own = { .colour = colour, .key = key };
     struct members members = { 0 };
+    if (!group)
+        return comm_refuse (site, "where to put the group is NULL", err);
     *group = NULL;
     if (!comm)
         return comm_refuse (site, "the communicator is NULL", err);
@@ -178,6 +180,8 @@ accel_mesh_create_at (const char *file, int line, struct accel *acc, const char 
                       int ndim, struct accel_mesh **mesh, struct accel_error *err)
 {
     const struct comm_site *site = SITE (MESH_CREATE);
+    if (!mesh)
+        return comm_refuse (site, "where to put the mesh is NULL", err);
     *mesh = NULL;
     enum accel_status status = check_mesh (acc, site, names, sizes, ndim, err);
     if (status)

@@ -91,9 +91,12 @@ accel_local_main_process_first_at (const char *file, int line, struct accel *acc
 enum accel_status
 accel_check_trigger_at (const char *file, int line, struct accel *acc, bool *fired, struct accel_error *err)
 {
+    const struct comm_site *site = SITE (CHECK_TRIGGER);
     uint8_t raised = acc && acc->trigger;
+    if (!fired)
+        return comm_refuse (site, "where to put the answer is NULL", err);
     enum accel_status status
-        = comm_all_reduce (accel_world (acc), SITE (CHECK_TRIGGER), &raised, &raised, 1, ACCEL_UINT8, ACCEL_MAX, err);
+        = comm_all_reduce (accel_world (acc), site, &raised, &raised, 1, ACCEL_UINT8, ACCEL_MAX, err);
     if (status)
         return status;
     if (raised)

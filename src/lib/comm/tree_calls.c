@@ -87,6 +87,8 @@ walk (struct task *task, struct accel_tree **made, const struct accel_tree *tree
       struct accel_error *err)
 {
     struct tree_walk each = { .call = jobseg_call_name (task->site->call), .leaf = leaf, .user = task };
+    if (!made)
+        return comm_refuse (task->site, "where to put the tree is NULL", err);
     *made = NULL;
     enum accel_status status = check_tree (task, tree, err);
     return status ? status : finish (task, tree_walk (&each, made, tree, err));
@@ -140,6 +142,8 @@ accel_tree_reduce_at (const char *file, int line, struct accel *acc, struct acce
 {
     struct task task = { .acc = acc, .site = SITE (TREE_REDUCE), .each = check_reduction, .op = op, .scale = scale };
     struct accel_tree *copy = NULL;
+    if (!reduced)
+        return comm_refuse (task.site, "where to put the tree is NULL", err);
     *reduced = NULL;
     enum accel_status status = check_tree (&task, tree, err);
     if (!status)

@@ -35,6 +35,8 @@ accel_generator_fill_uniform_f32 (struct accel_generator *generator, float *valu
                                   double to, struct accel_error *err)
 {
     float low = (float) from, high = (float) to, range = high - low;
+    if (!generator || (count && !values))
+        return accel_fail_null (err, __func__, generator ? "values" : "generator");
     if (!(isfinite (low) && isfinite (high) && isfinite (range) && from <= to))
         return accel_fail (err, ACCEL_ERR_INVALID, "uniform numbers: [%g, %g) is no range of float32", from, to);
     bool fuse = fused (generator);
@@ -51,6 +53,8 @@ accel_generator_fill_uniform_f64 (struct accel_generator *generator, double *val
                                   double to, struct accel_error *err)
 {
     double range = to - from;
+    if (!generator || (count && !values))
+        return accel_fail_null (err, __func__, generator ? "values" : "generator");
     if (!(isfinite (from) && isfinite (to) && isfinite (range) && from <= to))
         return accel_fail (err, ACCEL_ERR_INVALID, "uniform numbers: [%g, %g) is no range of float64", from, to);
     bool fuse = fused (generator);
@@ -89,6 +93,8 @@ enum accel_status
 accel_generator_fill_normal_f32 (struct accel_generator *generator, float *values, size_t count, double mean,
                                  double std, struct accel_error *err)
 {
+    if (!generator || (count && !values))
+        return accel_fail_null (err, __func__, generator ? "values" : "generator");
     enum accel_status status = check_std (std, err);
     if (status)
         return status;
@@ -125,6 +131,8 @@ enum accel_status
 accel_generator_fill_normal_f64 (struct accel_generator *generator, double *values, size_t count, double mean,
                                  double std, struct accel_error *err)
 {
+    if (!generator || (count && !values))
+        return accel_fail_null (err, __func__, generator ? "values" : "generator");
     enum accel_status status = check_std (std, err);
     if (status)
         return status;

@@ -63,6 +63,8 @@ accel_generator_destroy (struct accel_generator *generator)
 void
 accel_generator_seed (struct accel_generator *generator, uint64_t seed)
 {
+    if (!generator)
+        return;
     enum accel_random_kernels kernels = generator->kernels;
     generator_init (generator, seed);
     generator->kernels = kernels;
@@ -93,37 +95,38 @@ generator_refill (struct accel_generator *generator)
 uint32_t
 accel_generator_next (struct accel_generator *generator)
 {
-    return generator_next_32 (generator);
+    return generator ? generator_next_32 (generator) : 0;
 }
 
 float
 accel_generator_uniform (struct accel_generator *generator)
 {
-    return generator_uniform_float (generator);
+    return generator ? generator_uniform_float (generator) : 0;
 }
 
 uint64_t
 accel_generator_initial_seed (const struct accel_generator *generator)
 {
-    return generator->seed;
+    return generator ? generator->seed : 0;
 }
 
 void
 accel_generator_set_kernels (struct accel_generator *generator, enum accel_random_kernels kernels)
 {
-    generator->kernels = kernels;
+    if (generator)
+        generator->kernels = kernels;
 }
 
 int64_t
 accel_generator_random (struct accel_generator *generator)
 {
-    return (int64_t) (generator_next_64 (generator) & INT64_MAX);
+    return generator ? (int64_t) (generator_next_64 (generator) & INT64_MAX) : 0;
 }
 
 int64_t
 accel_generator_randint (struct accel_generator *generator, int64_t low, int64_t high)
 {
-    if (high <= low)
+    if (high <= low || !generator)
         return low;
     uint64_t range = (uint64_t) high - (uint64_t) low;
     uint64_t drawn = range < RANDINT_64_BIT ? generator_next_32 (generator) % range
@@ -135,6 +138,8 @@ enum accel_status
 accel_generator_fill_randint (struct accel_generator *generator, int64_t *values, size_t count, int64_t low,
                               int64_t high, struct accel_error *err)
 {
+    if (!generator || (count && !values))
+        return accel_fail_null (err, __func__, generator ? "values" : "generator");
     if (high <= low)
         return accel_fail (err, ACCEL_ERR_INVALID, "random integers: high, %lld, is not above low, %lld",
                            (long long) high, (long long) low);
@@ -239,6 +244,8 @@ permute_64_bit (struct accel_generator *generator, int64_t *permutation, size_t 
 void
 accel_generator_permutation (struct accel_generator *generator, int64_t *permutation, size_t count)
 {
+    if (!generator || !permutation)
+        return;
     if (count < PERMUTATION_64_BIT)
         permute_32_bit (generator, permutation, (uint32_t) count);
     else
@@ -280,7 +287,11 @@ take (const uint8_t *state, int bytes)
 void
 accel_generator_get_state (const struct accel_generator *generator, uint8_t state[ACCEL_GENERATOR_STATE_BYTES])
 {
+    if (!state)
+        return;
     memset (state, 0, ACCEL_GENERATOR_STATE_BYTES);
+    if (!generator)
+        return;
     put (state + AT_SEED, generator->seed, 8);
     put (state + AT_LEFT, (uint32_t) generator->left, 4);
     put (state + AT_SEEDED, 1, 4);
@@ -331,6 +342,8 @@ enum accel_status
 accel_generator_set_state (struct accel_generator *generator, const uint8_t *state, size_t size_bytes,
                            struct accel_error *err)
 {
+    if (!generator)
+        return accel_fail_null (err, __func__, "generator");
     enum accel_status status = check_state (state, size_bytes, err);
     if (status)
         return status;

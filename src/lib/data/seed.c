@@ -66,6 +66,8 @@ accel_rng_type_parse (enum accel_rng_type *type, const char *name, struct accel_
 {
     static const char *const elsewhere[] = { "cuda", "xla", "npu", "mlu", "sdaa", "musa", "xpu", "hpu", "neuron" };
     struct suggest suggest = { .wanted = name ? name : "" };
+    if (!type)
+        return accel_fail_null (err, __func__, "type");
     for (int i = 0; i < ACCEL_RNG_TYPE_COUNT; i++) {
         const char *known = accel_rng_type_name ((enum accel_rng_type) i);
         if (!strcmp (suggest.wanted, known)) {
@@ -125,6 +127,8 @@ accel_synchronize_rng_states_at (const char *file, int line, struct accel *acc, 
     const struct comm_site *site = SITE (SYNCHRONIZE_RNG_STATES);
     struct accel_generator *found = NULL;
     enum accel_status status = ACCEL_OK;
+    if (count && !types)
+        return accel_fail_null (err, jobseg_call_name (site->call), "types");
     for (size_t i = 0; !status && i < count; i++)
         status = find_generator (site, types[i], generator, &found, err);
     for (size_t i = 0; !status && i < count; i++) {

@@ -10,6 +10,8 @@ accel_dataset_from_arrays (struct accel_dataset **dataset, const struct accel_fi
                            size_t field_count, size_t size, struct accel_error *err)
 {
     struct set *set;
+    if (!dataset)
+        return accel_fail_null (err, __func__, "dataset");
     *dataset = NULL;
     if (!fields || !field_count || !arrays)
         return accel_fail (err, ACCEL_ERR_INVALID, "a data set of arrays needs fields and an array for each");

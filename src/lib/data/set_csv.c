@@ -547,6 +547,8 @@ accel_dataset_open_csv (struct accel_dataset **dataset, const char *path, const 
                         struct accel_error *err)
 {
     struct csv csv = { .line = 1, .err = err };
+    if (!dataset)
+        return accel_fail_null (err, __func__, "dataset");
     *dataset = NULL;
     if (options)
         csv.options = *options;

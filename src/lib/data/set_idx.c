@@ -111,6 +111,8 @@ accel_dataset_open_idx (struct accel_dataset **dataset, const char *images, cons
 {
     static const struct accel_idx_options defaults = { 0 };
     struct set *set;
+    if (!dataset)
+        return accel_fail_null (err, __func__, "dataset");
     *dataset = NULL;
     if (!options)
         options = &defaults;

@@ -75,6 +75,8 @@ accel_dataset_open_safetensors (struct accel_dataset **dataset, const char *path
     struct safetensors file;
     struct set *set = NULL;
     uint64_t data;
+    if (!dataset)
+        return accel_fail_null (err, __func__, "dataset");
     *dataset = NULL;
     if (!names != !count)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %zu names of tensors, but %s array of them", path ? path : "?",

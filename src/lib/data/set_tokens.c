@@ -190,6 +190,8 @@ accel_dataset_open_tokens (struct accel_dataset **dataset, const char *path, con
 {
     struct set *set;
     uint64_t count = 0, wanted, samples = 0;
+    if (!dataset)
+        return accel_fail_null (err, __func__, "dataset");
     *dataset = NULL;
     enum accel_status status = check_options (options, err);
     if (status || (status = set_create (&set, options->labels ? 2 : 1, err)))

@@ -198,6 +198,8 @@ accel_tree_concatenate (struct accel_tree **joined, const struct accel_tree *con
                         struct accel_error *err)
 {
     struct join join = { .count = count, .dim = dim };
+    if (!joined)
+        return accel_fail_null (err, call, "joined");
     *joined = NULL;
     if (!trees || !count)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: no trees", call);

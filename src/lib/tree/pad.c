@@ -193,7 +193,8 @@ accel_pad_input_tensors (struct accel_tree **padded, const struct accel_tree *tr
                          size_t num_processes, struct accel_error *err)
 {
     struct tree_pad pad = { 0 };
-    *padded = NULL;
+    if (padded)
+        *padded = NULL;
     if (!num_processes)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_pad_input_tensors: num_processes is 0");
     if (__builtin_add_overflow (batch_size, rows_to_add (batch_size, num_processes), &pad.size))

@@ -28,6 +28,8 @@ tree_kind_name (enum accel_tree_kind kind)
 enum accel_status
 tree_new (struct accel_tree **tree, enum accel_tree_kind kind, struct accel_error *err)
 {
+    if (!tree)
+        return accel_fail (err, ACCEL_ERR_INVALID, "where to put the tree is NULL");
     *tree = calloc (1, sizeof **tree);
     if (!*tree)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a node");
@@ -120,6 +122,8 @@ tree_own (struct accel_tree **leaf, struct accel_tensor *tensor, struct accel_er
 enum accel_status
 accel_tree_borrow_tensor (struct accel_tree **tree, const DLTensor *tensor, struct accel_error *err)
 {
+    if (!tree)
+        return accel_fail_null (err, __func__, "tree");
     *tree = NULL;
     if (!tensor)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_tree_borrow_tensor: the tensor is NULL");
@@ -135,6 +139,8 @@ accel_tree_borrow_tensor (struct accel_tree **tree, const DLTensor *tensor, stru
 enum accel_status
 accel_tree_copy_tensor (struct accel_tree **tree, const DLTensor *tensor, struct accel_error *err)
 {
+    if (!tree)
+        return accel_fail_null (err, __func__, "tree");
     *tree = NULL;
     if (!tensor)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_tree_copy_tensor: the tensor is NULL");
@@ -152,6 +158,8 @@ accel_tree_copy_tensor (struct accel_tree **tree, const DLTensor *tensor, struct
 enum accel_status
 accel_tree_take_tensor (struct accel_tree **tree, struct accel_tensor *tensor, struct accel_error *err)
 {
+    if (!tree)
+        return accel_fail_null (err, __func__, "tree");
     *tree = NULL;
     if (!tensor || !tensor->owned_bytes)
         return accel_fail (err, ACCEL_ERR_INVALID,
@@ -171,6 +179,8 @@ accel_tree_take_tensor (struct accel_tree **tree, struct accel_tensor *tensor, s
 enum accel_status
 accel_tree_create_bytes (struct accel_tree **tree, const void *bytes, size_t size_bytes, struct accel_error *err)
 {
+    if (!tree)
+        return accel_fail_null (err, __func__, "tree");
     *tree = NULL;
     if ((!bytes && size_bytes) || size_bytes == SIZE_MAX)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_tree_create_bytes: no bytes, or more than memory holds");

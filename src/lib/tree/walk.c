@@ -79,6 +79,8 @@ enum accel_status
 tree_walk (const struct tree_walk *walk, struct accel_tree **made, const struct accel_tree *tree,
            struct accel_error *err)
 {
+    if (!made)
+        return accel_fail_null (err, walk->call, "where to put the tree");
     *made = NULL;
     if (!tree)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: the tree is NULL", walk->call);
@@ -162,7 +164,8 @@ accel_tree_map (struct accel_tree **mapped, const struct accel_tree *tree, accel
                 struct accel_error *err)
 {
     struct map map = { .function = function, .user = user };
-    *mapped = NULL;
+    if (mapped)
+        *mapped = NULL;
     if (!function)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_tree_map: the function is NULL");
     struct tree_walk walk = { .call = "accel_tree_map", .leaf = map_leaf, .user = &map };
@@ -191,8 +194,8 @@ batch_size_at (const struct tree_place *place, const struct accel_tree *tree, si
 enum accel_status
 accel_tree_find_batch_size (const struct accel_tree *tree, size_t *batch_size, struct accel_error *err)
 {
-    if (!tree)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_tree_find_batch_size: the tree is NULL");
+    if (!tree || !batch_size)
+        return accel_fail_null (err, __func__, tree ? "batch_size" : "tree");
     return batch_size_at (NULL, tree, batch_size, err);
 }
 
@@ -277,7 +280,8 @@ accel_send_to_device (struct accel_tree **sent, const struct accel_tree *tree, D
 {
     static const struct accel_send_options none;
     struct send send = { .device = device, .options = options ? options : &none };
-    *sent = NULL;
+    if (sent)
+        *sent = NULL;
     for (size_t i = 0; i < send.options->skip_key_count; i++)
         if (!send.options->skip_keys || !send.options->skip_keys[i])
             return accel_fail (err, ACCEL_ERR_INVALID, "accel_send_to_device: skip_keys[%zu] is NULL", i);
