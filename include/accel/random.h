@@ -2,7 +2,8 @@
 /* Random numbers: torch's CPU generator, bit for bit.
  *
  * A generator is used by one thread at a time; distinct generators are independent.  Counts are elements.  Functions
- * without a status cannot fail.  NULL for a generator is allowed where a comment says so only. */
+ * without a status cannot fail.  NULL for a generator is allowed where a comment says so only: elsewhere it is
+ * ACCEL_ERR_INVALID, and without a status nothing is drawn (what is returned is 0, or randint's low). */
 #ifndef ACCEL_RANDOM_H
 #define ACCEL_RANDOM_H
 
