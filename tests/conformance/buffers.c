@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "tests/conformance/conformance.h"
+#include "tests/slow.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -306,6 +307,8 @@ suite_sizes (struct rank *self)
     for (int kind = 0; kind < KINDS; kind++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
             size_t unit = accel_dtype_bytes (dtypes[d]), piece = PIECE / unit;
+            if (IS_SLOW && d != (size_t) kind % (sizeof dtypes / sizeof *dtypes))
+                continue;
             if (sends_rows ((enum kind) kind))
                 piece /= (size_t) self->size;
             size_t counts[] = { 1, INLINE / unit + 1, piece - 1, piece, piece + 1, 2 * piece, 3 * piece + 77 };

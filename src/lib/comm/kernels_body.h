@@ -17,12 +17,17 @@
 #include <string.h>
 
 /* -O3 unrolls loops of known length into straight code, which keeps a short chunk in registers; at the ends of all the
- * others it doubles the size and gains nothing.  (It also jams loops over sources, which are no vectors then.)  It is
- * not worth the room where few processors are left that run the variant. */
+ * others it doubles the size and gains nothing.  (It also jams loops over sources, which are no vectors then.)  Neither
+ * that nor loops for short chunks are worth the room where few processors are left that run the variant. */
 #ifdef __clang__
 #define KERNEL __attribute__ ((KERNEL_TARGET))
 #else
 #define KERNEL __attribute__ ((optimize ("O2", "tree-vectorize", "vect-cost-model=dynamic"), KERNEL_TARGET))
+#endif
+#ifdef KERNEL_RARE
+#define IN_REGISTERS 0
+#else
+#define IN_REGISTERS 1
 #endif
 #if defined __clang__ || defined KERNEL_RARE
 #define KERNEL_TIGHT KERNEL
@@ -142,7 +147,7 @@ finish (const struct kernel_job *job)
         const size_t most = SHORT / sizeof (type);                                                                   \
         type sum[SHORT / sizeof (type)];                                                                             \
         size_t at = 0;                                                                                               \
-        if (job->beyond_caches || job->count <= most)                                                                \
+        if (IN_REGISTERS && (job->beyond_caches || job->count <= most))                                              \
             for (; job->count - at >= most; at += most) {                                                            \
                 name##_step (job, sum, at, most);                                                                    \
                 put (job, at * sizeof (type), sum, SHORT);                                                           \
