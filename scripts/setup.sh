@@ -3,7 +3,7 @@
 # Sourced by run-demo, run-tests and .ci/run from the top folder: packages and the build in build/.
 #
 #   want_packages build test     install what is missing of these kinds (packages.txt), or say what is needed
-#   build_in FOLDER [CONFIGURE-ARGUMENT...]
+#   [targets=...] build_in FOLDER [CONFIGURE-ARGUMENT...]
 set -eu
 install=yes
 jobs=$(nproc 2>/dev/null || echo 2)
@@ -85,17 +85,17 @@ build_in () {
     fi
     # make finds out by itself in a fraction of a second that there is nothing to do.
     [ -x "$folder/accelerate" ] || say "building in $folder"
-    make -C "$folder" --no-print-directory -s -j "$jobs" >"$folder/make.out" 2>&1 || {
+    make -C "$folder" --no-print-directory -s -j "$jobs" ${targets:-all} >"$folder/make.out" 2>&1 || {
         tail -n 30 "$folder/make.out" >&2
         die "the build failed, see $folder/make.out"
     }
 }
 
-# check_in FOLDER: make check there, remember how many tests passed, failed and were skipped.
+# check_in FOLDER [MAKE-ARGUMENT...]: make check there, remember how many tests passed, failed and were skipped.
 passed=0 failed=0 skipped=0
 check_in () {
     set +e
-    make -C "$1" --no-print-directory -j "$jobs" check VERBOSE=1 >"$1/check.out" 2>&1
+    (checked=$1 && shift && make -C "$checked" --no-print-directory -j "$jobs" check VERBOSE=1 "$@") >"$1/check.out" 2>&1
     status=$?
     set -e
     count () {
