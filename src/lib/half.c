@@ -141,7 +141,9 @@ floats_widen (float *target, const void *source, enum accel_dtype dtype, size_t 
 void
 floats_narrow (void *target, enum accel_dtype dtype, const float *source, size_t count, bool saturate)
 {
-    if (dtype == ACCEL_FLOAT8_E4M3FN)
+    if (dtype == ACCEL_FLOAT32)
+        memcpy (target, source, count * sizeof *source);
+    else if (dtype == ACCEL_FLOAT8_E4M3FN)
         e4m3_from_floats (target, source, count, true);
     else if (dtype == ACCEL_FLOAT8_E5M2)
         e5m2_from_floats (target, source, count, saturate);

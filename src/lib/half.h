@@ -8,7 +8,7 @@
 /** As many floats as a buffer on the stack holds where they are converted piece by piece: 4 KiB, in any cache. */
 enum { FLOATS_BLOCK = 1024 };
 
-/** By type, which is one of 16 or 8 bits, or for widening float32; saturate as below.  @{ */
+/** By type, which is float32 or one of 16 or 8 bits; saturate as below.  @{ */
 void floats_widen (float *target, const void *source, enum accel_dtype dtype, size_t count);
 void floats_narrow (void *target, enum accel_dtype dtype, const float *source, size_t count, bool saturate);
 /** @} */

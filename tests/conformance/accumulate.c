@@ -3,10 +3,11 @@
  * computes the whole job alone, in double: a linear model with squared errors, plain SGD. */
 #include <config.h>
 
+#include "tests/conformance/check.h"
+
 #include <accel/accel.h>
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,26 +16,6 @@ enum { WEIGHTS = 5, BATCH = 3, MOST_RANKS = 8 };
 
 #define RATE 0.125
 #define TOLERANCE 1e-6
-
-static struct accel *acc;
-static int rank, size, wrong;
-
-__attribute__ ((format (printf, 2, 3))) static bool
-check (bool good, const char *format, ...)
-{
-    va_list args;
-    if (good)
-        return true;
-    wrong++;
-    va_start (args, format);
-    flockfile (stderr);
-    fprintf (stderr, "rank %d: ", rank);
-    vfprintf (stderr, format, args);
-    putc ('\n', stderr);
-    funlockfile (stderr);
-    va_end (args);
-    return false;
-}
 
 static double
 input (size_t sample, int i)

@@ -100,7 +100,7 @@ backward (void *user, float scale, struct accel_error *error)
         size_t count = accel_tensor_count (&net->grads[i]);
         for (uint32_t j = 0; j < count; j++)
             values[j] = value (net, i, rank, j);
-        floats_to (net->grads[i].data, model_grad_dtype (net->model, (size_t) i), values, count);
+        floats_narrow (net->grads[i].data, model_grad_dtype (net->model, (size_t) i), values, count, false);
         status = accel_grad_ready (net->model, (size_t) i, error);
     }
     return status;
@@ -119,7 +119,7 @@ distance (const struct net *net, int i)
     static float values[ELEMENTS];
     size_t count = accel_tensor_count (&net->grads[i]);
     double far = 0, length = 0;
-    floats_from (values, net->grads[i].data, model_grad_dtype (net->model, (size_t) i), count);
+    floats_widen (values, net->grads[i].data, model_grad_dtype (net->model, (size_t) i), count);
     for (uint32_t j = 0; j < count; j++) {
         double mean = 0;
         for (int of = 0; of < size; of++)

@@ -2,35 +2,16 @@
 /* One rank of precision.sh: `precision CHECK TYPE...`; says on standard error what is wrong and exits with 1. */
 #include <config.h>
 
+#include "tests/conformance/check.h"
+
 #include <accel/accel.h>
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { WEIGHTS = 1500, BIAS = 7, COUNT = WEIGHTS + BIAS, SAMPLES = 12, STEPS = 20 };
-
-static struct accel *acc;
-static int rank, size, wrong;
-
-__attribute__ ((format (printf, 2, 3))) static bool
-check (bool good, const char *format, ...)
-{
-    va_list args;
-    if (good)
-        return true;
-    wrong++;
-    va_start (args, format);
-    flockfile (stderr);
-    fprintf (stderr, "rank %d: ", rank);
-    vfprintf (stderr, format, args);
-    putc ('\n', stderr);
-    funlockfile (stderr);
-    va_end (args);
-    return false;
-}
 
 static void
 must (enum accel_status status, const struct accel_error *err)

@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "lib/data/generator.h"
+#include "lib/half.h"
 #include "lib/state/state_object.h"
 #include "lib/train/reducer.h"
 #include "tests/slow.h"
@@ -105,8 +106,8 @@ round_to (enum accel_dtype dtype, float *values, size_t count)
     static uint16_t halves[MOST];
     if (dtype == ACCEL_FLOAT32)
         return;
-    floats_to (halves, dtype, values, count);
-    floats_from (values, halves, dtype, count);
+    floats_narrow (halves, dtype, values, count, false);
+    floats_widen (values, halves, dtype, count);
 }
 
 /* The gradient of parameter @p i on rank OF in step STEP, in its own precision. */
@@ -155,7 +156,7 @@ is_mean (const struct example *example, int i, int step, enum accel_comm_hook ho
     static char narrow[MOST * sizeof (float)];
     size_t bytes = model_grad_bytes (example->model, (size_t) i);
     expect (mean, i, step, hook, missing);
-    floats_to (narrow, kinds[i].grad, mean, bytes / accel_dtype_bytes (kinds[i].grad));
+    floats_narrow (narrow, kinds[i].grad, mean, bytes / accel_dtype_bytes (kinds[i].grad), false);
     return !bytes || !memcmp (narrow, example->grads[i].data, bytes);
 }
 
@@ -181,11 +182,11 @@ produce (const struct pass *pass, int i, struct accel_error *error)
     size_t count = accel_tensor_count (grad);
     draw (values, i, rank, pass->step);
     if (pass->adds && count)
-        floats_from (before, grad->data, kinds[i].grad, count);
+        floats_widen (before, grad->data, kinds[i].grad, count);
     for (size_t j = 0; pass->adds && j < count; j++)
         values[j] += before[j];
     if (count)
-        floats_to (grad->data, kinds[i].grad, values, count);
+        floats_narrow (grad->data, kinds[i].grad, values, count, false);
     return pass->order == SILENT ? ACCEL_OK : accel_grad_ready (model, (size_t) i, error);
 }
 

@@ -2,31 +2,10 @@
 /* One rank of training.sh: `training CHECK [ARGUMENT]`; says on standard error what is wrong and exits with 1. */
 #include <config.h>
 
+#include "tests/conformance/check.h"
 #include "tests/golden/golden.h"
 
 #include <accel/accel.h>
-
-#include <stdarg.h>
-
-static struct accel *acc;
-static int rank, size, wrong;
-
-__attribute__ ((format (printf, 2, 3))) static bool
-check (bool good, const char *format, ...)
-{
-    va_list args;
-    if (good)
-        return true;
-    wrong++;
-    va_start (args, format);
-    flockfile (stderr);
-    fprintf (stderr, "rank %d: ", rank);
-    vfprintf (stderr, format, args);
-    putc ('\n', stderr);
-    funlockfile (stderr);
-    va_end (args);
-    return false;
-}
 
 enum { TENSORS = 5, LARGE = 300000, ELEMENTS = 7 + 12 + LARGE + 1 + 7 };
 

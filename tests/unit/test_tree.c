@@ -2,6 +2,7 @@
 /* Trees: against the original's operations, against each other on random trees, and in every way to misuse them. */
 #include <config.h>
 
+#include "tests/allocators.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 #include "tests/unit/tree_text.h"
@@ -501,33 +502,6 @@ test_decoding (void)
     accel_tree_destroy (tree);
     forget_memory ();
 }
-
-/* The linker puts these in the place of the allocators: the one after so many calls fails. */
-static long calls_left = -1;
-
-static bool
-fails_now (void)
-{
-    return calls_left >= 0 && calls_left-- == 0;
-}
-
-#define ALLOCATORS(X)                                                                               \
-    X (void *, NULL, malloc, (size_t size), (size))                                                 \
-    X (void *, NULL, calloc, (size_t count, size_t size), (count, size))                            \
-    X (void *, NULL, realloc, (void *old, size_t size), (old, size))                                \
-    X (void *, NULL, reallocarray, (void *old, size_t count, size_t size), (old, count, size))      \
-    X (char *, NULL, strdup, (const char *text), (text))                                            \
-    X (char *, NULL, strndup, (const char *text, size_t size), (text, size))                        \
-    X (int, 12, posix_memalign, (void **made, size_t alignment, size_t size), (made, alignment, size))
-#define X(type, failure, name, parameters, arguments) \
-    type __real_##name parameters;                    \
-    type __wrap_##name parameters;                    \
-    type __wrap_##name parameters                     \
-    {                                                 \
-        return fails_now () ? failure : __real_##name arguments; \
-    }
-ALLOCATORS (X)
-#undef X
 
 static enum accel_status
 build (struct accel_tree **dict, struct accel_tree *unused)

@@ -80,28 +80,6 @@ hook_free (struct accel_model *model)
     accel_free (model->object.owner, model->reducer->half);
 }
 
-void
-floats_from (float *to, const void *from, enum accel_dtype dtype, size_t count)
-{
-    if (dtype == ACCEL_FLOAT16)
-        half_to_floats (to, from, count);
-    else if (dtype == ACCEL_BFLOAT16)
-        bfloat16_to_floats (to, from, count);
-    else
-        memcpy (to, from, count * sizeof *to);
-}
-
-void
-floats_to (void *to, enum accel_dtype dtype, const float *from, size_t count)
-{
-    if (dtype == ACCEL_FLOAT16)
-        half_from_floats (to, from, count);
-    else if (dtype == ACCEL_BFLOAT16)
-        bfloat16_from_floats (to, from, count);
-    else
-        memcpy (to, from, count * sizeof *from);
-}
-
 /* Change the type of an array; with a divisor other than 1, in the new type.  `to` may be `from`. */
 static void
 convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,
@@ -111,14 +89,14 @@ convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype
     for (size_t done = 0; done < count; done += BLOCK) {
         size_t part = count - done < BLOCK ? count - done : BLOCK;
         char *here = (char *) to + done * accel_dtype_bytes (to_dtype);
-        floats_from (block, (const char *) from + done * accel_dtype_bytes (from_dtype), from_dtype, part);
-        floats_to (here, to_dtype, block, part);
+        floats_widen (block, (const char *) from + done * accel_dtype_bytes (from_dtype), from_dtype, part);
+        floats_narrow (here, to_dtype, block, part, false);
         if (divisor == 1)
             continue;
-        floats_from (block, here, to_dtype, part);
+        floats_widen (block, here, to_dtype, part);
         for (size_t i = 0; i < part; i++)
             block[i] /= divisor;
-        floats_to (here, to_dtype, block, part);
+        floats_narrow (here, to_dtype, block, part, false);
     }
 }
 

@@ -11,6 +11,7 @@
 #include <config.h>
 
 #include "lib/data/generator.h"
+#include "lib/half.h"
 #include "lib/error.h"
 #include "lib/state/state_private.h"
 #include "lib/train/arithmetic.h"
@@ -265,7 +266,7 @@ begin_matrix (const struct accel_model *model, size_t s, size_t i, float *wide)
     float *values = grad->data;
     if (model->spans[s].dtype != ACCEL_FLOAT32) {
         values = wide;
-        floats_from (values, grad->data, model->spans[s].dtype, count);
+        floats_widen (values, grad->data, model->spans[s].dtype, count);
     }
     for (size_t j = 0; matrix->error && j < count; j++)
         values[j] += matrix->error[j];
@@ -285,7 +286,7 @@ begin_span (struct accel_model *model, size_t s, const unsigned char *mask)
         if (mask && !mask[i])
             continue;
         if (!matrix->rank) {
-            floats_from (sent, model->parameters[i].grad->data, model->spans[s].dtype, matrix->n * matrix->m);
+            floats_widen (sent, model->parameters[i].grad->data, model->spans[s].dtype, matrix->n * matrix->m);
             sent += matrix->n * matrix->m;
             continue;
         }
@@ -313,7 +314,7 @@ go_on (struct accel_model *model, size_t s, const unsigned char *mask, bool expa
         if (mask && !mask[i])
             continue;
         if (!expands && !matrix->rank)
-            floats_to (grad->data, model->spans[s].dtype, sent, count);
+            floats_narrow (grad->data, model->spans[s].dtype, sent, count, false);
         for (size_t j = 0; !expands && j < matrix->rank; j++)
             orthogonalise_column (sent, matrix->n, matrix->rank, j);
         if (!expands && matrix->rank)
@@ -321,7 +322,7 @@ go_on (struct accel_model *model, size_t s, const unsigned char *mask, bool expa
         if (expands && matrix->rank) {
             expand (matrix, matrix->values, sent);
             if (matrix->values != grad->data)
-                floats_to (grad->data, model->spans[s].dtype, matrix->values, matrix->n * matrix->m);
+                floats_narrow (grad->data, model->spans[s].dtype, matrix->values, matrix->n * matrix->m, false);
         }
         sent += count;
     }

@@ -59,11 +59,6 @@ enum accel_status reducer_shadow (struct accel_model *model, const struct comm_s
 enum accel_status model_broadcast_buffers (struct accel_model *model, struct accel_comm *comm,
                                            const struct comm_site *site, int root, struct accel_error *err);
 
-/** To and from float32, for the types of gradients.  @{ */
-void floats_from (float *to, const void *from, enum accel_dtype dtype, size_t count);
-void floats_to (void *to, enum accel_dtype dtype, const float *from, size_t count);
-/** @} */
-
 /** The hooks: float16 and bfloat16.  @p data [count] is one stretch of a bucket of @p dtype. */
 enum accel_status hook_make (struct accel_model *model, struct accel *acc, struct accel_error *err);
 void hook_free (struct accel_model *model);
