@@ -10,10 +10,11 @@ AC_DEFUN([ACCEL_TRY_FLAG], [
 ])
 AC_DEFUN([ACCEL_FLAGS], [
     ACCEL_CFLAGS="-std=gnu11 -pthread"
-    # Nothing here asks errno about square roots, and loops that set it cannot be made of vectors.
+    # Nothing here asks errno about square roots, and loops that set it cannot be made of vectors. A function that nobody
+    # declared is no C11, and an error in any build: warnings alone have been overlooked.
     m4_foreach_w([flag], [-fno-math-errno -fvisibility=hidden -Wall -Wextra -Wshadow -Wpointer-arith
         -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wundef -Wwrite-strings -Wcast-align
-        -Wno-missing-field-initializers], [ACCEL_TRY_FLAG(flag)])
+        -Wno-missing-field-initializers -Werror=implicit-function-declaration], [ACCEL_TRY_FLAG(flag)])
     AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [treat compiler warnings as errors])],
         [], [enable_werror=no])
     AS_IF([test "x$enable_werror" = xyes], [ACCEL_CFLAGS="$ACCEL_CFLAGS -Werror"])
