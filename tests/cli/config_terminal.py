@@ -38,6 +38,8 @@ class Terminal:
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
             for fd in range(3):
                 os.dup2(slave, fd)
+            for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP):
+                signal.signal(number, signal.SIG_DFL)  # nohup and jobs in the background hand on that they are ignored
             os.environ["TERM"] = term
             os.execv(ACCELERATE, [ACCELERATE, "config", "--config_file", FILE, *args])
 
