@@ -16,6 +16,15 @@ enum accel_status accel_fail_errno (struct accel_error *err, const char *format,
 enum accel_status accel_fail_in (struct accel_error *err, enum accel_status code, const char *format, ...)
     ACCEL_PRINTF (3, 4);
 
+/** Make @p err say that nothing failed, without writing all of its text as an initializer would. */
+static inline void
+accel_error_clear (struct accel_error *err)
+{
+    err->code = ACCEL_OK;
+    err->sys_errno = 0;
+    err->text[0] = '\0';
+}
+
 /** Refuse an argument: "FUNCTION: NAME is NULL".  @return ACCEL_ERR_INVALID */
 enum accel_status accel_fail_null (struct accel_error *err, const char *function, const char *name);
 

@@ -5,6 +5,7 @@
 
 #include "lib/half.h"
 #include "lib/train/reducer.h"
+#include "tests/allocators.h"
 #include "tests/golden/golden.h"
 
 #include <accel/accel.h>
@@ -278,31 +279,6 @@ check_golden (void)
     check (seen >= 5, "%d golden steps", seen);
     accel_model_destroy (net.model);
 }
-
-/* The linker puts these in the place of the allocators: the one after so many calls fails. */
-static long calls_left = -1;
-
-static bool
-fails_now (void)
-{
-    return calls_left >= 0 && calls_left-- == 0;
-}
-
-#define ALLOCATORS(X)                                                 \
-    X (void *, malloc, (size_t bytes), (bytes))                       \
-    X (void *, calloc, (size_t count, size_t bytes), (count, bytes))  \
-    X (void *, realloc, (void *old, size_t bytes), (old, bytes))      \
-    X (void *, aligned_alloc, (size_t to, size_t bytes), (to, bytes)) \
-    X (char *, strdup, (const char *text), (text))
-#define X(type, name, parameters, arguments) \
-    type __real_##name parameters;           \
-    type __wrap_##name parameters;           \
-    type __wrap_##name parameters            \
-    {                                        \
-        return fails_now () ? NULL : __real_##name arguments; \
-    }
-ALLOCATORS (X)
-#undef X
 
 static enum accel_status
 go (struct net *net, const struct accel_ddp_options *options, bool again)

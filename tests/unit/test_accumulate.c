@@ -7,6 +7,7 @@
 #include "lib/train/accumulate.h"
 #include "lib/train/model.h"
 #include "lib/train/optimizer.h"
+#include "tests/allocators.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 
@@ -378,18 +379,6 @@ test_local_sgd (struct job *job)
         must (accel_local_sgd_end (local_sgd, &err), &err);
         ok (accumulate_reduces (job->model) && job->weight == 7, "and its end");
     }
-}
-
-/* The linker puts this in the place of the library's calloc(): the one after so many calls fails. */
-static long calls_left = -1;
-
-void *__real_calloc (size_t count, size_t size);
-void *__wrap_calloc (size_t count, size_t size);
-
-void *
-__wrap_calloc (size_t count, size_t size)
-{
-    return calls_left >= 0 && calls_left-- == 0 ? NULL : __real_calloc (count, size);
 }
 
 static void

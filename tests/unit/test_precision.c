@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "lib/state/state_object.h"
+#include "tests/allocators.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 
@@ -601,30 +602,6 @@ test_convert (void)
     }
     ok (good, "conversions between all types");
 }
-
-/* The linker puts this in the place of calloc(), aligned_alloc() and strdup(): the one after so many calls fails. */
-static long calls_left = -1;
-
-static bool
-fails_now (void)
-{
-    return calls_left >= 0 && calls_left-- == 0;
-}
-
-#define ALLOCATORS(X)                                                                \
-    X (void *, calloc, (size_t count, size_t size), (count, size))                   \
-    X (void *, malloc, (size_t size), (size))                                        \
-    X (void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size))    \
-    X (char *, strdup, (const char *text), (text))
-#define X(type, name, parameters, arguments)                 \
-    type __real_##name parameters;                           \
-    type __wrap_##name parameters;                           \
-    type __wrap_##name parameters                            \
-    {                                                        \
-        return fails_now () ? NULL : __real_##name arguments; \
-    }
-ALLOCATORS (X)
-#undef X
 
 static void
 test_no_memory (void)

@@ -5,13 +5,12 @@
 #include "lib/data/batch.h"
 
 #include "lib/error.h"
+#include "util/memory.h"
 
 #include <accel/comm.h>
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { ALIGNMENT = 64 };
 
 static enum accel_status
 check_field (const struct accel_field *field, size_t index, struct accel_error *err)
@@ -42,14 +41,6 @@ batch_check_fields (const struct accel_field *fields, size_t count, struct accel
     return ACCEL_OK;
 }
 
-/* Of at least one byte, so that a field without elements has an address too. */
-static void *
-ordinary_memory (size_t bytes)
-{
-    size_t rounded = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
-    return rounded > bytes ? aligned_alloc (ALIGNMENT, rounded) : NULL;
-}
-
 /* accel_alloc()'s share may be used up: then the memory is ordinary, which owned_bytes tells. */
 static enum accel_status
 give_memory (struct accel_batch *batch, size_t index, size_t bytes, struct accel_error *err)
@@ -58,7 +49,7 @@ give_memory (struct accel_batch *batch, size_t index, size_t bytes, struct accel
     void *memory = NULL;
     bool shared = batch->acc && !accel_alloc (batch->acc, &memory, bytes ? bytes : 1, NULL);
     if (!shared)
-        memory = ordinary_memory (bytes);
+        memory = memory_create (bytes);
     if (!memory)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of field '%s' (%zu bytes)",
                            batch->descriptions[index].name, bytes);
@@ -106,6 +97,7 @@ batch_init (struct accel_batch *batch, const struct accel_field *fields, size_t 
     /* Last, so that sizes which no memory holds are found before so much is asked for. */
     if (!status && !(batch->indices = calloc (capacity + 1, sizeof *batch->indices)))
         status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of %zu samples", capacity);
+    batch->listed = batch->indices;
     if (status)
         batch_release (batch);
     return status;
@@ -143,7 +135,7 @@ batch_copy_row (struct accel_batch *batch, size_t row, const struct accel_batch 
         if (batch->sample_bytes[i])
             memcpy ((char *) batch->fields[i].dl.data + row * batch->sample_bytes[i],
                     (const char *) source->fields[i].dl.data + from * source->sample_bytes[i], batch->sample_bytes[i]);
-    batch->indices[row] = source->indices[from];
+    batch->indices[row] = source->listed[from];
 }
 
 void
@@ -206,7 +198,7 @@ accel_batch_tree (struct accel_tree **tree, const struct accel_batch *batch, str
 const int64_t *
 accel_batch_indices (const struct accel_batch *batch)
 {
-    return batch ? batch->indices : NULL;
+    return batch ? batch->listed : NULL;
 }
 
 enum accel_status

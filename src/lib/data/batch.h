@@ -15,6 +15,7 @@ struct accel_batch {
     size_t *sample_bytes;                   /* [field_count] of one sample as described */
     void **into;                            /* [field_count]: where the current sample goes */
     int64_t *indices;                       /* [capacity] */
+    const int64_t *listed;                  /* [size]: `indices`, or a piece of the loader's order */
     struct accel *acc; /* whose memory it is, that of accel_alloc(); NULL: ordinary memory */
     bool collated;     /* shapes are what a program's function made them */
 };

@@ -43,12 +43,8 @@ dispatch_init (struct accel_loader *loader, struct accel_error *err)
         status = batch_init (&dispatcher->first, loader->fields, loader->field_count, loader->processes, NULL, err);
     if (!status)
         status = batch_init (&dispatcher->view, loader->fields, loader->field_count, 0, NULL, err);
-    if (!status) { /* the view has no memory of its own */
-        free (dispatcher->view.indices);
-        dispatcher->view.indices = NULL;
-        for (size_t i = 0; i < loader->field_count; i++)
-            forget_memory (&dispatcher->view.fields[i]);
-    }
+    for (size_t i = 0; i < loader->field_count && !status; i++) /* the view has no memory of its own */
+        forget_memory (&dispatcher->view.fields[i]);
     dispatcher->header = status ? NULL : calloc (header_count (loader), sizeof *dispatcher->header);
     if (!status && !dispatcher->header)
         status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a dispatcher");
@@ -62,7 +58,6 @@ dispatch_release (struct accel_loader *loader)
     struct dispatcher *dispatcher = &loader->dispatcher;
     for (size_t i = 0; dispatcher->view.fields && i < loader->field_count; i++)
         dispatcher->view.fields[i].dl.data = NULL;
-    dispatcher->view.indices = NULL;
     batch_release (&dispatcher->view);
     batch_release (&dispatcher->rounds[0]);
     batch_release (&dispatcher->rounds[1]);
@@ -115,7 +110,7 @@ append (struct accel_loader *loader, struct accel_batch *round, size_t *rows, co
                                "only send equal ones", loader->fields[i].name);
         memcpy ((char *) have->dl.data + *rows * bytes, add->dl.data, count * bytes);
     }
-    memcpy (round->indices + *rows, part->indices, count * sizeof *round->indices);
+    memcpy (round->indices + *rows, part->listed, count * sizeof *round->indices);
     *rows += count;
     return ACCEL_OK;
 }
@@ -288,7 +283,7 @@ aim_view (struct accel_loader *loader, struct accel_batch *round, size_t begin, 
         tensor->dl.data = (char *) round->fields[i].dl.data + begin * row_bytes (round, i);
     }
     view->size = count;
-    view->indices = round->indices + begin;
+    view->listed = round->indices + begin;
 }
 
 enum accel_status

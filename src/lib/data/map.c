@@ -15,30 +15,48 @@ fail_read (enum accel_status status, const struct accel_error *cause, struct acc
                        *cause->text ? cause->text : accel_status_string (status));
 }
 
-/* The samples that batch->indices names. */
+/* One call for each sample.  Little is done between two of them: the fewer instructions there are, the more samples a
+ * processor fetches at once.  Where threads read, @p progress tells who waits for them which sample it is; NULL: nobody
+ * waits.  @return the number that were asked for; the last one failed where status says so */
+static inline __attribute__ ((always_inline)) size_t
+read_each (struct accel_loader *loader, struct accel_batch *batch, size_t count, _Atomic int64_t *progress,
+           enum accel_status *status, struct accel_error *cause)
+{
+    enum accel_status (*read) (void *, size_t, void *const *, struct accel_error *) = loader->dataset->read;
+    void *user = loader->dataset->user, **into = batch->into;
+    const size_t *bytes = batch->sample_bytes, first_bytes = bytes[0], fields = batch->field_count;
+    const int64_t *index = batch->listed, *end = index + count;
+    while (index < end && !*status && !(progress && loader->abandoned)) {
+        if (progress)
+            atomic_store_explicit (progress, *index, memory_order_relaxed);
+        *status = read (user, (size_t) *index++, into, cause);
+        into[0] = (char *) into[0] + first_bytes;
+        for (size_t f = 1; f < fields; f++)
+            into[f] = (char *) into[f] + bytes[f];
+    }
+    return (size_t) (index - batch->listed);
+}
+
+/* The samples that batch->listed names. */
 static enum accel_status
 read_samples (struct accel_loader *loader, struct accel_batch *batch, size_t count, _Atomic int64_t *progress,
               struct accel_error *err)
 {
     const struct accel_dataset *dataset = loader->dataset;
-    struct accel_error cause = { 0 };
+    struct accel_error cause;
     enum accel_status status = ACCEL_OK;
-    size_t i = 0;
-    if (count)
-        atomic_store_explicit (progress, batch->indices[0], memory_order_relaxed);
-    if (dataset->read_many && count) {
-        batch_aim (batch, 0);
-        status = dataset->read_many (dataset->user, batch->indices, count, batch->into, &cause);
-        return status ? fail_read (status, &cause, err, "reading a batch from sample", batch->indices[0]) : ACCEL_OK;
-    }
+    accel_error_clear (&cause);
     batch_aim (batch, 0);
-    for (; i < count && !status && !loader->abandoned; i++) {
-        atomic_store_explicit (progress, batch->indices[i], memory_order_relaxed);
-        status = dataset->read (dataset->user, (size_t) batch->indices[i], batch->into, &cause);
-        for (size_t f = 0; f < batch->field_count; f++) /* on to the next row */
-            batch->into[f] = (char *) batch->into[f] + batch->sample_bytes[f];
+    if (!dataset->read_many) {
+        size_t asked = loader->reader->thread_count ? read_each (loader, batch, count, progress, &status, &cause)
+                                                    : read_each (loader, batch, count, NULL, &status, &cause);
+        return status ? fail_read (status, &cause, err, "reading sample", batch->listed[asked - 1]) : ACCEL_OK;
     }
-    return status ? fail_read (status, &cause, err, "reading sample", batch->indices[i - 1]) : ACCEL_OK;
+    if (!count)
+        return ACCEL_OK;
+    atomic_store_explicit (progress, batch->listed[0], memory_order_relaxed);
+    status = dataset->read_many (dataset->user, batch->listed, count, batch->into, &cause);
+    return status ? fail_read (status, &cause, err, "reading a batch from sample", batch->listed[0]) : ACCEL_OK;
 }
 
 /* A function of the program makes the batch; what it says about rows has to be true. */
@@ -46,12 +64,13 @@ static enum accel_status
 collate (struct accel_loader *loader, struct accel_batch *batch, size_t count, _Atomic int64_t *progress,
          struct accel_error *err)
 {
-    struct accel_error cause = { 0 };
-    atomic_store_explicit (progress, batch->indices[0], memory_order_relaxed);
+    struct accel_error cause;
+    accel_error_clear (&cause);
+    atomic_store_explicit (progress, batch->listed[0], memory_order_relaxed);
     enum accel_status status
-        = loader->options.collate (loader->options.collate_user, batch->indices, count, batch, &cause);
+        = loader->options.collate (loader->options.collate_user, batch->listed, count, batch, &cause);
     if (status)
-        return fail_read (status, &cause, err, "collating the batch from sample", batch->indices[0]);
+        return fail_read (status, &cause, err, "collating the batch from sample", batch->listed[0]);
     for (size_t i = 0; i < batch->field_count; i++)
         if (batch->fields[i].dl.ndim && batch->fields[i].shape[0] != (int64_t) count)
             return accel_fail (err, ACCEL_ERR_CALLBACK,
@@ -61,15 +80,28 @@ collate (struct accel_loader *loader, struct accel_batch *batch, size_t count, _
     return ACCEL_OK;
 }
 
+/* @p count samples of the order from @p first on, as those behind the first @p done of the batch.  A batch that is one
+ * piece of an order that is written down stays where it is. */
+static void
+list_piece (const struct accel_loader *loader, struct accel_batch *batch, size_t done, size_t first, size_t count,
+            bool whole)
+{
+    const int64_t *order = loader->order.indices;
+    batch->listed = whole && order ? order + first : batch->indices;
+    if (order && !whole)
+        memcpy (batch->indices + done, order + first, count * sizeof *batch->indices);
+    for (size_t i = 0; i < count && !order; i++)
+        batch->indices[done + i] = (int64_t) (first + i);
+}
+
 /* Where the program makes batches that vary, the shard counts these. */
 static size_t
 list_varying (const struct accel_loader *loader, size_t number, struct accel_batch *batch)
 {
     size_t which = shard_position (&loader->shard, number, 0);
-    size_t begin = which ? loader->order.ends[which - 1] : 0, end = loader->order.ends[which];
-    for (size_t i = begin; i < end; i++)
-        batch->indices[i - begin] = (int64_t) order_index (&loader->order, i);
-    return end - begin;
+    size_t begin = which ? loader->order.ends[which - 1] : 0, count = loader->order.ends[which] - begin;
+    list_piece (loader, batch, 0, begin, count, true);
+    return count;
 }
 
 /* A batch is one piece of the order, but for repetitions at its end. */
@@ -77,15 +109,11 @@ static size_t
 list_samples (const struct accel_loader *loader, size_t number, struct accel_batch *batch)
 {
     const struct shard *shard = &loader->shard;
-    size_t count = shard_batch_size (shard, number), done = 0;
-    while (done < count) {
-        size_t first = shard_position (shard, number, done), piece = shard_run (shard, number, done);
+    size_t count = shard_batch_size (shard, number);
+    for (size_t done = 0, piece = 0; done < count; done += piece) {
+        piece = shard_run (shard, number, done);
         piece = piece < count - done ? piece : count - done;
-        if (loader->order.indices)
-            memcpy (batch->indices + done, loader->order.indices + first, piece * sizeof *batch->indices);
-        for (size_t i = 0; i < piece && !loader->order.indices; i++)
-            batch->indices[done + i] = (int64_t) (first + i);
-        done += piece;
+        list_piece (loader, batch, done, shard_position (shard, number, done), piece, piece == count);
     }
     return count;
 }
@@ -118,8 +146,7 @@ map_read_first (struct accel_loader *loader, struct accel_batch *batch, size_t c
     _Atomic int64_t progress;
     if (count > loader->order.samples)
         count = loader->order.samples;
-    for (size_t i = 0; i < count; i++)
-        batch->indices[i] = (int64_t) order_index (&loader->order, i);
+    list_piece (loader, batch, 0, 0, count, true);
     if (loader->options.collate)
         return collate (loader, batch, count, &progress, err);
     enum accel_status status = read_samples (loader, batch, count, &progress, err);

@@ -6,13 +6,10 @@
 
 #include "lib/data/sampler.h"
 #include "lib/error.h"
+#include "util/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-/* From this size on, huge pages: an order is drawn at random places all over it. */
-enum { HUGE_PAGE_BYTES = 2 << 20 };
 
 void
 order_release (struct order *order)
@@ -26,17 +23,8 @@ order_release (struct order *order)
 static int64_t *
 make_room (size_t wanted)
 {
-    size_t bytes, rounded;
-    if (__builtin_mul_overflow (wanted, sizeof (int64_t), &bytes)
-        || __builtin_add_overflow (bytes, HUGE_PAGE_BYTES - 1, &rounded))
-        return NULL;
-    if (bytes < HUGE_PAGE_BYTES)
-        return malloc (bytes);
-    rounded -= rounded % HUGE_PAGE_BYTES;
-    int64_t *room = aligned_alloc (HUGE_PAGE_BYTES, rounded);
-    if (room)
-        (void) madvise (room, rounded, MADV_HUGEPAGE); /* where there are none, small ones do */
-    return room;
+    size_t bytes;
+    return __builtin_mul_overflow (wanted, sizeof (int64_t), &bytes) ? NULL : memory_create (bytes);
 }
 
 /* Room for @p samples; the first @p kept entries stay. */
@@ -85,7 +73,7 @@ order_draw (struct order *order, struct accel_sampler *sampler, size_t size, str
     enum accel_status status = reserve (order, samples, 0, err);
     if (!status)
         status = accel_sampler_draw (sampler, order->indices, err);
-    return status ? status : check_indices (order, size, err);
+    return status || sampler_bound (sampler) <= size ? status : check_indices (order, size, err);
 }
 
 /* One batch more.  Batches of a size that was promised have it, but for the last. */

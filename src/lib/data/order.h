@@ -24,10 +24,4 @@ enum accel_status order_draw_batches (struct order *order, const struct accel_ba
 
 void order_release (struct order *order);
 
-static inline size_t
-order_index (const struct order *order, size_t position)
-{
-    return order->indices ? (size_t) order->indices[position] : position;
-}
-
 #endif

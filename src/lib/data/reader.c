@@ -64,6 +64,22 @@ spin (struct reader *reader, atomic_uint *count)
     return changed || atomic_load_explicit (count, memory_order_relaxed) != seen;
 }
 
+/* Where the caller alone reads there is nobody to keep out. @{ */
+static void
+lock (struct reader *reader)
+{
+    if (reader->thread_count)
+        pthread_mutex_lock (&reader->lock);
+}
+
+static void
+unlock (struct reader *reader)
+{
+    if (reader->thread_count)
+        pthread_mutex_unlock (&reader->lock);
+}
+/* @} */
+
 /* The slot of batch @p number; of one that nobody has begun to read, a slot that is of another or NULL. */
 static struct reader_slot *
 slot_of (const struct reader *reader, size_t number)
@@ -89,7 +105,7 @@ has_room (const struct reader *reader)
 static void
 call_thread (struct reader *reader)
 {
-    if (reader->pace.caller)
+    if (reader->pace.caller || !reader->thread_count)
         return;
     atomic_fetch_add_explicit (&reader->given, 1, memory_order_relaxed);
     pthread_cond_signal (&reader->work);
@@ -106,32 +122,56 @@ release_held (struct reader *reader)
     call_thread (reader);
 }
 
-/* With the lock held, which is given up meanwhile. */
-static void
-read_into (struct reader *reader, struct reader_slot *slot)
+static enum accel_status
+fill_slot (const struct reader_source *source, struct reader_slot *slot, bool *end)
 {
+    accel_error_clear (&slot->error);
+    return source->fill (source->user, slot->number, &slot->batch, end, &slot->progress, &slot->error);
+}
+
+static void
+note_outcome (struct reader *reader, struct reader_slot *slot, enum accel_status status, bool end)
+{
+    slot->state = status ? SLOT_FAILED : end ? SLOT_END : SLOT_FULL;
+    if (slot->state != SLOT_FULL && reader->source.serial)
+        reader->source.length = reader->next_read; /* nothing is read behind it */
+}
+
+/* By a thread, or by the caller in the place of threads; with the lock held, which is given up meanwhile. */
+static void
+read_beside_threads (struct reader *reader, struct reader_slot *slot)
+{
+    bool end = false;
     slot->state = SLOT_READING;
     slot->since_ns = clock_ns ();
-    atomic_store (&slot->progress, -1);
+    atomic_store_explicit (&slot->progress, -1, memory_order_relaxed);
     reader->reading++;
     struct reader_source source = reader->source;
     pthread_mutex_unlock (&reader->lock);
-    bool end = false;
-    slot->error = (struct accel_error){ 0 };
-    enum accel_status status
-        = source.fill (source.user, slot->number, &slot->batch, &end, &slot->progress, &slot->error);
+    enum accel_status status = fill_slot (&source, slot, &end);
     int64_t took = clock_ns () - slot->since_ns;
     pthread_mutex_lock (&reader->lock);
+    reader->took_ns = took;
     int64_t most = reader->fill_ns ? AVERAGED * reader->fill_ns : took; /* a thread may have been kept from running */
     reader->fill_ns += ((took < most ? took : most) - reader->fill_ns) / AVERAGED;
-    slot->state = status ? SLOT_FAILED : end ? SLOT_END : SLOT_FULL;
-    if (slot->state != SLOT_FULL && source.serial)
-        reader->source.length = reader->next_read; /* nothing is read behind it */
+    note_outcome (reader, slot, status, end);
     reader->reading--;
     atomic_fetch_add_explicit (&reader->taken, 1, memory_order_relaxed);
     pthread_cond_broadcast (&reader->done);
     if (source.serial)
         call_thread (reader);
+}
+
+static void
+read_into (struct reader *reader, struct reader_slot *slot)
+{
+    bool end = false;
+    if (reader->thread_count) {
+        read_beside_threads (reader, slot);
+        return;
+    }
+    enum accel_status status = fill_slot (&reader->source, slot, &end);
+    note_outcome (reader, slot, status, end);
 }
 
 /* The next batch that nobody reads yet; there has to be room. */
@@ -395,9 +435,10 @@ reader_next (struct reader *reader, struct accel_batch **batch, bool *is_last, u
     bool more = false;
     *batch = NULL;
     *is_last = true;
-    pthread_mutex_lock (&reader->lock);
+    lock (reader);
     size_t number = reader->next_out;
-    int64_t start = clock_ns ();
+    bool waits = reader->thread_count && !reader->pace.caller;
+    int64_t start = waits ? clock_ns () : 0;
     release_held (reader);
     if (!reader->broken && is_read (reader, number) && slot_of (reader, number)->state == SLOT_RETRY)
         read_again (reader, slot_of (reader, number));
@@ -413,8 +454,8 @@ reader_next (struct reader *reader, struct accel_batch **batch, bool *is_last, u
         *is_last = !more;
     }
     if (*batch && reader->thread_count)
-        look (reader, clock_ns () - start);
-    pthread_mutex_unlock (&reader->lock);
+        look (reader, waits ? clock_ns () - start : reader->took_ns);
+    unlock (reader);
     return status;
 }
 

@@ -65,6 +65,7 @@ struct reader {
     size_t reading;      /* threads that are in fill() */
     struct reader_pace pace;
     int64_t fill_ns;     /* what reading a batch takes, a moving average */
+    int64_t took_ns;     /* what reading the last one took */
     bool alone;          /* there is one processor: who spins keeps the awaited from running */
     bool paused, quit, broken;
 };

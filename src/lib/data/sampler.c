@@ -397,3 +397,9 @@ accel_sampler_custom (struct accel_sampler **sampler, const struct accel_sampler
         (*sampler)->calls = *calls;
     return status;
 }
+
+size_t
+sampler_bound (const struct accel_sampler *sampler)
+{
+    return sampler->kind == &subset || sampler->kind == &custom ? SIZE_MAX : sampler->size;
+}

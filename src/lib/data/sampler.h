@@ -8,6 +8,9 @@
 /** Whether its order is just 0, 1, 2, ..., so that nobody needs it written down. */
 bool sampler_is_identity (const struct accel_sampler *sampler);
 
+/** All indices of a sampler of ours are below this; SIZE_MAX where only looking at them tells. */
+size_t sampler_bound (const struct accel_sampler *sampler);
+
 /**
  * The generator that the sampler goes on drawing from, from pass to pass: the one that processes have to agree on, and
  * whose state an epoch can be had again from.  NULL: there is none.

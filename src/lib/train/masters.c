@@ -9,14 +9,13 @@
 #include "lib/train/arithmetic.h"
 #include "lib/train/model.h"
 #include "lib/train/scaler.h"
+#include "util/memory.h"
 
 #include <accel/precision.h>
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { ALIGNMENT = 64 };
 
 static enum accel_dtype
 dtype_of (const struct accel_model *model, size_t index)
@@ -53,10 +52,9 @@ masters_create (struct accel_model *model, struct accel_error *err)
         master->tensor = *model->parameters[i].data;
         master->tensor.dtype = accel_dtype_to_dl (ACCEL_FLOAT32);
         master->tensor.strides = NULL;
-        if (__builtin_mul_overflow (accel_tensor_count (&master->tensor), sizeof (float), &bytes)
-            || bytes > SIZE_MAX - ALIGNMENT)
+        if (__builtin_mul_overflow (accel_tensor_count (&master->tensor), sizeof (float), &bytes))
             goto error;
-        master->tensor.data = aligned_alloc (ALIGNMENT, (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
+        master->tensor.data = memory_create (bytes);
         if (!master->tensor.data)
             goto error;
         model->trained[i].data = &master->tensor;

@@ -8,13 +8,12 @@
 #include "lib/state/state_private.h"
 #include "lib/tensor.h"
 #include "lib/train/reducer.h"
+#include "util/memory.h"
 
 #include <accel/comm.h>
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { ALIGNMENT = 64 };
 
 enum allowed { ALLOW_ALL, ALLOW_FLOATS, ALLOW_SMALL_FLOATS };
 
@@ -85,16 +84,13 @@ allocate_data (struct accel_model *model, size_t index, struct accel_error *err)
     if (data->data)
         return ACCEL_OK;
     size_t bytes;
-    if (__builtin_mul_overflow (accel_tensor_count (data), tensor_element_bytes (data), &bytes)
-        || bytes > SIZE_MAX - ALIGNMENT)
+    if (__builtin_mul_overflow (accel_tensor_count (data), tensor_element_bytes (data), &bytes))
         return accel_fail (err, ACCEL_ERR_NOMEM, "parameter '%s' is larger than any memory",
                            model->parameters[index].name);
-    bytes = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
-    data->data = aligned_alloc (ALIGNMENT, bytes);
+    data->data = memory_create_zeroed (bytes);
     if (!data->data)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for parameter '%s' (%zu bytes)",
                            model->parameters[index].name, bytes);
-    memset (data->data, 0, bytes);
     model->owned[index] = data->data;
     return ACCEL_OK;
 }

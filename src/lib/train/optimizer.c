@@ -9,11 +9,12 @@
 #include "lib/tensor.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/precision.h"
+#include "util/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64, MAX_THREADS = 256 };
+enum { MAX_THREADS = 256 };
 
 /* What accelerate launch and OpenMP's programs go by. */
 static unsigned
@@ -74,7 +75,7 @@ describe_state (struct accel_optimizer *optimizer, size_t parameter, size_t inde
     }
     state->tensor.strides = NULL;
     state->tensor.byte_offset = 0;
-    size_t count = accel_tensor_count (&state->tensor), line = ALIGNMENT / sizeof (float);
+    size_t count = accel_tensor_count (&state->tensor), line = MEMORY_ALIGNMENT / sizeof (float);
     if (count > PTRDIFF_MAX / sizeof (float) - *elements - 2 * line)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer's state");
     *elements += (count + line - 1) / line * line;
@@ -96,18 +97,16 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
             status = describe_state (optimizer, i, j, &elements, err);
     if (status)
         return status;
-    /* Zeroed by the kernel, page by page as they are used. */
-    optimizer->state_memory = calloc (1, elements * sizeof (float) + ALIGNMENT);
+    optimizer->state_memory = memory_create_zeroed (elements * sizeof (float));
     if (!optimizer->state_memory)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer's state");
-    uintptr_t at = (uintptr_t) optimizer->state_memory;
-    char *memory = (char *) optimizer->state_memory + (ALIGNMENT - at % ALIGNMENT) % ALIGNMENT;
+    char *memory = optimizer->state_memory;
     for (size_t i = 0; i < model->count; i++)
         for (size_t j = 0; model_is_trained (model, i) && j < optimizer->state_count; j++) {
             DLTensor *tensor = &optimizer_state_at (optimizer, i, j)->tensor;
             size_t bytes = accel_tensor_count (tensor) * sizeof (float);
             tensor->data = memory;
-            memory += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            memory += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
             optimizer->state_tensors[i * optimizer->state_count + j] = tensor;
         }
     return ACCEL_OK;

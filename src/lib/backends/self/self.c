@@ -7,6 +7,7 @@
 
 #include "lib/comm/reduce.h"
 #include "lib/error.h"
+#include "util/memory.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -77,10 +78,8 @@ static enum accel_status
 self_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err)
 {
     (void) transport;
-    if (bytes > PTRDIFF_MAX || posix_memalign (memory, 64, bytes ? bytes : 1))
-        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: no memory for %zu bytes", bytes);
-    memset (*memory, 0, bytes);
-    return ACCEL_OK;
+    *memory = memory_create_zeroed (bytes);
+    return *memory ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: no memory for %zu bytes", bytes);
 }
 
 static void

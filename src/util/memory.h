@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory for arrays that arithmetic runs over. */
+#ifndef UTIL_MEMORY_H
+#define UTIL_MEMORY_H
+
+#include <stddef.h>
+
+/** Where every such array begins at a multiple of: a cache line, and the widest vectors. */
+enum { MEMORY_ALIGNMENT = 64 };
+
+/**
+ * Memory of at least one byte.  From 2 MiB on it asks for huge pages, as far as they are filled: going through many
+ * arrays at once, or through one at random places, is up to a third faster with them.
+ *
+ * @return what free() takes; NULL: there is none
+ */
+void *memory_create (size_t bytes);
+
+/** The same, with all bytes 0. */
+void *memory_create_zeroed (size_t bytes);
+
+#endif
