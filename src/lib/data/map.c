@@ -16,8 +16,7 @@ fail_read (enum accel_status status, const struct accel_error *cause, struct acc
 }
 
 /* One call for each sample.  Little is done between two of them: the fewer instructions there are, the more samples a
- * processor fetches at once.  Where threads read, @p progress tells who waits for them which sample it is; NULL: nobody
- * waits.  @return the number that were asked for; the last one failed where status says so */
+ * processor fetches at once.  @return the number that were asked for; the last one failed where status says so */
 static inline __attribute__ ((always_inline)) size_t
 read_each (struct accel_loader *loader, struct accel_batch *batch, size_t count, _Atomic int64_t *progress,
            enum accel_status *status, struct accel_error *cause)
@@ -48,13 +47,14 @@ read_samples (struct accel_loader *loader, struct accel_batch *batch, size_t cou
     accel_error_clear (&cause);
     batch_aim (batch, 0);
     if (!dataset->read_many) {
-        size_t asked = loader->reader->thread_count ? read_each (loader, batch, count, progress, &status, &cause)
-                                                    : read_each (loader, batch, count, NULL, &status, &cause);
+        size_t asked = progress ? read_each (loader, batch, count, progress, &status, &cause)
+                                : read_each (loader, batch, count, NULL, &status, &cause);
         return status ? fail_read (status, &cause, err, "reading sample", batch->listed[asked - 1]) : ACCEL_OK;
     }
     if (!count)
         return ACCEL_OK;
-    atomic_store_explicit (progress, batch->listed[0], memory_order_relaxed);
+    if (progress)
+        atomic_store_explicit (progress, batch->listed[0], memory_order_relaxed);
     status = dataset->read_many (dataset->user, batch->listed, count, batch->into, &cause);
     return status ? fail_read (status, &cause, err, "reading a batch from sample", batch->listed[0]) : ACCEL_OK;
 }
@@ -66,7 +66,8 @@ collate (struct accel_loader *loader, struct accel_batch *batch, size_t count, _
 {
     struct accel_error cause;
     accel_error_clear (&cause);
-    atomic_store_explicit (progress, batch->listed[0], memory_order_relaxed);
+    if (progress)
+        atomic_store_explicit (progress, batch->listed[0], memory_order_relaxed);
     enum accel_status status
         = loader->options.collate (loader->options.collate_user, batch->listed, count, batch, &cause);
     if (status)
@@ -143,13 +144,12 @@ map_fill (void *user, size_t number, struct accel_batch *batch, bool *end, _Atom
 enum accel_status
 map_read_first (struct accel_loader *loader, struct accel_batch *batch, size_t count, struct accel_error *err)
 {
-    _Atomic int64_t progress;
     if (count > loader->order.samples)
         count = loader->order.samples;
     list_piece (loader, batch, 0, 0, count, true);
     if (loader->options.collate)
-        return collate (loader, batch, count, &progress, err);
-    enum accel_status status = read_samples (loader, batch, count, &progress, err);
+        return collate (loader, batch, count, NULL, err);
+    enum accel_status status = read_samples (loader, batch, count, NULL, err);
     if (!status)
         batch_set_size (batch, count);
     return status;

@@ -122,11 +122,13 @@ release_held (struct reader *reader)
     call_thread (reader);
 }
 
+/* @param by_thread  somebody may wait for it, who wants to know how far it is */
 static enum accel_status
-fill_slot (const struct reader_source *source, struct reader_slot *slot, bool *end)
+fill_slot (const struct reader_source *source, struct reader_slot *slot, bool by_thread, bool *end)
 {
     accel_error_clear (&slot->error);
-    return source->fill (source->user, slot->number, &slot->batch, end, &slot->progress, &slot->error);
+    return source->fill (source->user, slot->number, &slot->batch, end, by_thread ? &slot->progress : NULL,
+                         &slot->error);
 }
 
 static void
@@ -139,7 +141,7 @@ note_outcome (struct reader *reader, struct reader_slot *slot, enum accel_status
 
 /* By a thread, or by the caller in the place of threads; with the lock held, which is given up meanwhile. */
 static void
-read_beside_threads (struct reader *reader, struct reader_slot *slot)
+read_beside_threads (struct reader *reader, struct reader_slot *slot, bool by_thread)
 {
     bool end = false;
     slot->state = SLOT_READING;
@@ -148,7 +150,7 @@ read_beside_threads (struct reader *reader, struct reader_slot *slot)
     reader->reading++;
     struct reader_source source = reader->source;
     pthread_mutex_unlock (&reader->lock);
-    enum accel_status status = fill_slot (&source, slot, &end);
+    enum accel_status status = fill_slot (&source, slot, by_thread, &end);
     int64_t took = clock_ns () - slot->since_ns;
     pthread_mutex_lock (&reader->lock);
     reader->took_ns = took;
@@ -163,25 +165,25 @@ read_beside_threads (struct reader *reader, struct reader_slot *slot)
 }
 
 static void
-read_into (struct reader *reader, struct reader_slot *slot)
+read_into (struct reader *reader, struct reader_slot *slot, bool by_thread)
 {
     bool end = false;
     if (reader->thread_count) {
-        read_beside_threads (reader, slot);
+        read_beside_threads (reader, slot, by_thread);
         return;
     }
-    enum accel_status status = fill_slot (&reader->source, slot, &end);
+    enum accel_status status = fill_slot (&reader->source, slot, by_thread, &end);
     note_outcome (reader, slot, status, end);
 }
 
 /* The next batch that nobody reads yet; there has to be room. */
 static void
-read_next (struct reader *reader)
+read_next (struct reader *reader, bool by_thread)
 {
     struct reader_slot *slot = reader->spare[--reader->spare_count];
     slot->number = reader->next_read++;
     reader->ring[slot->number % reader->slot_count] = slot;
-    read_into (reader, slot);
+    read_into (reader, slot, by_thread);
 }
 
 /* A batch that could not be read, once more. */
@@ -189,7 +191,7 @@ static void
 read_again (struct reader *reader, struct reader_slot *slot)
 {
     if (!reader->thread_count || !reader->source.only_threads) {
-        read_into (reader, slot);
+        read_into (reader, slot, false);
         return;
     }
     slot->state = SLOT_READING;
@@ -208,9 +210,9 @@ run_thread (void *argument)
         struct reader_slot *again = reader->again;
         if (!reader->paused && again) {
             reader->again = NULL;
-            read_into (reader, again);
+            read_into (reader, again, true);
         } else if (!reader->paused && !reader->pace.caller && has_room (reader))
-            read_next (reader);
+            read_next (reader, true);
         else if (reader->paused || reader->pace.caller || !spin (reader, &reader->given))
             pthread_cond_wait (&reader->work, &reader->lock);
     }
@@ -336,7 +338,7 @@ obtain (struct reader *reader, size_t number, uint32_t timeout_ms, struct accel_
 {
     if (!reader->thread_count || (reader->pace.caller && number >= reader->next_read)) {
         while (reader->next_read <= number && reader->next_read < reader->source.length)
-            read_next (reader);
+            read_next (reader, false);
         return ACCEL_OK;
     }
     if (wait_for (reader, number, timeout_ms))

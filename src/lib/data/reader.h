@@ -17,7 +17,7 @@ struct reader_source {
      * unless the source is serial: then numbers come in order, one at a time.
      *
      * @param[out] end       there is no such batch
-     * @param[out] progress  the sample that is being read, for whoever waits too long
+     * @param[out] progress  the sample that is being read, for whoever waits too long; NULL: nobody does
      */
     enum accel_status (*fill) (void *user, size_t number, struct accel_batch *batch, bool *end,
                                _Atomic int64_t *progress, struct accel_error *err);

@@ -113,7 +113,8 @@ stream_fill (void *user, size_t number, struct accel_batch *batch, bool *end, _A
     (void) number;
     for (bool over = false; got < cursor->group && !loader->abandoned; got++) {
         bool is_own = got >= cursor->begin && got - cursor->begin < cursor->own;
-        atomic_store_explicit (progress, (int64_t) cursor->taken, memory_order_relaxed);
+        if (progress)
+            atomic_store_explicit (progress, (int64_t) cursor->taken, memory_order_relaxed);
         enum accel_status status = take (loader, is_own ? batch : &cursor->scratch, is_own ? got - cursor->begin : 0,
                                          &over, err);
         if (status)
