@@ -285,8 +285,19 @@ check_buckets (void)
             const struct accel_model *model = example.model;
             check (model->span_count == cases[i].spans, "case %zu: %zu buckets", i, model->span_count);
             size_t sum = 0;
-            for (size_t s = 0; s < model->span_count; s++)
-                sum += model->spans[s].count;
+            for (size_t s = 0; s < model->span_count; s++) {
+                char *next = model->spans[s].data;
+                FOR_GRADIENTS_OF (model, s, g) {
+                    sum += accel_tensor_count (model->parameters[g].grad);
+                    next += model->spans[s].allocated ? span_room (&model->spans[s], model, g) : 0;
+                    check (!model->spans[s].allocated || (uintptr_t) model->parameters[g].grad->data % 64 == 0,
+                           "case %zu: gradient %zu begins no cache line", i, g);
+                }
+                check (!model->spans[s].allocated
+                           || next == (char *) model->spans[s].data
+                                          + model->spans[s].count * accel_dtype_bytes (model->spans[s].dtype),
+                       "case %zu: bucket %zu ends elsewhere", i, s);
+            }
             check (sum == 7 + 800 + LARGE + 33 + 1 + 800 + 64, "case %zu: %zu elements", i, sum);
         }
         accel_model_destroy (example.model);

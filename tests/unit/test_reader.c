@@ -35,7 +35,8 @@ fill (void *user, size_t number, struct accel_batch *batch, bool *end, _Atomic i
     atomic_fetch_add (&source->by_caller, pthread_equal (pthread_self (), source->caller) != 0);
     if (source->serial && (atomic_fetch_add (&source->now, 1) || which != source->expected++))
         source->overlapped = true;
-    atomic_store (progress, which * ROWS);
+    if (progress)
+        atomic_store (progress, which * ROWS);
     while (which == source->hangs && !atomic_load (&source->released))
         usleep (1000);
     if (which >= source->slow_from && which < source->slow_to)

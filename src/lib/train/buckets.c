@@ -8,6 +8,7 @@
 #include "lib/error.h"
 #include "lib/tensor.h"
 #include "lib/train/model.h"
+#include "util/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ struct packing {
     const unsigned char *joined; /* [count] */
     ptrdiff_t open[KINDS];       /* span, or NO_SPAN */
     double limit[KINDS];         /* bytes */
+    double filled[KINDS];        /* of them, in what is open */
 };
 
 bool
@@ -46,6 +48,15 @@ mark_joined (const struct accel_model *model, unsigned char *joined)
     }
 }
 
+/* In memory of ours each gradient begins a cache line, for loops over it are slower elsewhere; what lies between two of
+ * them is 0 and stays so. */
+size_t
+span_room (const struct span *span, const struct accel_model *model, size_t index)
+{
+    size_t bytes = model_grad_bytes (model, index);
+    return span->allocated ? (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT : bytes;
+}
+
 static void
 pack (struct packing *packing, size_t index, double cap)
 {
@@ -53,22 +64,24 @@ pack (struct packing *packing, size_t index, double cap)
     const DLTensor *grad = model->parameters[index].grad;
     bool own = model_has_own_gradient (model, index);
     enum accel_dtype dtype = model_grad_dtype (model, index);
-    ptrdiff_t *open = &packing->open[own ? OWN : (int) dtype];
-    double *limit = &packing->limit[own ? OWN : (int) dtype];
+    int kind = own ? OWN : (int) dtype;
+    ptrdiff_t *open = &packing->open[kind];
     if (*open == NO_SPAN || (own && !packing->joined[index])) {
         *open = (ptrdiff_t) model->span_count++;
         model->spans[*open] = (struct span){ .dtype = dtype, .allocated = !own, .end = index + 1 };
+        packing->filled[kind] = 0;
     }
     struct span *span = &model->spans[*open];
     model->span_of[index] = *open;
     span->begin = index;
-    span->count += accel_tensor_count (grad);
+    span->count += span_room (span, model, index) / accel_dtype_bytes (dtype);
     span->gradients++;
     if (own)
         span->data = grad->data; /* its lowest address so far */
-    if ((double) span->count * (double) accel_dtype_bytes (dtype) >= *limit) {
+    packing->filled[kind] += (double) model_grad_bytes (model, index);
+    if (packing->filled[kind] >= packing->limit[kind]) {
         *open = NO_SPAN;
-        *limit = cap;
+        packing->limit[kind] = cap;
     }
 }
 
@@ -89,7 +102,7 @@ allocate (struct accel *acc, struct accel_model *model, size_t s, struct accel_e
         if (model->kept[i])
             memcpy (at, model->kept[i], model_grad_bytes (model, i));
         model->parameters[i].grad->data = at;
-        at += model_grad_bytes (model, i);
+        at += span_room (span, model, i);
     }
     return ACCEL_OK;
 }

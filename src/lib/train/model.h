@@ -11,7 +11,7 @@
 /** A bucket: gradients of one element type that lie one behind the other and are reduced together. */
 struct span {
     void *data;
-    size_t count; /* elements */
+    size_t count; /* elements, with those between gradients */
     enum accel_dtype dtype;
     bool allocated;    /* by us, with accel_alloc() */
     size_t begin, end; /* its gradients are those parameters from begin to end - 1 whose `span_of` says so */
@@ -99,6 +99,9 @@ size_t model_grad_bytes (const struct accel_model *model, size_t index);
 
 /** Whether the program has memory for this gradient itself. */
 bool model_has_own_gradient (const struct accel_model *model, size_t index);
+
+/** Bytes from the beginning of gradient @p index of @p span to that of the next one. */
+size_t span_room (const struct span *span, const struct accel_model *model, size_t index);
 
 /** Make `spans` and `span_of`, and give gradients memory.  Collective. */
 enum accel_status model_make_spans (struct accel *acc, struct accel_model *model, const struct comm_site *site,

@@ -112,7 +112,7 @@ reduce_used (struct accel_model *model, size_t s, struct accel_error *err)
     char *begin = NULL, *end = NULL;
     enum accel_status status = ACCEL_OK;
     FOR_GRADIENTS_OF (model, s, i) {
-        char *data = model->parameters[i].grad->data, *after = data + model_grad_bytes (model, i);
+        char *data = model->parameters[i].grad->data, *after = data + span_room (span, model, i);
         if (status || !model->reducer->mask[i])
             continue;
         if (data != end && after != begin) {
