@@ -49,8 +49,10 @@ for seed in 2 3; do
 done
 test_expect_success 'debug mode: a table of shapes where they differ' '
     (for n in 1 2 3; do
-        timeout 110 "$accelerate" launch --quiet --cpu --debug --num_processes $n "$conformance" debug tensors trees ||
-            exit 1
+        timeout 110 "$accelerate" launch --quiet --cpu --debug --num_processes $n "$conformance" debug tensors trees \
+            2>table || { cat table >&2; exit 1; }
+        test $n = 1 || { grep -x "Input shapes:" table && grep -x "  - Process 1: \[5, 2\]" table &&
+            test "$(grep -c "all processes must pass the same element types" table)" = 2; } || exit 1
     done)'
 test_expect_success 'several programs one after the other in one rank' '
     printf "#!/bin/sh\nset -e\nfor i in 1 2 3 4 5; do \"\$@\" tensors rounds; done\n" >several && chmod +x several &&

@@ -10,6 +10,8 @@
 #include "lib/state/state_object.h"
 #include "util/strbuf.h"
 
+#include <accel/utility.h>
+
 #include <string.h>
 
 enum { SHAPES, TYPED, TEXTS };
@@ -51,18 +53,35 @@ same (const struct accel_object *a, const struct accel_object *b)
 
 /* The rows of the table: of all ranks, or where there is no room for them, of those that are not as rank 0. */
 static void
-write_table (const struct accel_object *items, int size, int which, bool all, struct strbuf *text)
+write_table (const struct accel_object *items, int size, int which, bool all, const char *separator,
+             struct strbuf *text)
 {
     for (int r = 0; r < size; r++) {
         const struct accel_object *item = &items[r * TEXTS + which];
         if (all || !r || !same (item, &items[which]))
-            strbuf_printf (text, "  - Process %d: %.*s", r, (int) item->size_bytes, (const char *) item->data);
+            strbuf_printf (text, "%s  - Process %d: %.*s", separator, r, (int) item->size_bytes,
+                           (const char *) item->data);
     }
 }
 
-static enum accel_status
-compare (const struct comm_site *site, const struct accel_object *items, int size, struct accel_error *err)
+/* For people, by the main process: all rows, each on a line of its own. */
+static void
+log_table (const struct accel *acc, const struct comm_site *site, const struct accel_object *items, int which)
 {
+    AUTO_STRBUF struct strbuf text = { 0 };
+    strbuf_printf (&text, "%s at %s:%d: all processes must pass the same %s.\nInput shapes:",
+                   jobseg_call_name (site->call), site->file, site->line,
+                   which == SHAPES ? "shapes" : "element types");
+    write_table (items, acc->identity.world_size, which, true, "\n", &text);
+    if (!text.failed)
+        accel_log (acc, ACCEL_LOG_ERROR, "%s", text.text);
+}
+
+static enum accel_status
+compare (const struct accel *acc, const struct comm_site *site, const struct accel_object *items,
+         struct accel_error *err)
+{
+    int size = acc->identity.world_size;
     AUTO_STRBUF struct strbuf table = { 0 };
     int differ[TEXTS] = { 0 };
     for (int r = 1; r < size; r++)
@@ -71,11 +90,12 @@ compare (const struct comm_site *site, const struct accel_object *items, int siz
     if (!differ[SHAPES] && !differ[TYPED])
         return ACCEL_OK;
     int which = differ[SHAPES] ? SHAPES : TYPED;
-    write_table (items, size, which, true, &table);
+    log_table (acc, site, items, which);
+    write_table (items, size, which, true, "", &table);
     /* What stands before the table takes about so much. */
     if (table.length > ACCEL_ERROR_TEXT_SIZE - 200) {
         strbuf_truncate (&table, 0);
-        write_table (items, size, which, false, &table);
+        write_table (items, size, which, false, "", &table);
     }
     return accel_fail (err, ACCEL_ERR_INVALID,
                        "%s at %.64s:%d: %s differ between processes, where all must be the same.  Input shapes:%s",
@@ -96,7 +116,7 @@ verify (struct accel *acc, const struct comm_site *site, struct strbuf *texts, s
     }
     enum accel_status status = comm_gather_objects (acc->world, site, objects, TEXTS, &list, err);
     if (!status)
-        status = compare (site, list.items, accel_comm_size (acc->world), err);
+        status = compare (acc, site, list.items, err);
     accel_object_list_release (&list);
     return status;
 }
