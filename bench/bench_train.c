@@ -4,6 +4,7 @@
  *   bench_train step PARAMETERS BLOCKS              one process: what a step costs beyond the loop by hand
  *   bench_train several PARAMETERS STEPS            under accelerate launch: whole steps, as mpi_train makes them
  *   bench_train adamw PARAMETERS STEPS THREADS      AdamW alone, beside plain loops and their memory accesses
+ *   bench_train overlap PARAMETERS STEPS            under accelerate launch: averaging during the backward pass, or after
  *
  * Prints a line for each peer: name, parameters, microseconds of every step. */
 #include <config.h>
@@ -320,6 +321,83 @@ measure_adamw (struct accel *acc, size_t parameters, int steps, int threads)
     free_hand (&hand);
 }
 
+/* ---- a backward pass on something else than this processor, as a GPU is: it only takes time ---- */
+
+enum { LAYERS_OVERLAPPED = 40, LAYER_NS = 1000000 };
+
+struct elsewhere {
+    struct accel_model *model;
+    DLTensor value[LAYERS_OVERLAPPED], grad[LAYERS_OVERLAPPED];
+    int64_t shape;
+};
+
+static enum accel_status
+compute_elsewhere (void *user, float scale, struct accel_error *err)
+{
+    struct elsewhere *elsewhere = user;
+    for (int i = LAYERS_OVERLAPPED; i-- > 0;) {
+        nanosleep (&(struct timespec){ .tv_nsec = LAYER_NS }, NULL);
+        *(float *) elsewhere->grad[i].data = scale;
+        enum accel_status status = elsewhere->model ? accel_grad_ready (elsewhere->model, (size_t) i, err) : ACCEL_OK;
+        if (status)
+            return status;
+    }
+    return ACCEL_OK;
+}
+
+static void
+make_elsewhere (struct elsewhere *elsewhere, struct accel *acc, size_t parameters, enum accel_overlap overlap)
+{
+    struct accel_parameter list[LAYERS_OVERLAPPED];
+    static char names[LAYERS_OVERLAPPED][8];
+    const struct accel_ddp_options options = { .overlap = overlap };
+    struct accel_error err;
+    elsewhere->shape = (int64_t) (parameters / LAYERS_OVERLAPPED);
+    for (int i = 0; i < LAYERS_OVERLAPPED; i++) {
+        snprintf (names[i], sizeof names[i], "%d", i);
+        elsewhere->value[i] = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = 1, .shape = &elsewhere->shape,
+                                          .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+        elsewhere->grad[i] = elsewhere->value[i];
+        list[i] = (struct accel_parameter){ names[i], &elsewhere->value[i], &elsewhere->grad[i] };
+    }
+    CHECK (accel_model_create (&elsewhere->model, list, LAYERS_OVERLAPPED, &err));
+    CHECK (accel_model_set_ddp (elsewhere->model, &options, &err));
+    CHECK (accel_prepare (acc, &err, elsewhere->model));
+}
+
+/* In turns: the pass alone, averaging while it goes on, and averaging behind it. */
+static void
+measure_overlap (struct accel *acc, size_t parameters, int steps)
+{
+    static const char *const names[] = { "pass-alone", "during", "behind" };
+    enum { WAYS = 3 };
+    struct elsewhere ways[WAYS] = { { NULL } };
+    double *times[WAYS];
+    struct accel_error err;
+    make_elsewhere (&ways[1], acc, parameters, ACCEL_OVERLAP_ALWAYS);
+    make_elsewhere (&ways[2], acc, parameters, ACCEL_OVERLAP_NEVER);
+    memcpy (ways[0].grad, ways[1].grad, sizeof ways[0].grad);
+    for (int i = 0; i < WAYS; i++)
+        times[i] = must (calloc ((size_t) steps + 1, sizeof **times));
+    for (int step = 0; step < steps; step++)
+        for (int i = 0; i < WAYS; i++) {
+            int way = (step + i) % WAYS;
+            CHECK (accel_comm_barrier (accel_world (acc), &err));
+            double began = now_us ();
+            if (!way)
+                CHECK (compute_elsewhere (&ways[0], 1, &err));
+            else
+                CHECK (accel_backward (acc, ways[way].model, 0, compute_elsewhere, &ways[way], &err));
+            times[way][step] = now_us () - began;
+        }
+    for (int i = 0; i < WAYS; i++) {
+        if (accel_is_main_process (acc))
+            print_times (names[i], parameters, times[i] + 1, (size_t) steps - 1);
+        free (times[i]);
+        accel_model_destroy (ways[i].model);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -327,15 +405,21 @@ main (int argc, char **argv)
     struct accel_error err;
     size_t parameters = argc > 2 ? strtoul (argv[2], NULL, 10) : 0;
     int steps = argc > 3 ? atoi (argv[3]) : 0, threads = argc > 4 ? atoi (argv[4]) : 1;
-    if (steps < 3 || (strcmp (argv[1], "step") && strcmp (argv[1], "several") && strcmp (argv[1], "adamw"))) {
-        fprintf (stderr, "usage: bench_train step|several|adamw PARAMETERS STEPS [THREADS]\n");
+    static const char *const modes[] = { "step", "several", "adamw", "overlap" };
+    int mode = 0;
+    while (mode < 4 && steps && strcmp (argv[1], modes[mode]))
+        mode++;
+    if (steps < 3 || mode == 4) {
+        fprintf (stderr, "usage: bench_train step|several|adamw|overlap PARAMETERS STEPS [THREADS]\n");
         return 2;
     }
     CHECK (accel_open (&acc, NULL, &err));
-    if (!strcmp (argv[1], "step"))
+    if (mode == 0)
         measure_step (acc, parameters, steps);
-    else if (!strcmp (argv[1], "several"))
+    else if (mode == 1)
         measure_several (acc, parameters, steps);
+    else if (mode == 3)
+        measure_overlap (acc, parameters, steps);
     else
         measure_adamw (acc, parameters, steps, threads);
     accel_close (acc);

@@ -85,3 +85,13 @@ for size in 100000 10000000; do
         table own
     done
 done
+
+for size in 10000000 40000000; do
+    : >"$samples"
+    for round in $(seq "$rounds"); do
+        "$accelerate" launch --cpu --num_processes 2 --num_cpu_threads_per_process 1 "$bench" overlap $size 20 \
+            >>"$samples" || exit 1
+    done
+    echo "averaging during a backward pass elsewhere of 40 times 1 ms, 2 processes, $size parameters (load $(load))"
+    table behind
+done
