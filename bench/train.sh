@@ -19,9 +19,10 @@ samples=$(mktemp) || exit 1
 trap 'rm -f "$samples"' EXIT
 trap 'exit 1' INT TERM HUP
 
-# table BASE: the medians of each peer, and how they compare to BASE's; reductions and losses where they were printed
+# table BASE [pairs]: the medians of each peer, and how they compare to BASE's; reductions and losses where they were
+# printed.  pairs: compare what was measured right after each other, and take the median of that.
 table () {
-    sort -s -k1,1 "$samples" | awk -v base="$1" '
+    sort -s -k1,1 "$samples" | awk -v base="$1" -v pairs="$2" '
         {
             for (i = 3; i <= NF; i++) {
                 all[$1, ++n[$1]] = $i + 0
@@ -38,12 +39,18 @@ table () {
             }
             return count % 2 ? v[(count + 1) / 2] : (v[count / 2] + v[count / 2 + 1]) / 2
         }
+        function compare (name,   i) {
+            if (!pairs) return median(name) / median(base)
+            for (i = 1; i <= n[name]; i++) all["ratio-" name, i] = all[name, i] / all[base, i]
+            n["ratio-" name] = n[name]
+            return median("ratio-" name)
+        }
         END {
             printf "%-16s %12s %12s %12s %12s", "peer", "us per step", "of " base, "fastest us", "of " base
             printf "%14s %12s\n", "averaging us", "last loss"
             for (p = 1; p <= peers; p++) {
                 name = order[p]
-                printf "%-16s %12.1f %12.3f", name, median(name), median(name) / median(base)
+                printf "%-16s %12.1f %12.3f", name, median(name), compare(name)
                 printf " %12.1f %12.3f", fastest[name], fastest[name] / fastest[base]
                 printf "%14s", n["reduce-" name] ? sprintf ("%.1f", median("reduce-" name)) : "-"
                 printf "%12s\n", n["loss-" name] ? sprintf ("%.5g", median("loss-" name)) : "-"
@@ -61,7 +68,7 @@ for size in 100000 10000000; do
         "$bench" step $size $blocks >>"$samples" || exit 1
     done
     echo "whole steps, 1 process, some $size parameters (load $(load))"
-    table hand
+    table hand pairs
 
     : >"$samples"
     for round in $(seq "$launches"); do
