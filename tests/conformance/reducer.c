@@ -268,7 +268,7 @@ check_mean (void)
         }
 }
 
-/* How gradients are shared out; the program's one array is cut at the cap too. */
+/* How gradients are shared out; the program's one array is cut at the cap too, what is alone is copied together. */
 static void
 check_buckets (void)
 {
@@ -276,14 +276,16 @@ check_buckets (void)
     static const struct {
         int memory, cap;
         size_t spans;
-    } cases[] = { { 0, 0, 4 }, { 1, 0, 6 }, { 0, 1, 5 }, { 1, 1, 7 } };
+    } cases[] = { { 0, 0, 4 }, { 1, 0, 5 }, { 0, 1, 5 }, { 1, 1, 6 }, { 3, 0, 4 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct accel_ddp_options options = { .bucket_cap_mb = caps[cases[i].cap] };
         struct example example;
         give_memory (&example, cases[i].memory);
         if (make_prepared (&example, &options)) {
             const struct accel_model *model = example.model;
-            check (model->span_count == cases[i].spans, "case %zu: %zu buckets", i, model->span_count);
+            bool has_gaps = cases[i].memory == 3 && size > 1;
+            size_t spans = has_gaps || cases[i].memory != 3 ? cases[i].spans : cases[1].spans;
+            check (model->span_count == spans, "case %zu: %zu buckets", i, model->span_count);
             size_t sum = 0;
             for (size_t s = 0; s < model->span_count; s++) {
                 char *next = model->spans[s].data;

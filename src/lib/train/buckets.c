@@ -15,8 +15,12 @@
 
 enum { FIRST_BUCKET_BYTES = 1 << 20, MIB = 1 << 20 };
 
-/* What can be open at a time: a bucket of our memory for each type, and a stretch of the program's. */
-enum { OWN = ACCEL_DTYPE_COUNT, KINDS };
+/* Gradients of the program's own that have no neighbours and are no larger are copied together: to reduce each by
+ * itself takes longer. */
+enum { SCATTERED_BYTES = 32 << 10 };
+
+/* What can be open at a time: a bucket of our memory for each type, one for copies, and a stretch of the program's. */
+enum { COPIES = ACCEL_DTYPE_COUNT, OWN = 2 * ACCEL_DTYPE_COUNT, KINDS };
 
 struct packing {
     struct accel_model *model;
@@ -54,7 +58,18 @@ size_t
 span_room (const struct span *span, const struct accel_model *model, size_t index)
 {
     size_t bytes = model_grad_bytes (model, index);
-    return span->allocated ? (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT : bytes;
+    bool ours = span->allocated || span->scattered;
+    return ours ? (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT : bytes;
+}
+
+/* Whether no gradient of the program's lies right before or behind this one. */
+static bool
+is_alone (const struct packing *packing, size_t index)
+{
+    size_t before = index;
+    while (before-- > 0 && !model_has_own_gradient (packing->model, before))
+        ;
+    return !packing->joined[index] && (before == SIZE_MAX || !packing->joined[before]);
 }
 
 static void
@@ -64,11 +79,13 @@ pack (struct packing *packing, size_t index, double cap)
     const DLTensor *grad = model->parameters[index].grad;
     bool own = model_has_own_gradient (model, index);
     enum accel_dtype dtype = model_grad_dtype (model, index);
-    int kind = own ? OWN : (int) dtype;
+    bool scattered = own && is_alone (packing, index) && model_grad_bytes (model, index) <= SCATTERED_BYTES;
+    int kind = scattered ? COPIES + (int) dtype : own ? OWN : (int) dtype;
     ptrdiff_t *open = &packing->open[kind];
-    if (*open == NO_SPAN || (own && !packing->joined[index])) {
+    if (*open == NO_SPAN || (kind == OWN && !packing->joined[index])) {
         *open = (ptrdiff_t) model->span_count++;
-        model->spans[*open] = (struct span){ .dtype = dtype, .allocated = !own, .end = index + 1 };
+        model->spans[*open]
+            = (struct span){ .dtype = dtype, .allocated = !own, .scattered = scattered, .end = index + 1 };
         packing->filled[kind] = 0;
     }
     struct span *span = &model->spans[*open];
@@ -76,7 +93,7 @@ pack (struct packing *packing, size_t index, double cap)
     span->begin = index;
     span->count += span_room (span, model, index) / accel_dtype_bytes (dtype);
     span->gradients++;
-    if (own)
+    if (kind == OWN)
         span->data = grad->data; /* its lowest address so far */
     packing->filled[kind] += (double) model_grad_bytes (model, index);
     if (packing->filled[kind] >= packing->limit[kind]) {
@@ -95,6 +112,8 @@ allocate (struct accel *acc, struct accel_model *model, size_t s, struct accel_e
     if (status)
         return status;
     span->data = memory;
+    if (span->scattered)
+        return ACCEL_OK;
     char *at = memory;
     for (size_t i = span->end; i-- > span->begin;) {
         if (model->span_of[i] != (ptrdiff_t) s)
@@ -136,7 +155,20 @@ model_make_spans (struct accel *acc, struct accel_model *model, const struct com
     }
     free (joined);
     for (size_t s = 0; s < model->span_count && !status; s++)
-        if (model->spans[s].allocated)
+        if (model->spans[s].allocated || model->spans[s].scattered)
             status = allocate (acc, model, s, err);
     return status;
+}
+
+void
+span_copy (const struct accel_model *model, size_t s, const unsigned char *mask, bool out)
+{
+    const struct span *span = &model->spans[s];
+    char *at = span->data;
+    FOR_GRADIENTS_OF (model, s, i) {
+        void *grad = model->parameters[i].grad->data;
+        if (!mask || mask[i])
+            memcpy (out ? grad : at, out ? at : grad, model_grad_bytes (model, i));
+        at += span_room (span, model, i);
+    }
 }

@@ -147,11 +147,11 @@ model_release (struct accel_model *model)
 {
     for (size_t s = 0; s < model->span_count; s++) {
         const struct span *span = &model->spans[s];
-        if (!span->allocated)
-            continue;
         FOR_GRADIENTS_OF (model, s, i)
-            model->parameters[i].grad->data = model->kept[i];
-        accel_free (model->object.owner, span->data);
+            if (span->allocated)
+                model->parameters[i].grad->data = model->kept[i];
+        if (span->allocated || span->scattered)
+            accel_free (model->object.owner, span->data);
     }
     reducer_destroy (model);
     free (model->spans);

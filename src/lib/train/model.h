@@ -13,7 +13,8 @@ struct span {
     void *data;
     size_t count; /* elements, with those between gradients */
     enum accel_dtype dtype;
-    bool allocated;    /* by us, with accel_alloc() */
+    bool allocated;    /* by us, with accel_alloc(); gradients lie there */
+    bool scattered;    /* allocated too, but gradients are copied in before a reduction, and out of it */
     size_t begin, end; /* its gradients are those parameters from begin to end - 1 whose `span_of` says so */
     size_t gradients;  /* their number */
     size_t pending;    /* those that the present backward pass has not reported */
@@ -102,6 +103,9 @@ bool model_has_own_gradient (const struct accel_model *model, size_t index);
 
 /** Bytes from the beginning of gradient @p index of @p span to that of the next one. */
 size_t span_room (const struct span *span, const struct accel_model *model, size_t index);
+
+/** Where a span is scattered: copy its gradients in, or out; those only that @p mask has a mark for, or all (NULL). */
+void span_copy (const struct accel_model *model, size_t s, const unsigned char *mask, bool out);
 
 /** Make `spans` and `span_of`, and give gradients memory.  Collective. */
 enum accel_status model_make_spans (struct accel *acc, struct accel_model *model, const struct comm_site *site,

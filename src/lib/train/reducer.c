@@ -129,6 +129,18 @@ reduce_used (struct accel_model *model, size_t s, struct accel_error *err)
     return status;
 }
 
+/* Gradients that lie anywhere; of those that nobody has used the copies are averaged, and forgotten. */
+static enum accel_status
+reduce_copies (struct accel_model *model, size_t s, struct accel_error *err)
+{
+    const struct span *span = &model->spans[s];
+    span_copy (model, s, model->reducer->mask, false);
+    enum accel_status status = hook_reduce (model, span->dtype, span->data, span->count, err);
+    if (!status)
+        span_copy (model, s, model->reducer->mask, true);
+    return status;
+}
+
 static enum accel_status
 announce (struct accel_model *model, struct accel_error *err)
 {
@@ -151,6 +163,8 @@ reduce_span (struct accel_model *model, size_t s, struct accel_error *err)
         return status;
     if (power_sgd_is_due (model))
         return power_sgd_reduce (model, s, reducer->mask, err);
+    if (span->scattered)
+        return reduce_copies (model, s, err);
     return reducer->mask ? reduce_used (model, s, err) : hook_reduce (model, span->dtype, span->data, span->count, err);
 }
 
@@ -338,7 +352,11 @@ static void
 clear_gradients (const struct accel_model *model)
 {
     for (size_t s = 0; s < model->span_count; s++)
-        memset (model->spans[s].data, 0, model->spans[s].count * accel_dtype_bytes (model->spans[s].dtype));
+        if (!model->spans[s].scattered)
+            memset (model->spans[s].data, 0, model->spans[s].count * accel_dtype_bytes (model->spans[s].dtype));
+        else
+            FOR_GRADIENTS_OF (model, s, i)
+                memset (model->parameters[i].grad->data, 0, model_grad_bytes (model, i));
 }
 
 enum accel_status
