@@ -405,10 +405,52 @@ check_unused_sums (void)
     accel_model_destroy (example.model);
 }
 
+static enum accel_status
+use_all_on_rank_0 (void *user, float scale, struct accel_error *cause)
+{
+    const struct accel_parameter *parameter;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; (parameter = accel_model_parameter (user, i)) && !rank && !status; i++) {
+        if (parameter->grad->dtype.bits == 32)
+            *(float *) parameter->grad->data += scale;
+        else
+            *(uint16_t *) parameter->grad->data = 0x3f80; /* 1 */
+        status = accel_grad_ready (user, i, cause);
+    }
+    return rank ? accel_grad_ready (user, 3, cause) : status;
+}
+
+/* The same where gradients of two types alternate, so that one bucket's lie among another's. */
+static void
+check_unused_types (void)
+{
+    DLTensor data[4], grads[4];
+    static const char *const names[] = { "a", "b", "c", "d" };
+    struct accel_parameter parameters[4];
+    struct accel_model *model;
+    for (int i = 0; i < 4; i++) {
+        enum accel_dtype dtype = i % 2 ? ACCEL_FLOAT32 : ACCEL_BFLOAT16;
+        data[i] = grads[i] = (DLTensor){ .device = { kDLCPU, 0 }, .dtype = accel_dtype_to_dl (dtype) };
+        parameters[i] = (struct accel_parameter){ names[i], &data[i], &grads[i] };
+    }
+    if (!check (!accel_model_create (&model, parameters, 4, &err), "create"))
+        return;
+    struct accel_ddp_options options = { .find_unused_parameters = true };
+    check (!accel_model_set_ddp (model, &options, &err) && !accel_prepare (acc, &err, model), "prepare");
+    for (int i = 1; i <= 2; i++) {
+        acc->accumulating = i == 1;
+        check (!accel_backward (acc, model, 1, use_all_on_rank_0, model, &err), "pass %d", i);
+        float now = *(const float *) grads[1].data, sum = (float) i / (float) size;
+        check (fabsf (now - sum) < 1e-6F, "after %d passes %g, not %g", i, (double) now, (double) sum);
+    }
+    accel_model_destroy (model);
+}
+
 static void
 check_unused (void)
 {
     check_unused_sums ();
+    check_unused_types ();
     struct accel_ddp_options options = { .find_unused_parameters = true };
     for (int i = 0; i < 4 && size > 1; i++) {
         options.overlap = i % 2 ? ACCEL_OVERLAP_NEVER : ACCEL_OVERLAP_ALWAYS;

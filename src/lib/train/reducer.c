@@ -90,7 +90,7 @@ agree_on_unused (struct accel_model *model, size_t s, struct accel_error *err)
     const struct span *span = &model->spans[s];
     size_t length = span->end - span->begin;
     unsigned char *mask = reducer->mask + span->begin;
-    memset (mask, 0, length);
+    /* In between may stand gradients of other buckets: what was agreed about them stays, the others' turn comes. */
     FOR_GRADIENTS_OF (model, s, i)
         reducer->mask[i] = reducer->used[i];
     enum accel_status status
