@@ -586,9 +586,20 @@ check_unwrap (void)
         if (step (&example, round, SHUFFLED))
             all_mean (&example, round, 0, "round");
     }
-    check (!accel_unwrap_model (acc, example.model, &err), "unwrap, and destroy");
+    check (!accel_unwrap_model (acc, example.model, &err), "unwrap");
+    static float own[7];
+    memcpy (own, example.grads[0].data, sizeof own);
+    example.grads[0].data = own;
+    check (!accel_prepare (acc, &err, example.model) && example.grads[0].data == own, "memory given after unwrap");
+    all_mean (&example, 4, 0, "partly in memory given after unwrap");
+    if (step (&example, 5, SHUFFLED))
+        all_mean (&example, 5, 0, "a step with it");
+    check (!accel_unwrap_model (acc, example.model, &err) && example.grads[0].data == own, "unwrap, and destroy");
+    void *given = example.grads[2].data = malloc (elements (2) * sizeof (float));
     accel_model_destroy (example.model);
-    check (!example.grads[2].data, "destroy: tensors forget our memory");
+    check (example.grads[2].data == given, "destroy: the program's memory is not forgotten");
+    check (!example.grads[9].data, "destroy: tensors forget our memory");
+    free (given);
 }
 
 static enum accel_status

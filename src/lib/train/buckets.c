@@ -34,7 +34,7 @@ bool
 model_has_own_gradient (const struct accel_model *model, size_t index)
 {
     const DLTensor *grad = model->parameters[index].grad;
-    return grad && grad->data && !model->kept[index] && accel_tensor_count (grad);
+    return grad && grad->data && grad->data != model->kept[index] && accel_tensor_count (grad);
 }
 
 /* Mark the program's own gradients that lie right before the next one (in one big array, say). */

@@ -173,7 +173,7 @@ accel_model_destroy (struct accel_model *model)
     for (size_t i = 0; i < model->count; i++) {
         if (model->owned[i])
             model->parameters[i].data->data = NULL;
-        if (model->kept[i])
+        if (model->kept[i] && model->parameters[i].grad->data == model->kept[i])
             model->parameters[i].grad->data = NULL;
         free (model->owned[i]);
         free (model->kept[i]);
