@@ -344,6 +344,30 @@ test_failing_beginning (void)
     accel_loader_destroy (loader);
 }
 
+/* A collate function is for batches, and there is none. */
+static enum accel_status
+collate_none (void *user, const int64_t *indices, size_t count, struct accel_batch *batch, struct accel_error *err)
+{
+    (void) indices, (void) count, (void) batch, (void) err;
+    ++*(int *) user;
+    return ACCEL_ERR_SYSTEM;
+}
+
+static void
+test_nothing_to_collate (void)
+{
+    int calls = 0;
+    struct accel_loader_options options = { .batch_size = 2, .collate = collate_none, .collate_user = &calls,
+                                            .dispatch_batches = ACCEL_DISPATCH_YES };
+    struct accel_loader *loader;
+    const struct accel_batch *batch;
+    struct accel_error err;
+    ok (make_loader (&loader, 0, &options, &err) && !accel_skip_first_batches (loader, 1, &err)
+            && !accel_loader_next (loader, &batch, &err) && !err.code && !calls,
+        "a dispatched epoch without samples, begun late, collates nothing");
+    accel_loader_destroy (loader);
+}
+
 int
 main (void)
 {
@@ -354,5 +378,6 @@ main (void)
     test_garbage ();
     test_leaving ();
     test_failing_beginning ();
+    test_nothing_to_collate ();
     return done_testing ();
 }
