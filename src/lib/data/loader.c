@@ -343,9 +343,9 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
 void
 accel_loader_end (struct accel_loader *loader)
 {
-    if (!loader)
+    if (!loader || !loader->running) /* what the next pass is to begin behind stays */
         return;
-    loader->epoch += loader->running;
+    loader->epoch++;
     pass_end (loader);
 }
 
@@ -354,7 +354,9 @@ accel_loader_set_epoch (struct accel_loader *loader, uint64_t epoch)
 {
     if (!loader)
         return;
-    pass_end (loader);
+    /* What the next pass is to begin behind stays, but that a state's position is one of its own epoch. */
+    if (loader->running || (loader->resumed && epoch != loader->epoch))
+        pass_end (loader);
     loader->epoch = epoch;
 }
 
