@@ -316,6 +316,35 @@ check_ragged (void)
     }
 }
 
+/* Two loaders over one sampler, which the ranks have to agree on, and the first one goes away. */
+static void
+check_shared_sampler (void)
+{
+    enum { SAMPLES = 24 };
+    int64_t counts[SAMPLES] = { 0 };
+    struct accel_sampler *sampler = NULL;
+    struct accel_error err;
+    struct loading loadings[2];
+    const struct accel_batch *batch;
+    check (!accel_set_seed (acc, 3, true, &err) && !accel_sampler_random (&sampler, SAMPLES, NULL, &err), "sampler: %s",
+           err.text);
+    struct accel_loader_options options = { .batch_size = 2, .sampler = sampler };
+    for (int i = 0; i < 2; i++)
+        if (!open_loading (&loadings[i], false, SAMPLES, &options))
+            return;
+    accel_loader_destroy (loadings[0].loader);
+    while (accel_loader_next (loadings[1].loader, &batch, &err))
+        for (size_t i = 0; i < accel_batch_size (batch); i++)
+            counts[accel_batch_indices (batch)[i]]++;
+    check (!err.code, "next: %s", err.text);
+    check (!accel_comm_all_reduce (accel_world (acc), counts, counts, SAMPLES, ACCEL_INT64, ACCEL_SUM, &err), "%s",
+           err.text);
+    for (int i = 0; i < SAMPLES; i++)
+        check (counts[i] == 1, "sample %d came %d times", i, (int) counts[i]);
+    accel_loader_destroy (loadings[1].loader);
+    accel_sampler_destroy (sampler);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -333,6 +362,8 @@ main (int argc, char **argv)
         check_properties (strtoull (argv[2], NULL, 10), atoi (argv[3]));
     else if (!strcmp (what, "ragged"))
         check_ragged ();
+    else if (!strcmp (what, "shared-sampler"))
+        check_shared_sampler ();
     else if (!strcmp (what, "resume") && argc == 4)
         check_resume (argv[2], argv[3]);
     else

@@ -295,6 +295,8 @@ next_batch (struct accel_loader *loader, const struct comm_site *site, const str
     enum accel_status status = ACCEL_OK;
     if (!loader->reader && loader_reads (loader)) /* where accel_prepare() could not make one */
         status = pass_init (loader, err);
+    if (!status && !loader->running) /* a loader that shared its sampler's generator may have taken it along */
+        status = make_persistent (loader, err);
     if (!status && !loader->running)
         status = pass_begin (loader, site, err);
     if (!status && loader->at_end)
