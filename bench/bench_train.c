@@ -4,7 +4,7 @@
  *   bench_train step PARAMETERS BLOCKS              one process: what a step costs beyond the loop by hand
  *   bench_train several PARAMETERS STEPS            under accelerate launch: whole steps, as mpi_train makes them
  *   bench_train adamw PARAMETERS STEPS THREADS      AdamW alone, beside plain loops and their memory accesses
- *   bench_train overlap PARAMETERS STEPS            under accelerate launch: averaging during the backward pass, or after
+ *   bench_train overlap PARAMETERS STEPS            under accelerate launch: averaging in the backward pass, or after
  *
  * Prints a line for each peer: name, parameters, microseconds of every step. */
 #include <config.h>
