@@ -94,10 +94,13 @@ ACCEL_API void accel_loader_destroy (struct accel_loader *loader);
 ACCEL_API bool accel_loader_next_at (const char *file, int line, struct accel_loader *loader,
                                      const struct accel_batch **batch, struct accel_error *err);
 
-/** Stop in the middle of an epoch; the next accel_loader_next() begins the following one. */
+/** Stop in the middle of an epoch; the next accel_loader_next() begins the following one.  Does nothing outside. */
 ACCEL_API void accel_loader_end (struct accel_loader *loader);
 
-/** The epoch that the next (or running) pass belongs to; set it to repeat or resume an order. */
+/**
+ * The epoch that the next (or running) pass belongs to; set it to repeat or resume an order.  A running pass ends.
+ * What accel_skip_first_batches() said of the next one stays; what accel_loader_set_state() did, in the same epoch.
+ */
 ACCEL_API void accel_loader_set_epoch (struct accel_loader *loader, uint64_t epoch);
 
 /** @return the epoch of the running pass, or else of the next. */

@@ -112,9 +112,21 @@ gather_samples (struct loading *loading, size_t steps, int64_t *samples, size_t 
     return step;
 }
 
-/* One epoch as text; *remainder as it is said behind the last batch. */
+/* Behind the last batch of an epoch all ranks stand at its end. */
 static void
-print_epoch (struct accel_loader *loader, char *text, size_t *remainder)
+check_position (const struct accel_loader *loader, size_t samples)
+{
+    struct accel_loader_state state;
+    struct accel_error err;
+    check (!accel_loader_get_state (loader, &state, &err), "state: %s", err.text);
+    check (state.position == samples, "the state stands behind %llu samples of %zu",
+           (unsigned long long) state.position, samples);
+}
+
+/* One epoch as text; *remainder as it is said behind the last batch.  @p samples are all, or SIZE_MAX
+ * where ranks end at different places. */
+static void
+print_epoch (struct accel_loader *loader, char *text, size_t samples, size_t *remainder)
 {
     const struct accel_batch *batch;
     struct accel_error err = { 0 };
@@ -126,8 +138,11 @@ print_epoch (struct accel_loader *loader, char *text, size_t *remainder)
         for (size_t i = 0; i < accel_batch_size (batch) && at + 64 < TEXT_SIZE; i++)
             at += (size_t) snprintf (text + at, TEXT_SIZE - at, "%s%lld", i ? "," : count ? "|" : "",
                                      (long long) numbers[i]);
-        if (accel_loader_end_of_dataloader (loader))
+        if (accel_loader_end_of_dataloader (loader)) {
             *remainder = accel_loader_remainder (loader);
+            if (samples != SIZE_MAX)
+                check_position (loader, samples);
+        }
     }
     check (!err.code, "next: %s", err.text);
 }
@@ -143,11 +158,11 @@ find_share (char *epochs)
 }
 
 static void
-compare_share (struct loading *loading, const char *wanted, size_t remainder, const char *what)
+compare_share (struct loading *loading, const char *wanted, size_t samples, size_t remainder, const char *what)
 {
     char got[TEXT_SIZE];
     size_t said;
-    print_epoch (loading->loader, got, &said);
+    print_epoch (loading->loader, got, samples, &said);
     check (!strcmp (got, wanted), "%s: %s, wanted %s", what, got, wanted);
     check (said == remainder, "%s: remainder %zu, wanted %zu", what, said, remainder);
 }
@@ -168,11 +183,13 @@ check_dispatch (struct golden *golden)
     options.split_batches = golden_number (golden);
     options.drop_last = golden_number (golden);
     options.workers = (unsigned) (++number % 4 == 3 ? 2 : 0);
+    size_t round = options.batch_size * (options.split_batches ? 1 : (size_t) size);
+    size_t dropped = options.drop_last ? samples % round : 0;
     size_t remainder = golden_number (golden);
     snprintf (what, sizeof what, "dispatched %s of %zu in %zu%s%s, %u workers", kind, samples, options.batch_size,
               options.split_batches ? ", split" : "", options.drop_last ? ", drop_last" : "", options.workers);
     if (open_loading (&loading, !strcmp (kind, "stream"), samples, &options))
-        compare_share (&loading, find_share (golden->rest), remainder, what);
+        compare_share (&loading, find_share (golden->rest), samples - dropped, remainder, what);
     accel_loader_destroy (loading.loader);
 }
 
@@ -209,7 +226,7 @@ check_map (struct golden *golden)
     if (open_loading (&loading, false, samples, &options))
         for (int epoch = 0; epoch < 3; epoch++) {
             char *share = find_share (epochs[epoch]);
-            compare_share (&loading, share, strcmp (share, "-") ? remainder : 0, what);
+            compare_share (&loading, share, SIZE_MAX, strcmp (share, "-") ? remainder : 0, what);
         }
     accel_loader_destroy (loading.loader);
     accel_generator_destroy (generator);
@@ -299,6 +316,35 @@ check_ragged (void)
     }
 }
 
+/* Two loaders over one sampler, which the ranks have to agree on, and the first one goes away. */
+static void
+check_shared_sampler (void)
+{
+    enum { SAMPLES = 24 };
+    int64_t counts[SAMPLES] = { 0 };
+    struct accel_sampler *sampler = NULL;
+    struct accel_error err;
+    struct loading loadings[2];
+    const struct accel_batch *batch;
+    check (!accel_set_seed (acc, 3, true, &err) && !accel_sampler_random (&sampler, SAMPLES, NULL, &err), "sampler: %s",
+           err.text);
+    struct accel_loader_options options = { .batch_size = 2, .sampler = sampler };
+    for (int i = 0; i < 2; i++)
+        if (!open_loading (&loadings[i], false, SAMPLES, &options))
+            return;
+    accel_loader_destroy (loadings[0].loader);
+    while (accel_loader_next (loadings[1].loader, &batch, &err))
+        for (size_t i = 0; i < accel_batch_size (batch); i++)
+            counts[accel_batch_indices (batch)[i]]++;
+    check (!err.code, "next: %s", err.text);
+    check (!accel_comm_all_reduce (accel_world (acc), counts, counts, SAMPLES, ACCEL_INT64, ACCEL_SUM, &err), "%s",
+           err.text);
+    for (int i = 0; i < SAMPLES; i++)
+        check (counts[i] == 1, "sample %d came %d times", i, (int) counts[i]);
+    accel_loader_destroy (loadings[1].loader);
+    accel_sampler_destroy (sampler);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -316,6 +362,8 @@ main (int argc, char **argv)
         check_properties (strtoull (argv[2], NULL, 10), atoi (argv[3]));
     else if (!strcmp (what, "ragged"))
         check_ragged ();
+    else if (!strcmp (what, "shared-sampler"))
+        check_shared_sampler ();
     else if (!strcmp (what, "resume") && argc == 4)
         check_resume (argv[2], argv[3]);
     else

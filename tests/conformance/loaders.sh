@@ -16,6 +16,11 @@ for count in 2 3 4; do
         ranks $count goldens "$srcdir/tests/golden/data.txt"
     '
 done
+for count in 2 3; do
+    test_expect_success "$count ranks: a sampler stays agreed on when one of its loaders has gone" '
+        ranks $count shared-sampler
+    '
+done
 for count in 1 2 3 4; do
     test_expect_success "$count ranks: random options give each sample as often as they say, gathered ones once" '
         ranks $count properties $((1000 + count)) 120

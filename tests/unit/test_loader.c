@@ -276,6 +276,33 @@ test_epochs (void)
     accel_loader_destroy (NULL);
 }
 
+/* What the next pass begins behind, whatever is said of its epoch before it begins. */
+static void
+test_epoch_of_a_rest (void)
+{
+    struct accel_loader_options options = { .batch_size = 4, .shuffle = true, .seed = 42 };
+    struct accel_loader *loader = make_loader (10, &options);
+    struct accel_loader_state state;
+    const struct accel_batch *batch;
+    char got[64];
+    ok (!accel_skip_first_batches (loader, 1, NULL), "a batch to be skipped");
+    accel_loader_set_epoch (loader, 0);
+    accel_loader_end (loader);
+    ok (accel_loader_next (loader, &batch, NULL) && accel_batch_indices (batch)[0] == 4,
+        "set_epoch and end before the pass leave what is to be skipped");
+    ok (!accel_loader_get_state (loader, &state, NULL) && !accel_loader_set_state (loader, &state, NULL), "a state");
+    accel_loader_set_epoch (loader, 0);
+    accel_loader_end (loader);
+    ok (accel_loader_next (loader, &batch, NULL) && accel_batch_indices (batch)[0] == 3,
+        "and where a state of that epoch stands");
+    ok (!accel_loader_set_state (loader, &state, NULL), "the state again");
+    accel_loader_set_epoch (loader, 1);
+    accel_loader_set_epoch (loader, 0);
+    print_epoch (loader, got, sizeof got);
+    is_text (got, "2,6,1,8|4,5,0,9|3,7", "a state's position is not one of other epochs");
+    accel_loader_destroy (loader);
+}
+
 static void
 test_failing_read (void)
 {
@@ -369,6 +396,7 @@ main (void)
     test_content ();
     test_trees ();
     test_epochs ();
+    test_epoch_of_a_rest ();
     test_failing_read ();
     test_refusals ();
     test_missing ();

@@ -8,6 +8,7 @@
 #include <accel/loader.h>
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -300,6 +301,73 @@ test_leaving (void)
     set.user = NULL;
 }
 
+/* Sample 0 fails at once the first time, while others are being read, each into memory of its own. */
+static atomic_bool failed;
+static atomic_uint shared_targets;
+static void *_Atomic targets[16];
+
+static enum accel_status
+read_slowly (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    (void) user, (void) err;
+    if (!index && !atomic_exchange (&failed, true))
+        return ACCEL_ERR_SYSTEM;
+    size_t mine = 16;
+    for (size_t i = 0; i < 16; i++) {
+        void *none = NULL;
+        shared_targets += targets[i] == into[0];
+        if (mine == 16 && atomic_compare_exchange_strong (&targets[i], &none, into[0]))
+            mine = i;
+    }
+    usleep (20000);
+    memcpy (into[0], &(int64_t){ (int64_t) index }, sizeof (int64_t));
+    if (mine < 16)
+        targets[mine] = NULL;
+    return ACCEL_OK;
+}
+
+static void
+test_failing_beginning (void)
+{
+    struct accel_dataset slow = { 24, &field, 1, read_slowly, NULL, NULL };
+    struct accel_loader_options options
+        = { .batch_size = 2, .workers = 4, .dispatch_batches = ACCEL_DISPATCH_YES };
+    struct accel_loader *loader;
+    const struct accel_batch *batch;
+    struct accel_error err;
+    char got[128];
+    ok (!accel_loader_create (&loader, &slow, &options, &err), "a loader that dispatches to itself");
+    ok (!accel_loader_next (loader, &batch, &err) && err.code == ACCEL_ERR_CALLBACK, "its first batch fails");
+    print_epoch (loader, got, sizeof got);
+    is_text (got, "0,1|2,3|4,5|6,7|8,9|10,11|12,13|14,15|16,17|18,19|20,21|22,23", "the next attempt has all samples");
+    ok (!shared_targets, "no two threads ever read into the same memory");
+    accel_loader_destroy (loader);
+}
+
+/* A collate function is for batches, and there is none. */
+static enum accel_status
+collate_none (void *user, const int64_t *indices, size_t count, struct accel_batch *batch, struct accel_error *err)
+{
+    (void) indices, (void) count, (void) batch, (void) err;
+    ++*(int *) user;
+    return ACCEL_ERR_SYSTEM;
+}
+
+static void
+test_nothing_to_collate (void)
+{
+    int calls = 0;
+    struct accel_loader_options options = { .batch_size = 2, .collate = collate_none, .collate_user = &calls,
+                                            .dispatch_batches = ACCEL_DISPATCH_YES };
+    struct accel_loader *loader;
+    const struct accel_batch *batch;
+    struct accel_error err;
+    ok (make_loader (&loader, 0, &options, &err) && !accel_skip_first_batches (loader, 1, &err)
+            && !accel_loader_next (loader, &batch, &err) && !err.code && !calls,
+        "a dispatched epoch without samples, begun late, collates nothing");
+    accel_loader_destroy (loader);
+}
+
 int
 main (void)
 {
@@ -309,5 +377,7 @@ main (void)
     test_states ();
     test_garbage ();
     test_leaving ();
+    test_failing_beginning ();
+    test_nothing_to_collate ();
     return done_testing ();
 }

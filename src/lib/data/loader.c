@@ -295,6 +295,8 @@ next_batch (struct accel_loader *loader, const struct comm_site *site, const str
     enum accel_status status = ACCEL_OK;
     if (!loader->reader && loader_reads (loader)) /* where accel_prepare() could not make one */
         status = pass_init (loader, err);
+    if (!status && !loader->running) /* a loader that shared its sampler's generator may have taken it along */
+        status = make_persistent (loader, err);
     if (!status && !loader->running)
         status = pass_begin (loader, site, err);
     if (!status && loader->at_end)
@@ -343,9 +345,9 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
 void
 accel_loader_end (struct accel_loader *loader)
 {
-    if (!loader)
+    if (!loader || !loader->running) /* what the next pass is to begin behind stays */
         return;
-    loader->epoch += loader->running;
+    loader->epoch++;
     pass_end (loader);
 }
 
@@ -354,7 +356,9 @@ accel_loader_set_epoch (struct accel_loader *loader, uint64_t epoch)
 {
     if (!loader)
         return;
-    pass_end (loader);
+    /* What the next pass is to begin behind stays, but that a state's position is one of its own epoch. */
+    if (loader->running || (loader->resumed && epoch != loader->epoch))
+        pass_end (loader);
     loader->epoch = epoch;
 }
 

@@ -146,6 +146,8 @@ map_read_first (struct accel_loader *loader, struct accel_batch *batch, size_t c
 {
     if (count > loader->order.samples)
         count = loader->order.samples;
+    if (!count)
+        return ACCEL_OK;
     list_piece (loader, batch, 0, 0, count, true);
     if (loader->options.collate)
         return collate (loader, batch, count, NULL, err);

@@ -188,7 +188,10 @@ begin_reading (struct accel_loader *loader, struct accel_error *err)
         return status;
     struct reader_source source = make_source (loader);
     reader_start (loader->reader, &source, 0);
-    return loader->dispatching ? dispatch_start (loader, err) : ACCEL_OK;
+    status = loader->dispatching ? dispatch_start (loader, err) : ACCEL_OK;
+    if (status && loader->processes == 1) /* the next attempt begins anew; several processes' pass is over */
+        reader_stop (loader->reader, loader->reader->broken ? 0 : loader_timeout (loader));
+    return status;
 }
 
 enum accel_status

@@ -33,6 +33,8 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
     state->epoch = loader->epoch;
     state->seed = loader->options.seed;
     state->position = loader->start + loader->next * accel_loader_total_batch_size (loader);
+    if (loader->dispatching && loader->at_end) /* the last round may be incomplete, as rank 0 told all */
+        state->position -= accel_loader_total_batch_size (loader) - loader->stream_remainder;
     if (!loader->stream && loader->running && !loader->dispatching)
         state->position = shard_progress (&loader->shard, loader->next);
     if (!loader->stream && state->position > loader->shard.samples)
