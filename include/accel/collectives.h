@@ -64,6 +64,39 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_pad_across_processes_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, int dim,
                                double pad_index, bool pad_first, struct accel_tensor *out, struct accel_error *err);
 
+/**
+ * Reduce the tensors of all ranks, and give each rank its part: the rows of rank r are the r-th of equal parts.
+ *
+ * @param tensor    host memory; the same shape and type on all ranks; as many rows, its first dimension, as a multiple of
+ *                  their number
+ * @param[out] out  contiguous; must be zeroed or an earlier output, whose memory is kept where it is large enough
+ */
+#define accel_reduce_scatter(...) accel_reduce_scatter_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_reduce_scatter_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, enum accel_op op,
+                         struct accel_tensor *out, struct accel_error *err);
+
+/** Send the r-th of equal parts of the rows to rank r; @p out has the parts from all, in their order.  As above. */
+#define accel_all_to_all(...) accel_all_to_all_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_all_to_all_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, struct accel_tensor *out,
+                     struct accel_error *err);
+
+/**
+ * Send a tensor to one other rank, which receives one of as many elements and the same type.  Of these two processes
+ * only; as accel_comm_send() and accel_comm_recv() otherwise.  @{
+ */
+#define accel_send(...) accel_send_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_send_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, int to_process,
+               struct accel_error *err);
+
+#define accel_recv(...) accel_recv_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_recv_at (const char *file, int line, struct accel *acc, DLTensor *tensor, int from_process,
+               struct accel_error *err);
+/** @} */
+
 /* On trees: the same for each tensor, in the order of the tree, which must be the same on all ranks.  A leaf of bytes
  * is ACCEL_ERR_INVALID with its place, as in the original. */
 

@@ -302,6 +302,38 @@ check_gather (struct self *self)
     accel_tensor_release (&out);
 }
 
+/* Parts of a tensor whose rows say where they come from; and the whole of it once round all ranks. */
+static void
+check_parts (struct self *self)
+{
+    int64_t rows = 2 * (int64_t) self->size, shape[] = { rows, 1 };
+    float *data = calloc ((size_t) rows, sizeof *data);
+    struct accel_tensor tensor, out = { 0 };
+    struct accel_error err;
+    bool good = data && CALL (self, accel_tensor_init (&tensor, ACCEL_FLOAT32, 2, shape, &err), &err);
+    tensor.dl.data = data;
+    for (int64_t i = 0; good && i < rows; i++)
+        data[i] = (float) piece (self->rank, (size_t) i);
+    good = good && CALL (self, accel_all_to_all (self->acc, &tensor.dl, &out, &err), &err);
+    for (int64_t i = 0; good && i < rows; i++)
+        expect (self, "a row of another rank", (long long) piece ((int) (i / 2), (size_t) (2 * self->rank + i % 2)),
+                (long long) ((const float *) out.dl.data)[i]);
+    good = good && CALL (self, accel_reduce_scatter (self->acc, &tensor.dl, ACCEL_MAX, &out, &err), &err);
+    if (good)
+        expect (self, "rows of a part", 2, out.dl.shape[0]);
+    int next = (self->rank + 1) % self->size, last = (self->rank + self->size - 1) % self->size;
+    if (good && self->size > 1 && self->rank)
+        good = CALL (self, accel_recv (self->acc, &tensor.dl, last, &err), &err);
+    if (good && self->size > 1)
+        good = CALL (self, accel_send (self->acc, &tensor.dl, next, &err), &err);
+    if (good && self->size > 1 && !self->rank)
+        good = CALL (self, accel_recv (self->acc, &tensor.dl, last, &err), &err);
+    for (int64_t i = 0; good && i < rows; i++)
+        expect (self, "a row of rank 0", (long long) piece (0, (size_t) i), (long long) data[i]);
+    accel_tensor_release (&out);
+    free (data);
+}
+
 static void
 check_tensor_calls (struct self *self)
 {
@@ -415,6 +447,7 @@ const struct step comm_steps[] = {
     { "reduce-scatter", check_reduce_scatter },
     { "all-gather", check_all_gather },
     { "all-to-all", check_all_to_all },
+    { "parts of tensors", check_parts },
     { "send and receive", check_send_recv },
     { "broadcast", check_broadcast },
     { "gather", check_gather },

@@ -73,6 +73,10 @@ enum {
     X (UNSCALE_GRADIENTS, "accel_unscale_gradients") \
     X (CLIP_GRAD_NORM, "accel_clip_grad_norm") \
     X (CLIP_GRAD_VALUE, "accel_clip_grad_value") \
+    X (TENSOR_REDUCE_SCATTER, "accel_reduce_scatter") \
+    X (TENSOR_ALL_TO_ALL, "accel_all_to_all") \
+    X (TENSOR_SEND, "accel_send") \
+    X (TENSOR_RECV, "accel_recv") \
     X (OPTIMIZER_STEP, "accel_optimizer_step") \
     X (AVERAGE_GRADIENTS, "accel_average_gradients")
 

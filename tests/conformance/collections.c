@@ -275,9 +275,103 @@ refuse_trees (struct rank *self)
     accel_tree_destroy (tree);
 }
 
+/* ---- parts of a tensor, and a tensor between two ---- */
+
+enum { PART_ROWS = 3, PART_COLUMNS = 2 };
+
+static float
+part_value (int rank, int64_t row, int64_t column)
+{
+    return (float) (rank * 1000 + row * PART_COLUMNS + column);
+}
+
+/* Rows by columns, in the memory of columns by rows where @p strided. */
+static void
+fill_parts (struct rank *self, struct accel_tensor *tensor, float *data, int64_t rows, bool strided, int from)
+{
+    static _Thread_local int64_t strides[2];
+    struct accel_error err;
+    must (self, accel_tensor_init (tensor, ACCEL_FLOAT32, 2, (int64_t[]){ rows, PART_COLUMNS }, &err), &err, "init");
+    strides[0] = strided ? 1 : PART_COLUMNS;
+    strides[1] = strided ? rows : 1;
+    tensor->dl.data = data;
+    tensor->dl.strides = strides;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < PART_COLUMNS; j++)
+            data[i * strides[0] + j * strides[1]] = from < 0 ? 0 : part_value (from, i, j);
+}
+
+/* Row @p begin + i of the output has to be what rank @p from has in its row @p first + i; -1: the sum of all ranks. */
+static void
+check_rows (struct rank *self, const struct accel_tensor *out, int64_t begin, int from, int64_t first, const char *what)
+{
+    for (int64_t i = 0; i < PART_ROWS; i++)
+        for (int64_t j = 0; j < PART_COLUMNS; j++) {
+            float wanted = from < 0 ? 0 : part_value (from, first + i, j);
+            for (int rank = 0; from < 0 && rank < self->size; rank++)
+                wanted += part_value (rank, first + i, j);
+            float got = ((const float *) out->dl.data)[(begin + i) * PART_COLUMNS + j];
+            if (got != wanted)
+                fail (self, "%s: row %lld is %g, not %g", what, (long long) (begin + i), (double) got, (double) wanted);
+        }
+}
+
+/* From each rank to the next one; rank 0 sends first. */
+static void
+pass_round (struct rank *self, float *data, bool strided)
+{
+    struct accel_tensor mine, theirs;
+    struct accel_error err;
+    float received[PART_ROWS * PART_COLUMNS];
+    int next = (self->rank + 1) % self->size, last = (self->rank + self->size - 1) % self->size;
+    fill_parts (self, &theirs, received, PART_ROWS, strided, -1);
+    if (self->rank)
+        must (self, accel_recv (self->acc, &theirs.dl, last, &err), &err, "accel_recv");
+    fill_parts (self, &mine, data, PART_ROWS, !strided, self->rank);
+    must (self, accel_send (self->acc, &mine.dl, next, &err), &err, "accel_send");
+    fill_parts (self, &mine, data, PART_ROWS, strided, last);
+    if (!self->rank)
+        must (self, accel_recv (self->acc, &theirs.dl, last, &err), &err, "accel_recv");
+    if (memcmp (received, data, sizeof received))
+        fail (self, "accel_recv: other elements than rank %d has", last);
+}
+
+static void
+check_parts (struct rank *self)
+{
+    struct accel_tensor tensor, out = { 0 };
+    struct accel_error err;
+    int64_t rows = (int64_t) self->size * PART_ROWS;
+    float *data = calloc ((size_t) rows * PART_COLUMNS, sizeof *data);
+    for (int strided = 0; strided < 2; strided++) {
+        fill_parts (self, &tensor, data, rows, strided, self->rank);
+        must (self, accel_all_to_all (self->acc, &tensor.dl, &out, &err), &err, "accel_all_to_all");
+        for (int rank = 0; rank < self->size; rank++)
+            check_rows (self, &out, (int64_t) rank * PART_ROWS, rank, (int64_t) self->rank * PART_ROWS, "all_to_all");
+        must (self, accel_reduce_scatter (self->acc, &tensor.dl, ACCEL_SUM, &out, &err), &err, "accel_reduce_scatter");
+        if (out.shape[0] != PART_ROWS || out.shape[1] != PART_COLUMNS)
+            fail (self, "accel_reduce_scatter: another shape");
+        check_rows (self, &out, 0, -1, (int64_t) self->rank * PART_ROWS, "reduce_scatter");
+        if (self->size > 1)
+            pass_round (self, data, strided);
+    }
+    fill_parts (self, &tensor, data, 0, false, self->rank);
+    must (self, accel_reduce_scatter (self->acc, &tensor.dl, ACCEL_SUM, &out, &err), &err, "nothing");
+    must (self, accel_all_to_all (self->acc, &tensor.dl, &out, &err), &err, "nothing");
+    fill_parts (self, &tensor, data, rows - 1, false, self->rank);
+    if (self->size > 1) {
+        must_refuse (self, accel_all_to_all (self->acc, &tensor.dl, &out, &err), &err, "rows", "cannot be shared out");
+        must_refuse (self, accel_reduce_scatter (self->acc, &tensor.dl, ACCEL_SUM, &out, &err), &err, "rows",
+                     "collections.c:");
+    }
+    accel_tensor_release (&out);
+    free (data);
+}
+
 void
 suite_trees (struct rank *self)
 {
+    check_parts (self);
     check_tree_calls (self);
     check_padding (self);
     refuse_trees (self);

@@ -52,8 +52,18 @@ test_tensors (void)
     refused (accel_gather (acc, NULL, &out, &err), "the tensor is NULL");
     refused (accel_gather (acc, &tensor.dl, NULL, &err), "the output is NULL");
     refused (accel_gather (acc, &tensor.dl, &tensor, &err), "memory that is not its own");
+    refused (accel_reduce_scatter (acc, NULL, ACCEL_SUM, &out, &err), "the tensor is NULL");
+    refused (accel_reduce_scatter (acc, &tensor.dl, ACCEL_SUM, NULL, &err), "the output is NULL");
+    refused (accel_reduce_scatter (acc, &tensor.dl, ACCEL_OP_COUNT, &out, &err), "the operation is no value");
+    refused (accel_all_to_all (acc, &tensor.dl, &tensor, &err), "memory that is not its own");
+    refused (accel_send (acc, NULL, 0, &err), "the tensor is NULL");
+    refused (accel_recv (acc, NULL, 0, &err), "the tensor is NULL");
+    tensor.dl.ndim = 0;
+    refused (accel_all_to_all (acc, &tensor.dl, &out, &err), "1 rows cannot be shared out to 1 processes");
+    tensor.dl.ndim = 2;
     tensor.dl.strides = strides;
     refused (accel_reduce (acc, &tensor.dl, ACCEL_SUM, &err), "stride of 0");
+    refused (accel_recv (acc, &tensor.dl, 0, &err), "stride of 0");
     tensor.dl.strides = dense;
     ok (!accel_reduce (acc, &tensor.dl, ACCEL_SUM, &err), "strides of a contiguous tensor are fine");
     tensor.dl.device.device_type = kDLCUDA;

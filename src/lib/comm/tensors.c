@@ -35,15 +35,14 @@ comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum ac
     return status;
 }
 
-static bool
-is_plain (const DLTensor *tensor)
+bool
+comm_is_plain (const DLTensor *tensor)
 {
     return !accel_tensor_count (tensor) || tensor_is_contiguous (tensor);
 }
 
-/* Two elements in one place cannot both be results. */
-static bool
-has_doubles (const DLTensor *tensor)
+bool
+comm_has_doubles (const DLTensor *tensor)
 {
     for (int i = 0; tensor->strides && i < tensor->ndim; i++)
         if (tensor->shape[i] > 1 && !tensor->strides[i])
@@ -51,16 +50,15 @@ has_doubles (const DLTensor *tensor)
     return false;
 }
 
-/* Give @out the shape of the result, keeping its memory where that is large enough. */
-static enum accel_status
-shape_output (const struct comm_site *site, struct accel_tensor *out, const DLTensor *tensor, enum accel_dtype dtype,
-              int world_size, struct accel_error *err)
+enum accel_status
+comm_shape_output (const struct comm_site *site, struct accel_tensor *out, const DLTensor *tensor,
+                   enum accel_dtype dtype, int64_t rows, struct accel_error *err)
 {
-    int64_t shape[ACCEL_MAX_DIMS] = { 1 };
-    for (int i = 0; i < tensor->ndim; i++)
+    int64_t shape[ACCEL_MAX_DIMS] = { rows };
+    for (int i = 1; i < tensor->ndim; i++)
         shape[i] = tensor->shape[i];
-    if (__builtin_mul_overflow (shape[0], (int64_t) world_size, &shape[0]))
-        return comm_refuse (site, "the result has more elements than any memory holds", err);
+    if (!out || (out->dl.data && !out->owned_bytes))
+        return comm_refuse (site, "the output is NULL, or holds memory that is not its own", err);
     struct accel_tensor made;
     enum accel_status status = accel_tensor_init (&made, dtype, tensor->ndim ? tensor->ndim : 1, shape, err);
     if (status)
@@ -103,13 +101,14 @@ comm_gather_tensor (struct accel *acc, const struct comm_site *site, const DLTen
     enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
     if (status)
         return status;
-    if (!out || (out->dl.data && !out->owned_bytes))
-        return comm_refuse (site, "the output is NULL, or holds memory that is not its own", err);
-    status = shape_output (site, out, tensor, dtype, accel_num_processes (acc), err);
+    int64_t rows = tensor->ndim ? tensor->shape[0] : 1;
+    if (__builtin_mul_overflow (rows, (int64_t) accel_num_processes (acc), &rows))
+        return comm_refuse (site, "the result has more elements than any memory holds", err);
+    status = comm_shape_output (site, out, tensor, dtype, rows, err);
     if (status)
         return status;
     int rank = accel_process_index (acc);
-    const void *data = is_plain (tensor) ? tensor_data (tensor) : row_of (tensor, dtype, out, rank);
+    const void *data = comm_is_plain (tensor) ? tensor_data (tensor) : row_of (tensor, dtype, out, rank);
     return comm_all_gather (accel_world (acc), site, data, out->dl.data, accel_tensor_count (tensor), dtype, err);
 }
 
@@ -140,9 +139,9 @@ in_place (struct accel *acc, const struct comm_site *site, DLTensor *tensor, enu
           const struct in_place *what, struct accel_error *err)
 {
     struct accel_tensor copy;
-    if (is_plain (tensor))
+    if (comm_is_plain (tensor))
         return run_in_place (acc, site, tensor, dtype, what, err);
-    if (has_doubles (tensor))
+    if (comm_has_doubles (tensor))
         return comm_refuse (site, "elements of the tensor share their place (a stride of 0): copy it first", err);
     enum accel_status status = tensor_clone (&copy, tensor, err);
     if (status)

@@ -14,6 +14,16 @@ enum accel_status comm_refuse (const struct comm_site *site, const char *what, s
 enum accel_status comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum accel_dtype *dtype,
                                      struct accel_error *err);
 
+/** Whether its elements lie one behind the other, or there are none. */
+bool comm_is_plain (const DLTensor *tensor);
+
+/** Whether two elements lie in one place, so that they cannot both be results. */
+bool comm_has_doubles (const DLTensor *tensor);
+
+/** Give @p out the shape of @p tensor with @p rows rows, and memory: its own where that is large enough. */
+enum accel_status comm_shape_output (const struct comm_site *site, struct accel_tensor *out, const DLTensor *tensor,
+                                     enum accel_dtype dtype, int64_t rows, struct accel_error *err);
+
 /** Whether @p op and @p scale are defined for @p dtype. */
 enum accel_status comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum accel_op op,
                                         double scale, struct accel_error *err);

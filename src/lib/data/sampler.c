@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPLACEMENT_CHUNK = 32 };
-
 /* What one kind of sampler does. */
 struct sampler_kind {
     enum accel_status (*draw) (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err);
