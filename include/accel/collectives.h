@@ -67,7 +67,7 @@ accel_pad_across_processes_at (const char *file, int line, struct accel *acc, co
 /**
  * Reduce the tensors of all ranks, and give each rank its part: the rows of rank r are the r-th of equal parts.
  *
- * @param tensor    host memory; the same shape and type on all ranks; as many rows, its first dimension, as a multiple of
+ * @param tensor    host memory; the same shape and type on all ranks; its rows, the first dimension, are a multiple of
  *                  their number
  * @param[out] out  contiguous; must be zeroed or an earlier output, whose memory is kept where it is large enough
  */
