@@ -16,7 +16,7 @@ ACCEL_BEGIN_DECLS
  * bfloat16, parameters also float8_e4m3fn or float8_e5m2; those of fewer than 32 bits get float32 masters
  * (precision.h).  Where `data->data` is NULL accel_model_create() allocates it, zeroed; where `grad->data` is NULL
  * accel_prepare() puts it into memory that all ranks have mapped, which is what makes averaging fast.  Both belong to
- * the model.
+ * the model.  Neither address may be changed between accel_prepare() and accel_unwrap_model().
  */
 struct accel_parameter {
     const char *name; /**< unique in its model; copied */

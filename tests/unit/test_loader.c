@@ -5,7 +5,7 @@
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 
-#include <accel/loader.h>
+#include <accel/accel.h>
 
 enum { NONE = -1 };
 
@@ -388,9 +388,81 @@ test_missing (void)
     accel_loader_destroy (loader);
 }
 
+/* ---- the program's own sampler, and a loader in several prepares ---- */
+
+struct steps {
+    uint64_t epoch;
+    size_t at;
+};
+
+static enum accel_status
+start_steps (void *user, uint64_t epoch, struct accel_error *err)
+{
+    (void) err;
+    *(struct steps *) user = (struct steps){ .epoch = epoch };
+    return ACCEL_OK;
+}
+
+/* Every third of ten, from the epoch's number on. */
+static enum accel_status
+next_step (void *user, int64_t *index, struct accel_error *err)
+{
+    struct steps *steps = user;
+    (void) err;
+    *index = (int64_t) ((steps->epoch + 3 * steps->at++) % 10);
+    return ACCEL_OK;
+}
+
+static void
+test_own_sampler (void)
+{
+    struct steps steps;
+    struct accel_sampler *sampler;
+    struct accel_error err;
+    const struct accel_sampler_calls calls
+        = { .length = 10, .start = start_steps, .next = next_step, .user = &steps };
+    char got[512];
+    ok (!accel_sampler_custom (&sampler, &calls, &err), "a sampler of the program's own");
+    for (unsigned workers = 0; workers < 2; workers++) {
+        const struct accel_loader_options options = { .batch_size = 4, .sampler = sampler, .workers = workers };
+        struct accel_loader *loader = make_loader (10, &options);
+        print_epoch (loader, got, sizeof got);
+        is_text (got, "0,3,6,9|2,5,8,1|4,7", "its order, from thread or caller");
+        print_epoch (loader, got, sizeof got);
+        is_text (got, "1,4,7,0|3,6,9,2|5,8", "and that of the second epoch");
+        accel_loader_destroy (loader);
+    }
+    accel_sampler_destroy (sampler);
+}
+
+static void
+test_several_prepares (void)
+{
+    const struct accel_loader_options options = { .batch_size = 4 };
+    struct accel_loader *one = make_loader (10, &options), *two = make_loader (10, &options);
+    const struct accel_batch *batch;
+    struct accel_error err;
+    struct accel *acc;
+    char got[512];
+    ok (!accel_open (&acc, NULL, &err) && !accel_prepare (acc, &err, one), "a loader is prepared");
+    ok (!accel_prepare (acc, &err, two, one), "and once more, with another");
+    ok (accel_loader_next (one, &batch, &err) && !accel_prepare (acc, &err, one, two, one), "within an epoch");
+    ok (accel_loader_next (one, &batch, &err) && accel_batch_indices (batch)[0] == 4, "which goes on");
+    accel_loader_end (one);
+    print_epoch (one, got, sizeof got);
+    is_text (got, "0,1,2,3|4,5,6,7|8,9", "batches are as ever");
+    print_epoch (two, got, sizeof got);
+    is_text (got, "0,1,2,3|4,5,6,7|8,9", "of both");
+    accel_loader_destroy (one);
+    accel_loader_destroy (two);
+    accel_close (acc);
+}
+
 int
 main (void)
 {
+    test_own_sampler ();
+    test_several_prepares ();
     test_orders ();
     test_sizes ();
     test_content ();
