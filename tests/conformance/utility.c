@@ -2,33 +2,14 @@
 /* One rank of utility.sh: `utility CHECK [ARGUMENT]`; says on standard error what is wrong and exits with 1. */
 #include <config.h>
 
-#include <accel/accel.h>
+#include "tests/conformance/check.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-static struct accel *acc;
 static struct accel_error err;
-static int rank, size, wrong;
 static const char *argument;
-
-__attribute__ ((format (printf, 2, 3))) static bool
-check (bool good, const char *format, ...)
-{
-    va_list args;
-    if (good)
-        return true;
-    wrong++;
-    va_start (args, format);
-    fprintf (stderr, "rank %d: ", rank);
-    vfprintf (stderr, format, args);
-    putc ('\n', stderr);
-    va_end (args);
-    return false;
-}
 
 struct tries {
     size_t sizes[64], count, fits;

@@ -56,6 +56,7 @@ test_tensors (void)
     refused (accel_reduce_scatter (acc, &tensor.dl, ACCEL_SUM, NULL, &err), "the output is NULL");
     refused (accel_reduce_scatter (acc, &tensor.dl, ACCEL_OP_COUNT, &out, &err), "the operation is no value");
     refused (accel_all_to_all (acc, &tensor.dl, &tensor, &err), "memory that is not its own");
+    refused (accel_all_to_all (NULL, &tensor.dl, &out, &err), "NULL");
     refused (accel_send (acc, NULL, 0, &err), "the tensor is NULL");
     refused (accel_recv (acc, NULL, 0, &err), "the tensor is NULL");
     tensor.dl.ndim = 0;

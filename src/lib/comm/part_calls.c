@@ -35,24 +35,24 @@ make_plain (struct plain *plain, const struct comm_site *site, const DLTensor *t
                   : ACCEL_OK;
 }
 
-/* The rows of each process's part, where they can be shared out evenly. */
+/* What all ranks pass, with the rows of each process's part, where they can be shared out evenly. */
 static enum accel_status
-share_rows (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, int64_t *rows,
+make_parts (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, struct plain *plain, int64_t *rows,
             struct accel_error *err)
 {
-    enum accel_dtype dtype;
-    int processes = accel_num_processes (acc);
-    enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
-    if (!status)
-        status = comm_verify_tensor (acc, site, tensor, err);
+    enum accel_status status = make_plain (plain, site, tensor, err);
     if (status)
         return status;
-    if (!tensor->ndim || tensor->shape[0] % processes)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: %lld rows cannot be shared out to %d processes",
-                           jobseg_call_name (site->call), site->file, site->line,
-                           tensor->ndim ? (long long) tensor->shape[0] : 1, processes);
-    *rows = tensor->shape[0] / processes;
-    return ACCEL_OK;
+    int processes = accel_num_processes (acc);
+    status = comm_verify_tensor (acc, site, tensor, err);
+    *rows = tensor->ndim ? tensor->shape[0] : 1;
+    if (!status && (!tensor->ndim || *rows % processes))
+        status = accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: %lld rows cannot be shared out to %d processes",
+                             jobseg_call_name (site->call), site->file, site->line, (long long) *rows, processes);
+    if (status)
+        accel_tensor_release (&plain->copy);
+    *rows /= processes;
+    return status;
 }
 
 enum accel_status
@@ -61,10 +61,8 @@ accel_reduce_scatter_at (const char *file, int line, struct accel *acc, const DL
 {
     const struct comm_site *site = SITE (TENSOR_REDUCE_SCATTER);
     struct plain plain;
-    int64_t rows = 0;
-    enum accel_status status = share_rows (acc, site, tensor, &rows, err);
-    if (!status)
-        status = make_plain (&plain, site, tensor, err);
+    int64_t rows;
+    enum accel_status status = make_parts (acc, site, tensor, &plain, &rows, err);
     if (status)
         return status;
     status = comm_check_reduction (site, plain.dtype, op, 1, err);
@@ -83,10 +81,8 @@ accel_all_to_all_at (const char *file, int line, struct accel *acc, const DLTens
 {
     const struct comm_site *site = SITE (TENSOR_ALL_TO_ALL);
     struct plain plain;
-    int64_t rows = 0;
-    enum accel_status status = share_rows (acc, site, tensor, &rows, err);
-    if (!status)
-        status = make_plain (&plain, site, tensor, err);
+    int64_t rows;
+    enum accel_status status = make_parts (acc, site, tensor, &plain, &rows, err);
     if (status)
         return status;
     status = comm_shape_output (site, out, tensor, plain.dtype, tensor->shape[0], err);
