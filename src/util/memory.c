@@ -4,6 +4,7 @@
 
 #include "util/memory.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,7 +16,7 @@ memory_create (size_t bytes)
 {
     size_t alignment = bytes < HUGE_PAGE_BYTES ? MEMORY_ALIGNMENT : HUGE_PAGE_BYTES;
     void *memory = NULL;
-    if (posix_memalign (&memory, alignment, bytes ? bytes : 1))
+    if (bytes > PTRDIFF_MAX || posix_memalign (&memory, alignment, bytes ? bytes : 1))
         return NULL;
     if (bytes >= HUGE_PAGE_BYTES) /* where there are none, small ones do */
         (void) madvise (memory, bytes - bytes % HUGE_PAGE_BYTES, MADV_HUGEPAGE);

@@ -40,7 +40,7 @@ static enum accel_status
 make_parts (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, struct plain *plain, int64_t *rows,
             struct accel_error *err)
 {
-    enum accel_status status = make_plain (plain, site, tensor, err);
+    enum accel_status status = acc ? make_plain (plain, site, tensor, err) : comm_refuse (site, "the job is NULL", err);
     if (status)
         return status;
     int processes = accel_num_processes (acc);
