@@ -110,6 +110,8 @@ check_in () {
     failed=$((failed + bad))
     if [ "$bad" != 0 ]; then
         awk '/^(FAIL|ERROR|XPASS)/ && !seen[$0]++' "$1/check.out" | head -n 40
+        # What they said: TAP's comments follow the line of their test.
+        awk '/^#? ?(not )?ok / { failing = /not ok/ } failing && lines++ < 80' "$1"/tests/*/*.log | cut -c 1-300
         grep -q -E '^(FAIL|ERROR)' "$1/check.out" || tail -n 30 "$1/check.out"
         say "$bad failed in $1; the whole log is $1/check.out"
     fi
