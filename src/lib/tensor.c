@@ -6,6 +6,7 @@
 
 #include "lib/error.h"
 #include "lib/tensor.h"
+#include "util/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -254,7 +255,7 @@ copy_dims (char *to, const char *from, const struct copy_dim *dims, int ndim, si
         return;
     }
     if (ndim == 1 && dims->to == 1 && dims->from == 1)
-        memcpy (to, from, (size_t) dims->size * element);
+        memory_copy (to, from, (size_t) dims->size * element);
     else if (ndim == 1)
         copy_row (to, dims->to, from, dims->from, dims->size, element);
     else

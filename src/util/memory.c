@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Aligned memory in pages as large as there are; see memory.h. */
+/* Aligned memory in pages as large as there are, and copies of it; see memory.h. */
 #include <config.h>
 
 #include "util/memory.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { HUGE_PAGE_BYTES = 2 << 20 };
+enum { HUGE_PAGE_BYTES = 2 << 20, PAGE = 4096, NEAR = 32, VECTORS_BYTES = 256 };
 
 void *
 memory_create (size_t bytes)
@@ -28,4 +28,14 @@ memory_create_zeroed (size_t bytes)
 {
     void *memory = memory_create (bytes);
     return memory ? memset (memory, 0, bytes) : NULL;
+}
+
+void
+memory_copy (void *to, const void *from, size_t bytes)
+{
+    size_t behind = ((uintptr_t) to - (uintptr_t) from) % PAGE, done = 0;
+    if (behind && behind < NEAR) /* so few at a time are copied by vectors */
+        for (; bytes - done > VECTORS_BYTES; done += VECTORS_BYTES)
+            memcpy ((char *) to + done, (const char *) from + done, VECTORS_BYTES);
+    memcpy ((char *) to + done, (const char *) from + done, bytes - done);
 }

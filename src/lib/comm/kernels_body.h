@@ -10,6 +10,7 @@
  * Plain loops: the compiler makes vectors of them.  No multiplication is followed by an addition, so there is nothing
  * to contract, and all variants give the same bits. */
 #include "lib/comm/kernels.h"
+#include "util/memory.h"
 
 #if defined __x86_64__
 #include <immintrin.h>
@@ -86,7 +87,7 @@ put (const struct kernel_job *job, size_t offset, const void *chunk, size_t byte
 #endif
     for (int t = 0; t < job->target_count; t++)
         if (bytes > SHORT)
-            memcpy ((char *) job->targets[t] + offset, chunk, bytes);
+            memory_copy ((char *) job->targets[t] + offset, chunk, bytes);
         else
             copy_vectors ((char *) job->targets[t] + offset, chunk, bytes);
 }

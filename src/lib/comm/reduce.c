@@ -6,9 +6,9 @@
 #include "lib/comm/reduce.h"
 
 #include "lib/comm/kernels.h"
+#include "util/memory.h"
 
 #include <pthread.h>
-#include <string.h>
 
 enum { BLOCK = 2048 }; /* elements */
 
@@ -85,7 +85,7 @@ reduce_by_float32 (const struct reduction *r, const void *const *sources, void *
         size_t part = count - done < BLOCK ? count - done : BLOCK, offset = done * sizeof *block;
         reduce_narrow (r, sources, offset, block, part);
         for (int t = 0; t < r->targets; t++)
-            memcpy ((char *) targets[t] + offset, block, part * sizeof *block);
+            memory_copy ((char *) targets[t] + offset, block, part * sizeof *block);
     }
 }
 
@@ -97,7 +97,7 @@ copy_one (const struct reduction *r, const void *source, void *const *targets, s
         if (r->dtype == ACCEL_BOOL)
             kernels->to_bool (targets[t], source, count);
         else if (targets[t] != source)
-            memcpy (targets[t], source, count * accel_dtype_bytes (r->dtype));
+            memory_copy (targets[t], source, count * accel_dtype_bytes (r->dtype));
     }
 }
 

@@ -5,6 +5,7 @@
 #include "lib/data/set.h"
 
 #include "lib/error.h"
+#include "util/memory.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -76,7 +77,7 @@ read_rows (const struct set_table *table, size_t first, size_t count, unsigned c
     if (!table->row_bytes)
         return ACCEL_OK;
     if (table->memory) {
-        memcpy (into, table->memory + first * stored, count * stored);
+        memory_copy (into, table->memory + first * stored, count * stored);
         return ACCEL_OK;
     }
     uint64_t offset = table->offset + (uint64_t) first * stored;

@@ -5,6 +5,7 @@
 #include "lib/files/source.h"
 
 #include "lib/error.h"
+#include "util/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,7 +73,7 @@ read_map (const struct source *source, uint64_t offset, void *into, size_t lengt
     /* Pages behind the end of the file are there in the mapping but deadly. */
     if ((uint64_t) info.st_size < offset + length)
         return fail_short (source, err);
-    memcpy (into, source->map + offset, length);
+    memory_copy (into, source->map + offset, length);
     return ACCEL_OK;
 }
 

@@ -11,7 +11,6 @@
 #include "util/memory.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { FIRST_BUCKET_BYTES = 1 << 20, MIB = 1 << 20 };
 
@@ -119,7 +118,7 @@ allocate (struct accel *acc, struct accel_model *model, size_t s, struct accel_e
         if (model->span_of[i] != (ptrdiff_t) s)
             continue;
         if (model->kept[i])
-            memcpy (at, model->kept[i], model_grad_bytes (model, i));
+            memory_copy (at, model->kept[i], model_grad_bytes (model, i));
         model->parameters[i].grad->data = at;
         at += span_room (span, model, i);
     }
@@ -168,7 +167,7 @@ span_copy (const struct accel_model *model, size_t s, const unsigned char *mask,
     FOR_GRADIENTS_OF (model, s, i) {
         void *grad = model->parameters[i].grad->data;
         if (!mask || mask[i])
-            memcpy (out ? grad : at, out ? at : grad, model_grad_bytes (model, i));
+            memory_copy (out ? grad : at, out ? at : grad, model_grad_bytes (model, i));
         at += span_room (span, model, i);
     }
 }

@@ -6,9 +6,9 @@
 #include "lib/error.h"
 #include "lib/state/state_object.h"
 #include "lib/train/reducer.h"
+#include "util/memory.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Copies of the gradients in shared memory, all or none. */
 static enum accel_status
@@ -22,7 +22,7 @@ keep_gradients (struct accel_model *model, struct accel_error *err)
             model->kept[i] = malloc (bytes);
             if (!model->kept[i])
                 goto error;
-            memcpy (model->kept[i], model->parameters[i].grad->data, bytes);
+            memory_copy (model->kept[i], model->parameters[i].grad->data, bytes);
         }
     }
     return ACCEL_OK;

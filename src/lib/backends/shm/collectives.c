@@ -10,6 +10,7 @@
 
 #include "lib/backends/shm/shm_private.h"
 #include "lib/comm/reduce.h"
+#include "util/memory.h"
 
 static unsigned char *
 piece_of (const struct shm *shm, int rank)
@@ -113,7 +114,7 @@ all_reduce_staged (struct shm *shm, const struct backend_call *call, struct acce
     size_t unit = call->element_bytes, piece = SHM_PIECE / unit;
     for (size_t done = 0; done < call->count; done += piece, shm->pieces++) {
         size_t part = call->count - done < piece ? call->count - done : piece;
-        memcpy (piece_of (shm, shm->rank), (const char *) call->send + done * unit, part * unit);
+        memory_copy (piece_of (shm, shm->rank), (const char *) call->send + done * unit, part * unit);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
@@ -146,7 +147,7 @@ static void
 copy (void *to, const void *from, size_t bytes)
 {
     if (bytes && to != from)
-        memcpy (to, from, bytes);
+        memory_copy (to, from, bytes);
 }
 
 static enum accel_status
@@ -167,13 +168,13 @@ all_gather_staged (struct shm *shm, const struct backend_call *call, size_t byte
     copy ((char *) call->recv + (size_t) shm->rank * bytes, call->send, bytes);
     for (size_t done = 0; done < bytes; done += SHM_PIECE, shm->pieces++) {
         size_t part = bytes - done < SHM_PIECE ? bytes - done : SHM_PIECE;
-        memcpy (piece_of (shm, shm->rank), (const char *) call->send + done, part);
+        memory_copy (piece_of (shm, shm->rank), (const char *) call->send + done, part);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
         for (int rank = 0; rank < shm->size; rank++)
             if (rank != shm->rank)
-                memcpy ((char *) call->recv + (size_t) rank * bytes + done, piece_of (shm, rank), part);
+                memory_copy ((char *) call->recv + (size_t) rank * bytes + done, piece_of (shm, rank), part);
     }
     return ACCEL_OK;
 }
@@ -202,12 +203,12 @@ broadcast_staged (struct shm *shm, const struct backend_call *call, size_t bytes
         size_t part = bytes - done < SHM_PIECE ? bytes - done : SHM_PIECE;
         char *here = (char *) call->recv + done;
         if (root)
-            memcpy (piece_of (shm, shm->rank), here, part);
+            memory_copy (piece_of (shm, shm->rank), here, part);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
         if (!root)
-            memcpy (here, piece_of (shm, call->root), part);
+            memory_copy (here, piece_of (shm, call->root), part);
     }
     return ACCEL_OK;
 }
@@ -229,7 +230,7 @@ broadcast (struct shm *shm, const struct backend_call *call, struct accel_error 
     if (post->recv == SHM_FOREIGN)
         return broadcast_staged (shm, call, bytes, err);
     if (!root)
-        memcpy (call->recv, shm->arenas + post->recv, bytes);
+        memory_copy (call->recv, shm->arenas + post->recv, bytes);
     return shm_sync (shm, call, err);
 }
 
@@ -252,7 +253,7 @@ reduce_scatter_staged (struct shm *shm, const struct backend_call *call, size_t 
     for (size_t done = 0; done < call->count; done += columns, shm->pieces++) {
         size_t part = call->count - done < columns ? call->count - done : columns;
         for (int r = 0; r < shm->size; r++)
-            memcpy (piece_of (shm, shm->rank) + (size_t) r * columns * unit,
+            memory_copy (piece_of (shm, shm->rank) + (size_t) r * columns * unit,
                     (const char *) call->send + (size_t) r * row + done * unit, part * unit);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
@@ -289,13 +290,13 @@ all_to_all_staged (struct shm *shm, const struct backend_call *call, size_t row,
     for (size_t done = 0; done < row; done += columns, shm->pieces++) {
         size_t part = row - done < columns ? row - done : columns;
         for (int r = 0; r < shm->size; r++)
-            memcpy (piece_of (shm, shm->rank) + (size_t) r * columns,
+            memory_copy (piece_of (shm, shm->rank) + (size_t) r * columns,
                     (const char *) call->send + (size_t) r * row + done, part);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
         for (int r = 0; r < shm->size; r++)
-            memcpy ((char *) call->recv + (size_t) r * row + done, piece_of (shm, r) + mine, part);
+            memory_copy ((char *) call->recv + (size_t) r * row + done, piece_of (shm, r) + mine, part);
     }
     return ACCEL_OK;
 }
@@ -315,7 +316,7 @@ all_to_all (struct shm *shm, const struct backend_call *call, struct accel_error
         int rank = (shm->rank + i) % shm->size;
         const struct shm_post *post = shm_post_of (shm, rank);
         const unsigned char *from = small ? post->payload : shm->arenas + post->send;
-        memcpy ((char *) call->recv + (size_t) rank * row, from + mine, row);
+        memory_copy ((char *) call->recv + (size_t) rank * row, from + mine, row);
     }
     return small ? ACCEL_OK : shm_sync (shm, call, err);
 }

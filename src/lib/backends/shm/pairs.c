@@ -13,6 +13,7 @@
 
 #include "lib/comm/ledger.h"
 #include "lib/error.h"
+#include "util/memory.h"
 
 enum { RANK_BITS = 13, RANK_MASK = (1 << RANK_BITS) - 1, SPINS = 4000, SPINS_CROWDED = 100, YIELDS = 20 };
 _Static_assert ((int) JOBSEG_MAX_LOCAL <= (int) RANK_MASK, "a rank fits into a mail's word");
@@ -171,7 +172,7 @@ shm_send (struct shm *shm, const struct backend_call *call, struct accel_error *
         if (mail->arena == SHM_FOREIGN) {
             part = bytes - done < SHM_PIECE ? bytes - done : SHM_PIECE;
             if (part)
-                memcpy (shm->stages + piece, (const char *) call->send + done, part);
+                memory_copy (shm->stages + piece, (const char *) call->send + done, part);
         }
         shm->mails++;
         publish (&mail->full, &mail->receivers_sleep, shm->mails << RANK_BITS | (uint32_t) call->root);
@@ -226,7 +227,7 @@ shm_recv (struct shm *shm, const struct backend_call *call, struct accel_error *
         bool direct = mail->arena != SHM_FOREIGN;
         size_t part = direct || bytes - done < SHM_PIECE ? bytes - done : SHM_PIECE;
         if (part)
-            memcpy ((char *) call->recv + done, direct ? shm->arenas + mail->arena : shm->stages + mail->piece, part);
+            memory_copy ((char *) call->recv + done, direct ? shm->arenas + mail->arena : shm->stages + mail->piece, part);
         done += part;
         status = check_sender (shm, call, err);
         if (status)
