@@ -12,7 +12,7 @@
 #include <time.h>
 
 /* As in the shm backend: bytes that travel in a post, and of a stage piece. */
-enum { INLINE = 4096, PIECE = 128 << 10 };
+enum { INLINE = 4096, PIECE = 256 << 10 };
 enum { LARGEST = 3 * PIECE + 8192, SLACK = 1024, GUARD = 64, HUGE_BYTES = 9 << 20 };
 
 /* RING: every rank sends to the next and receives from the one before. */

@@ -85,7 +85,7 @@ act_die (struct job *job, struct accel_error *err)
 static enum accel_status
 act_late (struct job *job, struct accel_error *err)
 {
-    pause_ms (900);
+    pause_ms (2500);
     return accel_comm_barrier (job->comm, err);
 }
 
@@ -280,7 +280,7 @@ act_stopped_in_large (struct job *job, struct accel_error *err)
     if (!fork ()) {
         pause_ms (40);
         kill (self, SIGSTOP);
-        pause_ms (900);
+        pause_ms (2500);
         kill (self, SIGCONT);
         _exit (0);
     }
@@ -356,20 +356,20 @@ static const struct scenario {
       { "%v sends float32 x 9", NULL, "wants float32 x 8 in accel_comm_recv", NULL } },
     { "send-circle", act_send_next, act_send_next, true, false, 0, ACCEL_ERR_PEER,
       { "send in a circle", NULL, "accel_comm_send", NULL } },
-    { "recv-late", act_late, act_recv_victim, false, false, 300, ACCEL_ERR_TIMEOUT,
-      { "has waited for 300 ms", NULL, "%v (computing after accel_comm_all_reduce", "accel_comm_recv" } },
+    { "recv-late", act_late, act_recv_victim, false, false, 1000, ACCEL_ERR_TIMEOUT,
+      { "has waited for 1000 ms", NULL, "%v (computing after accel_comm_all_reduce", "accel_comm_recv" } },
     { "group-dies", act_group, act_group, false, false, 0, ACCEL_ERR_PEER,
       { "%v was killed by signal 9 (SIGKILL)", "%v ended (process", "accel_comm_all_reduce", NULL } },
     { "group-count", act_group_count, act_group_count, true, false, 0, ACCEL_ERR_PEER,
       { "counts differ in accel_comm_all_reduce", NULL, "9 on %v", "8 on rank" } },
     { "third-computes", act_third, act_third, true, false, 0, ACCEL_ERR_PEER,
       { "accel_comm_barrier", NULL, "accel_comm_all_reduce", "%v" } },
-    { "stopped", act_stopped_in_large, act_large, false, false, 300, ACCEL_ERR_TIMEOUT,
-      { "has waited for 300 ms", NULL, "%v (", "accel_comm_all_reduce" } },
-    { "stopped-shared", act_stopped_in_large, act_large, false, true, 300, ACCEL_ERR_TIMEOUT,
-      { "has waited for 300 ms", NULL, "%v (", "accel_comm_all_reduce" } },
-    { "late", act_late, act_reduce, false, false, 300, ACCEL_ERR_TIMEOUT,
-      { "has waited for 300 ms", NULL, "%v (computing after accel_comm_all_reduce", "the timeout" } },
+    { "stopped", act_stopped_in_large, act_large, false, false, 1000, ACCEL_ERR_TIMEOUT,
+      { "has waited for 1000 ms", NULL, "%v (", "accel_comm_all_reduce" } },
+    { "stopped-shared", act_stopped_in_large, act_large, false, true, 1000, ACCEL_ERR_TIMEOUT,
+      { "has waited for 1000 ms", NULL, "%v (", "accel_comm_all_reduce" } },
+    { "late", act_late, act_reduce, false, false, 1000, ACCEL_ERR_TIMEOUT,
+      { "has waited for 1000 ms", NULL, "%v (computing after accel_comm_all_reduce", "the timeout" } },
 };
 
 static const struct scenario *

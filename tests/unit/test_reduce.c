@@ -188,7 +188,7 @@ struct shape {
     int in_place; /* this source is the first target; -1: none */
     size_t count;
     size_t shift; /* elements by which each next buffer is off */
-    bool beyond_caches;
+    bool beyond_caches, private_targets;
 };
 
 static const struct shape shapes[] = {
@@ -201,6 +201,8 @@ static const struct shape shapes[] = {
     { .sources = 3, .targets = 3, .in_place = 2, .count = 2049, .shift = 1 },
     { .sources = 4, .targets = 1, .in_place = -1, .count = 4097, .shift = 5 },
     { .sources = 2, .targets = 2, .in_place = 0, .count = 5500, .beyond_caches = true },
+    { .sources = 2, .targets = 1, .in_place = 1, .count = 5003, .private_targets = true },
+    { .sources = 4, .targets = 1, .in_place = -1, .count = 259, .shift = 1, .private_targets = true },
     { .sources = 5, .targets = 3, .in_place = 4, .count = 1000, .beyond_caches = true },
 };
 
@@ -214,7 +216,7 @@ try_shape (enum accel_dtype dtype, enum accel_op op, const struct shape *shape)
     size_t bytes = accel_dtype_bytes (dtype), length = shape->count * bytes;
     struct reduction r = {
         .dtype = dtype, .op = op, .sources = shape->sources, .targets = shape->targets,
-        .beyond_caches = shape->beyond_caches,
+        .beyond_caches = shape->beyond_caches, .private_targets = shape->private_targets,
     };
     const void *sources[SOURCES], *values[SOURCES];
     void *targets[TARGETS];

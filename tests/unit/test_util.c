@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libutil: strict parsing, suggestions, growing strings, atomic files, the job segment. */
+/* libutil: strict parsing, suggestions, growing strings, atomic files, the job segment, memory. */
 #include <config.h>
 
 #include "tests/tap.h"
@@ -7,6 +7,7 @@
 #include "util/credentials.h"
 #include "util/io.h"
 #include "util/jobseg.h"
+#include "util/memory.h"
 #include "util/parse.h"
 #include "util/strbuf.h"
 #include "util/suggest.h"
@@ -179,6 +180,29 @@ test_segment (void)
     ok (jobseg_attach (&reader, "/dev/null", &fail) && reader.fd == -1, "no segment: %s", fail.text);
 }
 
+/* Around all lengths at which it does something else, every distance within a page's first lines. */
+static void
+test_copies (void)
+{
+    static const size_t lengths[] = { 0, 1, 31, 255, 256, 257, 511, 512, 513, 4095, 4096, 4097, 20001 };
+    enum { PAGE = 4096, MOST = 20001 + 2 * PAGE };
+    unsigned char *from = memory_create (MOST), *to = memory_create (MOST);
+    bool same = from && to, kept = same;
+    for (size_t i = 0; same && i < MOST; i++)
+        from[i] = (unsigned char) (i % 251);
+    for (size_t distance = 0; same && distance < 70; distance++)
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            size_t here = ((uintptr_t) from + distance + PAGE - (uintptr_t) to % PAGE) % PAGE + 1, length = lengths[i];
+            memset (to, 255, MOST);
+            memory_copy (to + here, from + 1, length);
+            same = same && !memcmp (to + here, from + 1, length);
+            kept = kept && to[here - 1] == 255 && to[here + length] == 255;
+        }
+    ok (same && kept, "copies at every distance are whole, and no more");
+    free (from);
+    free (to);
+}
+
 int
 main (void)
 {
@@ -190,5 +214,6 @@ main (void)
     test_credentials ();
     test_files ();
     test_segment ();
+    test_copies ();
     return done_testing ();
 }

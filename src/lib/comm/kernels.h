@@ -12,7 +12,7 @@ struct kernel_job {
     int source_count;
     int target_count;
     size_t count;
-    bool beyond_caches;
+    bool short_chunks; /* for targets in memory or in this processor's caches */
     bool stream; /* store past the caches; targets are aligned to 16 bytes then */
 };
 

@@ -47,8 +47,9 @@
 typedef unsigned char kernel_vector __attribute__ ((vector_size (32), aligned (1), may_alias));
 
 /* A chunk of every source is read before any of a target is written, so that a target may be a source.  From and to
- * memory it is SHORT, so that reading the next overlaps writing the last.  Between caches it is LONG, and memcpy()
- * writes it: the processor's string instructions take over the lines of another processor's cache without reading. */
+ * memory, and to the processor's own caches, it is SHORT, so that reading the next overlaps writing the last.  Into
+ * another processor's cache it is LONG, and memcpy() writes it: string instructions take the lines over without reading
+ * them. */
 enum { SHORT = 256, LONG = 8192 };
 
 KERNEL ALWAYS static inline void
@@ -148,7 +149,7 @@ finish (const struct kernel_job *job)
         const size_t most = SHORT / sizeof (type);                                                                   \
         type sum[SHORT / sizeof (type)];                                                                             \
         size_t at = 0;                                                                                               \
-        if (IN_REGISTERS && (job->beyond_caches || job->count <= most))                                              \
+        if (IN_REGISTERS && (job->short_chunks || job->count <= most))                                               \
             for (; job->count - at >= most; at += most) {                                                            \
                 name##_step (job, sum, at, most);                                                                    \
                 put (job, at * sizeof (type), sum, SHORT);                                                           \

@@ -134,7 +134,8 @@ reduce_run (const struct reduction *reduction, const void *const *sources, void 
     }
     struct kernel_job job = {
         .sources = sources, .targets = targets, .source_count = reduction->sources,
-        .target_count = reduction->targets, .count = count, .beyond_caches = reduction->beyond_caches,
+        .target_count = reduction->targets, .count = count,
+        .short_chunks = reduction->beyond_caches || reduction->private_targets,
         .stream = may_stream (reduction, sources, targets),
     };
     find_loop (reduction->dtype, reduction->op) (&job);

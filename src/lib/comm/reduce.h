@@ -13,6 +13,7 @@ struct reduction {
     enum accel_op op;
     int sources; /* >= 1, also what an average divides by */
     int targets; /* >= 1, all get the result */
+    bool private_targets; /* only this rank works on them: their lines are in no other processor's cache */
     bool beyond_caches; /* what all ranks read and write is more than the processor's caches hold */
 };
 

@@ -111,6 +111,7 @@ static enum accel_status
 all_reduce_staged (struct shm *shm, const struct backend_call *call, struct accel_error *err)
 {
     struct reduction reduction = reduction_of (shm, call, 1);
+    reduction.private_targets = true;
     size_t unit = call->element_bytes, piece = SHM_PIECE / unit;
     for (size_t done = 0; done < call->count; done += piece, shm->pieces++) {
         size_t part = call->count - done < piece ? call->count - done : piece;
@@ -249,6 +250,7 @@ static enum accel_status
 reduce_scatter_staged (struct shm *shm, const struct backend_call *call, size_t row, struct accel_error *err)
 {
     struct reduction reduction = reduction_of (shm, call, 1);
+    reduction.private_targets = true;
     size_t unit = call->element_bytes, columns = SHM_PIECE / unit / (size_t) shm->size;
     for (size_t done = 0; done < call->count; done += columns, shm->pieces++) {
         size_t part = call->count - done < columns ? call->count - done : columns;

@@ -227,7 +227,8 @@ shm_recv (struct shm *shm, const struct backend_call *call, struct accel_error *
         bool direct = mail->arena != SHM_FOREIGN;
         size_t part = direct || bytes - done < SHM_PIECE ? bytes - done : SHM_PIECE;
         if (part)
-            memory_copy ((char *) call->recv + done, direct ? shm->arenas + mail->arena : shm->stages + mail->piece, part);
+            memory_copy ((char *) call->recv + done,
+                         direct ? shm->arenas + mail->arena : shm->stages + mail->piece, part);
         done += part;
         status = check_sender (shm, call, err);
         if (status)
