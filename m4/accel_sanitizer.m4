@@ -36,7 +36,7 @@ AC_DEFUN([ACCEL_COVERAGE], [
     AC_ARG_ENABLE([coverage],
         [AS_HELP_STRING([--enable-coverage], [count executed lines; report with "make coverage"])],
         [], [enable_coverage=no])
-    AS_IF([test "x$enable_coverage" = xyes], [COVERAGE_CFLAGS="--coverage -O0"], [COVERAGE_CFLAGS=])
+    AS_IF([test "x$enable_coverage" = xyes], [COVERAGE_CFLAGS="--coverage"], [COVERAGE_CFLAGS=])
     AC_SUBST([COVERAGE_CFLAGS])
     AM_CONDITIONAL([COVERAGE], [test "x$enable_coverage" = xyes])
 ])

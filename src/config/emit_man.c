@@ -54,6 +54,19 @@ add_man_words (const struct option *row, struct strbuf *out)
         strbuf_printf (out, "From %" PRId64 " to %" PRId64 ".\n", row->min, row->max);
 }
 
+/* One variable, or several with commas: with a space behind each comma, where the page can break the line. */
+static void
+add_man_variables (const char *before, const char *names, const char *after, struct strbuf *out)
+{
+    strbuf_printf (out, "%s ", before);
+    for (; *names; names++)
+        if (*names == ',')
+            strbuf_add (out, " , ");
+        else
+            strbuf_add_char (out, *names);
+    strbuf_printf (out, "%s\n", after);
+}
+
 /* The sentences that follow from the row: words, range, default, file, variable. */
 static void
 add_man_facts (const struct option *row, struct strbuf *out)
@@ -64,7 +77,7 @@ add_man_facts (const struct option *row, struct strbuf *out)
     if (row->section)
         strbuf_printf (out, "In the file: in section\n.Ql %s .\n", row->section);
     if (row->env)
-        strbuf_printf (out, "Sets\n.Ev %s .\n", row->env);
+        add_man_variables ("Sets\n.Ev", row->env, " .", out);
 }
 
 void
@@ -114,7 +127,7 @@ add_man_key (const struct option *row, struct strbuf *out)
     if (!(row->properties & PROPERTY_NO_FLAG))
         strbuf_printf (out, "Flag:\n.Fl \\-%s .\n", row->key);
     if (row->env)
-        strbuf_printf (out, "Sets\n.Ev %s .\n", row->env);
+        add_man_variables ("Sets\n.Ev", row->env, " .", out);
     if (row->properties & PROPERTY_EXTENSION)
         strbuf_add (out, "The original does not know this key.\n");
 }
@@ -149,9 +162,11 @@ emit_man_environment (struct strbuf *out)
     strbuf_add (out, ".Bl -tag -width Ds\n");
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
-        if (row->env && !(row->properties & PROPERTY_HIDDEN))
-            strbuf_printf (out, ".It Ev %s\n%s\n.Ic %s .\n", row->env,
+        if (row->env && !(row->properties & PROPERTY_HIDDEN)) {
+            add_man_variables (".It Ev", row->env, "", out);
+            strbuf_printf (out, "%s\n.Ic %s .\n",
                            row->when ? "Where it is chosen: the value of" : "The value of", row->key);
+        }
     }
     for (size_t i = 0; i < envrule_count; i++) {
         strbuf_printf (out, ".It Ev %s\n", envrules[i].name);

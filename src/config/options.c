@@ -113,9 +113,9 @@ const struct option options[] = {
       .properties = PROPERTY_FILE, .env = "ACCELERATE_DEBUG_MODE", .spelling = SPELL_TRUE_IF_ON,
       .paths = S | M | T | D | P,
       .help = "check shapes before every collective operation",
-      .doc = "Let the original library compare the shapes of tensors over the ranks before every collective operation, "
-             "so that a mismatch is an error that names them instead of a hang. libaccel's own record of calls is "
-             "always on." },
+      .doc = "Let libaccel, or the original library in Python programs, compare the shapes of tensors over the ranks "
+             "before every collective operation, so that a mismatch is an error that shows them all. libaccel's "
+             "own record of calls is always on." },
 
     { .key = "overwrite", OPT_FLAG (overwrite), .group = GROUP_GENERAL, .commands = COMMAND_TO_FSDP2,
       .help = "replace a file that exists",

@@ -68,11 +68,7 @@ if "$accelerate" env | grep -q '^- CUDA runtime: not found'; then
         CUDA_HOME=$scratch/cuda "$accelerate" env | grep -Fx -- "- CUDA runtime: 12.4.1 ($scratch/cuda/version.json)"'
 fi
 test_expect_success 'no arguments' 'test_exit 2 "$accelerate" env extra 2>error && grep "unexpected argument" error'
-# Root reads everything, so it becomes somebody else.
-as_nobody () {
-    if [ "$(id -u)" = 0 ]; then setpriv --reuid=65534 --clear-groups "$@"; else "$@"; fi
-}
-chmod 711 "$scratch" && touch c.yaml && chmod 0 c.yaml
+touch c.yaml && chmod 0 c.yaml
 if as_nobody test -x "$accelerate"; then
     test_expect_success 'an unreadable file' '
         test_exit 1 as_nobody "$accelerate" env --config_file c.yaml 2>error && grep "c.yaml: Permission denied" error'

@@ -11,6 +11,14 @@ for page in "$srcdir"/man/*.[1357]; do
     fi
 done
 
+# The formatter that Debian's man(1) uses, at 80 columns: lines that it cannot break stand out of the page.
+if command -v groff >/dev/null; then
+    test_expect_success 'groff warns of nothing' \
+        'for page in "$srcdir"/man/*.[1357]; do groff -mandoc -Tutf8 -rLL=78n -z "$page"; done 2>&1 | tee said; test ! -s said'
+else
+    test_skip 'groff warns of nothing' 'no groff'
+fi
+
 # libaccel(3) names every function (collectives by their macro) and every status, with the words of the header.
 grep -oE 'Fn accel_[a-z0-9_]+' "$srcdir/man/libaccel.3" | sed 's/Fn //' | sort -u >named
 cat "$srcdir"/include/accel/*.h | awk '/^ACCEL_API/ { text = "" ; open = 1 }
