@@ -97,7 +97,7 @@ test_expect_success 'lint: contradictions; several files; a good one' '
     "$accelerate" config lint good.yaml >got && test ! -s got'
 # lint_says TEXT LINE...: lint says LINES about a file with TEXT, and nothing else
 lint_says () {
-    printf "$1" >said.yaml && shift && printf '%s\n' "$@" | sed "s/^/said.yaml/; /^said.yaml\$/d" >wanted &&
+    printf "%b" "$1" >said.yaml && shift && printf '%s\n' "$@" | sed "s/^/said.yaml/; /^said.yaml\$/d" >wanted &&
     { "$accelerate" config lint said.yaml >got || [ $? = 1 ]; } && diff wanted got
 }
 test_expect_success 'lint: keys in the wrong place' '
