@@ -77,6 +77,8 @@ _accelerate ()
         name=${COMP_WORDS[i]//-/_}
         if [[ ${COMP_WORDS[i]} != -* ]]; then
             [[ ${COMP_WORDS[i]} == = ]] && { ((i++)); continue; }
+            # flags of config stand on either side of its word
+            [[ $command == config && ${COMP_WORDS[i]} != lint ]] && { words=''; continue; }
             _accelerate_files -f
             return
         elif [[ " $valued " == *" ${name#__} "* && ${COMP_WORDS[i+1]} != = ]]; then

@@ -405,10 +405,13 @@ function __accelerate_state
     set -l valued (__accelerate_valued $command)
     or return
     set -l key
+    set -l free free
     for word in $words
         set -l name (string replace -a -- - _ $word | string replace -r '^__' '')
         if test -n "$key"
             set key
+        else if string match -qv -- '-*' $word; and test $command = config -a $word != lint
+            set free none # flags of config stand on either side of its word
         else if not string match -q -- '-*' $word
             echo behind
             return
@@ -425,7 +428,7 @@ function __accelerate_state
     else if string match -q -- '-*' $current
         printf '%s\n' flags $command "$current"
     else
-        printf '%s\n' free $command "$current"
+        printf '%s\n' $free $command "$current"
     end
 end
 

@@ -377,6 +377,8 @@ _accelerate () {
     for (( i = at; i < CURRENT; i++ )); do
         name=${${words[i]//-/_}#__}
         if [[ $words[i] != -* ]]; then
+            # flags of config stand on either side of its word
+            [[ $command == config && $words[i] != lint ]] && { free=(); continue }
             [[ $command != launch ]] && { _files; return }
             shift $(( i - 1 )) words
             (( CURRENT -= i - 1 ))

@@ -108,17 +108,23 @@ has_module_without_python (const struct config *config)
     return config->settings.module && config->settings.no_python;
 }
 
+/* Of one's own: Amazon's find each other. */
+static bool
+has_several_machines (const struct config *config)
+{
+    return when_several_machines (&config->settings) && !when_sagemaker (&config->settings);
+}
+
 static bool
 has_machine_out_of_range (const struct config *config)
 {
-    return when_several_machines (&config->settings)
-           && config->settings.machine_rank >= config->settings.num_machines;
+    return has_several_machines (config) && config->settings.machine_rank >= config->settings.num_machines;
 }
 
 static bool
 has_no_main_machine (const struct config *config)
 {
-    return when_several_machines (&config->settings) && !config->settings.main_process_ip;
+    return has_several_machines (config) && !config->settings.main_process_ip;
 }
 
 static bool
@@ -127,7 +133,7 @@ has_no_machine_rank (const struct config *config)
     const struct settings *settings = &config->settings;
     if (mode_is_mpirun (settings) || mode_is_deepspeed_launcher (settings))
         return false; /* started on one machine only */
-    return when_several_machines (settings) && !config->file
+    return has_several_machines (config) && !config->file
            && config_origin (config, "machine_rank").kind == ORIGIN_DEFAULT;
 }
 
@@ -135,14 +141,14 @@ has_no_machine_rank (const struct config *config)
 static bool
 has_free_port_everywhere (const struct config *config)
 {
-    return when_several_machines (&config->settings) && !config->settings.main_process_port
+    return has_several_machines (config) && !config->settings.main_process_port
            && config_origin (config, "main_process_port").kind != ORIGIN_DEFAULT;
 }
 
 static bool
 has_uneven_machines (const struct config *config)
 {
-    return config->settings.num_processes % config->settings.num_machines != 0;
+    return config->settings.num_processes % config->settings.num_machines != 0 && !when_sagemaker (&config->settings);
 }
 
 static bool

@@ -57,6 +57,8 @@ static const char middle[] =
     "        name=${COMP_WORDS[i]//-/_}\n"
     "        if [[ ${COMP_WORDS[i]} != -* ]]; then\n"
     "            [[ ${COMP_WORDS[i]} == = ]] && { ((i++)); continue; }\n"
+    "            # flags of config stand on either side of its word\n"
+    "            [[ $command == config && ${COMP_WORDS[i]} != lint ]] && { words=''; continue; }\n"
     "            _accelerate_files -f\n"
     "            return\n"
     "        elif [[ \" $valued \" == *\" ${name#__} \"* && ${COMP_WORDS[i+1]} != = ]]; then\n"

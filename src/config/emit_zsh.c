@@ -61,6 +61,8 @@ static const char tail[] =
     "    for (( i = at; i < CURRENT; i++ )); do\n"
     "        name=${${words[i]//-/_}#__}\n"
     "        if [[ $words[i] != -* ]]; then\n"
+    "            # flags of config stand on either side of its word\n"
+    "            [[ $command == config && $words[i] != lint ]] && { free=(); continue }\n"
     "            [[ $command != launch ]] && { _files; return }\n"
     "            shift $(( i - 1 )) words\n"
     "            (( CURRENT -= i - 1 ))\n"

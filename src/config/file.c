@@ -51,6 +51,31 @@ is_our_section (const char *name)
     return false;
 }
 
+static bool
+same_text (const char *a, const char *b)
+{
+    return a && b ? !strcmp (a, b) : a == b;
+}
+
+/* The row of a key that stands in the wrong place, or, in its section, without the section's name. */
+static const struct option *
+find_elsewhere (const struct place *place)
+{
+    const char *key = place->node->key;
+    size_t length = strlen (key);
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *row = &options[i];
+        if (!(row->properties & PROPERTY_FILE))
+            continue;
+        size_t whole = strlen (row->key);
+        bool ends = whole > length && row->key[whole - length - 1] == '_' && !strcmp (row->key + whole - length, key);
+        bool is_here = place->section && row->section && !strcmp (row->section, place->section);
+        if (!strcmp (row->key, key) || (ends && is_here && !strncmp (row->key, row->section, whole - length - 1)))
+            return row;
+    }
+    return NULL;
+}
+
 static int
 refuse_unknown (const struct place *place, struct fail *fail)
 {
@@ -66,6 +91,13 @@ refuse_unknown (const struct place *place, struct fail *fail)
             suggest_consider (&suggest, row->key);
     }
     char space[96];
+    const struct option *elsewhere = find_elsewhere (place);
+    if (elsewhere && elsewhere->section && same_text (elsewhere->section, place->section))
+        suggest.best = elsewhere->key;
+    else if (elsewhere)
+        return fail_set (fail, FAIL_GENERAL, "unknown key '%s' %s%s: it belongs %s%s", key,
+                         place->section ? "in " : "at the top", place->section ? place->section : "",
+                         elsewhere->section ? "into " : "at the top", elsewhere->section ? elsewhere->section : "");
     return fail_set (fail, FAIL_GENERAL, "unknown key '%s'%s%s%s", key, place->section ? " in " : "",
                      place->section ? place->section : "", suggest_text (&suggest, "", space, sizeof space));
 }
@@ -78,12 +110,6 @@ static const struct {
     { NULL, "fp16" },                     /* of old releases; where it is true: find_old_key() */
     { "mpirun_config", "mpirun_ccl" },    /* of old releases, and without effect in the newest */
 };
-
-static bool
-same_text (const char *a, const char *b)
-{
-    return a && b ? !strcmp (a, b) : a == b;
-}
 
 static bool
 is_ignored (const struct place *place)
@@ -160,13 +186,21 @@ says_nothing (const struct option *row, const struct node *node)
            || (node->kind == NODE_INT && !strcmp (row->key, "num_processes") && !strcmp (node->text, "-1"));
 }
 
-/* The same key with another value: one of the two is a mistake, and nobody can say which. */
+/* The same key with another value, with or without its section's name: one of the two is a mistake, and nobody can say
+ * which. */
 static int
 check_duplicate (const struct place *place, struct fail *fail)
 {
-    for (const struct node *other = place->parent->items; other < place->node; other++)
-        if (!strcmp (other->key, place->node->key) && !node_equal (other, place->node))
-            return fail_set (fail, FAIL_GENERAL, "'%s' stands here and on line %d", other->key, other->line);
+    const struct option *row = place->section ? option_find_in_file (place->section, place->node->key) : NULL;
+    for (const struct node *other = place->parent->items; other < place->node; other++) {
+        bool same_name = !strcmp (other->key, place->node->key);
+        if ((!same_name && (!row || option_find_in_file (place->section, other->key) != row))
+            || node_equal (other, place->node))
+            continue;
+        return same_name ? fail_set (fail, FAIL_GENERAL, "'%s' stands here and on line %d", other->key, other->line)
+                         : fail_set (fail, FAIL_GENERAL, "'%s' stands here, and '%s' on line %d", place->node->key,
+                                     other->key, other->line);
+    }
     return 0;
 }
 

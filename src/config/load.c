@@ -55,7 +55,7 @@ int
 config_set (struct config *config, const struct option *row, const char *text, struct origin origin, struct fail *fail)
 {
     struct origin *old = &config->origins[row - options];
-    origin.file_line = origin.kind == ORIGIN_FILE ? origin.line : old->file_line;
+    origin.file_place = origin.kind == ORIGIN_FILE ? ++config->file_keys : old->file_place;
     if (origin.kind >= old->kind) {
         void *field = option_field (row, &config->settings);
         if (option_types[row->type].parse (row, text, origin.kind == ORIGIN_FILE, field, fail))
@@ -64,7 +64,7 @@ config_set (struct config *config, const struct option *row, const char *text, s
         return 0;
     }
     /* A value that does not count must be right all the same: it would count the next time. */
-    old->file_line = origin.file_line;
+    old->file_place = origin.file_place;
     struct settings unused = { 0 };
     void *field = option_field (row, &unused);
     int result = option_types[row->type].parse (row, text, origin.kind == ORIGIN_FILE, field, fail);

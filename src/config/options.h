@@ -174,7 +174,7 @@ enum origin_kind {
 struct origin {
     enum origin_kind kind;
     int line; /* of ORIGIN_FILE; 0 where unknown */
-    int file_line; /* where the file has the key, though a flag may count before it; 0: it has not */
+    int file_place; /* its number among the keys of the file, though a flag may count before it; 0: it has none */
 };
 
 /** All that is known after reading flags, file and environment. */
@@ -182,6 +182,7 @@ struct config {
     struct settings settings;
     struct origin *origins; /* [option_count] */
     char *file;             /* the file that was read, or NULL */
+    int file_keys;          /* how many keys were read from it */
     bool only_given;        /* write no key without a value of somebody's: the questionnaire sets all that it wants */
     struct strlist *problems; /* where to note what is wrong with a file, going on; NULL: the first problem ends it */
     char *program;          /* launch: the program, or NULL; other commands: the first free word */

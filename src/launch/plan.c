@@ -127,6 +127,11 @@ static void
 set_threads (const struct draft *draft, struct strlist *env)
 {
     const char *given = draft->topology->omp_num_threads;
+    if (draft->plan->path == PATH_DEEPSPEED) {
+        if (!given && draft->local_ranks > 1)
+            set (env, ENV_OMP_NUM_THREADS, "1"); /* there it is torch that sets it, and the option has no effect */
+        return;
+    }
     if (draft->settings->num_cpu_threads_per_process > 0)
         return; /* the option's row has set it */
     if (given && *given && strcmp (given, "0")) {
@@ -134,11 +139,9 @@ set_threads (const struct draft *draft, struct strlist *env)
         return;
     }
     int local = draft->local_ranks, threads = 1;
-    if (draft->plan->path == PATH_DEEPSPEED && local == 1)
-        return; /* there it is torch that sets it, for several ranks */
     if (draft->topology->mpi_local_size > local)
         local = draft->topology->mpi_local_size;
-    if (draft->on_cpu)
+    if (draft->on_cpu || when_on_cpu (draft->settings))
         threads = draft->topology->physical_cores / local;
     set_number (env, ENV_OMP_NUM_THREADS, threads > 1 ? threads : 1);
     if (threads > 1)
@@ -181,21 +184,21 @@ set_deepspeed_fields (const struct draft *draft, struct strlist *env)
 {
     AUTO_STRBUF struct strbuf fields = { 0 };
     const struct config *config = draft->config;
-    for (int line = 0;;) {
+    for (int place = 0;;) {
         const struct option *next = NULL;
-        int next_line = 0;
+        int next_place = 0;
         for (size_t i = 0; i < option_count; i++) {
             struct origin origin = config->origins[i];
-            if (!options[i].section || strcmp (options[i].section, "deepspeed_config") || origin.file_line <= line
-                || (next && origin.file_line >= next_line))
+            if (!options[i].section || strcmp (options[i].section, "deepspeed_config") || origin.file_place <= place
+                || (next && origin.file_place >= next_place))
                 continue;
             next = &options[i];
-            next_line = origin.file_line;
+            next_place = origin.file_place;
         }
         if (!next)
             break;
         strbuf_printf (&fields, "%s%s", fields.length ? "," : "", next->key);
-        line = next_line;
+        place = next_place;
     }
     if (config_origin (config, "mixed_precision").kind == ORIGIN_FILE)
         strbuf_printf (&fields, "%smixed_precision", fields.length ? "," : "");

@@ -188,7 +188,12 @@ resolve_file (struct program *program, const struct config *config, struct fail 
             return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: cannot read it: %s", path, strerror (errno));
         if (add_python (program, fail))
             return -1;
-    } else if (check_direct (path, fail))
+        /* Its sys.argv[0] is what was typed, as it is under the original. */
+        bool is_as_typed = !strncmp (path, "./", 2) && !strcmp (path + 2, config->program) && *config->program != '-';
+        strlist_add (&program->argv, is_as_typed ? config->program : path);
+        return 0;
+    }
+    if (check_direct (path, fail))
         return -1;
     strlist_add (&program->argv, path);
     return 0;

@@ -100,6 +100,9 @@ accelerate launch accelerate-la|accelerate-launch
 accelerate launch ./p --num_p|
 accelerate launch ./p files/prog|files/program.py
 accelerate config lint files/bl|files/blank.yaml
+accelerate config update --config_f|--config_file
+accelerate config update --config_file files/bl|files/blank.yaml
+accelerate config --mixed_precision no default |
 accelerate-launch --main_process_ip h --num_p|--num_processes
 /usr/bin/accelerate-config --mixed_precision b|bf16
 accelerate zebra -|

@@ -95,6 +95,38 @@ test_expect_success 'lint: contradictions; several files; a good one' '
     test_exit 1 "$accelerate" config lint m.yaml good.yaml none.yaml >got && cat got &&
     grep "m.yaml: only rank 0 would have the weights" got && grep "none.yaml: No such file" got && test "$(wc -l <got)" = 2 &&
     "$accelerate" config lint good.yaml >got && test ! -s got'
+# lint_says TEXT LINE...: lint says LINES about a file with TEXT, and nothing else
+lint_says () {
+    printf "%b" "$1" >said.yaml && shift && printf '%s\n' "$@" | sed "s/^/said.yaml/; /^said.yaml\$/d" >wanted &&
+    { "$accelerate" config lint said.yaml >got || [ $? = 1 ]; } && diff wanted got
+}
+test_expect_success 'lint: keys in the wrong place' '
+    lint_says "distributed_type: FSDP\nnum_processes: 2\nzero_stage: 2\nfsdp_config: {zero_stage: 2}\n" \
+        ":3: unknown key ${q}zero_stage${q} at the top: it belongs into deepspeed_config" \
+        ":4: unknown key ${q}zero_stage${q} in fsdp_config: it belongs into deepspeed_config" &&
+    lint_says "distributed_type: FSDP\nnum_processes: 2\nfsdp_config: {machine_rank: 0}\n" \
+        ":3: unknown key ${q}machine_rank${q} in fsdp_config: it belongs at the top" &&
+    lint_says "parallelism_config: {tp_size: 2}\n" \
+        ":1: unknown key ${q}tp_size${q} in parallelism_config (did you mean ${q}parallelism_config_tp_size${q}?)"'
+test_expect_success 'lint: one key under two names' '
+    lint_says "mixed_precision: fp8\nfp8_config: {backend: TE, fp8_backend: AO}\n" \
+        ":2: ${q}fp8_backend${q} stands here, and ${q}backend${q} on line 2" &&
+    lint_says "mixed_precision: fp8\nfp8_config: {backend: TE, fp8_backend: TE}\n" ""'
+test_expect_success 'lint: keys without effect beside others, and against others' '
+    lint_says "distributed_type: FSDP\nnum_processes: 2\nmachine_rank: 1\nfsdp_config:\n  fsdp_version: 2\n  fsdp_backward_prefetch: BACKWARD_PRE\n" \
+        ":3: machine_rank has no effect without several num_machines" \
+        ":6: fsdp_backward_prefetch has no effect with fsdp_version: 2" &&
+    lint_says "distributed_type: MULTI_GPU\nnum_processes: 2\nuse_cpu: true\n" \
+        ":3: use_cpu contradicts distributed_type: GPUs are asked for there" &&
+    lint_says "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {zero_stage: 2, zero3_init_flag: true, offload_param_device: none}\n" \
+        ":3: zero3_init_flag has no effect without zero_stage: 3" &&
+    lint_says "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {deepspeed_config_file: x.json, zero_stage: 3}\n" \
+        ":3: zero_stage contradicts deepspeed_config_file: the original${q}s library wants it in DeepSpeed${q}s file only" &&
+    lint_says "dynamo_config: {dynamo_backend: no, dynamo_mode: max-autotune}\n" \
+        ":1: dynamo_mode has no effect without a dynamo_backend"'
+test_expect_success 'lint: what is good is left alone' '
+    lint_says "distributed_type: MULTI_CPU\nnum_processes: 2\nmpirun_config: {mpirun_hostfile: hosts}\n" "" &&
+    lint_says "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\nnum_machines: 2\n" ""'
 test_expect_success 'show: values and where they come from' '
     printf "num_processes: 2\nfp8_config:\n  backend: TE\n" >s.yaml && "$accelerate" config show --config_file s.yaml >got &&
     grep -x "num_processes: 2  (s.yaml:1)" got && grep -x "fp8_backend: te  (s.yaml:3)" got &&

@@ -645,10 +645,25 @@ def precedence():
     case("multi_gpu.one.file", "--multi_gpu", {"distributed_type": "NO"}, machine=GPU4)
 
 
+def keys_of_a_line():
+    """Several keys on one line of a file; threads where several ranks are no GPUs'."""
+    section = '{"zero_stage": 2, "gradient_clipping": 0.5, "gradient_accumulation_steps": 4}'
+    top = '{"distributed_type": "DEEPSPEED", "num_processes": 2, "mixed_precision": "bf16", "deepspeed_config": '
+    case("one line.json", "", json_text=top + section + "}", machine=GPU4)
+    case("one line.json.flag", "--zero_stage 3", json_text=top + section + "}", machine=GPU4)
+    case("one line.yaml", "", "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: " + section + "\n",
+         machine=GPU4)
+    case("ds.threads", "--use_deepspeed --num_processes 2 --num_cpu_threads_per_process 6", machine=GPU4)
+    case("ds.threads.one", "--use_deepspeed --num_processes 1 --num_cpu_threads_per_process 6", machine=GPU4)
+    case("ds.threads.env", "--use_deepspeed --num_processes 2", env={"OMP_NUM_THREADS": "0"}, machine=GPU4)
+    for dtype in ("MULTI_GPU", "FSDP", "MEGATRON_LM", "DEEPSPEED"):
+        case(f"use_cpu.{dtype}", "", {"distributed_type": dtype, "num_processes": 2, "use_cpu": True}, machine=GPU4)
+
+
 def all_cases():
     CASES.clear()
     for theme in (defaults, everything_by_flag, option_tables, cpu_processes, mpirun, machines, gpu_ids, fp8, deepspeed,
-                  fsdp_and_others, tpu, words, config_files, precedence):
+                  fsdp_and_others, tpu, words, config_files, precedence, keys_of_a_line):
         theme()
     return CASES + random_cases(FLAG, {"general": GENERAL, "elastic": ELASTIC, "deepspeed": DEEPSPEED, "fsdp": FSDP,
                                        "fp8": FP8,

@@ -426,7 +426,7 @@ test_programs (void)
         { "data", "hello", 5, 0755, "data", 126, "neither ELF" },
         { "data", "", 0, 0755, "data", 126, "neither ELF" },
         { "elf", other_elf, sizeof other_elf, 0755, "elf", 126, "another kind of machine" },
-        { "train.py", "", 0, 0644, "train.py", 0, "python3 ./train.py" },
+        { "train.py", "", 0, 0644, "train.py", 0, "python3 train.py" },
         { NULL, NULL, 0, 0, "nothere", 127, "no such program" },
         { NULL, NULL, 0, 0, "./nothere", 127, "No such file" },
         { NULL, NULL, 0, 0, "/", 126, "directory" },
