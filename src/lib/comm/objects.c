@@ -74,8 +74,7 @@ static enum accel_status
 no_memory (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
 {
     comm_give_up (comm, "no memory for the objects of all processes");
-    return accel_fail (err, ACCEL_ERR_NOMEM, "%s at %s:%d: no memory for the objects of all processes",
-                       jobseg_call_name (site->call), site->file, site->line);
+    return comm_fail (site, ACCEL_ERR_NOMEM, err, "no memory for the objects of all processes");
 }
 
 /* Memory for @parcels parcels and their items.  All ranks know all notices, so all refuse what no memory could hold; a
@@ -185,8 +184,7 @@ announce (struct accel_comm *comm, const struct comm_site *site, const struct no
         return comm_refuse (site, "the job is NULL", err);
     *notices = calloc ((size_t) accel_comm_size (comm), sizeof **notices);
     if (!*notices)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "%s at %s:%d: out of memory", jobseg_call_name (site->call),
-                           site->file, site->line);
+        return comm_no_memory (site, err);
     return comm_all_gather (comm, site, own, *notices, NOTICE_NUMBERS, ACCEL_INT64, err);
 }
 
@@ -244,11 +242,10 @@ agree (const struct comm_site *site, const struct notice *notices, int size, str
     for (int r = 1; r < size; r++) {
         bool roots = notices[r].root != notices[0].root;
         if (roots || notices[r].count != notices[0].count)
-            return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: %s differ: %lld on rank 0, %lld on rank %d",
-                               jobseg_call_name (site->call), site->file, site->line,
-                               roots ? "roots" : "numbers of objects",
-                               (long long) (roots ? notices[0].root : notices[0].count),
-                               (long long) (roots ? notices[r].root : notices[r].count), r);
+            return comm_fail (site, ACCEL_ERR_INVALID, err, "%s differ: %lld on rank 0, %lld on rank %d",
+                              roots ? "roots" : "numbers of objects",
+                              (long long) (roots ? notices[0].root : notices[0].count),
+                              (long long) (roots ? notices[r].root : notices[r].count), r);
     }
     return ACCEL_OK;
 }

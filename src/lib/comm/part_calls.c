@@ -31,8 +31,7 @@ make_plain (struct plain *plain, const struct comm_site *site, const DLTensor *t
         plain->data = plain->copy.dl.data;
     } else
         plain->data = tensor_data (tensor);
-    return status ? accel_fail_in (err, status, "%s at %s:%d", jobseg_call_name (site->call), site->file, site->line)
-                  : ACCEL_OK;
+    return status ? comm_fail_in (site, status, err) : ACCEL_OK;
 }
 
 /* What all ranks pass, with the rows of each process's part, where they can be shared out evenly. */

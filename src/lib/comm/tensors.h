@@ -7,9 +7,6 @@
 
 #include <accel/tree.h>
 
-/** ACCEL_ERR_INVALID with the call and where it is before @p what. */
-enum accel_status comm_refuse (const struct comm_site *site, const char *what, struct accel_error *err);
-
 /** Whether a collective can work on @p tensor: in host memory, of a type that we know, of sizes that fit. */
 enum accel_status comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum accel_dtype *dtype,
                                      struct accel_error *err);

@@ -184,8 +184,7 @@ longest (struct accel *acc, const struct comm_site *site, const DLTensor *tensor
     size_t ranks = (size_t) accel_num_processes (acc), ndim = (size_t) tensor->ndim;
     AUTO_FREE int64_t *all = calloc (ranks, ndim * sizeof *all);
     if (!all)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "%s at %s:%d: out of memory", jobseg_call_name (site->call),
-                           site->file, site->line);
+        return comm_no_memory (site, err);
     enum accel_status status = comm_all_gather (accel_world (acc), site, tensor->shape, all, ndim, ACCEL_INT64, err);
     *size = 0;
     for (size_t r = 0; r < ranks; r++)
@@ -248,7 +247,7 @@ accel_pad_across_processes_at (const char *file, int line, struct accel *acc, co
         return status;
     status = tree_pad_element (dtype, pad_index, element, err);
     if (status)
-        return accel_fail_in (err, status, "%s at %s:%d", jobseg_call_name (site->call), file, line);
+        return comm_fail_in (site, status, err);
     status = pad_tensor (acc, site, tensor, &pad, &padded, err);
     if (!status && !padded.owned_bytes)
         status = tensor_clone (&padded, tensor, err);
