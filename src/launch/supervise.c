@@ -24,7 +24,7 @@
 enum {
     TERMINAL_WAIT_MS = 250,     /* for the keeper to pass on what the terminal sent, when it has ended all ranks */
     LINE_WAIT_MS = 100,         /* an unfinished line (a prompt) is passed on after that */
-    NAMED_LINE_WAIT_MS = 1000,  /* one that bears a name: another rank's would cut it, and a busy machine pauses ranks */
+    NAMED_LINE_WAIT_MS = 1000,  /* one that bears a name: another rank's would cut it, and busy machines pause ranks */
     REPEAT_MS = 250,            /* timeout(1) and the like send a signal to us and to our group: that is one */
     LEFTOVER_GRACE_MS = 2000,   /* for what ranks left behind */
     READER_STALL_MS = 30000,    /* at the end: a reader of ours that takes nothing for so long is given up */
