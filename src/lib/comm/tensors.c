@@ -8,8 +8,7 @@
 #include "lib/comm/reduce.h"
 #include "lib/error.h"
 #include "lib/tensor.h"
-
-#include <stdlib.h>
+#include "util/memory.h"
 
 enum accel_status
 comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum accel_dtype *dtype,
@@ -59,7 +58,8 @@ comm_shape_output (const struct comm_site *site, struct accel_tensor *out, const
     size_t owned = out->owned_bytes;
     if (owned < bytes || !owned) {
         owned = bytes ? bytes : 1;
-        if (posix_memalign (&memory, 64, owned))
+        memory = memory_create (owned);
+        if (!memory)
             return comm_fail (site, ACCEL_ERR_NOMEM, err, "no memory for %zu bytes", owned);
         accel_tensor_release (out);
     }
