@@ -51,6 +51,36 @@ accel_broadcast_object_list_at (const char *file, int line, struct accel *acc, c
                                 struct accel_error *err);
 
 /**
+ * Send objects to one other rank, which need not know how many and how long they are: torch's send_object_list and
+ * recv_object_list.  Of these two processes only; as accel_comm_send() and accel_comm_recv() otherwise.  A receiver
+ * that has no memory for them gives up: it gets ACCEL_ERR_NOMEM, the sender ACCEL_ERR_PEER.
+ *
+ * @param objects    [count], which may be 0
+ * @param[out] list  copies of them, as of accel_gather_object()  @{
+ */
+#define accel_send_object_list(...) accel_send_object_list_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_send_object_list_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
+                           size_t count, int to_process, struct accel_error *err);
+
+#define accel_recv_object_list(...) accel_recv_object_list_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_recv_object_list_at (const char *file, int line, struct accel *acc, int from_process,
+                           struct accel_object_list *list, struct accel_error *err);
+/** @} */
+
+/**
+ * Give object r to rank r.  (There is no reduce-scatter of objects: bytes cannot be reduced.)
+ *
+ * @param objects    [number of processes], one for each rank, also for this one; sizes may differ and be 0
+ * @param[out] list  one from each rank, in their order; as of accel_gather_object()
+ */
+#define accel_all_to_all_object(...) accel_all_to_all_object_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_all_to_all_object_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
+                            struct accel_object_list *list, struct accel_error *err);
+
+/**
  * Make the tensors of all ranks equally long in @p dim, as long as the longest, so that they can be gathered.
  *
  * @param tensor     host memory; the same number of dimensions on all ranks
@@ -98,7 +128,7 @@ accel_recv_at (const char *file, int line, struct accel *acc, DLTensor *tensor, 
 /** @} */
 
 /* On trees: the same for each tensor, in the order of the tree, which must be the same on all ranks.  A leaf of bytes
- * is ACCEL_ERR_INVALID with its place, as in the original. */
+ * is ACCEL_ERR_INVALID with its place, as in the original, in all but send and receive. */
 
 /** accel_gather() of every tensor.  @param[out] gathered  a tree of the same structure */
 #define accel_tree_gather(...) accel_tree_gather_at (ACCEL_HERE, __VA_ARGS__)
@@ -129,12 +159,41 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_broadcast_at (const char *file, int line, struct accel *acc, struct accel_tree *tree, int from_process,
                          struct accel_error *err);
 
+/** accel_reduce_scatter() of every tensor.  @param[out] scattered  a tree of the same structure */
+#define accel_tree_reduce_scatter(...) accel_tree_reduce_scatter_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_tree_reduce_scatter_at (const char *file, int line, struct accel *acc, struct accel_tree **scattered,
+                              const struct accel_tree *tree, enum accel_op op, struct accel_error *err);
+
+/** accel_all_to_all() of every tensor.  @param[out] exchanged  a tree of the same structure */
+#define accel_tree_all_to_all(...) accel_tree_all_to_all_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_tree_all_to_all_at (const char *file, int line, struct accel *acc, struct accel_tree **exchanged,
+                          const struct accel_tree *tree, struct accel_error *err);
+
 /** accel_pad_across_processes() of every tensor; those that are long enough share their memory with @p tree. */
 #define accel_tree_pad_across_processes(...) accel_tree_pad_across_processes_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_pad_across_processes_at (const char *file, int line, struct accel *acc, struct accel_tree **padded,
                                     const struct accel_tree *tree, int dim, double pad_index, bool pad_first,
                                     struct accel_error *err);
+
+/**
+ * Send a tree to one other rank, which need not know its structure: that travels first, and leaves of bytes with it.
+ * Of these two processes only; as accel_send_object_list() and accel_recv_object_list() otherwise.
+ *
+ * @param[out] tree  a new one with memory of its own, in the host's memory  @{
+ */
+#define accel_tree_send(...) accel_tree_send_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_tree_send_at (const char *file, int line, struct accel *acc, const struct accel_tree *tree, int to_process,
+                    struct accel_error *err);
+
+#define accel_tree_recv(...) accel_tree_recv_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_tree_recv_at (const char *file, int line, struct accel *acc, struct accel_tree **tree, int from_process,
+                    struct accel_error *err);
+/** @} */
 
 ACCEL_END_DECLS
 

@@ -299,13 +299,10 @@ tensor_allocate (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, 
         return status;
     size_t bytes = accel_tensor_count (&tensor->dl) * accel_dtype_bytes (dtype);
     bytes += !bytes; /* so that there is an address, and owned_bytes is not 0 */
-    if (posix_memalign (&tensor->dl.data, 64, bytes)) {
-        tensor->dl.data = NULL;
+    tensor->dl.data = zeroed ? memory_create_zeroed (bytes) : memory_create (bytes);
+    if (!tensor->dl.data)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu bytes", bytes);
-    }
     tensor->owned_bytes = bytes;
-    if (zeroed)
-        memset (tensor->dl.data, 0, bytes);
     return ACCEL_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "selftest/selftest.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Rank r sends the words "r.0", "r.1" ... of which it has r % 3. */
@@ -37,14 +38,16 @@ check_objects (struct self *self)
 }
 
 /* A list with one tensor, [rows] of int32: element i of rank r is r + i. */
+enum { MOST_ROWS = 4096 }; /* as many as there can be processes */
+
 static struct accel_tree *
 make_tree (struct self *self, int64_t rows)
 {
-    int32_t numbers[64];
+    int32_t numbers[MOST_ROWS];
     struct accel_tensor tensor;
     struct accel_tree *list = NULL, *leaf = NULL;
     struct accel_error err;
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < MOST_ROWS; i++)
         numbers[i] = self->rank + i;
     if (!CALL (self, accel_tensor_init (&tensor, ACCEL_INT32, 1, &rows, &err), &err)
         || !CALL (self, accel_tree_create_list (&list, &err), &err))
@@ -95,6 +98,91 @@ check_trees (struct self *self)
     accel_tree_destroy (tree);
 }
 
+static void
+check_tree_parts (struct self *self)
+{
+    int size = self->size;
+    struct accel_tree *tree = make_tree (self, size), *made = NULL;
+    struct accel_error err;
+    if (!tree)
+        return;
+    if (CALL (self, accel_tree_all_to_all (self->acc, &made, tree, &err), &err))
+        for (int r = 0; r < size; r++)
+            expect (self, "an element of a rank's tree", r + self->rank, number (made, r));
+    accel_tree_destroy (made);
+    made = NULL;
+    if (!*self->why && CALL (self, accel_tree_reduce_scatter (self->acc, &made, tree, ACCEL_MAX, &err), &err))
+        expect (self, "the part of a reduced tree", size - 1 + self->rank, number (made, 0));
+    accel_tree_destroy (made);
+    accel_tree_destroy (tree);
+}
+
+/* To rank r goes the number of this rank, then as many bytes as r is. */
+static void
+check_objects_to_all (struct self *self)
+{
+    size_t size = (size_t) self->size;
+    unsigned char *bytes = calloc (size, sizeof *bytes);
+    struct accel_object *objects = calloc (size, sizeof *objects);
+    struct accel_object_list list = { .count = 0 };
+    struct accel_error err;
+    if (bytes && objects) {
+        memset (bytes, self->rank, size);
+        for (size_t r = 0; r < size; r++)
+            objects[r] = (struct accel_object){ .data = bytes, .size_bytes = r };
+        if (CALL (self, accel_all_to_all_object (self->acc, objects, &list, &err), &err))
+            for (int r = 0; r < self->size && !*self->why; r++) {
+                expect (self, "bytes of an object", self->rank, (long long) list.items[r].size_bytes);
+                if (self->rank)
+                    expect (self, "an object's byte", (unsigned char) r, *(const unsigned char *) list.items[r].data);
+            }
+    } else
+        wrong (self, "out of memory");
+    accel_object_list_release (&list);
+    free (objects);
+    free (bytes);
+}
+
+static bool
+send_both (struct self *self, const struct accel_tree *tree, int to)
+{
+    struct accel_error err;
+    const struct accel_object words[] = { { .data = "both", .size_bytes = 5 }, { .size_bytes = 0 } };
+    return CALL (self, accel_tree_send (self->acc, tree, to, &err), &err)
+           && CALL (self, accel_send_object_list (self->acc, words, 2, to, &err), &err);
+}
+
+static bool
+recv_both (struct self *self, int from)
+{
+    struct accel_error err;
+    struct accel_tree *tree = NULL;
+    struct accel_object_list list = { .count = 0 };
+    bool good = CALL (self, accel_tree_recv (self->acc, &tree, from, &err), &err)
+                && CALL (self, accel_recv_object_list (self->acc, from, &list, &err), &err);
+    if (good) {
+        expect (self, "rows of a tree that came", from % 5 + 1, tensor_of (tree)->shape[0]);
+        expect (self, "an element of it", from, number (tree, 0));
+        expect (self, "objects that came", 2, (long long) list.count);
+        expect_text (self, "the first", "both", list.items[0].data);
+    }
+    accel_tree_destroy (tree);
+    accel_object_list_release (&list);
+    return good;
+}
+
+/* From each rank to the next, and from the last to the first, which sends first. */
+static void
+check_messages (struct self *self)
+{
+    struct accel_tree *tree = make_tree (self, self->rank % 5 + 1);
+    int next = (self->rank + 1) % self->size, last = (self->rank + self->size - 1) % self->size;
+    if (tree && self->size > 1 && (!self->rank || recv_both (self, last)) && send_both (self, tree, next)
+        && !self->rank)
+        recv_both (self, last);
+    accel_tree_destroy (tree);
+}
+
 /* Rank r has r % 5 + 1 rows; afterwards all have as many as the longest. */
 static void
 check_padding (struct self *self)
@@ -123,7 +211,10 @@ check_padding (struct self *self)
 
 const struct step collection_steps[] = {
     { "objects", check_objects },
+    { "an object for each process", check_objects_to_all },
     { "trees, all processes", check_trees },
+    { "parts of trees", check_tree_parts },
+    { "trees and objects, sent", check_messages },
     { "padding, all processes", check_padding },
     { NULL, NULL },
 };

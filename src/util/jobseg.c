@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,12 +18,20 @@
 const char *
 jobseg_call_name (unsigned call)
 {
-    static const char *const names[] = {
+    /* All in one object, found by where they begin in it: pointers would have to be relocated at every start. */
+#define X(name, text) char name[sizeof text];
+    static const struct names {
+        JOBSEG_CALL_MAP (X)
+#undef X
+    } names = {
 #define X(name, text) text,
         JOBSEG_CALL_MAP (X)
 #undef X
     };
-    return call < JOBSEG_CALL_COUNT ? names[call] : "?";
+#define X(name, text) offsetof (struct names, name),
+    static const uint16_t offsets[] = { JOBSEG_CALL_MAP (X) };
+#undef X
+    return call < JOBSEG_CALL_COUNT ? (const char *) &names + offsets[call] : "?";
 }
 
 static size_t

@@ -78,7 +78,14 @@ enum {
     X (TENSOR_SEND, "accel_send") \
     X (TENSOR_RECV, "accel_recv") \
     X (OPTIMIZER_STEP, "accel_optimizer_step") \
-    X (AVERAGE_GRADIENTS, "accel_average_gradients")
+    X (AVERAGE_GRADIENTS, "accel_average_gradients") \
+    X (TREE_REDUCE_SCATTER, "accel_tree_reduce_scatter") \
+    X (TREE_ALL_TO_ALL, "accel_tree_all_to_all") \
+    X (TREE_SEND, "accel_tree_send") \
+    X (TREE_RECV, "accel_tree_recv") \
+    X (SEND_OBJECT_LIST, "accel_send_object_list") \
+    X (RECV_OBJECT_LIST, "accel_recv_object_list") \
+    X (ALL_TO_ALL_OBJECT, "accel_all_to_all_object")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

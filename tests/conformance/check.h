@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What programs that are one rank of a test have in common: who they are, and how they say what is wrong. */
+/* What programs that are one rank of a test have in common: who they are, and how they say what is wrong.
+ *
+ * A program of several files includes this in one of them, with CHECK_SCOPE as nothing, and declares what the others
+ * use.  CHECK_DETAIL is a string to add to every complaint, such as the text of the latest error. */
 #ifndef TESTS_CONFORMANCE_CHECK_H
 #define TESTS_CONFORMANCE_CHECK_H
 
@@ -8,10 +11,17 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static struct accel *acc;
-static int rank, size, wrong;
+#ifndef CHECK_SCOPE
+#define CHECK_SCOPE static
+#endif
+#ifndef CHECK_DETAIL
+#define CHECK_DETAIL ""
+#endif
 
-__attribute__ ((format (printf, 2, 3))) static bool
+CHECK_SCOPE struct accel *acc;
+CHECK_SCOPE int rank, size, wrong;
+
+__attribute__ ((format (printf, 2, 3))) CHECK_SCOPE bool
 check (bool good, const char *format, ...)
 {
     va_list args;
@@ -22,7 +32,7 @@ check (bool good, const char *format, ...)
     flockfile (stderr);
     fprintf (stderr, "rank %d: ", rank);
     vfprintf (stderr, format, args);
-    putc ('\n', stderr);
+    fprintf (stderr, *CHECK_DETAIL ? " (%s)\n" : "%s\n", CHECK_DETAIL);
     funlockfile (stderr);
     va_end (args);
     return false;

@@ -94,7 +94,7 @@ static const struct suite {
     { "tensors", suite_tensors }, { "control", suite_control },     { "arguments", suite_arguments },
     { "memory", suite_memory },   { "large", suite_large },         { "random", suite_random },
     { "objects", suite_objects }, { "trees", suite_trees },         { "debug", suite_debug },
-    { "groups", suite_groups },
+    { "groups", suite_groups },   { "messages", suite_messages },
 };
 enum { SUITES = sizeof suites / sizeof *suites };
 

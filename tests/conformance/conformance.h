@@ -35,6 +35,7 @@ void suite_tensors (struct rank *self);   /* under the original's names */
 void suite_objects (struct rank *self);   /* of bytes */
 void suite_groups (struct rank *self);    /* by colour, and of meshes */
 void suite_trees (struct rank *self);     /* every tensor of a tree; sizes that differ */
+void suite_messages (struct rank *self);  /* parts of trees; trees and objects between two */
 void suite_debug (struct rank *self);     /* debug mode, which must be on: shapes that differ */
 void suite_control (struct rank *self);   /* who runs what when */
 void suite_arguments (struct rank *self); /* what is refused */

@@ -5,29 +5,10 @@
 #include "tests/conformance/loaders.h"
 #include "tests/golden/golden.h"
 
-#include <stdarg.h>
-
-struct accel *acc;
-int rank, size, wrong;
+#define CHECK_SCOPE
+#include "tests/conformance/check.h"
 
 enum { TEXT_SIZE = 16384, MOST = 4096 };
-
-bool
-check (bool good, const char *format, ...)
-{
-    va_list args;
-    if (good)
-        return true;
-    wrong++;
-    va_start (args, format);
-    flockfile (stderr);
-    fprintf (stderr, "rank %d of %d: ", rank, size);
-    vfprintf (stderr, format, args);
-    putc ('\n', stderr);
-    funlockfile (stderr);
-    va_end (args);
-    return false;
-}
 
 const struct accel_field number_field = { "x", ACCEL_INT64, 0, { 0 } };
 

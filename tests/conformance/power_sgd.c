@@ -11,33 +11,17 @@
 #include <accel/accel.h>
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static struct accel_error err;
+#define CHECK_DETAIL err.text
+#include "tests/conformance/check.h"
+
 enum { TENSORS = 4, ROWS = 40, COLUMNS = 30, ELEMENTS = ROWS * COLUMNS };
 
-static struct accel *acc;
-static struct accel_error err;
-static int rank, size, wrong, tensors = TENSORS;
-
-__attribute__ ((format (printf, 2, 3))) static bool
-check (bool good, const char *format, ...)
-{
-    va_list args;
-    if (good)
-        return true;
-    wrong++;
-    va_start (args, format);
-    flockfile (stderr);
-    fprintf (stderr, "rank %d: ", rank);
-    vfprintf (stderr, format, args);
-    fprintf (stderr, " (%s)\n", err.text);
-    funlockfile (stderr);
-    va_end (args);
-    return false;
-}
+static int tensors = TENSORS;
 
 static int64_t shape_matrix[] = { ROWS, COLUMNS }, shape_cube[] = { ROWS, 5, 6 }, shape_vector[] = { ROWS };
 

@@ -12,33 +12,15 @@
 #include <accel/accel.h>
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TENSORS = 10, LARGE = 270000, MOST = LARGE };
-
-static struct accel *acc;
 static struct accel_error err;
-static int rank, size, wrong;
+#define CHECK_DETAIL err.text
+#include "tests/conformance/check.h"
 
-__attribute__ ((format (printf, 2, 3))) static bool
-check (bool good, const char *format, ...)
-{
-    va_list args;
-    if (good)
-        return true;
-    wrong++;
-    va_start (args, format);
-    flockfile (stderr);
-    fprintf (stderr, "rank %d: ", rank);
-    vfprintf (stderr, format, args);
-    fprintf (stderr, " (%s)\n", err.text);
-    funlockfile (stderr);
-    va_end (args);
-    return false;
-}
+enum { TENSORS = 10, LARGE = 270000, MOST = LARGE };
 
 static int64_t shape_7[] = { 7 }, shape_matrix[] = { 40, 20 }, shape_large[] = { LARGE }, shape_empty[] = { 0, 4 };
 static int64_t shape_3x11[] = { 3, 11 }, shape_64[] = { 64 };

@@ -3,7 +3,7 @@
 # The same cases for every backend and number of processes: under our launcher, by hand, and under mpirun.
 . "${srcdir:-.}/tests/testlib.sh"
 conformance=$builddir/tests/conformance/conformance
-all="types sizes mixture tensors control arguments memory random objects trees groups rounds"
+all="types sizes mixture tensors control arguments memory random objects trees messages groups rounds"
 
 # launched N SUITES...
 launched () {
@@ -38,9 +38,9 @@ test_expect_success 'an empty variable is none' 'ACCEL_BACKEND= launched 2 contr
 test_expect_success '2 processes' 'launched 2 $all && clean'
 test_expect_success '2 processes, buffers larger than caches' 'launched 2 large && clean'
 test_expect_success '3 processes' 'launched 3 $all && clean'
-test_expect_success '4 processes' 'launched 4 types mixture tensors control objects trees groups rounds && clean'
+test_expect_success '4 processes' 'launched 4 types mixture tensors control objects trees messages groups rounds && clean'
 test_expect_success '5 processes' 'launched 5 mixture tensors control && clean'
-test_expect_success '6 processes' 'launched 6 tensors control trees groups && clean'
+test_expect_success '6 processes' 'launched 6 tensors control trees messages groups && clean'
 test_expect_success '7 processes' 'launched 7 mixture rounds && clean'
 for seed in 2 3; do
     test_expect_success "random sequences of collectives, seed $seed" '
@@ -49,7 +49,7 @@ for seed in 2 3; do
 done
 test_expect_success 'debug mode: a table of shapes where they differ' '
     (for n in 1 2 3; do
-        timeout 110 "$accelerate" launch --quiet --cpu --debug --num_processes $n "$conformance" debug tensors trees \
+        timeout 110 "$accelerate" launch --quiet --cpu --debug --num_processes $n "$conformance" debug tensors trees messages \
             2>table || { cat table >&2; exit 1; }
         test $n = 1 || { grep -x "Input shapes:" table && grep -x "  - Process 1: \[5, 2\]" table &&
             test "$(grep -c "all processes must pass the same element types" table)" = 2; } || exit 1

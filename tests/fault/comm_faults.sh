@@ -71,6 +71,10 @@ scenario recv-closes 0 2 0
 scenario send-killed 1 2 137
 scenario send-killed-shared 0 2 137
 scenario group-dies 0 2 137
+for what in tree-send tree-recv objects-send objects-recv objects-all; do
+    scenario $what-dies 1 2 137
+done
+scenario tree-send-closes 2 2 0
 for how in send-barrier recv-count send-circle group-count; do
     scenario $how 1 3 0
 done

@@ -26,9 +26,9 @@ struct life {
     struct accel_scheduler *scheduler;
     struct accel_comm *group;
     struct accel_mesh *mesh;
-    struct accel_tree *tree, *gathered;
+    struct accel_tree *tree, *gathered, *parts, *exchanged, *message;
     struct accel_tensor out, padded;
-    struct accel_object_list objects, heard;
+    struct accel_object_list objects, heard, given, came;
 };
 
 static struct accel *acc;
@@ -128,9 +128,60 @@ exchange (struct life *life, struct accel_error *err)
     return accel_tree_gather (acc, &life->gathered, life->tree, err);
 }
 
+/* What both send the other, the second one first.  A tensor that is not contiguous needs memory on its way. */
+static enum accel_status
+talk (struct life *life, const struct accel_object *words, struct accel_error *err)
+{
+    int peer = !accel_process_index (acc);
+    enum accel_status status = ACCEL_OK;
+    for (int step = 0; step < 2 && !status; step++) {
+        if (peer != step) {
+            if (!(status = accel_tree_send (acc, life->tree, peer, err)))
+                status = accel_send_object_list (acc, words, 2, peer, err);
+        } else if (!(status = accel_tree_recv (acc, &life->message, peer, err)))
+            status = accel_recv_object_list (acc, peer, &life->came, err);
+    }
+    return status;
+}
+
+static enum accel_status
+exchange_parts (struct life *life, struct accel_error *err)
+{
+    static int64_t shape[] = { 2, 2 }, strides[] = { 1, 2 };
+    DLTensor tensor = { .data = own, .device = { kDLCPU, 0 }, .ndim = 2, .shape = shape, .strides = strides,
+                        .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    struct accel_object words[] = { { "one", 3 }, { "three", 5 } };
+    struct accel_tree *dict = NULL, *leaf = NULL, *bytes = NULL;
+    enum accel_status status;
+    accel_tree_destroy (life->tree);
+    life->tree = NULL;
+    if ((status = accel_tree_create_dict (&dict, err)) || (status = accel_tree_borrow_tensor (&leaf, &tensor, err))
+        || (status = accel_tree_set (dict, "tensor", leaf, err))) {
+        accel_tree_destroy (leaf);
+        accel_tree_destroy (dict);
+        return status;
+    }
+    life->tree = dict;
+    if ((status = accel_tree_reduce_scatter (acc, &life->parts, life->tree, ACCEL_MAX, err))
+        || (status = accel_tree_all_to_all (acc, &life->exchanged, life->tree, err))
+        || (status = accel_all_to_all_object (acc, words, &life->given, err))
+        || (status = accel_tree_create_bytes (&bytes, "bytes", 5, err)))
+        return status;
+    if ((status = accel_tree_set (dict, "bytes", bytes, err))) {
+        accel_tree_destroy (bytes);
+        return status;
+    }
+    return accel_num_processes (acc) == 2 ? talk (life, words, err) : ACCEL_OK;
+}
+
 static void
 end (struct life *life)
 {
+    accel_tree_destroy (life->message);
+    accel_tree_destroy (life->exchanged);
+    accel_tree_destroy (life->parts);
+    accel_object_list_release (&life->came);
+    accel_object_list_release (&life->given);
     accel_tree_destroy (life->gathered);
     accel_tree_destroy (life->tree);
     accel_object_list_release (&life->heard);
@@ -155,6 +206,8 @@ live (long number, enum accel_status *status, struct accel_error *err)
     *status = train (&life, err);
     if (!*status)
         *status = exchange (&life, err);
+    if (!*status)
+        *status = exchange_parts (&life, err);
     bool reached = calls_left < 0;
     calls_left = -1;
     end (&life);

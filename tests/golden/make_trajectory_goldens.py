@@ -64,6 +64,11 @@ SCHEDULES = (
     ("one-cycle", {"total_steps": 200, "max_lr": 0.01, "linear": 1, "three_phase": 1, "pct_start": 0.4}),
     ("lambda", {}),
 )
+# Beside all pairs of these.
+MORE = (
+    (OPTIMIZERS[1], ("one-cycle", {"total_steps": 200, "max_lr": 0.02, "div_factor": 10.0, "final_div_factor": 100.0})),
+    (OPTIMIZERS[10], ("one-cycle", {"total_steps": 150, "max_lr": 0.01, "three_phase": 1, "div_factor": 4.0})),
+)
 CLIPS = (
     ("none",),
     ("norm", 1.0, 2.0),
@@ -125,23 +130,21 @@ def words(options):
 
 
 def cases():
-    number = 0
-    for kind, options in OPTIMIZERS:
-        for name, schedule_options in SCHEDULES:
-            schedule_options = dict(schedule_options)
-            if name == "one-cycle" and not ("momentum" in options or kind in ("adam", "adamw", "lion")):
-                schedule_options["keep_momentum"] = 1
-            clip = CLIPS[number % len(CLIPS)]
-            accumulate = (1, 4, 2, 3)[(number + number // len(CLIPS)) % 4]
-            number += 1
-            exact = contextlib.nullcontext()
-            for suffix, mode in (("", exact), ("-nearest", NearestSquareRoot())):
-                if suffix and not kind.startswith("adam"):
-                    continue
-                with mode:
-                    records = list(trained(kind, options, name, schedule_options, clip, accumulate))
-                yield (f"{kind}{suffix}{words(options)} schedule {name}{words(schedule_options)} "
-                       f"clip {' '.join(str(word) for word in clip)} accumulate {accumulate} {' '.join(records)}")
+    pairs = [(optimizer, one) for optimizer in OPTIMIZERS for one in SCHEDULES] + list(MORE)
+    for number, ((kind, options), (name, schedule_options)) in enumerate(pairs):
+        schedule_options = dict(schedule_options)
+        if name == "one-cycle" and not ("momentum" in options or kind in ("adam", "adamw", "lion")):
+            schedule_options["keep_momentum"] = 1
+        clip = CLIPS[number % len(CLIPS)]
+        accumulate = (1, 4, 2, 3)[(number + number // len(CLIPS)) % 4]
+        exact = contextlib.nullcontext()
+        for suffix, mode in (("", exact), ("-nearest", NearestSquareRoot())):
+            if suffix and not kind.startswith("adam"):
+                continue
+            with mode:
+                records = list(trained(kind, options, name, schedule_options, clip, accumulate))
+            yield (f"{kind}{suffix}{words(options)} schedule {name}{words(schedule_options)} "
+                   f"clip {' '.join(str(word) for word in clip)} accumulate {accumulate} {' '.join(records)}")
 
 
 with open(f"{FOLDER}/trajectory.txt", "w", encoding="ascii") as file:

@@ -170,6 +170,8 @@ make_scheduler (struct setup *setup, struct accel_error *err)
         .power = field (setup, "power"),
         .max_lr = field (setup, "max_lr"),
         .pct_start = field (setup, "pct_start"),
+        .div_factor = field (setup, "div_factor"),
+        .final_div_factor = field (setup, "final_div_factor"),
         .linear = field (setup, "linear") != 0,
         .three_phase = field (setup, "three_phase") != 0,
         .keep_momentum = field (setup, "keep_momentum") != 0,

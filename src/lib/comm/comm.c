@@ -4,10 +4,11 @@
 #include <config.h>
 
 #include "lib/comm/comm_object.h"
-#include "lib/comm/reduce.h"
+#include "lib/comm/tensors.h"
 #include "lib/error.h"
 #include "lib/utility/profile.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,11 +133,34 @@ comm_note_end (struct jobseg_record *record)
     ledger_end (record);
 }
 
-static enum accel_status
-invalid (const struct comm_site *site, const char *what, struct accel_error *err)
+enum accel_status
+comm_fail (const struct comm_site *site, enum accel_status status, struct accel_error *err, const char *format, ...)
 {
-    return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: %s", jobseg_call_name (site->call), site->file,
-                       site->line, what);
+    char text[ACCEL_ERROR_TEXT_SIZE];
+    va_list args;
+    va_start (args, format);
+    vsnprintf (text, sizeof text, format, args);
+    va_end (args);
+    return accel_fail (err, status, "%s at %s:%d: %s", jobseg_call_name (site->call), site->file, site->line, text);
+}
+
+enum accel_status
+comm_refuse (const struct comm_site *site, const char *what, struct accel_error *err)
+{
+    return comm_fail (site, ACCEL_ERR_INVALID, err, "%s", what);
+}
+
+enum accel_status
+comm_no_memory (const struct comm_site *site, struct accel_error *err)
+{
+    return comm_fail (site, ACCEL_ERR_NOMEM, err, "out of memory");
+}
+
+enum accel_status
+comm_fail_in (const struct comm_site *site, enum accel_status status, struct accel_error *err)
+{
+    accel_fail_in (err, status, "%s at %s:%d", jobseg_call_name (site->call), site->file, site->line);
+    return status;
 }
 
 /* @buffers: whether the call has any, and so a count and an element type. */
@@ -144,28 +168,24 @@ static enum accel_status
 check (const struct accel_comm *comm, const struct backend_call *call, bool buffers, struct accel_error *err)
 {
     if (!comm)
-        return invalid (call->site, "the job, or its communicator, is NULL", err);
+        return comm_refuse (call->site, "the job, or its communicator, is NULL", err);
     if ((unsigned) call->dtype >= ACCEL_DTYPE_COUNT || (unsigned) call->op >= ACCEL_OP_COUNT)
-        return invalid (call->site, "the element type or the operation is no value of its enum", err);
+        return comm_refuse (call->site, "the element type or the operation is no value of its enum", err);
     bool reads = call->kind != BACKEND_BROADCAST && call->kind != BACKEND_RECV, writes = call->kind != BACKEND_SEND;
     if (buffers && call->count && ((writes && !call->recv) || (reads && !call->send)))
-        return invalid (call->site, "a buffer is NULL", err);
+        return comm_refuse (call->site, "a buffer is NULL", err);
     size_t bytes;
     if (__builtin_mul_overflow (call->count, call->element_bytes * (size_t) comm->size, &bytes)
         || bytes > PTRDIFF_MAX)
-        return invalid (call->site, "the count is more than any memory holds", err);
+        return comm_refuse (call->site, "the count is more than any memory holds", err);
     bool reduces = call->kind == BACKEND_ALL_REDUCE || call->kind == BACKEND_REDUCE_SCATTER;
-    if (reduces && !reduce_is_defined (call->dtype, call->op))
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           call->op == ACCEL_AVG
-                               ? "%s at %s:%d: the average of %s is not defined: use ACCEL_SUM, or floats"
-                               : "%s at %s:%d: no reduction of %s is defined: convert to float32",
-                           jobseg_call_name (call->site->call), call->site->file, call->site->line,
-                           accel_dtype_name (call->dtype));
+    if (reduces) {
+        enum accel_status status = comm_check_reduction (call->site, call->dtype, call->op, 1, err);
+        if (status)
+            return status;
+    }
     if (call->root >= comm->size)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: there is no rank %d among %d",
-                           jobseg_call_name (call->site->call), call->site->file, call->site->line, call->root,
-                           comm->size);
+        return comm_fail (call->site, ACCEL_ERR_INVALID, err, "there is no rank %d among %d", call->root, comm->size);
     return ACCEL_OK;
 }
 
@@ -181,8 +201,9 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
     struct profile *profile = NULL;
     for (const struct accel_comm *part = comm; part; part = part->parent) {
         if (is_reserved (part))
-            return invalid (call->site, "gradients of a backward pass are being averaged: wait for accel_backward to "
-                                        "return", err);
+            return comm_refuse (call->site,
+                                "gradients of a backward pass are being averaged: wait for accel_backward to return",
+                                err);
         if (part->broken.code) {
             if (err)
                 *err = part->broken;
@@ -240,7 +261,7 @@ comm_broadcast (struct accel_comm *comm, const struct comm_site *site, void *buf
                 enum accel_dtype dtype, int root, struct accel_error *err)
 {
     if (root < 0)
-        return invalid (site, "the root is negative", err);
+        return comm_refuse (site, "the root is negative", err);
     struct backend_call call = {
         .site = site, .kind = BACKEND_BROADCAST, .recv = buffer, .count = count, .dtype = dtype, .root = root,
     };
@@ -267,7 +288,7 @@ comm_all_to_all (struct accel_comm *comm, const struct comm_site *site, const vo
         .root = -1,
     };
     if (count && send == recv)
-        return invalid (site, "the buffers are the same: this call does not work in place", err);
+        return comm_refuse (site, "the buffers are the same: this call does not work in place", err);
     return run (comm, &call, true, err);
 }
 
@@ -279,9 +300,9 @@ run_pair (struct accel_comm *comm, const struct comm_site *site, struct backend_
     call->site = site;
     call->root = peer;
     if (peer < 0)
-        return invalid (site, "the rank is negative", err);
+        return comm_refuse (site, "the rank is negative", err);
     if (comm && peer == comm->rank)
-        return invalid (site, "a rank cannot send to itself", err);
+        return comm_refuse (site, "a rank cannot send to itself", err);
     return run (comm, call, true, err);
 }
 

@@ -15,6 +15,19 @@ struct comm_site {
     enum jobseg_call call;
 };
 
+/** Fail with the call and where it is before the rest of the text. */
+enum accel_status comm_fail (const struct comm_site *site, enum accel_status status, struct accel_error *err,
+                             const char *format, ...) ACCEL_PRINTF (4, 5);
+
+/** ACCEL_ERR_INVALID with the same before @p what. */
+enum accel_status comm_refuse (const struct comm_site *site, const char *what, struct accel_error *err);
+
+/** ACCEL_ERR_NOMEM. */
+enum accel_status comm_no_memory (const struct comm_site *site, struct accel_error *err);
+
+/** Put the call and where it is before the text of @p err.  @return @p status */
+enum accel_status comm_fail_in (const struct comm_site *site, enum accel_status status, struct accel_error *err);
+
 enum accel_status comm_barrier (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err);
 
 enum accel_status comm_all_reduce (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv,

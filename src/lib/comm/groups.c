@@ -49,19 +49,12 @@ collect (const struct accel_comm *comm, const struct choice *choices, struct mem
 }
 
 static enum accel_status
-no_memory (const struct comm_site *site, struct accel_error *err)
-{
-    return accel_fail (err, ACCEL_ERR_NOMEM, "%s at %s:%d: no memory for a group", jobseg_call_name (site->call),
-                       site->file, site->line);
-}
-
-static enum accel_status
 join (struct accel_comm *comm, const struct comm_site *site, const struct members *members, int64_t place,
       struct accel_comm **group, struct accel_error *err)
 {
     struct accel_comm *made = calloc (1, sizeof *made);
     if (!made)
-        return no_memory (site, err);
+        return comm_no_memory (site, err);
     *made = (struct accel_comm){
         .parent = comm, .ledger = comm->ledger, .rank = members->index, .size = members->count,
     };
@@ -86,7 +79,7 @@ meet (struct accel_comm *comm, const struct comm_site *site, const struct member
     int64_t place = -1;
     if (!places) {
         comm_give_up (comm, "no memory for a group");
-        return no_memory (site, err);
+        return comm_no_memory (site, err);
     }
     if (leads && comm->backend->make_group (comm->transport, members->count, &place, err))
         place = -1;
@@ -94,7 +87,7 @@ meet (struct accel_comm *comm, const struct comm_site *site, const struct member
     if (status || !members->count)
         return status;
     place = places[members->ranks[0]];
-    status = place < 0 ? no_memory (site, err) : join (comm, site, members, place, group, err);
+    status = place < 0 ? comm_no_memory (site, err) : join (comm, site, members, place, group, err);
     if (status && place >= 0)
         comm_give_up (comm, "no memory for a group");
     return status;
@@ -114,7 +107,7 @@ split (struct accel_comm *comm, const struct comm_site *site, int colour, int ke
     AUTO_FREE struct choice *choices = calloc ((size_t) comm->size, sizeof *choices);
     AUTO_FREE int *ranks = calloc ((size_t) comm->size, sizeof *ranks);
     if (!choices || !ranks)
-        return no_memory (site, err);
+        return comm_no_memory (site, err);
     enum accel_status status = comm_all_gather (comm, site, &own, choices, 2, ACCEL_INT64, err);
     if (status)
         return status;
@@ -167,9 +160,8 @@ check_mesh (struct accel *acc, const struct comm_site *site, const char *const *
             return comm_refuse (site, "a dimension's size is not positive, or too large", err);
     }
     if (product != accel_num_processes (acc))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: a mesh of %lld processes, where there are %d",
-                           jobseg_call_name (site->call), site->file, site->line, (long long) product,
-                           accel_num_processes (acc));
+        return comm_fail (site, ACCEL_ERR_INVALID, err, "a mesh of %lld processes, where there are %d",
+                          (long long) product, accel_num_processes (acc));
     return ACCEL_OK;
 }
 
@@ -188,7 +180,7 @@ accel_mesh_create_at (const char *file, int line, struct accel *acc, const char 
         return status;
     struct accel_mesh *made = calloc (1, sizeof *made);
     if (!made)
-        return no_memory (site, err);
+        return comm_no_memory (site, err);
     made->ndim = ndim;
     int rank = accel_process_index (acc), stride = 1;
     for (int d = ndim - 1; !status && d >= 0; d--) {

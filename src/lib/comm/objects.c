@@ -25,7 +25,7 @@ enum { TOGETHER = 1 << 20 };
 struct notice {
     int64_t count;
     int64_t bytes; /* of the objects, without their sizes */
-    int64_t root;
+    int64_t root; /* of a message between two: the call that sends it */
 };
 enum { NOTICE_NUMBERS = sizeof (struct notice) / sizeof (int64_t) };
 
@@ -74,8 +74,7 @@ static enum accel_status
 no_memory (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
 {
     comm_give_up (comm, "no memory for the objects of all processes");
-    return accel_fail (err, ACCEL_ERR_NOMEM, "%s at %s:%d: no memory for the objects of all processes",
-                       jobseg_call_name (site->call), site->file, site->line);
+    return comm_fail (site, ACCEL_ERR_NOMEM, err, "no memory for the objects of all processes");
 }
 
 /* Memory for @parcels parcels and their items.  All ranks know all notices, so all refuse what no memory could hold; a
@@ -185,8 +184,7 @@ announce (struct accel_comm *comm, const struct comm_site *site, const struct no
         return comm_refuse (site, "the job is NULL", err);
     *notices = calloc ((size_t) accel_comm_size (comm), sizeof **notices);
     if (!*notices)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "%s at %s:%d: out of memory", jobseg_call_name (site->call),
-                           site->file, site->line);
+        return comm_no_memory (site, err);
     return comm_all_gather (comm, site, own, *notices, NOTICE_NUMBERS, ACCEL_INT64, err);
 }
 
@@ -244,11 +242,10 @@ agree (const struct comm_site *site, const struct notice *notices, int size, str
     for (int r = 1; r < size; r++) {
         bool roots = notices[r].root != notices[0].root;
         if (roots || notices[r].count != notices[0].count)
-            return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: %s differ: %lld on rank 0, %lld on rank %d",
-                               jobseg_call_name (site->call), site->file, site->line,
-                               roots ? "roots" : "numbers of objects",
-                               (long long) (roots ? notices[0].root : notices[0].count),
-                               (long long) (roots ? notices[r].root : notices[r].count), r);
+            return comm_fail (site, ACCEL_ERR_INVALID, err, "%s differ: %lld on rank 0, %lld on rank %d",
+                              roots ? "roots" : "numbers of objects",
+                              (long long) (roots ? notices[0].root : notices[0].count),
+                              (long long) (roots ? notices[r].root : notices[r].count), r);
     }
     return ACCEL_OK;
 }
@@ -285,4 +282,133 @@ accel_broadcast_object_list_at (const char *file, int line, struct accel *acc, c
     if (parcel_bytes (sent))
         status = comm_broadcast (world, site, delivery.parcels, parcel_bytes (sent), ACCEL_UINT8, from_process, err);
     return finish (status, &delivery, sent, 1, list);
+}
+
+enum accel_status
+comm_send_objects (struct accel_comm *comm, const struct comm_site *site, const struct accel_object *objects,
+                   size_t count, int to, struct accel_error *err)
+{
+    struct notice own = { .root = (int64_t) site->call };
+    enum accel_status status = measure (site, objects, count, &own, err);
+    if (status)
+        return status;
+    size_t bytes = parcel_bytes (&own);
+    AUTO_FREE char *parcel = malloc (bytes + !bytes);
+    if (!parcel)
+        return comm_no_memory (site, err);
+    pack (parcel, objects, count);
+    status = comm_send (comm, site, &own, NOTICE_NUMBERS, ACCEL_INT64, to, err);
+    return status || !bytes ? status : comm_send (comm, site, parcel, bytes, ACCEL_UINT8, to, err);
+}
+
+/* Whether the sizes of the objects in @parcel are those of its bytes: a rank may have sent anything. */
+static enum accel_status
+check_parcel (const struct comm_site *site, const char *parcel, const struct notice *notice, struct accel_error *err)
+{
+    uint64_t size, left = (uint64_t) notice->bytes;
+    bool good = true;
+    for (int64_t i = 0; i < notice->count && good; i++) {
+        memcpy (&size, parcel + (size_t) i * sizeof size, sizeof size);
+        good = size <= left;
+        left -= size;
+    }
+    return good && !left
+               ? ACCEL_OK
+               : comm_refuse (site, "the sizes of the objects that came are not those of their bytes", err);
+}
+
+enum accel_status
+comm_recv_objects (struct accel_comm *comm, const struct comm_site *site, int from, enum jobseg_call sent,
+                   struct accel_object_list *list, struct accel_error *err)
+{
+    struct notice notice;
+    struct delivery delivery = { 0 };
+    enum accel_status status = comm_recv (comm, site, &notice, NOTICE_NUMBERS, ACCEL_INT64, from, err);
+    if (status)
+        return status;
+    if (notice.root != (int64_t) sent || notice.count < 0 || notice.bytes < 0)
+        status = comm_fail (site, ACCEL_ERR_PEER, err, "what rank %d sends is not of %s", from,
+                            jobseg_call_name (sent));
+    if (!status)
+        status = prepare (comm, site, &notice, 1, &delivery, err);
+    size_t bytes = parcel_bytes (&notice);
+    if (!status && bytes)
+        status = comm_recv (comm, site, delivery.parcels, bytes, ACCEL_UINT8, from, err);
+    if (!status)
+        status = check_parcel (site, delivery.parcels, &notice, err);
+    if (status)
+        comm_give_up (comm, err ? err->text : "it could not take what came");
+    return finish (status, &delivery, &notice, 1, list);
+}
+
+enum accel_status
+accel_send_object_list_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
+                           size_t count, int to_process, struct accel_error *err)
+{
+    return comm_send_objects (accel_world (acc), SITE (SEND_OBJECT_LIST), objects, count, to_process, err);
+}
+
+enum accel_status
+accel_recv_object_list_at (const char *file, int line, struct accel *acc, int from_process,
+                           struct accel_object_list *list, struct accel_error *err)
+{
+    const struct comm_site *site = SITE (RECV_OBJECT_LIST);
+    if (!list)
+        return comm_refuse (site, "the list is NULL", err);
+    return comm_recv_objects (accel_world (acc), site, from_process, JOBSEG_CALL_SEND_OBJECT_LIST, list, err);
+}
+
+/* Each rank meets the others in the order of ranks, and of two the lower one sends first.  Nobody waits in a circle:
+ * who waits for rank p waits until p has met all below, and so on, ever lower. */
+static enum accel_status
+swap (struct accel_comm *comm, const struct comm_site *site, const struct accel_object *objects,
+      const struct notice *notices, char *parcel, struct accel_error *err)
+{
+    int rank = accel_comm_rank (comm);
+    enum accel_status status = ACCEL_OK;
+    for (int peer = 0; !status && peer < accel_comm_size (comm); peer++) {
+        char *bytes = parcel + sizeof (uint64_t);
+        size_t size = (size_t) notices[peer].bytes, own = objects[peer].size_bytes;
+        memcpy (parcel, &notices[peer].bytes, sizeof (uint64_t));
+        if (peer == rank && size)
+            memcpy (bytes, objects[peer].data, size);
+        for (int step = 0; peer != rank && step < 2 && !status; step++) {
+            if (rank < peer ? !step : step)
+                status = own ? comm_send (comm, site, objects[peer].data, own, ACCEL_UINT8, peer, err) : ACCEL_OK;
+            else if (size)
+                status = comm_recv (comm, site, bytes, size, ACCEL_UINT8, peer, err);
+        }
+        parcel = bytes + size;
+    }
+    return status;
+}
+
+enum accel_status
+accel_all_to_all_object_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
+                            struct accel_object_list *list, struct accel_error *err)
+{
+    const struct comm_site *site = SITE (ALL_TO_ALL_OBJECT);
+    struct accel_comm *world = accel_world (acc);
+    size_t size = (size_t) accel_comm_size (world);
+    struct notice total = { 0 };
+    struct delivery delivery = { 0 };
+    if (!list || !world)
+        return comm_refuse (site, world ? "the list is NULL" : "the job is NULL", err);
+    enum accel_status status = measure (site, objects, size, &total, err);
+    if (status)
+        return status;
+    AUTO_FREE struct notice *notices = calloc (2 * size, sizeof *notices);
+    if (!notices)
+        return comm_no_memory (site, err);
+    for (size_t r = 0; r < size; r++)
+        notices[size + r] = (struct notice){ .count = 1, .bytes = (int64_t) objects[r].size_bytes };
+    status = comm_all_to_all (world, site, notices + size, notices, NOTICE_NUMBERS, ACCEL_INT64, err);
+    if (status)
+        return status;
+    status = prepare (world, site, notices, (int) size, &delivery, err);
+    if (!status)
+        status = swap (world, site, objects, notices, delivery.parcels, err);
+    if (status)
+        comm_give_up (world, err ? err->text : "it could not take what came");
+    return finish (status, &delivery, notices, (int) size, list);
 }

@@ -31,64 +31,80 @@ make_plain (struct plain *plain, const struct comm_site *site, const DLTensor *t
         plain->data = plain->copy.dl.data;
     } else
         plain->data = tensor_data (tensor);
-    return status ? accel_fail_in (err, status, "%s at %s:%d", jobseg_call_name (site->call), site->file, site->line)
-                  : ACCEL_OK;
+    return status ? comm_fail_in (site, status, err) : ACCEL_OK;
 }
 
-/* What all ranks pass, with the rows of each process's part, where they can be shared out evenly. */
-static enum accel_status
-make_parts (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, struct plain *plain, int64_t *rows,
-            struct accel_error *err)
+enum accel_status
+comm_check_parts (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, const enum accel_op *op,
+                  struct accel_error *err)
 {
-    enum accel_status status = acc ? make_plain (plain, site, tensor, err) : comm_refuse (site, "the job is NULL", err);
+    int processes = accel_num_processes (acc);
+    if (!tensor->ndim)
+        return comm_refuse (site, "a tensor without dimensions has no rows", err);
+    if (tensor->shape[0] % processes)
+        return comm_fail (site, ACCEL_ERR_INVALID, err, "%lld rows cannot be shared out to %d processes",
+                          (long long) tensor->shape[0], processes);
+    return op ? comm_check_reduction (site, accel_dtype_from_dl (tensor->dtype), *op, 1, err) : ACCEL_OK;
+}
+
+enum accel_status
+comm_part_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, const enum accel_op *op,
+                  struct accel_tensor *out, struct accel_error *err)
+{
+    struct accel_comm *world = accel_world (acc);
+    struct plain plain;
+    int64_t rows = tensor->shape[0], processes = accel_num_processes (acc);
+    size_t count = accel_tensor_count (tensor) / (size_t) processes;
+    enum accel_status status = make_plain (&plain, site, tensor, err);
     if (status)
         return status;
-    int processes = accel_num_processes (acc);
-    status = comm_verify_tensor (acc, site, tensor, err);
-    *rows = tensor->ndim ? tensor->shape[0] : 1;
-    if (!status && (!tensor->ndim || *rows % processes))
-        status = accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: %lld rows cannot be shared out to %d processes",
-                             jobseg_call_name (site->call), site->file, site->line, (long long) *rows, processes);
-    if (status)
-        accel_tensor_release (&plain->copy);
-    *rows /= processes;
+    status = comm_shape_output (site, out, tensor, plain.dtype, op ? rows / processes : rows, err);
+    if (!status && op)
+        status = comm_reduce_scatter (world, site, plain.data, out->dl.data, count, plain.dtype, *op, err);
+    else if (!status)
+        status = comm_all_to_all (world, site, plain.data, out->dl.data, count, plain.dtype, err);
+    accel_tensor_release (&plain.copy);
     return status;
+}
+
+static enum accel_status
+part (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, const enum accel_op *op,
+      struct accel_tensor *out, struct accel_error *err)
+{
+    enum accel_dtype dtype;
+    if (!acc)
+        return comm_refuse (site, "the job is NULL", err);
+    enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
+    if (!status)
+        status = comm_verify_tensor (acc, site, tensor, err);
+    if (!status)
+        status = comm_check_parts (acc, site, tensor, op, err);
+    return status ? status : comm_part_tensor (acc, site, tensor, op, out, err);
 }
 
 enum accel_status
 accel_reduce_scatter_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, enum accel_op op,
                          struct accel_tensor *out, struct accel_error *err)
 {
-    const struct comm_site *site = SITE (TENSOR_REDUCE_SCATTER);
-    struct plain plain;
-    int64_t rows;
-    enum accel_status status = make_parts (acc, site, tensor, &plain, &rows, err);
-    if (status)
-        return status;
-    status = comm_check_reduction (site, plain.dtype, op, 1, err);
-    if (!status)
-        status = comm_shape_output (site, out, tensor, plain.dtype, rows, err);
-    if (!status)
-        status = comm_reduce_scatter (accel_world (acc), site, plain.data, out->dl.data,
-                                      accel_tensor_count (&out->dl), plain.dtype, op, err);
-    accel_tensor_release (&plain.copy);
-    return status;
+    return part (acc, SITE (TENSOR_REDUCE_SCATTER), tensor, &op, out, err);
 }
 
 enum accel_status
 accel_all_to_all_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, struct accel_tensor *out,
                      struct accel_error *err)
 {
-    const struct comm_site *site = SITE (TENSOR_ALL_TO_ALL);
+    return part (acc, SITE (TENSOR_ALL_TO_ALL), tensor, NULL, out, err);
+}
+
+enum accel_status
+comm_send_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, int to_process,
+                  struct accel_error *err)
+{
     struct plain plain;
-    int64_t rows;
-    enum accel_status status = make_parts (acc, site, tensor, &plain, &rows, err);
+    enum accel_status status = make_plain (&plain, site, tensor, err);
     if (status)
         return status;
-    status = comm_shape_output (site, out, tensor, plain.dtype, tensor->shape[0], err);
-    if (!status)
-        status = comm_all_to_all (accel_world (acc), site, plain.data, out->dl.data,
-                                  accel_tensor_count (tensor) / (size_t) accel_num_processes (acc), plain.dtype, err);
+    status = comm_send (accel_world (acc), site, plain.data, accel_tensor_count (tensor), plain.dtype, to_process, err);
     accel_tensor_release (&plain.copy);
     return status;
 }
@@ -97,14 +113,7 @@ enum accel_status
 accel_send_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, int to_process,
                struct accel_error *err)
 {
-    const struct comm_site *site = SITE (TENSOR_SEND);
-    struct plain plain;
-    enum accel_status status = make_plain (&plain, site, tensor, err);
-    if (status)
-        return status;
-    status = comm_send (accel_world (acc), site, plain.data, accel_tensor_count (tensor), plain.dtype, to_process, err);
-    accel_tensor_release (&plain.copy);
-    return status;
+    return comm_send_tensor (acc, SITE (TENSOR_SEND), tensor, to_process, err);
 }
 
 enum accel_status

@@ -8,15 +8,7 @@
 #include "lib/comm/reduce.h"
 #include "lib/error.h"
 #include "lib/tensor.h"
-
-#include <stdlib.h>
-
-enum accel_status
-comm_refuse (const struct comm_site *site, const char *what, struct accel_error *err)
-{
-    return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: %s", jobseg_call_name (site->call), site->file,
-                       site->line, what);
-}
+#include "util/memory.h"
 
 enum accel_status
 comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum accel_dtype *dtype,
@@ -30,9 +22,7 @@ comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum ac
     if (!tensor_device_is_host (tensor->device))
         return comm_refuse (site, "the tensor is not in host memory", err);
     enum accel_status status = tensor_check (tensor, err);
-    if (status)
-        accel_fail_in (err, status, "%s at %s:%d", jobseg_call_name (site->call), site->file, site->line);
-    return status;
+    return status ? comm_fail_in (site, status, err) : ACCEL_OK;
 }
 
 bool
@@ -68,9 +58,9 @@ comm_shape_output (const struct comm_site *site, struct accel_tensor *out, const
     size_t owned = out->owned_bytes;
     if (owned < bytes || !owned) {
         owned = bytes ? bytes : 1;
-        if (posix_memalign (&memory, 64, owned))
-            return accel_fail (err, ACCEL_ERR_NOMEM, "%s at %s:%d: no memory for %zu bytes",
-                               jobseg_call_name (site->call), site->file, site->line, owned);
+        memory = memory_create (owned);
+        if (!memory)
+            return comm_fail (site, ACCEL_ERR_NOMEM, err, "no memory for %zu bytes", owned);
         accel_tensor_release (out);
     }
     *out = made;
@@ -145,7 +135,7 @@ in_place (struct accel *acc, const struct comm_site *site, DLTensor *tensor, enu
         return comm_refuse (site, "elements of the tensor share their place (a stride of 0): copy it first", err);
     enum accel_status status = tensor_clone (&copy, tensor, err);
     if (status)
-        return accel_fail_in (err, status, "%s at %s:%d", jobseg_call_name (site->call), site->file, site->line);
+        return comm_fail_in (site, status, err);
     status = run_in_place (acc, site, &copy.dl, dtype, what, err);
     if (!status)
         tensor_copy (tensor, &copy.dl);
@@ -160,10 +150,10 @@ comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum
     if ((unsigned) op >= ACCEL_OP_COUNT)
         return comm_refuse (site, "the operation is no value of its enum", err);
     if (!reduce_is_defined (dtype, op))
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           op == ACCEL_AVG ? "%s at %s:%d: the average of %s is not defined: use ACCEL_SUM, or floats"
-                                           : "%s at %s:%d: no reduction of %s is defined: convert to float32",
-                           jobseg_call_name (site->call), site->file, site->line, accel_dtype_name (dtype));
+        return comm_fail (site, ACCEL_ERR_INVALID, err,
+                          op == ACCEL_AVG ? "the average of %s is not defined: use ACCEL_SUM, or floats"
+                                          : "no reduction of %s is defined: convert to float32",
+                          accel_dtype_name (dtype));
     if (scale != 1 && !reduce_is_defined (dtype, ACCEL_AVG))
         return comm_refuse (site, "only tensors of floats can be scaled", err);
     return ACCEL_OK;

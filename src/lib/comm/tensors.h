@@ -7,9 +7,6 @@
 
 #include <accel/tree.h>
 
-/** ACCEL_ERR_INVALID with the call and where it is before @p what. */
-enum accel_status comm_refuse (const struct comm_site *site, const char *what, struct accel_error *err);
-
 /** Whether a collective can work on @p tensor: in host memory, of a type that we know, of sizes that fit. */
 enum accel_status comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum accel_dtype *dtype,
                                      struct accel_error *err);
@@ -34,6 +31,17 @@ enum accel_status comm_reduce_tensor (struct accel *acc, const struct comm_site 
 
 enum accel_status comm_broadcast_tensor (struct accel *acc, const struct comm_site *site, DLTensor *tensor, int root,
                                          struct accel_error *err);
+
+/** Whether a tensor that comm_check_tensor() took can be shared out by rows and, where @p op is not NULL, reduced. */
+enum accel_status comm_check_parts (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
+                                    const enum accel_op *op, struct accel_error *err);
+
+/** accel_reduce_scatter(), or where @p op is NULL accel_all_to_all(), of a tensor that comm_check_parts() took. */
+enum accel_status comm_part_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
+                                    const enum accel_op *op, struct accel_tensor *out, struct accel_error *err);
+
+enum accel_status comm_send_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
+                                    int to_process, struct accel_error *err);
 
 /** accel_tree_gather() for @p site. */
 enum accel_status comm_gather_tree (struct accel *acc, const struct comm_site *site, struct accel_tree **gathered,

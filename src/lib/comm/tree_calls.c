@@ -6,6 +6,7 @@
 
 #include <accel/collectives.h>
 
+#include "lib/comm/objects.h"
 #include "lib/comm/tensors.h"
 #include "lib/comm/verify.h"
 #include "lib/error.h"
@@ -22,9 +23,13 @@ struct task {
     struct accel *acc;
     const struct comm_site *site;
     enum accel_status (*each) (const struct task *task, struct accel_tree *leaf, struct accel_error *err);
+    /* What else to look at before the first leaf is sent; NULL: nothing. */
+    enum accel_status (*fits) (const struct task *task, struct accel_tree *leaf, struct accel_error *err);
     enum accel_op op;
+    bool reduces;
+    bool pair; /* of two processes: bytes travel with the structure, and nothing is compared */
     double scale;
-    int root;
+    int root; /* or the other process */
     const struct tree_pad *pad;
 };
 
@@ -49,6 +54,8 @@ check_leaf (const struct task *task, struct accel_tree *leaf, struct accel_error
 {
     enum accel_dtype dtype;
     unsigned char element[8];
+    if (task->pair && leaf->kind == ACCEL_TREE_BYTES)
+        return ACCEL_OK;
     enum accel_status status = tree_need_host_tensor (leaf, err);
     if (!status)
         status = comm_check_tensor (task->site, &leaf->tensor.dl, &dtype, err);
@@ -66,9 +73,10 @@ check_tree (const struct task *task, const struct accel_tree *tree, struct accel
     if (!task->acc || !tree)
         return comm_refuse (task->site, tree ? "the job is NULL" : "the tree is NULL", err);
     enum accel_status status = visit (&check, NULL, (struct accel_tree *) tree, err);
-    if (!status && !task->pad)
+    if (!status && !task->pad && !task->pair)
         status = comm_verify_tree (task->acc, task->site, tree, err);
-    return status;
+    check.each = task->fits;
+    return status || !task->fits ? status : visit (&check, NULL, (struct accel_tree *) tree, err);
 }
 
 /* A rank that has no memory for one tensor must not leave the others waiting for the next. */
@@ -129,7 +137,6 @@ reduce_leaf (const struct task *task, struct accel_tree *leaf, struct accel_erro
     return comm_reduce_tensor (task->acc, task->site, &leaf->tensor.dl, task->op, task->scale, err);
 }
 
-/* What reduce_leaf() would refuse, before the first leaf is sent. */
 static enum accel_status
 check_reduction (const struct task *task, struct accel_tree *leaf, struct accel_error *err)
 {
@@ -140,17 +147,16 @@ enum accel_status
 accel_tree_reduce_at (const char *file, int line, struct accel *acc, struct accel_tree **reduced,
                       const struct accel_tree *tree, enum accel_op op, double scale, struct accel_error *err)
 {
-    struct task task = { .acc = acc, .site = SITE (TREE_REDUCE), .each = check_reduction, .op = op, .scale = scale };
+    struct task task = {
+        .acc = acc, .site = SITE (TREE_REDUCE), .each = reduce_leaf, .fits = check_reduction, .op = op, .scale = scale,
+    };
     struct accel_tree *copy = NULL;
     if (!reduced)
         return comm_refuse (task.site, "where to put the tree is NULL", err);
     *reduced = NULL;
     enum accel_status status = check_tree (&task, tree, err);
     if (!status)
-        status = visit (&task, NULL, (struct accel_tree *) tree, err);
-    if (!status)
         status = accel_tree_copy (&copy, tree, err);
-    task.each = reduce_leaf;
     if (!status)
         status = finish (&task, visit (&task, NULL, copy, err));
     if (status)
@@ -175,6 +181,109 @@ accel_tree_broadcast_at (const char *file, int line, struct accel *acc, struct a
     return status ? status : finish (&task, visit (&task, NULL, tree, err));
 }
 
+static enum accel_status
+check_parts (const struct task *task, struct accel_tree *leaf, struct accel_error *err)
+{
+    return comm_check_parts (task->acc, task->site, &leaf->tensor.dl, task->reduces ? &task->op : NULL, err);
+}
+
+static enum accel_status
+part_leaf (const struct tree_walk *walk, const struct tree_place *place, const struct accel_tree *leaf,
+           struct accel_tree **made, struct accel_error *err)
+{
+    (void) place;
+    const struct task *task = walk->user;
+    struct accel_tensor out = { .owned_bytes = 0 };
+    enum accel_status status = comm_part_tensor (task->acc, task->site, &leaf->tensor.dl,
+                                                 task->reduces ? &task->op : NULL, &out, err);
+    if (!status)
+        return tree_own (made, &out, err);
+    accel_tensor_release (&out);
+    return status;
+}
+
+enum accel_status
+accel_tree_reduce_scatter_at (const char *file, int line, struct accel *acc, struct accel_tree **scattered,
+                              const struct accel_tree *tree, enum accel_op op, struct accel_error *err)
+{
+    struct task task = {
+        .acc = acc, .site = SITE (TREE_REDUCE_SCATTER), .fits = check_parts, .op = op, .reduces = true,
+    };
+    return walk (&task, scattered, tree, part_leaf, err);
+}
+
+enum accel_status
+accel_tree_all_to_all_at (const char *file, int line, struct accel *acc, struct accel_tree **exchanged,
+                          const struct accel_tree *tree, struct accel_error *err)
+{
+    struct task task = { .acc = acc, .site = SITE (TREE_ALL_TO_ALL), .fits = check_parts };
+    return walk (&task, exchanged, tree, part_leaf, err);
+}
+
+static enum accel_status
+send_leaf (const struct task *task, struct accel_tree *leaf, struct accel_error *err)
+{
+    if (leaf->kind == ACCEL_TREE_BYTES)
+        return ACCEL_OK;
+    return comm_send_tensor (task->acc, task->site, &leaf->tensor.dl, task->root, err);
+}
+
+/* The structure goes first, as one object of bytes. */
+enum accel_status
+accel_tree_send_at (const char *file, int line, struct accel *acc, const struct accel_tree *tree, int to_process,
+                    struct accel_error *err)
+{
+    struct task task = { .acc = acc, .site = SITE (TREE_SEND), .each = send_leaf, .root = to_process, .pair = true };
+    AUTO_STRBUF struct strbuf text = { 0 };
+    enum accel_status status = check_tree (&task, tree, err);
+    if (!status && (status = tree_encode (tree, &text, err)))
+        comm_fail_in (task.site, status, err);
+    struct accel_object object = { .data = text.text, .size_bytes = text.length };
+    if (!status)
+        status = comm_send_objects (accel_world (acc), task.site, &object, 1, to_process, err);
+    return status ? status : finish (&task, visit (&task, NULL, (struct accel_tree *) tree, err));
+}
+
+static enum accel_status
+recv_leaf (const struct task *task, struct accel_tree *leaf, struct accel_error *err)
+{
+    const DLTensor *tensor = &leaf->tensor.dl;
+    if (leaf->kind == ACCEL_TREE_BYTES)
+        return ACCEL_OK;
+    return comm_recv (accel_world (task->acc), task->site, tensor->data, accel_tensor_count (tensor),
+                      accel_dtype_from_dl (tensor->dtype), task->root, err);
+}
+
+enum accel_status
+accel_tree_recv_at (const char *file, int line, struct accel *acc, struct accel_tree **tree, int from_process,
+                    struct accel_error *err)
+{
+    struct task task = { .acc = acc, .site = SITE (TREE_RECV), .each = recv_leaf, .root = from_process };
+    struct accel_object_list list = { 0 };
+    struct accel_tree *made = NULL;
+    if (!tree)
+        return comm_refuse (task.site, "where to put the tree is NULL", err);
+    *tree = NULL;
+    enum accel_status status
+        = comm_recv_objects (accel_world (acc), task.site, from_process, JOBSEG_CALL_TREE_SEND, &list, err);
+    if (status)
+        return status;
+    struct accel_object text = list.count ? *list.items : (struct accel_object){ 0 };
+    status = tree_decode (&made, text.data, text.size_bytes, PTRDIFF_MAX, err);
+    if (status)
+        comm_fail_in (task.site, status, err);
+    accel_object_list_release (&list);
+    if (!status)
+        status = visit (&task, NULL, made, err);
+    if (status) {
+        /* who sends does not know */
+        comm_give_up (accel_world (acc), err ? err->text : "it could not take what came");
+        accel_tree_destroy (made);
+    } else
+        *tree = made;
+    return status;
+}
+
 /* The greatest size of dimension @dim on any rank.  All sizes travel, so that ranks whose tensors have another number
  * of dimensions are found. */
 static enum accel_status
@@ -184,8 +293,7 @@ longest (struct accel *acc, const struct comm_site *site, const DLTensor *tensor
     size_t ranks = (size_t) accel_num_processes (acc), ndim = (size_t) tensor->ndim;
     AUTO_FREE int64_t *all = calloc (ranks, ndim * sizeof *all);
     if (!all)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "%s at %s:%d: out of memory", jobseg_call_name (site->call),
-                           site->file, site->line);
+        return comm_no_memory (site, err);
     enum accel_status status = comm_all_gather (accel_world (acc), site, tensor->shape, all, ndim, ACCEL_INT64, err);
     *size = 0;
     for (size_t r = 0; r < ranks; r++)
@@ -248,7 +356,7 @@ accel_pad_across_processes_at (const char *file, int line, struct accel *acc, co
         return status;
     status = tree_pad_element (dtype, pad_index, element, err);
     if (status)
-        return accel_fail_in (err, status, "%s at %s:%d", jobseg_call_name (site->call), file, line);
+        return comm_fail_in (site, status, err);
     status = pad_tensor (acc, site, tensor, &pad, &padded, err);
     if (!status && !padded.owned_bytes)
         status = tensor_clone (&padded, tensor, err);

@@ -110,8 +110,7 @@ verify (struct accel *acc, const struct comm_site *site, struct strbuf *texts, s
     struct accel_object objects[TEXTS];
     for (int which = 0; which < TEXTS; which++) {
         if (texts[which].failed)
-            return accel_fail (err, ACCEL_ERR_NOMEM, "%s at %s:%d: out of memory", jobseg_call_name (site->call),
-                               site->file, site->line);
+            return comm_no_memory (site, err);
         objects[which] = (struct accel_object){ .data = texts[which].text, .size_bytes = texts[which].length };
     }
     enum accel_status status = comm_gather_objects (acc->world, site, objects, TEXTS, &list, err);

@@ -92,12 +92,10 @@ find_generator (const struct comm_site *site, enum accel_rng_type type, struct a
                 struct accel_generator **found, struct accel_error *err)
 {
     if ((unsigned) type >= ACCEL_RNG_TYPE_COUNT)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: %d is no enum accel_rng_type",
-                           jobseg_call_name (site->call), site->file, site->line, (int) type);
+        return comm_fail (site, ACCEL_ERR_INVALID, err, "%d is no enum accel_rng_type", (int) type);
     *found = type == ACCEL_RNG_TORCH ? accel_default_generator () : given;
     if (!*found)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s at %s:%d: type generator needs a generator, which is NULL",
-                           jobseg_call_name (site->call), site->file, site->line);
+        return comm_refuse (site, "type generator needs a generator, which is NULL", err);
     return ACCEL_OK;
 }
 

@@ -162,7 +162,6 @@ shm_send (struct shm *shm, const struct backend_call *call, struct accel_error *
     size_t bytes = call->count * call->element_bytes, done = 0;
     size_t piece = ((size_t) shm->rank * 2 + (shm->pieces & 1)) * SHM_PIECE;
     enum accel_status status;
-    mail->sequence = (uint32_t) atomic_load_explicit (&shm->slot->ledger_count, memory_order_relaxed);
     mail->count = call->count;
     mail->dtype = (uint8_t) call->dtype;
     mail->arena = shm_offset (shm, call->send, bytes);
@@ -186,13 +185,13 @@ shm_send (struct shm *shm, const struct backend_call *call, struct accel_error *
 static enum accel_status
 compare (struct shm *shm, const struct shm_mail *mail, const struct backend_call *call, struct accel_error *err)
 {
-    char there[JOBSEG_FILE_NAME + 16], here[160];
+    char there[160], here[160];
     if (mail->count == call->count && mail->dtype == call->dtype)
         return ACCEL_OK;
-    shm_describe_place (shm, call->root, mail->sequence, there, sizeof there);
+    jobseg_describe (shm_slot (shm, call->root), there, sizeof there); /* it waits in the call that sends */
     shm_describe_site (call->site, here, sizeof here);
     return accel_fail (err, ACCEL_ERR_PEER,
-                       "rank %d sends %s x %llu in accel_comm_send at %s, rank %d wants %s x %llu in %s",
+                       "rank %d sends %s x %llu %s, rank %d wants %s x %llu in %s",
                        shm_name (shm, call->root), accel_dtype_name (mail->dtype), (unsigned long long) mail->count,
                        there, shm->local_rank,
                        accel_dtype_name (call->dtype), (unsigned long long) call->count, here);

@@ -53,7 +53,6 @@ struct shm_mail {
     uint64_t count;
     uint64_t arena; /* offset of all bytes from the first arena, or SHM_FOREIGN */
     uint64_t piece; /* where they pass through else: offset from the first stage */
-    uint32_t sequence; /* of the ledger's record */
     uint8_t dtype;
 } __attribute__ ((aligned (128)));
 

@@ -1,0 +1,13 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Messages of trees and objects that are not what the other process waits for.
+. "${srcdir:-.}/tests/testlib.sh"
+faults=$builddir/tests/fault/message_faults
+# Sizes that no memory has are refused by a sanitizer's allocator only if it is told so.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}allocator_may_return_null=1"
+export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}allocator_may_return_null=1"
+
+test_expect_success 'other calls and forged messages: both processes are told, none waits' '
+    timeout 100 "$accelerate" launch --quiet --cpu --num_processes 2 "$faults"
+'
+test_done
