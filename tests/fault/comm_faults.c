@@ -85,7 +85,7 @@ act_die (struct job *job, struct accel_error *err)
 static enum accel_status
 act_late (struct job *job, struct accel_error *err)
 {
-    pause_ms (2500);
+    pause_ms (2000);
     return accel_comm_barrier (job->comm, err);
 }
 
@@ -363,7 +363,7 @@ act_stopped_in_large (struct job *job, struct accel_error *err)
     if (!fork ()) {
         pause_ms (40);
         kill (self, SIGSTOP);
-        pause_ms (2500);
+        pause_ms (2000);
         kill (self, SIGCONT);
         _exit (0);
     }

@@ -117,7 +117,7 @@ self_run (void *transport, const struct backend_call *call, struct accel_error *
                     &call->send, &call->recv, call->count);
     else if ((call->kind == BACKEND_ALL_GATHER || call->kind == BACKEND_ALL_TO_ALL) && call->send != call->recv
              && call->count)
-        memcpy (call->recv, call->send, call->count * call->element_bytes);
+        memory_copy (call->recv, call->send, call->count * call->element_bytes);
     return ACCEL_OK;
 }
 

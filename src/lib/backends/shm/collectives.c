@@ -112,7 +112,8 @@ all_reduce_staged (struct shm *shm, const struct backend_call *call, struct acce
 {
     struct reduction reduction = reduction_of (shm, call, 1);
     reduction.private_targets = true;
-    size_t unit = call->element_bytes, piece = SHM_PIECE / unit;
+    /* Small pieces leave room in the caches where the buffers do not fit in; elsewhere they only cost steps. */
+    size_t unit = call->element_bytes, piece = (reduction.beyond_caches ? SHM_PIECE / 2 : SHM_PIECE) / unit;
     for (size_t done = 0; done < call->count; done += piece, shm->pieces++) {
         size_t part = call->count - done < piece ? call->count - done : piece;
         memory_copy (piece_of (shm, shm->rank), (const char *) call->send + done * unit, part * unit);

@@ -21,7 +21,7 @@
 
 enum {
     SHM_INLINE = 4096,          /* bytes that travel in the post itself */
-    SHM_PIECE = 256 << 10,      /* bytes of one stage piece; half and twice as many were slower */
+    SHM_PIECE = 256 << 10,      /* bytes of one stage piece */
     SHM_CACHED = 32 << 20,      /* more does not fit into caches; asking is no use, virtual machines tell the host's */
     SHM_HUGE = 2 << 20,         /* alignment of arenas and of large blocks in them: a huge page */
     SHM_SLICE_MS = 50,          /* sleep this long at most before looking whether peers live */
