@@ -8,6 +8,17 @@
 
 enum { MOST_WORDS = 64 };
 
+/* Keys that only a file for SageMaker has; the questionnaire refuses them for other files. */
+static bool
+has_sagemaker_keys (const struct config *config)
+{
+    for (size_t i = 0; i < option_count; i++)
+        if (options[i].group == GROUP_AWS && (options[i].properties & PROPERTY_NO_FLAG)
+            && config->origins[i].kind == ORIGIN_FLAG)
+            return true;
+    return false;
+}
+
 static void
 read_flags (enum option_command command, int argc, char **argv, bool is_text)
 {
@@ -17,7 +28,7 @@ read_flags (enum option_command command, int argc, char **argv, bool is_text)
         abort ();
     if (config_load_flags (&config, command, argc, argv, &fail))
         fuzz_check_message (&fail);
-    else if (is_text) /* other bytes cannot stand in a file */
+    else if (is_text && !has_sagemaker_keys (&config)) /* other bytes cannot stand in a file */
         fuzz_write_settings (&config);
     config_release (&config);
 }
