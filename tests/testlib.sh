@@ -8,7 +8,8 @@
 # $accelerate is the built command, $srcdir and $builddir are absolute, the working folder is a fresh one, and HOME is in it.
 set -u
 LC_ALL=C
-export LC_ALL
+: "${CC:=cc}" "${CXX:=c++}"
+export LC_ALL CC CXX
 srcdir=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
 builddir=$(cd "${builddir:-.}" && pwd)
 accelerate=$builddir/accelerate
@@ -25,21 +26,49 @@ export HOME
 mkdir "$HOME"
 cd "$scratch" || exit 99
 
+# Seconds after which a command is taken to hang: nothing comes near them, not even beside 40 busy processes.
+patience=300
+
 test_number=0
 test_failures=0
 
-# A function of its own, so that commands may say "return 1".
-run_body () {
+# In a subshell, so that a test changes nothing for the next one; commands may say "return 1".
+run_body () (
+    set -e
     eval "$1"
+)
+
+# A body is one chain of &&, or the status of what fails in its middle would be lost.  A status that no command has must
+# come out at the chain's end; where the chain is broken, something runs behind the break and its status comes out.
+# `set -e` covers loops and groups; tests/lint/status.sh reads functions, in which `set -e` often does not count.
+is_one_chain () {
+    run_body "(exit 117) && $1"
+    [ $? = 117 ]
+}
+
+# show_new_files: what a failed test has written, the beginning of each text
+show_new_files () {
+    find "$scratch" -maxdepth 1 -type f -newer "$scratch/.begin" -size -2000k ! -name '.*' | sort | while read -r name; do
+        ! grep -qI . "$name" || { echo "--- ${name##*/}"; head -n 60 "$name"; }
+    done
 }
 
 test_expect_success () {
     test_number=$((test_number + 1))
-    if run_body "$2" >"$scratch/.output" 2>&1 </dev/null; then
+    : >"$scratch/.begin"
+    if ! is_one_chain "$2" >"$scratch/.output" 2>&1 </dev/null; then
+        echo 'the commands of this test are not one chain of &&' >>"$scratch/.output"
+        test_status=1
+    else
+        # Not as a condition, in which `set -e` would not count.
+        run_body "$2" >"$scratch/.output" 2>&1 </dev/null
+        test_status=$?
+    fi
+    if [ "$test_status" = 0 ]; then
         echo "ok $test_number - $1"
     else
         echo "not ok $test_number - $1"
-        sed 's/^/# /' "$scratch/.output"
+        { cat "$scratch/.output" && show_new_files; } | sed 's/^/# /'
         test_failures=$((test_failures + 1))
     fi
 }
@@ -68,6 +97,37 @@ file_limit_test () {
     fi
 }
 
+# wait_for COMMAND...: until the command succeeds, which is looked at every 20 ms
+wait_for () {
+    tries=0
+    until "$@"; do
+        tries=$((tries + 1))
+        [ "$tries" -lt $((patience * 50)) ] || { echo "waited in vain for: $*" && return 1; }
+        sleep 0.02
+    done
+}
+
+# free_port: prints a MASTER_PORT that nobody else is given until this script ends
+free_port () {
+    "$builddir/tests/free_port" $$
+}
+
+# by_hand N PORT COMMAND...: N ranks as another launcher would start them; the largest of their statuses
+by_hand () {
+    sh "$srcdir/tests/hand.sh" "$@"
+}
+
+# nothing_left: nothing of ours has come into /dev/shm since this script began
+shm_before=$(echo /dev/shm/*accel*)
+nothing_left () {
+    for left in /dev/shm/*accel*; do
+        [ ! -e "$left" ] || case " $shm_before " in
+        *" $left "*) ;;
+        *) echo "left behind: $left" && return 1 ;;
+        esac
+    done
+}
+
 test_skip () {
     test_number=$((test_number + 1))
     echo "ok $test_number - $1 # SKIP $2"
@@ -77,13 +137,14 @@ test_skip () {
 test_exit () {
     wanted=$1
     shift
-    "$@"
-    got=$?
+    got=0
+    "$@" || got=$?
     [ "$got" = "$wanted" ] || { echo "exit status $got, wanted $wanted: $*"; return 1; }
 }
 
 test_done () {
     echo "1..$test_number"
-    [ "$test_failures" = 0 ]
+    [ "$test_number" -gt 0 ] || echo 'Bail out! no test was run'
+    [ "$test_failures" = 0 ] && [ "$test_number" -gt 0 ]
     exit
 }

@@ -7,8 +7,7 @@
 says () {
     text=$1
     shift
-    "$@" 2>error
-    [ "$(wc -l <error)" = 1 ] && grep '^accelerate: ' error | grep -F -e "$text" || { cat error; return 1; }
+    test_exit 2 "$@" 2>error && [ "$(wc -l <error)" = 1 ] && grep '^accelerate: ' error | grep -F -e "$text"
 }
 
 test_expect_success 'alone it prints its help and exits 1' \
@@ -18,7 +17,7 @@ test_expect_success '-h too' '"$accelerate" -h >help && cmp help out'
 test_expect_success 'help names the commands' 'grep "^  config " out && grep "^  env " out'
 test_expect_success '--version' '"$accelerate" --version >out && grep -x "accelerate [0-9.]*" out'
 test_expect_success 'an unknown command gets the nearest name and 2' \
-    'test_exit 2 "$accelerate" confg 2>error; says "unknown command '\''confg'\'' (did you mean '\''config'\''?)" "$accelerate" confg'
+    'test_exit 2 "$accelerate" confg 2>error && says "unknown command '\''confg'\'' (did you mean '\''config'\''?)" "$accelerate" confg'
 test_expect_success 'an unknown option too' \
     'says "unknown option '\''--versoin'\'' (did you mean '\''--version'\''?)" "$accelerate" --versoin'
 test_expect_success 'what is like nothing gets no suggestion' \
@@ -45,7 +44,7 @@ printf 'distributed_type: MEGATRON_LM\n' >mode.yaml
 printf '[\n' >broken.yaml
 while IFS='|' read -r options shown hidden; do
     test_expect_success "launch $options: $shown" '
-        sections $options >got; cat got; test "$(cat got)" = "$always${shown}Not in the original;$hidden"'
+        sections $options >got && test "$(cat got)" = "$always${shown}Not in the original;$hidden"'
 done <<'EOT'
 --help||8
 --use_fsdp --help|Fully sharded data parallelism (FSDP);|7
@@ -65,7 +64,7 @@ test_expect_success 'launch --help-all: every section' '
 test_expect_success 'every flag of launch is in --help-all' '
     sed -n "/^    launch)/,/options=/s/.*options=.\(--.*\)./\1/p" "$srcdir/completions/accelerate.bash" | tr " " "\n" |
         sed "s/^--help_all/--help-all/" | sort >flags && test -s flags && "$accelerate" launch --help-all >out &&
-    grep -o -e "--[a-z0-9_-]*" out | sort -u | comm -13 - flags >missing; cat missing; test ! -s missing'
+    grep -o -e "--[a-z0-9_-]*" out | sort -u | comm -13 - flags >missing && test ! -s missing'
 test_expect_success '--help-all: all commands' '"$accelerate" --help-all >out && test "$(grep -c "^usage: " out)" -ge 4'
 test_expect_success 'launch --help is help, launch PROGRAM --help is not' '
     "$accelerate" launch --cpu --help >out && grep "^usage: accelerate launch" out &&
@@ -75,7 +74,7 @@ test_expect_success 'accelerate-config is accelerate config' '
     ./accelerate-config --help >one && "$accelerate" config --help >two && cmp one two'
 test_expect_success 'a name that is no command is one error' '
     ln -s "$accelerate" accelerate-nonsense && test_exit 2 ./accelerate-nonsense'
-test_expect_success 'a full disk is an error' 'test ! -e /dev/full || test_exit 1 "$accelerate" --help >/dev/full'
+test_expect_success 'a full disk is an error' '{ test ! -e /dev/full || test_exit 1 "$accelerate" --help >/dev/full; }'
 test_expect_success 'the table as JSON is JSON' '
     "$accelerate" --emit=json >table && grep -c "\"key\":" table && tail -n 1 table | grep -x "]"'
 test_done

@@ -129,14 +129,16 @@ drive () {
         test_skip "$shell" "no $shell"
         return
     fi
-    timeout 60 "$@" <lines >got 2>errors
-    test_expect_success "$shell says nothing else" 'cat errors; test ! -s errors && test $(wc -l <got) = $(wc -l <lines)'
+    timeout $patience "$@" <lines >got 2>errors
+    driver_status=$?
+    test_expect_success "$shell says nothing else" '
+        cat errors && test "$driver_status" = 0 && test ! -s errors && test $(wc -l <got) = $(wc -l <lines)'
     number=0
     while IFS='|' read -r line wanted; do
         number=$((number + 1))
         offered=$(sed -n "${number}p" got)
         test_expect_success "$shell: $line: $wanted" \
-            'echo "$offered"; test "$(words "$offered")" = "$(words "$wanted")"'
+            'echo "$offered" && test "$(words "$offered")" = "$(words "$wanted")"'
     done <cases
 }
 

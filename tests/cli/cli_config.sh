@@ -47,8 +47,7 @@ test_expect_success 'and makes none' '
 test_expect_success 'a signal leaves the old file, and nothing beside it' '
     mkfifo questions && { "$accelerate" config --config_file d.yaml <questions >out & } && asker=$! &&
     exec 7>questions && printf "\nNO\n" >&7 &&
-    tries=0 && until grep -q "CPU only" out || [ $((tries += 1)) -gt 500 ]; do sleep 0.02; done &&
-    kill -INT $asker; kill -TERM $asker; exec 7>&-; wait $asker; [ $? -gt 128 ] &&
+    wait_for grep -q "CPU only" out && kill -TERM $asker && exec 7>&- && test_exit 143 wait $asker &&
     cmp before d.yaml && [ "$(ls d.yaml*)" = d.yaml ]'
 test_expect_success 'a file that is broken is not overwritten' '
     echo "debug: [" >broken.yaml && test_exit 1 "$accelerate" config --config_file broken.yaml </dev/null 2>error &&

@@ -34,7 +34,7 @@ fake=$builddir/tests/unit/.libs/fakelib.so
 if [ -f "$fake" ]; then
     mkdir lib
     for name in libnvidia-ml.so.1 libnccl.so.2 libcudart.so libmpi.so; do cp "$fake" "lib/$name"; done
-    faked_env () { LD_LIBRARY_PATH=$scratch/lib timeout 60 "$accelerate" env "$@" >out 2>error && cat out error && [ ! -s error ]; }
+    faked_env () { LD_LIBRARY_PATH=$scratch/lib timeout $patience "$accelerate" env "$@" >out 2>error && cat out error && [ ! -s error ]; }
     test_expect_success 'GPUs, driver, CUDA, NCCL and MPI from their libraries' '
         faked_env && grep "^- GPUs:$" out &&
         grep -F "	- 0: NVIDIA GeForce RTX 4090, 24.00 GB, GPU-8e1f0a2c-0000-1111-2222-333344445555" out &&

@@ -4,7 +4,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 sentence='Every step went well: this machine is ready for distributed training.'
-run_test () { timeout 120 "$accelerate" test "$@" >out 2>error; status=$?; cat out error; return $status; }
+run_test () { timeout $patience "$accelerate" test "$@" >out 2>error; status=$?; cat out error; return $status; }
 
 # As many lines as the tables of steps have rows.
 steps=$(cat "$srcdir"/src/selftest/steps_*.c | grep -c '^    { "[^"]*", check_[a-z_]* },$')

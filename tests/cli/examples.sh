@@ -76,7 +76,7 @@ printf '1,2,3\n' >short.csv
 sed '7s/,/,17,/;7s/,[0-9]*$//' "$srcdir/examples/data/digits.csv" >dark.csv
 while IFS='|' read -r arguments message; do
     test_expect_success "digits $arguments: $message" '
-        eval "test_exit 1 \"\$digits\" $arguments" >out 2>error; cat out error; grep -F -- "$message" error && test ! -s out'
+        eval "test_exit 1 \"\$digits\" $arguments" >out 2>error && grep -F -- "$message" error && test ! -s out'
 done <<'E2'
 --epochs 2x|--epochs: '2x' is no whole number
 --epochs -1|--epochs: '-1' is no whole number

@@ -6,7 +6,7 @@ program=$builddir/tests/conformance/accumulate
 
 # ranks COUNT CHECK: that many ranks, all of which must succeed
 ranks () {
-    timeout 60 "$accelerate" launch --cpu --num_processes "$1" "$program" "$2"
+    timeout $patience "$accelerate" launch --cpu --num_processes "$1" "$program" "$2"
 }
 
 for count in 1 2 3 4; do

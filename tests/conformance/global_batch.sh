@@ -6,11 +6,11 @@ program=$builddir/tests/conformance/global_batch
 
 for count in 1 2 3 4; do
     test_expect_success "$count ranks: as one process with the global batch" '
-        timeout 60 "$accelerate" launch --cpu --num_processes $count "$program" >first && [ "$(wc -l <first)" = 201 ]
+        timeout $patience "$accelerate" launch --cpu --num_processes $count "$program" >first && [ "$(wc -l <first)" = 201 ]
     '
     sed -n '/^#/p' first
     test_expect_success "$count ranks: the same bits again" '
-        timeout 60 "$accelerate" launch --cpu --num_processes $count "$program" >second && diff first second
+        timeout $patience "$accelerate" launch --cpu --num_processes $count "$program" >second && diff first second
     '
 done
 test_done

@@ -8,7 +8,7 @@ loaders=$builddir/tests/conformance/loaders
 ranks () {
     count=$1
     shift
-    timeout 60 "$accelerate" launch --cpu --num_processes "$count" "$loaders" "$@"
+    timeout $patience "$accelerate" launch --cpu --num_processes "$count" "$loaders" "$@"
 }
 
 for count in 2 3 4; do

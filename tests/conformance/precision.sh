@@ -8,7 +8,7 @@ precision=$builddir/tests/conformance/precision
 ranks () {
     count=$1 mode=$2
     shift 2
-    timeout 60 "$accelerate" launch --cpu --num_processes "$count" --mixed_precision "$mode" "$precision" "$@"
+    timeout $patience "$accelerate" launch --cpu --num_processes "$count" --mixed_precision "$mode" "$precision" "$@"
 }
 
 types="float16 bfloat16 float8_e4m3fn float8_e5m2"

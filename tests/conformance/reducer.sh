@@ -8,7 +8,7 @@ reducer=$builddir/tests/conformance/reducer
 ranks () {
     count=$1
     shift
-    timeout 60 "$accelerate" launch --cpu --num_processes "$count" "$reducer" "$@"
+    timeout $patience "$accelerate" launch --cpu --num_processes "$count" "$reducer" "$@"
 }
 
 counts='1 2 3 4'
@@ -28,13 +28,13 @@ power=$builddir/tests/conformance/power_sgd
 for check in exact whole feedback zero allocations; do
     for count in $counts; do
         test_expect_success "PowerSGD, $check: $count ranks" '
-            timeout 60 "$accelerate" launch --cpu --num_processes $count "$power" $check
+            timeout $patience "$accelerate" launch --cpu --num_processes $count "$power" $check
         '
     done
 done
 for count in 2 3; do
     test_expect_success "PowerSGD, numbers of torch: $count ranks" '
-        timeout 60 "$accelerate" launch --cpu --num_processes $count "$power" golden
+        timeout $patience "$accelerate" launch --cpu --num_processes $count "$power" golden
     '
 done
 test_done

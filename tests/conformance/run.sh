@@ -9,42 +9,24 @@ all="types sizes mixture tensors control arguments memory random objects trees m
 launched () {
     processes=$1
     shift
-    timeout 110 "$accelerate" launch --quiet --cpu --num_processes "$processes" "$conformance" "$@"
+    timeout $patience "$accelerate" launch --quiet --cpu --num_processes "$processes" "$conformance" "$@"
 }
 
-# by_hand N PORT COMMAND...: ranks as another launcher would start them
-by_hand () {
-    processes=$1 port=$2
-    shift 2
-    rank=$processes pids=
-    while [ "$rank" -gt 0 ]; do
-        rank=$((rank - 1))
-        env RANK=$rank WORLD_SIZE="$processes" LOCAL_RANK=$rank LOCAL_WORLD_SIZE="$processes" MASTER_ADDR=127.0.0.1 \
-            MASTER_PORT="$port" timeout 110 "$@" &
-        pids="$pids $!"
-    done
-    failed=0
-    for pid in $pids; do wait "$pid" || failed=1; done
-    return $failed
-}
-
-clean () {
-    ! ls /dev/shm 2>/dev/null | grep accel
-}
+one=$(free_port) two=$(free_port)
 
 # Of what one process does alone nothing races.
 alone=
 is_thread_sanitized && alone='control memory random trees'
-test_expect_success '1 process, without a launcher' 'timeout 110 "$conformance" $alone && clean'
-test_expect_success '1 process, launched' 'launched 1 $alone && clean'
+test_expect_success '1 process, without a launcher' 'timeout $patience "$conformance" $alone && nothing_left'
+test_expect_success '1 process, launched' 'launched 1 $alone && nothing_left'
 test_expect_success 'an empty variable is none' 'ACCEL_BACKEND= launched 2 control && ACCEL_BACKEND=shm launched 2 control'
-test_expect_success '2 processes' 'launched 2 $all && clean'
-test_expect_success '2 processes, buffers larger than caches' 'launched 2 large && clean'
-test_expect_success '3 processes' 'launched 3 $all && clean'
-test_expect_success '4 processes' 'launched 4 types mixture tensors control objects trees messages groups rounds && clean'
-test_expect_success '5 processes' 'launched 5 mixture tensors control && clean'
-test_expect_success '6 processes' 'launched 6 tensors control trees messages groups && clean'
-test_expect_success '7 processes' 'launched 7 mixture rounds && clean'
+test_expect_success '2 processes' 'launched 2 $all && nothing_left'
+test_expect_success '2 processes, buffers larger than caches' 'launched 2 large && nothing_left'
+test_expect_success '3 processes' 'launched 3 $all && nothing_left'
+test_expect_success '4 processes' 'launched 4 types mixture tensors control objects trees messages groups rounds && nothing_left'
+test_expect_success '5 processes' 'launched 5 mixture tensors control && nothing_left'
+test_expect_success '6 processes' 'launched 6 tensors control trees messages groups && nothing_left'
+test_expect_success '7 processes' 'launched 7 mixture rounds && nothing_left'
 for seed in 2 3; do
     test_expect_success "random sequences of collectives, seed $seed" '
         CONFORMANCE_SEED=$seed launched 3 mixture && CONFORMANCE_SEED=1$seed launched 2 mixture
@@ -52,23 +34,23 @@ for seed in 2 3; do
 done
 test_expect_success 'debug mode: a table of shapes where they differ' '
     (for n in 1 2 3; do
-        timeout 110 "$accelerate" launch --quiet --cpu --debug --num_processes $n "$conformance" debug tensors trees messages \
+        timeout $patience "$accelerate" launch --quiet --cpu --debug --num_processes $n "$conformance" debug tensors trees messages \
             2>table || { cat table >&2; exit 1; }
         test $n = 1 || { grep -x "Input shapes:" table && grep -x "  - Process 1: \[5, 2\]" table &&
             test "$(grep -c "all processes must pass the same element types" table)" = 2; } || exit 1
     done)'
 test_expect_success 'several programs one after the other in one rank' '
     printf "#!/bin/sh\nset -e\nfor i in 1 2 3 4 5; do \"\$@\" tensors rounds; done\n" >several && chmod +x several &&
-    timeout 110 "$accelerate" launch --quiet --cpu --num_processes 3 ./several "$conformance" >out &&
+    timeout $patience "$accelerate" launch --quiet --cpu --num_processes 3 ./several "$conformance" >out &&
     test "$(grep -c "shm, 3 ranks" out)" = 5
 '
-test_expect_success 'ranks started by hand' 'by_hand 3 29611 "$conformance" mixture tensors control rounds && clean'
+test_expect_success 'ranks started by hand' 'by_hand 3 $one timeout $patience "$conformance" mixture tensors control rounds && nothing_left'
 test_expect_success 'the same, several programs one after the other' '
-    by_hand 3 29612 ./several "$conformance" >out && test "$(grep -c "shm, 3 ranks" out)" = 5
+    by_hand 3 $one timeout $patience ./several "$conformance" >out && test "$(grep -c "shm, 3 ranks" out)" = 5
 '
 test_expect_success 'two jobs by hand at once, told apart by MASTER_PORT' '
-    by_hand 2 29613 "$conformance" mixture >one & first=$!
-    by_hand 3 29614 "$conformance" mixture >two && wait $first && grep "2 ranks" one && grep "3 ranks" two
+    { by_hand 2 $one timeout $patience "$conformance" mixture >one & } && first=$! &&
+    by_hand 3 $two timeout $patience "$conformance" mixture >two && wait $first && grep "2 ranks" one && grep "3 ranks" two
 '
 if ! command -v mpirun >/dev/null; then
     test_skip 'ranks started by mpirun' 'there is no mpirun'
@@ -76,8 +58,8 @@ elif ! mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
     test_skip 'ranks started by mpirun' 'mpirun is not that of Open MPI'
 else
     test_expect_success 'ranks started by mpirun' '
-        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 110 \
-            mpirun --oversubscribe -n 3 "$conformance" mixture tensors control >out && grep "shm, 3 ranks" out && clean
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout $patience \
+            mpirun --oversubscribe -n 3 "$conformance" mixture tensors control >out && grep "shm, 3 ranks" out && nothing_left
     '
 fi
 test_done

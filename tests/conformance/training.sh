@@ -8,7 +8,7 @@ training=$builddir/tests/conformance/training
 ranks () {
     count=$1
     shift
-    timeout 60 "$accelerate" launch --cpu --num_processes "$count" "$training" "$@" >out
+    timeout $patience "$accelerate" launch --cpu --num_processes "$count" "$training" "$@" >out
 }
 
 for count in 1 2 3 4; do

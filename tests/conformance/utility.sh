@@ -8,7 +8,7 @@ utility=$builddir/tests/conformance/utility
 ranks () {
     count=$1
     shift
-    timeout 60 "$accelerate" launch --quiet --cpu --num_processes "$count" "$utility" "$@" >out 2>lines ||
+    timeout $patience "$accelerate" launch --quiet --cpu --num_processes "$count" "$utility" "$@" >out 2>lines ||
         { cat lines; return 1; }
 }
 
@@ -28,7 +28,7 @@ test_expect_success 'log lines: the main process, everybody, once, in order' '
     count 1 "INFO: [RANK 0] some" && [ "$(grep -c some lines)" = 1 ]
 '
 test_expect_success 'in order is in the order of ranks' '
-    timeout 60 "$accelerate" launch --quiet --cpu --num_processes 3 \
+    timeout $patience "$accelerate" launch --quiet --cpu --num_processes 3 \
         sh -c "exec 2>>ordered; exec \"\$0\" log" "$utility" &&
     grep "in turn" ordered >turns &&
     printf "CRITICAL: [RANK %d] in turn\n" 0 1 2 >wanted && diff wanted turns
@@ -53,7 +53,7 @@ elif ! python3 -c 'import pty; pty.openpty()' 2>/dev/null; then
     test_skip 'progress on a terminal' 'no pseudo-terminals'
 else
     test_expect_success 'progress on a terminal: redrawn in place, never wider than the terminal' '
-        timeout 60 python3 "$srcdir/tests/conformance/utility_terminal.py" "$utility" progress
+        timeout $patience python3 "$srcdir/tests/conformance/utility_terminal.py" "$utility" progress
     '
 fi
 

@@ -5,28 +5,11 @@
 drive=$builddir/tests/fault/drive
 faults=$builddir/tests/fault/comm_faults
 
-# Ranks as another launcher would start them: hand N PORT COMMAND...
-cat >hand <<'EOF_HAND'
-#!/bin/sh
-processes=$1 port=$2 rank=$1
-shift 2
-while [ "$rank" -gt 0 ]; do
-    rank=$((rank - 1))
-    RANK=$rank WORLD_SIZE=$processes LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$processes MASTER_ADDR=127.0.0.1 \
-        MASTER_PORT=$port "$@" &
-done
-wait
-EOF_HAND
-chmod +x hand
-
-clean () {
-    ! ls /dev/shm 2>/dev/null | grep accel
-}
+port=$(free_port)
 
 # told N: so many ranks were told the right thing, and none anything else
 told () {
-    cat out err
-    ! grep WRONG out && test "$(grep -c "as expected" out)" = "$1" && clean
+    ! grep WRONG out && test "$(grep -c "^rank [0-9]*: as expected" out)" = "$1" && nothing_left
 }
 
 # What was said and how long it took, for whoever reads the log.
@@ -34,16 +17,15 @@ show () {
     sed -n 's/^rank /# rank /p' out
 }
 
-# scenario NAME VICTIM TOLD STATUS: under our launcher, whose status is that of the first rank to fail, and by hand
-port=29700
+# scenario NAME VICTIM TOLD STATUS: under our launcher, whose status is that of the first rank to fail, and by hand, where
+# it is the largest
 scenario () {
     test_expect_success "$1, rank $2 of 3, launched" '
-        test_exit '"$4"' "$drive" -- "$accelerate" launch --cpu --num_processes 3 "$faults" '"$1 $2"' >out 2>err
+        test_exit '"$4"' "$drive" -- "$accelerate" launch --cpu --num_processes 3 "$faults" '"$1 $2"' >out 2>err &&
         told '"$3"
     show
-    port=$((port + 1))
     test_expect_success "$1, rank $2 of 3, by hand" '
-        test_exit 0 "$drive" -- ./hand 3 '"$port"' "$faults" '"$1 $2"' >out 2>err
+        test_exit '"$4"' "$drive" -- sh "$srcdir/tests/hand.sh" 3 "$port" "$faults" '"$1 $2"' >out 2>err &&
         told '"$3"
     show
 }
@@ -82,16 +64,21 @@ scenario recv-late 1 2 0
 
 for victim in 0 1 2; do
     for how in exit killed; do
-        [ $how = exit ] && words='exited with status 7' || words='was killed by signal 9 (SIGKILL)'
+        case $how in
+        exit) status=7 words='exited with status 7' ;;
+        killed) status=137 words='was killed by signal 9 (SIGKILL)' ;;
+        esac
         test_expect_success "rank $victim is gone ($how) before accel_open, launched" '
-            "$drive" -- "$accelerate" launch --cpu --num_processes 3 "$faults" open-$how $victim >out 2>err
-            cat out err && clean && test "$(grep -c "^rank .: status 5 .*rank $victim $words before all" out)" = 2
+            test_exit $status "$drive" -- \
+                "$accelerate" launch --cpu --num_processes 3 "$faults" open-$how $victim >out 2>err &&
+            nothing_left && test "$(grep -c "^rank .: status 5 .*rank $victim $words before all" out)" = 2
         '
         show
     done
     test_expect_success "rank $victim is gone before accel_open, by hand" '
-        ACCEL_TIMEOUT_MS=400 test_exit 0 "$drive" -- ./hand 3 2975$victim "$faults" open-exit $victim >out 2>err
-        cat out err && clean && test "$(grep -c "^rank .: status [45] .*rank $victim" out)" = 2
+        ACCEL_TIMEOUT_MS=400 test_exit 7 "$drive" -- \
+            sh "$srcdir/tests/hand.sh" 3 "$port" "$faults" open-exit $victim >out 2>err &&
+        nothing_left && test "$(grep -c "^rank .: status [45] .*rank $victim" out)" = 2
     '
     show
 done
@@ -100,8 +87,8 @@ done
 refuse () {
     words=$1 status=$2 && shift 2
     test_expect_success "refused: $*" '
-        test_exit 1 env '"$*"' timeout 20 "$faults" open >out 2>&1
-        cat out; test "$(wc -l <out)" = 1 && grep -F "status $status " out && grep -F -e "$words" out
+        test_exit 1 env '"$*"' timeout $patience "$faults" open >out 2>&1 &&
+        test "$(wc -l <out)" = 1 && grep -F "status $status " out && grep -F -e "$words" out
     '
 }
 head -c 300000 /dev/urandom >garbage
@@ -138,25 +125,25 @@ refuse "old: the job segment has version 0" 1 "$two" ACCEL_JOB_SEGMENT=old
 refuse "/dev/null: this is no job segment" 1 "$two" ACCEL_JOB_SEGMENT=/dev/null
 refuse "RANK=0 but OMPI_COMM_WORLD_RANK=1" 1 "$two" OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2
 refuse "WORLD_SIZE=1 but OMPI_COMM_WORLD_SIZE=2" 1 RANK=0 WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2
-refuse "for rank 0" 4 RANK=1 WORLD_SIZE=2 ACCEL_TIMEOUT_MS=100 MASTER_PORT=29760
-refuse "for rank 1 (not in accel_open() yet)" 4 "$two" ACCEL_TIMEOUT_MS=100 MASTER_PORT=29761
+refuse "for rank 0" 4 RANK=1 WORLD_SIZE=2 ACCEL_TIMEOUT_MS=100 MASTER_PORT=$port
+refuse "for rank 1 (not in accel_open() yet)" 4 "$two" ACCEL_TIMEOUT_MS=100 MASTER_PORT=$port
 
 test_expect_success 'a limit on the size of files is an error, not a signal' '
-    (ulimit -f 100; "$accelerate" launch --cpu --num_processes 2 "$faults" open) >out 2>err
-    cat out err; grep "rank 0: status 3 .* cannot size the job segment" out && ! grep XFSZ err
+    (ulimit -f 100 && test_exit 1 "$accelerate" launch --cpu --num_processes 2 "$faults" open) >out 2>err &&
+    grep "rank 0: status 3 .* cannot size the job segment" out && ! grep XFSZ err
 '
 test_expect_success 'two processes with one rank, launched' '
     test_exit 1 "$accelerate" launch --cpu --num_processes 2 \
-        sh -c "\"$faults\" open-hold & sleep 0.4; [ \$RANK = 1 ] || exec \"$faults\" open" >out 2>err
-    cat out err; grep "status 1 .* both are rank 0" out
+        sh -c "\"$faults\" open-hold & sleep 0.4; [ \$RANK = 1 ] || exec \"$faults\" open" >out 2>err &&
+    grep "status 1 .* both are rank 0" out
 '
 test_expect_success 'two processes with rank 0, by hand' '
-    { RANK=0 WORLD_SIZE=2 MASTER_PORT=29762 ACCEL_TIMEOUT_MS=1500 "$faults" open >first & } && sleep 0.2
-    RANK=0 WORLD_SIZE=2 MASTER_PORT=29762 ACCEL_TIMEOUT_MS=300 "$faults" open >out; wait; cat first out
+    { RANK=0 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=1500 "$faults" open >first & } && one=$! && sleep 0.2 &&
+    RANK=0 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=300 test_exit 1 "$faults" open >out && test_exit 1 wait $one &&
     grep "status 3 .* cannot take the socket .*MASTER_PORT" out && grep "status 4 .* rank 1" first
 '
 test_expect_success 'several late ranks have one timeout, not one each' '
-    "$accelerate" launch --cpu --num_processes 3 "$builddir/tests/fault/late_ranks" >out 2>err; cat out err
-    grep -x timeout out && clean
+    "$accelerate" launch --cpu --num_processes 3 "$builddir/tests/fault/late_ranks" >out 2>err &&
+    grep -x timeout out && nothing_left
 '
 test_done

@@ -10,8 +10,9 @@
  *   -t  and half a second later send it another signal
  *
  * The output is passed on.  Orphans of the command become children of this program, so that a process which outlives it
- * is seen, wherever it hides.  Exit status: the command's, 128+N for signal N; 97 not ready in time, 98 something has
- * outlived the command by 10 seconds, 99 usage and the like. */
+ * is seen, wherever it hides.  Exit status: the command's, 128+N for signal N; 96 it did not end in five minutes; 97 it
+ * was not ready in five minutes, or ended before; 98 something has outlived it by a minute; 99 usage and the like.  These
+ * times are for busy machines: what does not hang comes nowhere near them. */
 #include <config.h>
 
 #include <errno.h>
@@ -28,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READY_S = 20, END_S = 40, SURVIVE_S = 10 };
+enum { READY_S = 300, END_S = 300, SURVIVE_S = 60 };
 
 static double
 now (void)
@@ -147,15 +148,16 @@ main (int argc, char **argv)
     if (character && write (output, &(char){ (char) character }, 1) != 1)
         return 99;
     double began = now ();
-    bool open = true;
+    bool open = true, hung = false;
     while (waitpid (pid, &status, WNOHANG) == 0) {
         if (second_signal && now () > began + 0.5) {
             kill (pid, second_signal);
             second_signal = 0;
         }
-        if (now () > began + END_S) {
+        if (now () > began + END_S && !hung) {
             fprintf (stderr, "drive: the command does not end\n");
             kill (pid, SIGKILL);
+            hung = true;
         }
         if (open)
             open = relay (output, 10);
@@ -169,5 +171,7 @@ main (int argc, char **argv)
         fprintf (stderr, "drive: something has outlived the command\n");
         return 98;
     }
+    if (hung)
+        return 96;
     return WIFSIGNALED (status) ? 128 + WTERMSIG (status) : WEXITSTATUS (status);
 }

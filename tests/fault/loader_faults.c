@@ -287,7 +287,8 @@ main (int argc, char **argv)
     accel_loader_destroy (loader);
     accel_sampler_destroy (sampler);
     accel_close (acc);
-    fprintf (stderr, "rank %d: %s%s%s%s\n", rank, err.text, good ? "" : " WRONG", *again.text ? " / " : "", again.text);
+    printf ("rank %d: %s: %s%s%s\n", rank, good ? "as expected" : "WRONG", err.text, *again.text ? " / " : "",
+            again.text);
     if (has (HANG) || has (NEXT_HANGS)) { /* the thread has to find its memory */
         atomic_store (&released, true);
         for (int i = 0; i < 5000 && !atomic_load (&returned); i++)

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Data that cannot be loaded, on one rank or on all: everybody is told why, and nobody waits for ever.
 . "${srcdir:-.}/tests/testlib.sh"
+drive=$builddir/tests/fault/drive
 faults=$builddir/tests/fault/loader_faults
 
-"$faults" list >names
+test_expect_success 'the program lists its scenarios' '"$faults" list >names && test "$(wc -l <names)" -gt 30'
 while read -r name; do
     test_expect_success "$name" '
-        timeout 40 "$accelerate" launch --cpu --num_processes 3 "$faults" "$name" 2>err || { cat err; false; }
-        test "$(grep -c "^rank [0-2]: " err)" = 3
+        test_exit 0 "$drive" -- "$accelerate" launch --cpu --num_processes 3 "$faults" "$name" >out 2>err &&
+        ! grep WRONG out && test "$(grep -c "^rank [0-2]: as expected: " out)" = 3
     '
 done <names
 test_done

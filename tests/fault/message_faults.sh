@@ -8,6 +8,6 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}allocator_may_return_null=1"
 export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}allocator_may_return_null=1"
 
 test_expect_success 'other calls and forged messages: both processes are told, none waits' '
-    timeout 100 "$accelerate" launch --quiet --cpu --num_processes 2 "$faults"
+    timeout $patience "$accelerate" launch --quiet --cpu --num_processes 2 "$faults"
 '
 test_done

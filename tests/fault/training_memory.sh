@@ -5,18 +5,16 @@
 memory=$builddir/tests/fault/training_memory
 
 test_expect_success 'alone: every allocation fails once' '
-    timeout 60 "$memory" >out
+    timeout $patience "$memory" >out
 '
 sed 's/^/# /' out
 
 test_expect_success 'rank 1 of 2: every allocation fails once' '
-    number=0
-    while [ "$number" -lt 500 ]; do
-        timeout 60 "$accelerate" launch --cpu --num_processes 2 "$memory" "$number" >out 2>&1 || { cat out; false; } || break
+    number=0 && while [ "$number" -lt 500 ]; do
+        timeout $patience "$accelerate" launch --cpu --num_processes 2 "$memory" "$number" >out 2>&1 || return 1
+        ! grep WRONG out || return 1
         ! grep unreached out || break
-        ! grep WRONG out || break
         number=$((number + 1))
-    done
-    echo "$number allocations" && grep unreached out && [ "$number" -gt 20 ]
+    done && echo "$number allocations" && grep unreached out && [ "$number" -gt 20 ]
 '
 test_done

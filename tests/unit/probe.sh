@@ -11,7 +11,7 @@ if [ ! -f "$fake" ]; then
 fi
 mkdir lib empty && cp "$fake" lib/libnvidia-ml.so.1
 # What a sanitizer says of the child's death is not asked here.
-ask () { LD_LIBRARY_PATH=$scratch/lib timeout 60 "$list" "$@" >out 2>error && cat out error && ! grep . error; }
+ask () { LD_LIBRARY_PATH=$scratch/lib timeout $patience "$list" "$@" >out 2>error && cat out error && ! grep . error; }
 
 test_expect_success 'GPUs, one of them lost' '
     ask && cat >wanted <<-EOT && cmp wanted out
