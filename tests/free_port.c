@@ -2,8 +2,8 @@
 /* Prints a port for a job: free_port OWNER
  *
  * No other test is given the same one while the process OWNER lives, which is the shell of a test: a child of this
- * program holds a socket with an abstract name, which vanishes with the child, however that ends.  The port can be bound
- * now.  The range lies below the one from which the kernel serves programs that ask for any port. */
+ * program holds a socket with an abstract name, which vanishes with the child, however that ends.  The port can be
+ * bound now.  The range lies below the one from which the kernel serves programs that ask for any port. */
 #include <config.h>
 
 #include <netinet/in.h>

@@ -68,7 +68,7 @@ test_expect_success () {
         echo "ok $test_number - $1"
     else
         echo "not ok $test_number - $1"
-        { cat "$scratch/.output" && show_new_files; } | sed 's/^/# /'
+        { cat "$scratch/.output" && show_new_files || :; } | sed 's/^/# /'
         test_failures=$((test_failures + 1))
     fi
 }

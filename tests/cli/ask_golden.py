@@ -57,7 +57,7 @@ def compare(accelerate, folder, case):
     os.write(write_end, text)  # less than a pipe holds
     os.close(write_end)
     done = subprocess.run([accelerate, "config", "--config_file", path], stdin=read_end, capture_output=True,
-                          env={"HOME": HOME, "PATH": "/usr/bin:/bin"}, timeout=60)
+                          env={"HOME": HOME, "PATH": "/usr/bin:/bin"}, timeout=300)
     rest = os.read(read_end, 65536)
     os.close(read_end)
     said = (done.stdout + done.stderr).decode()[-600:]

@@ -70,7 +70,8 @@ cp bin/accelerate bin/accelerate-launch
 PATH=$scratch/bin:$PATH
 touch files/program.py files/blank.yaml
 
-commands=$("$accelerate" --help | sed -n 's/^  \([a-z][a-z0-9-]*\) .*/\1/p' | tr '\n' ' ')
+"$accelerate" --help >help || exit 99
+commands=$(sed -n 's/^  \([a-z][a-z0-9-]*\) .*/\1/p' help | tr '\n' ' ')
 cat >cases <<EOT
 accelerate en|env
 accelerate |$commands--help --help-all --version

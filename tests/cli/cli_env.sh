@@ -62,10 +62,12 @@ else
     test_skip 'libraries of vendors' 'this build has no shared libraries'
 fi
 # Folders that name a CUDA count where its library is not found.
-if "$accelerate" env | grep -q '^- CUDA runtime: not found'; then
+"$accelerate" env >out || exit 99
+if grep -q '^- CUDA runtime: not found' out; then
     test_expect_success 'CUDA by its folder' '
         mkdir cuda && echo "{ \"cuda\" : { \"name\" : \"CUDA SDK\", \"version\" : \"12.4.1\" } }" >cuda/version.json &&
-        CUDA_HOME=$scratch/cuda "$accelerate" env | grep -Fx -- "- CUDA runtime: 12.4.1 ($scratch/cuda/version.json)"'
+        CUDA_HOME=$scratch/cuda "$accelerate" env >out &&
+        grep -Fx -- "- CUDA runtime: 12.4.1 ($scratch/cuda/version.json)" out'
 fi
 test_expect_success 'no arguments' 'test_exit 2 "$accelerate" env extra 2>error && grep "unexpected argument" error'
 touch c.yaml && chmod 0 c.yaml

@@ -38,7 +38,7 @@ fake=$builddir/tests/cli/.libs/fakecomm.so
 if [ -f "$fake" ]; then
     printf 'use_cpu: true\ndistributed_type: MULTI_CPU\nnum_processes: 3\ngrace: 1\n' >g.yaml
     faked_test () {
-        ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$fake FAKE_COMM=$1 FAKE_COMM_RANK=1 ACCEL_TIMEOUT_MS=${2:-20000} \
+        ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$fake FAKE_COMM=$1 FAKE_COMM_RANK=1 ACCEL_TIMEOUT_MS=${2:-200000} \
             run_test --config_file g.yaml
         status=$?
         ! grep "ready for" out || return 99
@@ -48,7 +48,7 @@ if [ -f "$fake" ]; then
         test_exit 1 faked_test corrupt && grep -Ex "accel_selftest: rank 1: broadcast: an element of the root.s: expected [0-9]+, got [0-9]+" error &&
         grep -x "all-gather  *ok" out && ! grep "^broadcast" out'
     test_expect_success 'a rank that is stopped is waited for until the timeout, and named' '
-        test_exit 1 faked_test stop 1500 && grep -E "^accel_selftest: rank [02]: broadcast: accel_comm_broadcast: .*rank 1" error'
+        test_exit 1 faked_test stop 3000 && grep -E "^accel_selftest: rank [02]: broadcast: accel_comm_broadcast: .*rank 1" error'
     test_expect_success 'a rank that leaves is named' '
         ! faked_test leave && grep -E "^accel_selftest: rank [02]: broadcast: accel_comm_broadcast: .*rank 1 " error'
     test_expect_success 'a rank that crashes is named' '

@@ -82,19 +82,21 @@ fsdp_config:\n  - [|bad.yaml
 EOT
 test_expect_success 'no room: the old file stays' '
     cp one.yaml full.yaml &&
-    (trap "" XFSZ && ulimit -f 0 && test_exit 1 to_fsdp2 --config_file full.yaml --overwrite 2>&1) | cat >error &&
+    { (trap "" XFSZ && ulimit -f 0 && to_fsdp2 --config_file full.yaml --overwrite 2>&1); echo $? >status; } | cat >error &&
+    test "$(cat status)" = 1 &&
     grep "full.yaml: cannot write" error &&
     cmp one.yaml full.yaml && ! ls full.yaml.* 2>/dev/null'
 
 if command -v python3 >/dev/null; then
     python3 "$srcdir/tests/golden/fsdp2_compare.py" "$accelerate" "$srcdir/tests/golden/fsdp2.json" >golden 2>&1
+    golden_status=$?
     while read -r line; do
         case $line in
         'ok '*) test_expect_success "as the original: ${line#ok * - }" true ;;
         'not ok '*) test_expect_success "as the original: ${line#not ok * - }" 'cat golden; false' ;;
         esac
     done <golden
-    test_expect_success 'all cases ran' 'cat golden && tail -n 1 golden | grep "^1\.\.[1-9]"'
+    test_expect_success 'all cases ran' 'cat golden && test $golden_status = 0 && tail -n 1 golden | grep "^1\.\.[1-9]"'
 else
     test_skip 'as the original' 'no python3'
 fi

@@ -94,7 +94,7 @@ cat >fails <<'EOF'
 echo "try $TORCHELASTIC_RESTART_COUNT"
 [ $LOCAL_RANK = 0 ] && : >up$TORCHELASTIC_RESTART_COUNT && exec sleep 300
 i=0
-while [ $i -lt 100 ] && ! [ -e up$TORCHELASTIC_RESTART_COUNT ]; do sleep 0.1; i=$((i + 1)); done
+while [ $i -lt 3000 ] && ! [ -e up$TORCHELASTIC_RESTART_COUNT ]; do sleep 0.1; i=$((i + 1)); done
 cat >"$TORCHELASTIC_ERROR_FILE" <<END
 {"message": {"message": "ValueError: no $TORCHELASTIC_RESTART_COUNT", "extraInfo": {"py_callstack": "one\\ntwo"}}}
 END
@@ -143,15 +143,15 @@ whole () {
     return 1
 }
 test_expect_success 'no line is lost or cut where both streams go into one pipe' '
-    rm -rf logs && "$accelerate" launch --quiet $two --tee 3 --log_dir logs ./many 2>&1 | cat >got &&
-    whole got 0 && [ "$(cat logs/none_*/attempt_0/?/std*.log | wc -l)" = 80000 ]'
+    rm -rf logs && { "$accelerate" launch --quiet $two --tee 3 --log_dir logs ./many 2>&1; echo $? >status; } | cat >got &&
+    [ "$(cat status)" = 0 ] && whole got 0 && [ "$(cat logs/none_*/attempt_0/?/std*.log | wc -l)" = 80000 ]'
 test_expect_success 'ranks with files do not wait for a reader, who gets all the same' '
-    rm -rf logs done? && "$accelerate" launch --quiet $two --tee 3 --log_dir logs ./many 2>&1 | {
+    rm -rf logs done? && { "$accelerate" launch --quiet $two --tee 3 --log_dir logs ./many 2>&1; echo $? >status; } | {
         i=0
-        while [ $i -lt 300 ] && ! [ -e done0 -a -e done1 ]; do sleep 0.1; i=$((i + 1)); done
-        [ $i -lt 300 ] && echo went on >waited
+        while [ $i -lt 3000 ] && ! [ -e done0 -a -e done1 ]; do sleep 0.1; i=$((i + 1)); done
+        [ $i -lt 3000 ] && echo went on >waited
         cat >got
-    } && cat waited && whole got 0'
+    } && cat waited && [ "$(cat status)" = 0 ] && whole got 0'
 test_expect_success 'nobody reads: the files have all' '
     rm -rf logs && { "$accelerate" launch --quiet $two --tee 3 --log_dir logs ./many 2>&1; echo $? >status; } | head -n 1 &&
     [ "$(cat status)" = 0 ] && [ "$(cat logs/none_*/attempt_0/?/std*.log | wc -l)" = 80000 ]'

@@ -10,7 +10,7 @@ EOF
 cat >rank <<'EOF'
 #!/bin/sh
 # rank HOW WHO: WHO ends in that way, the others wait for it
-[ "$RANK" = "$2" ] || exec sleep 60
+[ "$RANK" = "$2" ] || exec sleep 300
 echo "last words of $RANK" >&2
 case $1 in
 signal-*) kill "-${1#signal-}" $$ ;;
@@ -20,14 +20,14 @@ EOF
 chmod +x show rank
 
 test_expect_success '--cpu --num_processes 4 are four ranks' '
-    "$accelerate" launch --cpu --num_processes 4 ./show a b | sort >got &&
+    "$accelerate" launch --cpu --num_processes 4 ./show a b >said && sort said >got &&
     for rank in 0 1 2 3; do echo "$rank $rank 4 4 127.0.0.1 True $rank a b False"; done | diff - got
 '
 test_expect_success 'one process has no rank' '
-    test "$("$accelerate" launch ./show)" = "     False   "
+    "$accelerate" launch ./show >got && test "$(cat got)" = "     False   "
 '
 test_expect_success 'MASTER_PORT 0 becomes a free one, the same for all' '
-    "$accelerate" launch --cpu --num_processes 2 --main_process_port 0 sh -c "echo \$MASTER_PORT" | sort -u >got &&
+    "$accelerate" launch --cpu --num_processes 2 --main_process_port 0 sh -c "echo \$MASTER_PORT" >said && sort -u said >got &&
     test "$(wc -l <got)" = 1 && test "$(cat got)" -gt 0
 '
 test_expect_success 'ranks find the job segment' '
@@ -44,27 +44,28 @@ test_expect_success 'standard error comes through in whole lines' '
 test_expect_success 'and also where its reader is slow' '
     { "$accelerate" launch --quiet --cpu --num_processes 2 \
         sh -c "i=0; while [ \$i -lt 3000 ]; do echo 0123456789012345678901234567890123456789 >&2; i=\$((i + 1)); done" 2>&1
-    } | { sleep 1; wc -l; } >got && test "$(cat got)" = 6000
+        echo $? >status; } | { sleep 1 && wc -l; } >got && test "$(cat got)" = 6000 && test "$(cat status)" = 0
 '
 test_expect_success 'variables of the caller reach the ranks, and no name twice' '
     OMP_NUM_THREADS=3 RANK=9 mine=1 "$accelerate" launch --cpu --num_processes 2 \
-        sh -c "[ \$RANK = 0 ] || env" | sort >got &&
+        sh -c "[ \$RANK = 0 ] || env" >said && sort said >got &&
     grep -x mine=1 got && grep -x OMP_NUM_THREADS=3 got && grep -x RANK=1 got && ! cut -d= -f1 got | uniq -d | grep RANK
 '
 test_expect_success 'signals and descriptors are as they were' '
-    echo "sed -n \"s/^\(Sig[BIC].*\)........\(........\)/\1\2/p\" /proc/self/status; ls /proc/\$\$/fd >fds; cat fds" >look && sh look 2>&1 </dev/null | cat >wanted &&
+    echo "sed -n \"s/^\(Sig[BIC].*\)........\(........\)/\1\2/p\" /proc/self/status; ls /proc/\$\$/fd >fds; cat fds" >look &&
+    { sh look 2>&1 </dev/null; echo $? >status; } | cat >wanted && test "$(cat status)" = 0 &&
     "$accelerate" launch --cpu --num_processes 2 sh -c "[ \$RANK = 0 ] || . ./look" >got && diff wanted got
 '
 test_expect_success 'a module' '
     mkdir package && echo "import sys; print(sys.argv[1:])" >package/__main__.py &&
-    test "$("$accelerate" launch -m package x)" = "['"'x'"']"
+    "$accelerate" launch -m package x >got && test "$(cat got)" = "['"'x'"']"
 '
 test_expect_success 'a Python script' '
-    echo "import sys; print(sys.argv[1:])" >t.py && test "$("$accelerate" launch t.py y --num_processes 2)" = \
-        "['"'y', '--num_processes', '2'"']"
+    echo "import sys; print(sys.argv[1:])" >t.py && "$accelerate" launch t.py y --num_processes 2 >got &&
+    test "$(cat got)" = "['"'y', '--num_processes', '2'"']"
 '
 test_expect_success '--no_python runs it as it is' '
-    printf "#!/bin/sh\necho shell\n" >s.py && chmod +x s.py && test "$("$accelerate" launch --no_python s.py)" = shell
+    printf "#!/bin/sh\necho shell\n" >s.py && chmod +x s.py && "$accelerate" launch --no_python s.py >got && test "$(cat got)" = shell
 '
 for status in 1 7 126 127 255; do
     test_expect_success "exit status $status" '
@@ -87,7 +88,7 @@ test_expect_success '--quiet says nothing' '
 '
 test_expect_success 'the first failure is named, though others follow at once' '
     test_exit 3 "$accelerate" launch --cpu --num_processes 4 \
-        sh -c "[ \$RANK = 2 ] && exit 3; trap \"exit 4\" TERM; sleep 60 & wait" 2>err && grep "rank 2 .* status 3" err
+        sh -c "[ \$RANK = 2 ] && exit 3; trap \"exit 4\" TERM; sleep 300 & wait" 2>err && grep "rank 2 .* status 3" err
 '
 test_expect_success 'a report as JSON' '
     test_exit 7 "$accelerate" launch --failure_report r.json --cpu --num_processes 2 ./rank 7 1 &&
@@ -107,10 +108,10 @@ test_expect_success '--max_restarts starts all ranks again' '
     cat >again <<-"END" && chmod +x again &&
 	#!/bin/sh
 	echo "$RANK $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS" >>tries
-	[ $RANK = 0 ] || exec sleep 20
+	[ $RANK = 0 ] || exec sleep 300
 	[ $TORCHELASTIC_RESTART_COUNT = $1 ]
 	END
-    sed "s/exec sleep 20/exit 0/" again >quick && chmod +x quick &&
+    sed "s/exec sleep 300/exit 0/" again >quick && chmod +x quick &&
     "$accelerate" launch --cpu --num_processes 2 --max_restarts 3 ./quick 2 2>err && cat err tries &&
     test "$(grep -c "^0 . of 3" tries)" = 3 && grep "starting all ranks again (2 of 3 times)" err &&
     rm tries && test_exit 1 "$accelerate" launch --cpu --num_processes 2 --max_restarts 1 ./again 9 2>err &&
@@ -154,7 +155,7 @@ test_expect_success 'a dry run starts nothing' '
     grep "touch started" got && grep "^  RANK=1" got && grep -x "  1  on .*, device cpu, CPUs [0-9][-0-9,.]*" got &&
     "$accelerate" launch --dry_run --multi_gpu --gpu_ids 4,7 --num_processes 3 touch started >gpus &&
     grep "^  1 .*device cuda:1," gpus && grep "^  2 .*device cuda:0," gpus &&
-    "$accelerate" launch --dry_run --cpu --num_processes 2 touch started | diff - got
+    "$accelerate" launch --dry_run --cpu --num_processes 2 touch started >again && diff again got
 '
 test_expect_success 'a dry run that explains the settings' '
     printf "num_processes: 2\nmixed_precision: bf16\n" >e.yaml &&

@@ -266,7 +266,7 @@ main (void)
     struct accel_error err;
     double worst = 0;
     int wrong = 0;
-    must (accel_open (&acc, &(struct accel_options){ .timeout_ms = 30000 }, &err), "open", &err);
+    must (accel_open (&acc, &(struct accel_options){ .timeout_ms = 200000 }, &err), "open", &err);
     rank = accel_process_index (acc);
     size = accel_num_processes (acc);
     for (size_t kind = 0; kind < sizeof optimizers / sizeof *optimizers; kind++)

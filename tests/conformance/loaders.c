@@ -331,7 +331,7 @@ main (int argc, char **argv)
 {
     struct accel_error err;
     const char *what = argc > 1 ? argv[1] : "";
-    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = 30000 }, &err)) {
+    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = 200000 }, &err)) {
         fprintf (stderr, "open: %s\n", err.text);
         return 1;
     }

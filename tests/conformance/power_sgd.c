@@ -318,7 +318,7 @@ static const struct {
 int
 main (int argc, char **argv)
 {
-    if (argc < 2 || accel_open (&acc, &(struct accel_options){ .timeout_ms = 20000 }, &err)) {
+    if (argc < 2 || accel_open (&acc, &(struct accel_options){ .timeout_ms = 200000 }, &err)) {
         fprintf (stderr, "open: %s\n", err.text);
         return 1;
     }

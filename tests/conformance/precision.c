@@ -275,7 +275,7 @@ main (int argc, char **argv)
 {
     struct accel_error err;
     const char *what = argc > 1 ? argv[1] : "";
-    struct accel_options options = { .timeout_ms = 30000 };
+    struct accel_options options = { .timeout_ms = 200000 };
     must (accel_open (&acc, &options, &err), &err);
     rank = accel_process_index (acc);
     size = accel_num_processes (acc);

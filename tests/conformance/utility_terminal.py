@@ -30,7 +30,7 @@ for columns in 20, 40, 80, 200:
     child = subprocess.Popen(sys.argv[1:], stderr=theirs, stdin=subprocess.DEVNULL)
     os.close(theirs)
     text = read_all(ours)
-    status = child.wait(30)
+    status = child.wait(300)
     # A reader that is paused while the writer ends can be told of the end before it has got the last bytes.
     text += read_all(ours)
     os.close(ours)

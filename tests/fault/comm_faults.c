@@ -7,6 +7,8 @@
  * is ignored, so that all have their say. */
 #include <config.h>
 
+#include "tests/fault/meet.h"
+
 #include <accel/accel.h>
 
 #include <signal.h>
@@ -18,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DEADLINE_S = 15, MANY = 1 << 20, LARGE = 1 << 20 };
+enum { DEADLINE_S = 300, MANY = 1 << 20, LARGE = 1 << 20 };
 
 struct job {
     struct accel *acc;
@@ -546,8 +548,8 @@ get_memory (struct job *job, bool shared)
     job->own = shared ? NULL : memory;
 }
 
-/* "open": say what accel_open() says.  "open-hold": and stay a member for a while.  "open-exit", "open-killed": the
- * victim does not even come there. */
+/* "open": say what accel_open() says.  "open-hold": and stay a member until there is a file "enough".  "open-exit",
+ * "open-killed": the victim does not even come there. */
 static int
 try_open (const char *how, int victim)
 {
@@ -555,8 +557,11 @@ try_open (const char *how, int victim)
     struct accel_error err = { .code = ACCEL_OK };
     const char *rank = getenv ("RANK");
     bool ends = !strcmp (how, "open-killed") || !strcmp (how, "open-exit");
-    if (ends && rank && strtol (rank, NULL, 10) == victim) {
-        pause_ms (150); /* the others have to be deaf to the launcher's SIGTERM by then */
+    int number = rank ? (int) strtol (rank, NULL, 10) : 0;
+    if (ends && number != victim)
+        meet_come ("open", number);
+    if (ends && number == victim) {
+        meet_wait ("open", 3, victim); /* the others have to be deaf to the launcher's SIGTERM by then */
         if (!strcmp (how, "open-killed"))
             raise (SIGKILL);
         _exit (7);
@@ -568,7 +573,8 @@ try_open (const char *how, int victim)
     if (status && (acc || err.code != status || strchr (err.text, '\n')))
         return 3;
     if (!strcmp (how, "open-hold"))
-        pause_ms (800);
+        while (access ("enough", F_OK))
+            pause_ms (5);
     accel_close (acc);
     return status != ACCEL_OK;
 }

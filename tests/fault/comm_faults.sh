@@ -132,13 +132,29 @@ test_expect_success 'a limit on the size of files is an error, not a signal' '
     (ulimit -f 100 && test_exit 1 "$accelerate" launch --cpu --num_processes 2 "$faults" open) >out 2>err &&
     grep "rank 0: status 3 .* cannot size the job segment" out && ! grep XFSZ err
 '
+# Rank 0 is here twice.
+cat >twice <<'EOF'
+#!/bin/sh
+[ "$RANK" = 0 ] || exec "$1" open-hold
+"$1" open-hold >held &
+until grep open held; do sleep 0.02; done
+"$1" open
+status=$?
+: >enough
+wait
+exit $status
+EOF
+chmod +x twice
 test_expect_success 'two processes with one rank, launched' '
     test_exit 1 "$accelerate" launch --cpu --num_processes 2 \
-        sh -c "\"$faults\" open-hold & sleep 0.4; [ \$RANK = 1 ] || exec \"$faults\" open" >out 2>err &&
+        ./twice "$faults" >out 2>err &&
     grep "status 1 .* both are rank 0" out
 '
+# It makes the job segment, and then at once takes the socket.
+has_segment () { readlink /proc/$1/fd/* | grep -q memfd; }
 test_expect_success 'two processes with rank 0, by hand' '
-    { RANK=0 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=1500 "$faults" open >first & } && one=$! && sleep 0.2 &&
+    { RANK=0 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=2500 "$faults" open >first & } && one=$! &&
+    wait_for has_segment $one && sleep 0.2 &&
     RANK=0 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=300 test_exit 1 "$faults" open >out && test_exit 1 wait $one &&
     grep "status 3 .* cannot take the socket .*MASTER_PORT" out && grep "status 4 .* rank 1" first
 '

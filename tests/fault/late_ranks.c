@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { TIMEOUT_MS = 1500 };
+enum { TIMEOUT_MS = 2400 };
 
 int
 main (void)

@@ -4,18 +4,20 @@
 . "${srcdir:-.}/tests/testlib.sh"
 drive=$builddir/tests/fault/drive
 
-# A rank with children in sessions of their own, one an orphan already, one that hides its environment.
+# A rank with children in sessions of their own, one an orphan already, one that hides its environment, and with one in
+# its own.  It becomes the sleeper, because a signal that comes while a shell starts a program may be lost.
 cat >rank <<'EOF'
 #!/bin/sh
 setsid sleep 300 &
 setsid sh -c 'sleep 301 & sleep 302' &
 (setsid env -i /bin/sleep 303 &)
+sleep 305 &
 echo ready
-sleep 304
+exec sleep 304
 EOF
 chmod +x rank
 # The same, deaf to what can be ignored.
-sed 's/^setsid sleep/trap "" TERM INT HUP QUIT\n&/; s/^sleep 304/while :; do sleep 304; done/' rank >deaf
+sed 's/^setsid sleep/trap "" TERM INT HUP QUIT\n&/; s/^exec sleep 304/while :; do sleep 304; done/' rank >deaf
 chmod +x deaf
 
 test_expect_success 'SIGKILL to the launcher of 3 ranks' '
@@ -31,7 +33,7 @@ test_expect_success 'SIGKILL to a launcher that a rank of another has started' '
     test_exit 137 "$drive" -n 2 -s 9 -- "$accelerate" launch "$accelerate" launch --cpu --num_processes 2 ./rank && nothing_left
 '
 test_expect_success 'SIGKILL to the process that watches the ranks' '
-    sed "s/^sleep 304/[ \$RANK = 0 ] \&\& kill -9 \$PPID; sleep 304/" rank >kills && chmod +x kills &&
+    sed "s/^exec sleep 304/[ \$RANK = 0 ] \&\& kill -9 \$PPID; sleep 304/" rank >kills && chmod +x kills &&
     test_exit 137 "$drive" -- "$accelerate" launch --cpu --num_processes 3 ./kills 2>err && nothing_left &&
     grep "watched the ranks was killed by signal 9" err
 '
@@ -68,11 +70,11 @@ test_expect_success 'a second SIGINT kills at once' '
     test_exit 130 "$drive" -n 2 -s 2 -t 2 -- "$accelerate" launch --grace 600 --cpu --num_processes 2 ./deaf && nothing_left
 '
 test_expect_success 'ranks that end and leave daemons behind' '
-    sed "s/^sleep 304/exit 0/" rank >leaves && chmod +x leaves &&
+    sed "s/^exec sleep 304/exit 0/" rank >leaves && chmod +x leaves &&
     test_exit 0 "$drive" -n 2 -- "$accelerate" launch --cpu --num_processes 2 ./leaves && nothing_left
 '
 test_expect_success 'one rank fails: the others and their children end too' '
-    sed "s/^sleep 304/[ \$RANK = 0 ] \&\& exit 7; sleep 304/" rank >fails && chmod +x fails &&
+    sed "s/^exec sleep 304/[ \$RANK = 0 ] \&\& exit 7; sleep 304/" rank >fails && chmod +x fails &&
     test_exit 7 "$drive" -- "$accelerate" launch --cpu --num_processes 3 ./fails && nothing_left
 '
 # So many that several threads start them; a rank lives as long as the thread that started it, so that must not end.
@@ -83,7 +85,7 @@ for number in 9 15; do
     '
 done
 test_expect_success 'one rank of 24 fails' '
-    sed "s/^sleep 304/[ \$RANK = 13 ] \&\& exit 9; sleep 304/" rank >fails && chmod +x fails &&
+    sed "s/^exec sleep 304/[ \$RANK = 13 ] \&\& exit 9; sleep 304/" rank >fails && chmod +x fails &&
     test_exit 9 "$drive" -- "$accelerate" launch --cpu --num_processes 24 ./fails 2>err && nothing_left &&
     grep "rank 13" err
 '

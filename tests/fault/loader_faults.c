@@ -272,7 +272,7 @@ main (int argc, char **argv)
             puts (scenarios[i].name);
     if (!scenario)
         return argc < 2 || strcmp (argv[1], "list") != 0;
-    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = 20000 }, &err)) {
+    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = 200000 }, &err)) {
         fprintf (stderr, "open: %s\n", err.text);
         return 1;
     }

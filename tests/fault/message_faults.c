@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEADLINE_S = 60, TREE = JOBSEG_CALL_TREE_SEND, OBJECTS = JOBSEG_CALL_SEND_OBJECT_LIST };
+enum { DEADLINE_S = 300, TREE = JOBSEG_CALL_TREE_SEND, OBJECTS = JOBSEG_CALL_SEND_OBJECT_LIST };
 
 /* What precedes a message, and what follows: sizes, then bytes. */
 static const struct forgery {
@@ -46,7 +46,7 @@ static void
 open_job (void)
 {
     struct accel_error err;
-    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = 20000 }, &err)) {
+    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = 200000 }, &err)) {
         fprintf (stderr, "%s\n", err.text);
         _exit (1);
     }

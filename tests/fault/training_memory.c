@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEADLINE_S = 50, TENSORS = 3 };
+enum { DEADLINE_S = 300, TENSORS = 3 };
 
 /* All that a life makes. */
 struct life {
@@ -218,7 +218,7 @@ static void
 open_job (void)
 {
     struct accel_error err;
-    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = 20000 }, &err)) {
+    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = 200000 }, &err)) {
         printf ("WRONG: open: %s\n", err.text);
         exit (1);
     }

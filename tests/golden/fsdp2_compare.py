@@ -22,7 +22,7 @@ def typed(value):
 
 def convert(accelerate, source, target):
     done = subprocess.run([accelerate, "to-fsdp2", "--config_file", source, "--output_file", target, "--overwrite"],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=300)
     return done.returncode, done.stderr
 
 

@@ -10,8 +10,8 @@ EOF
 chmod +x rank
 for processes in 1 3; do
     test_expect_success "$processes ranks that are long gone when their lines are read" '
-        { "$accelerate" launch --quiet --cpu --num_processes $processes ./rank 2>&1; } | { sleep 1; wc -l; } >got &&
-        cat got && test "$(cat got)" = $((5000 * processes))'
+        { "$accelerate" launch --quiet --cpu --num_processes $processes ./rank 2>&1; echo $? >status; } |
+            { sleep 1 && wc -l; } >got && cat got && test "$(cat status)" = 0 && test "$(cat got)" = $((5000 * processes))'
 done
 test_expect_success 'nobody reads' '
     { "$accelerate" launch --quiet --cpu --num_processes 2 ./rank 2>&1; echo $? >status; } | head -n 1 && test "$(cat status)" = 0'

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ROWS = 4, NONE = -1, PATIENCE_MS = 60000 };
+enum { ROWS = 4, NONE = -1, PATIENCE_MS = 300000 };
 
 static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
 
