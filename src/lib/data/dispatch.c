@@ -214,13 +214,15 @@ describe (struct accel_loader *loader, int which, struct accel_error *err)
     struct accel_batch *round = &dispatcher->rounds[which];
     enum accel_status status = ACCEL_OK;
     memset (header, 0, header_count (loader) * sizeof *header);
-    if (dispatcher->not_begun) { /* once more */
-        status = pass_begin_reading (loader, err);
-        dispatcher->not_begun = status;
-    } else if (dispatcher->failure.code) {
+    if (dispatcher->failure.code) {
         *err = dispatcher->failure;
         status = err->code;
+    } else if (dispatcher->not_begun) { /* once more */
+        status = pass_begin_reading (loader, err);
+        dispatcher->not_begun = status;
     }
+    if (dispatcher->not_begun) /* all are told of each attempt */
+        dispatcher->failure = (struct accel_error){ 0 };
     if (!status && dispatcher->rows[which])
         status = assemble (loader, !which, err); /* whether more follows, only reading tells */
     bool is_last = !dispatcher->rows[!which];
