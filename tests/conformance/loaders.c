@@ -343,6 +343,12 @@ main (int argc, char **argv)
         check_properties (strtoull (argv[2], NULL, 10), atoi (argv[3]));
     else if (!strcmp (what, "ragged"))
         check_ragged ();
+    else if (!strcmp (what, "differences"))
+        check_differences ();
+    else if (!strcmp (what, "epochs"))
+        check_epochs ();
+    else if (!strcmp (what, "retries"))
+        check_retries ();
     else if (!strcmp (what, "shared-sampler"))
         check_shared_sampler ();
     else if (!strcmp (what, "resume") && argc == 4)

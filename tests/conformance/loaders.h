@@ -38,6 +38,11 @@ size_t gather_samples (struct loading *loading, size_t steps, int64_t *samples, 
 /* loaders_property.c */
 void check_properties (uint64_t seed, int cases);
 
+/* loaders_agree.c */
+void check_differences (void);
+void check_epochs (void);
+void check_retries (void);
+
 /* loaders_resume.c */
 void check_resume (const char *stage, const char *folder);
 

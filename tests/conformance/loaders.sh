@@ -20,6 +20,9 @@ for count in 2 3; do
     test_expect_success "$count ranks: a sampler stays agreed on when one of its loaders has gone" '
         ranks $count shared-sampler
     '
+    test_expect_success "$count ranks: loaders that differ are refused on all, with both ranks and values" '
+        ranks $count differences
+    '
 done
 for count in 1 2 3 4; do
     test_expect_success "$count ranks: random options give each sample as often as they say, gathered ones once" '
@@ -27,6 +30,12 @@ for count in 1 2 3 4; do
     '
     test_expect_success "$count ranks: ragged batches, dispatched too, with and without workers" '
         ranks $count ragged
+    '
+    test_expect_success "$count ranks: a read that failed on one can be asked for again, and nothing else changes" '
+        ranks $count retries
+    '
+    test_expect_success "$count ranks: epochs without batches count, on all alike" '
+        ranks $count epochs
     '
 done
 

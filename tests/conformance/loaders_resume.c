@@ -31,6 +31,10 @@ static const struct kind kinds[] = {
     { "split", { .batch_size = 12, .split_batches = true, .shuffle = true, .workers = 1 }, false, false },
     { "generator", { .batch_size = 3, .random_sampler = true }, false, true },
     { "random", { .batch_size = 3, .random_sampler = true }, false, false },
+    { "dispatched-random", { .batch_size = 3, .random_sampler = true, .dispatch_batches = ACCEL_DISPATCH_YES }, false,
+      false },
+    { "dispatched-generator",
+      { .batch_size = 3, .random_sampler = true, .dispatch_batches = ACCEL_DISPATCH_YES, .workers = 1 }, false, true },
     { "stream", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, true, false },
     { "dispatched-stream", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES, .workers = 1 }, true, false },
     { "dispatched-split",
@@ -72,19 +76,30 @@ is_next (const int64_t *samples, size_t count, const int64_t *wanted, size_t wan
     return count == wanted_count && !memcmp (samples, wanted, count * sizeof *samples);
 }
 
+/* The state of this rank, which has to be every rank's. */
+static void
+note_state (const struct kind *kind, struct loading *loading, struct accel_loader_state *state)
+{
+    struct accel_loader_state first;
+    struct accel_error err;
+    check (!accel_loader_get_state (loading->loader, state, &err), "%s: %s", kind->name, err.text);
+    first = *state;
+    check (!accel_comm_broadcast (accel_world (acc), &first, sizeof first, ACCEL_UINT8, 0, &err), "%s", err.text);
+    check (!memcmp (&first, state, sizeof first), "%s: the state is not rank 0's", kind->name);
+}
+
 /* One epoch in full, then two steps of the next one; the rest of it after the state was written down. */
 static void
 begin (const struct kind *kind, struct loading *loading, struct note *note)
 {
-    struct accel_error err;
     int64_t before[MOST];
     size_t count = 0;
     gather_samples (loading, SIZE_MAX, before, &count, MOST);
     check (gather_samples (loading, 2, note->whole, &note->whole_count, MOST) == 2, "%s: no two steps", kind->name);
-    check (!accel_loader_get_state (loading->loader, &note->state, &err), "%s: %s", kind->name, err.text);
+    note_state (kind, loading, &note->state);
     note->done = note->whole_count;
     gather_samples (loading, SIZE_MAX, note->whole, &note->whole_count, MOST);
-    check (!accel_loader_get_state (loading->loader, &note->between, &err), "%s: %s", kind->name, err.text);
+    note_state (kind, loading, &note->between);
     note->begun_on = size;
     gather_samples (loading, SIZE_MAX, note->next, &note->next_count, MOST);
     check (note->whole_count == count, "%s: epochs of %zu and %zu samples", kind->name, count, note->whole_count);
@@ -99,6 +114,8 @@ check_next_epoch (const struct kind *kind, struct loading *loading, const struct
     size_t count = 0;
     gather_samples (loading, SIZE_MAX, next, &count, MOST);
     if (!strcmp (kind->name, "random") && (size == 1 || note->begun_on == 1))
+        return;
+    if (!strcmp (kind->name, "dispatched-random")) /* from rank 0's default generator, which is the program's to keep */
         return;
     check (is_next (next, count, note->next, note->next_count), "%s: on %d ranks %s is another", kind->name, size,
            what);
@@ -117,7 +134,7 @@ go_on (const struct kind *kind, struct loading *loading, struct note *note, bool
            "%s: on %d ranks other samples come behind the first %zu", kind->name, size, note->done);
     note->done += count;
     if (stops) {
-        check (!accel_loader_get_state (loading->loader, &note->state, &err), "%s: %s", kind->name, err.text);
+        note_state (kind, loading, &note->state);
         return;
     }
     check_next_epoch (kind, loading, note, "the next epoch");

@@ -71,6 +71,7 @@ comm_close (struct accel_comm *comm)
 {
     if (!comm)
         return;
+    comm_abandon (comm, comm->unsettled);
     if (comm->backend)
         comm->backend->close (comm->transport);
     profile_destroy (comm->profile);
@@ -97,6 +98,31 @@ comm_give_up (struct accel_comm *comm, const char *reason)
         return;
     accel_fail (&why, ACCEL_ERR_PEER, "this process gave up: %s", reason);
     break_off (comm, &why, reason);
+}
+
+void
+comm_unsettle (struct accel_comm *comm, const void *owner, const char *reason)
+{
+    if (comm->unsettled)
+        return;
+    comm->unsettled = owner;
+    snprintf (comm->unsettled_text, sizeof comm->unsettled_text, "%s", reason);
+}
+
+void
+comm_settle (struct accel_comm *comm, const void *owner)
+{
+    if (comm->unsettled == owner)
+        comm->unsettled = NULL;
+}
+
+void
+comm_abandon (struct accel_comm *comm, const void *owner)
+{
+    if (!owner || comm->unsettled != owner)
+        return;
+    comm->unsettled = NULL;
+    comm_give_up (comm, comm->unsettled_text);
 }
 
 static _Thread_local bool reserved_for_me;
@@ -199,7 +225,8 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
     if (status)
         return status;
     struct profile *profile = NULL;
-    for (const struct accel_comm *part = comm; part; part = part->parent) {
+    for (struct accel_comm *part = comm; part; part = part->parent) {
+        comm_abandon (part, part->unsettled);
         if (is_reserved (part))
             return comm_refuse (call->site,
                                 "gradients of a backward pass are being averaged: wait for accel_backward to return",

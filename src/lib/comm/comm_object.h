@@ -19,6 +19,8 @@ struct accel_comm {
     struct profile *profile; /* of the world alone; NULL: nothing is recorded */
     atomic_bool reserved;    /* see comm_reserve() */
     struct accel_error broken; /* code is ACCEL_OK while it works */
+    const void *unsettled;     /* whose failure it is that this process may still recover from; NULL: nobody's */
+    char unsettled_text[ACCEL_ERROR_TEXT_SIZE];
 };
 
 /** Connect with the best backend, or the one called @p job->backend.  @param[out] comm  NULL on failure */

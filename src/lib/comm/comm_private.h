@@ -76,4 +76,17 @@ void comm_reserved_for_me (void);
 /** Tell the peers that this rank cannot go on; whoever waits for it gets ACCEL_ERR_PEER with @p reason. */
 void comm_give_up (struct accel_comm *comm, const char *reason);
 
+/**
+ * @p owner has failed, but may try again.  Until comm_settle(), the next collective of this rank, or its end, gives up
+ * with @p reason: peers wait for as long as it tries, and never take part in a step that lacks something.  The first
+ * failure counts.
+ */
+void comm_unsettle (struct accel_comm *comm, const void *owner, const char *reason);
+
+/** @p owner has recovered from its failure, if it had one. */
+void comm_settle (struct accel_comm *comm, const void *owner);
+
+/** @p owner goes away: give up if its failure is unsettled. */
+void comm_abandon (struct accel_comm *comm, const void *owner);
+
 #endif

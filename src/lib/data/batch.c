@@ -89,8 +89,9 @@ batch_init (struct accel_batch *batch, const struct accel_field *fields, size_t 
     batch->room_bytes = calloc (count, sizeof *batch->room_bytes);
     batch->sample_bytes = calloc (count, sizeof *batch->sample_bytes);
     batch->into = calloc (count, sizeof *batch->into);
+    batch->resized = calloc (count, sizeof *batch->resized);
     enum accel_status status = ACCEL_OK;
-    if (!batch->fields || !batch->room_bytes || !batch->sample_bytes || !batch->into)
+    if (!batch->fields || !batch->room_bytes || !batch->sample_bytes || !batch->into || !batch->resized)
         status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of %zu samples", capacity);
     for (size_t i = 0; i < count && !status; i++)
         status = make_field (batch, i, capacity, err);
@@ -117,6 +118,7 @@ batch_release (struct accel_batch *batch)
     free (batch->room_bytes);
     free (batch->sample_bytes);
     free (batch->into);
+    free (batch->resized);
     free (batch->indices);
     *batch = (struct accel_batch){ 0 };
 }
@@ -139,10 +141,16 @@ batch_copy_row (struct accel_batch *batch, size_t row, const struct accel_batch 
 }
 
 void
+batch_expect_resize (struct accel_batch *batch)
+{
+    memset (batch->resized, 0, batch->field_count * sizeof *batch->resized);
+}
+
+void
 batch_set_size (struct accel_batch *batch, size_t size)
 {
     batch->size = size;
-    for (size_t i = 0; i < batch->field_count && !batch->collated; i++)
+    for (size_t i = 0; i < batch->field_count; i++)
         batch->fields[i].shape[0] = (int64_t) size;
 }
 
@@ -222,6 +230,7 @@ accel_batch_resize (struct accel_batch *batch, const char *name, int ndim, const
         return status;
     memcpy (tensor->shape, described.shape, sizeof tensor->shape);
     tensor->dl.ndim = ndim;
+    batch->resized[index] = true;
     *memory = tensor->dl.data;
     return ACCEL_OK;
 }

@@ -17,7 +17,7 @@ struct accel_batch {
     int64_t *indices;                       /* [capacity] */
     const int64_t *listed;                  /* [size]: `indices`, or a piece of the loader's order */
     struct accel *acc; /* whose memory it is, that of accel_alloc(); NULL: ordinary memory */
-    bool collated;     /* shapes are what a program's function made them */
+    bool *resized;     /* [field_count]: accel_batch_resize() was called since batch_expect_resize() */
 };
 
 /** Check the descriptions of @p count fields: names, types, shapes. */
@@ -38,6 +38,9 @@ void batch_aim (struct accel_batch *batch, size_t row);
 
 /** Copy row @p from of @p source, which has the same fields, to row @p row. */
 void batch_copy_row (struct accel_batch *batch, size_t row, const struct accel_batch *source, size_t from);
+
+/** A collate function is about to be called: it has to call accel_batch_resize() for every field. */
+void batch_expect_resize (struct accel_batch *batch);
 
 /** It has @p size samples now: the fields' shapes say so. */
 void batch_set_size (struct accel_batch *batch, size_t size);

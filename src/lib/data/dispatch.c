@@ -10,8 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The header of a round: status, last, rows, then of each field the number of dimensions and the shape. */
-enum { HEADER_STATUS, HEADER_LAST, HEADER_ROWS, HEADER_FIELDS, HEADER_FIELD_WORDS = 1 + ACCEL_MAX_DIMS };
+/* The header of a round: status, last, rows, in a first round what kind of source the order has, then of each field the
+ * number of dimensions and the shape. */
+enum { HEADER_STATUS, HEADER_LAST, HEADER_ROWS, HEADER_SOURCE, HEADER_FIELDS, HEADER_FIELD_WORDS = 1 + ACCEL_MAX_DIMS };
+
+/* In HEADER_SOURCE beside the kind of source: the generator goes on from epoch to epoch. */
+enum { SOURCE_GOES_ON = 4 };
 
 static size_t
 header_count (const struct accel_loader *loader)
@@ -115,29 +119,37 @@ append (struct accel_loader *loader, struct accel_batch *round, size_t *rows, co
     return ACCEL_OK;
 }
 
-/* Rank 0: put round @p which together.  Without rows there is none. */
+/* Rank 0: put round @p which together.  Without rows there is none.  What was not read can be asked for again; a batch
+ * that does not fit the others stays so. */
 static enum accel_status
 assemble (struct accel_loader *loader, int which, struct accel_error *err)
 {
     struct dispatcher *dispatcher = &loader->dispatcher;
     struct accel_batch *round = &dispatcher->rounds[which];
-    size_t parts = loader->options.split_batches ? 1 : loader->processes, rows = 0, number = 0;
+    size_t parts = loader->options.split_batches ? 1 : loader->processes;
     enum accel_status status = ACCEL_OK;
-    for (; number < parts && !dispatcher->read_over && !status; number++) {
+    for (; dispatcher->filling_parts < parts && !dispatcher->read_over; dispatcher->filling_parts++) {
         struct accel_batch *part;
         bool is_last;
-        status = reader_next (loader->reader, &part, &is_last, loader_timeout (loader), err);
+        status = pass_read (loader, &part, &is_last, err);
+        if (status)
+            return status;
         dispatcher->read_over = is_last || !part;
-        if (status || !part)
+        if (!part)
             break;
-        if (loader->options.collate && !number)
+        if (loader->options.collate && !dispatcher->filling_parts)
             status = take_shapes (loader, round, part, dispatcher->capacity + loader->processes, err);
         if (!status)
-            status = append (loader, round, &rows, part, part->size, err);
+            status = append (loader, round, &dispatcher->filling_rows, part, part->size, err);
+        if (status) {
+            dispatcher->failure = *err;
+            return status;
+        }
     }
-    bool dropped = loader->options.drop_last && rows < dispatcher->capacity;
-    dispatcher->rows[which] = status || dropped ? 0 : rows;
-    return status;
+    bool dropped = loader->options.drop_last && dispatcher->filling_rows < dispatcher->capacity;
+    dispatcher->rows[which] = dropped ? 0 : dispatcher->filling_rows;
+    dispatcher->filling_parts = dispatcher->filling_rows = 0;
+    return ACCEL_OK;
 }
 
 static enum accel_status
@@ -173,7 +185,7 @@ dispatch_start (struct accel_loader *loader, struct accel_error *err)
 {
     struct dispatcher *dispatcher = &loader->dispatcher;
     dispatcher->read_over = false;
-    dispatcher->current = 1; /* so that the first round to be given out is 0 */
+    dispatcher->filling_parts = dispatcher->filling_rows = 0;
     dispatcher->rows[0] = dispatcher->rows[1] = 0;
     enum accel_status status = assemble (loader, 0, err);
     return status ? status : read_first (loader, err);
@@ -200,10 +212,17 @@ describe (struct accel_loader *loader, int which, struct accel_error *err)
     struct dispatcher *dispatcher = &loader->dispatcher;
     int64_t *header = dispatcher->header;
     struct accel_batch *round = &dispatcher->rounds[which];
-    enum accel_status status = dispatcher->failure.code;
+    enum accel_status status = ACCEL_OK;
     memset (header, 0, header_count (loader) * sizeof *header);
-    if (status && err)
+    if (dispatcher->failure.code) {
         *err = dispatcher->failure;
+        status = err->code;
+    } else if (dispatcher->not_begun) { /* once more */
+        status = pass_begin_reading (loader, err);
+        dispatcher->not_begun = status;
+    }
+    if (dispatcher->not_begun) /* all are told of each attempt */
+        dispatcher->failure = (struct accel_error){ 0 };
     if (!status && dispatcher->rows[which])
         status = assemble (loader, !which, err); /* whether more follows, only reading tells */
     bool is_last = !dispatcher->rows[!which];
@@ -212,6 +231,8 @@ describe (struct accel_loader *loader, int which, struct accel_error *err)
     header[HEADER_STATUS] = (int64_t) status;
     header[HEADER_LAST] = is_last;
     header[HEADER_ROWS] = (int64_t) dispatcher->rows[which];
+    if (!loader->next)
+        header[HEADER_SOURCE] = loader->epoch_source | (loader_order_generator (loader) ? SOURCE_GOES_ON : 0);
     for (size_t i = 0; i < loader->field_count; i++) {
         int64_t *field = header + HEADER_FIELDS + i * HEADER_FIELD_WORDS;
         field[0] = round->fields[i].dl.ndim;
@@ -232,6 +253,30 @@ share_failure (struct accel_loader *loader, const struct comm_site *site, enum a
     enum accel_status sent = comm_broadcast (comm, site, text, sizeof text, ACCEL_UINT8, 0, err);
     text[sizeof text - 1] = '\0';
     return sent ? sent : accel_fail (err, status, "%s%s", loader->process ? "rank 0: " : "", text);
+}
+
+/* What rank 0's order is drawn from, so that the state of a loader is the same on all ranks: a generator's state as it
+ * was when the epoch began, and as it is behind the draw, which is what the other ranks' go on from. */
+static enum accel_status
+share_source (struct accel_loader *loader, const struct comm_site *site, struct accel_error *err)
+{
+    uint8_t states[2][ACCEL_GENERATOR_STATE_BYTES] = { 0 };
+    struct accel_generator *own = loader_order_generator (loader);
+    int64_t source = loader->dispatcher.header[HEADER_SOURCE];
+    loader->epoch_source = (enum epoch_source) (source & ~SOURCE_GOES_ON);
+    loader->dispatcher.draws_on = source & SOURCE_GOES_ON;
+    loader->restored = false;
+    if (!source)
+        return ACCEL_OK;
+    memcpy (states[0], loader->epoch_state, sizeof states[0]);
+    if (own)
+        accel_generator_get_state (own, states[1]);
+    enum accel_status status = comm_broadcast (accel_world (loader->object.owner), site, states, sizeof states,
+                                               ACCEL_UINT8, 0, err);
+    memcpy (loader->epoch_state, states[0], sizeof states[0]);
+    memcpy (loader->dispatcher.next_state, states[1], sizeof states[1]);
+    return status || !own || !loader->process ? status
+                                              : accel_generator_set_state (own, states[1], sizeof states[1], err);
 }
 
 /* Others than rank 0: make the round what the header says. */
@@ -297,8 +342,8 @@ dispatch_next (struct accel_loader *loader, const struct comm_site *site, struct
     struct accel_error mine = { 0 };
     enum accel_status status = ACCEL_OK, failed = ACCEL_OK;
     *batch = NULL;
-    if (loader->process == 0 && (failed = describe (loader, which, &mine)))
-        dispatcher->failure = mine; /* samples of the round are lost: the pass cannot go on */
+    if (loader->process == 0)
+        failed = describe (loader, which, &mine);
     if (!alone)
         status = comm_broadcast (accel_world (loader->object.owner), site, dispatcher->header, header_count (loader),
                                  ACCEL_INT64, 0, err);
@@ -312,6 +357,10 @@ dispatch_next (struct accel_loader *loader, const struct comm_site *site, struct
     }
     if (failed)
         return share_failure (loader, site, failed, &mine, err);
+    if (!alone && !loader->next)
+        status = share_source (loader, site, err);
+    if (status)
+        return status;
     size_t rows = (size_t) dispatcher->header[HEADER_ROWS];
     *is_last = dispatcher->header[HEADER_LAST];
     if (!rows)

@@ -4,6 +4,7 @@
 
 #include "lib/data/loader.h"
 
+#include "lib/data/compare.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
 #include "lib/error.h"
@@ -193,6 +194,8 @@ accel_loader_destroy (struct accel_loader *loader)
 {
     if (!loader)
         return;
+    if (loader->object.owner)
+        comm_abandon (accel_world (loader->object.owner), loader);
     pass_end (loader);
     pass_release (loader);
     state_remove_prepared (&loader->object);
@@ -250,8 +253,11 @@ loader_share (struct accel_loader *loader, struct accel *acc, size_t processes, 
 }
 
 enum accel_status
-loader_prepare (struct accel_loader *loader, struct accel *acc, struct accel_error *err)
+loader_prepare (struct accel_loader *loader, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
+    enum accel_status status = loader_compare (loader, accel_world (acc), site, err);
+    if (status)
+        return status;
     if (loader->running)
         return accel_fail (err, ACCEL_ERR_INVALID, "a loader cannot be prepared in the middle of an epoch");
     return loader_share (loader, acc, (size_t) accel_num_processes (acc), (size_t) accel_process_index (acc), err);
@@ -260,6 +266,8 @@ loader_prepare (struct accel_loader *loader, struct accel *acc, struct accel_err
 enum accel_status
 loader_release (struct accel_loader *loader, struct accel_error *err)
 {
+    if (loader->object.owner)
+        comm_abandon (accel_world (loader->object.owner), loader);
     pass_end (loader);
     enum accel_status status = loader_share (loader, NULL, 1, 0, err);
     if (loader->persistent && loader->sampler)
@@ -269,19 +277,31 @@ loader_release (struct accel_loader *loader, struct accel_error *err)
     return status;
 }
 
-/* A process that has no batch where its peers have one leaves them waiting: they are told why. */
+/* A process that has no batch where its peers have one leaves them waiting.  It may ask again; where it does anything
+ * else its peers are told why.  There is no point in asking a thread that hangs. */
 static void
 tell_peers (struct accel_loader *loader, const struct accel_error *cause)
 {
-    if (loader->object.owner && loader->processes > 1 && !loader->dispatching)
+    if (!loader->object.owner || loader->processes == 1 || loader->dispatching)
+        return;
+    if (cause->code == ACCEL_ERR_TIMEOUT)
         comm_give_up (accel_world (loader->object.owner), cause->text);
+    else
+        comm_unsettle (accel_world (loader->object.owner), loader, cause->text);
 }
 
+static void
+settle (struct accel_loader *loader)
+{
+    if (loader->object.owner)
+        comm_settle (accel_world (loader->object.owner), loader);
+}
+
+/* An epoch without batches counts too, unlike the original's: ranks that have none stay with those that have some. */
 static bool
 finish_pass (struct accel_loader *loader)
 {
-    /* An epoch without batches is none: the original does not count it either. */
-    loader->epoch += loader->next > 0 || loader->start > 0;
+    loader->epoch++;
     pass_end (loader);
     return false;
 }
@@ -304,7 +324,7 @@ next_batch (struct accel_loader *loader, const struct comm_site *site, const str
     if (!status && loader->dispatching)
         status = dispatch_next (loader, site, &got, &is_last, err);
     else if (!status)
-        status = reader_next (loader->reader, &got, &is_last, loader_timeout (loader), err);
+        status = pass_read (loader, &got, &is_last, err);
     if (status)
         return false;
     if (!got)
@@ -339,14 +359,17 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
     comm_note_end (record);
     if (!more && err->code)
         tell_peers (loader, err);
+    else
+        settle (loader);
     return more;
 }
 
 void
 accel_loader_end (struct accel_loader *loader)
 {
-    if (!loader || !loader->running) /* what the next pass is to begin behind stays */
+    if (!loader || !(loader->running || loader->agreed)) /* what the next pass is to begin behind stays */
         return;
+    settle (loader);
     loader->epoch++;
     pass_end (loader);
 }
@@ -357,7 +380,8 @@ accel_loader_set_epoch (struct accel_loader *loader, uint64_t epoch)
     if (!loader)
         return;
     /* What the next pass is to begin behind stays, but that a state's position is one of its own epoch. */
-    if (loader->running || (loader->resumed && epoch != loader->epoch))
+    settle (loader);
+    if (loader->running || loader->agreed || (loader->resumed && epoch != loader->epoch))
         pass_end (loader);
     loader->epoch = epoch;
 }

@@ -3,10 +3,13 @@
 #ifndef LIB_DATA_LOADER_H
 #define LIB_DATA_LOADER_H
 
+#include "lib/comm/comm_private.h"
+
 #include <accel/loader.h>
 
-/** Give @p loader to @p acc: from now on it yields this process's share. */
-enum accel_status loader_prepare (struct accel_loader *loader, struct accel *acc, struct accel_error *err);
+/** Give @p loader to @p acc: from now on it yields this process's share.  Collective: compares it with the peers'. */
+enum accel_status loader_prepare (struct accel_loader *loader, struct accel *acc, const struct comm_site *site,
+                                  struct accel_error *err);
 
 /** Take it back: all of the data again, from the next pass on. */
 enum accel_status loader_release (struct accel_loader *loader, struct accel_error *err);

@@ -26,17 +26,25 @@ struct stream_cursor {
     size_t tail;      /* samples of an incomplete last round; 0: none so far */
 };
 
+/** What is drawn from a generator: no order, the order, or the seed of one that draws it. */
+enum epoch_source { EPOCH_FIXED, EPOCH_DRAWN, EPOCH_SEEDED, EPOCH_SOURCES };
+
 /** One process reads and sends, all take their rows. */
 struct dispatcher {
     struct accel_batch rounds[2]; /* rank 0 reads one ahead; others use the first */
     size_t rows[2];
     size_t current;        /* which one the batch that was given out is in */
+    size_t filling_parts;  /* rank 0: batches, and rows, of the round that is being put together; */
+    size_t filling_rows;   /* where reading fails the next attempt goes on from here */
     bool read_over;        /* rank 0: nothing comes behind the round read last */
-    struct accel_error failure; /* rank 0: why the pass could not begin or go on; sent instead of a round */
+    bool not_begun;        /* rank 0: the pass could not begin; the next round is to try again */
+    struct accel_error failure; /* rank 0: why the pass could not begin or can never go on; sent instead of a round */
     struct accel_batch first; /* the first rows of the epoch, to fill the last round up with */
     struct accel_batch view;  /* this process's rows of a round */
     int64_t *header;
     size_t capacity;       /* rows of a round */
+    bool draws_on;         /* rank 0's order is drawn from a generator that goes on from epoch to epoch, */
+    uint8_t next_state[ACCEL_GENERATOR_STATE_BYTES]; /* which will be in this state when the next one begins */
 };
 
 struct accel_loader {
@@ -64,10 +72,12 @@ struct accel_loader {
     bool running;       /* between the first batch and the end */
     bool at_end;        /* the batch given out last was the epoch's last */
     size_t stream_remainder; /* of streams and dispatched ones, known when the last batch is */
+    bool agreed;        /* what is collective at the beginning of a pass is done: it may be tried again without */
+    bool interrupted;   /* reading the stream failed: it has to be started again to go on */
     bool restored;      /* the next pass draws its order from `epoch_state` */
-    enum { EPOCH_FIXED, EPOCH_DRAWN, EPOCH_SEEDED, EPOCH_SOURCES } epoch_source; /* what is drawn from a generator: no
-                                                       order, the order, or the seed of one that draws it */
-    bool resumed;       /* the next pass is the rest of one whose beginning was elsewhere */
+    enum epoch_source epoch_source;
+    bool resumed;       /* where the next pass begins was in a state */
+    bool base_seed_drawn; /* the next pass is the rest of one that began elsewhere, and drew its base seed there */
     uint8_t epoch_state[ACCEL_GENERATOR_STATE_BYTES]; /* of the generator when the epoch began */
 
     struct reader *reader;
@@ -114,6 +124,16 @@ enum accel_status dispatch_start (struct accel_loader *loader, struct accel_erro
 enum accel_status dispatch_next (struct accel_loader *loader, const struct comm_site *site,
                                  struct accel_batch **batch, bool *is_last, struct accel_error *err);
 /** @} */
+
+/** The generator that the orders of @p loader are drawn from, going on from epoch to epoch; NULL: there is none. */
+struct accel_generator *loader_order_generator (const struct accel_loader *loader);
+
+/** The reader's next batch.  After a failure it is read once more, and of a stream from its start if need be. */
+enum accel_status pass_read (struct accel_loader *loader, struct accel_batch **batch, bool *is_last,
+                             struct accel_error *err);
+
+/** Start reading on a process that does; a failed attempt leaves the generators as they were. */
+enum accel_status pass_begin_reading (struct accel_loader *loader, struct accel_error *err);
 
 /** Begin a pass: agree on random numbers, draw the order, set the reader going. */
 enum accel_status pass_begin (struct accel_loader *loader, const struct comm_site *site, struct accel_error *err);

@@ -68,15 +68,21 @@ collate (struct accel_loader *loader, struct accel_batch *batch, size_t count, _
     accel_error_clear (&cause);
     if (progress)
         atomic_store_explicit (progress, batch->listed[0], memory_order_relaxed);
+    batch_expect_resize (batch);
     enum accel_status status
         = loader->options.collate (loader->options.collate_user, batch->listed, count, batch, &cause);
     if (status)
         return fail_read (status, &cause, err, "collating the batch from sample", batch->listed[0]);
-    for (size_t i = 0; i < batch->field_count; i++)
+    for (size_t i = 0; i < batch->field_count; i++) {
+        if (!batch->resized[i])
+            return accel_fail (err, ACCEL_ERR_CALLBACK,
+                               "the collate function did not call accel_batch_resize for field '%s'",
+                               batch->descriptions[i].name);
         if (batch->fields[i].dl.ndim && batch->fields[i].shape[0] != (int64_t) count)
             return accel_fail (err, ACCEL_ERR_CALLBACK,
                                "the collate function made %lld rows of field '%s' from %zu samples",
                                (long long) batch->fields[i].shape[0], batch->descriptions[i].name, count);
+    }
     batch->size = count;
     return ACCEL_OK;
 }

@@ -58,9 +58,8 @@ pass_release (struct accel_loader *loader)
         stream_release (loader);
 }
 
-/* The generator that the order of this epoch is drawn from, where it goes on from epoch to epoch. */
-static struct accel_generator *
-order_generator (const struct accel_loader *loader)
+struct accel_generator *
+loader_order_generator (const struct accel_loader *loader)
 {
     return loader->sampler ? sampler_generator (loader->sampler) : NULL;
 }
@@ -70,14 +69,16 @@ static enum accel_status
 agree (struct accel_loader *loader, const struct comm_site *site, struct accel_error *err)
 {
     struct accel *acc = loader->object.owner;
-    struct accel_generator *generator = order_generator (loader);
+    struct accel_generator *generator = loader_order_generator (loader);
     enum accel_status status = ACCEL_OK;
-    if (!acc || loader->processes == 1)
+    if (loader->agreed)
         return ACCEL_OK;
-    if (loader->options.synchronize_rng)
+    bool together = acc && loader->processes > 1;
+    if (together && loader->options.synchronize_rng)
         status = accel_synchronize_rng_state_at (site->file, site->line, acc, ACCEL_RNG_TORCH, NULL, err);
-    if (!status && generator && !loader->dispatching)
+    if (!status && together && generator && !loader->dispatching)
         status = accel_synchronize_rng_state_at (site->file, site->line, acc, ACCEL_RNG_GENERATOR, generator, err);
+    loader->agreed = !status;
     return status;
 }
 
@@ -94,7 +95,7 @@ base_seed_generator (const struct accel_loader *loader)
 static void
 draw_base_seed (const struct accel_loader *loader)
 {
-    if (!loader->resumed)
+    if (!loader->base_seed_drawn)
         (void) accel_generator_random (base_seed_generator (loader));
 }
 
@@ -130,6 +131,8 @@ draw_order_again (struct accel_loader *loader, struct accel_error *err)
     sampler_set_generator (loader->sampler, used == shared ? NULL : used);
     if (base_seed_generator (loader) == used)
         (void) accel_generator_random (used);
+    else
+        draw_base_seed (loader);
     status = draw_order (loader, err);
     sampler_set_generator (loader->sampler, own);
     if (used == shared)
@@ -172,6 +175,7 @@ static enum accel_status
 begin_reading (struct accel_loader *loader, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
+    loader->interrupted = false;
     if (loader->reader->broken) /* neither the order nor the program's stream may change under that thread */
         return accel_fail (err, ACCEL_ERR_TIMEOUT, "the data set is still reading a sample of the last pass");
     if (loader->stream) {
@@ -189,8 +193,53 @@ begin_reading (struct accel_loader *loader, struct accel_error *err)
     struct reader_source source = make_source (loader);
     reader_start (loader->reader, &source, 0);
     status = loader->dispatching ? dispatch_start (loader, err) : ACCEL_OK;
-    if (status && loader->processes == 1) /* the next attempt begins anew; several processes' pass is over */
+    if (status) /* the next attempt begins anew */
         reader_stop (loader->reader, loader->reader->broken ? 0 : loader_timeout (loader));
+    return status;
+}
+
+enum accel_status
+pass_begin_reading (struct accel_loader *loader, struct accel_error *err)
+{
+    struct accel_generator *drawn[]
+        = { loader_order_generator (loader), loader->options.generator, accel_default_generator () };
+    struct accel_generator before[3];
+    bool restored = loader->restored;
+    for (size_t i = 0; i < 3; i++)
+        if (drawn[i])
+            before[i] = *drawn[i];
+    enum accel_status status = begin_reading (loader, err);
+    if (!status)
+        return ACCEL_OK;
+    for (size_t i = 0; i < 3; i++)
+        if (drawn[i])
+            *drawn[i] = before[i];
+    loader->restored = restored;
+    return status;
+}
+
+/* Go on with a stream whose reading failed: behind what was given out. */
+static enum accel_status
+start_again (struct accel_loader *loader, struct accel_error *err)
+{
+    struct reader *reader = loader->reader;
+    struct reader_source source = make_source (loader);
+    if (!reader_stop (reader, loader_timeout (loader)))
+        return accel_fail (err, ACCEL_ERR_TIMEOUT, "the data set is still reading a sample of an earlier attempt");
+    enum accel_status status = stream_start (loader, loader->start + reader->next_out * loader->cursor.group, err);
+    if (!status)
+        reader_start (reader, &source, reader->next_out);
+    return status;
+}
+
+enum accel_status
+pass_read (struct accel_loader *loader, struct accel_batch **batch, bool *is_last, struct accel_error *err)
+{
+    enum accel_status status = loader->interrupted ? start_again (loader, err) : ACCEL_OK;
+    *batch = NULL;
+    if (!status)
+        status = reader_next (loader->reader, batch, is_last, loader_timeout (loader), err);
+    loader->interrupted = status && loader->stream && loader->stream->start && !loader->reader->broken;
     return status;
 }
 
@@ -201,9 +250,12 @@ pass_begin (struct accel_loader *loader, const struct comm_site *site, struct ac
     bool tells = loader->dispatching && loader->processes > 1; /* what went wrong, with the first round */
     loader->stream_remainder = 0;
     loader->dispatcher.failure = (struct accel_error){ 0 };
+    loader->dispatcher.not_begun = false;
+    loader->dispatcher.current = 1; /* so that the first round to be given out is 0 */
     if (!status && loader_reads (loader)) {
-        status = begin_reading (loader, tells ? &loader->dispatcher.failure : err);
-        if (tells && status)
+        status = pass_begin_reading (loader, tells ? &loader->dispatcher.failure : err);
+        loader->dispatcher.not_begun = tells && status;
+        if (tells)
             status = ACCEL_OK;
     } else if (!status)
         draw_base_seed (loader); /* so do the original's processes that only receive */
@@ -240,7 +292,7 @@ pass_end (struct accel_loader *loader)
         reader_stop (loader->reader, loader_timeout (loader));
     loader->running = false;
     loader->at_end = false;
-    loader->resumed = false;
+    loader->resumed = loader->base_seed_drawn = loader->agreed = false;
     loader->next = 0;
     loader->start = 0;
 }

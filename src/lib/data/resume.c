@@ -10,7 +10,11 @@
 
 #include <string.h>
 
-enum { STATE_VERSION = 0x4c530002 };
+/* The first that could be had did not say whether its epoch had begun. */
+enum { STATE_VERSION = 0x4c530003, STATE_VERSION_WITHOUT_BEGUN = 0x4c530002 };
+
+/* In has_generator beside the kind of source. */
+enum { STATE_BEGUN = 4 };
 
 /* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits. */
 static uint64_t
@@ -37,7 +41,7 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
         state->position -= accel_loader_total_batch_size (loader) - loader->stream_remainder;
     if (!loader->stream && loader->running && !loader->dispatching)
         state->position = shard_progress (&loader->shard, loader->next);
-    if (!loader->stream && state->position > loader->shard.samples)
+    if (!loader->stream && loader_reads (loader) && state->position > loader->shard.samples)
         state->position = loader->shard.samples; /* the last round may be incomplete */
     struct accel_generator *own = loader->sampler ? sampler_generator (loader->sampler) : NULL;
     if ((loader->running || loader->restored) && loader->epoch_source) {
@@ -46,8 +50,46 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
     } else if (!loader->running && own) { /* between epochs: one that several processes share nobody else could note */
         state->has_generator = EPOCH_DRAWN;
         accel_generator_get_state (own, state->generator);
+    } else if (!loader->running && loader->dispatcher.draws_on) { /* rank 0's, where this rank has none */
+        state->has_generator = EPOCH_DRAWN;
+        memcpy (state->generator, loader->dispatcher.next_state, sizeof state->generator);
     }
+    if (loader->running || loader->base_seed_drawn)
+        state->has_generator |= STATE_BEGUN;
     state->checksum = checksum (state);
+    return ACCEL_OK;
+}
+
+/* What an epoch draws from the default generator when it begins is not drawn again where that is done. */
+static bool
+has_begun (const struct accel_loader_state *state)
+{
+    if (state->version == STATE_VERSION_WITHOUT_BEGUN)
+        return state->position || state->has_generator == EPOCH_SEEDED;
+    return state->has_generator & STATE_BEGUN;
+}
+
+static enum accel_status
+check_state (const struct accel_loader *loader, const struct accel_loader_state *state, uint32_t source,
+             struct accel_error *err)
+{
+    bool known = state->version == STATE_VERSION || state->version == STATE_VERSION_WITHOUT_BEGUN;
+    if (!known || source >= EPOCH_SOURCES || state->position > PTRDIFF_MAX)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "this is no state of a loader, or one of another release");
+    if (state->checksum != checksum (state))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the state of a loader is damaged: its checksum is wrong");
+    if (state->seed != loader->options.seed)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "the state is of a loader with seed %llu, this one has %llu: their orders differ",
+                           (unsigned long long) state->seed, (unsigned long long) loader->options.seed);
+    if (source && loader_reads (loader) && !(loader->sampler && sampler_source (loader->sampler)))
+        return accel_fail (err, ACCEL_ERR_INVALID, "the state has a generator's, but this loader draws from none");
+    if (!loader->stream && loader_reads (loader) && state->position > loader->shard.samples)
+        return accel_fail (err, ACCEL_ERR_INVALID, "the state stands behind %llu of an epoch, this loader's have %zu",
+                           (unsigned long long) state->position, loader->shard.samples);
+    struct accel_generator scratch = *accel_default_generator ();
+    if (source && accel_generator_set_state (&scratch, state->generator, sizeof state->generator, NULL))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the state of a loader has one of a generator in it that is none");
     return ACCEL_OK;
 }
 
@@ -56,26 +98,18 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
 {
     if (!loader || !state)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, loader ? "state" : "loader");
-    if (state->version != STATE_VERSION || state->has_generator >= EPOCH_SOURCES || state->position > PTRDIFF_MAX)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "this is no state of a loader, or one of another release");
-    if (state->checksum != checksum (state))
-        return accel_fail (err, ACCEL_ERR_FORMAT, "the state of a loader is damaged: its checksum is wrong");
-    if (state->seed != loader->options.seed)
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "the state is of a loader with seed %llu, this one has %llu: their orders differ",
-                           (unsigned long long) state->seed, (unsigned long long) loader->options.seed);
-    if (state->has_generator && !(loader->sampler && sampler_source (loader->sampler)))
-        return accel_fail (err, ACCEL_ERR_INVALID, "the state has a generator's, but this loader draws from none");
-    if (!loader->stream && state->position > loader->shard.samples)
-        return accel_fail (err, ACCEL_ERR_INVALID, "the state stands behind %llu of an epoch, this loader's have %zu",
-                           (unsigned long long) state->position, loader->shard.samples);
-    struct accel_generator scratch = *accel_default_generator ();
-    if (state->has_generator && accel_generator_set_state (&scratch, state->generator, sizeof state->generator, NULL))
-        return accel_fail (err, ACCEL_ERR_FORMAT, "the state of a loader has one of a generator in it that is none");
+    uint32_t source = state->has_generator
+                      & (state->version == STATE_VERSION ? ~(uint32_t) STATE_BEGUN : ~UINT32_C (0));
+    enum accel_status status = check_state (loader, state, source, err);
+    if (status)
+        return status;
+    if (loader->object.owner)
+        comm_settle (accel_world (loader->object.owner), loader);
     pass_end (loader);
-    loader->restored = state->has_generator;
-    loader->epoch_source = state->has_generator;
-    loader->resumed = state->has_generator || state->position;
+    loader->restored = source;
+    loader->epoch_source = (enum epoch_source) source;
+    loader->resumed = source || state->position;
+    loader->base_seed_drawn = has_begun (state);
     memcpy (loader->epoch_state, state->generator, sizeof loader->epoch_state);
     loader->epoch = state->epoch;
     loader->start = (size_t) state->position;

@@ -9,11 +9,13 @@
 #include "lib/error.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* What one kind of sampler does. */
 struct sampler_kind {
+    const char *name;
     enum accel_status (*draw) (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err);
 };
 
@@ -91,7 +93,7 @@ draw_sequential (struct accel_sampler *sampler, int64_t *indices, struct accel_e
     return ACCEL_OK;
 }
 
-static const struct sampler_kind sequential = { draw_sequential };
+static const struct sampler_kind sequential = { "sequential", draw_sequential };
 
 enum accel_status
 accel_sampler_sequential (struct accel_sampler **sampler, size_t size, struct accel_error *err)
@@ -158,17 +160,17 @@ draw_random (struct accel_sampler *sampler, int64_t *indices, struct accel_error
     return draw_with (sampler, &own, indices, err);
 }
 
-static const struct sampler_kind random_kind = { draw_random };
+static const struct sampler_kind random_kind = { "random", draw_random };
 
 static enum accel_status
 make_random (struct accel_sampler **sampler, const struct sampler_kind *kind, size_t size,
              const struct accel_random_options *options, struct accel_error *err)
 {
     size_t length = options && options->num_samples ? options->num_samples : size;
-    if (!size && length) {
+    if (!size) {
         if (sampler)
             *sampler = NULL;
-        return accel_fail (err, ACCEL_ERR_INVALID, "%zu samples cannot be drawn from none", length);
+        return accel_fail (err, ACCEL_ERR_INVALID, "a random sampler needs at least one sample to draw from");
     }
     enum accel_status status = make (sampler, kind, size, length, err);
     if (!status && options) {
@@ -199,7 +201,7 @@ draw_seedable (struct accel_sampler *sampler, int64_t *indices, struct accel_err
     return draw_with (sampler, generator, indices, err);
 }
 
-static const struct sampler_kind seedable = { draw_seedable };
+static const struct sampler_kind seedable = { "seedable", draw_seedable };
 
 enum accel_status
 accel_sampler_seedable (struct accel_sampler **sampler, size_t size, uint64_t seed,
@@ -219,7 +221,7 @@ draw_weighted (struct accel_sampler *sampler, int64_t *indices, struct accel_err
                                   indices, err);
 }
 
-static const struct sampler_kind weighted = { draw_weighted };
+static const struct sampler_kind weighted = { "weighted", draw_weighted };
 
 static enum accel_status
 check_weights (const double *weights, size_t size, const struct accel_random_options *options,
@@ -277,7 +279,7 @@ draw_subset (struct accel_sampler *sampler, int64_t *indices, struct accel_error
     return ACCEL_OK;
 }
 
-static const struct sampler_kind subset = { draw_subset };
+static const struct sampler_kind subset = { "subset", draw_subset };
 
 enum accel_status
 accel_sampler_subset (struct accel_sampler **sampler, const int64_t *indices, size_t count,
@@ -318,7 +320,7 @@ draw_distributed (struct accel_sampler *sampler, int64_t *indices, struct accel_
     return ACCEL_OK;
 }
 
-static const struct sampler_kind distributed = { draw_distributed };
+static const struct sampler_kind distributed = { "distributed", draw_distributed };
 
 enum accel_status
 accel_sampler_distributed (struct accel_sampler **sampler, size_t size,
@@ -381,7 +383,7 @@ draw_custom (struct accel_sampler *sampler, int64_t *indices, struct accel_error
     return ACCEL_OK;
 }
 
-static const struct sampler_kind custom = { draw_custom };
+static const struct sampler_kind custom = { "custom", draw_custom };
 
 enum accel_status
 accel_sampler_custom (struct accel_sampler **sampler, const struct accel_sampler_calls *calls, struct accel_error *err)
@@ -400,4 +402,37 @@ size_t
 sampler_bound (const struct accel_sampler *sampler)
 {
     return sampler->kind == &subset || sampler->kind == &custom ? SIZE_MAX : sampler->size;
+}
+
+/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits. */
+static uint64_t
+hash_bytes (uint64_t hash, const void *bytes, size_t length)
+{
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ at[i]) * UINT64_C (0x100000001b3);
+    return hash;
+}
+
+void
+sampler_describe (const struct accel_sampler *sampler, bool with_sizes, char *text, size_t size)
+{
+    char sizes[64] = "", share[64] = "", content[64] = "";
+    uint64_t hash = UINT64_C (0xcbf29ce484222325);
+    if (with_sizes)
+        snprintf (sizes, sizeof sizes, ", %zu of %zu samples", sampler->length, sampler->size);
+    if (sampler->kind == &distributed)
+        snprintf (share, sizeof share, ", share %zu of %zu%s", sampler->distributed.rank, sampler->distributed.replicas,
+                  sampler->distributed.sequential ? ", sequential" : "");
+    if (sampler->weights)
+        hash = hash_bytes (hash, sampler->weights, sampler->size * sizeof *sampler->weights);
+    if (sampler->indices)
+        hash = hash_bytes (hash, sampler->indices, sampler->size * sizeof *sampler->indices);
+    if (with_sizes && (sampler->weights || sampler->indices))
+        snprintf (content, sizeof content, ", %s with hash %016llx", sampler->weights ? "weights" : "indices",
+                  (unsigned long long) hash);
+    snprintf (text, size, "a %s sampler%s%s%s%s%s, seed %llu", sampler->kind->name, sizes,
+              sampler->replacement ? " with replacement" : "", sampler->generator ? " with a generator" : "", share,
+              content,
+              (unsigned long long) (sampler->kind == &distributed ? sampler->distributed.seed : sampler->seed));
 }

@@ -23,6 +23,13 @@ struct accel_generator *sampler_source (const struct accel_sampler *sampler);
 /** Whether it could go on drawing from a generator, but was given none. */
 bool sampler_wants_generator (const struct accel_sampler *sampler);
 
+/**
+ * Say what @p sampler is, so that two that give different orders have different texts, as far as that can be told.
+ *
+ * @param with_sizes  say how many samples it gives, and of which
+ */
+void sampler_describe (const struct accel_sampler *sampler, bool with_sizes, char *text, size_t size);
+
 /** Give such a one a generator to go on drawing from; not owned.  NULL takes it away again. */
 void sampler_set_generator (struct accel_sampler *sampler, struct accel_generator *generator);
 

@@ -223,7 +223,7 @@ prepare_new (const char *file, int line, struct accel *acc, void *address, uint6
     if (kind == OBJECT_MODEL)
         status = model_prepare (file, line, acc, address, err);
     else if (kind == OBJECT_LOADER)
-        status = loader_prepare (address, acc, err);
+        status = loader_prepare (address, acc, &(struct comm_site){ file, line, JOBSEG_CALL_PREPARE }, err);
     if (status)
         return status;
     object->owner = acc;

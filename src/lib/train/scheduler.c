@@ -181,6 +181,9 @@ check_options (const struct accel_scheduler_options *options, const double *mome
         return check_one_cycle (options, momentum, err);
     if (!isfinite (options->cycles) || !isfinite (options->gamma) || !isfinite (options->power))
         return accel_fail (err, ACCEL_ERR_INVALID, "cycles, gamma and power must be finite");
+    if (options->schedule == ACCEL_SCHEDULE_COSINE_RESTARTS && options->cycles != floor (options->cycles))
+        return accel_fail (err, ACCEL_ERR_INVALID, "cycles is %g; a cosine with restarts needs a whole number",
+                           options->cycles);
     return ACCEL_OK;
 }
 

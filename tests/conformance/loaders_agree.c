@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks have to agree on: loaders that differ are refused, epochs count alike on ranks without batches, and a read
+ * that failed on one rank can be asked for again, after which all is as if it had not failed. */
+#include <config.h>
+
+#include "tests/conformance/loaders.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SAMPLES = 29, EPOCHS = 3, MOST = 256, FAILURES = 2 };
+
+static const struct accel_batch_sampler two_batches = { .length = 2, .batch_size = 2 };
+static const struct accel_field other_name = { "y", ACCEL_INT64, 0, { 0 } };
+static const struct accel_field other_dtype = { "x", ACCEL_INT32, 0, { 0 } };
+static const struct accel_field other_shape = { "x", ACCEL_INT64, 2, { 3, 1 } };
+static const struct accel_field two_fields[] = { { "x", ACCEL_INT64, 0, { 0 } }, { "z", ACCEL_BOOL, 0, { 0 } } };
+
+/* All ranks but the last have a data set of 20 numbers and batches of 2. */
+static const struct difference {
+    const char *what, *first, *last; /* what the error says; NULL: there is none */
+    struct accel_loader_options options;
+    size_t samples;
+    const struct accel_field *fields;
+    size_t field_count;
+    bool is_stream, sampler, batch_sampler, generator, runs;
+    uint64_t epoch;
+} differences[] = {
+    { "number of samples", "20", "19", { .batch_size = 2 }, .samples = 19 },
+    { "batch_size", "2", "3", { .batch_size = 3 } },
+    { "seed", "0", "7", { .batch_size = 2, .seed = 7 } },
+    { "order", "the data's own", "shuffle", { .batch_size = 2, .shuffle = true } },
+    { "order", "the data's own", "random_sampler", { .batch_size = 2, .random_sampler = true } },
+    { "order", "the data's own", "the data's own with a generator", { .batch_size = 2 },
+      .generator = true },
+    { "order", "the data's own", "a random sampler, 20 of 20 samples, seed 0", { .batch_size = 2 },
+      .sampler = true },
+    { "drop_last", "false", "true", { .batch_size = 2, .drop_last = true } },
+    { "uneven", "false", "true", { .batch_size = 2, .uneven = true } },
+    { "split_batches", "false", "true", { .batch_size = 2, .split_batches = true } },
+    { "dispatch_batches", "auto", "yes",
+      { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES } },
+    { "synchronize_rng", "false", "true", { .batch_size = 2, .synchronize_rng = true } },
+    { "kind of data", "a data set", "a stream", { .batch_size = 2 }, .is_stream = true },
+    { "batch_size", "2", "0", { 0 }, .batch_sampler = true },
+    { "position", "epoch 0 after 0 samples", "epoch 4 after 0 samples", { .batch_size = 2 },
+      .epoch = 4 },
+    { "position", "epoch 0 after 0 samples", "in the middle of an epoch", { .batch_size = 2 },
+      .runs = true },
+    { "number of fields", "1", "2", { .batch_size = 2 }, .fields = two_fields, .field_count = 2 },
+    { "field 0", "'x' int64 []", "'y' int64 []", { .batch_size = 2 }, .fields = &other_name },
+    { "field 0", "'x' int64 []", "'x' int32 []", { .batch_size = 2 }, .fields = &other_dtype },
+    { "field 0", "'x' int64 []", "'x' int64 [3, 1]", { .batch_size = 2 }, .fields = &other_shape },
+    /* What ranks may do as they like. */
+    { NULL, NULL, NULL, { .batch_size = 2, .workers = 1, .prefetch = 3, .timeout_ms = 1000 } },
+};
+
+static const struct difference common = { .options = { .batch_size = 2 } };
+
+static void
+check_difference (const struct difference *row)
+{
+    const struct difference *mine = rank == size - 1 ? row : &common;
+    const struct accel_field *fields = mine->fields ? mine->fields : &number_field;
+    size_t samples = mine->samples ? mine->samples : 20, count = mine->field_count ? mine->field_count : 1;
+    struct counter counter = { 0, 20 };
+    struct accel_dataset dataset = { samples, fields, count, read_number, NULL, NULL };
+    struct accel_stream stream = { fields, count, 20, start_counter, next_number, &counter, NULL };
+    struct accel_loader_options options = mine->options;
+    struct accel_sampler *sampler = NULL;
+    struct accel_generator *generator = NULL;
+    struct accel_loader *loader;
+    struct accel_error err = { 0 };
+    const struct accel_batch *batch;
+    char wanted[256] = "";
+    if (mine->sampler)
+        check (!accel_sampler_random (&sampler, samples, NULL, &err), "%s", err.text);
+    if (mine->generator)
+        check (!accel_generator_create (&generator, 1, &err), "%s", err.text);
+    struct accel_batch_sampler batches = two_batches;
+    batches.next = (void *) read_number; /* which is not called */
+    options.sampler = sampler;
+    options.generator = generator;
+    options.batch_sampler = mine->batch_sampler ? &batches : NULL;
+    enum accel_status status = mine->is_stream ? accel_loader_create_stream (&loader, &stream, &options, &err)
+                                               : accel_loader_create (&loader, &dataset, &options, &err);
+    if (!check (!status, "%s", err.text))
+        return;
+    accel_loader_set_epoch (loader, mine->epoch);
+    if (mine->runs)
+        check (accel_loader_next (loader, &batch, &err), "%s", err.text);
+    status = accel_prepare (acc, &err, loader);
+    if (row->what)
+        snprintf (wanted, sizeof wanted, "differ in %s: rank 0 has %s, rank %d has %s", row->what, row->first, size - 1,
+                  row->last);
+    check (row->what ? status == ACCEL_ERR_INVALID && strstr (err.text, wanted) : !status, "%s, wanted: %s", err.text,
+           wanted);
+    accel_loader_destroy (loader);
+    accel_sampler_destroy (sampler);
+    accel_generator_destroy (generator);
+}
+
+void
+check_differences (void)
+{
+    for (size_t i = 0; i < sizeof differences / sizeof *differences; i++)
+        check_difference (&differences[i]);
+}
+
+/* The loop of accel_loader(3), over data that give some ranks no batches. */
+void
+check_epochs (void)
+{
+    static const struct {
+        size_t samples;
+        bool is_stream;
+        struct accel_loader_options options;
+    } rows[] = {
+        { 10, false, { .batch_size = 5, .uneven = true } },   { 5, false, { .batch_size = 8, .drop_last = true } },
+        { 0, false, { .shuffle = true } },                    { 0, false, { .dispatch_batches = ACCEL_DISPATCH_YES } },
+        { 0, true, { .dispatch_batches = ACCEL_DISPATCH_NO } }, { 0, true, { 0 } },
+        { 3, true, { .batch_size = 8, .drop_last = true } },  { 1, false, { .workers = 2, .uneven = true } },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct loading loading;
+        struct accel_error err = { 0 };
+        const struct accel_batch *batch;
+        int passes = 0;
+        if (!open_loading (&loading, rows[i].is_stream, rows[i].samples, &rows[i].options))
+            return;
+        while (accel_loader_epoch (loading.loader) < EPOCHS && passes < 100) {
+            while (accel_loader_next (loading.loader, &batch, &err))
+                ;
+            passes++;
+        }
+        check (passes == EPOCHS && !err.code, "row %zu: %d epochs in %d passes: %s", i, EPOCHS, passes, err.text);
+        accel_loader_destroy (loading.loader);
+    }
+}
+
+/* Reads number `bad_from` and following of one rank fail, until so many have. */
+static atomic_long reads, bad_from, failures_left;
+static int victim;
+
+static bool
+fails (void)
+{
+    return rank == victim && atomic_fetch_add (&reads, 1) >= bad_from && atomic_fetch_sub (&failures_left, 1) > 0;
+}
+
+static enum accel_status
+burn (struct accel_error *err)
+{
+    (void) accel_generator_random (accel_default_generator ());
+    snprintf (err->text, sizeof err->text, "disk on fire");
+    return ACCEL_ERR_SYSTEM;
+}
+
+static enum accel_status
+read_or_fail (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    if (fails ())
+        return snprintf (err->text, sizeof err->text, "disk on fire"), ACCEL_ERR_SYSTEM;
+    return read_number (user, index, into, err);
+}
+
+static enum accel_status
+next_or_fail (void *user, void *const *into, bool *end, struct accel_error *err)
+{
+    if (fails ())
+        return snprintf (err->text, sizeof err->text, "disk on fire"), ACCEL_ERR_SYSTEM;
+    return next_number (user, into, end, err);
+}
+
+static enum accel_status
+start_or_fail (void *user, uint64_t epoch, struct accel_error *err)
+{
+    return fails () ? burn (err) : start_counter (user, epoch, err);
+}
+
+static enum accel_status
+skip_numbers (void *user, uint64_t count, struct accel_error *err)
+{
+    (void) err;
+    ((struct counter *) user)->next += (int64_t) count;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+next_index (void *user, int64_t *index, struct accel_error *err)
+{
+    (void) err;
+    *index = ((struct counter *) user)->next++;
+    return ACCEL_OK;
+}
+
+static const struct retry {
+    const char *name;
+    struct accel_loader_options options;
+    bool is_stream, starts, skips, sampler, generator; /* starts: it is starting a pass that fails */
+    long bad_from;
+} retries[] = {
+    { "a set", { .batch_size = 3 }, .bad_from = 7 },
+    { "its first sample", { .batch_size = 3, .random_sampler = true } },
+    { "a set, with workers", { .batch_size = 3, .random_sampler = true, .workers = 2 }, .bad_from = 7 },
+    { "a set with a generator", { .batch_size = 2, .random_sampler = true }, .generator = true, .bad_from = 4 },
+    { "a sampler", { .batch_size = 2, .synchronize_rng = true }, .sampler = true, .starts = true },
+    { "a dispatched set", { .batch_size = 3, .random_sampler = true, .dispatch_batches = ACCEL_DISPATCH_YES },
+      .bad_from = 7 },
+    { "its first sample", { .batch_size = 3, .random_sampler = true, .dispatch_batches = ACCEL_DISPATCH_YES } },
+    { "a dispatched set, with workers",
+      { .batch_size = 3, .random_sampler = true, .workers = 3, .dispatch_batches = ACCEL_DISPATCH_YES },
+      .generator = true, .bad_from = 11 },
+    { "a dispatched sampler", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES }, .sampler = true,
+      .starts = true },
+    { "a stream", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, .is_stream = true, .bad_from = 13 },
+    { "a stream, with a worker", { .batch_size = 2, .workers = 1, .dispatch_batches = ACCEL_DISPATCH_NO },
+      .is_stream = true, .bad_from = 14 },
+    { "a stream that skips", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, .is_stream = true,
+      .skips = true, .bad_from = 17 },
+    { "a stream's start", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, .is_stream = true,
+      .starts = true },
+    { "a dispatched stream", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES }, .is_stream = true,
+      .bad_from = 15 },
+    { "a dispatched stream that skips, with a worker",
+      { .batch_size = 2, .workers = 1, .dispatch_batches = ACCEL_DISPATCH_YES }, .is_stream = true, .skips = true,
+      .bad_from = 16 },
+    { "a dispatched stream's start", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES }, .is_stream = true,
+      .starts = true },
+};
+
+/* What this rank gets, and where that leaves the random numbers. */
+struct outcome {
+    int64_t samples[MOST];
+    size_t count, failures;
+    uint8_t generator[ACCEL_GENERATOR_STATE_BYTES];
+};
+
+/* Whoever fails asks again; its peers wait for it in the collective of each step. */
+static void
+go_through (struct accel_loader *loader, const struct retry *retry, bool bad, struct outcome *outcome)
+{
+    const struct accel_batch *batch;
+    struct accel_error err = { 0 };
+    *outcome = (struct outcome){ 0 };
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        atomic_store (&reads, 0);
+        atomic_store (&bad_from, retry->bad_from);
+        atomic_store (&failures_left, bad ? FAILURES : 0);
+        for (;;) {
+            if (!accel_loader_next (loader, &batch, &err)) {
+                if (!err.code || outcome->failures > 100)
+                    break;
+                outcome->failures++;
+                check (strstr (err.text, "disk on fire"), "%s: %s", retry->name, err.text);
+                continue;
+            }
+            for (size_t i = 0; i < accel_batch_size (batch) && outcome->count < MOST; i++)
+                outcome->samples[outcome->count++] = ((int64_t *) accel_batch_tensor (batch, "x")->data)[i];
+            check (!accel_wait_for_everyone (acc, &err), "%s: %s", retry->name, err.text);
+        }
+    }
+    accel_generator_get_state (accel_default_generator (), outcome->generator);
+}
+
+static void
+run_retry (const struct retry *retry, bool bad, struct outcome *outcome)
+{
+    struct counter counter = { 0, SAMPLES };
+    struct accel_dataset dataset = { SAMPLES, &number_field, 1, read_number, NULL, NULL };
+    struct accel_stream stream = { &number_field, 1, 0, start_counter, next_number, &counter, NULL };
+    struct accel_sampler_calls calls = { SAMPLES, start_counter, next_index, &counter };
+    struct accel_loader_options options = retry->options;
+    struct accel_sampler *sampler = NULL;
+    struct accel_generator *generator = NULL;
+    struct accel_loader *loader;
+    struct accel_error err;
+    check (!accel_set_seed (acc, 3, true, &err), "%s", err.text);
+    if (!retry->starts)
+        dataset.read = read_or_fail, stream.next = next_or_fail;
+    else
+        stream.start = calls.start = start_or_fail;
+    stream.skip = retry->skips ? skip_numbers : NULL;
+    if (retry->generator)
+        check (!accel_generator_create (&generator, 5, &err), "%s", err.text);
+    if (retry->sampler)
+        check (!accel_sampler_custom (&sampler, &calls, &err), "%s", err.text);
+    options.sampler = sampler;
+    options.generator = generator;
+    if (check (!(retry->is_stream ? accel_loader_create_stream (&loader, &stream, &options, &err)
+                                  : accel_loader_create (&loader, &dataset, &options, &err)), "%s", err.text)
+        && check (!accel_prepare (acc, &err, loader), "%s", err.text))
+        go_through (loader, retry, bad, outcome);
+    accel_loader_destroy (loader);
+    accel_sampler_destroy (sampler);
+    accel_generator_destroy (generator);
+}
+
+void
+check_retries (void)
+{
+    static struct outcome good, mended;
+    for (size_t i = 0; i < sizeof retries / sizeof *retries && !wrong; i++) {
+        bool dispatched = retries[i].options.dispatch_batches == ACCEL_DISPATCH_YES;
+        victim = dispatched ? 0 : size / 2;
+        run_retry (&retries[i], false, &good);
+        run_retry (&retries[i], true, &mended);
+        size_t wanted = dispatched || rank == victim ? EPOCHS * FAILURES : 0;
+        /* Two threads may fail in one attempt to begin. */
+        size_t least = retries[i].options.workers ? wanted / FAILURES : wanted;
+        check (!good.failures && mended.failures >= least && mended.failures <= wanted, "%s: %zu failures, wanted %zu", retries[i].name,
+               mended.failures, wanted);
+        check (good.count == mended.count && good.count > SAMPLES / (size_t) size
+                   && !memcmp (good.samples, mended.samples, sizeof good.samples),
+               "%s: asked for again, it gives other samples", retries[i].name);
+        check (!memcmp (good.generator, mended.generator, sizeof good.generator),
+               "%s: asked for again, it leaves the default generator elsewhere", retries[i].name);
+    }
+}
