@@ -51,6 +51,7 @@ comm_open (struct accel_comm **comm, struct backend_job *job, struct accel_error
     struct accel_comm *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    comm_init (made, NULL);
     made->rank = job->identity.rank;
     made->size = job->identity.world_size;
     status = backend->open (&made->transport, job, err);
@@ -66,15 +67,32 @@ error:
     return status;
 }
 
-void
-comm_close (struct accel_comm *comm)
+/* The object is the first member.  The parent may be gone: closing a group does not look at it. */
+static void
+end_comm (struct object *object)
 {
-    if (!comm)
-        return;
+    struct accel_comm *comm = (struct accel_comm *) (void *) object;
     if (comm->backend)
         comm->backend->close (comm->transport);
     profile_destroy (comm->profile);
-    free (comm);
+    comm->profile = NULL;
+    if (comm->parent)
+        object_let_go (&comm->parent->object);
+}
+
+void
+comm_init (struct accel_comm *comm, struct accel_comm *parent)
+{
+    comm->object = (struct object) OBJECT_INIT (OBJECT_COMM, end_comm);
+    comm->parent = parent;
+    if (parent)
+        object_hold (&parent->object);
+}
+
+void
+comm_close (struct accel_comm *comm)
+{
+    object_destroy (comm ? &comm->object : NULL);
 }
 
 /* A process that gives up in a group is no member of the world any more either. */
@@ -200,6 +218,10 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
         return status;
     struct profile *profile = NULL;
     for (const struct accel_comm *part = comm; part; part = part->parent) {
+        if (object_is_gone (&part->object))
+            return comm_refuse (call->site, part == comm ? "the group has been destroyed"
+                                : part->parent ? "the group that this one is part of has been destroyed"
+                                               : "the job of this group has been closed", err);
         if (is_reserved (part))
             return comm_refuse (call->site,
                                 "gradients of a backward pass are being averaged: wait for accel_backward to return",

@@ -9,6 +9,7 @@
 #include "lib/object.h"
 #include "lib/state/state_private.h"
 #include "lib/tensor.h"
+#include "lib/train/compare.h"
 #include "lib/train/optimizer.h"
 #include "lib/train/precision.h"
 #include "lib/train/reducer.h"
@@ -224,6 +225,8 @@ prepare_new (const char *file, int line, struct accel *acc, void *address, uint6
         status = model_prepare (file, line, acc, address, err);
     else if (kind == OBJECT_LOADER)
         status = loader_prepare (address, acc, err);
+    else
+        status = compare_numbers (&(struct comm_site){ file, line, JOBSEG_CALL_PREPARE }, acc, object, err);
     if (status)
         return status;
     object->owner = acc;
