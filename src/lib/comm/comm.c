@@ -207,6 +207,21 @@ check (const struct accel_comm *comm, const struct backend_call *call, bool buff
     return ACCEL_OK;
 }
 
+/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo) by words of 64 bits. */
+uint32_t
+comm_form_hash (const struct comm_form *form)
+{
+    uint64_t hash = UINT64_C (0xcbf29ce484222325), prime = UINT64_C (0x100000001b3), value;
+    if (!form)
+        return 0;
+    memcpy (&value, &form->value, sizeof value);
+    hash = (hash ^ form->argument) * prime;
+    hash = (hash ^ value ^ value >> 32) * prime;
+    for (int i = 0; form->tensor && i < form->tensor->ndim; i++)
+        hash = (hash ^ (uint64_t) form->tensor->shape[i]) * prime;
+    return (uint32_t) (hash ^ hash >> 32) | 1u;
+}
+
 /* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
 static enum accel_status
 run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct accel_error *err)
@@ -233,7 +248,10 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
         }
         profile = part->profile;
     }
-    struct ledger_entry entry = { .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root };
+    call->form = comm_form_hash (call->site->form);
+    struct ledger_entry entry = {
+        .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
+    };
     struct jobseg_record *record = ledger_begin (comm->ledger, call->site, &entry);
     uint64_t begin_ns = profile ? profile_now () : 0;
     status = comm->backend->run (comm->transport, call, &mine);
