@@ -113,7 +113,7 @@ test_optimizer_gone (void)
     must (accel_prepare (acc, &err, optimizer, scheduler));
     double lr = accel_scheduler_lr (scheduler);
     accel_optimizer_destroy (optimizer);
-    is_error (accel_scheduler_step (scheduler, &err), ACCEL_ERR_INVALID, "the scheduler's optimizer has been destroyed");
+    is_error (accel_scheduler_step (scheduler, &err), ACCEL_ERR_INVALID, "scheduler's optimizer has been destroyed");
     accel_scheduler_get_state (scheduler, &state);
     is_error (accel_scheduler_set_state (scheduler, &state, &err), ACCEL_ERR_INVALID, "optimizer has been destroyed");
     ok (accel_scheduler_lr (scheduler) == lr && state.momentum > 0, "where it stood can still be read");

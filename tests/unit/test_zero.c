@@ -94,7 +94,8 @@ test_lion (void)
 {
     struct accel_optimizer *optimizer;
     make_model ();
-    if (ok (!accel_lion_create (&optimizer, model, &(struct accel_lion){ .lr = 0.5, .beta1 = ACCEL_ZERO }, &err), "Lion"))
+    struct accel_lion lion = { .lr = 0.5, .beta1 = ACCEL_ZERO };
+    if (ok (!accel_lion_create (&optimizer, model, &lion, &err), "Lion"))
         train (optimizer, NULL, 2, (double[]){ 0, -3, 0.5 }, "Lion, beta1 0");
     accel_optimizer_destroy (optimizer);
     accel_model_destroy (model);

@@ -122,10 +122,8 @@ run_in_place (struct accel *acc, const struct comm_site *site, DLTensor *tensor,
     struct comm_site formed = comm_site_of (site, &form);
     if (what->root >= 0)
         return comm_broadcast (world, &formed, data, count, dtype, what->root, err);
-    if (what->scale != 1) {
-        form.argument = COMM_SCALE;
-        form.value = what->scale;
-    }
+    form.argument = COMM_SCALE;
+    form.value = what->scale;
     enum accel_status status = comm_all_reduce (world, &formed, data, data, count, dtype, what->op, err);
     if (!status && what->scale != 1)
         reduce_scale (data, dtype, count, what->scale);
