@@ -13,7 +13,8 @@
  *     them end in _at.
  *  5. An object may be used by one thread at a time; distinct objects are independent, except that everything prepared
  *     with one `struct accel` counts as one object with it.
- *  6. The library never prints (except accel_print, accel_log..., accel_progress...), never exits
+ *  6. In options, 0 is each field's default.  Where that is another number, ACCEL_ZERO (ACCEL_NONE for counts) is 0.
+ *  7. The library never prints (except accel_print, accel_log..., accel_progress...), never exits
  *     and installs no signal handler.
  */
 #ifndef ACCEL_BASE_H
@@ -70,6 +71,22 @@ struct accel_error {
 
 /** @return the meaning of @p status as a static string, never NULL. */
 ACCEL_API const char *accel_status_string (enum accel_status status);
+
+/**
+ * Exactly zero, for floating-point options where 0 means "the default": `.beta1 = ACCEL_ZERO`.  It is -0.0, which C
+ * compares equal to 0; libaccel looks at its sign.  Where an option's default is 0 both mean the same.
+ */
+#define ACCEL_ZERO (-0.0)
+
+/** Exactly none, for unsigned 32-bit options where 0 means "the default" and none is possible. */
+#define ACCEL_NONE UINT32_MAX
+
+/**
+ * For values that a program is given, such as by its command line: `.beta1 = accel_exactly (beta1)`.  Any thread.
+ *
+ * @return @p value, or ACCEL_ZERO where it is 0
+ */
+ACCEL_API double accel_exactly (double value);
 
 /** @return the library's version, e.g. "0.1.0"; static. */
 ACCEL_API const char *accel_version (void);

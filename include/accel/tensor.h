@@ -61,7 +61,8 @@ struct accel_tensor {
  * Describe a contiguous tensor in host memory; no memory is allocated (dl.data becomes NULL).
  *
  * @param shape  [ndim], each >= 0; copied.  NULL is allowed for ndim 0
- * @retval ACCEL_ERR_INVALID  ndim not in 0..ACCEL_MAX_DIMS, a negative size, or more elements than size_t counts
+ * @retval ACCEL_ERR_INVALID  @p tensor is NULL, ndim not in 0..ACCEL_MAX_DIMS, a negative size, or more elements than
+ *                            size_t counts
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tensor_init (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, const int64_t *shape,
@@ -70,7 +71,7 @@ accel_tensor_init (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim
 /** Free what the library allocated for @p tensor and empty it.  Accepts NULL and empty tensors. */
 ACCEL_API void accel_tensor_release (struct accel_tensor *tensor);
 
-/** @return the number of elements of @p tensor: the product of its shape, 1 for 0 dimensions. */
+/** @return the number of elements of @p tensor: the product of its shape, 1 for 0 dimensions; 0 for NULL. */
 ACCEL_API size_t accel_tensor_count (const DLTensor *tensor);
 
 ACCEL_END_DECLS

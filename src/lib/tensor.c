@@ -58,6 +58,8 @@ enum accel_status
 accel_tensor_init (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, const int64_t *shape,
                    struct accel_error *err)
 {
+    if (!tensor)
+        return accel_fail_null (err, __func__, "tensor");
     if (!is_dtype (dtype))
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_tensor_init: %d is no enum accel_dtype", (int) dtype);
     if (ndim < 0 || ndim > ACCEL_MAX_DIMS)
@@ -97,8 +99,8 @@ accel_tensor_release (struct accel_tensor *tensor)
 size_t
 accel_tensor_count (const DLTensor *tensor)
 {
-    size_t count = 1;
-    for (int i = 0; i < tensor->ndim; i++)
+    size_t count = tensor != NULL;
+    for (int i = 0; tensor && i < tensor->ndim; i++)
         count *= (size_t) tensor->shape[i];
     return count;
 }

@@ -117,7 +117,7 @@ struct jobseg_record {
     uint8_t op;     /* enum accel_op */
     uint8_t done;   /* 0: the rank is still in it */
     int16_t root;   /* -1: none */
-    uint32_t spare;
+    uint32_t form;  /* a hash of a tensor's shape and of what else ranks must agree on; 0: nothing */
 };
 
 struct jobseg_slot {
@@ -128,10 +128,10 @@ struct jobseg_slot {
     _Atomic int32_t wait_status; /* launcher: as waitpid() reports it */
     _Atomic uint32_t file_count;
     _Atomic uint32_t pid_space;    /* inode of the pid namespace that `pid` belongs to; 0: unknown */
-    uint32_t spare;
+    _Atomic uint32_t failed_generation; /* the one that `reason` is about: it stays when the rank opens again; 0: none */
     _Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC at the latest sign of life */
     _Atomic uint64_t ledger_count; /* records ever written; the newest is ledger[(count - 1) % JOBSEG_LEDGER] */
-    char reason[256];              /* of JOBSEG_FAILED; written before the state */
+    char reason[256];              /* of JOBSEG_FAILED; written before failed_generation, and that before the state */
     char files[JOBSEG_FILES][JOBSEG_FILE_NAME];
     struct jobseg_record ledger[JOBSEG_LEDGER];
 } __attribute__ ((aligned (128)));

@@ -41,6 +41,7 @@ struct backend_call {
     enum accel_dtype dtype;
     enum accel_op op;
     int root; /* -1: none */
+    uint32_t form; /* comm_form_hash() of the site's; to be compared as the fields above are, but for pairs */
 };
 
 struct backend {

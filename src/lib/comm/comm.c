@@ -51,6 +51,7 @@ comm_open (struct accel_comm **comm, struct backend_job *job, struct accel_error
     struct accel_comm *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    comm_init (made, NULL);
     made->rank = job->identity.rank;
     made->size = job->identity.world_size;
     status = backend->open (&made->transport, job, err);
@@ -66,16 +67,33 @@ error:
     return status;
 }
 
-void
-comm_close (struct accel_comm *comm)
+/* The object is the first member.  The parent may be gone: closing a group does not look at it. */
+static void
+end_comm (struct object *object)
 {
-    if (!comm)
-        return;
+    struct accel_comm *comm = (struct accel_comm *) (void *) object;
     comm_abandon (comm, comm->unsettled);
     if (comm->backend)
         comm->backend->close (comm->transport);
     profile_destroy (comm->profile);
-    free (comm);
+    comm->profile = NULL;
+    if (comm->parent)
+        object_let_go (&comm->parent->object);
+}
+
+void
+comm_init (struct accel_comm *comm, struct accel_comm *parent)
+{
+    comm->object = (struct object) OBJECT_INIT (OBJECT_COMM, end_comm);
+    comm->parent = parent;
+    if (parent)
+        object_hold (&parent->object);
+}
+
+void
+comm_close (struct accel_comm *comm)
+{
+    object_destroy (comm ? &comm->object : NULL);
 }
 
 /* A process that gives up in a group is no member of the world any more either. */
@@ -215,6 +233,21 @@ check (const struct accel_comm *comm, const struct backend_call *call, bool buff
     return ACCEL_OK;
 }
 
+/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo) by words of 64 bits. */
+uint32_t
+comm_form_hash (const struct comm_form *form)
+{
+    uint64_t hash = UINT64_C (0xcbf29ce484222325), prime = UINT64_C (0x100000001b3), value;
+    if (!form)
+        return 0;
+    memcpy (&value, &form->value, sizeof value);
+    hash = (hash ^ form->argument) * prime;
+    hash = (hash ^ value ^ value >> 32) * prime;
+    for (int i = 0; form->tensor && i < form->tensor->ndim; i++)
+        hash = (hash ^ (uint64_t) form->tensor->shape[i]) * prime;
+    return (uint32_t) (hash ^ hash >> 32) | 1u;
+}
+
 /* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
 static enum accel_status
 run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct accel_error *err)
@@ -226,6 +259,10 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
         return status;
     struct profile *profile = NULL;
     for (struct accel_comm *part = comm; part; part = part->parent) {
+        if (object_is_gone (&part->object))
+            return comm_refuse (call->site, part == comm ? "the group has been destroyed"
+                                : part->parent ? "the group that this one is part of has been destroyed"
+                                               : "the job of this group has been closed", err);
         comm_abandon (part, part->unsettled);
         if (is_reserved (part))
             return comm_refuse (call->site,
@@ -238,7 +275,10 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
         }
         profile = part->profile;
     }
-    struct ledger_entry entry = { .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root };
+    call->form = comm_form_hash (call->site->form);
+    struct ledger_entry entry = {
+        .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
+    };
     struct jobseg_record *record = ledger_begin (comm->ledger, call->site, &entry);
     uint64_t begin_ns = profile ? profile_now () : 0;
     status = comm->backend->run (comm->transport, call, &mine);

@@ -5,10 +5,12 @@
 
 #include "lib/backends/backend.h"
 #include "lib/comm/ledger.h"
+#include "lib/object.h"
 
 #include <stdatomic.h>
 
 struct accel_comm {
+    struct object object;
     const struct backend *backend;
     void *transport; /* the backend's own */
     int rank;
@@ -22,6 +24,9 @@ struct accel_comm {
     const void *unsettled;     /* whose failure it is that this process may still recover from; NULL: nobody's */
     char unsettled_text[ACCEL_ERROR_TEXT_SIZE];
 };
+
+/** Make @p comm, which is zeroed, an object; of a group that of @p parent, else NULL. */
+void comm_init (struct accel_comm *comm, struct accel_comm *parent);
 
 /** Connect with the best backend, or the one called @p job->backend.  @param[out] comm  NULL on failure */
 enum accel_status comm_open (struct accel_comm **comm, struct backend_job *job, struct accel_error *err);

@@ -55,14 +55,15 @@ join (struct accel_comm *comm, const struct comm_site *site, const struct member
     struct accel_comm *made = calloc (1, sizeof *made);
     if (!made)
         return comm_no_memory (site, err);
-    *made = (struct accel_comm){
-        .parent = comm, .ledger = comm->ledger, .rank = members->index, .size = members->count,
-    };
+    comm_init (made, comm);
+    made->ledger = comm->ledger;
+    made->rank = members->index;
+    made->size = members->count;
     enum accel_status status
         = comm->backend->join_group (comm->transport, members->ranks, members->count, members->index, place,
                                      &made->transport, err);
     if (status) {
-        free (made);
+        comm_close (made);
         return status;
     }
     made->backend = comm->backend;

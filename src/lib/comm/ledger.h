@@ -21,6 +21,7 @@ struct ledger_entry {
     enum accel_dtype dtype;
     enum accel_op op;
     int root; /* -1: none */
+    uint32_t form;
 };
 
 /** Begin with an empty ledger in @p slot. */
@@ -57,6 +58,7 @@ ledger_begin (struct ledger *ledger, const struct comm_site *site, const struct 
         .dtype = (uint8_t) entry->dtype,
         .op = (uint8_t) entry->op,
         .root = (int16_t) entry->root,
+        .form = entry->form,
     };
     atomic_store_explicit (&slot->ledger_count, sequence, memory_order_release);
     ledger_beat (slot);

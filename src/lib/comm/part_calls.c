@@ -59,10 +59,12 @@ comm_part_tensor (struct accel *acc, const struct comm_site *site, const DLTenso
     if (status)
         return status;
     status = comm_shape_output (site, out, tensor, plain.dtype, op ? rows / processes : rows, err);
+    struct comm_form form = { .tensor = tensor };
+    struct comm_site formed = comm_site_of (site, &form);
     if (!status && op)
-        status = comm_reduce_scatter (world, site, plain.data, out->dl.data, count, plain.dtype, *op, err);
+        status = comm_reduce_scatter (world, &formed, plain.data, out->dl.data, count, plain.dtype, *op, err);
     else if (!status)
-        status = comm_all_to_all (world, site, plain.data, out->dl.data, count, plain.dtype, err);
+        status = comm_all_to_all (world, &formed, plain.data, out->dl.data, count, plain.dtype, err);
     accel_tensor_release (&plain.copy);
     return status;
 }

@@ -99,7 +99,9 @@ comm_gather_tensor (struct accel *acc, const struct comm_site *site, const DLTen
         return status;
     int rank = accel_process_index (acc);
     const void *data = comm_is_plain (tensor) ? tensor_data (tensor) : row_of (tensor, dtype, out, rank);
-    return comm_all_gather (accel_world (acc), site, data, out->dl.data, accel_tensor_count (tensor), dtype, err);
+    struct comm_form form = { .tensor = tensor };
+    struct comm_site formed = comm_site_of (site, &form);
+    return comm_all_gather (accel_world (acc), &formed, data, out->dl.data, accel_tensor_count (tensor), dtype, err);
 }
 
 /* A collective in place on a tensor. */
@@ -116,9 +118,13 @@ run_in_place (struct accel *acc, const struct comm_site *site, DLTensor *tensor,
     struct accel_comm *world = accel_world (acc);
     size_t count = accel_tensor_count (tensor);
     void *data = tensor_data (tensor);
+    struct comm_form form = { .tensor = tensor };
+    struct comm_site formed = comm_site_of (site, &form);
     if (what->root >= 0)
-        return comm_broadcast (world, site, data, count, dtype, what->root, err);
-    enum accel_status status = comm_all_reduce (world, site, data, data, count, dtype, what->op, err);
+        return comm_broadcast (world, &formed, data, count, dtype, what->root, err);
+    form.argument = COMM_SCALE;
+    form.value = what->scale;
+    enum accel_status status = comm_all_reduce (world, &formed, data, data, count, dtype, what->op, err);
     if (!status && what->scale != 1)
         reduce_scale (data, dtype, count, what->scale);
     return status;

@@ -294,7 +294,9 @@ longest (struct accel *acc, const struct comm_site *site, const DLTensor *tensor
     AUTO_FREE int64_t *all = calloc (ranks, ndim * sizeof *all);
     if (!all)
         return comm_no_memory (site, err);
-    enum accel_status status = comm_all_gather (accel_world (acc), site, tensor->shape, all, ndim, ACCEL_INT64, err);
+    struct comm_form form = { .argument = COMM_DIM, .value = dim };
+    struct comm_site formed = comm_site_of (site, &form);
+    enum accel_status status = comm_all_gather (accel_world (acc), &formed, tensor->shape, all, ndim, ACCEL_INT64, err);
     *size = 0;
     for (size_t r = 0; r < ranks; r++)
         if ((size_t) all[r * ndim + (size_t) dim] > *size)

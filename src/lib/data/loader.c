@@ -123,6 +123,27 @@ set_up_share (struct accel_loader *loader, struct accel_error *err)
     return ACCEL_OK;
 }
 
+/* The object is the first member. */
+static void
+end_loader (struct object *object)
+{
+    struct accel_loader *loader = (struct accel_loader *) (void *) object;
+    if (object->owner)
+        comm_abandon (accel_world (object->owner), loader);
+    pass_end (loader);
+    pass_release (loader);
+    state_remove_prepared (&loader->object);
+    if (loader->owns_sampler)
+        accel_sampler_destroy (loader->sampler);
+    else if (loader->sampler && loader->persistent)
+        sampler_set_generator (loader->sampler, NULL);
+    accel_generator_destroy (loader->persistent);
+    if (loader->abandoned)
+        object_hold (object); /* for ever: its order may be in use as well */
+    else
+        order_release (&loader->order);
+}
+
 static enum accel_status
 make (struct accel_loader **loader, const struct accel_dataset *dataset, const struct accel_stream *stream,
       const struct accel_loader_options *options, struct accel_error *err)
@@ -130,7 +151,7 @@ make (struct accel_loader **loader, const struct accel_dataset *dataset, const s
     struct accel_loader *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a loader");
-    made->object = (struct object) OBJECT_INIT (OBJECT_LOADER);
+    made->object = (struct object) OBJECT_INIT (OBJECT_LOADER, end_loader);
     made->dataset = dataset;
     made->stream = stream;
     made->fields = dataset ? dataset->fields : stream->fields;
@@ -192,22 +213,7 @@ accel_loader_create_stream (struct accel_loader **loader, const struct accel_str
 void
 accel_loader_destroy (struct accel_loader *loader)
 {
-    if (!loader)
-        return;
-    if (loader->object.owner)
-        comm_abandon (accel_world (loader->object.owner), loader);
-    pass_end (loader);
-    pass_release (loader);
-    state_remove_prepared (&loader->object);
-    if (loader->owns_sampler)
-        accel_sampler_destroy (loader->sampler);
-    else if (loader->sampler && loader->persistent)
-        sampler_set_generator (loader->sampler, NULL);
-    accel_generator_destroy (loader->persistent);
-    if (loader->abandoned)
-        return; /* its order may be in use as well */
-    order_release (&loader->order);
-    free (loader);
+    object_destroy (loader ? &loader->object : NULL);
 }
 
 /* A RandomSampler that several processes share draws from one generator, which is made now and agreed on at the
@@ -333,7 +339,8 @@ next_batch (struct accel_loader *loader, const struct comm_site *site, const str
         loader->stream_remainder = loader->cursor.tail;
     loader->next++;
     loader->at_end = is_last;
-    *batch = got;
+    loader->given = *got;
+    *batch = &loader->given;
     return true;
 }
 
@@ -355,12 +362,19 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
     struct jobseg_record *record = NULL;
     if (loader->object.owner && loader->processes > 1 && !loader->dispatching)
         record = comm_note_begin (accel_world (loader->object.owner), &site, loader->next);
+    object_pin (&loader->object); /* reading calls functions of the program */
     bool more = next_batch (loader, &site, batch, err);
+    if (object_is_gone (&loader->object)) {
+        more = false;
+        *batch = NULL;
+        accel_fail (err, ACCEL_ERR_CALLBACK, "accel_loader_next: reading has destroyed its own loader");
+    }
     comm_note_end (record);
     if (!more && err->code)
         tell_peers (loader, err);
     else
         settle (loader);
+    object_unpin (&loader->object);
     return more;
 }
 

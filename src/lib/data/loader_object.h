@@ -85,6 +85,7 @@ struct accel_loader {
     struct stream_cursor cursor;
     struct dispatcher dispatcher;
     enum accel_join_even join_even; /* accel_join_uneven_inputs()'s word in place of `uneven`, from the next pass on */
+    struct accel_batch given;   /* what the program has: the latest batch; empty once its memory is gone */
     struct accel_loader *outer; /* whose loop we run in, if any */
 };
 

@@ -50,6 +50,7 @@ pass_init (struct accel_loader *loader, struct accel_error *err)
 void
 pass_release (struct accel_loader *loader)
 {
+    loader->given = (struct accel_batch){ 0 };
     if (!reader_destroy (loader->reader, loader_timeout (loader)))
         loader->abandoned = true;
     loader->reader = NULL;

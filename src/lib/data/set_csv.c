@@ -5,6 +5,7 @@
 #include "lib/data/numbers.h"
 #include "lib/data/set.h"
 #include "lib/error.h"
+#include "lib/option.h"
 #include "util/cleanup.h"
 #include "util/strbuf.h"
 #include "util/suggest.h"
@@ -307,10 +308,10 @@ assign (struct csv *csv, size_t first, size_t count, size_t index, const struct 
         *column = (struct column){ .field = (int) index,
                                    .dtype = how->field.dtype,
                                    .offset = (done + i) * bytes,
-                                   .scale = how->scale != 0 ? how->scale : 1,
+                                   .scale = option_or (how->scale, 1),
                                    .min = how->min,
                                    .max = how->max,
-                                   .bounded = how->min != 0 || how->max != 0 };
+                                   .bounded = option_is_given (how->min) || option_is_given (how->max) };
     }
     return ACCEL_OK;
 }
@@ -486,7 +487,7 @@ check_field (const struct accel_csv_field *how, size_t elements, struct accel_er
                            accel_dtype_name (how->field.dtype));
     if (!elements)
         return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has no elements", name);
-    if (how->scale != 0 && (!real || !isfinite (how->scale)))
+    if (option_is_given (how->scale) && (!real || !isfinite (how->scale)))
         return accel_fail (err, ACCEL_ERR_INVALID, "field '%s': a scale is a finite factor for floats", name);
     if (!(how->min <= how->max))
         return accel_fail (err, ACCEL_ERR_INVALID, "field '%s': its min is more than its max", name);

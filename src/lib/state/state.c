@@ -4,6 +4,7 @@
 
 #include "lib/comm/comm_object.h"
 #include "lib/error.h"
+#include "lib/option.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/utility/log.h"
@@ -49,16 +50,16 @@ read_precision (const struct accel_options *options, const char **precision, str
                        given ? "" : "environment: ", given ? "mixed_precision" : ENV_MIXED_PRECISION, text);
 }
 
-/* 0 is the default: torch refuses it as a value of each of them. */
+/* 0 is the default; scaler_init() refuses what is meant to be 0. */
 static enum accel_status
 make_scaler (struct accel *acc, const struct accel_grad_scaler *given, struct accel_error *err)
 {
     struct accel_grad_scaler options = SCALER_DEFAULTS;
     if (given) {
-        options.init_scale = given->init_scale ? given->init_scale : options.init_scale;
-        options.growth_factor = given->growth_factor ? given->growth_factor : options.growth_factor;
-        options.backoff_factor = given->backoff_factor ? given->backoff_factor : options.backoff_factor;
-        options.growth_interval = given->growth_interval ? given->growth_interval : options.growth_interval;
+        options.init_scale = option_or (given->init_scale, options.init_scale);
+        options.growth_factor = option_or (given->growth_factor, options.growth_factor);
+        options.backoff_factor = option_or (given->backoff_factor, options.backoff_factor);
+        options.growth_interval = option_count_or (given->growth_interval, options.growth_interval);
         options.disabled = given->disabled;
     }
     acc->scaling = !strcmp (acc->mixed_precision, "fp16") && !options.disabled;
@@ -100,6 +101,16 @@ attach (struct jobseg *segment, struct identity *identity, struct accel_error *e
                        ENV_JOB_SEGMENT, fail.text);
 }
 
+/* The object is the first member. */
+static void
+leave (struct object *object)
+{
+    struct accel *acc = (struct accel *) (void *) object;
+    state_let_go (acc);
+    comm_close (acc->world);
+    jobseg_detach (&acc->segment);
+}
+
 enum accel_status
 accel_open (struct accel **acc, const struct accel_options *options, struct accel_error *err)
 {
@@ -111,6 +122,7 @@ accel_open (struct accel **acc, const struct accel_options *options, struct acce
     struct accel *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    made->object = (struct object) OBJECT_INIT (OBJECT_JOB, leave);
     enum accel_status status = read_timeout (options, &job.timeout_ms, err);
     if (!status)
         status = read_precision (options, &made->mixed_precision, err);
@@ -140,14 +152,7 @@ error:
 void
 accel_close (struct accel *acc)
 {
-    if (!acc)
-        return;
-    int saved = errno;
-    state_let_go (acc);
-    comm_close (acc->world);
-    jobseg_detach (&acc->segment);
-    free (acc);
-    errno = saved;
+    object_destroy (acc ? &acc->object : NULL);
 }
 
 struct accel_loader *

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 struct accel {
+    struct object object;
     struct identity identity;
     struct jobseg segment; /* the launcher's or our own; none where a process is alone */
     struct accel_comm *world;

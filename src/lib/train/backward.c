@@ -26,6 +26,28 @@ check_model (const char *function, const struct accel *acc, const struct accel_m
     return ACCEL_OK;
 }
 
+/* A model that is prepared, as @backward may be told. */
+static enum accel_status
+run (struct accel *acc, struct accel_model *model, const struct comm_site *site, float loss,
+     accel_backward_function backward, void *user, struct accel_error *err)
+{
+    struct accel_error cause = { 0 };
+    precision_note_scale (acc, model);
+    reducer_begin (model, site, accumulate_reduces (model));
+    enum accel_status failure = backward (user, accel_loss_scale (acc), &cause);
+    bool model_gone = object_is_gone (&model->object);
+    if (!failure && (model_gone || object_is_gone (&acc->object)))
+        failure = accel_fail (&cause, ACCEL_ERR_CALLBACK, "it has destroyed its own %s", model_gone ? "model" : "job");
+    enum accel_status status = reducer_end (model, failure != ACCEL_OK, err);
+    if (status || !failure)
+        return status;
+    accel_fail (err, ACCEL_ERR_CALLBACK, "the backward pass failed on rank %d (loss %g): %s", accel_process_index (acc),
+                (double) loss, *cause.text ? cause.text : accel_status_string (failure));
+    comm_give_up (accel_world (acc), *cause.text ? cause.text : "its backward pass failed");
+    return ACCEL_ERR_CALLBACK;
+}
+
+/* The program's function may destroy the model, or close the job: they end when this call does. */
 enum accel_status
 accel_backward_at (const char *file, int line, struct accel *acc, struct accel_model *model, float loss,
                    accel_backward_function backward, void *user, struct accel_error *err)
@@ -36,17 +58,12 @@ accel_backward_at (const char *file, int line, struct accel *acc, struct accel_m
         return status;
     if (!backward)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_backward: backward is NULL");
-    struct accel_error cause = { 0 };
-    precision_note_scale (acc, model);
-    reducer_begin (model, &site, accumulate_reduces (model));
-    enum accel_status failure = backward (user, accel_loss_scale (acc), &cause);
-    status = reducer_end (model, failure != ACCEL_OK, err);
-    if (status || !failure)
-        return status;
-    accel_fail (err, ACCEL_ERR_CALLBACK, "the backward pass failed on rank %d (loss %g): %s", accel_process_index (acc),
-                (double) loss, *cause.text ? cause.text : accel_status_string (failure));
-    comm_give_up (accel_world (acc), *cause.text ? cause.text : "its backward pass failed");
-    return ACCEL_ERR_CALLBACK;
+    object_pin (&acc->object);
+    object_pin (&model->object);
+    status = run (acc, model, &site, loss, backward, user, err);
+    object_unpin (&model->object);
+    object_unpin (&acc->object);
+    return status;
 }
 
 enum accel_status

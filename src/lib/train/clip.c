@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clipping gradients: torch.nn.utils.clip_grad_norm_ and clip_grad_value_ with foreach=False.  Sums of powers are made
  * in double, in lanes, so that their order is the same on every processor.  torch adds them up in float32: the sum is
- * rounded to float32 before the root is taken, which overflows and underflows where torch's does. */
+ * rounded to float32 before the root is taken, which overflows and underflows where torch's does.  The norm of one
+ * element is its magnitude, whatever its size, as in torch (linalg_vector_norm_out in ATen's LinearAlgebra.cpp). */
 #include <config.h>
 
 #include <accel/optimizer.h>
@@ -68,10 +69,11 @@ root (double sum, double p)
     return (float) pow ((double) (float) sum, (double) (1.0F / (float) p));
 }
 
+/* Each is rounded to float32 as torch's are, which shows where it is subnormal. */
 static double
 power (float value, double p)
 {
-    return pow ((double) fabsf (value), (double) (float) p);
+    return (double) (float) pow ((double) fabsf (value), (double) (float) p);
 }
 
 /* What values[count] add to the p-norm of a tensor of which @sum is known; as many as there are, in one go. */
@@ -91,6 +93,13 @@ add_to_norm (double sum, const float *values, size_t count, double p)
     return sum;
 }
 
+/* The p-norm of one element: no power of it is taken, which might overflow. */
+static float
+norm_of_one (float value, double p)
+{
+    return p ? fabsf (value) : (float) (value != 0);
+}
+
 /* The p-norm of the gradient of parameter @index. */
 UNFUSED static float
 gradient_norm (const struct accel_model *model, size_t index, double p)
@@ -99,6 +108,8 @@ gradient_norm (const struct accel_model *model, size_t index, double p)
     size_t most = model_in_blocks (model, index) ? FLOATS_BLOCK : count;
     float block[FLOATS_BLOCK];
     double sum = 0;
+    if (count == 1)
+        return norm_of_one (*model_gradient (model, index, 0, 1, block), p);
     for (size_t at = 0; at < count; at += most) {
         size_t some = count - at < most ? count - at : most;
         sum = add_to_norm (sum, model_gradient (model, index, at, some, block), some, p);
@@ -113,16 +124,20 @@ UNFUSED static float
 total_norm (const struct accel_model *model, double p)
 {
     double sum = 0;
-    float most = 0;
+    float most = 0, norm = 0;
+    size_t tensors = 0;
     for (size_t i = 0; i < model->count; i++) {
         if (!model_is_trained (model, i))
             continue;
-        float norm = gradient_norm (model, i, p);
+        tensors++;
+        norm = gradient_norm (model, i, p);
         if (isinf (p))
             most = isnan (most) || norm <= most ? most : norm;
         else
             sum += p == 2 ? (double) norm * (double) norm : p ? power (norm, p) : (double) (norm != 0);
     }
+    if (tensors == 1)
+        return norm_of_one (norm, p);
     if (isinf (p))
         return most;
     return p == 2 ? sqrtf ((float) sum) : p ? root (sum, p) : (float) sum;

@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "lib/error.h"
+#include "lib/option.h"
 #include "lib/half.h"
 #include "lib/state/state_private.h"
 #include "lib/train/reducer.h"
@@ -17,14 +18,10 @@ enum { BLOCK = 512 };
 void
 model_set_defaults (struct accel_ddp_options *ddp)
 {
-    if (ddp->bucket_cap_mb == 0)
-        ddp->bucket_cap_mb = 25;
-    if (!ddp->matrix_approximation_rank)
-        ddp->matrix_approximation_rank = 1;
-    if (!ddp->start_iter)
-        ddp->start_iter = 1000;
-    if (ddp->min_compression_rate == 0)
-        ddp->min_compression_rate = 2;
+    ddp->bucket_cap_mb = option_or (ddp->bucket_cap_mb, 25);
+    ddp->matrix_approximation_rank = option_count_or (ddp->matrix_approximation_rank, 1);
+    ddp->start_iter = option_count_or (ddp->start_iter, 1000);
+    ddp->min_compression_rate = option_or (ddp->min_compression_rate, 2);
 }
 
 enum accel_status
@@ -42,8 +39,10 @@ accel_model_set_ddp (struct accel_model *model, const struct accel_ddp_options *
     if ((unsigned) options->comm_hook > ACCEL_COMM_HOOK_POWER_SGD)
         return accel_fail (err, ACCEL_ERR_INVALID, "comm_hook is no value of its enum");
     if (!(options->min_compression_rate >= 0) || isinf (options->min_compression_rate))
-        return accel_fail (err, ACCEL_ERR_INVALID, "min_compression_rate is %g, it must be greater than 0",
+        return accel_fail (err, ACCEL_ERR_INVALID, "min_compression_rate is %g, it must be at least 0 and finite",
                            options->min_compression_rate);
+    if (options->matrix_approximation_rank == ACCEL_NONE)
+        return accel_fail (err, ACCEL_ERR_INVALID, "matrix_approximation_rank is 0, it must be at least 1");
     model->ddp = *options;
     model_set_defaults (&model->ddp);
     return ACCEL_OK;

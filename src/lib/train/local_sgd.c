@@ -5,13 +5,15 @@
 #include <accel/accumulate.h>
 
 #include "lib/error.h"
+#include "lib/state/state_object.h"
 #include "lib/train/precision.h"
 
 #include <stdlib.h>
 
 struct accel_local_sgd {
     struct accel *acc;
-    struct accel_model *model; /* NULL: there is nothing to do */
+    struct accel_model *model;
+    bool idle; /* there is nothing to do */
     uint32_t every, steps;     /* steps since parameters were averaged */
 };
 
@@ -40,10 +42,11 @@ accel_local_sgd_begin (struct accel_local_sgd **local_sgd, struct accel *acc, st
         return status;
     }
     *made = (struct accel_local_sgd){ .acc = acc, .model = model, .every = local_sgd_steps };
-    if (!enabled || !accel_use_distributed (acc)) {
+    object_hold (&acc->object);
+    object_hold (&model->object);
+    made->idle = !enabled || !accel_use_distributed (acc);
+    if (made->idle)
         release (model);
-        made->model = NULL;
-    }
     *local_sgd = made;
     return ACCEL_OK;
 }
@@ -54,6 +57,10 @@ average (const struct accel_local_sgd *local_sgd, const struct comm_site *site, 
 {
     enum accel_status status = ACCEL_OK;
     struct accel_model *model = local_sgd->model;
+    bool model_gone = object_is_gone (&model->object);
+    if (model_gone || object_is_gone (&local_sgd->acc->object))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the %s", jobseg_call_name (site->call),
+                           model_gone ? "model has been destroyed" : "job has been closed");
     masters_need (model);
     for (size_t i = 0; i < model->count && !status; i++) {
         const DLTensor *data = model->trained[i].data;
@@ -71,7 +78,7 @@ accel_local_sgd_step_at (const char *file, int line, struct accel_local_sgd *loc
     struct comm_site site = { file, line, JOBSEG_CALL_LOCAL_SGD_STEP };
     if (!local_sgd)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_local_sgd_step: local_sgd is NULL");
-    if (!local_sgd->model || ++local_sgd->steps < local_sgd->every)
+    if (local_sgd->idle || ++local_sgd->steps < local_sgd->every)
         return ACCEL_OK;
     local_sgd->steps = 0;
     return average (local_sgd, &site, err);
@@ -82,10 +89,14 @@ accel_local_sgd_end_at (const char *file, int line, struct accel_local_sgd *loca
 {
     struct comm_site site = { file, line, JOBSEG_CALL_LOCAL_SGD_END };
     enum accel_status status = ACCEL_OK;
-    if (local_sgd && local_sgd->model) {
+    if (!local_sgd)
+        return ACCEL_OK;
+    if (!local_sgd->idle) {
         status = average (local_sgd, &site, err);
         release (local_sgd->model);
     }
+    object_let_go (&local_sgd->model->object);
+    object_let_go (&local_sgd->acc->object);
     free (local_sgd);
     return status;
 }

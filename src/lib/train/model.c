@@ -95,6 +95,51 @@ allocate_data (struct accel_model *model, size_t index, struct accel_error *err)
     return ACCEL_OK;
 }
 
+void
+model_release (struct accel_model *model)
+{
+    for (size_t s = 0; s < model->span_count; s++) {
+        const struct span *span = &model->spans[s];
+        FOR_GRADIENTS_OF (model, s, i)
+            if (span->allocated)
+                model->parameters[i].grad->data = model->kept[i];
+        if (span->allocated || span->scattered)
+            accel_free (model->object.owner, span->data);
+    }
+    reducer_destroy (model);
+    free (model->spans);
+    free (model->span_of);
+    model->spans = NULL;
+    model->span_of = NULL;
+    model->span_count = 0;
+    model->unsynced = 0;
+    model->held = model->triggered = false;
+}
+
+/* The object is the first member. */
+static void
+end_model (struct object *object)
+{
+    struct accel_model *model = (struct accel_model *) (void *) object;
+    model_release (model);
+    state_remove_prepared (&model->object);
+    for (size_t i = 0; i < model->count; i++) {
+        if (model->owned[i])
+            model->parameters[i].data->data = NULL;
+        if (model->kept[i] && model->parameters[i].grad->data == model->kept[i])
+            model->parameters[i].grad->data = NULL;
+        free (model->owned[i]);
+        free (model->kept[i]);
+        free ((char *) model->parameters[i].name);
+    }
+    masters_destroy (model);
+    free (model->owned);
+    free (model->kept);
+    free (model->parameters);
+    model->count = 0;
+    model->parameters = NULL;
+}
+
 enum accel_status
 accel_model_create (struct accel_model **model, const struct accel_parameter *parameters, size_t count,
                     struct accel_error *err)
@@ -113,7 +158,7 @@ accel_model_create (struct accel_model **model, const struct accel_parameter *pa
     struct accel_model *made = calloc (1, sizeof *made);
     if (!made)
         goto error;
-    made->object = (struct object) OBJECT_INIT (OBJECT_MODEL);
+    made->object = (struct object) OBJECT_INIT (OBJECT_MODEL, end_model);
     made->parameters = calloc (count, sizeof *made->parameters);
     made->owned = calloc (count, sizeof *made->owned);
     made->kept = calloc (count, sizeof *made->kept);
@@ -143,47 +188,9 @@ error:
 }
 
 void
-model_release (struct accel_model *model)
-{
-    for (size_t s = 0; s < model->span_count; s++) {
-        const struct span *span = &model->spans[s];
-        FOR_GRADIENTS_OF (model, s, i)
-            if (span->allocated)
-                model->parameters[i].grad->data = model->kept[i];
-        if (span->allocated || span->scattered)
-            accel_free (model->object.owner, span->data);
-    }
-    reducer_destroy (model);
-    free (model->spans);
-    free (model->span_of);
-    model->spans = NULL;
-    model->span_of = NULL;
-    model->span_count = 0;
-    model->unsynced = 0;
-    model->held = model->triggered = false;
-}
-
-void
 accel_model_destroy (struct accel_model *model)
 {
-    if (!model)
-        return;
-    model_release (model);
-    state_remove_prepared (&model->object);
-    for (size_t i = 0; i < model->count; i++) {
-        if (model->owned[i])
-            model->parameters[i].data->data = NULL;
-        if (model->kept[i] && model->parameters[i].grad->data == model->kept[i])
-            model->parameters[i].grad->data = NULL;
-        free (model->owned[i]);
-        free (model->kept[i]);
-        free ((char *) model->parameters[i].name);
-    }
-    masters_destroy (model);
-    free (model->owned);
-    free (model->kept);
-    free (model->parameters);
-    free (model);
+    object_destroy (model ? &model->object : NULL);
 }
 
 size_t

@@ -60,6 +60,8 @@ describe_state (struct accel_optimizer *optimizer, size_t parameter, size_t inde
         int ndim = 0;
         enum accel_status status
             = optimizer->custom.shape (optimizer->custom.user, of, index, &ndim, state->shape, &cause);
+        if (!status && object_is_gone (&optimizer->model->object))
+            status = accel_fail (&cause, ACCEL_ERR_CALLBACK, "it has destroyed its own model");
         if (status)
             return accel_fail (err, ACCEL_ERR_CALLBACK, "the shape of '%s' of '%.100s': %s",
                                optimizer->state_names[index], of->name,
@@ -112,6 +114,36 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
     return ACCEL_OK;
 }
 
+/* The object is the first member. */
+static void
+end_optimizer (struct object *object)
+{
+    struct accel_optimizer *optimizer = (struct accel_optimizer *) (void *) object;
+    state_remove_prepared (&optimizer->object);
+    if (!optimizer->begin && optimizer->custom.destroy)
+        optimizer->custom.destroy (optimizer->custom.user);
+    for (size_t i = 0; i < optimizer->state_count; i++)
+        free (optimizer->state_names[i]);
+    free (optimizer->state_names);
+    free (optimizer->states);
+    free (optimizer->state_tensors);
+    free (optimizer->state_memory);
+    optimizer->state_count = 0;
+    object_let_go (&optimizer->model->object);
+}
+
+enum accel_status
+optimizer_check (const char *function, const struct accel_optimizer *optimizer, struct accel_error *err)
+{
+    if (!optimizer)
+        return accel_fail_null (err, function, "optimizer");
+    if (object_is_gone (&optimizer->object))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer has been destroyed", function);
+    if (object_is_gone (&optimizer->model->object))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer's model has been destroyed", function);
+    return ACCEL_OK;
+}
+
 enum accel_status
 optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_optimizer *like,
                   const char *const *names, struct accel_error *err)
@@ -120,8 +152,9 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer");
     *made = *like;
-    made->object = (struct object) OBJECT_INIT (OBJECT_OPTIMIZER);
+    made->object = (struct object) OBJECT_INIT (OBJECT_OPTIMIZER, end_optimizer);
     made->model = model;
+    object_hold (&model->object);
     made->threads = threads_of_environment ();
     made->rules = rules_best ();
     enum accel_status status = copy_names (made, names, err);
@@ -140,18 +173,7 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
 void
 accel_optimizer_destroy (struct accel_optimizer *optimizer)
 {
-    if (!optimizer)
-        return;
-    state_remove_prepared (&optimizer->object);
-    if (!optimizer->begin && optimizer->custom.destroy)
-        optimizer->custom.destroy (optimizer->custom.user);
-    for (size_t i = 0; i < optimizer->state_count; i++)
-        free (optimizer->state_names[i]);
-    free (optimizer->state_names);
-    free (optimizer->states);
-    free (optimizer->state_tensors);
-    free (optimizer->state_memory);
-    free (optimizer);
+    object_destroy (optimizer ? &optimizer->object : NULL);
 }
 
 static enum accel_status
@@ -171,18 +193,15 @@ change_parameters (struct accel_optimizer *optimizer, struct accel_error *err)
     return ACCEL_OK;
 }
 
-enum accel_status
-accel_optimizer_step_at (const char *file, int line, struct accel_optimizer *optimizer, struct accel_error *err)
+static enum accel_status
+step (struct accel_optimizer *optimizer, const struct comm_site *site, struct accel_error *err)
 {
-    struct comm_site site = { file, line, JOBSEG_CALL_OPTIMIZER_STEP };
     bool skip;
-    if (!optimizer)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_optimizer_step: optimizer is NULL");
     struct accel_model *model = optimizer->model;
     const struct accel *acc = model->object.owner;
     if (accumulate_waits (&optimizer->object) || (acc && acc->scaling && acc->accumulating))
         return ACCEL_OK;
-    enum accel_status status = precision_unscale (model, &site, &skip, err);
+    enum accel_status status = precision_unscale (model, site, &skip, err);
     if (!status && !skip)
         status = change_parameters (optimizer, err);
     if (!status) {
@@ -190,6 +209,61 @@ accel_optimizer_step_at (const char *file, int line, struct accel_optimizer *opt
         optimizer->step_was_skipped = skip;
     }
     return status;
+}
+
+/* A custom optimizer's function may destroy the optimizer, its model or the job: they end when the step does. */
+enum accel_status
+accel_optimizer_step_at (const char *file, int line, struct accel_optimizer *optimizer, struct accel_error *err)
+{
+    struct comm_site site = { file, line, JOBSEG_CALL_OPTIMIZER_STEP };
+    enum accel_status status = optimizer_check ("accel_optimizer_step", optimizer, err);
+    if (status)
+        return status;
+    struct object *model = &optimizer->model->object, *job = (struct object *) (void *) model->owner;
+    object_pin (job);
+    object_pin (model);
+    object_pin (&optimizer->object);
+    status = step (optimizer, &site, err);
+    object_unpin (&optimizer->object);
+    object_unpin (model);
+    object_unpin (job);
+    return status;
+}
+
+static void
+note_adam (const struct adam_numbers *adam, struct noted_numbers *numbers)
+{
+    numbers_add (numbers, "beta1", adam->beta1);
+    numbers_add (numbers, "beta2", adam->beta2);
+    numbers_add (numbers, "eps", adam->eps);
+    numbers_add (numbers, "weight_decay", adam->weight_decay);
+    numbers_add (numbers, "amsgrad", adam->amsgrad);
+    numbers_add (numbers, "maximize", adam->maximize);
+}
+
+void
+optimizer_note_numbers (const struct accel_optimizer *optimizer, struct noted_numbers *numbers)
+{
+    static const char *const names[] = { "SGD", "Adam", "Lion", "an optimizer of the program's own" };
+    bool decoupled = optimizer->kind == OPTIMIZER_ADAM && optimizer->adam.decoupled;
+    numbers->what = decoupled ? "AdamW" : names[optimizer->kind];
+    numbers_add (numbers, "lr", optimizer->lr);
+    numbers_add (numbers, "the number of steps done", (double) optimizer->step);
+    numbers_add (numbers, "the place of its model in accel_prepare", (double) optimizer->model->object.number);
+    numbers_add (numbers, "the number of states", (double) optimizer->state_count);
+    if (optimizer->kind == OPTIMIZER_ADAM)
+        note_adam (&optimizer->adam, numbers);
+    else if (optimizer->kind == OPTIMIZER_LION) {
+        numbers_add (numbers, "beta1", optimizer->lion.beta1);
+        numbers_add (numbers, "beta2", optimizer->lion.beta2);
+        numbers_add (numbers, "weight_decay", optimizer->lion.weight_decay);
+    } else if (optimizer->kind == OPTIMIZER_SGD) {
+        numbers_add (numbers, "momentum", optimizer->sgd.momentum);
+        numbers_add (numbers, "dampening", optimizer->sgd.dampening);
+        numbers_add (numbers, "weight_decay", optimizer->sgd.weight_decay);
+        numbers_add (numbers, "nesterov", optimizer->sgd.nesterov);
+        numbers_add (numbers, "maximize", optimizer->sgd.maximize);
+    }
 }
 
 bool
@@ -207,12 +281,11 @@ optimizer_model (const struct accel_optimizer *optimizer)
 enum accel_status
 accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error *err)
 {
-    if (!optimizer)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: optimizer is NULL", __func__);
-    if (accumulate_waits (&optimizer->object))
-        return ACCEL_OK;
+    enum accel_status status = optimizer_check (__func__, optimizer, err);
+    if (status || accumulate_waits (&optimizer->object))
+        return status;
     struct accel_model *model = optimizer->model;
-    enum accel_status status = model_check_gradients (model, err);
+    status = model_check_gradients (model, err);
     if (!model->object.owner)
         model_forget_scale (model); /* of what it was prepared with before */
     for (size_t i = 0; !status && i < model->count; i++) {
@@ -251,7 +324,7 @@ accel_optimizer_state_name (const struct accel_optimizer *optimizer, size_t stat
 DLTensor *
 accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t parameter, const char *name)
 {
-    if (optimizer && name && parameter < optimizer->model->count)
+    if (optimizer && name && parameter < optimizer->model->count) /* 0 where the model is gone */
         for (size_t i = 0; i < optimizer->state_count; i++)
             if (!strcmp (name, optimizer->state_names[i]))
                 return optimizer->state_tensors[parameter * optimizer->state_count + i];

@@ -6,6 +6,7 @@
 #include <accel/optimizer.h>
 
 #include "lib/object.h"
+#include "lib/train/compare.h"
 #include "lib/train/model.h"
 #include "lib/train/rules.h"
 
@@ -57,6 +58,10 @@ enum accel_status optimizer_create (struct accel_optimizer **optimizer, struct a
                                     const struct accel_optimizer *like, const char *const *names,
                                     struct accel_error *err);
 
+/** @return ACCEL_OK if @p optimizer, which may be NULL, and its model are there for a call of @p function. */
+enum accel_status optimizer_check (const char *function, const struct accel_optimizer *optimizer,
+                                   struct accel_error *err);
+
 /** @return state @p state of parameter @p parameter. */
 static inline struct optimizer_state *
 optimizer_state_at (const struct accel_optimizer *optimizer, size_t parameter, size_t state)
@@ -66,6 +71,9 @@ optimizer_state_at (const struct accel_optimizer *optimizer, size_t parameter, s
 
 /** @return what parameter @p index is to be changed by, for callbacks. */
 struct accel_update optimizer_update (const struct accel_optimizer *optimizer, size_t index);
+
+/** Note what has to agree over the ranks; the same numbers in the same order for all kinds. */
+void optimizer_note_numbers (const struct accel_optimizer *optimizer, struct noted_numbers *numbers);
 
 /** One step of a custom optimizer. */
 enum accel_status optimizer_step_custom (struct accel_optimizer *optimizer, struct accel_error *err);

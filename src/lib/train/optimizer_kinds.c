@@ -5,6 +5,7 @@
 #include "lib/train/optimizer.h"
 
 #include "lib/error.h"
+#include "lib/option.h"
 #include "lib/train/arithmetic.h"
 
 #include <math.h>
@@ -66,7 +67,7 @@ check_numbers (const struct limit *limits, size_t count, struct accel_error *err
     for (size_t i = 0; i < count; i++)
         if (!(limits[i].value >= 0) || !(limits[i].value < limits[i].limit))
             return accel_fail (err, ACCEL_ERR_INVALID, "%s is %g, it must be at least 0%s", limits[i].name,
-                               limits[i].value, isinf (limits[i].limit) ? "" : " and less than 1");
+                               limits[i].value, isinf (limits[i].limit) ? " and finite" : " and less than 1");
     return ACCEL_OK;
 }
 
@@ -79,13 +80,9 @@ check_place (const char *function, struct accel_optimizer **optimizer, const str
         *optimizer = NULL;
     if (!optimizer || !model)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", function, optimizer ? "model" : "optimizer");
+    if (object_is_gone (&model->object))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model has been destroyed", function);
     return ACCEL_OK;
-}
-
-static double
-or_default (double value, double standard)
-{
-    return value ? value : standard;
 }
 
 enum accel_status
@@ -96,19 +93,26 @@ accel_sgd_create (struct accel_optimizer **optimizer, struct accel_model *model,
     enum accel_status status = check_place (__func__, optimizer, model, err);
     if (status)
         return status;
-    if (!options || !(options->lr > 0) || isinf (options->lr))
-        return accel_fail (err, ACCEL_ERR_INVALID, "SGD needs a learning rate greater than 0 (options->lr)");
+    if (!options || !option_is_given (options->lr))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "SGD needs a learning rate (options->lr; ACCEL_ZERO if it is to be 0)");
+    struct accel_sgd chosen = *options;
+    chosen.lr = option_or (options->lr, 0);
+    chosen.momentum = option_or (options->momentum, 0);
+    chosen.dampening = option_or (options->dampening, 0);
+    chosen.weight_decay = option_or (options->weight_decay, 0);
     const struct limit limits[] = {
-        { "momentum", options->momentum, INFINITY },
-        { "weight_decay", options->weight_decay, INFINITY },
+        { "lr", chosen.lr, INFINITY },
+        { "momentum", chosen.momentum, INFINITY },
+        { "weight_decay", chosen.weight_decay, INFINITY },
     };
     status = check_numbers (limits, sizeof limits / sizeof *limits, err);
     if (status)
         return status;
-    if (!isfinite (options->dampening) || (options->nesterov && (!options->momentum || options->dampening)))
+    if (!isfinite (chosen.dampening) || (chosen.nesterov && (!chosen.momentum || chosen.dampening)))
         return accel_fail (err, ACCEL_ERR_INVALID, "Nesterov momentum needs a momentum and no dampening");
-    struct accel_optimizer like = { .kind = OPTIMIZER_SGD, .begin = begin_sgd, .lr = options->lr, .sgd = *options };
-    like.state_count = options->momentum ? 1 : 0;
+    struct accel_optimizer like = { .kind = OPTIMIZER_SGD, .begin = begin_sgd, .lr = chosen.lr, .sgd = chosen };
+    like.state_count = chosen.momentum ? 1 : 0;
     return optimizer_create (optimizer, model, &like, names, err);
 }
 
@@ -117,10 +121,11 @@ create_adam (struct accel_optimizer **optimizer, struct accel_model *model, doub
              struct accel_error *err)
 {
     static const char *const names[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq" };
-    lr = or_default (lr, 1e-3);
-    chosen.beta1 = or_default (chosen.beta1, 0.9);
-    chosen.beta2 = or_default (chosen.beta2, 0.999);
-    chosen.eps = or_default (chosen.eps, 1e-8);
+    lr = option_or (lr, 1e-3);
+    chosen.beta1 = option_or (chosen.beta1, 0.9);
+    chosen.beta2 = option_or (chosen.beta2, 0.999);
+    chosen.eps = option_or (chosen.eps, 1e-8);
+    chosen.weight_decay = option_or (chosen.weight_decay, 0);
     const struct limit limits[] = {
         { "lr", lr, INFINITY },          { "beta1", chosen.beta1, 1 }, { "beta2", chosen.beta2, 1 },
         { "eps", chosen.eps, INFINITY }, { "weight_decay", chosen.weight_decay, INFINITY },
@@ -174,9 +179,10 @@ accel_lion_create (struct accel_optimizer **optimizer, struct accel_model *model
     struct accel_lion chosen = { 0 };
     if (options)
         chosen = *options;
-    chosen.lr = or_default (chosen.lr, 1e-4);
-    chosen.beta1 = or_default (chosen.beta1, 0.9);
-    chosen.beta2 = or_default (chosen.beta2, 0.99);
+    chosen.lr = option_or (chosen.lr, 1e-4);
+    chosen.beta1 = option_or (chosen.beta1, 0.9);
+    chosen.beta2 = option_or (chosen.beta2, 0.99);
+    chosen.weight_decay = option_or (chosen.weight_decay, 0);
     const struct limit limits[] = {
         { "lr", chosen.lr, INFINITY },
         { "beta1", chosen.beta1, 1 },
@@ -217,6 +223,10 @@ for_each (const struct accel_optimizer *optimizer, const char *what,
         struct accel_error cause = { 0 };
         struct accel_update update = optimizer_update (optimizer, i);
         enum accel_status status = callback (optimizer->custom.user, &update, &cause);
+        bool model_gone = object_is_gone (&model->object);
+        if (!status && (model_gone || object_is_gone (&optimizer->object)))
+            status = accel_fail (&cause, ACCEL_ERR_CALLBACK, "it has destroyed its own %s",
+                                 model_gone ? "model" : "optimizer");
         if (status)
             return accel_fail (err, ACCEL_ERR_CALLBACK, "%s of '%.100s': %s", what, model->parameters[i].name,
                                *cause.text ? cause.text : accel_status_string (status));
@@ -231,16 +241,21 @@ optimizer_step_custom (struct accel_optimizer *optimizer, struct accel_error *er
 }
 
 static enum accel_status
-create_custom (struct accel_optimizer **optimizer, struct accel_model *model,
-               const struct accel_custom_optimizer *options, struct accel_error *err)
+make_custom (struct accel_optimizer **optimizer, struct accel_model *model,
+             const struct accel_custom_optimizer *options, struct accel_error *err)
 {
     if (!options->step)
         return accel_fail (err, ACCEL_ERR_INVALID, "an optimizer of one's own needs a step function");
-    if (!(options->lr > 0) || isinf (options->lr))
-        return accel_fail (err, ACCEL_ERR_INVALID, "an optimizer needs a learning rate greater than 0 (options->lr)");
-    struct accel_optimizer like = { .kind = OPTIMIZER_CUSTOM, .lr = options->lr, .custom = *options };
+    if (!option_is_given (options->lr))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "an optimizer needs a learning rate (options->lr; ACCEL_ZERO if it is to be 0)");
+    const struct limit limit = { "lr", option_or (options->lr, 0), INFINITY };
+    enum accel_status status = check_numbers (&limit, 1, err);
+    if (status)
+        return status;
+    struct accel_optimizer like = { .kind = OPTIMIZER_CUSTOM, .lr = limit.value, .custom = *options };
     like.state_count = options->state_count;
-    enum accel_status status = optimizer_create (optimizer, model, &like, options->state_names, err);
+    status = optimizer_create (optimizer, model, &like, options->state_names, err);
     if (status)
         return status;
     status = for_each (*optimizer, "the first state", options->init, err);
@@ -249,6 +264,17 @@ create_custom (struct accel_optimizer **optimizer, struct accel_model *model,
         accel_optimizer_destroy (*optimizer);
         *optimizer = NULL;
     }
+    return status;
+}
+
+/* Its functions may destroy the model, which then ends with the call. */
+static enum accel_status
+create_custom (struct accel_optimizer **optimizer, struct accel_model *model,
+               const struct accel_custom_optimizer *options, struct accel_error *err)
+{
+    object_pin (&model->object);
+    enum accel_status status = make_custom (optimizer, model, options, err);
+    object_unpin (&model->object);
     return status;
 }
 

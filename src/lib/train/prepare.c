@@ -9,6 +9,7 @@
 #include "lib/object.h"
 #include "lib/state/state_private.h"
 #include "lib/tensor.h"
+#include "lib/train/compare.h"
 #include "lib/train/optimizer.h"
 #include "lib/train/precision.h"
 #include "lib/train/reducer.h"
@@ -219,11 +220,14 @@ static enum accel_status
 prepare_new (const char *file, int line, struct accel *acc, void *address, uint64_t kind, struct accel_error *err)
 {
     struct object *object = address;
+    const struct comm_site site = { file, line, JOBSEG_CALL_PREPARE };
     enum accel_status status = ACCEL_OK;
     if (kind == OBJECT_MODEL)
         status = model_prepare (file, line, acc, address, err);
     else if (kind == OBJECT_LOADER)
-        status = loader_prepare (address, acc, &(struct comm_site){ file, line, JOBSEG_CALL_PREPARE }, err);
+        status = loader_prepare (address, acc, &site, err);
+    else
+        status = compare_numbers (&site, acc, object, err);
     if (status)
         return status;
     object->owner = acc;

@@ -6,6 +6,7 @@
 #include <accel/scheduler.h>
 
 #include "lib/error.h"
+#include "lib/option.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/arithmetic.h"
@@ -93,7 +94,7 @@ one_cycle_lr (const struct accel_scheduler *scheduler)
 }
 
 UNFUSED static void
-apply (struct accel_scheduler *scheduler)
+set_rate (struct accel_scheduler *scheduler)
 {
     const struct accel_scheduler_options *options = &scheduler->options;
     double lr = scheduler->optimizer->lr;
@@ -108,20 +109,45 @@ apply (struct accel_scheduler *scheduler)
     scheduler->lr = scheduler->optimizer->lr = lr;
 }
 
+/* The program's function may destroy the scheduler or its optimizer, which then end with the call. */
+static enum accel_status
+apply (struct accel_scheduler *scheduler, struct accel_error *err)
+{
+    struct object *optimizer = &scheduler->optimizer->object;
+    object_pin (optimizer);
+    object_pin (&scheduler->object);
+    set_rate (scheduler);
+    const char *gone = object_is_gone (&scheduler->object) ? "scheduler" : NULL;
+    gone = object_is_gone (optimizer) ? "optimizer" : gone;
+    object_unpin (&scheduler->object);
+    object_unpin (optimizer);
+    return gone ? accel_fail (err, ACCEL_ERR_CALLBACK, "the function of a schedule has destroyed its own %s", gone)
+                : ACCEL_OK;
+}
+
+/* The object is the first member. */
+static void
+end_scheduler (struct object *object)
+{
+    state_remove_prepared (object);
+    object_let_go (&((struct accel_scheduler *) (void *) object)->optimizer->object);
+}
+
 /* The phases of OneCycleLR. */
 UNFUSED static void
 make_phases (struct accel_scheduler *scheduler)
 {
     const struct accel_scheduler_options *options = &scheduler->options;
     double total = (double) options->total_steps, high = options->max_momentum, low = options->base_momentum;
-    double first = options->max_lr / options->div_factor, last = first / options->final_div_factor;
+    double max_lr = option_or (options->max_lr, 0), first = max_lr / options->div_factor;
+    double last = first / options->final_div_factor;
     struct phase *phase = scheduler->phases;
-    *phase++ = (struct phase){ options->pct_start * total - 1, first, options->max_lr, high, low };
+    *phase++ = (struct phase){ options->pct_start * total - 1, first, max_lr, high, low };
     if (options->three_phase) {
-        *phase++ = (struct phase){ 2 * options->pct_start * total - 2, options->max_lr, first, low, high };
+        *phase++ = (struct phase){ 2 * options->pct_start * total - 2, max_lr, first, low, high };
         *phase++ = (struct phase){ total - 1, first, last, high, high };
     } else
-        *phase++ = (struct phase){ total - 1, options->max_lr, last, low, high };
+        *phase++ = (struct phase){ total - 1, max_lr, last, low, high };
     scheduler->phase_count = (int) (phase - scheduler->phases);
     scheduler->base_lr = first;
 }
@@ -142,8 +168,7 @@ fill_defaults (struct accel_scheduler_options *options)
         { &options->max_momentum, 0.95 },
     };
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
-        if (!*defaults[i].field)
-            *defaults[i].field = defaults[i].value;
+        *defaults[i].field = option_or (*defaults[i].field, defaults[i].value);
     if (options->schedule == ACCEL_SCHEDULE_POLYNOMIAL && !options->total_steps)
         options->total_steps = 5;
 }
@@ -151,9 +176,12 @@ fill_defaults (struct accel_scheduler_options *options)
 static enum accel_status
 check_one_cycle (const struct accel_scheduler_options *options, const double *momentum, struct accel_error *err)
 {
-    if (!options->total_steps || !(options->max_lr > 0) || isinf (options->max_lr))
-        return accel_fail (err, ACCEL_ERR_INVALID, "one-cycle needs total_steps, and max_lr greater than 0");
-    if (!(options->pct_start > 0) || !(options->pct_start <= 1))
+    if (!options->total_steps || !option_is_given (options->max_lr))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "one-cycle needs total_steps and max_lr (ACCEL_ZERO if it is to be 0)");
+    if (!(options->max_lr >= 0) || isinf (options->max_lr))
+        return accel_fail (err, ACCEL_ERR_INVALID, "max_lr is %g, it must be at least 0 and finite", options->max_lr);
+    if (!(options->pct_start >= 0) || !(options->pct_start <= 1))
         return accel_fail (err, ACCEL_ERR_INVALID, "pct_start is %g, it must be between 0 and 1", options->pct_start);
     if (!(options->div_factor > 0) || !(options->final_div_factor > 0))
         return accel_fail (err, ACCEL_ERR_INVALID, "div_factor and final_div_factor must be greater than 0");
@@ -196,6 +224,8 @@ accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimiz
     if (!scheduler || !optimizer || !options)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__,
                            !scheduler ? "scheduler" : !optimizer ? "optimizer" : "options");
+    if (object_is_gone (&optimizer->object))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer has been destroyed", __func__);
     struct accel_scheduler_options chosen = *options;
     fill_defaults (&chosen);
     double *momentum = optimizer_momentum (optimizer);
@@ -205,26 +235,38 @@ accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimiz
     struct accel_scheduler *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a scheduler");
-    made->object = (struct object) OBJECT_INIT (OBJECT_SCHEDULER);
+    made->object = (struct object) OBJECT_INIT (OBJECT_SCHEDULER, end_scheduler);
     made->optimizer = optimizer;
+    object_hold (&optimizer->object);
     made->options = chosen;
     made->base_lr = optimizer->lr;
     if (chosen.schedule == ACCEL_SCHEDULE_ONE_CYCLE) {
         made->momentum = chosen.keep_momentum ? NULL : momentum;
         make_phases (made);
     }
-    apply (made);
-    *scheduler = made;
-    return ACCEL_OK;
+    status = apply (made, err);
+    if (status)
+        object_destroy (&made->object);
+    else
+        *scheduler = made;
+    return status;
 }
 
 void
 accel_scheduler_destroy (struct accel_scheduler *scheduler)
 {
+    object_destroy (scheduler ? &scheduler->object : NULL);
+}
+
+/* @return ACCEL_OK where there is a rate to change. */
+static enum accel_status
+check_optimizer (const char *function, const struct accel_scheduler *scheduler, struct accel_error *err)
+{
     if (!scheduler)
-        return;
-    state_remove_prepared (&scheduler->object);
-    free (scheduler);
+        return accel_fail_null (err, function, "scheduler");
+    if (object_is_gone (&scheduler->optimizer->object))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the scheduler's optimizer has been destroyed", function);
+    return ACCEL_OK;
 }
 
 static bool
@@ -240,15 +282,15 @@ step_once (struct accel_scheduler *scheduler, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_scheduler_step: all %llu steps of one-cycle are done",
                            (unsigned long long) scheduler->options.total_steps);
     scheduler->step++;
-    apply (scheduler);
-    return ACCEL_OK;
+    return apply (scheduler, err);
 }
 
 enum accel_status
 accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err)
 {
-    if (!scheduler)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: scheduler is NULL", __func__);
+    enum accel_status status = check_optimizer (__func__, scheduler, err);
+    if (status)
+        return status;
     const struct accel *acc = scheduler->object.owner;
     if (!acc || scheduler->options.without_optimizer)
         return step_once (scheduler, err);
@@ -256,10 +298,41 @@ accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err
         return ACCEL_OK;
     if (scheduler->options.split_batches)
         return step_once (scheduler, err);
-    enum accel_status status = ACCEL_OK;
     for (int i = 0; !status && i < acc->identity.world_size && !is_at_end (scheduler); i++)
         status = step_once (scheduler, err);
     return status;
+}
+
+void
+scheduler_note_numbers (const struct accel_scheduler *scheduler, struct noted_numbers *numbers)
+{
+    static const char *const names[] = {
+        "a constant schedule", "a linear schedule", "a cosine schedule", "a cosine schedule with restarts",
+        "a step schedule", "a polynomial schedule", "a one-cycle schedule", "a schedule of the program's own",
+    };
+    const struct accel_scheduler_options *options = &scheduler->options;
+    numbers->what = names[options->schedule];
+    numbers_add (numbers, "the first learning rate", scheduler->base_lr);
+    numbers_add (numbers, "lr", scheduler->lr);
+    numbers_add (numbers, "the number of steps done", (double) scheduler->step);
+    numbers_add (numbers, "the place of its optimizer in accel_prepare", (double) scheduler->optimizer->object.number);
+    numbers_add (numbers, "warmup_steps", (double) options->warmup_steps);
+    numbers_add (numbers, "total_steps", (double) options->total_steps);
+    numbers_add (numbers, "cycles", options->cycles);
+    numbers_add (numbers, "step_size", (double) options->step_size);
+    numbers_add (numbers, "gamma", options->gamma);
+    numbers_add (numbers, "power", options->power);
+    numbers_add (numbers, "max_lr", options->max_lr);
+    numbers_add (numbers, "pct_start", options->pct_start);
+    numbers_add (numbers, "div_factor", options->div_factor);
+    numbers_add (numbers, "final_div_factor", options->final_div_factor);
+    numbers_add (numbers, "linear", options->linear);
+    numbers_add (numbers, "three_phase", options->three_phase);
+    numbers_add (numbers, "keep_momentum", options->keep_momentum);
+    numbers_add (numbers, "base_momentum", options->base_momentum);
+    numbers_add (numbers, "max_momentum", options->max_momentum);
+    numbers_add (numbers, "without_optimizer", options->without_optimizer);
+    numbers_add (numbers, "split_batches", options->split_batches);
 }
 
 double
@@ -292,6 +365,9 @@ accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel
 {
     if (!scheduler || !state)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, scheduler ? "state" : "scheduler");
+    enum accel_status status = check_optimizer (__func__, scheduler, err);
+    if (status)
+        return status;
     if (state->version != STATE_VERSION || !isfinite (state->lr) || !isfinite (state->base_lr)
         || !isfinite (state->momentum))
         return accel_fail (err, ACCEL_ERR_FORMAT, "this is no state of a scheduler, or of another release");

@@ -18,6 +18,16 @@ piece_of (const struct shm *shm, int rank)
     return shm->stages + ((size_t) rank * 2 + (shm->pieces & 1)) * SHM_PIECE;
 }
 
+static void
+note_form (struct shm_post *post, const struct comm_form *form)
+{
+    post->ndim = form->tensor ? (uint8_t) form->tensor->ndim : 0;
+    for (int i = 0; i < post->ndim; i++)
+        post->shape[i] = form->tensor->shape[i];
+    post->argument = (uint8_t) form->argument;
+    post->value = form->value;
+}
+
 /* Publish what this rank calls, wait for all and compare.  @inline_bytes of @payload travel with it. */
 static enum accel_status
 begin (struct shm *shm, const struct backend_call *call, const void *payload, size_t inline_bytes, size_t send_bytes,
@@ -31,6 +41,9 @@ begin (struct shm *shm, const struct backend_call *call, const void *payload, si
     post->dtype = (uint8_t) call->dtype;
     post->op = (uint8_t) call->op;
     post->root = call->root;
+    post->form = call->form;
+    if (call->site->form)
+        note_form (post, call->site->form);
     if (inline_bytes)
         memcpy (post->payload, payload, inline_bytes);
     if (send_bytes | recv_bytes) {

@@ -43,7 +43,8 @@ claim_slot (struct shm *shm, struct accel_error *err)
     atomic_store (&slot->pid, getpid ());
     atomic_store (&slot->pid_space, shm_pid_space ());
     atomic_store (&slot->ledger_count, 0);
-    atomic_store (&slot->file_count, 0);
+    if (atomic_load (&slot->failed_generation) == shm->generation) /* it gave up before all had joined */
+        atomic_store (&slot->failed_generation, 0);
     atomic_store (&slot->generation, shm->generation);
     atomic_store (&slot->state, JOBSEG_JOINING);
     shm_futex_wake (&slot->state);
@@ -72,10 +73,7 @@ look_for_dead (struct shm *shm, struct accel_error *err)
     char why[ACCEL_ERROR_TEXT_SIZE];
     for (int despaired = 0; despaired < 2; despaired++)
         for (int rank = 0; rank < shm->size; rank++) {
-            struct jobseg_slot *slot = jobseg_slot (&shm->segment, rank);
-            bool failed = atomic_load (&slot->state) == JOBSEG_FAILED
-                          && atomic_load (&slot->generation) == shm->generation;
-            if (failed == despaired && shm_is_gone (shm, rank, why, sizeof why))
+            if (shm_has_failed (shm, rank) == despaired && shm_is_gone (shm, rank, why, sizeof why))
                 return accel_fail (err, ACCEL_ERR_PEER, "accel_open: rank %d %s before all ranks had joined", rank,
                                    why);
         }

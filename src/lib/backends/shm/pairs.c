@@ -203,8 +203,7 @@ check_sender (struct shm *shm, const struct backend_call *call, struct accel_err
 {
     char why[ACCEL_ERROR_TEXT_SIZE], site[160];
     atomic_thread_fence (memory_order_seq_cst);
-    if (atomic_load (&shm_slot (shm, call->root)->state) != JOBSEG_FAILED
-        || !shm_is_gone (shm, call->root, why, sizeof why))
+    if (!shm_has_failed (shm, call->root) || !shm_is_gone (shm, call->root, why, sizeof why))
         return ACCEL_OK;
     shm_describe_site (call->site, site, sizeof site);
     return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; meanwhile rank %d was in %s",

@@ -100,6 +100,24 @@ describe_end (struct shm *shm, int rank, char *text, size_t size)
 }
 
 bool
+shm_has_failed (const struct shm *shm, int rank)
+{
+    return atomic_load (&shm_slot (shm, rank)->failed_generation) == shm->generation;
+}
+
+/* What a rank that has opened again said when it gave up.  It may give up once more while we read. */
+static bool
+describe_failure (const struct shm *shm, int rank, char *text, size_t size)
+{
+    const struct jobseg_slot *slot = shm_slot (shm, rank);
+    if (!shm_has_failed (shm, rank))
+        return false;
+    snprintf (text, size, "gave up: %.*s", (int) sizeof slot->reason, slot->reason);
+    atomic_thread_fence (memory_order_seq_cst);
+    return shm_has_failed (shm, rank);
+}
+
+bool
 shm_is_gone (struct shm *shm, int rank, char *text, size_t size)
 {
     struct jobseg_slot *slot = shm_slot (shm, rank);
@@ -110,6 +128,8 @@ shm_is_gone (struct shm *shm, int rank, char *text, size_t size)
         jobseg_describe (slot, text, size);
         return true;
     }
+    if (generation != shm->generation && describe_failure (shm, rank, text, size))
+        return true;
     if (atomic_load (&slot->exited)) {
         jobseg_describe_exit (atomic_load (&slot->wait_status), text, size);
         return true;
@@ -134,8 +154,12 @@ shm_leave (struct shm *shm, enum jobseg_state state, const char *reason)
         return;
     /* Its first reason stays, be it of a group or of the world. */
     if (atomic_load (&slot->state) != JOBSEG_FAILED) {
-        if (reason)
+        if (reason) {
+            atomic_store (&slot->failed_generation, 0);
             snprintf (slot->reason, sizeof slot->reason, "%s", reason);
+        }
+        if (state == JOBSEG_FAILED)
+            atomic_store (&slot->failed_generation, shm->generation);
         atomic_store (&slot->state, state);
     }
     if (!shm->blocks)

@@ -37,9 +37,15 @@ struct shm_post {
     uint8_t dtype;
     uint8_t op;
     int32_t root;
+    uint32_t form; /* comm_form_hash() */
     uint64_t send; /* offset from the first arena, or SHM_FOREIGN */
     uint64_t recv;
     unsigned char payload[SHM_INLINE];
+    /* What was hashed, for messages; behind the payload, so that it shares no cache line with what all ranks read. */
+    int64_t shape[ACCEL_MAX_DIMS];
+    double value;
+    uint8_t ndim;
+    uint8_t argument; /* enum comm_argument */
 } __attribute__ ((aligned (128)));
 
 #define SHM_FOREIGN UINT64_MAX
@@ -145,6 +151,8 @@ void shm_watch (struct shm *shm, int rank);
 void shm_unwatch (struct shm *shm);
 /** @return whether @p rank will never come, and why in @p text: "was killed by signal 9 (SIGKILL)". */
 bool shm_is_gone (struct shm *shm, int rank, char *text, size_t size);
+/** @return whether @p rank gave up in this generation, though it may have opened again since. */
+bool shm_has_failed (const struct shm *shm, int rank);
 /** Note in the own slot that this rank will not come, and wake who waits for it. */
 void shm_leave (struct shm *shm, enum jobseg_state state, const char *reason);
 

@@ -56,11 +56,44 @@ op_name (unsigned op)
     return op < ACCEL_OP_COUNT ? names[op] : "?";
 }
 
+/* "[2, 3]" */
+static void
+write_shape (const struct shm_post *post, char *text, size_t size)
+{
+    size_t length = 0;
+    for (int i = 0; i < post->ndim && length < size; i++)
+        length += (size_t) snprintf (text + length, size - length, "%s%lld", i ? ", " : "[",
+                                     (long long) post->shape[i]);
+    if (length < size)
+        snprintf (text + length, size - length, "%s", length ? "]" : "[]");
+}
+
+static bool
+same_shape (const struct shm_post *a, const struct shm_post *b)
+{
+    return a->ndim == b->ndim && !memcmp (a->shape, b->shape, a->ndim * sizeof *a->shape);
+}
+
+/* @return what differs in the form of two calls. */
+static const char *
+write_forms (const struct shm_post *a, char *text_a, const struct shm_post *b, char *text_b, size_t size)
+{
+    if (!same_shape (a, b)) {
+        write_shape (a, text_a, size);
+        write_shape (b, text_b, size);
+        return "shapes";
+    }
+    /* So many digits that numbers which differ are not written alike. */
+    snprintf (text_a, size, "%.17g", a->value);
+    snprintf (text_b, size, "%.17g", b->value);
+    return a->argument == COMM_SCALE ? "scales" : a->argument == COMM_DIM ? "dimensions" : "arguments";
+}
+
 static enum accel_status
 say_difference (struct shm *shm, int rank_a, const struct shm_post *a, int rank_b, const struct shm_post *b,
                 struct accel_error *err)
 {
-    char place_a[JOBSEG_FILE_NAME + 16], place_b[JOBSEG_FILE_NAME + 16], text_a[96], text_b[96];
+    char place_a[JOBSEG_FILE_NAME + 16], place_b[JOBSEG_FILE_NAME + 16], text_a[192], text_b[192];
     const char *what = NULL;
     shm_describe_place (shm, rank_a, a->sequence, place_a, sizeof place_a);
     shm_describe_place (shm, rank_b, b->sequence, place_b, sizeof place_b);
@@ -82,11 +115,12 @@ say_difference (struct shm *shm, int rank_a, const struct shm_post *a, int rank_
         what = "operations";
         snprintf (text_a, sizeof text_a, "%s", op_name (a->op));
         snprintf (text_b, sizeof text_b, "%s", op_name (b->op));
-    } else {
+    } else if (a->root != b->root) {
         what = "roots";
         snprintf (text_a, sizeof text_a, "%d", a->root);
         snprintf (text_b, sizeof text_b, "%d", b->root);
-    }
+    } else
+        what = write_forms (a, text_a, b, text_b, sizeof text_a);
     return accel_fail (err, ACCEL_ERR_PEER, "%s differ in %s: %s on rank %d at %s, %s on rank %d at %s", what,
                        jobseg_call_name (a->call), text_a, shm_name (shm, rank_a), place_a, text_b,
                        shm_name (shm, rank_b), place_b);
@@ -95,14 +129,14 @@ say_difference (struct shm *shm, int rank_a, const struct shm_post *a, int rank_
 static bool
 agree (const struct shm_post *a, const struct shm_post *b)
 {
-    return a->count == b->count && !memcmp (&a->kind, &b->kind, 8);
+    return a->count == b->count && !memcmp (&a->kind, &b->kind, 12);
 }
 
 enum accel_status
 shm_compare (struct shm *shm, struct accel_error *err)
 {
     int first = -1;
-    _Static_assert (offsetof (struct shm_post, send) - offsetof (struct shm_post, kind) == 8, "compared as 8 bytes");
+    _Static_assert (offsetof (struct shm_post, form) - offsetof (struct shm_post, kind) == 8, "compared as 12 bytes");
     for (int rank = 0; rank < shm->size; rank++) {
         const struct shm_post *post = shm_post_of (shm, rank);
         if (atomic_load_explicit (&post->step, memory_order_acquire) != shm->step)

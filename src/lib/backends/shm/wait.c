@@ -63,7 +63,7 @@ look_at_peers (struct shm *shm, const struct backend_call *call, struct accel_er
         for (int rank = 0; rank < shm->size; rank++) {
             struct jobseg_slot *slot = shm_slot (shm, rank);
             struct shm_post *post = shm_post_of (shm, rank);
-            if (has_come (post, shm->step) || (atomic_load (&slot->state) == JOBSEG_FAILED) != despaired
+            if (has_come (post, shm->step) || shm_has_failed (shm, rank) != despaired
                 || !shm_is_gone (shm, rank, why, sizeof why) || has_come (post, shm->step))
                 continue;
             shm_describe_site (call->site, site, sizeof site);
@@ -83,8 +83,7 @@ shm_blame (struct shm *shm, const struct backend_call *call, struct accel_error 
     char why[ACCEL_ERROR_TEXT_SIZE] = "", site[160];
     int rank = 0;
     while (rank < shm->size
-           && (atomic_load (&shm_slot (shm, rank)->state) != JOBSEG_FAILED
-               || !shm_is_gone (shm, rank, why, sizeof why)))
+           && (!shm_has_failed (shm, rank) || !shm_is_gone (shm, rank, why, sizeof why)))
         rank++;
     shm_describe_site (call->site, site, sizeof site);
     if (rank == shm->size)

@@ -1,0 +1,9 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that ask for other shapes, scales or types in one call, or prepare other optimizers: all are told which and what.
+. "${srcdir:-.}/tests/testlib.sh"
+
+test_expect_success 'every difference is named, on all ranks, also to those who come late' '
+    timeout 100 "$accelerate" launch --quiet --cpu --num_processes 3 "$builddir/tests/fault/agreement"
+'
+test_done
