@@ -6,15 +6,34 @@
 
 #include "config/tee.h"
 #include "util/cleanup.h"
+#include "util/printable.h"
 
 #include <ctype.h>
 #include <jansson.h>
 #include <string.h>
 
+/* As one would type it in bash, ksh or zsh: of all quotes only these have escapes. */
+static void
+add_escaped_word (struct strbuf *out, const char *word)
+{
+    char shown[PRINTABLE_BYTES];
+    strbuf_add (out, "$'");
+    while (*word) {
+        if (*word == '\'' || *word == '\\')
+            strbuf_add_char (out, '\\');
+        strbuf_add (out, printable_next (&word, shown));
+    }
+    strbuf_add_char (out, '\'');
+}
+
 /* As one would type it in a shell. */
 static void
 add_word (struct strbuf *out, const char *word)
 {
+    if (!printable_is_clean (word)) {
+        add_escaped_word (out, word);
+        return;
+    }
     bool plain = *word != '\0';
     for (const char *c = word; *c; c++)
         plain = plain && (isalnum ((unsigned char) *c) || strchr ("%+,-./:=@_", *c));
@@ -59,7 +78,9 @@ print_logs (const struct plan *plan, struct strbuf *out)
 {
     if (!plan->logs.run)
         return;
-    strbuf_printf (out, "\nlogs\n  %s\n", plan->logs.run);
+    strbuf_add (out, "\nlogs\n  ");
+    printable_add (out, plan->logs.run);
+    strbuf_add_char (out, '\n');
     for (int i = 0; i < plan->process_count; i++)
         for (unsigned bit = TEE_OUT; bit <= TEE_ERR; bit <<= 1)
             if (plan->processes[i].tee & bit)
@@ -99,8 +120,11 @@ plan_print_text (const struct plan *plan, struct strbuf *out)
     print_logs (plan, out);
     if (plan->notes.count)
         strbuf_add (out, "\nnotes\n");
-    for (size_t i = 0; i < plan->notes.count; i++)
-        strbuf_printf (out, "  %s\n", plan->notes.items[i]);
+    for (size_t i = 0; i < plan->notes.count; i++) {
+        strbuf_add (out, "  ");
+        printable_add (out, plan->notes.items[i]);
+        strbuf_add_char (out, '\n');
+    }
 }
 
 static json_t *
