@@ -88,6 +88,14 @@ print_logs (const struct plan *plan, struct strbuf *out)
                                plan->processes[i].local_rank, bit == TEE_OUT ? "stdout" : "stderr");
 }
 
+static void
+print_note (const char *note, struct strbuf *out)
+{
+    strbuf_add (out, "  ");
+    printable_add (out, note);
+    strbuf_add_char (out, '\n');
+}
+
 void
 plan_print_text (const struct plan *plan, struct strbuf *out)
 {
@@ -118,13 +126,12 @@ plan_print_text (const struct plan *plan, struct strbuf *out)
                 add_variable (out, process->env.items[i]);
     }
     print_logs (plan, out);
-    if (plan->notes.count)
+    if (plan->notes.count || plan->python_note)
         strbuf_add (out, "\nnotes\n");
-    for (size_t i = 0; i < plan->notes.count; i++) {
-        strbuf_add (out, "  ");
-        printable_add (out, plan->notes.items[i]);
-        strbuf_add_char (out, '\n');
-    }
+    if (plan->python_note)
+        print_note (plan->python_note, out);
+    for (size_t i = 0; i < plan->notes.count; i++)
+        print_note (plan->notes.items[i], out);
 }
 
 static json_t *
@@ -158,7 +165,9 @@ make_env (const struct strlist *env)
 static json_t *
 make_plan (const struct plan *plan)
 {
-    json_t *processes = json_array ();
+    json_t *processes = json_array (), *notes = make_list (&plan->notes);
+    if (plan->python_note)
+        json_array_insert_new (notes, 0, json_string (plan->python_note));
     for (int i = 0; i < plan->process_count; i++) {
         const struct plan_process *process = &plan->processes[i];
         json_array_append_new (processes, json_pack ("{si si ss ss ss si so so}", "rank", process->rank,
@@ -169,8 +178,7 @@ make_plan (const struct plan *plan)
     }
     return json_pack ("{ss si si si sI ss? so so}", "host", plan->host, "world_size", plan->world_size,
                       "local_world_size", plan->local_world_size, "first_rank", plan->first_rank, "grace_s",
-                      (json_int_t) plan->grace_s, "logs", plan->logs.run, "notes", make_list (&plan->notes),
-                      "processes", processes);
+                      (json_int_t) plan->grace_s, "logs", plan->logs.run, "notes", notes, "processes", processes);
 }
 
 int
