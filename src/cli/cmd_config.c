@@ -13,9 +13,11 @@
 #include "launch/topology.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/printable.h"
 #include "util/suggest.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 static const struct origin answered = { ORIGIN_FLAG, 0 };
 
@@ -43,13 +45,11 @@ guess_all (struct config *config, struct fail *fail)
 static int
 save (const char *path, const struct strbuf *text, struct fail *fail)
 {
-    AUTO_STRBUF struct strbuf saved = { 0 };
     if (io_make_parents (path, fail) || io_write_file (path, text->text, text->length, 0644, fail))
         return -1;
-    strbuf_printf (&saved, "saved in %s", path);
-    if (saved.failed)
-        return fail_nomem (fail);
-    prompt_say (saved.text);
+    fputs ("saved in ", stdout);
+    printable_put (stdout, path);
+    prompt_say ("");
     return 0;
 }
 
@@ -63,13 +63,13 @@ write_config (const struct config *config, const char *path, struct fail *fail)
 static int
 run_default (struct config *config, const char *path, struct fail *fail)
 {
-    AUTO_STRBUF struct strbuf note = { 0 }, text = { 0 };
+    AUTO_STRBUF struct strbuf text = { 0 };
     if (access (path, F_OK))
         return guess_all (config, fail) || config_default_text (config, path_is_json (path), &text, fail)
                    ? -1
                    : save (path, &text, fail);
-    strbuf_printf (&note, "%s exists and stays as it is", path);
-    prompt_say (note.text ? note.text : path);
+    printable_put (stdout, path);
+    prompt_say (" exists and stays as it is");
     return 0;
 }
 
@@ -79,7 +79,11 @@ static int
 run_questions (struct config *config, const char *path, struct fail *fail)
 {
     struct config file = { 0 };
-    int result = !access (path, F_OK) ? config_read_file (config, path, fail) : 0;
+    struct stat info;
+    bool exists = !stat (path, &info);
+    if (exists && !S_ISREG (info.st_mode) && !S_ISDIR (info.st_mode)) /* of what use are answers that cannot be kept? */
+        return fail_set (fail, FAIL_GENERAL, "%s: is not a regular file", path);
+    int result = exists ? config_read_file (config, path, fail) : 0;
     if (!result)
         result = questionnaire_run (config, &file, fail) ? -1 : write_config (&file, path, fail);
     config_release (&file);

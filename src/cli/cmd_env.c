@@ -8,6 +8,7 @@
 #include "config/paths.h"
 #include "util/cleanup.h"
 #include "util/credentials.h"
+#include "util/printable.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -46,12 +47,15 @@ static void
 add_fact (const struct machine_fact *fact, const struct strlist *values, struct strbuf *out)
 {
     strbuf_printf (out, "- %s:", fact->name);
-    if (!fact->is_list)
-        strbuf_printf (out, " %s\n", values->count ? values->items[0] : "unknown");
-    else
+    if (!fact->is_list && !values->count)
+        strbuf_add (out, " unknown\n");
+    else if (fact->is_list)
         strbuf_add (out, values->count ? "\n" : " none\n");
-    for (size_t i = 0; fact->is_list && i < values->count; i++)
-        strbuf_printf (out, "\t- %s\n", values->items[i]);
+    for (size_t i = 0; i < (fact->is_list ? values->count : values->count > 0); i++) {
+        strbuf_add (out, fact->is_list ? "\t- " : " ");
+        printable_add (out, values->items[i]);
+        strbuf_add_char (out, '\n');
+    }
 }
 
 static void
@@ -60,16 +64,21 @@ print_text (const struct facts *facts, const struct config *config, struct strbu
     strbuf_add (out, "\nCopy and paste the text below into your report:\n\n");
     for (size_t i = 0; i < machine_fact_count; i++)
         add_fact (&machine_facts[i], &facts->values[i], out);
-    strbuf_printf (out, "- `Accelerate` %s: %s\n", facts->was_given ? "config passed" : "default config", facts->file);
+    strbuf_printf (out, "- `Accelerate` %s: ", facts->was_given ? "config passed" : "default config");
+    printable_add (out, facts->file);
+    strbuf_add_char (out, '\n');
     if (!facts->was_found)
         strbuf_add (out, "\tNot found\n");
     for (size_t i = 0; i < option_count; i++) {
         if (!is_shown (config, &options[i]))
             continue;
+        AUTO_STRBUF struct strbuf value = { 0 };
+        add_value (config, &options[i], &value);
+        out->failed = out->failed || value.failed;
         strbuf_printf (out, "\t- %s: ", options[i].key);
-        add_value (config, &options[i], out);
+        printable_add (out, value.text ? value.text : "");
         strbuf_add (out, " (");
-        config_format_origin (config, &options[i], out);
+        config_show_origin (config, &options[i], out);
         strbuf_add (out, ")\n");
     }
 }

@@ -12,6 +12,7 @@
 #include "launch/plan.h"
 #include "launch/report.h"
 #include "util/io.h"
+#include "util/printable.h"
 
 #include <stdio.h>
 
@@ -72,10 +73,11 @@ print_settings (const struct config *config, struct fail *fail)
 }
 
 static void
-print_notes (const struct plan *plan)
+print_note (const char *text, const char *name)
 {
-    for (size_t i = 0; i < plan->notes.count; i++)
-        fprintf (stderr, "accelerate: note: %s\n", plan->notes.items[i]);
+    fprintf (stderr, "accelerate: note: %s", text);
+    printable_put (stderr, name);
+    fputc ('\n', stderr);
 }
 
 /* The file is made empty before the start, so that one that cannot be written is known before hours of work. */
@@ -141,9 +143,10 @@ run_plan (struct plan *plan, const struct settings *settings, struct fail *fail)
     if (logs_make_run (plan, fail))
         return -1;
     if (!settings->quiet) {
-        print_notes (plan);
+        for (size_t i = 0; i < plan->notes.count; i++)
+            print_note ("", plan->notes.items[i]);
         if (plan->logs.run)
-            fprintf (stderr, "accelerate: note: files of the ranks' output are in %s\n", plan->logs.run);
+            print_note ("files of the ranks' output are in ", plan->logs.run);
     }
     switch (keeper_split (&keeper, fail)) {
     case KEEPER_IS_SUPERVISOR: return supervise_plan (plan, &keeper, settings, fail);

@@ -8,6 +8,7 @@
 #include "config/paths.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/printable.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -27,6 +28,14 @@ check_flags (const struct settings *settings, struct fail *fail)
     return 0;
 }
 
+static void
+print_note (const char *text)
+{
+    fputs ("accelerate: note: ", stderr);
+    printable_put (stderr, text);
+    fputc ('\n', stderr);
+}
+
 static int
 run (struct config *config, int argc, char **argv, struct fail *fail)
 {
@@ -44,11 +53,13 @@ run (struct config *config, int argc, char **argv, struct fail *fail)
     if (fsdp2_convert (settings->config_file, path_is_json (target), &text, &notes, fail))
         return -1;
     for (size_t i = 0; i < notes.count; i++)
-        fprintf (stderr, "accelerate: note: %s\n", notes.items[i]);
+        print_note (notes.items[i]);
     mode_t mode = stat (target, &info) ? 0644 : info.st_mode & 0777;
     if (io_write_file (target, text.text ? text.text : "", text.length, mode, fail))
         return -1;
-    printf ("saved in %s\n", target);
+    fputs ("saved in ", stdout);
+    printable_put (stdout, target);
+    putchar ('\n');
     return 0;
 }
 

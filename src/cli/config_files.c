@@ -10,6 +10,7 @@
 #include "config/paths.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/printable.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,8 +33,10 @@ config_files_update (struct config *config, const char *path, struct fail *fail)
     struct filedoc doc = { 0 };
     int result = update (config, path, &doc, fail);
     filedoc_release (&doc);
-    if (!result)
-        printf ("%s is up to date\n", path);
+    if (!result) {
+        printable_put (stdout, path);
+        puts (" is up to date");
+    }
     return result;
 }
 

@@ -11,6 +11,7 @@
 #include "config/mode.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
+#include "util/printable.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -203,7 +204,9 @@ config_files_lint (char **files, int count, struct fail *fail)
             return -1;
     if (problems.failed)
         return fail_nomem (fail);
-    for (size_t i = 0; i < problems.count; i++)
-        printf ("%s\n", problems.items[i]);
+    for (size_t i = 0; i < problems.count; i++) {
+        printable_put (stdout, problems.items[i]);
+        putchar ('\n');
+    }
     return problems.count != 0;
 }

@@ -4,7 +4,7 @@
 
 #include "cli/machine.h"
 
-#include "launch/program.h"
+#include "launch/python.h"
 #include "util/cleanup.h"
 
 #include <limits.h>
@@ -42,7 +42,8 @@ static void
 tell_python (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
-    AUTO_FREE char *python = program_find_in_path ("python3");
+    AUTO_FREE char *python = NULL;
+    values->failed = values->failed || python_find (&python, NULL, NULL);
     strlist_add (values, python ? python : "not on PATH");
 }
 

@@ -175,7 +175,7 @@ tell_mpi (const struct machine *machine, struct strlist *values)
     if (!text)
         return;
     for (size_t i = 0; i < sizeof programs / sizeof *programs && !program; i++)
-        program = program_find_in_path (programs[i]);
+        values->failed = values->failed || program_find_in_path (programs[i], &program, NULL);
     if (program)
         strlist_add (values, program);
     if (!probe_run (&probe, text, &fail))

@@ -10,6 +10,7 @@
 #include "config/load.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
+#include "util/printable.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -77,8 +78,11 @@ ask_typed (const struct question *question, const char *dflt, char **line)
     strbuf_add (&text, question->text);
     if (question->kind == ASK_YES_NO)
         strbuf_add (&text, !dflt ? " [yes/no]" : strcmp (dflt, "yes") ? " [yes/NO]" : " [YES/no]");
-    else if (dflt && *dflt)
-        strbuf_printf (&text, " [%s]", dflt);
+    else if (dflt && *dflt) {
+        strbuf_add (&text, " [");
+        printable_add (&text, dflt);
+        strbuf_add_char (&text, ']');
+    }
     strbuf_add_char (&text, ' ');
     *line = NULL;
     return text.failed
@@ -287,13 +291,14 @@ show_answers (const struct answers *answers, size_t **items)
     for (size_t i = 0; *items && i < answers->count; i++) {
         if (!answers->items[i].applies)
             continue;
-        AUTO_STRBUF struct strbuf line = { 0 };
+        AUTO_STRBUF struct strbuf line = { 0 }, shown = { 0 };
         (*items)[count++] = i;
         strbuf_printf (&line, " %3zu  %-16s  %s", count, label_of (&answers->items[i]),
                        answers->items[i].question->text);
         for (char *at = line.text; at && (at = strchr (at, '\n'));)
             *at = ';';
-        prompt_say (line.text ? line.text : "");
+        printable_add (&shown, line.text ? line.text : "");
+        prompt_say (shown.text ? shown.text : "");
     }
     return count;
 }

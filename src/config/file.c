@@ -15,7 +15,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { LARGEST_FILE = 1 << 20, MOST_KEYS = 1000 };
+enum { MOST_KEYS = 1000 };
 
 /* A key at the top, or in a section. */
 struct place {
@@ -310,14 +310,20 @@ filedoc_apply (struct config *config, struct filedoc *doc, struct fail *fail)
 }
 
 int
+filedoc_read_text (struct filedoc *doc, const char *path, const char *text, size_t length, struct fail *fail)
+{
+    doc->path = path;
+    return path_is_json (path) ? json_read (doc, text, length, fail) : yaml_read (doc, text, length, fail);
+}
+
+int
 filedoc_read (struct filedoc *doc, const char *path, struct fail *fail)
 {
     AUTO_FREE char *text = NULL;
     size_t length = 0;
-    doc->path = path;
-    if (io_read_file (path, LARGEST_FILE, &text, &length, fail))
+    if (io_read_input (path, FILEDOC_LARGEST, &text, &length, fail))
         return fail_prefix (fail, "configuration file");
-    return path_is_json (path) ? json_read (doc, text, length, fail) : yaml_read (doc, text, length, fail);
+    return filedoc_read_text (doc, path, text, length, fail);
 }
 
 int

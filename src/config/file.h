@@ -23,8 +23,12 @@ int yaml_read (struct filedoc *doc, const char *text, size_t length, struct fail
 int json_read (struct filedoc *doc, const char *text, size_t length, struct fail *fail);
 /** @} */
 
-/** Read @p path, whose name says the format, into @p doc. */
+enum { FILEDOC_LARGEST = 1 << 20 }; /* bytes of a file */
+
+/** Read @p path, whose name says the format, into @p doc; or @p text, which is that file's. @{ */
 int filedoc_read (struct filedoc *doc, const char *path, struct fail *fail);
+int filedoc_read_text (struct filedoc *doc, const char *path, const char *text, size_t length, struct fail *fail);
+/** @} */
 
 /** Give the values to their settings; what is no value of a key is said with file and line. */
 int filedoc_apply (struct config *config, struct filedoc *doc, struct fail *fail);

@@ -17,7 +17,7 @@
 #include <strings.h>
 #include <yaml.h>
 
-enum { LARGEST_FILE = 1 << 20, DEEPEST = 64 };
+enum { DEEPEST = 64 };
 
 enum fate { FATE_REMOVED, FATE_NOT_YET, FATE_STRATEGY };
 
@@ -315,10 +315,15 @@ write_yaml (struct conversion *conversion, struct strbuf *out)
 
 /* Errors are those of every other reading: file, line, nearest name. */
 static int
-check_file (const char *path, struct fail *fail)
+check_text (const char *path, const char *text, size_t length, struct fail *fail)
 {
     struct config config;
-    int result = config_init (&config, fail) || config_read_file (&config, path, fail) ? -1 : 0;
+    struct filedoc doc = { 0 };
+    int result = config_init (&config, fail) || filedoc_read_text (&doc, path, text, length, fail)
+                         || filedoc_apply (&config, &doc, fail)
+                     ? -1
+                     : 0;
+    filedoc_release (&doc);
     config_release (&config);
     return result;
 }
@@ -331,8 +336,12 @@ load (struct conversion *conversion, const char *text, size_t length)
         return fail_nomem (conversion->fail);
     yaml_parser_set_input_string (&parser, (const unsigned char *) text, length);
     int done = yaml_parser_load (&parser, &conversion->tree);
+    bool no_memory = parser.error == YAML_MEMORY_ERROR;
     yaml_parser_delete (&parser);
-    return done ? 0 : fail_set (conversion->fail, FAIL_GENERAL, "cannot be read as YAML");
+    if (done)
+        return 0;
+    return no_memory ? fail_nomem (conversion->fail)
+                     : fail_set (conversion->fail, FAIL_GENERAL, "cannot be read as YAML");
 }
 
 int
@@ -341,7 +350,7 @@ fsdp2_convert (const char *path, bool as_json, struct strbuf *out, struct strlis
     struct conversion conversion = { .notes = notes, .fail = fail };
     AUTO_FREE char *text = NULL;
     size_t length;
-    if (io_read_file (path, LARGEST_FILE, &text, &length, fail) || check_file (path, fail))
+    if (io_read_input (path, FILEDOC_LARGEST, &text, &length, fail) || check_text (path, text, length, fail))
         return -1;
     if (load (&conversion, text, length))
         return fail_prefix (fail, "%s", path);

@@ -10,6 +10,7 @@
 #include "config/opt_argv.h"
 #include "config/paths.h"
 #include "util/cleanup.h"
+#include "util/printable.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,24 @@ config_is_absent (const struct config *config, const struct option *row)
 }
 
 void
+config_show_origin (const struct config *config, const struct option *row, struct strbuf *out)
+{
+    AUTO_STRBUF struct strbuf raw = { 0 };
+    config_format_origin (config, row, &raw);
+    out->failed = out->failed || raw.failed;
+    printable_add (out, raw.text ? raw.text : "");
+}
+
+static void
+add_shown_value (const struct config *config, const struct option *row, struct strbuf *out)
+{
+    AUTO_STRBUF struct strbuf raw = { 0 };
+    option_types[row->type].format (option_field_const (row, &config->settings), &raw);
+    out->failed = out->failed || raw.failed;
+    printable_add (out, raw.text ? raw.text : "");
+}
+
+void
 config_explain (const struct config *config, bool keys_only, struct strbuf *out)
 {
     for (size_t i = 0; i < option_count; i++) {
@@ -123,9 +142,9 @@ config_explain (const struct config *config, bool keys_only, struct strbuf *out)
         if (row->properties & PROPERTY_SECRET)
             strbuf_add (out, "(not shown)");
         else
-            option_types[row->type].format (option_field_const (row, &config->settings), out);
+            add_shown_value (config, row, out);
         strbuf_add (out, "  (");
-        config_format_origin (config, row, out);
+        config_show_origin (config, row, out);
         strbuf_add (out, ")\n");
     }
 }

@@ -47,8 +47,12 @@ struct origin config_origin (const struct config *config, const char *key);
 /** Append "flag", "FILE:LINE", "environment", "computed" or "default". */
 void config_format_origin (const struct config *config, const struct option *row, struct strbuf *out);
 
+/** The same for a person's eyes: control characters in the name of the file are escaped. */
+void config_show_origin (const struct config *config, const struct option *row, struct strbuf *out);
+
 /**
- * Append "KEY: VALUE  (ORIGIN)" for each setting that has a value; secrets are not shown.
+ * Append "KEY: VALUE  (ORIGIN)" for each setting that has a value, for a person's eyes: secrets are not shown, control
+ * characters are escaped.
  *
  * @param keys_only  only those that are keys of the file
  */

@@ -216,6 +216,11 @@ read_stream (struct reader *reader)
 int
 yaml_read (struct filedoc *doc, const char *text, size_t length, struct fail *fail)
 {
+    static const char mark[] = "\xef\xbb\xbf"; /* editors of Windows begin files with it */
+    if (!strncmp (text, mark, strlen (mark))) {
+        text += strlen (mark);
+        length -= strlen (mark);
+    }
     struct reader reader = { .doc = doc, .text = text, .length = length, .last_line = 1, .fail = fail };
     for (size_t i = 0; i + 1 < length; i++)
         reader.last_line += text[i] == '\n';

@@ -116,8 +116,10 @@ static int
 add_tpu (struct strlist *argv, const struct config *config, const struct program *program, struct fail *fail)
 {
     const struct settings *settings = &config->settings;
-    if (!program->python)
-        return fail_set (fail, FAIL_USAGE, "a TPU's program must be Python: torch_xla imports it");
+    size_t length = strlen (config->program);
+    if (!program->python || (!settings->module && (length < 4 || strcmp (config->program + length - 3, ".py"))))
+        return fail_set (fail, FAIL_USAGE, "a TPU's program must be a file NAME.py, or --module NAME: torch_xla imports "
+                         "it");
     strlist_add (argv, program->argv.items[0]);
     strlist_add (argv, "-c");
     strlist_add (argv, tpu_starter);

@@ -457,7 +457,8 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
     plan->host = strdup (topology->host);
     memcpy (plan->cpus, topology->cpu_list, sizeof plan->cpus);
     plan->program = strdup (config->program);
-    if (!plan->host || !plan->program) {
+    plan->python_note = program->python_note ? strdup (program->python_note) : NULL;
+    if (!plan->host || !plan->program || !plan->python_note != !program->python_note) {
         fail_nomem (fail);
         goto error;
     }
@@ -495,6 +496,7 @@ plan_release (struct plan *plan)
     free (plan->processes);
     free (plan->host);
     free (plan->program);
+    free (plan->python_note);
     free (plan->role);
     free (plan->logs.base);
     free (plan->logs.run);

@@ -6,15 +6,34 @@
 
 #include "config/tee.h"
 #include "util/cleanup.h"
+#include "util/printable.h"
 
 #include <ctype.h>
 #include <jansson.h>
 #include <string.h>
 
+/* As one would type it in bash, ksh or zsh: of all quotes only these have escapes. */
+static void
+add_escaped_word (struct strbuf *out, const char *word)
+{
+    char shown[PRINTABLE_BYTES];
+    strbuf_add (out, "$'");
+    while (*word) {
+        if (*word == '\'' || *word == '\\')
+            strbuf_add_char (out, '\\');
+        strbuf_add (out, printable_next (&word, shown));
+    }
+    strbuf_add_char (out, '\'');
+}
+
 /* As one would type it in a shell. */
 static void
 add_word (struct strbuf *out, const char *word)
 {
+    if (!printable_is_clean (word)) {
+        add_escaped_word (out, word);
+        return;
+    }
     bool plain = *word != '\0';
     for (const char *c = word; *c; c++)
         plain = plain && (isalnum ((unsigned char) *c) || strchr ("%+,-./:=@_", *c));
@@ -59,12 +78,22 @@ print_logs (const struct plan *plan, struct strbuf *out)
 {
     if (!plan->logs.run)
         return;
-    strbuf_printf (out, "\nlogs\n  %s\n", plan->logs.run);
+    strbuf_add (out, "\nlogs\n  ");
+    printable_add (out, plan->logs.run);
+    strbuf_add_char (out, '\n');
     for (int i = 0; i < plan->process_count; i++)
         for (unsigned bit = TEE_OUT; bit <= TEE_ERR; bit <<= 1)
             if (plan->processes[i].tee & bit)
                 strbuf_printf (out, "  attempt_%lld/%d/%s.log\n", (long long) plan->restarts,
                                plan->processes[i].local_rank, bit == TEE_OUT ? "stdout" : "stderr");
+}
+
+static void
+print_note (const char *note, struct strbuf *out)
+{
+    strbuf_add (out, "  ");
+    printable_add (out, note);
+    strbuf_add_char (out, '\n');
 }
 
 void
@@ -97,10 +126,12 @@ plan_print_text (const struct plan *plan, struct strbuf *out)
                 add_variable (out, process->env.items[i]);
     }
     print_logs (plan, out);
-    if (plan->notes.count)
+    if (plan->notes.count || plan->python_note)
         strbuf_add (out, "\nnotes\n");
+    if (plan->python_note)
+        print_note (plan->python_note, out);
     for (size_t i = 0; i < plan->notes.count; i++)
-        strbuf_printf (out, "  %s\n", plan->notes.items[i]);
+        print_note (plan->notes.items[i], out);
 }
 
 static json_t *
@@ -134,7 +165,9 @@ make_env (const struct strlist *env)
 static json_t *
 make_plan (const struct plan *plan)
 {
-    json_t *processes = json_array ();
+    json_t *processes = json_array (), *notes = make_list (&plan->notes);
+    if (plan->python_note)
+        json_array_insert_new (notes, 0, json_string (plan->python_note));
     for (int i = 0; i < plan->process_count; i++) {
         const struct plan_process *process = &plan->processes[i];
         json_array_append_new (processes, json_pack ("{si si ss ss ss si so so}", "rank", process->rank,
@@ -145,8 +178,7 @@ make_plan (const struct plan *plan)
     }
     return json_pack ("{ss si si si sI ss? so so}", "host", plan->host, "world_size", plan->world_size,
                       "local_world_size", plan->local_world_size, "first_rank", plan->first_rank, "grace_s",
-                      (json_int_t) plan->grace_s, "logs", plan->logs.run, "notes", make_list (&plan->notes),
-                      "processes", processes);
+                      (json_int_t) plan->grace_s, "logs", plan->logs.run, "notes", notes, "processes", processes);
 }
 
 int

@@ -4,6 +4,7 @@
 
 #include "launch/program.h"
 
+#include "launch/python.h"
 #include "util/cleanup.h"
 
 #include <elf.h>
@@ -17,8 +18,8 @@ struct head {
     size_t length;
 };
 
-static bool
-is_executable_file (const char *path)
+bool
+program_is_executable (const char *path)
 {
     struct stat info;
     return !stat (path, &info) && S_ISREG (info.st_mode) && !faccessat (AT_FDCWD, path, X_OK, AT_EACCESS);
@@ -38,10 +39,11 @@ ends_in_py (const char *name)
     return length > 3 && !strcmp (name + length - 3, ".py");
 }
 
-char *
-program_find_in_path (const char *name)
+int
+program_find_in_path (const char *name, char **found, struct fail *fail)
 {
     const char *path = getenv ("PATH");
+    *found = NULL;
     if (!path)
         path = "/usr/local/bin:/usr/bin:/bin";
     for (;;) {
@@ -50,28 +52,55 @@ program_find_in_path (const char *name)
         strbuf_add_bytes (&candidate, path, length);
         strbuf_add (&candidate, length ? "/" : "./"); /* an empty entry is the current folder */
         strbuf_add (&candidate, name);
-        if (!candidate.failed && is_executable_file (candidate.text))
-            return strbuf_take (&candidate);
+        if (candidate.failed)
+            return fail_nomem (fail);
+        if (program_is_executable (candidate.text)) {
+            *found = strbuf_take (&candidate);
+            return 0;
+        }
         if (!path[length])
-            return NULL;
+            return 0;
         path += length + 1;
     }
 }
 
-/* Where the program is; without a slash: here, then in PATH.  @return NULL where it is nowhere, or without memory */
-static char *
-find (const char *name)
+/* What `python FOLDER` runs. */
+static bool
+has_main (const char *folder)
 {
-    if (strchr (name, '/'))
-        return strdup (name);
+    static const char *const names[] = { "__main__.py", "__main__.pyc" };
+    AUTO_CLOSE int fd = open (folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; fd >= 0 && i < sizeof names / sizeof *names; i++)
+        if (!faccessat (fd, names[i], F_OK, 0))
+            return true;
+    return false;
+}
+
+/* Where the program is.  Without a slash a name means what it does in the original: with --no_python what exec finds in
+ * PATH, else, as for `python NAME`, what is in the current folder.  Programs in PATH come after that, which is ours.
+ * @param path  set on success, to be freed */
+static int
+find (const char *name, bool no_python, char **path, struct fail *fail)
+{
     AUTO_STRBUF struct strbuf here = { 0 };
-    strbuf_printf (&here, "./%s", name);
     struct stat info;
-    bool is_here = !here.failed && !stat (here.text, &info);
-    if (is_here && !S_ISDIR (info.st_mode))
-        return strbuf_take (&here);
-    char *found = program_find_in_path (name);
-    return found || !is_here ? found : strbuf_take (&here); /* a folder, which is refused in its place */
+    strbuf_printf (&here, "%s%s", strchr (name, '/') ? "" : "./", name);
+    if (here.failed)
+        return fail_nomem (fail);
+    bool is_here = !stat (here.text, &info), is_folder = is_here && S_ISDIR (info.st_mode);
+    *path = NULL;
+    if (!strchr (name, '/') && (no_python || !is_here || (is_folder && !has_main (here.text)))
+        && program_find_in_path (name, path, fail))
+        return -1;
+    if (!*path && no_python && !strchr (name, '/'))
+        return fail_set (fail, FAIL_NOT_FOUND, is_here && !is_folder
+                         ? "%s: no such program in PATH; the one in the current folder is ./%s"
+                         : "%s: no such program in PATH", name, name);
+    if (!*path && !strchr (name, '/') && !is_here)
+        return fail_set (fail, FAIL_NOT_FOUND, "%s: no such program, neither in the current folder nor in PATH", name);
+    if (!*path)
+        *path = strbuf_take (&here);
+    return 0;
 }
 
 static int
@@ -133,7 +162,7 @@ check_script (const char *path, const struct head *head, struct fail *fail)
                          "%s: its #! line ends in a carriage return; save the file with Unix line ends", path);
     if (!*interpreter)
         return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: its #! line names no interpreter", path);
-    if (!is_executable_file (interpreter))
+    if (!program_is_executable (interpreter))
         return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: its #! line names %s, which %s", path, interpreter,
                          exists (interpreter) ? "cannot be executed" : "does not exist");
     return 0;
@@ -151,7 +180,7 @@ check_direct (const char *path, struct fail *fail)
         return -1;
     if (!is_elf (&head) && !is_script (&head))
         return fail_set (fail, FAIL_CANNOT_EXECUTE,
-                         "%s: is no program: neither ELF, nor a script with #!, nor NAME.py", path);
+                         "%s: cannot be executed: it is neither an ELF program nor a script with a #! line", path);
     if (!executable)
         return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: may not be executed; try chmod +x %s", path, path);
     return is_elf (&head) ? check_elf (path, &head, fail) : check_script (path, &head, fail);
@@ -160,32 +189,79 @@ check_direct (const char *path, struct fail *fail)
 static int
 add_python (struct program *program, struct fail *fail)
 {
-    AUTO_FREE char *python = program_find_in_path ("python3");
+    AUTO_FREE char *python = NULL;
+    if (python_find (&python, &program->python_note, fail))
+        return -1;
     if (!python)
-        return fail_set (fail, FAIL_NOT_FOUND, "python3 is not in PATH; install it, or use --no_python");
+        return fail_set (fail, FAIL_NOT_FOUND, "neither python3 nor python is in PATH; install Python, or use "
+                         "--no_python");
     strlist_add (&program->argv, python);
     program->python = true;
     return 0;
 }
 
-static int
-resolve_file (struct program *program, const struct config *config, struct fail *fail)
+/* Does the #! line name a Python?  /usr/bin/env python3 -u and /opt/x/bin/python3.11 do. */
+static bool
+is_python_script (const struct head *head)
 {
-    AUTO_FREE char *path = find (config->program);
-    if (!path)
-        return fail_set (fail, FAIL_NOT_FOUND, "%s: no such program, neither in the current folder nor in PATH",
-                         config->program);
+    const char *end = head->bytes + strcspn (head->bytes, "\r\n");
+    const char *name = memmem (head->bytes, (size_t) (end - head->bytes), "python", 6);
+    return is_script (head) && name && strchr ("/ \t", name[-1]);
+}
+
+/* Bytes that Python would refuse as source, and that are neither a zip archive nor compiled. */
+static bool
+is_other_binary (const struct head *head)
+{
+    bool is_zip = head->length > 4 && !memcmp (head->bytes, "PK", 2);
+    bool is_compiled = head->length > 4 && !memcmp (head->bytes + 2, "\r\n", 2);
+    return memchr (head->bytes, '\0', head->length) && !is_zip && !is_compiled;
+}
+
+/* Without --no_python: is the file for Python?  As in the original everything is, but what the kernel runs by itself,
+ * and what Python could only choke on.  @return 0 with *is_for_python, -1 with @fail */
+static int
+choose_python (const char *path, bool *is_for_python, struct fail *fail)
+{
+    struct head head;
+    bool executable = !faccessat (AT_FDCWD, path, X_OK, AT_EACCESS);
+    *is_for_python = ends_in_py (path);
+    if (!*is_for_python && executable && access (path, R_OK))
+        return 0;
+    if (read_head (path, &head, fail))
+        return -1;
+    if (!*is_for_python)
+        *is_for_python = is_script (&head) ? !executable && is_python_script (&head)
+                                           : !is_elf (&head) && !is_other_binary (&head);
+    return 0;
+}
+
+static int
+check_kind (const char *path, bool no_python, bool *is_for_python, struct fail *fail)
+{
     struct stat info;
+    *is_for_python = false;
     if (stat (path, &info))
         return fail_set (fail, errno == ENOENT || errno == ENOTDIR ? FAIL_NOT_FOUND : FAIL_CANNOT_EXECUTE, "%s: %s",
                          path, strerror (errno));
-    if (S_ISDIR (info.st_mode))
-        return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: is a directory, not a program", path);
+    if (S_ISDIR (info.st_mode)) {
+        *is_for_python = !no_python && has_main (path);
+        return *is_for_python ? 0 : fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: is a directory%s", path,
+                                              no_python ? "" : " without __main__.py");
+    }
     if (!S_ISREG (info.st_mode))
         return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: is not a regular file", path);
-    if (ends_in_py (path) && !config->settings.no_python) {
-        if (access (path, R_OK))
-            return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: cannot read it: %s", path, strerror (errno));
+    return no_python ? 0 : choose_python (path, is_for_python, fail);
+}
+
+static int
+resolve_file (struct program *program, const struct config *config, struct fail *fail)
+{
+    AUTO_FREE char *path = NULL;
+    bool no_python = config->settings.no_python, is_for_python;
+    if (find (config->program, no_python, &path, fail) || check_kind (path, no_python, &is_for_python, fail))
+        return -1;
+    if (is_for_python) {
         if (add_python (program, fail))
             return -1;
         /* Its sys.argv[0] is what was typed, as it is under the original. */
@@ -232,5 +308,6 @@ void
 program_release (struct program *program)
 {
     strlist_release (&program->argv);
+    free (program->python_note);
     *program = (struct program){ 0 };
 }

@@ -13,18 +13,25 @@
 struct program {
     struct strlist argv; /* the path of what exec gets comes first: interpreter or program */
     bool python;         /* argv is an interpreter of Python and what it shall run */
+    char *python_note;   /* which one, and why this one; NULL without Python */
 };
 
 /**
- * Find and check the program of @p config: an ELF file or a script with #! that may be executed runs directly, NAME.py
- * and -m NAME run with python3.  A name without a slash is looked for in the current folder, then in PATH.
+ * Find and check the program of @p config.  An ELF file, or a script with #! that may be executed, runs directly.
+ * Everything else that `python X` takes runs with Python: NAME.py, text files of other names, zip archives, compiled
+ * files, folders with __main__.py, and -m NAME.  A name without a slash is looked for in the current folder, then in
+ * PATH; with --no_python in PATH only, and everything runs directly.
  *
- * @return 0; or -1 with @p fail: 127 not found, 126 found and no program, 2 for options that contradict
+ * @return 0; or -1 with @p fail: 127 not found, 126 found but cannot be run, 2 for options that contradict
  */
 int program_resolve (struct program *program, const struct config *config, struct fail *fail);
 
-/** @return the first executable file called @p name in PATH, or NULL; the caller frees it. */
-char *program_find_in_path (const char *name);
+/** Find the first executable file called @p name in PATH.
+ *  @param[out] found  to be freed; NULL where there is none  @return 0, or -1 without memory */
+int program_find_in_path (const char *name, char **found, struct fail *fail);
+
+/** Whether @p path is a regular file that this process may execute. */
+bool program_is_executable (const char *path);
 
 void program_release (struct program *program);
 

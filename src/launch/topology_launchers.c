@@ -27,8 +27,8 @@ extern char **environ;
 static bool
 find (const char *name, char *path, size_t size)
 {
-    AUTO_FREE char *found = program_find_in_path (name);
-    int length = found ? snprintf (path, size, "%s", found) : -1;
+    AUTO_FREE char *found = NULL;
+    int length = !program_find_in_path (name, &found, NULL) && found ? snprintf (path, size, "%s", found) : -1;
     return length >= 0 && (size_t) length < size;
 }
 

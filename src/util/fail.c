@@ -4,6 +4,9 @@
 
 #include "util/fail.h"
 
+#include "util/printable.h"
+#include "util/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +15,11 @@
 static void
 one_line (char *text)
 {
-    for (; *text; text++)
-        if ((unsigned char) *text < ' ' || *text == 127)
-            *text = ' ';
+    for (const char *next = text; *text; text += next - text) {
+        size_t bad = printable_bad_bytes (text);
+        utf8_next (&next);
+        memset (text, bad == 1 && (unsigned char) *text >= 0x80 ? '?' : ' ', bad);
+    }
 }
 
 int

@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 #include <time.h>
 
-int
-io_read_file (const char *path, size_t limit, char **text, size_t *length, struct fail *fail)
+static int
+read_file (const char *path, int flags, size_t limit, char **text, size_t *length, struct fail *fail)
 {
-    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC | O_NOCTTY | flags);
     if (fd < 0)
         return fail_set (fail, FAIL_GENERAL, "%s: %s", path, strerror (errno));
     struct stat info;
@@ -44,6 +44,18 @@ io_read_file (const char *path, size_t limit, char **text, size_t *length, struc
     if (length)
         *length = total;
     return 0;
+}
+
+int
+io_read_file (const char *path, size_t limit, char **text, size_t *length, struct fail *fail)
+{
+    return read_file (path, O_NONBLOCK, limit, text, length, fail);
+}
+
+int
+io_read_input (const char *path, size_t limit, char **text, size_t *length, struct fail *fail)
+{
+    return read_file (path, 0, limit, text, length, fail);
 }
 
 int

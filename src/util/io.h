@@ -9,13 +9,17 @@
 #include <sys/types.h>
 
 /**
- * Read a regular file or pipe whole.
+ * Read a file whole, without waiting: a pipe that nobody has filled yet is an error.
  *
  * @param limit        largest size accepted, bytes
  * @param[out] text    the bytes and a terminating 0; the caller frees them
  * @param[out] length  may be NULL
  */
 int io_read_file (const char *path, size_t limit, char **text, size_t *length, struct fail *fail);
+
+/** The same for what a person has named: a pipe or terminal is read to its end, however long its writer takes, and a
+ *  named pipe waits for its writer. */
+int io_read_input (const char *path, size_t limit, char **text, size_t *length, struct fail *fail);
 
 /** Write @p path so that it appears complete or not at all: a file beside it, fsync, rename, fsync of the directory.
  * What a link leads to is written; a file that exists keeps its mode, another gets @p mode less the umask, as with

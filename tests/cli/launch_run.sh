@@ -65,7 +65,7 @@ test_expect_success 'a Python script' '
     test "$(cat got)" = "['"'y', '--num_processes', '2'"']"
 '
 test_expect_success '--no_python runs it as it is' '
-    printf "#!/bin/sh\necho shell\n" >s.py && chmod +x s.py && "$accelerate" launch --no_python s.py >got && test "$(cat got)" = shell
+    printf "#!/bin/sh\necho shell\n" >s.py && chmod +x s.py && "$accelerate" launch --no_python ./s.py >got && test "$(cat got)" = shell
 '
 for status in 1 7 126 127 255; do
     test_expect_success "exit status $status" '
@@ -187,11 +187,11 @@ touch data
 test_expect_success 'missing program' 'refused 127 "no such program" nothere && refused 127 "No such file" ./nothere'
 test_expect_success 'no program at all' 'refused 2 "program"'
 test_expect_success 'no executable bit' 'cp show plain && chmod -x plain && refused 126 "chmod +x" ./plain'
-test_expect_success 'no program' 'chmod +x data && refused 126 "neither ELF" ./data'
+test_expect_success 'no program' 'chmod +x data && refused 126 "neither an ELF" --no_python ./data'
 test_expect_success 'what only exec finds out' '
     head -c 64 /bin/true >cut && chmod +x cut && refused 126 "cannot start rank 0: ./cut" --quiet --cpu --num_processes 2 ./cut
 '
-test_expect_success 'a directory' 'refused 126 directory ./package'
+test_expect_success 'a directory' 'mkdir none && refused 126 "directory without __main__.py" ./none'
 for number in 2x 0 -1 99999999999 ""; do
     test_expect_success "--num_processes '$number'" 'refused 2 num_processes "--num_processes=$number" touch started'
 done

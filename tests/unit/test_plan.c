@@ -153,6 +153,8 @@ test_plans (void)
             setenv ("OMP_NUM_THREADS", plans[i].omp, 1);
         else
             unsetenv ("OMP_NUM_THREADS");
+    unsetenv ("VIRTUAL_ENV");
+    unsetenv ("CONDA_PREFIX");
         if (plan_for (&plan, plans[i].flags, &topology, false, &fail)) {
             ok (false, "%s: %s", plans[i].name, fail.text);
             continue;
@@ -416,6 +418,7 @@ test_programs (void)
         const char *given;
         int status;        /* of the failure, 0 for none */
         const char *words; /* of the failure; or of argv, joined */
+        bool no_python;
     } cases[] = {
         { "run.sh", "#!/bin/sh\n", 10, 0755, "run.sh", 0, "./run.sh" },
         { "run.sh", "#!/bin/sh\n", 10, 0755, "./run.sh", 0, "./run.sh" },
@@ -423,8 +426,24 @@ test_programs (void)
         { "run.sh", "#!/no/such/sh\n", 14, 0755, "run.sh", 126, "/no/such/sh, which does not exist" },
         { "run.sh", "#!/bin/sh\r\n", 11, 0755, "run.sh", 126, "carriage return" },
         { "run.sh", "#!\n", 3, 0755, "run.sh", 126, "no interpreter" },
-        { "data", "hello", 5, 0755, "data", 126, "neither ELF" },
-        { "data", "", 0, 0755, "data", 126, "neither ELF" },
+        { "run.sh", "#!/bin/sh\n", 10, 0755, "run.sh", 127, "no such program in PATH; the one in the current folder is "
+          "./run.sh", true },
+        { "run.sh", "#!/bin/sh\n", 10, 0755, "./run.sh", 0, "./run.sh", true },
+        { "data", "hello", 5, 0755, "./data", 126, "neither an ELF program nor a script", true },
+        { "data", "", 0, 0755, "./data", 126, "neither an ELF program nor a script", true },
+        { "data", "hello", 5, 0644, "data", 0, "python3 data" },
+        { "data", "hello", 5, 0755, "./data", 0, "python3 ./data" },
+        { "data", "", 0, 0755, "data", 0, "python3 data" },
+        { "-data", "", 0, 0755, "-data", 0, "python3 ./-data" },
+        { "data", "a\0b", 3, 0755, "data", 126, "neither an ELF program nor a script" },
+        { "data", "PK\3\4\0\0", 6, 0644, "data", 0, "python3 data" },
+        { "data", "\xa7\r\r\n\0\0", 6, 0644, "data", 0, "python3 data" },
+        { "run", "#!/usr/bin/env python3\nx", 24, 0644, "run", 0, "python3 run" },
+        { "run", "#!/bin/cat -python\nx", 20, 0644, "run", 126, "chmod +x ./run" },
+        { "run", "#!/bin/mypython\nx", 17, 0644, "run", 126, "chmod +x ./run" },
+        { "run", "#!/bin/sh\npython\n", 17, 0644, "run", 126, "chmod +x ./run" },
+        { "true", "print ()", 8, 0644, "true", 0, "python3 true" },
+        { "true", "print ()", 8, 0755, "true", 0, "/true", true },
         { "elf", other_elf, sizeof other_elf, 0755, "elf", 126, "another kind of machine" },
         { "train.py", "", 0, 0644, "train.py", 0, "python3 train.py" },
         { NULL, NULL, 0, 0, "nothere", 127, "no such program" },
@@ -434,7 +453,7 @@ test_programs (void)
         { NULL, NULL, 0, 0, "true", 0, "/true" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct config config = { .program = (char *) cases[i].given };
+        struct config config = { .program = (char *) cases[i].given, .settings.no_python = cases[i].no_python };
         struct program program;
         struct fail fail = { 0 };
         AUTO_STRBUF struct strbuf said = { 0 };
@@ -445,7 +464,9 @@ test_programs (void)
         else
             for (size_t j = 0; j < program.argv.count; j++)
                 strbuf_printf (&said, "%s%s", j ? " " : "", program.argv.items[j]);
-        ok (fail.status == cases[i].status && strstr (said.text, cases[i].words), "%s: %s", cases[i].given, said.text);
+        const char *from = strstr (said.text, cases[i].words);
+        bool to_end = from && (fail.status || !from[strlen (cases[i].words)]);
+        ok (fail.status == cases[i].status && to_end, "%s: %s", cases[i].given, said.text);
         program_release (&program);
         if (cases[i].name)
             unlink (cases[i].name);

@@ -9,6 +9,7 @@
 #include "util/jobseg.h"
 #include "util/memory.h"
 #include "util/parse.h"
+#include "util/printable.h"
 #include "util/strbuf.h"
 #include "util/suggest.h"
 
@@ -127,6 +128,38 @@ test_credentials (void)
 }
 
 static void
+test_printable (void)
+{
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        { "", "" },
+        { "plain, 'quoted' and \\", "plain, 'quoted' and \\" },
+        { "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80" },
+        { "a\tb\nc\rd", "a\\tb\\nc\\rd" },
+        { "\1\033[31m\177", "\\x01\\x1b[31m\\x7f" },
+        { "\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0", "\\xc2\\x80\\xc2\\x9b\\xc2\\x9f\xc2\xa0" },
+        { "\xe2\x80\xa7\xe2\x80\xa8\xe2\x80\xae\xe2\x80\xaf",
+          "\xe2\x80\xa7\\xe2\\x80\\xa8\\xe2\\x80\\xae\xe2\x80\xaf" },
+        { "\xe2\x81\xa5\xe2\x81\xa6\xe2\x81\xa9\xe2\x81\xaa",
+          "\xe2\x81\xa5\\xe2\\x81\\xa6\\xe2\\x81\\xa9\xe2\x81\xaa" },
+        { "a\x9b" "b\xc3(\xff", "a\\x9b" "b\\xc3(\\xff" },
+        { "\xc0\x8a" "b", "\\xc0\\x8a" "b" },
+        { "\xe2\x82", "\\xe2\\x82" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        AUTO_STRBUF struct strbuf out = { 0 };
+        printable_add (&out, cases[i].text);
+        ok (!strcmp (out.text ? out.text : "", cases[i].shown), "shown as %s", cases[i].shown);
+        bool is_same = !strcmp (cases[i].text, cases[i].shown);
+        ok (printable_is_clean (cases[i].text) == is_same, "and %s", is_same ? "clean" : "not clean");
+    }
+    struct fail fail = { 0 };
+    fail_set (&fail, 1, "%s", "a\nb\033\xc2\x9b" "c\xe2\x80\xaeg\xc3\xbc\x9b.");
+    is_text (fail.text, "a b   c   g\xc3\xbc?.", "a message is one line, without orders to a terminal");
+}
+
+static void
 test_files (void)
 {
     char folder[] = "/tmp/accel-unit.XXXXXX";
@@ -212,6 +245,7 @@ main (void)
     test_suggestions ();
     test_strings ();
     test_credentials ();
+    test_printable ();
     test_files ();
     test_segment ();
     test_copies ();

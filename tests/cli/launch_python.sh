@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Which file a program's name means, and which Python runs it.
+. "${srcdir:-.}/tests/testlib.sh"
+
+# Pythons that say which they are.  The environments' folders are such by what is beside their bin.
+for prefix in system other venv copied conda; do
+    mkdir -p $prefix/bin && printf '#!/bin/sh\necho %s "$@"\n' $prefix >$prefix/bin/python3 && chmod +x $prefix/bin/python3
+done
+touch venv/pyvenv.cfg copied/pyvenv.cfg && mkdir conda/conda-meta
+ln -s "$accelerate" venv/bin/accelerate && cp "$accelerate" copied/bin/accelerate && ln -s "$accelerate" conda/bin/accelerate-launch
+ln -s "$accelerate" system/bin/accelerate && ln -s ../venv/bin/accelerate other/accelerate
+mkdir old && printf '#!/bin/sh\necho old "$@"\n' >old/python && chmod +x old/python
+path=$scratch/system/bin:/usr/bin:/bin
+echo "print ('a script')" >train.py
+
+# python_is WHO WORDS VARIABLES... COMMAND: that Python runs the script, and --dry_run says that and WORDS
+python_is () {
+    who=$1 words=$2
+    shift 2
+    env PATH="$path" "$@" train.py a >out 2>error && cat out error && grep -x "$who train.py a" out || return 1
+    env PATH="$path" "$@" --dry_run train.py a >out && grep "^  Python is .*/$who/*[a-z]*/python.*: .*$words" out || { cat out; return 1; }
+    env PATH="$path" "$@" --dry_run --json train.py a | grep "\"Python is .*$words" && [ ! -s error ]
+}
+# Name of the case | the Python | words of the note | how it is called, with variables before.
+while IFS='|' read -r name who words call; do
+    test_expect_success "$name" "python_is $who '$words' $call"
+done <<'END'
+python3 in PATH|system|first python3 in PATH|system/bin/accelerate launch
+called by path inside a virtual environment|venv|environment of the command, .*venv/bin/accelerate|venv/bin/accelerate launch
+the same, absolute, another one active|venv|environment of the command|VIRTUAL_ENV=$PWD/copied $PWD/venv/bin/accelerate launch
+copied there|copied|environment of the command|copied/bin/accelerate launch
+found there through PATH|venv|environment of the command|PATH=$scratch/system/bin:$scratch/other/none:$scratch/venv/bin:/usr/bin:/bin sh -c 'rm system/bin/accelerate; accelerate "$@"; status=$?; ln -s "$0" system/bin/accelerate; exit $status' "$accelerate" launch
+a link to a link inside it|venv|environment of the command, other/../venv/bin/accelerate|other/accelerate launch
+inside a conda environment, by another name|conda|environment of the command|conda/bin/accelerate-launch
+VIRTUAL_ENV|venv|VIRTUAL_ENV|VIRTUAL_ENV=$PWD/venv system/bin/accelerate launch
+VIRTUAL_ENV without a Python|system|first python3|VIRTUAL_ENV=$PWD/none system/bin/accelerate launch
+VIRTUAL_ENV that is empty|system|first python3|VIRTUAL_ENV= system/bin/accelerate launch
+CONDA_PREFIX|conda|CONDA_PREFIX|CONDA_PREFIX=$PWD/conda system/bin/accelerate launch
+both, neither in PATH|venv|VIRTUAL_ENV|CONDA_PREFIX=$PWD/conda VIRTUAL_ENV=$PWD/venv system/bin/accelerate launch
+both, conda first in PATH|conda|CONDA_PREFIX|PATH=$PWD/conda/bin:$PWD/venv/bin:$path CONDA_PREFIX=$PWD/conda/ VIRTUAL_ENV=$PWD/venv system/bin/accelerate launch
+both, venv first in PATH|venv|VIRTUAL_ENV|PATH=$PWD/venv/bin:$PWD/conda/bin:$path CONDA_PREFIX=$PWD/conda VIRTUAL_ENV=$PWD/venv system/bin/accelerate launch
+only python|old|first python in PATH|PATH=$PWD/old /usr/bin/env "$accelerate" launch
+END
+test_expect_success 'accelerate env names the same Python' '
+    VIRTUAL_ENV=$PWD/venv "$accelerate" env | grep -Fx -- "- Python: $PWD/venv/bin/python3"'
+test_expect_success 'no Python at all' '
+    PATH=/none test_exit 127 "$accelerate" launch train.py 2>error && grep "neither python3 nor python is in PATH" error'
+
+if ! command -v python3 >/dev/null; then
+    test_skip 'what python takes' 'no python3'
+    test_done
+fi
+what='import sys; print ("python", *sys.argv)'
+echo "$what" >train && mkdir folder && echo "$what" >folder/__main__.py && mkdir empty &&
+    python3 -m zipapp folder -o app.pyz && python3 -m zipapp folder -o app -p "/usr/bin/env python3" &&
+    python3 -c 'import py_compile; py_compile.compile ("train", "compiled")'
+for program in train ./train folder ./folder app.pyz ./app.pyz ./app compiled; do
+    test_expect_success "$program, as the original runs it" '
+        "$accelerate" launch $program a "b c" >out && cat out && grep -x "python $program a b c" out'
+done
+test_expect_success 'several ranks of a script without .py, whose lines come at once' '
+    "$accelerate" launch --cpu --num_processes 2 --dry_run train | grep "/python3* -u train$" &&
+    [ "$("$accelerate" launch --cpu --num_processes 2 train | grep -cx "python train")" = 2 ]'
+
+# A name of its own that is in PATH too, one that is only here, one that is only in PATH.
+mkdir tools && for name in both away; do printf '#!/bin/sh\necho in PATH\n' >tools/$name && chmod +x tools/$name; done
+printf '#!/bin/sh\necho here\n' >both && chmod +x both && cp both only && echo "print ('a script here')" >true
+PATH=$PATH:$scratch/tools
+while IFS='|' read -r arguments status said; do
+    test_expect_success "launch $arguments: $said" '
+        test_exit $status "$accelerate" launch $arguments >out 2>&1; cat out; grep -F "$said" out'
+done <<'END'
+both|0|here
+only|0|here
+away|0|in PATH
+true|0|a script here
+--no_python both|0|in PATH
+--no_python away|0|in PATH
+--no_python ./both|0|here
+--no_python only|127|only: no such program in PATH; the one in the current folder is ./only
+--no_python nothing|127|nothing: no such program in PATH
+nothing|127|nothing: no such program, neither in the current folder nor in PATH
+--no_python folder|127|folder: no such program in PATH
+--no_python ./folder|126|./folder: is a directory
+empty|126|empty: is a directory without __main__.py
+--no_python ./train|126|./train: cannot be executed: it is neither an ELF program nor a script with a #! line
+END
+test_expect_success '--no_python true is the one in PATH' '"$accelerate" launch --no_python true >out && [ ! -s out ]'
+test_expect_success 'and an empty entry of PATH is the current folder' '
+    PATH=:$PATH && [ "$("$accelerate" launch --no_python only)" = here ]'
+test_expect_success 'a TPU imports its program: a file NAME.py, or a module' '
+    test_exit 2 "$accelerate" launch --tpu --num_processes 1 train 2>error && grep "NAME.py" error'
+test_done
