@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "config/load.h"
 #include "config/mode.h"
+#include "launch/claim.h"
 #include "launch/job.h"
 #include "launch/keeper.h"
 #include "launch/logs.h"
@@ -16,21 +17,10 @@
 
 #include <stdio.h>
 
-/* Ports are looked at only for a job that is really started here with rank 0; a plan for reading shall not depend on
- * what happens to listen. */
-static void
-probe_port (struct topology *topology, const struct config *config)
-{
-    const struct settings *settings = &config->settings;
-    if (settings->dry_run || settings->num_machines > 1 || plan_world_size (settings, topology->gpus) < 2)
-        return;
-    struct origin origin = config_origin (config, "main_process_port");
-    bool given = origin.kind != ORIGIN_DEFAULT;
-    topology_probe_port (topology, given ? (int) settings->main_process_port : PLAN_USUAL_PORT, given);
-}
-
+/* A port is claimed only for a job that is really started; a plan for reading does not depend on what happens to
+ * listen. */
 static int
-make_plan (struct plan *plan, const struct config *config, struct fail *fail)
+make_plan (struct plan *plan, struct claim *claim, const struct config *config, struct fail *fail)
 {
     struct topology topology;
     struct program program;
@@ -41,8 +31,9 @@ make_plan (struct plan *plan, const struct config *config, struct fail *fail)
         topology_probe_mpi (&topology);
     if (mode_is_deepspeed_launcher (&config->settings))
         topology_probe_deepspeed (&topology);
-    probe_port (&topology, config);
-    int result = plan_make (plan, config, &topology, &program, fail);
+    int result = config->settings.dry_run ? 0 : claim_for_job (claim, &topology, config, fail);
+    if (result == 0)
+        result = plan_make (plan, config, &topology, &program, fail);
     program_release (&program);
     return result;
 }
@@ -160,14 +151,16 @@ cmd_launch (int argc, char **argv, struct fail *fail)
 {
     struct config config;
     struct plan plan = { 0 };
+    struct claim claim = CLAIM_NONE; /* held until this process ends the job: the keeper and the supervisor both do */
     int status = -1;
-    if (config_load_launch (&config, argc, argv, fail) || make_plan (&plan, &config, fail))
+    if (config_load_launch (&config, argc, argv, fail) || make_plan (&plan, &claim, &config, fail))
         goto done;
     if (config.settings.explain && print_settings (&config, fail))
         goto done;
     status = config.settings.dry_run ? print_plan (&plan, config.settings.json, fail)
                                      : run_plan (&plan, &config.settings, fail);
 done:
+    claim_release (&claim);
     plan_release (&plan);
     config_release (&config);
     return status;

@@ -53,6 +53,20 @@ plan_path (const struct settings *settings, int world_size, int gpus)
     return mode_path (settings, world_size > 1 && gpus > 0);
 }
 
+enum plan_port_scope
+plan_port_scope (const struct settings *settings, int gpus)
+{
+    bool several_ranks = plan_world_size (settings, gpus) > 1, several_machines = settings->num_machines > 1;
+    enum option_path path = plan_path (settings, several_ranks ? 2 : 1, gpus);
+    if (path == PATH_TPU || path == PATH_TPU_POD || (!several_ranks && (path == PATH_SIMPLE || path == PATH_MPIRUN)))
+        return PLAN_PORT_NONE;
+    if (!several_machines)
+        return PLAN_PORT_LOCAL;
+    if (outside_is_wanted (path, settings))
+        return PLAN_PORT_OUTSIDE;
+    return settings->machine_rank > 0 ? PLAN_PORT_NONE : PLAN_PORT_SHARED;
+}
+
 /* Ranks as evenly as possible: the first machines get one more.  The original drops the remainder. */
 static int
 divide_ranks (struct draft *draft, int64_t world_size, struct fail *fail)
@@ -168,7 +182,8 @@ set_address (const struct draft *draft, struct strlist *env)
         else if (!any_port && port != PLAN_USUAL_PORT)
             strlist_printf (&plan->notes, "port %d is taken, so MASTER_PORT is %lld", PLAN_USUAL_PORT,
                             (long long) port);
-    } else if (draft->topology->port_taken)
+    }
+    if (draft->topology->port_taken)
         strlist_printf (&plan->notes, "port %lld is taken: rank 0 cannot listen there", (long long) port);
     /* As in the original, torch's ranks of one machine meet on it whatever the file says. */
     bool has_ip = settings->main_process_ip && *settings->main_process_ip
@@ -412,6 +427,8 @@ fill_processes (const struct draft *draft, const struct program *program, struct
         return -1;
     set_common (draft, &common);
     add_device_notes (draft);
+    if (*draft->topology->port_note)
+        strlist_add (&plan->notes, draft->topology->port_note);
     plan->processes = calloc ((size_t) plan->local_world_size, sizeof *plan->processes);
     if (!plan->processes || common.failed || plan->notes.failed)
         return fail_nomem (fail);

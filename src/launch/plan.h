@@ -58,6 +58,16 @@ enum option_path plan_path (const struct settings *settings, int world_size, int
 /** How many processes the job has, on all machines. */
 int64_t plan_world_size (const struct settings *settings, int gpus);
 
+/** Who else depends on the port at which rank 0 listens. */
+enum plan_port_scope {
+    PLAN_PORT_NONE,    /* there is none, or rank 0 is on another machine */
+    PLAN_PORT_LOCAL,   /* nobody: all ranks are here and learn it from us */
+    PLAN_PORT_SHARED,  /* rank 0 is here, and launches on other machines have been given the same number */
+    PLAN_PORT_OUTSIDE, /* another launcher decides where rank 0 is */
+};
+
+enum plan_port_scope plan_port_scope (const struct settings *settings, int gpus);
+
 /** Decide what to start.  Pure.  @param[out] plan  release it with plan_release() */
 int plan_make (struct plan *plan, const struct config *config, const struct topology *topology,
                const struct program *program, struct fail *fail);

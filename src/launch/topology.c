@@ -12,12 +12,10 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* Read a small file of /sys or /proc as text.  @return false where there is none */
@@ -201,41 +199,4 @@ topology_probe (struct topology *topology, bool wants_cores)
         topology->tmp_folder = NULL;
     if (!getcwd (topology->folder, sizeof topology->folder))
         topology->folder[0] = '\0';
-}
-
-/* @return a socket bound to @p port on all addresses, or -1.  SO_REUSEADDR passes over connections in TIME_WAIT, as the
- * programs do that will listen there. */
-static int
-bind_port (int port)
-{
-    int fd = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -1;
-    int on = 1;
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons ((uint16_t) port) };
-    setsockopt (fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (!bind (fd, (struct sockaddr *) &address, sizeof address) && !listen (fd, 1))
-        return fd;
-    int saved = errno;
-    close (fd);
-    errno = saved;
-    return -1;
-}
-
-void
-topology_probe_port (struct topology *topology, int port, bool given)
-{
-    if (port) {
-        AUTO_CLOSE int fd = bind_port (port);
-        if (fd >= 0 || errno != EADDRINUSE)
-            return;
-        topology->port_taken = given;
-        if (given)
-            return;
-    }
-    AUTO_CLOSE int fd = bind_port (0);
-    struct sockaddr_in address;
-    socklen_t length = sizeof address;
-    if (fd >= 0 && !getsockname (fd, (struct sockaddr *) &address, &length))
-        topology->free_port = ntohs (address.sin_port);
 }

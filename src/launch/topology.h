@@ -14,7 +14,8 @@ struct topology {
     int gpus;           /* NVIDIA devices that a process sees, CUDA_VISIBLE_DEVICES heeded */
     int gpus_present; /* the same, CUDA_VISIBLE_DEVICES not heeded */
     int free_port;      /* for MASTER_PORT where none is given and the usual one is taken, or any is wanted; 0: none */
-    bool port_taken;    /* the port that the user gave is taken */
+    bool port_taken;    /* somebody listens at the port that the job has to use */
+    char port_note[512]; /* what else the user should know of the port, "" where nothing */
     int mpi_local_size; /* ranks on this host by a surrounding mpirun; 0: none */
     const char *omp_num_threads;           /* OMP_NUM_THREADS, or NULL */
     const char *python_path;     /* PYTHONPATH, or NULL */
@@ -35,9 +36,6 @@ struct topology {
  * @param wants_cores  count physical cores too, which costs a file of /sys per core
  */
 void topology_probe (struct topology *topology, bool wants_cores);
-
-/** Find out whether @p port is free on this machine and, if not or if it is 0, which other one is. */
-void topology_probe_port (struct topology *topology, int port, bool given);
 
 /** Find mpirun or mpiexec in PATH, and ask it (5 s at most) whose it is. */
 void topology_probe_mpi (struct topology *topology);

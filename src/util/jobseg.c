@@ -68,8 +68,9 @@ jobseg_create (struct jobseg *segment, int world_size, int local_world_size, int
         return fail_set (fail, FAIL_GENERAL, "%d processes on one host are not 1 to %d", local_world_size,
                          JOBSEG_MAX_LOCAL);
     size_t bytes = control_bytes ((size_t) local_world_size);
-    segment->fd = memfd_create ("accel-job", MFD_CLOEXEC);
-    if (segment->fd < 0 || ftruncate (segment->fd, (off_t) bytes)) {
+    segment->fd = memfd_create ("accel-job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    /* Touching memory beyond the end of a file means SIGBUS: no rank shall be able to do that to the others and us. */
+    if (segment->fd < 0 || ftruncate (segment->fd, (off_t) bytes) || fcntl (segment->fd, F_ADD_SEALS, F_SEAL_SHRINK)) {
         fail_set (fail, FAIL_GENERAL, "cannot create the job segment (memfd of %zu bytes): %s", bytes,
                   strerror (errno));
         goto error;
@@ -158,6 +159,15 @@ jobseg_detach (struct jobseg *segment)
         close (segment->fd);
     *segment = (struct jobseg) JOBSEG_NONE;
     errno = saved;
+}
+
+int
+jobseg_grow (const struct jobseg *segment, size_t bytes)
+{
+    if (ftruncate (segment->fd, (off_t) bytes))
+        return -1;
+    /* Segments that are ordinary files, in tests, have no seals. */
+    return fcntl (segment->fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SEAL) && errno != EINVAL ? -1 : 0;
 }
 
 struct jobseg_slot *

@@ -2,7 +2,8 @@
 /* The one contract between command and library, second half: the job segment, shared memory of one job on one host.
  *
  * The launcher (or, under a foreign launcher, the library) makes it as a memfd: it has no name in /dev/shm, so nothing
- * can be left behind.  Ranks open it as /proc/PID/fd/N of its maker.  It begins with a header and one slot per local
+ * can be left behind.  Ranks open it as /proc/PID/fd/N of its maker.  Nobody can make it shorter, and only once does it
+ * grow: seals see to that.  It begins with a header and one slot per local
  * rank; behind them lies room that the shm backend sizes and lays out for itself (data_offset).
  *
  * A rank writes its own slot only; the launcher writes the exit fields when it has reaped the rank.  Everything that
@@ -170,6 +171,9 @@ int jobseg_attach (struct jobseg *segment, const char *path, struct fail *fail);
 
 /** The same with an open descriptor, which the segment then owns also on failure. */
 int jobseg_attach_fd (struct jobseg *segment, int fd, struct fail *fail);
+
+/** Give the segment its final size: from now on nobody can change it.  @return 0, or -1 with errno */
+int jobseg_grow (const struct jobseg *segment, size_t bytes);
 
 /** Unmap and close; the segment itself lives as long as somebody holds it.  Accepts JOBSEG_NONE. */
 void jobseg_detach (struct jobseg *segment);

@@ -27,15 +27,13 @@ value_of (const struct strlist *env, const char *name)
     return NULL;
 }
 
-/* Flags and machine in, plan out; without the loader's own checks, so that the plan's are seen. */
+/* Without the loader's own checks, so that the plan's are seen.  Words of @flags are kept until the next call. */
 static int
-plan_for (struct plan *plan, const char *flags, const struct topology *topology, bool python, struct fail *fail)
+load (struct config *config, const char *flags, struct fail *fail)
 {
     static char text[512];
-    char *argv[32];
+    static char *argv[32];
     int argc = 0;
-    struct config config;
-    struct program program = { .python = python };
     snprintf (text, sizeof text, "%s prog a", flags);
     for (char *word = text + strspn (text, " "); word && argc < 31;) {
         argv[argc++] = word;
@@ -44,16 +42,26 @@ plan_for (struct plan *plan, const char *flags, const struct topology *topology,
             *word++ = '\0';
     }
     argv[argc] = NULL;
+    int result = config_init (config, fail);
+    if (result == 0)
+        result = config_load_flags (config, COMMAND_LAUNCH, argc, argv, fail);
+    if (result == 0) {
+        config_load_environment (config);
+        result = config_resolve (config, fail);
+    }
+    return result;
+}
+
+/* Flags and machine in, plan out. */
+static int
+plan_for (struct plan *plan, const char *flags, const struct topology *topology, bool python, struct fail *fail)
+{
+    struct config config;
+    struct program program = { .python = python };
     strlist_add (&program.argv, python ? "/usr/bin/python3" : "/bin/prog");
     if (python)
         strlist_add (&program.argv, "prog.py");
-    int result = config_init (&config, fail);
-    if (result == 0)
-        result = config_load_flags (&config, COMMAND_LAUNCH, argc, argv, fail);
-    if (result == 0) {
-        config_load_environment (&config);
-        result = config_resolve (&config, fail);
-    }
+    int result = load (&config, flags, fail);
     if (result == 0)
         result = plan_make (plan, &config, topology, &program, fail);
     config_release (&config);
@@ -200,10 +208,50 @@ test_ports (void)
         ok (plan.notes.count == 1 && strstr (plan.notes.items[0], "29500"), "and a note");
         plan_release (&plan);
     }
-    topology.free_port = 0;
+    topology = (struct topology){ .host = "box", .cpus = 1, .physical_cores = 1, .port_taken = true,
+                                  .port_note = "what is to be said" };
+    if (ok (!plan_for (&plan, "--cpu --num_processes 2 --num_machines 2 --main_process_ip h", &topology, false, &fail),
+            "a plan")) {
+        is_text (value_of (&plan.processes[0].env, "MASTER_PORT"), "29500", "the port that other machines use too");
+        ok (plan.notes.count == 2 && strstr (plan.notes.items[0], "port 29500 is taken: rank 0"), "taken: a note");
+        is_text (plan.notes.items[1], "what is to be said", "and one more");
+        plan_release (&plan);
+    }
     if (ok (!plan_for (&plan, "--cpu --num_processes 2 --main_process_port 0", &topology, false, &fail), "a plan")) {
         is_text (value_of (&plan.processes[0].env, "MASTER_PORT"), "0", "port 0 in a plan that nobody starts");
         plan_release (&plan);
+    }
+}
+
+/* Whose port a launch has to claim. */
+static void
+test_port_scopes (void)
+{
+    static const struct {
+        const char *args;
+        int gpus;
+        enum plan_port_scope scope;
+    } cases[] = {
+        { "--cpu", 0, PLAN_PORT_NONE },
+        { "--cpu --num_processes 2", 0, PLAN_PORT_LOCAL },
+        { "--num_processes 1", 2, PLAN_PORT_NONE },
+        { "--multi_gpu", 2, PLAN_PORT_LOCAL },
+        { "--use_fsdp --num_processes 1", 0, PLAN_PORT_LOCAL },
+        { "--cpu --num_processes 2 --num_machines 2 --machine_rank 0 --main_process_ip h", 0, PLAN_PORT_SHARED },
+        { "--cpu --num_processes 2 --num_machines 2 --machine_rank 1 --main_process_ip h", 0, PLAN_PORT_NONE },
+        { "--cpu --num_processes 2 --mpirun_hostfile f", 0, PLAN_PORT_LOCAL },
+        { "--cpu --num_processes 2 --num_machines 2 --main_process_ip h --mpirun_hostfile f", 0, PLAN_PORT_OUTSIDE },
+        { "--use_deepspeed --num_processes 2", 2, PLAN_PORT_LOCAL },
+        { "--use_deepspeed --num_processes 4 --num_machines 2 --main_process_ip h", 2, PLAN_PORT_OUTSIDE },
+        { "--tpu --num_processes 8", 0, PLAN_PORT_NONE },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config config;
+        struct fail fail = { 0 };
+        bool loaded = !load (&config, cases[i].args, &fail);
+        ok (loaded && plan_port_scope (&config.settings, cases[i].gpus) == cases[i].scope, "the port of %s %s",
+            cases[i].args, fail.text);
+        config_release (&config);
     }
 }
 
@@ -525,6 +573,7 @@ main (void)
     test_plans ();
     test_refusals ();
     test_ports ();
+    test_port_scopes ();
     test_text ();
     test_statuses ();
     test_gpus ();

@@ -13,7 +13,9 @@
 #include "util/strbuf.h"
 #include "util/suggest.h"
 
+#include <errno.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static void
 test_integers (void)
@@ -206,6 +208,10 @@ test_segment (void)
     is_text (text, "not in accel_open() yet", "a fresh slot");
     jobseg_describe_exit (9, text, sizeof text);
     is_text (text, "was killed by signal 9 (SIGKILL)", "a signal in words");
+    off_t size = lseek (reader.fd, 0, SEEK_END);
+    ok (ftruncate (reader.fd, 0) && errno == EPERM && ftruncate (reader.fd, size - 1), "nobody can cut it short");
+    ok (!jobseg_grow (&reader, (size_t) size * 2) && lseek (maker.fd, 0, SEEK_END) == size * 2, "it grows once");
+    ok (ftruncate (reader.fd, size * 3) && ftruncate (reader.fd, size), "and has its final size then");
     jobseg_detach (&reader);
     maker.header->version = 99;
     ok (jobseg_attach (&reader, path, &fail) && strstr (fail.text, "version 99"), "other versions: %s", fail.text);

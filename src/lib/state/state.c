@@ -85,13 +85,28 @@ read_flags (struct accel *acc, struct accel_error *err)
     return status ? status : read_bool (ENV_DEBUG_MODE, &acc->debug, err);
 }
 
+/* The path names a process by its number, which may by now be that of another launcher. */
+static int
+attach_own (struct jobseg *segment, const char *path, struct fail *fail)
+{
+    const char *id = getenv (ENV_JOB_ID);
+    if (jobseg_attach (segment, path, fail))
+        return -1;
+    if (!id || !strncmp (id, segment->header->job_id, sizeof segment->header->job_id))
+        return 0;
+    fail_set (fail, FAIL_GENERAL, "%s: the segment of job %.39s, but this process belongs to job %.39s (%s)", path,
+              segment->header->job_id, id, ENV_JOB_ID);
+    jobseg_detach (segment);
+    return -1;
+}
+
 /* A process alone needs no segment, so it does without one that it cannot open. */
 static enum accel_status
 attach (struct jobseg *segment, struct identity *identity, struct accel_error *err)
 {
     const char *path = getenv (ENV_JOB_SEGMENT);
     struct fail fail;
-    bool failed = path && *path && jobseg_attach (segment, path, &fail);
+    bool failed = path && *path && attach_own (segment, path, &fail);
     enum accel_status status = identity_discover (identity, segment, err);
     if (status || !failed || identity->world_size == 1)
         return status;

@@ -81,7 +81,7 @@ shm_lay_out (struct shm *shm, struct accel_error *err)
             atomic_store (&header->arena_bytes, arena /= 2);
         atomic_store (&header->arena_offset, shm->layout.arenas);
         bool allowed = may_be_written (shm->layout.end);
-        if (!allowed || ftruncate (fd, (off_t) shm->layout.end)) {
+        if (!allowed || jobseg_grow (&shm->segment, shm->layout.end)) {
             atomic_store (&header->arena_bytes, 0);
             errno = allowed ? errno : EFBIG;
             return accel_fail_errno (err, "accel_open: cannot size the job segment to %zu bytes (ulimit -f?)",

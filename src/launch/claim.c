@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Claims on ports; see claim.h. */
+#include <config.h>
+
+#include "launch/claim.h"
+
+#include "launch/plan.h"
+#include "util/cleanup.h"
+#include "util/peer.h"
+#include "util/probe.h"
+
+#include <netinet/in.h>
+#include <pwd.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+
+/* Where ports are chosen: below the range from which Linux takes ports for connections (from 32768) and that of
+ * Kubernetes' services (from 30000), above those of most servers.  The usual port is only for those who ask for none. */
+enum { FIRST_PORT = 20000, LAST_PORT = PLAN_USUAL_PORT - 1 };
+
+enum { ASK_TRIES = 20, ASK_PAUSE_NS = 10000000 }; /* between bind() and listen() a holder cannot be asked */
+
+static socklen_t
+name_of (int port, struct sockaddr_un *address)
+{
+    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    int length = snprintf (address->sun_path + 1, sizeof address->sun_path - 1, "accelerate-port-%d", port);
+    return (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + (size_t) length);
+}
+
+int
+claim_take (struct claim *claim, int port)
+{
+    struct sockaddr_un address;
+    socklen_t length = name_of (port, &address);
+    *claim = (struct claim){ .fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) };
+    /* Nobody accepts: that a connection waits is enough to ask the kernel whose socket this is. */
+    if (claim->fd >= 0 && !bind (claim->fd, (struct sockaddr *) &address, length) && !listen (claim->fd, SOMAXCONN))
+        return 0;
+    claim->error = errno;
+    claim_release (claim);
+    return -1;
+}
+
+void
+claim_release (struct claim *claim)
+{
+    if (claim->fd >= 0)
+        close (claim->fd);
+    claim->fd = -1;
+}
+
+static bool
+can_bind (int family, const void *address, socklen_t length, bool reuse)
+{
+    AUTO_CLOSE int fd = socket (family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int on = reuse, off = 0;
+    if (fd < 0)
+        return true; /* the kernel does without this family, and so do programs */
+    if (family == AF_INET6)
+        setsockopt (fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    setsockopt (fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    return (!bind (fd, address, length) && !listen (fd, 1)) || errno != EADDRINUSE;
+}
+
+/* Whether a program could listen at @p port on all addresses.  With @p reuse as one could that sets SO_REUSEADDR, which
+ * passes over connections that have ended a minute ago. */
+static bool
+is_free (int port, bool reuse)
+{
+    struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons ((uint16_t) port) };
+    struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons ((uint16_t) port) };
+    return can_bind (AF_INET, &in, sizeof in, reuse) && can_bind (AF_INET6, &in6, sizeof in6, reuse);
+}
+
+/* The ports that the kernel hands out by itself. */
+static void
+read_local_range (int *first, int *last)
+{
+    AUTO_FILE FILE *file = fopen ("/proc/sys/net/ipv4/ip_local_port_range", "re");
+    if (!file || fscanf (file, "%d %d", first, last) != 2) {
+        *first = 32768;
+        *last = 60999;
+    }
+}
+
+/* Claim first, then look: two launches that look at one port at once would each find the other there. */
+static bool
+take_if_free (struct claim *claim, int port)
+{
+    if (claim_take (claim, port) && claim->error == EADDRINUSE)
+        return false;
+    if (is_free (port, false))
+        return true;
+    claim_release (claim);
+    return false;
+}
+
+int
+claim_take_any (struct claim *claim, struct fail *fail)
+{
+    enum { COUNT = LAST_PORT - FIRST_PORT + 1 };
+    int first, last;
+    uint32_t start;
+    read_local_range (&first, &last);
+    /* From anywhere, and not from the first one on: programs may use the numbers after MASTER_PORT too. */
+    if (getrandom (&start, sizeof start, 0) != sizeof start)
+        return fail_set (fail, FAIL_GENERAL, "no random numbers: %s", strerror (errno));
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < COUNT; i++) {
+            int port = FIRST_PORT + (int) ((start % COUNT + (unsigned) i) % COUNT);
+            bool is_local = port >= first && port <= last;
+            if (is_local == pass && take_if_free (claim, port))
+                return port;
+        }
+    return fail_set (fail, FAIL_GENERAL, "no free port: all of %d to %d are in use or claimed; choose one with "
+                     "--main_process_port", FIRST_PORT, LAST_PORT);
+}
+
+/* In a process of its own: names may come from a server that does not answer. */
+static int
+ask_name (void *answer, const void *user, struct fail *fail)
+{
+    const struct passwd *entry = getpwuid (*(const uid_t *) user);
+    (void) fail;
+    if (entry)
+        snprintf (answer, 64, "%s", entry->pw_name);
+    return 0;
+}
+
+static void
+describe_peer (const struct peer *peer, char *text, size_t size)
+{
+    char name[64] = "";
+    struct probe probe = { .name = "getpwuid", .deadline_ms = PROBE_DEADLINE_MS, .size = sizeof name, .ask = ask_name,
+                           .user = &peer->uid };
+    bool is_known = !probe_run (&probe, name, NULL) && *name;
+    peer_describe (peer, is_known ? name : NULL, text, size);
+}
+
+void
+claim_describe_holder (int port, char *text, size_t size)
+{
+    struct sockaddr_un address;
+    struct peer peer;
+    socklen_t length = name_of (port, &address);
+    for (int i = 0; i < ASK_TRIES; i++) {
+        AUTO_CLOSE int fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (!connect (fd, (struct sockaddr *) &address, length) && peer_of (fd, &peer)) {
+            describe_peer (&peer, text, size);
+            return;
+        }
+        nanosleep (&(struct timespec){ .tv_nsec = ASK_PAUSE_NS }, NULL);
+    }
+    snprintf (text, size, "a process that does not answer at @%s", address.sun_path + 1);
+}
+
+static int
+refuse (const struct config *config, int port, struct fail *fail)
+{
+    char holder[256];
+    AUTO_STRBUF struct strbuf origin = { 0 };
+    config_format_origin (config, option_find ("main_process_port"), &origin);
+    claim_describe_holder (port, holder, sizeof holder);
+    return fail_set (fail, FAIL_GENERAL,
+                     "main_process_port %d (%s) belongs to another job on this host: %s; choose another port%s", port,
+                     origin.text ? origin.text : "", holder,
+                     config->settings.num_machines > 1 ? " on all machines" : ", or 0 for any free one");
+}
+
+/* The usual port or any other: nobody depends on which. */
+static int
+take_default (struct claim *claim, struct fail *fail)
+{
+    return take_if_free (claim, PLAN_USUAL_PORT) ? PLAN_USUAL_PORT : claim_take_any (claim, fail);
+}
+
+/* This port and no other: it was given, or other machines have been told. */
+static int
+take_fixed (struct claim *claim, struct topology *topology, const struct config *config, int port, struct fail *fail)
+{
+    if (claim_take (claim, port) && claim->error == EADDRINUSE)
+        return refuse (config, port, fail);
+    topology->port_taken = !is_free (port, true);
+    return port;
+}
+
+/* Another launcher starts the ranks, and rank 0 perhaps on another machine, where our claims mean nothing. */
+static int
+take_if_possible (struct claim *claim, struct topology *topology, int port)
+{
+    char holder[256];
+    if (claim_take (claim, port) && claim->error == EADDRINUSE) {
+        claim_describe_holder (port, holder, sizeof holder);
+        snprintf (topology->port_note, sizeof topology->port_note,
+                  "main_process_port %d is also that of another job on this host: %s; if rank 0 of both runs on the "
+                  "same machine, choose another port", port, holder);
+    }
+    return port;
+}
+
+int
+claim_for_job (struct claim *claim, struct topology *topology, const struct config *config, struct fail *fail)
+{
+    const struct settings *settings = &config->settings;
+    bool is_given = config_origin (config, "main_process_port").kind != ORIGIN_DEFAULT;
+    int wanted = is_given ? (int) settings->main_process_port : PLAN_USUAL_PORT, port;
+    switch (plan_port_scope (settings, topology->gpus)) {
+    case PLAN_PORT_LOCAL:
+        port = !is_given ? take_default (claim, fail)
+               : wanted  ? take_fixed (claim, topology, config, wanted, fail)
+                         : claim_take_any (claim, fail);
+        break;
+    case PLAN_PORT_SHARED: port = take_fixed (claim, topology, config, wanted, fail); break;
+    case PLAN_PORT_OUTSIDE: port = take_if_possible (claim, topology, wanted); break;
+    default: return 0;
+    }
+    if (port < 0)
+        return -1;
+    topology->free_port = port == wanted ? 0 : port;
+    if (claim->fd < 0 && claim->error != EADDRINUSE) /* the job runs as it would under any other launcher */
+        snprintf (topology->port_note, sizeof topology->port_note,
+                  "port %d cannot be claimed (%s): other jobs on this host may choose it too", port,
+                  strerror (claim->error));
+    return 0;
+}

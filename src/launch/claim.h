@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The right to a TCP port of this host, for as long as a job lives.
+ *
+ * Rank 0 listens at MASTER_PORT only after its imports, seconds after the launcher has chosen the port.  To keep the
+ * port bound until then would lock out programs that bind without SO_REUSEADDR.  So a job holds a claim instead: a
+ * listening Unix socket with an abstract name made of the port's number.  Such names are as wide as ports are, one
+ * network namespace; only one process can have each, whoever the user is; and the kernel takes it back when the last
+ * holder has died, however it died.  Keeper and supervisor both hold it, ranks never do.
+ *
+ * Only launches of this command look at claims.  Against all others, a port is chosen that the kernel does not hand
+ * out by itself, to connections or to listeners that ask for any port. */
+#ifndef LAUNCH_CLAIM_H
+#define LAUNCH_CLAIM_H
+
+#include "config/load.h"
+#include "launch/topology.h"
+#include "util/fail.h"
+
+#include <stdbool.h>
+
+struct claim {
+    int fd;    /* close-on-exec; -1: none */
+    int error; /* of the last attempt: EADDRINUSE where another holds it; others say that nobody can claim here */
+};
+
+#define CLAIM_NONE { .fd = -1 }
+
+/** Claim @p port, whether or not anybody listens there.  @return 0, or -1 with `error` set */
+int claim_take (struct claim *claim, int port);
+
+/** Find a port at which nobody listens and which nobody has claimed, and claim it.
+ *  @return the port, or -1 with @p fail set */
+int claim_take_any (struct claim *claim, struct fail *fail);
+
+/** Say who has claimed @p port: "user alice, pid 4711 (accelerate launch train.py)". */
+void claim_describe_holder (int port, char *text, size_t size);
+
+/**
+ * Claim the port of the job that is about to be planned, and note in @p topology what the plan has to know of it: which
+ * other port to use instead of the usual one, or that somebody already listens at the one that was given.
+ *
+ * @return 0, also where the job needs no port here; -1 where another job has claimed the one that it needs
+ */
+int claim_for_job (struct claim *claim, struct topology *topology, const struct config *config, struct fail *fail);
+
+/** Accepts CLAIM_NONE. */
+void claim_release (struct claim *claim);
+
+#endif
