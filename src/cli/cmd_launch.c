@@ -12,10 +12,12 @@
 #include "launch/outside.h"
 #include "launch/plan.h"
 #include "launch/report.h"
+#include "util/cleanup.h"
 #include "util/io.h"
 #include "util/printable.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* A port is claimed only for a job that is really started; a plan for reading does not depend on what happens to
  * listen. */
@@ -71,23 +73,58 @@ print_note (const char *text, const char *name)
     fputc ('\n', stderr);
 }
 
-/* The file is made empty before the start, so that one that cannot be written is known before hours of work. */
+/* That the file cannot be written is known before hours of work, and no report of an earlier job is taken for ours. */
 static int
-write_report (const struct job *job, const char *file, struct fail *fail)
+prepare_report (const char *file, struct fail *fail)
+{
+    if (!file)
+        return 0;
+    if (io_check_writable (file, fail))
+        return fail_prefix (fail, "--failure_report");
+    AUTO_FREE char *real = realpath (file, NULL);
+    return real && unlink (real) ? fail_set (fail, FAIL_GENERAL, "--failure_report: %s: cannot remove the old one: %s",
+                                             file, strerror (errno)) : 0;
+}
+
+/* Of @job, or of a job that came to nothing because of @error. */
+static int
+write_report (const char *file, const struct plan *plan, const struct job *job, const struct fail *error,
+              struct fail *fail)
 {
     AUTO_STRBUF struct strbuf report = { 0 };
-    if (job && report_json (job, &report, fail))
+    if (job ? report_json (job, &report, fail) : report_json_error (plan, error, &report, fail))
         return -1;
-    return io_write_file (file, report.text ? report.text : "", report.length, 0644, fail);
+    return io_write_file (file, report.text, report.length, 0644, fail);
 }
 
 static void
-print_report (const struct job *job)
+print_report (const struct job *job, const struct keeper *keeper, bool quiet)
 {
     AUTO_STRBUF struct strbuf report = { 0 };
-    report_text (job, &report);
+    if (!quiet)
+        report_text (job, &report);
+    report_losses (job, &report);
     if (report.text)
-        fputs (report.text, stderr);
+        keeper_say (keeper, report.text, !job->not_passed_on); /* nobody waits for a reader twice */
+}
+
+static void
+say_failure (const struct keeper *keeper, const struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf line = { 0 };
+    strbuf_printf (&line, "accelerate: %s\n", fail->text);
+    if (line.text)
+        keeper_say (keeper, line.text, true);
+}
+
+static void
+say_restart (const struct keeper *keeper, const struct settings *settings, int64_t restarts)
+{
+    AUTO_STRBUF struct strbuf line = { 0 };
+    strbuf_printf (&line, "accelerate: starting all ranks again (%lld of %lld times)\n", (long long) restarts,
+                   (long long) settings->max_restarts);
+    if (line.text && !settings->quiet)
+        keeper_say (keeper, line.text, true);
 }
 
 /* One start of all ranks, and what became of it.  @return the exit status, -1 with @fail */
@@ -97,30 +134,47 @@ run_once (struct job *job, const struct plan *plan, const struct keeper *keeper,
 {
     if (job_run (job, plan, keeper, fail))
         return -1;
-    if (!settings->quiet)
-        print_report (job);
+    print_report (job, keeper, settings->quiet);
     return job_status (job);
 }
 
-/* In the supervisor: the ranks, again after a failure as often as --max_restarts says. */
+/* The ranks, again after a failure as often as --max_restarts says. */
 static int
-supervise_plan (struct plan *plan, const struct keeper *keeper, const struct settings *settings, struct fail *fail)
+run_attempts (struct job *job, struct plan *plan, const struct keeper *keeper, const struct settings *settings,
+              struct fail *fail)
 {
-    struct job job;
-    int status = run_once (&job, plan, keeper, settings, fail);
-    for (int64_t restarts = 1; status > 0 && job.end == JOB_FAILED && restarts <= settings->max_restarts; restarts++) {
-        if (!settings->quiet)
-            fprintf (stderr, "accelerate: starting all ranks again (%lld of %lld times)\n", (long long) restarts,
-                     (long long) settings->max_restarts);
-        job_release (&job);
+    int status = run_once (job, plan, keeper, settings, fail);
+    bool has_lost = false;
+    for (int64_t restarts = 1; status > 0 && job->end == JOB_FAILED && restarts <= settings->max_restarts; restarts++) {
+        say_restart (keeper, settings, restarts);
+        if (!keeper_lives (keeper))
+            return status;
+        has_lost |= job_lost_bytes (job) != 0;
+        job_release (job);
         if (plan_set_restarts (plan, restarts, fail))
             return -1;
-        status = run_once (&job, plan, keeper, settings, fail);
+        status = run_once (job, plan, keeper, settings, fail);
     }
-    if (status >= 0 && settings->failure_report && write_report (&job, settings->failure_report, fail) && status == 0)
-        status = -1;
+    return status == 0 && has_lost ? FAIL_GENERAL : status;
+}
+
+/* In the supervisor.  What it says must not hold it when the keeper is gone, so main() has nothing to say.
+ * @return the exit status */
+static int
+supervise_plan (struct plan *plan, const struct keeper *keeper, const struct settings *settings)
+{
+    struct job job;
+    struct fail fail = { 0 }, report_fail = { 0 };
+    const char *file = settings->failure_report;
+    int status = run_attempts (&job, plan, keeper, settings, &fail);
+    if (status < 0)
+        say_failure (keeper, &fail);
+    if (file && write_report (file, plan, status < 0 ? NULL : &job, &fail, &report_fail)) {
+        say_failure (keeper, &report_fail);
+        status = status ? status : FAIL_GENERAL;
+    }
     job_release (&job);
-    return status;
+    return status < 0 ? fail.status : status;
 }
 
 static int
@@ -129,9 +183,7 @@ run_plan (struct plan *plan, const struct settings *settings, struct fail *fail)
     struct keeper keeper;
     if (plan->path == PATH_DEEPSPEED && plan->outside && outside_write_environment (plan, fail))
         return -1;
-    if (settings->failure_report && write_report (NULL, settings->failure_report, fail))
-        return -1;
-    if (logs_make_run (plan, fail))
+    if (prepare_report (settings->failure_report, fail) || logs_make_run (plan, fail))
         return -1;
     if (!settings->quiet) {
         for (size_t i = 0; i < plan->notes.count; i++)
@@ -140,9 +192,12 @@ run_plan (struct plan *plan, const struct settings *settings, struct fail *fail)
             print_note ("files of the ranks' output are in ", plan->logs.run);
     }
     switch (keeper_split (&keeper, fail)) {
-    case KEEPER_IS_SUPERVISOR: return supervise_plan (plan, &keeper, settings, fail);
+    case KEEPER_IS_SUPERVISOR: return supervise_plan (plan, &keeper, settings);
     case KEEPER_IS_OVER: return keeper.status;
-    default: return -1;
+    default:
+        if (settings->failure_report && access (settings->failure_report, F_OK)) /* the supervisor's says more */
+            write_report (settings->failure_report, plan, NULL, fail, NULL);
+        return -1;
     }
 }
 

@@ -10,6 +10,7 @@
 #include "launch/status.h"
 #include "util/cleanup.h"
 
+#include <signal.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -24,23 +25,25 @@ make_id (struct job *job, struct fail *fail)
     return 0;
 }
 
-static void
-init_sinks (struct job *job)
+static int
+init_sinks (struct job *job, struct fail *fail)
 {
     struct stat out, err;
-    output_sink_init (&job->sinks[JOB_OUT], 1);
-    output_sink_init (&job->sinks[JOB_ERR], 2);
+    if (output_sink_init (&job->sinks[JOB_OUT], 1, "standard output", fail)
+        || output_sink_init (&job->sinks[JOB_ERR], 2, "standard error", fail))
+        return -1;
     bool one = !fstat (1, &out) && !fstat (2, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
     job->sink_of[JOB_OUT] = &job->sinks[one ? JOB_ERR : JOB_OUT];
     job->sink_of[JOB_ERR] = &job->sinks[JOB_ERR];
+    return 0;
 }
 
 static int
 prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail)
 {
     *job = (struct job){ .plan = plan, .keeper = keeper, .count = plan->process_count, .segment = JOBSEG_NONE };
+    job->pool.left = OUTPUT_POOL_BYTES;
     job->oom_kills_before = cgroup_oom_kills ();
-    init_sinks (job);
     job->ranks = calloc ((size_t) job->count, sizeof *job->ranks);
     if (!job->ranks)
         return fail_nomem (fail);
@@ -50,7 +53,7 @@ prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, 
         for (int j = 0; j < JOB_STREAMS; j++)
             job->ranks[i].streams[j].fd = job->ranks[i].streams[j].log.fd = -1;
     }
-    if (make_id (job, fail) || logs_make_attempt (plan, fail)
+    if (init_sinks (job, fail) || make_id (job, fail) || logs_make_attempt (plan, fail)
         || jobseg_create (&job->segment, plan->world_size, plan->local_world_size, plan->first_rank, job->id, fail))
         return -1;
     return 0;
@@ -78,9 +81,18 @@ job_status (const struct job *job)
 {
     switch (job->end) {
     case JOB_FAILED: return status_of_wait (job->ranks[job->first_failed].wait_status);
-    case JOB_TOLD: return status_of_signal (job->signal);
-    default: return 0;
+    case JOB_TOLD: return status_of_signal (job->signal ? job->signal : SIGKILL);
+    default: return job_lost_bytes (job) ? FAIL_GENERAL : 0;
     }
+}
+
+uint64_t
+job_lost_bytes (const struct job *job)
+{
+    uint64_t lost = job->not_passed_on;
+    for (int i = 0; i < JOB_STREAMS; i++)
+        lost += job->sinks[i].lost;
+    return lost;
 }
 
 void

@@ -44,15 +44,19 @@ struct job {
     int alive;
     struct output_sink sinks[JOB_STREAMS]; /* our stdout and stderr */
     struct output_sink *sink_of[JOB_STREAMS]; /* the same one where both are one file: lines stay whole there */
-    bool told_of_loss; /* a file of the output could not be written */
+    struct output_pool pool;
+    const struct logfile *incomplete; /* a file of the output that could not be written: the first one */
+    bool told_of_incomplete;
 
     enum job_end end;
     int first_failed; /* local rank, of JOB_FAILED */
-    int signal;       /* of JOB_TOLD */
+    int signal;       /* of JOB_TOLD; 0: the launcher was killed, nobody knows by what */
     int killed;       /* ranks that had to be killed */
     bool out_of_grace; /* because their time was over */
     int64_t oom_kills_before;
     bool out_of_memory; /* the first failure was the kernel's doing, for want of memory */
+    uint64_t not_passed_on; /* bytes of output that nobody has got, because somebody had no patience with the reader */
+    bool has_leftovers;     /* processes of the job that SIGKILL did not end in time */
 };
 
 /**
@@ -64,8 +68,11 @@ struct job {
  */
 int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail);
 
-/** The exit status that a job's end stands for. */
+/** The exit status that a job's end stands for; not 0 where output was lost. */
 int job_status (const struct job *job);
+
+/** How many bytes of the ranks' output were lost, for whatever reason. */
+uint64_t job_lost_bytes (const struct job *job);
 
 void job_release (struct job *job);
 

@@ -10,8 +10,12 @@
 #include "util/cleanup.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -80,6 +84,85 @@ wait_and_pass_on (const struct keeper *keeper, pid_t supervisor)
     }
 }
 
+bool
+keeper_lives (const struct keeper *keeper)
+{
+    struct pollfd fd = { .fd = keeper->pidfd, .events = POLLIN };
+    return poll (&fd, 1, 0) == 0;
+}
+
+/* Linux 6.15 keeps it for those who hold a pidfd; linux/pidfd.h of older systems does not know. */
+static bool
+ask_pidfd (int pidfd, int *wait_status)
+{
+    struct {
+        uint64_t mask, cgroup;
+        uint32_t ids[11];
+        int32_t exit_code;
+    } info = { .mask = 1 << 3 /* PIDFD_INFO_EXIT */ };
+    if (ioctl (pidfd, _IOWR (0xFF, 11, info) /* PIDFD_GET_INFO */, &info) || !(info.mask & 1 << 3))
+        return false;
+    *wait_status = info.exit_code;
+    return true;
+}
+
+/* Field 52, as long as nobody has waited for it. */
+static bool
+ask_proc (pid_t pid, int *wait_status)
+{
+    char text[1024];
+    snprintf (text, sizeof text, "/proc/%d/stat", (int) pid);
+    AUTO_CLOSE int fd = open (text, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read (fd, text, sizeof text - 1);
+    text[length > 0 ? length : 0] = '\0';
+    const char *field = strrchr (text, ')'), *last = strrchr (text, ' ');
+    if (!field || !last || field[1] != ' ' || field[2] != 'Z')
+        return false;
+    *wait_status = atoi (last);
+    return true;
+}
+
+int
+keeper_death_signal (const struct keeper *keeper)
+{
+    int status = 0;
+    bool known = ask_pidfd (keeper->pidfd, &status) || ask_proc (keeper->pid, &status);
+    return known && WIFSIGNALED (status) ? WTERMSIG (status) : 0;
+}
+
+static bool
+wait_until_writable (const struct keeper *keeper, int signals)
+{
+    struct pollfd fds[] = { { .fd = 2, .events = POLLOUT }, { .fd = keeper->pidfd, .events = POLLIN },
+                            { .fd = signals, .events = POLLIN } };
+    while (poll (fds, 3, -1) < 0)
+        if (errno != EINTR)
+            return false;
+    return fds[0].revents;
+}
+
+bool
+keeper_say (const struct keeper *keeper, const char *text, bool patient)
+{
+    sigset_t ends;
+    signals_ending (&ends);
+    AUTO_CLOSE int signals = patient ? signalfd (-1, &ends, SFD_CLOEXEC) : -1;
+    size_t left = strlen (text);
+    while (left) {
+        struct pollfd ready = { .fd = 2, .events = POLLOUT };
+        if (poll (&ready, 1, 0) != 1 && (!patient || !wait_until_writable (keeper, signals)))
+            return false;
+        ssize_t put = write (2, text, left < PIPE_BUF ? left : PIPE_BUF);
+        if (put < 0 && errno != EINTR && errno != EAGAIN)
+            return false;
+        if (put > 0) {
+            text += put;
+            left -= (size_t) put;
+        }
+    }
+    return true;
+}
+
 int
 keeper_split (struct keeper *keeper, struct fail *fail)
 {
@@ -108,9 +191,9 @@ keeper_split (struct keeper *keeper, struct fail *fail)
     keeper->pidfd = -1;
     int status = wait_and_pass_on (keeper, supervisor);
     if (WIFSIGNALED (status)) {
-        sweep_kill (LEFTOVER_KILL_MS);
-        return fail_set (fail, status_of_wait (status), "the process that watched the ranks was killed by signal %d",
-                         WTERMSIG (status));
+        bool all = sweep_kill (LEFTOVER_KILL_MS);
+        return fail_set (fail, status_of_wait (status), "the process that watched the ranks was killed by signal %d%s",
+                         WTERMSIG (status), all ? "" : "; some processes of the job could not be killed");
     }
     keeper->status = status_of_wait (status);
     return KEEPER_IS_OVER;

@@ -10,6 +10,7 @@
 #include "util/fail.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct keeper {
@@ -31,6 +32,20 @@ enum { KEEPER_IS_SUPERVISOR, KEEPER_IS_OVER };
  *         is no supervisor, or it was killed
  */
 int keeper_split (struct keeper *keeper, struct fail *fail);
+
+/** Supervisor: whether the keeper still lives. */
+bool keeper_lives (const struct keeper *keeper);
+
+/** @return the signal that has killed the keeper, 0 where the kernel does not say */
+int keeper_death_signal (const struct keeper *keeper);
+
+/**
+ * Supervisor: write @p text on stderr.  A reader that stands still is waited for until the keeper dies or a signal comes
+ * that ends jobs; not at all without @p patient.
+ *
+ * @return whether all of it was written
+ */
+bool keeper_say (const struct keeper *keeper, const char *text, bool patient);
 
 /** What the value of a signal that the keeper passes on says. */
 enum { KEEPER_SIGNAL_SENT, KEEPER_SIGNAL_OF_TERMINAL };

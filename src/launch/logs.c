@@ -73,7 +73,8 @@ logs_make_attempt (const struct plan *plan, struct fail *fail)
 }
 
 static int
-open_stream (const struct plan *plan, struct job_rank *rank, int which, int *end, struct fail *fail)
+open_stream (const struct plan *plan, struct job_rank *rank, int which, struct output_pool *pool, int *end,
+             struct fail *fail)
 {
     struct output_stream *stream = &rank->streams[which];
     bool is_named = rank->process->tee & (which == JOB_OUT ? TEE_OUT : TEE_ERR);
@@ -84,9 +85,10 @@ open_stream (const struct plan *plan, struct job_rank *rank, int which, int *end
     if (pipe2 (pipes, O_CLOEXEC))
         return fail_set (fail, FAIL_GENERAL, "cannot start rank %d: %s%s", rank->process->rank, strerror (errno),
                          errno == EMFILE ? "; too many open files: see ulimit -n" : "");
-    stream->fd = pipes[0];
+    fcntl (pipes[0], F_SETFL, O_NONBLOCK);
     *end = pipes[1];
-    fcntl (stream->fd, F_SETFL, O_NONBLOCK);
+    if (output_stream_init (stream, pipes[0], pool, fail))
+        return -1;
     if (!is_named)
         return 0;
     if (asprintf (&stream->prefix, "[%s%d]:", plan->role, rank->process->local_rank) < 0) {
@@ -99,12 +101,12 @@ open_stream (const struct plan *plan, struct job_rank *rank, int which, int *end
 }
 
 int
-logs_open_streams (const struct plan *plan, struct job_rank *rank, int ends[JOB_STREAMS], struct fail *fail)
+logs_open_streams (struct job *job, struct job_rank *rank, int ends[JOB_STREAMS], struct fail *fail)
 {
     for (int i = 0; i < JOB_STREAMS; i++)
         ends[i] = -1;
     for (int i = 0; i < JOB_STREAMS; i++)
-        if (open_stream (plan, rank, i, &ends[i], fail)) {
+        if (open_stream (job->plan, rank, i, &job->pool, &ends[i], fail)) {
             for (int j = 0; j <= i; j++)
                 if (ends[j] >= 0)
                     close (ends[j]);

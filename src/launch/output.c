@@ -6,72 +6,20 @@
 
 #include "util/cleanup.h"
 
-#include <limits.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/ioctl.h>
 
-enum {
-    CHUNK_BYTES = 16 * 1024,
-    CHUNKS_AT_ONCE = 128, /* more than a pipe holds */
-};
+enum { CHUNKS_AT_ONCE = 128 };
 
-void
-output_sink_init (struct output_sink *sink, int fd)
+int
+output_stream_init (struct output_stream *stream, int fd, struct output_pool *pool, struct fail *fail)
 {
-    struct stat info;
-    *sink = (struct output_sink){ .fd = fd };
-    sink->may_block = !fstat (fd, &info) && !S_ISREG (info.st_mode);
-    sink->broken = fd < 0;
-}
-
-bool
-output_sink_is_full (const struct output_sink *sink)
-{
-    return sink->pending.length - sink->written >= OUTPUT_PENDING_BYTES;
-}
-
-bool
-output_sink_is_empty (const struct output_sink *sink)
-{
-    return sink->pending.length == sink->written;
-}
-
-/* A pipe that polls writable takes PIPE_BUF bytes without waiting; our stderr is shared with others, so it must not be
- * made non-blocking. */
-void
-output_sink_drain (struct output_sink *sink)
-{
-    while (!sink->broken && !output_sink_is_empty (sink)) {
-        struct pollfd ready = { .fd = sink->fd, .events = POLLOUT };
-        if (sink->may_block && (poll (&ready, 1, 0) != 1 || !(ready.revents & (POLLOUT | POLLERR))))
-            return;
-        size_t length = sink->pending.length - sink->written;
-        if (sink->may_block && length > PIPE_BUF)
-            length = PIPE_BUF;
-        ssize_t written = write (sink->fd, sink->pending.text + sink->written, length);
-        if (written > 0)
-            sink->written += (size_t) written;
-        else if (written < 0 && errno != EINTR && errno != EAGAIN)
-            sink->broken = true;
-        else if (written < 0 && errno == EAGAIN)
-            return;
-    }
-    strbuf_truncate (&sink->pending, 0);
-    sink->written = 0;
-}
-
-void
-output_sink_release (struct output_sink *sink)
-{
-    strbuf_release (&sink->pending);
-}
-
-static void
-pass_on (struct output_sink *sink, const char *bytes, size_t length)
-{
-    if (!sink->broken && !sink->pending.failed)
-        strbuf_add_bytes (&sink->pending, bytes, length);
+    stream->fd = fd;
+    stream->pool = pool;
+    stream->text = malloc (OUTPUT_TEXT_BYTES);
+    stream->capacity = OUTPUT_TEXT_BYTES;
+    return stream->text ? 0 : fail_nomem (fail);
 }
 
 static void
@@ -86,92 +34,166 @@ keep (struct output_stream *stream, const char *bytes, size_t length)
     stream->total += length;
 }
 
+static bool
+ends_line (char c)
+{
+    return c == '\n' || c == '\r';
+}
+
 /* The end of the last line in it, 0 where there is none.  A carriage return ends one too: progress bars live on it. */
 static size_t
 find_last_end (const char *bytes, size_t length)
 {
-    while (length && bytes[length - 1] != '\n' && bytes[length - 1] != '\r')
+    while (length && !ends_line (bytes[length - 1]))
         length--;
     return length;
 }
 
-/* Nobody writes on behind an unfinished line that bears a name. */
-static void
-end_foreign_line (struct output_sink *sink, const struct output_stream *stream)
+/* @return whether the buffer has become larger */
+static bool
+grow (struct output_stream *stream)
 {
-    if (sink->unfinished && sink->unfinished != stream) {
-        pass_on (sink, "\n", 1);
-        sink->unfinished = NULL;
+    size_t more = stream->capacity;
+    if (stream->capacity + more > OUTPUT_LINE_BYTES || more > stream->pool->left)
+        return false;
+    char *grown = realloc (stream->text, stream->capacity + more);
+    if (!grown)
+        return false;
+    stream->text = grown;
+    stream->capacity += more;
+    stream->pool->left -= more;
+    return true;
+}
+
+static void
+shrink (struct output_stream *stream, size_t capacity)
+{
+    char *less = realloc (stream->text, capacity);
+    if (!less)
+        return;
+    stream->text = less;
+    stream->pool->left += stream->capacity - capacity;
+    stream->capacity = capacity;
+}
+
+/* All that was ready has been passed on.  @return the number of bytes that can be added; at least one, because a full
+ * buffer that cannot grow is made ready */
+static size_t
+make_room (struct output_stream *stream)
+{
+    stream->length -= stream->ready;
+    memmove (stream->text, stream->text + stream->ready, stream->length);
+    stream->start = stream->ready = 0;
+    if (stream->is_wide && stream->capacity < OUTPUT_CHUNK_BYTES)
+        grow (stream);
+    else if (!stream->length && stream->capacity > OUTPUT_CHUNK_BYTES)
+        shrink (stream, OUTPUT_CHUNK_BYTES);
+    return stream->capacity - stream->length;
+}
+
+/* @length bytes have been put behind the others. */
+static void
+add (struct output_stream *stream, size_t length, int64_t now_ms)
+{
+    size_t end = find_last_end (stream->text + stream->length, length);
+    if (end || stream->length == stream->ready)
+        stream->line_since_ms = now_ms;
+    if (end)
+        stream->ready = stream->length + end;
+    stream->length += length;
+    stream->is_wide = stream->length == stream->capacity;
+    if (stream->is_wide && !stream->ready && !grow (stream)) {
+        stream->ready = stream->length;
+        stream->is_cut = true;
     }
 }
 
-void
-output_sink_say (struct output_sink *sink, const char *line)
+static bool
+show_plain (struct output_stream *stream, struct output_sink *sink)
 {
-    end_foreign_line (sink, NULL);
-    pass_on (sink, line, strlen (line));
-    pass_on (sink, "\n", 1);
+    stream->start += output_sink_put (sink, stream->text + stream->start, stream->ready - stream->start);
+    if (stream->start < stream->ready)
+        return false;
+    stream->is_cut = stream->is_cut && !ends_line (stream->text[stream->ready - 1]);
+    sink->unfinished = stream->is_cut ? stream : NULL;
+    return true;
 }
 
-/* As torchrun has it, a carriage return ends a line, for each is to bear its name. */
-static void
-show_named (struct output_stream *stream, struct output_sink *sink, const char *bytes, size_t length)
+static bool
+show_prefix (struct output_stream *stream, struct output_sink *sink)
 {
-    for (const char *end = bytes + length; bytes < end;) {
-        bool rest_of_end = stream->after_return && *bytes == '\n';
+    const char *rest = stream->prefix + stream->prefix_done;
+    size_t length = strlen (rest), put = output_sink_put (sink, rest, length);
+    stream->prefix_done += put;
+    if (put < length)
+        return false;
+    stream->prefix_done = 0;
+    sink->unfinished = stream;
+    return true;
+}
+
+/* As with torchrun, a carriage return ends a line, because each must bear its name. */
+static bool
+show_named (struct output_stream *stream, struct output_sink *sink)
+{
+    while (stream->start < stream->ready) {
+        const char *at = stream->text + stream->start, *end = stream->text + stream->ready, *stop = at;
+        bool rest_of_end = stream->after_return && *at == '\n';
         stream->after_return = false;
         if (rest_of_end) {
-            bytes++;
+            stream->start++;
             continue;
         }
-        const char *stop = bytes;
-        while (stop < end && *stop != '\n' && *stop != '\r')
+        if (sink->unfinished != stream && !show_prefix (stream, sink))
+            return false;
+        while (stop < end && !ends_line (*stop))
             stop++;
-        if (sink->unfinished != stream)
-            pass_on (sink, stream->prefix, strlen (stream->prefix));
-        pass_on (sink, bytes, (size_t) (stop - bytes));
-        sink->unfinished = stop < end ? NULL : stream;
+        stream->start += output_sink_put (sink, at, (size_t) (stop - at));
+        if (stream->text + stream->start < stop || (stop < end && !output_sink_put_whole (sink, "\n", 1)))
+            return false;
         if (stop < end) {
-            pass_on (sink, "\n", 1);
-            stream->after_return = *stop++ == '\r';
+            sink->unfinished = NULL;
+            stream->is_cut = false;
+            stream->after_return = *stop == '\r';
+            stream->start++;
         }
-        bytes = stop;
     }
+    return true;
 }
 
-static void
-show (struct output_stream *stream, struct output_sink *sink, const char *bytes, size_t length)
+static bool
+is_pending (const struct output_stream *stream)
 {
-    if (!length)
-        return;
-    end_foreign_line (sink, stream);
-    if (stream->prefix)
-        show_named (stream, sink, bytes, length);
-    else
-        pass_on (sink, bytes, length);
+    return stream->start < stream->ready;
+}
+
+/* Pass on what is ready; nobody else's lines come between.  @return whether nothing of it is left */
+static bool
+show (struct output_stream *stream, struct output_sink *sink)
+{
+    if (!is_pending (stream))
+        return true;
+    if (sink->owner && sink->owner != stream)
+        return false;
+    sink->owner = stream;
+    if (!output_sink_end_foreign_line (sink, stream)
+        || !(stream->prefix ? show_named (stream, sink) : show_plain (stream, sink)))
+        return false;
+    sink->owner = NULL;
+    return true;
+}
+
+bool
+output_stream_has_unfinished (const struct output_stream *stream)
+{
+    return stream->ready < stream->length;
 }
 
 void
 output_stream_flush (struct output_stream *stream, struct output_sink *sink)
 {
-    show (stream, sink, stream->line.text, stream->line.length);
-    strbuf_truncate (&stream->line, 0);
-}
-
-static void
-show_lines (struct output_stream *stream, struct output_sink *sink, const char *bytes, size_t length, int64_t now_ms)
-{
-    size_t whole = find_last_end (bytes, length);
-    if (whole) {
-        output_stream_flush (stream, sink);
-        show (stream, sink, bytes, whole);
-    }
-    if (!stream->line.length)
-        stream->line_since_ms = now_ms;
-    strbuf_add_bytes (&stream->line, bytes + whole, length - whole);
-    if (stream->line.length >= OUTPUT_LINE_BYTES)
-        output_stream_flush (stream, sink);
-    output_sink_drain (sink);
+    stream->ready = stream->length;
+    show (stream, sink);
 }
 
 static bool
@@ -180,75 +202,153 @@ is_behind (const struct output_stream *stream)
     return stream->shown < stream->log.size;
 }
 
-bool
-output_stream_catch_up (struct output_stream *stream, struct output_sink *sink, int64_t now_ms)
+static bool
+is_up_to_date (const struct output_stream *stream)
 {
-    char bytes[CHUNK_BYTES];
-    while (is_behind (stream) && !output_sink_is_full (sink)) {
-        uint64_t left = stream->log.size - stream->shown;
-        size_t got = logfile_read (&stream->log, stream->shown, bytes, left < sizeof bytes ? left : sizeof bytes);
-        stream->shown = got ? stream->shown + got : stream->log.size; /* it was cut off behind our back */
-        show_lines (stream, sink, bytes, got, now_ms);
+    return !is_pending (stream) && !is_behind (stream) && !stream->held_length;
+}
+
+/* Take the next bytes out of the file. */
+static void
+refill_from_log (struct output_stream *stream, int64_t now_ms)
+{
+    uint64_t left = stream->log.size - stream->shown;
+    size_t room = make_room (stream);
+    size_t got = logfile_read (&stream->log, stream->shown, stream->text + stream->length, left < room ? left : room);
+    if (!got) { /* somebody has cut it off, or the disk fails */
+        stream->lost += left;
+        stream->shown = stream->log.size;
+        return;
     }
-    if (is_behind (stream) || (stream->held.length && output_sink_is_full (sink)))
-        return false;
-    if (stream->held.length)
-        show_lines (stream, sink, stream->held.text, stream->held.length, now_ms);
-    strbuf_truncate (&stream->held, 0);
-    if (stream->fd >= 0)
-        return true;
+    stream->shown += got;
+    add (stream, got, now_ms);
+}
+
+static void
+drop_held (struct output_stream *stream, size_t length)
+{
+    stream->held_length -= length;
+    memmove (stream->held, stream->held + length, stream->held_length);
+    if (stream->held_length)
+        return;
+    stream->pool->left += OUTPUT_CHUNK_BYTES;
+    free (stream->held);
+    stream->held = NULL;
+}
+
+static void
+refill_from_held (struct output_stream *stream, int64_t now_ms)
+{
+    size_t room = make_room (stream);
+    size_t length = stream->held_length < room ? stream->held_length : room;
+    memcpy (stream->text + stream->length, stream->held, length);
+    drop_held (stream, length);
+    add (stream, length, now_ms);
+}
+
+/* @return whether its last words are out; its memory is given back */
+static bool
+finish (struct output_stream *stream, struct output_sink *sink)
+{
     output_stream_flush (stream, sink);
-    if (sink->unfinished == stream)
-        end_foreign_line (sink, NULL);
+    if (is_pending (stream) || (sink->unfinished == stream && !output_sink_end_foreign_line (sink, NULL)))
+        return false;
+    if (stream->text)
+        stream->pool->left += stream->capacity - OUTPUT_TEXT_BYTES;
+    free (stream->text);
+    stream->text = NULL;
+    stream->start = stream->ready = stream->length = stream->capacity = 0;
     return true;
 }
 
 bool
+output_stream_catch_up (struct output_stream *stream, struct output_sink *sink, int64_t now_ms)
+{
+    for (int i = 0; i < CHUNKS_AT_ONCE; i++) {
+        if (!show (stream, sink))
+            return false;
+        if (is_behind (stream))
+            refill_from_log (stream, now_ms);
+        else if (stream->held_length)
+            refill_from_held (stream, now_ms);
+        else
+            return stream->fd >= 0 || finish (stream, sink);
+    }
+    return false;
+}
+
+bool
+output_stream_can_catch_up (const struct output_stream *stream, const struct output_sink *sink)
+{
+    return !is_up_to_date (stream) && (!sink->owner || sink->owner == stream) && !output_sink_is_full (sink);
+}
+
+/* What is read while the reader is slow has to go into the file; where that fails it is held in memory, one chunk. */
+bool
 output_stream_can_read (const struct output_stream *stream, const struct output_sink *sink)
 {
-    return !stream->held.length && (!output_sink_is_full (sink) || (stream->log.fd >= 0 && !stream->log.lost));
+    if (is_up_to_date (stream) && !output_sink_is_full (sink))
+        return true;
+    return stream->log.fd >= 0 && !stream->log.lost && !stream->held_length
+           && stream->pool->left >= OUTPUT_CHUNK_BYTES;
 }
 
 bool
 output_stream_is_idle (const struct output_stream *stream)
 {
     struct pollfd more = { .fd = stream->fd, .events = POLLIN };
-    return !is_behind (stream) && !stream->held.length && poll (&more, 1, 0) == 0;
+    return is_up_to_date (stream) && poll (&more, 1, 0) == 0;
+}
+
+static void
+hold (struct output_stream *stream, const char *bytes, size_t length)
+{
+    stream->held = malloc (length);
+    if (!stream->held) {
+        stream->lost += length;
+        return;
+    }
+    memcpy (stream->held, bytes, length);
+    stream->held_length = length;
+    stream->pool->left -= OUTPUT_CHUNK_BYTES;
 }
 
 /* A file that has missed something gets more only while the reader is up to date, so that what is read back from it
  * never holds the mark of a gap. */
 static void
-take_in (struct output_stream *stream, struct output_sink *sink, const char *bytes, size_t length, int64_t now_ms)
+take_in (struct output_stream *stream, const char *bytes, size_t length, bool directly, int64_t now_ms)
 {
-    bool up_to_date = stream->log.fd < 0 || (!is_behind (stream) && !output_sink_is_full (sink));
     size_t written = 0;
     if (stream->has_tail)
         keep (stream, bytes, length);
     if (stream->log.fd >= 0)
         logfile_write (&stream->log, bytes, length, &written);
-    if (up_to_date) {
+    if (directly) {
         stream->shown = stream->log.size;
-        show_lines (stream, sink, bytes, length, now_ms);
-    } else
-        strbuf_add_bytes (&stream->held, bytes + written, length - written);
+        add (stream, length, now_ms);
+    } else if (written < length)
+        hold (stream, bytes + written, length - written);
 }
 
 bool
 output_stream_read (struct output_stream *stream, struct output_sink *sink, int64_t now_ms)
 {
-    char bytes[CHUNK_BYTES];
+    char bytes[OUTPUT_CHUNK_BYTES];
     for (int i = 0; i < CHUNKS_AT_ONCE; i++) {
-        output_stream_catch_up (stream, sink, now_ms);
+        show (stream, sink);
         if (!output_stream_can_read (stream, sink))
             return true;
-        ssize_t length = read (stream->fd, bytes, sizeof bytes);
+        bool directly = is_up_to_date (stream) && !output_sink_is_full (sink);
+        size_t room = directly ? make_room (stream) : sizeof bytes;
+        char *to = directly ? stream->text + stream->length : bytes;
+        ssize_t length = read (stream->fd, to, room < sizeof bytes ? room : sizeof bytes);
         if (length < 0 && errno == EINTR)
             continue;
         if (length <= 0)
             return length < 0 && errno == EAGAIN;
-        take_in (stream, sink, bytes, (size_t) length, now_ms);
+        take_in (stream, to, (size_t) length, directly, now_ms);
     }
+    show (stream, sink);
     return true;
 }
 
@@ -260,6 +360,16 @@ output_stream_end (struct output_stream *stream, struct output_sink *sink)
     close (stream->fd);
     stream->fd = -1;
     output_stream_catch_up (stream, sink, 0);
+}
+
+uint64_t
+output_stream_left (const struct output_stream *stream)
+{
+    int unread = 0;
+    if (stream->fd >= 0 && ioctl (stream->fd, FIONREAD, &unread))
+        unread = 0;
+    return stream->length - stream->start + (stream->log.size - stream->shown) + stream->held_length
+           + (uint64_t) unread + stream->lost;
 }
 
 void
@@ -293,10 +403,10 @@ output_stream_release (struct output_stream *stream)
 {
     if (stream->fd >= 0)
         close (stream->fd);
-    strbuf_release (&stream->line);
+    free (stream->text);
     free (stream->tail);
     free (stream->prefix);
-    strbuf_release (&stream->held);
+    free (stream->held);
     logfile_release (&stream->log);
     *stream = (struct output_stream){ .fd = -1, .log.fd = -1 };
 }

@@ -3,11 +3,13 @@
  * last lines on stderr are kept for the report.
  *
  * Where the reader of our own output is slow, ranks wait for it as they would have without us, unless there is a file:
- * then they go on, and what the reader has not got yet is read back from the file. */
+ * then they go on, and what the reader has not got yet is read back from the file.  So memory holds one buffer for each
+ * stream, which grows only for a line that is being put together. */
 #ifndef LAUNCH_OUTPUT_H
 #define LAUNCH_OUTPUT_H
 
 #include "launch/logfile.h"
+#include "launch/output_sink.h"
 #include "util/strbuf.h"
 
 #include <stdbool.h>
@@ -16,21 +18,19 @@
 
 enum {
     OUTPUT_TAIL_LINES = 20,
-    OUTPUT_TAIL_BYTES = 4096, /* kept of each rank */
-    OUTPUT_LINE_BYTES = 4096, /* a longer line is passed on in pieces */
-    OUTPUT_PENDING_BYTES = 64 * 1024, /* where our reader is slow, nothing more is kept in memory */
+    OUTPUT_TAIL_BYTES = 4096,          /* kept of each rank */
+    OUTPUT_TEXT_BYTES = 4096,          /* of a stream's buffer at first */
+    OUTPUT_CHUNK_BYTES = 16 * 1024,    /* of one that has much to do; read at once */
+    OUTPUT_LINE_BYTES = 1024 * 1024,   /* a longer line is passed on in pieces of that size */
+    OUTPUT_POOL_BYTES = 8 * 1024 * 1024, /* what all buffers may grow by together; without it pieces are shorter */
 };
 
-struct output_stream;
+/** After a piece of a line that is too long, where another rank's line follows. */
+#define OUTPUT_CUT_MARK " [accelerate: the line is too long and goes on below]"
 
-/** Where lines go. */
-struct output_sink {
-    int fd;
-    bool may_block; /* a pipe, socket or terminal: ask before writing */
-    bool broken;    /* nobody reads any more */
-    struct strbuf pending;
-    size_t written; /* of pending */
-    const struct output_stream *unfinished; /* whose line with a name stands there without its end */
+/** Memory that the streams of a job share. */
+struct output_pool {
+    size_t left;
 };
 
 /** Where lines come from.  `fd` is -1 while there is none. */
@@ -38,40 +38,48 @@ struct output_stream {
     int fd;
     bool paused;   /* not listened to for now */
     bool has_tail; /* its last lines are wanted */
-    struct strbuf line; /* an unfinished one */
+    struct output_pool *pool;
+    char *text;    /* [capacity]; passed on up to `start`, to be passed on up to `ready`, then an unfinished line */
+    size_t start, ready, length, capacity;
+    bool is_wide;  /* the last read has filled the buffer */
+    bool is_cut;   /* the line was too long, and a piece of it has been passed on */
     int64_t line_since_ms;
     char *tail;    /* ring of the last bytes, made when the first come */
     uint64_t total; /* bytes ever */
 
     char *prefix;  /* before each line; NULL: lines go on as they are */
+    size_t prefix_done; /* bytes of it that have been put */
     bool after_return; /* its last byte was a carriage return */
     struct logfile log;
-    uint64_t shown; /* how much of the file the reader has got */
-    struct strbuf held; /* what came after that and is not in the file */
+    uint64_t shown; /* how much of the file has been put into `text` */
+    char *held;    /* what came after that and could not be put into the file */
+    size_t held_length;
+    uint64_t lost; /* bytes that could not be passed on, nor kept */
 };
 
-void output_sink_init (struct output_sink *sink, int fd);
-bool output_sink_is_full (const struct output_sink *sink);
-bool output_sink_is_empty (const struct output_sink *sink);
-/** Write what can be written without waiting. */
-void output_sink_drain (struct output_sink *sink);
-void output_sink_release (struct output_sink *sink);
-
-/** Write a line of our own. */
-void output_sink_say (struct output_sink *sink, const char *line);
+/** @param fd  the reading end of a pipe, not blocking; the stream closes it.  Threads may do so at the same time. */
+int output_stream_init (struct output_stream *stream, int fd, struct output_pool *pool, struct fail *fail);
 
 /** Read what is there, but no endless flow at once; pass on whole lines.  @return false at its end */
 bool output_stream_read (struct output_stream *stream, struct output_sink *sink, int64_t now_ms);
 /** Whether more of it can be taken in now. */
 bool output_stream_can_read (const struct output_stream *stream, const struct output_sink *sink);
-/** Pass on what the reader was too slow for, as much as it takes now.  @return whether nothing is left */
+/** Pass on what the reader was too slow for, as much as it takes now, but no endless file at once.
+ * @return whether nothing is left */
 bool output_stream_catch_up (struct output_stream *stream, struct output_sink *sink, int64_t now_ms);
-/** Whether the rest of its unfinished line has not been written yet; otherwise it is only we who have not read it. */
+/** Whether output_stream_catch_up() would find both something to pass on and room for it. */
+bool output_stream_can_catch_up (const struct output_stream *stream, const struct output_sink *sink);
+/** Whether it holds an unfinished line the rest of which has not been written yet; otherwise it is only we who have not
+ * read it. */
 bool output_stream_is_idle (const struct output_stream *stream);
+/** Whether it holds an unfinished line that is not to be passed on yet. */
+bool output_stream_has_unfinished (const struct output_stream *stream);
 /** Pass on an unfinished line too. */
 void output_stream_flush (struct output_stream *stream, struct output_sink *sink);
 /** No more will come: close it, and pass on all as soon as it can be. */
 void output_stream_end (struct output_stream *stream, struct output_sink *sink);
+/** @return how many of the bytes that the rank has written the sink has not been given, nor can be read any more */
+uint64_t output_stream_left (const struct output_stream *stream);
 /** Append the last lines, without control characters, to @p lines. */
 void output_stream_tail (const struct output_stream *stream, struct strlist *lines);
 void output_stream_release (struct output_stream *stream);

@@ -63,6 +63,7 @@ add_variable (struct strbuf *out, const char *item)
     strbuf_add_char (out, '\n');
 }
 
+/* Whether all processes have the same value of variable @index. */
 static bool
 is_common (const struct plan *plan, size_t index)
 {
@@ -70,6 +71,28 @@ is_common (const struct plan *plan, size_t index)
         if (strcmp (plan->processes[i].env.items[index], plan->processes[0].env.items[index]))
             return false;
     return true;
+}
+
+/* The common variables once, then those of each rank. */
+static void
+print_environment (const struct plan *plan, struct strbuf *out)
+{
+    const struct strlist *first = &plan->processes[0].env;
+    AUTO_FREE size_t *own = calloc (first->count + 1, sizeof *own); /* variables that are not common */
+    size_t count = 0;
+    out->failed |= !own;
+    strbuf_add (out, "\n\nenvironment\n");
+    for (size_t i = 0; own && i < first->count; i++)
+        if (is_common (plan, i))
+            add_variable (out, first->items[i]);
+        else
+            own[count++] = i;
+    for (int rank = 0; plan->process_count > 1 && rank < plan->process_count; rank++) {
+        const struct plan_process *process = &plan->processes[rank];
+        strbuf_printf (out, "\nenvironment of rank %d\n", process->rank);
+        for (size_t i = 0; i < count; i++)
+            add_variable (out, process->env.items[own[i]]);
+    }
 }
 
 /* Which files there will be; X stands for what is chosen at the start. */
@@ -114,17 +137,7 @@ plan_print_text (const struct plan *plan, struct strbuf *out)
         strbuf_add_char (out, ' ');
         add_word (out, first->argv.items[i]);
     }
-    strbuf_add (out, "\n\nenvironment\n");
-    for (size_t i = 0; i < first->env.count; i++)
-        if (is_common (plan, i))
-            add_variable (out, first->env.items[i]);
-    for (int rank = 0; plan->process_count > 1 && rank < plan->process_count; rank++) {
-        const struct plan_process *process = &plan->processes[rank];
-        strbuf_printf (out, "\nenvironment of rank %d\n", process->rank);
-        for (size_t i = 0; i < process->env.count; i++)
-            if (!is_common (plan, i))
-                add_variable (out, process->env.items[i]);
-    }
+    print_environment (plan, out);
     print_logs (plan, out);
     if (plan->notes.count || plan->python_note)
         strbuf_add (out, "\nnotes\n");

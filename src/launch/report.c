@@ -116,6 +116,8 @@ report_text (const struct job *job, struct strbuf *out)
 {
     if (job->end == JOB_FAILED)
         add_failure (job, out);
+    else if (job->end == JOB_TOLD && !job->signal)
+        strbuf_add (out, "accelerate: ended, because the launcher itself was killed\n");
     else if (job->end == JOB_TOLD) {
         const char *name = sigabbrev_np (job->signal);
         strbuf_printf (out, "accelerate: ended by SIG%s\n", name ? name : "?");
@@ -126,6 +128,21 @@ report_text (const struct job *job, struct strbuf *out)
                        job->killed > 1 ? "es" : "", (long long) job->plan->grace_s);
     else if (job->killed)
         strbuf_printf (out, "  %d process%s killed at once\n", job->killed, job->killed > 1 ? "es were" : " was");
+}
+
+void
+report_losses (const struct job *job, struct strbuf *out)
+{
+    for (int i = 0; i < JOB_STREAMS; i++)
+        if (job->sinks[i].lost)
+            strbuf_printf (out, "accelerate: %s: %s: %llu bytes of the ranks' output are lost\n", job->sinks[i].name,
+                           strerror (job->sinks[i].error), (unsigned long long) job->sinks[i].lost);
+    if (job->not_passed_on)
+        strbuf_printf (out, "accelerate: %llu bytes of the ranks' output were not passed on%s\n",
+                       (unsigned long long) job->not_passed_on,
+                       job->plan->logs.run ? "; what --tee writes is in the ranks' files" : "");
+    if (job->has_leftovers)
+        strbuf_add (out, "accelerate: processes that the ranks left behind could not be killed\n");
 }
 
 /* What a program wrote need not be UTF-8. */
@@ -183,19 +200,50 @@ make_failure (const struct job *job)
     return failure;
 }
 
-int
-report_json (const struct job *job, struct strbuf *out, struct fail *fail)
+static int
+print_json (json_t *root, struct strbuf *out, struct fail *fail)
 {
-    json_t *root = json_pack ("{ss si ss si}", "host", job->plan->host, "world_size", job->plan->world_size, "program",
-                              job->plan->program, "exit_status", job_status (job));
-    json_object_set_new (root, "signal", job->end == JOB_TOLD ? json_integer (job->signal) : json_null ());
-    json_object_set_new (root, "killed", json_integer (job->killed));
-    json_object_set_new (root, "failure", job->end == JOB_FAILED ? make_failure (job) : json_null ());
     AUTO_FREE char *text = json_dumps (root, JSON_COMPACT);
     json_decref (root);
     if (!text)
         return fail_set (fail, FAIL_GENERAL, "the report cannot be written as JSON");
     strbuf_add (out, text);
     strbuf_add_char (out, '\n');
-    return 0;
+    return out->failed ? fail_nomem (fail) : 0;
+}
+
+static json_t *
+begin_json (const struct plan *plan, int exit_status)
+{
+    json_t *root = json_object ();
+    json_object_set_new (root, "host", make_text (plan->host));
+    json_object_set_new (root, "world_size", json_integer (plan->world_size));
+    json_object_set_new (root, "program", make_text (plan->program));
+    json_object_set_new (root, "exit_status", json_integer (exit_status));
+    return root;
+}
+
+int
+report_json (const struct job *job, struct strbuf *out, struct fail *fail)
+{
+    json_t *root = begin_json (job->plan, job_status (job));
+    bool is_signal = job->end == JOB_TOLD && job->signal;
+    json_object_set_new (root, "signal", is_signal ? json_integer (job->signal) : json_null ());
+    json_object_set_new (root, "killed", json_integer (job->killed));
+    json_object_set_new (root, "output_bytes_lost", json_integer ((json_int_t) job_lost_bytes (job)));
+    json_object_set_new (root, "failure", job->end == JOB_FAILED ? make_failure (job) : json_null ());
+    json_object_set_new (root, "error", json_null ());
+    return print_json (root, out, fail);
+}
+
+int
+report_json_error (const struct plan *plan, const struct fail *error, struct strbuf *out, struct fail *fail)
+{
+    json_t *root = begin_json (plan, error->status);
+    json_object_set_new (root, "signal", json_null ());
+    json_object_set_new (root, "killed", json_integer (0));
+    json_object_set_new (root, "output_bytes_lost", json_integer (0));
+    json_object_set_new (root, "failure", json_null ());
+    json_object_set_new (root, "error", make_text (error->text));
+    return print_json (root, out, fail);
 }

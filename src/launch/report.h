@@ -10,7 +10,13 @@
 /** Append the report of @p job as lines of text, the first beginning "accelerate: "; nothing where all went well. */
 void report_text (const struct job *job, struct strbuf *out);
 
+/** Append what must not go unsaid, also where nobody wants a report: output that was lost, processes that stay. */
+void report_losses (const struct job *job, struct strbuf *out);
+
 /** Append it as one JSON object on one line; also where all went well. */
 int report_json (const struct job *job, struct strbuf *out, struct fail *fail);
+
+/** The same of a job that came to nothing, because of @p error. */
+int report_json_error (const struct plan *plan, const struct fail *error, struct strbuf *out, struct fail *fail);
 
 #endif

@@ -13,6 +13,7 @@ static const struct {
 } forwarded[] = {
     { SIGINT, true },   { SIGTERM, true },  { SIGHUP, true },   { SIGQUIT, true },  { SIGUSR1, false },
     { SIGUSR2, false }, { SIGCONT, false }, { SIGTSTP, false }, { SIGXCPU, false }, { SIGALRM, false },
+    { SIGABRT, true }, /* of systemd's watchdog; abort() ends us all the same */
 };
 enum { FORWARDED_COUNT = sizeof forwarded / sizeof *forwarded };
 
@@ -42,4 +43,13 @@ signals_end_job (int signal)
         if (forwarded[i].signal == signal)
             return forwarded[i].ends;
     return false;
+}
+
+void
+signals_ending (sigset_t *set)
+{
+    sigemptyset (set);
+    for (int i = 0; i < FORWARDED_COUNT; i++)
+        if (forwarded[i].ends)
+            sigaddset (set, forwarded[i].signal);
 }

@@ -18,4 +18,7 @@ void signals_block (sigset_t *wanted, sigset_t *old);
 /** @return whether @p signal ends a job; others are only passed on. */
 bool signals_end_job (int signal);
 
+/** All those that end a job. */
+void signals_ending (sigset_t *set);
+
 #endif

@@ -229,7 +229,7 @@ spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
     struct job_rank *rank = &job->ranks[index];
     const struct plan_process *process = rank->process;
     int ends[JOB_STREAMS];
-    if (logs_open_streams (job->plan, rank, ends, fail))
+    if (logs_open_streams (job, rank, ends, fail))
         return -1;
     if (process->env.count)
         memcpy (hand->envp, process->env.items, process->env.count * sizeof *hand->envp);

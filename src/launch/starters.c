@@ -22,6 +22,13 @@ count_starters (int ranks)
     return most < STARTERS_MOST ? most : STARTERS_MOST;
 }
 
+/* Starting thousands of ranks takes a while, in which nobody looks at events. */
+static int
+check_keeper (const struct starters *all, struct fail *fail)
+{
+    return keeper_lives (all->spawn.job->keeper) ? 0 : fail_set (fail, FAIL_GENERAL, "the launcher was killed");
+}
+
 /* A failure takes all numbers that are left, so that nobody starts another rank. */
 static void
 start_some (struct starter *starter)
@@ -36,7 +43,8 @@ start_some (struct starter *starter)
         return;
     }
     for (int i; (i = atomic_fetch_add (&all->next, 1)) < ranks;)
-        if (spawn_rank (&hand, i, &starter->fail) || supervise_add (all->supervisor, i, &starter->fail)) {
+        if (check_keeper (all, &starter->fail) || spawn_rank (&hand, i, &starter->fail)
+            || supervise_add (all->supervisor, i, &starter->fail)) {
             starter->failed = i;
             atomic_store (&all->next, ranks);
         }

@@ -14,7 +14,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { SWEEP_PAUSE_MS = 5 };
+enum {
+    SWEEP_PAUSE_MS = 5,
+    MOST_PID = 4 * 1024 * 1024, /* of Linux */
+};
 
 struct entry {
     pid_t pid, parent;
@@ -66,10 +69,21 @@ add (struct table *table, const struct entry *entry)
     return true;
 }
 
+/* Not that of another PID namespace, where our children's numbers are those of strangers. */
+static bool
+proc_is_ours (void)
+{
+    char text[32];
+    ssize_t length = readlink ("/proc/self", text, sizeof text - 1);
+    text[length > 0 ? length : 0] = '\0';
+    return strtol (text, NULL, 10) == getpid ();
+}
+
 static bool
 read_table (struct table *table)
 {
-    DIR *dir = opendir ("/proc");
+    DIR *dir = proc_is_ours () ? opendir ("/proc") : NULL;
+    bool complete = dir;
     if (!dir)
         return false;
     for (const struct dirent *item; (item = readdir (dir));) {
@@ -77,11 +91,10 @@ read_table (struct table *table)
         if (!isdigit ((unsigned char) item->d_name[0]) || !read_stat ((pid_t) strtol (item->d_name, NULL, 10), &entry))
             continue;
         entry.member = entry.parent == getpid ();
-        if (!add (table, &entry))
-            break;
+        complete &= add (table, &entry);
     }
     closedir (dir);
-    return true;
+    return complete;
 }
 
 /* Children of members are members; until nothing changes. */
@@ -99,19 +112,47 @@ close_over_children (struct table *table)
     }
 }
 
-int
+/* waitid() refuses what is not our child.  @return how many got the signal, zombies left out */
+static int
+signal_children_between (pid_t first, pid_t last, int signal)
+{
+    int count = 0;
+    for (pid_t pid = first; pid <= last; pid++) {
+        siginfo_t info = { 0 };
+        if (!waitid (P_PID, (id_t) pid, &info, WEXITED | WNOHANG | WNOWAIT) && !info.si_pid && !kill (pid, signal))
+            count++;
+    }
+    return count;
+}
+
+/* PIDs are given in rising order, so children lie between us and the newest process, unless the numbers have started
+ * again from the lowest since: then all have to be tried, which takes about a second. */
+static void
+signal_children (int signal)
+{
+    pid_t newest = fork ();
+    if (newest == 0)
+        _exit (0);
+    if (newest > 0)
+        waitpid (newest, NULL, 0);
+    if (newest <= getpid () || !signal_children_between (getpid () + 1, newest - 1, signal))
+        signal_children_between (1, MOST_PID, signal);
+}
+
+void
 sweep_signal (int signal)
 {
     struct table table = { 0 };
-    if (!read_table (&table))
-        return 0;
+    if (!read_table (&table)) {
+        free (table.entries);
+        signal_children (signal);
+        return;
+    }
     close_over_children (&table);
-    int count = 0;
     for (size_t i = 0; i < table.count; i++)
-        if (table.entries[i].member && !kill (table.entries[i].pid, signal))
-            count++;
+        if (table.entries[i].member)
+            kill (table.entries[i].pid, signal);
     free (table.entries);
-    return count;
 }
 
 bool

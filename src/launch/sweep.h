@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ending what a job has left behind.  A subreaper is the ancestor of all its job's processes for ever, so they are its
- * descendants in /proc, and there is one exactly as long as there is a child to wait for. */
+ * descendants in /proc, and there is one exactly as long as there is a child to wait for.  Where /proc is missing only
+ * children are found; when one of them ends, its own children come to us. */
 #ifndef LAUNCH_SWEEP_H
 #define LAUNCH_SWEEP_H
 
 #include <stdbool.h>
 
-/** Send @p signal to all descendants of this process.  @return how many there were, zombies left out */
-int sweep_signal (int signal);
+/** Send @p signal to all descendants of this process; without /proc, to its children. */
+void sweep_signal (int signal);
 
 /** Reap children that have ended.  @return whether none is left, dead or alive */
 bool sweep_reap (void);

@@ -145,20 +145,44 @@ replace_file (const char *path, const void *bytes, size_t length, mode_t mode, b
     return 0;
 }
 
+/* What @path leads to, if it is there.  @return -1 where that is not a file to be written; 1 there is none yet */
+static int
+look_at_target (const char *target, struct stat *info, struct fail *fail)
+{
+    if (stat (target, info))
+        return 1;
+    return S_ISREG (info->st_mode) ? 0
+           : fail_set (fail, FAIL_GENERAL, "%s: is %s, not a regular file", target,
+                       S_ISDIR (info->st_mode) ? "a directory" : "a device or the like");
+}
+
+int
+io_check_writable (const char *path, struct fail *fail)
+{
+    AUTO_FREE char *real = realpath (path, NULL);
+    AUTO_STRBUF struct strbuf beside = { 0 };
+    struct stat info;
+    if (look_at_target (real ? real : path, &info, fail) < 0)
+        return -1;
+    AUTO_CLOSE int fd = create_beside (real ? real : path, 0600, &beside);
+    if (fd < 0)
+        return fail_set (fail, FAIL_GENERAL, "%s: cannot create a file beside it: %s", path, strerror (errno));
+    unlink (beside.text);
+    return 0;
+}
+
 int
 io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, struct fail *fail)
 {
     AUTO_FREE char *real = realpath (path, NULL); /* a link stays one, what it leads to is written */
     const char *target = real ? real : path;
     struct stat info;
-    bool exists = !stat (target, &info);
-    if (exists) {
-        if (!S_ISREG (info.st_mode))
-            return fail_set (fail, FAIL_GENERAL, "%s: is %s, not a regular file", path,
-                             S_ISDIR (info.st_mode) ? "a directory" : "a device or the like");
+    int missing = look_at_target (target, &info, fail);
+    if (missing < 0)
+        return -1;
+    if (!missing)
         mode = info.st_mode & 07777; /* whoever made a file private wants it to stay so */
-    }
-    return replace_file (target, bytes, length, mode, exists, fail);
+    return replace_file (target, bytes, length, mode, !missing, fail);
 }
 
 int

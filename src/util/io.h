@@ -26,6 +26,9 @@ int io_read_input (const char *path, size_t limit, char **text, size_t *length, 
  * open(); devices are refused. */
 int io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, struct fail *fail);
 
+/** Say now whether io_write_file() could write @p path, as far as that can be known; what is there stays as it is. */
+int io_check_writable (const char *path, struct fail *fail);
+
 /** Create the directories of @p path up to the last '/', as mkdir -p. */
 int io_make_parents (const char *path, struct fail *fail);
 

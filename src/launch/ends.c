@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ends of ranks and of jobs; see ends.h. */
+#include <config.h>
+
+#include "launch/ends.h"
+
+#include "launch/cgroup.h"
+#include "launch/relay.h"
+#include "launch/signals.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+
+enum { REPEAT_MS = 250 }; /* timeout(1) and the like send a signal to us and to our group: that is one */
+
+/* A rank that has its own group gets the signal with all its children.  One that is in the keeper's, because it reads
+ * the terminal, has got a signal of the terminal already. */
+static void
+signal_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
+{
+    const struct job *job = supervisor->job;
+    for (int i = 0; i < job->count; i++) {
+        const struct job_rank *rank = &job->ranks[i];
+        if (!rank->pid || rank->ended || (!rank->own_group && of_terminal))
+            continue;
+        kill (rank->own_group ? -rank->pid : rank->pid, signal);
+    }
+}
+
+void
+ends_kill_ranks (struct supervisor *supervisor)
+{
+    struct job *job = supervisor->job;
+    supervisor->deadline_ms = 0;
+    if (job->killed < job->alive)
+        job->killed = job->alive;
+    signal_ranks (supervisor, SIGKILL, false);
+}
+
+void
+ends_stop_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
+{
+    int64_t grace_s = supervisor->job->plan->grace_s;
+    if (grace_s <= 0) {
+        ends_kill_ranks (supervisor);
+        return;
+    }
+    supervisor->deadline_ms = clock_ms () + grace_s * 1000;
+    signal_ranks (supervisor, signal, of_terminal);
+    signal_ranks (supervisor, SIGCONT, false); /* a stopped one could not end */
+}
+
+/* What the others were doing is of interest at the moment of the failure, not after they were told to end. */
+static void
+note_failure (struct supervisor *supervisor, int index)
+{
+    struct job *job = supervisor->job;
+    const struct job_rank *failed = &job->ranks[index];
+    job->end = JOB_FAILED;
+    job->first_failed = index;
+    if (WIFSIGNALED (failed->wait_status) && WTERMSIG (failed->wait_status) == SIGKILL)
+        job->out_of_memory = job->oom_kills_before >= 0 && cgroup_oom_kills () > job->oom_kills_before;
+    for (int i = 0; i < job->count; i++) {
+        struct jobseg_slot *slot = jobseg_slot (&job->segment, i);
+        char text[320];
+        if (job->ranks[i].ended && i != index)
+            continue;
+        jobseg_describe (slot, text, sizeof text);
+        if (atomic_load (&slot->state) != JOBSEG_EMPTY)
+            job->ranks[i].doing = strdup (text);
+    }
+}
+
+static void
+end_rank (struct supervisor *supervisor, int index, int wait_status)
+{
+    struct job *job = supervisor->job;
+    struct job_rank *rank = &job->ranks[index];
+    rank->ended = true;
+    rank->wait_status = wait_status;
+    job->alive--;
+    jobseg_mark_exit (&job->segment, index, wait_status);
+    close (rank->pidfd);
+    rank->pidfd = -1;
+    if (wait_status == 0 || job->end != JOB_DONE)
+        return;
+    relay_read_rank (supervisor, index);
+    note_failure (supervisor, index);
+    ends_stop_ranks (supervisor, SIGTERM, false);
+}
+
+void
+ends_reap_rank (struct supervisor *supervisor, int index)
+{
+    struct job_rank *rank = &supervisor->job->ranks[index];
+    int status;
+    if (!rank->ended && waitpid (rank->pid, &status, WNOHANG) == rank->pid)
+        end_rank (supervisor, index, status);
+}
+
+/* Orphans of the job come to us, for we are their subreaper; as zombies they must not stay. */
+static void
+reap_orphans (struct supervisor *supervisor)
+{
+    const struct job *job = supervisor->job;
+    int status;
+    for (pid_t pid; (pid = waitpid (-1, &status, WNOHANG)) > 0;)
+        for (int i = 0; i < job->count; i++)
+            if (job->ranks[i].pid == pid && !job->ranks[i].ended) {
+                end_rank (supervisor, i, status);
+                break;
+            }
+}
+
+static bool
+died_of (const struct job *job, int signal)
+{
+    int status = job->ranks[job->first_failed].wait_status;
+    return WIFSIGNALED (status) && WTERMSIG (status) == signal;
+}
+
+bool
+ends_may_be_terminal (const struct supervisor *supervisor)
+{
+    const struct job *job = supervisor->job;
+    return job->end == JOB_FAILED && !supervisor->told_ms && (died_of (job, SIGINT) || died_of (job, SIGQUIT));
+}
+
+static void
+tell_to_end (struct supervisor *supervisor, int signal, bool of_terminal)
+{
+    struct job *job = supervisor->job;
+    supervisor->told_ms = clock_ms ();
+    if (job->end == JOB_DONE || (job->end == JOB_FAILED && of_terminal && died_of (job, signal))) {
+        job->end = JOB_TOLD;
+        job->signal = signal;
+    }
+    ends_stop_ranks (supervisor, signal, of_terminal);
+}
+
+/* The first signal asks, a later one means that somebody is impatient.  Where no rank is left to be asked, the first
+ * one means that too. */
+static void
+end_job (struct supervisor *supervisor, int signal, bool of_terminal)
+{
+    if (!supervisor->told_ms && supervisor->phase <= PHASE_TERMINAL)
+        tell_to_end (supervisor, signal, of_terminal);
+    else if (!supervisor->told_ms) {
+        supervisor->told_ms = clock_ms ();
+        supervisor->impatient = signal;
+    } else if (clock_ms () - supervisor->told_ms > REPEAT_MS && (signal == SIGINT || signal == SIGTERM)) {
+        supervisor->impatient = signal;
+        ends_kill_ranks (supervisor);
+    }
+}
+
+void
+ends_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *info)
+{
+    int signal = (int) info->ssi_signo;
+    bool of_terminal = info->ssi_code == SI_QUEUE && info->ssi_int == KEEPER_SIGNAL_OF_TERMINAL;
+    if (signal == SIGCHLD)
+        reap_orphans (supervisor);
+    else if (signals_end_job (signal))
+        end_job (supervisor, signal, of_terminal);
+    else
+        signal_ranks (supervisor, signal, of_terminal);
+}
+
+void
+ends_lose_keeper (struct supervisor *supervisor)
+{
+    struct job *job = supervisor->job;
+    epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, job->keeper->pidfd, NULL);
+    supervisor->keeper_is_lost = true;
+    job->end = JOB_TOLD;
+    job->signal = keeper_death_signal (job->keeper);
+    ends_kill_ranks (supervisor);
+}

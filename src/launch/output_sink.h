@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the ranks' lines go: our stdout or stderr, behind a buffer of fixed size.  When its reader is slow the buffer
+ * fills up and takes no more; nothing that it has taken is dropped while somebody reads. */
+#ifndef LAUNCH_OUTPUT_SINK_H
+#define LAUNCH_OUTPUT_SINK_H
+
+#include "util/fail.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { OUTPUT_SINK_BYTES = 64 * 1024 };
+
+struct output_stream;
+
+struct output_sink {
+    int fd;
+    const char *name;  /* for people: "standard error" */
+    bool may_block;    /* a pipe, socket or terminal: ask before writing */
+    bool broken;       /* takes nothing any more */
+    int error;         /* why, unless its reader has merely gone away; 0 */
+    char *ring;        /* [OUTPUT_SINK_BYTES] */
+    size_t first, count;
+    uint64_t written;  /* bytes ever */
+    uint64_t lost;     /* bytes that were put here and not written, because of `error` */
+    const struct output_stream *owner;      /* has put a part of what must stay together; the others wait */
+    const struct output_stream *unfinished; /* the end of whose line is still missing at the end of the output */
+};
+
+/** Allocate the buffer, so that no later lack of memory can lose a line. */
+int output_sink_init (struct output_sink *sink, int fd, const char *name, struct fail *fail);
+
+/** Whether it holds so much that ranks should wait. */
+bool output_sink_is_full (const struct output_sink *sink);
+bool output_sink_is_empty (const struct output_sink *sink);
+
+/** Write what can be written without waiting. */
+void output_sink_drain (struct output_sink *sink);
+
+/** @return how many of @p bytes it has taken, from their beginning */
+size_t output_sink_put (struct output_sink *sink, const char *bytes, size_t length);
+
+/** The same for few bytes that must stay together.  @return false where there is no room: nothing was taken */
+bool output_sink_put_whole (struct output_sink *sink, const char *bytes, size_t length);
+
+/** Begin a new line after an unfinished one, unless that is @p stream's.  @return false where there is no room */
+bool output_sink_end_foreign_line (struct output_sink *sink, const struct output_stream *stream);
+
+/** Put a line of our own.  @return false where it cannot be taken now: try again later */
+bool output_sink_say (struct output_sink *sink, const char *line);
+
+void output_sink_release (struct output_sink *sink);
+
+#endif
