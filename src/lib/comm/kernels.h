@@ -14,7 +14,14 @@ struct kernel_job {
     size_t count;
     bool short_chunks; /* for targets in memory or in this processor's caches */
     bool stream; /* store past the caches; targets are aligned to 16 bytes then */
+    /* The rest is for variants that overlap; others ignore it. */
+    int take_from, take_to; /* the lines of these sources are fetched to be written by this processor next */
+    void *ahead_to;         /* a copy to make on the way, in step with the reduction */
+    const void *ahead_from;
+    size_t ahead_bytes;     /* a multiple of KERNEL_CHUNK, and no more than the sources have */
 };
+
+enum { KERNEL_CHUNK = 256 }; /* bytes of a short chunk */
 
 typedef void kernel_reduce (const struct kernel_job *job);
 
@@ -26,6 +33,8 @@ struct kernels {
     const char *name;
     kernel_reduce *reduce[ACCEL_DTYPE_COUNT][ACCEL_OP_COUNT]; /* NULL: not defined, or by way of float32, or rest's */
     const struct kernels *rest; /* what this variant shares with a slower one; may be NULL */
+    bool overlaps; /* its own reductions take lines over and copy on the way: small pieces suit it best */
+    void (*copy) (void *to, const void *from, size_t bytes); /* NULL: memory_copy() is faster */
     kernel_widen *widen[ACCEL_DTYPE_COUNT];
     kernel_narrow *narrow[ACCEL_DTYPE_COUNT];
     void (*divide_f32) (float *values, size_t count, float divisor);

@@ -45,13 +45,14 @@ at (const void *array, size_t offset_bytes)
     return (const char *) array + offset_bytes;
 }
 
-static kernel_reduce *
-find_loop (enum accel_dtype dtype, enum accel_op op)
+/* The variant that has this loop itself. */
+static const struct kernels *
+find_variant (enum accel_dtype dtype, enum accel_op op)
 {
     const struct kernels *variant = kernels;
     while (!variant->reduce[dtype][op] && variant->rest)
         variant = variant->rest;
-    return variant->reduce[dtype][op];
+    return variant;
 }
 
 /* 16-bit floats, one block: every source is widened, the sum is narrowed once. */
@@ -64,7 +65,8 @@ reduce_narrow (const struct reduction *r, const void *const *sources, size_t off
     struct kernel_job job = {
         .sources = pair, .targets = target, .source_count = 2, .target_count = 1, .count = count,
     };
-    kernel_reduce *reduce = find_loop (ACCEL_FLOAT32, r->op == ACCEL_AVG ? ACCEL_SUM : r->op);
+    enum accel_op op = r->op == ACCEL_AVG ? ACCEL_SUM : r->op;
+    kernel_reduce *reduce = find_variant (ACCEL_FLOAT32, op)->reduce[ACCEL_FLOAT32][op];
     kernel_widen *widen = kernels->widen[r->dtype];
     widen (sum, at (sources[0], offset), count);
     for (int s = 1; s < r->sources; s++) {
@@ -118,27 +120,71 @@ may_stream (const struct reduction *r, const void *const *sources, void *const *
     return true;
 }
 
+/* Memory that other ranks wrote last and this one writes next: what the caller names, or all where the result goes back
+ * to where it came from. */
+static void
+choose_taken (const struct reduction *r, const void *const *sources, void *const *targets, struct kernel_job *job)
+{
+    for (int s = 0; r->taken && s < r->sources; s++)
+        if (sources[s] == r->taken) {
+            job->take_from = s;
+            job->take_to = s + 1;
+        }
+    bool back = r->targets == r->sources;
+    for (int t = 0; back && t < r->targets; t++)
+        back = sources[t] == targets[t];
+    if (back)
+        job->take_to = r->sources;
+}
+
+static void
+reduce_directly (const struct reduction *r, const void *const *sources, void *const *targets, size_t count,
+                 size_t *copied)
+{
+    const struct kernels *variant = find_variant (r->dtype, r->op);
+    struct kernel_job job = {
+        .sources = sources, .targets = targets, .source_count = r->sources, .target_count = r->targets, .count = count,
+        .short_chunks = r->beyond_caches || r->private_targets, .stream = may_stream (r, sources, targets),
+    };
+    if (variant->overlaps) {
+        choose_taken (r, sources, targets, &job);
+        job.ahead_to = r->ahead_to;
+        job.ahead_from = r->ahead_from;
+        job.ahead_bytes = *copied = r->ahead_bytes / KERNEL_CHUNK * KERNEL_CHUNK;
+    }
+    variant->reduce[r->dtype][r->op] (&job);
+}
+
 void
 reduce_run (const struct reduction *reduction, const void *const *sources, void *const *targets, size_t count)
 {
+    size_t copied = 0;
     pthread_once (&kernels_once, choose);
     if (!count)
         return;
-    if (reduction->sources == 1) {
+    if (reduction->sources == 1)
         copy_one (reduction, sources[0], targets, count);
-        return;
-    }
-    if (kernels->widen[reduction->dtype]) {
+    else if (kernels->widen[reduction->dtype])
         reduce_by_float32 (reduction, sources, targets, count);
-        return;
-    }
-    struct kernel_job job = {
-        .sources = sources, .targets = targets, .source_count = reduction->sources,
-        .target_count = reduction->targets, .count = count,
-        .short_chunks = reduction->beyond_caches || reduction->private_targets,
-        .stream = may_stream (reduction, sources, targets),
-    };
-    find_loop (reduction->dtype, reduction->op) (&job);
+    else
+        reduce_directly (reduction, sources, targets, count, &copied);
+    if (copied < reduction->ahead_bytes)
+        reduce_copy ((char *) reduction->ahead_to + copied, (const char *) reduction->ahead_from + copied,
+                     reduction->ahead_bytes - copied);
+}
+
+void
+reduce_copy (void *to, const void *from, size_t bytes)
+{
+    pthread_once (&kernels_once, choose);
+    (kernels->copy ? kernels->copy : memory_copy) (to, from, bytes);
+}
+
+bool
+reduce_likes_small_pieces (void)
+{
+    pthread_once (&kernels_once, choose);
+    return kernels->overlaps;
 }
 
 /* 16-bit floats are rounded once, from the product in float32. */

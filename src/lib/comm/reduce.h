@@ -15,6 +15,12 @@ struct reduction {
     int targets; /* >= 1, all get the result */
     bool private_targets; /* only this rank works on them: their lines are in no other processor's cache */
     bool beyond_caches; /* what all ranks read and write is more than the processor's caches hold */
+    const void *taken;  /* a source that only this rank reads, and whose memory it will write next; or NULL */
+    /* Bytes to copy, no more than a source has: while the reduction goes on, where that is faster.  Nothing that is
+     * written overlaps what is read. */
+    void *ahead_to;
+    const void *ahead_from;
+    size_t ahead_bytes;
 };
 
 /**
@@ -22,6 +28,13 @@ struct reduction {
  * @param targets  [targets], each [count]; one may be equal to a source, but not overlap it otherwise
  */
 void reduce_run (const struct reduction *reduction, const void *const *sources, void *const *targets, size_t count);
+
+/** memory_copy(), by the kernels' vectors where they are faster than the C library's string instructions. */
+void reduce_copy (void *to, const void *from, size_t bytes);
+
+/** @return whether this processor copies ahead while it reduces, and so likes small pieces: ones that leave room for
+ *  several in its second-level cache.  Others like large pieces, which cost fewer steps. */
+bool reduce_likes_small_pieces (void);
 
 /** For tests: reduce with @p chosen from now on instead of the fastest. */
 struct kernels;

@@ -12,12 +12,6 @@
 #include "lib/comm/reduce.h"
 #include "util/memory.h"
 
-static unsigned char *
-piece_of (const struct shm *shm, int rank)
-{
-    return shm->stages + ((size_t) rank * 2 + (shm->pieces & 1)) * SHM_PIECE;
-}
-
 static void
 note_form (struct shm_post *post, const struct comm_form *form)
 {
@@ -44,6 +38,7 @@ begin (struct shm *shm, const struct backend_call *call, const void *payload, si
     post->form = call->form;
     if (call->site->form)
         note_form (post, call->site->form);
+    post->small_pieces = shm->small_pieces;
     if (inline_bytes)
         memcpy (post->payload, payload, inline_bytes);
     if (send_bytes | recv_bytes) {
@@ -120,24 +115,43 @@ all_reduce_direct (struct shm *shm, const struct backend_call *call, struct acce
     return shm_sync (shm, call, err);
 }
 
+/* What all ranks agree on, to be asked before the next step.  Small pieces are an eighth of the buffer, because nothing
+ * is reduced while the first one is copied.  Large ones are halved where buffers do not fit into the caches, which leaves
+ * room there; elsewhere that only costs steps. */
+static size_t
+piece_bytes (const struct shm *shm, const struct reduction *reduction, size_t bytes)
+{
+    if (!shm_post_of (shm, 0)->small_pieces)
+        return reduction->beyond_caches ? SHM_PIECE / 2 : SHM_PIECE;
+    size_t piece = bytes / 8 / SHM_PIECE_LEAST * SHM_PIECE_LEAST;
+    return piece < SHM_PIECE_LEAST ? SHM_PIECE_LEAST : piece > SHM_PIECE_SMALL ? SHM_PIECE_SMALL : piece;
+}
+
+/* While a piece is reduced the next one is copied into the stage. */
 static enum accel_status
 all_reduce_staged (struct shm *shm, const struct backend_call *call, struct accel_error *err)
 {
     struct reduction reduction = reduction_of (shm, call, 1);
     reduction.private_targets = true;
-    /* Small pieces leave room in the caches where the buffers do not fit in; elsewhere they only cost steps. */
-    size_t unit = call->element_bytes, piece = (reduction.beyond_caches ? SHM_PIECE / 2 : SHM_PIECE) / unit;
-    for (size_t done = 0; done < call->count; done += piece, shm->pieces++) {
-        size_t part = call->count - done < piece ? call->count - done : piece;
-        memory_copy (piece_of (shm, shm->rank), (const char *) call->send + done * unit, part * unit);
+    const char *send = call->send;
+    size_t bytes = call->count * call->element_bytes, piece = piece_bytes (shm, &reduction, bytes);
+    size_t part = bytes < piece ? bytes : piece, next;
+    reduce_copy (shm_piece_of (shm, shm->rank), send, part);
+    for (size_t done = 0; done < bytes; done += part, part = next) {
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
         for (int rank = 0; rank < shm->size; rank++)
-            shm->sources[rank] = piece_of (shm, rank);
-        shm->sources[shm->rank] = (const char *) call->send + done * unit; /* its own cache has it */
-        void *target = (char *) call->recv + done * unit;
-        reduce_run (&reduction, shm->sources, &target, part);
+            shm->sources[rank] = shm_piece_of (shm, rank);
+        shm->sources[shm->rank] = send + done; /* its own cache has it */
+        reduction.taken = shm->size == 2 ? shm->sources[!shm->rank] : NULL;
+        void *target = (char *) call->recv + done;
+        shm->pieces++;
+        next = bytes - done - part < piece ? bytes - done - part : piece;
+        reduction.ahead_to = shm_piece_of (shm, shm->rank);
+        reduction.ahead_from = send + done + part;
+        reduction.ahead_bytes = next;
+        reduce_run (&reduction, shm->sources, &target, part / call->element_bytes);
     }
     return ACCEL_OK;
 }
@@ -183,13 +197,13 @@ all_gather_staged (struct shm *shm, const struct backend_call *call, size_t byte
     copy ((char *) call->recv + (size_t) shm->rank * bytes, call->send, bytes);
     for (size_t done = 0; done < bytes; done += SHM_PIECE, shm->pieces++) {
         size_t part = bytes - done < SHM_PIECE ? bytes - done : SHM_PIECE;
-        memory_copy (piece_of (shm, shm->rank), (const char *) call->send + done, part);
+        memory_copy (shm_piece_of (shm, shm->rank), (const char *) call->send + done, part);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
         for (int rank = 0; rank < shm->size; rank++)
             if (rank != shm->rank)
-                memory_copy ((char *) call->recv + (size_t) rank * bytes + done, piece_of (shm, rank), part);
+                memory_copy ((char *) call->recv + (size_t) rank * bytes + done, shm_piece_of (shm, rank), part);
     }
     return ACCEL_OK;
 }
@@ -218,12 +232,12 @@ broadcast_staged (struct shm *shm, const struct backend_call *call, size_t bytes
         size_t part = bytes - done < SHM_PIECE ? bytes - done : SHM_PIECE;
         char *here = (char *) call->recv + done;
         if (root)
-            memory_copy (piece_of (shm, shm->rank), here, part);
+            memory_copy (shm_piece_of (shm, shm->rank), here, part);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
         if (!root)
-            memory_copy (here, piece_of (shm, call->root), part);
+            memory_copy (here, shm_piece_of (shm, call->root), part);
     }
     return ACCEL_OK;
 }
@@ -269,13 +283,13 @@ reduce_scatter_staged (struct shm *shm, const struct backend_call *call, size_t 
     for (size_t done = 0; done < call->count; done += columns, shm->pieces++) {
         size_t part = call->count - done < columns ? call->count - done : columns;
         for (int r = 0; r < shm->size; r++)
-            memory_copy (piece_of (shm, shm->rank) + (size_t) r * columns * unit,
+            memory_copy (shm_piece_of (shm, shm->rank) + (size_t) r * columns * unit,
                     (const char *) call->send + (size_t) r * row + done * unit, part * unit);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
         for (int rank = 0; rank < shm->size; rank++)
-            shm->sources[rank] = piece_of (shm, rank) + (size_t) shm->rank * columns * unit;
+            shm->sources[rank] = shm_piece_of (shm, rank) + (size_t) shm->rank * columns * unit;
         void *target = (char *) call->recv + done * unit;
         reduce_run (&reduction, shm->sources, &target, part);
     }
@@ -306,13 +320,13 @@ all_to_all_staged (struct shm *shm, const struct backend_call *call, size_t row,
     for (size_t done = 0; done < row; done += columns, shm->pieces++) {
         size_t part = row - done < columns ? row - done : columns;
         for (int r = 0; r < shm->size; r++)
-            memory_copy (piece_of (shm, shm->rank) + (size_t) r * columns,
+            memory_copy (shm_piece_of (shm, shm->rank) + (size_t) r * columns,
                     (const char *) call->send + (size_t) r * row + done, part);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
         for (int r = 0; r < shm->size; r++)
-            memory_copy ((char *) call->recv + (size_t) r * row + done, piece_of (shm, r) + mine, part);
+            memory_copy ((char *) call->recv + (size_t) r * row + done, shm_piece_of (shm, r) + mine, part);
     }
     return ACCEL_OK;
 }

@@ -45,8 +45,8 @@ shm_join_group (void *transport, const int *ranks, int size, int rank, int64_t p
     *made = (struct shm){
         .world = shm->world ? shm->world : shm,
         .rank = rank, .size = size, .local_rank = shm->local_rank, .generation = shm->generation,
-        .timeout_ms = shm->timeout_ms, .crowded = shm->crowded, .pid = shm->pid, .layout = shm->layout,
-        .segment = shm->segment, .slot = shm->slot, .arenas = shm->arenas,
+        .timeout_ms = shm->timeout_ms, .small_pieces = shm->small_pieces, .crowded = shm->crowded, .pid = shm->pid,
+        .layout = shm->layout, .segment = shm->segment, .slot = shm->slot, .arenas = shm->arenas,
         .blocks = (struct shm_block *) (void *) (shm->arenas + place),
         .stages = shm->arenas + place + block_bytes (size),
         .members = calloc ((size_t) size, sizeof *made->members),

@@ -160,7 +160,7 @@ shm_send (struct shm *shm, const struct backend_call *call, struct accel_error *
 {
     struct shm_mail *mail = mail_of (shm, shm->rank);
     size_t bytes = call->count * call->element_bytes, done = 0;
-    size_t piece = ((size_t) shm->rank * 2 + (shm->pieces & 1)) * SHM_PIECE;
+    size_t piece = (size_t) (shm_piece_of (shm, shm->rank) - shm->stages);
     enum accel_status status;
     mail->count = call->count;
     mail->dtype = (uint8_t) call->dtype;

@@ -5,6 +5,7 @@
 #include "lib/backends/shm/shm.h"
 
 #include "lib/backends/shm/shm_private.h"
+#include "lib/comm/reduce.h"
 #include "lib/error.h"
 #include "util/cleanup.h"
 
@@ -74,6 +75,7 @@ create (const struct backend_job *job)
     shm->size = job->identity.local_world_size;
     shm->timeout_ms = job->timeout_ms;
     shm->crowded = shm->size > usable_processors ();
+    shm->small_pieces = reduce_likes_small_pieces () && !shm->crowded; /* of steps that take a switch the fewer the better */
     shm->pid = getpid ();
     if (shm_make_scratch (shm))
         return shm;

@@ -21,7 +21,9 @@
 
 enum {
     SHM_INLINE = 4096,          /* bytes that travel in the post itself */
-    SHM_PIECE = 256 << 10,      /* bytes of one stage piece */
+    SHM_PIECE = 256 << 10,      /* bytes that a stage piece has room for */
+    SHM_PIECE_SMALL = 64 << 10, /* where small pieces are best, as many are used of it at most, */
+    SHM_PIECE_LEAST = 16 << 10, /* and at least */
     SHM_CACHED = 32 << 20,      /* more does not fit into caches; asking is no use, virtual machines tell the host's */
     SHM_HUGE = 2 << 20,         /* alignment of arenas and of large blocks in them: a huge page */
     SHM_SLICE_MS = 50,          /* sleep this long at most before looking whether peers live */
@@ -40,6 +42,7 @@ struct shm_post {
     uint32_t form; /* comm_form_hash() */
     uint64_t send; /* offset from the first arena, or SHM_FOREIGN */
     uint64_t recv;
+    uint64_t small_pieces; /* pieces have to be equal: all do as rank 0 says */
     unsigned char payload[SHM_INLINE];
     /* What was hashed, for messages; behind the payload, so that it shares no cache line with what all ranks read. */
     int64_t shape[ACCEL_MAX_DIMS];
@@ -106,6 +109,7 @@ struct shm {
     uint32_t timeout_ms;
     bool described;        /* the current step carries a call, which can be compared */
     bool leads;            /* a group meets in this rank's arena */
+    bool small_pieces;     /* what this rank would choose */
     bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */
     uint32_t mails;        /* messages, or pieces of them, ever sent */
     unsigned yielded;      /* how often a rank on the same processor was waited for */
@@ -198,6 +202,15 @@ static inline size_t
 shm_round_up (size_t value, size_t unit)
 {
     return (value + unit - 1) / unit * unit;
+}
+
+/** The stage piece that @p rank fills next.  Two ranks exchange theirs: who has read a piece fills it next.  Where
+ * reading took its lines over (reduce.h), writing them costs nothing more; otherwise it makes no difference. */
+static inline unsigned char *
+shm_piece_of (const struct shm *shm, int rank)
+{
+    uint64_t owner = shm->size == 2 ? (uint64_t) rank ^ (shm->pieces >> 1 & 1) : (uint64_t) rank;
+    return shm->stages + (owner * 2 + (shm->pieces & 1)) * SHM_PIECE;
 }
 
 /** The rank that people know: in the world. */
