@@ -32,7 +32,7 @@ mkdir "$HOME"
 cd "$scratch" || exit 99
 
 # Seconds after which a command is taken to hang: nothing comes near them, not even beside 40 busy processes.
-patience=300
+patience=900
 
 test_number=0
 test_failures=0
