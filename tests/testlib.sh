@@ -3,7 +3,12 @@
 #
 #   test_expect_success 'what must hold' 'commands joined by &&'
 #   test_skip 'what' 'why'
+#   test_exit STATUS COMMAND...     wait_for COMMAND...     timeout $patience COMMAND...
+#   port=$(free_port)               by_hand N PORT COMMAND...
+#   nothing_left
 #   test_done
+#
+# tests/README.md has the rules.
 #
 # $accelerate is the built command, $srcdir and $builddir are absolute, the working folder is a fresh one, and HOME is in it.
 set -u
@@ -27,7 +32,7 @@ mkdir "$HOME"
 cd "$scratch" || exit 99
 
 # Seconds after which a command is taken to hang: nothing comes near them, not even beside 40 busy processes.
-patience=300
+patience=900
 
 test_number=0
 test_failures=0

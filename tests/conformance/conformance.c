@@ -112,7 +112,7 @@ main (int argc, char **argv)
 {
     struct rank self = { .rank = -1, .size = -1, .hash = 1 };
     setvbuf (stderr, NULL, _IOLBF, 0);
-    alarm (300);
+    alarm (900);
     if (is_wanted ("rounds", argc, argv))
         suite_rounds (&self);
     open_rank (&self);

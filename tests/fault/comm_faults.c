@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DEADLINE_S = 300, MANY = 1 << 20, LARGE = 1 << 20 };
+enum { DEADLINE_S = 900, MANY = 1 << 20, LARGE = 1 << 20 };
 
 struct job {
     struct accel *acc;

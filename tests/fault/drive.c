@@ -10,8 +10,8 @@
  *   -t  and half a second later send it another signal
  *
  * The output is passed on.  Orphans of the command become children of this program, so that a process which outlives it
- * is seen, wherever it hides.  Exit status: the command's, 128+N for signal N; 96 it did not end in five minutes; 97 it
- * was not ready in five minutes, or ended before; 98 something has outlived it by a minute; 99 usage and the like.
+ * is seen, wherever it hides.  Exit status: the command's, 128+N for signal N; 96 it did not end in 15 minutes; 97 it
+ * was not ready in 15 minutes, or ended before; 98 something has outlived it by a minute; 99 usage and the like.
  * These times are for busy machines: what does not hang comes nowhere near them. */
 #include <config.h>
 
@@ -29,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READY_S = 300, END_S = 300, SURVIVE_S = 60 };
+enum { READY_S = 900, END_S = 900, SURVIVE_S = 60 };
 
 static double
 now (void)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEADLINE_S = 300, TREE = JOBSEG_CALL_TREE_SEND, OBJECTS = JOBSEG_CALL_SEND_OBJECT_LIST };
+enum { DEADLINE_S = 900, TREE = JOBSEG_CALL_TREE_SEND, OBJECTS = JOBSEG_CALL_SEND_OBJECT_LIST };
 
 /* What precedes a message, and what follows: sizes, then bytes. */
 static const struct forgery {

@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { LAYERS = 6, ROWS = 40, VICTIM = 1, DEADLINE_S = 300, AT = 3 };
+enum { LAYERS = 6, ROWS = 40, VICTIM = 1, DEADLINE_S = 900, AT = 3 };
 
 enum fate { DIES, FAILS, FORGETS, HANGS };
 

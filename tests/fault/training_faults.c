@@ -18,7 +18,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { DEADLINE_S = 300, FEW = 8, LARGE = 1 << 20, FATAL_STEP = 4, LAST_STEP = 8, MANY = 1 << 20 };
+enum { DEADLINE_S = 900, FEW = 8, LARGE = 1 << 20, FATAL_STEP = 4, LAST_STEP = 8, MANY = 1 << 20 };
 
 static const char *scenario, *how;
 static struct accel *acc;

@@ -14,8 +14,8 @@ import sys
 HARMLESS = set(": [ test true echo printf cat sleep rm shift set local export unset trap kill cd ls wait umask . "
                "read return exit break continue".split())
 TOOLS = HARMLESS | set("awk basename chmod cmp comm command cp cut date diff dirname env false find free_port grep "
-                       "head id ln mkdir mkfifo mktemp mv nm od paste pgrep pwd readelf readlink sed seq size sort stat "
-                       "strip tail tee touch tr uname uniq wc yes".split())
+                       "head id ln mkdir mkfifo mktemp mv nm od paste pgrep pwd readelf readlink sed seq size sort "
+                       "stat strip tail tee touch tr uname uniq wc yes".split())
 RESERVED = {"then", "else", "elif", "fi", "do", "done", "esac", "}"}
 BODY_TAKERS = {"test_expect_success"}
 
