@@ -346,27 +346,31 @@ class Examination:
         in_parallel(self.slots, waiting, self.examine)
 
 
-def report(mutants, notebook, path):
+def report(mutants, files, notebook, path):
     """The score of each folder, and each mutant that the tests did not see."""
-    rows, lines = collections.defaultdict(collections.Counter), []
+    rows, lines, results = collections.defaultdict(collections.Counter), [], {}
     for mutant in mutants:
-        result = 'equivalent' if mutant.equivalent else notebook.get(mutant.key).get('result', 'not run')
+        note = notebook.get(mutant.key)
+        result = note['result'] if note.get('state') == digest(files[mutant.file][0]) else 'not run'
+        results[mutant.key] = 'equivalent' if mutant.equivalent else result
         for row in mutant.folder, 'all':
-            rows[row][result] += 1
-    lines.append('| folder | mutants | killed | survived | not reached | score |')
-    lines.append('|---|---|---|---|---|---|')
+            rows[row][results[mutant.key]] += 1
+    lines.append('| folder | mutants | killed | survived | not reached | not run | equivalent | score |')
+    lines.append('|---|---|---|---|---|---|---|---|')
     for folder in sorted(rows, key=lambda name: (name == 'all', name)):
         row = rows[folder]
         judged = row[KILLED] + row[SURVIVED] + row[NOT_REACHED]
         score = f'{100 * row[KILLED] / judged:.0f} %' if judged else '-'
-        lines.append(f'| {folder} | {judged} | {row[KILLED]} | {row[SURVIVED]} | {row[NOT_REACHED]} | {score} |')
+        lines.append(f'| {folder} | {sum(row.values())} | {row[KILLED]} | {row[SURVIVED]} | {row[NOT_REACHED]} '
+                     f'| {row["not run"]} | {row["equivalent"]} | {score} |')
     lines.append('')
     for result in SURVIVED, NOT_REACHED:
         for mutant in mutants:
-            if not mutant.equivalent and notebook.get(mutant.key).get('result') == result:
+            if results[mutant.key] == result:
                 lines.append(f'{result}: {mutant.name}' + (f' ({mutant.note})' if mutant.note else ''))
     text = '\n'.join(lines) + '\n'
-    path.write_text(text)
+    if path:
+        path.write_text(text)
     say(text)
 
 
@@ -388,6 +392,7 @@ def parse_options():
     parser.add_argument('--slack', type=float, default=20, help='seconds beyond three times the usual [20]')
     parser.add_argument('--again', action='store_true', help='run those again that were not killed')
     parser.add_argument('--fresh', action='store_true', help='forget earlier results')
+    parser.add_argument('--report', action='store_true', help='only print what is known')
     parser.add_argument('--build-only', action='store_true', help='build, and stop')
     parser.add_argument('configure', nargs='*', help='arguments of configure, after --')
     return parser.parse_args()
@@ -405,6 +410,11 @@ def main():
             mutant.number = number
         all_files(source, mutants)
         say(f'{len(mutants)} mutants fit the sources')
+        return
+    if options.report:
+        for mutant in mutants:
+            mutant.number = 2
+        report(mutants, all_files(source, mutants), Notebook(work / 'results.json'), None)
         return
     build = Build(source, work, options.configure)
     lock = open(work / 'lock', 'w', encoding='utf-8')
@@ -436,7 +446,7 @@ def main():
     finally:
         for slot in slots:
             slot.close()
-    report(chosen, examination.notebook, work / 'report.md')
+        report(chosen, files, examination.notebook, work / 'report.md')
 
 
 if __name__ == '__main__':
