@@ -47,7 +47,7 @@ struct accel_loader_options {
     struct accel_sampler *sampler;             /**< the order, instead of shuffle; not owned */
     const struct accel_batch_sampler *batch_sampler; /**< the batches, instead of all of the above but drop_last */
 
-    accel_collate collate;
+    accel_collate collate; /**< has to call accel_batch_resize() for each field, in each batch */
     void *collate_user;
     unsigned workers;     /**< threads that read ahead; 0: none, accel_loader_next() reads.  With threads it does too as
                            *   long as that is measured to be faster, unless timeout_ms is given */
@@ -85,7 +85,17 @@ ACCEL_API void accel_loader_destroy (struct accel_loader *loader);
  * Go on to the next batch.  After the last one the loader is ready for another epoch, which it counts by itself.
  *
  * Once prepared on several processes: every process must call it, for beginnings of epochs and dispatched batches are
- * collective.  A process that cannot read gives up, which its peers are told.
+ * collective.
+ *
+ * A read that failed can be asked for again, on any number of processes and by whoever reads: the next call tries once
+ * more, and on success all goes on as if nothing had happened.  A failed pass of a stream is started again, past what
+ * was given out; a stream without `start` cannot be, and stays failed until the next pass.
+ *  - Where batches are dispatched, every rank gets the same error at the same call, and all must call again.
+ *  - Where each process reads its own share, only the one that failed gets the error.  Its peers wait for it in their
+ *    next collective.  If it does anything else before it has succeeded (another collective, accel_loader_destroy(),
+ *    accel_close()), it gives up: it and its peers get ACCEL_ERR_PEER with the reason.  accel_loader_end(),
+ *    accel_loader_set_epoch() and accel_loader_set_state() leave the failed pass, after which it may go on.
+ *  - After ACCEL_ERR_TIMEOUT, and where dispatched batches do not fit each other, there is no second attempt.
  *
  * @param[out] batch  the batch; NULL at the end and on failure
  * @return true with a batch; false at the end of the epoch (err->code is ACCEL_OK) or on failure (it is not)
@@ -94,7 +104,10 @@ ACCEL_API void accel_loader_destroy (struct accel_loader *loader);
 ACCEL_API bool accel_loader_next_at (const char *file, int line, struct accel_loader *loader,
                                      const struct accel_batch **batch, struct accel_error *err);
 
-/** Stop in the middle of an epoch; the next accel_loader_next() begins the following one.  Does nothing outside. */
+/**
+ * Stop in the middle of an epoch, or after a failure to begin one; the next accel_loader_next() begins the following
+ * one.  Does nothing outside.
+ */
 ACCEL_API void accel_loader_end (struct accel_loader *loader);
 
 /**
@@ -103,7 +116,10 @@ ACCEL_API void accel_loader_end (struct accel_loader *loader);
  */
 ACCEL_API void accel_loader_set_epoch (struct accel_loader *loader, uint64_t epoch);
 
-/** @return the epoch of the running pass, or else of the next. */
+/**
+ * @return the epoch of the running pass, or else of the next.  Each pass counts, also one without batches (no samples,
+ *         too few with drop_last, or no share of this process's with `uneven`), so that all processes agree on it.
+ */
 ACCEL_API uint64_t accel_loader_epoch (const struct accel_loader *loader);
 
 /** Begin the next pass behind its first @p batches batches (of this process); passes after it are whole again. */
@@ -125,10 +141,14 @@ ACCEL_API bool accel_loader_end_of_dataloader (const struct accel_loader *loader
 /** @return how many samples of the last gathered round are no repetitions (the original's remainder); 0: all. */
 ACCEL_API size_t accel_loader_remainder (const struct accel_loader *loader);
 
+/** Bit of accel_loader_state.has_generator: the epoch has begun, and has drawn what epochs draw when they begin. */
+#define ACCEL_LOADER_STATE_BEGUN 4
+
 /** Where a loader stands: all that is needed to go on.  Plain bytes, to be written to a file as they are. */
 struct accel_loader_state {
     uint32_t version;
-    uint32_t has_generator; /**< 1: the order is drawn from `generator`; 2: its seed is; 0: neither */
+    uint32_t has_generator; /**< 1: the order is drawn from `generator`; 2: its seed is; 0: neither; perhaps with
+                             *   ACCEL_LOADER_STATE_BEGUN */
     uint64_t epoch;
     uint64_t seed;
     uint64_t position; /**< samples of the epoch that all processes together are done with */
@@ -138,7 +158,7 @@ struct accel_loader_state {
 
 /**
  * Note where @p loader stands: behind the batch that accel_loader_next() returned last.  O(1), also with threads that
- * have read ahead.  Equal on all processes, where all have done equally many steps.
+ * have read ahead.  From the first batch on equal on all processes, where all have done equally many steps.
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_state *state, struct accel_error *err);
@@ -146,8 +166,9 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
 /**
  * Go on from @p state: the next accel_loader_next() gives what would have come then.  Nothing is read again (but
  * samples of a stream that cannot skip are read and dropped, and of one that can those of the first round, where they
- * may have to fill up the last).  On another number of processes the
- * order of samples goes on at the same place, in rounds of the new size.
+ * may have to fill up the last).  On another number of processes the order of samples goes on at the same place, in
+ * rounds of the new size.  Later epochs have the same orders too, unless random_sampler draws them without a generator
+ * of the program's, and one process goes on where several were, or the other way round: torch's orders differ there.
  *
  * @retval ACCEL_ERR_FORMAT   it is no state, a damaged one, or of another release
  * @retval ACCEL_ERR_INVALID  it is of another seed, of another kind of order, or of more samples than there are here

@@ -28,7 +28,7 @@ struct accel_scheduler_options {
     enum accel_schedule schedule;
     uint64_t warmup_steps; /**< constant, linear, both cosines */
     uint64_t total_steps;  /**< linear, both cosines, polynomial (0: 5, as in torch), one-cycle (must be given) */
-    double cycles;         /**< cosine: waves (0: 0.5, once down); with restarts: a whole number (0: 1) */
+    double cycles;         /**< cosine: waves (0: 0.5, once down); with restarts: a whole number (0: 1), else refused */
     uint64_t step_size;    /**< step: must be given */
     double gamma;          /**< step; 0: 0.1 */
     double power;          /**< polynomial; 0: 1 */

@@ -154,11 +154,13 @@ ACCEL_API void accel_optimizer_set_lr (struct accel_optimizer *optimizer, double
  *   accel_prepare (acc, &err, model, optimizer, loader)
  *
  * Models: names, shapes, dtypes and which gradients have memory are compared over the ranks, parameters are copied from
- * rank 0, and gradients without memory get it.  Loaders: from now on each process sees its own batches.
+ * rank 0, and gradients without memory get it.  Loaders: data, fields, options and position are compared over the ranks
+ * (but for workers, prefetch and timeout_ms, and for the number of samples where only rank 0 reads); from now on each
+ * process sees its own batches.
  *
  * @param err  before the objects here, as C wants the variable part last; may be NULL
- * @retval ACCEL_ERR_INVALID  the ranks' models differ, `text` names the first parameter that does; or an object belongs
- *                            to another `acc`.  Objects before the one that failed are prepared
+ * @retval ACCEL_ERR_INVALID  the ranks' models or loaders differ, `text` names the first parameter or option that does;
+ *                            or an object belongs to another `acc`.  Objects before the one that failed are prepared
  */
 #define accel_prepare(acc, err, ...) accel_prepare_at (ACCEL_HERE, (acc), (err), __VA_ARGS__, ACCEL_PREPARE_END)
 #define ACCEL_PREPARE_END accel_prepare_end_mark ()

@@ -111,6 +111,8 @@ a.json|{"debug": true}\n{}|a.json:2: not JSON: more text after the end of the ob
 a.json|{"debug": tru}|a.json:1: not JSON: a value is wanted
 a.json|{'debug': true}|a.json:1: not JSON: a key in double quotes is wanted
 a.json|{"tpu_name": "\\ud800"}|a.json:1: not JSON: half a character
+a.json|{"tpu_name": "\\ud83d\\u0041"}|a.json:1: not JSON: half a character
+a.json|{"tpu_name": "\\ud83d\\ue000"}|a.json:1: not JSON: half a character
 a.json|{"tpu_name": "\\x"}|a.json:1: not JSON: an unknown escape
 a.json|{"debug": true,\n"tpu_name": "\377"}|a.json:2: not JSON: bytes that are no UTF-8
 a.json|{"num_processes": 01}|a.json:1: not JSON: a comma or } is wanted

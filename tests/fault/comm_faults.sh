@@ -118,6 +118,9 @@ refuse "ACCEL_TIMEOUT_MS='1s' is not a number" 1 ACCEL_TIMEOUT_MS=1s
 refuse "ACCELERATE_MIXED_PRECISION='fp7' is none of" 1 ACCELERATE_MIXED_PRECISION=fp7
 refuse "ACCELERATE_USE_CPU='maybe' is neither" 1 ACCELERATE_USE_CPU=maybe
 refuse "/proc/1/fd/none: " 1 "$two" ACCEL_JOB_SEGMENT=/proc/1/fd/none
+test_expect_success "a process that is alone needs no job segment: one that cannot be had is passed over" '
+    timeout 20 env ACCEL_JOB_SEGMENT=/proc/1/fd/none "$faults" open
+'
 refuse "garbage: this is no job segment" 1 "$two" ACCEL_JOB_SEGMENT=garbage
 refuse "zeros: this is no job segment" 1 "$two" ACCEL_JOB_SEGMENT=zeros
 refuse "short: this is no job segment" 1 "$two" ACCEL_JOB_SEGMENT=short

@@ -510,6 +510,97 @@ test_resume (void)
     }
 }
 
+/* What every step of a rank leaves behind: its state, the default generator, and the sample it begins with. */
+struct steps {
+    struct accel_loader_state states[64];
+    uint8_t generators[64][ACCEL_GENERATOR_STATE_BYTES];
+    int64_t samples[64];
+    size_t count;
+};
+
+/* Up to @p most steps, ends of epochs among them, as -1. */
+static void
+walk (struct accel_loader *loader, size_t most, struct steps *steps)
+{
+    struct accel_error err;
+    const struct accel_batch *batch;
+    for (steps->count = 0; steps->count < most; steps->count++) {
+        bool more = accel_loader_next (loader, &batch, &err);
+        must (err.code, &err);
+        steps->samples[steps->count] = more ? accel_batch_indices (batch)[0] : -1;
+        must (accel_loader_get_state (loader, &steps->states[steps->count], &err), &err);
+        accel_generator_get_state (accel_default_generator (), steps->generators[steps->count]);
+    }
+}
+
+/* Gone on from its state behind any step, between epochs too, a run gives the same samples, and leaves the default
+ * generator in the same state behind each step: nothing is drawn twice, and nothing left out. */
+static void
+test_draws (void)
+{
+    static const struct resumed tests[] = {
+        { "sequential", 14, 3, 1, 0 }, { "sequential", 14, 3, 2, 0 }, { "seedable", 14, 3, 1, 0 },
+        { "generator", 14, 3, 1, 0 },  { "generator", 14, 3, 2, 0 },  { "random", 14, 3, 1, 0 },
+        { "random", 14, 3, 2, 0 },     { "random", 14, 3, 1, 0, .workers = 2 },
+        { "sequential", 14, 3, 1, 0, .stream = true }, { "sequential", 14, 3, 2, 0, .stream = true, .skips = true },
+    };
+    static struct steps whole, rest;
+    struct accel_error err;
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        struct accel_loader *loaders[8];
+        struct accel_generator *generators[8];
+        struct counter counters[8];
+        struct accel_stream streams[8];
+        size_t length = 20, good = 0;
+        set.size = tests[i].samples;
+        open_loaders (&tests[i], tests[i].processes, loaders, counters, streams, generators);
+        walk (loaders[0], length, &whole);
+        close_loaders (loaders, generators, tests[i].processes);
+        for (size_t at = 0; at < length - 1; at++) {
+            open_loaders (&tests[i], tests[i].processes, loaders, counters, streams, generators);
+            must (accel_generator_set_state (accel_default_generator (), whole.generators[at],
+                                             ACCEL_GENERATOR_STATE_BYTES, &err), &err);
+            must (accel_loader_set_state (loaders[0], &whole.states[at], &err), &err);
+            /* Behind an epoch's last batch its end is still to come: from the state it is an epoch without batches. */
+            walk (loaders[0], length - 1 - at, &rest);
+            close_loaders (loaders, generators, tests[i].processes);
+            size_t same = 0;
+            while (same < rest.count && rest.samples[same] == whole.samples[at + 1 + same]
+                   && !memcmp (rest.generators[same], whole.generators[at + 1 + same], sizeof rest.generators[same]))
+                same++;
+            good += same == rest.count;
+        }
+        ok (good == length - 1, "%s%s, %zu processes, %u workers: goes on with the same numbers behind %zu of %zu steps",
+            tests[i].stream ? "a stream, " : "", tests[i].order, tests[i].processes, tests[i].workers, good,
+            length - 1);
+    }
+}
+
+/* A state that was taken before anything was read, and one of the release that did not say whether it had begun. */
+static void
+test_draws_of_skipped (void)
+{
+    struct accel_error err;
+    struct accel_loader *loader;
+    struct accel_loader_state state;
+    uint8_t generators[2][ACCEL_GENERATOR_STATE_BYTES];
+    const struct accel_batch *batch;
+    set.size = 20;
+    for (int i = 0; i < 2; i++) {
+        must (accel_loader_create (&loader, &set, &(struct accel_loader_options){ .batch_size = 4 }, &err), &err);
+        must (accel_skip_first_batches (loader, 2, &err), &err);
+        must (accel_loader_get_state (loader, &state, &err), &err);
+        if (i)
+            must (accel_loader_set_state (loader, &state, &err), &err);
+        must (accel_set_seed (NULL, 3, false, &err), &err);
+        ok (accel_loader_next (loader, &batch, &err) && accel_batch_indices (batch)[0] == 8, "behind 2 batches");
+        accel_generator_get_state (accel_default_generator (), generators[i]);
+        accel_loader_destroy (loader);
+    }
+    ok (!memcmp (generators[0], generators[1], sizeof *generators),
+        "batches that are to be skipped, from a state: the epoch begins as it would have");
+}
+
 /* Streams that can skip: what is read again is the first round at most, and only where it may fill up the last. */
 static const struct {
     size_t processes, batches, end;
@@ -600,6 +691,8 @@ main (void)
 {
     test_goldens ();
     test_resume ();
+    test_draws ();
+    test_draws_of_skipped ();
     test_skip ();
     test_stream_skips (0);
     test_stream_skips (1);

@@ -45,7 +45,7 @@ print_epoch (struct accel_loader *loader, char *text, size_t size)
             at += (size_t) snprintf (text + at, size - at, "%s%lld", i ? "," : count ? "|" : "",
                                      (long long) accel_batch_indices (batch)[i]);
     if (err.code)
-        snprintf (text, size, "%.40s", err.text);
+        snprintf (text, size, "%.100s", err.text);
 }
 
 /* What is there, on one process and as rank 1 of 2. */
@@ -80,6 +80,7 @@ test_little (void)
                       little[i].batch_size, little[i].drop_last ? ", drop_last" : "",
                       little[i].uneven ? ", uneven" : "", shared ? "rank 1 of 2" : "alone", options.workers);
             is_text (got, shared ? little[i].second : little[i].alone, name);
+            ok (accel_loader_epoch (loader) == 2, "two epochs, whether or not there are batches");
             accel_loader_destroy (loader);
         }
 }
@@ -368,9 +369,158 @@ test_nothing_to_collate (void)
     accel_loader_destroy (loader);
 }
 
+/* Which fields the function gives memory to, and how many dimensions the second has. */
+struct collating {
+    unsigned fields;
+    int ndim;
+};
+
+static enum accel_status
+collate_some (void *user, const int64_t *indices, size_t count, struct accel_batch *batch, struct accel_error *err)
+{
+    const struct collating *collating = user;
+    static const char *const names[] = { "x", "sum" };
+    enum accel_status status = ACCEL_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        int64_t shape[1] = { (int64_t) count };
+        void *memory;
+        if (collating->fields & 1U << i)
+            status = accel_batch_resize (batch, names[i], i ? collating->ndim : 1, shape, &memory, err);
+        if (collating->fields & 1U << i && !status)
+            memcpy (memory, indices, sizeof *indices);
+    }
+    return status;
+}
+
+/* Memory that a collate function never asked for holds anything; one number for a whole batch is fine. */
+static void
+test_collated_fields (void)
+{
+    static const struct accel_field fields[] = { { "x", ACCEL_INT64, 0, { 0 } }, { "sum", ACCEL_INT64, 0, { 0 } } };
+    static const struct {
+        struct collating collating;
+        const char *text;
+    } rows[] = {
+        { { 3, 1 }, "0,1,2|3,4,5" },
+        { { 3, 0 }, "0,1,2|3,4,5" },
+        { { 1, 1 }, "the collate function did not call accel_batch_resize for field 'sum'" },
+        { { 2, 1 }, "the collate function did not call accel_batch_resize for field 'x'" },
+        { { 0, 1 }, "the collate function did not call accel_batch_resize for field 'x'" },
+    };
+    struct accel_dataset numbers = { 6, fields, 2, NULL, NULL, NULL };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (unsigned workers = 0; workers < 2; workers++) {
+            struct collating collating = rows[i].collating;
+            struct accel_loader_options options = { .batch_size = 3, .workers = workers, .collate = collate_some,
+                                                    .collate_user = &collating };
+            struct accel_loader *loader;
+            struct accel_error err;
+            char got[128];
+            ok (!accel_loader_create (&loader, &numbers, &options, &err), "fields %u", collating.fields);
+            print_epoch (loader, got, sizeof got);
+            ok (!strcmp (got, rows[i].text), "collating fields %u of 3: %s", collating.fields, got);
+            accel_loader_destroy (loader);
+        }
+}
+
+static enum accel_status
+next_sample (void *user, void *const *into, bool *end, struct accel_error *err)
+{
+    size_t *at = user;
+    (void) err;
+    *end = *at % 5 == 4;
+    ++*at;
+    if (!*end)
+        *(char *) into[0] = 1;
+    return ACCEL_OK;
+}
+
+static const struct accel_field large = { "x", ACCEL_UINT8, 1, { 1 << 20 } };
+
+/* Every option about order is refused alone; so is what would be too large once shared out, which changes nothing. */
+static void
+test_streams (void)
+{
+    struct accel_sampler *sampler;
+    struct accel_generator *generator;
+    struct accel_error err;
+    ok (!accel_sampler_sequential (&sampler, 4, &err) && !accel_generator_create (&generator, 1, &err), "an order");
+    const struct accel_loader_options refused[] = {
+        { .shuffle = true }, { .random_sampler = true }, { .sampler = sampler }, { .generator = generator },
+        { .batch_sampler = &varying }, { .collate = collate_some },
+    };
+    size_t at = 0;
+    struct accel_stream stream = { &large, 1, 0, NULL, next_sample, &at, NULL };
+    struct accel_loader *loader;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        loader = (void *) &stream;
+        ok (accel_loader_create_stream (&loader, &stream, &refused[i], &err) == ACCEL_ERR_INVALID && !loader
+                && strstr (err.text, "own order"), "a stream with option %zu: %s", i, err.text);
+    }
+    accel_sampler_destroy (sampler);
+    accel_generator_destroy (generator);
+    ok (!accel_loader_create_stream (&loader, &stream, &(struct accel_loader_options){ .batch_size = 2 }, &err),
+        "a stream");
+    ok (loader_share (loader, NULL, (size_t) 1 << 50, 0, &err), "for 2^50 processes: %s", err.text);
+    char got[64];
+    print_epoch (loader, got, sizeof got);
+    is_text (got, "0,1|2,3", "it is as it was");
+    ok (accel_loader_total_batch_size (loader) == 2, "with all that belongs to it");
+    accel_loader_destroy (loader);
+}
+
+/* Pages that this process has mapped. */
+static long
+count_pages (void)
+{
+    long pages = 0;
+    FILE *file = fopen ("/proc/self/statm", "r");
+    if (!file || fscanf (file, "%ld", &pages) != 1)
+        pages = -1;
+    if (file)
+        fclose (file);
+    return pages;
+}
+
+/* Loaders that read for all, and those of streams, have memory of their own. */
+static void
+test_memory (void)
+{
+    enum { LOADERS = 64 };
+    size_t at = 0;
+    struct accel_stream stream = { &large, 1, 0, NULL, next_sample, &at, NULL };
+    for (int dispatches = 0; dispatches < 2; dispatches++) {
+        struct accel_loader_options options
+            = { .batch_size = 2, .dispatch_batches = dispatches ? ACCEL_DISPATCH_YES : ACCEL_DISPATCH_NO };
+        bool good = true;
+        long before = 0;
+        for (int i = 0; i < LOADERS; i++) {
+            struct accel_loader *loader;
+            struct accel_error err;
+            char got[64];
+            good = good && !accel_loader_create_stream (&loader, &stream, &options, &err);
+            at = 0;
+            if (good)
+                print_epoch (loader, got, sizeof got);
+            good = good && !strcmp (got, "0,1|2,3");
+            accel_loader_destroy (loader);
+            before = i < LOADERS / 2 ? count_pages () : before;
+        }
+        long grown = (count_pages () - before) * (sysconf (_SC_PAGESIZE) / 1024);
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+        grown = 0; /* they keep what was freed, and look for leaks themselves */
+#endif
+        ok (good && grown < LOADERS / 2 * 1024, "%d loaders %s: %ld KiB more", LOADERS / 2,
+            dispatches ? "that dispatch" : "of a stream", grown);
+    }
+}
+
 int
 main (void)
 {
+    test_collated_fields ();
+    test_streams ();
+    test_memory ();
     test_little ();
     test_refusals ();
     test_batches_sizes ();

@@ -8,6 +8,8 @@
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 
+#include <accel/sampler.h>
+
 #include <float.h>
 #include <math.h>
 
@@ -346,6 +348,25 @@ test_bad_bounds (void)
         "a single one is the lower bound then");
 }
 
+/* Of samplers: what is found out when they are made, and not when they draw. */
+static void
+test_bad_samplers (void)
+{
+    static const double bad[][2] = { { 1, -1 }, { NAN, 1 }, { 1, INFINITY }, { 0, 0 }, { DBL_MAX, DBL_MAX } };
+    struct accel_sampler *sampler;
+    struct accel_error err;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        sampler = (void *) generator;
+        ok (accel_sampler_weighted (&sampler, bad[i], 2, NULL, &err) == ACCEL_ERR_INVALID && !sampler,
+            "a weighted sampler is refused: %s", err.text);
+    }
+    sampler = (void *) generator;
+    ok (accel_sampler_random (&sampler, 0, NULL, &err) == ACCEL_ERR_INVALID && !sampler, "of no samples: %s", err.text);
+    sampler = (void *) generator;
+    ok (accel_sampler_seedable (&sampler, 0, 1, &(struct accel_random_options){ .num_samples = 3 }, &err)
+                == ACCEL_ERR_INVALID && !sampler, "of no samples: %s", err.text);
+}
+
 static void
 test_bad_weights (void)
 {
@@ -452,6 +473,7 @@ main (int argc, char **argv)
         test_states ();
         test_bad_bounds ();
         test_bad_weights ();
+    test_bad_samplers ();
         test_plain_normals ();
         test_default_generator ();
         test_types ();

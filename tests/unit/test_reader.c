@@ -6,6 +6,7 @@
 #include "lib/data/reader.h"
 #include "tests/tap.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ struct source {
     bool serial, overlapped;
     long expected; /* of a serial one: the next number */
     pthread_t caller;
+    atomic_long unblocked; /* reads by threads that would take the program's signals */
 };
 
 static enum accel_status
@@ -33,6 +35,10 @@ fill (void *user, size_t number, struct accel_batch *batch, bool *end, _Atomic i
     long which = (long) number;
     atomic_fetch_add (&source->fills, 1);
     atomic_fetch_add (&source->by_caller, pthread_equal (pthread_self (), source->caller) != 0);
+    sigset_t blocked;
+    if (!pthread_equal (pthread_self (), source->caller) && !pthread_sigmask (SIG_BLOCK, NULL, &blocked)
+        && !(sigismember (&blocked, SIGUSR1) && sigismember (&blocked, SIGINT)))
+        atomic_fetch_add (&source->unblocked, 1);
     if (source->serial && (atomic_fetch_add (&source->now, 1) || which != source->expected++))
         source->overlapped = true;
     if (progress)
@@ -156,6 +162,9 @@ test_pass (size_t row)
             come = passes[row].end;
     }
     ok (come == passes[row].end, "all of them, in order");
+    sigset_t blocked;
+    ok (!source.unblocked && !pthread_sigmask (SIG_BLOCK, NULL, &blocked) && !sigismember (&blocked, SIGUSR1),
+        "signals are for the caller, and not for threads");
     ok (!source.overlapped && (!passes[row].only_threads || !source.by_caller),
         "%ld reads, %ld by the caller", (long) source.fills, (long) source.by_caller);
     ok (reader_destroy (reader, PATIENCE_MS), "no thread is left");
@@ -177,7 +186,10 @@ test_hang (void)
     ok (reader_next (reader, &batch, &is_last, 100, &err) == ACCEL_ERR_TIMEOUT && strstr (err.text, "sample 80000"),
         "which is told: %s", err.text);
     atomic_store (&source.released, true);
-    ok (reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS), "and comes back in the end");
+    bool stopped = reader_stop (reader, PATIENCE_MS);
+    ok (stopped && reader_next (reader, &batch, &is_last, PATIENCE_MS, &err) == ACCEL_ERR_TIMEOUT && !batch,
+        "and is of no more use, although it came back in the end: %s", err.text);
+    ok (reader_destroy (reader, PATIENCE_MS), "no thread is left");
 }
 
 /* So is one that hangs when it is wanted again. */

@@ -267,6 +267,7 @@ test_refusals (void)
         { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 1, .gamma = NAN },
         { .schedule = ACCEL_SCHEDULE_LAMBDA },
         { .schedule = ACCEL_SCHEDULE_COSINE, .cycles = INFINITY },
+        { .schedule = ACCEL_SCHEDULE_COSINE_RESTARTS, .cycles = 1.5 },
         { .schedule = ACCEL_SCHEDULE_POLYNOMIAL, .power = NAN },
         { .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .max_lr = 1 },
         { .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 1 },

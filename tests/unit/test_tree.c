@@ -349,7 +349,8 @@ test_limits (void)
 struct mapped {
     struct strbuf places;
     const char *fail_at; /* place */
-    enum { KEEP, REPLACE, RETURN_LEAF } what;
+    enum { KEEP, REPLACE, RETURN_LEAF, RETURN_ITEM } what;
+    struct accel_tree *other;
 };
 
 static enum accel_status
@@ -364,6 +365,8 @@ note_place (void *user, const char *place, const struct accel_tree *leaf, struct
     }
     if (mapped->what == RETURN_LEAF)
         *result = (struct accel_tree *) (uintptr_t) leaf;
+    if (mapped->what == RETURN_ITEM)
+        *result = (struct accel_tree *) (uintptr_t) accel_tree_item (mapped->other, 0);
     return mapped->what == REPLACE ? accel_tree_create_bytes (result, "new", 3, error) : ACCEL_OK;
 }
 
@@ -391,6 +394,16 @@ test_map (void)
     user = (struct mapped){ .places = user.places, .what = RETURN_LEAF };
     ok (accel_tree_map (&mapped, tree, note_place, &user, &err) == ACCEL_ERR_CALLBACK,
         "a function that returns the leaf");
+    struct accel_tree *alone = tree_of ("l1=7;", PACKED);
+    ok (accel_tree_map (&mapped, alone, note_place, &user, &err) == ACCEL_ERR_CALLBACK && !mapped,
+        "... which is a whole tree: %s", err.text);
+    accel_tree_destroy (alone);
+    user = (struct mapped){ .places = user.places, .what = RETURN_ITEM, .other = tree_of ("['x''y']", PACKED) };
+    ok (accel_tree_map (&mapped, tree, note_place, &user, &err) == ACCEL_ERR_CALLBACK && !mapped,
+        "a function that returns what another tree has: %s", err.text);
+    AUTO_FREE char *other = text_of (user.other);
+    is_text (other, "['x''y']", "... which stays as it is");
+    accel_tree_destroy (user.other);
     strbuf_release (&user.places);
     accel_tree_destroy (tree);
     forget_memory ();

@@ -13,8 +13,6 @@
 /* The first that could be had did not say whether its epoch had begun. */
 enum { STATE_VERSION = 0x4c530003, STATE_VERSION_WITHOUT_BEGUN = 0x4c530002 };
 
-/* In has_generator beside the kind of source. */
-enum { STATE_BEGUN = 4 };
 
 /* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits. */
 static uint64_t
@@ -55,7 +53,7 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
         memcpy (state->generator, loader->dispatcher.next_state, sizeof state->generator);
     }
     if (loader->running || loader->base_seed_drawn)
-        state->has_generator |= STATE_BEGUN;
+        state->has_generator |= ACCEL_LOADER_STATE_BEGUN;
     state->checksum = checksum (state);
     return ACCEL_OK;
 }
@@ -66,7 +64,7 @@ has_begun (const struct accel_loader_state *state)
 {
     if (state->version == STATE_VERSION_WITHOUT_BEGUN)
         return state->position || state->has_generator == EPOCH_SEEDED;
-    return state->has_generator & STATE_BEGUN;
+    return state->has_generator & ACCEL_LOADER_STATE_BEGUN;
 }
 
 static enum accel_status
@@ -99,7 +97,7 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
     if (!loader || !state)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, loader ? "state" : "loader");
     uint32_t source = state->has_generator
-                      & (state->version == STATE_VERSION ? ~(uint32_t) STATE_BEGUN : ~UINT32_C (0));
+                      & (state->version == STATE_VERSION ? ~(uint32_t) ACCEL_LOADER_STATE_BEGUN : ~UINT32_C (0));
     enum accel_status status = check_state (loader, state, source, err);
     if (status)
         return status;
