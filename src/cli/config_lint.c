@@ -123,6 +123,8 @@ is_noise (const struct config *config, const struct option *row)
     option_types[row->type].format (option_field_const (row, &config->settings), &value);
     const char *text = value.text ? value.text : "", *dflt = row->dflt ? row->dflt : "";
     bool truth = true;
+    if (value.failed)
+        return false; /* so that the note fails, too, instead of being lost */
     if (!row->dflt && (!strcasecmp (text, "none") || (parse_bool (text, &truth) == PARSE_OK && !truth)))
         return true; /* the questionnaire's word for "not wanted" */
     return !strcasecmp (text, dflt) || (row->type == OPTION_TEXT && !strcmp (text, "main"));

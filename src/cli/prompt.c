@@ -203,9 +203,12 @@ read_plain (const char *question, char **line)
         }
         if (key == PROMPT_KEY_END && !text.length)
             return PROMPT_END;
-        if (key == PROMPT_KEY_END || key == '\n')
-            return finish (strbuf_take (&text), line);
-        strbuf_add_char (&text, (char) key);
+        if (key != PROMPT_KEY_END && key != '\n') {
+            strbuf_add_char (&text, (char) key);
+            continue;
+        }
+        char *taken = strbuf_take (&text);
+        return taken ? finish (taken, line) : PROMPT_ANSWER; /* without a line: no memory */
     }
 }
 

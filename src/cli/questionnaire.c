@@ -21,17 +21,22 @@ is_menu (const struct question *question)
     return question->kind == ASK_MENU || question->kind == ASK_NUMBERS;
 }
 
-/* What an empty answer means: the answer of before, the old file's, the default; NULL where none of them will do. */
-static char *
-find_default (const struct answers *answers, const struct answer *item)
+/* What an empty answer means: the answer of before, the old file's, the default; *text is NULL where none of them will
+ * do.  @return -1 without memory */
+static int
+find_default (const struct answers *answers, const struct answer *item, char **text, struct fail *fail)
 {
     const char *candidates[] = { item->text, item->proposal, item->question->dflt };
-    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
-        char *text = candidates[i] ? answers_read (answers, item, candidates[i], NULL) : NULL;
-        if (text)
-            return text;
+    *text = NULL;
+    for (size_t i = 0; !*text && i < sizeof candidates / sizeof *candidates; i++) {
+        struct fail wrong = { 0 };
+        *text = candidates[i] ? answers_read (answers, item, candidates[i], &wrong) : NULL;
+        if (wrong.status && wrong.status != FAIL_USAGE) {
+            *fail = wrong;
+            return -1;
+        }
     }
-    return NULL;
+    return 0;
 }
 
 static size_t
@@ -131,7 +136,9 @@ ask_lines (const struct question *question, const char *dflt, char **lines)
             *lines = result == PROMPT_ANSWER ? strdup (dflt) : NULL;
             return result;
         }
-        if (!line || !*line) {
+        if (!line)
+            return PROMPT_ANSWER; /* without a text: no memory */
+        if (!*line) {
             prompt_say ("an answer is needed");
             continue;
         }
@@ -156,7 +163,9 @@ static enum prompt_result
 ask (const struct answers *answers, struct answer *item, struct fail *fail)
 {
     const struct question *question = item->question;
-    AUTO_FREE char *dflt = find_default (answers, item);
+    AUTO_FREE char *dflt = NULL;
+    if (find_default (answers, item, &dflt, fail))
+        return PROMPT_END;
     for (;;) {
         AUTO_FREE char *line = NULL;
         struct fail wrong = { 0 };
@@ -199,7 +208,9 @@ check_answer (const struct answers *answers, struct answer *item, struct fail *f
 static int
 take_default (const struct answers *answers, struct answer *item, struct fail *fail)
 {
-    char *text = find_default (answers, item);
+    char *text;
+    if (find_default (answers, item, &text, fail))
+        return -1;
     if (!text)
         return fail_set (fail, FAIL_USAGE, "--yes: nothing answers '%s', give --%s", item->question->text,
                          item->question->id);
@@ -330,7 +341,9 @@ review (struct answers *answers, struct fail *fail)
                 return -1;
         } else if (result == PROMPT_END || result == PROMPT_INTERRUPT)
             return give_up (result, fail);
-        else if (result == PROMPT_ANSWER && line && !*line)
+        else if (result == PROMPT_ANSWER && !line)
+            return fail_nomem (fail);
+        else if (result == PROMPT_ANSWER && !*line)
             return 0;
         else if (line && parse_int64 (line, 1, (int64_t) count, &number) == PARSE_OK) {
             if (change (answers, items[number - 1], fail))

@@ -215,6 +215,8 @@ check_gpu_ids (const struct config *config, struct fail *fail)
     if (!config->settings.gpu_ids || gpu_ids_check (config->settings.gpu_ids, &why))
         return 0;
     describe (config, "gpu_ids", &blamed);
+    if (why.failed || blamed.failed)
+        return fail_nomem (fail);
     return fail_set (fail, FAIL_USAGE, "%s%s", why.text, blamed.text);
 }
 
@@ -227,6 +229,8 @@ config_check (const struct config *config, struct fail *fail)
         AUTO_STRBUF struct strbuf blamed = { 0 };
         for (int j = 0; j < 2 && rules[i].blamed[j]; j++)
             describe (config, rules[i].blamed[j], &blamed);
+        if (blamed.failed)
+            return fail_nomem (fail);
         return fail_set (fail, FAIL_USAGE, "%s%s", rules[i].text, blamed.text ? blamed.text : "");
     }
     return check_gpu_ids (config, fail);

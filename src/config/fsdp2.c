@@ -274,8 +274,8 @@ write_json (struct conversion *conversion, struct strbuf *out)
     json_t *root = json_of_node (&conversion->tree, 1, 0);
     AUTO_FREE char *text = root ? json_dumps (root, JSON_INDENT (2) | JSON_SORT_KEYS | JSON_ENSURE_ASCII) : NULL;
     json_decref (root);
-    if (!text)
-        return fail_set (conversion->fail, FAIL_GENERAL, "the configuration cannot be written as JSON");
+    if (!text) /* libyaml reads UTF-8 only, and check_text() has refused what is nested too deep */
+        return fail_nomem (conversion->fail);
     strbuf_printf (out, "%s\n", text);
     return 0;
 }
@@ -336,7 +336,7 @@ load (struct conversion *conversion, const char *text, size_t length)
         return fail_nomem (conversion->fail);
     yaml_parser_set_input_string (&parser, (const unsigned char *) text, length);
     int done = yaml_parser_load (&parser, &conversion->tree);
-    bool no_memory = parser.error == YAML_MEMORY_ERROR;
+    bool no_memory = parser.error == YAML_MEMORY_ERROR || parser.error == YAML_NO_ERROR; /* said by half of it only */
     yaml_parser_delete (&parser);
     if (done)
         return 0;

@@ -59,6 +59,8 @@ refuse_word (const struct option *row, const char *text, struct fail *fail)
         suggest_consider (&suggest, row->choices[i]);
     }
     char space[80];
+    if (words.failed)
+        return fail_nomem (fail);
     return fail_set (fail, FAIL_USAGE, "'%s' is not one of %s%s", text, words.text,
                      suggest_text (&suggest, "", space, sizeof space));
 }

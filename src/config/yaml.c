@@ -46,7 +46,7 @@ static int
 fail_syntax (struct reader *reader)
 {
     const yaml_parser_t *parser = &reader->parser;
-    if (parser->error == YAML_MEMORY_ERROR)
+    if (parser->error == YAML_MEMORY_ERROR || parser->error == YAML_NO_ERROR)
         return fail_nomem (reader->fail);
     size_t line = parser->problem_mark.line + 1;
     if (parser->error == YAML_READER_ERROR) { /* bytes that are no text have only a place among bytes */

@@ -7,6 +7,7 @@
 #include "config/tee.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
+#include "util/utf8.h"
 
 #include <ctype.h>
 #include <jansson.h>
@@ -194,6 +195,27 @@ make_plan (const struct plan *plan)
                       (json_int_t) plan->grace_s, "logs", plan->logs.run, "notes", notes, "processes", processes);
 }
 
+static bool
+is_all_utf8 (const struct strlist *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (!utf8_is_valid (list->items[i], strlen (list->items[i])))
+            return false;
+    return true;
+}
+
+/* jansson makes nothing of a text that is not UTF-8, as it does without memory. */
+static bool
+can_be_json (const struct plan *plan)
+{
+    bool good = utf8_is_valid (plan->host, strlen (plan->host)) && is_all_utf8 (&plan->notes)
+                && (!plan->logs.run || utf8_is_valid (plan->logs.run, strlen (plan->logs.run)))
+                && (!plan->python_note || utf8_is_valid (plan->python_note, strlen (plan->python_note)));
+    for (int i = 0; good && i < plan->process_count; i++)
+        good = is_all_utf8 (&plan->processes[i].argv) && is_all_utf8 (&plan->processes[i].env);
+    return good;
+}
+
 int
 plan_print_json (const struct plan *plan, struct strbuf *out, struct fail *fail)
 {
@@ -202,7 +224,9 @@ plan_print_json (const struct plan *plan, struct strbuf *out, struct fail *fail)
     size_t wanted = root ? json_array_size (json_object_get (root, "processes")) : 0;
     json_decref (root);
     if (!text || wanted != (size_t) plan->process_count)
-        return fail_set (fail, FAIL_GENERAL, "the plan cannot be written as JSON: a word of it is not UTF-8");
+        return can_be_json (plan) ? fail_nomem (fail)
+                                  : fail_set (fail, FAIL_GENERAL,
+                                              "the plan cannot be written as JSON: a word of it is not UTF-8");
     strbuf_add (out, text);
     strbuf_add_char (out, '\n');
     return 0;
