@@ -77,7 +77,8 @@ struct accel_local_sgd;
  * From now on, until accel_local_sgd_end(), gradients of @p model are not averaged.  Models of one process, and
  * @p enabled false, train as they would without; the calls do nothing then.  Nothing is sent.
  *
- * @param model            prepared with @p acc; has to live until the end
+ * @param model            prepared with @p acc; once it or @p acc is gone, local SGD's calls fail with
+ *                         ACCEL_ERR_INVALID
  * @param local_sgd_steps  from one averaging of the parameters to the next; 0: ACCEL_ERR_INVALID
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status

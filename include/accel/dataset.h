@@ -129,8 +129,9 @@ struct accel_csv_field {
     struct accel_field field; /**< any dtype but the 16-bit floats */
     size_t column;            /**< the first column, counted from 1; 0: see `header` */
     const char *header;       /**< the name of the first column in the header; NULL: the column after the last field */
-    double scale;             /**< for floats: multiply by this; 0: as it is */
-    double min, max;          /**< what a cell may hold, before scaling; both 0: anything that the dtype holds */
+    double scale;             /**< for floats: multiply by this; 0: as it is, ACCEL_ZERO: by 0 */
+    double min, max;          /**< what a cell may hold, before scaling; both 0: anything that the dtype holds; both
+                                   ACCEL_ZERO: 0 only */
 };
 
 /** How to read a CSV file; 0 is each field's default. */

@@ -17,7 +17,8 @@ enum { ACCEL_MESH_NAME_SIZE = 32 /**< bytes of a dimension's name, with the 0 */
  *
  * @param colour      negative: in no group
  * @param key         ranks in the group are in its order, and in that of @p comm where it is equal
- * @param[out] group  for accel_comm_destroy(), before accel_close() and before @p comm's; NULL for a negative colour
+ * @param[out] group  for accel_comm_destroy(); calls on it fail with ACCEL_ERR_INVALID after accel_close(), or once
+ *                    @p comm has been destroyed.  NULL for a negative colour
  */
 #define accel_comm_split(...) accel_comm_split_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -49,7 +50,7 @@ accel_mesh_create_at (const char *file, int line, struct accel *acc, const char 
  */
 ACCEL_API struct accel_comm *accel_mesh_comm (const struct accel_mesh *mesh, const char *name);
 
-/** Free @p mesh and its groups, before accel_close().  Accepts NULL. */
+/** Free @p mesh and its groups.  Accepts NULL. */
 ACCEL_API void accel_mesh_destroy (struct accel_mesh *mesh);
 
 ACCEL_END_DECLS

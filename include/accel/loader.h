@@ -13,7 +13,7 @@
 
 ACCEL_BEGIN_DECLS
 
-/** One batch; belongs to its loader, valid until the next call on it. */
+/** One batch; belongs to its loader, valid until the next call on it.  It is empty after accel_close(). */
 struct accel_batch;
 
 /** Who reads the data of several processes. */

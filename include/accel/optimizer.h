@@ -9,7 +9,8 @@
 
 ACCEL_BEGIN_DECLS
 
-/** torch.optim.Adam.  0 means torch's default for lr (1e-3), beta1 (0.9), beta2 (0.999) and eps (1e-8). */
+/** torch.optim.Adam.  0 means torch's default for lr (1e-3), beta1 (0.9), beta2 (0.999) and eps (1e-8), where
+ * ACCEL_ZERO is 0. */
 struct accel_adam {
     double lr;
     double beta1;
@@ -20,7 +21,8 @@ struct accel_adam {
     bool maximize;
 };
 
-/** Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms").  0 means lr 1e-4, beta1 0.9, beta2 0.99. */
+/** Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms").  0 means lr 1e-4, beta1 0.9, beta2 0.99, where
+ * ACCEL_ZERO is 0. */
 struct accel_lion {
     double lr;
     double beta1;
@@ -53,7 +55,7 @@ struct accel_update {
 
 /** An optimizer of the program's own.  Callbacks that fail return a status and fill `err`. */
 struct accel_custom_optimizer {
-    double lr;                       /**< must be given */
+    double lr;                       /**< must be given; ACCEL_ZERO for 0 */
     const char *const *state_names;  /**< [state_count]; copied.  What is remembered of each parameter, zero at first */
     size_t state_count;
     /**

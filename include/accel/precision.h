@@ -20,7 +20,7 @@ ACCEL_API enum accel_dtype accel_autocast (const struct accel *acc);
  */
 ACCEL_API bool accel_autocast_enable (struct accel *acc, bool enabled);
 
-/** How the scale of the losses changes under fp16: torch's GradScaler.  0 means its default. */
+/** How the scale of the losses changes under fp16: torch's GradScaler.  0 means its default, ACCEL_ZERO is refused. */
 struct accel_grad_scaler {
     double init_scale;        /**< 65536 */
     double growth_factor;     /**< 2 */

@@ -23,7 +23,7 @@ enum accel_schedule {
 /** @return what the base learning rate is multiplied by in step @p step, which counts from 0. */
 typedef double (*accel_lr_lambda) (void *user, uint64_t step);
 
-/** A schedule; 0 is each field's default. */
+/** A schedule; 0 is each field's default, and ACCEL_ZERO is 0. */
 struct accel_scheduler_options {
     enum accel_schedule schedule;
     uint64_t warmup_steps; /**< constant, linear, both cosines */
@@ -56,7 +56,7 @@ struct accel_scheduler;
 /**
  * Make a scheduler and set the learning rate of step 0.
  *
- * @param optimizer  must outlive the scheduler
+ * @param optimizer  once it is destroyed, the scheduler's calls fail with ACCEL_ERR_INVALID
  * @retval ACCEL_ERR_INVALID  a field that must be given is not, or is out of range; or one-cycle is to change the
  *                            momentum of an optimizer that has none
  */

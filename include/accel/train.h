@@ -38,7 +38,7 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_model_create (struct accel_model **model, const struct accel_parameter *parameters, size_t count,
                     struct accel_error *err);
 
-/** Free @p model and the memory it allocated.  Optimizers over it must be gone.  Accepts NULL. */
+/** Free @p model and the memory it allocated.  Optimizers over it then fail with ACCEL_ERR_INVALID.  Accepts NULL. */
 ACCEL_API void accel_model_destroy (struct accel_model *model);
 
 /** @return the number of parameters (tensors, not elements). */
@@ -62,7 +62,8 @@ enum accel_overlap {
     ACCEL_OVERLAP_NEVER,
 };
 
-/** The original's DistributedDataParallelKwargs.  0 is each field's default; but for `overlap` equal on all ranks. */
+/** The original's DistributedDataParallelKwargs.  0 is each field's default (ACCEL_ZERO, for start_iter ACCEL_NONE, is
+ * 0); but for `overlap` equal on all ranks. */
 struct accel_ddp_options {
     double bucket_cap_mb; /**< MiB of gradients that are averaged at once; 0: 25.  The first bucket has 1 at most */
     bool find_unused_parameters; /**< a pass need not report all gradients to accel_grad_ready() */
@@ -90,7 +91,7 @@ accel_model_set_ddp (struct accel_model *model, const struct accel_ddp_options *
 /** Changes parameters by their gradients. */
 struct accel_optimizer;
 
-/** torch.optim.SGD.  0 is each field's default there, but for lr, which must be given. */
+/** torch.optim.SGD.  0 is each field's default there, but for lr, which must be given (ACCEL_ZERO for 0). */
 struct accel_sgd {
     double lr;
     double momentum;
@@ -100,7 +101,8 @@ struct accel_sgd {
     bool maximize;
 };
 
-/** torch.optim.AdamW.  0 means torch's default for lr (1e-3), beta1 (0.9), beta2 (0.999) and eps (1e-8). */
+/** torch.optim.AdamW.  0 means torch's default for lr (1e-3), beta1 (0.9), beta2 (0.999) and eps (1e-8), where
+ * ACCEL_ZERO is 0. */
 struct accel_adamw {
     double lr;
     double beta1;
@@ -156,11 +158,11 @@ ACCEL_API void accel_optimizer_set_lr (struct accel_optimizer *optimizer, double
  * Models: names, shapes, dtypes and which gradients have memory are compared over the ranks, parameters are copied from
  * rank 0, and gradients without memory get it.  Loaders: data, fields, options and position are compared over the ranks
  * (but for workers, prefetch and timeout_ms, and for the number of samples where only rank 0 reads); from now on each
- * process sees its own batches.
+ * process sees its own batches.  Optimizers and schedulers: their kinds and numbers are compared over the ranks.
  *
  * @param err  before the objects here, as C wants the variable part last; may be NULL
- * @retval ACCEL_ERR_INVALID  the ranks' models or loaders differ, `text` names the first parameter or option that does;
- *                            or an object belongs to another `acc`.  Objects before the one that failed are prepared
+ * @retval ACCEL_ERR_INVALID  the ranks' objects differ, `text` names the first difference; or an object belongs to
+ *                            another `acc`.  Objects before the one that failed are prepared
  */
 #define accel_prepare(acc, err, ...) accel_prepare_at (ACCEL_HERE, (acc), (err), __VA_ARGS__, ACCEL_PREPARE_END)
 #define ACCEL_PREPARE_END accel_prepare_end_mark ()

@@ -65,4 +65,11 @@ object_pin (struct object *object)
 void object_unpin (struct object *object);
 /** @} */
 
+/** @return the object that @p acc, which may be NULL, begins with. */
+static inline struct object *
+object_of_job (struct accel *acc)
+{
+    return (struct object *) (void *) acc;
+}
+
 #endif

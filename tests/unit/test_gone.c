@@ -271,11 +271,17 @@ static const struct accel_field field = { "x", ACCEL_FLOAT32, 0, { 0 } };
 static void
 test_reading (void)
 {
-    enum victim victim = LOADER;
+    enum victim victim = JOB;
     struct accel_dataset dataset = {
         .size = SAMPLES, .fields = &field, .field_count = 1, .read = read_sample, .user = &victim,
     };
     const struct accel_batch *batch;
+    must (accel_loader_create (&loader, &dataset, NULL, &err));
+    must (accel_prepare (acc, &err, loader));
+    ok (!accel_loader_next (loader, &batch, &err), "reading closes the job");
+    is_error (err.code, ACCEL_ERR_CALLBACK, "reading has destroyed its own job");
+    clean ();
+    victim = LOADER;
     must (accel_loader_create (&loader, &dataset, NULL, &err));
     bool more = accel_loader_next (loader, &batch, &err);
     is_error (more ? ACCEL_OK : err.code, ACCEL_ERR_CALLBACK, "reading has destroyed its own loader");

@@ -392,6 +392,9 @@ test_masters (void)
         ((float *) master->data)[i] = i == 3 ? 0x1p-135F : 0;
     accel_model_narrow (net.model);
     ok (accel_model_scale (net.model, 0) == 0x1p-126F && ((uint8_t *) net.values)[3], "the smallest scale");
+    memset (master->data, 0, 25 * sizeof (float));
+    accel_model_narrow (net.model);
+    ok (accel_model_scale (net.model, 0) == 1 && !((uint8_t *) net.values)[3], "zeros: scale 1");
     ok (!accel_model_master (net.model, TENSORS) && accel_model_scale (net.model, TENSORS) == 1, "no such parameter");
     destroy_net (&net);
 }

@@ -362,12 +362,15 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
     struct jobseg_record *record = NULL;
     if (loader->object.owner && loader->processes > 1 && !loader->dispatching)
         record = comm_note_begin (accel_world (loader->object.owner), &site, loader->next);
-    object_pin (&loader->object); /* reading calls functions of the program */
-    bool more = next_batch (loader, &site, batch, err);
-    if (object_is_gone (&loader->object)) {
+    struct object *job = object_of_job (loader->object.owner);
+    object_pin (job); /* reading calls functions of the program */
+    object_pin (&loader->object);
+    bool more = next_batch (loader, &site, batch, err), loader_gone = object_is_gone (&loader->object);
+    if (loader_gone || (job && object_is_gone (job))) {
         more = false;
         *batch = NULL;
-        accel_fail (err, ACCEL_ERR_CALLBACK, "accel_loader_next: reading has destroyed its own loader");
+        accel_fail (err, ACCEL_ERR_CALLBACK, "accel_loader_next: reading has destroyed its own %s",
+                    loader_gone ? "loader" : "job");
     }
     comm_note_end (record);
     if (!more && err->code)
@@ -375,6 +378,7 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
     else
         settle (loader);
     object_unpin (&loader->object);
+    object_unpin (job);
     return more;
 }
 

@@ -56,7 +56,7 @@ compare_numbers (const struct comm_site *site, struct accel *acc, const struct o
 {
     struct noted_numbers numbers = { 0 };
     struct statement own = { 0 };
-    int size = accel_num_processes (acc);
+    int size = accel_comm_size (accel_world (acc));
     if (size == 1)
         return ACCEL_OK;
     /* The object is the first member of both. */

@@ -219,7 +219,7 @@ accel_optimizer_step_at (const char *file, int line, struct accel_optimizer *opt
     enum accel_status status = optimizer_check ("accel_optimizer_step", optimizer, err);
     if (status)
         return status;
-    struct object *model = &optimizer->model->object, *job = (struct object *) (void *) model->owner;
+    struct object *model = &optimizer->model->object, *job = object_of_job (model->owner);
     object_pin (job);
     object_pin (model);
     object_pin (&optimizer->object);
