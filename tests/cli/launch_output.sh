@@ -63,39 +63,33 @@ else
         cat got status && [ "$(cat got)" = "520000 39520000" ] && [ "$(cat status)" = 0 ]'
 fi
 
-# Lines that come in small pieces, from ranks that write at the same time.
-cat >long.py <<'EOF'
-import os, sys
-size, lines = int (sys.argv[1]), int (sys.argv[2])
-letter = b"ab"[int (os.environ["RANK"]):][:1]
-for i in range (lines):
-    for piece in range (size // 1000):
-        os.write (1, letter * 1000)
-    os.write (1, b"\n")
-EOF
-test_expect_success 'lines of a million bytes stay whole' '
-    "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null long.py 1000000 3 >got &&
-    [ "$(wc -l <got)" = 6 ] && [ "$(wc -c <got)" = $((6 * 1000012)) ] &&
-    [ "$(grep -cx "\[default0\]:a*" got)" = 3 ] && [ "$(grep -cx "\[default1\]:b*" got)" = 3 ]'
 cat >longer.py <<'EOF'
 import os, sys, time
+half = int (sys.argv[1]) // 2
 def wait (name):
     for i in range (600):
         if os.path.exists (name): return
         time.sleep (0.05)
 if os.environ["RANK"] == "0":
-    print ("a" * 1500000, end = "", flush = True)
+    print ("a" * half, end = "", flush = True)
     open ("half", "w")
     wait ("said")
-    print ("b" * 1500000)
+    print ("b" * half)
 else:
     wait ("half")
     print ("word", flush = True)
     time.sleep (0.2)
     open ("said", "w")
 EOF
-test_expect_success 'a longer one is cut at a marked place where another rank writes, and nothing is missing' '
-    "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null longer.py >got && sed "s/aaa*/a/g; s/bbb*/b/g" got &&
+# A busy machine may pause the rank for longer than an unfinished line is waited for, so there are several tries.
+test_expect_success 'a line of a million bytes stays whole, though another rank writes in the middle of it' '
+    for try in 1 2 3 4 5; do
+        rm -f half said && "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null longer.py 1000000 >got &&
+        sed "s/aaa*/A/; s/bbb*/B/" got | tr "\n" , >short && cat short && [ "$(wc -c <got)" = 1000029 ] || return 1
+        [ "$(cat short)" != "[default1]:word,[default0]:AB," ] || return 0
+    done; false'
+test_expect_success 'a longer one is cut at a marked place there, and nothing is missing' '
+    rm -f half said && "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null longer.py 3000000 >got &&
     [ "$(sed "s/aaa*/A/; s/bbb*/B/" got | tr "\n" ,)" = \
       "[default0]:A [accelerate: the line is too long and goes on below],[default1]:word,[default0]:AB," ] &&
     [ "$(sed "s/^.default[01].://; s/ .accelerate.*//; s/word//" got | tr -cd ab | wc -c)" = 3000000 ]'
