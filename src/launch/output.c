@@ -183,12 +183,6 @@ show (struct output_stream *stream, struct output_sink *sink)
     return true;
 }
 
-bool
-output_stream_has_unfinished (const struct output_stream *stream)
-{
-    return stream->ready < stream->length;
-}
-
 void
 output_stream_flush (struct output_stream *stream, struct output_sink *sink)
 {
@@ -206,6 +200,12 @@ static bool
 is_up_to_date (const struct output_stream *stream)
 {
     return !is_pending (stream) && !is_behind (stream) && !stream->held_length;
+}
+
+bool
+output_stream_has_unfinished (const struct output_stream *stream)
+{
+    return stream->ready < stream->length && is_up_to_date (stream);
 }
 
 /* Take the next bytes out of the file. */

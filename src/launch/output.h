@@ -72,7 +72,7 @@ bool output_stream_can_catch_up (const struct output_stream *stream, const struc
 /** Whether it holds an unfinished line the rest of which has not been written yet; otherwise it is only we who have not
  * read it. */
 bool output_stream_is_idle (const struct output_stream *stream);
-/** Whether it holds an unfinished line that is not to be passed on yet. */
+/** Whether an unfinished line is all that it holds. */
 bool output_stream_has_unfinished (const struct output_stream *stream);
 /** Pass on an unfinished line too. */
 void output_stream_flush (struct output_stream *stream, struct output_sink *sink);

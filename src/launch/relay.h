@@ -14,8 +14,8 @@ void relay_read_rank (struct supervisor *supervisor, int index);
 /** @return when relay_balance() has something to do though nothing happens; INT64_MAX: never */
 int64_t relay_deadline (struct supervisor *supervisor, int64_t now_ms);
 
-/** Write what our readers take, lines that stay unfinished included.  While they are slow, nothing more is read from ranks without files; they wait, as they
- * would have without us. */
+/** Write what our readers take, lines that stay unfinished included.  While they are slow, nothing more is read from
+ * ranks without files; they wait, as they would have without us. */
 void relay_balance (struct supervisor *supervisor);
 
 /** No process of the job lives: read what is still there.  @return whether all of it has been passed on */

@@ -1,0 +1,140 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The launcher neither loses what ranks write nor hoards it: slow readers, readers that stand still, long lines.
+. "${srcdir:-.}/tests/testlib.sh"
+two="--cpu --num_processes 2"
+
+is_sanitized () {
+    grep -q '^SAN_CFLAGS = .*sanitize' "$builddir/Makefile"
+}
+# await FILE...: until all of them are there and hold something
+await () {
+    i=0
+    for file; do
+        while ! [ -s "$file" ]; do
+            i=$((i + 1))
+            [ $i -lt 400 ] || { echo "no $file"; return 1; }
+            sleep 0.05
+        done
+    done
+}
+# gone PID: until it has ended
+gone () {
+    i=0
+    while kill -0 "$1" 2>/dev/null; do
+        i=$((i + 1))
+        [ $i -lt 150 ] || { echo "$1 is still there"; return 1; }
+        sleep 0.05
+    done
+}
+# A reader that stands still: the pipe is open, and nobody reads.
+mkfifo still
+exec 9<>still
+
+cat >much <<'EOF'
+#!/bin/sh
+[ $RANK = 1 ] || echo $PPID >supervisor
+yes "$RANK 12345678901234567890123456789012345678901234567" | head -n 10000
+echo $$ >"done$RANK"
+EOF
+cat >slow.py <<'EOF'
+import sys
+lines = bytes = 0
+for line in sys.stdin:
+    lines += 1
+    bytes += len (line)
+    for i in range (20): pass
+print (lines, bytes)
+EOF
+cat >flood <<'EOF'
+#!/bin/sh
+yes 123456789012345678901234567890123456789012345678901234567890123456789012345 | head -n 260000 >&2
+[ $RANK = 1 ] || sed -n 's/^VmHWM:[^0-9]*\([0-9]*\) kB/\1/p' /proc/$PPID/status >peak
+EOF
+chmod +x much flood
+if is_sanitized; then
+    test_skip 'memory stays small where the reader is slow' 'sanitizers need memory themselves'
+else
+    test_expect_success 'memory stays small where the reader is slow' '
+        "$accelerate" launch --quiet $two ./flood 2>&1 | python3 slow.py >got && cat got peak &&
+        [ "$(cat got)" = "520000 39520000" ] && [ "$(cat peak)" -lt 16384 ]'
+    test_expect_success 'nothing is lost where there is little memory' '
+        { (ulimit -v 20000; "$accelerate" launch --quiet $two ./flood 2>&1; echo $? >status); } | python3 slow.py >got &&
+        cat got status && [ "$(cat got)" = "520000 39520000" ] && [ "$(cat status)" = 0 ]'
+fi
+
+cat >longer.py <<'EOF'
+import os, sys, time
+half = int (sys.argv[1]) // 2
+def wait (name):
+    for i in range (600):
+        if os.path.exists (name): return
+        time.sleep (0.05)
+if os.environ["RANK"] == "0":
+    print ("a" * half, end = "", flush = True)
+    open ("half", "w")
+    wait ("said")
+    print ("b" * half)
+else:
+    wait ("half")
+    print ("word", flush = True)
+    time.sleep (0.2)
+    open ("said", "w")
+EOF
+# A busy machine may pause the rank for longer than an unfinished line is waited for, so there are several tries.
+test_expect_success 'a line of a million bytes stays whole, though another rank writes in the middle of it' '
+    for try in 1 2 3 4 5; do
+        rm -f half said && "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null longer.py 1000000 >got &&
+        sed "s/aaa*/A/; s/bbb*/B/" got | tr "\n" , >short && cat short && [ "$(wc -c <got)" = 1000029 ] || return 1
+        [ "$(cat short)" != "[default1]:word,[default0]:AB," ] || return 0
+    done; false'
+test_expect_success 'a longer one is cut at a marked place there, and nothing is missing' '
+    rm -f half said && "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null longer.py 3000000 >got &&
+    [ "$(sed "s/aaa*/A/; s/bbb*/B/" got | tr "\n" ,)" = \
+      "[default0]:A [accelerate: the line is too long and goes on below],[default1]:word,[default0]:AB," ] &&
+    [ "$(sed "s/^.default[01].://; s/ .accelerate.*//; s/word//" got | tr -cd ab | wc -c)" = 3000000 ]'
+
+# stand_still OPTION...: all ranks are gone, and their lines are in files and on their way
+stand_still () {
+    rm -rf done? supervisor logs err
+    "$accelerate" launch $two --tee 1 --log_dir logs "$@" ./much >still 2>err 9>&- &
+    launcher=$!
+    await supervisor done0 done1 && gone "$(cat done0)" && gone "$(cat done1)"
+}
+# drain FILE: what is in the pipe, and what still comes
+drain () {
+    exec 8<still 9>&-
+    timeout 60 cat <&8 >"$1"
+    exec 9<>still 8<&-
+}
+all=$((2 * 10000 * 61))
+test_expect_success 'a reader that stands still is waited for without a limit, and gets everything' '
+    stand_still && sleep 0.5 && cat "/proc/$(cat supervisor)/syscall" && read -r call a b c limit rest <"/proc/$(cat supervisor)/syscall" &&
+    case $limit in 0xffffffff | 0xffffffffffffffff) ;; *) false ;; esac &&
+    drain got && wc got && [ "$(wc -c <got)" = $all ] && wait $launcher'
+test_expect_success 'a signal ends the wait, and the number of missing bytes is told' '
+    stand_still && sleep 0.5 && kill -TERM $launcher && test_exit 143 wait $launcher && cat err && drain got &&
+    left=$(sed -n "s/^accelerate: \([0-9]*\) bytes of the ranks. output were not passed on.*/\1/p" err) &&
+    grep "ended by SIGTERM" err && echo "$left" && wc -c got && [ "$left" -gt 0 ] && [ -s got ] &&
+    [ $((left + $(wc -c <got))) -ge $((2 * 10000 * 50)) ] && [ $((left + $(wc -c <got))) -le $all ]'
+test_expect_success '--quiet does not hide it' '
+    stand_still --quiet && sleep 0.5 && kill -TERM $launcher && test_exit 143 wait $launcher && cat err && drain got &&
+    [ "$(wc -l <err)" = 1 ] && grep "bytes of the ranks. output were not passed on" err'
+test_expect_success 'a launcher that is killed leaves no process that waits for the reader' '
+    stand_still && kill -KILL $launcher && gone "$(cat supervisor)" && drain got'
+test_expect_success 'nor one whose report cannot be written' '
+    printf "#!/bin/sh\n[ \$RANK = 0 ] || exit 0\nyes | head -c 60000 >&2\necho \$PPID >supervisor\nyes | head -c 9000 >&2\nexit 3\n" >fails &&
+    chmod +x fails && rm -f supervisor && { "$accelerate" launch $two ./fails >still 2>&1 9>&- & } && launcher=$! &&
+    await supervisor && sleep 0.5 && kill -KILL $launcher && gone "$(cat supervisor)" && drain got'
+if [ -c /dev/full ]; then
+    test_expect_success 'output that cannot be written is told, and is no success' '
+        test_exit 1 "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null echo some words >/dev/full 2>err && cat err &&
+        grep -x "accelerate: standard output: No space left on device: 44 bytes of the ranks. output are lost" err'
+fi
+test_expect_success 'lines of a file that somebody has cut short are missed' '
+    rm -rf done? logs && printf "#!/bin/sh\n./much\n[ \$RANK = 1 ] || for f in logs/*/*/0/stdout.log; do : >\$f; done\necho 1 >cut\$RANK\n" >cuts &&
+    chmod +x cuts && { "$accelerate" launch $two --tee 0:1 --log_dir logs ./cuts >still 2>err 9>&- & } && launcher=$! &&
+    await cut0 && drain got && test_exit 1 wait $launcher && cat err &&
+    grep "^accelerate: [0-9]* bytes of the ranks. output were not passed on" err'
+exec 9>&-
+test_done

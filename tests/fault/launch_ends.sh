@@ -1,0 +1,195 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# How jobs end: who gets which signal, what is told of it, and what a report file holds, whoever is killed when.
+. "${srcdir:-.}/tests/testlib.sh"
+two="--cpu --num_processes 2"
+
+# await FILE...: until all of them are there and hold something
+await () {
+    i=0
+    for file; do
+        while ! [ -s "$file" ]; do
+            i=$((i + 1))
+            [ $i -lt 400 ] || { echo "no $file"; return 1; }
+            sleep 0.05
+        done
+    done
+}
+# gone PID...: until they have ended
+gone () {
+    i=0
+    for pid; do
+        while kill -0 "$pid" 2>/dev/null && ! grep -q "^[0-9]* ([^)]*) Z" "/proc/$pid/stat" 2>/dev/null; do
+            i=$((i + 1))
+            [ $i -lt 200 ] || { echo "$pid is still there"; return 1; }
+            sleep 0.05
+        done
+    done
+}
+# program NAME: from stdin, with functions for all
+program () {
+    { echo '#!/bin/sh'
+      echo 'await () { i=0; while ! [ -s "$1" ] && [ $i -lt 400 ]; do sleep 0.05; i=$((i + 1)); done; }'
+      cat
+    } >"$1"
+    chmod +x "$1"
+}
+
+program stopped <<'EOF'
+[ $RANK = 1 ] && await stopped0 && exit 5
+trap 'echo >ended; exit' TERM
+echo $$ >stopped0
+kill -STOP $$
+sleep 300
+EOF
+test_expect_success 'a stopped rank is continued, so that it can end in peace' '
+    test_exit 5 "$accelerate" launch --grace 3 $two ./stopped && [ -e ended ]'
+
+program group <<'EOF'
+[ $RANK = 1 ] && await child && exit 5
+(trap 'echo >told; exit' TERM; echo 1 >child; while :; do sleep 0.05; done) &
+trap 'wait; exit 0' TERM
+wait
+EOF
+test_expect_success 'children of a rank get the signal too' '
+    test_exit 5 "$accelerate" launch $two ./group && [ -e told ]'
+
+program leaves <<'EOF'
+cat >daemon <<END
+#!/bin/sh
+trap 'echo >asked.\$1; exit' TERM
+[ \$1 = 2 ] || setsid ./daemon 2 &
+echo 1 >up.\$1
+while :; do sleep 0.05; done
+END
+chmod +x daemon
+setsid ./daemon 1 &
+await up.1
+await up.2
+EOF
+test_expect_success 'what a rank leaves behind is asked to end, with its own children' '
+    test_exit 0 "$accelerate" launch ./leaves && [ -e asked.1 ] && [ -e asked.2 ]'
+
+# The daemon has the keeper killed when it is asked to end; it would have two seconds.
+program deaf <<'EOF'
+setsid sh -c 'trap "kill -9 $(cut -d\  -f4 /proc/$PPID/stat); sleep 1.7; echo >lived" TERM
+    echo 1 >up; while :; do sleep 0.05; done' daemon &
+sed -i s/PPID/$PPID/ /dev/null
+await up
+exit 6
+EOF
+sed -i "s|setsid sh -c|keeper=\$(cut -d' ' -f4 /proc/\$PPID/stat)\nsetsid sh -c|; s|kill -9 \$(cut[^)]*)|kill -9 '\$keeper'|; /^sed/d" deaf
+test_expect_success 'while it is asked the launcher is killed: it ends at once, and no attempt follows' '
+    rm -f up && test_exit 137 "$builddir/tests/fault/drive" -- "$accelerate" launch --max_restarts 3 --tee 1 --log_dir logs ./deaf &&
+    ls -d logs/*/attempt_0 && ! ls -d logs/*/attempt_1 && sleep 0.5 && ! [ -e lived ]'
+
+# The two processes of the launcher can do nothing more, because they are stopped first.
+program both <<'EOF'
+echo $$ >pid$RANK
+[ $RANK = 0 ] || exec sleep 300
+await pid1
+keeper=$(cut -d' ' -f4 /proc/$PPID/stat)
+kill -STOP $keeper $PPID
+kill -KILL $keeper $PPID
+exec sleep 300
+EOF
+test_expect_success 'both processes of the launcher are killed at once: no rank lives on' '
+    test_exit 137 "$accelerate" launch $two ./both 2>err; gone $(cat pid0 pid1)'
+
+program twice <<'EOF'
+trap '' TERM
+trap 'sleep 0.6; echo >ended$RANK; exit 0' HUP
+echo 1 >up$RANK
+while :; do sleep 0.05; done
+EOF
+test_expect_success 'two signals at the same time are one' '
+    rm -f up*; "$accelerate" launch $two ./twice 2>err & launcher=$!
+    await up0 up1 && kill -HUP $launcher && kill -TERM $launcher; test_exit 129 wait $launcher && cat err &&
+    [ -e ended0 ] && [ -e ended1 ] && ! grep killed err'
+
+program interrupted <<'EOF'
+keeper=$(cut -d' ' -f4 /proc/$PPID/stat)
+setsid python3 -c "
+import ctypes, os, signal, time
+signal.signal (signal.SIGTERM, signal.SIG_IGN)
+rank, supervisor = $$, $PPID
+open ('up', 'w').write ('1')
+while os.getppid () == rank: time.sleep (0.001)
+time.sleep (0.05)
+ctypes.CDLL (None).sigqueue (supervisor, signal.SIGINT, ctypes.c_void_p (1))
+" &
+await up
+kill -INT $$
+EOF
+test_expect_success 'what the terminal sends may be seen after the rank has died of it' '
+    for try in 1 2 3 4 5 6; do
+        rm -f up; "$accelerate" launch ./interrupted 2>err; cat err
+        if grep "ended by SIGINT" err; then break; fi
+    done; grep "ended by SIGINT" err'
+
+test_expect_success 'SIGABRT is passed on like others, and told' '
+    rm -f up* ended* && sed s/HUP/ABRT/ twice >abort && chmod +x abort; "$accelerate" launch $two ./abort 2>err & launcher=$!
+    await up0 up1 && kill -ABRT $launcher; test_exit 134 wait $launcher && cat err && grep "ended by SIGABRT" err &&
+    [ -e ended0 ] && [ -e ended1 ]'
+test_expect_success 'the signal that has killed the launcher is told, or nothing is' '
+    printf "#!/bin/sh\necho \$PPID >supervisor\nsleep 300\n" >rank && chmod +x rank
+    rm -f supervisor; (ulimit -c 0; exec "$accelerate" launch ./rank) 2>err & launcher=$!
+    await supervisor && kill -SEGV $launcher; test_exit 139 wait $launcher; gone $(cat supervisor) && cat err &&
+    grep -e "ended by SIGSEGV" -e "the launcher itself was killed" err'
+
+for pair in "64 24" "48 12"; do
+    test_expect_success "ranks get the limit of descriptors that was given: ${pair% *}" '
+        (ulimit -Sn ${pair% *} && "$accelerate" launch --cpu --num_processes ${pair#* } --tee 1 --log_dir /dev/null sh -c "ulimit -Sn") >got &&
+        sort got | sed "s/.*://" | uniq -c && [ "$(grep -c ":${pair% *}$" got)" = ${pair#* } ]'
+done
+test_expect_success 'descriptors do not gather over restarts' '
+    "$accelerate" launch $two --tee 3 --log_dir /dev/null --max_restarts 3 sh -c "
+        [ \$RANK = 0 ] && sleep 300; ls /proc/\$PPID/fd | wc -l >>counts; exit 1" 2>err
+    cat counts && [ "$(wc -l <counts)" = 4 ] && sort -n counts | sed -n "1p; \$p" | tr "\n" " " | { read -r least most; [ $((most - least)) -lt 4 ]; }'
+
+# valid EXPRESSION: the report r.json is one, and the expression is true of it
+valid () {
+    cat r.json && python3 -c "
+import json
+r = json.load (open ('r.json'))
+assert $1"
+}
+test_expect_success 'a report of a program that cannot be started' '
+    head -c 64 /bin/true >cannot && chmod +x cannot && echo old >r.json &&
+    test_exit 126 "$accelerate" launch --failure_report r.json $two ./cannot 2>err && [ "$(wc -l <err)" = 1 ] &&
+    valid "r[\"exit_status\"] == 126 and \"cannot start rank 0\" in r[\"error\"] and r[\"failure\"] is None"'
+test_expect_success 'a report where the supervisor was killed; before that there is none, not even an old one' '
+    echo old >r.json &&
+    test_exit 137 "$accelerate" launch --failure_report r.json $two sh -c "[ -e r.json ] && echo >was; [ \$RANK = 0 ] && kill -9 \$PPID; sleep 300" 2>err &&
+    ! [ -e was ] && valid "r[\"exit_status\"] == 137 and \"watched the ranks was killed\" in r[\"error\"]"'
+test_expect_success 'a report where the keeper was killed' '
+    test_exit 137 "$accelerate" launch --failure_report r.json sh -c "echo \$PPID >sup; kill -9 \$(cut -d\  -f4 /proc/\$PPID/stat); sleep 300" 2>err;
+    gone $(cat sup) && valid "r[\"signal\"] in (9, None) and r[\"failure\"] is None"'
+for status in 0 7; do
+    test_expect_success "a report that cannot be written at the end, status $status" '
+        mkdir -p dir && test_exit $((status ? status : 1)) "$accelerate" launch --quiet --failure_report dir/r.json sh -c "rmdir dir; exit $status" 2>err &&
+        cat err && [ "$(wc -l <err)" = 1 ] && grep "^accelerate: .*dir/r.json: cannot create a file beside it" err'
+done
+test_expect_success 'a report that is a directory, or in one that nobody may write, is refused before the start' '
+    mkdir -p dir shut && chmod 555 shut && cp "$accelerate" acc && chmod 755 acc . &&
+    test_exit 1 "$accelerate" launch --failure_report dir touch started 2>err && grep "failure_report: .*dir: is a directory" err &&
+    test_exit 1 as_nobody ./acc launch --failure_report shut/r touch started 2>err && grep "failure_report: shut/r: cannot create" err &&
+    ! [ -e started ] && ! ls dir/* shut/* 2>/dev/null'
+test_expect_success 'an error file that is a link is not followed' '
+    echo "{\"message\": \"a secret of others\"}" >secret &&
+    test_exit 3 "$accelerate" launch $two --log_dir logs sh -c "ln -s $PWD/secret \$TORCHELASTIC_ERROR_FILE; exit 3" 2>err &&
+    cat err && ! grep secret err'
+
+# Without /proc: no list of processes.
+program bare <<'EOF'
+setsid sh -c 'setsid sleep 7391 & trap "" TERM; sleep 7392; sleep 7393' &
+sleep 0.3
+EOF
+if unshare -m sh -c 'mount -t tmpfs none /proc' 2>/dev/null; then
+    test_expect_success 'what ranks leave behind is found without /proc too' '
+        unshare -m sh -c "mount -t tmpfs none /proc && exec \"\$@\"" sh "$accelerate" launch $two ./bare &&
+        ! grep -a -l "sleep.739[123]" /proc/[0-9]*/cmdline 2>/dev/null'
+else
+    test_skip 'what ranks leave behind is found without /proc too' 'no mount namespaces here'
+fi
+test_done

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams, sinks and files of the ranks' output: what is kept, held back and counted when memory, disk or reader fail. */
+#include <config.h>
+
+#include "launch/output.h"
+
+#include "tests/tap.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct output_sink sink;
+static int reader;
+static char got[1 << 20];
+static size_t got_length;
+
+/* A stream with a pipe, whose writing end is @writer; lines go into another pipe. */
+static void
+open_all (struct output_stream *stream, struct output_pool *pool, size_t left, int *writer)
+{
+    int in[2], out[2];
+    *stream = (struct output_stream){ .fd = -1, .log.fd = -1 };
+    *pool = (struct output_pool){ left };
+    ok (!pipe2 (in, O_NONBLOCK) && !pipe2 (out, O_NONBLOCK) && !output_sink_init (&sink, out[1], "pipe", NULL)
+        && !output_stream_init (stream, in[0], pool, NULL), "a stream and a sink");
+    *writer = in[1];
+    reader = out[0];
+    got_length = 0;
+}
+
+static void
+close_all (struct output_stream *stream, int writer)
+{
+    output_stream_release (stream);
+    output_sink_release (&sink);
+    close (sink.fd);
+    close (reader);
+    close (writer);
+}
+
+static void
+take (void)
+{
+    for (ssize_t more; got_length < sizeof got; got_length += (size_t) more)
+        if ((more = read (reader, got + got_length, sizeof got - got_length)) <= 0)
+            return;
+}
+
+/* Whatever @length bytes of a rank are, and however small the pool is, they come out in order. */
+static void
+test_no_memory (size_t left)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    static char text[300000];
+    int writer;
+    open_all (&stream, &pool, left, &writer);
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char) ('a' + i % 23);
+    for (size_t done = 0; done < sizeof text || got_length < sizeof text;) {
+        ssize_t put = done < sizeof text ? write (writer, text + done, sizeof text - done) : 0;
+        done += put > 0 ? (size_t) put : 0;
+        output_stream_read (&stream, &sink, 0);
+        if (done == sizeof text)
+            output_stream_flush (&stream, &sink);
+        output_sink_drain (&sink);
+        take ();
+    }
+    ok (got_length == sizeof text && !memcmp (got, text, sizeof text), "a line of 300000 bytes with %zu bytes to grow by",
+        left);
+    ok (stream.capacity <= OUTPUT_TEXT_BYTES + left, "no more memory than there is");
+    close (writer);
+    writer = -1;
+    ok (!output_stream_read (&stream, &sink, 0), "its end");
+    output_stream_end (&stream, &sink);
+    ok (pool.left == left, "all of it is given back");
+    ok (output_stream_left (&stream) == 0, "nothing is left");
+    close_all (&stream, writer);
+}
+
+/* Nobody reads: the sink takes what it has room for, the stream a buffer, and the rest stays in the pipe. */
+static void
+test_back_pressure (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    char line[] = "0123456789\n";
+    size_t written = 0;
+    int writer;
+    open_all (&stream, &pool, OUTPUT_POOL_BYTES, &writer);
+    stream.prefix = strdup ("[name]:");
+    for (int idle = 0; idle < 3;) {
+        ssize_t put = write (writer, line, sizeof line - 1);
+        output_stream_read (&stream, &sink, 0);
+        output_sink_drain (&sink);
+        idle = put > 0 ? 0 : idle + 1;
+        written += put > 0 ? (size_t) put : 0;
+    }
+    ok (!output_stream_can_read (&stream, &sink), "it waits");
+    ok (sink.count <= OUTPUT_SINK_BYTES && stream.capacity <= OUTPUT_CHUNK_BYTES, "in buffers of a fixed size");
+    for (int i = 0; i < 1000; i++) {
+        take ();
+        output_stream_read (&stream, &sink, 0);
+        output_sink_drain (&sink);
+    }
+    ok (written % 11 == 0 && got_length == written / 11 * 18, "%zu of %zu bytes, named, come out", got_length,
+        written / 11 * 18);
+    bool whole = true;
+    for (size_t i = 0; i < got_length; i += 18)
+        whole &= !memcmp (got + i, "[name]:0123456789\n", 18);
+    ok (whole, "each line is whole");
+    close_all (&stream, writer);
+}
+
+static void
+test_tail (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    struct strlist lines = { 0 };
+    int writer;
+    open_all (&stream, &pool, 0, &writer);
+    stream.has_tail = true;
+    ok (write (writer, "first\nse\033cond\n\nlast", 19) == 19 && output_stream_read (&stream, &sink, 0), "some lines");
+    output_stream_tail (&stream, &lines);
+    if (ok (lines.count == 3, "three that are not empty")) {
+        is_text (lines.items[0], "first", "the first, because all is there");
+        is_text (lines.items[1], "se cond", "without control characters");
+        is_text (lines.items[2], "last", "an unfinished one");
+    }
+    strlist_release (&lines);
+    char text[OUTPUT_TAIL_BYTES];
+    memset (text, 'x', sizeof text);
+    memcpy (text + sizeof text - 7, "\nwhole\n", 7);
+    ok (write (writer, text, sizeof text) == sizeof text && output_stream_read (&stream, &sink, 0), "more than is kept");
+    output_stream_tail (&stream, &lines);
+    ok (lines.count == 1, "a line without its beginning is left out");
+    is_text (lines.items ? lines.items[0] : NULL, "whole", "the one after it");
+    strlist_release (&lines);
+    close_all (&stream, writer);
+}
+
+/* A disk that is full for a while: a limit for the size of files does the same. */
+static void
+test_gap (void)
+{
+    struct logfile log;
+    struct rlimit limit = { 0 }, small;
+    char name[] = "test_output.XXXXXX", text[200] = "";
+    size_t written;
+    close (mkstemp (name));
+    unlink (name);
+    signal (SIGXFSZ, SIG_IGN);
+    ok (!logfile_open (&log, strdup (name), NULL), "a file");
+    getrlimit (RLIMIT_FSIZE, &limit);
+    small = limit;
+    small.rlim_cur = 10;
+    ok (!setrlimit (RLIMIT_FSIZE, &small) && !logfile_write (&log, "12345678901234", 14, &written) && written == 10,
+        "10 of 14 bytes fit");
+    ok (log.lost == 4 && log.size == 10 && log.error, "4 are lost");
+    ok (!logfile_write (&log, "567", 3, &written) && !written && log.lost == 7, "3 more");
+    setrlimit (RLIMIT_FSIZE, &limit);
+    ok (logfile_write (&log, "end\n", 4, &written) && written == 4, "there is room again");
+    ok (logfile_read (&log, 0, text, sizeof text - 1) == log.size, "reading it back");
+    is_text (text, "1234567890\n[accelerate: 7 bytes are missing here]\nend\n", "the gap is told, with its size");
+    logfile_release (&log);
+    unlink (name);
+}
+
+int
+main (void)
+{
+    signal (SIGPIPE, SIG_IGN);
+    test_no_memory (0);
+    test_no_memory (OUTPUT_TEXT_BYTES);
+    test_no_memory (OUTPUT_POOL_BYTES);
+    test_back_pressure ();
+    test_tail ();
+    if (getenv ("TSAN_OPTIONS") == NULL)
+        test_gap ();
+    return done_testing ();
+}
