@@ -195,12 +195,14 @@ static void
 test_places (void)
 {
     int64_t shape = 1 << 17;
-    DLTensor large = { .device = { kDLCPU, 0 }, .ndim = 1, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32), .shape = &shape };
+    DLTensor large = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = &shape,
+                       .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
     DLTensor grad = large;
     struct accel_parameter parameter = { "large", &large, &grad };
     struct accel_model *of = NULL;
     struct accel_optimizer *optimizer = NULL;
-    if (ok (!accel_model_create (&of, &parameter, 1, NULL) && !accel_adamw_create (&optimizer, of, NULL, NULL), "AdamW of a large parameter")) {
+    if (ok (!accel_model_create (&of, &parameter, 1, NULL) && !accel_adamw_create (&optimizer, of, NULL, NULL),
+            "AdamW of a large parameter")) {
         DLTensor *mean = accel_optimizer_state_tensor (optimizer, 0, "exp_avg");
         DLTensor *square = accel_optimizer_state_tensor (optimizer, 0, "exp_avg_sq");
         uintptr_t places[] = { (uintptr_t) large.data, (uintptr_t) mean->data, (uintptr_t) square->data };
