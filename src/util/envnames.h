@@ -43,5 +43,6 @@
 #define ENV_JOB_ID "ACCEL_JOB_ID"           /* marks every process of a job, whoever started it */
 #define ENV_BACKEND "ACCEL_BACKEND"         /* backend by name */
 #define ENV_TIMEOUT_MS "ACCEL_TIMEOUT_MS"   /* longest wait for a peer */
+#define ENV_INSTRUCTIONS "ACCEL_INSTRUCTIONS" /* newest instruction set of reductions, for tests */
 
 #endif

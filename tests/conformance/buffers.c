@@ -312,7 +312,8 @@ suite_sizes (struct rank *self)
                 continue;
             if (sends_rows ((enum kind) kind))
                 piece /= (size_t) self->size;
-            size_t counts[] = { 1, INLINE / unit + 1, piece - 1, piece, piece + 1, 2 * piece, 2 * piece + 77 };
+            size_t counts[] = { 1, INLINE / unit + 1, piece / 16 + 1, piece / 4 - 3, piece - 1, piece, piece + 1,
+                                2 * piece, 2 * piece + 77 };
             test.kind = (enum kind) kind;
             test.dtype = dtypes[d];
             test.op = kind == ALL_REDUCE || kind == REDUCE_SCATTER ? ops[d] : ACCEL_SUM;

@@ -22,6 +22,15 @@ test_expect_success '1 process, launched' 'launched 1 $alone && nothing_left'
 test_expect_success 'an empty variable is none' 'ACCEL_BACKEND= launched 2 control && ACCEL_BACKEND=shm launched 2 control'
 test_expect_success '2 processes' 'launched 2 $all && nothing_left'
 test_expect_success '2 processes, buffers larger than caches' 'launched 2 large && nothing_left'
+test_expect_success '2 processes, instructions of older processors' '
+    ACCEL_INSTRUCTIONS=avx2 launched 2 types sizes mixture messages && ACCEL_INSTRUCTIONS=base launched 2 sizes messages
+'
+test_expect_success 'ranks that would choose pieces of different sizes do as rank 0 does' '
+    printf "#!/bin/sh\ntest \$RANK = \$1 && export ACCEL_INSTRUCTIONS=base\nshift\nexec \"\$@\"\n" >older &&
+    chmod +x older && for older in 0 1; do
+        timeout $patience "$accelerate" launch --quiet --cpu --num_processes 2 ./older $older "$conformance" sizes || return 1
+    done && nothing_left
+'
 test_expect_success '3 processes' 'launched 3 $all && nothing_left'
 test_expect_success '4 processes' 'launched 4 types mixture tensors control objects trees messages groups rounds && nothing_left'
 test_expect_success '5 processes' 'launched 5 mixture tensors control && nothing_left'

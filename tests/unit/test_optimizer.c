@@ -7,10 +7,12 @@
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 
+#include <accel/optimizer.h>
 #include <accel/random.h>
 #include <accel/train.h>
 
 #include <math.h>
+#include <string.h>
 
 enum { COUNT = 37, TENSORS = 3 };
 
@@ -188,6 +190,36 @@ test_zero_grad (void)
     accel_optimizer_destroy (optimizer);
 }
 
+/* Loops over arrays that begin at the same place of a page are slower. */
+static void
+test_places (void)
+{
+    int64_t shape = 1 << 17;
+    DLTensor large = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = &shape,
+                       .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    DLTensor grad = large;
+    struct accel_parameter parameter = { "large", &large, &grad };
+    struct accel_model *of = NULL;
+    struct accel_optimizer *optimizer = NULL;
+    if (ok (!accel_model_create (&of, &parameter, 1, NULL) && !accel_adamw_create (&optimizer, of, NULL, NULL),
+            "AdamW of a large parameter")) {
+        DLTensor *mean = accel_optimizer_state_tensor (optimizer, 0, "exp_avg");
+        DLTensor *square = accel_optimizer_state_tensor (optimizer, 0, "exp_avg_sq");
+        uintptr_t places[] = { (uintptr_t) large.data, (uintptr_t) mean->data, (uintptr_t) square->data };
+        for (int i = 0; i < 3; i++) {
+            uintptr_t apart = (places[(i + 1) % 3] - places[i]) % 4096;
+            ok (apart >= 512 && apart <= 4096 - 512, "its arrays %d and %d are %zu bytes apart in a page", i,
+                (i + 1) % 3, (size_t) apart);
+        }
+        uintptr_t end = places[1] + (uintptr_t) shape * sizeof (float);
+        ok (end <= places[2] && places[1] % 64 == 0 && places[2] % 64 == 0, "its states do not overlap");
+        memset (mean->data, 1, (size_t) shape * sizeof (float));
+        memset (square->data, 1, (size_t) shape * sizeof (float)); /* for sanitizers: all of it is there */
+    }
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (of);
+}
+
 int
 main (void)
 {
@@ -200,6 +232,7 @@ main (void)
     test_refusals ();
     test_missing ();
     test_zero_grad ();
+    test_places ();
     accel_model_destroy (model);
     return done_testing ();
 }

@@ -189,6 +189,8 @@ struct shape {
     size_t count;
     size_t shift; /* elements by which each next buffer is off */
     bool beyond_caches, private_targets;
+    int taken;    /* number of the source that is taken over, from 1 on; 0: none */
+    size_t ahead; /* bytes to copy meanwhile */
 };
 
 static const struct shape shapes[] = {
@@ -204,10 +206,14 @@ static const struct shape shapes[] = {
     { .sources = 2, .targets = 1, .in_place = 1, .count = 5003, .private_targets = true },
     { .sources = 4, .targets = 1, .in_place = -1, .count = 259, .shift = 1, .private_targets = true },
     { .sources = 5, .targets = 3, .in_place = 4, .count = 1000, .beyond_caches = true },
+    { .sources = 2, .targets = 1, .in_place = 0, .count = 5000, .private_targets = true, .taken = 2, .ahead = 4999 },
+    { .sources = 2, .targets = 1, .in_place = -1, .count = 4999, .shift = 3, .taken = 1, .ahead = 255 },
+    { .sources = 3, .targets = 1, .in_place = 1, .count = 6000, .private_targets = true, .ahead = 6000 },
+    { .sources = 1, .targets = 1, .in_place = -1, .count = 600, .ahead = 513 },
 };
 
 static unsigned char memory[SOURCES + TARGETS][MOST * 8 + SLACK * 8] __attribute__ ((aligned (64)));
-static unsigned char before[SOURCES][MOST * 8];
+static unsigned char before[SOURCES][MOST * 8], ahead_from[MOST + SLACK], ahead_to[MOST + SLACK];
 
 /* @return whether all elements are right and nothing behind the targets was touched. */
 static bool
@@ -217,6 +223,7 @@ try_shape (enum accel_dtype dtype, enum accel_op op, const struct shape *shape)
     struct reduction r = {
         .dtype = dtype, .op = op, .sources = shape->sources, .targets = shape->targets,
         .beyond_caches = shape->beyond_caches, .private_targets = shape->private_targets,
+        .ahead_to = ahead_to + 16, .ahead_from = ahead_from + 1, .ahead_bytes = shape->ahead,
     };
     const void *sources[SOURCES], *values[SOURCES];
     void *targets[TARGETS];
@@ -232,6 +239,9 @@ try_shape (enum accel_dtype dtype, enum accel_op op, const struct shape *shape)
         targets[0] = (void *) sources[shape->in_place];
     for (int t = 0; t < r.targets; t++)
         ((unsigned char *) targets[t])[length] = 0xa5;
+    r.taken = shape->taken ? sources[shape->taken - 1] : NULL;
+    fill (ACCEL_UINT8, ahead_from, sizeof ahead_from);
+    memset (ahead_to, 0xa5, sizeof ahead_to);
     reduce_run (&r, sources, targets, shape->count);
     for (size_t i = 0; i < shape->count; i++) {
         double expected = 0;
@@ -250,7 +260,8 @@ try_shape (enum accel_dtype dtype, enum accel_op op, const struct shape *shape)
     for (int t = 0; t < r.targets; t++)
         if (((unsigned char *) targets[t])[length] != 0xa5)
             return false;
-    return true;
+    return !memcmp (ahead_to + 16, ahead_from + 1, shape->ahead) && ahead_to[15] == 0xa5
+           && ahead_to[16 + shape->ahead] == 0xa5;
 }
 
 static void

@@ -47,7 +47,8 @@ extern const struct kernels kernels_avx2;
 extern const struct kernels kernels_avx512;
 #endif
 
-/** The variants that this processor runs, from the slowest on; NULL behind the last. */
+/** The variants that this processor runs, from the slowest on; NULL after the last.  Where ENV_INSTRUCTIONS names one,
+ *  it is the last. */
 const struct kernels *kernels_at (int level);
 
 #endif

@@ -10,6 +10,9 @@
 #define KERNEL_NAME "base"
 #include "lib/comm/kernels_body.h"
 
+#include "util/envnames.h"
+
+#include <stdlib.h>
 #if defined __x86_64__
 #include <cpuid.h>
 #endif
@@ -37,5 +40,8 @@ kernels_at (int level)
         && has_f16c ())
         usable[count++] = &kernels_avx512;
 #endif
+    const char *newest = getenv (ENV_INSTRUCTIONS);
+    if (newest && level > 0 && usable[level - 1] && !strcmp (usable[level - 1]->name, newest))
+        return NULL;
     return usable[level];
 }

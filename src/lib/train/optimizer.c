@@ -11,10 +11,13 @@
 #include "lib/train/precision.h"
 #include "util/memory.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_THREADS = 256 };
+/* A loop over a parameter and its states takes longer where all begin at the same place of a page: AdamW by 10 % on
+ * Cascade Lake, where loads wait for stores that are equal to them modulo a page.  Large states are STAGGERed. */
+enum { MAX_THREADS = 256, PAGE = 4096, STAGGER = 1088, STAGGERED_BYTES = 256 << 10 };
 
 /* What accelerate launch and OpenMP's programs go by. */
 static unsigned
@@ -81,7 +84,18 @@ describe_state (struct accel_optimizer *optimizer, size_t parameter, size_t inde
     if (count > PTRDIFF_MAX / sizeof (float) - *elements - 2 * line)
         return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer's state");
     *elements += (count + line - 1) / line * line;
+    if (count * sizeof (float) >= STAGGERED_BYTES)
+        *elements += PAGE / sizeof (float);
     return ACCEL_OK;
+}
+
+/* Where in the memory from @p memory on state @p index of @p parameter begins. */
+static char *
+place_state (char *memory, const DLTensor *parameter, size_t index, size_t bytes)
+{
+    uintptr_t wanted = (uintptr_t) parameter->data + (index + 1) * STAGGER;
+    size_t gap = (wanted - (uintptr_t) memory) % PAGE / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+    return bytes < STAGGERED_BYTES ? memory : memory + gap;
 }
 
 static enum accel_status
@@ -107,6 +121,7 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
         for (size_t j = 0; model_is_trained (model, i) && j < optimizer->state_count; j++) {
             DLTensor *tensor = &optimizer_state_at (optimizer, i, j)->tensor;
             size_t bytes = accel_tensor_count (tensor) * sizeof (float);
+            memory = place_state (memory, optimizer->model->trained[i].data, j, bytes);
             tensor->data = memory;
             memory += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
             optimizer->state_tensors[i * optimizer->state_count + j] = tensor;

@@ -75,7 +75,8 @@ create (const struct backend_job *job)
     shm->size = job->identity.local_world_size;
     shm->timeout_ms = job->timeout_ms;
     shm->crowded = shm->size > usable_processors ();
-    shm->small_pieces = reduce_likes_small_pieces () && !shm->crowded; /* of steps that take a switch the fewer the better */
+    /* Where ranks share processors a step takes a switch, and the fewer the better. */
+    shm->small_pieces = reduce_likes_small_pieces () && !shm->crowded;
     shm->pid = getpid ();
     if (shm_make_scratch (shm))
         return shm;
