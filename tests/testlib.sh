@@ -93,6 +93,11 @@ is_thread_sanitized () {
     grep -q '^SAN_CFLAGS = .*thread' "$builddir/Makefile"
 }
 
+# Sanitizers need /proc, and memory of their own.
+is_sanitized () {
+    grep -q '^SAN_CFLAGS = .*sanitize' "$builddir/Makefile"
+}
+
 # Under ThreadSanitizer the signal for files that are too large ends a process although it is blocked.
 file_limit_test () {
     if is_thread_sanitized; then

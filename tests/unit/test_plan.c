@@ -535,15 +535,19 @@ test_output (void)
         return;
     }
     struct output_sink sink;
-    struct output_stream stream = { .fd = in[0], .has_tail = true, .log.fd = -1 };
-    output_sink_init (&sink, out[1]);
+    struct output_pool pool = { 0 };
+    struct output_stream stream = { .has_tail = true, .log.fd = -1 };
+    ok (!output_sink_init (&sink, out[1], "pipe", NULL) && !output_stream_init (&stream, in[0], &pool, NULL), "a stream");
     ok (write (in[1], "one\ntwo\nthr", 11) == 11 && output_stream_read (&stream, &sink, 0), "a read");
+    output_sink_drain (&sink);
     ok (read (out[0], got, sizeof got) == 8 && !strncmp (got, "one\ntwo\n", 8), "whole lines go through");
     ok (write (in[1], "ee\n", 3) == 3 && output_stream_read (&stream, &sink, 0), "the rest of the line");
+    output_sink_drain (&sink);
     ok (read (out[0], got, sizeof got) == 6 && !strncmp (got, "three\n", 6), "in one piece");
     for (int i = 0; i < 2000; i++)
         if (dprintf (in[1], "line %d\n", i) > 0 && i % 100 == 99) {
             output_stream_read (&stream, &sink, 0);
+            output_sink_drain (&sink);
             while (!output_sink_is_empty (&sink) && read (out[0], got, sizeof got) > 0)
                 output_sink_drain (&sink);
             while (read (out[0], got, sizeof got) == sizeof got)
