@@ -65,6 +65,21 @@ def all_files(source, mutants):
     return result
 
 
+def those_that_fit(source, mutants):
+    """Leave out mutants whose text has changed, and say how many."""
+    errors = []
+    by_file = collections.defaultdict(list)
+    for mutant in mutants:
+        mutant.number = 2
+        by_file[mutant.file].append(mutant)
+    for file, its in by_file.items():
+        rewrite((source / file).read_text(encoding='utf-8'), its, errors)
+    stale = {int(error.split(':')[1]) for error in errors}
+    if stale:
+        say(f'{len(stale)} mutants do not fit the sources and are left out; --check names them')
+    return [mutant for mutant in mutants if mutant.line not in stale]
+
+
 class Build:
     """A copy of the sources with all mutants in, its build folder and the control file."""
 
@@ -392,6 +407,7 @@ def parse_options():
     parser.add_argument('--slack', type=float, default=20, help='seconds beyond three times the usual [20]')
     parser.add_argument('--again', action='store_true', help='run those again that were not killed')
     parser.add_argument('--fresh', action='store_true', help='forget earlier results')
+    parser.add_argument('--fitting', action='store_true', help='leave out mutants that do not fit the sources')
     parser.add_argument('--report', action='store_true', help='only print what is known')
     parser.add_argument('--build-only', action='store_true', help='build, and stop')
     parser.add_argument('configure', nargs='*', help='arguments of configure, after --')
@@ -411,6 +427,8 @@ def main():
         all_files(source, mutants)
         say(f'{len(mutants)} mutants fit the sources')
         return
+    if options.fitting:
+        mutants = those_that_fit(source, mutants)
     if options.report:
         for mutant in mutants:
             mutant.number = 2
