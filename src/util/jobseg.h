@@ -129,7 +129,7 @@ struct jobseg_slot {
     _Atomic int32_t wait_status; /* launcher: as waitpid() reports it */
     _Atomic uint32_t file_count;
     _Atomic uint32_t pid_space;    /* inode of the pid namespace that `pid` belongs to; 0: unknown */
-    _Atomic uint32_t failed_generation; /* the one that `reason` is about: it stays when the rank opens again; 0: none */
+    _Atomic uint32_t failed_generation; /* what `reason` is about; it stays when the rank opens again.  0: none */
     _Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC at the latest sign of life */
     _Atomic uint64_t ledger_count; /* records ever written; the newest is ledger[(count - 1) % JOBSEG_LEDGER] */
     char reason[256];              /* of JOBSEG_FAILED; written before failed_generation, and that before the state */
