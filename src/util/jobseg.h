@@ -20,7 +20,7 @@
 
 #define JOBSEG_MAGIC UINT64_C (0x314c454343414a53)
 enum {
-    JOBSEG_VERSION = 1,
+    JOBSEG_VERSION = 2,
     JOBSEG_LEDGER = 64,    /* latest collectives kept per rank; a power of two */
     JOBSEG_FILES = 32,     /* source files named per rank */
     JOBSEG_FILE_NAME = 64, /* bytes of a file's name, the end of a longer one */
