@@ -217,7 +217,7 @@ int
 yaml_read (struct filedoc *doc, const char *text, size_t length, struct fail *fail)
 {
     static const char mark[] = "\xef\xbb\xbf"; /* editors of Windows begin files with it */
-    if (!strncmp (text, mark, strlen (mark))) {
+    if (!strncmp (text, mark, strlen (mark)) && strncmp (text + strlen (mark), mark, strlen (mark))) {
         text += strlen (mark);
         length -= strlen (mark);
     }

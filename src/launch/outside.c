@@ -118,8 +118,8 @@ add_tpu (struct strlist *argv, const struct config *config, const struct program
     const struct settings *settings = &config->settings;
     size_t length = strlen (config->program);
     if (!program->python || (!settings->module && (length < 4 || strcmp (config->program + length - 3, ".py"))))
-        return fail_set (fail, FAIL_USAGE, "a TPU's program must be a file NAME.py, or --module NAME: torch_xla imports "
-                         "it");
+        return fail_set (fail, FAIL_USAGE, "a TPU's program must be a file NAME.py, or --module NAME: torch_xla "
+                         "imports it");
     strlist_add (argv, program->argv.items[0]);
     strlist_add (argv, "-c");
     strlist_add (argv, tpu_starter);

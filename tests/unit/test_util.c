@@ -12,6 +12,7 @@
 #include "util/printable.h"
 #include "util/strbuf.h"
 #include "util/suggest.h"
+#include "util/utf8.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -127,6 +128,22 @@ test_credentials (void)
         text_hide_credentials (cases[i].text, &out);
         is_text (out.text, cases[i].shown, cases[i].text);
     }
+}
+
+static void
+test_utf8 (void)
+{
+    static const struct {
+        const char *bytes;
+        bool is_valid;
+    } cases[] = {
+        { "\xc2\x80", true },          { "\xc1\xbf", false },      { "\xe0\xa0\x80", true }, { "\xe0\x9f\xbf", false },
+        { "\xed\x9f\xbf", true },      { "\xed\xa0\x80", false }, { "\xed\xbf\xbf", false }, { "\xee\x80\x80", true },
+        { "\xf4\x8f\xbf\xbf", true },  { "\xf4\x90\x80\x80", false }, { "\xf0\x8f\xbf\xbf", false },
+        { "\xf0\x90\x80\x80", true },  { "\xf8\x88\x80\x80\x80", false }, { "a\x80", false }, { "\xe2\x82", false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ok (utf8_is_valid (cases[i].bytes, strlen (cases[i].bytes)) == cases[i].is_valid, "UTF-8, case %zu", i);
 }
 
 static void
@@ -251,6 +268,7 @@ main (void)
     test_suggestions ();
     test_strings ();
     test_credentials ();
+    test_utf8 ();
     test_printable ();
     test_files ();
     test_segment ();
