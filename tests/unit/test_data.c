@@ -571,7 +571,7 @@ test_draws (void)
                 same++;
             good += same == rest.count;
         }
-        ok (good == length - 1, "%s%s, %zu processes, %u workers: goes on with the same numbers behind %zu of %zu steps",
+        ok (good == length - 1, "%s%s, %zu processes, %u workers: goes on the same way after %zu of %zu steps",
             tests[i].stream ? "a stream, " : "", tests[i].order, tests[i].processes, tests[i].workers, good,
             length - 1);
     }
