@@ -42,8 +42,8 @@ struct accel_dataset {
  * false before the call) and writes nothing.
  *
  * `skip`, which may be NULL (then samples are read and dropped), goes past the next @p count samples without reading
- * them, for a pass that begins in the middle; it is called at most once after a `start`.  Behind the last one `next` says
- * end.
+ * them, for a pass that begins in the middle; it is called at most once after a `start`.  After the last sample `next`
+ * says end.
  *
  * A failure of any of them ends the attempt.  The next one calls `start` with the same epoch, and then goes past what
  * was given out already, by `skip` or by reading; without `start` there is no other attempt in that epoch.

@@ -309,8 +309,8 @@ check_retries (void)
         size_t wanted = dispatched || rank == victim ? EPOCHS * FAILURES : 0;
         /* Two threads may fail in one attempt to begin. */
         size_t least = retries[i].options.workers ? wanted / FAILURES : wanted;
-        check (!good.failures && mended.failures >= least && mended.failures <= wanted, "%s: %zu failures, wanted %zu", retries[i].name,
-               mended.failures, wanted);
+        check (!good.failures && mended.failures >= least && mended.failures <= wanted, "%s: %zu failures, wanted %zu",
+               retries[i].name, mended.failures, wanted);
         check (good.count == mended.count && good.count > SAMPLES / (size_t) size
                    && !memcmp (good.samples, mended.samples, sizeof good.samples),
                "%s: asked for again, it gives other samples", retries[i].name);

@@ -352,12 +352,14 @@ test_bad_bounds (void)
 static void
 test_bad_samplers (void)
 {
-    static const double bad[][2] = { { 1, -1 }, { NAN, 1 }, { 1, INFINITY }, { 0, 0 }, { DBL_MAX, DBL_MAX } };
+    static const double bad[][2] = { { 2, -1 }, { NAN, 1 }, { 1, INFINITY }, { 0, 0 }, { DBL_MAX, DBL_MAX } };
+    static const char *const texts[] = { "weight 1 is -1", "weight 0 is nan", "weight 1 is inf", "add up to 0", "inf" };
     struct accel_sampler *sampler;
     struct accel_error err;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sampler = (void *) generator;
-        ok (accel_sampler_weighted (&sampler, bad[i], 2, NULL, &err) == ACCEL_ERR_INVALID && !sampler,
+        ok (accel_sampler_weighted (&sampler, bad[i], 2, NULL, &err) == ACCEL_ERR_INVALID && !sampler
+                && strstr (err.text, texts[i]),
             "a weighted sampler is refused: %s", err.text);
     }
     sampler = (void *) generator;

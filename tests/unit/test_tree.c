@@ -403,7 +403,6 @@ test_map (void)
         "a function that returns what another tree has: %s", err.text);
     AUTO_FREE char *other = text_of (user.other);
     is_text (other, "['x''y']", "... which stays as it is");
-    accel_tree_destroy (user.other);
     strbuf_release (&user.places);
     accel_tree_destroy (tree);
     forget_memory ();
