@@ -52,7 +52,7 @@ trap 'wait; exit 0' TERM
 wait
 EOF
 test_expect_success 'children of a rank get the signal too' '
-    test_exit 5 "$accelerate" launch $two ./group && [ -e told ]'
+    test_exit 5 "$accelerate" launch --grace 5 $two ./group 2>err && [ -e told ] && ! grep "had to be killed" err'
 
 program leaves <<'EOF'
 cat >daemon <<END
