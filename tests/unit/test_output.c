@@ -137,7 +137,8 @@ test_tail (void)
     char text[OUTPUT_TAIL_BYTES];
     memset (text, 'x', sizeof text);
     memcpy (text + sizeof text - 7, "\nwhole\n", 7);
-    ok (write (writer, text, sizeof text) == sizeof text && output_stream_read (&stream, &sink, 0), "more than is kept");
+    ok (write (writer, text, sizeof text) == sizeof text && output_stream_read (&stream, &sink, 0),
+        "more than is kept");
     output_stream_tail (&stream, &lines);
     ok (lines.count == 1, "a line without its beginning is left out");
     is_text (lines.items ? lines.items[0] : NULL, "whole", "the one after it");
