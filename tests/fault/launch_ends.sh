@@ -52,7 +52,7 @@ trap 'wait; exit 0' TERM
 wait
 EOF
 test_expect_success 'children of a rank get the signal too' '
-    test_exit 5 "$accelerate" launch $two ./group && [ -e told ]'
+    test_exit 5 "$accelerate" launch --grace 5 $two ./group 2>err && [ -e told ] && ! grep "had to be killed" err'
 
 program leaves <<'EOF'
 cat >daemon <<END
@@ -182,13 +182,13 @@ test_expect_success 'an error file that is a link is not followed' '
 
 # Without /proc: no list of processes.
 program bare <<'EOF'
-setsid sh -c 'setsid sleep 7391 & trap "" TERM; sleep 7392; sleep 7393' &
+setsid sh -c "setsid sleep 9991$1 & trap '' TERM; sleep 9992$1; sleep 9993$1" &
 sleep 0.3
 EOF
 if ! is_sanitized && unshare -m sh -c 'mount -t tmpfs none /proc' 2>/dev/null; then
     test_expect_success 'what ranks leave behind is found without /proc too' '
-        unshare -m sh -c "mount -t tmpfs none /proc && exec \"\$@\"" sh "$accelerate" launch $two ./bare &&
-        ! grep -a -l "sleep.739[123]" /proc/[0-9]*/cmdline 2>/dev/null'
+        unshare -m sh -c "mount -t tmpfs none /proc && exec \"\$@\"" sh "$accelerate" launch $two ./bare $$ &&
+        ! grep -a -l "sleep.999[123]$$" /proc/[0-9]*/cmdline 2>/dev/null'
 else
     test_skip 'what ranks leave behind is found without /proc too' 'no mount namespaces, or a sanitizer, which needs /proc'
 fi

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, sinks and files of the ranks' output: what is kept, held back and counted when memory, disk or reader fail. */
+/* Streams, sinks and files of the ranks' output: what is kept, held back and counted when memory, disk or reader
+ * fail. */
 #include <config.h>
 
 #include "launch/output.h"
@@ -70,8 +71,8 @@ test_no_memory (size_t left)
         output_sink_drain (&sink);
         take ();
     }
-    ok (got_length == sizeof text && !memcmp (got, text, sizeof text), "a line of 300000 bytes with %zu bytes to grow by",
-        left);
+    ok (got_length == sizeof text && !memcmp (got, text, sizeof text),
+        "a line of 300000 bytes with %zu bytes to grow by", left);
     ok (stream.capacity <= OUTPUT_TEXT_BYTES + left, "no more memory than there is");
     close (writer);
     writer = -1;
@@ -136,7 +137,8 @@ test_tail (void)
     char text[OUTPUT_TAIL_BYTES];
     memset (text, 'x', sizeof text);
     memcpy (text + sizeof text - 7, "\nwhole\n", 7);
-    ok (write (writer, text, sizeof text) == sizeof text && output_stream_read (&stream, &sink, 0), "more than is kept");
+    ok (write (writer, text, sizeof text) == sizeof text && output_stream_read (&stream, &sink, 0),
+        "more than is kept");
     output_stream_tail (&stream, &lines);
     ok (lines.count == 1, "a line without its beginning is left out");
     is_text (lines.items ? lines.items[0] : NULL, "whole", "the one after it");

@@ -537,7 +537,8 @@ test_output (void)
     struct output_sink sink;
     struct output_pool pool = { 0 };
     struct output_stream stream = { .has_tail = true, .log.fd = -1 };
-    ok (!output_sink_init (&sink, out[1], "pipe", NULL) && !output_stream_init (&stream, in[0], &pool, NULL), "a stream");
+    ok (!output_sink_init (&sink, out[1], "pipe", NULL) && !output_stream_init (&stream, in[0], &pool, NULL),
+        "a stream");
     ok (write (in[1], "one\ntwo\nthr", 11) == 11 && output_stream_read (&stream, &sink, 0), "a read");
     output_sink_drain (&sink);
     ok (read (out[0], got, sizeof got) == 8 && !strncmp (got, "one\ntwo\n", 8), "whole lines go through");

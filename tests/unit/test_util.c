@@ -15,6 +15,8 @@
 #include "util/utf8.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -259,6 +261,58 @@ test_copies (void)
     free (to);
 }
 
+/* Segments whose header would lead outside of them, and descriptors that are given back. */
+static void
+test_damaged_segments (void)
+{
+    static const uint32_t counts[] = { 0, JOBSEG_MAX_LOCAL + 1, 4096, UINT32_MAX };
+    struct fail fail;
+    struct jobseg maker = JOBSEG_NONE, reader = JOBSEG_NONE;
+    char path[64];
+    ok (!jobseg_create (&maker, 2, 2, 0, "job", &fail), "a segment");
+    int fd = maker.fd;
+    snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        maker.header->local_world_size = counts[i];
+        ok (jobseg_attach (&reader, path, &fail) && strstr (fail.text, "damaged") && reader.fd == -1,
+            "one that claims %u ranks: %s", counts[i], fail.text);
+    }
+    jobseg_detach (&maker);
+    ok (fcntl (fd, F_GETFD) < 0, "its descriptor is closed");
+}
+
+static int syncs;
+
+/* Instead of the C library's. */
+int
+fsync (int fd)
+{
+    syncs++;
+    return fcntl (fd, F_GETFD) < 0 ? -1 : 0;
+}
+
+static void
+test_replacing (void)
+{
+    char name[] = "test_util.XXXXXX";
+    struct fail fail;
+    struct stat info;
+    int fd = mkstemp (name);
+    ok (fd >= 0 && !fchmod (fd, 0604), "a file");
+    close (fd);
+    syncs = 0;
+    mode_t old = umask (077);
+    ok (!io_write_file (name, "x", 1, 0666, &fail) && !stat (name, &info) && (info.st_mode & 0777) == 0604,
+        "it keeps its mode, whatever the umask is");
+    ok (syncs == 2, "it and its folder are synced");
+    unlink (name);
+    ok (!io_check_writable (name, &fail) && stat (name, &info), "a check makes no file");
+    ok (!io_write_file (name, "x", 1, 0666, &fail) && !stat (name, &info) && (info.st_mode & 0777) == 0600,
+        "a new file's mode is less the umask");
+    umask (old);
+    unlink (name);
+}
+
 int
 main (void)
 {
@@ -272,6 +326,8 @@ main (void)
     test_printable ();
     test_files ();
     test_segment ();
+    test_damaged_segments ();
+    test_replacing ();
     test_copies ();
     return done_testing ();
 }
