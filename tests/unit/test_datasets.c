@@ -8,6 +8,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- arrays ---- */
@@ -202,6 +203,11 @@ test_token_errors (void)
     is_refused ("tokens", accel_dataset_open_tokens (&set, "/nowhere/x", &options, &err), &set, "/nowhere/x: No such");
     is_refused ("tokens", accel_dataset_open_tokens (&set, "/dev/null", &options, &err), &set, "no regular file");
     is_refused ("tokens", accel_dataset_open_tokens (&set, NULL, &options, &err), &set, "no path");
+    unlink (path);
+    ok (!mkfifo (path, 0600), "a pipe that nobody writes to");
+    alarm (900);
+    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &options, &err), &set, "no regular file");
+    alarm (0);
 }
 
 /* A file that is cut off while it is open is an error, also where it is mapped: no SIGBUS. */
