@@ -141,6 +141,28 @@ check_little (void)
         }
 }
 
+/* An epoch begins with rank 0's default generator where that is asked for, and with each rank's own where not. */
+static void
+check_synchronized (void)
+{
+    for (int together = 0; together < 2; together++) {
+        struct accel_dataset dataset = { 8, &number_field, 1, read_number, NULL, NULL };
+        struct accel_loader_options options = { .batch_size = 1, .synchronize_rng = together };
+        struct accel_loader *loader;
+        struct accel_error err = { 0 };
+        const struct accel_batch *batch;
+        if (!check (!accel_set_seed (acc, 5, true, &err) && !accel_loader_create (&loader, &dataset, &options, &err)
+                        && !accel_prepare (acc, &err, loader), "synchronized: %s", err.text))
+            return;
+        check (accel_loader_next (loader, &batch, &err), "synchronized: %s", err.text);
+        int64_t mine = accel_generator_random (accel_default_generator ()), first = mine;
+        check (!accel_comm_broadcast (accel_world (acc), &first, 1, ACCEL_INT64, 0, &err), "%s", err.text);
+        check ((mine == first) == (together || !rank), "the default generator is%s that of rank 0",
+               mine == first ? "" : " not");
+        accel_loader_destroy (loader);
+    }
+}
+
 /* The loop of accel_loader(3), over data that give some ranks no batches. */
 void
 check_epochs (void)
@@ -171,6 +193,7 @@ check_epochs (void)
         accel_loader_destroy (loading.loader);
     }
     check_little ();
+    check_synchronized ();
 }
 
 /* Reads number `bad_from` and following of one rank fail, until so many have. */

@@ -8,6 +8,7 @@
 #include "lib/data/sampler.h"
 #include "tests/tap.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -457,9 +458,71 @@ test_failed_share (void)
         (unsigned long long) states[0].position, (unsigned long long) states[1].position);
 }
 
+/* ---- a data set that hangs ---- */
+
+static atomic_int calls;
+static atomic_bool let_go;
+
+static enum accel_status
+hang_first (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    if (!atomic_fetch_add (&calls, 1))
+        while (!atomic_load (&let_go))
+            usleep (1000);
+    return read_number (user, index, into, err);
+}
+
+/* Whether memory of this size is where @p place was. */
+static bool
+is_given_again (uintptr_t place, size_t bytes)
+{
+    void *memory[16];
+    bool found = false;
+    for (int i = 0; i < 16; i++)
+        memory[i] = malloc (bytes);
+    for (int i = 0; i < 16; i++) {
+        found = found || (uintptr_t) memory[i] == place;
+        free (memory[i]);
+    }
+    return found;
+}
+
+/* What a thread that hangs may come back to stays as it is: the loader and its order; and it reads no more. */
+static void
+test_hanging (void)
+{
+    static const struct accel_dataset hanging = { 10, &field, 1, hang_first, NULL, NULL };
+    static struct reader *kept; /* for leak detectors: it is meant to stay */
+    const struct accel_loader_options options
+        = { .batch_size = 4, .workers = 1, .timeout_ms = 50, .random_sampler = true };
+    uint8_t before[ACCEL_GENERATOR_STATE_BYTES], after[ACCEL_GENERATOR_STATE_BYTES];
+    struct accel_loader *loader;
+    const struct accel_batch *batch;
+    struct accel_error err;
+    ok (!accel_loader_create (&loader, &hanging, &options, &err) && !accel_loader_next (loader, &batch, &err)
+            && err.code == ACCEL_ERR_TIMEOUT, "a read hangs: %s", err.text);
+    for (int i = 0; i < 900000 && !atomic_load (&calls); i++) /* its thread may not have come to it yet */
+        usleep (1000);
+    accel_loader_end (loader);
+    accel_generator_get_state (accel_default_generator (), before);
+    ok (!accel_loader_next (loader, &batch, &err) && err.code == ACCEL_ERR_TIMEOUT, "in the next epoch: %s", err.text);
+    accel_generator_get_state (accel_default_generator (), after);
+    ok (!memcmp (before, after, sizeof before), "for which no order was drawn");
+    kept = loader->reader;
+    ok (loader_share (loader, NULL, 1, 0, &err) == ACCEL_ERR_TIMEOUT, "shared out anew: %s", err.text);
+    uintptr_t place = (uintptr_t) loader, order = (uintptr_t) loader->order.indices;
+    size_t bytes = loader->order.capacity * sizeof *loader->order.indices;
+    accel_loader_destroy (loader);
+    ok (!is_given_again (place, sizeof *loader) && !is_given_again (order, bytes), "destroyed, but not freed");
+    atomic_store (&let_go, true);
+    usleep (50000);
+    ok (calls == 1 && kept, "a late read is the thread's last: %d", calls);
+}
+
 int
 main (void)
 {
+    test_hanging ();
     test_batch_sizes ();
     test_shared_batches ();
     test_samplers ();

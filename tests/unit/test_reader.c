@@ -222,6 +222,23 @@ test_hang_again (void)
         "and comes back in the end");
 }
 
+/* Reads that take long are for threads, which can read several at once, though the caller has begun to read. */
+static void
+test_slow_reads (void)
+{
+    enum { BATCHES = 60 };
+    struct reader *reader = make_reader (2, 2);
+    struct source source = make_source (BATCHES, false);
+    struct accel_error err;
+    source.slow_from = 0;
+    source.slow_to = BATCHES;
+    prefer (reader, true);
+    begin (reader, &source, false);
+    ok (take (reader, 0, BATCHES, &err) == BATCHES && source.by_caller > 0 && source.by_caller <= BATCHES / 2,
+        "%ld of %d slow reads are the caller's", (long) source.by_caller, BATCHES);
+    ok (reader_destroy (reader, PATIENCE_MS), "no thread is left");
+}
+
 /* One slow read says little of the next: a thread may have been kept from running. */
 static void
 test_outlier (void)
@@ -285,6 +302,7 @@ test_last_moment (void)
 int
 main (void)
 {
+    test_slow_reads ();
     test_outlier ();
     test_last_moment ();
     for (size_t row = 0; row < sizeof passes / sizeof *passes; row++)
