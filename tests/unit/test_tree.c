@@ -513,7 +513,8 @@ test_tensors (void)
                             .ndim = 3, .shape = (int64_t *) (uintptr_t) rows[i].shape,
                             .strides = (int64_t *) (uintptr_t) rows[i].strides };
         struct accel_tree *tree;
-        ok (!accel_tree_borrow_tensor (&tree, &tensor, &err) && !accel_tree_tensor (tree)->strides == rows[i].contiguous,
+        ok (!accel_tree_borrow_tensor (&tree, &tensor, &err)
+                && !accel_tree_tensor (tree)->strides == rows[i].contiguous,
             "strides %d, %d, %d", (int) rows[i].strides[0], (int) rows[i].strides[1], (int) rows[i].strides[2]);
         accel_tree_destroy (tree);
     }
