@@ -108,6 +108,61 @@ check_differences (void)
         check_difference (&differences[i]);
 }
 
+static enum accel_status
+read_large (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    (void) user, (void) err;
+    *(int64_t *) into[0] = (int64_t) index + 100;
+    return ACCEL_OK;
+}
+
+/* Fewer samples than ranks: those that there are come again and again, so that each rank has one. */
+static void
+check_little (void)
+{
+    for (int samples = 1; samples < size; samples++)
+        for (int workers = 0; workers < 2; workers++) {
+            struct accel_dataset dataset = { (size_t) samples, &number_field, 1, read_large, NULL, NULL };
+            struct accel_loader_options options
+                = { .batch_size = 4, .workers = (unsigned) workers, .dispatch_batches = ACCEL_DISPATCH_YES };
+            struct accel_loader *loader;
+            struct accel_error err = { 0 };
+            const struct accel_batch *batch;
+            if (!check (!accel_loader_create (&loader, &dataset, &options, &err)
+                            && !accel_prepare (acc, &err, loader), "%d samples: %s", samples, err.text))
+                return;
+            bool more = accel_loader_next (loader, &batch, &err);
+            int64_t got = more ? *(int64_t *) accel_batch_tensor (batch, "x")->data : -1;
+            check (more && accel_batch_size (batch) == 1 && got == rank % samples + 100
+                       && accel_batch_indices (batch)[0] == rank % samples,
+                   "%d samples: this rank has %lld %s", samples, (long long) got, err.text);
+            check (!accel_loader_next (loader, &batch, &err) && !err.code, "%d samples: and no more", samples);
+            accel_loader_destroy (loader);
+        }
+}
+
+/* An epoch begins with rank 0's default generator where that is asked for, and with each rank's own where not. */
+static void
+check_synchronized (void)
+{
+    for (int together = 0; together < 2; together++) {
+        struct accel_dataset dataset = { 8, &number_field, 1, read_number, NULL, NULL };
+        struct accel_loader_options options = { .batch_size = 1, .synchronize_rng = together };
+        struct accel_loader *loader;
+        struct accel_error err = { 0 };
+        const struct accel_batch *batch;
+        if (!check (!accel_set_seed (acc, 5, true, &err) && !accel_loader_create (&loader, &dataset, &options, &err)
+                        && !accel_prepare (acc, &err, loader), "synchronized: %s", err.text))
+            return;
+        check (accel_loader_next (loader, &batch, &err), "synchronized: %s", err.text);
+        int64_t mine = accel_generator_random (accel_default_generator ()), first = mine;
+        check (!accel_comm_broadcast (accel_world (acc), &first, 1, ACCEL_INT64, 0, &err), "%s", err.text);
+        check ((mine == first) == (together || !rank), "the default generator is%s that of rank 0",
+               mine == first ? "" : " not");
+        accel_loader_destroy (loader);
+    }
+}
+
 /* The loop of accel_loader(3), over data that give some ranks no batches. */
 void
 check_epochs (void)
@@ -137,6 +192,8 @@ check_epochs (void)
         check (passes == EPOCHS && !err.code, "row %zu: %d epochs in %d passes: %s", i, EPOCHS, passes, err.text);
         accel_loader_destroy (loading.loader);
     }
+    check_little ();
+    check_synchronized ();
 }
 
 /* Reads number `bad_from` and following of one rank fail, until so many have. */

@@ -3,6 +3,8 @@
  * rank is told what the table says, in time. */
 #include <config.h>
 
+#include "tests/allocators.h"
+
 #include <accel/accel.h>
 
 #include <stdatomic.h>
@@ -15,7 +17,8 @@ enum { SAMPLES = 48, BATCH = 4, BAD = 29, EVERYBODY = -1, PATIENCE_MS = 150 };
 
 enum flaw {
     READ, READ_MANY, HANG, NEXT, START, NEXT_HANGS, SKIP, COLLATE, COLLATE_ROWS, COLLATE_SHAPES, HIGH, NEGATIVE,
-    SAMPLER, SAMPLER_START, BATCH_EMPTY, BATCH_HUGE, BATCH_SHORT, BATCH_FAILS, SHRINK, INDIVISIBLE, IGNORED
+    SAMPLER, SAMPLER_START, BATCH_EMPTY, BATCH_HUGE, BATCH_SHORT, BATCH_FAILS, SHRINK, INDIVISIBLE, IGNORED,
+    NO_MEMORY
 };
 
 static const struct scenario {
@@ -45,6 +48,7 @@ static const struct scenario {
     { "collate-rows", COLLATE_ROWS, 2, false, 2, ACCEL_ERR_CALLBACK, "made 5 rows of field 'x' from 4 samples" },
     { "dispatched-rows", COLLATE_ROWS, 0, true, 0, ACCEL_ERR_CALLBACK, "made 5 rows of field 'x' from 4 samples" },
     { "dispatched-shapes", COLLATE_SHAPES, 0, true, 0, ACCEL_ERR_INVALID, "rows of different shape in field 'x'" },
+    { "dispatched-no-memory", NO_MEMORY, 1, true, 0, ACCEL_ERR_NOMEM, "no memory for a batch of field 'x'" },
     { "index-high", HIGH, 1, false, 0, ACCEL_ERR_INVALID, "index 29 is 48, which is no sample: the data set has 48" },
     { "index-negative", NEGATIVE, 1, false, 2, ACCEL_ERR_INVALID, "index 29 is -1, which is no sample" },
     { "dispatched-index", HIGH, 0, true, 0, ACCEL_ERR_INVALID, "index 29 is 48, which is no sample" },
@@ -187,6 +191,8 @@ collate (void *user, const int64_t *indices, size_t count, struct accel_batch *b
         return burn (err);
     shape[0] += bad && has (COLLATE_ROWS);
     shape[1] += bad && has (COLLATE_SHAPES);
+    if (scenario->flaw == NO_MEMORY) /* each round is larger than that before */
+        shape[1] += indices[0] / (3 * BATCH);
     enum accel_status status = accel_batch_resize (batch, "x", 2, shape, &memory, err);
     if (!status)
         memset (memory, 0, (size_t) (shape[0] * shape[1]) * sizeof (int64_t));
@@ -212,7 +218,7 @@ open_loader (struct accel_loader **loader, struct accel_sampler **sampler, struc
         return accel_loader_create_stream (loader, &stream, &options, err);
     if (flaw == READ_MANY)
         dataset.read_many = read_numbers;
-    if (flaw == COLLATE || flaw == COLLATE_ROWS || flaw == COLLATE_SHAPES)
+    if (flaw == COLLATE || flaw == COLLATE_ROWS || flaw == COLLATE_SHAPES || flaw == NO_MEMORY)
         options.collate = collate;
     if (flaw == BATCH_EMPTY || flaw == BATCH_HUGE || flaw == BATCH_SHORT || flaw == BATCH_FAILS) {
         options.batch_sampler = &batches;
@@ -227,6 +233,16 @@ open_loader (struct accel_loader **loader, struct accel_sampler **sampler, struc
     return accel_loader_create (loader, &dataset, &options, err);
 }
 
+/* The next batch; nothing can be allocated meanwhile where that is the flaw. */
+static bool
+next (struct accel_loader *loader, const struct accel_batch **batch, struct accel_error *err)
+{
+    calls_left = has (NO_MEMORY) ? 0 : -1;
+    bool more = accel_loader_next (loader, batch, err);
+    calls_left = -1;
+    return more;
+}
+
 /* Epochs until somebody fails; each step ends with something collective, as steps do. */
 static enum accel_status
 go (struct accel *acc, struct accel_loader *loader, struct accel_error *err)
@@ -236,7 +252,7 @@ go (struct accel *acc, struct accel_loader *loader, struct accel_error *err)
     if (!status && scenario->flaw == SKIP)
         status = accel_skip_first_batches (loader, 2, err);
     for (int epoch = 0; !status && epoch < 3; epoch++) {
-        while (!status && accel_loader_next (loader, &batch, err))
+        while (!status && next (loader, &batch, err))
             status = accel_wait_for_everyone (acc, err);
         status = err->code;
         if (has (IGNORED)) /* as if that were the end of the epoch: no step without its batch is shared with peers */

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- arrays ---- */
@@ -37,8 +38,14 @@ test_arrays (void)
         "arrays: no sample 3");
     ok (set->read_many (set->user, (int64_t[]){ 0, -1 }, 2, (void *[]){ rows, labels }, &err) == ACCEL_ERR_INVALID,
         "arrays: no sample -1");
-    accel_dataset_close (set);
+    int64_t neighbours[3] = { 0, 1, 2 };
+    memset (rows, 0, sizeof rows);
+    ok (!set->read_many (set->user, neighbours, 2, (void *[]){ rows, labels }, &err) && rows[1][1] == 33
+            && rows[2][0] == 0,
+        "arrays: two neighbours, and not the one that lies behind them");
     errno = 5;
+    accel_dataset_close (set);
+    ok (errno == 5, "closing leaves errno");
     accel_dataset_close (NULL);
     ok (errno == 5, "closing NULL does nothing");
 
@@ -196,6 +203,11 @@ test_token_errors (void)
     is_refused ("tokens", accel_dataset_open_tokens (&set, "/nowhere/x", &options, &err), &set, "/nowhere/x: No such");
     is_refused ("tokens", accel_dataset_open_tokens (&set, "/dev/null", &options, &err), &set, "no regular file");
     is_refused ("tokens", accel_dataset_open_tokens (&set, NULL, &options, &err), &set, "no path");
+    unlink (path);
+    ok (!mkfifo (path, 0600), "a pipe that nobody writes to");
+    alarm (900);
+    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &options, &err), &set, "no regular file");
+    alarm (0);
 }
 
 /* A file that is cut off while it is open is an error, also where it is mapped: no SIGBUS. */
@@ -272,6 +284,55 @@ test_idx (void)
             types[i].bytes[2]);
         accel_dataset_close (opened ? set : NULL);
     }
+}
+
+/* More than is converted at a time. */
+static void
+test_large_idx (void)
+{
+    enum { ROWS = 11, SIDE = 28, PIXELS = SIDE * SIDE };
+    static unsigned char bytes[16 + ROWS * PIXELS] = { 0, 0, 8, 3, 0, 0, 0, ROWS, 0, 0, 0, SIDE, 0, 0, 0, SIDE };
+    static float values[ROWS * PIXELS];
+    int64_t indices[ROWS];
+    struct accel_dataset *set;
+    size_t wrong = 0;
+    for (size_t i = 0; i < ROWS * PIXELS; i++)
+        bytes[16 + i] = (unsigned char) (i * 7 + i / 256);
+    for (int64_t i = 0; i < ROWS; i++)
+        indices[i] = i;
+    bool good = !accel_dataset_open_idx (&set, write_file ("a", bytes, sizeof bytes), NULL,
+                                         &(struct accel_idx_options){ .scale = true }, &err);
+    good = good && !set->read_many (set->user, indices, ROWS, (void *[]){ values }, &err);
+    for (size_t i = 0; i < ROWS * PIXELS; i++)
+        wrong += values[i] != (float) bytes[16 + i] / 255;
+    ok (good && !wrong, "IDX: %d images at once, scaled: %zu pixels are wrong", ROWS, wrong);
+    accel_dataset_close (good ? set : NULL);
+}
+
+/* Whether this process has the file mapped. */
+static bool
+is_mapped (const char *path)
+{
+    char line[512];
+    bool found = false;
+    FILE *maps = fopen ("/proc/self/maps", "r");
+    while (maps && fgets (line, sizeof line, maps))
+        found = found || strstr (line, path);
+    if (maps)
+        fclose (maps);
+    return found;
+}
+
+static void
+test_unmapping (void)
+{
+    struct accel_tokens_options options = { .sequence_length = 4, .mapped = true };
+    struct accel_dataset *set;
+    const char *path = write_file ("a", (uint16_t[64]){ 0 }, 128);
+    bool opened = !accel_dataset_open_tokens (&set, path, &options, &err);
+    ok (opened && is_mapped (path), "tokens: a mapped file");
+    accel_dataset_close (opened ? set : NULL);
+    ok (!is_mapped (path), "tokens: closed, it is mapped no more");
 }
 
 static void
@@ -444,6 +505,8 @@ main (void)
     test_token_errors ();
     test_shrinking ();
     test_idx ();
+    test_large_idx ();
+    test_unmapping ();
     test_bad_idx ();
     test_damage ();
     test_threads ();

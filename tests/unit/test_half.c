@@ -199,9 +199,24 @@ test_overflow (void)
     }
 }
 
+/* What does not fit, through the function that takes any type: E4M3 is always saturated, as torch's is. */
+static void
+test_overflow_of_types (void)
+{
+    static const float large = 1e6F;
+    for (int saturate = 0; saturate < 2; saturate++) {
+        uint8_t e4m3 = 0, e5m2 = 0;
+        floats_narrow (&e4m3, ACCEL_FLOAT8_E4M3FN, &large, 1, saturate);
+        floats_narrow (&e5m2, ACCEL_FLOAT8_E5M2, &large, 1, saturate);
+        ok (e4m3 == 0x7e && e5m2 == (saturate ? 0x7b : 0x7c), "1e6%s: %02x and %02x", saturate ? ", saturated" : "",
+            e4m3, e5m2);
+    }
+}
+
 int
 main (void)
 {
+    test_overflow_of_types ();
     struct golden golden;
     golden_find (&golden, "half.txt");
     while (golden_next (&golden))

@@ -365,6 +365,18 @@ test_bad_samplers (void)
     sampler = (void *) generator;
     ok (accel_sampler_random (&sampler, 0, NULL, &err) == ACCEL_ERR_INVALID && !sampler, "of no samples: %s", err.text);
     sampler = (void *) generator;
+    ok (accel_sampler_weighted (&sampler, (const double[]){ 1, 0, 1 }, 3, NULL, &err) == ACCEL_ERR_INVALID && !sampler
+            && strstr (err.text, "3 samples cannot be drawn without replacement: only 2"), "too many: %s", err.text);
+    ok (!accel_sampler_weighted (&sampler, (const double[]){ 1, 0, 1 }, 3,
+                                 &(struct accel_random_options){ .replacement = true }, &err), "with replacement");
+    accel_sampler_destroy (sampler);
+    static const struct accel_distributed_options nobody[] = { { .replicas = 0 }, { .replicas = 3, .rank = 3 } };
+    for (size_t i = 0; i < 2; i++) {
+        sampler = (void *) generator;
+        ok (accel_sampler_distributed (&sampler, 8, &nobody[i], &err) == ACCEL_ERR_INVALID && !sampler,
+            "rank %zu of %zu: %s", nobody[i].rank, nobody[i].replicas, err.text);
+    }
+    sampler = (void *) generator;
     ok (accel_sampler_seedable (&sampler, 0, 1, &(struct accel_random_options){ .num_samples = 3 }, &err)
                 == ACCEL_ERR_INVALID && !sampler, "of no samples: %s", err.text);
 }

@@ -6,6 +6,7 @@
 #include "lib/data/reader.h"
 #include "tests/tap.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,9 @@ struct source {
     long expected; /* of a serial one: the next number */
     pthread_t caller;
     atomic_long unblocked; /* reads by threads that would take the program's signals */
+    long outlier;          /* a read that takes much longer than those before it */
+    const struct reader *reader;
+    int64_t before_ns;     /* what a read took before it */
 };
 
 static enum accel_status
@@ -47,6 +51,10 @@ fill (void *user, size_t number, struct accel_batch *batch, bool *end, _Atomic i
         usleep (1000);
     if (which >= source->slow_from && which < source->slow_to)
         usleep (1200);
+    if (which == source->outlier) {
+        source->before_ns = source->reader->fill_ns;
+        usleep ((useconds_t) (1000 + source->before_ns / 1000 * 20));
+    }
     for (int64_t i = 0; i < ROWS; i++)
         ((int64_t *) batch->fields[0].dl.data)[i] = which * ROWS + i;
     batch_set_size (batch, ROWS);
@@ -63,7 +71,7 @@ static struct source
 make_source (long end, bool serial)
 {
     return (struct source){ .end = end, .bad = NONE, .slow_from = NONE, .slow_to = NONE, .hangs = NONE,
-                            .serial = serial, .caller = pthread_self () };
+                            .outlier = NONE, .serial = serial, .caller = pthread_self () };
 }
 
 /* Up to @p most batches.  @return how many came, in order and whole; NONE where they did not */
@@ -128,6 +136,7 @@ static const struct {
     { 1, 2, true, false, false, 20000, NONE, NONE, NONE, 900 },
     { 1, 2, true, true, false, 20000, NONE, 3000, 3060, 900 },
     { 1, 2, true, true, false, 700, 690, NONE, NONE, 500 },
+    { 3, 2, true, false, false, 2000, NONE, 1000, 1060, 900 },
     { 2, 1, false, true, false, 1, NONE, NONE, NONE, 0 },
     { 2, 1, false, true, false, 0, NONE, NONE, NONE, 0 },
     { 1, 1, true, true, false, 0, NONE, NONE, NONE, 0 },
@@ -213,9 +222,89 @@ test_hang_again (void)
         "and comes back in the end");
 }
 
+/* Reads that take long are for threads, which can read several at once, though the caller has begun to read. */
+static void
+test_slow_reads (void)
+{
+    enum { BATCHES = 60 };
+    struct reader *reader = make_reader (2, 2);
+    struct source source = make_source (BATCHES, false);
+    struct accel_error err;
+    source.slow_from = 0;
+    source.slow_to = BATCHES;
+    prefer (reader, true);
+    begin (reader, &source, false);
+    ok (take (reader, 0, BATCHES, &err) == BATCHES && source.by_caller > 0 && source.by_caller <= BATCHES / 2,
+        "%ld of %d slow reads are the caller's", (long) source.by_caller, BATCHES);
+    ok (reader_destroy (reader, PATIENCE_MS), "no thread is left");
+}
+
+/* One slow read says little of the next: a thread may have been kept from running. */
+static void
+test_outlier (void)
+{
+    enum { OUTLIER = 200 };
+    struct reader *reader = make_reader (1, 1);
+    struct source source = make_source (OUTLIER + 1, false);
+    struct accel_error err;
+    source.outlier = OUTLIER;
+    source.reader = reader;
+    begin (reader, &source, true);
+    bool read = take (reader, 0, OUTLIER + 2, &err) == OUTLIER + 1 && reader_stop (reader, PATIENCE_MS);
+    ok (read && reader->fill_ns <= 2 * source.before_ns + 8, "a read takes %lld ns, %lld behind one of 20 times that",
+        (long long) source.before_ns, (long long) reader->fill_ns);
+    ok (reader_destroy (reader, PATIENCE_MS), "no thread is left");
+}
+
+/* The time is over at the moment at which a batch is read: whoever waits has the lock only behind it. */
+static struct {
+    atomic_bool on;
+    struct reader *reader;
+    struct source *source;
+} too_late;
+
+/* In the place of the library's. */
+int
+pthread_cond_timedwait (pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
+{
+    if (!atomic_load (&too_late.on))
+        return pthread_cond_clockwait (condition, mutex, CLOCK_MONOTONIC, until);
+    unsigned seen = atomic_load (&too_late.reader->taken);
+    pthread_mutex_unlock (mutex);
+    atomic_store (&too_late.source->released, true);
+    while (atomic_load (&too_late.reader->taken) == seen)
+        usleep (100);
+    pthread_mutex_lock (mutex);
+    return ETIMEDOUT;
+}
+
+static void
+test_last_moment (void)
+{
+    struct reader *reader = make_reader (1, 1);
+    struct source source = make_source (20, false);
+    struct accel_error err;
+    struct accel_batch *batch;
+    bool is_last;
+    source.hangs = 3;
+    begin (reader, &source, true);
+    ok (take (reader, 0, 3, &err) == 3, "three reads before one that takes its time");
+    too_late.reader = reader;
+    too_late.source = &source;
+    atomic_store (&too_late.on, true);
+    enum accel_status status = reader_next (reader, &batch, &is_last, 1000, &err);
+    atomic_store (&too_late.on, false);
+    ok (!status && batch && *(int64_t *) batch->fields[0].dl.data == 3 * ROWS, "which is not late yet");
+    ok (take (reader, 4, 20, &err) == 16, "nor is what comes behind it");
+    ok (reader_destroy (reader, PATIENCE_MS), "no thread is left");
+}
+
 int
 main (void)
 {
+    test_slow_reads ();
+    test_outlier ();
+    test_last_moment ();
     for (size_t row = 0; row < sizeof passes / sizeof *passes; row++)
         test_pass (row);
     test_hang ();

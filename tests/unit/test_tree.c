@@ -8,6 +8,8 @@
 #include "tests/unit/tree_text.h"
 #include "util/cleanup.h"
 
+#include <malloc.h>
+
 static struct accel_error err;
 
 /* One case of tree.txt in one layout of memory. */
@@ -408,6 +410,121 @@ test_map (void)
     forget_memory ();
 }
 
+/* Bytes that are allocated; 0 where nobody counts them. */
+static size_t
+memory_in_use (void)
+{
+#if defined __GLIBC__ && __GLIBC_PREREQ (2, 33)
+    struct mallinfo2 info = mallinfo2 ();
+    return info.uordblks + info.hblkhd;
+#else
+    return 0;
+#endif
+}
+
+enum { LARGE = 65536, ROUNDS = 64 };
+
+struct making {
+    bool fails; /* having made a leaf; otherwise what it makes is a list of a list */
+};
+
+static enum accel_status
+make_large (void *user, const char *place, const struct accel_tree *leaf, struct accel_tree **result,
+            struct accel_error *error)
+{
+    static const char bytes[LARGE];
+    const struct making *making = user;
+    struct accel_tree *item, *list;
+    (void) place, (void) leaf;
+    enum accel_status status = accel_tree_create_bytes (&item, bytes, sizeof bytes, error);
+    *result = item;
+    for (int i = 0; i < 2 && !status && !making->fails; i++) {
+        status = accel_tree_create_list (&list, error);
+        if (!status)
+            status = accel_tree_append (list, *result, error);
+        *result = status ? *result : list;
+    }
+    if (!status && making->fails) {
+        snprintf (error->text, sizeof error->text, "no good");
+        return ACCEL_ERR_FORMAT;
+    }
+    return status;
+}
+
+/* What was made before a failure is freed: leaves of functions that fail, and items that are too deep to be added. */
+static void
+test_failed_maps (void)
+{
+    for (int fails = 0; fails < 2; fails++) {
+        struct making making = { .fails = fails };
+        struct accel_tree *tree, *above, *mapped;
+        bool good = !accel_tree_create_bytes (&tree, "deep", 4, &err);
+        for (int i = 1; i < ACCEL_TREE_MAX_DEPTH && good; i++) {
+            good = !accel_tree_create_list (&above, &err) && !accel_tree_append (above, tree, &err);
+            tree = above;
+        }
+        size_t before = 0;
+        for (int i = 0; i < 2 * ROUNDS && good; i++) {
+            before = i == ROUNDS ? memory_in_use () : before;
+            good = accel_tree_map (&mapped, tree, make_large, &making, &err) && !mapped
+                   && strstr (err.text, fails ? "no good" : "levels");
+        }
+        size_t after = memory_in_use (), grown = after > before ? after - before : 0;
+        ok (good && grown < ROUNDS / 2 * LARGE, "%d maps that fail: %zu bytes more; %s", ROUNDS, grown, err.text);
+        accel_tree_destroy (tree);
+    }
+}
+
+/* A place that is longer than an error is cut, and the reason is there whole. */
+static void
+test_long_places (void)
+{
+    static const size_t lengths[] = { 100, 227, 240, 1000 };
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        char key[1001] = "";
+        struct accel_tree *tree, *leaf, *mapped;
+        struct making making = { .fails = true };
+        memset (key, 'k', lengths[i]);
+        ok (!accel_tree_create_dict (&tree, &err) && !accel_tree_create_bytes (&leaf, "x", 1, &err)
+                && !accel_tree_set (tree, key, leaf, &err), "a key of %zu characters", lengths[i]);
+        bool whole = lengths[i] < 230, failed = accel_tree_map (&mapped, tree, make_large, &making, &err) != ACCEL_OK;
+        const char *end = whole ? "kk']: no good" : "kk...: no good";
+        size_t length = strlen (err.text), wanted = strlen (end);
+        ok (failed && length > wanted && !strcmp (err.text + length - wanted, end), "its error ends with %s", end);
+        accel_tree_destroy (tree);
+    }
+}
+
+/* Dimensions of 1 are passed over by no stride; and memory that is not a tensor's own stays. */
+static void
+test_tensors (void)
+{
+    static const struct {
+        int64_t shape[3], strides[3];
+        bool contiguous;
+    } rows[] = {
+        { { 2, 1, 3 }, { 3, 3, 1 }, true },   { { 2, 1, 3 }, { 3, 77, 1 }, true },  { { 1, 2, 3 }, { 0, 3, 1 }, true },
+        { { 2, 3, 1 }, { 3, 1, 9 }, true },   { { 2, 1, 3 }, { 4, 3, 1 }, false }, { { 2, 1, 3 }, { 3, 3, 2 }, false },
+        { { 2, 3, 1 }, { 1, 2, 1 }, false },
+    };
+    float numbers[16] = { 0 };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        DLTensor tensor = { .data = numbers, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32), .device = { kDLCPU, 0 },
+                            .ndim = 3, .shape = (int64_t *) (uintptr_t) rows[i].shape,
+                            .strides = (int64_t *) (uintptr_t) rows[i].strides };
+        struct accel_tree *tree;
+        ok (!accel_tree_borrow_tensor (&tree, &tensor, &err)
+                && !accel_tree_tensor (tree)->strides == rows[i].contiguous,
+            "strides %d, %d, %d", (int) rows[i].strides[0], (int) rows[i].strides[1], (int) rows[i].strides[2]);
+        accel_tree_destroy (tree);
+    }
+    struct accel_tensor borrowed;
+    ok (!accel_tensor_init (&borrowed, ACCEL_FLOAT32, 1, (int64_t[]){ 16 }, &err), "a tensor without memory");
+    borrowed.dl.data = numbers;
+    accel_tensor_release (&borrowed);
+    ok (!borrowed.dl.data, "released, with memory of somebody else");
+}
+
 static void
 test_send (void)
 {
@@ -445,6 +562,8 @@ test_send (void)
             && accel_tree_tensor (part)->byte_offset == memory.byte_offset + 8,
         "a device's memory is cut without touching it");
     accel_tree_destroy (part);
+    ok (accel_send_to_device (&sent, device, (DLDevice){ kDLCUDA, 0 }, NULL, &err) == ACCEL_ERR_UNSUPPORTED && !sent
+            && strstr (err.text, "from DLPack's device 2:1 to 2:0"), "another GPU is another memory: %s", err.text);
     ok (!accel_send_to_device (&sent, device, cuda, NULL, &err) && accel_tree_copy (&part, device, &err)
             && accel_tree_pad (&part, device, 0, 9, 0, false, &err)
             && accel_send_to_device (&part, device, host, NULL, &err) == ACCEL_ERR_UNSUPPORTED,
@@ -612,6 +731,9 @@ main (void)
     test_ownership ();
     test_limits ();
     test_map ();
+    test_failed_maps ();
+    test_long_places ();
+    test_tensors ();
     test_send ();
     test_decoding ();
     return done_testing ();
