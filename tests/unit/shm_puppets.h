@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 8, WAITS = 100000, WOKEN = 16, TIMEOUT_MS = 300 };
+enum { MOST_RANKS = 64, WAITS = 100000, WOKEN = 16, TIMEOUT_MS = 300 };
 
 /** What the system is told to do; all zero is the usual. */
 static struct {
@@ -28,7 +28,7 @@ static struct {
     int fallocate_error;            /* of calls that reserve, after @fallocate_good of them */
     int fallocate_good;
     int fallocate_times;            /* how often it fails; 0: always */
-    bool fallocate_only;            /* counts, but does nothing */
+    bool no_files;                  /* sizes of files and their limits do not matter */
     bool no_mmap;
     rlim_t address_space;           /* not 0: RLIMIT_AS */
     long pages;                     /* not 0: of memory */
@@ -70,7 +70,7 @@ int
 __wrap_fallocate (int fd, int mode, off_t offset, off_t length)
 {
     saw.holes += mode != 0;
-    if (told.fallocate_only)
+    if (told.no_files)
         return 0;
     if (!mode && told.fallocate_error && told.fallocate_good-- <= 0) {
         errno = told.fallocate_error;
@@ -154,7 +154,17 @@ __wrap_getrlimit (__rlimit_resource_t resource, struct rlimit *limit)
     int status = __real_getrlimit (resource, limit);
     if (resource == RLIMIT_AS && told.address_space)
         limit->rlim_cur = told.address_space;
+    if (resource == RLIMIT_FSIZE && told.no_files)
+        limit->rlim_cur = RLIM_INFINITY;
     return status;
+}
+
+int __real_ftruncate (int fd, off_t length);
+int __wrap_ftruncate (int fd, off_t length);
+int
+__wrap_ftruncate (int fd, off_t length)
+{
+    return told.no_files ? 0 : __real_ftruncate (fd, length);
 }
 
 long __real_sysconf (int name);
