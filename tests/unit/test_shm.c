@@ -114,7 +114,7 @@ test_differences (void)
         { change_kind, "rank 1 waits in accel_comm_all_reduce at there.c:9 while rank 0 is in "
                        "accel_comm_all_reduce (float32 x 4) at here.c:7" },
         { change_call, "rank 1 waits in accel_reduce (float32 x 4) at there.c:9 while" },
-        { change_dtype, "element types differ in accel_comm_all_reduce: float32 on rank 0 at here.c:7, int32 on rank 1" },
+        { change_dtype, "element types differ in accel_comm_all_reduce: float32 on rank 0 at here.c:7, int32 on rank" },
         { change_count, "counts differ in accel_comm_all_reduce: 4 on rank 0 at here.c:7, 5 on rank 1" },
         { change_op, "operations differ in accel_comm_all_reduce: sum on rank 0 at here.c:7, max on rank 1" },
         { change_root, "roots differ in accel_comm_all_reduce: -1 on rank 0 at here.c:7, 1 on rank 1" },
@@ -271,7 +271,8 @@ test_gone (void)
     char words[64], text[ACCEL_ERROR_TEXT_SIZE];
     make_members (2);
     struct jobseg_slot *slot = ranks[1]->slot;
-    ok (!shm_is_gone (ranks[0], 1, text, sizeof text) && !shm_is_gone (ranks[0], 0, text, sizeof text), "nobody is gone");
+    ok (!shm_is_gone (ranks[0], 1, text, sizeof text) && !shm_is_gone (ranks[0], 0, text, sizeof text),
+        "nobody is gone");
     atomic_store (&slot->state, JOBSEG_LEFT);
     ok (is_gone (1, "has left (accel_close)"), "a rank that has left is gone");
     atomic_store (&slot->state, JOBSEG_READY);
@@ -542,7 +543,8 @@ test_layout (void)
     told.address_space = (rlim_t) 1 << 36;
     must (shm_lay_out (ranks[0], &err));
     size_t end = ranks[0]->layout.end, arena = ranks[0]->layout.arena_bytes;
-    ok (end <= (size_t) 1 << 35 && arena >= (size_t) 1 << 27, "arenas take half of the address space at most: %zu", end);
+    ok (end <= (size_t) 1 << 35 && arena >= (size_t) 1 << 27,
+        "arenas take half of the address space at most: %zu", end);
     end_ranks ();
 
     make_ranks (MANY_RANKS);

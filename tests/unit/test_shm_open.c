@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing the backends: how ranks meet, what they are told of those that do not come, and what is left.  See
- * shm_puppets.h. */
+/* Opening and closing the backends: how ranks meet, what they are told of those that do not come, and what is left.
+ * See shm_puppets.h. */
 #include <config.h>
 
 #include "tests/unit/shm_puppets.h"
