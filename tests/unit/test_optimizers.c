@@ -260,6 +260,10 @@ own_shape (void *user, const struct accel_parameter *parameter, size_t state, in
         shape[i] = state ? 2 : parameter->data->shape[i];
     if (own->fail && !strcmp (own->fail, "dims"))
         *ndim = 99;
+    if (own->fail && !strcmp (own->fail, "no dims"))
+        *ndim = -1;
+    if (own->fail && !strcmp (own->fail, "size"))
+        shape[0] = -1;
     return own->fail && !strcmp (own->fail, "shape") ? ACCEL_ERR_UNSUPPORTED : ACCEL_OK;
 }
 
@@ -344,6 +348,8 @@ test_custom_errors (void)
     } cases[] = {
         { "shape", { .lr = 1, .shape = own_shape, .step = own_step }, ACCEL_ERR_CALLBACK },
         { "dims", { .lr = 1, .shape = own_shape, .step = own_step }, ACCEL_ERR_INVALID },
+        { "no dims", { .lr = 1, .shape = own_shape, .step = own_step }, ACCEL_ERR_INVALID },
+        { "size", { .lr = 1, .shape = own_shape, .step = own_step }, ACCEL_ERR_INVALID },
         { "init", { .lr = 1, .init = own_init, .step = own_step }, ACCEL_ERR_CALLBACK },
         { NULL, { .lr = 1 }, ACCEL_ERR_INVALID },
         { NULL, { .step = own_step }, ACCEL_ERR_INVALID },

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Corners of utilities and of training, in one process: what progress bars and profiles look like, to the byte; several
+ * models under one scale; parameters of 8 bits that are long. */
+#include <config.h>
+
+#include "lib/utility/profile.h"
+#include "tests/tap.h"
+#include "util/jobseg.h"
+
+#include <accel/accel.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct accel *acc;
+static struct accel_error err;
+
+static void
+must (enum accel_status status)
+{
+    if (!status)
+        return;
+    printf ("Bail out! %s\n", err.text);
+    exit (99);
+}
+
+/* ---- progress ---- */
+
+static int64_t now_ms = 1000; /* 0: the clock's */
+static unsigned short terminal_columns;
+
+int __real_clock_gettime (clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime (clockid_t clock, struct timespec *now);
+int
+__wrap_clock_gettime (clockid_t clock, struct timespec *now)
+{
+    if (!now_ms)
+        return __real_clock_gettime (clock, now);
+    *now = (struct timespec){ .tv_sec = now_ms / 1000, .tv_nsec = now_ms % 1000 * 1000000 };
+    return 0;
+}
+
+int __wrap_isatty (int fd);
+int
+__wrap_isatty (int fd)
+{
+    (void) fd;
+    return terminal_columns > 0;
+}
+
+int __wrap_ioctl (int fd, unsigned long request, void *argument);
+int
+__wrap_ioctl (int fd, unsigned long request, void *argument)
+{
+    (void) fd;
+    if (request != TIOCGWINSZ || !terminal_columns)
+        return -1;
+    ((struct winsize *) argument)->ws_col = terminal_columns;
+    return 0;
+}
+
+/* What is written to standard error between begin_capture() and end_capture(). */
+static int capture_fd = -1, usual_stderr = -1;
+
+static void
+begin_capture (void)
+{
+    fflush (stderr);
+    usual_stderr = dup (STDERR_FILENO);
+    capture_fd = memfd_create ("stderr", 0);
+    dup2 (capture_fd, STDERR_FILENO);
+}
+
+static const char *
+end_capture (void)
+{
+    static char text[4096];
+    ssize_t length = pread (capture_fd, text, sizeof text - 1, 0);
+    text[length > 0 ? length : 0] = '\0';
+    dup2 (usual_stderr, STDERR_FILENO);
+    close (usual_stderr);
+    close (capture_fd);
+    return text;
+}
+
+static void
+test_progress (void)
+{
+    struct accel_progress *progress;
+    begin_capture ();
+    must (accel_progress_create (&progress, NULL, 10, "x\ty", &err));
+    accel_progress_update (progress, 4);
+    now_ms += 5000;
+    accel_progress_update (progress, 0);
+    now_ms += 2600;
+    accel_progress_update (progress, 8);
+    accel_progress_close (progress);
+    is_text (end_capture (),
+             "x y:  40% |################                        | 4/10 [00:05<00:08, 0.80/s]\n"
+             "x y: 100% |#######################################| 12/10 [00:08<00:00, 1.58/s]\n",
+             "progress in lines");
+    terminal_columns = 60;
+    begin_capture ();
+    must (accel_progress_create (&progress, NULL, 10, "x", &err));
+    now_ms += 3725000;
+    accel_progress_update (progress, 12);
+    int bad = dup (STDERR_FILENO);
+    const char *text = end_capture ();
+    close (STDERR_FILENO);
+    errno = 77;
+    accel_progress_close (progress);
+    int kept = errno;
+    dup2 (bad, STDERR_FILENO);
+    close (bad);
+    is_text (text,
+             "\rx:   0% |                            | 0/10 [00:00<?, ?/s]\033[K"
+             "\rx: 100% |##################| 12/10 [1:02:05<00:00, 0.00/s]\033[K",
+             "progress on a terminal");
+    ok (kept == 77, "the end keeps errno");
+    terminal_columns = 0;
+}
+
+/* ---- profiles ---- */
+
+static void
+test_profile_file (void)
+{
+    char path[] = "profile-XXXXXX", text[4096] = "";
+    /* Call 0: rank 0 waits for rank 1.  Call 1: rank 0 is through before rank 1 comes.  Call 2: rank 0 had no room. */
+    struct profile_event first[] = {
+        { .begin_ns = 10000, .end_ns = 30000, .number = 0, .line = 1, .call = JOBSEG_CALL_BARRIER },
+        { .begin_ns = 40000, .end_ns = 45000, .number = 1, .line = 2, .call = JOBSEG_CALL_BARRIER },
+        { .begin_ns = 10000, .end_ns = 70000, .name = 1, .kind = PROFILE_SPAN },
+    };
+    struct profile_event second[] = {
+        { .begin_ns = 20500, .end_ns = 30000, .number = 0, .line = 1, .call = JOBSEG_CALL_BARRIER },
+        { .begin_ns = 50000, .end_ns = 60000, .number = 1, .line = 2, .call = JOBSEG_CALL_BARRIER },
+        { .begin_ns = 62000, .end_ns = 63000, .number = 2, .line = 3, .call = JOBSEG_CALL_BARRIER },
+    };
+    struct profile_part *parts = calloc (2, sizeof *parts);
+    parts[0] = (struct profile_part){ .events = first, .count = 3, .dropped = 1,
+                                      .names = { 2, { "a.c", "caf\xe9 \"\x01" } } };
+    parts[1] = (struct profile_part){ .events = second, .count = 3, .names = { 1, { "a.c" } } };
+    int fd = mkstemp (path);
+    must (profile_write (path, parts, 2, &err));
+    close (fd);
+    FILE *file = fopen (path, "r");
+    for (size_t length = 0; file && fgets (text + length, (int) (sizeof text - length), file);)
+        if (strstr (text + length, "\"M\"")) /* names of processes and threads */
+            text[length] = '\0';
+        else
+            length += strlen (text + length);
+    if (file)
+        fclose (file);
+    unlink (path);
+    is_text (text,
+             "[\n"
+             "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":0.000,\"dur\":20.000"
+             ",\"name\":\"accel_comm_barrier\",\"cat\":\"collective\",\"args\":"
+             "{\"at\":\"a.c:1\",\"count\":0,\"number\":0}},\n"
+             "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":0.000,\"dur\":10.500"
+             ",\"name\":\"wait for rank 1\",\"cat\":\"wait\"},\n"
+             "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":30.000,\"dur\":5.000"
+             ",\"name\":\"accel_comm_barrier\",\"cat\":\"collective\",\"args\":"
+             "{\"at\":\"a.c:2\",\"count\":0,\"number\":1}},\n"
+             "{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":0.000,\"dur\":60.000"
+             ",\"name\":\"caf? \\\"\\u0001\",\"cat\":\"span\"},\n"
+             "{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":10.500,\"dur\":9.500"
+             ",\"name\":\"accel_comm_barrier\",\"cat\":\"collective\",\"args\":"
+             "{\"at\":\"a.c:1\",\"count\":0,\"number\":0}},\n"
+             "{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":40.000,\"dur\":10.000"
+             ",\"name\":\"accel_comm_barrier\",\"cat\":\"collective\",\"args\":"
+             "{\"at\":\"a.c:2\",\"count\":0,\"number\":1}},\n"
+             "{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":52.000,\"dur\":1.000"
+             ",\"name\":\"accel_comm_barrier\",\"cat\":\"collective\",\"args\":"
+             "{\"at\":\"a.c:3\",\"count\":0,\"number\":2}}\n"
+             "]\n",
+             "the events of a profile");
+    free (parts);
+}
+
+static void
+test_profile (void)
+{
+    char path[] = "profile-XXXXXX", text[4096] = "";
+    int fd = mkstemp (path);
+    must (accel_open (&acc, NULL, &err));
+    must (accel_profile_start (acc, &(struct accel_profile_options){ .path = path }, &err));
+    accel_profile_end (acc);
+    accel_profile_begin (acc, "span");
+    accel_profile_end (acc);
+    must (accel_end_training (acc, &err));
+    close (fd);
+    fd = open (path, O_RDONLY);
+    ok (read (fd, text, sizeof text - 1) > 0 && strstr (text, "\"span\"") && strstr (text, "\"rank 0\"")
+            && !strstr (text, "no room"),
+        "the end of training writes the profile; an end without a beginning is nothing");
+    close (fd);
+    unlink (path);
+    accel_close (acc);
+}
+
+/* ---- batch sizes, meshes ---- */
+
+static enum accel_status
+fail_silently (size_t batch_size, void *user, struct accel_error *error)
+{
+    (void) batch_size, (void) user, (void) error;
+    return ACCEL_ERR_UNSUPPORTED;
+}
+
+static void
+test_batch_size (void)
+{
+    size_t size = 7;
+    enum accel_status status = accel_find_executable_batch_size (NULL, &size, fail_silently, NULL, &err);
+    ok (status == ACCEL_ERR_UNSUPPORTED && err.code == status && strstr (err.text, "failed with a batch of 7: "),
+        "a failure without a text gets one: %s", err.text);
+}
+
+/* The allocation after so many fails; blocks that were not freed are counted. */
+static long calls_left = -1, blocks;
+
+void *__real_malloc (size_t size);
+void *__wrap_malloc (size_t size);
+void *
+__wrap_malloc (size_t size)
+{
+    void *memory = calls_left >= 0 && calls_left-- == 0 ? NULL : __real_malloc (size);
+    blocks += memory != NULL;
+    return memory;
+}
+
+void *__real_calloc (size_t count, size_t size);
+void *__wrap_calloc (size_t count, size_t size);
+void *
+__wrap_calloc (size_t count, size_t size)
+{
+    void *memory = calls_left >= 0 && calls_left-- == 0 ? NULL : __real_calloc (count, size);
+    blocks += memory != NULL;
+    return memory;
+}
+
+void __real_free (void *memory);
+void __wrap_free (void *memory);
+void
+__wrap_free (void *memory)
+{
+    blocks -= memory != NULL;
+    __real_free (memory);
+}
+
+/* A mesh that cannot be made leaves nothing, whichever allocation fails. */
+static void
+test_mesh (void)
+{
+    static const char *const names[] = { "dp", "tp", "pp" };
+    static const int sizes[] = { 1, 1, 1 };
+    struct accel_mesh *mesh;
+    bool clean = true;
+    int failures = 0;
+    for (bool done = false; !done; failures++) {
+        must (accel_open (&acc, NULL, &err));
+        long before = blocks;
+        calls_left = failures;
+        done = !accel_mesh_create (acc, names, sizes, 3, &mesh, NULL);
+        calls_left = -1;
+        if (done)
+            accel_mesh_destroy (mesh);
+        if (blocks != before)
+            diag ("%ld blocks are left after failure %d", blocks - before, failures);
+        clean = clean && blocks == before;
+        accel_close (acc);
+    }
+    ok (clean && failures > 4, "a mesh that cannot be made leaves nothing: %d failures", failures - 1);
+}
+
+/* ---- training ---- */
+
+enum { MODELS = 2, LONG = 3000 };
+
+static float weights[MODELS], slopes[MODELS];
+static int64_t one = 1;
+
+static enum accel_status
+backward (void *user, float scale, struct accel_error *error)
+{
+    (void) error;
+    *(float *) user = *(float *) user > 0 ? INFINITY : scale;
+    return ACCEL_OK;
+}
+
+/* As in torch, infinities that an optimizer's gradients were found to have lower the scale at any optimizer's step. */
+static void
+test_scale_of_two (void)
+{
+    struct accel_model *models[MODELS];
+    struct accel_optimizer *optimizers[MODELS];
+    DLTensor data[MODELS], grads[MODELS];
+    struct accel_scaler_state state;
+    must (accel_open (&acc, &(struct accel_options){ .mixed_precision = "fp16" }, &err));
+    for (int i = 0; i < MODELS; i++) {
+        data[i] = (DLTensor){ .data = &weights[i], .device = { kDLCPU, 0 }, .ndim = 1, .shape = &one,
+                              .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+        grads[i] = data[i];
+        grads[i].data = &slopes[i];
+        must (accel_model_create (&models[i], &(struct accel_parameter){ "w", &data[i], &grads[i] }, 1, &err));
+        must (accel_sgd_create (&optimizers[i], models[i], &(struct accel_sgd){ .lr = 1 }, &err));
+        must (accel_prepare (acc, &err, models[i], optimizers[i]));
+        slopes[i] = i ? 1 : 0; /* the second overflows */
+        must (accel_backward (acc, models[i], 1, backward, &slopes[i], &err));
+    }
+    must (accel_unscale_gradients (acc, NULL, &err));
+    must (accel_optimizer_step (optimizers[0], &err));
+    accel_scaler_get_state (acc, &state);
+    ok (state.scale == 32768 && weights[0] == -1,
+        "another model's overflow lowers the scale: %g", (double) state.scale);
+    for (int i = 0; i < MODELS; i++) {
+        accel_optimizer_destroy (optimizers[i]);
+        accel_model_destroy (models[i]);
+    }
+    accel_close (acc);
+}
+
+/* All of a long parameter of 8 bits is scaled, not only its first block. */
+static void
+test_long_parameter (void)
+{
+    static uint8_t bytes[LONG], wanted[LONG];
+    static float gradients[LONG];
+    struct accel_model *model;
+    int64_t shape = LONG;
+    DLTensor data = { .data = bytes, .device = { kDLCPU, 0 }, .ndim = 1, .shape = &shape,
+                      .dtype = accel_dtype_to_dl (ACCEL_FLOAT8_E4M3FN) };
+    DLTensor grad = data;
+    grad.dtype = accel_dtype_to_dl (ACCEL_FLOAT32);
+    grad.data = gradients;
+    must (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
+    float *master = accel_model_master (model, 0)->data;
+    for (int i = 0; i < LONG; i++)
+        master[i] = (float) (i % 7 + 1) * 1e-3F;
+    accel_model_narrow (model);
+    for (int i = 0; i < LONG; i++)
+        wanted[i] = bytes[i % 7];
+    ok (accel_model_scale (model, 0) != 1 && !memcmp (bytes, wanted, LONG), "all of a long parameter has one scale");
+    accel_model_destroy (model);
+}
+
+int
+main (void)
+{
+    alarm (120);
+    test_progress ();
+    test_profile_file ();
+    now_ms = 0;
+    test_profile ();
+    test_batch_size ();
+    test_mesh ();
+    test_scale_of_two ();
+    test_long_parameter ();
+    return done_testing ();
+}

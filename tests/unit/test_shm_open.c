@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing the backends: how ranks meet, what they are told of those that do not come, and what is left.
+ * See shm_puppets.h. */
+#include <config.h>
+
+#include "tests/unit/shm_puppets.h"
+
+#include "lib/backends/self/self.h"
+#include "util/envnames.h"
+
+#include <signal.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+static struct backend_job job;
+
+/* ---- joining ---- */
+
+static void
+set_slot (int rank, enum jobseg_state state, uint32_t generation)
+{
+    struct jobseg_slot *slot = jobseg_slot (&segment, rank);
+    atomic_store (&slot->pid, getpid ());
+    atomic_store (&slot->pid_space, shm_pid_space ());
+    atomic_store (&slot->generation, generation);
+    atomic_store (&slot->state, state);
+}
+
+static void
+fail_slot (int rank, const char *reason)
+{
+    struct jobseg_slot *slot = jobseg_slot (&segment, rank);
+    set_slot (rank, JOBSEG_FAILED, 1);
+    snprintf (slot->reason, sizeof slot->reason, "%s", reason);
+    atomic_store (&slot->failed_generation, 1);
+}
+
+/* The slot is in use already, in the state READY. */
+static void
+claim (pid_t pid, uint32_t space, enum accel_status wanted, const char *words)
+{
+    make_ranks (1);
+    struct jobseg_slot *slot = ranks[0]->slot;
+    set_slot (0, JOBSEG_READY, 0);
+    atomic_store (&slot->pid, pid);
+    atomic_store (&slot->pid_space, space);
+    atomic_store (&slot->ledger_count, 5);
+    enum accel_status status = shm_join (ranks[0], &job, -1, &err);
+    bool untouched = status || !atomic_load (&slot->ledger_count);
+    is_error (status, wanted, words);
+    ok (untouched, "the ledger of the program before is empty");
+    ok (status || was_woken (&slot->state), "who waits for a rank is woken when it comes");
+    end_ranks ();
+}
+
+static void
+test_claim (void)
+{
+    pid_t other = make_process ();
+    uint32_t space = shm_pid_space ();
+    claim (other, space, ACCEL_ERR_INVALID, "both are rank 0");
+    claim (other, space + 1, ACCEL_OK, "");
+    claim (getpid (), space, ACCEL_OK, "");
+    kill (other, SIGKILL);
+    waitpid (other, NULL, 0);
+    claim (other, space, ACCEL_OK, "");
+
+    make_ranks (1);
+    set_slot (0, JOBSEG_LEFT, 0);
+    saw.claimed = &ranks[0]->slot->state;
+    saw.state_while_claiming = JOBSEG_LEFT;
+    must (shm_join (ranks[0], &job, -1, &err));
+    saw.claimed = NULL;
+    ok (saw.state_while_claiming == JOBSEG_EMPTY, "a rank has no state while it takes its slot");
+    end_ranks ();
+}
+
+static void
+test_lead (void)
+{
+    make_ranks (3);
+    set_slot (1, JOBSEG_JOINING, 1);
+    set_slot (2, JOBSEG_READY, 0);
+    enum accel_status status = shm_join (ranks[0], &job, -1, &err);
+    is_text (ranks[0]->slot->reason, err.text, "why it failed is told to the others");
+    ok (atomic_load (&ranks[0]->slot->state) == JOBSEG_FAILED, "so is that it did");
+    is_error (status, ACCEL_ERR_TIMEOUT,
+              "rank 0 has waited for 300 ms, the timeout, for rank 2 (computing, no collective yet)");
+    end_ranks ();
+
+    make_ranks (3);
+    fail_slot (1, "no data");
+    set_slot (2, JOBSEG_EMPTY, 0);
+    jobseg_mark_exit (&segment, 2, SIGKILL);
+    is_error (shm_join (ranks[0], &job, -1, &err), ACCEL_ERR_PEER,
+              "rank 2 was killed by signal 9 (SIGKILL) before all ranks had joined");
+    end_ranks ();
+
+    make_ranks (3);
+    set_slot (1, JOBSEG_JOINING, 1);
+    set_slot (2, JOBSEG_READY, 1);
+    is_error (shm_join (ranks[0], &job, -1, &err), ACCEL_OK, "");
+    ok (was_woken (&segment.header->ready_generation), "followers are woken");
+    ok (atomic_load (&ranks[0]->slot->state) == JOBSEG_READY, "the leader is a member");
+    end_ranks ();
+}
+
+static void
+let_in (void)
+{
+    atomic_store (&segment.header->ready_generation, 1);
+}
+
+static void
+test_follow (void)
+{
+    make_ranks (3);
+    set_slot (0, JOBSEG_JOINING, 1);
+    is_error (shm_join (ranks[1], &job, -1, &err), ACCEL_ERR_TIMEOUT, "for rank 2 (not in accel_open() yet)");
+    set_slot (2, JOBSEG_JOINING, 1);
+    is_error (shm_join (ranks[1], &job, -1, &err), ACCEL_ERR_TIMEOUT, "the timeout, for rank 0 to let it in");
+    end_ranks ();
+
+    /* All had joined: what happened to one of them after that is for the first collective. */
+    make_ranks (3);
+    must (shm_lay_out (ranks[0], &err));
+    set_slot (0, JOBSEG_JOINING, 1);
+    set_slot (2, JOBSEG_JOINING, 1);
+    pid_t pid = fork ();
+    if (!pid)
+        _exit (0);
+    waitpid (pid, NULL, 0);
+    atomic_store (&ranks[2]->slot->pid, pid);
+    told.waits = let_in;
+    is_error (shm_join (ranks[1], &job, -1, &err), ACCEL_OK, "");
+    end_ranks ();
+}
+
+/* ---- the rendezvous ---- */
+
+/* As in rendezvous.c. */
+struct hello {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t local_rank;
+    uint32_t local_world_size;
+    uint32_t spare;
+};
+
+static struct backend_job leader, follower;
+static int listener = -1;
+
+static struct backend_job
+job_of (int rank, int size)
+{
+    return (struct backend_job){ .identity = { rank, size, rank, size }, .timeout_ms = TIMEOUT_MS,
+                                 .segment = JOBSEG_NONE };
+}
+
+/* The leader does what it does while it waits for the others. */
+static void
+serve (void)
+{
+    void (*before) (void) = told.waits;
+    told.waits = NULL;
+    shm_rendezvous_serve (&leader, listener, 0);
+    told.waits = before;
+}
+
+static void
+host (void)
+{
+    memset (&told, 0, sizeof told);
+    saw.waits = 0;
+    leader = job_of (0, 2);
+    follower = job_of (1, 2);
+    must (shm_rendezvous (&leader, &listener, &err));
+}
+
+static void
+end_host (void)
+{
+    memset (&told, 0, sizeof told);
+    if (listener >= 0)
+        close (listener);
+    listener = -1;
+    jobseg_detach (&leader.segment);
+    jobseg_detach (&follower.segment);
+}
+
+/* The follower, served by the leader of host(). */
+static void
+ask (enum accel_status wanted, const char *words)
+{
+    int unused = -1, before = count_descriptors ();
+    told.waits = serve;
+    enum accel_status status = shm_rendezvous (&follower, &unused, &err);
+    ok (count_descriptors () == before + (status == ACCEL_OK), "no descriptor is left open");
+    is_error (status, wanted, words);
+}
+
+static void
+test_meeting (void)
+{
+    struct stat ours, theirs;
+    host ();
+    ask (ACCEL_OK, "");
+    ok (!fstat (leader.segment.fd, &ours) && !fstat (follower.segment.fd, &theirs) && ours.st_ino == theirs.st_ino,
+        "both have one segment");
+    end_host ();
+
+    host ();
+    follower.identity.world_size = 4;
+    ask (ACCEL_ERR_TIMEOUT, "rank 1 has waited for 300 ms, the timeout, for rank 0 (socket @accel-");
+    end_host ();
+    host ();
+    setenv (ENV_MASTER_PORT, "23", 1);
+    ask (ACCEL_ERR_TIMEOUT, "rank 1 has waited for 300 ms, the timeout, for rank 0 (socket @accel-");
+    unsetenv (ENV_MASTER_PORT);
+    end_host ();
+    host ();
+    told.stranger = 1 << 20; /* whoever answers */
+    ask (ACCEL_ERR_TIMEOUT, "rank 1 has waited for 300 ms, the timeout, for rank 0 (socket @accel-");
+    end_host ();
+}
+
+/* The leader's address is the name of its segment. */
+static socklen_t
+address_of_leader (struct sockaddr_un *address)
+{
+    const char *name = leader.segment.header->job_id;
+    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    memcpy (address->sun_path + 1, name, strlen (name));
+    return (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + strlen (name));
+}
+
+/* @return whether somebody who says @hello gets a segment */
+static bool
+is_served (struct hello hello, int strangers)
+{
+    struct sockaddr_un address;
+    char reply[64];
+    socklen_t length = address_of_leader (&address);
+    int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool sent = !connect (fd, (struct sockaddr *) &address, length)
+                && send (fd, &hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t) sizeof hello;
+    told.stranger = strangers;
+    serve ();
+    told.stranger = 0;
+    bool served = sent && recv (fd, reply, sizeof reply, 0) == (ssize_t) sizeof hello;
+    close (fd);
+    return served;
+}
+
+static void
+test_serving (void)
+{
+    struct hello good = { .magic = JOBSEG_MAGIC, .version = JOBSEG_VERSION, .local_rank = 1, .local_world_size = 2 };
+    struct hello other = good;
+    host ();
+    ok (is_served (good, 0), "a rank of the job gets the segment");
+    ok (!is_served (good, 1), "another user does not");
+    other.local_world_size = 3;
+    ok (!is_served (other, 0), "nor does a job of another size");
+    other = good;
+    other.version++;
+    ok (!is_served (other, 0), "nor another release");
+    end_host ();
+}
+
+static struct hello answer;
+static size_t answer_bytes;
+
+/* What takes the leader's place answers, and hands out the segment. */
+static void
+answer_badly (void)
+{
+    int client = accept (listener, NULL, NULL);
+    if (client < 0)
+        return;
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE (sizeof (int))];
+    } control = { 0 };
+    struct iovec part = { &answer, answer_bytes };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
+                              .msg_controllen = sizeof control.bytes };
+    struct cmsghdr *header = CMSG_FIRSTHDR (&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN (sizeof (int));
+    memcpy (CMSG_DATA (header), &leader.segment.fd, sizeof (int));
+    sendmsg (client, &message, MSG_NOSIGNAL);
+    close (client);
+}
+
+static void
+test_bad_answers (void)
+{
+    static const struct {
+        size_t bytes;
+        uint32_t version;
+        uint64_t magic;
+    } cases[] = { { sizeof answer - 4, JOBSEG_VERSION, JOBSEG_MAGIC },
+                  { sizeof answer, JOBSEG_VERSION + 1, JOBSEG_MAGIC },
+                  { sizeof answer, JOBSEG_VERSION, JOBSEG_MAGIC + 1 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        host ();
+        answer = (struct hello){ .magic = cases[i].magic, .version = cases[i].version, .local_world_size = 2 };
+        answer_bytes = cases[i].bytes;
+        int unused = -1, before = count_descriptors ();
+        told.waits = answer_badly;
+        enum accel_status status = shm_rendezvous (&follower, &unused, &err);
+        ok (count_descriptors () == before, "what came with a bad answer is closed");
+        is_error (status, ACCEL_ERR_TIMEOUT, "the timeout, for rank 0");
+        end_host ();
+    }
+}
+
+static void
+close_listener (void)
+{
+    close (listener);
+    listener = -1;
+}
+
+static void
+test_taken_name (void)
+{
+    struct backend_job second = job_of (0, 2);
+    int its_listener = -1;
+    host ();
+    is_error (shm_rendezvous (&second, &its_listener, &err), ACCEL_ERR_SYSTEM, "does another job on this host have");
+    close (its_listener);
+    jobseg_detach (&second.segment);
+    told.waits = close_listener; /* an earlier program of the job ends */
+    is_error (shm_rendezvous (&second, &its_listener, &err), ACCEL_OK, "");
+    close (its_listener);
+    jobseg_detach (&second.segment);
+    end_host ();
+}
+
+/* ---- opening ---- */
+
+static struct shm *
+open_alone (enum accel_status wanted, const char *words)
+{
+    void *transport = NULL;
+    job = job_of (0, 1);
+    job.segment = segment;
+    is_error (backend_shm.open (&transport, &job, &err), wanted, words);
+    return transport;
+}
+
+static void
+test_open (void)
+{
+    void *transport;
+    job = job_of (0, 2);
+    is_error (backend_shm.probe (&job, &err), ACCEL_OK, "");
+    job.identity.local_world_size = 1;
+    is_error (backend_shm.probe (&job, &err), ACCEL_ERR_UNSUPPORTED, "the processes of one host, here are 1 of 2");
+    job = job_of (0, JOBSEG_MAX_LOCAL + 1);
+    is_error (backend_shm.probe (&job, &err), ACCEL_ERR_UNSUPPORTED, "at most 4096 processes");
+
+    make_ranks (1);
+    struct shm *first = open_alone (ACCEL_OK, "");
+    open_alone (ACCEL_ERR_INVALID, "this process has joined its job already");
+    backend_shm.close (first);
+    backend_shm.close (open_alone (ACCEL_OK, ""));
+    end_ranks ();
+
+    make_ranks (2);
+    job = job_of (0, 2);
+    job.segment = segment;
+    is_error (backend_shm.open (&transport, &job, &err), ACCEL_ERR_TIMEOUT, "for rank 1");
+    set_slot (0, JOBSEG_EMPTY, 0);
+    set_slot (1, JOBSEG_JOINING, 1);
+    cpu_set_t before, one;
+    CPU_ZERO (&one);
+    CPU_SET ((size_t) sched_getcpu (), &one);
+    bool bound = !sched_getaffinity (0, sizeof before, &before) && !sched_setaffinity (0, sizeof one, &one);
+    is_error (backend_shm.open (&transport, &job, &err), ACCEL_OK, "");
+    ok (!bound || ((struct shm *) transport)->crowded, "two ranks on one processor are crowded");
+    if (bound)
+        sched_setaffinity (0, sizeof before, &before);
+    backend_shm.close (transport);
+    end_ranks ();
+}
+
+/* Whose memory is given back when it closes, as far as can be seen from outside. */
+static void
+test_close (void)
+{
+    void *memory;
+    int64_t place;
+    for (int what = 0; what < 4; what++) {
+        make_ranks (1);
+        struct shm *shm = open_alone (ACCEL_OK, "");
+        if (what)
+            must (shm_alloc (shm, &memory, 100, &err));
+        if (what == 2)
+            must (shm_make_group (shm, 1, &place, &err));
+        if (what == 3)
+            shm->pid++; /* as in a fork */
+        unsigned before = saw.holes;
+        backend_shm.close (shm);
+        static const char *const names[] = { "nothing is given back", "memory is given back",
+                                             "but not where groups meet", "and not by a fork" };
+        ok (saw.holes == before + (what == 1), "%s", names[what]);
+        if (what == 3) { /* its parent is still a member */
+            open_alone (ACCEL_ERR_INVALID, "joined its job already");
+            break;
+        }
+        end_ranks ();
+    }
+    end_ranks ();
+}
+
+/* ---- a process alone ---- */
+
+static struct jobseg own;
+
+static void *
+open_self (void)
+{
+    void *transport = NULL;
+    struct fail fail;
+    job = job_of (0, 1);
+    jobseg_detach (&job.segment);
+    if (segment.header && jobseg_attach_fd (&job.segment, dup (segment.fd), &fail))
+        must (ACCEL_ERR_SYSTEM);
+    must (backend_self.open (&transport, &job, &err));
+    own = job.segment;
+    return transport;
+}
+
+static void
+close_self (void *transport)
+{
+    backend_self.close (transport);
+    jobseg_detach (&own);
+}
+
+static void
+test_self (void)
+{
+    pid_t other = make_process ();
+    make_ranks (1);
+    struct jobseg_slot *slot = ranks[0]->slot;
+    set_slot (0, JOBSEG_READY, 0);
+    atomic_store (&slot->pid, other);
+    void *transport = open_self ();
+    ok (!own.header && atomic_load (&slot->pid) == other, "the slot of a living process is left alone");
+    backend_self.give_up (transport, "not told");
+    close_self (transport);
+    ok (atomic_load (&slot->state) == JOBSEG_READY, "also at the end");
+    kill (other, SIGKILL);
+    waitpid (other, NULL, 0);
+    transport = open_self ();
+    ok (own.header && atomic_load (&slot->pid) == getpid () && atomic_load (&slot->generation) == 1,
+        "the slot of a dead process is taken");
+    backend_self.give_up (transport, "no data");
+    is_text (slot->reason, "no data", "why it gave up is told");
+    ok (atomic_load (&slot->state) == JOBSEG_FAILED, "and that it did");
+    atomic_store (&slot->state, JOBSEG_READY);
+    atomic_store (&slot->pid, getpid () + 1);
+    close_self (transport);
+    ok (atomic_load (&slot->state) == JOBSEG_READY, "a fork does not leave for its parent");
+    atomic_store (&slot->state, JOBSEG_EMPTY);
+    close_self (open_self ());
+    ok (atomic_load (&slot->state) == JOBSEG_LEFT, "who closes has left");
+    end_ranks ();
+
+    static const enum backend_kind kinds[] = { BACKEND_ALL_REDUCE, BACKEND_ALL_GATHER, BACKEND_REDUCE_SCATTER,
+                                               BACKEND_ALL_TO_ALL };
+    transport = open_self ();
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        float from[3] = { 1, 2, 3 }, to[3] = { 0, 0, 9 };
+        struct backend_call call = { .site = &here, .send = from, .recv = to, .count = 2, .element_bytes = 4,
+                                     .kind = kinds[i], .dtype = ACCEL_FLOAT32 };
+        must (backend_self.run (transport, &call, &err));
+        ok (to[0] == 1 && to[1] == 2 && to[2] == 9, "kind %d copies what it is told", (int) kinds[i]);
+    }
+    close_self (transport);
+}
+
+int
+main (void)
+{
+    alarm (120);
+    unsetenv (ENV_MASTER_PORT);
+    char name[32];
+    snprintf (name, sizeof name, "test-%d", (int) getpid ()); /* two runs at once are two jobs */
+    setenv ("TORCHELASTIC_RUN_ID", name, 1);
+    test_claim ();
+    test_lead ();
+    test_follow ();
+    test_meeting ();
+    test_serving ();
+    test_bad_answers ();
+    test_taken_name ();
+    test_open ();
+    test_self ();
+    test_close (); /* last: it leaves this process a member */
+    return done_testing ();
+}
