@@ -153,14 +153,6 @@ test_expect_success 'two processes with one rank, launched' '
         ./twice "$faults" >out 2>err &&
     grep "status 1 .* both are rank 0" out
 '
-# It makes the job segment, and then at once takes the socket.
-has_segment () { readlink /proc/$1/fd/* | grep -q memfd; }
-test_expect_success 'two processes with rank 0, by hand' '
-    { RANK=0 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=2500 "$faults" open >first & } && one=$! &&
-    wait_for has_segment $one && sleep 0.2 &&
-    RANK=0 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=300 test_exit 1 "$faults" open >out && test_exit 1 wait $one &&
-    grep "status 3 .* cannot take the socket .*MASTER_PORT" out && grep "status 4 .* rank 1" first
-'
 test_expect_success 'several late ranks have one timeout, not one each' '
     "$accelerate" launch --cpu --num_processes 3 "$builddir/tests/fault/late_ranks" >out 2>err &&
     grep -x timeout out && nothing_left

@@ -81,15 +81,16 @@ look_for_dead (struct shm *shm, struct accel_error *err)
 }
 
 /* One wait of local rank 0: for a client of the rendezvous, or for the next slot to change. */
-static void
-await_slot (struct shm *shm, const struct backend_job *job, int listener, int rank)
+static enum accel_status
+await_slot (struct shm *shm, const struct backend_job *job, int listener, int rank, struct accel_error *err)
 {
     struct jobseg_slot *slot = jobseg_slot (&shm->segment, rank);
     uint32_t state = atomic_load (&slot->state);
     if (listener >= 0)
-        shm_rendezvous_serve (job, listener, 1);
-    else if (!has_joined (shm, rank))
+        return shm_rendezvous_serve (job, listener, 1, err);
+    if (!has_joined (shm, rank))
         shm_futex_wait (&slot->state, state, SHM_SLICE_MS);
+    return ACCEL_OK;
 }
 
 static enum accel_status
@@ -107,7 +108,9 @@ lead (struct shm *shm, const struct backend_job *job, int listener, struct accel
         if (clock_ms () >= deadline)
             return list_missing (shm, err);
         ledger_beat (shm->slot);
-        await_slot (shm, job, listener, rank);
+        status = await_slot (shm, job, listener, rank, err);
+        if (status)
+            return status;
     }
     enum accel_status status = shm_lay_out (shm, err);
     if (status)

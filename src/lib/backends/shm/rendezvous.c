@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Under another launcher: local rank 0 makes the job segment and hands its descriptor to the others over a socket with
- * an abstract name, which vanishes with its owner.  Both sides check that the other is the same user. */
+ * an abstract name, which vanishes with its owner.  Both sides check that the other is the same user.  Whoever else has
+ * taken the name (names.c) is found out at once, and avoided or named. */
 #include <config.h>
 
 #include "lib/backends/shm/shm_private.h"
@@ -8,11 +9,17 @@
 #include "lib/error.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
+#include "util/peer.h"
 
 #include <poll.h>
-#include <stddef.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+
+enum {
+    ANSWER_MS = 1000,      /* rank 0 looks at its socket every millisecond */
+    SILENCE_MS = 10000,    /* after which somebody of the same user who does not answer is in the way */
+    REFUSALS = 40,         /* connections to a name that is taken, until its owner, who may be ending, is in the way */
+    LOOK_EVERY = 25,       /* tries, between two looks at the list of names */
+    LOOK_OFTEN = 5,        /* the same, when the usual name is known to be blocked */
+};
 
 /* What a client says first, and what it hears with the descriptor. */
 struct hello {
@@ -23,46 +30,14 @@ struct hello {
     uint32_t spare;
 };
 
-/* What tells one job from another on this host; those that a launcher does not set are empty. */
-static const char *const identifying[] = {
-    ENV_MASTER_ADDR, ENV_MASTER_PORT, "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "PMIX_NAMESPACE",
-    "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "MV2_COMM_WORLD_ID", "SLURM_JOB_ID", "SLURM_STEP_ID",
+/* What came of asking at a name. */
+enum answer {
+    ANSWER_NONE,    /* nobody listens */
+    ANSWER_FOREIGN, /* another user does */
+    ANSWER_SILENT,  /* we do, in a process that says nothing */
+    ANSWER_RANK_0,  /* rank 0 has it, and has heard that we are rank 0 too */
+    ANSWER_SEGMENT, /* rank 0 has sent the segment */
 };
-
-/* FNV-1a, with a separator after each part. */
-static uint64_t
-hash (uint64_t value, const char *text)
-{
-    do
-        value = (value ^ (unsigned char) *text) * UINT64_C (0x100000001b3);
-    while (*text++);
-    return value;
-}
-
-static socklen_t
-job_address (const struct backend_job *job, struct sockaddr_un *address)
-{
-    uint64_t value = UINT64_C (0xcbf29ce484222325);
-    char sizes[64];
-    for (size_t i = 0; i < sizeof identifying / sizeof *identifying; i++) {
-        const char *text = getenv (identifying[i]);
-        value = hash (value, text ? text : "");
-    }
-    snprintf (sizes, sizeof sizes, "%d/%d", job->identity.world_size, job->identity.local_world_size);
-    value = hash (value, sizes);
-    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-    int length = snprintf (address->sun_path + 1, sizeof address->sun_path - 1, "accel-%u-%016llx",
-                           (unsigned) geteuid (), (unsigned long long) value);
-    return (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + (size_t) length);
-}
-
-static bool
-is_same_user (int fd)
-{
-    struct ucred peer;
-    socklen_t length = sizeof peer;
-    return !getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) && peer.uid == geteuid ();
-}
 
 static bool
 is_readable (int fd, int wait_ms)
@@ -71,27 +46,31 @@ is_readable (int fd, int wait_ms)
     return poll (&poll_fd, 1, wait_ms) == 1;
 }
 
+/* @param segment_fd  -1: none is sent */
 static bool
-send_segment (int fd, const struct hello *reply, int segment_fd)
+send_reply (int fd, const struct hello *reply, int segment_fd)
 {
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE (sizeof (int))];
     } control = { 0 };
     struct iovec part = { .iov_base = (void *) (uintptr_t) reply, .iov_len = sizeof *reply };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
-                              .msg_controllen = sizeof control.bytes };
-    struct cmsghdr *header = CMSG_FIRSTHDR (&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN (sizeof (int));
-    memcpy (CMSG_DATA (header), &segment_fd, sizeof segment_fd);
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    if (segment_fd >= 0) {
+        message.msg_control = &control;
+        message.msg_controllen = sizeof control.bytes;
+        struct cmsghdr *header = CMSG_FIRSTHDR (&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN (sizeof (int));
+        memcpy (CMSG_DATA (header), &segment_fd, sizeof segment_fd);
+    }
     return sendmsg (fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t) sizeof *reply;
 }
 
-/* @return the descriptor that came with @reply, or -1 */
-static int
-receive_segment (int fd, struct hello *reply)
+/* @param[out] segment_fd  what came with the reply, or -1  @return whether @reply is complete */
+static bool
+receive_reply (int fd, struct hello *reply, int *segment_fd)
 {
     union {
         struct cmsghdr header;
@@ -100,17 +79,18 @@ receive_segment (int fd, struct hello *reply)
     struct iovec part = { .iov_base = reply, .iov_len = sizeof *reply };
     struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
                               .msg_controllen = sizeof control.bytes };
-    int received = -1;
+    *segment_fd = -1;
     ssize_t length = recvmsg (fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     struct cmsghdr *header = length > 0 ? CMSG_FIRSTHDR (&message) : NULL;
     if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS
         && header->cmsg_len == CMSG_LEN (sizeof (int)))
-        memcpy (&received, CMSG_DATA (header), sizeof received);
-    if (received >= 0 && length != (ssize_t) sizeof *reply) {
-        close (received);
-        return -1;
-    }
-    return received;
+        memcpy (segment_fd, CMSG_DATA (header), sizeof *segment_fd);
+    if (length == (ssize_t) sizeof *reply)
+        return true;
+    if (*segment_fd >= 0)
+        close (*segment_fd);
+    *segment_fd = -1;
+    return false;
 }
 
 static struct hello
@@ -121,86 +101,203 @@ introduce (const struct backend_job *job)
                            .local_world_size = (uint32_t) job->identity.local_world_size };
 }
 
-void
-shm_rendezvous_serve (const struct backend_job *job, int listener, int wait_ms)
+/* Two jobs with all the same variables: which of the other ranks belong to whom, nobody can tell. */
+static enum accel_status
+fail_twice (const struct peer *other, struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_INVALID,
+                       "accel_open: processes %d and %d both are rank 0: if they are of two jobs, give each of these "
+                       "another %s",
+                       (int) getpid (), (int) other->pid, ENV_MASTER_PORT);
+}
+
+enum accel_status
+shm_rendezvous_serve (const struct backend_job *job, int listener, int wait_ms, struct accel_error *err)
 {
     struct hello hello, reply = introduce (job);
+    struct peer peer;
     if (!is_readable (listener, wait_ms))
-        return;
+        return ACCEL_OK;
     AUTO_CLOSE int client = accept4 (listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (client < 0 || !is_same_user (client) || !is_readable (client, 1000))
-        return;
+    if (client < 0 || !peer_of (client, &peer) || peer.uid != geteuid () || !is_readable (client, ANSWER_MS))
+        return ACCEL_OK;
     if (recv (client, &hello, sizeof hello, 0) != (ssize_t) sizeof hello || hello.magic != reply.magic
         || hello.version != reply.version || hello.local_world_size != reply.local_world_size)
-        return;
-    send_segment (client, &reply, job->segment.fd);
+        return ACCEL_OK;
+    send_reply (client, &reply, hello.local_rank ? job->segment.fd : -1);
+    return hello.local_rank ? ACCEL_OK : fail_twice (&peer, err);
 }
 
-static enum accel_status
-host (struct backend_job *job, int *listener, struct accel_error *err)
-{
-    struct sockaddr_un address;
-    socklen_t length = job_address (job, &address);
-    struct fail fail;
-    const struct identity *identity = &job->identity;
-    if (jobseg_create (&job->segment, identity->world_size, identity->local_world_size,
-                       identity->rank - identity->local_rank, address.sun_path + 1, &fail))
-        return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: %.400s", fail.text);
-    int64_t deadline = clock_ms () + job->timeout_ms;
-    *listener = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (*listener < 0)
-        return accel_fail_errno (err, "accel_open: socket");
-    /* An earlier program of the same job may be about to close its own. */
-    while (bind (*listener, (struct sockaddr *) &address, length)) {
-        if (errno != EADDRINUSE || clock_ms () >= deadline)
-            return accel_fail_errno (err,
-                                     "accel_open: cannot take the socket @%s: does another job on this host have the "
-                                     "same %s?",
-                                     address.sun_path + 1, ENV_MASTER_PORT);
-        nanosleep (&(struct timespec){ .tv_nsec = 5000000 }, NULL);
-    }
-    if (listen (*listener, identity->local_world_size))
-        return accel_fail_errno (err, "accel_open: listen");
-    return ACCEL_OK;
-}
-
-/* One attempt.  @return the segment's descriptor, or -1: try again */
-static int
-ask (const struct backend_job *job, const struct sockaddr_un *address, socklen_t length)
+/* @param[out] segment_fd  of ANSWER_SEGMENT  @param[out] owner  unless it is ANSWER_NONE */
+static enum answer
+ask (const struct backend_job *job, const struct shm_address *address, struct peer *owner, int *segment_fd)
 {
     struct hello hello = introduce (job), reply;
     AUTO_CLOSE int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || connect (fd, (const struct sockaddr *) address, length) || !is_same_user (fd))
-        return -1;
-    if (send (fd, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t) sizeof hello || !is_readable (fd, 1000))
-        return -1;
-    int received = receive_segment (fd, &reply);
-    if (received >= 0 && (reply.magic != hello.magic || reply.version != hello.version)) {
-        close (received);
-        return -1;
+    if (fd < 0 || connect (fd, (const struct sockaddr *) &address->un, address->length) || !peer_of (fd, owner))
+        return ANSWER_NONE;
+    if (owner->uid != geteuid ())
+        return ANSWER_FOREIGN;
+    if (send (fd, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t) sizeof hello || !is_readable (fd, ANSWER_MS)
+        || !receive_reply (fd, &reply, segment_fd))
+        return ANSWER_SILENT;
+    bool is_valid = reply.magic == hello.magic && reply.version == hello.version;
+    if (is_valid && *segment_fd >= 0)
+        return ANSWER_SEGMENT;
+    if (is_valid && !hello.local_rank)
+        return ANSWER_RANK_0;
+    if (*segment_fd >= 0)
+        close (*segment_fd);
+    return ANSWER_SILENT;
+}
+
+/* The same at all spare names.  @return the first that is an answer of rank 0, else ANSWER_NONE */
+static enum answer
+ask_spares (const struct backend_job *job, const struct shm_address *usual, struct peer *owner, int *segment_fd)
+{
+    struct shm_address address;
+    AUTO_FILE FILE *list = shm_open_addresses ();
+    while (list && shm_next_spare (list, usual, &address)) {
+        enum answer answer = ask (job, &address, owner, segment_fd);
+        if (answer == ANSWER_RANK_0 || answer == ANSWER_SEGMENT)
+            return answer;
     }
-    return received;
+    return ANSWER_NONE;
+}
+
+static bool
+can_list (void)
+{
+    AUTO_FILE FILE *list = shm_open_addresses ();
+    return list != NULL;
+}
+
+/* @param owner  NULL: it does not listen, so the kernel does not tell */
+static enum accel_status
+fail_blocked (const struct shm_address *usual, const struct peer *owner, struct accel_error *err)
+{
+    char text[256] = "a process that does not listen";
+    if (owner)
+        peer_describe (owner, NULL, text, sizeof text);
+    return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: the socket @%s is taken by %s, which does not answer: end "
+                       "it, or give the job another %s",
+                       shm_address_text (usual), text, ENV_MASTER_PORT);
+}
+
+/* Not even the usual name's owner can take this one before us.  @param owner  of the usual name, or NULL */
+static enum accel_status
+take_spare (const struct backend_job *job, const struct shm_address *usual, const struct peer *owner, int listener,
+            struct accel_error *err)
+{
+    struct shm_address address;
+    struct peer other;
+    int none;
+    if (!can_list () || !shm_spare_address (usual, &address))
+        return fail_blocked (usual, owner, err);
+    if (ask_spares (job, usual, &other, &none) == ANSWER_RANK_0)
+        return fail_twice (&other, err);
+    if (bind (listener, (struct sockaddr *) &address.un, address.length))
+        return accel_fail_errno (err, "accel_open: cannot take the socket @%s", shm_address_text (&address));
+    return ACCEL_OK;
+}
+
+static enum accel_status
+take_name (const struct backend_job *job, const struct shm_address *usual, int listener, struct accel_error *err)
+{
+    int64_t deadline = clock_ms () + (job->timeout_ms < SILENCE_MS ? job->timeout_ms : SILENCE_MS);
+    struct peer owner;
+    int none, refusals = 0;
+    while (bind (listener, (const struct sockaddr *) &usual->un, usual->length)) {
+        if (errno != EADDRINUSE)
+            return accel_fail_errno (err, "accel_open: cannot take the socket @%s", shm_address_text (usual));
+        enum answer answer = ask (job, usual, &owner, &none);
+        if (answer == ANSWER_RANK_0)
+            return fail_twice (&owner, err);
+        if (answer == ANSWER_FOREIGN)
+            return take_spare (job, usual, &owner, listener, err);
+        /* Or an earlier program of the same job is about to close its own. */
+        if (answer == ANSWER_NONE && ++refusals == REFUSALS)
+            return take_spare (job, usual, NULL, listener, err);
+        if (answer == ANSWER_SILENT && clock_ms () >= deadline)
+            return fail_blocked (usual, &owner, err);
+        nanosleep (&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+    }
+    return ACCEL_OK;
+}
+
+static enum accel_status
+host (struct backend_job *job, const struct shm_address *usual, int *listener, struct accel_error *err)
+{
+    struct fail fail;
+    const struct identity *identity = &job->identity;
+    if (jobseg_create (&job->segment, identity->world_size, identity->local_world_size,
+                       identity->rank - identity->local_rank, shm_address_text (usual), &fail))
+        return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: %.400s", fail.text);
+    *listener = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*listener < 0)
+        return accel_fail_errno (err, "accel_open: socket");
+    enum accel_status status = take_name (job, usual, *listener, err);
+    if (status)
+        return status;
+    return listen (*listener, identity->local_world_size) ? accel_fail_errno (err, "accel_open: listen") : ACCEL_OK;
+}
+
+static enum accel_status
+fail_late (const struct backend_job *job, const struct shm_address *usual, const struct peer *owner,
+           struct accel_error *err)
+{
+    char text[256] = "";
+    if (owner)
+        peer_describe (owner, NULL, text, sizeof text);
+    return accel_fail (err, ACCEL_ERR_TIMEOUT,
+                       "accel_open: rank %d has waited for %u ms, the timeout, for rank 0 (socket @%s%s%s)",
+                       job->identity.rank, job->timeout_ms, shm_address_text (usual), owner ? ", which is taken by " : "",
+                       text);
+}
+
+/* Find rank 0, which may come later.  @return the segment's descriptor, or -1 with @err */
+static int
+find_segment (const struct backend_job *job, const struct shm_address *usual, struct accel_error *err)
+{
+    int64_t now = clock_ms (), deadline = now + job->timeout_ms, silent_since = 0;
+    struct peer owner, spare_owner;
+    int fd;
+    bool blocked = false;
+    for (unsigned tries = 0; now < deadline; now = clock_ms ()) {
+        enum answer answer = ask (job, usual, &owner, &fd);
+        if (answer == ANSWER_SEGMENT)
+            return fd;
+        blocked = answer == ANSWER_FOREIGN || answer == ANSWER_SILENT;
+        if (tries++ % (blocked ? LOOK_OFTEN : LOOK_EVERY) == 0
+            && ask_spares (job, usual, &spare_owner, &fd) == ANSWER_SEGMENT)
+            return fd;
+        silent_since = answer != ANSWER_SILENT ? 0 : silent_since ? silent_since : now;
+        if ((silent_since && now - silent_since >= SILENCE_MS) || (answer == ANSWER_FOREIGN && !can_list ())) {
+            fail_blocked (usual, &owner, err);
+            return -1;
+        }
+        nanosleep (&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    }
+    fail_late (job, usual, blocked ? &owner : NULL, err);
+    return -1;
 }
 
 enum accel_status
 shm_rendezvous (struct backend_job *job, int *listener, struct accel_error *err)
 {
-    struct sockaddr_un address;
+    struct shm_address usual;
+    struct accel_error why;
     struct fail fail;
+    shm_usual_address (job, &usual);
     if (job->identity.local_rank == 0)
-        return host (job, listener, err);
-    socklen_t length = job_address (job, &address);
-    int64_t deadline = clock_ms () + job->timeout_ms;
-    for (;;) {
-        int fd = ask (job, &address, length);
-        if (fd >= 0 && jobseg_attach_fd (&job->segment, fd, &fail))
-            return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: the segment of rank 0: %.300s", fail.text);
-        if (fd >= 0)
-            return ACCEL_OK;
-        if (clock_ms () >= deadline)
-            return accel_fail (err, ACCEL_ERR_TIMEOUT,
-                               "accel_open: rank %d has waited for %u ms, the timeout, for rank 0 (socket @%s)",
-                               job->identity.rank, job->timeout_ms, address.sun_path + 1);
-        nanosleep (&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+        return host (job, &usual, listener, err);
+    int fd = find_segment (job, &usual, &why);
+    if (fd < 0) {
+        if (err)
+            *err = why;
+        return why.code;
     }
+    if (jobseg_attach_fd (&job->segment, fd, &fail))
+        return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: the segment of rank 0: %.300s", fail.text);
+    return ACCEL_OK;
 }

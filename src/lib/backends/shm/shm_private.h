@@ -16,7 +16,10 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 
 enum {
@@ -145,8 +148,33 @@ void shm_read_layout (struct shm *shm);
 /* ---- rendezvous.c ---- */
 /** Under a foreign launcher: get the segment of local rank 0, which makes it and a socket that hands it out. */
 enum accel_status shm_rendezvous (struct backend_job *job, int *listener, struct accel_error *err);
-/** Local rank 0: hand the segment to whoever asks now, waiting for @p wait_ms at most. */
-void shm_rendezvous_serve (const struct backend_job *job, int listener, int wait_ms);
+/** Local rank 0: hand the segment to whoever asks now, waiting for @p wait_ms at most.
+ *  @return ACCEL_OK, or an error where another process has come that is rank 0 too */
+enum accel_status shm_rendezvous_serve (const struct backend_job *job, int listener, int wait_ms,
+                                        struct accel_error *err);
+
+/* ---- names.c ---- */
+/** An abstract name of a socket. */
+struct shm_address {
+    struct sockaddr_un un;
+    socklen_t length;
+};
+
+/** The name without the byte 0 with which it begins. */
+static inline const char *
+shm_address_text (const struct shm_address *address)
+{
+    return address->un.sun_path + 1;
+}
+
+/** The name that every rank of the job works out. */
+void shm_usual_address (const struct backend_job *job, struct shm_address *address);
+/** One that belongs to the usual one and that nobody can foresee.  @return false without random numbers */
+bool shm_spare_address (const struct shm_address *usual, struct shm_address *address);
+/** The kernel's list of names.  @return NULL where it cannot be read */
+FILE *shm_open_addresses (void);
+/** The next spare name on the list, whoever owns it.  @return false at the end */
+bool shm_next_spare (FILE *list, const struct shm_address *usual, struct shm_address *address);
 
 /* ---- peers.c ---- */
 uint32_t shm_pid_space (void);
