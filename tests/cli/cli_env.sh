@@ -55,7 +55,13 @@ fail|cuda|- CUDA runtime: cudaRuntimeGetVersion() failed with 3
 abort|MPI|libmpi.so crashed with signal 6 (Aborted)
 fail|nvml|libnvidia-ml.so.1: nvmlInit: Driver Not Loaded
 hang|nvml|libnvidia-ml.so.1 did not answer in 2 s
+old|nccl|- NCCL: 2.8.4
+many|nvml|	- and 999936 more
 EOT
+    test_expect_success 'a library that fails is not asked for in folders' '
+        mkdir broken && echo "{ \"cuda\" : { \"version\" : \"11.8.0\" } }" >broken/version.json &&
+        CUDA_HOME=$scratch/broken FAKE_LIBRARY=fail FAKE_LIBRARY_ONLY=cuda faked_env &&
+        grep -Fx -- "- CUDA runtime: cudaRuntimeGetVersion() failed with 3" out'
     test_expect_success 'libraries that talk are not heard' 'FAKE_LIBRARY=noise faked_env && ! grep NOISE out'
     rm -r lib
 else

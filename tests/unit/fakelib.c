@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stands for the libraries of NVML, NCCL, the CUDA runtime and MPI in the tests: copied under each one's name.
  *
- * FAKE_LIBRARY=hang|crash|abort|exit|fail|noise makes it do that when it is first called; FAKE_LIBRARY=load-hang when
+ * FAKE_LIBRARY=hang|crash|abort|exit|fail|noise|many|old|limits makes it do that when it is first called; FAKE_LIBRARY=load-hang when
  * it is loaded.  FAKE_LIBRARY_ONLY=NAME restricts that to calls that begin with NAME. */
 #include <config.h>
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__ ((visibility ("default")))
@@ -18,6 +20,13 @@ hang (void)
 {
     for (;;)
         pause ();
+}
+
+static bool
+is_asked_for (const char *wanted)
+{
+    const char *how = getenv ("FAKE_LIBRARY");
+    return how && !strcmp (how, wanted);
 }
 
 /* @return 1 where the call is to fail */
@@ -84,7 +93,7 @@ CALL (nvmlSystemGetCudaDriverVersion, int *version)
 
 CALL (nvmlDeviceGetCount_v2, unsigned int *count)
 {
-    *count = 3;
+    *count = is_asked_for ("many") ? 1000000 : 3;
     return 0;
 }
 
@@ -101,7 +110,11 @@ CALL (nvmlDeviceGetHandleByIndex_v2, unsigned int index, void **device)
 CALL (nvmlDeviceGetName, void *device, char *text, unsigned int size)
 {
     (void) device;
-    snprintf (text, size, "NVIDIA GeForce RTX 4090");
+    struct rlimit core = { 1, 1 };
+    if (is_asked_for ("limits") && !getrlimit (RLIMIT_CORE, &core))
+        snprintf (text, size, "core files of %d bytes", (int) core.rlim_max);
+    else
+        snprintf (text, size, "NVIDIA GeForce RTX 4090");
     return 0;
 }
 
@@ -123,7 +136,7 @@ CALL (nvmlDeviceGetMemoryInfo, void *device, unsigned long long *memory)
 
 CALL (ncclGetVersion, int *version)
 {
-    *version = 22005;
+    *version = is_asked_for ("old") ? 2804 : 22005;
     return misbehave ("nccl") ? 3 : 0;
 }
 

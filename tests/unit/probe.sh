@@ -22,6 +22,13 @@ test_expect_success 'GPUs, one of them lost' '
 	EOT'
 test_expect_success 'no more than asked for' 'ask 1 && [ "$(wc -l <out)" = 2 ] && grep -x "3 GPUs" out'
 test_expect_success 'none asked for: the number' 'ask 0 && [ "$(cat out)" = "3 GPUs" ]'
+test_expect_success 'an answer that is larger than a pipe' 'ask 2000 && [ "$(wc -l <out)" = 4 ] && grep -x "3 GPUs" out'
+test_expect_success 'more GPUs than there is room for' '
+    FAKE_LIBRARY=many ask 2 && [ "$(wc -l <out)" = 3 ] && grep -x "1000000 GPUs" out'
+test_expect_success 'a crash is one where the signal is ignored' '
+    (trap "" SEGV && FAKE_LIBRARY=crash ask) && grep "crashed with signal 11" out'
+test_expect_success 'a crash leaves no core file' '
+    (ulimit -S -c "$(ulimit -H -c)" && FAKE_LIBRARY=limits ask 1) && grep "^0: core files of 0 bytes" out'
 # how, what is said
 while IFS='|' read -r how said; do
     test_expect_success "a library that does this: $how" "

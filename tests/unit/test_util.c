@@ -16,9 +16,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <wchar.h>
 
 static void
 test_integers (void)
@@ -47,6 +50,7 @@ test_integers (void)
         ok (result == cases[i].result && value == cases[i].value, "integer '%s'", cases[i].text);
     }
     int64_t value = 5;
+    ok (parse_int64 ("-9223372036854775809", INT64_MIN, INT64_MAX, &value) == PARSE_RANGE && value == 5, "below all");
     ok (parse_int64 ("70000", 0, 65535, &value) == PARSE_RANGE && value == 5, "out of range leaves the value alone");
 }
 
@@ -63,8 +67,14 @@ test_doubles (void)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double value;
-        ok (parse_double (cases[i].text, -1e300, 1e300, &value) == cases[i].result, "number '%s'", cases[i].text);
+        ok (parse_double (cases[i].text, -HUGE_VAL, HUGE_VAL, &value) == cases[i].result, "number '%s'", cases[i].text);
     }
+    double value = 5;
+    ok (parse_double ("1.5", 0, 1, &value) == PARSE_RANGE && parse_double ("-0.5", 0, 1, &value) == PARSE_RANGE
+            && value == 5,
+        "out of range leaves the value alone");
+    ok (parse_double ("1", 0, 1, &value) == PARSE_OK && parse_double ("0", 0, 1, &value) == PARSE_OK && value == 0,
+        "the bounds belong to the range");
 }
 
 static void
@@ -79,13 +89,18 @@ test_truth (void)
 static void
 test_suggestions (void)
 {
-    static const struct {
+    char as[61], more_as[71]; /* their distance is small, but names as long as the second are not compared */
+    snprintf (as, sizeof as, "%060d", 0);
+    snprintf (more_as, sizeof more_as, "%070d", 0);
+    const struct {
         const char *wanted, *best;
     } cases[] = {
         { "num_procs", "num_processes" }, { "num-processes", "num_processes" }, { "lanch", "launch" },
-        { "nmu_machines", "num_machines" }, { "zebra", NULL },
+        { "nmu_machines", "num_machines" }, { "zebra", NULL }, { "cup", "cpu" }, { "cqx", NULL }, { "upc", NULL },
+        { "xpu", "cpu" }, { "gpv", "gpu" }, { "x-z", "x_y" }, { "X_Y", "x_y" }, { as, NULL }, { more_as, NULL },
     };
-    static const char *const names[] = { "num_processes", "num_machines", "launch", "env", "cpu" };
+    const char *const names[]
+        = { "num_processes", "num_machines", "launch", "env", "cpu", "gpu", "x_y", more_as };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct suggest suggest = { .wanted = cases[i].wanted };
         for (size_t j = 0; j < sizeof names / sizeof *names; j++)
@@ -107,6 +122,52 @@ test_strings (void)
     for (int i = 0; i < 40; i++)
         strlist_printf (&list, "%d", i);
     ok (list.count == 40 && !strcmp (list.items[39], "39") && !list.items[40], "a list ends with NULL");
+}
+
+/* The byte after a text, and the pointer after a list, are theirs. */
+static void
+test_room (void)
+{
+    AUTO_STRBUF struct strbuf buf = { 0 };
+    AUTO_STRLIST struct strlist list = { 0 };
+    bool has_room = true;
+    for (int i = 0; i < 300; i++) {
+        strbuf_add_char (&buf, 'x');
+        strlist_add (&list, "x");
+        has_room = has_room && buf.capacity > buf.length && list.capacity > list.count;
+    }
+    ok (has_room, "there is room for the end at every length");
+    strbuf_truncate (&buf, 2);
+    is_text (buf.text, "xx", "what is cut off ends there");
+}
+
+/* What could not be made is remembered, whatever succeeds after it. */
+static void
+test_failures (void)
+{
+    static const wchar_t foreign[] = { 0x4e00, 0 }; /* not a character of the C locale, which tests run in */
+    AUTO_STRBUF struct strbuf buf = { 0 };
+    AUTO_STRLIST struct strlist list = { 0 };
+    volatile size_t most = SIZE_MAX - 8;
+    alarm (60);
+    strbuf_add (&buf, "old");
+    strbuf_add_bytes (&buf, "", most);
+    alarm (0);
+    ok (buf.failed && buf.length == 3, "more bytes than there can be");
+    strbuf_add (&buf, "new");
+    ok (buf.failed && buf.length == 3 && !strcmp (buf.text, "old"), "nothing is added after a failure");
+    ok (!strbuf_take (&buf) && !buf.text, "and nothing is handed over");
+    strlist_add (&list, "old");
+    strlist_printf (&list, "%ls", foreign);
+    ok (list.failed && list.count == 1, "a text that cannot be made");
+    strlist_add (&list, "new");
+    ok (list.failed && list.count == 1, "nothing is added after it");
+    strbuf_printf (&buf, "%ls", foreign);
+    ok (buf.failed && !buf.length, "nor to a text");
+    struct fail fail = { 0 };
+    fail_set (&fail, 7, "cause");
+    ok (fail_prefix (&fail, "%s", "where") == -1 && fail.status == 7, "a prefix keeps the status");
+    is_text (fail.text, "where: cause", "and the cause");
 }
 
 static void
@@ -146,6 +207,30 @@ test_utf8 (void)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ok (utf8_is_valid (cases[i].bytes, strlen (cases[i].bytes)) == cases[i].is_valid, "UTF-8, case %zu", i);
+}
+
+/* The first and the last characters of each length. */
+static void
+test_utf8_characters (void)
+{
+    static const struct {
+        uint32_t character;
+        const char *bytes;
+    } cases[] = {
+        { 0x1, "\x01" },           { 0x7f, "\x7f" },         { 0x80, "\xc2\x80" },          { 0x7ff, "\xdf\xbf" },
+        { 0x800, "\xe0\xa0\x80" }, { 0xffff, "\xef\xbf\xbf" }, { 0x10000, "\xf0\x90\x80\x80" },
+        { 0x10ffff, "\xf4\x8f\xbf\xbf" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        AUTO_STRBUF struct strbuf out = { 0 };
+        const char *next = cases[i].bytes;
+        utf8_add (&out, cases[i].character);
+        ok (!strcmp (out.text, cases[i].bytes), "U+%04X in bytes", (unsigned) cases[i].character);
+        ok (utf8_next (&next) == cases[i].character && !*next, "and back");
+    }
+    const char *next = "\xe2" "A\x82";
+    ok (utf8_next (&next) == 0xe2 && utf8_next (&next) == 'A' && utf8_next (&next) == 0x82 && !*next,
+        "what follows half a character is one of its own");
 }
 
 static void
@@ -221,7 +306,8 @@ test_segment (void)
     ok (!jobseg_attach (&reader, path, &fail), "attached by path %s", fail.text);
     ok (reader.header->world_size == 8 && reader.header->first_rank == 4, "sizes travel");
     jobseg_mark_exit (&maker, 3, 7 << 8);
-    ok (atomic_load (&jobseg_slot (&reader, 3)->exited) == 1, "an exit is seen");
+    ok (atomic_load (&jobseg_slot (&reader, 3)->exited) == 1 && jobseg_slot (&reader, 3)->wait_status == 7 << 8,
+        "an exit is seen, with its status");
     char text[128];
     jobseg_describe (jobseg_slot (&reader, 0), text, sizeof text);
     is_text (text, "not in accel_open() yet", "a fresh slot");
@@ -235,7 +321,65 @@ test_segment (void)
     maker.header->version = 99;
     ok (jobseg_attach (&reader, path, &fail) && strstr (fail.text, "version 99"), "other versions: %s", fail.text);
     jobseg_detach (&maker);
-    ok (jobseg_attach (&reader, "/dev/null", &fail) && reader.fd == -1, "no segment: %s", fail.text);
+    ok (jobseg_attach (&reader, "/dev/null", &fail) && reader.fd == -1 && strstr (fail.text, "/dev/null: "),
+        "no segment: %s", fail.text);
+    errno = EDOM;
+    jobseg_detach (&reader);
+    ok (errno == EDOM, "detaching leaves errno alone");
+    for (int i = 0; i < 2; i++)
+        ok (jobseg_create (&maker, 1, i ? JOBSEG_MAX_LOCAL + 1 : 0, 0, "job", &fail) && maker.fd == -1, "%s", fail.text);
+}
+
+/* What a rank does, as others read it from its slot. */
+static void
+test_slots (void)
+{
+    struct fail fail = { 0 };
+    struct jobseg maker = JOBSEG_NONE;
+    struct jobseg_record record;
+    char text[128];
+    ok (!jobseg_create (&maker, 1, 1, 0, "job", &fail), "created %s", fail.text);
+    struct jobseg_slot *slot = jobseg_slot (&maker, 0);
+    slot->state = JOBSEG_READY;
+    jobseg_describe (slot, text, sizeof text);
+    is_text (text, "computing, no collective yet", "nothing in the ledger");
+    slot->file_count = 1;
+    strcpy (slot->files[0], "train.c");
+    for (uint32_t i = 0; i < JOBSEG_LEDGER + 2; i++)
+        slot->ledger[i % JOBSEG_LEDGER] = (struct jobseg_record){ .line = i + 1, .call = JOBSEG_CALL_BACKWARD };
+    slot->ledger_count = JOBSEG_LEDGER + 2;
+    ok (jobseg_latest (slot, &record) && record.line == JOBSEG_LEDGER + 2, "the latest of more than the ledger holds");
+    struct jobseg_record *latest = &slot->ledger[1];
+    for (uint8_t done = 0; done < 2; done++) {
+        char wanted[128];
+        latest->done = done;
+        jobseg_describe (slot, text, sizeof text);
+        snprintf (wanted, sizeof wanted, "%s accel_backward at train.c:%d", done ? "computing after" : "in",
+                  JOBSEG_LEDGER + 2);
+        is_text (text, wanted, done ? "a call that is over" : "a call that goes on");
+    }
+    for (int i = 0; i < 3; i++) {
+        latest->file = (uint16_t[]){ 1, JOBSEG_FILES, UINT16_MAX }[i];
+        slot->file_count = i ? UINT32_MAX : 1;
+        is_text (jobseg_file (slot, latest), "?", "a file that is not noted");
+    }
+    jobseg_detach (&maker);
+}
+
+/* Files that are not segments, and the descriptor of each is given back. */
+static void
+test_foreign_files (void)
+{
+    static const off_t sizes[] = { 0, 100, 4096, 1 << 20 };
+    struct fail fail;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct jobseg reader;
+        int fd = memfd_create ("test", MFD_CLOEXEC);
+        ok (fd >= 0 && !ftruncate (fd, sizes[i]) && jobseg_attach_fd (&reader, fd, &fail) && reader.fd == -1
+                && strstr (fail.text, "no job segment"),
+            "a file of %ld zeros: %s", (long) sizes[i], fail.text);
+        ok (fcntl (fd, F_GETFD) < 0, "which is closed");
+    }
 }
 
 /* Around all lengths at which it does something else, every distance within a page's first lines. */
@@ -257,6 +401,10 @@ test_copies (void)
             kept = kept && to[here - 1] == 255 && to[here + length] == 255;
         }
     ok (same && kept, "copies at every distance are whole, and no more");
+    AUTO_FREE void *large = memory_create (5 << 20);
+    ok (large && (uintptr_t) large % (2 << 20) == 0, "large memory begins with a large page");
+    AUTO_FREE void *none = memory_create (0);
+    ok (none && !memory_create (SIZE_MAX), "no bytes are memory, too many are not");
     free (from);
     free (to);
 }
@@ -277,6 +425,21 @@ test_damaged_segments (void)
         ok (jobseg_attach (&reader, path, &fail) && strstr (fail.text, "damaged") && reader.fd == -1,
             "one that claims %u ranks: %s", counts[i], fail.text);
     }
+    struct jobseg large = JOBSEG_NONE;
+    ok (!jobseg_create (&large, 64, 64, 0, "job", &fail), "a larger one");
+    uint64_t offset = maker.header->data_offset;
+    maker.header->local_world_size = 64;
+    maker.header->data_offset = large.header->data_offset;
+    ok (jobseg_attach (&reader, path, &fail) && strstr (fail.text, "damaged"), "the header of one that is larger");
+    maker.header->local_world_size = 2;
+    for (int i = 0; i < 2; i++) {
+        maker.header->data_offset = i ? offset * 2 : 64;
+        ok (jobseg_attach (&reader, path, &fail) && strstr (fail.text, "damaged"), "data elsewhere: %s", fail.text);
+    }
+    maker.header->data_offset = offset;
+    ok (!jobseg_attach (&reader, path, &fail), "what is whole again is taken");
+    jobseg_detach (&reader);
+    jobseg_detach (&large);
     jobseg_detach (&maker);
     ok (fcntl (fd, F_GETFD) < 0, "its descriptor is closed");
 }
@@ -321,11 +484,16 @@ main (void)
     test_truth ();
     test_suggestions ();
     test_strings ();
+    test_room ();
+    test_failures ();
     test_credentials ();
     test_utf8 ();
+    test_utf8_characters ();
     test_printable ();
     test_files ();
     test_segment ();
+    test_slots ();
+    test_foreign_files ();
     test_damaged_segments ();
     test_replacing ();
     test_copies ();
