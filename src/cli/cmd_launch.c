@@ -29,11 +29,11 @@ make_plan (struct plan *plan, struct claim *claim, const struct config *config, 
     topology_probe (&topology, config->settings.num_cpu_threads_per_process <= 0);
     if (program_resolve (&program, config, fail))
         return -1;
-    if (mode_is_mpirun (&config->settings))
-        topology_probe_mpi (&topology);
     if (mode_is_deepspeed_launcher (&config->settings))
         topology_probe_deepspeed (&topology);
-    int result = config->settings.dry_run ? 0 : claim_for_job (claim, &topology, config, fail);
+    int result = mode_is_mpirun (&config->settings) ? topology_probe_mpi (&topology, fail) : 0;
+    if (result == 0 && !config->settings.dry_run)
+        result = claim_for_job (claim, &topology, config, fail);
     if (result == 0)
         result = plan_make (plan, config, &topology, &program, fail);
     program_release (&program);

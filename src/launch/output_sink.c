@@ -55,8 +55,8 @@ output_sink_drain (struct output_sink *sink)
 {
     while (!sink->broken && sink->count) {
         struct pollfd ready = { .fd = sink->fd, .events = POLLOUT };
-        if (sink->may_block && (poll (&ready, 1, 0) != 1 || !(ready.revents & (POLLOUT | POLLERR))))
-            return;
+        if (sink->may_block && poll (&ready, 1, 0) != 1)
+            return; /* anything else that poll() says makes write() fail at once, and no event may stay unheeded */
         size_t length = OUTPUT_SINK_BYTES - sink->first;
         length = sink->count < length ? sink->count : length;
         if (sink->may_block && length > PIPE_BUF)
@@ -85,12 +85,13 @@ size_t
 output_sink_put (struct output_sink *sink, const char *bytes, size_t length)
 {
     size_t done = 0;
-    while (done < length && !sink->broken) {
-        size_t most = OUTPUT_SINK_BYTES - sink->count;
-        if (!most && !has_room (sink, 1))
+    while (done < length) {
+        if (!has_room (sink, 1))
             return done;
+        if (sink->broken) /* perhaps only now: nothing must stay in the ring that nobody empties */
+            break;
         size_t last = (sink->first + sink->count) % OUTPUT_SINK_BYTES;
-        most = OUTPUT_SINK_BYTES - sink->count;
+        size_t most = OUTPUT_SINK_BYTES - sink->count;
         if (most > OUTPUT_SINK_BYTES - last)
             most = OUTPUT_SINK_BYTES - last;
         size_t part = length - done < most ? length - done : most;

@@ -3,6 +3,8 @@
 #ifndef LAUNCH_TOPOLOGY_H
 #define LAUNCH_TOPOLOGY_H
 
+#include "util/fail.h"
+
 #include <stdbool.h>
 
 /** Filled by topology_probe(); by hand in tests.  Texts are not owned. */
@@ -37,8 +39,8 @@ struct topology {
  */
 void topology_probe (struct topology *topology, bool wants_cores);
 
-/** Find mpirun or mpiexec in PATH, and ask it (5 s at most) whose it is. */
-void topology_probe_mpi (struct topology *topology);
+/** Find mpirun or mpiexec in PATH, and ask it (5 s at most) whose it is.  @return 0, -1 where it could not be asked */
+int topology_probe_mpi (struct topology *topology, struct fail *fail);
 
 /** Find DeepSpeed's own launcher in PATH. */
 void topology_probe_deepspeed (struct topology *topology);

@@ -9,6 +9,7 @@
 #include "util/cleanup.h"
 #include "util/clock.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -56,32 +57,51 @@ topology_probe_deepspeed (struct topology *topology)
         memcpy (topology->deepspeed_program, "deepspeed", sizeof "deepspeed"); /* the start will say so */
 }
 
-void
-topology_probe_mpi (struct topology *topology)
+/* Start @program so that its answer comes through a pipe. @return 0, or an errno */
+static int
+ask (const char *program, int answer, pid_t *pid)
 {
-    char text[1024], question[] = "--version", *argv[] = { topology->mpi_program, question, NULL };
+    char name[4096], question[] = "--version", *argv[] = { name, question, NULL };
+    posix_spawn_file_actions_t actions;
+    snprintf (name, sizeof name, "%s", program);
+    int error = posix_spawn_file_actions_init (&actions);
+    if (error)
+        return error;
+    error = posix_spawn_file_actions_addopen (&actions, 0, "/dev/null", O_RDONLY, 0);
+    if (!error)
+        error = posix_spawn_file_actions_adddup2 (&actions, answer, 1);
+    if (!error)
+        error = posix_spawn_file_actions_addopen (&actions, 2, "/dev/null", O_WRONLY, 0);
+    if (!error)
+        error = posix_spawn (pid, program, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy (&actions);
+    return error;
+}
+
+int
+topology_probe_mpi (struct topology *topology, struct fail *fail)
+{
+    char text[1024];
     int ends[2];
     pid_t pid;
     if (!find ("mpirun", topology->mpi_program, sizeof topology->mpi_program)
         && !find ("mpiexec", topology->mpi_program, sizeof topology->mpi_program)) {
         topology->mpi_program[0] = '\0';
-        return;
+        return 0;
     }
     if (pipe2 (ends, O_CLOEXEC))
-        return;
+        return fail_set (fail, FAIL_GENERAL, "cannot ask %s for its version: %s", topology->mpi_program,
+                         strerror (errno));
     AUTO_CLOSE int answer = ends[0];
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init (&actions);
-    posix_spawn_file_actions_addopen (&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2 (&actions, ends[1], 1);
-    posix_spawn_file_actions_addopen (&actions, 2, "/dev/null", O_WRONLY, 0);
-    int failed = posix_spawn (&pid, topology->mpi_program, &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy (&actions);
+    int error = ask (topology->mpi_program, ends[1], &pid);
     close (ends[1]);
-    if (failed)
-        return;
+    if (error == ENOMEM)
+        return fail_nomem (fail);
+    if (error)
+        return 0; /* the start will fail too, and say so */
     read_answer (answer, text, sizeof text);
     topology->mpi_is_open = strstr (text, "Open MPI") || strstr (text, "OpenRTE");
     kill (pid, SIGKILL); /* it has answered, or never will */
     waitpid (pid, NULL, 0);
+    return 0;
 }

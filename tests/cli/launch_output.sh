@@ -24,9 +24,9 @@ gone () {
         sleep 0.05
     done
 }
-# A reader that stands still: the pipe is open, and nobody reads.
+# A reader that stands still: the pipe is open (9), and nobody reads.  Each test opens it for itself, so that it can close
+# it too.
 mkfifo still
-exec 9<>still
 
 cat >much <<'EOF'
 #!/bin/sh
@@ -79,12 +79,15 @@ else:
     open ("said", "w")
 EOF
 # A busy machine may pause the rank for longer than an unfinished line is waited for, so there are several tries.
-test_expect_success 'a line of a million bytes stays whole, though another rank writes in the middle of it' '
+stays_whole () {
     for try in 1 2 3 4 5; do
         rm -f half said && "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null longer.py 1000000 >got &&
         sed "s/aaa*/A/; s/bbb*/B/" got | tr "\n" , >short && cat short && [ "$(wc -c <got)" = 1000028 ] || return 1
         [ "$(cat short)" != "[default1]:word,[default0]:AB," ] || return 0
-    done; false'
+    done
+    return 1
+}
+test_expect_success 'a line of a million bytes stays whole, though another rank writes in the middle of it' 'stays_whole'
 test_expect_success 'a longer one is cut at a marked place there, and nothing is missing' '
     rm -f half said && "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null longer.py 3000000 >got &&
     [ "$(sed "s/aaa*/A/; s/bbb*/B/" got | tr "\n" ,)" = \
@@ -94,6 +97,7 @@ test_expect_success 'a longer one is cut at a marked place there, and nothing is
 # stand_still OPTION...: all ranks are gone, and their lines are in files and on their way
 stand_still () {
     rm -rf done? supervisor logs err
+    exec 9<>still
     "$accelerate" launch $two --tee 1 --log_dir logs "$@" ./much >still 2>err 9>&- &
     launcher=$!
     await supervisor done0 done1 && gone "$(cat done0)" && gone "$(cat done1)"
@@ -101,8 +105,7 @@ stand_still () {
 # drain FILE: what is in the pipe, and what still comes
 drain () {
     exec 8<still 9>&-
-    timeout 60 cat <&8 >"$1"
-    exec 9<>still 8<&-
+    timeout $patience cat <&8 >"$1" && exec 8<&-
 }
 all=$((2 * 10000 * 61))
 test_expect_success 'a reader that stands still is waited for without a limit, and gets everything' '
@@ -121,7 +124,7 @@ test_expect_success 'a launcher that is killed leaves no process that waits for 
     stand_still && kill -KILL $launcher && gone "$(cat supervisor)" && drain got'
 test_expect_success 'nor one whose report cannot be written' '
     printf "#!/bin/sh\n[ \$RANK = 0 ] || exit 0\nyes | head -c 60000 >&2\necho \$PPID >supervisor\nyes | head -c 9000 >&2\nexit 3\n" >fails &&
-    chmod +x fails && rm -f supervisor && { "$accelerate" launch $two ./fails >still 2>&1 9>&- & } && launcher=$! &&
+    chmod +x fails && rm -f supervisor && exec 9<>still && { "$accelerate" launch $two ./fails >still 2>&1 9>&- & } && launcher=$! &&
     await supervisor && sleep 0.5 && kill -KILL $launcher && gone "$(cat supervisor)" && drain got'
 if [ -c /dev/full ]; then
     test_expect_success 'output that cannot be written is told, and is no success' '
@@ -130,8 +133,7 @@ if [ -c /dev/full ]; then
 fi
 test_expect_success 'lines of a file that somebody has cut short are missed' '
     rm -rf done? logs && printf "#!/bin/sh\n./much\n[ \$RANK = 1 ] || for f in logs/*/*/0/stdout.log; do : >\$f; done\necho 1 >cut\$RANK\n" >cuts &&
-    chmod +x cuts && { "$accelerate" launch $two --tee 0:1 --log_dir logs ./cuts >still 2>err 9>&- & } && launcher=$! &&
+    chmod +x cuts && exec 9<>still && { "$accelerate" launch $two --tee 0:1 --log_dir logs ./cuts >still 2>err 9>&- & } && launcher=$! &&
     await cut0 && drain got && test_exit 1 wait $launcher && cat err &&
     grep "^accelerate: [0-9]* bytes of the ranks. output were not passed on" err'
-exec 9>&-
 test_done

@@ -94,7 +94,7 @@ kill -KILL $keeper $PPID
 exec sleep 300
 EOF
 test_expect_success 'both processes of the launcher are killed at once: no rank lives on' '
-    test_exit 137 "$accelerate" launch $two ./both 2>err; gone $(cat pid0 pid1)'
+    test_exit 137 "$accelerate" launch $two ./both 2>err && gone $(cat pid0 pid1)'
 
 program twice <<'EOF'
 trap '' TERM
@@ -103,8 +103,8 @@ echo 1 >up$RANK
 while :; do sleep 0.05; done
 EOF
 test_expect_success 'two signals at the same time are one' '
-    rm -f up*; "$accelerate" launch $two ./twice 2>err & launcher=$!
-    await up0 up1 && kill -HUP $launcher && kill -TERM $launcher; test_exit 129 wait $launcher && cat err &&
+    rm -f up* && { "$accelerate" launch $two ./twice 2>err & } && launcher=$! &&
+    await up0 up1 && kill -HUP $launcher && kill -TERM $launcher && test_exit 129 wait $launcher &&
     [ -e ended0 ] && [ -e ended1 ] && ! grep killed err'
 
 program interrupted <<'EOF'
@@ -121,20 +121,26 @@ ctypes.CDLL (None).sigqueue (supervisor, signal.SIGINT, ctypes.c_void_p (1))
 await up
 kill -INT $$
 EOF
-test_expect_success 'what the terminal sends may be seen after the rank has died of it' '
+# A busy machine may make what is to come at once come late, so there are several tries.
+is_interrupted () {
     for try in 1 2 3 4 5 6; do
-        rm -f up; "$accelerate" launch ./interrupted 2>err; cat err
-        if grep "ended by SIGINT" err; then break; fi
-    done; grep "ended by SIGINT" err'
+        rm -f up
+        "$accelerate" launch ./interrupted 2>err || :
+        ! grep "ended by SIGINT" err || return 0
+    done
+    return 1
+}
+test_expect_success 'what the terminal sends may be seen after the rank has died of it' 'is_interrupted'
 
 test_expect_success 'SIGABRT is passed on like others, and told' '
-    rm -f up* ended* && sed s/HUP/ABRT/ twice >abort && chmod +x abort; "$accelerate" launch $two ./abort 2>err & launcher=$!
-    await up0 up1 && kill -ABRT $launcher; test_exit 134 wait $launcher && cat err && grep "ended by SIGABRT" err &&
+    rm -f up* ended* && sed s/HUP/ABRT/ twice >abort && chmod +x abort &&
+    { "$accelerate" launch $two ./abort 2>err & } && launcher=$! &&
+    await up0 up1 && kill -ABRT $launcher && test_exit 134 wait $launcher && grep "ended by SIGABRT" err &&
     [ -e ended0 ] && [ -e ended1 ]'
 test_expect_success 'the signal that has killed the launcher is told, or nothing is' '
-    printf "#!/bin/sh\necho \$PPID >supervisor\nsleep 300\n" >rank && chmod +x rank
-    rm -f supervisor; (ulimit -c 0; exec "$accelerate" launch ./rank) 2>err & launcher=$!
-    await supervisor && kill -SEGV $launcher; test_exit 139 wait $launcher; gone $(cat supervisor) && cat err &&
+    printf "#!/bin/sh\necho \$PPID >supervisor\nsleep 300\n" >rank && chmod +x rank &&
+    rm -f supervisor && { (ulimit -c 0 && exec "$accelerate" launch ./rank) 2>err & } && launcher=$! &&
+    await supervisor && kill -SEGV $launcher && test_exit 139 wait $launcher && gone $(cat supervisor) &&
     grep -e "ended by SIGSEGV" -e "the launcher itself was killed" err'
 
 for pair in "64 24" "48 12"; do
@@ -143,9 +149,9 @@ for pair in "64 24" "48 12"; do
         sort got | sed "s/.*://" | uniq -c && [ "$(grep -c ":${pair% *}$" got)" = ${pair#* } ]'
 done
 test_expect_success 'descriptors do not gather over restarts' '
-    "$accelerate" launch $two --tee 3 --log_dir /dev/null --max_restarts 3 sh -c "
-        [ \$RANK = 0 ] && sleep 300; ls /proc/\$PPID/fd | wc -l >>counts; exit 1" 2>err
-    cat counts && [ "$(wc -l <counts)" = 4 ] && sort -n counts | sed -n "1p; \$p" | tr "\n" " " | { read -r least most; [ $((most - least)) -lt 4 ]; }'
+    test_exit 1 "$accelerate" launch $two --tee 3 --log_dir /dev/null --max_restarts 3 sh -c "
+        [ \$RANK = 0 ] && sleep 300; ls /proc/\$PPID/fd | wc -l >>counts; exit 1" 2>err && [ "$(wc -l <counts)" = 4 ] && sort -n counts >sorted &&
+    [ $(($(tail -n 1 sorted) - $(head -n 1 sorted))) -lt 4 ]'
 
 # valid EXPRESSION: the report r.json is one, and the expression is true of it
 valid () {
@@ -156,14 +162,14 @@ assert $1"
 }
 test_expect_success 'a report of a program that cannot be started' '
     head -c 64 /bin/true >cannot && chmod +x cannot && echo old >r.json &&
-    test_exit 126 "$accelerate" launch --failure_report r.json $two ./cannot 2>err && [ "$(wc -l <err)" = 1 ] &&
+    test_exit 126 "$accelerate" launch --quiet --failure_report r.json $two ./cannot 2>err && [ "$(wc -l <err)" = 1 ] &&
     valid "r[\"exit_status\"] == 126 and \"cannot start rank 0\" in r[\"error\"] and r[\"failure\"] is None"'
 test_expect_success 'a report where the supervisor was killed; before that there is none, not even an old one' '
     echo old >r.json &&
     test_exit 137 "$accelerate" launch --failure_report r.json $two sh -c "[ -e r.json ] && echo >was; [ \$RANK = 0 ] && kill -9 \$PPID; sleep 300" 2>err &&
     ! [ -e was ] && valid "r[\"exit_status\"] == 137 and \"watched the ranks was killed\" in r[\"error\"]"'
 test_expect_success 'a report where the keeper was killed' '
-    test_exit 137 "$accelerate" launch --failure_report r.json sh -c "echo \$PPID >sup; kill -9 \$(cut -d\  -f4 /proc/\$PPID/stat); sleep 300" 2>err;
+    test_exit 137 "$accelerate" launch --failure_report r.json sh -c "echo \$PPID >sup; kill -9 \$(cut -d\  -f4 /proc/\$PPID/stat); sleep 300" 2>err &&
     gone $(cat sup) && valid "r[\"signal\"] in (9, None) and r[\"failure\"] is None"'
 for status in 0 7; do
     test_expect_success "a report that cannot be written at the end, status $status" '

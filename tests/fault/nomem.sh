@@ -25,6 +25,8 @@ without_memory () {
     tail -n 1 log | grep -x "[1-9][0-9]* cases, 0 bad"
 }
 
+mkdir bin && printf '#!/bin/sh\necho Open MPI\n' >bin/mpirun && chmod +x bin/mpirun
+PATH=$scratch/bin:$PATH
 echo "print (1)" >train.py
 printf '\nmulti-CPU\n1\nno\n\nyes\n\n\n4\nbf16\n' >answers
 cat >fsdp.yaml <<'END'
@@ -49,6 +51,7 @@ launch --dry_run --config_file fsdp.yaml train.py a
 launch --dry_run --json --config_file cpu.json true
 launch --dry_run --explain --mixed_precision fp16 true
 launch --dry_run --use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 4 --main_process_ip h train.py
+launch --dry_run --mpirun_hostfile f --cpu --num_processes 2 train.py
 launch --dry_run --tpu --num_processes 4 train.py
 launch --dry_run --multi_gpu --gpu_ids 0,0 --num_processes 2 true
 launch --dry_run --mixed_precision fp61 true

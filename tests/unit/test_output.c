@@ -117,6 +117,33 @@ test_back_pressure (void)
     close_all (&stream, writer);
 }
 
+/* The reader goes while both the pipe and the sink are full: what comes then is for nobody, and nothing is left that
+ * would be watched for ever. */
+static void
+test_reader_gone (bool whole)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    char text[1000];
+    int writer;
+    open_all (&stream, &pool, 0, &writer);
+    memset (text, 'x', sizeof text);
+    for (size_t put = 1; put;)
+        put = output_sink_put (&sink, text, sizeof text);
+    ok (!output_sink_is_empty (&sink) && output_sink_is_full (&sink), "a full sink");
+    close (reader);
+    reader = -1;
+    if (whole)
+        ok (output_sink_put_whole (&sink, text, sizeof text), "a line counts as taken");
+    else
+        ok (output_sink_put (&sink, text, sizeof text) == sizeof text, "what comes counts as taken");
+    ok (sink.broken && output_sink_is_empty (&sink) && !sink.lost, "nothing waits for nobody");
+    ok (write (writer, "line\n", 5) == 5 && output_stream_read (&stream, &sink, 0), "a rank goes on");
+    ok (output_sink_is_empty (&sink) && !output_stream_left (&stream), "and nothing is left of it either");
+    ok (output_sink_say (&sink, "a warning") && output_sink_is_empty (&sink), "nor of a warning");
+    close_all (&stream, writer);
+}
+
 static void
 test_tail (void)
 {
@@ -181,6 +208,8 @@ main (void)
     test_no_memory (OUTPUT_TEXT_BYTES);
     test_no_memory (OUTPUT_POOL_BYTES);
     test_back_pressure ();
+    test_reader_gone (false);
+    test_reader_gone (true);
     test_tail ();
     if (getenv ("TSAN_OPTIONS") == NULL)
         test_gap ();
