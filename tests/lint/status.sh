@@ -70,9 +70,9 @@ sometimes () { test_expect_success "$@"; }
 sometimes 'x' './rank; grep word out'
 == lost after a here-document
 test_expect_success 'x' '
-    cat >in <<-END &&
+    cat >in <<-LINES &&
 	it'\''s
-	END
+	LINES
     ./rank <in
     grep word out'
 == counts a chain

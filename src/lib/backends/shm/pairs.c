@@ -202,7 +202,7 @@ static enum accel_status
 check_sender (struct shm *shm, const struct backend_call *call, struct accel_error *err)
 {
     char why[ACCEL_ERROR_TEXT_SIZE], site[160];
-    atomic_thread_fence (memory_order_seq_cst);
+    shm_fence_reads ();
     if (!shm_has_failed (shm, call->root) || !shm_is_gone (shm, call->root, why, sizeof why))
         return ACCEL_OK;
     shm_describe_site (call->site, site, sizeof site);
