@@ -5,7 +5,7 @@
 corners=$builddir/tests/conformance/corners
 
 launched () {
-    timeout 100 "$accelerate" launch --quiet --cpu "$@"
+    timeout $patience "$accelerate" launch --quiet --cpu "$@"
 }
 
 test_expect_success 'ranks in a group follow the keys, then their order' 'launched --num_processes 3 "$corners" keys'
@@ -16,14 +16,14 @@ test_expect_success 'after uneven inputs, loaders are even again' 'launched --nu
 test_expect_success 'debug mode: a table without room has the rows that differ' \
     'launched --debug --num_processes 6 "$corners" table'
 test_expect_success 'who died is told, not who despaired of it' '
-    test_exit 137 launched --num_processes 3 "$corners" death >out; cat out
+    test_exit 137 launched --num_processes 3 "$corners" death >out &&
     test "$(grep -c "as expected" out)" = 2 && ! grep WRONG out
 '
 test_expect_success 'how a rank ended is told before its parent has asked' '
-    MASTER_PORT=$((20000 + $$ % 10000)) timeout 100 "$corners" zombie
+    port=$(free_port) && MASTER_PORT=$port timeout $patience "$corners" zombie
 '
 test_expect_success 'a warning is written once, among the latest 1024' '
-    timeout 100 "$corners" log 2>lines; test "$(grep -c "warning [0-9]*$" lines)" = 1101 &&
+    timeout $patience "$corners" log 2>lines && test "$(grep -c "warning [0-9]*$" lines)" = 1101 &&
         test "$(grep -c "warning 0$" lines)" = 2 && test "$(grep -c "warning 76$" lines)" = 1
 '
 test_done
