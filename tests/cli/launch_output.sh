@@ -11,7 +11,9 @@ await () {
     done
 }
 # gone PID: until it has ended
-has_ended () { ! kill -0 "$1" 2>/dev/null; }
+has_ended () {
+    ! kill -0 "$1" 2>/dev/null || grep -q "^[0-9]* ([^)]*) Z" "/proc/$1/stat" 2>/dev/null
+}
 gone () { wait_for has_ended "$1"; }
 # A reader that stands still: the pipe is open, and nobody reads.
 mkfifo still

@@ -62,6 +62,17 @@ blocked () {
     taken "$1" "" && shift && "$@" && kill $holder
 }
 
+# What ranks say that meet somebody who has the name.
+alone () {
+    test_exit 1 env RANK=1 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=300 "$faults" open >out1 &&
+    grep "status 4 .* for rank 0 (socket @accel-.*, which is taken by user 65534, pid [0-9]* (.*hold_name" out1
+}
+silent () {
+    test_exit 1 open_both ACCEL_TIMEOUT_MS=1500 &&
+    grep "status 3 .* taken by user $(id -u), pid [0-9]* (.*hold_name .*), which does not answer" out0 &&
+        grep "status 4 .* taken by user $(id -u), pid [0-9]* (.*hold_name" out1
+}
+
 as=
 if [ "$(id -u)" = 0 ] && as_nobody test -x "$hold"; then
     as='setpriv --reuid=65534 --clear-groups'
@@ -70,10 +81,6 @@ if [ "$(id -u)" = 0 ] && as_nobody test -x "$hold"; then
             blocked '$how' open_both'
     done
     test_expect_success '... and is named by a rank that waits for rank 0 in vain' '
-        alone () {
-            test_exit 1 env RANK=1 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=300 "$faults" open >out1 &&
-            grep "status 4 .* for rank 0 (socket @accel-.*, which is taken by user 65534, pid [0-9]* (.*hold_name" out1
-        }
         blocked listen alone'
     if unshare -m true 2>/dev/null; then
         test_expect_success '... and by all at once where there is no other way' '
@@ -100,11 +107,6 @@ for how in full bind; do
         blocked '$how' open_both'
 done
 test_expect_success 'one that takes ranks and says nothing is named' '
-    silent () {
-        test_exit 1 open_both ACCEL_TIMEOUT_MS=1500 &&
-        grep "status 3 .* taken by user $(id -u), pid [0-9]* (.*hold_name .*), which does not answer" out0 &&
-            grep "status 4 .* taken by user $(id -u), pid [0-9]* (.*hold_name" out1
-    }
     blocked listen silent'
 test_expect_success 'forged names of the same form lead nobody astray' '
     taken listen -0123456789abcdef && open_both && kill $holder'
