@@ -15,9 +15,8 @@ has_ended () {
     ! kill -0 "$1" 2>/dev/null || grep -q "^[0-9]* ([^)]*) Z" "/proc/$1/stat" 2>/dev/null
 }
 gone () { wait_for has_ended "$1"; }
-# A reader that stands still: the pipe is open, and nobody reads.
+# A reader that stands still: a test opens the pipe as 9, and nobody reads.
 mkfifo still
-exec 9<>still
 
 cat >much <<'EOF'
 #!/bin/sh
@@ -84,6 +83,7 @@ test_expect_success 'a longer one is cut at a marked place there, and nothing is
 
 # stand_still OPTION...: all ranks are gone, and their lines are in files and on their way
 stand_still () {
+    exec 9<>still
     rm -rf done? supervisor logs err
     "$accelerate" launch $two --tee 1 --log_dir logs "$@" ./much >still 2>err 9>&- &
     launcher=$!
@@ -93,7 +93,7 @@ stand_still () {
 drain () {
     exec 8<still 9>&-
     timeout $patience cat <&8 >"$1" || return 1
-    exec 9<>still 8<&-
+    exec 8<&-
 }
 all=$((2 * 10000 * 61))
 test_expect_success 'a reader that stands still is waited for without a limit, and gets everything' '
@@ -112,7 +112,7 @@ test_expect_success 'a launcher that is killed leaves no process that waits for 
     stand_still && kill -KILL $launcher && gone "$(cat supervisor)" && drain got'
 test_expect_success 'nor one whose report cannot be written' '
     printf "#!/bin/sh\n[ \$RANK = 0 ] || exit 0\nyes | head -c 60000 >&2\necho \$PPID >supervisor\nyes | head -c 9000 >&2\nexit 3\n" >fails &&
-    chmod +x fails && rm -f supervisor && { "$accelerate" launch $two ./fails >still 2>&1 9>&- & } && launcher=$! &&
+    exec 9<>still && chmod +x fails && rm -f supervisor && { "$accelerate" launch $two ./fails >still 2>&1 9>&- & } && launcher=$! &&
     await supervisor && sleep 0.5 && kill -KILL $launcher && gone "$(cat supervisor)" && drain got'
 if [ -c /dev/full ]; then
     test_expect_success 'output that cannot be written is told, and is no success' '
@@ -121,8 +121,7 @@ if [ -c /dev/full ]; then
 fi
 test_expect_success 'lines of a file that somebody has cut short are missed' '
     rm -rf done? logs && printf "#!/bin/sh\n./much\n[ \$RANK = 1 ] || for f in logs/*/*/0/stdout.log; do : >\$f; done\necho 1 >cut\$RANK\n" >cuts &&
-    chmod +x cuts && { "$accelerate" launch $two --tee 0:1 --log_dir logs ./cuts >still 2>err 9>&- & } && launcher=$! &&
+    exec 9<>still && chmod +x cuts && { "$accelerate" launch $two --tee 0:1 --log_dir logs ./cuts >still 2>err 9>&- & } && launcher=$! &&
     await cut0 && drain got && test_exit 1 wait $launcher && cat err &&
     grep "^accelerate: [0-9]* bytes of the ranks. output were not passed on" err'
-exec 9>&-
 test_done
