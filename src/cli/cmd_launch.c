@@ -104,17 +104,19 @@ print_report (const struct job *job, const struct keeper *keeper, bool quiet)
     if (!quiet)
         report_text (job, &report);
     report_losses (job, &report);
-    if (report.text)
+    if (report.failed)
+        keeper_say (keeper, "accelerate: out of memory for the report of how the job ended\n", !job->not_passed_on);
+    else if (report.text)
         keeper_say (keeper, report.text, !job->not_passed_on); /* nobody waits for a reader twice */
 }
 
+/* Allocates nothing, because the failure may be that there is no memory. */
 static void
 say_failure (const struct keeper *keeper, const struct fail *fail)
 {
-    AUTO_STRBUF struct strbuf line = { 0 };
-    strbuf_printf (&line, "accelerate: %s\n", fail->text);
-    if (line.text)
-        keeper_say (keeper, line.text, true);
+    char line[sizeof fail->text + sizeof "accelerate: \n"];
+    snprintf (line, sizeof line, "accelerate: %s\n", fail->text);
+    keeper_say (keeper, line, true);
 }
 
 static void

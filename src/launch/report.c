@@ -206,7 +206,7 @@ print_json (json_t *root, struct strbuf *out, struct fail *fail)
     AUTO_FREE char *text = json_dumps (root, JSON_COMPACT);
     json_decref (root);
     if (!text)
-        return fail_set (fail, FAIL_GENERAL, "the report cannot be written as JSON");
+        return fail_nomem (fail); /* its texts are UTF-8, so nothing else can fail */
     strbuf_add (out, text);
     strbuf_add_char (out, '\n');
     return out->failed ? fail_nomem (fail) : 0;

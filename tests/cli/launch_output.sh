@@ -6,26 +6,16 @@ two="--cpu --num_processes 2"
 
 # await FILE...: until all of them are there and hold something
 await () {
-    i=0
     for file; do
-        while ! [ -s "$file" ]; do
-            i=$((i + 1))
-            [ $i -lt 400 ] || { echo "no $file"; return 1; }
-            sleep 0.05
-        done
+        wait_for test -s "$file" || return 1
     done
 }
 # gone PID: until it has ended
-gone () {
-    i=0
-    while kill -0 "$1" 2>/dev/null; do
-        i=$((i + 1))
-        [ $i -lt 150 ] || { echo "$1 is still there"; return 1; }
-        sleep 0.05
-    done
+has_ended () {
+    ! kill -0 "$1" 2>/dev/null || grep -q "^[0-9]* ([^)]*) Z" "/proc/$1/stat" 2>/dev/null
 }
-# A reader that stands still: the pipe is open (9), and nobody reads.  Each test opens it for itself, so that it can close
-# it too.
+gone () { wait_for has_ended "$1"; }
+# A reader that stands still: a test opens the pipe as 9, and nobody reads.
 mkfifo still
 
 cat >much <<'EOF'
@@ -53,11 +43,11 @@ if is_sanitized; then
     test_skip 'memory stays small where the reader is slow' 'sanitizers need memory themselves'
 else
     test_expect_success 'memory stays small where the reader is slow' '
-        "$accelerate" launch --quiet $two ./flood 2>&1 | python3 slow.py >got && cat got peak &&
-        [ "$(cat got)" = "520000 39520000" ] && [ "$(cat peak)" -lt 16384 ]'
+        { "$accelerate" launch --quiet $two ./flood 2>&1; echo $? >status; } | python3 slow.py >got &&
+        [ "$(cat status)" = 0 ] && [ "$(cat got)" = "520000 39520000" ] && [ "$(cat peak)" -lt 16384 ]'
     test_expect_success 'nothing is lost where there is little memory' '
-        { (ulimit -v 20000; "$accelerate" launch --quiet $two ./flood 2>&1; echo $? >status); } | python3 slow.py >got &&
-        cat got status && [ "$(cat got)" = "520000 39520000" ] && [ "$(cat status)" = 0 ]'
+        { (ulimit -v 20000 && exec "$accelerate" launch --quiet $two ./flood 2>&1); echo $? >status; } |
+        python3 slow.py >got && [ "$(cat got)" = "520000 39520000" ] && [ "$(cat status)" = 0 ]'
 fi
 
 cat >longer.py <<'EOF'
@@ -96,8 +86,8 @@ test_expect_success 'a longer one is cut at a marked place there, and nothing is
 
 # stand_still OPTION...: all ranks are gone, and their lines are in files and on their way
 stand_still () {
-    rm -rf done? supervisor logs err
     exec 9<>still
+    rm -rf done? supervisor logs err
     "$accelerate" launch $two --tee 1 --log_dir logs "$@" ./much >still 2>err 9>&- &
     launcher=$!
     await supervisor done0 done1 && gone "$(cat done0)" && gone "$(cat done1)"
@@ -105,7 +95,8 @@ stand_still () {
 # drain FILE: what is in the pipe, and what still comes
 drain () {
     exec 8<still 9>&-
-    timeout $patience cat <&8 >"$1" && exec 8<&-
+    timeout $patience cat <&8 >"$1" || return 1
+    exec 8<&-
 }
 all=$((2 * 10000 * 61))
 test_expect_success 'a reader that stands still is waited for without a limit, and gets everything' '
@@ -124,7 +115,7 @@ test_expect_success 'a launcher that is killed leaves no process that waits for 
     stand_still && kill -KILL $launcher && gone "$(cat supervisor)" && drain got'
 test_expect_success 'nor one whose report cannot be written' '
     printf "#!/bin/sh\n[ \$RANK = 0 ] || exit 0\nyes | head -c 60000 >&2\necho \$PPID >supervisor\nyes | head -c 9000 >&2\nexit 3\n" >fails &&
-    chmod +x fails && rm -f supervisor && exec 9<>still && { "$accelerate" launch $two ./fails >still 2>&1 9>&- & } && launcher=$! &&
+    exec 9<>still && chmod +x fails && rm -f supervisor && { "$accelerate" launch $two ./fails >still 2>&1 9>&- & } && launcher=$! &&
     await supervisor && sleep 0.5 && kill -KILL $launcher && gone "$(cat supervisor)" && drain got'
 if [ -c /dev/full ]; then
     test_expect_success 'output that cannot be written is told, and is no success' '
@@ -133,7 +124,7 @@ if [ -c /dev/full ]; then
 fi
 test_expect_success 'lines of a file that somebody has cut short are missed' '
     rm -rf done? logs && printf "#!/bin/sh\n./much\n[ \$RANK = 1 ] || for f in logs/*/*/0/stdout.log; do : >\$f; done\necho 1 >cut\$RANK\n" >cuts &&
-    chmod +x cuts && exec 9<>still && { "$accelerate" launch $two --tee 0:1 --log_dir logs ./cuts >still 2>err 9>&- & } && launcher=$! &&
+    exec 9<>still && chmod +x cuts && { "$accelerate" launch $two --tee 0:1 --log_dir logs ./cuts >still 2>err 9>&- & } && launcher=$! &&
     await cut0 && drain got && test_exit 1 wait $launcher && cat err &&
     grep "^accelerate: [0-9]* bytes of the ranks. output were not passed on" err'
 test_done

@@ -20,7 +20,7 @@ python_is () {
     shift 2
     env PATH="$path" "$@" train.py a >out 2>error && cat out error && grep -x "$who train.py a" out || return 1
     env PATH="$path" "$@" --dry_run train.py a >out && grep "^  Python is .*/$who/*[a-z]*/python.*: .*$words" out || { cat out; return 1; }
-    env PATH="$path" "$@" --dry_run --json train.py a | grep "\"Python is .*$words" && [ ! -s error ]
+    env PATH="$path" "$@" --dry_run --json train.py a >out && grep "\"Python is .*$words" out && [ ! -s error ]
 }
 # Name of the case | the Python | words of the note | how it is called, with variables before.
 while IFS='|' read -r name who words call; do
@@ -43,7 +43,8 @@ both, venv first in PATH|venv|VIRTUAL_ENV|PATH=$PWD/venv/bin:$PWD/conda/bin:$pat
 only python|old|first python in PATH|PATH=$PWD/old /usr/bin/env "$accelerate" launch
 END
 test_expect_success 'accelerate env names the same Python' '
-    VIRTUAL_ENV=$PWD/venv "$accelerate" env | grep -Fx -- "- Python: $PWD/venv/bin/python3"'
+    VIRTUAL_ENV=$PWD/venv "$accelerate" env >out &&
+    grep -Fx -- "- Python: $PWD/venv/bin/python3" out'
 test_expect_success 'no Python at all' '
     PATH=/none test_exit 127 "$accelerate" launch train.py 2>error && grep "neither python3 nor python is in PATH" error'
 
@@ -54,14 +55,14 @@ fi
 what='import sys; print ("python", *sys.argv)'
 echo "$what" >train && mkdir folder && echo "$what" >folder/__main__.py && mkdir empty &&
     python3 -m zipapp folder -o app.pyz && python3 -m zipapp folder -o app -p "/usr/bin/env python3" &&
-    python3 -c 'import py_compile; py_compile.compile ("train", "compiled")'
+    python3 -c 'import py_compile; py_compile.compile ("train", "compiled")' || exit 99
 for program in train ./train folder ./folder app.pyz ./app.pyz ./app compiled; do
     test_expect_success "$program, as the original runs it" '
         "$accelerate" launch $program a "b c" >out && cat out && grep -x "python $program a b c" out'
 done
 test_expect_success 'several ranks of a script without .py, whose lines come at once' '
-    "$accelerate" launch --cpu --num_processes 2 --dry_run train | grep "/python3* -u train$" &&
-    [ "$("$accelerate" launch --cpu --num_processes 2 train | grep -cx "python train")" = 2 ]'
+    "$accelerate" launch --cpu --num_processes 2 --dry_run train >plan && grep "/python3* -u train$" plan &&
+    "$accelerate" launch --cpu --num_processes 2 train >out && [ "$(grep -cx "python train" out)" = 2 ]'
 
 # A name of its own that is in PATH too, one that is only here, one that is only in PATH.
 mkdir tools && for name in both away; do printf '#!/bin/sh\necho in PATH\n' >tools/$name && chmod +x tools/$name; done
@@ -69,7 +70,7 @@ printf '#!/bin/sh\necho here\n' >both && chmod +x both && cp both only && echo "
 PATH=$PATH:$scratch/tools
 while IFS='|' read -r arguments status said; do
     test_expect_success "launch $arguments: $said" '
-        test_exit $status "$accelerate" launch $arguments >out 2>&1; cat out; grep -F "$said" out'
+        test_exit $status "$accelerate" launch $arguments >out 2>&1 && grep -F "$said" out'
 done <<'END'
 both|0|here
 only|0|here
@@ -88,7 +89,7 @@ empty|126|empty: is a directory without __main__.py
 END
 test_expect_success '--no_python true is the one in PATH' '"$accelerate" launch --no_python true >out && [ ! -s out ]'
 test_expect_success 'and an empty entry of PATH is the current folder' '
-    PATH=:$PATH && [ "$("$accelerate" launch --no_python only)" = here ]'
+    PATH=:$PATH && "$accelerate" launch --no_python only >out && [ "$(cat out)" = here ]'
 test_expect_success 'a TPU imports its program: a file NAME.py, or a module' '
     test_exit 2 "$accelerate" launch --tpu --num_processes 1 train 2>error && grep "NAME.py" error'
 test_done

@@ -5,7 +5,7 @@
 corners=$builddir/tests/conformance/corners
 
 launched () {
-    timeout 100 "$accelerate" launch --quiet --cpu "$@"
+    timeout $patience "$accelerate" launch --quiet --cpu "$@"
 }
 
 test_expect_success 'ranks in a group follow the keys, then their order' 'launched --num_processes 3 "$corners" keys'
@@ -20,10 +20,10 @@ test_expect_success 'who died is told, not who despaired of it' '
     test "$(grep -c "as expected" out)" = 2 && ! grep WRONG out
 '
 test_expect_success 'how a rank ended is told before its parent has asked' '
-    MASTER_PORT=$(free_port) timeout 100 "$corners" zombie
+    port=$(free_port) && MASTER_PORT=$port timeout $patience "$corners" zombie
 '
 test_expect_success 'a warning is written once, among the latest 1024' '
-    timeout 100 "$corners" log 2>lines && test "$(grep -c "warning [0-9]*$" lines)" = 1101 &&
+    timeout $patience "$corners" log 2>lines && test "$(grep -c "warning [0-9]*$" lines)" = 1101 &&
         test "$(grep -c "warning 0$" lines)" = 2 && test "$(grep -c "warning 76$" lines)" = 1
 '
 test_done

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { TIMEOUT_MS = 2400 };
+enum { TIMEOUT_MS = 3000 };
 
 int
 main (void)

@@ -4,7 +4,7 @@
  * allocation.  So no start is repeated, and thousands of cases take seconds.
  *
  * A child must either say what the command says (its output ends NOMEM_REFERENCE), or fail and say that memory was the
- * reason.  Every other end is a line of the file NOMEM_LOG, whose last line counts the cases; with NOMEM_TRACE the
+ * reason.  NOMEM_EVERY=N tries each Nth allocation only, NOMEM_FIRST of them first.  Every other end is a line of the file NOMEM_LOG, whose last line counts the cases; with NOMEM_TRACE the
  * places follow, as addr2line takes them. */
 #include <config.h>
 
@@ -30,7 +30,7 @@ extern void *__libc_memalign (size_t alignment, size_t size);
 static pid_t explorer; /* 0: nothing is tried */
 static bool is_failing, is_inside, wants_trace;
 static int said = -1, report = -1;
-static long cases, bad;
+static long allocations, cases, bad, every = 1, first;
 static char reference[OUTPUT_BYTES], output[OUTPUT_BYTES];
 
 static void
@@ -69,7 +69,7 @@ judge (int status)
         return;
     bad++;
     const char *line = strstr (output, "accelerate: ");
-    dprintf (report, "allocation %ld: %s, status %d: %.200s\n", cases, verdict,
+    dprintf (report, "allocation %ld: %s, status %d: %.200s\n", allocations, verdict,
              WIFSIGNALED (status) ? 128 + WTERMSIG (status) : WEXITSTATUS (status), line ? line : output);
     if (wants_trace) {
         void *places[TRACE];
@@ -86,6 +86,8 @@ fails_here (void)
     if (is_inside || !explorer || getpid () != explorer)
         return false;
     int saved = errno, status = 0;
+    if (allocations++ % every != first)
+        return false;
     off_t place = lseek (STDIN_FILENO, 0, SEEK_CUR); /* a file of answers is the child's, too */
     is_inside = true;
     cases++;
@@ -151,7 +153,12 @@ static void __attribute__ ((constructor))
 begin (void)
 {
     const char *log = getenv ("NOMEM_LOG"), *file = getenv ("NOMEM_REFERENCE");
+    const char *step = getenv ("NOMEM_EVERY"), *start = getenv ("NOMEM_FIRST");
     void *places[1];
+    if (step && atol (step) > 0)
+        every = atol (step);
+    if (start)
+        first = atol (start) % every;
     unsetenv ("LD_PRELOAD");
     if (!log)
         return;

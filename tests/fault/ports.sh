@@ -10,19 +10,11 @@ rounds=${ROUNDS:-1} jobs=20
 # Helpers that wait for an end of input get it from here, also when the test is cut off.
 mkfifo hang && exec 9<>hang
 
-# until_true COMMAND: by event, with a generous deadline
-until_true () {
-    tries=0
-    until eval "$1"; do
-        tries=$((tries + 1))
-        [ $tries -lt 3000 ] || { echo "waited in vain for: $1"; return 1; }
-        sleep 0.02
-    done
-}
-
 # Where nobody else may read this tree, all jobs are of one user.
 user=
-[ "$(id -u)" = 0 ] && as_nobody test -x "$accelerate" && as_nobody test -x "$late" && user=nobody
+if [ "$(id -u)" = 0 ] && as_nobody test -x "$accelerate" && as_nobody test -x "$late"; then
+    user=nobody
+fi
 
 # at_once FOLDER: all jobs, none of which listens before all have a port; every third one of another user, every fourth
 # with the wish for any port
@@ -44,7 +36,6 @@ sleep 0.1
 wait
 END
 apart () {
-    cat "$1".*.log
     test "$(cat "$1"/port.* | sort -u | wc -l)" = $jobs && test "$(cat "$1".*.status | sort -u)" = 0
 }
 # In a network of its own no other job is about, and no connection that has just ended: all try the usual port first.
@@ -56,41 +47,41 @@ while [ "$round" -lt "$rounds" ]; do
     round=$((round + 1))
     [ "$network" ] && test_expect_success \
         "$jobs launches at once, alone, round $round of $rounds: $jobs ports, and nobody meets a stranger" \
-        "timeout 100 $network sh at_once \$PWD/own$round && apart own$round"
+        "timeout $patience $network sh at_once \$PWD/own$round && apart own$round"
     test_expect_success "$jobs launches at once, round $round of $rounds" \
-        "timeout 100 sh at_once \$PWD/host$round && apart host$round"
+        "timeout $patience sh at_once \$PWD/host$round && apart host$round"
 done
 
 if [ "$network" ]; then
     test_expect_success 'two jobs of which neither listens: the usual port, and another one' '
-        cat >two <<-END
+        cat >two <<-END &&
 	"$accelerate" launch --quiet --cpu --num_processes 2 sh -c "echo \\\$MASTER_PORT; read x <hang" >one 2>&1 &
 	until test -s one; do sleep 0.02; done
 	"$accelerate" launch --cpu --num_processes 2 sh -c "echo \\\$MASTER_PORT" >other 2>&1
 	for i in 1 2; do echo >hang; done
 	wait
 	END
-        $network sh two; cat one other
+        $network sh two &&
         test "$(sort -u one)" = 29500 && grep "note: port 29500 is taken" other &&
         test "$(grep -vc note other)" = 2 && ! grep -x 29500 other'
     test_expect_success 'any port: the only one that nobody has claimed' '
-        cat >last <<-END
+        cat >last <<-END &&
 	"$hold" accelerate-port- stream bind 20000 29500 23456 <hang >ready0 &
 	until test -s ready0 || ! kill -0 \$!; do sleep 0.02; done
 	"$accelerate" launch --cpu --num_processes 2 sh -c "echo \\\$MASTER_PORT" >only
 	"$accelerate" launch --cpu --num_processes 2 --main_process_port 0 sh -c "echo \\\$MASTER_PORT" >>only
 	kill \$!
 	END
-        $network sh last; cat only; test "$(cat only | uniq -c | xargs)" = "4 23456"'
+        $network sh last && test "$(uniq -c <only | sed "s/^ *//")" = "4 23456"'
     test_expect_success 'no port at all: an error' '
-        cat >none <<-END
+        cat >none <<-END &&
 	"$hold" accelerate-port- stream bind 20000 29500 1 <hang >ready1 &
 	until test -s ready1 || ! kill -0 \$!; do sleep 0.02; done
 	"$accelerate" launch --cpu --num_processes 2 true
 	echo \$?
 	kill \$!
 	END
-        $network sh none >got 2>&1; cat got; grep "no free port" got && grep -x 1 got'
+        $network sh none >got 2>&1 && grep "no free port" got && grep -x 1 got'
 else
     test_skip 'two jobs of which neither listens' 'no network namespaces'
 fi
@@ -99,11 +90,12 @@ test_expect_success 'the usual port works again at once, although its connection
     mkdir again && : >again/go &&
     for i in 1 2 3; do "$accelerate" launch --quiet --cpu --num_processes 3 "$late" again || return 1; done'
 test_expect_success 'one process that will listen has a port of its own too' '
-    mkdir alone && for i in 1 2; do
-        "$accelerate" launch --quiet --use_fsdp --num_processes 1 sh -c "echo \$MASTER_PORT >alone/$i; read x <hang" &
-    done 2>/dev/null
-    until_true "test -s alone/1 -a -s alone/2" && echo >hang; echo >hang; wait
-    cat alone/*; test "$(sort -u alone/1 alone/2 | wc -l)" = 2'
+    mkdir alone &&
+    { "$accelerate" launch --quiet --use_fsdp --num_processes 1 sh -c "echo \$MASTER_PORT >alone/1; read x <hang" & } &&
+    first=$! &&
+    { "$accelerate" launch --quiet --use_fsdp --num_processes 1 sh -c "echo \$MASTER_PORT >alone/2; read x <hang" & } &&
+    second=$! && wait_for test -s alone/1 && wait_for test -s alone/2 && echo >hang && echo >hang &&
+    wait $first && wait $second && test "$(sort -u alone/1 alone/2 | wc -l)" = 2'
 
 # A job that holds a port until it is told to end: hold_port FOLDER LAUNCH...
 hold_port () {
@@ -118,33 +110,34 @@ hold_port () {
     "$@" "$folder/rank" 'two
 lines' "$(printf '\033[31mred')" >"$folder/log" 2>&1 &
     job=$!
-    until_true "test -s $folder/port" && held=$(cat "$folder/port") && read -r launcher supervisor <"$folder/pids"
+    wait_for test -s "$folder/port" && held=$(cat "$folder/port") && read -r launcher supervisor <"$folder/pids"
 }
 let_go () {
-    kill $launcher
-    wait $job
-    [ $? = 143 ]
+    kill "$launcher" && test_exit 143 wait $job
 }
 any="$accelerate launch --quiet --cpu --num_processes 2 --main_process_port 0"
+# in_the_way HOW PORT: a process, $other, holds the claim to the port
+in_the_way () {
+    rm -f ready
+    "$hold" "accelerate-port-$2" stream "$1" <hang >ready &
+    other=$!
+    wait_for is_settled ready $other && test -s ready
+}
+is_settled () { test -s "$1" || ! kill -0 "$2" 2>/dev/null; }
 # is_refused: the port that is held; one line, nothing that a terminal would act upon
 is_refused () {
-    test_exit 1 "$@" "$accelerate" launch --cpu --num_processes 2 --main_process_port $held true 2>refused
-    cat refused
+    test_exit 1 "$@" "$accelerate" launch --cpu --num_processes 2 --main_process_port $held true 2>refused &&
     test "$(wc -l <refused)" = 1 && ! LC_ALL=C grep -q '[^ -~]' refused &&
         grep "^accelerate: main_process_port $held (flag) belongs to another job on this host: user $holder, pid" refused
 }
 
-test_expect_success 'a given port that another job has is refused, with user, pid and command of that job' '
-    holder=$(id -un) && hold_port given $any && is_refused &&
-    grep -F "pid $launcher ($accelerate" refused'
-test_expect_success '... with the line of the file that gives it' '
-    printf "main_process_port: %s\n" $held >port.yaml
-    test_exit 1 "$accelerate" launch --config_file port.yaml --cpu --num_processes 2 true 2>error
-    cat error && grep "main_process_port $held (port.yaml:1) belongs" error'
-test_expect_success '... while a plan that is only printed takes no notice' '
+test_expect_success 'a given port of another job is refused with its user, pid and command, until that job ends' '
+    holder=$(id -un) && hold_port given $any && is_refused && grep -F "pid $launcher ($accelerate" refused &&
+    printf "main_process_port: %s\n" $held >port.yaml &&
+    test_exit 1 "$accelerate" launch --config_file port.yaml --cpu --num_processes 2 true 2>error &&
+    grep "main_process_port $held (port.yaml:1) belongs" error &&
     "$accelerate" launch --cpu --num_processes 2 --main_process_port $held --dry_run true >plan &&
-    grep "MASTER_PORT=$held" plan'
-test_expect_success '... and once the job has ended the port can be had' '
+    grep "MASTER_PORT=$held" plan &&
     let_go && "$accelerate" launch --quiet --cpu --num_processes 2 --main_process_port $held true'
 if [ "$user" ]; then
     test_expect_success 'a port that a job of another user has is refused by name' '
@@ -153,40 +146,35 @@ if [ "$user" ]; then
         holder=root && hold_port roots $any && is_refused as_nobody && let_go'
 fi
 test_expect_success 'a name that somebody else has taken to be in the way is refused with his process' '
-    "$hold" accelerate-port-$held stream listen <hang >ready & other=$!
-    holder=$(id -un) && until_true "test -s ready" && is_refused && grep "pid $other (" refused
-    result=$?; kill $other; return $result'
+    held=$(free_port) && in_the_way listen $held && holder=$(id -un) && is_refused && grep "pid $other (" refused && kill $other'
 for how in full bind; do
     test_expect_success "also where it does not tell ($how)" '
-        "$hold" accelerate-port-$held stream '$how' <hang >ready2 & other=$!
-        until_true "test -s ready2" &&
-        test_exit 1 "$accelerate" launch --cpu --num_processes 2 --main_process_port $held true 2>refused
-        cat refused; grep "a process that does not answer" refused
-        result=$?; kill $other; rm ready2; return $result'
+        held=$(free_port) && in_the_way '$how' $held &&
+        test_exit 1 "$accelerate" launch --cpu --num_processes 2 --main_process_port $held true 2>refused &&
+        grep "a process that does not answer" refused && kill $other'
 done
 test_expect_success 'the usual port taken by somebody in the way: another one' '
-    "$hold" accelerate-port-29500 stream listen <hang >ready3 & other=$!
-    until_true "test -s ready3 || ! kill -0 $other" # or another job on this machine has it, which is as good
-    "$accelerate" launch --cpu --num_processes 2 sh -c "echo \$MASTER_PORT" >got 2>note
-    cat got note; kill $other; test "$(sort -u got | wc -l)" = 1 && ! grep -x 29500 got &&
+    { in_the_way listen 29500 || :; } && # or another job on this machine has it, which is as good
+    "$accelerate" launch --cpu --num_processes 2 sh -c "echo \$MASTER_PORT" >got 2>note &&
+    { kill $other || :; } && test "$(sort -u got | wc -l)" = 1 && ! grep -x 29500 got &&
     grep "port 29500 is taken, so MASTER_PORT is $(head -n 1 got)" note'
 
 for victim in launcher supervisor; do
     test_expect_success "the $victim is killed: its port can be had" '
         hold_port killed-'$victim' $any &&
-        kill -9 $'$victim' && ! wait $job &&
-        until_true "$accelerate launch --quiet --cpu --num_processes 2 --main_process_port $held true"'
+        kill -9 $'$victim' && test_exit 137 wait $job &&
+        wait_for "$accelerate" launch --quiet --cpu --num_processes 2 --main_process_port $held true'
 done
 test_expect_success 'ranks hold no claim' '
     "$accelerate" launch --quiet --cpu --num_processes 2 sh -c "ls -l /proc/self/fd" >fds && ! grep socket: fds'
 test_expect_success 'the same port for all attempts of a job, which nobody else gets meanwhile' '
-    cat >again.sh <<-END
+    cat >again.sh <<-END &&
 	echo \$MASTER_PORT >>attempts
 	[ \$RANK != 0 ] || "$accelerate" launch --quiet --cpu --num_processes 2 sh -c "echo \\\$MASTER_PORT >>inner"
 	exit 7
 	END
-    test_exit 7 "$accelerate" launch --quiet --cpu --num_processes 2 --max_restarts 2 sh again.sh
-    cat attempts inner; test "$(sort -u attempts | wc -l)" = 1 && ! grep -x "$(head -n 1 attempts)" inner'
+    test_exit 7 "$accelerate" launch --quiet --cpu --num_processes 2 --max_restarts 2 sh again.sh &&
+    test "$(sort -u attempts | wc -l)" = 1 && ! grep -x "$(head -n 1 attempts)" inner'
 
 # machine RANK COMMAND...: one of two machines
 machine () {
@@ -194,9 +182,8 @@ machine () {
     "$accelerate" launch --quiet --cpu --num_machines 2 --num_processes 2 --machine_rank "$number" \
         --main_process_ip 127.0.0.1 --main_process_port $held "$@"
 }
-test_expect_success 'the launches of two machines share the port of their job, also on one host' '
-    hold_port first machine 0 && machine 1 sh -c "echo \$MASTER_PORT \$RANK" >second && echo "$held 1" | diff - second'
-test_expect_success '... but not with the main machine of another job' '
-    test_exit 1 machine 0 true 2>error; cat error
+test_expect_success 'two machines of one job share its port, also on one host; the main machine of another job does not' '
+    hold_port first machine 0 && machine 1 sh -c "echo \$MASTER_PORT \$RANK" >second && echo "$held 1" | diff - second &&
+    test_exit 1 machine 0 true 2>error &&
     grep "belongs to another job on this host: .*; choose another port on all machines" error && let_go'
 test_done

@@ -11,48 +11,66 @@ mkfifo hang && exec 9<>hang
 
 test_expect_success 'a rank that cuts the job segment short does not kill the supervisor' '
     test_exit 3 "$accelerate" launch --cpu --num_processes 2 \
-        sh -c "(: >\"\$ACCEL_JOB_SEGMENT\") 2>/dev/null; sleep 0.1; exit 3" 2>err
-    cat err; grep "exited with status 3" err && ! grep "was killed" err'
+        sh -c "(: >\"\$ACCEL_JOB_SEGMENT\") 2>/dev/null; sleep 0.1; exit 3" 2>err &&
+    grep "exited with status 3" err && ! grep "was killed" err'
 test_expect_success '... nor its peers, once they share memory' '
-    test_exit 0 "$accelerate" launch --cpu --num_processes 2 \
-        sh -c "\"$faults\" open-hold & sleep 0.4; (: >\"\$ACCEL_JOB_SEGMENT\") 2>/dev/null; wait \$!" >out 2>err
-    cat out err; test "$(grep -c "status 0" out)" = 2'
+    cat >cut <<-\END &&
+	"$1" open-hold >held.$RANK &
+	until grep -q open held.$RANK; do sleep 0.02; done
+	(: >"$ACCEL_JOB_SEGMENT") 2>/dev/null
+	: >cut.$RANK
+	until [ -e cut.0 ] && [ -e cut.1 ]; do sleep 0.02; done
+	: >enough
+	wait $!
+	END
+    test_exit 0 "$accelerate" launch --no_python --cpu --num_processes 2 sh ./cut "$faults" 2>err &&
+    test "$(cat held.? | grep -c "status 0")" = 2 && rm enough'
 test_expect_success 'a rank with the segment of another job does not join it' '
-    "$accelerate" launch --quiet --cpu --num_processes 2 \
-        sh -c "[ \$RANK != 0 ] || echo \$ACCEL_JOB_SEGMENT \$ACCEL_JOB_ID >other; exec sleep 60" & job=$!
-    until test -s other; do sleep 0.02; done
-    read -r segment id <other
-    test_exit 1 "$accelerate" launch --cpu --num_processes 2 env ACCEL_JOB_SEGMENT=$segment "$faults" open >out 2>err
-    kill $job; cat out err
+    { "$accelerate" launch --quiet --cpu --num_processes 2 \
+        sh -c "[ \$RANK != 0 ] || echo \$ACCEL_JOB_SEGMENT \$ACCEL_JOB_ID >other; exec sleep $patience" & } && job=$! &&
+    wait_for test -s other && read -r segment id <other &&
+    test_exit 1 "$accelerate" launch --cpu --num_processes 2 env ACCEL_JOB_SEGMENT=$segment "$faults" open >out 2>err &&
+    kill $job && test_exit 143 wait $job &&
     grep "rank .: status 1 .*$segment: the segment of job $id, but this process belongs to job .* (ACCEL_JOB_ID)" out'
 
 # ---- the name of a job by hand ----
 
-# Which port does not matter, for nobody listens there, but two runs of this test must not meet.
-port=$$
+port=$(free_port)
 # open_both OPTION...: both ranks of a job by hand, the second of them first
 open_both () {
-    env WORLD_SIZE=2 MASTER_PORT=$port RANK=1 "$@" timeout 60 "$faults" open >out1 2>&1 & second=$!
-    env WORLD_SIZE=2 MASTER_PORT=$port RANK=0 "$@" timeout 60 "$faults" open >out0 2>&1
-    first=$?
+    env WORLD_SIZE=2 MASTER_PORT=$port RANK=1 "$@" timeout $patience "$faults" open >out1 2>&1 &
+    second=$!
+    first=0
+    env WORLD_SIZE=2 MASTER_PORT=$port RANK=0 "$@" timeout $patience "$faults" open >out0 2>&1 || first=$?
     wait $second && [ $first = 0 ]
 }
 # The name is in what a rank says that waits in vain.
 name_of_job () {
-    RANK=1 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=50 "$faults" open | sed -n 's/.*socket @\([-a-z0-9]*\).*/\1/p'
+    test_exit 1 env RANK=1 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=50 "$faults" open >waiting &&
+        sed -n 's/.*socket @\([-a-z0-9]*\).*/\1/p' waiting >name
+}
+# taken HOW SUFFIX: somebody, $holder, has the name with that suffix
+is_settled () { test -s ready || ! kill -0 $holder 2>/dev/null; }
+taken () {
+    name_of_job && : >ready && chmod 666 ready || return 1
+    $as "$hold" "$(cat name)$2" seqpacket "$1" <hang >ready &
+    holder=$!
+    wait_for is_settled && test -s ready
 }
 # blocked HOW COMMAND...: while somebody has the name
 blocked () {
-    how=$1 && shift
-    : >ready && chmod 666 ready
-    $as "$hold" "$(name_of_job)" seqpacket "$how" <hang >ready & holder=$!
-    until test -s ready; do kill -0 $holder || return 1; sleep 0.02; done
-    "$@"
-    result=$?
-    kill $holder
-    wait $holder 2>/dev/null
-    cat out0 out1
-    return $result
+    taken "$1" "" && shift && "$@" && kill $holder
+}
+
+# What ranks say that meet somebody who has the name.
+alone () {
+    test_exit 1 env RANK=1 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=300 "$faults" open >out1 &&
+    grep "status 4 .* for rank 0 (socket @accel-.*, which is taken by user 65534, pid [0-9]* (.*hold_name" out1
+}
+silent () {
+    test_exit 1 open_both ACCEL_TIMEOUT_MS=1500 &&
+    grep "status 3 .* taken by user $(id -u), pid [0-9]* (.*hold_name .*), which does not answer" out0 &&
+        grep "status 4 .* taken by user $(id -u), pid [0-9]* (.*hold_name" out1
 }
 
 as=
@@ -63,19 +81,17 @@ if [ "$(id -u)" = 0 ] && as_nobody test -x "$hold"; then
             blocked '$how' open_both'
     done
     test_expect_success '... and is named by a rank that waits for rank 0 in vain' '
-        alone () {
-            RANK=1 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=300 "$faults" open >out1
-            grep "status 4 .* for rank 0 (socket @accel-.*, which is taken by user 65534, pid [0-9]* (.*hold_name" out1
-        }
-        : >out0; blocked listen alone'
+        blocked listen alone'
     if unshare -m true 2>/dev/null; then
         test_expect_success '... and by all at once where there is no other way' '
-            cat >no_list <<-END
+            cat >no_list <<-END &&
 		mount -t tmpfs none /proc || exit 99
-		RANK=0 WORLD_SIZE=2 MASTER_PORT=$port timeout 60 "$faults" open >out0
-		RANK=1 WORLD_SIZE=2 MASTER_PORT=$port timeout 60 "$faults" open >out1
+		RANK=0 WORLD_SIZE=2 MASTER_PORT=$port timeout $patience "$faults" open >out0
+		echo \$? >status
+		RANK=1 WORLD_SIZE=2 MASTER_PORT=$port timeout $patience "$faults" open >out1
+		echo \$? >>status
 		END
-            blocked listen unshare -m sh no_list
+            blocked listen unshare -m sh no_list && test "$(uniq -c <status | tr -d " ")" = 21 &&
             for rank in 0 1; do
                 grep "status 3 .* taken by user 65534, pid [0-9]*, which does not answer: .*MASTER_PORT" out$rank || return 1
             done'
@@ -91,27 +107,20 @@ for how in full bind; do
         blocked '$how' open_both'
 done
 test_expect_success 'one that takes ranks and says nothing is named' '
-    silent () {
-        ! open_both ACCEL_TIMEOUT_MS=1500
-        grep "status 3 .* taken by user $(id -u), pid [0-9]* (.*hold_name .*), which does not answer" out0 &&
-            grep "status 4 .* taken by user $(id -u), pid [0-9]* (.*hold_name" out1
-    }
     blocked listen silent'
 test_expect_success 'forged names of the same form lead nobody astray' '
-    $as "$hold" "$(name_of_job)-0123456789abcdef" seqpacket listen <hang >forged & forged=$!
-    until test -s forged; do sleep 0.02; done
-    open_both; result=$?; kill $forged; cat out0 out1; return $result'
+    taken listen -0123456789abcdef && open_both && kill $holder'
 
 test_expect_success 'two jobs by hand with one port: both are told' '
-    for job in a b; do
-        RANK=0 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=20000 "$faults" open >rank0.$job &
-    done
-    wait; cat rank0.*; test "$(cat rank0.* | grep -c "status 1 .* both are rank 0: if they are of two jobs")" = 2'
+    rank="env WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=${patience}000 RANK=0" &&
+    { $rank "$faults" open >rank0.a & } && a=$! && { $rank "$faults" open >rank0.b & } && b=$! &&
+    test_exit 1 wait $a && test_exit 1 wait $b &&
+    test "$(cat rank0.* | grep -c "status 1 .* both are rank 0: if they are of two jobs")" = 2'
 test_expect_success '... but with ids of their own (ACCEL_JOB_ID) they do not meet' '
-    RANK=0 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_JOB_ID=a "$faults" open >rank0.a & a=$!
-    RANK=1 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_JOB_ID=b "$faults" open >rank1.b & b=$!
-    sleep 0.3
-    RANK=0 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_JOB_ID=b "$faults" open >rank0.b &&
-    kill -0 $a && RANK=1 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_JOB_ID=a "$faults" open >rank1.a
-    wait; cat rank?.?; test "$(cat rank?.? | grep -c "status 0 ")" = 4'
+    rank="env WORLD_SIZE=2 MASTER_PORT=$port" &&
+    { $rank RANK=0 ACCEL_JOB_ID=a "$faults" open >rank0.a & } && a=$! &&
+    { $rank RANK=1 ACCEL_JOB_ID=b "$faults" open >rank1.b & } && b=$! && sleep 0.3 &&
+    $rank RANK=0 ACCEL_JOB_ID=b "$faults" open >rank0.b && kill -0 $a &&
+    $rank RANK=1 ACCEL_JOB_ID=a "$faults" open >rank1.a && wait $a && wait $b &&
+    test "$(cat rank?.? | grep -c "status 0 ")" = 4'
 test_done
