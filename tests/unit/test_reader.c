@@ -222,6 +222,27 @@ test_hang_again (void)
         "and comes back in the end");
 }
 
+/* A pass that ends while a read hangs: the reader is of no more use, until it is known what that read writes to. */
+static void
+test_stop_of_hanging (void)
+{
+    struct reader *reader = make_reader (1, 1);
+    struct source source = make_source (20, false);
+    struct accel_error err;
+    struct accel_batch *batch;
+    bool is_last;
+    source.hangs = 1;
+    begin (reader, &source, true);
+    bool taken = take (reader, 0, 1, &err) == 1;
+    for (int i = 0; i < PATIENCE_MS && atomic_load (&source.fills) < 2; i++)
+        usleep (1000);
+    ok (taken && !reader_stop (reader, 10), "a pass ends, but a read does not");
+    ok (reader_next (reader, &batch, &is_last, 10, &err) == ACCEL_ERR_TIMEOUT && strstr (err.text, "still reading"),
+        "and who wants more is told: %s", err.text);
+    atomic_store (&source.released, true);
+    ok (reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS), "no thread is left");
+}
+
 /* Reads that take long are for threads, which can read several at once, though the caller has begun to read. */
 static void
 test_slow_reads (void)
@@ -302,6 +323,7 @@ test_last_moment (void)
 int
 main (void)
 {
+    test_stop_of_hanging ();
     test_slow_reads ();
     test_outlier ();
     test_last_moment ();
