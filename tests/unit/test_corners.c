@@ -3,6 +3,8 @@
  * models under one scale; parameters of 8 bits that are long. */
 #include <config.h>
 
+#include "lib/comm/comm_private.h"
+#include "lib/state/state_object.h"
 #include "lib/utility/profile.h"
 #include "tests/tap.h"
 #include "util/jobseg.h"
@@ -281,6 +283,47 @@ test_mesh (void)
     ok (clean && failures > 4, "a mesh that cannot be made leaves nothing: %d failures", failures - 1);
 }
 
+/* ---- processes ---- */
+
+static int tasks;
+
+static void
+count_task (void *user)
+{
+    (void) user;
+    tasks++;
+}
+
+/* The second process of the second host. */
+static void
+test_process (void)
+{
+    struct accel there = { .identity = { .rank = 3, .world_size = 4, .local_rank = 1, .local_world_size = 2 } };
+    bool right = accel_on_process (&there, 3, count_task, NULL)
+                 && accel_on_local_process (&there, 1, count_task, NULL)
+                 && accel_on_last_process (&there, count_task, NULL);
+    ok (right && tasks == 3, "tasks for this process, by its rank and by its local rank, are run");
+    ok (!accel_on_process (&there, 1, count_task, NULL)
+            && !accel_on_local_process (&there, 3, count_task, NULL)
+            && !accel_on_local_main_process (&there, count_task, NULL) && tasks == 3,
+        "those for others are not");
+}
+
+/* The first cause of a failure stays, also where a group of the job fails later. */
+static void
+test_causes (void)
+{
+    struct accel_comm *group;
+    must (accel_open (&acc, NULL, &err));
+    must (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
+    comm_give_up (accel_world (acc), "the first");
+    comm_give_up (group, "the second");
+    ok (accel_comm_barrier (accel_world (acc), &err) == ACCEL_ERR_PEER && strstr (err.text, "the first"), "%s",
+        err.text);
+    accel_comm_destroy (group);
+    accel_close (acc);
+}
+
 /* ---- training ---- */
 
 enum { MODELS = 2, LONG = 3000 };
@@ -362,6 +405,8 @@ main (void)
     test_profile ();
     test_batch_size ();
     test_mesh ();
+    test_process ();
+    test_causes ();
     test_scale_of_two ();
     test_long_parameter ();
     return done_testing ();
