@@ -398,6 +398,85 @@ test_groups (void)
     accel_close (acc);
 }
 
+/* Set variables: "NAME=VALUE NAME=VALUE", or unset them. */
+static void
+set_variables (const char *text, bool set)
+{
+    char copy[256], *rest = NULL;
+    snprintf (copy, sizeof copy, "%s", text);
+    for (char *word = strtok_r (copy, " ", &rest); word; word = strtok_r (NULL, " ", &rest)) {
+        char *value = strchr (word, '=');
+        *value++ = '\0';
+        if (set)
+            setenv (word, value, 1);
+        else
+            unsetenv (word);
+    }
+}
+
+static void
+test_variables (void)
+{
+    static const struct {
+        const char *variables;
+        struct identity wanted;
+        const char *words;
+    } cases[] = {
+        { "", { 0, 1, 0, 1 }, NULL },
+        { "LOCAL_RANK=-1", { 0, 1, 0, 1 }, NULL },
+        { "RANK=1 WORLD_SIZE=2", { 1, 2, 1, 2 }, NULL },
+        { "RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2", { 3, 4, 1, 2 }, NULL },
+        { "RANK=1", { 0 }, "RANK=1 without WORLD_SIZE" },
+        { "RANK=2 WORLD_SIZE=2", { 0 }, "RANK=2 is not below WORLD_SIZE=2" },
+        { "RANK=1 WORLD_SIZE=2 LOCAL_RANK=0", { 0 }, "LOCAL_RANK=0 without LOCAL_WORLD_SIZE" },
+        { "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3", { 0 }, "LOCAL_WORLD_SIZE=3 is above" },
+        { "RANK=0 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2", { 0 }, "local rank 1 is above rank 0" },
+        { "RANK=0 WORLD_SIZE=1 PMI_RANK=1 PMI_SIZE=2", { 0 }, "WORLD_SIZE=1 but PMI_SIZE=2" },
+        { "RANK=0 WORLD_SIZE=2 PMI_RANK=1 PMI_SIZE=2", { 0 }, "RANK=0 but PMI_RANK=1" },
+        { "RANK=0 WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2", { 0, 2, 0, 2 }, NULL },
+        { "SLURM_NTASKS=3 SLURM_PROCID=2 SLURM_LOCALID=2", { 0, 1, 0, 1 }, NULL }, /* a batch script */
+        { "SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=2 SLURM_LOCALID=2 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=3",
+          { 2, 3, 2, 3 }, NULL },
+        { "SLURM_STEP_NUM_TASKS=7 SLURM_PROCID=5 SLURM_LOCALID=1 SLURM_NODEID=2 SLURM_STEP_TASKS_PER_NODE=2(x2),3",
+          { 5, 7, 1, 3 }, NULL },
+        { "SLURM_STEP_NUM_TASKS=7 SLURM_PROCID=3 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE=2(x2),3",
+          { 3, 7, 1, 2 }, NULL },
+        { "WORLD_SIZE=2 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=1", { 1, 2, 1, 2 }, NULL },
+        { "RANK=1 WORLD_SIZE=2 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=2 SLURM_LOCALID=0 SLURM_NODEID=0 "
+          "SLURM_STEP_TASKS_PER_NODE=3", { 1, 2, 1, 2 }, NULL }, /* launched within a step */
+    };
+    struct jobseg none = JOBSEG_NONE;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct identity got;
+        set_variables (cases[i].variables, true);
+        enum accel_status status = identity_discover (&got, &none, &err);
+        set_variables (cases[i].variables, false);
+        if (cases[i].words)
+            is_refused (status, cases[i].words);
+        else if (!ok (!status && !memcmp (&got, &cases[i].wanted, sizeof got), "who this is: %s", cases[i].variables))
+            diag ("rank %d of %d, local %d of %d: %s", got.rank, got.world_size, got.local_rank, got.local_world_size,
+                  status ? err.text : "");
+    }
+}
+
+/* What accel_open() reads beside. */
+static void
+test_environment (void)
+{
+    setenv ("ACCEL_TIMEOUT_MS", "x", 1);
+    is_refused (accel_open (&acc, NULL, &err), "ACCEL_TIMEOUT_MS='x' is not a number");
+    ok (!accel_open (&acc, &(struct accel_options){ .timeout_ms = 5 }, &err), "an option comes before its variable");
+    accel_close (acc);
+    unsetenv ("ACCEL_TIMEOUT_MS");
+    setenv ("ACCELERATE_USE_CPU", "maybe", 1);
+    is_refused (accel_open (&acc, NULL, &err), "ACCELERATE_USE_CPU='maybe' is neither true nor false");
+    unsetenv ("ACCELERATE_USE_CPU");
+    setenv ("ACCEL_JOB_SEGMENT", "/nowhere/at/all", 1);
+    ok (!accel_open (&acc, NULL, &err), "a process alone does without a segment");
+    accel_close (acc);
+    unsetenv ("ACCEL_JOB_SEGMENT");
+}
+
 /* Variables against the launcher's segment. */
 static void
 test_identity (void)
@@ -542,6 +621,8 @@ main (void)
     test_told ();
     test_causes ();
     test_groups ();
+    test_variables ();
+    test_environment ();
     test_identity ();
     test_threads ();
     test_scale_of_two ();
