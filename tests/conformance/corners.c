@@ -154,6 +154,60 @@ check_join (void)
     accel_close (acc);
 }
 
+/* ---- training ---- */
+
+static enum accel_status
+set_slope (void *user, float scale, struct accel_error *error)
+{
+    (void) error;
+    *(float *) user = scale * (float) rank;
+    return ACCEL_OK;
+}
+
+/* Local SGD averages what is trained, and at its end gradients are averaged again. */
+static void
+check_local_sgd (void)
+{
+    float values[2], slope = 0, mean;
+    int64_t one = 1;
+    DLTensor tensors[3];
+    struct accel_local_sgd *local_sgd;
+    struct accel_model *model;
+    open_job ();
+    mean = (float) (size - 1) / 2;
+    for (int i = 0; i < 3; i++)
+        tensors[i] = (DLTensor){ .data = i < 2 ? &values[i] : &slope, .device = { kDLCPU, 0 }, .ndim = 1, .shape = &one,
+                                 .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    struct accel_parameter parameters[] = { { "trained", &tensors[0], &tensors[2] }, { "kept", &tensors[1], NULL } };
+    must (accel_model_create (&model, parameters, 2, &err));
+    must (accel_prepare (acc, &err, model));
+    values[0] = (float) rank;
+    values[1] = (float) (10 + rank);
+    must (accel_local_sgd_begin (&local_sgd, acc, model, 1, true, &err));
+    must (accel_local_sgd_step (local_sgd, &err));
+    check (values[0] == mean, "averaged: %g", (double) values[0]);
+    check (values[1] == (float) (10 + rank), "not trained, and averaged: %g", (double) values[1]);
+    must (accel_local_sgd_end (local_sgd, &err));
+    must (accel_backward (acc, model, 0, set_slope, &slope, &err));
+    check (slope == mean, "after the end gradients are averaged: %g", (double) slope);
+    accel_model_destroy (model);
+    accel_close (acc);
+}
+
+/* Nobody is through with accel_end_training before all have called it. */
+static void
+check_end (void)
+{
+    open_job ();
+    if (rank) {
+        usleep (100000);
+        fclose (fopen ("called", "w"));
+    }
+    must (accel_end_training (acc, &err));
+    check (!access ("called", F_OK), "the end came before all had called it");
+    accel_close (acc);
+}
+
 /* ---- what is said ---- */
 
 /* A table that has no room has the rows that differ, and rank 0's; all of them. */
@@ -242,7 +296,7 @@ main (int argc, char **argv)
     } checks[] = {
         { "keys", check_keys },   { "memory", check_memory }, { "limit", check_limit },   { "join", check_join },
         { "table", check_table }, { "death", check_death },   { "zombie", check_zombie },
-        { "log", check_log },
+        { "log", check_log },     { "local-sgd", check_local_sgd }, { "end", check_end },
     };
     alarm (DEADLINE_S);
     for (size_t i = 0; argc == 2 && i < sizeof checks / sizeof *checks; i++)

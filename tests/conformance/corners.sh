@@ -13,6 +13,8 @@ test_expect_success 'shared memory: blocks never overlap, and what was freed is 
     'launched --num_processes 2 "$corners" memory'
 test_expect_success 'a small address space is not used up' 'launched --num_processes 2 "$corners" limit'
 test_expect_success 'after uneven inputs, loaders are even again' 'launched --num_processes 2 "$corners" join'
+test_expect_success 'local SGD averages what is trained, and ends' 'launched --num_processes 2 "$corners" local-sgd'
+test_expect_success 'the end of training is that of all' 'launched --num_processes 2 "$corners" end'
 test_expect_success 'debug mode: a table without room has the rows that differ' \
     'launched --debug --num_processes 6 "$corners" table'
 test_expect_success 'who died is told, not who despaired of it' '

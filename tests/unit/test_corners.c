@@ -3,6 +3,9 @@
  * models under one scale; parameters of 8 bits that are long. */
 #include <config.h>
 
+#include "lib/comm/comm_private.h"
+#include "lib/state/state_object.h"
+#include "lib/train/optimizer.h"
 #include "lib/utility/profile.h"
 #include "tests/tap.h"
 #include "util/jobseg.h"
@@ -132,7 +135,8 @@ static void
 test_profile_file (void)
 {
     char path[] = "profile-XXXXXX", text[4096] = "";
-    /* Call 0: rank 0 waits for rank 1.  Call 1: rank 0 is through before rank 1 comes.  Call 2: rank 0 had no room. */
+    /* Call 0: rank 0 waits for rank 1.  Call 1: rank 0 is through before rank 1 comes.  Call 2: rank 0 had no
+     * room, so nobody knows who was last. */
     struct profile_event first[] = {
         { .begin_ns = 10000, .end_ns = 30000, .number = 0, .line = 1, .call = JOBSEG_CALL_BARRIER },
         { .begin_ns = 40000, .end_ns = 45000, .number = 1, .line = 2, .call = JOBSEG_CALL_BARRIER },
@@ -143,12 +147,18 @@ test_profile_file (void)
         { .begin_ns = 50000, .end_ns = 60000, .number = 1, .line = 2, .call = JOBSEG_CALL_BARRIER },
         { .begin_ns = 62000, .end_ns = 63000, .number = 2, .line = 3, .call = JOBSEG_CALL_BARRIER },
     };
-    struct profile_part *parts = calloc (2, sizeof *parts);
+    struct profile_event third[] = {
+        { .begin_ns = 11000, .end_ns = 30000, .number = 0, .line = 1, .call = JOBSEG_CALL_BARRIER },
+        { .begin_ns = 51000, .end_ns = 60000, .number = 1, .line = 2, .call = JOBSEG_CALL_BARRIER },
+        { .begin_ns = 62500, .end_ns = 63000, .number = 2, .line = 3, .call = JOBSEG_CALL_BARRIER },
+    };
+    struct profile_part *parts = calloc (3, sizeof *parts);
     parts[0] = (struct profile_part){ .events = first, .count = 3, .dropped = 1,
                                       .names = { 2, { "a.c", "caf\xe9 \"\x01" } } };
     parts[1] = (struct profile_part){ .events = second, .count = 3, .names = { 1, { "a.c" } } };
+    parts[2] = (struct profile_part){ .events = third, .count = 3, .names = { 1, { "a.c" } } };
     int fd = mkstemp (path);
-    must (profile_write (path, parts, 2, &err));
+    must (profile_write (path, parts, 3, &err));
     close (fd);
     FILE *file = fopen (path, "r");
     for (size_t length = 0; file && fgets (text + length, (int) (sizeof text - length), file);)
@@ -177,7 +187,20 @@ test_profile_file (void)
              "{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":40.000,\"dur\":10.000"
              ",\"name\":\"accel_comm_barrier\",\"cat\":\"collective\",\"args\":"
              "{\"at\":\"a.c:2\",\"count\":0,\"number\":1}},\n"
+             "{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":40.000,\"dur\":1.000"
+             ",\"name\":\"wait for rank 2\",\"cat\":\"wait\"},\n"
              "{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":52.000,\"dur\":1.000"
+             ",\"name\":\"accel_comm_barrier\",\"cat\":\"collective\",\"args\":"
+             "{\"at\":\"a.c:3\",\"count\":0,\"number\":2}},\n"
+             "{\"ph\":\"X\",\"pid\":2,\"tid\":1,\"ts\":1.000,\"dur\":19.000"
+             ",\"name\":\"accel_comm_barrier\",\"cat\":\"collective\",\"args\":"
+             "{\"at\":\"a.c:1\",\"count\":0,\"number\":0}},\n"
+             "{\"ph\":\"X\",\"pid\":2,\"tid\":1,\"ts\":1.000,\"dur\":9.500"
+             ",\"name\":\"wait for rank 1\",\"cat\":\"wait\"},\n"
+             "{\"ph\":\"X\",\"pid\":2,\"tid\":1,\"ts\":41.000,\"dur\":9.000"
+             ",\"name\":\"accel_comm_barrier\",\"cat\":\"collective\",\"args\":"
+             "{\"at\":\"a.c:2\",\"count\":0,\"number\":1}},\n"
+             "{\"ph\":\"X\",\"pid\":2,\"tid\":1,\"ts\":52.500,\"dur\":0.500"
              ",\"name\":\"accel_comm_barrier\",\"cat\":\"collective\",\"args\":"
              "{\"at\":\"a.c:3\",\"count\":0,\"number\":2}}\n"
              "]\n",
@@ -281,6 +304,213 @@ test_mesh (void)
     ok (clean && failures > 4, "a mesh that cannot be made leaves nothing: %d failures", failures - 1);
 }
 
+/* ---- processes ---- */
+
+static int tasks;
+
+static void
+count_task (void *user)
+{
+    (void) user;
+    tasks++;
+}
+
+/* The second process of the second host. */
+static void
+test_process (void)
+{
+    struct accel there = { .identity = { .rank = 3, .world_size = 4, .local_rank = 1, .local_world_size = 2 } };
+    bool right = accel_on_process (&there, 3, count_task, NULL)
+                 && accel_on_local_process (&there, 1, count_task, NULL)
+                 && accel_on_last_process (&there, count_task, NULL);
+    ok (right && tasks == 3, "tasks for this process, by its rank and by its local rank, are run");
+    ok (!accel_on_process (&there, 1, count_task, NULL)
+            && !accel_on_local_process (&there, 3, count_task, NULL)
+            && !accel_on_local_main_process (&there, count_task, NULL) && tasks == 3,
+        "those for others are not");
+    begin_capture ();
+    accel_log (&there, ACCEL_LOG_ERROR, "for the main process");
+    accel_log_everywhere (&there, ACCEL_LOG_ERROR, "for all");
+    is_text (end_capture (), "ERROR: [RANK 3] for all\n", "log lines of the main process are not written by others");
+}
+
+/* Who has no memory for a group tells the others, if they are on their way to it. */
+static void
+test_told (void)
+{
+    enum { FIRST_MEETING = 2 };
+    struct accel_comm *group;
+    bool right = true, done = false;
+    int failures = 0;
+    for (; !done; failures++) {
+        must (accel_open (&acc, NULL, &err));
+        calls_left = failures;
+        done = !accel_comm_split (accel_world (acc), 0, 0, &group, NULL);
+        calls_left = -1;
+        bool told = accel_comm_barrier (accel_world (acc), NULL) == ACCEL_ERR_PEER;
+        right = right && told == (!done && failures >= FIRST_MEETING);
+        if (done)
+            accel_comm_destroy (group);
+        accel_close (acc);
+    }
+    ok (right && failures > FIRST_MEETING + 2, "no memory for a group: told to the others who come to it");
+}
+
+/* The first cause of a failure stays, also where a group of the job fails later. */
+static void
+test_causes (void)
+{
+    struct accel_comm *group;
+    must (accel_open (&acc, NULL, &err));
+    must (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
+    comm_give_up (accel_world (acc), "the first");
+    comm_give_up (group, "the second");
+    ok (accel_comm_barrier (accel_world (acc), &err) == ACCEL_ERR_PEER && strstr (err.text, "the first"), "%s",
+        err.text);
+    accel_comm_destroy (group);
+    accel_close (acc);
+}
+
+static void
+is_refused (enum accel_status status, const char *words)
+{
+    ok (status == ACCEL_ERR_INVALID && strstr (err.text, words), "%s: status %d: %s", words, (int) status, err.text);
+    memset (&err, 0, sizeof err);
+}
+
+static void
+test_groups (void)
+{
+    static const char *const names[] = { "a", "b", "c", "d", "e" };
+    static const int sizes[] = { 471005573, 968113095, 1955382703, 1657883831, 3 }; /* 1 modulo 2^64 */
+    struct accel_mesh *mesh;
+    struct accel_comm *group = (void *) &err;
+    float numbers[2] = { 0 };
+    must (accel_open (&acc, NULL, &err));
+    struct accel_comm *world = accel_world (acc);
+    is_refused (accel_mesh_create (acc, names, sizes, 5, &mesh, &err), "or too large");
+    must (accel_comm_split (world, -1, 0, &group, &err));
+    ok (!group, "who has no colour is in no group");
+    is_refused (accel_comm_all_to_all (world, numbers, numbers, 1, ACCEL_FLOAT32, &err), "in place");
+    is_refused (accel_comm_send (world, numbers, 1, ACCEL_FLOAT32, 0, &err), "to itself");
+    accel_comm_destroy (world);
+    must (accel_comm_barrier (world, &err));
+    accel_close (acc);
+}
+
+/* Set variables: "NAME=VALUE NAME=VALUE", or unset them. */
+static void
+set_variables (const char *text, bool set)
+{
+    char copy[256], *rest = NULL;
+    snprintf (copy, sizeof copy, "%s", text);
+    for (char *word = strtok_r (copy, " ", &rest); word; word = strtok_r (NULL, " ", &rest)) {
+        char *value = strchr (word, '=');
+        *value++ = '\0';
+        if (set)
+            setenv (word, value, 1);
+        else
+            unsetenv (word);
+    }
+}
+
+static void
+test_variables (void)
+{
+    static const struct {
+        const char *variables;
+        struct identity wanted;
+        const char *words;
+    } cases[] = {
+        { "", { 0, 1, 0, 1 }, NULL },
+        { "LOCAL_RANK=-1", { 0, 1, 0, 1 }, NULL },
+        { "RANK=1 WORLD_SIZE=2", { 1, 2, 1, 2 }, NULL },
+        { "RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2", { 3, 4, 1, 2 }, NULL },
+        { "RANK=1", { 0 }, "RANK=1 without WORLD_SIZE" },
+        { "RANK=2 WORLD_SIZE=2", { 0 }, "RANK=2 is not below WORLD_SIZE=2" },
+        { "RANK=1 WORLD_SIZE=2 LOCAL_RANK=0", { 0 }, "LOCAL_RANK=0 without LOCAL_WORLD_SIZE" },
+        { "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3", { 0 }, "LOCAL_WORLD_SIZE=3 is above" },
+        { "RANK=0 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2", { 0 }, "local rank 1 is above rank 0" },
+        { "RANK=0 WORLD_SIZE=1 PMI_RANK=1 PMI_SIZE=2", { 0 }, "WORLD_SIZE=1 but PMI_SIZE=2" },
+        { "RANK=0 WORLD_SIZE=2 PMI_RANK=1 PMI_SIZE=2", { 0 }, "RANK=0 but PMI_RANK=1" },
+        { "RANK=0 WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2", { 0, 2, 0, 2 }, NULL },
+        { "SLURM_NTASKS=3 SLURM_PROCID=2 SLURM_LOCALID=2", { 0, 1, 0, 1 }, NULL }, /* a batch script */
+        { "SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=2 SLURM_LOCALID=2 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=3",
+          { 2, 3, 2, 3 }, NULL },
+        { "SLURM_STEP_NUM_TASKS=7 SLURM_PROCID=5 SLURM_LOCALID=1 SLURM_NODEID=2 SLURM_STEP_TASKS_PER_NODE=2(x2),3",
+          { 5, 7, 1, 3 }, NULL },
+        { "SLURM_STEP_NUM_TASKS=7 SLURM_PROCID=3 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE=2(x2),3",
+          { 3, 7, 1, 2 }, NULL },
+        { "WORLD_SIZE=2 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=1", { 1, 2, 1, 2 }, NULL },
+        { "RANK=1 WORLD_SIZE=2 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=2 SLURM_LOCALID=0 SLURM_NODEID=0 "
+          "SLURM_STEP_TASKS_PER_NODE=3", { 1, 2, 1, 2 }, NULL }, /* launched within a step */
+    };
+    struct jobseg none = JOBSEG_NONE;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct identity got;
+        set_variables (cases[i].variables, true);
+        enum accel_status status = identity_discover (&got, &none, &err);
+        set_variables (cases[i].variables, false);
+        if (cases[i].words)
+            is_refused (status, cases[i].words);
+        else if (!ok (!status && !memcmp (&got, &cases[i].wanted, sizeof got), "who this is: %s", cases[i].variables))
+            diag ("rank %d of %d, local %d of %d: %s", got.rank, got.world_size, got.local_rank, got.local_world_size,
+                  status ? err.text : "");
+    }
+}
+
+/* What accel_open() reads beside. */
+static void
+test_environment (void)
+{
+    setenv ("ACCEL_TIMEOUT_MS", "x", 1);
+    is_refused (accel_open (&acc, NULL, &err), "ACCEL_TIMEOUT_MS='x' is not a number");
+    ok (!accel_open (&acc, &(struct accel_options){ .timeout_ms = 5 }, &err), "an option comes before its variable");
+    accel_close (acc);
+    unsetenv ("ACCEL_TIMEOUT_MS");
+    setenv ("ACCELERATE_USE_CPU", "maybe", 1);
+    is_refused (accel_open (&acc, NULL, &err), "ACCELERATE_USE_CPU='maybe' is neither true nor false");
+    unsetenv ("ACCELERATE_USE_CPU");
+    setenv ("ACCEL_JOB_SEGMENT", "/nowhere/at/all", 1);
+    ok (!accel_open (&acc, NULL, &err), "a process alone does without a segment");
+    accel_close (acc);
+    unsetenv ("ACCEL_JOB_SEGMENT");
+}
+
+/* Variables against the launcher's segment. */
+static void
+test_identity (void)
+{
+    static const struct {
+        int world, local, first;
+        const char *words;
+    } cases[] = { { 4, 2, 2, "" },
+                  { 5, 2, 2, "has 5 processes, the variables say 4" },
+                  { 4, 4, 0, "whose ranks here are 0 to 3" },
+                  { 4, 2, 0, "whose ranks here are 0 to 1" } };
+    setenv ("RANK", "3", 1);
+    setenv ("WORLD_SIZE", "4", 1);
+    setenv ("LOCAL_RANK", "1", 1);
+    setenv ("LOCAL_WORLD_SIZE", "2", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct jobseg segment;
+        struct identity identity;
+        struct fail fail;
+        must (jobseg_create (&segment, cases[i].world, cases[i].local, cases[i].first, "id", &fail) ? ACCEL_ERR_SYSTEM
+                                                                                                 : ACCEL_OK);
+        enum accel_status status = identity_discover (&identity, &segment, &err);
+        if (*cases[i].words)
+            is_refused (status, cases[i].words);
+        else
+            ok (!status && identity.rank == 3 && identity.local_rank == 1, "the launcher's job, as the variables say");
+        jobseg_detach (&segment);
+    }
+    unsetenv ("RANK");
+    unsetenv ("WORLD_SIZE");
+    unsetenv ("LOCAL_RANK");
+    unsetenv ("LOCAL_WORLD_SIZE");
+}
+
 /* ---- training ---- */
 
 enum { MODELS = 2, LONG = 3000 };
@@ -328,6 +558,31 @@ test_scale_of_two (void)
     accel_close (acc);
 }
 
+/* More threads than anybody has are a mistake. */
+static void
+test_threads (void)
+{
+    static const struct {
+        const char *text;
+        unsigned threads;
+    } cases[] = { { "1000000", 256 }, { "3", 3 }, { "-1", 1 }, { "many", 1 } };
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    DLTensor data = { .data = weights, .device = { kDLCPU, 0 }, .ndim = 1, .shape = &one,
+                      .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) }, grad = data;
+    grad.data = slopes;
+    must (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv ("OMP_NUM_THREADS", cases[i].text, 1);
+        must (accel_sgd_create (&optimizer, model, &(struct accel_sgd){ .lr = 1 }, &err));
+        ok (optimizer->threads == cases[i].threads, "OMP_NUM_THREADS=%s: %u threads", cases[i].text,
+            optimizer->threads);
+        accel_optimizer_destroy (optimizer);
+    }
+    unsetenv ("OMP_NUM_THREADS");
+    accel_model_destroy (model);
+}
+
 /* All of a long parameter of 8 bits is scaled, not only its first block. */
 static void
 test_long_parameter (void)
@@ -362,6 +617,14 @@ main (void)
     test_profile ();
     test_batch_size ();
     test_mesh ();
+    test_process ();
+    test_told ();
+    test_causes ();
+    test_groups ();
+    test_variables ();
+    test_environment ();
+    test_identity ();
+    test_threads ();
     test_scale_of_two ();
     test_long_parameter ();
     return done_testing ();

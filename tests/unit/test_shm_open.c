@@ -162,9 +162,12 @@ static void
 serve (void)
 {
     void (*before) (void) = told.waits;
+    int strangers = told.stranger; /* for it the others are none */
     told.waits = NULL;
+    told.stranger = 0;
     shm_rendezvous_serve (&leader, listener, 0);
     told.waits = before;
+    told.stranger = strangers;
 }
 
 static void
@@ -245,7 +248,7 @@ is_served (struct hello hello, int strangers)
     bool sent = !connect (fd, (struct sockaddr *) &address, length)
                 && send (fd, &hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t) sizeof hello;
     told.stranger = strangers;
-    serve ();
+    shm_rendezvous_serve (&leader, listener, 0);
     told.stranger = 0;
     bool served = sent && recv (fd, reply, sizeof reply, 0) == (ssize_t) sizeof hello;
     close (fd);
@@ -270,14 +273,17 @@ test_serving (void)
 
 static struct hello answer;
 static size_t answer_bytes;
+static bool answered;
 
 /* What takes the leader's place answers, and hands out the segment. */
 static void
 answer_badly (void)
 {
     int client = accept (listener, NULL, NULL);
-    if (client < 0)
+    char hello[64];
+    if (client < 0 || recv (client, hello, sizeof hello, 0) < 0) /* or closing would throw the answer away */
         return;
+    answered = true;
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE (sizeof (int))];
@@ -313,6 +319,8 @@ test_bad_answers (void)
         enum accel_status status = shm_rendezvous (&follower, &unused, &err);
         ok (count_descriptors () == before, "what came with a bad answer is closed");
         is_error (status, ACCEL_ERR_TIMEOUT, "the timeout, for rank 0");
+        ok (answered, "there was an answer");
+        answered = false;
         end_host ();
     }
 }
