@@ -97,6 +97,11 @@ test_expect_success 'a flag answers the question that leads to it' '
         --fsdp_transformer_layer_cls_to_wrap Block --dynamo_backend eager --config_file d.yaml && cp d.yaml c.yaml &&
     has "distributed_type: FSDP" "fsdp_reshard_after_forward: NO_SHARD" "fsdp_transformer_layer_cls_to_wrap: Block" \
         "dynamo_backend: EAGER"'
+test_expect_success 'a strategy that stands under the name of another key is proposed' '
+    printf "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 1\n  %s\n" \
+        "fsdp_reshard_after_forward: SHARD_GRAD_OP" >c.yaml &&
+    "$accelerate" config --yes --fsdp_transformer_layer_cls_to_wrap Block --config_file c.yaml &&
+    has "fsdp_sharding_strategy: SHARD_GRAD_OP" "fsdp_reshard_after_forward: SHARD_GRAD_OP"'
 test_expect_success 'the type of a file is an answer, too' '
     "$accelerate" config -y --distributed_type DEEPSPEED --zero_stage 3 --num_processes 2 --config_file e.yaml &&
     grep "zero_stage: 3" e.yaml && grep "distributed_type: DEEPSPEED" e.yaml'

@@ -331,7 +331,7 @@ def stop(in_line):
         status = t.wait(os.WUNTRACED)
         assert os.WIFSTOPPED(status), status
         t.is_as_before()
-        stopped = len(t.screen)
+        stopped = t.seen = len(t.screen)
         os.kill(t.pid, signal.SIGCONT)
         if in_line:
             t.answer(MACHINES, "1", ENTER)

@@ -208,7 +208,8 @@ test_with_files (void)
                                "  fsdp_reshard_after_forward: NO_SHARD\n";
     static const char fsdp_both[] = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 1\n"
                                     "  fsdp_reshard_after_forward: NO_SHARD\n  fsdp_sharding_strategy: SHARD_GRAD_OP\n";
-    static const char aws[] = "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\nnum_machines: 3\n";
+    static const char aws[] = "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\n"
+                              "num_machines: 3\n";
     static const char parallel[] = "parallelism_config:\n  parallelism_config_tp_size: 2\n";
     static const struct {
         const char *file, *flags;
