@@ -78,27 +78,30 @@ read_digits (const char *text, const char *digits, int base, uint64_t *value)
     return true;
 }
 
-/* Base 60, "1:30:00": YAML 1.1 takes it for a number. */
+/* Base 60, "1:30:00": YAML 1.1 takes it for a number, with digits after a point at the very end. */
 static bool
 read_sexagesimal (const char *text, double *value, bool *is_float)
 {
-    char *end;
+    static const char digits[] = "0123456789";
     *value = 0;
     *is_float = strchr (text, '.');
-    if (!strchr (text, ':') || !(*text >= '0' && *text <= '9') || (!*is_float && *text == '0'))
+    if (!strchr (text, ':') || (!*is_float && *text == '0'))
         return false;
     for (bool first = true;; first = false) {
-        if (!(*text >= '0' && *text <= '9'))
+        size_t length = strspn (text, digits);
+        if (!length || (!first && length > 2))
             return false;
-        double part = strtod (text, &end);
-        if ((!first && (part >= 60 || end - text > 2) && *end == ':') || (!first && part >= 60))
+        if (text[length] == '.')
+            length += 1 + strspn (text + length + 1, digits);
+        if (text[length] && (text[length] != ':' || memchr (text, '.', length)))
+            return false;
+        double part = strtod (text, NULL);
+        if (!first && part >= 60)
             return false;
         *value = *value * 60 + part;
-        if (!*end)
-            return true;
-        if (*end != ':')
-            return false;
-        text = end + 1;
+        if (!text[length])
+            return !first;
+        text += length + 1;
     }
 }
 

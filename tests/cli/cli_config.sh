@@ -130,7 +130,7 @@ test_expect_success 'lint: contradictions; several files; a good one' '
     printf "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_sync_module_states: false\n" >m.yaml &&
     printf "num_processes: 2\n" >good.yaml &&
     test_exit 1 "$accelerate" config lint m.yaml good.yaml none.yaml >got && cat got &&
-    grep "m.yaml: only rank 0 would have the weights" got && grep "none.yaml: No such file" got && test "$(wc -l <got)" = 2 &&
+    grep "m.yaml: only rank 0 would have the weights" got && grep -x "none.yaml: No such file or directory" got && test "$(wc -l <got)" = 2 &&
     "$accelerate" config lint good.yaml >got && test ! -s got'
 # lint_says TEXT LINE...: lint says LINES about a file with TEXT, and nothing else
 lint_says () {
@@ -161,7 +161,21 @@ test_expect_success 'lint: keys without effect beside others, and against others
         ":3: zero_stage contradicts deepspeed_config_file: the original${q}s library wants it in DeepSpeed${q}s file only" &&
     lint_says "dynamo_config: {dynamo_backend: no, dynamo_mode: max-autotune}\n" \
         ":1: dynamo_mode has no effect without a dynamo_backend"'
+test_expect_success 'lint: DeepSpeed' '
+    deepspeed="distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n" &&
+    lint_says "$deepspeed  zero_stage: 3\n  zero3_init_flag: true\n  offload_param_device: cpu\n" "" &&
+    lint_says "$deepspeed  zero_stage: 2\n  offload_param_device: cpu\n" \
+        ":5: offload_param_device has no effect without zero_stage: 3" &&
+    lint_says "$deepspeed  zero_stage: 3\n  offload_optimizer_device: NVME\n  offload_optimizer_nvme_path: /x\n" "" &&
+    lint_says "$deepspeed  zero_stage: 3\n  offload_optimizer_device: cpu\n  offload_optimizer_nvme_path: /x\n" \
+        ":6: offload_optimizer_nvme_path has no effect without offload_optimizer_device: nvme" &&
+    said="contradicts deepspeed_config_file: the original${q}s library wants it in DeepSpeed${q}s file only" &&
+    lint_says "$deepspeed  deepspeed_config_file: x.json\n  offload_optimizer_nvme_path: /x\n" \
+        ":5: offload_optimizer_nvme_path $said" &&
+    lint_says "$deepspeed  deepspeed_config_file: x.json\n  offload_optimizer_device: none\n" \
+        ":5: offload_optimizer_device $said"'
 test_expect_success 'lint: what is good is left alone' '
+    lint_says "distributed_type: MULTI_CPU\nnum_processes: 2\nmain_training_function: main\ntpu_name: none\n" "" &&
     lint_says "distributed_type: MULTI_CPU\nnum_processes: 2\nmpirun_config: {mpirun_hostfile: hosts}\n" "" &&
     lint_says "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\nnum_machines: 2\n" ""'
 test_expect_success 'show: values and where they come from' '

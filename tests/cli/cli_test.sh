@@ -65,8 +65,10 @@ fi
 printf '#!/bin/sh\necho "rank $RANK of mine"\n' >mine && chmod +x mine
 test_expect_success 'another program' '
     ACCELERATE_SELFTEST=$scratch/mine run_test --cpu --num_processes 2 && grep -x "rank 1 of mine" out'
+test_expect_success 'ACCELERATE_SELFTEST set to nothing is not set' '
+    ACCELERATE_SELFTEST= run_test --cpu --num_processes 1 && grep -Fx "$sentence" out'
 test_expect_success 'another program that is not there' '
-    ACCELERATE_SELFTEST=$scratch/none test_exit 127 run_test && grep -F "$scratch/none: No such file" error'
+    ACCELERATE_SELFTEST=$scratch/none test_exit 127 run_test && grep -F "the self-test $scratch/none: No such file" error'
 test_expect_success 'an argument' 'test_exit 2 run_test word && grep "unexpected argument" error'
 test_expect_success 'an option of launch that is none of test' 'test_exit 2 run_test --dry_run && grep "dry_run" error'
 test_expect_success 'a file with an error' '

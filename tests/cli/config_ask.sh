@@ -41,6 +41,9 @@ scenario 'GPUs' '\nmulti-GPU\n\nyes\n\n\n\n\n4\n0,1,2,3\ny\nfp16\n' 'distributed
 scenario 'FSDP 1' '\n4\n\n\n\n\nyes\n1\n1\n\n1\n5000\n\n\n\n\nno\n\n\n2\n\n' 'distributed_type: FSDP' \
     'fsdp_version: 1' 'fsdp_reshard_after_forward: SHARD_GRAD_OP' 'fsdp_sharding_strategy: SHARD_GRAD_OP' \
     'fsdp_min_num_params: 5000' 'fsdp_cpu_ram_efficient_loading: false' 'fsdp_sync_module_states: true'
+test_expect_success 'a menu of numbers has those numbers' '
+    sed -n "/FSDP version/,/Number or word/p" out >menu && grep -x "   1  " menu && grep -x "   2  " menu &&
+    ! grep -x "   0  " menu'
 scenario 'FSDP 2 with several kinds of parallelism' \
     '\n4\n\n\n\n\nyes\n\n\n\n\n\nBertLayer\n\n\n\nyes\n2\n2\n\n2\n1\n8\n\n' 'fsdp_version: 2' \
     'fsdp_transformer_layer_cls_to_wrap: BertLayer' 'parallelism_config_cp_comm_strategy: alltoall' \
@@ -55,8 +58,10 @@ scenario 'DeepSpeed ZeRO 3 with NVMe' '\n4\n\n\n\nyes\n\n3\nnvme\n2\n\n/fast\n2\
 scenario 'Megatron-LM' '\n4\n\n\n\n\n\nyes\n2\n\n2\n4\n\n\n\n4\n\n' 'distributed_type: MEGATRON_LM' \
     'megatron_lm_tp_degree: 2' 'megatron_lm_sequence_parallelism: true' 'megatron_lm_num_micro_batches: 4' \
     'megatron_lm_gradient_clipping: 1.0'
-scenario 'a TPU pod with commands' '\n10\n\n8\n\nyes\npod\nzone\n\nyes\n\necho 1\nyes\necho x\n<\necho 2\nperhaps\n\nvm-0,vm-1\nA=1\n' \
+scenario 'a TPU pod with commands' '\n10\n\n8\n\nyes\npod\nzone\n\nyes\n\necho 0\nyes\n<\n  echo 1\nyes\necho x\n<\necho 2\nperhaps\n\nvm-0,vm-1\nA=1\n' \
     'distributed_type: XLA' 'tpu_name: pod' '- echo 1' '- echo 2' '- vm-1' '- A=1' "mixed_precision: 'no'"
+test_expect_success 'without those that were taken back, and --yes keeps the others' '
+    ! grep "echo [0x]" c.yaml && cp c.yaml before && "$accelerate" config --yes --config_file c.yaml && cmp before c.yaml'
 scenario 'fp8 with TransformerEngine' '\n4\n\n\n\n\n\n\n2\n\n\nfp8\nte\n\n\n\n\n\nmost_recent\nyes\n\nyes\n\n' \
     'fp8_backend: TE' 'fp8_amax_compute_algo: most_recent' 'fp8_override_linear_precision:' '- true'
 scenario 'dynamo' '\n\n\nyes\neager\nyes\n2\n\nyes\n\n\n\n\n\n' 'dynamo_backend: EAGER' 'dynamo_mode: max-autotune' \
@@ -84,17 +89,43 @@ test_expect_success 'flags answer, --yes takes the defaults' '
     rm c.yaml && "$accelerate" config --yes --distributed_type MULTI_CPU --num_processes 4 --config_file c.yaml </dev/null &&
     has "distributed_type: MULTI_CPU" "num_processes: 4" "use_cpu: true" "num_machines: 1"'
 test_expect_success 'what a flag answers is not asked' '
-    rm c.yaml && printf "\n\n\n\n\n" | "$accelerate" config --distributed_type MULTI_CPU --num_processes 4 --mixed_precision=bf16 --debug \
-        --config_file c.yaml >out && ! grep "Which type\|mixed precision\|should be checked" out &&
+    rm c.yaml && printf "\n<\n\n\n\n\n\n" | "$accelerate" config --distributed_type MULTI_CPU --num_processes 4 --mixed_precision=bf16 --debug \
+        --config_file c.yaml >out && [ "$(grep -c "compute environment" out)" = 2 ] && ! grep "Which type\|mixed precision\|should be checked" out &&
     has "mixed_precision: bf16" "debug: true"'
 test_expect_success 'a flag answers the question that leads to it' '
     "$accelerate" config -y --use_fsdp --fsdp_version 1 --fsdp_sharding_strategy NO_SHARD --num_processes 2 \
         --fsdp_transformer_layer_cls_to_wrap Block --dynamo_backend eager --config_file d.yaml && cp d.yaml c.yaml &&
     has "distributed_type: FSDP" "fsdp_reshard_after_forward: NO_SHARD" "fsdp_transformer_layer_cls_to_wrap: Block" \
         "dynamo_backend: EAGER"'
+test_expect_success 'a strategy that stands under the name of another key is proposed' '
+    printf "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 1\n  %s\n" \
+        "fsdp_reshard_after_forward: SHARD_GRAD_OP" >c.yaml &&
+    "$accelerate" config --yes --fsdp_transformer_layer_cls_to_wrap Block --config_file c.yaml &&
+    has "fsdp_sharding_strategy: SHARD_GRAD_OP" "fsdp_reshard_after_forward: SHARD_GRAD_OP"'
 test_expect_success 'the type of a file is an answer, too' '
     "$accelerate" config -y --distributed_type DEEPSPEED --zero_stage 3 --num_processes 2 --config_file e.yaml &&
     grep "zero_stage: 3" e.yaml && grep "distributed_type: DEEPSPEED" e.yaml'
+test_expect_success 'a flag that no question is about, but says what is written, is none' '
+    "$accelerate" config -y --distributed_type NO --num_machines 1 --machine_rank 0 --config_file e1.yaml &&
+    grep "num_machines: 1" e1.yaml'
+test_expect_success 'a flag whose name is a part of another one that was taken is an error' '
+    test_exit 2 "$accelerate" config -y --distributed_type MULTI_CPU --num_processes 2 --dynamo_backend eager \
+        --region r --config_file f.yaml 2>error && cat error && grep -e "--region" error && ! test -e f.yaml'
+test_expect_success 'a flag that says no is no answer to the question whether' '
+    "$accelerate" config -y --distributed_type MULTI_CPU --num_processes 2 --dynamo_backend no --config_file e3.yaml &&
+    ! grep dynamo e3.yaml'
+test_expect_success 'numbers and words of menus' '
+    ask "\n3\n\n\n\n\n\n\n\n\n\n\n\n" && has "distributed_type: $(sed -n "s/^ *3  multi-\(.*\)/MULTI_\1/p" out)" &&
+    ask "this machine\nmulti-CPU\n\n\n\n\n\n\n" && has "distributed_type: MULTI_CPU"'
+test_expect_success 'a last line without its end is an answer; blanks around one do not count' '
+    ask "\n  1  \n 1\t\n\n\n\n\t2 \n  bf16" && has "num_processes: 2" "mixed_precision: bf16"'
+test_expect_success 'the home folder of somebody else stays as it is' '
+    ask "\n1\n\n\nyes\n~nobody/hosts\n\n\n\n" && has "mpirun_hostfile: ~nobody/hosts" &&
+    ask "\n1\n\n\nyes\n~/hosts\n\n\n\n" && has "mpirun_hostfile: $HOME/hosts"'
+test_expect_success 'a signal that is ignored stays ignored' '
+    rm c.yaml && mkfifo keys && { (trap "" TERM && exec "$accelerate" config --config_file c.yaml <keys >out) & } &&
+    asker=$! && exec 7>keys && printf "\n1\n" >&7 && wait_for grep -q "many different" out && kill -TERM $asker &&
+    printf "\n\n\n\n2\n\n" >&7 && exec 7>&- && wait $asker && has "num_processes: 2"'
 test_expect_success '--KEY=no' '
     "$accelerate" config -y --distributed_type MULTI_CPU --num_machines 2 --main-process-ip a --main_process_port 1 \
         --same_network=no --config_file e2.yaml && grep "same_network: false" e2.yaml'

@@ -66,6 +66,9 @@ class Terminal:
             self.take(0.1)
         self.seen = at + len(text)
 
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.keeper, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
     def send(self, text):
         os.write(self.keeper, text.encode())
 
@@ -177,6 +180,35 @@ def letters_and_ends():
         t.expect(MACHINES)
         t.send("\003")
         t.ends_with(130)
+    with Terminal(rows=8) as t:  # five lines of it are shown
+        t.choose(ENVIRONMENT, ENTER)
+        t.expect("\033[J\033[?25h  This machine")  # the answer takes the menu's place
+        t.choose(MACHINE, "\033[H", "jjjjj")
+        t.expect(">  5  ")
+        t.send(END)
+        t.expect("> 10  TPU")
+        t.send("j" + UP)
+        t.expect(">  9  ")
+        t.send("1j0")  # two digits with another key between are two numbers
+        t.expect(">  2  ")
+        t.expect(">  0  ")
+        t.send("\033[1;5B")  # Ctrl and the arrow: one key, whatever stands within
+        t.expect(">  1  ")
+        t.send(END + "j" + ENTER)
+        t.expect(DYNAMO)
+        t.send("\003")
+        t.ends_with(130)
+
+
+def narrow():
+    with Terminal(columns=24) as t:
+        t.expect("  1  AWS (Amazon Sage\r\n")
+        t.resize(40, 120)
+        t.expect("  1  AWS (Amazon SageMaker)\r\n")
+        t.resize(40, 26)
+        t.expect("  1  AWS (Amazon SageMa\r\n")
+        t.send("\003")
+        t.ends_with(130)
 
 
 def back():
@@ -206,10 +238,14 @@ def change():
     os.remove(FILE)
     with Terminal() as t:
         cpu(t)
-        t.send("99" + ENTER)
-        t.expect("no number of the list")
-        t.answer(SAVE, "2", ENTER)
+        for number in "99", "9", "0":  # there are 8
+            t.send(number + ENTER)
+            t.expect("no number of the list")
+            t.expect(SAVE)
+        t.send("2" + ENTER)
         t.choose(MACHINE, "4", ENTER)
+        t.answer("use DeepSpeed", "<", ENTER)  # back to what has an answer
+        t.rest(DYNAMO)
         for question in ("use DeepSpeed", "use Fully", "use Megatron", "Which devices", "NUMA"):
             t.answer(question, ENTER)
         t.expect("multi-GPU")
@@ -295,12 +331,14 @@ def stop(in_line):
         status = t.wait(os.WUNTRACED)
         assert os.WIFSTOPPED(status), status
         t.is_as_before()
+        stopped = t.seen = len(t.screen)
         os.kill(t.pid, signal.SIGCONT)
         if in_line:
             t.answer(MACHINES, "1", ENTER)
             t.expect(DEBUG)
         else:
             t.expect(">  0  This machine")
+            assert not re.search(r"\033\[[0-9]+A", t.screen[stopped:]), "drawn over what the shell has written"
             t.send(DOWN)
             t.expect(">  1  AWS")
         t.send("\003")
@@ -309,6 +347,12 @@ def stop(in_line):
 
 def dumb():
     with Terminal(term="dumb") as t:
+        t.expect("Number or word [0]: ")
+        t.resize(30, 100)
+        t.send("\032")
+        status = t.wait(os.WUNTRACED)
+        assert os.WIFSTOPPED(status), status
+        os.kill(t.pid, signal.SIGCONT)
         t.answer("Number or word [0]: ", "\n")
         t.answer("Number or word", "NO\n")
         t.answer("CPU only", "no\n")
@@ -336,6 +380,7 @@ TESTS = [
     ("the old file's values are marked", old_values_are_marked),
     ("digits, two for a number of two", digits),
     ("j, k, End; a menu that does not fit scrolls", letters_and_ends),
+    ("lines are cut where the terminal ends, as it is resized", narrow),
     ("steps back: left arrow, Backspace, Ctrl-B, <", back),
     ("the review: an answer is changed, and what it brings is asked", change),
     ("Tab completes paths, and only paths", path_completion),

@@ -56,6 +56,7 @@ done <<'END'
 0 launch --dry_run --explain --mixed_precision fp16 true
 0 launch --dry_run --use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 4 --main_process_ip h train.py
 0 launch --dry_run --tpu --num_processes 4 train.py
+0 launch --dry_run --mpirun_hostfile f --cpu --num_processes 2 train.py
 2 launch --dry_run --multi_gpu --gpu_ids 0,0 --num_processes 2 true
 2 launch --dry_run --mixed_precision fp61 true
 1 launch --dry_run --config_file bad.yaml true

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stands for the libraries of NVML, NCCL, the CUDA runtime and MPI in the tests: copied under each one's name.
  *
- * FAKE_LIBRARY=hang|crash|abort|exit|fail|noise|many|old|limits makes it do that when it is first called; FAKE_LIBRARY=load-hang when
- * it is loaded.  FAKE_LIBRARY_ONLY=NAME restricts that to calls that begin with NAME. */
+ * FAKE_LIBRARY=hang|crash|abort|exit|fail|noise makes it do that when it is first called; FAKE_LIBRARY=load-hang when
+ * it is loaded.  FAKE_LIBRARY_ONLY=NAME restricts that to calls that begin with NAME.  FAKE_LIBRARY=many has a million
+ * GPUs, =old an NCCL of old, and =limits tells the limit of core files for a GPU's name. */
 #include <config.h>
 
 #include <signal.h>

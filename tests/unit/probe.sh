@@ -28,7 +28,7 @@ test_expect_success 'more GPUs than there is room for' '
 test_expect_success 'a crash is one where the signal is ignored' '
     (trap "" SEGV && FAKE_LIBRARY=crash ask) && grep "crashed with signal 11" out'
 test_expect_success 'a crash leaves no core file' '
-    (ulimit -S -c "$(ulimit -H -c)" && FAKE_LIBRARY=limits ask 1) && grep "^0: core files of 0 bytes" out'
+    (hard=$(ulimit -H -c) && ulimit -S -c "$hard" && FAKE_LIBRARY=limits ask 1) && grep "^0: core files of 0 bytes" out'
 # how, what is said
 while IFS='|' read -r how said; do
     test_expect_success "a library that does this: $how" "

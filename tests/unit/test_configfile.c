@@ -3,7 +3,9 @@
 #include <config.h>
 
 #include "config/file.h"
+#include "config/fsdp2.h"
 #include "config/load.h"
+#include "config/scalar.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -40,6 +42,7 @@ static const struct good {
     { "mixed_precision:\n", "mixed_precision", "no" },
     { "fp16: true\n", "mixed_precision", "fp16" },
     { "fp16: true\nmixed_precision: bf16\n", "mixed_precision", "bf16" },
+    { "mixed_precision: bf16\nfp16: true\n", "mixed_precision", "bf16" },
     { "fp16: false\n", "mixed_precision", "no" },
     { "distributed_type: NO\n", "distributed_type", "NO" },
     { "distributed_type: 'NO'\n", "distributed_type", "NO" },
@@ -148,6 +151,8 @@ static const struct bad {
     { "a.yaml", "debug: true\n\tx: 1\n", "a.yaml:2: not YAML" },
     { "a.yaml", "a: &x [1]\nb: *x\n", "a.yaml:2: aliases" },
     { "a.yaml", "<<: *x\n", "a.yaml:1: merges" },
+    { "a.yaml", "fp16: perhaps\n", "a.yaml:1: fp16: neither true nor false" },
+    { "a.yaml", "fp16: [true]\n", "a.yaml:1: fp16: neither true nor false" },
     { "a.yaml", "region: x\n", "a.yaml:1: 'region' is a key for compute_environment: AMAZON_SAGEMAKER only" },
     { "a.yaml", "compute_environment: AMAZON_SAGEMAKER\nmachine_rank: 0\n",
       "a.yaml:2: 'machine_rank' is a key for machines of one's own only" },
@@ -169,6 +174,19 @@ static const struct bad {
     { "a.json", "{\"num_processes\": 1.5}", "a.json:1: num_processes: '1.5' is not a whole number" },
     { "a.json", "{\"gpu_ids\": [0, 1]}", "a.json:1: gpu_ids: a single value is wanted, not a list" },
     { "a.json", "", "a.json:1: not JSON" },
+    { "a.json", "{\"debug\": true\n", "a.json:1: not JSON: the file ends within" },
+    { "a.json", "{\"debug\": true}\n{}", "a.json:2: not JSON: more text after the end" },
+    { "a.json", "{\"num_processes\"\n: \"x\"}", "a.json:1: num_processes: 'x'" },
+    { "a.json", "{\"num_processes\": 02}", "a.json:1: not JSON: a comma or }" },
+    { "a.json", "{\"gpu_ids\": \"a\tb\"}", "a.json:1: not JSON: a control character" },
+    { "a.json", "{\"gpu_ids\": \"\\u0000\"}", "a.json:1: not JSON: the value holds a zero byte" },
+    { "a.json", "{\"gpu_ids\": \"\\ud800\\u0041\"}", "a.json:1: not JSON: half a character" },
+    { "a.json", "{\"gpu_ids\": \"\\ud800\\ue000\"}", "a.json:1: not JSON: half a character" },
+    { "a.json", "{\"gpu_ids\": \"\\udc00\\udc00\"}", "a.json:1: not JSON: half a character" },
+    { "a.json", "{\"gpu_ids\": \"\\u00", "a.json:1: not JSON: an unknown escape" },
+    { "a.json", "{\"debug\":\ntrue,\n\"\xff\": 1\n}", "a.json:3: not JSON: bytes that are no UTF-8" },
+    { "a.json", "{\"commands\": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}",
+      "a.json:1: nested too deep" },
 };
 
 static void
@@ -200,6 +218,137 @@ test_json (void)
     ok (!read_text (&config, "c.yaml", text, sizeof text - 1, &fail) && config.settings.num_processes == 3,
         "the same text as YAML %s", fail.text);
     config_release (&config);
+}
+
+/* What becomes of values, as Python's json would have them. */
+static void
+test_json_values (void)
+{
+    static const struct {
+        const char *json, *text;
+    } cases[] = {
+        { "-0", "0" },         { "-0.0", "-0.0" },          { "0", "0" },             { "1e5", "100000.0" },
+        { "1E-7", "1e-07" },   { "NaN", "nan" },            { "-Infinity", "-inf" },  { "true", "True" },
+        { "\"\\ud83d\\ude00\"", "\xf0\x9f\x98\x80" },   { "\"\\u07ff\"", "\xdf\xbf" },
+        { "\"\\uFFFF\"", "\xef\xbf\xbf" },             { "\"\\t\\/\"", "\t/" },
+        { "123456789012345678901234567890", "123456789012345678901234567890" },
+    };
+    struct fail fail = { 0 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct filedoc doc = { .path = "v.json" };
+        AUTO_STRBUF struct strbuf text = { 0 };
+        strbuf_printf (&text, "\xEF\xBB\xBF{\"key\": %s}", cases[i].json);
+        int result = json_read (&doc, text.text, text.length, &fail);
+        is_text (result ? fail.text : doc.root.items[0].text, cases[i].text, cases[i].json);
+        filedoc_release (&doc);
+    }
+    struct filedoc doc = { .path = "v.json" };
+    AUTO_STRBUF struct strbuf wide = { 0 };
+    strbuf_add (&wide, "{\"key\": [[]");
+    for (int i = 0; i < 100; i++)
+        strbuf_add (&wide, ", [[], {}]");
+    strbuf_add (&wide, "]}");
+    ok (!json_read (&doc, wide.text, wide.length, &fail) && doc.root.items[0].count == 101,
+        "a hundred lists beside each other are not deep %s", fail.text);
+    filedoc_release (&doc);
+}
+
+static void
+test_scalars (void)
+{
+    static const struct {
+        const char *text;
+        enum scalar_kind kind;
+        const char *python;
+    } cases[] = {
+        { "1:30", SCALAR_INT, "90" },          { "1:60", SCALAR_TEXT, "1:60" },      { "1:59:59", SCALAR_INT, "7199" },
+        { "1:30.5", SCALAR_FLOAT, "90.5" },    { "1:60.5", SCALAR_TEXT, "1:60.5" },  { "0:30", SCALAR_TEXT, "0:30" },
+        { "0:30.5", SCALAR_FLOAT, "30.5" },    { "1:005", SCALAR_TEXT, "1:005" },    { "1:1e1", SCALAR_TEXT, "1:1e1" },
+        { "1.5:30", SCALAR_TEXT, "1.5:30" },   { "1:", SCALAR_TEXT, "1:" },          { "1:2:", SCALAR_TEXT, "1:2:" },
+        { "1:30.", SCALAR_FLOAT, "90.0" },     { "-1:30", SCALAR_INT, "-90" },
+        { "1e1:30.5", SCALAR_TEXT, "1e1:30.5" },
+        { "-0", SCALAR_INT, "0" },             { "-7", SCALAR_INT, "-7" },           { "1.0e3", SCALAR_TEXT, "1.0e3" },
+        { "1.0e33", SCALAR_TEXT, "1.0e33" },   { "1.0e+33", SCALAR_FLOAT, "1e+33" },
+        { "0.0001", SCALAR_FLOAT, "0.0001" },
+        { "0.00001", SCALAR_FLOAT, "1e-05" },  { "2024-01-02", SCALAR_DATE, "2024-01-02" },
+        { "2024-1-02", SCALAR_TEXT, "2024-1-02" }, { "9999999999999998.0", SCALAR_FLOAT, "9999999999999998.0" },
+        { "10000000000000000.0", SCALAR_FLOAT, "1e+16" },
+        { "0.30000000000000004", SCALAR_FLOAT, "0.30000000000000004" },
+        { "18446744073709551615", SCALAR_INT, "18446744073709551615" },
+        { "18446744073709551616", SCALAR_INT, "18446744073709551616" },
+        { "0x1ffffffffffffffff", SCALAR_TEXT, "0x1ffffffffffffffff" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        AUTO_STRBUF struct strbuf python = { 0 };
+        enum scalar_kind kind = scalar_read (cases[i].text, &python);
+        if (!ok (kind == cases[i].kind && !strcmp (python.text, cases[i].python), "the word %s", cases[i].text))
+            diag ("kind %d, %s", kind, python.text);
+    }
+}
+
+#define AWS "compute_environment: AMAZON_SAGEMAKER\nec2_instance_type: a\niam_role_name: b\n"
+
+/* Files brought up to date: lines that must be there, and texts that must not. */
+static void
+test_update (void)
+{
+    static const struct {
+        const char *text, *has, *lacks;
+    } cases[] = {
+        { "fp16: true\n", "mixed_precision: fp16\n", "\nfp16" },
+        { "fp16: false\n", "debug: false\n", "mixed_precision" },
+        { "fp16: true\nmixed_precision: bf16\n", "mixed_precision: bf16\n", "fp16:" },
+        { "dynamo_backend: EAGER\n", "dynamo_config:\n  dynamo_backend: EAGER\n", "\ndynamo_backend" },
+        { "dynamo_backend: EAGER\ndynamo_config:\n  dynamo_backend: INDUCTOR\n", "  dynamo_backend: INDUCTOR\n",
+          "EAGER" },
+        { "dynamo_backend: EAGER\ndynamo_config:\n  backend: INDUCTOR\n", " backend: INDUCTOR\n", "EAGER" },
+        { "dynamo_backend: 'NO'\n", "debug: false\n", "dynamo" },
+        { "downcast_bf16: 'no'\n", "downcast_bf16: 'no'\n", "downcast_bf16: false" },
+        { "debug: 'yes'\n", "debug: true\n", "yes" },
+        { "num_processes: '2'\n", "num_processes: 2\n", "'2'" },
+        { "fp8_config: {amax_history_length: 3}\n", "  fp8_amax_history_len: 3\n", "length" },
+        { "fp8_config: {amax_history_length: 3, fp8_amax_history_len: 3}\n", "  amax_history_length: 3\n", NULL },
+        { "main_process_ip: null\nmain_process_port: null\nrdzv_backend: null\n", "debug: false\n", "null" },
+        { AWS "additional_args: {a: {}, c: {d: {}}}\n", "  a: null\n", "{}" },
+        { "compute_environment: AMAZON_SAGEMAKER\nec2_instance_type: a\n", "needs iam_role_name", NULL },
+        { "compute_environment: AMAZON_SAGEMAKER\niam_role_name: a\n", "needs ec2_instance_type", NULL },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config config;
+        struct fail fail = { 0 };
+        struct filedoc doc = { .path = "u.yaml" };
+        AUTO_STRBUF struct strbuf out = { 0 };
+        if (config_init (&config, &fail) || yaml_read (&doc, cases[i].text, strlen (cases[i].text), &fail)
+            || filedoc_apply (&config, &doc, &fail) || filedoc_update (&doc, &fail)
+            || node_write_yaml (&doc.root, &out))
+            strbuf_add (&out, fail.text);
+        if (!ok (strstr (out.text, cases[i].has) && !(cases[i].lacks && strstr (out.text, cases[i].lacks)),
+                 "file %zu is up to date with '%s'", i, cases[i].has))
+            diag ("%s", out.text);
+        filedoc_release (&doc);
+        config_release (&config);
+    }
+}
+
+static void
+test_fsdp2 (void)
+{
+    static const char long_words[] = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+                                     "fifteen sixteen seventeen eighteen nineteen twenty";
+    AUTO_STRBUF struct strbuf text = { 0 }, out = { 0 };
+    AUTO_STRLIST struct strlist notes = { 0 };
+    struct fail fail = { 0 };
+    char path[128];
+    snprintf (path, sizeof path, "%s/one.yaml", folder);
+    strbuf_printf (&text, "fsdp_config:\n  fsdp_reshard_after_forward: 1\n  fsdp_version: 1\n  fsdp_version: 1\n"
+                   "  fsdp_transformer_layer_cls_to_wrap: %s\n", long_words);
+    ok (!io_write_file (path, text.text, text.length, 0600, &fail) && !fsdp2_convert (path, false, &out, &notes, &fail),
+        "converted %s", fail.text);
+    strbuf_truncate (&text, 0);
+    strbuf_printf (&text, "fsdp_config:\n  fsdp_reshard_after_forward: 1\n  fsdp_version: 2\n"
+                   "  fsdp_transformer_layer_cls_to_wrap: %s\n", long_words);
+    is_text (out.text, text.text, "a number is no strategy there, a key comes once, a long text is one line");
+    unlink (path);
 }
 
 static void
@@ -286,6 +435,10 @@ main (void)
     test_good ();
     test_bad ();
     test_json ();
+    test_json_values ();
+    test_scalars ();
+    test_update ();
+    test_fsdp2 ();
     test_quoting ();
     test_mutations ();
     test_many_keys ();

@@ -112,7 +112,8 @@ test_parents (void)
     ok (!io_write_file ("a/b/c", "x", 1, 0600, &fail) && io_make_parents ("a/b/c/d", &fail) == 0
             && io_write_file ("a/b/c/d", "x", 1, 0600, &fail),
         "a file in the place of a folder: %s", fail.text);
-    ok (io_make_parents ("a/b/c/d/e", &fail) && strstr (fail.text, "a/b/c/d: cannot create directory"), "%s", fail.text);
+    ok (io_make_parents ("a/b/c/d/e", &fail) && strstr (fail.text, "a/b/c/d: cannot create directory"), "%s",
+        fail.text);
     unlink ("a/b/c");
     rmdir ("a/b");
     rmdir ("a");

@@ -7,7 +7,9 @@
 #include "config/file.h"
 #include "config/gpu_ids.h"
 #include "config/load.h"
+#include "config/mode.h"
 #include "config/opt_argv.h"
+#include "config/paths.h"
 #include "config/tee.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
@@ -143,6 +145,16 @@ test_command_lines (void)
         { "--vm a --vm b p", NULL, "vm", "a,b", "p" },
         { "-t 0 p", NULL, "tee", "0", "p" },
         { "-t 3 p", NULL, "tee", "3", "p" },
+        { "-t3 p", NULL, "tee", "3", "p" },
+        { "-qt3 p", NULL, "tee", "3", "p" },
+        { "-- -- a", NULL, "quiet", "false", "-- a" },
+        { "--rdzv_conf a=1,b=2 p", NULL, "rdzv_conf", "a=1,b=2", "p" },
+        { "--rdzv_conf a= p", "pairs KEY=VALUE", NULL, NULL, NULL },
+        { "--rdzv_conf a=1,b= p", "pairs KEY=VALUE", NULL, NULL, NULL },
+        { "--rdzv_conf a=1, p", "pairs KEY=VALUE", NULL, NULL, NULL },
+        { "--rdzv_conf =1 p", "pairs KEY=VALUE", NULL, NULL, NULL },
+        { "--rdzv_conf a,b=1 p", "pairs KEY=VALUE", NULL, NULL, NULL },
+        { "--log_dir / p", NULL, "log_dir", "/", "p" },
         { "-t 4 p", "0 to 3, or pairs like 0:1", NULL, NULL, NULL },
         { "--use_fsdp --use_parallelism_config p", "parallelism_config needs DeepSpeed, or FSDP", NULL, NULL, NULL },
         { "--use_fsdp --fsdp_sync_module_states no p", "only rank 0 would have the weights", NULL, NULL, NULL },
@@ -154,8 +166,12 @@ test_command_lines (void)
         { "-m --no_python p", "choose one of --module and --no_python", NULL, NULL, NULL },
         { "--num_machines 2 --machine_rank 0 p", "several machines need --main_process_ip", NULL, NULL, NULL },
         { "--num_machines 2 --main_process_ip h p", "need --machine_rank", NULL, NULL, NULL },
-        { "--num_machines 2 --machine_rank 2 p", "machine_rank must be below num_machines: machine_rank 2 (flag)",
-          NULL, NULL, NULL },
+        { "--num_machines 2 --main_process_ip h --mpirun_hostfile f p", NULL, "machine_rank", "0", "p" },
+        { "--num_machines 2 --main_process_ip h --use_deepspeed p", NULL, "machine_rank", "0", "p" },
+        { "--num_machines 2 --main_process_ip h --use_deepspeed --deepspeed_multinode_launcher standard p",
+          "need --machine_rank", NULL, NULL, NULL },
+        { "--num_machines 2 --machine_rank 2 p",
+          "machine_rank must be below num_machines: machine_rank 2 (flag), num_machines 2 (flag)", NULL, NULL, NULL },
         { "--num_machines 2 --machine_rank 0 --main_process_ip h --num_processes 3 p", "evenly", NULL, NULL, NULL },
         { "--num_machines 2 --machine_rank 0 --main_process_ip h --main_process_port 0 p", "another free port", NULL,
           NULL, NULL },
@@ -182,6 +198,105 @@ test_command_lines (void)
         }
         config_release (&config);
     }
+}
+
+/* A command line beside a file: what the one says to the other. */
+static void
+test_with_files (void)
+{
+    static const char fsdp[] = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 1\n"
+                               "  fsdp_reshard_after_forward: NO_SHARD\n";
+    static const char fsdp_both[] = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 1\n"
+                                    "  fsdp_reshard_after_forward: NO_SHARD\n  fsdp_sharding_strategy: SHARD_GRAD_OP\n";
+    static const char aws[] = "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\n"
+                              "num_machines: 3\n";
+    static const char parallel[] = "parallelism_config:\n  parallelism_config_tp_size: 2\n";
+    static const struct {
+        const char *file, *flags;
+        const char *error; /* part of it, or NULL */
+        const char *key, *value;
+    } cases[] = {
+        { aws, "", NULL, "num_machines", "3" },
+        { aws, "--num_processes 2", NULL, "num_processes", "2" },
+        { "num_processes: 3\nnum_machines: 2\n", "--main_process_ip h", "evenly", NULL, NULL },
+        { "num_processes: 1\n", "--multi_gpu", NULL, "multi_gpu", "true" },
+        { "distributed_type: MULTI_GPU\n", "", "the number of processes is not given", NULL, NULL },
+        { "distributed_type: MULTI_GPU\nnum_processes: 2\n", "", NULL, "multi_gpu", "true" },
+        { "distributed_type: MULTI_GPU\nnum_processes: 2\n", "--use_fsdp", NULL, "multi_gpu", "false" },
+        { "num_processes: 2x\n", "--num_processes 2", "'2x' is not a whole number", NULL, NULL },
+        { fsdp, "", NULL, "fsdp_sharding_strategy", "NO_SHARD" },
+        { fsdp_both, "", NULL, "fsdp_sharding_strategy", "SHARD_GRAD_OP" },
+        { fsdp, "--fsdp_sharding_strategy HYBRID_SHARD", NULL, "fsdp_sharding_strategy", "HYBRID_SHARD" },
+        { parallel, "--use_fsdp --fsdp_version 2", NULL, "use_parallelism_config", "true" },
+        { parallel, "--cpu", NULL, "use_parallelism_config", "false" },
+    };
+    char path[128], line[256];
+    snprintf (path, sizeof path, "%s/beside.yaml", folder);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config config;
+        struct fail fail = { 0 };
+        AUTO_STRBUF struct strbuf value = { 0 };
+        snprintf (line, sizeof line, "--config_file %s %s p", path, cases[i].flags);
+        int result = io_write_file (path, cases[i].file, strlen (cases[i].file), 0600, &fail)
+                     || load (&config, line, &fail);
+        const struct option *row = option_find (cases[i].key ? cases[i].key : "num_processes");
+        option_types[row->type].format (option_field_const (row, &config.settings), &value);
+        ok (cases[i].error ? result && strstr (fail.text, cases[i].error)
+                           : !result && value.text && !strcmp (value.text, cases[i].value),
+            "file %zu and '%s': %s is %s %s", i, cases[i].flags, row->key, value.text, fail.text);
+        config_release (&config);
+    }
+    unlink (path);
+}
+
+static void
+test_paths (void)
+{
+    struct config config;
+    struct fail fail = { 0 };
+    char path[128];
+    AUTO_FREE char *own = NULL, *foreign = NULL;
+    setenv ("HOME", "/home/own", 1);
+    setenv ("HF_HOME", "~/hf", 1);
+    ok (!path_of_default_file (&own, &fail), "a path");
+    is_text (own, "/home/own/hf/accelerate/default_config.yaml", "the home folder");
+    setenv ("HF_HOME", "~nobody/hf", 1);
+    ok (!path_of_default_file (&foreign, &fail), "another path");
+    is_text (foreign, "~nobody/hf/accelerate/default_config.yaml", "not somebody else's");
+    ok (path_is_json ("a.json") && !path_is_json (".json") && !path_is_json ("a.jso"), "names of JSON files");
+    setenv ("HF_HOME", folder, 1);
+    snprintf (path, sizeof path, "%s/accelerate/default_config.yaml", folder);
+    ok (!io_make_parents (path, &fail) && !mkdir (path, 0700) && !load (&config, "p", &fail) && !config.file,
+        "a folder in the place of the default file is passed over %s", fail.text);
+    config_release (&config);
+    rmdir (path);
+    *strrchr (path, '/') = '\0';
+    rmdir (path);
+    setenv ("HF_HOME", "/nonexistent", 1);
+}
+
+static void
+test_explain (void)
+{
+    struct config config, bare = { 0 };
+    struct fail fail = { 0 };
+    AUTO_STRBUF struct strbuf out = { 0 };
+    ok (!load (&config, "--aws_access_key_id hunter2 p", &fail), "loads %s", fail.text);
+    config_explain (&config, false, &out);
+    ok (strstr (out.text, "aws_access_key_id: (not shown)  (flag)\n") && !strstr (out.text, "hunter2"),
+        "secrets are not shown");
+    config_release (&config);
+    char flag[] = "--main_process_ip", blank[] = "-a b", program[] = "p", *words[] = { flag, blank, program, NULL };
+    ok (!config_load_launch (&config, 3, words, &fail) && !strcmp (config.settings.main_process_ip, "-a b"),
+        "a text with a blank is a value %s", fail.text);
+    ok (mode_path (&config.settings, true) == PATH_ELASTIC, "several on GPUs");
+    config.settings.use_cpu = true;
+    ok (mode_path (&config.settings, true) == PATH_SIMPLE, "but not with a file's use_cpu");
+    config_release (&config);
+    const struct option *number = option_find ("num_processes"), *ip = option_find ("main_process_ip");
+    ok (config_is_absent (&bare, number) && config_is_absent (&bare, ip), "settings alone: 0 and NULL are absent");
+    bare.settings.num_processes = 10;
+    ok (!config_is_absent (&bare, number), "10 is not");
 }
 
 static void
@@ -387,6 +502,7 @@ test_gpu_ids (void)
         { "cuda:0", "not 'cuda:0'" },
         { "+1", "not '+1'" },
         { "gpu-89", "not 'gpu-89'" },
+        { "GPU-89:0", "not 'GPU-89:0'" },
         { "al", "did you mean all?" },
         { "ALL", "lower case" },
         { "all,0", "stands alone" },
@@ -457,6 +573,9 @@ main (void)
     test_rows ();
     test_fields ();
     test_command_lines ();
+    test_with_files ();
+    test_paths ();
+    test_explain ();
     test_help_is_seen ();
     for (size_t i = 0; i < option_count; i++)
         if (options[i].properties & PROPERTY_FILE)

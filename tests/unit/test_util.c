@@ -327,7 +327,8 @@ test_segment (void)
     jobseg_detach (&reader);
     ok (errno == EDOM, "detaching leaves errno alone");
     for (int i = 0; i < 2; i++)
-        ok (jobseg_create (&maker, 1, i ? JOBSEG_MAX_LOCAL + 1 : 0, 0, "job", &fail) && maker.fd == -1, "%s", fail.text);
+        ok (jobseg_create (&maker, 1, i ? JOBSEG_MAX_LOCAL + 1 : 0, 0, "job", &fail) && maker.fd == -1, "%s",
+            fail.text);
 }
 
 /* What a rank does, as others read it from its slot. */
