@@ -36,6 +36,7 @@ sleeps () {
         echo "asleep $asleep times, $(($(cpu_ticks "$1") - before)) ticks"
         [ $asleep -lt 10 ] || [ $(($(cpu_ticks "$1") - before)) -gt 3 ] || return 0
     done
+    kill -9 $launcher # or it would go on like that
     return 1
 }
 # more_than BYTES: in the first rank's file
