@@ -20,8 +20,7 @@
 #include <time.h>
 
 /* Where ports are chosen: below the range from which Linux takes ports for connections (from 32768) and that of
- * Kubernetes' services (from 30000), above those of most servers.  The usual port is only for those who ask for
- * none. */
+ * Kubernetes' services (from 30000), above those of most servers.  The usual port is for those who ask for none. */
 enum { FIRST_PORT = 20000, LAST_PORT = PLAN_USUAL_PORT - 1 };
 
 enum { ASK_TRIES = 20, ASK_PAUSE_NS = 10000000 }; /* between bind() and listen() a holder cannot be asked */
