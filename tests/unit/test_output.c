@@ -194,8 +194,10 @@ test_gap (void)
     ok (!logfile_write (&log, "567", 3, &written) && !written && log.lost == 7, "3 more");
     setrlimit (RLIMIT_FSIZE, &limit);
     ok (logfile_write (&log, "end\n", 4, &written) && written == 4, "there is room again");
+    ok (!log.lost && logfile_write (&log, "more\n", 5, &written) && written == 5, "and more");
     ok (logfile_read (&log, 0, text, sizeof text - 1) == log.size, "reading it back");
-    is_text (text, "1234567890\n[accelerate: 7 bytes are missing here]\nend\n", "the gap is told, with its size");
+    is_text (text, "1234567890\n[accelerate: 7 bytes are missing here]\nend\nmore\n",
+             "the gap is told once, with its size");
     logfile_release (&log);
     unlink (name);
 }

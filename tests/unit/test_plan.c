@@ -3,7 +3,9 @@
 #include <config.h>
 
 #include "config/load.h"
+#include "config/tee.h"
 #include "launch/cgroup.h"
+#include "launch/outside.h"
 #include "launch/output.h"
 #include "launch/plan.h"
 #include "launch/status.h"
@@ -161,8 +163,8 @@ test_plans (void)
             setenv ("OMP_NUM_THREADS", plans[i].omp, 1);
         else
             unsetenv ("OMP_NUM_THREADS");
-    unsetenv ("VIRTUAL_ENV");
-    unsetenv ("CONDA_PREFIX");
+        unsetenv ("VIRTUAL_ENV");
+        unsetenv ("CONDA_PREFIX");
         if (plan_for (&plan, plans[i].flags, &topology, false, &fail)) {
             ok (false, "%s: %s", plans[i].name, fail.text);
             continue;
@@ -221,6 +223,99 @@ test_ports (void)
         is_text (value_of (&plan.processes[0].env, "MASTER_PORT"), "0", "port 0 in a plan that nobody starts");
         plan_release (&plan);
     }
+}
+
+/* Devices are numbered on each machine from 0, whatever the ranks. */
+static void
+test_devices (void)
+{
+#define SECOND " --num_machines 2 --machine_rank 1 --main_process_ip h --main_process_port 7"
+    static const struct {
+        const char *flags;
+        int gpus, present;
+        const char *wanted;
+    } cases[] = {
+        { "--num_processes 6" SECOND, 4, 4, "3 cuda:0, 4 cuda:1, 5 cuda:2, " },
+        { "--num_processes 6" SECOND, 2, 2, "3 cuda:0, 4 cuda:1, 5 cuda:0, " },
+        { "--gpu_ids 1,3 --num_processes 3", 8, 8, "0 cuda:0, 1 cuda:1, 2 cuda:0, " },
+        { "--multi_gpu --num_processes 2", 1, 4, "0 cuda:0, 1 cuda:0, " },
+        { "--cpu --num_processes 2", 4, 4, "0 cpu, 1 cpu, " },
+        { "--num_processes 2", 0, 0, "0 cpu, 1 cpu, " },
+        { "", 0, 0, "0 cpu, " },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct topology topology = { .host = "box", .cpus = 4, .physical_cores = 4, .gpus = cases[i].gpus,
+                                     .gpus_present = cases[i].present };
+        struct fail fail = { 0 };
+        struct plan plan;
+        AUTO_STRBUF struct strbuf got = { 0 };
+        if (!ok (!plan_for (&plan, cases[i].flags, &topology, false, &fail), "a plan %s", fail.text))
+            continue;
+        for (int j = 0; j < plan.process_count; j++)
+            strbuf_printf (&got, "%d %s, ", plan.processes[j].rank, plan.processes[j].device);
+        is_text (got.text, cases[i].wanted, "ranks and devices");
+        plan_release (&plan);
+    }
+}
+
+static void
+test_tee (void)
+{
+    static const struct {
+        const char *text;
+        int greatest;
+        unsigned of_0, of_1, of_9;
+    } cases[] = {
+        { "0", -1, 0, 0, 0 }, { "1", -1, 1, 1, 1 }, { "3", -1, 3, 3, 3 }, { "0:1", 0, 1, 0, 0 },
+        { "0:1,1:2", 1, 1, 2, 0 }, { "9:3,0:1", 9, 1, 0, 3 }, { "0:1,9:3,1:2", 9, 1, 2, 3 }, { "0:1,0:2", 0, 2, 0, 0 },
+        { "4", -1, 0, 0, 0 }, { "0:4", -1, 0, 0, 0 }, { "0:1,", -1, 0, 0, 0 }, { "", -1, 0, 0, 0 },
+        { "10:1", -1, 0, 0, 0 }, { "0:1;1:1", -1, 0, 0, 0 }, { "5:1,x", -1, 0, 0, 0 },
+    };
+    static const struct {
+        const char *flags;
+        bool is_noted;
+    } noted[] = { { "--tee 2:1", true }, { "--tee 1:1", false }, { "--tee 9:1,0:1", true }, { "--tee 3", false } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ok (tee_greatest_rank (cases[i].text) == cases[i].greatest && tee_of_rank (cases[i].text, 0) == cases[i].of_0
+            && tee_of_rank (cases[i].text, 1) == cases[i].of_1 && tee_of_rank (cases[i].text, 9) == cases[i].of_9,
+            "--tee '%s'", cases[i].text);
+    for (size_t i = 0; i < sizeof noted / sizeof *noted; i++) {
+        struct topology topology = { .host = "box", .cpus = 2, .physical_cores = 2 };
+        struct plan plan;
+        char flags[128];
+        snprintf (flags, sizeof flags, "--cpu --num_processes 2 --log_dir /dev/null %s", noted[i].flags);
+        if (ok (!plan_for (&plan, flags, &topology, false, NULL), "a plan"))
+            ok ((plan.notes.count && strstr (plan.notes.items[0], "--tee names")) == noted[i].is_noted,
+                "%s with two ranks", noted[i].flags);
+        plan_release (&plan);
+    }
+}
+
+/* What DeepSpeed's launcher reads for other machines: a line for each variable, without quotes. */
+static void
+test_environment_file (void)
+{
+    static const char *const names[] = { NULL, "", "other" };
+    static const char *const words[] = { "A=1", "B=", "C=a b", "D=a;b", "E=<x", "F=>x", "G=x\ny", "H=a=b" };
+    struct plan_process process = { 0 };
+    struct plan plan = { .processes = &process, .process_count = 1 };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        strlist_add (&process.env, words[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *path = i == 2 ? "other" : ".deepspeed_env";
+        struct stat info = { 0 };
+        AUTO_FREE char *text = NULL;
+        size_t length;
+        unsetenv ("DS_ENV_FILE");
+        if (names[i])
+            setenv ("DS_ENV_FILE", names[i], 1);
+        ok (!outside_write_environment (&plan, NULL) && !io_read_file (path, 1000, &text, &length, NULL), "a file");
+        is_text (text, "A=1\nH=a=b\n", "with what it can hold");
+        ok (!stat (path, &info) && (info.st_mode & 0777) == 0600, "for nobody else");
+        unlink (path);
+    }
+    unsetenv ("DS_ENV_FILE");
+    strlist_release (&process.env);
 }
 
 /* Whose port a launch has to claim. */
@@ -578,6 +673,9 @@ main (void)
     test_plans ();
     test_refusals ();
     test_ports ();
+    test_devices ();
+    test_tee ();
+    test_environment_file ();
     test_port_scopes ();
     test_text ();
     test_statuses ();
