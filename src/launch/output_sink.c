@@ -85,12 +85,12 @@ size_t
 output_sink_put (struct output_sink *sink, const char *bytes, size_t length)
 {
     size_t done = 0;
-    while (done < length && !sink->broken) {
-        size_t most = OUTPUT_SINK_BYTES - sink->count;
-        if (!most && !has_room (sink, 1))
+    while (done < length) {
+        if (!has_room (sink, 1))
             return done;
-        size_t last = (sink->first + sink->count) % OUTPUT_SINK_BYTES;
-        most = OUTPUT_SINK_BYTES - sink->count;
+        if (sink->broken) /* perhaps since a moment ago: what is put now would never leave */
+            break;
+        size_t last = (sink->first + sink->count) % OUTPUT_SINK_BYTES, most = OUTPUT_SINK_BYTES - sink->count;
         if (most > OUTPUT_SINK_BYTES - last)
             most = OUTPUT_SINK_BYTES - last;
         size_t part = length - done < most ? length - done : most;

@@ -173,6 +173,24 @@ test_gap (void)
     unlink (name);
 }
 
+/* Its end is noticed while there is no room: what came then stayed in the sink, and the launcher went on for ever. */
+static void
+test_reader_leaves_full_sink (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    static const char text[4096];
+    int writer;
+    open_all (&stream, &pool, OUTPUT_POOL_BYTES, &writer);
+    while (output_sink_put (&sink, text, sizeof text))
+        continue;
+    ok (sink.count == OUTPUT_SINK_BYTES, "pipe and sink are full");
+    close (reader);
+    ok (output_sink_put (&sink, text, sizeof text) == sizeof text && sink.broken, "without a reader it takes all");
+    ok (output_sink_is_empty (&sink) && !sink.lost, "and keeps nothing");
+    close_all (&stream, writer);
+}
+
 int
 main (void)
 {
@@ -180,6 +198,7 @@ main (void)
     test_no_memory (0);
     test_no_memory (OUTPUT_TEXT_BYTES);
     test_no_memory (OUTPUT_POOL_BYTES);
+    test_reader_leaves_full_sink ();
     test_back_pressure ();
     test_tail ();
     if (getenv ("TSAN_OPTIONS") == NULL)
