@@ -191,6 +191,28 @@ test_reader_leaves_full_sink (void)
     close_all (&stream, writer);
 }
 
+/* It polls writable with room for less than we have.  Whoever waits there does not see that the launcher was killed. */
+static void
+test_standing_terminal (void)
+{
+    static const char text[1000] = "\n";
+    int master = posix_openpt (O_RDWR | O_NOCTTY);
+    int terminal = master < 0 || grantpt (master) || unlockpt (master) ? -1 : open (ptsname (master), O_RDWR | O_NOCTTY);
+    if (terminal < 0) {
+        skip ("no pseudo-terminals here");
+        return;
+    }
+    alarm (600);
+    bool made = !output_sink_init (&sink, terminal, "terminal", NULL);
+    while (made && output_sink_put (&sink, text, sizeof text))
+        continue;
+    ok (made && sink.written > 0 && sink.count == OUTPUT_SINK_BYTES, "a terminal that nobody reads makes nobody wait");
+    alarm (0);
+    output_sink_release (&sink);
+    close (terminal);
+    close (master);
+}
+
 int
 main (void)
 {
@@ -198,6 +220,7 @@ main (void)
     test_no_memory (0);
     test_no_memory (OUTPUT_TEXT_BYTES);
     test_no_memory (OUTPUT_POOL_BYTES);
+    test_standing_terminal ();
     test_reader_leaves_full_sink ();
     test_back_pressure ();
     test_tail ();
