@@ -8,6 +8,7 @@
 #include "launch/status.h"
 #include "launch/sweep.h"
 #include "util/cleanup.h"
+#include "util/io.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -147,12 +148,13 @@ keeper_say (const struct keeper *keeper, const char *text, bool patient)
     sigset_t ends;
     signals_ending (&ends);
     AUTO_CLOSE int signals = patient ? signalfd (-1, &ends, SFD_CLOEXEC) : -1;
+    AUTO_CLOSE int own = io_open_without_waiting (2);
     size_t left = strlen (text);
     while (left) {
         struct pollfd ready = { .fd = 2, .events = POLLOUT };
         if (poll (&ready, 1, 0) != 1 && (!patient || !wait_until_writable (keeper, signals)))
             return false;
-        ssize_t put = write (2, text, left < PIPE_BUF ? left : PIPE_BUF);
+        ssize_t put = write (own >= 0 ? own : 2, text, left < PIPE_BUF ? left : PIPE_BUF);
         if (put < 0 && errno != EINTR && errno != EAGAIN)
             return false;
         if (put > 0) {

@@ -6,6 +6,7 @@
 
 #include "launch/output.h"
 #include "util/cleanup.h"
+#include "util/io.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -17,7 +18,7 @@ int
 output_sink_init (struct output_sink *sink, int fd, const char *name, struct fail *fail)
 {
     struct stat info;
-    *sink = (struct output_sink){ .fd = fd, .name = name, .ring = malloc (OUTPUT_SINK_BYTES) };
+    *sink = (struct output_sink){ .fd = fd, .own_fd = io_open_without_waiting (fd), .name = name, .ring = malloc (OUTPUT_SINK_BYTES) };
     sink->may_block = !fstat (fd, &info) && !S_ISREG (info.st_mode);
     sink->broken = fcntl (fd, F_GETFD) < 0;
     return sink->ring ? 0 : fail_nomem (fail);
@@ -48,8 +49,8 @@ give_up (struct output_sink *sink, int error)
     sink->count = 0;
 }
 
-/* A pipe that polls writable takes PIPE_BUF bytes without waiting; our stderr is shared with others, so it must not be
- * made non-blocking. */
+/* A pipe that polls writable takes PIPE_BUF bytes without waiting, unless a rank that shares it is faster; a terminal
+ * may have room for a few only.  So we write through a descriptor of our own where we can. */
 void
 output_sink_drain (struct output_sink *sink)
 {
@@ -61,7 +62,7 @@ output_sink_drain (struct output_sink *sink)
         length = sink->count < length ? sink->count : length;
         if (sink->may_block && length > PIPE_BUF)
             length = PIPE_BUF;
-        ssize_t written = write (sink->fd, sink->ring + sink->first, length);
+        ssize_t written = write (sink->own_fd >= 0 ? sink->own_fd : sink->fd, sink->ring + sink->first, length);
         if (written > 0) {
             sink->first = (sink->first + (size_t) written) % OUTPUT_SINK_BYTES;
             sink->count -= (size_t) written;
@@ -88,10 +89,9 @@ output_sink_put (struct output_sink *sink, const char *bytes, size_t length)
     while (done < length) {
         if (!has_room (sink, 1))
             return done;
-        if (sink->broken) /* perhaps only now: nothing must stay in the ring that nobody empties */
+        if (sink->broken) /* perhaps since a moment ago: what is put now would never leave */
             break;
-        size_t last = (sink->first + sink->count) % OUTPUT_SINK_BYTES;
-        size_t most = OUTPUT_SINK_BYTES - sink->count;
+        size_t last = (sink->first + sink->count) % OUTPUT_SINK_BYTES, most = OUTPUT_SINK_BYTES - sink->count;
         if (most > OUTPUT_SINK_BYTES - last)
             most = OUTPUT_SINK_BYTES - last;
         size_t part = length - done < most ? length - done : most;
@@ -139,6 +139,8 @@ output_sink_say (struct output_sink *sink, const char *line)
 void
 output_sink_release (struct output_sink *sink)
 {
+    if (sink->ring && sink->own_fd >= 0)
+        close (sink->own_fd);
     free (sink->ring);
     sink->ring = NULL;
 }

@@ -16,6 +16,7 @@ struct output_stream;
 
 struct output_sink {
     int fd;
+    int own_fd;        /* the same, which never makes us wait; -1 where there is none */
     const char *name;  /* for people: "standard error" */
     bool may_block;    /* a pipe, socket or terminal: ask before writing */
     bool broken;       /* takes nothing any more */

@@ -199,3 +199,14 @@ io_make_parents (const char *path, struct fail *fail)
     }
     return 0;
 }
+
+int
+io_open_without_waiting (int fd)
+{
+    char path[32];
+    struct stat info;
+    if (fstat (fd, &info) || !(S_ISFIFO (info.st_mode) || isatty (fd)))
+        return -1;
+    snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
+    return open (path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}

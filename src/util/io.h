@@ -35,4 +35,9 @@ int io_make_parents (const char *path, struct fail *fail);
 /** write() all of it, through EINTR and short writes.  @return 0, or -1 with errno. */
 int io_write_all (int fd, const void *bytes, size_t length);
 
+/** Open the pipe or terminal behind @p fd again, so that write() there never waits: O_NONBLOCK on @p fd itself would be
+ * for all who share it.
+ * @return a descriptor of the caller's, close-on-exec; -1 where it is neither, or may not be opened */
+int io_open_without_waiting (int fd);
+
 #endif

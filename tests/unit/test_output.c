@@ -202,6 +202,46 @@ test_gap (void)
     unlink (name);
 }
 
+/* Its end is noticed while there is no room: what came then stayed in the sink, and the launcher went on for ever. */
+static void
+test_reader_leaves_full_sink (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    static const char text[4096];
+    int writer;
+    open_all (&stream, &pool, OUTPUT_POOL_BYTES, &writer);
+    while (output_sink_put (&sink, text, sizeof text))
+        continue;
+    ok (sink.count == OUTPUT_SINK_BYTES, "pipe and sink are full");
+    close (reader);
+    ok (output_sink_put (&sink, text, sizeof text) == sizeof text && sink.broken, "without a reader it takes all");
+    ok (output_sink_is_empty (&sink) && !sink.lost, "and keeps nothing");
+    close_all (&stream, writer);
+}
+
+/* It polls writable with room for less than we have.  Whoever waits there does not see that the launcher was killed. */
+static void
+test_standing_terminal (void)
+{
+    static const char text[1000] = "\n";
+    int master = posix_openpt (O_RDWR | O_NOCTTY);
+    int terminal = master < 0 || grantpt (master) || unlockpt (master) ? -1 : open (ptsname (master), O_RDWR | O_NOCTTY);
+    if (terminal < 0) {
+        skip ("no pseudo-terminals here");
+        return;
+    }
+    alarm (600);
+    bool made = !output_sink_init (&sink, terminal, "terminal", NULL);
+    while (made && output_sink_put (&sink, text, sizeof text))
+        continue;
+    ok (made && sink.written > 0 && sink.count == OUTPUT_SINK_BYTES, "a terminal that nobody reads makes nobody wait");
+    alarm (0);
+    output_sink_release (&sink);
+    close (terminal);
+    close (master);
+}
+
 int
 main (void)
 {
@@ -209,6 +249,8 @@ main (void)
     test_no_memory (0);
     test_no_memory (OUTPUT_TEXT_BYTES);
     test_no_memory (OUTPUT_POOL_BYTES);
+    test_standing_terminal ();
+    test_reader_leaves_full_sink ();
     test_back_pressure ();
     test_reader_gone (false);
     test_reader_gone (true);
