@@ -149,6 +149,8 @@ struct hello {
 
 static struct backend_job leader, follower;
 static int listener = -1;
+static enum accel_status served;
+static struct accel_error serving_err;
 
 static struct backend_job
 job_of (int rank, int size)
@@ -165,7 +167,7 @@ serve (void)
     int strangers = told.stranger; /* for it the others are none */
     told.waits = NULL;
     told.stranger = 0;
-    shm_rendezvous_serve (&leader, listener, 0);
+    served = shm_rendezvous_serve (&leader, listener, 0, &serving_err);
     told.waits = before;
     told.stranger = strangers;
 }
@@ -248,11 +250,11 @@ is_served (struct hello hello, int strangers)
     bool sent = !connect (fd, (struct sockaddr *) &address, length)
                 && send (fd, &hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t) sizeof hello;
     told.stranger = strangers;
-    shm_rendezvous_serve (&leader, listener, 0);
+    bool accepted = !shm_rendezvous_serve (&leader, listener, 0, &serving_err);
     told.stranger = 0;
-    bool served = sent && recv (fd, reply, sizeof reply, 0) == (ssize_t) sizeof hello;
+    bool has_segment = sent && accepted && recv (fd, reply, sizeof reply, 0) == (ssize_t) sizeof hello;
     close (fd);
-    return served;
+    return has_segment;
 }
 
 static void
@@ -338,7 +340,10 @@ test_taken_name (void)
     struct backend_job second = job_of (0, 2);
     int its_listener = -1;
     host ();
-    is_error (shm_rendezvous (&second, &its_listener, &err), ACCEL_ERR_SYSTEM, "does another job on this host have");
+    told.waits = serve;
+    is_error (shm_rendezvous (&second, &its_listener, &err), ACCEL_ERR_INVALID, "both are rank 0");
+    ok (served == ACCEL_ERR_INVALID && strstr (serving_err.text, "both are rank 0"), "the first says it, too: %s",
+        serving_err.text);
     close (its_listener);
     jobseg_detach (&second.segment);
     told.waits = close_listener; /* an earlier program of the job ends */
