@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 /* Sanitizers ask these: their allocators refuse what no memory has, as the usual one does, and do not abort. */
-const char *__asan_default_options (void);
-const char *__tsan_default_options (void);
+__attribute__ ((visibility ("default"))) const char *__asan_default_options (void);
+__attribute__ ((visibility ("default"))) const char *__tsan_default_options (void);
 
 const char *
 __asan_default_options (void)
