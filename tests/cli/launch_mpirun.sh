@@ -14,7 +14,7 @@ mpi () {
 }
 # plan FOLDER: what would be started
 plan () {
-    (PATH=$PWD/$1 && exec "$accelerate" launch --dry_run --cpu --num_processes 4 --mpirun_hostfile hosts ./rank) >plan 2>err
+    PATH=$PWD/$1 "$accelerate" launch --dry_run --cpu --num_processes 4 --mpirun_hostfile hosts ./rank >plan 2>err
 }
 open='--hostfile hosts --npernode 4 -n 4 --bind-to socket ./rank'
 other='-f hosts -ppn 4 -n 4 ./rank'

@@ -195,6 +195,7 @@ act_group_count (struct job *job, struct accel_error *err)
     enum accel_status status = accel_comm_split (job->comm, 0, -job->rank, &group, err);
     if (!status)
         status = accel_comm_all_reduce (group, few, few, count, ACCEL_FLOAT32, ACCEL_SUM, err);
+    accel_comm_destroy (group);
     return status;
 }
 
@@ -605,6 +606,7 @@ main (int argc, char **argv)
     bool victim = job.rank == job.victim;
     if (victim && !scenario->victim) {
         accel_close (job.acc);
+        free (job.own);
         return 0;
     }
     status = (victim ? scenario->victim : scenario->others) (&job, &err);
