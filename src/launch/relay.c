@@ -175,6 +175,15 @@ relay_finish (struct supervisor *supervisor)
 }
 
 bool
+relay_awaits_reader (const struct supervisor *supervisor)
+{
+    bool awaits = false;
+    for (int i = 0; i < JOB_STREAMS; i++)
+        awaits |= supervisor->sink_is_watched[i];
+    return awaits;
+}
+
+bool
 relay_has_moved (struct supervisor *supervisor)
 {
     uint64_t taken = 0;

@@ -224,6 +224,9 @@ find_timeout (struct supervisor *supervisor)
         next = supervisor->phase_until_ms;
     if (supervisor->phase == PHASE_KILL && supervisor->sweep_ms < next)
         next = supervisor->sweep_ms;
+    /* The reader may have taken the rest after pass_on_rest() had looked; then there is no event to wait for. */
+    if (supervisor->phase == PHASE_OUTPUT && !relay_awaits_reader (supervisor))
+        return 0;
     if (next == INT64_MAX)
         return -1;
     return next <= now ? 0 : next - now > 3600000 ? 3600000 : (int) (next - now);
