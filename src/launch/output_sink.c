@@ -18,7 +18,8 @@ int
 output_sink_init (struct output_sink *sink, int fd, const char *name, struct fail *fail)
 {
     struct stat info;
-    *sink = (struct output_sink){ .fd = fd, .own_fd = io_open_without_waiting (fd), .name = name, .ring = malloc (OUTPUT_SINK_BYTES) };
+    *sink = (struct output_sink){ .fd = fd, .own_fd = io_open_without_waiting (fd), .name = name };
+    sink->ring = malloc (OUTPUT_SINK_BYTES);
     sink->may_block = !fstat (fd, &info) && !S_ISREG (info.st_mode);
     sink->broken = fcntl (fd, F_GETFD) < 0;
     return sink->ring ? 0 : fail_nomem (fail);

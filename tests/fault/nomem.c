@@ -4,8 +4,8 @@
  * allocation.  So no start is repeated, and thousands of cases take seconds.
  *
  * A child must either say what the command says (its output ends NOMEM_REFERENCE), or fail and say that memory was the
- * reason.  NOMEM_EVERY=N tries each Nth allocation only, NOMEM_FIRST of them first.  Every other end is a line of the file NOMEM_LOG, whose last line counts the cases; with NOMEM_TRACE the
- * places follow, as addr2line takes them. */
+ * reason.  NOMEM_EVERY=N tries each Nth allocation only, NOMEM_FIRST of them first.  Every other end is a line of the
+ * file NOMEM_LOG, whose last line counts the cases; with NOMEM_TRACE the places follow, as addr2line takes them. */
 #include <config.h>
 
 #include <errno.h>

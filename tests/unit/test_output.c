@@ -226,7 +226,8 @@ test_standing_terminal (void)
 {
     static const char text[1000] = "\n";
     int master = posix_openpt (O_RDWR | O_NOCTTY);
-    int terminal = master < 0 || grantpt (master) || unlockpt (master) ? -1 : open (ptsname (master), O_RDWR | O_NOCTTY);
+    bool is_ready = master >= 0 && !grantpt (master) && !unlockpt (master);
+    int terminal = is_ready ? open (ptsname (master), O_RDWR | O_NOCTTY) : -1;
     if (terminal < 0) {
         skip ("no pseudo-terminals here");
         return;

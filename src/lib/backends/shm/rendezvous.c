@@ -251,8 +251,8 @@ fail_late (const struct backend_job *job, const struct shm_address *usual, const
         peer_describe (owner, NULL, text, sizeof text);
     return accel_fail (err, ACCEL_ERR_TIMEOUT,
                        "accel_open: rank %d has waited for %u ms, the timeout, for rank 0 (socket @%s%s%s)",
-                       job->identity.rank, job->timeout_ms, shm_address_text (usual), owner ? ", which is taken by " : "",
-                       text);
+                       job->identity.rank, job->timeout_ms, shm_address_text (usual),
+                       owner ? ", which is taken by " : "", text);
 }
 
 /* Find rank 0, which may come later.  @return the segment's descriptor, or -1 with @err */

@@ -241,8 +241,10 @@ shm_piece_of (const struct shm *shm, int rank)
     return shm->stages + (owner * 2 + (shm->pieces & 1)) * SHM_PIECE;
 }
 
-/** Between reading what another rank may overwrite and asking whether it has.  ThreadSanitizer does not know fences, and
- * GCC warns of that; it sees one process, so nothing that ranks share is judged by it anyway. */
+/**
+ * Between reading what another rank may overwrite and asking whether it has.  ThreadSanitizer does not know fences, and
+ * GCC warns of that; it sees one process, so nothing that ranks share is judged by it anyway.
+ */
 static inline void
 shm_fence_reads (void)
 {
