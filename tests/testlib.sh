@@ -12,6 +12,19 @@
 #
 # $accelerate is the built command, $srcdir and $builddir are absolute, the working folder is a fresh one, and HOME is in it.
 set -u
+# Signals that whoever started the tests ignores (nohup, a shell's background, Python) would be ignored by all that the
+# tests start, for ever: begin again without that.
+case $(sed -n 's/^SigIgn:[[:space:]]*//p' /proc/$$/status 2>/dev/null) in
+'' | 0000000000000000) ;;
+*)
+    if [ -z "${signals_reset-}" ] && env --default-signal true 2>/dev/null; then
+        signals_reset=yes
+        export signals_reset
+        exec env --default-signal "$(readlink "/proc/$$/exe")" "$0" "$@"
+    fi
+    ;;
+esac
+unset signals_reset
 LC_ALL=C
 : "${CC:=cc}" "${CXX:=c++}"
 export LC_ALL CC CXX
