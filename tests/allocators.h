@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 /* The linker puts these in the place of the allocators: the one after so many calls fails. */
-static long calls_left = -1;
+static _Atomic long calls_left = -1; /* threads of the library allocate too */
 
 static bool
 fails_now (void)

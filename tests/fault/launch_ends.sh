@@ -127,7 +127,7 @@ test_expect_success 'SIGABRT is passed on like others, and told' '
     [ -e ended0 ] && [ -e ended1 ]'
 test_expect_success 'the signal that has killed the launcher is told, or nothing is' '
     printf "#!/bin/sh\necho \$PPID >supervisor\nsleep 300\n" >rank && chmod +x rank && rm -f supervisor &&
-    { (ulimit -c 0 && ASAN_OPTIONS=handle_segv=0 exec "$accelerate" launch ./rank) 2>err & } && launcher=$! &&
+    { (ulimit -c 0 && ASAN_OPTIONS=handle_segv=0 TSAN_OPTIONS=handle_segv=0 exec "$accelerate" launch ./rank) 2>err & } && launcher=$! &&
     await supervisor && kill -SEGV $launcher && test_exit 139 wait $launcher && gone $(cat supervisor) &&
     grep -e "ended by SIGSEGV" -e "the launcher itself was killed" err'
 

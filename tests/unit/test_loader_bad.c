@@ -445,8 +445,8 @@ static const struct accel_field large = { "x", ACCEL_UINT8, 1, { 1 << 20 } };
 static void
 test_streams (void)
 {
-    struct accel_sampler *sampler;
-    struct accel_generator *generator;
+    struct accel_sampler *sampler = NULL;
+    struct accel_generator *generator = NULL;
     struct accel_error err;
     ok (!accel_sampler_sequential (&sampler, 4, &err) && !accel_generator_create (&generator, 1, &err), "an order");
     const struct accel_loader_options refused[] = {
@@ -499,7 +499,7 @@ test_memory (void)
         bool good = true;
         long before = 0;
         for (int i = 0; i < LOADERS; i++) {
-            struct accel_loader *loader;
+            struct accel_loader *loader = NULL;
             struct accel_error err;
             char got[64];
             good = good && !accel_loader_create_stream (&loader, &stream, &options, &err);
