@@ -60,7 +60,8 @@ static struct world {
     const char *stuck; /* what went wrong in the loop itself */
 
     struct puppet {
-        bool ended, reaped, is_unseen; /* its pidfd does not tell */
+        bool ended, reaped;
+        bool is_unseen; /* its pidfd does not tell, but SIGCHLD, which may be one for several ends */
         int status;
         int heeds_ms; /* from a signal that asks to its end; NEVER */
         int dies_ms;  /* from SIGKILL to its end */
@@ -80,6 +81,7 @@ static struct world {
     struct strbuf got[JOB_STREAMS];
     int64_t first_got_ms;
     size_t looked;
+    int child_signals;
     bool signals_first;  /* of what happens at once, the launcher sees signals first; else last */
     int takes_after_look; /* the reader takes all just after the launcher has looked for the last time */
 
@@ -153,7 +155,7 @@ end_puppet (struct puppet *puppet, int status)
         close (puppet->writer[i]);
         puppet->writer[i] = -1;
     }
-    if (puppet->is_unseen)
+    if (puppet->is_unseen && !world.child_signals++)
         tell (SIGCHLD, false);
 }
 

@@ -139,6 +139,30 @@ test_files (void)
     end_world ("ranks that waited");
 }
 
+/* What is in a file, while the queue is empty: nothing else would wake the launcher up. */
+static void
+test_deadline (void)
+{
+    static const char text[OUTPUT_SINK_BYTES];
+    make_world ();
+    stand_still ();
+    open_log (0, "test_relay.log");
+    world.filled += output_sink_put (&the_job.sinks[JOB_OUT], text, sizeof text);
+    write_text (&world.ranks[0], JOB_OUT, "a line\n");
+    relay_read (&loop, 0);
+    ok (relay_deadline (&loop, world.now) == INT64_MAX, "nothing to do while nobody reads");
+    while (!output_sink_is_empty (&the_job.sinks[JOB_OUT])) {
+        take (JOB_OUT, 0);
+        output_sink_drain (&the_job.sinks[JOB_OUT]);
+    }
+    ok (relay_deadline (&loop, world.now) == world.now, "what is in a file is passed on without an event");
+    world.reads[JOB_OUT] = world.reads[JOB_ERR] = true;
+    end_all (1000);
+    run_world ();
+    check_count ("a line in a file", true);
+    end_world ("a line in a file");
+}
+
 /* The reader takes the last bytes after the launcher has looked for the last time, and before it waits. */
 static void
 test_just_in_time (void)
@@ -228,6 +252,7 @@ main (void)
         return 99;
     test_readers ();
     test_files ();
+    test_deadline ();
     test_just_in_time ();
     test_prompts ();
     test_incomplete ();

@@ -113,13 +113,14 @@ test_notes (void)
     end_world ("last words");
 }
 
-/* Ends that only SIGCHLD tells of: all of them are seen. */
+/* Ends of which one SIGCHLD tells: all of them are seen. */
 static void
 test_unseen (void)
 {
     make_world ();
     for (int i = 0; i < RANKS; i++) {
         world.ranks[i].is_unseen = true;
+        world.ranks[i].heeds_ms = NEVER;
         at (10, END, i, i ? 0 : 256);
     }
     run_world ();
