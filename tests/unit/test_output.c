@@ -243,6 +243,65 @@ test_standing_terminal (void)
     close (master);
 }
 
+/* A full disk and a slow reader: what was read already is held in memory, which is given back when he has it. */
+static void
+test_held (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    struct rlimit limit = { 0 }, small;
+    char name[] = "/tmp/accel-unit.XXXXXX", text[5000];
+    int writer;
+    open_all (&stream, &pool, OUTPUT_POOL_BYTES, &writer);
+    close (mkstemp (name));
+    unlink (name);
+    ok (!logfile_open (&stream.log, strdup (name), NULL), "a file");
+    unlink (name);
+    memset (text, 'x', sizeof text);
+    text[sizeof text - 1] = '\n';
+    while (output_sink_put (&sink, text, sizeof text) == sizeof text)
+        continue;
+    getrlimit (RLIMIT_FSIZE, &limit);
+    small = limit;
+    small.rlim_cur = 1000;
+    size_t before = pool.left;
+    ok (!setrlimit (RLIMIT_FSIZE, &small) && write (writer, text, sizeof text) == sizeof text
+            && output_stream_read (&stream, &sink, 0), "5000 bytes, of which 1000 fit");
+    setrlimit (RLIMIT_FSIZE, &limit);
+    ok (stream.log.size == 1000 && stream.held_length == 4000 && pool.left < before, "the others are held");
+    ok (output_stream_left (&stream) == 5000 && !output_stream_can_read (&stream, &sink), "and no more is read");
+    for (int i = 0; i < 100 && !output_stream_catch_up (&stream, &sink, 0); i++) {
+        take ();
+        output_sink_drain (&sink);
+    }
+    ok (!stream.held_length && !output_stream_left (&stream), "until the reader has it");
+    ok (pool.left + stream.capacity == before + OUTPUT_TEXT_BYTES, "and the memory is given back");
+    close_all (&stream, writer);
+}
+
+/* What must stay together does not begin where it cannot end, and nobody speaks in the middle of it. */
+static void
+test_pieces (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    char text[1000];
+    int writer;
+    open_all (&stream, &pool, 0, &writer);
+    memset (text, 'x', sizeof text);
+    sink.owner = &stream;
+    ok (!output_sink_say (&sink, "a warning") && output_sink_is_empty (&sink), "no warning in the middle of a line");
+    sink.owner = NULL;
+    ok (output_sink_say (&sink, "a warning"), "but after it");
+    while (output_sink_put (&sink, text, sizeof text) == sizeof text)
+        continue;
+    sink.count -= 5;
+    ok (!output_sink_put_whole (&sink, "123456", 6) && sink.count == OUTPUT_SINK_BYTES - 5, "six bytes for five places");
+    ok (!output_sink_say (&sink, "12345") && sink.count == OUTPUT_SINK_BYTES - 5, "nor a line and its end");
+    ok (output_sink_put_whole (&sink, "12345", 5) && sink.count == OUTPUT_SINK_BYTES, "five");
+    close_all (&stream, writer);
+}
+
 int
 main (void)
 {
@@ -256,7 +315,10 @@ main (void)
     test_reader_gone (false);
     test_reader_gone (true);
     test_tail ();
-    if (getenv ("TSAN_OPTIONS") == NULL)
+    test_pieces ();
+    if (getenv ("TSAN_OPTIONS") == NULL) {
         test_gap ();
+        test_held ();
+    }
     return done_testing ();
 }
