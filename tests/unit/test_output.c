@@ -302,6 +302,51 @@ test_pieces (void)
     close_all (&stream, writer);
 }
 
+/* Where a line without a name is cut for want of memory and another rank's follows, a mark says so. */
+static void
+test_cut_mark (void)
+{
+    struct output_stream stream, other = { .fd = -1, .log.fd = -1 };
+    struct output_pool pool;
+    char text[OUTPUT_TEXT_BYTES];
+    int writer, ends[2];
+    open_all (&stream, &pool, 0, &writer);
+    memset (text, 'x', sizeof text);
+    ok (!pipe2 (ends, O_NONBLOCK) && !output_stream_init (&other, ends[0], &pool, NULL), "another stream");
+    ok (write (writer, text, sizeof text) == sizeof text && output_stream_read (&stream, &sink, 0), "half a line");
+    ok (write (ends[1], "other\n", 6) == 6 && output_stream_read (&other, &sink, 0), "a line of another");
+    ok (write (writer, "end\n", 4) == 4 && output_stream_read (&stream, &sink, 0), "the rest");
+    ok (write (ends[1], "last\n", 5) == 5 && output_stream_read (&other, &sink, 0), "one more");
+    output_sink_drain (&sink);
+    take ();
+    got[got_length] = '\0';
+    is_text (got + sizeof text, OUTPUT_CUT_MARK "\nother\nend\nlast\n", "one mark, between the two");
+    close (ends[1]);
+    output_stream_release (&other);
+    close_all (&stream, writer);
+}
+
+/* Where the launcher has no descriptor of its own, a write must not be larger than what poll() promises. */
+static void
+test_blocking_pipe (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    static char text[3 * 4096];
+    int writer;
+    open_all (&stream, &pool, 0, &writer);
+    ok (fcntl (sink.fd, F_SETPIPE_SZ, 8192) == 8192 && !fcntl (sink.fd, F_SETFL, 0), "a small pipe that can block");
+    if (sink.own_fd >= 0)
+        close (sink.own_fd);
+    sink.own_fd = -1;
+    alarm (600);
+    ok (output_sink_put (&sink, text, sizeof text) == sizeof text, "more than it takes");
+    output_sink_drain (&sink);
+    ok (sink.count == 4096 && sink.written == 8192, "as much as it takes is written, without waiting");
+    alarm (0);
+    close_all (&stream, writer);
+}
+
 int
 main (void)
 {
@@ -316,6 +361,8 @@ main (void)
     test_reader_gone (true);
     test_tail ();
     test_pieces ();
+    test_cut_mark ();
+    test_blocking_pipe ();
     if (getenv ("TSAN_OPTIONS") == NULL) {
         test_gap ();
         test_held ();
