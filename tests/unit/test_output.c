@@ -296,7 +296,7 @@ test_pieces (void)
     while (output_sink_put (&sink, text, sizeof text) == sizeof text)
         continue;
     sink.count -= 5;
-    ok (!output_sink_put_whole (&sink, "123456", 6) && sink.count == OUTPUT_SINK_BYTES - 5, "six bytes for five places");
+    ok (!output_sink_put_whole (&sink, "123456", 6) && sink.count == OUTPUT_SINK_BYTES - 5, "six bytes into five");
     ok (!output_sink_say (&sink, "12345") && sink.count == OUTPUT_SINK_BYTES - 5, "nor a line and its end");
     ok (output_sink_put_whole (&sink, "12345", 5) && sink.count == OUTPUT_SINK_BYTES, "five");
     close_all (&stream, writer);

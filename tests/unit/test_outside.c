@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words that other launchers get, and what ranks under DeepSpeed or with old drivers get, for machines that are made
- * up. */
+/* The words that other launchers get, and what ranks under DeepSpeed or with old drivers get, on made-up machines. */
 #include <config.h>
 
 #include "config/load.h"
@@ -17,7 +16,8 @@ plan_for (struct plan *plan, const char *flags, const char *lines, const struct 
     char text[512], *argv[32], *rest = NULL;
     int argc = 0;
     AUTO_FILE FILE *file = fopen ("config.yaml", "w");
-    if (!file || fprintf (file, "%s%s", strstr (lines, "num_proc") ? "" : "num_processes: 4\n", lines) < 0 || fflush (file))
+    const char *number = strstr (lines, "num_processes") ? "" : "num_processes: 4\n";
+    if (!file || fprintf (file, "%s%s", number, lines) < 0 || fflush (file))
         return fail_set (fail, 1, "config.yaml cannot be written");
     snprintf (text, sizeof text, "--config_file config.yaml %s t.py x", flags);
     for (char *word = strtok_r (text, " ", &rest); word && argc < 31; word = strtok_r (NULL, " ", &rest))
@@ -51,9 +51,11 @@ test_words (void)
           "29500 t.py x" },
         { DEEPSPEED "--deepspeed_exclusion_filter a@b", "", false, "--launcher pdsh --exclude a@b --master_addr" },
         { DEEPSPEED "--deepspeed_inclusion_filter a@b", "", false, "--launcher pdsh --include a@b --master_addr" },
-        { DEEPSPEED "--deepspeed_multinode_launcher nossh", "", false, "deepspeed --node_rank 0 --no_ssh --num_gpus 2" },
+        { DEEPSPEED "--deepspeed_multinode_launcher nossh", "", false,
+          "deepspeed --node_rank 0 --no_ssh --num_gpus 2" },
         { "--vm a", "distributed_type: XLA\ntpu_use_cluster: true\ntpu_name: pod\ntpu_vm: [b, c]\n", false,
-          "--tpu pod --vm a --vm b --vm c --env ACCELERATE_IN_TPU_POD=1 --restart-tpuvm-pod-server -- accelerate-launch" },
+          "--tpu pod --vm a --vm b --vm c --env ACCELERATE_IN_TPU_POD=1 --restart-tpuvm-pod-server -- "
+          "accelerate-launch" },
         { "--env A=1", "distributed_type: XLA\ntpu_use_cluster: true\ntpu_name: pod\ntpu_env: [B=2]\n", false,
           "--tpu pod --env A=1 --env B=2 --env" },
     };

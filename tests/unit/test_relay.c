@@ -65,7 +65,8 @@ test_readers (void)
         { "one who stands still after a signal", { 12, 0 }, 0, 0, 30, 20 + 30000, false, JOB_TOLD },
         { "one who stands still after two", { 12, 300 }, 0, 0, 30, 300 + 1000, false, JOB_TOLD },
         { "one who stands still, without a grace", { 12, 0 }, 0, 0, 0, 12 + 1000, false, JOB_TOLD },
-        { "one who takes something now and then", { 12, 0 }, 29000, 29000, 30, 20 + 5 * 29000 + 30000, false, JOB_TOLD },
+        { "one who takes something now and then", { 12, 0 }, 29000, 29000, 30, 20 + 5 * 29000 + 30000, false,
+          JOB_TOLD },
         { "one who comes in time", { 12, 0 }, 29000, 0, 30, 29000, true, JOB_TOLD },
         { "a signal while he is waited for", { 500, 0 }, 0, 0, 30, 500, false, JOB_TOLD },
     };

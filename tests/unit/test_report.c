@@ -118,7 +118,8 @@ test_kinds (void)
     check_text ("  1 process did not end within 5 s and had to be killed\n", true, "killed after its time");
     ranks[1].wait_status = SIGKILL;
     job.out_of_memory = true;
-    check_text ("  the kernel killed it, or another process of its control group, for want of memory\n", true, "memory");
+    check_text ("  the kernel killed it, or another process of its control group, for want of memory\n", true,
+                "memory");
     check_json ("\"exit_code\":null,\"signal\":9,\"out_of_memory\":true", "a signal is no exit code");
     ranks[0].doing = strdup ("caf\xe9 \"x\"");
     ranks[1].doing = strdup ("caf\xc3\xa9");
@@ -152,6 +153,12 @@ test_error_files (void)
     check_text ("its error file says: the inner one\n  the end of its traceback:\n    3\n    4\n", true,
                 "torch's, with the last 20 lines of a traceback");
     check_text ("    21\n    2 2\n", true, "without control characters");
+    struct output_stream *stream = &ranks[1].streams[JOB_ERR];
+    stream->tail = strdup ("its words\n");
+    stream->total = strlen (stream->tail);
+    check_text ("its last line on stderr:\n    its words\n  its files", true, "what stands on stderr comes alone");
+    free (stream->tail);
+    stream->total = 0;
     memset (text, 'x', sizeof text);
     memcpy (text, "{\"message\": \"", 13);
     strcpy (text + sizeof text - 3, "\"}");

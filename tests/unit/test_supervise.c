@@ -23,8 +23,8 @@ static void
 check (const char *name, enum job_end end, int number, int64_t end_ms, const char *said)
 {
     int got = the_job.end == JOB_FAILED ? the_job.first_failed : the_job.end == JOB_TOLD ? the_job.signal : 0;
-    ok (the_job.end == end && got == number && ms () == end_ms, "%s: end %d of %d after %lld ms", name, (int) the_job.end, got,
-        (long long) ms ());
+    ok (the_job.end == end && got == number && ms () == end_ms, "%s: end %d of %d after %lld ms", name,
+        (int) the_job.end, got, (long long) ms ());
     if (said)
         is_text (world.said.text, said, name);
 }
@@ -91,8 +91,8 @@ test_notes (void)
         at (10, END, 0, cases[i].signal);
         world.oom_kills = cases[i].kills;
         run_world ();
-        ok (the_job.out_of_memory == cases[i].out_of_memory, "signal %d and %d kills for want of memory", cases[i].signal,
-            cases[i].kills);
+        ok (the_job.out_of_memory == cases[i].out_of_memory, "signal %d and %d kills for want of memory",
+            cases[i].signal, cases[i].kills);
         end_world ("want of memory");
     }
     make_world ();
@@ -101,7 +101,8 @@ test_notes (void)
     at (5, END, 0, 0);
     at (10, END, 1, 256);
     run_world ();
-    ok (!the_job.ranks[0].doing && the_job.ranks[1].doing && the_job.ranks[2].doing, "what those that had not ended were doing");
+    ok (!the_job.ranks[0].doing && the_job.ranks[1].doing && the_job.ranks[2].doing,
+        "what those that had not ended were doing");
     end_world ("doings");
 
     make_world ();
