@@ -326,6 +326,73 @@ test_cut_mark (void)
     close_all (&stream, writer);
 }
 
+static void
+put (int writer, struct output_stream *stream, const char *text)
+{
+    size_t length = strlen (text);
+    ok (write (writer, text, length) == (ssize_t) length && output_stream_read (stream, &sink, 0), "%zu bytes", length);
+}
+
+/* Each line bears its name once, whatever ends it. */
+static void
+test_names (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    int writer;
+    open_all (&stream, &pool, OUTPUT_POOL_BYTES, &writer);
+    stream.prefix = strdup ("[n]:");
+    put (writer, &stream, "a\rb\r\nc");
+    output_stream_flush (&stream, &sink);
+    put (writer, &stream, "d\n\ne\r");
+    put (writer, &stream, "\nf\n");
+    output_sink_drain (&sink);
+    take ();
+    got[got_length] = '\0';
+    is_text (got, "[n]:a\n[n]:b\n[n]:cd\n[n]:\n[n]:e\n[n]:f\n", "lines with names");
+    close_all (&stream, writer);
+}
+
+/* A line of which a part is in the queue is not interrupted, though the other one's would fit. */
+static void
+test_turns (void)
+{
+    struct output_stream stream, other = { .fd = -1, .log.fd = -1 };
+    struct output_pool pool;
+    char text[1000], wanted[] = "4\nother\n";
+    int writer, ends[2];
+    open_all (&stream, &pool, 0, &writer);
+    ok (!pipe2 (ends, O_NONBLOCK) && !output_stream_init (&other, ends[0], &pool, NULL), "another stream");
+    memset (text, 'x', sizeof text);
+    put (writer, &stream, "1234\n");
+    put (ends[1], &other, "other\n");
+    output_sink_drain (&sink);
+    take ();
+    while (output_sink_put (&sink, text, sizeof text) == sizeof text)
+        continue;
+    sink.count -= 3;
+    stream.start = 0;
+    stream.ready = stream.length = 5;
+    memcpy (stream.text, "1234\n", 5);
+    other.start = 0;
+    other.ready = other.length = 6;
+    memcpy (other.text, "other\n", 6);
+    ok (!output_stream_catch_up (&stream, &sink, 0) && stream.start == 3, "three of five bytes have room");
+    take ();
+    ok (!output_stream_catch_up (&other, &sink, 0), "the other one has to wait");
+    ok (output_stream_catch_up (&stream, &sink, 0) && output_stream_catch_up (&other, &sink, 0), "for the rest");
+    for (int i = 0; i < 100 && !output_sink_is_empty (&sink); i++) {
+        take ();
+        output_sink_drain (&sink);
+    }
+    take ();
+    got[got_length] = '\0';
+    is_text (got + got_length - strlen (wanted), wanted, "its line comes after that");
+    close (ends[1]);
+    output_stream_release (&other);
+    close_all (&stream, writer);
+}
+
 /* Where the launcher has no descriptor of its own, a write must not be larger than what poll() promises. */
 static void
 test_blocking_pipe (void)
@@ -363,6 +430,8 @@ main (void)
     test_pieces ();
     test_cut_mark ();
     test_blocking_pipe ();
+    test_names ();
+    test_turns ();
     if (getenv ("TSAN_OPTIONS") == NULL) {
         test_gap ();
         test_held ();
