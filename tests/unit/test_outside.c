@@ -105,6 +105,8 @@ test_environment (void)
         { "--multi_gpu", "", NULL, true, false, true, "!NCCL_IB_DISABLE" },
         { "--multi_gpu", "", NULL, false, false, false, "!NCCL_IB_DISABLE" },
         { "--cpu", "", NULL, true, false, false, "!NCCL_P2P_DISABLE" },
+        { "--multi_gpu --main_process_ip h", "", NULL, false, false, false, "MASTER_ADDR=127.0.0.1" },
+        { "--cpu --main_process_ip h", "", NULL, false, false, false, "MASTER_ADDR=h" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct topology topology = { .host = "box", .cpus = 4, .physical_cores = 4, .gpus = 4, .gpus_present = 4,
@@ -126,6 +128,46 @@ test_environment (void)
     }
 }
 
+static void
+test_threads (void)
+{
+    static const struct {
+        int mpi_local_size;
+        const char *omp, *wanted;
+    } cases[] = { { 0, NULL, "OMP_NUM_THREADS=4" }, { 8, NULL, "OMP_NUM_THREADS=2" }, { 2, NULL, "OMP_NUM_THREADS=4" },
+                  { 0, "0", "OMP_NUM_THREADS=4" }, { 0, "3", "OMP_NUM_THREADS=3" } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct topology topology = { .host = "box", .cpus = 16, .physical_cores = 16, .omp_num_threads = cases[i].omp,
+                                     .mpi_local_size = cases[i].mpi_local_size };
+        struct fail fail = { 0 };
+        struct plan plan;
+        if (!ok (!plan_for (&plan, "--cpu", "", &topology, &fail), "a plan %s", fail.text))
+            continue;
+        bool found = false;
+        for (size_t j = 0; j < plan.processes[0].env.count; j++)
+            found |= !strcmp (plan.processes[0].env.items[j], cases[i].wanted);
+        ok (found, "16 cores, %d ranks of mpirun: %s", cases[i].mpi_local_size, cases[i].wanted);
+        plan_release (&plan);
+    }
+}
+
+/* Another launcher's ranks write no files of ours, and a note says so. */
+static void
+test_no_files (void)
+{
+    struct topology topology = { .host = "box", .cpus = 4, .physical_cores = 4, .mpi_program = "/bin/mpirun" };
+    struct fail fail = { 0 };
+    struct plan plan;
+    if (!ok (!plan_for (&plan, "--cpu --mpirun_hostfile f --tee 3 --log_dir d", "", &topology, &fail), "a plan %s",
+             fail.text))
+        return;
+    bool noted = false;
+    for (size_t i = 0; i < plan.notes.count; i++)
+        noted |= strstr (plan.notes.items[i], "another launcher starts the ranks") != NULL;
+    ok (!plan.logs.run && noted, "no files of another launcher's ranks");
+    plan_release (&plan);
+}
+
 int
 main (void)
 {
@@ -137,6 +179,8 @@ main (void)
         return 99;
     test_words ();
     test_environment ();
+    test_threads ();
+    test_no_files ();
     unlink ("config.yaml");
     if (chdir ("/") || rmdir (folder))
         ok (false, "nothing is left behind");
