@@ -7,6 +7,7 @@
 
 #include "tests/tap.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -333,6 +334,48 @@ put (int writer, struct output_stream *stream, const char *text)
     ok (write (writer, text, length) == (ssize_t) length && output_stream_read (stream, &sink, 0), "%zu bytes", length);
 }
 
+/* What was put and cannot be written is counted; what goes to a descriptor that was closed is for nobody. */
+static void
+test_losses (void)
+{
+    int full = open ("/dev/full", O_WRONLY | O_CLOEXEC);
+    ok (full >= 0 && !output_sink_init (&sink, full, "full", NULL) && !sink.broken, "a full disk");
+    ok (output_sink_put (&sink, "1234567890", 10) == 10, "ten bytes");
+    output_sink_drain (&sink);
+    ok (sink.broken && sink.error == ENOSPC && sink.lost == 10 && output_sink_is_empty (&sink), "ten are lost");
+    ok (output_sink_put (&sink, "12345", 5) == 5 && sink.lost == 15, "and five more");
+    output_sink_release (&sink);
+    close (full);
+    ok (!output_sink_init (&sink, full, "closed", NULL) && sink.broken, "a descriptor that was closed");
+    ok (output_sink_put (&sink, "12345", 5) == 5 && !sink.lost && output_sink_is_empty (&sink), "nothing is lost");
+    output_sink_release (&sink);
+}
+
+/* The memory of a long line is given back when shorter ones follow. */
+static void
+test_shrinks (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    char text[4096];
+    int writer;
+    open_all (&stream, &pool, OUTPUT_POOL_BYTES, &writer);
+    memset (text, 'x', sizeof text);
+    for (int i = 0; i < 16; i++)
+        if (write (writer, text, sizeof text) != sizeof text || !output_stream_read (&stream, &sink, 0))
+            ok (false, "cannot write");
+    ok (stream.capacity >= 65536, "a line of 65536 bytes");
+    for (int i = 0; i < 3; i++) {
+        if (write (writer, "end\n", 4) != 4 || !output_stream_read (&stream, &sink, 0))
+            ok (false, "cannot write");
+        output_sink_drain (&sink);
+        take ();
+    }
+    ok (stream.capacity <= OUTPUT_CHUNK_BYTES && got_length > 65536, "its buffer is small again");
+    ok (pool.left + stream.capacity == OUTPUT_POOL_BYTES + OUTPUT_TEXT_BYTES, "and the pool has the memory");
+    close_all (&stream, writer);
+}
+
 /* Each line bears its name once, whatever ends it. */
 static void
 test_names (void)
@@ -430,6 +473,8 @@ main (void)
     test_pieces ();
     test_cut_mark ();
     test_blocking_pipe ();
+    test_losses ();
+    test_shrinks ();
     test_names ();
     test_turns ();
     if (getenv ("TSAN_OPTIONS") == NULL) {
