@@ -26,7 +26,7 @@ struct accel_grad_scaler {
     double growth_factor;     /**< 2 */
     double backoff_factor;    /**< 0.5: after a step whose gradients were infinite or NaN, which is skipped */
     uint32_t growth_interval; /**< 2000: steps without one before the scale grows */
-    bool disabled;            /**< no scaling: the original's enabled=False */
+    bool disabled;            /**< no scaling: Accelerate's enabled=False */
 };
 
 /** The complete state of a scaler: torch's state_dict(). */
