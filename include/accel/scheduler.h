@@ -28,7 +28,7 @@ struct accel_scheduler_options {
     enum accel_schedule schedule;
     uint64_t warmup_steps; /**< constant, linear, both cosines */
     uint64_t total_steps;  /**< linear, both cosines, polynomial (0: 5, as in torch), one-cycle (required) */
-    double cycles;         /**< cosine: waves (0: 0.5, falls once); with restarts: a whole number (0: 1), else refused */
+    double cycles;         /**< cosine: waves (0: 0.5, falls once); restarts: a whole number (0: 1), or refused */
     uint64_t step_size;    /**< step: required */
     double gamma;          /**< step; 0: 0.1 */
     double power;          /**< polynomial; 0: 1 */
