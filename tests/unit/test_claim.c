@@ -82,6 +82,23 @@ test_bound (void)
     close (fd);
 }
 
+/* A program that listens on IPv6 only. */
+static void
+test_v6only (void)
+{
+    struct sockaddr_in6 address = { .sin6_family = AF_INET6 };
+    socklen_t length = sizeof address;
+    int on = 1, fd = socket (AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || setsockopt (fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on)
+        || bind (fd, (struct sockaddr *) &address, sizeof address) || listen (fd, 1)
+        || getsockname (fd, (struct sockaddr *) &address, &length))
+        skip ("no IPv6 here");
+    else
+        ok (!is_free (ntohs (address.sin6_port), true), "a port at which somebody listens on IPv6 only");
+    if (fd >= 0)
+        close (fd);
+}
+
 static void
 test_holder (void)
 {
@@ -104,6 +121,7 @@ main (void)
 {
     test_listener ();
     test_bound ();
+    test_v6only ();
     test_holder ();
     return done_testing ();
 }
