@@ -55,6 +55,15 @@ is_first_doing_so (const struct job *job, int index)
     return true;
 }
 
+/* Why the library gave up in @rank; programs print that as a rule.  NULL: it did not. */
+static const char *
+reason_of (const struct job_rank *rank)
+{
+    static const char gave_up[] = "gave up: ";
+    bool has_one = rank->doing && !strncmp (rank->doing, gave_up, sizeof gave_up - 1);
+    return has_one ? rank->doing + sizeof gave_up - 1 : NULL;
+}
+
 /* Where the ranks but the failed one were, those in the same place together. */
 static void
 add_others (const struct job *job, const char *title, struct strbuf *out)
@@ -71,7 +80,9 @@ add_others (const struct job *job, const char *title, struct strbuf *out)
             strbuf_printf (out, "  %s:\n", title);
         strbuf_add (out, "    rank ");
         add_ranks (job, job->ranks[i].doing, i, out);
-        strbuf_printf (out, ": %s\n", job->ranks[i].doing);
+        bool is_told = job->first_failed >= 0 && reason_of (&job->ranks[job->first_failed])
+                       && !strcmp (job->ranks[i].doing, job->ranks[job->first_failed].doing);
+        strbuf_printf (out, ": %s\n", is_told ? "gave up for the same reason" : job->ranks[i].doing);
     }
 }
 
@@ -93,6 +104,8 @@ add_words (const struct job *job, const struct job_rank *rank, struct strbuf *ou
     AUTO_STRLIST struct strlist lines = { 0 }, traceback = { 0 };
     logs_read_error (job->plan, rank, &message, &traceback);
     output_stream_tail (&rank->streams[JOB_ERR], &lines);
+    if (lines.count == 1 && reason_of (rank) && strstr (lines.items[0], reason_of (rank)))
+        strlist_release (&lines); /* it is in the report already */
     if (message.length)
         strbuf_printf (out, "  its error file says: %s\n", message.text);
     bool is_on_screen = stands_above (job, rank, lines.count);
@@ -122,7 +135,7 @@ add_failure (const struct job *job, struct strbuf *out)
     if (job->out_of_memory)
         strbuf_add (out, "  the kernel killed it, or another process of its control group, for want of memory\n");
     if (rank->doing)
-        strbuf_printf (out, "  it was: %s\n", rank->doing);
+        strbuf_printf (out, reason_of (rank) ? "  it %s\n" : "  it was: %s\n", rank->doing);
     add_words (job, rank, out);
     add_others (job, "the others at that moment", out);
 }
