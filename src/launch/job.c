@@ -41,7 +41,8 @@ init_sinks (struct job *job, struct fail *fail)
 static int
 prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail)
 {
-    *job = (struct job){ .plan = plan, .keeper = keeper, .count = plan->process_count, .segment = JOBSEG_NONE };
+    *job = (struct job){ .plan = plan, .keeper = keeper, .count = plan->process_count, .first_failed = -1,
+                         .segment = JOBSEG_NONE };
     job->pool.left = OUTPUT_POOL_BYTES;
     job->oom_kills_before = cgroup_oom_kills ();
     job->ranks = calloc ((size_t) job->count, sizeof *job->ranks);

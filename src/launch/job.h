@@ -24,7 +24,7 @@ struct job_rank {
     bool ended;
     int wait_status;  /* once ended */
     struct output_stream streams[JOB_STREAMS]; /* its stdout and stderr, where they come through us */
-    char *doing;      /* what it was doing when another one failed, or NULL */
+    char *doing;      /* what it was doing when the first one failed or a signal came; NULL: not known */
 };
 
 /** Why a job ended before all ranks had succeeded. */
@@ -49,7 +49,7 @@ struct job {
     bool told_of_incomplete;
 
     enum job_end end;
-    int first_failed; /* local rank, of JOB_FAILED */
+    int first_failed; /* local rank, of JOB_FAILED; -1 */
     int signal;       /* of JOB_TOLD; 0: the launcher was killed, nobody knows by what */
     int killed;       /* ranks that had to be killed */
     bool out_of_grace; /* because their time was over */

@@ -21,6 +21,7 @@ output_sink_init (struct output_sink *sink, int fd, const char *name, struct fai
     *sink = (struct output_sink){ .fd = fd, .own_fd = io_open_without_waiting (fd), .name = name };
     sink->ring = malloc (OUTPUT_SINK_BYTES);
     sink->may_block = !fstat (fd, &info) && !S_ISREG (info.st_mode);
+    sink->is_terminal = isatty (fd);
     sink->broken = fcntl (fd, F_GETFD) < 0;
     return sink->ring ? 0 : fail_nomem (fail);
 }
