@@ -108,7 +108,7 @@ take_events (struct supervisor *supervisor, const struct epoll_event *events, in
 static bool
 is_hasty (const struct supervisor *supervisor)
 {
-    return supervisor->keeper_is_lost || supervisor->impatient;
+    return supervisor->keeper_is_lost || supervisor->is_impatient;
 }
 
 static void
@@ -127,14 +127,14 @@ reader_patience_ms (const struct supervisor *supervisor)
     int64_t grace_ms = supervisor->job->plan->grace_s * 1000;
     if (!supervisor->told_ms)
         return INT64_MAX;
-    return supervisor->impatient || grace_ms < HASTY_READER_MS ? HASTY_READER_MS : grace_ms;
+    return supervisor->is_impatient || grace_ms < HASTY_READER_MS ? HASTY_READER_MS : grace_ms;
 }
 
 static void
 enter_output (struct supervisor *supervisor)
 {
     int64_t patience_ms = reader_patience_ms (supervisor);
-    supervisor->impatient = 0; /* from now on a signal is about the reader */
+    supervisor->is_impatient = false; /* from now on a signal is about the reader */
     enter (supervisor, PHASE_OUTPUT, patience_ms);
 }
 
@@ -176,9 +176,9 @@ pass_on_rest (struct supervisor *supervisor, bool is_late)
     if (supervisor->phase != PHASE_OVER)
         return;
     relay_count_left (supervisor);
-    if (job->not_passed_on && job->end == JOB_DONE && supervisor->impatient) {
+    if (job->not_passed_on && job->end == JOB_DONE && supervisor->told) {
         job->end = JOB_TOLD;
-        job->signal = supervisor->impatient;
+        job->signal = supervisor->told;
     }
 }
 
