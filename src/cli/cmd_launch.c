@@ -159,7 +159,7 @@ say_restart (const struct launch *launch, int64_t restarts)
 static int
 run_once (struct job *job, const struct launch *launch, struct fail *fail)
 {
-    if (job_run (job, &launch->plan, &launch->keeper, fail))
+    if (job_run (job, &launch->plan, &launch->keeper, launch->claim.fd, fail))
         return -1;
     print_report (job, &launch->keeper, launch->config.settings.quiet);
     return job_status (job);

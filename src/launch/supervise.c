@@ -8,6 +8,7 @@
 
 #include "launch/supervise.h"
 
+#include "launch/claim.h"
 #include "launch/ends.h"
 #include "launch/relay.h"
 #include "launch/sweep.h"
@@ -41,7 +42,8 @@ supervise_init (struct supervisor *supervisor, struct job *job, struct fail *fai
     supervisor->epoll = epoll_create1 (EPOLL_CLOEXEC);
     if (supervisor->signals < 0 || supervisor->epoll < 0
         || supervise_watch (supervisor, supervisor->signals, EPOLLIN, ABOUT_SIGNAL, 0)
-        || supervise_watch (supervisor, job->keeper->pidfd, EPOLLIN, ABOUT_KEEPER, 0)) {
+        || supervise_watch (supervisor, job->keeper->pidfd, EPOLLIN, ABOUT_KEEPER, 0)
+        || (job->claim >= 0 && supervise_watch (supervisor, job->claim, EPOLLIN, ABOUT_CLAIM, 0))) {
         fail_set (fail, FAIL_GENERAL, "cannot watch processes: %s", strerror (errno));
         supervise_release (supervisor);
         return -1;
@@ -97,6 +99,8 @@ take_events (struct supervisor *supervisor, const struct epoll_event *events, in
             signals = true;
         else if (about == ABOUT_KEEPER)
             ends_lose_keeper (supervisor);
+        else if (about == ABOUT_CLAIM)
+            claim_answer (supervisor->job->claim);
     }
     if (signals)
         take_signals (supervisor);

@@ -18,7 +18,7 @@ enum supervise_phase {
 };
 
 /** What an epoll event is about; ranks are numbered from 0, streams and sinks as in job.h, those of rank 0 first. */
-enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK, ABOUT_KEEPER };
+enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK, ABOUT_KEEPER, ABOUT_CLAIM };
 
 /** One loop's state; made before the first rank is started, so that no signal is missed. */
 struct supervisor {
