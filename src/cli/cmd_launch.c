@@ -223,7 +223,8 @@ run_plan (struct launch *launch, struct fail *fail)
     default:
         if (launch->report.path && access (launch->report.path, F_OK)) /* the supervisor's says more */
             write_report (launch, NULL, fail, NULL);
-        return -1;
+        say_failure (&launch->keeper, fail); /* main() would wait for its reader with all signals blocked */
+        return fail->status;
     }
 }
 
