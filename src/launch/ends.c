@@ -141,6 +141,7 @@ tell_to_end (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     struct job *job = supervisor->job;
     supervisor->told_ms = clock_ms ();
+    supervisor->told = signal;
     if (job->end == JOB_DONE || (job->end == JOB_FAILED && of_terminal && died_of (job, signal))) {
         job->end = JOB_TOLD;
         job->signal = signal;
@@ -159,9 +160,11 @@ end_job (struct supervisor *supervisor, int signal, bool of_terminal)
         tell_to_end (supervisor, signal, of_terminal);
     else if (!supervisor->told_ms) {
         supervisor->told_ms = clock_ms ();
-        supervisor->impatient = signal;
+        supervisor->told = signal;
+        supervisor->is_impatient = true;
     } else if (clock_ms () - supervisor->told_ms > REPEAT_MS && (signal == SIGINT || signal == SIGTERM)) {
-        supervisor->impatient = signal;
+        supervisor->told = signal;
+        supervisor->is_impatient = true;
         ends_kill_ranks (supervisor);
     }
 }

@@ -37,6 +37,7 @@ enum job_end {
 struct job {
     const struct plan *plan;
     const struct keeper *keeper;
+    int claim;              /* of the job's port, for claim_answer(); -1: none */
     char id[17];            /* random */
     struct jobseg segment;
     struct job_rank *ranks; /* [plan->process_count] */
@@ -63,10 +64,11 @@ struct job {
  * Start the processes of @p plan and wait for their end, in the supervisor that keeper_split() has made.  Makes no
  * report, prints nothing of its own.
  *
+ * @param claim     of the job's port: those who ask are answered; -1: none
  * @param[out] job  how it went; release it with job_release(), also after a failure
  * @return 0 where the job was started, whatever became of it; -1 with @p fail set where it could not be
  */
-int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail);
+int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim, struct fail *fail);
 
 /** The exit status that a job's end stands for; not 0 where output was lost. */
 int job_status (const struct job *job);

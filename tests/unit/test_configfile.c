@@ -69,6 +69,8 @@ static const struct good {
     { "dynamo_config:\n  dynamo_mode: max-autotune\ndebug: true\n", "debug", "true" },
     { "dynamo_config: {}\ndynamo_backend: EAGER\n", "dynamo_backend", "eager" },
     { "dynamo_config:\n", "dynamo_backend", "no" },
+    { "dynamo_backend: null\n", "dynamo_backend", "no" },
+    { "dynamo_backend:\ndynamo_config:\n  dynamo_backend: EAGER\n", "dynamo_backend", "eager" },
     { "dynamo_config:\n  mode: null\n", "dynamo_mode", "default" },
     { "fsdp_config: {}\ndeepspeed_config:\ntpu_env: []\ndebug: 1\n", "debug", "true" },
     { "commands: [a, 'b c']\ndebug: y\n", "commands", "a,b c" },

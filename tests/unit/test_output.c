@@ -280,6 +280,37 @@ test_standing_terminal (void)
     close (master);
 }
 
+/* Allocators of sanitizers do not fail for want of memory. */
+static void
+test_no_ring (void)
+{
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    skip ("a sanitizer has an allocator of its own");
+#else
+    struct fail fail = { 0 };
+    struct rlimit limit = { 0 }, none;
+    struct list { struct list *next; } *all = NULL;
+    int ends[2];
+    ok (!getrlimit (RLIMIT_AS, &limit) && !pipe2 (ends, O_CLOEXEC), "a pipe");
+    none = limit;
+    none.rlim_cur = 0;
+    ok (!setrlimit (RLIMIT_AS, &none), "no more memory");
+    for (struct list *more; (more = malloc (OUTPUT_SINK_BYTES)); all = more)
+        more->next = all;
+    int result = output_sink_init (&sink, ends[1], "pipe", &fail), next = dup (0);
+    output_sink_release (&sink);
+    for (struct list *rest; all; all = rest) {
+        rest = all->next;
+        free (all);
+    }
+    setrlimit (RLIMIT_AS, &limit);
+    ok (result && next == ends[1] + 1, "a sink that cannot be made leaves no descriptor open");
+    close (next);
+    close (ends[0]);
+    close (ends[1]);
+#endif
+}
+
 int
 main (void)
 {
@@ -287,6 +318,7 @@ main (void)
     test_no_memory (0);
     test_no_memory (OUTPUT_TEXT_BYTES);
     test_no_memory (OUTPUT_POOL_BYTES);
+    test_no_ring ();
     test_standing_terminal ();
     test_reader_leaves_full_sink ();
     test_back_pressure (false);
