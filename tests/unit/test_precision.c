@@ -475,6 +475,29 @@ test_left_behind (void)
     destroy_net (&net);
 }
 
+/* Gradients that a program has scaled itself, with accel_loss_scale(), after a step that was skipped: it is the scale of
+ * now that they are divided by, not that of the last backward pass. */
+static void
+test_scaled_by_hand (void)
+{
+    struct net net;
+    struct accel_error err;
+    make_net (&net, "fp16", NULL, ACCEL_FLOAT32, ACCEL_FLOAT32);
+    accel_generator_destroy (begin_net (&net, 3));
+    make_optimizer (&net, "sgd");
+    must (accel_prepare (net.acc, &err, net.model, net.optimizer), &err);
+    net.event = "i";
+    must (accel_backward (net.acc, net.model, 1, backward, &net, &err), &err);
+    must (accel_optimizer_step (net.optimizer, &err), &err);
+    float *values = net.data[0].data, *grads = net.grads[0].data, before = values[0], scale = accel_loss_scale (net.acc);
+    for (int i = 0; i < COUNT; i++)
+        ((float *) (void *) net.gradients)[i] = scale;
+    must (accel_optimizer_step (net.optimizer, &err), &err);
+    ok (scale < net.scale && *grads == 1 && fabsf (before - values[0] - 0.05F) < 1e-6F,
+        "gradients scaled by hand are unscaled by the scale of now, %g", (double) *grads);
+    destroy_net (&net);
+}
+
 /* Enough elements for several threads, in memory of the library. */
 static void
 test_threads (void)
@@ -649,6 +672,7 @@ main (void)
     test_two_models ();
     test_own_optimizer ();
     test_left_behind ();
+    test_scaled_by_hand ();
     test_masters ();
     test_threads ();
     test_arguments ();
