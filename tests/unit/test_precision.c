@@ -653,6 +653,28 @@ test_no_memory (void)
     destroy_net (&net);
 }
 
+/* A model that could not be prepared for want of memory is as before, and can be prepared when there is some. */
+static void
+test_prepare_again (void)
+{
+    struct accel_error err;
+    bool good = true, reached = true;
+    long failed = 0;
+    for (; good && reached; failed++) {
+        struct net net;
+        make_net (&net, "fp16", NULL, ACCEL_FLOAT16, ACCEL_FLOAT16);
+        accel_generator_destroy (begin_net (&net, 3));
+        calls_left = failed;
+        enum accel_status status = accel_prepare (net.acc, &err, net.model);
+        reached = calls_left < 0;
+        calls_left = -1;
+        good = reached ? status == ACCEL_ERR_NOMEM && !accel_prepare (net.acc, &err, net.model) : !status;
+        good = good && !accel_backward (net.acc, net.model, 1, backward, &net, &err);
+        destroy_net (&net);
+    }
+    ok (good && failed > 8, "each of %ld allocations of accel_prepare fails once, and then it succeeds", failed - 1);
+}
+
 int
 main (void)
 {
@@ -679,5 +701,6 @@ main (void)
     test_autocast ();
     test_convert ();
     test_no_memory ();
+    test_prepare_again ();
     return done_testing ();
 }
