@@ -8,10 +8,11 @@
 #include "lib/train/model.h"
 #include "lib/train/reducer.h"
 #include "tests/ranks.h"
+#include "tests/scratch.h"
 
-#include <math.h>
+#include <fcntl.h>
 #include <sched.h>
-#include <stdatomic.h>
+#include <time.h>
 
 static struct accel_error err;
 
@@ -219,6 +220,8 @@ static struct {
     int64_t shape, buffer_shape;
     bool twice;   /* report a gradient twice */
     bool signals; /* send this process a signal while a thread averages */
+    int first;    /* gradients below are not used in this pass */
+    const char *name; /* of the first parameter */
     volatile sig_atomic_t elsewhere; /* signals that another thread than main's took */
 } net;
 static pthread_t main_thread;
@@ -227,7 +230,7 @@ static pthread_t main_thread;
 static void
 make_net (struct accel *acc, const struct accel_ddp_options *ddp)
 {
-    static const char *const names[] = { "a", "b", "c" };
+    const char *const names[] = { net.name ? net.name : "a", "b", "c" };
     struct accel_parameter parameters[PARAMETERS + 1];
     net.shape = ROOM;
     net.buffer_shape = 2;
@@ -242,7 +245,9 @@ make_net (struct accel *acc, const struct accel_ddp_options *ddp)
     parameters[PARAMETERS] = (struct accel_parameter){ "running", &net.buffer_tensor, NULL };
     rank_must (accel_model_create (&net.model, parameters, PARAMETERS + 1, &err), &err);
     rank_must (accel_model_set_ddp (net.model, ddp, &err), &err);
-    rank_must (accel_prepare (acc, &err, net.model), &err);
+    enum accel_status status = accel_prepare (acc, &err, net.model);
+    if (!net.name)
+        rank_must (status, &err);
 }
 
 static void
@@ -258,7 +263,7 @@ pass_back (void *user, float scale, struct accel_error *why)
 {
     const struct accel *acc = user;
     (void) scale;
-    for (int i = PARAMETERS; i-- > 0;) {
+    for (int i = PARAMETERS; i-- > net.first;) {
         float *grad = net.grad[i].data;
         for (size_t at = 0; at < ROOM; at++)
             grad[at] = (float) (2 * accel_process_index (acc) + 1);
@@ -345,6 +350,34 @@ test_failed_pass (struct accel *acc)
     accel_model_destroy (net.model);
 }
 
+/* A gradient that no rank has used in a pass stays as it is, though it was used in the pass before. */
+static void
+test_unused (struct accel *acc)
+{
+    float own = (float) (accel_process_index (acc) + 10), *grad;
+    make_net (acc, &(struct accel_ddp_options){ .find_unused_parameters = true });
+    grad = net.grad[0].data;
+    rank_must (accel_backward (acc, net.model, 0, pass_back, acc, &err), &err);
+    right (*grad == (float) accel_num_processes (acc), "all were used, the first is %g", (double) *grad);
+    *grad = own;
+    net.first = 1;
+    rank_must (accel_backward (acc, net.model, 0, pass_back, acc, &err), &err);
+    right (*grad == own, "what nobody has used is %g", (double) *grad);
+    accel_model_destroy (net.model);
+}
+
+/* Of several ranks that differ from rank 0 all name the lowest. */
+static void
+test_models_differ (struct accel *acc)
+{
+    net.name = accel_process_index (acc) ? "other" : "a";
+    make_net (acc, &(struct accel_ddp_options){ .bucket_cap_mb = 1 });
+    right (err.code == ACCEL_ERR_INVALID
+               && strstr (err.text, "at parameter 0: rank 0 has 'a' [400000] float32, rank 1 has 'other' ["),
+           "%s", err.text);
+    accel_model_destroy (net.model);
+}
+
 /* While gradients are averaged nobody else may call. */
 static void
 test_reserved (struct accel *acc)
@@ -354,6 +387,30 @@ test_reserved (struct accel *acc)
     rank_fails (accel_comm_barrier (world, &err), ACCEL_ERR_INVALID, &err, "are being averaged: wait for accel_backward");
     comm_reserve (world, false);
     rank_must (accel_comm_barrier (world, &err), &err);
+}
+
+/* ---- lines ---- */
+
+/* Lines of all ranks come in their order, however late the first is; and what a program prints itself comes in between. */
+static void
+test_lines (struct accel *acc)
+{
+    char path[SCRATCH_SIZE + 16], text[256] = "";
+    snprintf (path, sizeof path, "%s/lines", scratch_path);
+    int fd = open (path, O_RDWR | O_CREAT | O_APPEND, 0600);
+    right (fd >= 0 && dup2 (fd, STDOUT_FILENO) >= 0 && dup2 (fd, STDERR_FILENO) >= 0, "cannot open %s", path);
+    rank_must (accel_comm_barrier (accel_world (acc), &err), &err);
+    if (!accel_process_index (acc))
+        nanosleep (&(struct timespec){ .tv_nsec = 200000000 }, NULL);
+    rank_must (accel_log_in_order (acc, &err, ACCEL_LOG_ERROR, "a line"), &err);
+    if (accel_process_index (acc))
+        return;
+    printf ("printed, ");
+    accel_print (acc, "and told\n");
+    fflush (stdout);
+    right (pread (fd, text, sizeof text - 1, 0) > 0
+               && !strcmp (text, "ERROR: [RANK 0] a line\nERROR: [RANK 1] a line\nprinted, and told\n"),
+           "%s", text);
 }
 
 /* ---- choosing a backend ---- */
@@ -395,8 +452,12 @@ main (void)
     as_ranks (2, "gradients averaged by a thread", test_overlap);
     as_ranks (2, "one CPU, no thread", test_one_cpu);
     as_ranks (2, "buffers", test_model_buffers);
+    as_ranks (2, "unused parameters", test_unused);
+    as_ranks (3, "models that differ", test_models_differ);
     as_ranks (1, "a failed pass", test_failed_pass);
     as_ranks (1, "calls beside averages", test_reserved);
+    scratch_folder ();
+    as_ranks (2, "lines", test_lines);
     test_backends ();
     return done_testing ();
 }
