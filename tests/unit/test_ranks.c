@@ -10,6 +10,7 @@
 #include "tests/ranks.h"
 #include "tests/scratch.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <time.h>
@@ -389,6 +390,71 @@ test_reserved (struct accel *acc)
     rank_must (accel_comm_barrier (world, &err), &err);
 }
 
+/* ---- data ---- */
+
+static bool host_is_full;
+
+int __real_fallocate (int fd, int mode, off_t offset, off_t length);
+int __wrap_fallocate (int fd, int mode, off_t offset, off_t length);
+int
+__wrap_fallocate (int fd, int mode, off_t offset, off_t length)
+{
+    if (!host_is_full)
+        return __real_fallocate (fd, mode, offset, length);
+    errno = ENOSPC;
+    return -1;
+}
+
+static enum accel_status
+read_sample (void *user, size_t index, void *const *into, struct accel_error *why)
+{
+    (void) user, (void) why;
+    *(int64_t *) into[0] = (int64_t) index + 1;
+    return ACCEL_OK;
+}
+
+/* Batches lie in memory that all have mapped, and in ordinary memory where there is no more of that. */
+static void
+test_batches (struct accel *acc)
+{
+    static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
+    const struct accel_dataset dataset = { 8, &field, 1, read_sample, NULL };
+    for (int full = 0; full < 2; full++) {
+        struct accel_loader *loader;
+        const struct accel_batch *batch;
+        int64_t sum = 0;
+        host_is_full = full;
+        rank_must (accel_loader_create (&loader, &dataset, &(struct accel_loader_options){ .batch_size = 2 }, &err),
+                   &err);
+        rank_must (accel_prepare (acc, &err, loader), &err);
+        while (accel_loader_next (loader, &batch, &err)) {
+            const int64_t *values = accel_batch_tensor (batch, "x")->data;
+            sum += values[0] + values[1];
+        }
+        right (!err.code && sum == 14 + 8 * accel_process_index (acc), "memory full %d: the sum is %lld: %s", full,
+               (long long) sum, err.text);
+        accel_loader_destroy (loader);
+    }
+    host_is_full = false;
+}
+
+/* What is wrong with one type is found before any generator is synchronised. */
+static void
+test_generators (struct accel *acc)
+{
+    static const enum accel_rng_type types[] = { ACCEL_RNG_TORCH, ACCEL_RNG_GENERATOR };
+    uint8_t before[ACCEL_GENERATOR_STATE_BYTES], after[ACCEL_GENERATOR_STATE_BYTES];
+    rank_must (accel_set_seed (acc, 1, true, &err), &err);
+    accel_generator_get_state (accel_default_generator (), before);
+    rank_fails (accel_synchronize_rng_states (acc, types, 2, NULL, &err), ACCEL_ERR_INVALID, &err,
+                "type generator needs a generator");
+    accel_generator_get_state (accel_default_generator (), after);
+    right (!memcmp (before, after, sizeof before), "a generator was synchronised all the same");
+    rank_must (accel_synchronize_rng_states (acc, types, 1, NULL, &err), &err);
+    accel_generator_get_state (accel_default_generator (), after);
+    right (!memcmp (before, after, sizeof before) == !accel_process_index (acc), "the state after it");
+}
+
 /* ---- lines ---- */
 
 /* Lines of all ranks come in their order, however late the first is; and what a program prints itself comes in between. */
@@ -456,6 +522,8 @@ main (void)
     as_ranks (3, "models that differ", test_models_differ);
     as_ranks (1, "a failed pass", test_failed_pass);
     as_ranks (1, "calls beside averages", test_reserved);
+    as_ranks (2, "batches without shared memory", test_batches);
+    as_ranks (2, "generators", test_generators);
     scratch_folder ();
     as_ranks (2, "lines", test_lines);
     test_backends ();
