@@ -157,6 +157,9 @@ test_expect_success 'a report where the supervisor was killed; before that there
     echo old >r.json &&
     test_exit 137 "$accelerate" launch --failure_report r.json $two sh -c "[ -e r.json ] && echo >was; [ \$RANK = 0 ] && kill -9 \$PPID; sleep 300" 2>err &&
     ! [ -e was ] && valid "r[\"exit_status\"] == 137 and \"watched the ranks was killed\" in r[\"error\"]"'
+test_expect_success 'what the supervisor has reported before it was killed stays' '
+    test_exit 137 "$accelerate" launch --failure_report r.json sh -c "echo its report >r.json; kill -9 \$PPID; sleep 300" 2>err &&
+    grep -x "its report" r.json'
 test_expect_success 'a report where the keeper was killed' '
     test_exit 137 "$accelerate" launch --failure_report r.json sh -c "echo \$PPID >sup; kill -9 \$(cut -d\  -f4 /proc/\$PPID/stat); sleep 300" 2>err &&
     gone $(cat sup) && valid "r[\"signal\"] in (9, None) and r[\"failure\"] is None"'
