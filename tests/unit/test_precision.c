@@ -475,8 +475,8 @@ test_left_behind (void)
     destroy_net (&net);
 }
 
-/* Gradients that a program has scaled itself, with accel_loss_scale(), after a step that was skipped: it is the scale of
- * now that they are divided by, not that of the last backward pass. */
+/* Gradients that a program has scaled itself, with accel_loss_scale(), after a step that was skipped: they are divided
+ * by the scale of now, not by that of the last backward pass. */
 static void
 test_scaled_by_hand (void)
 {
@@ -489,7 +489,8 @@ test_scaled_by_hand (void)
     net.event = "i";
     must (accel_backward (net.acc, net.model, 1, backward, &net, &err), &err);
     must (accel_optimizer_step (net.optimizer, &err), &err);
-    float *values = net.data[0].data, *grads = net.grads[0].data, before = values[0], scale = accel_loss_scale (net.acc);
+    float *values = net.data[0].data, *grads = net.grads[0].data, before = values[0];
+    float scale = accel_loss_scale (net.acc);
     for (int i = 0; i < COUNT; i++)
         ((float *) (void *) net.gradients)[i] = scale;
     must (accel_optimizer_step (net.optimizer, &err), &err);

@@ -296,7 +296,8 @@ test_overlap (struct accel *acc)
     rank_must (accel_backward (acc, net.model, 0, pass_back, acc, &err), &err);
     pthread_sigmask (SIG_SETMASK, NULL, &after);
     right (net.model->reducer->overlap, "no thread could be had");
-    right (sigismember (&after, SIGUSR1) == 1 && !sigismember (&after, SIGTERM), "the program's signal mask is another");
+    right (sigismember (&after, SIGUSR1) == 1 && !sigismember (&after, SIGTERM),
+           "the program's signal mask is another");
     right (!net.elsewhere, "the thread took the program's signal");
     for (int i = 0; i < PARAMETERS; i++)
         for (size_t at = 0; at < ROOM; at++)
@@ -385,7 +386,8 @@ test_reserved (struct accel *acc)
 {
     struct accel_comm *world = accel_world (acc);
     comm_reserve (world, true);
-    rank_fails (accel_comm_barrier (world, &err), ACCEL_ERR_INVALID, &err, "are being averaged: wait for accel_backward");
+    rank_fails (accel_comm_barrier (world, &err), ACCEL_ERR_INVALID, &err,
+                "are being averaged: wait for accel_backward");
     comm_reserve (world, false);
     rank_must (accel_comm_barrier (world, &err), &err);
 }
@@ -457,7 +459,7 @@ test_generators (struct accel *acc)
 
 /* ---- lines ---- */
 
-/* Lines of all ranks come in their order, however late the first is; and what a program prints itself comes in between. */
+/* Lines of all ranks come in their order, however late the first is; what a program prints itself keeps its place. */
 static void
 test_lines (struct accel *acc)
 {
