@@ -189,6 +189,12 @@ test_expect_success 'a dry run starts nothing' '
     grep "^  1 .*device cuda:1[, ]" gpus && grep "^  2 .*device cuda:0[, ]" gpus &&
     "$accelerate" launch --dry_run --cpu --num_processes 2 touch started >again && diff again got
 '
+test_expect_success 'a dry run needs no port: another job may have it' '
+    port=$(free_port) && { "$accelerate" launch --quiet --cpu --num_processes 2 --main_process_port $port \
+        sh -c ": >up && exec sleep $patience" & } && job=$! && wait_for test -e up &&
+    "$accelerate" launch --dry_run --cpu --num_processes 2 --main_process_port $port true >got &&
+    kill $job && test_exit 143 wait $job && grep "MASTER_PORT=$port" got
+'
 test_expect_success 'a dry run that explains the settings' '
     printf "num_processes: 2\nmixed_precision: bf16\n" >e.yaml &&
     OMP_NUM_THREADS=3 "$accelerate" launch --config_file e.yaml --cpu --dry_run --explain --aws_secret_access_key SK --mixed_precision no true >got &&

@@ -177,6 +177,9 @@ test_expect_success 'nor the good news of a self-test' '
     stuff && printf "#!/bin/sh\necho 1 >tested\n" >selftest && chmod +x selftest && rm -f tested &&
     { ACCELERATE_SELFTEST=$PWD/selftest "$accelerate" test --cpu >stuffed 9>&- & } && tester=$! && await tested && sleep 1 &&
     kill -TERM $tester && test_exit 143 wait $tester'
+test_expect_success 'what the supervisor has reported before it was killed stays' '
+    test_exit 137 "$accelerate" launch --failure_report r.json sh -c "echo its report >r.json; kill -9 \$PPID; sleep 300" 2>err &&
+    grep -x "its report" r.json'
 test_expect_success 'a report where the keeper was killed' '
     test_exit 137 "$accelerate" launch --failure_report r.json sh -c "echo \$PPID >sup; kill -9 \$(cut -d\  -f4 /proc/\$PPID/stat); sleep 300" 2>err &&
     gone $(cat sup) && valid "r[\"signal\"] in (9, None) and r[\"failure\"] is None"'
