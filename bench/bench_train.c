@@ -151,8 +151,8 @@ step_own (struct own *own)
     return took;
 }
 
-/* The four arrays of a loop by hand: as malloc() places them, or as libaccel does, in huge pages and at different places
- * of a page. */
+/* The four arrays of a loop by hand: as malloc() places them, or as libaccel does, in huge pages and each at another
+ * place of a page. */
 static void
 place_hand (struct hand *hand, size_t count, bool by_malloc)
 {

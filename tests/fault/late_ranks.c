@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* late_ranks MS: one rank of three, with that timeout.  Two come late to the same call, each within the timeout after the one before, both together not:
- * the rank that waits for both has one timeout for them, not one for each. */
+/* late_ranks MS: one rank of three, with that timeout.  Two come late to the same call, each within the timeout after
+ * the one before, both together not: the rank that waits for both has one timeout for them, not one for each. */
 #include <config.h>
 
 #include <accel/accel.h>
