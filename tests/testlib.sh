@@ -130,6 +130,12 @@ wait_for () {
     done
 }
 
+# patiently MS COMMAND...: with the program's own timeout; where the machine was too busy for it, once more with MS
+patiently () {
+    ms=$1 && shift
+    "$@" || { echo "again, with a timeout of $ms ms" && export ACCEL_TIMEOUT_MS="$ms" && "$@"; }
+}
+
 # free_port: prints a MASTER_PORT that nobody else is given until this script ends
 free_port () {
     "$builddir/tests/free_port" $$
