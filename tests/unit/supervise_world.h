@@ -400,6 +400,7 @@ make_world (void)
     the_plan = (struct plan){ .processes = processes, .process_count = RANKS, .world_size = RANKS, .grace_s = 30 };
     the_keeper = (struct keeper){ .pid = 1, .pidfd = open ("/dev/null", O_RDONLY | O_CLOEXEC) };
     the_job = (struct job){ .plan = &the_plan, .keeper = &the_keeper, .count = RANKS, .alive = RANKS, .ranks = ranks,
+                            .claim = -1, .first_failed = -1,
                         .segment = JOBSEG_NONE, .pool.left = OUTPUT_POOL_BYTES };
     strbuf_add (&world.said, "");
     make_pipe (world.signals, 0);

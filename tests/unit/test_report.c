@@ -39,6 +39,8 @@ make_job (int count, int wait_status)
                           .process_count = count, .grace_s = 5, .processes = processes, .role = role };
     job = (struct job){ .plan = &plan, .count = count, .ranks = ranks, .end = JOB_FAILED, .first_failed = 1,
                         .segment = JOBSEG_NONE };
+    for (int i = 0; i < JOB_STREAMS; i++)
+        job.sink_of[i] = &job.sinks[i];
     for (int i = 0; i < count; i++) {
         processes[i] = (struct plan_process){ .rank = i, .local_rank = i };
         ranks[i] = (struct job_rank){ .process = &processes[i], .pid = 100 + i, .pidfd = -1 };
@@ -187,7 +189,7 @@ test_streams (void)
         int ends[JOB_STREAMS];
         struct fail fail = { 0 };
         make_job (cases[i].count + 1, 0);
-        plan.process_count = cases[i].count;
+        plan.process_count = job.count = cases[i].count;
         processes[1].tee = cases[i].tee;
         plan.logs.run = strdup ("run");
         ok (!logs_open_streams (&job, &ranks[1], ends, &fail), "streams %s", fail.text);
@@ -222,7 +224,8 @@ test_failed_start (void)
     struct fail fail = { 0 };
     struct job made;
     make_job (2, 0);
-    ok (job_run (&made, &plan, &keeper, &fail) && abandoned == 1 && !supervised, "a start that fails is abandoned: %s",
+    ok (job_run (&made, &plan, &keeper, -1, &fail) && abandoned == 1 && !supervised,
+        "a start that fails is abandoned: %s",
         fail.text);
     job_release (&made);
     close (ends[0]);
