@@ -19,6 +19,8 @@ struct accel_adam {
     double weight_decay; /**< added to the gradient, times the parameter */
     bool amsgrad;
     bool maximize;
+    const struct accel_param_group *groups; /**< [group_count]; copied */
+    size_t group_count;
 };
 
 /** Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms").  0 means lr 1e-4, beta1 0.9, beta2 0.99, where
@@ -28,6 +30,8 @@ struct accel_lion {
     double beta1;
     double beta2;
     double weight_decay; /**< decoupled, as AdamW's */
+    const struct accel_param_group *groups; /**< [group_count]; copied */
+    size_t group_count;
 };
 
 /** Make an Adam optimizer.  @param options  NULL: torch's defaults */
@@ -47,15 +51,16 @@ struct accel_update {
                                               `grad` is of its own type */
     DLTensor *const *states; /**< [state_count], in the order of their names; contiguous float32, host memory */
     float grad_scale; /**< to multiply elements of `grad` by: 1, but for gradients of 16 bits under fp16 */
-    double lr;               /**< what accel_optimizer_set_lr() or a scheduler set */
+    double lr;               /**< of its group: what accel_optimizer_set_lr() or a scheduler set */
     uint64_t step;           /**< 1 in the first step, 0 in `init` */
+    const struct accel_param_group *group; /**< the numbers of its group, as accel_optimizer_get_group() gives them */
 };
 
 #define ACCEL_STATE_DIMS 8
 
 /** An optimizer of the program's own.  Callbacks that fail return a status and fill `err`. */
 struct accel_custom_optimizer {
-    double lr;                       /**< must be given; ACCEL_ZERO for 0 */
+    double lr;                       /**< must be given, here or in every group; ACCEL_ZERO for 0 */
     const char *const *state_names;  /**< [state_count]; copied.  What is remembered of each parameter, zero at first */
     size_t state_count;
     /**
@@ -71,6 +76,8 @@ struct accel_custom_optimizer {
     enum accel_status (*step) (void *user, const struct accel_update *update, struct accel_error *err);
     void (*destroy) (void *user); /**< free @p user; called once, also where creation fails.  May be NULL */
     void *user;
+    const struct accel_param_group *groups; /**< [group_count]; copied.  All of their numbers may be used */
+    size_t group_count;
 };
 
 /**
@@ -83,7 +90,7 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_custom_create (struct accel_optimizer **optimizer, struct accel_model *model,
                      const struct accel_custom_optimizer *options, struct accel_error *err);
 
-/** @return how many tensors @p optimizer remembers of each parameter. */
+/** @return how many tensors @p optimizer remembers of a parameter, at most: groups may need fewer. */
 ACCEL_API size_t accel_optimizer_state_count (const struct accel_optimizer *optimizer);
 
 /** @return the name of the tensor @p state, torch's where torch has one ("exp_avg"); NULL: there are not so many. */
@@ -96,10 +103,60 @@ ACCEL_API const char *accel_optimizer_state_name (const struct accel_optimizer *
 ACCEL_API DLTensor *accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t parameter,
                                                   const char *name);
 
+/** @return the same by the parameter's name; NULL also where no parameter has that name. */
+ACCEL_API DLTensor *accel_optimizer_state_by_name (struct accel_optimizer *optimizer, const char *parameter,
+                                                   const char *name);
+
+/** What accel_optimizer_find_group() and accel_optimizer_group_of() return where there is no group. */
+#define ACCEL_NO_GROUP SIZE_MAX
+
+/** @return the number of parameter groups, >= 1: those that were given, and "rest" if it was added. */
+ACCEL_API size_t accel_optimizer_group_count (const struct accel_optimizer *optimizer);
+
+/** @return the name of group @p group, unique in its optimizer and owned by it; NULL: there are not so many. */
+ACCEL_API const char *accel_optimizer_group_name (const struct accel_optimizer *optimizer, size_t group);
+
+/** @return the position of the group named @p name, or ACCEL_NO_GROUP. */
+ACCEL_API size_t accel_optimizer_find_group (const struct accel_optimizer *optimizer, const char *name);
+
+/** @return the group of parameter @p parameter of the model; ACCEL_NO_GROUP where it is not trained. */
+ACCEL_API size_t accel_optimizer_group_of (const struct accel_optimizer *optimizer, size_t parameter);
+
+/** @return the learning rate of group @p group in the next step; 0: there is no such group. */
+ACCEL_API double accel_optimizer_group_lr (const struct accel_optimizer *optimizer, size_t group);
+
+/**
+ * Set the learning rate of one group.
+ *
+ * @retval ACCEL_ERR_INVALID  there is no such group
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_optimizer_set_group_lr (struct accel_optimizer *optimizer, size_t group, double lr, struct accel_error *err);
+
+/**
+ * Read the numbers that group @p group has now, and its parameters: `indices`, ascending, and `name` belong to
+ * @p optimizer; `match` and `parameters` are NULL.  A number that is 0 is given as ACCEL_ZERO, and flags as YES or NO,
+ * so that @p numbers can be handed to accel_optimizer_set_group() as it is.
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_optimizer_get_group (const struct accel_optimizer *optimizer, size_t group, struct accel_param_group *numbers,
+                           struct accel_error *err);
+
+/**
+ * Change the numbers of group @p group from the next step on.  Those that are 0, and flags that are
+ * ACCEL_FLAG_DEFAULT, stay as they are.  Its parameters and its name stay too; these fields are not read.
+ *
+ * @retval ACCEL_ERR_INVALID  a number is out of range, or needs tensors that the group was made without (amsgrad, or a
+ *                            momentum); nothing has changed
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_optimizer_set_group (struct accel_optimizer *optimizer, size_t group, const struct accel_param_group *numbers,
+                           struct accel_error *err);
+
 /** @return whether the last step was skipped, for gradients that were infinite or NaN under fp16. */
 ACCEL_API bool accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer);
 
-/** @return the number of steps done; with the states and the learning rate it is all that an optimizer remembers. */
+/** @return the number of steps done; with the states and the groups' numbers it is all that an optimizer remembers. */
 ACCEL_API uint64_t accel_optimizer_step_count (const struct accel_optimizer *optimizer);
 
 /** Go on as if @p steps steps had been done. */
@@ -133,6 +190,17 @@ ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, u
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_clip_grad_norm_at (const char *file, int line, struct accel_model *model, double max_norm, float *norm,
                          double norm_type, bool error_if_nonfinite, struct accel_error *err);
+
+/**
+ * The same for several models that have one norm together, such as an encoder and a decoder with an optimizer each.
+ *
+ * @param models  [count] different models, all of them prepared with the same `acc`, or none
+ */
+#define accel_clip_grad_norm_models(...) accel_clip_grad_norm_models_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_clip_grad_norm_models_at (const char *file, int line, struct accel_model *const *models, size_t count,
+                                double max_norm, float *norm, double norm_type, bool error_if_nonfinite,
+                                struct accel_error *err);
 
 /**
  * Move each element of all gradients of @p model into [-clip_value, clip_value]; NaN stays.  Collective under fp16, as

@@ -28,6 +28,12 @@ struct accel_options {
     const struct accel_gradient_accumulation *gradient_accumulation_plugin;
     const char *mixed_precision; /**< "no", "fp16", "bf16", "fp8"; NULL: variable ACCELERATE_MIXED_PRECISION, or "no" */
     const struct accel_grad_scaler *grad_scaler; /**< copied; NULL: its defaults.  Used under fp16; precision.h */
+    /**
+     * Debugging: a backward pass whose gradients are infinite or NaN on some rank fails before they are averaged, and
+     * the message names the parameter, the element and the rank, on every rank (also variable ACCEL_CHECK_GRADIENTS).
+     * Costs one pass over the gradients.  Has no effect under fp16, whose scaler skips such steps.
+     */
+    bool check_gradients;
 };
 
 /** A process's membership in its job: state, communicator, and all that was prepared with it. */

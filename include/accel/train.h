@@ -91,7 +91,49 @@ accel_model_set_ddp (struct accel_model *model, const struct accel_ddp_options *
 /** Changes parameters by their gradients. */
 struct accel_optimizer;
 
-/** torch.optim.SGD.  0 is each field's default there, but for lr, which must be given (ACCEL_ZERO for 0). */
+/** Yes or no in a parameter group, or what the optimizer's own options say. */
+enum accel_flag {
+    ACCEL_FLAG_DEFAULT,
+    ACCEL_FLAG_YES,
+    ACCEL_FLAG_NO,
+};
+
+/**
+ * A parameter group: parameters of one model that an optimizer changes with numbers of their own, torch's
+ * `param_groups`.  Give the groups to the optimizer in its options:
+ *
+ *   .weight_decay = 0.1,
+ *   .groups = (struct accel_param_group[]){ { .match = "*.bias,ln_*", .weight_decay = ACCEL_ZERO } }, .group_count = 1
+ *
+ * `match`, `parameters` and `indices` choose the parameters, and may be combined.  A group without any of them takes
+ * the parameters that no other group has chosen; there may be one such group, at any place.  Without it, these
+ * parameters form one more group after the others, named "rest", with the optimizer's own numbers.  (In torch,
+ * parameters in no group are not trained: say so with `.skip` in a group that takes the rest.)
+ *
+ * A number that is 0 is the one in the optimizer's options; ACCEL_ZERO is 0.
+ */
+struct accel_param_group {
+    const char *name; /**< for messages, schedulers and look-up; NULL: `match`, or "group 1" by its place from 0 on */
+    const char *match; /**< names of parameters as fnmatch(3) patterns, separated by commas; `*` matches dots too */
+    const char *const *parameters; /**< [parameter_count] names */
+    size_t parameter_count;
+    const size_t *indices; /**< [index_count] positions in the model */
+    size_t index_count;
+    bool skip; /**< leave these parameters to another optimizer: they are not changed, nothing is remembered of them */
+    double lr;
+    double weight_decay;
+    double beta1;     /**< Adam, AdamW, Lion */
+    double beta2;     /**< Adam, AdamW, Lion */
+    double eps;       /**< Adam, AdamW */
+    double momentum;  /**< SGD */
+    double dampening; /**< SGD */
+    enum accel_flag nesterov; /**< SGD */
+    enum accel_flag amsgrad;  /**< Adam, AdamW */
+    enum accel_flag maximize; /**< SGD, Adam, AdamW */
+};
+
+/** torch.optim.SGD.  0 is each field's default there, except for lr, which must be given (ACCEL_ZERO for 0), here or in
+ * every group. */
 struct accel_sgd {
     double lr;
     double momentum;
@@ -99,6 +141,8 @@ struct accel_sgd {
     double weight_decay;
     bool nesterov;
     bool maximize;
+    const struct accel_param_group *groups; /**< [group_count]; copied.  None: all parameters are one group, "all" */
+    size_t group_count;
 };
 
 /** torch.optim.AdamW.  0 means torch's default for lr (1e-3), beta1 (0.9), beta2 (0.999) and eps (1e-8), where
@@ -111,11 +155,18 @@ struct accel_adamw {
     double weight_decay; /**< as given: 0 is none; torch's own default is ACCEL_ADAMW_WEIGHT_DECAY */
     bool amsgrad;
     bool maximize;
+    const struct accel_param_group *groups; /**< [group_count]; copied */
+    size_t group_count;
 };
 
 #define ACCEL_ADAMW_WEIGHT_DECAY 0.01
 
-/** Make an SGD optimizer over all trained parameters of @p model.  Invalid values: ACCEL_ERR_INVALID. */
+/**
+ * Make an SGD optimizer over all trained parameters of @p model.
+ *
+ * @retval ACCEL_ERR_INVALID  a number out of range; a parameter in two groups; a pattern or a name that no trained
+ *                            parameter has; a group without parameters; a number that this kind of optimizer has not
+ */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_sgd_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_sgd *options,
                   struct accel_error *err);
@@ -139,14 +190,17 @@ ACCEL_API void accel_optimizer_destroy (struct accel_optimizer *optimizer);
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_optimizer_step_at (const char *file, int line, struct accel_optimizer *optimizer, struct accel_error *err);
 
-/** Set all gradients to zero.  A prepared optimizer does nothing while gradients are accumulated. */
+/**
+ * Set the gradients of the optimizer's parameters to zero: all of its model's, except for groups with `skip`.  A prepared
+ * optimizer does nothing while gradients are accumulated.
+ */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error *err);
 
-/** @return the learning rate of the next step. */
+/** @return the learning rate of the next step; with several groups, that of the first. */
 ACCEL_API double accel_optimizer_lr (const struct accel_optimizer *optimizer);
 
-/** Set the learning rate of the next step. */
+/** Set the learning rate of the next step, in all groups; accel_optimizer_set_group_lr() sets that of one. */
 ACCEL_API void accel_optimizer_set_lr (struct accel_optimizer *optimizer, double lr);
 
 /**
@@ -229,8 +283,17 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_backward_at (const char *file, int line, struct accel *acc, struct accel_model *model, float loss,
                    accel_backward_function backward, void *user, struct accel_error *err);
 
-/** @return what accel_backward() hands on as `scale`: 1 / num_steps while accumulating, times the scale under fp16. */
+/**
+ * @return what accel_backward() hands on as `scale`: accel_accumulation_scale() times accel_scaler_scale().  Multiply
+ *         the loss by it where gradients are computed, and not where the loss is shown
+ */
 ACCEL_API float accel_loss_scale (const struct accel *acc);
+
+/** @return 1 / num_steps of gradient accumulation: what turns the sum of the passes' gradients into their mean. */
+ACCEL_API float accel_accumulation_scale (const struct accel *acc);
+
+/** @return the scale of the loss under fp16, which steps and clipping take out of the gradients again; 1 elsewhere. */
+ACCEL_API float accel_scaler_scale (const struct accel *acc);
 
 /**
  * For programs whose backward pass is no function: call it behind each pass, whose gradients are those of

@@ -166,7 +166,7 @@ test_case (struct golden *golden)
         rates[i] = accel_scheduler_lr (scheduler);
         worst = fmax (worst, fabs (rates[i] - wanted[i]));
         exact += rates[i] == wanted[i] && rates[i] == accel_optimizer_lr (one.optimizer);
-        momenta[i] = *optimizer_momentum (one.optimizer);
+        momenta[i] = *optimizer_momentum (one.optimizer, 0);
     }
     ok (count > 1 && worst <= limit && (limit || exact == count), "%s: %d of %d rates equal, at most %g off", name,
         exact, count, worst);
@@ -237,7 +237,8 @@ test_state (enum accel_schedule schedule)
     accel_scheduler_get_state (resumed, &again);
     same = same && !memcmp (&state, &again, sizeof state) && state.step == 10;
     for (int i = 0; i < 10; i++) {
-        same = same && first->lr == second->lr && first->sgd.momentum == second->sgd.momentum
+        same = same && accel_optimizer_lr (first) == accel_optimizer_lr (second)
+               && *optimizer_momentum (first, 0) == *optimizer_momentum (second, 0)
                && accel_scheduler_lr (whole) == accel_scheduler_lr (resumed);
         if (accel_scheduler_step (whole, &err) || accel_scheduler_step (resumed, &err))
             same = false;
