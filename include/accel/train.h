@@ -113,7 +113,7 @@ enum accel_flag {
  * A number that is 0 is the one in the optimizer's options; ACCEL_ZERO is 0.
  */
 struct accel_param_group {
-    const char *name; /**< for messages, schedulers and look-up; NULL: `match`, or "group 1" by its place from 0 on */
+    const char *name; /**< for messages, schedulers and look-up; NULL: `match`, or its position: "0" */
     const char *match; /**< names of parameters as fnmatch(3) patterns, separated by commas; `*` matches dots too */
     const char *const *parameters; /**< [parameter_count] names */
     size_t parameter_count;

@@ -301,12 +301,12 @@ static const struct {
 } refusals[] = {
     { { { .match = "*.bias" }, { .match = "ln_*" } }, 2, "parameter 'ln_f.bias' is in two groups, '*.bias' and 'ln_*'" },
     { { { .match = "*.bias", .name = "a" }, { .indices = (size_t[]){ 4 }, .index_count = 1 } }, 2,
-      "parameter 'ln_f.bias' is in two groups, 'a' and 'group 1'" },
+      "parameter 'ln_f.bias' is in two groups, 'a' and '1'" },
     { { { .match = "*.bais" } }, 1, "group '*.bais': no parameter matches '*.bais' (did you mean '*.bias'?)" },
     { { { .match = "g.*" } }, 1, "no parameter matches 'g.*' (did you mean 'h.*'?)" },
     { { { .match = "wte,xyzzy*" } }, 1, "no parameter matches 'xyzzy*'" },
     { { { .parameters = (const char *[]){ "haed" }, .parameter_count = 1 } }, 1,
-      "group 'group 0': no parameter is named 'haed' (did you mean 'head'?)" },
+      "group '0': no parameter is named 'haed' (did you mean 'head'?)" },
     { { { .match = "mask*" } }, 1, "what matches 'mask*' has no gradient and is not trained" },
     { { { .indices = (size_t[]){ 6 }, .index_count = 1 } }, 1, "'mask.buffer' has no gradient and is not trained" },
     { { { .indices = (size_t[]){ 7 }, .index_count = 1 } }, 1, "there is no parameter 7, the model has 7" },
@@ -314,8 +314,8 @@ static const struct {
     { { { .match = "" } }, 1, "there is an empty pattern" },
     { { { .lr = 1 }, { .match = "wte" }, { .eps = 1 } }, 3, "groups 0 and 2 both choose no parameters" },
     { { { .match = "*" }, { .lr = 1 } }, 2, "group 'rest' has no parameters" },
-    { { { .parameters = (const char *[]){ "wte" } } }, 1, "group 'group 0' has no parameters" },
-    { { { .parameter_count = 1 } }, 1, "group 'rest': parameters is NULL" },
+    { { { .parameters = (const char *[]){ "wte" } } }, 1, "group '0' has no parameters" },
+    { { { .parameter_count = 1 } }, 1, "group '0': parameters is NULL" },
     { { { .match = "wte", .name = "a" }, { .match = "head", .name = "a" } }, 2, "two groups are named 'a'" },
     { { { .match = "wte", .name = "" } }, 1, "the name of group 0 is empty" },
     { { { .match = "wte", .momentum = 0.9 } }, 1, "group 'wte': AdamW has no momentum" },
@@ -376,7 +376,7 @@ test_choice (void)
         same = same && accel_optimizer_group_of (optimizer, i) == wanted[i];
     ok (same && accel_optimizer_group_count (optimizer) == 3, "patterns, names and indices choose parameters");
     ok (!strcmp (accel_optimizer_group_name (optimizer, 1), "rest") && !accel_optimizer_group_name (optimizer, 3)
-            && accel_optimizer_find_group (optimizer, "group 2") == 2
+            && accel_optimizer_find_group (optimizer, "2") == 2
             && accel_optimizer_find_group (optimizer, "none") == ACCEL_NO_GROUP, "groups have names");
     must (accel_optimizer_get_group (optimizer, 0, &shown, &err));
     ok (!strcmp (shown.name, "vectors") && shown.index_count == 3 && shown.indices[0] == 2 && shown.indices[2] == 4
@@ -491,6 +491,168 @@ test_custom (void)
     accel_optimizer_destroy (optimizer);
 }
 
+/* Under fp16 the gradients of a model are unscaled once, however many optimizers change it. */
+static void
+test_scaled (void)
+{
+    struct accel *acc;
+    struct accel_optimizer *first, *second;
+    struct accel_param_group ours[] = { { .match = "h.*" }, { .skip = true } }, others[] = { { .match = "h.*", .skip = true } };
+    struct accel_sgd one = { .lr = 1, .groups = ours, .group_count = 2 }, two = { .lr = 1, .groups = others, .group_count = 1 };
+    const struct accel_grad_scaler scaler = { .init_scale = 64 };
+    must (accel_open (&acc, &(struct accel_options){ .mixed_precision = "fp16", .grad_scaler = &scaler }, &err));
+    must (accel_sgd_create (&first, model, &one, &err));
+    must (accel_sgd_create (&second, model, &two, &err));
+    must (accel_prepare (acc, &err, model, first, second));
+    bool good = true;
+    for (int step = 0; step < 4; step++) {
+        for (int i = 0; i < ELEMENTS; i++) {
+            values[i] = 1;
+            grads[i] = accel_loss_scale (acc) * 0.25F;
+        }
+        if (step == 2)
+            grads[0] = INFINITY; /* not one of the first's */
+        if (step > 1) /* two steps without telling of a backward pass, and two with */
+            must (accel_average_gradients (acc, model, &err));
+        must (accel_optimizer_step (first, &err));
+        must (accel_optimizer_step (second, &err));
+        for (int i = 0; i < ELEMENTS; i++)
+            good = good && values[i] == (step == 2 ? 1 : 0.75F);
+    }
+    ok (good, "under fp16 two optimizers of a model both step by unscaled gradients, or both skip");
+    accel_optimizer_destroy (first);
+    accel_optimizer_destroy (second);
+    must (accel_free_memory (acc, &err));
+    accel_close (acc);
+}
+
+/* Two models of 3 and 4 parameters have the norm of one that has all 7. */
+static void
+test_norm (void)
+{
+    static float one[ELEMENTS], both[ELEMENTS];
+    struct accel_model *models[2];
+    struct accel_parameter parameters[TRAINED];
+    float norm = 0, norms = 0;
+    for (size_t i = 0; i < TRAINED; i++)
+        parameters[i] = *accel_model_parameter (model, i);
+    for (int i = 0; i < ELEMENTS; i++)
+        grads[i] = one[i] = (float) (i * i % 29) - 11.3F;
+    must (accel_clip_grad_norm (model, 1.5, &norm, 2, true, &err));
+    memcpy (both, grads, sizeof both);
+    memcpy (grads, one, sizeof grads);
+    must (accel_model_create (&models[0], parameters, 3, &err));
+    must (accel_model_create (&models[1], parameters + 3, TRAINED - 3, &err));
+    must (accel_clip_grad_norm_models (models, 2, 1.5, &norms, 2, true, &err));
+    ok (norm == norms && norm > 1.5F && !memcmp (grads, both, sizeof grads), "two models have one norm, %g", (double) norms);
+    must (accel_clip_grad_norm_models (models, 1, 1e9, &norms, 2, true, &err));
+    ok (norms > 0 && norms < norm, "one of them has a smaller one");
+    ok (accel_clip_grad_norm_models (models, 0, 1, NULL, 2, true, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    ok (accel_clip_grad_norm_models (NULL, 1, 1, NULL, 2, true, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    struct accel_model *twice[] = { models[0], models[1], models[0] }, *null[] = { models[0], NULL };
+    ok (accel_clip_grad_norm_models (twice, 3, 1, NULL, 2, true, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "models 0 and 2 are the same"), "%s", err.text);
+    ok (accel_clip_grad_norm_models (null, 2, 1, NULL, 2, true, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    struct accel *acc;
+    must (accel_open (&acc, NULL, &err));
+    must (accel_prepare (acc, &err, models[1]));
+    ok (accel_clip_grad_norm_models (models, 2, 1, NULL, 2, true, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "not prepared with the same struct accel"), "%s", err.text);
+    accel_model_destroy (models[0]);
+    accel_model_destroy (models[1]);
+    accel_close (acc);
+}
+
+/* A scheduler over groups, a sequence or a chain goes on from its states. */
+static void
+test_states (int kind)
+{
+    static const struct accel_scheduler_options parts[] = {
+        { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 3, .gamma = 0.5 },
+        { .schedule = ACCEL_SCHEDULE_COSINE, .total_steps = 40 },
+    }, cycle[] = { { .schedule = ACCEL_SCHEDULE_LINEAR, .total_steps = 9 },
+                   { .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 30, .max_lr = 1 } };
+    struct accel_param_group groups[] = { { .match = "wte", .lr = 0.5, .momentum = 0.7 } };
+    struct accel_sgd options = { .lr = 0.1, .momentum = 0.9, .groups = groups, .group_count = 1 };
+    struct accel_scheduler_state states[8];
+    struct accel_optimizer *optimizers[2];
+    struct accel_scheduler *schedulers[2];
+    for (int i = 0; i < 2; i++) {
+        options.lr *= 1 + i;
+        must (accel_sgd_create (&optimizers[i], model, &options, &err));
+        must (kind == 0   ? accel_scheduler_create (&schedulers[i], optimizers[i], &parts[0], &err)
+              : kind == 1 ? accel_scheduler_create_chained (&schedulers[i], optimizers[i], parts, 2, &err)
+                          : accel_scheduler_create_sequential (&schedulers[i], optimizers[i], kind == 2 ? parts : cycle,
+                                                               (uint64_t[]){ 7 }, 2, &err));
+    }
+    for (int i = 0; i < 10; i++)
+        must (accel_scheduler_step (schedulers[0], &err));
+    size_t count = accel_scheduler_state_count (schedulers[0]);
+    bool same = count == (kind ? 6 : 2);
+    accel_scheduler_get_states (schedulers[0], states);
+    must (accel_scheduler_set_states (schedulers[1], states, count, &err));
+    for (int i = 0; i < 10; i++) {
+        struct accel_param_group a, b;
+        for (size_t g = 0; g < 2; g++) {
+            must (accel_optimizer_get_group (optimizers[0], g, &a, &err));
+            must (accel_optimizer_get_group (optimizers[1], g, &b, &err));
+            same = same && a.lr == b.lr && (a.momentum == b.momentum || kind != 3);
+        }
+        same = same && accel_scheduler_momentum (schedulers[0]) == (kind == 3 ? a.momentum : 0);
+        must (accel_scheduler_step (schedulers[0], &err));
+        must (accel_scheduler_step (schedulers[1], &err));
+    }
+    ok (same, "schedules of kind %d go on from %zu states", kind, count);
+    ok (accel_scheduler_set_state (schedulers[1], states, &err) == ACCEL_ERR_FORMAT
+            && accel_scheduler_set_states (schedulers[1], states, count - 1, &err) == ACCEL_ERR_FORMAT, "%s", err.text);
+    for (int i = 0; i < 2; i++) {
+        accel_scheduler_destroy (schedulers[i]);
+        accel_optimizer_destroy (optimizers[i]);
+    }
+}
+
+/* What compositions of schedules refuse, and the product that torch has not. */
+static void
+test_compositions (void)
+{
+    struct accel_scheduler_options parts[2] = {
+        { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 2, .gamma = 0.5 },
+        { .schedule = ACCEL_SCHEDULE_LINEAR, .total_steps = 10 },
+    };
+    struct accel_sgd options = { .lr = 1 };
+    struct accel_optimizer *optimizer;
+    struct accel_scheduler *scheduler;
+    must (accel_sgd_create (&optimizer, model, &options, &err));
+    must (accel_scheduler_create_chained (&scheduler, optimizer, parts, 2, &err));
+    for (int i = 0; i < 5; i++)
+        must (accel_scheduler_step (scheduler, &err));
+    ok (accel_scheduler_lr (scheduler) == 0.25 * 0.5 && accel_optimizer_lr (optimizer) == 0.25 * 0.5,
+        "a chain multiplies factors: %g", accel_scheduler_lr (scheduler));
+    accel_scheduler_destroy (scheduler);
+    for (int i = 0; i < 4; i++) {
+        const uint64_t milestones[] = { i ? 5 : 0, i == 1 ? 5 : 6 };
+        struct accel_scheduler_options three[] = { parts[0], parts[1], parts[1] };
+        if (i == 2)
+            three[1].split_batches = true;
+        if (i == 3)
+            three[2].group = "all";
+        ok (accel_scheduler_create_sequential (&scheduler, optimizer, three, milestones, 3, &err) == ACCEL_ERR_INVALID
+                && !scheduler, "%s", err.text);
+    }
+    ok (accel_scheduler_create_sequential (&scheduler, optimizer, parts, NULL, 2, &err) == ACCEL_ERR_INVALID
+            && accel_scheduler_create_sequential (&scheduler, optimizer, parts, NULL, 0, &err) == ACCEL_ERR_INVALID,
+        "%s", err.text);
+    parts[1] = (struct accel_scheduler_options){ .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 9, .max_lr = 1,
+                                                 .keep_momentum = true };
+    ok (accel_scheduler_create_chained (&scheduler, optimizer, parts, 2, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    must (accel_scheduler_create_sequential (&scheduler, optimizer, parts, (uint64_t[]){ 3 }, 2, &err));
+    for (int i = 0; i < 3 + 9; i++)
+        must (accel_scheduler_step (scheduler, &err));
+    ok (accel_scheduler_step (scheduler, &err) == ACCEL_ERR_INVALID, "the end of the last part: %s", err.text);
+    accel_scheduler_destroy (scheduler);
+    accel_optimizer_destroy (optimizer);
+}
+
 int
 main (void)
 {
@@ -504,6 +666,11 @@ main (void)
     test_change ();
     test_skip ();
     test_custom ();
+    for (int kind = 0; kind < 4; kind++)
+        test_states (kind);
+    test_compositions ();
+    test_norm ();
+    test_scaled ();
     accel_model_destroy (model);
     return done_testing ();
 }

@@ -73,7 +73,10 @@ set_number (struct golden_case *one, const char *key, const char *text)
         { "warmup_steps", &options->warmup_steps, NULL, NULL },
         { "total_steps", &options->total_steps, NULL, NULL },
         { "step_size", &options->step_size, NULL, NULL },
+        { "stable_steps", &options->stable_steps, NULL, NULL },
+        { "decay_steps", &options->decay_steps, NULL, NULL },
         { "cycles", NULL, &options->cycles, NULL },
+        { "final_fraction", NULL, &options->final_fraction, NULL },
         { "gamma", NULL, &options->gamma, NULL },
         { "power", NULL, &options->power, NULL },
         { "max_lr", NULL, &options->max_lr, NULL },
@@ -99,8 +102,14 @@ set_number (struct golden_case *one, const char *key, const char *text)
                 *fields[i].flag = value != 0;
             return;
         }
-    printf ("Bail out! no field %s\n", key);
-    exit (99);
+    if (!strcmp (key, "warmup_shape"))
+        options->warmup_shape = (enum accel_schedule_shape) value;
+    else if (!strcmp (key, "decay_shape"))
+        options->decay_shape = (enum accel_schedule_shape) value;
+    else {
+        printf ("Bail out! no field %s\n", key);
+        exit (99);
+    }
 }
 
 /* NAME KEY=VALUE... up to the word "lr". */
@@ -108,7 +117,7 @@ static void
 read_case (struct golden *golden, struct golden_case *one, char *name, size_t size)
 {
     static const char *const names[]
-        = { "constant", "linear", "cosine", "restarts", "step", "polynomial", "one-cycle", "lambda" };
+        = { "constant", "linear", "cosine", "restarts", "step", "polynomial", "one-cycle", "lambda", "wsd" };
     bool adam = false;
     char *word = (char *) (uintptr_t) golden_word (golden);
     *one = (struct golden_case){ .options.lambda = own, .processes = 1 };
@@ -137,6 +146,7 @@ slack (const struct golden_case *one)
 {
     const struct accel_scheduler_options *options = &one->options;
     bool rounded = options->schedule == ACCEL_SCHEDULE_COSINE || options->schedule == ACCEL_SCHEDULE_COSINE_RESTARTS
+                   || options->schedule == ACCEL_SCHEDULE_WARMUP_STABLE_DECAY
                    || (options->schedule == ACCEL_SCHEDULE_POLYNOMIAL && options->power)
                    || (options->schedule == ACCEL_SCHEDULE_ONE_CYCLE && !options->linear);
     return rounded ? fmax (1, fmax (one->lr, options->max_lr)) * 0x1p-52 : 0;

@@ -144,7 +144,7 @@ end_optimizer (struct object *object)
     state_remove_prepared (&optimizer->object);
     if (!optimizer->begin && optimizer->custom.destroy)
         optimizer->custom.destroy (optimizer->custom.user);
-    for (size_t i = 0; i < optimizer->state_count; i++)
+    for (size_t i = 0; optimizer->state_names && i < optimizer->state_count; i++)
         free (optimizer->state_names[i]);
     free (optimizer->state_names);
     free (optimizer->states);
@@ -228,10 +228,12 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     const struct accel *acc = model->object.owner;
     if (accumulate_waits (&optimizer->object) || (acc && acc->scaling && acc->accumulating))
         return ACCEL_OK;
+    precision_share (model, optimizer->stepped_by);
     enum accel_status status = precision_unscale (model, site, &skip, err);
     if (!status && !skip)
         status = change_parameters (optimizer, err);
     if (!status) {
+        optimizer->stepped_by = model->unscalings;
         precision_update (model);
         optimizer->step_was_skipped = skip;
     }

@@ -57,6 +57,7 @@ struct accel_optimizer {
     ptrdiff_t *group_of; /* [model's count]; NO_GROUP_YET where it is not trained */
     struct accel_custom_optimizer custom;
     uint64_t step;         /* 1 in the first step */
+    uint64_t stepped_by;   /* the unscaling of the model's gradients that the last step went by */
     bool step_was_skipped; /* the last one: a scaler found infinite gradients */
     unsigned threads;
     const struct rules *rules;

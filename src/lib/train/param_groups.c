@@ -160,7 +160,7 @@ choose_indices (const struct chosen *chosen, struct accel_error *err)
 static bool
 takes_the_rest (const struct accel_param_group *given)
 {
-    return !given->match && !given->parameters && !given->indices;
+    return !given->match && !given->parameters && !given->indices && !given->parameter_count && !given->index_count;
 }
 
 static enum accel_status
@@ -199,7 +199,7 @@ name_group (struct accel_optimizer *optimizer, const struct accel_param_group *g
     char text[NAME_SIZE];
     size_t group = optimizer->group_count;
     const char *name = given->name ? given->name : given->match;
-    snprintf (text, sizeof text, "group %zu", group);
+    snprintf (text, sizeof text, "%zu", group);
     if (given->name && !*given->name)
         return accel_fail (err, ACCEL_ERR_INVALID, "the name of group %zu is empty", group);
     name = name ? name : takes_the_rest (given) ? "rest" : text;
