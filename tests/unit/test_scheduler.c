@@ -272,7 +272,15 @@ static void
 test_refusals (void)
 {
     static const struct accel_scheduler_options refused[] = {
-        { .schedule = (enum accel_schedule) 8 },
+        { .schedule = (enum accel_schedule) (ACCEL_SCHEDULE_WARMUP_STABLE_DECAY + 1) },
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .total_steps = 9 },
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .decay_steps = 9 },
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .decay_steps = 9, .total_steps = 8 },
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .decay_steps = 9, .total_steps = 20, .stable_steps = 10 },
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .decay_steps = UINT64_MAX, .stable_steps = 1 },
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .decay_steps = 9, .total_steps = 20,
+          .decay_shape = (enum accel_schedule_shape) 4 },
+        { .schedule = ACCEL_SCHEDULE_LINEAR, .final_fraction = -0.1 },
         { .schedule = (enum accel_schedule) -1 },
         { .schedule = ACCEL_SCHEDULE_STEP },
         { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 1, .gamma = NAN },
