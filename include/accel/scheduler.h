@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedulers: learning rates that change from step to step. */
+/* Schedulers: change the learning rate from step to step. */
 #ifndef ACCEL_SCHEDULER_H
 #define ACCEL_SCHEDULER_H
 
@@ -8,20 +8,20 @@
 
 ACCEL_BEGIN_DECLS
 
-/** How a learning rate changes.  "base" is the learning rate of each parameter group when the scheduler is made. */
+/** How a learning rate changes.  "base" is the learning rate of each parameter group when the scheduler is created. */
 enum accel_schedule {
     ACCEL_SCHEDULE_CONSTANT,        /**< up to base in warmup_steps, then base */
     ACCEL_SCHEDULE_LINEAR,          /**< up to base in warmup_steps, then down to 0 at total_steps */
     ACCEL_SCHEDULE_COSINE,          /**< up to base in warmup_steps, then along `cycles` waves of a cosine */
-    ACCEL_SCHEDULE_COSINE_RESTARTS, /**< the same, each wave begins at base again */
+    ACCEL_SCHEDULE_COSINE_RESTARTS, /**< the same, but each wave starts at base again */
     ACCEL_SCHEDULE_STEP,            /**< times gamma every step_size steps: torch's StepLR */
     ACCEL_SCHEDULE_POLYNOMIAL,      /**< down to 0 at total_steps by a power: torch's PolynomialLR */
     ACCEL_SCHEDULE_ONE_CYCLE,       /**< up to max_lr and down again: torch's OneCycleLR */
-    ACCEL_SCHEDULE_LAMBDA,          /**< base times what a function of the program says: torch's LambdaLR */
+    ACCEL_SCHEDULE_LAMBDA,          /**< base times the result of a function of the program: torch's LambdaLR */
     ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, /**< up to base, then base, then down: transformers' get_wsd_schedule() */
 };
 
-/** The curve of a warm-up or a decay in ACCEL_SCHEDULE_WARMUP_STABLE_DECAY. */
+/** The curve of the warm-up or the decay of ACCEL_SCHEDULE_WARMUP_STABLE_DECAY. */
 enum accel_schedule_shape {
     ACCEL_SHAPE_DEFAULT,
     ACCEL_SHAPE_LINEAR,
@@ -29,51 +29,51 @@ enum accel_schedule_shape {
     ACCEL_SHAPE_ONE_MINUS_SQRT, /**< transformers' "1-sqrt" */
 };
 
-/** @return what the base learning rate is multiplied by in step @p step, which counts from 0. */
+/** @return the factor for the base learning rate in step @p step, which is counted from 0. */
 typedef double (*accel_lr_lambda) (void *user, uint64_t step);
 
-/** A schedule; 0 is each field's default, and ACCEL_ZERO is 0. */
+/** A schedule; 0 is each field's default, and ACCEL_ZERO means 0. */
 struct accel_scheduler_options {
     enum accel_schedule schedule;
     uint64_t warmup_steps; /**< constant, linear, both cosines, warm-up-stable-decay */
-    uint64_t total_steps;  /**< linear, both cosines, polynomial (0: 5, as in torch), one-cycle (must be given) */
-    double cycles;         /**< cosine: waves (0: 0.5, once down); with restarts: a whole number (0: 1), else refused */
+    uint64_t total_steps;  /**< linear, both cosines, polynomial (0: 5, as in torch), one-cycle (required) */
+    double cycles;         /**< cosine: waves (0: 0.5, falls once); restarts: a whole number (0: 1), or refused */
     double final_fraction; /**< linear, both cosines, warm-up-stable-decay: ends at this fraction of base; 0: at 0 */
-    uint64_t stable_steps; /**< warm-up-stable-decay: 0: what warm-up and decay leave of total_steps */
-    uint64_t decay_steps;  /**< warm-up-stable-decay: must be given */
-    enum accel_schedule_shape warmup_shape; /**< warm-up-stable-decay, from final_fraction of base on; linear */
-    enum accel_schedule_shape decay_shape;  /**< warm-up-stable-decay; cosine */
-    uint64_t step_size;    /**< step: must be given */
+    uint64_t stable_steps; /**< warm-up-stable-decay; 0: what warm-up and decay leave of total_steps */
+    uint64_t decay_steps;  /**< warm-up-stable-decay: required */
+    enum accel_schedule_shape warmup_shape; /**< warm-up-stable-decay, from final_fraction of base; default: linear */
+    enum accel_schedule_shape decay_shape;  /**< warm-up-stable-decay; default: cosine */
+    uint64_t step_size;    /**< step: required */
     double gamma;          /**< step; 0: 0.1 */
     double power;          /**< polynomial; 0: 1 */
 
-    double max_lr;           /**< one-cycle: must be given; takes the place of the optimizer's learning rate */
+    double max_lr;           /**< one-cycle: required; replaces the optimizer's learning rate */
     double pct_start;        /**< one-cycle: the rising part of total_steps; 0: 0.3 */
-    double div_factor;       /**< one-cycle: begins at max_lr / div_factor; 0: 25 */
-    double final_div_factor; /**< one-cycle: ends at the first rate / final_div_factor; 0: 10000 */
+    double div_factor;       /**< one-cycle: starts at max_lr / div_factor; 0: 25 */
+    double final_div_factor; /**< one-cycle: ends at the initial rate / final_div_factor; 0: 10000 */
     bool linear;             /**< one-cycle: straight lines instead of cosines */
-    bool three_phase;        /**< one-cycle: down to the first rate as fast as up, then to the last */
-    bool keep_momentum;      /**< one-cycle: leave momentum (of Adam and Lion: beta1) alone, cycle_momentum=False */
-    double base_momentum;    /**< one-cycle: the lowest; 0: 0.85 */
-    double max_momentum;     /**< one-cycle: the highest, where the learning rate is lowest; 0: 0.95 */
+    bool three_phase;        /**< one-cycle: falls to the initial rate as fast as it rose, then to the last */
+    bool keep_momentum;      /**< one-cycle: do not change momentum (Adam and Lion: beta1), cycle_momentum=False */
+    double base_momentum;    /**< one-cycle: lowest momentum; 0: 0.85 */
+    double max_momentum;     /**< one-cycle: highest momentum, at the lowest learning rate; 0: 0.95 */
 
-    accel_lr_lambda lambda; /**< lambda: must be given */
+    accel_lr_lambda lambda; /**< lambda: required */
     void *user;             /**< its first argument */
 
     bool without_optimizer; /**< one step per call, whatever the optimizer did: step_scheduler_with_optimizer=False */
-    bool split_batches;     /**< one step per call, however many processes there are; so it is without this where the
-                                 prepared loader that is running (or, where none is, any) has split_batches */
-    const char *group;      /**< the parameter group to move, by name; NULL: all of them, each from its own base */
+    bool split_batches;     /**< one step per call, for any number of processes.  Not needed if the running loader has
+                                 split_batches (if none is running: any loader that was prepared) */
+    const char *group;      /**< name of the one parameter group to change; NULL: all groups, each from its own base */
 };
 
 /** Changes the learning rate of an optimizer. */
 struct accel_scheduler;
 
 /**
- * Make a scheduler and set the learning rate of step 0.
+ * Create a scheduler and set the learning rate of step 0.
  *
  * @param optimizer  once it is destroyed, the scheduler's calls fail with ACCEL_ERR_INVALID
- * @retval ACCEL_ERR_INVALID  a field that must be given is not, or is out of range; or one-cycle is to change the
+ * @retval ACCEL_ERR_INVALID  a required field is missing, a field is out of range, or one-cycle would change the
  *                            momentum of an optimizer that has none
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -81,8 +81,8 @@ accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimiz
                         const struct accel_scheduler_options *options, struct accel_error *err);
 
 /**
- * Make a scheduler that runs through several schedules, one after the other: torch's SequentialLR.  Schedule 0 begins at
- * step 0, schedule i at step milestones[i - 1], each at its own step 0 and with the same base.
+ * Create a scheduler that runs several schedules one after the other: torch's SequentialLR.  Schedule 0 begins in step
+ * 0, schedule i in step milestones[i - 1], each with its own step 0 and the same base.
  *
  *   const struct accel_scheduler_options parts[] = {
  *       { .schedule = ACCEL_SCHEDULE_CONSTANT, .warmup_steps = 100 },
@@ -90,9 +90,9 @@ accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimiz
  *   };
  *   accel_scheduler_create_sequential (&scheduler, optimizer, parts, (uint64_t[]){ 500 }, 2, &err);
  *
- * @param options     [count]; `group`, `without_optimizer` and `split_batches` of the first hold for all
- * @param milestones  [count - 1], ascending, greater than 0; not read where count is 1
- * @retval ACCEL_ERR_INVALID  as accel_scheduler_create(), or bad milestones
+ * @param options     [count]; `group`, `without_optimizer` and `split_batches` of the first apply to all
+ * @param milestones  [count - 1], ascending, greater than 0; ignored if count is 1
+ * @retval ACCEL_ERR_INVALID  as for accel_scheduler_create(), or invalid milestones
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_create_sequential (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
@@ -100,11 +100,11 @@ accel_scheduler_create_sequential (struct accel_scheduler **scheduler, struct ac
                                    size_t count, struct accel_error *err);
 
 /**
- * Make a scheduler whose rate is base times the factors of several schedules that run at the same time.  For step and
- * polynomial schedules that is torch's ChainedScheduler, to the last bit.  (There the others replace the rate instead
- * of multiplying it.)  One-cycle, which has rates of its own, is refused.
+ * Create a scheduler whose learning rate is base times the factors of several schedules that run at the same time.  For
+ * step and polynomial schedules, this is torch's ChainedScheduler, bit for bit.  (In torch, other schedules replace the
+ * rate instead of multiplying it.)  One-cycle sets absolute rates, and is refused.
  *
- * @param options  [count]; `group`, `without_optimizer` and `split_batches` of the first hold for all
+ * @param options  [count]; `group`, `without_optimizer` and `split_batches` of the first apply to all
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_create_chained (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
@@ -114,39 +114,39 @@ accel_scheduler_create_chained (struct accel_scheduler **scheduler, struct accel
 ACCEL_API void accel_scheduler_destroy (struct accel_scheduler *scheduler);
 
 /**
- * Go on to the next learning rate: call it behind each accel_optimizer_step().
+ * Advance to the next learning rate: call it after each accel_optimizer_step().
  *
- * Once prepared, with accel_prepare(), it steps as the original's does.  Schedules are counted in steps of one process:
- * a call goes as many steps on as there are processes, for so many batches were trained on (but see split_batches), and
- * one-cycle stops at its end.  It goes none on while gradients are being accumulated, and where the optimizer's step
- * was skipped.  Nothing is sent.
+ * Once prepared with accel_prepare(), it steps like Accelerate's.  Schedules count steps of one process: a call
+ * advances by as many steps as there are processes, because all of their batches were trained on (but see
+ * split_batches), and one-cycle stops at its end.  It does not advance while gradients are being accumulated, or if the
+ * optimizer's step was skipped.  Nothing is sent.
  *
- * @retval ACCEL_ERR_INVALID  one-cycle has come to its end; once prepared only with without_optimizer or split_batches
+ * @retval ACCEL_ERR_INVALID  one-cycle has reached its end; once prepared, only with without_optimizer or split_batches
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err);
 
-/** @return the learning rate that @p scheduler set last, of the first group that it moves. */
+/** @return the learning rate that @p scheduler set last, in the first group that it changes. */
 ACCEL_API double accel_scheduler_lr (const struct accel_scheduler *scheduler);
 
-/** @return the momentum (of Adam and Lion: beta1) as one-cycle left it last in that group; 0: it is not changed. */
+/** @return the momentum (Adam, Lion: beta1) that one-cycle set last in that group; 0 if it does not change it. */
 ACCEL_API double accel_scheduler_momentum (const struct accel_scheduler *scheduler);
 
-/** Where one schedule of a scheduler is in one parameter group.  Plain bytes, to be written to a file as they are. */
+/** The state of one schedule in one parameter group.  Plain bytes that can be written to a file directly. */
 struct accel_scheduler_state {
     uint32_t version;
-    uint32_t schedule; /**< enum accel_schedule; more than 64 for a sequence or a chain as a whole */
+    uint32_t schedule; /**< enum accel_schedule; above 64 for a sequence or a chain as a whole */
     uint64_t step;     /**< steps since step 0: torch's last_epoch */
     double base_lr;
     double lr;
-    double momentum; /**< of the optimizer; 0 where it is not changed */
+    double momentum; /**< of the optimizer; 0 if it is not changed */
 };
 
-/** @return the number of states that a scheduler is described by: 1 for one schedule over one group. */
+/** @return the number of states of @p scheduler: 1 for one schedule and one group. */
 ACCEL_API size_t accel_scheduler_state_count (const struct accel_scheduler *scheduler);
 
 /**
- * Note where @p scheduler is: all that is needed to go on.
+ * Get the complete state of @p scheduler: everything needed to resume.
  *
  * @param[out] states  [accel_scheduler_state_count()]; may be NULL
  */
@@ -154,24 +154,24 @@ ACCEL_API void accel_scheduler_get_states (const struct accel_scheduler *schedul
                                            struct accel_scheduler_state *states);
 
 /**
- * Go on from @p states, and give their learning rates (and momenta, where they are changed) to the optimizer.
+ * Resume from @p states, and set the optimizer's learning rates (and momenta, if the schedule changes them).
  *
  * @param states  [count]
- * @retval ACCEL_ERR_FORMAT  these are not states, or they are of another release or of other schedules, or count is not
+ * @retval ACCEL_ERR_FORMAT  not valid states, or those of another release or of other schedules, or `count` is not
  *                           accel_scheduler_state_count(); nothing has changed
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_set_states (struct accel_scheduler *scheduler, const struct accel_scheduler_state *states, size_t count,
                             struct accel_error *err);
 
-/** Note where @p scheduler is, if it has one schedule over one group; else only the first of its states. */
+/** Get the state of a scheduler that has only one, see accel_scheduler_state_count(); otherwise the first. */
 ACCEL_API void accel_scheduler_get_state (const struct accel_scheduler *scheduler,
                                           struct accel_scheduler_state *state);
 
 /**
- * The same as accel_scheduler_set_states() with one state.
+ * Resume from @p state: accel_scheduler_set_states() for a scheduler that has only one.
  *
- * @retval ACCEL_ERR_FORMAT  it is no state, or of another release or of another schedule; or the scheduler has several
+ * @retval ACCEL_ERR_FORMAT  not a valid state, or one of another release or schedule; or the scheduler has several
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel_scheduler_state *state,
