@@ -173,8 +173,8 @@ struct accel_adamw {
 /**
  * Make an SGD optimizer over all trained parameters of @p model.
  *
- * @retval ACCEL_ERR_INVALID  a number out of range; a parameter in two groups; a pattern or name that matches no trained
- *                            parameter; a group without parameters, or with a number that this optimizer does not use
+ * @retval ACCEL_ERR_INVALID  a number out of range; a parameter in two groups; a pattern or name that matches no
+ *                            trained parameter; a group without parameters, or with a number that SGD does not use
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_sgd_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_sgd *options,
@@ -293,8 +293,8 @@ accel_backward_at (const char *file, int line, struct accel *acc, struct accel_m
                    accel_backward_function backward, void *user, struct accel_error *err);
 
 /**
- * @return the `scale` that accel_backward() passes on: accel_accumulation_scale() times accel_scaler_scale().  It belongs
- *         into the gradients, not into a loss that is shown
+ * @return the `scale` that accel_backward() passes on: accel_accumulation_scale() times accel_scaler_scale().  Use it
+ *         for gradients, not for a loss that is shown
  */
 ACCEL_API float accel_loss_scale (const struct accel *acc);
 

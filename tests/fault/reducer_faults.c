@@ -41,7 +41,7 @@ static const struct scenario {
     { "spoils", SPOILS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, false,
       "the gradient of 'layer 3' is NaN at element 5 on rank 1, before averaging" },
     { "spoils-unreported", SPOILS_UNREPORTED, AT, ACCEL_OVERLAP_NEVER, ACCEL_COMM_HOOK_BF16, false,
-      "the gradient of 'layer 3' is NaN at element 5 on rank 1, before averaging (the first of 1 such gradients among 6)" },
+      "'layer 3' is NaN at element 5 on rank 1, before averaging (the first of 1 such gradients among 6)" },
     { "hangs", HANGS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, true, "" },
 };
 

@@ -299,7 +299,8 @@ static const struct {
     size_t count;
     const char *words; /* of the refusal */
 } refusals[] = {
-    { { { .match = "*.bias" }, { .match = "ln_*" } }, 2, "parameter 'ln_f.bias' is in two groups, '*.bias' and 'ln_*'" },
+    { { { .match = "*.bias" }, { .match = "ln_*" } }, 2,
+      "parameter 'ln_f.bias' is in two groups, '*.bias' and 'ln_*'" },
     { { { .match = "*.bias", .name = "a" }, { .indices = (size_t[]){ 4 }, .index_count = 1 } }, 2,
       "parameter 'ln_f.bias' is in two groups, 'a' and '1'" },
     { { { .match = "*.bais" } }, 1, "group '*.bais': no parameter matches '*.bais' (did you mean '*.bias'?)" },
@@ -339,7 +340,8 @@ test_refusals (void)
     }
     struct accel_adamw none = { .group_count = 1 };
     ok (accel_adamw_create (&optimizer, model, &none, &err) == ACCEL_ERR_INVALID, "%s", err.text);
-    struct accel_param_group own = { .match = "wte", .lr = 1 }, nesterov = { .match = "wte", .nesterov = ACCEL_FLAG_YES };
+    struct accel_param_group own = { .match = "wte", .lr = 1 };
+    struct accel_param_group nesterov = { .match = "wte", .nesterov = ACCEL_FLAG_YES };
     struct accel_sgd sgd = { .groups = &own, .group_count = 1 };
     ok (accel_sgd_create (&optimizer, model, &sgd, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "group 'rest' needs a learning rate"), "%s", err.text);
@@ -404,7 +406,8 @@ test_change (void)
     struct accel_sgd options = { .lr = 1, .groups = groups, .group_count = 1 };
     must (accel_sgd_create (&optimizer, model, &options, &err));
     must (accel_optimizer_set_group_lr (optimizer, 1, 0.25, &err));
-    ok (accel_optimizer_lr (optimizer) == 1 && accel_optimizer_group_lr (optimizer, 1) == 0.25, "the rate of one group");
+    ok (accel_optimizer_lr (optimizer) == 1 && accel_optimizer_group_lr (optimizer, 1) == 0.25,
+        "the rate of one group");
     must (accel_optimizer_set_group (optimizer, 1, &(struct accel_param_group){ .weight_decay = 0.5 }, &err));
     must (accel_optimizer_get_group (optimizer, 1, &shown, &err));
     ok (shown.weight_decay == 0.5 && shown.lr == 0.25, "numbers that are not given stay");
@@ -451,7 +454,8 @@ test_skip (void)
     must (accel_optimizer_step (second, &err));
     for (int i = 0; i < ELEMENTS; i++)
         good = good && (i >= 15 && i < 43 ? values[i] == 0.5F : values[i] < 1);
-    ok (good && !accel_optimizer_state_tensor (first, 0, "exp_avg") && accel_optimizer_state_tensor (second, 0, "exp_avg")
+    ok (good && !accel_optimizer_state_tensor (first, 0, "exp_avg")
+            && accel_optimizer_state_tensor (second, 0, "exp_avg")
             && !accel_optimizer_state_tensor (second, 1, "exp_avg"), "the other changes and remembers them");
     struct accel_scheduler *scheduler;
     const struct accel_scheduler_options of_none = { .group = "rest" }, of_nobody = { .group = "h*" };
@@ -497,8 +501,10 @@ test_scaled (void)
 {
     struct accel *acc;
     struct accel_optimizer *first, *second;
-    struct accel_param_group ours[] = { { .match = "h.*" }, { .skip = true } }, others[] = { { .match = "h.*", .skip = true } };
-    struct accel_sgd one = { .lr = 1, .groups = ours, .group_count = 2 }, two = { .lr = 1, .groups = others, .group_count = 1 };
+    struct accel_param_group ours[] = { { .match = "h.*" }, { .skip = true } };
+    struct accel_param_group others[] = { { .match = "h.*", .skip = true } };
+    struct accel_sgd one = { .lr = 1, .groups = ours, .group_count = 2 };
+    struct accel_sgd two = { .lr = 1, .groups = others, .group_count = 1 };
     const struct accel_grad_scaler scaler = { .init_scale = 64 };
     must (accel_open (&acc, &(struct accel_options){ .mixed_precision = "fp16", .grad_scaler = &scaler }, &err));
     must (accel_sgd_create (&first, model, &one, &err));
@@ -544,7 +550,8 @@ test_norm (void)
     must (accel_model_create (&models[0], parameters, 3, &err));
     must (accel_model_create (&models[1], parameters + 3, TRAINED - 3, &err));
     must (accel_clip_grad_norm_models (models, 2, 1.5, &norms, 2, true, &err));
-    ok (norm == norms && norm > 1.5F && !memcmp (grads, both, sizeof grads), "two models have one norm, %g", (double) norms);
+    ok (norm == norms && norm > 1.5F && !memcmp (grads, both, sizeof grads), "two models have one norm, %g",
+        (double) norms);
     must (accel_clip_grad_norm_models (models, 1, 1e9, &norms, 2, true, &err));
     ok (norms > 0 && norms < norm, "one of them has a smaller one");
     ok (accel_clip_grad_norm_models (models, 0, 1, NULL, 2, true, &err) == ACCEL_ERR_INVALID, "%s", err.text);

@@ -37,7 +37,8 @@ numbers_add (struct noted_numbers *numbers, const char *name, const char *kind, 
 }
 
 void
-numbers_add_text (struct noted_numbers *numbers, const char *name, const char *kind, const char *owner, const char *text)
+numbers_add_text (struct noted_numbers *numbers, const char *name, const char *kind, const char *owner,
+                  const char *text)
 {
     uint64_t hash = UINT64_C (0xcbf29ce484222325); /* FNV-1a, of which a double holds 52 bits */
     for (; *text; text++)

@@ -43,7 +43,7 @@ struct accel_model {
     float scaled_by;
     float pending;    /* what gradients of 16 bits are still to be multiplied by */
     uint64_t unscalings; /* so far */
-    bool stepped;        /* an optimizer has made its step since, and no backward pass has begun: what it found is here */
+    bool stepped;        /* an optimizer has since; what it found, until the next backward pass */
     bool stepped_inf;
     float stepped_pending;
     /* From here on: made by model_prepare(). */

@@ -211,7 +211,8 @@ change_parameters (struct accel_optimizer *optimizer, struct accel_error *err)
         accel_model_narrow (optimizer->model);
         return status;
     }
-    for (struct optimizer_group *group = optimizer->groups; group < optimizer->groups + optimizer->group_count; group++) {
+    for (size_t i = 0; i < optimizer->group_count; i++) {
+        struct optimizer_group *group = &optimizer->groups[i];
         group->rule = (struct rule_numbers){ .sign = 1, .keep = 1 };
         group->loop = optimizer->begin (optimizer, group, &group->rule);
     }

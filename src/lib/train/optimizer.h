@@ -21,7 +21,15 @@ enum optimizer_kind { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_LION, OPTIMIZER_C
 enum { NO_GROUP_YET = -1, NUMBERS_OF_A_GROUP = 7, FLAGS_OF_A_GROUP = 3 };
 
 /** The numbers and flags of a group, in the order of the tables in optimizer_numbers.c. */
-enum group_number { GROUP_LR, GROUP_WEIGHT_DECAY, GROUP_BETA1, GROUP_BETA2, GROUP_EPS, GROUP_MOMENTUM, GROUP_DAMPENING };
+enum group_number {
+    GROUP_LR,
+    GROUP_WEIGHT_DECAY,
+    GROUP_BETA1,
+    GROUP_BETA2,
+    GROUP_EPS,
+    GROUP_MOMENTUM,
+    GROUP_DAMPENING,
+};
 enum group_flag { GROUP_NESTEROV, GROUP_AMSGRAD, GROUP_MAXIMIZE };
 
 /** What a parameter group has of its own; all is there, whatever the kind uses. */

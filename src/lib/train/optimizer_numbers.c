@@ -261,7 +261,8 @@ optimizer_note_numbers (const struct accel_optimizer *optimizer, struct noted_nu
     noted->sizes[0] = (struct noted_size){ "the number of groups", optimizer->group_count };
     noted->sizes[1] = (struct noted_size){ "the number of parameters", optimizer->model->count };
     numbers_add (noted, "the number of steps done", NULL, NULL, (double) optimizer->step);
-    numbers_add (noted, "the place of its model in accel_prepare", NULL, NULL, (double) optimizer->model->object.number);
+    numbers_add (noted, "the place of its model in accel_prepare", NULL, NULL,
+                 (double) optimizer->model->object.number);
     numbers_add (noted, "the number of states", NULL, NULL, (double) optimizer->state_count);
     for (size_t i = 0; i < optimizer->model->count; i++)
         numbers_add (noted, "the group", "parameter", optimizer->model->parameters[i].name,

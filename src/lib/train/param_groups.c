@@ -89,8 +89,8 @@ refuse_name (const struct chosen *chosen, const char *what, const char *wanted, 
     if (untrained)
         return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s': what %s '%.100s' has no gradient and is not trained",
                            name_of (chosen), what, wanted);
-    return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s': no parameter %s '%.100s'%s", name_of (chosen), what, wanted,
-                       suggest_parameter (chosen->optimizer->model, wanted, space, sizeof space));
+    return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s': no parameter %s '%.100s'%s", name_of (chosen), what,
+                       wanted,  suggest_parameter (chosen->optimizer->model, wanted, space, sizeof space));
 }
 
 /* Choose all that @p text matches, a pattern or a name. */
@@ -267,10 +267,11 @@ finish_group (struct accel_optimizer *optimizer, size_t number, struct accel_err
         return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s' has no parameters", group->name);
     if (group->skip)
         return ACCEL_OK;
+    const char *kind = optimizer->kind == OPTIMIZER_CUSTOM ? "an optimizer" : optimizer_kind_name (optimizer);
     if (isnan (group->own.number[GROUP_LR]))
         return alone ? accel_fail (err, ACCEL_ERR_INVALID,
                                    "%s needs a learning rate (options->lr; ACCEL_ZERO if it is to be 0)",
-                                   optimizer->kind == OPTIMIZER_CUSTOM ? "an optimizer" : optimizer_kind_name (optimizer))
+                                   kind)
                      : accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s' needs a learning rate: its own or the "
                                    "options' (lr; ACCEL_ZERO if it is to be 0)", group->name);
     group->state_count = optimizer_states_of (optimizer, &group->own);

@@ -349,7 +349,8 @@ reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
     if (reducer->error.code) {
         if (err)
             *err = reducer->error;
-        if (peers || (reducer->checks && reducer->size > 1)) /* who checks finds it in a pass that is not averaged too */
+        /* Gradients are checked in passes that are not averaged, too. */
+        if (peers || (reducer->checks && reducer->size > 1))
             comm_give_up (reducer->comm, reducer->error.text); /* does nothing where a peer failed */
         return reducer->error.code;
     }

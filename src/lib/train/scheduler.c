@@ -316,7 +316,8 @@ step_once (struct accel_scheduler *scheduler, struct accel_error *err)
     if (ended)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_scheduler_step: all %llu steps of one-cycle are done",
                            (unsigned long long) ended->options.total_steps);
-    size_t before = scheduler_part_at (scheduler, scheduler->step), now = scheduler_part_at (scheduler, ++scheduler->step);
+    size_t before = scheduler_part_at (scheduler, scheduler->step);
+    size_t now = scheduler_part_at (scheduler, ++scheduler->step);
     for (size_t p = 0; p < scheduler->part_count; p++)
         if (scheduler->composition != COMPOSED_IN_SEQUENCE || (p == now && now == before))
             scheduler->parts[p].step++;

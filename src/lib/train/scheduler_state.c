@@ -169,9 +169,10 @@ void
 scheduler_note_numbers (const struct accel_scheduler *scheduler, struct noted_numbers *numbers)
 {
     const struct accel_optimizer *optimizer = scheduler->optimizer;
-    numbers->what = scheduler->composition == COMPOSED_IN_SEQUENCE  ? "a sequence of schedules"
-                    : scheduler->composition == COMPOSED_AS_PRODUCT ? "a chain of schedules"
-                                                                    : schedule_name (scheduler->parts->options.schedule);
+    numbers->what = schedule_name (scheduler->parts->options.schedule);
+    if (scheduler->composition != COMPOSED_OF_ONE)
+        numbers->what
+            = scheduler->composition == COMPOSED_IN_SEQUENCE ? "a sequence of schedules" : "a chain of schedules";
     numbers->sizes[0] = (struct noted_size){ "the number of schedules", scheduler->part_count };
     numbers->sizes[1] = (struct noted_size){ "the number of groups", scheduler->group_count };
     numbers_add (numbers, "the place of its optimizer in accel_prepare", NULL, NULL, (double) optimizer->object.number);

@@ -237,7 +237,8 @@ check_wsd (struct accel_scheduler_options *options, struct accel_error *err)
                            "warm-up, stable, decay needs decay_steps, and total_steps or stable_steps");
     if (options->warmup_shape > ACCEL_SHAPE_ONE_MINUS_SQRT || options->decay_shape > ACCEL_SHAPE_ONE_MINUS_SQRT)
         return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for warmup_shape or decay_shape");
-    if (__builtin_add_overflow (warmup, decay, &others) || __builtin_add_overflow (others, options->stable_steps, &others))
+    if (__builtin_add_overflow (warmup, decay, &others)
+        || __builtin_add_overflow (others, options->stable_steps, &others))
         return accel_fail (err, ACCEL_ERR_INVALID, "warmup_steps, stable_steps and decay_steps are too large");
     if (total && (total < others || (options->stable_steps && total != others)))
         return accel_fail (err, ACCEL_ERR_INVALID,

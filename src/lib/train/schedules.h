@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules from the inside: one formula, or several after or on top of one another, over the groups of an optimizer. */
+/* Schedules from the inside: one formula, a sequence of them or their product, over the groups of an optimizer. */
 #ifndef LIB_TRAIN_SCHEDULES_H
 #define LIB_TRAIN_SCHEDULES_H
 
