@@ -35,7 +35,7 @@ accelerate=$builddir/accelerate
 for name in $(env | sed -n 's/^\(\(ACCEL\|ACCELERATE\|FSDP\|MEGATRON_LM\|PARALLELISM_CONFIG\|OMPI\|PMI\|PMIX\|MV2\|SLURM\|TORCHELASTIC\|HF\)_[A-Za-z0-9_]*\)=.*/\1/p'); do
     unset "$name"
 done
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT OMP_NUM_THREADS CUDA_VISIBLE_DEVICES XDG_CACHE_HOME VIRTUAL_ENV CONDA_PREFIX
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT OMP_NUM_THREADS CUDA_VISIBLE_DEVICES XDG_CACHE_HOME VIRTUAL_ENV CONDA_PREFIX NO_COLOR
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/accel-test.XXXXXX") || exit 99
 trap 'cd / && rm -rf "$scratch"' EXIT
@@ -128,6 +128,12 @@ wait_for () {
         [ "$tries" -lt $((patience * 50)) ] || { echo "waited in vain for: $*" && return 1; }
         sleep 0.02
     done
+}
+
+# patiently MS COMMAND...: with the program's own timeout; where the machine was too busy for it, once more with MS
+patiently () {
+    ms=$1 && shift
+    "$@" || { echo "again, with a timeout of $ms ms" && export ACCEL_TIMEOUT_MS="$ms" && "$@"; }
 }
 
 # free_port: prints a MASTER_PORT that nobody else is given until this script ends

@@ -110,6 +110,27 @@ test_expect_success 'a report that cannot be written in the end shows in the sta
 test_expect_success 'the report of an earlier job goes away before this one begins' '
     echo old >r.json && "$accelerate" launch --failure_report r.json sh -c "! test -e r.json" && grep "\"failure\":null" r.json
 '
+test_expect_success 'a report replaces what a link leads to, and keeps its mode' '
+    umask 022 && mkdir -p reports && echo old >reports/real && chmod 604 reports/real && ln -sf reports/real link &&
+    ln -sf ./link link2 && "$accelerate" launch --failure_report link2 sh -c "! test -e reports/real" &&
+    test "$(readlink link2)" = ./link && test "$(readlink link)" = reports/real && grep "\"failure\":null" reports/real &&
+    test "$(stat -c %a reports/real)" = 604 && echo old >mine && chmod 666 mine &&
+    "$accelerate" launch --failure_report mine true && test "$(stat -c %a mine)" = 666 &&
+    ln -s reports/new ahead && "$accelerate" launch --failure_report ahead true &&
+    test "$(readlink ahead)" = reports/new && grep "\"failure\":null" reports/new && test "$(stat -c %a reports/new)" = 644
+'
+test_expect_success 'a report does not take the place of devices, pipes, or our own output' '
+    mkfifo pipe && for file in pipe /dev/null; do
+        test_exit 1 "$accelerate" launch --failure_report $file touch started 2>err &&
+        grep "^accelerate: --failure_report: $file: is a device or the like" err || return 1
+    done && test -p pipe && test -c /dev/null &&
+    { "$accelerate" launch --failure_report /dev/stderr touch started 2>&1; echo $? >status; } | cat >err &&
+    test "$(cat status)" = 1 && grep "/dev/stderr: is a device or the like" err &&
+    for file in log /dev/stderr; do
+        echo old >log && test_exit 1 "$accelerate" launch --failure_report $file touch started 2>>log &&
+        grep "^accelerate: --failure_report: $file: standard error goes there" log && grep old log || return 1
+    done && ! test -e started
+'
 test_expect_success 'a job that was told to end is not started again' '
     { "$accelerate" launch --cpu --num_processes 1 --max_restarts 3 sh -c "echo x >>tried; exec sleep 300" 2>err & } &&
     launcher=$! && wait_for test -s tried && kill -TERM $launcher && test_exit 143 wait $launcher &&
@@ -165,8 +186,14 @@ test_expect_success 'a dry run starts nothing' '
     "$accelerate" launch --dry_run --cpu --num_processes 2 touch started >got && ! test -e started &&
     grep "touch started" got && grep "^  RANK=1" got && grep -x "  1  on .*, device cpu, CPUs [0-9][-0-9,.]*" got &&
     "$accelerate" launch --dry_run --multi_gpu --gpu_ids 4,7 --num_processes 3 touch started >gpus &&
-    grep "^  1 .*device cuda:1," gpus && grep "^  2 .*device cuda:0," gpus &&
+    grep "^  1 .*device cuda:1[, ]" gpus && grep "^  2 .*device cuda:0[, ]" gpus &&
     "$accelerate" launch --dry_run --cpu --num_processes 2 touch started >again && diff again got
+'
+test_expect_success 'a dry run needs no port: another job may have it' '
+    port=$(free_port) && { "$accelerate" launch --quiet --cpu --num_processes 2 --main_process_port $port \
+        sh -c ": >up && exec sleep $patience" & } && job=$! && wait_for test -e up &&
+    "$accelerate" launch --dry_run --cpu --num_processes 2 --main_process_port $port true >got &&
+    kill $job && test_exit 143 wait $job && grep "MASTER_PORT=$port" got
 '
 test_expect_success 'a dry run that explains the settings' '
     printf "num_processes: 2\nmixed_precision: bf16\n" >e.yaml &&

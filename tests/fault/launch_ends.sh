@@ -157,6 +157,29 @@ test_expect_success 'a report where the supervisor was killed; before that there
     echo old >r.json &&
     test_exit 137 "$accelerate" launch --failure_report r.json $two sh -c "[ -e r.json ] && echo >was; [ \$RANK = 0 ] && kill -9 \$PPID; sleep 300" 2>err &&
     ! [ -e was ] && valid "r[\"exit_status\"] == 137 and \"watched the ranks was killed\" in r[\"error\"]"'
+# A pipe, open as 9, that takes nothing more.
+stuff () {
+    rm -f stuffed && mkfifo stuffed && exec 9<>stuffed && python3 -c "
+import os
+os.set_blocking (9, False)
+for size in 4096, 1:
+    try:
+        while os.write (9, b'x' * size): pass
+    except BlockingIOError: pass
+os.set_blocking (9, True)"
+}
+test_expect_success 'what is said of a killed supervisor holds nobody for ever where nobody reads' '
+    stuff && printf "#!/bin/sh\necho \$PPID >supervisor\nsleep 300\n" >rank && chmod +x rank && rm -f supervisor r.json &&
+    { "$accelerate" launch --failure_report r.json ./rank 2>stuffed 9>&- & } && launcher=$! &&
+    await supervisor && kill -KILL $(cat supervisor) && await r.json && sleep 0.5 && kill -0 $launcher &&
+    kill -TERM $launcher && test_exit 137 wait $launcher'
+test_expect_success 'nor the good news of a self-test' '
+    stuff && printf "#!/bin/sh\necho 1 >tested\n" >selftest && chmod +x selftest && rm -f tested &&
+    { ACCELERATE_SELFTEST=$PWD/selftest "$accelerate" test --cpu >stuffed 9>&- & } && tester=$! && await tested && sleep 1 &&
+    kill -TERM $tester && test_exit 143 wait $tester'
+test_expect_success 'what the supervisor has reported before it was killed stays' '
+    test_exit 137 "$accelerate" launch --failure_report r.json sh -c "echo its report >r.json; kill -9 \$PPID; sleep 300" 2>err &&
+    grep -x "its report" r.json'
 test_expect_success 'a report where the keeper was killed' '
     test_exit 137 "$accelerate" launch --failure_report r.json sh -c "echo \$PPID >sup; kill -9 \$(cut -d\  -f4 /proc/\$PPID/stat); sleep 300" 2>err &&
     gone $(cat sup) && valid "r[\"signal\"] in (9, None) and r[\"failure\"] is None"'

@@ -85,7 +85,7 @@ test_no_memory (size_t left)
 
 /* Nobody reads: the sink takes what it has room for, the stream a buffer, and the rest stays in the pipe. */
 static void
-test_back_pressure (void)
+test_back_pressure (bool on_terminal)
 {
     struct output_stream stream;
     struct output_pool pool;
@@ -94,6 +94,7 @@ test_back_pressure (void)
     int writer;
     open_all (&stream, &pool, OUTPUT_POOL_BYTES, &writer);
     stream.prefix = strdup ("[name]:");
+    stream.on_terminal = on_terminal;
     for (int idle = 0; idle < 3;) {
         ssize_t put = write (writer, line, sizeof line - 1);
         output_stream_read (&stream, &sink, 0);
@@ -114,7 +115,43 @@ test_back_pressure (void)
     for (size_t i = 0; i < got_length; i += 18)
         whole &= !memcmp (got + i, "[name]:0123456789\n", 18);
     ok (whole, "each line is whole");
+    ok (!on_terminal || (sink.lines == written / 11 && stream.run == sink.lines), "all lines are counted, as one run");
     close_all (&stream, writer);
+}
+
+/* What a rank writes, and what is on the terminal after it. */
+static void
+test_terminal (void)
+{
+    static const struct {
+        const char *written, *shown, *about;
+    } cases[] = {
+        { "a\n", "[0] a\n", "a line" },
+        { "\n\n", "[0] \n[0] \n", "empty lines" },
+        { "a\r\nb\r\n", "[0] a\r\n[0] b\r\n", "lines that end with both" },
+        { "\r10\r20\n", "[0] 10\r[0] 20\n", "a bar that begins with a return" },
+        { "10\r\r20\n", "[0] 10\r\r[0] 20\n", "two returns" },
+        { "10\r", "[0] 10\r\n", "a bar that nobody finishes" },
+        { "half", "[0] half\n", "a line that nobody finishes" },
+        { "\r", "", "a return alone" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct output_stream stream;
+        struct output_pool pool;
+        int writer;
+        open_all (&stream, &pool, 0, &writer);
+        stream.prefix = strdup ("[0] ");
+        stream.on_terminal = true;
+        ok (write (writer, cases[i].written, strlen (cases[i].written)) > 0 && output_stream_read (&stream, &sink, 0),
+            "a rank writes");
+        output_stream_flush (&stream, &sink);
+        output_stream_end (&stream, &sink);
+        output_sink_drain (&sink);
+        take ();
+        got[got_length] = '\0';
+        is_text (got, cases[i].shown, cases[i].about);
+        close_all (&stream, writer);
+    }
 }
 
 /* The reader goes while both the pipe and the sink are full: what comes then is for nobody, and nothing is left that
@@ -243,6 +280,37 @@ test_standing_terminal (void)
     close (master);
 }
 
+/* Allocators of sanitizers do not fail for want of memory. */
+static void
+test_no_ring (void)
+{
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    skip ("a sanitizer has an allocator of its own");
+#else
+    struct fail fail = { 0 };
+    struct rlimit limit = { 0 }, none;
+    struct list { struct list *next; } *all = NULL;
+    int ends[2];
+    ok (!getrlimit (RLIMIT_AS, &limit) && !pipe2 (ends, O_CLOEXEC), "a pipe");
+    none = limit;
+    none.rlim_cur = 0;
+    ok (!setrlimit (RLIMIT_AS, &none), "no more memory");
+    for (struct list *more; (more = malloc (OUTPUT_SINK_BYTES)); all = more)
+        more->next = all;
+    int result = output_sink_init (&sink, ends[1], "pipe", &fail), next = dup (0);
+    output_sink_release (&sink);
+    for (struct list *rest; all; all = rest) {
+        rest = all->next;
+        free (all);
+    }
+    setrlimit (RLIMIT_AS, &limit);
+    ok (result && next == ends[1] + 1, "a sink that cannot be made leaves no descriptor open");
+    close (next);
+    close (ends[0]);
+    close (ends[1]);
+#endif
+}
+
 int
 main (void)
 {
@@ -250,9 +318,12 @@ main (void)
     test_no_memory (0);
     test_no_memory (OUTPUT_TEXT_BYTES);
     test_no_memory (OUTPUT_POOL_BYTES);
+    test_no_ring ();
     test_standing_terminal ();
     test_reader_leaves_full_sink ();
-    test_back_pressure ();
+    test_back_pressure (false);
+    test_back_pressure (true);
+    test_terminal ();
     test_reader_gone (false);
     test_reader_gone (true);
     test_tail ();

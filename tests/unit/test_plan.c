@@ -9,6 +9,7 @@
 #include "launch/output.h"
 #include "launch/plan.h"
 #include "launch/status.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -451,25 +452,20 @@ test_cgroup_limits (void)
         { "no groups", "", { { "memory.max", "30\n" } }, 0, 0, "" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char mount[] = "/tmp/accel-unit.XXXXXX";
+        AUTO_STRBUF struct strbuf mount = { 0 };
         struct cgroup_limits limits;
-        struct strbuf command = { 0 };
-        if (!mkdtemp (mount))
-            break;
+        strbuf_printf (&mount, "%s/groups-%zu", scratch_folder (), i);
         for (const char *const (*file)[2] = cases[i].files; (*file)[0]; file++) {
             AUTO_STRBUF struct strbuf path = { 0 };
-            strbuf_printf (&path, "%s/%s", mount, (*file)[0]);
+            strbuf_printf (&path, "%s/%s", mount.text, (*file)[0]);
             if (io_make_parents (path.text, NULL)
                 || io_write_file (path.text, (*file)[1], strlen ((*file)[1]), 0600, NULL))
                 ok (false, "cannot write %s", path.text);
         }
-        cgroup_read_limits (cases[i].lines, mount, &limits);
+        cgroup_read_limits (cases[i].lines, mount.text, &limits);
         ok (limits.memory == cases[i].memory && limits.cpus == cases[i].cpus
                 && !strcmp (limits.cpuset, cases[i].cpuset), "limits, %s", cases[i].what);
         ok (!limits.memory == !*limits.memory_file && !(limits.cpus > 0) == !*limits.cpus_file, "and where they stand");
-        strbuf_printf (&command, "rm -r '%s'", mount);
-        ok (!system (command.text), "cleaned up");
-        strbuf_release (&command);
     }
 }
 
@@ -665,11 +661,9 @@ test_output (void)
 int
 main (void)
 {
-    test_cgroup_limits ();
-    char folder[] = "/tmp/accel-unit.XXXXXX";
     unsetenv ("OMP_NUM_THREADS");
-    if (!mkdtemp (folder) || chdir (folder))
-        return 99;
+    test_cgroup_limits ();
+    scratch_enter ();
     test_plans ();
     test_refusals ();
     test_ports ();
@@ -684,7 +678,5 @@ main (void)
     test_groups ();
     test_programs ();
     test_output ();
-    if (chdir ("/") || rmdir (folder))
-        ok (false, "nothing is left behind");
     return done_testing ();
 }
