@@ -39,9 +39,9 @@ static const struct scenario {
     { "fails-no-thread", FAILS, AT, ACCEL_OVERLAP_NEVER, ACCEL_COMM_HOOK_BF16, false, "disk on fire" },
     { "forgets", FORGETS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, false, "'layer 3' was not reported" },
     { "spoils", SPOILS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, false,
-      "the gradient of 'layer 3' is NaN at element 5 on rank 1, before averaging" },
+      "the gradient of 'layer 3' is NaN at element 1205 on rank 1, before averaging" },
     { "spoils-unreported", SPOILS_UNREPORTED, AT, ACCEL_OVERLAP_NEVER, ACCEL_COMM_HOOK_BF16, false,
-      "'layer 3' is NaN at element 5 on rank 1, before averaging (the first of 1 such gradients among 6)" },
+      "'layer 3' is NaN at element 1205 on rank 1, before averaging (the first of 1 such gradients among 6)" },
     { "hangs", HANGS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, true, "" },
 };
 
@@ -75,7 +75,7 @@ backward (void *user, float scale, struct accel_error *err)
         if (armed && is_victim && i == scenario->at) {
             meet_wait ("pass", 3, VICTIM);
             if (scenario->fate == SPOILS || scenario->fate == SPOILS_UNREPORTED)
-                ((float *) grads[i].data)[5] = NAN;
+                ((float *) grads[i].data)[1205] = NAN;
             else if (scenario->fate != FORGETS)
                 return meet_fate (err);
             else
