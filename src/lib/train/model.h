@@ -42,6 +42,10 @@ struct accel_model {
     bool found_inf;   /* then: a gradient is infinite or NaN on some process */
     float scaled_by;
     float pending;    /* what gradients of 16 bits are still to be multiplied by */
+    uint64_t unscalings; /* so far */
+    bool stepped;        /* an optimizer has since; what it found, until the next backward pass */
+    bool stepped_inf;
+    float stepped_pending;
     /* From here on: made by model_prepare(). */
     struct span *spans; /* in the order in which they are reduced */
     size_t span_count;
