@@ -86,7 +86,8 @@ enum {
     X (TREE_RECV, "accel_tree_recv") \
     X (SEND_OBJECT_LIST, "accel_send_object_list") \
     X (RECV_OBJECT_LIST, "accel_recv_object_list") \
-    X (ALL_TO_ALL_OBJECT, "accel_all_to_all_object")
+    X (ALL_TO_ALL_OBJECT, "accel_all_to_all_object") \
+    X (REDUCE_NUMBER, "accel_reduce_number")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,
