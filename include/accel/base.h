@@ -100,7 +100,8 @@ ACCEL_API double accel_exactly (double value);
  * A process that failed only because of a peer (ACCEL_ERR_PEER) first waits, up to a second: in that time the launcher
  * sees the peer end, ends this process too, and reports the peer's error as the cause.
  *
- * @param err  what the call filled in; where it is NULL, or of another status, the meaning of @p status is printed
+ * @param file  NULL for accel_check_at(): no place is printed
+ * @param err   what the call filled in; where it is NULL, or of another status, the meaning of @p status is printed
  */
 #define accel_check(status, err) accel_check_at (ACCEL_HERE, (status), (err))
 ACCEL_API void

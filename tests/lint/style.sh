@@ -4,7 +4,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 cd "$srcdir" || exit 99
-sources=$(find src include examples bench tests -name '*.[ch]' -o -name '*.cc' | sort)
+sources=$(find src include examples bench tests -name '*.[ch]' -o -name '*.cc' -o -name '*.hpp' | sort)
 product=$(find src include -name '*.[ch]' | sort)
 {
     test_expect_success 'every source names its licence and says what it is for' \

@@ -64,7 +64,7 @@ accel_check_at (const char *file, int line, enum accel_status status, const stru
         nanosleep (&wait, NULL);
     const char *text = err && err->code == status ? err->text : accel_status_string (status);
     size_t begin = (size_t) snprintf (out, sizeof out, "%.255s: ", program_invocation_short_name), length = begin;
-    if (!says_where (text, file, line))
+    if (file && !says_where (text, file, line))
         length += (size_t) snprintf (out + length, sizeof out - length, "%.*s:%d: ", PATH_MAX, file, line);
     length += (size_t) snprintf (out + length, sizeof out - length, "%s", text);
     write_error_file (out + begin);
