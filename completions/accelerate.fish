@@ -230,6 +230,7 @@ function __accelerate_flags
                 --tpu_env\t'variables for the pod' \
                 --yes\t'ask nothing: defaults for what no flag answers' \
                 --grace\t'seconds between asking ranks to end and killing them' \
+                --no_prefix\t'on a terminal: do not put the rank before each line' \
                 --failure_report\t'write how the job ended, as JSON'
         case env
             printf '%s\n' \
@@ -364,6 +365,7 @@ function __accelerate_flags
                 --explain\t'with --dry_run: each setting, and where it comes from' \
                 --json\t'print as JSON' \
                 --grace\t'seconds between asking ranks to end and killing them' \
+                --no_prefix\t'on a terminal: do not put the rank before each line' \
                 --failure_report\t'write how the job ended, as JSON'
         case test
             printf '%s\n' \

@@ -37,19 +37,19 @@ test_expect_success 'libaccel(3) names every status' \
     'test -s statuses && for s in $(cat statuses); do grep -q "^\.It Dv $s\$" "$srcdir/man/libaccel.3" || { echo "$s"; exit 1; }; done'
 
 # Whole programs in the examples are programs, in C or, where they say so, in C++.
-for page in $(cd "$srcdir/man" && grep -l "^main" accel_*.3 | sed "s/[.]3$//"); do
-    sed -n '/^\.Bd -literal$/,/^\.Ed$/p' "$srcdir/man/$page.3" | sed '1d; $d; s/\\e/\\/g' >$page.c
+for page in $(cd "$srcdir/man" && grep -l "^main" *.[37]); do
+    sed -n '/^\.Bd -literal$/,/^\.Ed$/p' "$srcdir/man/$page" | sed '1d; $d; s/\\e/\\/g' >$page.c
     if grep -q '^#include .*\.hpp>' $page.c; then
         mv $page.c $page.cc
         if command -v "${CXX%% *}" >/dev/null; then
-            test_expect_success "the example of $page(3) compiles as C++17" \
+            test_expect_success "the example of $page compiles as C++17" \
                 'grep -q "^main" $page.cc && $CXX -std=c++17 -Wall -Wextra -Werror -I"$srcdir/include" -fsyntax-only $page.cc'
         else
-            test_skip "the example of $page(3) compiles as C++17" 'no C++ compiler'
+            test_skip "the example of $page compiles as C++17" 'no C++ compiler'
         fi
         continue
     fi
-    test_expect_success "the example of $page(3) compiles" \
+    test_expect_success "the example of $page compiles" \
         'grep -q "^main" $page.c && $CC -std=gnu11 -Wall -Werror -I"$srcdir/include" -fsyntax-only $page.c'
 done
 test_done
