@@ -87,7 +87,8 @@ enum {
     X (SEND_OBJECT_LIST, "accel_send_object_list") \
     X (RECV_OBJECT_LIST, "accel_recv_object_list") \
     X (ALL_TO_ALL_OBJECT, "accel_all_to_all_object") \
-    X (CLIP_GRAD_NORM_MODELS, "accel_clip_grad_norm_models")
+    X (CLIP_GRAD_NORM_MODELS, "accel_clip_grad_norm_models") \
+    X (REDUCE_NUMBER, "accel_reduce_number")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,
