@@ -108,7 +108,9 @@ function __accelerate_flags
                 --main_process_ip\t'name or address of the main machine' \
                 --main_process_port\t'TCP port of rank 0; 0 picks a free one' \
                 --debug\t'check shapes before every collective operation' \
+                --cpu\t'run on CPUs, and ignore the default file' \
                 --use_cpu\t'run on CPUs' \
+                --multi_gpu\t'one process for each of several GPUs' \
                 --dynamo_backend\t'backend of torch.compile, for Python programs' \
                 --dynamo_mode\t'mode of torch.compile, for Python programs' \
                 --dynamo_use_fullgraph\t'torch.compile must not break the graph' \
@@ -191,6 +193,7 @@ function __accelerate_flags
                 --megatron_lm_expert_tensor_parallel_size\t'processes of tensor parallelism in experts' \
                 --megatron_lm_calculate_per_token_loss\t'divide the loss by tokens, not by samples' \
                 --megatron_lm_use_rotary_position_embeddings\t'rotary position embeddings' \
+                --tpu\t'train on TPUs' \
                 --enable_cpu_affinity\t'keep each process on the cores near its GPU' \
                 --use_deepspeed\t'train with DeepSpeed' \
                 --use_fsdp\t'train with fully sharded data parallelism' \
@@ -382,7 +385,7 @@ end
 function __accelerate_free
     switch $argv[1]
         case config
-            string split ' ' 'default update show lint'
+            string split ' ' 'default update show schema lint'
     end
 end
 
@@ -449,10 +452,10 @@ function __accelerate_words
     switch "$state[1]"
         case command
             printf '%s\n' --help\t'print help' --help-all\t'print help with all options' --version\t'print the version'
-            printf '%s\n' config\t'answer questions, and write the configuration file'
-            printf '%s\n' env\t'show what this installation and this machine have'
+            printf '%s\n' config\t'answer questions and write the configuration file'
+            printf '%s\n' env\t'show details of this installation and this machine'
             printf '%s\n' launch\t'start a program as several processes'
-            printf '%s\n' test\t'check libaccel on this machine, started as your configuration says'
+            printf '%s\n' test\t'test libaccel on this machine with your configuration'
             printf '%s\n' to-fsdp2\t'convert a configuration file from FSDP 1 to FSDP 2'
         case value
             for word in (__accelerate_value $state[2..3] $state[5])

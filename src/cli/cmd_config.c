@@ -7,9 +7,12 @@
 #include "cli/config_files.h"
 #include "cli/prompt.h"
 #include "cli/questionnaire.h"
+#include "cli/verify.h"
 #include "config/file.h"
 #include "config/load.h"
+#include "config/mode.h"
 #include "config/paths.h"
+#include "launch/plan.h"
 #include "launch/topology.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -22,24 +25,46 @@
 static const struct origin answered = { ORIGIN_FLAG, 0 };
 
 static int
+count_gpus (void)
+{
+    struct topology topology;
+    topology_probe (&topology, false);
+    return topology.gpus;
+}
+
+static int
 guess (struct config *config, const char *key, const char *text, struct fail *fail)
 {
-    if (config_origin (config, key).kind == ORIGIN_FLAG)
+    if (config_origin (config, key).kind != ORIGIN_DEFAULT)
         return 0;
     return config_set (config, option_find (key), text, answered, fail);
 }
 
-/* One process for each GPU, else one on the CPU: what the original writes.  Flags count more. */
 static int
-guess_all (struct config *config, struct fail *fail)
+infer (struct config *config, int gpus, struct fail *fail)
 {
-    struct topology topology;
-    char count[16];
-    topology_probe (&topology, false);
-    int gpus = topology.gpus;
-    snprintf (count, sizeof count, "%d", gpus > 1 ? gpus : 1);
-    return guess (config, "distributed_type", gpus > 1 ? "MULTI_GPU" : "NO", fail)
-           || guess (config, "use_cpu", gpus ? "false" : "true", fail) || guess (config, "num_processes", count, fail);
+    static const char *const keys[] = { "num_processes", "num_machines" };
+    bool several = false;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        several = several || config_origin (config, keys[i]).kind == ORIGIN_FLAG;
+    return mode_infer (config, several && plan_world_size (&config->settings, gpus) > 1, gpus > 0, fail);
+}
+
+/* One process for each GPU, else one on the CPU: what the original writes.  Flags, and what they imply, count more. */
+static int
+guess_all (struct config *config, int gpus, struct fail *fail)
+{
+    char count[24];
+    const char *type = config->settings.distributed_type;
+    if (guess (config, "distributed_type", gpus > 1 ? "MULTI_GPU" : "NO", fail))
+        return -1;
+    bool on_cpu = !strcmp (type, "MULTI_CPU") || (!gpus && !strcmp (type, "NO"));
+    int64_t processes = !strcmp (type, "NO") || !strcmp (type, "MULTI_CPU") ? 1 : gpus > 1 ? gpus : 1;
+    int64_t machines = config->settings.num_machines;
+    if (!strcmp (type, "MULTI_GPU") && machines == 1 && processes == 1)
+        processes = 2;
+    snprintf (count, sizeof count, "%lld", (long long) (processes * machines));
+    return guess (config, "use_cpu", on_cpu ? "true" : "false", fail) || guess (config, "num_processes", count, fail);
 }
 
 static int
@@ -64,8 +89,10 @@ static int
 run_default (struct config *config, const char *path, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf text = { 0 };
+    int gpus = count_gpus ();
     if (access (path, F_OK))
-        return guess_all (config, fail) || config_default_text (config, path_is_json (path), &text, fail)
+        return infer (config, gpus, fail) || guess_all (config, gpus, fail) || verify_file (config, config, fail)
+                       || config_default_text (config, path_is_json (path), &text, fail)
                    ? -1
                    : save (path, &text, fail);
     printable_put (stdout, path);
@@ -83,9 +110,10 @@ run_questions (struct config *config, const char *path, struct fail *fail)
     bool exists = !stat (path, &info);
     if (exists && !S_ISREG (info.st_mode) && !S_ISDIR (info.st_mode)) /* of what use are answers that cannot be kept? */
         return fail_set (fail, FAIL_GENERAL, "%s: is not a regular file", path);
+    int gpus = count_gpus ();
     int result = exists ? config_read_file (config, path, fail) : 0;
     if (!result)
-        result = questionnaire_run (config, &file, fail) ? -1 : write_config (&file, path, fail);
+        result = infer (config, gpus, fail) || questionnaire_run (config, gpus, &file, fail) ? -1 : write_config (&file, path, fail);
     config_release (&file);
     return result;
 }

@@ -7,6 +7,7 @@
 
 #include "cli/menu.h"
 #include "cli/questions.h"
+#include "cli/verify.h"
 #include "config/load.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
@@ -26,7 +27,11 @@ is_menu (const struct question *question)
 static int
 find_default (const struct answers *answers, const struct answer *item, char **text, struct fail *fail)
 {
-    const char *candidates[] = { item->text, item->proposal, item->question->dflt };
+    int64_t number = item->question->propose ? item->question->propose (answers) : 0;
+    char proposed[24] = "";
+    snprintf (proposed, sizeof proposed, "%lld", (long long) number);
+    const char *candidates[] = { item->text, item->has_recalled ? item->proposal : NULL, number ? proposed : NULL,
+                                 item->proposal, item->question->dflt };
     *text = NULL;
     for (size_t i = 0; !*text && i < sizeof candidates / sizeof *candidates; i++) {
         struct fail wrong = { 0 };
@@ -370,42 +375,46 @@ add_remarks (const struct answers *answers)
 }
 
 static int
-finish (const struct answers *answers, const struct config *old, struct config *file, bool has_person,
-        struct fail *fail)
+make_file (const struct answers *answers, const struct config *old, struct config *file, struct fail *fail)
 {
-    if (answers_apply (answers, old, file, fail))
-        return -1;
-    const char *lost = answers_find_lost_flag (answers, old, file);
-    if (lost && !has_person)
-        return fail_set (fail, FAIL_USAGE, "--%s: no question that applies to these answers is about it", lost);
-    AUTO_STRBUF struct strbuf note = { 0 };
-    if (lost) {
-        strbuf_printf (&note, "note: --%s does not apply to these answers, and is left out", lost);
-        prompt_say (note.text ? note.text : lost);
+    config_release (file);
+    return answers_apply (answers, old, file, fail) ? -1 : verify_file (old, file, fail);
+}
+
+/* A person can mend answers that launch would refuse. */
+static int
+finish (struct answers *answers, const struct config *old, struct config *file, bool has_person, struct fail *fail)
+{
+    int result = has_person ? review (answers, fail) : 0;
+    while (!result && make_file (answers, old, file, fail)) {
+        if (!has_person || fail->status != FAIL_USAGE)
+            return -1;
+        prompt_say (fail->text);
+        *fail = (struct fail){ 0 };
+        result = review (answers, fail);
     }
-    add_remarks (answers);
-    return 0;
+    if (!result)
+        add_remarks (answers);
+    return result;
 }
 
 int
-questionnaire_run (const struct config *old, struct config *file, struct fail *fail)
+questionnaire_run (const struct config *old, int gpus, struct config *file, struct fail *fail)
 {
     struct answers answers;
     struct fail unused = { 0 };
     bool ask_nothing = old->settings.yes, has_person = !ask_nothing && prompt_has_person ();
     fail = fail ? fail : &unused;
-    int result = answers_init (&answers, old, fail);
+    int result = answers_init (&answers, old, gpus, fail);
     prompt_open ();
     if (!result && has_person)
         prompt_say ("An empty answer takes what stands in brackets; < goes back one question.\n"
                     "Nothing is written before the end: Ctrl-C leaves everything as it is.\n");
     if (!result)
         result = walk (&answers, 0, false, ask_nothing, fail);
-    if (!result && has_person)
-        result = review (&answers, fail);
-    prompt_close ();
     if (!result)
         result = finish (&answers, old, file, has_person, fail);
+    prompt_close ();
     answers_release (&answers);
     return result;
 }

@@ -7,6 +7,7 @@
 
 #include "config/conditions.h"
 #include "config/gpu_ids.h"
+#include "config/host.h"
 #include "config/load.h"
 #include "config/mode.h"
 #include "config/tee.h"
@@ -14,6 +15,7 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool
 is_flag_given (const struct config *config, const char *key)
@@ -165,13 +167,21 @@ has_number_missing (const struct config *config)
            && !when_sagemaker (&config->settings);
 }
 
+/* The library takes the file's content in base64 as well, which begins with e, as { does. */
+static bool
+has_no_deepspeed_file (const struct config *config)
+{
+    const char *name = config->settings.deepspeed_config_file;
+    bool is_base64 = name && *name == 'e' && strlen (name) > 8 && !strpbrk (name, ". ~");
+    return config->program && !config->settings.dry_run && config->settings.use_deepspeed && name
+           && strcmp (name, "none") != 0 && !is_base64 && access (name, F_OK);
+}
+
 static const struct {
     bool (*is_broken) (const struct config *config);
     const char *blamed[2]; /* keys whose values and origins the message tells */
     const char *text;
 } rules[] = {
-    { has_several_modes, { NULL },
-      "choose one of --cpu, --multi_gpu, --tpu, --use_deepspeed and --use_fsdp" },
     { has_parallelism_alone, { "use_parallelism_config", "fsdp_version" },
       "parallelism_config needs DeepSpeed, or FSDP with fsdp_version 2" },
     { has_unsynchronised_loading, { "fsdp_cpu_ram_efficient_loading", "fsdp_sync_module_states" },
@@ -193,6 +203,7 @@ static const struct {
     { has_uneven_machines, { "num_processes", "num_machines" },
       "the processes cannot be spread evenly over the machines" },
     { has_single_gpu, { "multi_gpu", "gpu_ids" }, "several GPUs are wanted but only one is listed in gpu_ids" },
+    { has_no_deepspeed_file, { "deepspeed_config_file" }, "DeepSpeed's configuration file does not exist" },
     { has_number_missing, { "distributed_type" }, "the number of processes is not given: add num_processes" },
 };
 
@@ -209,6 +220,18 @@ describe (const struct config *config, const char *key, struct strbuf *out)
 }
 
 static int
+check_host (const struct config *config, struct fail *fail)
+{
+    const char *host = config->settings.main_process_ip, *why = host ? host_complaint (host) : NULL;
+    AUTO_STRBUF struct strbuf origin = { 0 };
+    if (!why)
+        return 0;
+    config_show_origin (config, option_find ("main_process_ip"), &origin);
+    return origin.failed ? fail_nomem (fail)
+                         : fail_set (fail, FAIL_USAGE, "main_process_ip: '%s' is %s (%s)", host, why, origin.text);
+}
+
+static int
 check_gpu_ids (const struct config *config, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf why = { 0 }, blamed = { 0 };
@@ -221,8 +244,18 @@ check_gpu_ids (const struct config *config, struct fail *fail)
 }
 
 int
+config_check_modes (const struct config *config, struct fail *fail)
+{
+    return has_several_modes (config)
+               ? fail_set (fail, FAIL_USAGE, "choose one of --cpu, --multi_gpu, --tpu, --use_deepspeed and --use_fsdp")
+               : 0;
+}
+
+int
 config_check (const struct config *config, struct fail *fail)
 {
+    if (config_check_modes (config, fail))
+        return -1;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         if (!rules[i].is_broken (config))
             continue;
@@ -233,5 +266,5 @@ config_check (const struct config *config, struct fail *fail)
             return fail_nomem (fail);
         return fail_set (fail, FAIL_USAGE, "%s%s", rules[i].text, blamed.text ? blamed.text : "");
     }
-    return check_gpu_ids (config, fail);
+    return check_host (config, fail) || check_gpu_ids (config, fail) ? -1 : 0;
 }

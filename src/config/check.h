@@ -9,4 +9,7 @@
 /** Refuse settings that contradict each other; run it when all is known. */
 int config_check (const struct config *config, struct fail *fail);
 
+/** Refuse flags that choose several modes. */
+int config_check_modes (const struct config *config, struct fail *fail);
+
 #endif

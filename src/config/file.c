@@ -273,9 +273,10 @@ apply_key (struct config *config, const struct place *place, const struct option
     return row || is_ignored (place) ? 0 : refuse_unknown (place, fail);
 }
 
-/* All keys of a mapping.  @return 0, or -1 with @p fail; where problems are collected, these are no failure */
+/* All keys of a mapping.  @return 0, or -1 without memory; what is wrong with keys is added to @p problems */
 static int
-apply_map (struct config *config, const struct filedoc *doc, struct node *map, const char *section, struct fail *fail)
+apply_map (struct config *config, const struct filedoc *doc, struct node *map, const char *section,
+           struct strlist *problems, struct fail *fail)
 {
     for (size_t i = 0; i < map->count; i++) {
         struct place place = { .section = section, .parent = map, .node = &map->items[i] };
@@ -285,17 +286,31 @@ apply_map (struct config *config, const struct filedoc *doc, struct node *map, c
         int result = apply_key (config, &place, row, fail);
         if (result)
             prefix_place (doc, place.node, fail);
-        if (result && !config->problems)
-            return -1;
         if (result)
-            strlist_add (config->problems, fail->text);
+            strlist_add (problems, fail->text);
         else if (config->problems)
-            note_old_key (doc, &place, row, config->problems);
+            note_old_key (doc, &place, row, problems);
         if (!section && place.node->kind == NODE_MAP && is_our_section (place.node->key)
-            && apply_map (config, doc, place.node, place.node->key, fail))
+            && apply_map (config, doc, place.node, place.node->key, problems, fail))
             return -1;
     }
-    return 0;
+    return problems->failed ? fail_nomem (fail) : 0;
+}
+
+/* All that is wrong in one line, as far as it is short. */
+static int
+refuse_problems (const struct filedoc *doc, const struct strlist *problems, struct fail *fail)
+{
+    enum { LONGEST = 600 }; /* bytes: the rest must fit into the message */
+    AUTO_STRBUF struct strbuf text = { 0 };
+    size_t shown = 0;
+    for (; shown < problems->count && (!shown || text.length + strlen (problems->items[shown]) < LONGEST); shown++)
+        strbuf_printf (&text, "%s%s", shown ? "; " : "", problems->items[shown]);
+    if (shown < problems->count)
+        strbuf_printf (&text, "; and %zu more", problems->count - shown);
+    if (text.failed)
+        return fail_nomem (fail);
+    return fail_set (fail, FAIL_GENERAL, "%s; for all problems: accelerate config lint %s", text.text, doc->path);
 }
 
 int
@@ -306,7 +321,12 @@ filedoc_apply (struct config *config, struct filedoc *doc, struct fail *fail)
         keys += doc->root.items[i].count;
     if (keys > MOST_KEYS)
         return fail_set (fail, FAIL_GENERAL, "%s: more than %d keys", doc->path, (int) MOST_KEYS);
-    return apply_map (config, doc, &doc->root, NULL, fail);
+    AUTO_STRLIST struct strlist found = { 0 };
+    struct strlist *problems = config->problems ? config->problems : &found;
+    struct fail unused;
+    if (apply_map (config, doc, &doc->root, NULL, problems, fail ? fail : &unused))
+        return -1;
+    return found.count ? refuse_problems (doc, &found, fail) : 0;
 }
 
 int

@@ -181,7 +181,11 @@ config_load_flags (struct config *config, enum option_command command, int argc,
             && config_set (config, scan.row, scan.value, (struct origin){ ORIGIN_FLAG, 0 }, fail))
             return fail_prefix (fail, "--%s", scan.row->key);
     }
-    return config->settings.cpu ? config_compute (config, "use_cpu", "true", "cpu", fail) : 0;
+    if (!config->settings.cpu)
+        return 0;
+    if (command == COMMAND_CONFIG) /* an answer, like --use_cpu */
+        return config_set (config, option_find ("use_cpu"), "true", (struct origin){ ORIGIN_FLAG, 0 }, fail);
+    return config_compute (config, "use_cpu", "true", "cpu", fail);
 }
 
 int

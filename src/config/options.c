@@ -40,16 +40,21 @@ const struct option_group_info option_groups[GROUP_COUNT] = {
     [GROUP_RESOURCE] = { .title = "Resources" },
     [GROUP_PARADIGM] = { .title = "Training paradigm" },
     [GROUP_DISTRIBUTED] = { .title = "Several processes and machines" },
-    [GROUP_MPIRUN] = { "mpirun", when_on_cpu, "--cpu", "use_cpu" },
-    [GROUP_DEEPSPEED] = { "DeepSpeed", when_deepspeed, "--use_deepspeed", "distributed_type: DEEPSPEED" },
-    [GROUP_FSDP] = { "Fully sharded data parallelism (FSDP)", when_fsdp, "--use_fsdp", "distributed_type: FSDP" },
-    [GROUP_MEGATRON] = { "Megatron-LM", when_megatron_lm, "--use_megatron_lm", "distributed_type: MEGATRON_LM" },
-    [GROUP_FP8] = { "8-bit floats", when_fp8, "--mixed_precision fp8", "mixed_precision: fp8" },
+    [GROUP_MPIRUN] = { "mpirun", when_on_cpu, "--cpu", "use_cpu", "distributed_type", "MULTI_CPU" },
+    [GROUP_DEEPSPEED] = { "DeepSpeed", when_deepspeed, "--use_deepspeed", "distributed_type: DEEPSPEED",
+                          "use_deepspeed", "true" },
+    [GROUP_FSDP] = { "Fully sharded data parallelism (FSDP)", when_fsdp, "--use_fsdp", "distributed_type: FSDP",
+                     "use_fsdp", "true" },
+    [GROUP_MEGATRON] = { "Megatron-LM", when_megatron_lm, "--use_megatron_lm", "distributed_type: MEGATRON_LM",
+                         "use_megatron_lm", "true" },
+    [GROUP_FP8] = { "FP8", when_fp8, "--mixed_precision fp8", "mixed_precision: fp8", "mixed_precision",
+                    "fp8" },
     [GROUP_PARALLELISM] = { "Several kinds of parallelism", when_parallelism_config, "--use_parallelism_config",
-                            "parallelism_config" },
-    [GROUP_TPU] = { "TPU", when_tpu, "--tpu", "distributed_type: XLA" },
-    [GROUP_AWS] = { "AWS", when_sagemaker, NULL, "compute_environment: AMAZON_SAGEMAKER" },
-    [GROUP_OURS] = { .title = "Not in the original" },
+                            "parallelism_config", "use_parallelism_config", "true" },
+    [GROUP_TPU] = { "TPU", when_tpu, "--tpu", "distributed_type: XLA", "tpu", "true" },
+    [GROUP_AWS] = { "Amazon SageMaker", when_sagemaker, NULL, "compute_environment: AMAZON_SAGEMAKER",
+                    "compute_environment", "AMAZON_SAGEMAKER" },
+    [GROUP_OURS] = { .title = "Extensions" },
 };
 
 const struct option options[] = {
@@ -126,7 +131,7 @@ const struct option options[] = {
       .help = "where to write the converted file",
       .doc = "Write the converted configuration to this file; one that ends in .json is written as JSON." },
 
-    { .key = "cpu", OPT_FLAG (cpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH | COMMAND_TEST,
+    { .key = "cpu", OPT_FLAG (cpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG | COMMAND_TEST,
       .help = "run on CPUs, and ignore the default file",
       .doc = "Run on CPUs even where there are GPUs. The default configuration file is then ignored; one given with "
              "--config_file is not." },
@@ -137,7 +142,7 @@ const struct option options[] = {
       .help = "run on CPUs",
       .doc = "Run on CPUs even where there are GPUs; the same as --cpu, which sets it." },
 
-    { .key = "multi_gpu", OPT_FLAG (multi_gpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH,
+    { .key = "multi_gpu", OPT_FLAG (multi_gpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG,
       .help = "one process for each of several GPUs",
       .doc = "Start one process for each of several GPUs. Set by a file whose distributed_type is MULTI_GPU, unless "
              "another choice of hardware is made on the command line. Not together with --cpu." },

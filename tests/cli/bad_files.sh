@@ -145,7 +145,8 @@ test_expect_success 'a job on SageMaker is refused in one line that says what to
     test_exit 1 "$accelerate" launch --config_file aws.yaml true 2>error && cat error &&
     grep "aws.yaml: jobs on SageMaker are not started here.*use the original accelerate" error &&
     [ "$(wc -l <error)" = 1 ] &&
-    "$accelerate" config lint aws.yaml && "$accelerate" config update --config_file aws.yaml &&
+    test_exit 1 "$accelerate" config lint aws.yaml >out && grep -Fx "aws.yaml:1: launch cannot start jobs on SageMaker; use Hugging Face Accelerate for this file" out &&
+    [ "$(wc -l <out)" = 1 ] && "$accelerate" config update --config_file aws.yaml &&
     grep "py_version: py38" aws.yaml'
 
 # ---- files that cannot be read or written ----

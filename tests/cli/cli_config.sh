@@ -73,12 +73,12 @@ test_expect_success 'control characters are shown escaped, and handed on as they
     printf "fsdp_config: {fsdp_transformer_layer_cls_to_wrap: \"A\\\\e[31m\\\\nB\\\\x9b\\\\u202e\"}\n%s\n" \
         "distributed_type: FSDP
 num_processes: 2
-main_process_ip: \"h\\\\ti\"" >red.yaml && cat red.yaml &&
+main_training_function: \"h\\\\ti\"" >red.yaml && cat red.yaml &&
     shown="A\\x1b[31m\\nB\\xc2\\x9b\\xe2\\x80\\xae" &&
     for command in "config show" env "launch --dry_run --explain"; do
         "$accelerate" $command --config_file red.yaml $(case $command in launch*) echo true; esac) >out || return 1
         ! LC_ALL=C.UTF-8 grep "[[:cntrl:]]" out | grep -v "^	-" && grep -F "fsdp_transformer_layer_cls_to_wrap: $shown" out &&
-            grep -F "main_process_ip: h\\ti" out || return 1
+            grep -F "main_training_function: h\\ti" out || return 1
     done &&
     grep -F "FSDP_TRANSFORMER_CLS_TO_WRAP=\$$q$shown$q" out &&
     "$accelerate" launch --num_processes 1 --config_file red.yaml env -0 >got &&
@@ -177,7 +177,15 @@ test_expect_success 'lint: DeepSpeed' '
 test_expect_success 'lint: what is good is left alone' '
     lint_says "distributed_type: MULTI_CPU\nnum_processes: 2\nmain_training_function: main\ntpu_name: none\n" "" &&
     lint_says "distributed_type: MULTI_CPU\nnum_processes: 2\nmpirun_config: {mpirun_hostfile: hosts}\n" "" &&
-    lint_says "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\nnum_machines: 2\n" ""'
+    lint_says "distributed_type: FSDP\nnum_processes: 2\nfsdp_config: {fsdp_sharding_strategy: 2, fsdp_auto_wrap_policy: no_wrap}\n" ""'
+test_expect_success 'lint: words that no library accepts' '
+    lint_says "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_auto_wrap_policy: TRANSFORMER_WRAP\n  fsdp_state_dict_type: SHARDED_DICT\n" \
+        ":4: fsdp_auto_wrap_policy: ${q}TRANSFORMER_WRAP${q} is not one of TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP, NO_WRAP (did you mean ${q}TRANSFORMER_BASED_WRAP${q}?)" \
+        ":5: fsdp_state_dict_type: ${q}SHARDED_DICT${q} is not one of FULL_STATE_DICT, LOCAL_STATE_DICT, SHARDED_STATE_DICT"'
+test_expect_success 'lint: what launch refuses is a problem: jobs on SageMaker' '
+    lint_says "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\nnum_machines: 2\n" \
+        ": a file for SageMaker needs ec2_instance_type" ": a file for SageMaker needs iam_role_name" \
+        ":1: launch cannot start jobs on SageMaker; use Hugging Face Accelerate for this file"'
 test_expect_success 'show: values and where they come from' '
     printf "num_processes: 2\nfp8_config:\n  backend: TE\n" >s.yaml && "$accelerate" config show --config_file s.yaml >got &&
     grep -x "num_processes: 2  (s.yaml:1)" got && grep -x "fp8_backend: te  (s.yaml:3)" got &&
