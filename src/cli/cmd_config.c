@@ -131,6 +131,8 @@ static int
 run (struct config *config, const char *path, struct fail *fail)
 {
     struct suggest suggest = { .wanted = config->program };
+    if (config->settings.json && (!config->program || strcmp (config->program, "show") != 0))
+        return fail_set (fail, FAIL_USAGE, "--json needs show; a configuration file is JSON where its name ends in .json");
     if (!config->program)
         return run_questions (config, path, fail);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "cli/command.h"
+#include "config/explain.h"
 #include "config/load.h"
 #include "config/mode.h"
 #include "launch/claim.h"
@@ -58,7 +59,7 @@ static int
 print_settings (const struct config *config, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf out = { 0 };
-    config_explain (config, false, &out);
+    explain_text (config, false, &out);
     if (out.failed)
         return fail_nomem (fail);
     printf ("%s\n", out.text ? out.text : "");

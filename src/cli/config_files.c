@@ -4,6 +4,7 @@
 
 #include "cli/config_files.h"
 
+#include "config/explain.h"
 #include "config/file.h"
 #include "config/load.h"
 #include "config/mode.h"
@@ -55,7 +56,7 @@ config_files_show (struct config *config, const char *path, struct fail *fail)
     config_load_environment (config);
     if (config_resolve (config, fail))
         return -1;
-    config_explain (config, true, &out);
+    (config->settings.json ? explain_json : explain_text) (config, true, &out);
     if (out.failed)
         return fail_nomem (fail);
     fputs (out.text ? out.text : "", stdout);

@@ -121,34 +121,6 @@ config_show_origin (const struct config *config, const struct option *row, struc
     printable_add (out, raw.text ? raw.text : "");
 }
 
-static void
-add_shown_value (const struct config *config, const struct option *row, struct strbuf *out)
-{
-    AUTO_STRBUF struct strbuf raw = { 0 };
-    option_types[row->type].format (option_field_const (row, &config->settings), &raw);
-    out->failed = out->failed || raw.failed;
-    printable_add (out, raw.text ? raw.text : "");
-}
-
-void
-config_explain (const struct config *config, bool keys_only, struct strbuf *out)
-{
-    for (size_t i = 0; i < option_count; i++) {
-        const struct option *row = &options[i];
-        bool is_said = config->origins[i].kind != ORIGIN_DEFAULT;
-        if (config_is_absent (config, row) || (!(row->properties & PROPERTY_FILE) && (keys_only || !is_said)))
-            continue;
-        strbuf_printf (out, "%s: ", row->key);
-        if (row->properties & PROPERTY_SECRET)
-            strbuf_add (out, "(not shown)");
-        else
-            add_shown_value (config, row, out);
-        strbuf_add (out, "  (");
-        config_show_origin (config, row, out);
-        strbuf_add (out, ")\n");
-    }
-}
-
 /* The first free word; launch leaves the rest to the program, but for one "--" at once before or after its name. */
 static int
 take_positional (struct config *config, struct argv_scan *scan, struct fail *fail)

@@ -234,7 +234,8 @@ const struct option options[] = {
       .doc = "With --dry_run: print before the plan each setting that has a value, and whether it comes from a flag, a "
              "line of the file, the environment, another setting, or is the default." },
 
-    { .key = "json", OPT_FLAG (json), .group = GROUP_OURS, .commands = COMMAND_LAUNCH | COMMAND_ENV,
+    { .key = "json", OPT_FLAG (json), .group = GROUP_OURS,
+      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG,
       .properties = PROPERTY_EXTENSION,
       .help = "print as JSON",
       .doc = "Print as JSON what would be printed as text." },

@@ -135,6 +135,36 @@ useless_group_counts (enum option_group group, const struct settings *settings)
     return !option_groups[group].matters || option_groups[group].matters (settings);
 }
 
+static bool
+has_no_mpirun (const struct settings *settings)
+{
+    return !mode_is_mpirun (settings);
+}
+
+/* What questionnaires always write, and so is never reported; but it means nothing. */
+static const struct {
+    const char *key;
+    bool (*is_idle) (const struct settings *settings);
+} idle[] = {
+    { "same_network", has_one_machine },
+    { "rdzv_backend", has_one_machine },
+    { "bind-to", has_no_mpirun },
+};
+
+bool
+useless_applies (const struct settings *settings, const struct option *row)
+{
+    if (!useless_group_counts (row->group, settings))
+        return false;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (!strcmp (rules[i].key, row->key) && rules[i].is_wrong (settings))
+            return false;
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
+        if (!strcmp (idle[i].key, row->key) && idle[i].is_idle (settings))
+            return false;
+    return true;
+}
+
 bool
 useless_find (const struct config *config, const struct option *row, struct useless *found)
 {

@@ -14,6 +14,9 @@ struct useless {
 /** Whether the mode that the settings choose, after config_resolve(), heeds the group's options. */
 bool useless_group_counts (enum option_group group, const struct settings *settings);
 
+/** Whether the settings, after config_resolve(), leave @p row a meaning. */
+bool useless_applies (const struct settings *settings, const struct option *row);
+
 /** Whether @p row has a value that says nothing in these settings.  One that equals the default never does. */
 bool useless_find (const struct config *config, const struct option *row, struct useless *found);
 

@@ -188,8 +188,40 @@ test_expect_success 'lint: what launch refuses is a problem: jobs on SageMaker' 
         ":1: launch cannot start jobs on SageMaker; use Hugging Face Accelerate for this file"'
 test_expect_success 'show: values and where they come from' '
     printf "num_processes: 2\nfp8_config:\n  backend: TE\n" >s.yaml && "$accelerate" config show --config_file s.yaml >got &&
-    grep -x "num_processes: 2  (s.yaml:1)" got && grep -x "fp8_backend: te  (s.yaml:3)" got &&
+    grep -x "num_processes: 2  (s.yaml:1)" got && grep -x "fp8_backend: te  (s.yaml:3; no effect)" got &&
     grep -x "mixed_precision: no  (default)" got'
+test_expect_success 'show: only what the mode heeds, and what has no effect is marked' '
+    printf "distributed_type: FSDP\nnum_processes: 2\nmachine_rank: 1\nzero_stage: 2\n" | sed "/zero/d" >s.yaml &&
+    printf "fsdp_config: {fsdp_version: 2}\nfp8_config: {backend: TE}\n" >>s.yaml &&
+    "$accelerate" config show --config_file s.yaml >got && cat >wanted <<-END && diff wanted got &&
+	compute_environment: LOCAL_MACHINE  (default)
+	distributed_type: FSDP  (s.yaml:1)
+	num_machines: 1  (default)
+	machine_rank: 1  (s.yaml:3; no effect)
+	debug: false  (default)
+	use_cpu: false  (default)
+	dynamo_backend: no  (default)
+	gpu_ids: all  (default)
+	num_processes: 2  (s.yaml:2)
+	mixed_precision: no  (default)
+	fp8_backend: te  (s.yaml:5; no effect)
+	fsdp_version: 2  (s.yaml:4)
+	fsdp_offload_params: false  (default)
+	fsdp_min_num_params: 100000000  (default)
+	fsdp_reshard_after_forward: true  (default)
+	fsdp_cpu_ram_efficient_loading: true  (default)
+	fsdp_activation_checkpointing: false  (default)
+	fsdp_activation_checkpointing_offload: false  (default)
+	enable_cpu_affinity: false  (default)
+	grace: 30  (default)
+	END
+    "$accelerate" launch --config_file s.yaml --dry_run --explain --max_restarts 1 true >got && sed "/^\$/q" got >said &&
+    grep -x "max_restarts: 1  (flag)" said && ! grep "dry_run\|deepspeed\|megatron\|tpu" said'
+test_expect_success 'show --json: the same, with types' '
+    "$accelerate" config show --json --config_file s.yaml >got &&
+    tr -d " \n" <got | grep -F "\"machine_rank\":{\"value\":1,\"origin\":\"s.yaml:3\",\"effect\":false}" &&
+    tr -d " \n" <got | grep -F "\"debug\":{\"value\":false,\"origin\":\"default\",\"effect\":true}" &&
+    test_exit 2 "$accelerate" config --json 2>error && grep -e "--json needs show" error'
 test_expect_success 'update: old keys, defaults, the same meaning' '
     printf "distributed_type: %sNO%s\nfp16: true\ndynamo_backend: EAGER\nmain_process_ip: null\n" "$q" "$q" >u.yaml &&
     "$accelerate" config update --config_file u.yaml && grep "mixed_precision: fp16" u.yaml &&

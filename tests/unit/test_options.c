@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "config/envmap.h"
+#include "config/explain.h"
 #include "config/file.h"
 #include "config/gpu_ids.h"
 #include "config/load.h"
@@ -282,12 +283,12 @@ test_explain (void)
     struct fail fail = { 0 };
     AUTO_STRBUF struct strbuf out = { 0 };
     ok (!load (&config, "--aws_access_key_id hunter2 p", &fail), "loads %s", fail.text);
-    config_explain (&config, false, &out);
+    explain_text (&config, false, &out);
     ok (strstr (out.text, "aws_access_key_id: (not shown)  (flag)\n") && !strstr (out.text, "hunter2"),
         "secrets are not shown");
     config_release (&config);
-    char flag[] = "--main_process_ip", blank[] = "-a b", program[] = "p", *words[] = { flag, blank, program, NULL };
-    ok (!config_load_launch (&config, 3, words, &fail) && !strcmp (config.settings.main_process_ip, "-a b"),
+    char flag[] = "--role", blank[] = "-a b", program[] = "p", *words[] = { flag, blank, program, NULL };
+    ok (!config_load_launch (&config, 3, words, &fail) && !strcmp (config.settings.role, "-a b"),
         "a text with a blank is a value %s", fail.text);
     ok (mode_path (&config.settings, true) == PATH_ELASTIC, "several on GPUs");
     config.settings.use_cpu = true;
