@@ -13,10 +13,16 @@ function __accelerate_gpus --argument-names current program
     end
 end
 
+function __accelerate_configs --argument-names current
+    set -l names "$current"*.yaml "$current"*.yml "$current"*.json
+    test -n "$names"; and printf '%s\n' $names
+    __fish_complete_directories "$current"
+end
+
 function __accelerate_value --argument-names key current program
     switch $key
-        case config_file output_file deepspeed_config_file deepspeed_hostfile mpirun_hostfile sagemaker_inputs_file sagemaker_metrics_file command_file failure_report
-            echo @files
+        case config_file output_file
+            __accelerate_configs "$current"
         case compute_environment
             printf '%s\n' LOCAL_MACHINE AMAZON_SAGEMAKER
         case distributed_type
@@ -29,6 +35,8 @@ function __accelerate_value --argument-names key current program
             __accelerate_gpus "$current" "$program"
         case mixed_precision
             printf '%s\n' no fp16 bf16 fp8
+        case deepspeed_config_file deepspeed_hostfile mpirun_hostfile sagemaker_inputs_file sagemaker_metrics_file command_file failure_report
+            echo @files
         case offload_optimizer_device offload_param_device
             printf '%s\n' none cpu nvme
         case offload_optimizer_nvme_path offload_param_nvme_path log_dir
@@ -231,6 +239,7 @@ function __accelerate_flags
                 --commands\t'commands to run on the TPU\'s machines' \
                 --tpu_vm\t'virtual machines of the pod' \
                 --tpu_env\t'variables for the pod' \
+                --json\t'print as JSON' \
                 --yes\t'ask nothing: defaults for what no flag answers' \
                 --grace\t'seconds between asking ranks to end and killing them' \
                 --failure_report\t'write how the job ended, as JSON'
@@ -389,7 +398,7 @@ function __accelerate_free
     end
 end
 
-# What to complete: command, flags COMMAND, free COMMAND, behind (the program), value KEY TEXT BEFORE PROGRAM
+# What to complete: command, flags COMMAND, free COMMAND, after (the program), value KEY TEXT BEFORE PROGRAM
 function __accelerate_state
     set -l words (commandline -opc)
     set -l current (commandline -ct)
@@ -416,7 +425,11 @@ function __accelerate_state
         else if string match -qv -- '-*' $word; and test $command = config -a $word != lint
             set free none # flags of config stand on either side of its word
         else if not string match -q -- '-*' $word
-            echo behind
+            if test $command = config
+                printf '%s\n' value config_file "$current" '' $program
+            else
+                echo after
+            end
             return
         else if contains -- $name $valued
             set key $name
@@ -438,7 +451,7 @@ end
 function __accelerate_wants_files
     set -l state (__accelerate_state)
     switch "$state[1..2]"
-        case behind 'behind *' 'free launch'
+        case after 'after *' 'free launch'
             return 0
         case 'value *'
             test "$(__accelerate_value $state[2..3] '')" = @files

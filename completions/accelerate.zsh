@@ -17,13 +17,14 @@ _accelerate_gpus () {
 
 _accelerate_value () {
     case $2 in
-    config_file|output_file|deepspeed_config_file|deepspeed_hostfile|mpirun_hostfile|sagemaker_inputs_file|sagemaker_metrics_file|command_file|failure_report) _files ;;
+    config_file|output_file) _path_files -g '*.(yaml|yml|json)(-.) *(-/)' ;;
     compute_environment) compadd -- LOCAL_MACHINE AMAZON_SAGEMAKER ;;
     distributed_type) compadd -- NO MULTI_CPU MULTI_XPU MULTI_HPU MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_NEURON XLA DEEPSPEED FSDP MEGATRON_LM DATA_PARALLEL MODEL_PARALLEL ;;
     dynamo_backend) compadd -- no eager aot_eager inductor aot_ts_nvfuser nvprims_nvfuser cudagraphs ofi fx2trt onnxrt tensorrt aot_torchxla_trace_once torchxla_trace_once tvm hpu_backend neuron ;;
     dynamo_mode) compadd -- default reduce-overhead max-autotune ;;
     gpu_ids) _accelerate_gpus $1 ;;
     mixed_precision) compadd -- no fp16 bf16 fp8 ;;
+    deepspeed_config_file|deepspeed_hostfile|mpirun_hostfile|sagemaker_inputs_file|sagemaker_metrics_file|command_file|failure_report) _files ;;
     offload_optimizer_device|offload_param_device) compadd -- none cpu nvme ;;
     offload_optimizer_nvme_path|offload_param_nvme_path|log_dir) _files -/ ;;
     gradient_accumulation_steps|gradient_clipping) compadd -- auto ;;
@@ -206,6 +207,7 @@ _accelerate () {
             '--commands:commands to run on the TPU'\''s machines'
             '--tpu_vm:virtual machines of the pod'
             '--tpu_env:variables for the pod'
+            '--json:print as JSON'
             '--yes:ask nothing: defaults for what no flag answers'
             '--grace:seconds between asking ranks to end and killing them'
             '--failure_report:write how the job ended, as JSON'
@@ -376,12 +378,13 @@ _accelerate () {
     *) return 1 ;;
     esac
     flags+=('--help:print help' '--help_all:print help with all options')
-    # Behind the program everything is the program's.
+    # After the program everything is the program's.
     for (( i = at; i < CURRENT; i++ )); do
         name=${${words[i]//-/_}#__}
         if [[ $words[i] != -* ]]; then
             # flags of config stand on either side of its word
             [[ $command == config && $words[i] != lint ]] && { free=(); continue }
+            [[ $command == config ]] && { _accelerate_value $program config_file; return }
             [[ $command != launch ]] && { _files; return }
             shift $(( i - 1 )) words
             (( CURRENT -= i - 1 ))
@@ -404,7 +407,10 @@ _accelerate () {
         fi
         _describe -o option flags
     elif [[ $command == launch ]]; then
-        _files || { [[ -n $PREFIX ]] && _command_names -e }
+        local found=1
+        _files && found=0
+        [[ -n $PREFIX && $PREFIX != */* ]] && _command_names -e && found=0
+        return found
     else
         compadd -- $free
     fi

@@ -67,11 +67,28 @@ guess_all (struct config *config, int gpus, struct fail *fail)
     return guess (config, "use_cpu", on_cpu ? "true" : "false", fail) || guess (config, "num_processes", count, fail);
 }
 
+/* The folder of @p path: "" for the current one. */
+static char *
+folder_of (const char *path)
+{
+    const char *slash = strrchr (path, '/');
+    return strndup (path, !slash ? 0 : slash == path ? 1 : (size_t) (slash - path));
+}
+
 static int
 save (const char *path, const struct strbuf *text, struct fail *fail)
 {
+    AUTO_FREE char *folder = folder_of (path);
+    if (!folder)
+        return fail_nomem (fail);
+    bool is_new = *folder && access (folder, F_OK);
     if (io_make_parents (path, fail) || io_write_file (path, text->text, text->length, 0644, fail))
         return -1;
+    if (is_new) {
+        fputs ("created folder ", stdout);
+        printable_put (stdout, folder);
+        putchar ('\n');
+    }
     fputs ("saved in ", stdout);
     printable_put (stdout, path);
     prompt_say ("");
@@ -109,7 +126,12 @@ run_questions (struct config *config, const char *path, struct fail *fail)
     struct stat info;
     bool exists = !stat (path, &info);
     if (exists && !S_ISREG (info.st_mode) && !S_ISDIR (info.st_mode)) /* of what use are answers that cannot be kept? */
-        return fail_set (fail, FAIL_GENERAL, "%s: is not a regular file", path);
+        return fail_set (fail, FAIL_GENERAL, "%s: not a regular file", path);
+    AUTO_FREE char *folder = folder_of (path);
+    if (!folder)
+        return fail_nomem (fail);
+    if (config->settings.config_file && *folder && access (folder, F_OK)) /* as the original, but before the questions */
+        return fail_set (fail, FAIL_GENERAL, "%s: the folder does not exist; create it with mkdir -p", folder);
     int gpus = count_gpus ();
     int result = exists ? config_read_file (config, path, fail) : 0;
     if (!result)

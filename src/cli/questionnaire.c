@@ -100,6 +100,39 @@ ask_typed (const struct question *question, const char *dflt, char **line)
                : prompt_line (text.text, question->kind == ASK_PATH || question->kind == ASK_FULL_PATH, line);
 }
 
+/* The option that the question is about, or leads to. */
+static const struct option *
+find_subject (const struct question *question)
+{
+    char key[64];
+    const struct option *row = option_find (question->id);
+    if (row || !question->told_by)
+        return row;
+    snprintf (key, sizeof key, "%.*s", (int) strcspn (question->told_by, " "), question->told_by);
+    return option_find (key);
+}
+
+static void
+show_help (const struct question *question)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    const struct option *row = find_subject (question);
+    if (row) {
+        strbuf_printf (&text, "%s\n", row->doc);
+        if (row->type == OPTION_INT)
+            strbuf_printf (&text, "A number from %lld to %lld. ", (long long) row->min, (long long) row->max);
+        strbuf_printf (&text, "Key and option: %s.\n", row->key);
+    }
+    strbuf_add (&text, question->kind == ASK_YES_NO ? "Answer yes or no"
+                       : is_menu (question)         ? "Choose one of the entries, by its number or word"
+                       : question->kind == ASK_PATH || question->kind == ASK_FULL_PATH
+                           ? "Type a path; Tab completes it"
+                       : question->kind == ASK_WORDS ? "Type words with commas between them, or nothing"
+                                                     : "Type the answer");
+    strbuf_add (&text, ", Enter to accept what is in brackets, < to go back, Ctrl-C to leave.");
+    prompt_say (text.text && !text.failed ? text.text : "out of memory");
+}
+
 static void
 drop_last (struct strlist *list)
 {
@@ -114,6 +147,10 @@ ask_for_more (bool *is_more)
         AUTO_FREE char *line = NULL;
         enum prompt_result result = prompt_line ("Do you wish to add another command? [yes/NO] ", false, &line);
         *is_more = false;
+        if (result == PROMPT_HELP) {
+            prompt_say ("Answer yes to type another line, no to go on, < to take the last line back.");
+            continue;
+        }
         if (result != PROMPT_ANSWER || !line || !*line || parse_bool (line, is_more) == PARSE_OK)
             return result;
         prompt_say ("please answer yes or no");
@@ -133,6 +170,10 @@ ask_lines (const struct question *question, const char *dflt, char **lines)
     while (is_more) {
         AUTO_FREE char *line = NULL;
         enum prompt_result result = ask_typed (question, list.count ? NULL : shown, &line);
+        if (result == PROMPT_HELP) {
+            show_help (question);
+            continue;
+        }
         if (result == PROMPT_BACK && list.count) {
             drop_last (&list);
             continue;
@@ -177,6 +218,10 @@ ask (const struct answers *answers, struct answer *item, struct fail *fail)
         enum prompt_result result = is_menu (question)            ? ask_menu (answers, item, dflt, &line)
                                     : question->kind == ASK_LINES ? ask_lines (question, dflt, &line)
                                                                   : ask_typed (question, dflt, &line);
+        if (result == PROMPT_HELP) {
+            show_help (question);
+            continue;
+        }
         if (result != PROMPT_ANSWER)
             return result;
         if (!line) {
@@ -354,7 +399,7 @@ review (struct answers *answers, struct fail *fail)
             if (change (answers, items[number - 1], fail))
                 return -1;
         } else
-            prompt_say ("that is no number of the list");
+            prompt_say ("not a number in the list; Enter saves, Ctrl-C leaves without saving");
     }
 }
 
@@ -408,7 +453,7 @@ questionnaire_run (const struct config *old, int gpus, struct config *file, stru
     int result = answers_init (&answers, old, gpus, fail);
     prompt_open ();
     if (!result && has_person)
-        prompt_say ("An empty answer takes what stands in brackets; < goes back one question.\n"
+        prompt_say ("Enter accepts what is in brackets, < goes back one question, ? explains it.\n"
                     "Nothing is written before the end: Ctrl-C leaves everything as it is.\n");
     if (!result)
         result = walk (&answers, 0, false, ask_nothing, fail);

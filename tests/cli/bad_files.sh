@@ -195,7 +195,7 @@ test_expect_success 'a folder instead of a file' '
 test_expect_success 'a device is not replaced by a file' '
     mkfifo pipe.yaml && ln -s /dev/full full.yaml && { one_line "larger than" "$accelerate" config update --config_file full.yaml &&
     "$accelerate" config default --config_file full.yaml && [ -c /dev/full ] &&
-    for file in pipe.yaml full.yaml; do one_line "$file: is not a regular file" "$accelerate" config --config_file $file </dev/null || return 1; done &&
+    for file in pipe.yaml full.yaml; do one_line "$file: not a regular file" "$accelerate" config --config_file $file </dev/null || return 1; done &&
     [ -p pipe.yaml ]; }'
 test_expect_success 'a link stays one, and a private file private' '
     mkdir -p dotfiles && echo "$good" >dotfiles/c.yaml && chmod 600 dotfiles/c.yaml && ln -s dotfiles/c.yaml link.yaml &&

@@ -161,7 +161,11 @@ test_expect_success 'the file for this machine takes flags, too' '
 test_expect_success 'launch takes what was written' '
     rm c.yaml && "$accelerate" config -y --distributed_type MULTI_CPU --num_processes 2 --config_file c.yaml &&
     "$accelerate" launch --config_file c.yaml --dry_run --explain true >got && grep "num_processes: 2  (c.yaml:" got'
-test_expect_success 'umask counts, parents are made' '
-    (umask 027 && "$accelerate" config -y --config_file new/er/c.json) && test "$(stat -c %a new/er/c.json)" = 640 &&
+test_expect_success 'a missing folder is refused before the questions' '
+    test_exit 1 "$accelerate" config --config_file no/such/c.yaml </dev/null >out 2>error && test ! -s out && test ! -e no &&
+    test "$(cat error)" = "accelerate: no/such: the folder does not exist; create it with mkdir -p"'
+test_expect_success 'config default makes it, and says so; umask counts' '
+    (umask 027 && "$accelerate" config default --config_file new/er/c.json) >out &&
+    printf "created folder new/er\nsaved in new/er/c.json\n" | diff - out && test "$(stat -c %a new/er/c.json)" = 640 &&
     head -n 1 new/er/c.json | grep -x "{"'
 test_done

@@ -114,7 +114,7 @@ test_command_lines (void)
         { "-- --weird", NULL, "quiet", "false", "--weird" },
         { "- a", NULL, "quiet", "false", "- a" },
         { "--cpu p", NULL, "use_cpu", "true", "p" },
-        { "--main_process_ip=-x p", NULL, "main_process_ip", "-x", "p" },
+        { "--role=-x p", NULL, "role", "-x", "p" },
         { "--main_process_port 0 p", NULL, "main_process_port", "0", "p" },
         { "--num_processes 2x p", "--num_processes: '2x' is not a whole number, use 1 to", NULL, NULL, NULL },
         { "--num_processes 0 p", "--num_processes: 0 is out of range, use 1 to", NULL, NULL, NULL },
@@ -122,8 +122,8 @@ test_command_lines (void)
         { "--num_processes 99999999999 p", "--num_processes: 99999999999 is out of range", NULL, NULL, NULL },
         { "--num_processes 99999999999999999999 p", "is out of range", NULL, NULL, NULL },
         { "--num_processes= p", "'' is not a whole number", NULL, NULL, NULL },
-        { "--num_processes", "--num_processes: a value is missing (N)", NULL, NULL, NULL },
-        { "--num_processes --cpu p", "--num_processes: a value is missing", NULL, NULL, NULL },
+        { "--num_processes", "--num_processes: missing value (N)", NULL, NULL, NULL },
+        { "--num_processes --cpu p", "--num_processes: missing value", NULL, NULL, NULL },
         { "--num_proceses 2 p", "unknown option '--num_proceses' (did you mean '--num_processes'?)", NULL, NULL, NULL },
         { "--num-cpu_threads-per_process 2 p", "(did you mean '--num_cpu_threads_per_process'?)", NULL, NULL, NULL },
         { "--num_proc 2 p", "unknown option '--num_proc'", NULL, NULL, NULL },
@@ -284,7 +284,7 @@ test_explain (void)
     AUTO_STRBUF struct strbuf out = { 0 };
     ok (!load (&config, "--aws_access_key_id hunter2 p", &fail), "loads %s", fail.text);
     explain_text (&config, false, &out);
-    ok (strstr (out.text, "aws_access_key_id: (not shown)  (flag)\n") && !strstr (out.text, "hunter2"),
+    ok (strstr (out.text, "aws_access_key_id: (not shown)  (flag; no effect)\n") && !strstr (out.text, "hunter2"),
         "secrets are not shown");
     config_release (&config);
     char flag[] = "--role", blank[] = "-a b", program[] = "p", *words[] = { flag, blank, program, NULL };
