@@ -147,6 +147,7 @@ static const struct {
     { "default", run_default },
     { "update", config_files_update },
     { "show", config_files_show },
+    { "schema", config_files_schema },
 };
 
 static int
@@ -164,7 +165,7 @@ run (struct config *config, const char *path, struct fail *fail)
     }
     suggest_consider (&suggest, "lint");
     char space[80];
-    return fail_set (fail, FAIL_USAGE, "unexpected argument '%s', use default, update, show or lint%s", config->program,
+    return fail_set (fail, FAIL_USAGE, "unexpected argument '%s', expected default, update, show, schema or lint%s", config->program,
                      suggest_text (&suggest, "", space, sizeof space));
 }
 

@@ -55,4 +55,7 @@ void emit_zsh (const struct command_info *const *commands, size_t count, struct 
 /** The whole table. */
 int emit_json (struct strbuf *out, struct fail *fail);
 
+/** A JSON schema (draft 2020-12) of the configuration file. */
+int emit_schema (struct strbuf *out, struct fail *fail);
+
 #endif
