@@ -99,7 +99,7 @@ read_choice (const struct answers *answers, const struct answer *item, const cha
         for (size_t i = 0; i < count; i++)
             if (answers_menu_number (&values, i) == number)
                 return strdup (values.items[i]);
-    fail_set (fail, FAIL_USAGE, "'%s' is none of the choices: a number from %d to %d, or a word%s", typed,
+    fail_set (fail, FAIL_USAGE, "'%s' is not one of the choices; enter a number from %d to %d, or a word%s", typed,
               answers_menu_number (&values, 0), answers_menu_number (&values, count - 1),
               suggest_text (&suggest, "", space, sizeof space));
     return NULL;
@@ -123,7 +123,7 @@ read_value (const struct answer *item, const char *typed, struct fail *fail)
     struct settings unused = { 0 };
     bool is_list = row && row->type == OPTION_LIST;
     if (!*typed && item->question->kind != ASK_WORDS) {
-        fail_set (fail, FAIL_USAGE, "an answer is needed");
+        fail_set (fail, FAIL_USAGE, "this question needs an answer");
         return NULL;
     }
     if (row && !is_list) {

@@ -113,7 +113,7 @@ run_default (struct config *config, const char *path, struct fail *fail)
                    ? -1
                    : save (path, &text, fail);
     printable_put (stdout, path);
-    prompt_say (" exists and stays as it is");
+    prompt_say (" exists; left unchanged");
     return 0;
 }
 
@@ -165,7 +165,7 @@ run (struct config *config, const char *path, struct fail *fail)
     }
     suggest_consider (&suggest, "lint");
     char space[80];
-    return fail_set (fail, FAIL_USAGE, "unexpected argument '%s', expected default, update, show, schema or lint%s", config->program,
+    return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'; expected default, update, show, schema or lint%s", config->program,
                      suggest_text (&suggest, "", space, sizeof space));
 }
 

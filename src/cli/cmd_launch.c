@@ -106,7 +106,7 @@ print_report (const struct job *job, const struct keeper *keeper, bool quiet)
         report_text (job, &report);
     report_losses (job, &report);
     if (report.failed)
-        keeper_say (keeper, "accelerate: out of memory for the report of how the job ended\n", !job->not_passed_on);
+        keeper_say (keeper, "accelerate: out of memory while writing the report\n", !job->not_passed_on);
     else if (report.text)
         keeper_say (keeper, report.text, !job->not_passed_on); /* nobody waits for a reader twice */
 }
@@ -124,7 +124,7 @@ static void
 say_restart (const struct keeper *keeper, const struct settings *settings, int64_t restarts)
 {
     AUTO_STRBUF struct strbuf line = { 0 };
-    strbuf_printf (&line, "accelerate: starting all ranks again (%lld of %lld times)\n", (long long) restarts,
+    strbuf_printf (&line, "accelerate: restarting all ranks (%lld of %lld)\n", (long long) restarts,
                    (long long) settings->max_restarts);
     if (line.text && !settings->quiet)
         keeper_say (keeper, line.text, true);
@@ -192,7 +192,7 @@ run_plan (struct plan *plan, const struct settings *settings, struct fail *fail)
         for (size_t i = 0; i < plan->notes.count; i++)
             print_note ("", plan->notes.items[i]);
         if (plan->logs.run)
-            print_note ("files of the ranks' output are in ", plan->logs.run);
+            print_note ("the ranks' output is in ", plan->logs.run);
     }
     switch (keeper_split (&keeper, fail)) {
     case KEEPER_IS_SUPERVISOR: return supervise_plan (plan, &keeper, settings);

@@ -35,7 +35,7 @@ find_selftest (char **path, struct fail *fail)
     if (found.failed)
         return fail_nomem (fail);
     if (access (found.text, X_OK))
-        return fail_set (fail, FAIL_NOT_FOUND, "the self-test %s: %s; install it, or name it in ACCELERATE_SELFTEST",
+        return fail_set (fail, FAIL_NOT_FOUND, "self-test %s: %s; install it or set ACCELERATE_SELFTEST",
                          found.text, strerror (errno));
     *path = strbuf_take (&found);
     return 0;
@@ -70,6 +70,6 @@ cmd_test (int argc, char **argv, struct fail *fail)
     int status = cmd_launch (argc + 2, launch, fail);
     /* cmd_launch() returns in the process that watches the ranks too. */
     if (status == 0 && getpid () == pid)
-        puts ("Every step went well: this machine is ready for distributed training.");
+        puts ("All tests passed: this machine is ready for distributed training.");
     return status;
 }

@@ -65,7 +65,7 @@ check_sagemaker (const struct config *config, struct strlist *problems)
         return;
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (config_origin (config, needed[i]).kind == ORIGIN_DEFAULT)
-            strlist_printf (problems, "%s: a file for SageMaker needs %s", config->file, needed[i]);
+            strlist_printf (problems, "%s: missing key for SageMaker: %s", config->file, needed[i]);
     strlist_printf (problems, "%s:%d: launch cannot start jobs on SageMaker; use Hugging Face Accelerate for this file",
                     config->file, config_origin (config, "compute_environment").line);
 }
@@ -108,7 +108,7 @@ config_files_lint (char **files, int count, struct fail *fail)
 {
     AUTO_STRLIST struct strlist problems = { 0 };
     if (!count)
-        return fail_set (fail, FAIL_USAGE, "no file given, use: accelerate config lint FILE...");
+        return fail_set (fail, FAIL_USAGE, "no file given; use accelerate config lint FILE...");
     for (int i = 0; i < count; i++)
         if (lint_file (files[i], &problems, fail))
             return -1;

@@ -154,8 +154,7 @@ refuse_option (const char *name, struct fail *fail)
     suggest_consider (&suggest, "--help-all");
     suggest_consider (&suggest, "--version");
     if (command)
-        return fail_set (fail, FAIL_USAGE, "option '%s' before the command: write accelerate %s %s", name, command,
-                         name);
+        return fail_set (fail, FAIL_USAGE, "options go after the command: accelerate %s %s", command, name);
     if (suggest.best)
         return fail_set (fail, FAIL_USAGE, "unknown option '%s'%s", name,
                          suggest_text (&suggest, "", space, sizeof space));

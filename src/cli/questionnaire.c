@@ -185,7 +185,7 @@ ask_lines (const struct question *question, const char *dflt, char **lines)
         if (!line)
             return PROMPT_ANSWER; /* without a text: no memory */
         if (!*line) {
-            prompt_say ("an answer is needed");
+            prompt_say ("this question needs an answer");
             continue;
         }
         strlist_add (&list, line);
@@ -262,7 +262,7 @@ take_default (const struct answers *answers, struct answer *item, struct fail *f
     if (find_default (answers, item, &text, fail))
         return -1;
     if (!text)
-        return fail_set (fail, FAIL_USAGE, "--yes: nothing answers '%s', give --%s", item->question->text,
+        return fail_set (fail, FAIL_USAGE, "'%s' has no default; pass --%s", item->question->text,
                          item->question->id);
     free (item->text);
     item->text = text;
@@ -285,12 +285,12 @@ give_up (enum prompt_result result, struct fail *fail)
 {
     if (result == PROMPT_INTERRUPT) {
         prompt_say ("");
-        return fail_set (fail, 130, "interrupted, nothing was written");
+        return fail_set (fail, 130, "interrupted; nothing was written");
     }
     if (fail->status)
         return -1;
     prompt_say (""); /* the error begins on a line of its own */
-    return fail_set (fail, FAIL_GENERAL, "the input ended before the last question, nothing was written");
+    return fail_set (fail, FAIL_GENERAL, "the input ended before the last question; nothing was written");
 }
 
 /* From question @p i to the last.  @p only_new: leave alone what has an answer. */
@@ -319,7 +319,7 @@ walk (struct answers *answers, size_t i, bool only_new, bool ask_nothing, struct
         if (result == PROMPT_BACK) {
             size_t previous = find_previous (answers, i);
             if (previous == answers->count)
-                prompt_say ("this is the first question");
+                prompt_say ("already at the first question");
             else {
                 i = previous;
                 answers->items[i].source = ANSWER_NONE;
@@ -409,7 +409,7 @@ add_remarks (const struct answers *answers)
 {
     if (answers_is (answers, "use_dynamo", "yes") && answers_is (answers, "mixed_precision", "no")
         && !answers_is (answers, "use_cpu", "yes") && !answers_is (answers, "machine", "MULTI_CPU"))
-        prompt_say ("note: torch dynamo without mixed precision needs TF32 to be fast; the original's library turns it "
+        prompt_say ("note: torch dynamo without mixed precision is fast only with TF32; Hugging Face's library turns it "
                     "on");
     if (answers_is (answers, "authorization", "credentials"))
         prompt_say ("note: give --aws_access_key_id and --aws_secret_access_key to each launch; they are not kept in "

@@ -32,7 +32,7 @@ struct question {
     enum question_kind kind;
     const char *text; /* one line that ends in '?' or ':' */
     const struct choice *choices; /* of ASK_MENU; ends with { NULL } */
-    const char *dflt;             /* NULL: there is none, an answer is needed */
+    const char *dflt;             /* NULL: there is none, this question needs an answer */
     /* Where the default follows from other answers: the number, or 0 for `dflt`; NULL: it never does. */
     int64_t (*propose) (const struct answers *answers);
     bool (*when) (const struct answers *answers); /* whether it is asked; NULL: always */

@@ -58,7 +58,9 @@ host_complaint (const char *text)
 {
     struct in_addr unused;
     if (strchr (text, ':'))
-        return is_ipv6 (text) ? NULL : "not an IPv6 address (a port goes into main_process_port)";
+        return is_ipv6 (text)                           ? NULL
+               : strchr (text, ':') == strrchr (text, ':') ? "not a host name (a port goes into main_process_port)"
+                                                           : "not an IPv6 address";
     if (strspn (text, "0123456789.") == strlen (text) && *text)
         return inet_aton (text, &unused) ? NULL : "not an IPv4 address";
     return is_name (text) ? NULL : "not a host name";

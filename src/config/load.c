@@ -198,7 +198,7 @@ config_load_launch (struct config *config, int argc, char **argv, struct fail *f
     if (config_init (config, fail) || config_load_flags (config, COMMAND_LAUNCH, argc, argv, fail))
         return -1;
     if (!config->program)
-        return fail_set (fail, FAIL_USAGE, "no program given, use: accelerate launch [options] PROGRAM [arguments]");
+        return fail_set (fail, FAIL_USAGE, "no program given; use accelerate launch [options] PROGRAM [arguments]");
     if (config_load_file (config, fail))
         return -1;
     config_load_environment (config);

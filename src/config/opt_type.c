@@ -35,10 +35,10 @@ parse_int (const struct option *row, const char *text, bool from_file, void *fie
     case PARSE_OK:
         return 0;
     case PARSE_RANGE:
-        return fail_set (fail, FAIL_USAGE, "%s is out of range, use %" PRId64 " to %" PRId64, text, row->min,
+        return fail_set (fail, FAIL_USAGE, "%s is out of range; expected %" PRId64 " to %" PRId64, text, row->min,
                          row->max);
     default:
-        return fail_set (fail, FAIL_USAGE, "'%s' is not a whole number, use %" PRId64 " to %" PRId64, text, row->min,
+        return fail_set (fail, FAIL_USAGE, "'%s' is not an integer; expected %" PRId64 " to %" PRId64, text, row->min,
                          row->max);
     }
 }

@@ -75,7 +75,7 @@ has_cpus_alone (const struct settings *settings)
            || !strcmp (settings->distributed_type, "MULTI_CPU");
 }
 
-#define IN_FILE "contradicts deepspeed_config_file: the original's library wants it in DeepSpeed's file only"
+#define IN_FILE "contradicts deepspeed_config_file; set it only in DeepSpeed's file"
 
 /* Keys that say nothing, or the contrary of another key, although their group counts. */
 static const struct {
@@ -83,8 +83,8 @@ static const struct {
     bool (*is_wrong) (const struct settings *settings);
     const char *text;
 } rules[] = {
-    { "machine_rank", has_one_machine, "has no effect without several num_machines" },
-    { "use_cpu", has_gpus, "contradicts distributed_type: GPUs are asked for there" },
+    { "machine_rank", has_one_machine, "has no effect with one machine" },
+    { "use_cpu", has_gpus, "contradicts distributed_type, which asks for GPUs" },
     { "gpu_ids", has_cpus_alone, "has no effect on CPUs" },
     { "dynamo_mode", has_no_dynamo, "has no effect without a dynamo_backend" },
     { "dynamo_use_fullgraph", has_no_dynamo, "has no effect without a dynamo_backend" },

@@ -31,9 +31,9 @@ test_expect_success 'each command has help' '
     done'
 test_expect_success 'launch: a file is named with its line, before anything starts' '
     printf "debug: true\nnum_processes: 2x\n" >c.yaml && test_exit 1 "$accelerate" launch --config_file c.yaml true 2>error &&
-    grep -F "accelerate: c.yaml:2: num_processes: '\''2x'\'' is not a whole number, use 1 to 1000000" error'
+    grep -F "accelerate: c.yaml:2: num_processes: '\''2x'\'' is not an integer; expected 1 to 1000000" error'
 test_expect_success 'launch: a wrong value, a missing program' '
-    says "--num_processes: 0 is out of range, use 1 to 1000000" "$accelerate" launch --num_processes 0 true &&
+    says "--num_processes: 0 is out of range; expected 1 to 1000000" "$accelerate" launch --num_processes 0 true &&
     says "no program given" "$accelerate" launch --cpu && test_exit 2 "$accelerate" launch'
 # sections OPTIONS...: the sections of launch's help, and those it says it does not show
 sections () {

@@ -131,7 +131,7 @@ test_expect_success '--KEY=no' '
         --same_network=no --config_file e2.yaml && grep "same_network: false" e2.yaml'
 test_expect_success 'a question without a default: which flag is missing' '
     test_exit 2 "$accelerate" config -y --distributed_type MULTI_CPU --num_machines 2 --config_file f.yaml 2>error &&
-    grep -e "give --main_process_ip" error && ! test -e f.yaml'
+    grep -e "pass --main_process_ip" error && ! test -e f.yaml'
 test_expect_success 'a flag that no question is about is an error' '
     test_exit 2 "$accelerate" config -y --distributed_type NO --zero_stage 3 --config_file f.yaml 2>error &&
     grep -Fx "accelerate: --zero_stage has no effect without distributed_type: DEEPSPEED" error &&

@@ -325,7 +325,7 @@ def editing():
         t.answer(MPIRUN, "no", ENTER)
         t.rest(DYNAMO)
         t.answer(PROCESSES, "many", ENTER)
-        t.expect("not a whole number")
+        t.expect("is not an integer")
         t.answer(PROCESSES, "45", "\177", ENTER)
         t.choose(PRECISION, ENTER)
         t.answer(SAVE, ENTER)
