@@ -130,12 +130,14 @@ run_questions (struct config *config, const char *path, struct fail *fail)
     AUTO_FREE char *folder = folder_of (path);
     if (!folder)
         return fail_nomem (fail);
-    if (config->settings.config_file && *folder && access (folder, F_OK)) /* as the original, but before the questions */
+    /* As in the original, but before the questions. */
+    if (config->settings.config_file && *folder && access (folder, F_OK))
         return fail_set (fail, FAIL_GENERAL, "%s: the folder does not exist; create it with mkdir -p", folder);
     int gpus = count_gpus ();
     int result = exists ? config_read_file (config, path, fail) : 0;
     if (!result)
-        result = infer (config, gpus, fail) || questionnaire_run (config, gpus, &file, fail) ? -1 : write_config (&file, path, fail);
+        result = infer (config, gpus, fail) || questionnaire_run (config, gpus, &file, fail)
+                     ? -1 : write_config (&file, path, fail);
     config_release (&file);
     return result;
 }
@@ -155,7 +157,7 @@ run (struct config *config, const char *path, struct fail *fail)
 {
     struct suggest suggest = { .wanted = config->program };
     if (config->settings.json && (!config->program || strcmp (config->program, "show") != 0))
-        return fail_set (fail, FAIL_USAGE, "--json needs show; a configuration file is JSON where its name ends in .json");
+        return fail_set (fail, FAIL_USAGE, "--json needs show; a file whose name ends in .json is written as JSON");
     if (!config->program)
         return run_questions (config, path, fail);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -165,8 +167,8 @@ run (struct config *config, const char *path, struct fail *fail)
     }
     suggest_consider (&suggest, "lint");
     char space[80];
-    return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'; expected default, update, show, schema or lint%s", config->program,
-                     suggest_text (&suggest, "", space, sizeof space));
+    return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'; expected default, update, show, schema or lint%s",
+                     config->program, suggest_text (&suggest, "", space, sizeof space));
 }
 
 int

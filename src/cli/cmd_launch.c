@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "cli/command.h"
+#include "config/check.h"
 #include "config/explain.h"
 #include "config/load.h"
 #include "config/mode.h"
@@ -211,7 +212,8 @@ cmd_launch (int argc, char **argv, struct fail *fail)
     struct plan plan = { 0 };
     struct claim claim = CLAIM_NONE; /* held until this process ends the job: the keeper and the supervisor both do */
     int status = -1;
-    if (config_load_launch (&config, argc, argv, fail) || make_plan (&plan, &claim, &config, fail))
+    if (config_load_launch (&config, argc, argv, fail)
+        || (!config.settings.dry_run && config_check_files (&config, fail)) || make_plan (&plan, &claim, &config, fail))
         goto done;
     if (config.settings.explain && print_settings (&config, fail))
         goto done;

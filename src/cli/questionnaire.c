@@ -409,8 +409,8 @@ add_remarks (const struct answers *answers)
 {
     if (answers_is (answers, "use_dynamo", "yes") && answers_is (answers, "mixed_precision", "no")
         && !answers_is (answers, "use_cpu", "yes") && !answers_is (answers, "machine", "MULTI_CPU"))
-        prompt_say ("note: torch dynamo without mixed precision is fast only with TF32; Hugging Face's library turns it "
-                    "on");
+        prompt_say ("note: torch dynamo without mixed precision is fast only with TF32, which Hugging Face's library "
+                    "enables");
     if (answers_is (answers, "authorization", "credentials"))
         prompt_say ("note: give --aws_access_key_id and --aws_secret_access_key to each launch; they are not kept in "
                     "the file");

@@ -173,8 +173,7 @@ has_no_deepspeed_file (const struct config *config)
 {
     const char *name = config->settings.deepspeed_config_file;
     bool is_base64 = name && *name == 'e' && strlen (name) > 8 && !strpbrk (name, ". ~");
-    return config->program && !config->settings.dry_run && config->settings.use_deepspeed && name
-           && strcmp (name, "none") != 0 && !is_base64 && access (name, F_OK);
+    return config->settings.use_deepspeed && name && strcmp (name, "none") != 0 && !is_base64 && access (name, F_OK);
 }
 
 static const struct {
@@ -203,7 +202,6 @@ static const struct {
     { has_uneven_machines, { "num_processes", "num_machines" },
       "num_processes must be a multiple of num_machines" },
     { has_single_gpu, { "multi_gpu", "gpu_ids" }, "gpu_ids lists one GPU, but several are needed" },
-    { has_no_deepspeed_file, { "deepspeed_config_file" }, "DeepSpeed's configuration file does not exist" },
     { has_number_missing, { "distributed_type" }, "num_processes is missing" },
 };
 
@@ -267,4 +265,15 @@ config_check (const struct config *config, struct fail *fail)
         return fail_set (fail, FAIL_USAGE, "%s%s", rules[i].text, blamed.text ? blamed.text : "");
     }
     return check_host (config, fail) || check_gpu_ids (config, fail) ? -1 : 0;
+}
+
+int
+config_check_files (const struct config *config, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf blamed = { 0 };
+    if (!has_no_deepspeed_file (config))
+        return 0;
+    describe (config, "deepspeed_config_file", &blamed);
+    return blamed.failed ? fail_nomem (fail)
+                         : fail_set (fail, FAIL_USAGE, "DeepSpeed's configuration file does not exist%s", blamed.text);
 }

@@ -26,8 +26,8 @@ struct page {
     bool is_whole;        /* all words of each choice */
 };
 
-/* Folded at blanks, from the column on; the line so far is from @p start.  The text of a line that has passed the column
- * begins on the next one. */
+/* Folded at blanks, from the column on; the line so far is from @p start.  The text of a line that has passed the
+ * column begins on the next one. */
 static void
 add_folded (const struct page *page, size_t start, const char *text)
 {
@@ -138,8 +138,8 @@ add_hidden_groups (const struct page *page, unsigned groups)
         else
             strbuf_printf (page->out, "      --config_file FILE");
         AUTO_STRBUF struct strbuf text = { 0 };
-        strbuf_printf (&text, info->flag || page->command == COMMAND_CONFIG ? "%s" : "%s, in a file with %s", info->title,
-                       info->mode);
+        strbuf_printf (&text, info->flag || page->command == COMMAND_CONFIG ? "%s" : "%s, in a file with %s",
+                       info->title, info->mode);
         page->out->failed = page->out->failed || text.failed;
         add_folded (page, start, text.text ? text.text : "");
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The option table as a JSON schema (draft 2020-12) of the configuration file, for editors; see emit.h.
  *
- * It accepts what the reader accepts (file.c), as far as a schema can say it: words in any case, numbers and truth values
+ * It accepts what the reader accepts (file.c), as far as a schema can say it: words in any case, numbers and booleans
  * as such or as texts.  Editors apply it to YAML too, whose readers make booleans of yes and no. */
 #include <config.h>
 
@@ -13,7 +13,8 @@
 #include <jansson.h>
 #include <string.h>
 
-#define TRUTH_PATTERN "^([yY]([eE][sS])?|[nN][oO]?|[tT]([rR][uU][eE])?|[fF]([aA][lL][sS][eE])?|[oO][nN]|[oO][fF][fF]|[01])$"
+#define TRUTH_PATTERN "^([yY]([eE][sS])?|[nN][oO]?|[tT]([rR][uU][eE])?|[fF]([aA][lL][sS][eE])?|" \
+                      "[oO][nN]|[oO][fF][fF]|[01])$"
 
 static json_t *
 with_null (json_t *schema)
@@ -80,7 +81,8 @@ static json_t *
 schema_of_number (const struct option *row)
 {
     bool is_whole = row->type == OPTION_INT || !row->decimals;
-    json_t *number = json_pack ("{s:s, s:I}", "type", is_whole ? "integer" : "number", "minimum", (json_int_t) row->min);
+    json_t *number = json_pack ("{s:s, s:I}", "type", is_whole ? "integer" : "number", "minimum",
+                                (json_int_t) row->min);
     if (row->type == OPTION_INT)
         json_object_set_new (number, "maximum", json_integer (row->max));
     json_t *text = json_pack ("{s:s, s:s}", "type", "string", "pattern", is_whole ? "^[-+]?[0-9]+$"
@@ -131,8 +133,8 @@ schema_of_type (const struct option *row)
         return json_pack ("{s:[o, {s:s}]}", "anyOf", schema_of_list (schema_of_truth (), 3), "type", "string");
     case OPTION_LIST:
         return json_pack ("{s:[o, {s:s}]}", "anyOf",
-                          schema_of_list (json_pack ("{s:[s, s, s]}", "type", "string", "number", "boolean"), 0), "type",
-                          "string");
+                          schema_of_list (json_pack ("{s:[s, s, s]}", "type", "string", "number", "boolean"), 0),
+                          "type", "string");
     default: return schema_of_text (row);
     }
 }
@@ -157,7 +159,8 @@ short_name (const struct option *row)
 {
     const char *end = row->section ? strstr (row->section, "_config") : NULL;
     size_t length = end ? (size_t) (end - row->section) : row->section ? strlen (row->section) : 0;
-    return length && !strncmp (row->key, row->section, length) && row->key[length] == '_' ? row->key + length + 1 : NULL;
+    bool is_before = length && !strncmp (row->key, row->section, length) && row->key[length] == '_';
+    return is_before ? row->key + length + 1 : NULL;
 }
 
 static json_t *

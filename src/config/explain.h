@@ -10,8 +10,8 @@
  * Append the settings: those that somebody gave, and the defaults that matter in the chosen mode.  @p config has been
  * resolved.  Secrets are not shown.
  *
- * As text, "KEY: VALUE  (ORIGIN)" a line, control characters are escaped, and what has no effect is marked.  As JSON, an
- * object of objects with "value" (a truth value, an integer or a string), "origin", "effect".
+ * As text, "KEY: VALUE  (ORIGIN)" a line, control characters are escaped, and what has no effect is marked.  As JSON,
+ * an object of objects with "value" (a boolean, an integer or a string), "origin", "effect".
  *
  * @param keys_only  only keys of the file
  * @param[out] out   `failed` is set without memory @{

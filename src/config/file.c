@@ -197,7 +197,8 @@ check_duplicate (const struct place *place, struct fail *fail)
         if ((!same_name && (!row || option_find_in_file (place->section, other->key) != row))
             || node_equal (other, place->node))
             continue;
-        return same_name ? fail_set (fail, FAIL_GENERAL, "duplicate key '%s' (first on line %d)", other->key, other->line)
+        return same_name ? fail_set (fail, FAIL_GENERAL, "duplicate key '%s' (first on line %d)", other->key,
+                                     other->line)
                          : fail_set (fail, FAIL_GENERAL, "'%s' is the same key as '%s' on line %d", place->node->key,
                                      other->key, other->line);
     }
@@ -310,7 +311,8 @@ refuse_problems (const struct filedoc *doc, const struct strlist *problems, stru
         strbuf_printf (&text, "; and %zu more", problems->count - shown);
     if (text.failed)
         return fail_nomem (fail);
-    return fail_set (fail, FAIL_GENERAL, "%s; to check the whole file: accelerate config lint %s", text.text, doc->path);
+    return fail_set (fail, FAIL_GENERAL, "%s; to check the whole file: accelerate config lint %s", text.text,
+                     doc->path);
 }
 
 int

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names and addresses of hosts; see host.h.  What getaddrinfo(3) would take must pass: inet_aton's short forms (127.1),
- * a zone after an IPv6 address, underscores and bytes of other alphabets in names, one dot at the end. */
+ * brackets or a zone at an IPv6 address, underscores and bytes of other alphabets in names, one dot at the end. */
 #include <config.h>
 
 #include "config/host.h"
@@ -17,8 +17,10 @@ is_ipv6 (const char *text)
 {
     char address[INET6_ADDRSTRLEN];
     struct in6_addr unused;
-    size_t length = strcspn (text, "%"); /* fe80::1%eth0 */
-    if (text[length] && !text[length + 1])
+    bool has_brackets = *text == '[' && text[strlen (text) - 1] == ']';
+    text += has_brackets;
+    size_t length = strcspn (text, has_brackets ? "%]" : "%"); /* fe80::1%eth0 */
+    if (text[length] == '%' && !text[length + 1])
         return false;
     if (length >= sizeof address)
         return false;

@@ -21,7 +21,7 @@ taken () {
 # Answers before the first Enter (with / between), or flags; and a line of the file.  "<" in neither.
 while IFS='|' read -r answers flags line; do
     test_expect_success "Enter alone after '$answers' $flags: $line" '
-        rm -f c.yaml && { printf %s "$answers" | tr / "\n"; [ -z "$answers" ] || echo; yes "" | head -n 200; } >keys &&
+        rm -f c.yaml && { printf "%b" "$(printf %s "$answers" | sed "s,/,\\\\n,g")"; [ -z "$answers" ] || echo; yes "" | head -n 200; } >keys &&
         "$accelerate" config $flags --config_file c.yaml <keys >out 2>error && grep -x -e " *$line" c.yaml && taken'
 done <<'EOT'
 ||distributed_type: 'NO'
