@@ -242,6 +242,7 @@ function __accelerate_flags
                 --json\t'print JSON' \
                 --yes\t'ask nothing; take defaults' \
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
+                --no_prefix\t'on a terminal: do not put the rank before each line' \
                 --failure_report\t'write a JSON report of how the job ended'
         case env
             printf '%s\n' \
@@ -376,6 +377,7 @@ function __accelerate_flags
                 --explain\t'with --dry_run: show settings and their origins' \
                 --json\t'print JSON' \
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
+                --no_prefix\t'on a terminal: do not put the rank before each line' \
                 --failure_report\t'write a JSON report of how the job ended'
         case test
             printf '%s\n' \

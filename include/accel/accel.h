@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All of libaccel.  The order of reading: base (rules of the whole API), state, comm, tree, collectives, group,
- * random, dataset, sampler, loader, train, accumulate, optimizer, scheduler, utility. */
+/* All of libaccel.  Suggested reading order: base (rules of the whole API), state, comm, tree, collectives, group,
+ * random, dataset, sampler, loader, train, accumulate, optimizer, precision, scheduler, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 

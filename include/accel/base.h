@@ -2,21 +2,21 @@
 /* What every other header needs: visibility, status codes and the error object.
  *
  * Rules for the whole API
- *  1. First the object (or where to put the new one); then input buffers, then output buffers, each followed by its own
- *     count unless one count serves both; then enums and options; last `err`.  (accel_prepare, which takes any
+ *  1. Order of arguments: the object (or where to store the new one); input buffers, then output buffers, each followed
+ *     by its own count unless one count serves both; enums and options; `err` last.  (accel_prepare, which takes any
  *     number of objects, has `err` before them.)
- *  2. Counts are elements, never bytes; a name ends in _bytes or _ms where it is not elements.
- *  3. Every function that can fail returns enum accel_status and takes a nullable `err`.  On failure a constructor sets
- *     its object to NULL, other single outputs are untouched, and the buffers of a collective are undefined.
+ *  2. Counts are numbers of elements, never bytes, unless the name ends in _bytes or _ms.
+ *  3. Every function that can fail returns enum accel_status and takes a nullable `err`.  On failure, a constructor
+ *     sets its object to NULL, other single outputs are unchanged, and the buffers of a collective are undefined.
  *  4. Collectives ("Collective" in their comment) must be called by every process, in the same order.  They are macros
- *     that add the caller's file and line, which error messages and the launcher's report name; the functions behind
- *     them end in _at.
- *  5. An object may be used by one thread at a time; distinct objects are independent, except that everything prepared
- *     with one `struct accel` counts as one object with it.
- *  6. In options, 0 is each field's default.  Where that is another number, ACCEL_ZERO (ACCEL_NONE for counts) is 0.
- *  7. The library never prints (except accel_print, accel_log..., accel_progress...), never exits
- *     and installs no signal handler.
- */
+ *     that add the caller's file and line, which appear in error messages and in the launcher's report; the underlying
+ *     functions end in _at.
+ *  5. An object may be used by one thread at a time.  Different objects are independent, except that everything
+ *     prepared with one `struct accel` counts as one object with it.
+ *  6. In options, 0 selects each field's default.  If that is another number, ACCEL_ZERO (ACCEL_NONE for counts) means
+ *     0.
+ *  7. The library never prints (except accel_print, accel_log..., accel_progress...), never exits and installs no
+ *     signal handler. */
 #ifndef ACCEL_BASE_H
 #define ACCEL_BASE_H
 
@@ -53,7 +53,7 @@ ACCEL_BEGIN_DECLS
     X (ERR_FORMAT, 7, "malformed file or data")                 \
     X (ERR_CALLBACK, 8, "a callback of the program failed")
 
-/** What a call came to.  ACCEL_OK is zero, so `if (status)` reads as "if it failed". */
+/** The result of a call.  ACCEL_OK is zero, so `if (status)` means "if it failed". */
 enum accel_status {
 #define X(name, value, text) ACCEL_##name = value,
     ACCEL_STATUS_MAP (X)
@@ -62,7 +62,7 @@ enum accel_status {
 
 #define ACCEL_ERROR_TEXT_SIZE 488
 
-/** Why a call failed.  Filled only on failure; fixed size, needs no freeing. */
+/** Why a call failed.  Set only on failure; has a fixed size and needs no freeing. */
 struct accel_error {
     enum accel_status code;
     int sys_errno;                    /**< errno of the failed system call, or 0 */
@@ -74,17 +74,18 @@ ACCEL_API const char *accel_status_string (enum accel_status status);
 
 /**
  * Exactly zero, for floating-point options where 0 means "the default": `.beta1 = ACCEL_ZERO`.  It is -0.0, which C
- * compares equal to 0; libaccel looks at its sign.  Where an option's default is 0 both mean the same.
+ * compares equal to 0; libaccel checks the sign.  If an option's default is 0, both mean the same.
  */
 #define ACCEL_ZERO (-0.0)
 
-/** Exactly none, for unsigned 32-bit options where 0 means "the default" and none is possible. */
+/** Exactly none, for unsigned 32-bit options where 0 means "the default" and none is allowed. */
 #define ACCEL_NONE UINT32_MAX
 
 /**
- * For values that a program is given, such as by its command line: `.beta1 = accel_exactly (beta1)`.  Any thread.
+ * For values that are inputs of the program, such as command-line arguments: `.beta1 = accel_exactly (beta1)`.  Any
+ * thread.
  *
- * @return @p value, or ACCEL_ZERO where it is 0
+ * @return @p value, or ACCEL_ZERO if it is 0
  */
 ACCEL_API double accel_exactly (double value);
 

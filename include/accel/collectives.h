@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives on more than one tensor of equal sizes: trees, objects of bytes, tensors whose sizes differ.
+/* Collectives on more than tensors of equal sizes: on trees, on objects made of bytes, and on tensors of different
+ * sizes.
  *
- * All of them are collective, on the world of `acc`, and can fail as those of accel/comm.h do.  What is wrong with the
- * arguments of this process is found before anything is sent. */
+ * All of them are collective, on the world of `acc`, and can fail like those of accel/comm.h.  This process's arguments
+ * are checked before anything is sent. */
 #ifndef ACCEL_COLLECTIVES_H
 #define ACCEL_COLLECTIVES_H
 
@@ -11,25 +12,25 @@
 
 ACCEL_BEGIN_DECLS
 
-/** An object: bytes of any kind, such as a string or what a program has serialised. */
+/** An object: any bytes, such as a string or data that a program has serialized. */
 struct accel_object {
-    const void *data; /**< may be NULL where size_bytes is 0 */
+    const void *data; /**< may be NULL if size_bytes is 0 */
     size_t size_bytes;
 };
 
-/** Objects that the library allocated, all at once; all zero is an empty list. */
+/** Objects allocated by the library in one block; all zero is an empty list. */
 struct accel_object_list {
     struct accel_object *items; /**< [count] */
     size_t count;
 };
 
-/** Free @p list and what its items point at, and empty it.  Accepts NULL and empty lists. */
+/** Free @p list and the data of its items, and make it empty.  Accepts NULL and empty lists. */
 ACCEL_API void accel_object_list_release (struct accel_object_list *list);
 
 /**
- * Gather the objects of all ranks, those of rank 0 first: the original's gather_object, which joins lists.
+ * Gather the objects of all ranks, in rank order: gather_object of Hugging Face Accelerate, which joins lists.
  *
- * @param objects    [count]; how many, and how long they are, may differ between ranks, and may be 0
+ * @param objects    [count]; their number and sizes may differ between ranks, and may be 0
  * @param[out] list  the objects of all ranks; must be zeroed or an earlier output, which is released
  */
 #define accel_gather_object(...) accel_gather_object_at (ACCEL_HERE, __VA_ARGS__)
@@ -38,11 +39,11 @@ accel_gather_object_at (const char *file, int line, struct accel *acc, const str
                         size_t count, struct accel_object_list *list, struct accel_error *err);
 
 /**
- * Copy the objects of rank @p from_process to all: the original's broadcast_object_list.
+ * Copy the objects of rank @p from_process to all ranks: Accelerate's broadcast_object_list.
  *
- * @param objects    [count]; read on @p from_process only, elsewhere it may be NULL
- * @param count      the same on all ranks; where it is not, all get ACCEL_ERR_INVALID and nothing is broken
- * @param[out] list  copies of them, also on @p from_process; as of accel_gather_object()
+ * @param objects    [count]; read on @p from_process only, may be NULL elsewhere
+ * @param count      the same on all ranks; otherwise all get ACCEL_ERR_INVALID, and the communicator stays usable
+ * @param[out] list  copies of them, also on @p from_process; as for accel_gather_object()
  */
 #define accel_broadcast_object_list(...) accel_broadcast_object_list_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -51,12 +52,12 @@ accel_broadcast_object_list_at (const char *file, int line, struct accel *acc, c
                                 struct accel_error *err);
 
 /**
- * Send objects to one other rank, which need not know how many and how long they are: torch's send_object_list and
- * recv_object_list.  Of these two processes only; as accel_comm_send() and accel_comm_recv() otherwise.  A receiver
- * that has no memory for them gives up: it gets ACCEL_ERR_NOMEM, the sender ACCEL_ERR_PEER.
+ * Send objects to one other rank, which need not know their number and sizes: torch's send_object_list and
+ * recv_object_list.  Only these two processes are involved; otherwise like accel_comm_send() and accel_comm_recv().  A
+ * receiver without enough memory gives up: it gets ACCEL_ERR_NOMEM, the sender ACCEL_ERR_PEER.
  *
  * @param objects    [count], which may be 0
- * @param[out] list  copies of them, as of accel_gather_object()  @{
+ * @param[out] list  copies of them, as for accel_gather_object()  @{
  */
 #define accel_send_object_list(...) accel_send_object_list_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -70,10 +71,10 @@ accel_recv_object_list_at (const char *file, int line, struct accel *acc, int fr
 /** @} */
 
 /**
- * Give object r to rank r.  (There is no reduce-scatter of objects: bytes cannot be reduced.)
+ * Send object r to rank r.  (There is no reduce-scatter of objects, because bytes cannot be reduced.)
  *
- * @param objects    [number of processes], one for each rank, also for this one; sizes may differ and be 0
- * @param[out] list  one from each rank, in their order; as of accel_gather_object()
+ * @param objects    [number of processes], one for each rank, including this one; sizes may differ and be 0
+ * @param[out] list  one from each rank, in rank order; as for accel_gather_object()
  */
 #define accel_all_to_all_object(...) accel_all_to_all_object_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -81,12 +82,12 @@ accel_all_to_all_object_at (const char *file, int line, struct accel *acc, const
                             struct accel_object_list *list, struct accel_error *err);
 
 /**
- * Make the tensors of all ranks equally long in @p dim, as long as the longest, so that they can be gathered.
+ * Pad the tensors of all ranks to the length of the longest one in @p dim, so that they can be gathered.
  *
  * @param tensor     host memory; the same number of dimensions on all ranks
- * @param dim        counted from the end where negative; a tensor without it is copied as it is, and nothing is sent
- * @param pad_index  what to fill with; must be a value of the tensor's type; rounded where that is a float
- * @param pad_first  fill before the data, not after it
+ * @param dim        counted from the end if negative; a tensor without it is copied unchanged, and nothing is sent
+ * @param pad_index  the padding; must be a value of the tensor's type; rounded if that is a float
+ * @param pad_first  pad before the data, not after it
  * @param[out] out   a contiguous copy; must be zeroed or an earlier output, which is released
  */
 #define accel_pad_across_processes(...) accel_pad_across_processes_at (ACCEL_HERE, __VA_ARGS__)
@@ -95,26 +96,29 @@ accel_pad_across_processes_at (const char *file, int line, struct accel *acc, co
                                double pad_index, bool pad_first, struct accel_tensor *out, struct accel_error *err);
 
 /**
- * Reduce the tensors of all ranks, and give each rank its part: the rows of rank r are the r-th of equal parts.
+ * Reduce the tensors of all ranks, and give each rank its part: rank r gets the r-th of equal parts of the rows.
  *
- * @param tensor    host memory; the same shape and type on all ranks; its rows, the first dimension, are a multiple of
- *                  their number
- * @param[out] out  contiguous; must be zeroed or an earlier output, whose memory is kept where it is large enough
+ * @param tensor    host memory; the same shape and type on all ranks; its number of rows (dimension 0) must be a
+ *                  multiple of the number of ranks
+ * @param[out] out  contiguous; must be zeroed or an earlier output, whose memory is reused if it is large enough
  */
 #define accel_reduce_scatter(...) accel_reduce_scatter_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_reduce_scatter_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, enum accel_op op,
                          struct accel_tensor *out, struct accel_error *err);
 
-/** Send the r-th of equal parts of the rows to rank r; @p out has the parts from all, in their order.  As above. */
+/**
+ * Send the r-th of equal parts of the rows to rank r; @p out contains the parts from all, in rank order.  Conditions as
+ * above.
+ */
 #define accel_all_to_all(...) accel_all_to_all_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_all_to_all_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, struct accel_tensor *out,
                      struct accel_error *err);
 
 /**
- * Send a tensor to one other rank, which receives one of as many elements and the same type.  Of these two processes
- * only; as accel_comm_send() and accel_comm_recv() otherwise.  @{
+ * Send a tensor to one other rank, which receives one with the same number of elements and the same type.  Only these
+ * two processes are involved; otherwise like accel_comm_send() and accel_comm_recv().  @{
  */
 #define accel_send(...) accel_send_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -127,8 +131,8 @@ accel_recv_at (const char *file, int line, struct accel *acc, DLTensor *tensor, 
                struct accel_error *err);
 /** @} */
 
-/* On trees: the same for each tensor, in the order of the tree, which must be the same on all ranks.  A leaf of bytes
- * is ACCEL_ERR_INVALID with its place, as in the original, in all but send and receive. */
+/* On trees: the same for each tensor, in the order of the tree, which must be the same on all ranks.  Except in send
+ * and receive, a leaf of bytes is ACCEL_ERR_INVALID with its place, as in Accelerate. */
 
 /** accel_gather() of every tensor.  @param[out] gathered  a tree of the same structure */
 #define accel_tree_gather(...) accel_tree_gather_at (ACCEL_HERE, __VA_ARGS__)
@@ -136,7 +140,7 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_gather_at (const char *file, int line, struct accel *acc, struct accel_tree **gathered,
                       const struct accel_tree *tree, struct accel_error *err);
 
-/** accel_gather_for_metrics() of every tensor: what the last round repeats is left out. */
+/** accel_gather_for_metrics() of every tensor: without what the last round repeats. */
 #define accel_tree_gather_for_metrics(...) accel_tree_gather_for_metrics_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_gather_for_metrics_at (const char *file, int line, struct accel *acc, struct accel_tree **gathered,
@@ -153,7 +157,7 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_reduce_at (const char *file, int line, struct accel *acc, struct accel_tree **reduced,
                       const struct accel_tree *tree, enum accel_op op, double scale, struct accel_error *err);
 
-/** accel_broadcast() of every tensor, in place: also other trees that share their memory change. */
+/** accel_broadcast() of every tensor, in place: other trees that share their memory change too. */
 #define accel_tree_broadcast(...) accel_tree_broadcast_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_broadcast_at (const char *file, int line, struct accel *acc, struct accel_tree *tree, int from_process,
@@ -179,10 +183,10 @@ accel_tree_pad_across_processes_at (const char *file, int line, struct accel *ac
                                     struct accel_error *err);
 
 /**
- * Send a tree to one other rank, which need not know its structure: that travels first, and leaves of bytes with it.
- * Of these two processes only; as accel_send_object_list() and accel_recv_object_list() otherwise.
+ * Send a tree to one other rank, which need not know its structure: that is sent first, together with leaves of bytes.
+ * Only these two processes are involved; otherwise like accel_send_object_list() and accel_recv_object_list().
  *
- * @param[out] tree  a new one with memory of its own, in the host's memory  @{
+ * @param[out] tree  a new tree with its own memory on the host  @{
  */
 #define accel_tree_send(...) accel_tree_send_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communication: collectives on plain buffers (accel_comm_...) and on tensors under the original's names.
+/* Communication: collectives on plain buffers (accel_comm_...), and on tensors under the names of Hugging Face
+ * Accelerate.
  *
- * Results of the backends "self" and "shm" are reduced in rank order, 16-bit floats in float32, so they depend on the
- * inputs and the world size only: the same bits on every run, the same on every rank. */
+ * The backends "self" and "shm" reduce in rank order, and 16-bit floats in float32, so results depend only on the
+ * inputs and the world size: they have the same bits on every run and on every rank. */
 #ifndef ACCEL_COMM_H
 #define ACCEL_COMM_H
 
@@ -20,7 +21,7 @@ ACCEL_BEGIN_DECLS
     X (MAX, "max")      \
     X (PROD, "prod")
 
-/** Booleans: SUM and MAX are "or", PROD and MIN are "and".  AVG is for floats; of others it is refused. */
+/** Booleans: SUM and MAX are "or", PROD and MIN are "and".  AVG is for floats and refused for other types. */
 enum accel_op {
 #define X(name, text) ACCEL_##name,
     ACCEL_OP_MAP (X)
@@ -28,7 +29,7 @@ enum accel_op {
     ACCEL_OP_COUNT
 };
 
-/** A group of processes that communicate; the world is made by accel_open() and lives as long as `acc`. */
+/** A group of processes that communicate; accel_open() creates the world, which lives as long as `acc`. */
 struct accel_comm;
 
 /** @return the communicator of all processes; owned by @p acc. */
@@ -44,26 +45,26 @@ ACCEL_API int accel_comm_size (const struct accel_comm *comm);
 ACCEL_API const char *accel_comm_backend (const struct accel_comm *comm);
 
 /**
- * Memory that every process of the job on this host has mapped: collectives on it need no copy.
- * Not collective; sizes and order may differ between processes.  Aligned to 64 bytes, zeroed.
+ * Allocate memory that every process of the job on this host has mapped: collectives on it need no copy.  Not
+ * collective; sizes and order may differ between processes.  Aligned to 64 bytes, zeroed.
  *
  * @param[out] memory  the new memory; free it with accel_free() before accel_close()
- * @retval ACCEL_ERR_NOMEM  the host has no memory left, or this process's share of the mapping is used up
+ * @retval ACCEL_ERR_NOMEM  the host is out of memory, or this process's share of the mapping is used up
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_alloc (struct accel *acc, void **memory, size_t size_bytes, struct accel_error *err);
 
-/** Free memory of accel_alloc().  Accepts NULL. */
+/** Free memory from accel_alloc().  Accepts NULL. */
 ACCEL_API void accel_free (struct accel *acc, void *memory);
 
-/* The collectives on buffers.  `send` and `recv` may be equal (in place) but not overlap otherwise; a count of 0 is
- * allowed and still synchronises.  All of them can fail with
+/* Collectives on buffers.  `send` and `recv` may be equal (in place) but must not overlap otherwise; a count of 0 is
+ * allowed and still synchronizes.  All of them can fail with
  *   ACCEL_ERR_PEER     a peer died, left, or made another call; `text` names the rank, and file and line of both sides
- *   ACCEL_ERR_TIMEOUT  a peer did not come within the timeout; `text` names it and what it did last
+ *   ACCEL_ERR_TIMEOUT  a peer did not arrive within the timeout; `text` names it and what it did last
  *   ACCEL_ERR_INVALID  this process's arguments are wrong; nothing was sent
- * After the first two the communicator is broken: each later call fails at once with the same text. */
+ * After the first two, the communicator is broken: each later call fails at once with the same text. */
 
-/** Wait for all.  Collective. */
+/** Wait for all processes.  Collective. */
 #define accel_comm_barrier(...) accel_comm_barrier_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_comm_barrier_at (const char *file, int line, struct accel_comm *comm, struct accel_error *err);
@@ -92,7 +93,7 @@ accel_comm_all_gather_at (const char *file, int line, struct accel_comm *comm, c
                           size_t count, enum accel_dtype dtype, struct accel_error *err);
 
 /**
- * Copy rank @p root's buffer to all.  Collective.
+ * Copy rank @p root's buffer to all ranks.  Collective.
  *
  * @param buffer  [count], read on root, written elsewhere
  */
@@ -102,7 +103,7 @@ accel_comm_broadcast_at (const char *file, int line, struct accel_comm *comm, vo
                          enum accel_dtype dtype, int root, struct accel_error *err);
 
 /**
- * Reduce, and leave each rank its row of the result.  Collective.
+ * Reduce, and give each rank its row of the result.  Collective.
  *
  * @param send   [size, count], read only
  * @param recv   [count]: row `rank` of the reduction; may be `send + rank * count` (in place)
@@ -126,9 +127,10 @@ accel_comm_all_to_all_at (const char *file, int line, struct accel_comm *comm, c
                           size_t count, enum accel_dtype dtype, struct accel_error *err);
 
 /**
- * Send to rank @p to, which must receive as many elements of the same type; messages between two ranks keep their
- * order.  Returns when the receiver has them all, whatever their number: ranks that all send before they receive wait
- * for each other, which is found and is ACCEL_ERR_PEER.  Not collective: the other ranks take no part.
+ * Send to rank @p to, which must receive the same number of elements of the same type; messages between two ranks keep
+ * their order.  Returns when the receiver has all of them, whatever their number: if ranks all send before they
+ * receive, they wait for each other, which is detected and is ACCEL_ERR_PEER.  Not collective: only the two ranks are
+ * involved.
  *
  * @param send  [count], read only
  * @param to    another rank
@@ -138,13 +140,13 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_comm_send_at (const char *file, int line, struct accel_comm *comm, const void *send, size_t count,
                     enum accel_dtype dtype, int to, struct accel_error *err);
 
-/** Receive what rank @p from sends.  @param recv  [count].  @param from  another rank.  Not collective. */
+/** Receive the data that rank @p from sends.  @param recv  [count].  @param from  another rank.  Not collective. */
 #define accel_comm_recv(...) accel_comm_recv_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_comm_recv_at (const char *file, int line, struct accel_comm *comm, void *recv, size_t count,
                     enum accel_dtype dtype, int from, struct accel_error *err);
 
-/* Under the original's names, on the world of `acc`. */
+/* Under Accelerate's names, on the world of `acc`. */
 
 /** Wait for all processes.  Collective. */
 #define accel_wait_for_everyone(...) accel_wait_for_everyone_at (ACCEL_HERE, __VA_ARGS__)
@@ -155,8 +157,8 @@ accel_wait_for_everyone_at (const char *file, int line, struct accel *acc, struc
  * Concatenate the tensors of all ranks along dimension 0, in rank order; 0-d tensors become one row each.  Collective.
  *
  * @param tensor    host memory, the same shape and dtype on all ranks; strides may differ
- * @param[out] out  [P * d0, d1, ...]; must be zeroed or an earlier output, whose memory is used again where it fits;
- *                  release it with accel_tensor_release()
+ * @param[out] out  [P * d0, d1, ...]; must be zeroed or an earlier output, whose memory is reused if it fits; release
+ *                  it with accel_tensor_release()
  */
 #define accel_gather(...) accel_gather_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -164,8 +166,8 @@ accel_gather_at (const char *file, int line, struct accel *acc, const DLTensor *
                  struct accel_error *err);
 
 /**
- * accel_gather() without the samples that were repeated to make the last round of the active prepared loader even:
- * in the last batch of an epoch only the first `remainder` rows are kept.  Collective.
+ * accel_gather() without the samples that were repeated to make the last round of the active prepared loader even: in
+ * the last batch of an epoch, only the first `remainder` rows are kept.  Collective.
  */
 #define accel_gather_for_metrics(...) accel_gather_for_metrics_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -183,8 +185,8 @@ accel_reduce_at (const char *file, int line, struct accel *acc, DLTensor *tensor
                  struct accel_error *err);
 
 /**
- * accel_reduce(), and multiply the result by @p scale, which is for floats only.  (The original heeds its scale on TPUs
- * only.)  Collective.
+ * accel_reduce(), and multiply the result by @p scale, for floats only.  (Accelerate applies its scale on TPUs only.)
+ * Collective.
  *
  * @param scale  the same on all ranks; 1: nothing is multiplied
  */
@@ -193,32 +195,31 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_reduce_scaled_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op, double scale,
                         struct accel_error *err);
 
-/** Copy rank @p from_process's tensor to all, in place.  Collective.  Conditions as for accel_reduce(). */
+/** Copy rank @p from_process's tensor to all ranks, in place.  Collective.  Conditions as for accel_reduce(). */
 #define accel_broadcast(...) accel_broadcast_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_broadcast_at (const char *file, int line, struct accel *acc, DLTensor *tensor, int from_process,
                     struct accel_error *err);
 
 /**
- * Run @p task on rank 0 first, then on all others at once.  Collective.
+ * Run @p task on rank 0 first, then on all others at the same time.  Collective.
  *
- * Unlike the original nobody waits for ever when the main process's work ends its process: the others get
- * ACCEL_ERR_PEER.
+ * Unlike in Accelerate, no process waits for ever if the task ends the main process: the others get ACCEL_ERR_PEER.
  */
 #define accel_main_process_first(...) accel_main_process_first_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_main_process_first_at (const char *file, int line, struct accel *acc, accel_task task, void *user,
                              struct accel_error *err);
 
-/** The same with local rank 0 of each host first; the wait is for all hosts, as in the original.  Collective. */
+/** The same with local rank 0 of each host first; waits for all hosts, as in Accelerate.  Collective. */
 #define accel_local_main_process_first(...) accel_local_main_process_first_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_local_main_process_first_at (const char *file, int line, struct accel *acc, accel_task task, void *user,
                                    struct accel_error *err);
 
 /**
- * Ask whether any process has called accel_set_trigger() since the last check that found one; finding one lowers the
- * flag on every process.  Collective.
+ * Check whether any process has called accel_set_trigger() since the last check that returned true; if so, the flag is
+ * lowered on every process.  Collective.
  *
  * @param[out] fired  the answer, the same on all ranks
  */

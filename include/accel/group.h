@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of processes: communicators of some of a communicator's ranks, on which all of accel_comm_... works. */
+/* Groups of processes: communicators for a subset of ranks, which all accel_comm_... functions accept. */
 #ifndef ACCEL_GROUP_H
 #define ACCEL_GROUP_H
 
@@ -10,33 +10,32 @@ ACCEL_BEGIN_DECLS
 enum { ACCEL_MESH_NAME_SIZE = 32 /**< bytes of a dimension's name, with the 0 */ };
 
 /**
- * Split @p comm: processes of one colour make a group.  Collective over @p comm.
+ * Split @p comm: processes with the same colour form a group.  Collective over @p comm.
  *
- * The shared memory of a group is given back by accel_close() only, so make groups once.  A failure in a group breaks
- * this process's membership as one in the world does.  Ranks in messages are those of the world.
+ * The shared memory of a group is released only by accel_close(), so create groups once.  A failure in a group breaks
+ * this process's membership like a failure in the world.  Messages name ranks by their number in the world.
  *
  * @param colour      negative: in no group
- * @param key         ranks in the group are in its order, and in that of @p comm where it is equal
- * @param[out] group  for accel_comm_destroy(); calls on it fail with ACCEL_ERR_INVALID after accel_close(), or once
- *                    @p comm has been destroyed.  NULL for a negative colour
+ * @param key         orders the ranks of the group; equal keys keep the order of @p comm
+ * @param[out] group  for accel_comm_destroy(); NULL for a negative colour.  Calls on it fail with ACCEL_ERR_INVALID
+ *                    after accel_close(), or after @p comm has been destroyed
  */
 #define accel_comm_split(...) accel_comm_split_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_comm_split_at (const char *file, int line, struct accel_comm *comm, int colour, int key,
                      struct accel_comm **group, struct accel_error *err);
 
-/** Free a group of accel_comm_split(); waits for nobody.  Accepts NULL, and leaves the world alone. */
+/** Free a group made by accel_comm_split(), without waiting.  Accepts NULL; does nothing to the world. */
 ACCEL_API void accel_comm_destroy (struct accel_comm *comm);
 
-/** All processes in a grid of named dimensions, such as "dp" and "tp". */
+/** All processes, arranged as a grid with named dimensions such as "dp" and "tp". */
 struct accel_mesh;
 
 /**
- * Lay all processes out as a grid, row by row: neighbours along the last dimension have neighbouring ranks.
- * Collective.
+ * Arrange all processes as a grid, row by row: neighbours along the last dimension have consecutive ranks.  Collective.
  *
  * @param names  [ndim], distinct
- * @param sizes  [ndim], whose product is the number of processes
+ * @param sizes  [ndim]; their product is the number of processes
  */
 #define accel_mesh_create(...) accel_mesh_create_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -44,9 +43,9 @@ accel_mesh_create_at (const char *file, int line, struct accel *acc, const char 
                       int ndim, struct accel_mesh **mesh, struct accel_error *err);
 
 /**
- * The group of those processes that differ from this one in dimension @p name only; a rank in it is the coordinate.
+ * The group of processes that differ from this one in dimension @p name only; a rank in it is the coordinate.
  *
- * @return owned by @p mesh; NULL where there is no such dimension
+ * @return owned by @p mesh; NULL if there is no such dimension
  */
 ACCEL_API struct accel_comm *accel_mesh_comm (const struct accel_mesh *mesh, const char *name);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* More optimizers than train.h has, the program's own, what they remember, and clipping. */
+/* Further optimizers, custom optimizers, the state of optimizers, and clipping. */
 #ifndef ACCEL_OPTIMIZER_H
 #define ACCEL_OPTIMIZER_H
 
@@ -9,8 +9,10 @@
 
 ACCEL_BEGIN_DECLS
 
-/** torch.optim.Adam.  0 means torch's default for lr (1e-3), beta1 (0.9), beta2 (0.999) and eps (1e-8), where
- * ACCEL_ZERO is 0. */
+/**
+ * torch.optim.Adam.  0 means torch's default for lr (1e-3), beta1 (0.9), beta2 (0.999) and eps (1e-8); use ACCEL_ZERO
+ * for 0.
+ */
 struct accel_adam {
     double lr;
     double beta1;
@@ -21,13 +23,15 @@ struct accel_adam {
     bool maximize;
 };
 
-/** Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms").  0 means lr 1e-4, beta1 0.9, beta2 0.99, where
- * ACCEL_ZERO is 0. */
+/**
+ * Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms").  0 means lr 1e-4, beta1 0.9, beta2 0.99; use
+ * ACCEL_ZERO for 0.
+ */
 struct accel_lion {
     double lr;
     double beta1;
     double beta2;
-    double weight_decay; /**< decoupled, as AdamW's */
+    double weight_decay; /**< decoupled, like AdamW's */
 };
 
 /** Make an Adam optimizer.  @param options  NULL: torch's defaults */
@@ -40,94 +44,101 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_lion_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_lion *options,
                    struct accel_error *err);
 
-/** One parameter in one step of an optimizer of the program's own. */
+/** One parameter in one step of a custom optimizer. */
 struct accel_update {
     size_t index; /**< of the parameter in its model */
-    const struct accel_parameter *parameter; /**< `data` is float32: the master, where it is of fewer bits;
-                                              `grad` is of its own type */
+    const struct accel_parameter *parameter; /**< `data` is float32 (the master, if it has fewer bits);
+                                              `grad` has its own type */
     DLTensor *const *states; /**< [state_count], in the order of their names; contiguous float32, host memory */
-    float grad_scale; /**< to multiply elements of `grad` by: 1, but for gradients of 16 bits under fp16 */
-    double lr;               /**< what accel_optimizer_set_lr() or a scheduler set */
+    float grad_scale; /**< factor for elements of `grad`: 1, except for 16-bit gradients in fp16 */
+    double lr;               /**< set by accel_optimizer_set_lr() or a scheduler */
     uint64_t step;           /**< 1 in the first step, 0 in `init` */
 };
 
 #define ACCEL_STATE_DIMS 8
 
-/** An optimizer of the program's own.  Callbacks that fail return a status and fill `err`. */
+/** A custom optimizer.  Callbacks that fail return a status and fill in `err`. */
 struct accel_custom_optimizer {
-    double lr;                       /**< must be given; ACCEL_ZERO for 0 */
-    const char *const *state_names;  /**< [state_count]; copied.  What is remembered of each parameter, zero at first */
+    double lr;                       /**< required; ACCEL_ZERO for 0 */
+    const char *const *state_names;  /**< [state_count]; copied.  The state of each parameter, initially zero */
     size_t state_count;
     /**
-     * The shape of state @p state of @p parameter: set @p ndim and @p shape.  NULL: all have their parameter's.
+     * The shape of state @p state of @p parameter: set @p ndim and @p shape.  NULL: all states have their parameter's
+     * shape.
      *
      * @param[out] shape  [ACCEL_STATE_DIMS]
      */
     enum accel_status (*shape) (void *user, const struct accel_parameter *parameter, size_t state, int *ndim,
                                 int64_t *shape, struct accel_error *err);
-    /** Set the states of one parameter, once, before accel_custom_create() returns.  NULL: they stay zero. */
+    /** Initialize the states of one parameter, once, before accel_custom_create() returns.  NULL: they stay zero. */
     enum accel_status (*init) (void *user, const struct accel_update *update, struct accel_error *err);
-    /** Change one parameter.  Called for each trained parameter in each step, in the order of the model. */
+    /** Update one parameter.  Called for each trained parameter in each step, in the order of the model. */
     enum accel_status (*step) (void *user, const struct accel_update *update, struct accel_error *err);
-    void (*destroy) (void *user); /**< free @p user; called once, also where creation fails.  May be NULL */
+    void (*destroy) (void *user); /**< free @p user; called once, even if creation fails.  May be NULL */
     void *user;
 };
 
 /**
- * Make an optimizer of the program's own.
+ * Create a custom optimizer.
  *
- * @retval ACCEL_ERR_INVALID   no step function, no learning rate, a name that is missing or there twice, or a bad shape
+ * @retval ACCEL_ERR_INVALID   no step function, no learning rate, a missing or duplicate name, or an invalid shape
  * @retval ACCEL_ERR_CALLBACK  `shape` or `init` failed
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_custom_create (struct accel_optimizer **optimizer, struct accel_model *model,
                      const struct accel_custom_optimizer *options, struct accel_error *err);
 
-/** @return how many tensors @p optimizer remembers of each parameter. */
+/** @return the number of state tensors that @p optimizer keeps per parameter. */
 ACCEL_API size_t accel_optimizer_state_count (const struct accel_optimizer *optimizer);
 
-/** @return the name of the tensor @p state, torch's where torch has one ("exp_avg"); NULL: there are not so many. */
+/**
+ * @return the name of state tensor @p state, torch's if torch has it ("exp_avg"); NULL if there is none with this
+ *         number.
+ */
 ACCEL_API const char *accel_optimizer_state_name (const struct accel_optimizer *optimizer, size_t state);
 
 /**
- * @return what @p optimizer remembers as @p name of parameter @p parameter: contiguous float32 in host memory, which
- *         may be read and written between steps and stays where it is; NULL: nothing of that name, or not trained
+ * @return the state tensor @p name of parameter @p parameter: contiguous float32 in host memory, which may be read and
+ *         written between steps and does not move; NULL if there is none of that name, or the parameter is not trained
  */
 ACCEL_API DLTensor *accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t parameter,
                                                   const char *name);
 
-/** @return whether the last step was skipped, for gradients that were infinite or NaN under fp16. */
+/** @return whether the last step was skipped because gradients were infinite or NaN in fp16. */
 ACCEL_API bool accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer);
 
-/** @return the number of steps done; with the states and the learning rate it is all that an optimizer remembers. */
+/**
+ * @return the number of steps taken; with the states and the learning rate, it is the complete state of an optimizer.
+ */
 ACCEL_API uint64_t accel_optimizer_step_count (const struct accel_optimizer *optimizer);
 
-/** Go on as if @p steps steps had been done. */
+/** Continue as if @p steps steps had been taken. */
 ACCEL_API void accel_optimizer_set_step_count (struct accel_optimizer *optimizer, uint64_t steps);
 
 /**
- * Use up to @p threads threads, the caller's among them, in steps over many elements; smaller ones are done by the
- * caller alone.  Results are the same.  At first it is what OMP_NUM_THREADS says, which accelerate launch sets to this
- * process's share of the cores, or 1.  Callbacks of the program are always called by the caller's thread.
+ * Use up to @p threads threads, including the caller's, in steps over many elements; the caller alone performs smaller
+ * ones.  Results do not depend on it.  The initial value is that of OMP_NUM_THREADS, which accelerate launch sets to
+ * this process's share of the cores, or 1.  Callbacks of the program are always called by the caller's thread.
  */
 ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, unsigned threads);
 
 /**
- * Scale all gradients of @p model so that their norm is at most @p max_norm: torch.nn.utils.clip_grad_norm_.  That norm
- * is the p-norm of the p-norms of the single gradients.  Gradients that accel_backward() has averaged are the same on
- * all processes: nothing is sent.  While gradients are accumulated it clips what there is, as the original does: clip
- * where accel_sync_gradients().
+ * Scale all gradients of @p model so that their norm is at most @p max_norm: torch.nn.utils.clip_grad_norm_.  The norm
+ * is the p-norm of the p-norms of the individual gradients.  Gradients that accel_backward() has averaged are the same
+ * on all processes, so nothing is sent.  While gradients are accumulated, it clips what has been accumulated so far,
+ * like Accelerate: clip only if accel_sync_gradients() is true.
  *
- * Collective under fp16, after accel_prepare(): unscales the gradients first.  While gradients are accumulated they
- * stay scaled and as they are, `norm` is that without the scale.
+ * In fp16, collective after accel_prepare(): unscales the gradients first.  While gradients are accumulated, they stay
+ * scaled and unchanged, and `norm` is the norm without the scale.
  *
- * Where the norm is infinite, finite gradients become 0 and infinite ones NaN; where it is NaN, all become NaN.
+ * If the norm is infinite, finite gradients become 0 and infinite ones NaN; if it is NaN, all become NaN.
  *
  * @param[out] norm          before clipping; may be NULL
- * @param norm_type          p: 1 or more, INFINITY for the largest magnitude, or 0 for the number of elements not 0
+ * @param norm_type          p: 1 or more, INFINITY for the largest magnitude, or 0 for the number of elements that are
+ *                           not 0
  * @param error_if_nonfinite refuse a norm that is infinite or NaN
- * @retval ACCEL_ERR_INVALID such a norm (gradients, but for unscaling, and `norm` are untouched), gradients without
- *                           memory, or bad numbers
+ * @retval ACCEL_ERR_INVALID the norm was refused (gradients, except for unscaling, and `norm` are unchanged), gradients
+ * have no memory, or a number is out of range
  */
 #define accel_clip_grad_norm(...) accel_clip_grad_norm_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -135,8 +146,8 @@ accel_clip_grad_norm_at (const char *file, int line, struct accel_model *model, 
                          double norm_type, bool error_if_nonfinite, struct accel_error *err);
 
 /**
- * Move each element of all gradients of @p model into [-clip_value, clip_value]; NaN stays.  Collective under fp16, as
- * accel_clip_grad_norm(), and as little done while gradients are accumulated.
+ * Limit each element of all gradients of @p model to [-clip_value, clip_value]; NaN stays NaN.  Collective in fp16,
+ * like accel_clip_grad_norm(), and like it changes nothing in fp16 while gradients are accumulated.
  */
 #define accel_clip_grad_value(...) accel_clip_grad_value_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

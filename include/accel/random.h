@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random numbers: torch's CPU generator, bit for bit.
  *
- * A generator is used by one thread at a time; distinct generators are independent.  Counts are elements.  Functions
- * without a status cannot fail.  NULL for a generator is allowed where a comment says so only: elsewhere it is
- * ACCEL_ERR_INVALID, and without a status nothing is drawn (what is returned is 0, or randint's low). */
+ * A generator may be used by one thread at a time; different generators are independent.  Counts are elements.
+ * Functions without a status cannot fail.  A generator may be NULL only if its comment says so: otherwise the call is
+ * ACCEL_ERR_INVALID or, if it has no status, draws nothing (and returns 0, or randint's low). */
 #ifndef ACCEL_RANDOM_H
 #define ACCEL_RANDOM_H
 
@@ -15,38 +15,41 @@ ACCEL_BEGIN_DECLS
 /** A stream of random numbers, bit for bit that of torch's CPU generator (MT19937). */
 struct accel_generator;
 
-/** The seed of a torch.Generator() that nobody has seeded. */
+/** The seed of a torch.Generator() that has not been seeded. */
 #define ACCEL_GENERATOR_DEFAULT_SEED UINT64_C (67280421310721)
 
-/** Bytes of a generator's state: what torch.Generator.get_state() returns. */
+/** Size of a generator's state in bytes: what torch.Generator.get_state() returns. */
 #define ACCEL_GENERATOR_STATE_BYTES 5056
 
 /**
- * Which of torch's kernels the fills follow.  torch chooses by processor (variable ATEN_CPU_CAPABILITY); we do not, so
- * that the numbers depend on the seed only.
+ * Which of torch's kernels the fill functions follow.  torch chooses them by processor (variable ATEN_CPU_CAPABILITY);
+ * libaccel does not, so the numbers depend only on the seed.
  *
- * They differ in the last bits of: float32 normals of 16 and more; normals with a mean and uniforms with bounds of
- * their own, where AVX2 fuses multiplication and addition.
+ * They differ in the last bits of float32 normals drawn 16 or more at a time, and of normals with a mean and uniforms
+ * with bounds of their own, where AVX2 fuses multiplication and addition.
  */
 enum accel_random_kernels {
-    ACCEL_RANDOM_AVX2,    /**< as torch on x86-64 processors with AVX2, also those with AVX-512; the default */
-    ACCEL_RANDOM_PORTABLE /**< as torch with ATEN_CPU_CAPABILITY=default */
+    ACCEL_RANDOM_AVX2,    /**< like torch on x86-64 processors with AVX2, including those with AVX-512; the default */
+    ACCEL_RANDOM_PORTABLE /**< like torch with ATEN_CPU_CAPABILITY=default */
 };
 
-/** Make a generator; the seed's low 32 bits are what counts, as in torch. */
+/** Make a generator.  Only the low 32 bits of the seed affect the numbers, as in torch. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_generator_create (struct accel_generator **generator, uint64_t seed, struct accel_error *err);
 
 /** Free @p generator.  Accepts NULL.  Not for the default generator. */
 ACCEL_API void accel_generator_destroy (struct accel_generator *generator);
 
-/** Start the stream of @p seed: torch.Generator.manual_seed(), where a negative seed -n is 2^64 - n. */
+/** Restart with @p seed: torch.Generator.manual_seed(), where a negative seed -n is 2^64 - n. */
 ACCEL_API void accel_generator_seed (struct accel_generator *generator, uint64_t seed);
 
-/** @return the seed that the stream began with, all 64 bits: torch.Generator.initial_seed(). */
+/** @return the seed that the stream started with, all 64 bits: torch.Generator.initial_seed(). */
 ACCEL_API uint64_t accel_generator_initial_seed (const struct accel_generator *generator);
 
-/** Choose the kernels that the fills of @p generator follow; seeding and states leave the choice as it is. */
+/**
+ * Choose the kernels that the fill functions of @p generator follow; seeding and setting a state do not change the
+ * choice.
+ */
 ACCEL_API void accel_generator_set_kernels (struct accel_generator *generator, enum accel_random_kernels kernels);
 
 /** @return the next 32 random bits. */
@@ -59,11 +62,11 @@ ACCEL_API float accel_generator_uniform (struct accel_generator *generator);
 ACCEL_API int64_t accel_generator_random (struct accel_generator *generator);
 
 /**
- * @return the next integer in [low, high): torch.randint(low, high).  Where @p high is not above @p low, @p low, and
- * nothing is drawn.
+ * @return the next integer in [low, high): torch.randint(low, high).  If @p high is not greater than @p low, the result
+ *         is @p low and nothing is drawn.
  *
- * As in torch 2.15: 32 random bits for less than 2^28 integers, else 64, modulo their number.  The bias that this has
- * is part of the stream.
+ * As in torch 2.15: 32 random bits for ranges of fewer than 2^28 integers, otherwise 64, modulo the size of the range.
+ * The resulting bias is part of the stream.
  */
 ACCEL_API int64_t accel_generator_randint (struct accel_generator *generator, int64_t low, int64_t high);
 
@@ -84,7 +87,7 @@ accel_generator_fill_randint (struct accel_generator *generator, int64_t *values
  * Fill with numbers in [from, to), 24 random bits each: Tensor.uniform_(from, to) of float32; torch.rand() for 0, 1.
  *
  * @param values  [count]
- * @retval ACCEL_ERR_INVALID  from > to, or one of them or their difference is no finite float32; nothing was drawn
+ * @retval ACCEL_ERR_INVALID  from > to, or one of them or their difference is not a finite float32; nothing was drawn
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_generator_fill_uniform_f32 (struct accel_generator *generator, float *values, size_t count, double from,
@@ -98,12 +101,13 @@ accel_generator_fill_uniform_f64 (struct accel_generator *generator, double *val
 /**
  * Fill with normally distributed numbers: Tensor.normal_(mean, std) of a contiguous float32; torch.randn() for 0, 1.
  *
- * As in torch, fewer than 16 come one by one from pairs of float64, of which the second waits in the generator's state
- * for the next such call; 16 and more come in blocks of 16, and where their number is no multiple of it, the last
- * 16 are drawn anew.  So two calls for 8 are not one for 16.
+ * As in torch, fewer than 16 numbers are drawn one by one from pairs of float64, whose second half is kept in the
+ * generator's state for the next such call.  16 or more are drawn in blocks of 16, and if their number is not a
+ * multiple of 16, the last 16 are drawn again.  So two calls for 8 numbers differ from one call for 16.
  *
- * Up to 15, and with ACCEL_RANDOM_PORTABLE all, use log(), sin() and cos() of the system's C library, as torch
- * does: these are equal to torch's on a machine with the same one.  16 and more of ACCEL_RANDOM_AVX2 need none.
+ * Up to 15 numbers, and any number with ACCEL_RANDOM_PORTABLE, use log(), sin() and cos() of the system's C library,
+ * like torch: they equal torch's on a machine with the same C library.  16 or more with ACCEL_RANDOM_AVX2 do not need
+ * it.
  *
  * @param values  [count]
  * @param std     standard deviation, >= 0
@@ -113,44 +117,44 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_generator_fill_normal_f32 (struct accel_generator *generator, float *values, size_t count, double mean,
                                  double std, struct accel_error *err);
 
-/** The same for float64; all of them use the C library's functions. */
+/** The same for float64; all numbers use the C library's functions. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_generator_fill_normal_f64 (struct accel_generator *generator, double *values, size_t count, double mean,
                                  double std, struct accel_error *err);
 
-/** Write the whole state of @p generator: torch.Generator.get_state(), byte for byte.  */
+/** Write the complete state of @p generator: torch.Generator.get_state(), byte for byte. */
 ACCEL_API void
 accel_generator_get_state (const struct accel_generator *generator, uint8_t state[ACCEL_GENERATOR_STATE_BYTES]);
 
 /**
- * Continue the stream of which @p state was taken, by accel_generator_get_state() or by torch.Generator.get_state().
+ * Continue the stream from @p state, which accel_generator_get_state() or torch.Generator.get_state() returned.
  *
- * @param size_bytes  of @p state; ACCEL_GENERATOR_STATE_BYTES is what there is
- * @retval ACCEL_ERR_FORMAT  @p state is no state; @p generator is as it was
+ * @param size_bytes  of @p state; must be ACCEL_GENERATOR_STATE_BYTES
+ * @retval ACCEL_ERR_FORMAT  @p state is not a valid state; @p generator is unchanged
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_generator_set_state (struct accel_generator *generator, const uint8_t *state, size_t size_bytes,
                            struct accel_error *err);
 
 /**
- * @return the process's own generator: torch.default_generator.  Until it is seeded its seed is the system's entropy,
- * and so another one in each process.
+ * @return the process's default generator: torch.default_generator.  Until it is seeded, its seed comes from the
+ *         system's entropy and thus differs between processes.
  *
- * It is made on the first call, from whatever thread; it is used by one thread at a time, and never destroyed.
+ * It is created on the first call, from any thread; it may be used by one thread at a time, and is never destroyed.
  */
 ACCEL_API struct accel_generator *accel_default_generator (void);
 
 /**
- * Seed the default generator.  Not collective: every process that should be seeded calls it.
+ * Seed the default generator.  Not collective: call it on every process that should be seeded.
  *
- * @param acc              may be NULL where @p device_specific is false
- * @param device_specific  add the rank to @p seed, so that every process has a stream of its own
+ * @param acc              may be NULL if @p device_specific is false
+ * @param device_specific  add the rank to @p seed, so every process has a different stream
  * @retval ACCEL_ERR_INVALID  @p device_specific without @p acc
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_set_seed (const struct accel *acc, uint64_t seed, bool device_specific, struct accel_error *err);
 
-/** The original's RNGType, as far as it means something here: enum name, the original's name. */
+/** RNGType of Hugging Face Accelerate, limited to types that exist here: enum name, Accelerate's name. */
 #define ACCEL_RNG_TYPE_MAP(X) \
     X (TORCH, "torch")        \
     X (GENERATOR, "generator")
@@ -162,25 +166,25 @@ enum accel_rng_type {
     ACCEL_RNG_TYPE_COUNT
 };
 
-/** @return the original's name of @p type, "?" for a number that is none; static. */
+/** @return Accelerate's name of @p type, or "?" if it is not a valid enum value; static. */
 ACCEL_API const char *accel_rng_type_name (enum accel_rng_type type);
 
 /**
- * Find the type that the original calls @p name.
+ * Find the type that Accelerate calls @p name.
  *
- * @param[out] type  untouched on failure
- * @retval ACCEL_ERR_UNSUPPORTED  one of the original's that has no generator here: "cuda", "xla" ...
- * @retval ACCEL_ERR_INVALID      none of the original's; `text` names the nearest
+ * @param[out] type  unchanged on failure
+ * @retval ACCEL_ERR_UNSUPPORTED  a type of Accelerate's that has no generator here: "cuda", "xla" ...
+ * @retval ACCEL_ERR_INVALID      not a type of Accelerate's; `text` suggests the nearest
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_rng_type_parse (enum accel_rng_type *type, const char *name, struct accel_error *err);
 
 /**
- * Let all processes continue with rank 0's state of a generator.  Collective.
+ * Set a generator of all processes to rank 0's state.  Collective.
  *
  * @param type       the same on all ranks
- * @param generator  for ACCEL_RNG_GENERATOR; else not looked at, may be NULL
- * @retval ACCEL_ERR_INVALID  no such type, or ACCEL_RNG_GENERATOR without a generator; nothing was sent
+ * @param generator  for ACCEL_RNG_GENERATOR; otherwise ignored, may be NULL
+ * @retval ACCEL_ERR_INVALID  unknown type, or ACCEL_RNG_GENERATOR without a generator; nothing was sent
  */
 #define accel_synchronize_rng_state(...) accel_synchronize_rng_state_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedulers: learning rates that change from step to step. */
+/* Schedulers: change the learning rate from step to step. */
 #ifndef ACCEL_SCHEDULER_H
 #define ACCEL_SCHEDULER_H
 
@@ -8,56 +8,56 @@
 
 ACCEL_BEGIN_DECLS
 
-/** How a learning rate changes.  "base" is the optimizer's learning rate when its scheduler is made. */
+/** How a learning rate changes.  "base" is the optimizer's learning rate when the scheduler is created. */
 enum accel_schedule {
     ACCEL_SCHEDULE_CONSTANT,        /**< up to base in warmup_steps, then base */
     ACCEL_SCHEDULE_LINEAR,          /**< up to base in warmup_steps, then down to 0 at total_steps */
     ACCEL_SCHEDULE_COSINE,          /**< up to base in warmup_steps, then along `cycles` waves of a cosine */
-    ACCEL_SCHEDULE_COSINE_RESTARTS, /**< the same, each wave begins at base again */
+    ACCEL_SCHEDULE_COSINE_RESTARTS, /**< the same, but each wave starts at base again */
     ACCEL_SCHEDULE_STEP,            /**< times gamma every step_size steps: torch's StepLR */
     ACCEL_SCHEDULE_POLYNOMIAL,      /**< down to 0 at total_steps by a power: torch's PolynomialLR */
     ACCEL_SCHEDULE_ONE_CYCLE,       /**< up to max_lr and down again: torch's OneCycleLR */
-    ACCEL_SCHEDULE_LAMBDA,          /**< base times what a function of the program says: torch's LambdaLR */
+    ACCEL_SCHEDULE_LAMBDA,          /**< base times the result of a function of the program: torch's LambdaLR */
 };
 
-/** @return what the base learning rate is multiplied by in step @p step, which counts from 0. */
+/** @return the factor for the base learning rate in step @p step, which is counted from 0. */
 typedef double (*accel_lr_lambda) (void *user, uint64_t step);
 
-/** A schedule; 0 is each field's default, and ACCEL_ZERO is 0. */
+/** A schedule; 0 is each field's default, and ACCEL_ZERO means 0. */
 struct accel_scheduler_options {
     enum accel_schedule schedule;
     uint64_t warmup_steps; /**< constant, linear, both cosines */
-    uint64_t total_steps;  /**< linear, both cosines, polynomial (0: 5, as in torch), one-cycle (must be given) */
-    double cycles;         /**< cosine: waves (0: 0.5, once down); with restarts: a whole number (0: 1), else refused */
-    uint64_t step_size;    /**< step: must be given */
+    uint64_t total_steps;  /**< linear, both cosines, polynomial (0: 5, as in torch), one-cycle (required) */
+    double cycles;         /**< cosine: waves (0: 0.5, falls once); restarts: a whole number (0: 1), or refused */
+    uint64_t step_size;    /**< step: required */
     double gamma;          /**< step; 0: 0.1 */
     double power;          /**< polynomial; 0: 1 */
 
-    double max_lr;           /**< one-cycle: must be given; takes the place of the optimizer's learning rate */
+    double max_lr;           /**< one-cycle: required; replaces the optimizer's learning rate */
     double pct_start;        /**< one-cycle: the rising part of total_steps; 0: 0.3 */
-    double div_factor;       /**< one-cycle: begins at max_lr / div_factor; 0: 25 */
-    double final_div_factor; /**< one-cycle: ends at the first rate / final_div_factor; 0: 10000 */
+    double div_factor;       /**< one-cycle: starts at max_lr / div_factor; 0: 25 */
+    double final_div_factor; /**< one-cycle: ends at the initial rate / final_div_factor; 0: 10000 */
     bool linear;             /**< one-cycle: straight lines instead of cosines */
-    bool three_phase;        /**< one-cycle: down to the first rate as fast as up, then to the last */
-    bool keep_momentum;      /**< one-cycle: leave momentum (of Adam and Lion: beta1) alone, cycle_momentum=False */
-    double base_momentum;    /**< one-cycle: the lowest; 0: 0.85 */
-    double max_momentum;     /**< one-cycle: the highest, where the learning rate is lowest; 0: 0.95 */
+    bool three_phase;        /**< one-cycle: falls to the initial rate as fast as it rose, then to the last */
+    bool keep_momentum;      /**< one-cycle: do not change momentum (Adam and Lion: beta1), cycle_momentum=False */
+    double base_momentum;    /**< one-cycle: lowest momentum; 0: 0.85 */
+    double max_momentum;     /**< one-cycle: highest momentum, at the lowest learning rate; 0: 0.95 */
 
-    accel_lr_lambda lambda; /**< lambda: must be given */
+    accel_lr_lambda lambda; /**< lambda: required */
     void *user;             /**< its first argument */
 
     bool without_optimizer; /**< one step per call, whatever the optimizer did: step_scheduler_with_optimizer=False */
-    bool split_batches;     /**< as the loader's: one step per call, however many processes there are */
+    bool split_batches;     /**< as in the loader: one step per call, for any number of processes */
 };
 
 /** Changes the learning rate of an optimizer. */
 struct accel_scheduler;
 
 /**
- * Make a scheduler and set the learning rate of step 0.
+ * Create a scheduler and set the learning rate of step 0.
  *
  * @param optimizer  once it is destroyed, the scheduler's calls fail with ACCEL_ERR_INVALID
- * @retval ACCEL_ERR_INVALID  a field that must be given is not, or is out of range; or one-cycle is to change the
+ * @retval ACCEL_ERR_INVALID  a required field is missing, a field is out of range, or one-cycle would change the
  *                            momentum of an optimizer that has none
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -68,14 +68,14 @@ accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimiz
 ACCEL_API void accel_scheduler_destroy (struct accel_scheduler *scheduler);
 
 /**
- * Go on to the next learning rate: call it behind each accel_optimizer_step().
+ * Advance to the next learning rate: call it after each accel_optimizer_step().
  *
- * Once prepared, with accel_prepare(), it steps as the original's does.  Schedules are counted in steps of one process:
- * a call goes as many steps on as there are processes, for so many batches were trained on (but see split_batches), and
- * one-cycle stops at its end.  It goes none on while gradients are being accumulated, and where the optimizer's step
- * was skipped.  Nothing is sent.
+ * Once prepared with accel_prepare(), it steps like Accelerate's.  Schedules count steps of one process: a call
+ * advances by as many steps as there are processes, because all of their batches were trained on (but see
+ * split_batches), and one-cycle stops at its end.  It does not advance while gradients are being accumulated, or if the
+ * optimizer's step was skipped.  Nothing is sent.
  *
- * @retval ACCEL_ERR_INVALID  one-cycle has come to its end; once prepared only with without_optimizer or split_batches
+ * @retval ACCEL_ERR_INVALID  one-cycle has reached its end; once prepared, only with without_optimizer or split_batches
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err);
@@ -83,24 +83,24 @@ accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err
 /** @return the learning rate that @p scheduler set last. */
 ACCEL_API double accel_scheduler_lr (const struct accel_scheduler *scheduler);
 
-/** Where a scheduler stands: all that is needed to go on.  Plain bytes, to be written to a file as they are. */
+/** The state of a scheduler: everything needed to resume.  Plain bytes that can be written to a file directly. */
 struct accel_scheduler_state {
     uint32_t version;
     uint32_t schedule; /**< enum accel_schedule */
     uint64_t step;     /**< steps since step 0: torch's last_epoch */
     double base_lr;
     double lr;
-    double momentum; /**< of the optimizer; 0 where it is not changed */
+    double momentum; /**< of the optimizer; 0 if it is not changed */
 };
 
-/** Note where @p scheduler stands. */
+/** Get the state of @p scheduler. */
 ACCEL_API void accel_scheduler_get_state (const struct accel_scheduler *scheduler,
                                           struct accel_scheduler_state *state);
 
 /**
- * Go on from @p state, and give its learning rate (and momentum, where it is changed) to the optimizer.
+ * Resume from @p state, and set the optimizer's learning rate (and momentum, if the schedule changes it).
  *
- * @retval ACCEL_ERR_FORMAT  it is no state, of another release, or of another schedule
+ * @retval ACCEL_ERR_FORMAT  not a valid state, or one of another release or schedule
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel_scheduler_state *state,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who am I among how many: opening, the state of this process, and control of what runs where. */
+/* Opening a job, the state of this process, and running functions on some processes only. */
 #ifndef ACCEL_STATE_H
 #define ACCEL_STATE_H
 
@@ -8,7 +8,7 @@
 
 ACCEL_BEGIN_DECLS
 
-/** The original's DistributedType, as far as it exists here. */
+/** DistributedType of Hugging Face Accelerate, limited to the types supported here. */
 enum accel_distributed_type {
     ACCEL_DISTRIBUTED_NO,        /**< one process */
     ACCEL_DISTRIBUTED_MULTI_CPU, /**< several processes, computing on CPUs */
@@ -17,53 +17,53 @@ enum accel_distributed_type {
 struct accel_gradient_accumulation;
 struct accel_grad_scaler;
 
-/** How to open; every field may be 0, which means what the environment says, or else the default. */
+/** How to open; a field that is 0 is taken from the environment, or else has its default. */
 struct accel_options {
-    bool cpu;            /**< use the CPU even where there is an accelerator (variable ACCELERATE_USE_CPU) */
-    const char *backend; /**< "self", "shm"; NULL: the best that can run (variable ACCEL_BACKEND) */
+    bool cpu;            /**< use the CPU even if there is an accelerator (variable ACCELERATE_USE_CPU) */
+    const char *backend; /**< "self", "shm"; NULL: the best one that works (variable ACCEL_BACKEND) */
     uint32_t timeout_ms; /**< longest wait for peers; 0: 1800000, 30 minutes (variable ACCEL_TIMEOUT_MS) */
-    /** Backward passes for one step; 0: 1.  The variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS comes before it. */
+    /** Backward passes per step; 0: 1.  Overridden by the variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. */
     uint32_t gradient_accumulation_steps;
-    /** The same with all that can be said of it (accel/accumulate.h), and before the variable; copied.  May be NULL. */
+    /** The same with all options (accel/accumulate.h); overrides the variable.  Copied; may be NULL. */
     const struct accel_gradient_accumulation *gradient_accumulation_plugin;
     const char *mixed_precision; /**< "no", "fp16", "bf16", "fp8"; NULL: variable ACCELERATE_MIXED_PRECISION, or "no" */
     const struct accel_grad_scaler *grad_scaler; /**< copied; NULL: its defaults.  Used under fp16; precision.h */
 };
 
-/** A process's membership in its job: state, communicator, and all that was prepared with it. */
+/** A process's membership of its job: state, communicator, and everything that was prepared with it. */
 struct accel;
 
 /**
- * Join the job that the environment describes: accelerate launch's variables, or torchrun's, mpirun's or srun's;
- * without any of them the job is this one process.
+ * Join the job described by the environment: the variables of accelerate launch, torchrun, mpirun or srun.  Without any
+ * of them, the job is this one process.
  *
  * Collective.  Waits until all processes have called it.
  *
  * @param[out] acc     the new object; leave the job with accel_close()
  * @param options      may be NULL
- * @retval ACCEL_ERR_INVALID      a variable is malformed or contradicts another, `text` names it; or there are both
- *                                a gradient_accumulation_plugin and gradient_accumulation_steps other than 1
- * @retval ACCEL_ERR_UNSUPPORTED  no backend can connect these processes; `text` says why for each one tried
- * @retval ACCEL_ERR_TIMEOUT      somebody did not come; `text` lists the missing ranks
- * @retval ACCEL_ERR_PEER         somebody died before all had come
+ * @retval ACCEL_ERR_INVALID      a variable is malformed or contradicts another (`text` names it), or both a
+ *                                gradient_accumulation_plugin and gradient_accumulation_steps other than 1 are set
+ * @retval ACCEL_ERR_UNSUPPORTED  no backend can connect these processes; `text` gives the reason for each one tried
+ * @retval ACCEL_ERR_TIMEOUT      a process did not arrive; `text` lists the missing ranks
+ * @retval ACCEL_ERR_PEER         a process died before all had arrived
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_open (struct accel **acc, const struct accel_options *options, struct accel_error *err);
 
 /**
- * Leave the job and free @p acc.  Waits for nobody; peers that wait for this process are told that it left.
- * What is prepared is let go: loaders end their pass, and gradients that accel_prepare() made have no memory any more.
- * Destroy it before or behind this.  Accepts NULL, preserves errno.
+ * Leave the job and free @p acc.  Does not wait; peers that wait for this process are notified that it left.  Prepared
+ * objects are released: loaders end their pass, and gradients allocated by accel_prepare() lose their memory.  Destroy
+ * these objects before or after this call.  Accepts NULL, preserves errno.
  */
 ACCEL_API void accel_close (struct accel *acc);
 
-/* What follows takes NULL, which accel_open() leaves where it fails, for a job of this process alone.  Collectives
+/* The functions below accept NULL, which accel_open() stores on failure, as a job of this process alone.  Collectives
  * refuse it with ACCEL_ERR_INVALID. */
 
 /** @return the kind of job. */
 ACCEL_API enum accel_distributed_type accel_distributed_type (const struct accel *acc);
 
-/** @return the original's word for @p type: "NO", "MULTI_CPU"; static. */
+/** @return Accelerate's name of @p type: "NO", "MULTI_CPU"; static. */
 ACCEL_API const char *accel_distributed_type_name (enum accel_distributed_type type);
 
 /** @return the device this process computes on. */
@@ -93,10 +93,10 @@ ACCEL_API bool accel_is_last_process (const struct accel *acc);
 /** @return whether there is more than one process. */
 ACCEL_API bool accel_use_distributed (const struct accel *acc);
 
-/** @return "no", "fp16", "bf16" or "fp8": as accel_open() was told, or its variable said; static. */
+/** @return "no", "fp16", "bf16" or "fp8", as given to accel_open() or by its variable; static. */
 ACCEL_API const char *accel_mixed_precision (const struct accel *acc);
 
-/** A piece of work that one process runs for all.  @param user  what the caller handed in. */
+/** A task that one process runs for all.  @param user  the caller's argument. */
 typedef void (*accel_task) (void *user);
 
 /** Run @p task on rank 0 only.  @return whether it ran here. */
@@ -117,22 +117,24 @@ ACCEL_API bool accel_on_local_process (const struct accel *acc, int local_proces
 /** printf() to standard output, on local rank 0 of each host only; one write, so that lines of hosts do not mix. */
 ACCEL_API void accel_print (const struct accel *acc, const char *format, ...) ACCEL_PRINTF (2, 3);
 
-/** This process's part in accel_split_between_processes(): indices [begin, end), then `padding` times the last. */
+/**
+ * This process's part in accel_split_between_processes(): indices [begin, end), then the last index `padding` times.
+ */
 struct accel_split {
     size_t begin;
     size_t end;
-    size_t padding; /**< how often index length - 1 follows; 0 unless asked for, or where the input is empty */
+    size_t padding; /**< how often index length - 1 is repeated; 0 unless requested, or if the input is empty */
 };
 
 /**
- * Which of @p length items are this process's: in rank order, the first `length mod P` ranks get one more.
- * Needs no communication.
+ * Determine which of @p length items belong to this process.  Items are distributed in rank order; the first `length
+ * mod P` ranks get one more.  Needs no communication.
  *
- * @param apply_padding  fill up with the last item, so that every process has equally many
+ * @param apply_padding  repeat the last item so that every process has the same number
  */
 ACCEL_API struct accel_split accel_split_between_processes (const struct accel *acc, size_t length, bool apply_padding);
 
-/** Raise this process's flag, which accel_check_trigger() will find on every process. */
+/** Raise this process's flag, which accel_check_trigger() detects on every process. */
 ACCEL_API void accel_set_trigger (struct accel *acc);
 
 ACCEL_END_DECLS

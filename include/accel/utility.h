@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Around a training loop: the batch size that fits into memory, log lines, a progress bar, a trace of the time. */
+/* Around a training loop: finding a batch size that fits into memory, log lines, a progress bar, a profiler. */
 #ifndef ACCEL_UTILITY_H
 #define ACCEL_UTILITY_H
 
@@ -9,29 +9,29 @@
 ACCEL_BEGIN_DECLS
 
 /**
- * What is tried with a batch size, such as a whole training.
+ * A function to try with a batch size, such as a complete training.
  *
- * @return ACCEL_ERR_NOMEM (any text) to be tried with less; what else it returns ends the search
+ * @return ACCEL_ERR_NOMEM (with any text) to be tried with a smaller size; any other status ends the search
  */
 typedef enum accel_status (*accel_batch_function) (size_t batch_size, void *user, struct accel_error *err);
 
 /**
  * Call @p function with batch sizes that shrink to nine tenths, rounded down, until one fits into memory.
  *
- * Collective where @p acc is not NULL: all processes try the same sizes, and less if memory was short on any of them.
- * @p function may only fail for want of memory where no other process waits for it in a collective.  Where @p acc is
- * NULL this process decides alone.
+ * Collective if @p acc is not NULL: all processes try the same sizes, and a smaller one if any of them ran out of
+ * memory.  @p function may run out of memory only at a point where no other process waits for it in a collective.  If
+ * @p acc is NULL, this process decides alone.
  *
  * @param[in,out] batch_size  the first size to try, 0 for 128; on success the one that worked, for the next search
  * @retval ACCEL_ERR_NOMEM     not even a batch of 1 fits
- * @retval ACCEL_ERR_CALLBACK  the function failed on another process; where it failed here, its own status
+ * @retval ACCEL_ERR_CALLBACK  the function failed on another process; if it failed here, its own status is returned
  */
 #define accel_find_executable_batch_size(...) accel_find_executable_batch_size_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_find_executable_batch_size_at (const char *file, int line, struct accel *acc, size_t *batch_size,
                                      accel_batch_function function, void *user, struct accel_error *err);
 
-/** How important a line is, with Python's numbers. */
+/** Log levels, with Python's numbers. */
 enum accel_log_level {
     ACCEL_LOG_DEBUG = 10,
     ACCEL_LOG_INFO = 20,
@@ -41,8 +41,9 @@ enum accel_log_level {
 };
 
 /**
- * Drop lines below @p level, in this process, from now on.  Before, the variable ACCELERATE_LOG_LEVEL decides (debug,
- * info, warning, error or critical; accel_open() refuses other words), else ACCEL_LOG_WARNING.  Any thread.
+ * From now on, drop lines below @p level in this process.  Until then, the variable ACCELERATE_LOG_LEVEL decides
+ * (debug, info, warning, error or critical; accel_open() refuses other words), otherwise ACCEL_LOG_WARNING.  Any
+ * thread.
  */
 ACCEL_API void accel_set_log_level (enum accel_log_level level);
 
@@ -70,21 +71,21 @@ ACCEL_API enum accel_status
 accel_log_in_order_at (const char *file, int line, struct accel *acc, struct accel_error *err,
                        enum accel_log_level level, const char *format, ...) ACCEL_PRINTF (6, 7);
 
-/** A line on standard error that says how far a loop is; seen on local rank 0 of each host only. */
+/** A line on standard error that shows the progress of a loop, on local rank 0 of each host only. */
 struct accel_progress;
 
 /**
- * Begin a progress bar.  On a terminal it is redrawn at most ten times a second; elsewhere it is a line every five
- * seconds.
+ * Start a progress bar.  On a terminal, it is redrawn at most ten times a second; elsewhere, a line is written every
+ * five seconds.
  *
- * @param total  how many steps there will be, 0: unknown
- * @param text   what stands before it, copied; may be NULL
+ * @param total  number of steps, 0: unknown
+ * @param text   shown before the bar, copied; may be NULL
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_progress_create (struct accel_progress **progress, const struct accel *acc, uint64_t total, const char *text,
                        struct accel_error *err);
 
-/** Count @p steps more.  Accepts NULL. */
+/** Add @p steps.  Accepts NULL. */
 ACCEL_API void accel_progress_update (struct accel_progress *progress, uint64_t steps);
 
 /** Show the last state, end the line, free.  Accepts NULL, preserves errno. */
@@ -93,36 +94,39 @@ ACCEL_API void accel_progress_close (struct accel_progress *progress);
 /** How to profile; every field may be 0. */
 struct accel_profile_options {
     const char *path;  /**< the file to write; NULL: "profile.json" */
-    size_t max_events; /**< kept per process, 40 bytes each; 0: 65536.  Later ones are counted, and dropped. */
+    size_t max_events; /**< kept per process, 40 bytes each; 0: 65536.  Further events are counted but dropped. */
 };
 
 /**
- * Record what this job does from now on: its collectives, how long each waited for the last process to come, the
- * program's steps and spans.
+ * From now on, record this job's collectives, how long each waited for the last process to arrive, and the program's
+ * steps and spans.
  *
- * Collective.  Costs two readings of a clock per collective; while nothing is recorded, one comparison.
+ * Collective.  Costs two clock readings per collective; while nothing is recorded, one comparison.
  *
- * @param options  may be NULL; the path counts on rank 0
- * @retval ACCEL_ERR_INVALID  a profile is being recorded already
+ * @param options  may be NULL; rank 0's path is used
+ * @retval ACCEL_ERR_INVALID  a profile is already being recorded
  */
 #define accel_profile_start(...) accel_profile_start_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_profile_start_at (const char *file, int line, struct accel *acc, const struct accel_profile_options *options,
                         struct accel_error *err);
 
-/** Begin a span of the program's own, inside the one that is open, up to 32 deep.  @param name  47 bytes are copied */
+/** Begin a span of the program, inside the open one, up to 32 deep.  @param name  47 bytes are copied */
 ACCEL_API void accel_profile_begin (struct accel *acc, const char *name);
 
-/** End the span begun last.  Does nothing where none is open, or nothing is recorded. */
+/** End the innermost span.  Does nothing if none is open, or nothing is recorded. */
 ACCEL_API void accel_profile_end (struct accel *acc);
 
-/** End a step, which began with the end of the one before, or accel_profile_start().  Does nothing without either. */
+/**
+ * End a step, which began at the end of the previous one, or at accel_profile_start().  Does nothing if nothing is
+ * recorded.
+ */
 ACCEL_API void accel_profile_step (struct accel *acc);
 
 /**
- * Stop recording; rank 0 writes what all processes recorded into one file, whole or not at all: a JSON array of
- * Chrome's trace events, which Perfetto and chrome://tracing open.  pid is the rank; thread 1 has calls, spans and
- * waits, thread 2 steps.  All processes get the same result.
+ * Stop recording.  Rank 0 writes the recordings of all processes into one file, atomically: a JSON array of Chrome's
+ * trace events, which Perfetto and chrome://tracing open.  pid is the rank; thread 1 has calls, spans and waits, thread
+ * 2 steps.  All processes get the same result.
  *
  * Collective.
  *

@@ -233,11 +233,11 @@ find_old_key (const struct place *place)
     bool truth = false;
     if (right)
         return option_find (right);
-    if (place->section || !node->text)
+    if (place->section)
         return NULL;
-    if (!strcmp (node->key, "dynamo_backend"))
+    if (!strcmp (node->key, "dynamo_backend")) /* null too: the original takes it for "no" */
         return option_find_in_file ("dynamo_config", node->key);
-    if (strcmp (node->key, "fp16") || parse_bool (node->text, &truth) != PARSE_OK || !truth
+    if (!node->text || strcmp (node->key, "fp16") || parse_bool (node->text, &truth) != PARSE_OK || !truth
         || node_find (place->parent, "mixed_precision"))
         return NULL;
     return option_find_in_file (NULL, "mixed_precision");

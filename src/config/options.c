@@ -252,6 +252,13 @@ const struct option options[] = {
       .doc = "How many seconds the other ranks have to end by themselves, after one has failed or the launcher was "
              "told to stop, before they are killed." },
 
+    { .key = "no_prefix", OPT_FLAG (no_prefix), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE | PROPERTY_EXTENSION,
+      .help = "on a terminal: do not put the rank before each line",
+      .doc = "Do not put the rank's number before each line on a terminal. By default, when several ranks write to a "
+             "terminal, each line begins with the rank's number, in colour unless the variable NO_COLOR is set, and "
+             "lines of different ranks are never joined. In a file or a pipe there are no such prefixes." },
+
     { .key = "failure_report", OPT_PATH (failure_report), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "FILE",
       .help = "write a JSON report of how the job ended",

@@ -168,4 +168,9 @@ test_expect_success 'config default makes it, and says so; umask counts' '
     (umask 027 && "$accelerate" config default --config_file new/er/c.json) >out &&
     printf "created folder new/er\nsaved in new/er/c.json\n" | diff - out && test "$(stat -c %a new/er/c.json)" = 640 &&
     head -n 1 new/er/c.json | grep -x "{"'
+test_expect_success 'in the background, where shells have SIGINT ignored, it stays ignored while it asks; SIGTERM counts' '
+    rm -f c.yaml keys && mkfifo keys && { "$accelerate" config --config_file c.yaml <keys >out 2>&1 & } &&
+    asker=$! && exec 7>keys && wait_for grep "environment" out && sed -n "s/^SigIgn:[[:space:]]*//p;s/^SigCgt:[[:space:]]*//p" \
+        /proc/$asker/status >masks && kill $asker && test_exit 143 wait $asker && exec 7>&- &&
+    { read -r ignored && read -r caught; } <masks && test $((0x$ignored & 2)) = 2 && test $((0x$caught & 2)) = 0'
 test_done

@@ -32,9 +32,9 @@ test_expect_success 'libaccel(3) names every status' \
     'test -s statuses && for s in $(cat statuses); do grep -q "^\.It Dv $s\$" "$srcdir/man/libaccel.3" || { echo "$s"; exit 1; }; done'
 
 # Whole programs in the examples are programs.
-for page in $(cd "$srcdir/man" && grep -l "^main" accel_*.3 | sed "s/[.]3$//"); do
-    sed -n '/^\.Bd -literal$/,/^\.Ed$/p' "$srcdir/man/$page.3" | sed '1d; $d; s/\\e/\\/g' >$page.c
-    test_expect_success "the example of $page(3) compiles" \
+for page in $(cd "$srcdir/man" && grep -l "^main" *.[37]); do
+    sed -n '/^\.Bd -literal$/,/^\.Ed$/p' "$srcdir/man/$page" | sed '1d; $d; s/\\e/\\/g' >$page.c
+    test_expect_success "the example of $page compiles" \
         'grep -q "^main" $page.c && $CC -std=gnu11 -Wall -Werror -I"$srcdir/include" -fsyntax-only $page.c'
 done
 test_done

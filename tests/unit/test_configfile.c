@@ -6,6 +6,7 @@
 #include "config/fsdp2.h"
 #include "config/load.h"
 #include "config/scalar.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -13,14 +14,12 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-static char folder[] = "/tmp/accel-file.XXXXXX";
-
 /* Read @p text as a file of that name. */
 static int
 read_text (struct config *config, const char *name, const char *text, size_t length, struct fail *fail)
 {
-    char path[128];
-    snprintf (path, sizeof path, "%s/%s", folder, name);
+    char path[SCRATCH_SIZE + 64];
+    snprintf (path, sizeof path, "%s/%s", scratch_folder (), name);
     if (config_init (config, fail) || io_write_file (path, text, length, 0600, fail))
         return -1;
     int result = config_read_file (config, path, fail);
@@ -69,6 +68,8 @@ static const struct good {
     { "dynamo_config:\n  dynamo_mode: max-autotune\ndebug: true\n", "debug", "true" },
     { "dynamo_config: {}\ndynamo_backend: EAGER\n", "dynamo_backend", "eager" },
     { "dynamo_config:\n", "dynamo_backend", "no" },
+    { "dynamo_backend: null\n", "dynamo_backend", "no" },
+    { "dynamo_backend:\ndynamo_config:\n  dynamo_backend: EAGER\n", "dynamo_backend", "eager" },
     { "dynamo_config:\n  mode: null\n", "dynamo_mode", "default" },
     { "fsdp_config: {}\ndeepspeed_config:\ntpu_env: []\ndebug: 1\n", "debug", "true" },
     { "commands: [a, 'b c']\ndebug: y\n", "commands", "a,b c" },
@@ -338,8 +339,8 @@ test_fsdp2 (void)
     AUTO_STRBUF struct strbuf text = { 0 }, out = { 0 };
     AUTO_STRLIST struct strlist notes = { 0 };
     struct fail fail = { 0 };
-    char path[128];
-    snprintf (path, sizeof path, "%s/one.yaml", folder);
+    char path[SCRATCH_SIZE + 64];
+    snprintf (path, sizeof path, "%s/one.yaml", scratch_folder ());
     strbuf_printf (&text, "fsdp_config:\n  fsdp_reshard_after_forward: 1\n  fsdp_version: 1\n  fsdp_version: 1\n"
                    "  fsdp_transformer_layer_cls_to_wrap: %s\n", long_words);
     ok (!io_write_file (path, text.text, text.length, 0600, &fail) && !fsdp2_convert (path, false, &out, &notes, &fail),
@@ -430,8 +431,6 @@ test_many_keys (void)
 int
 main (void)
 {
-    if (!mkdtemp (folder))
-        return 99;
     test_good ();
     test_bad ();
     test_json ();
@@ -442,6 +441,5 @@ main (void)
     test_quoting ();
     test_mutations ();
     test_many_keys ();
-    rmdir (folder);
     return done_testing ();
 }

@@ -12,6 +12,7 @@
 #include "config/opt_argv.h"
 #include "config/paths.h"
 #include "config/tee.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -21,8 +22,6 @@
 #include <sys/stat.h>
 
 enum { MOST_WORDS = 16 };
-
-static char folder[] = "/tmp/accel-options.XXXXXX";
 
 /* Split at blanks, in place. */
 static int
@@ -234,8 +233,8 @@ test_with_files (void)
         { parallel, "--use_fsdp --fsdp_version 2", NULL, "use_parallelism_config", "true" },
         { parallel, "--cpu", NULL, "use_parallelism_config", "false" },
     };
-    char path[128], line[256];
-    snprintf (path, sizeof path, "%s/beside.yaml", folder);
+    char path[SCRATCH_SIZE + 64], line[SCRATCH_SIZE + 256];
+    snprintf (path, sizeof path, "%s/beside.yaml", scratch_folder ());
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct config config;
         struct fail fail = { 0 };
@@ -258,7 +257,7 @@ test_paths (void)
 {
     struct config config;
     struct fail fail = { 0 };
-    char path[128];
+    char path[SCRATCH_SIZE + 64];
     AUTO_FREE char *own = NULL, *foreign = NULL;
     setenv ("HOME", "/home/own", 1);
     setenv ("HF_HOME", "~/hf", 1);
@@ -268,8 +267,8 @@ test_paths (void)
     ok (!path_of_default_file (&foreign, &fail), "another path");
     is_text (foreign, "~nobody/hf/accelerate/default_config.yaml", "not somebody else's");
     ok (path_is_json ("a.json") && !path_is_json (".json") && !path_is_json ("a.jso"), "names of JSON files");
-    setenv ("HF_HOME", folder, 1);
-    snprintf (path, sizeof path, "%s/accelerate/default_config.yaml", folder);
+    setenv ("HF_HOME", scratch_folder (), 1);
+    snprintf (path, sizeof path, "%s/accelerate/default_config.yaml", scratch_folder ());
     ok (!io_make_parents (path, &fail) && !mkdir (path, 0700) && !load (&config, "p", &fail) && !config.file,
         "a folder in the place of the default file is passed over %s", fail.text);
     config_release (&config);
@@ -358,7 +357,7 @@ test_one_way_round (const struct option *row, bool as_json)
     struct config written, read;
     struct fail fail = { 0 };
     char space[32], path[128];
-    snprintf (path, sizeof path, "%s/round.%s", folder, as_json ? "json" : "yaml");
+    snprintf (path, sizeof path, "%s/round.%s", scratch_folder (), as_json ? "json" : "yaml");
     AUTO_STRBUF struct strbuf text = { 0 };
     AUTO_STRBUF struct strbuf again = { 0 };
     AUTO_STRBUF struct strbuf left = { 0 };
@@ -391,12 +390,12 @@ test_one_way_round (const struct option *row, bool as_json)
 static void
 test_precedence (void)
 {
-    char path[128];
+    char path[SCRATCH_SIZE + 64];
     static const char text[] = "num_processes: 4\nmixed_precision: bf16\ndistributed_type: MULTI_GPU\n";
     struct fail fail = { 0 };
-    snprintf (path, sizeof path, "%s/precedence.yaml", folder);
+    snprintf (path, sizeof path, "%s/precedence.yaml", scratch_folder ());
     ok (!io_write_file (path, text, sizeof text - 1, 0600, &fail), "a file");
-    char line[256];
+    char line[SCRATCH_SIZE + 256];
     struct config config;
     snprintf (line, sizeof line, "--config_file %s --num_processes 6 p", path);
     setenv ("OMP_NUM_THREADS", "3", 1);
@@ -426,11 +425,11 @@ test_precedence (void)
 static void
 test_default_file (void)
 {
-    char path[128];
+    char path[SCRATCH_SIZE + 64];
     struct fail fail = { 0 };
     struct config config;
-    snprintf (path, sizeof path, "%s/accelerate/default_config.yaml", folder);
-    setenv ("HF_HOME", folder, 1);
+    snprintf (path, sizeof path, "%s/accelerate/default_config.yaml", scratch_folder ());
+    setenv ("HF_HOME", scratch_folder (), 1);
     ok (!load (&config, "p", &fail) && !config.file, "no default file: %s", fail.text);
     config_release (&config);
     static const char text[] = "distributed_type: NO\ndebug: yes\n";
@@ -440,7 +439,7 @@ test_default_file (void)
     config_release (&config);
     ok (!load (&config, "--cpu p", &fail) && !config.file && !config.settings.debug, "--cpu ignores it");
     config_release (&config);
-    char line[256];
+    char line[SCRATCH_SIZE + 256];
     snprintf (line, sizeof line, "--cpu --config_file %s p", path);
     ok (!load (&config, line, &fail) && config.file && config.settings.debug && config.settings.use_cpu,
         "but not one that is given");
@@ -570,8 +569,6 @@ test_tee (void)
 int
 main (void)
 {
-    if (!mkdtemp (folder))
-        return 99;
     setenv ("HF_HOME", "/nonexistent", 1);
     unsetenv ("OMP_NUM_THREADS");
     test_rows ();
@@ -590,6 +587,5 @@ main (void)
     test_gpu_ids ();
     test_tee ();
     test_default_file ();
-    rmdir (folder);
     return done_testing ();
 }

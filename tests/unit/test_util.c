@@ -2,6 +2,7 @@
 /* libutil: strict parsing, suggestions, growing strings, atomic files, the job segment, memory. */
 #include <config.h>
 
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/credentials.h"
@@ -269,11 +270,7 @@ test_printable (void)
 static void
 test_files (void)
 {
-    char folder[] = "/tmp/accel-unit.XXXXXX";
-    if (!mkdtemp (folder)) {
-        ok (false, "mkdtemp");
-        return;
-    }
+    const char *folder = scratch_folder ();
     AUTO_STRBUF struct strbuf path = { 0 };
     strbuf_printf (&path, "%s/a/b/file", folder);
     struct fail fail = { 0 };
