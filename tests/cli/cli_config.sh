@@ -213,8 +213,8 @@ test_expect_success 'show: only what the mode heeds, and what has no effect is m
 	fsdp_activation_checkpointing: false  (default)
 	fsdp_activation_checkpointing_offload: false  (default)
 	enable_cpu_affinity: false  (default)
-	no_prefix: false  (default)
 	grace: 30  (default)
+	no_prefix: false  (default)
 	END
     "$accelerate" launch --config_file s.yaml --dry_run --explain --max_restarts 1 true >got && sed "/^\$/q" got >said &&
     grep -x "max_restarts: 1  (flag)" said && ! grep "dry_run\|deepspeed\|megatron\|tpu" said'

@@ -224,7 +224,7 @@ test_with_files (void)
     } cases[] = {
         { aws, "", NULL, "num_machines", "3" },
         { aws, "--num_processes 2", NULL, "num_processes", "2" },
-        { "num_processes: 3\nnum_machines: 2\n", "--main_process_ip h", "must be a multiple of num_machines", NULL, NULL },
+        { "num_processes: 3\nnum_machines: 2\n", "--main_process_ip h", "multiple of num_machines", NULL, NULL },
         { "num_processes: 1\n", "--multi_gpu", NULL, "multi_gpu", "true" },
         { "distributed_type: MULTI_GPU\n", "", "num_processes is missing", NULL, NULL },
         { "distributed_type: MULTI_GPU\nnum_processes: 2\n", "", NULL, "multi_gpu", "true" },
