@@ -3,7 +3,7 @@
 # accelerate test: it finds what is right to be right, and names rank, step and peer of what is wrong.
 . "${srcdir:-.}/tests/testlib.sh"
 
-sentence='Every step went well: this machine is ready for distributed training.'
+sentence='All tests passed: this machine is ready for distributed training.'
 run_test () { timeout $patience "$accelerate" test "$@" >out 2>error; status=$?; cat out error; return $status; }
 
 # As many lines as the tables of steps have rows.
@@ -68,7 +68,7 @@ test_expect_success 'another program' '
 test_expect_success 'ACCELERATE_SELFTEST set to nothing is not set' '
     ACCELERATE_SELFTEST= run_test --cpu --num_processes 1 && grep -Fx "$sentence" out'
 test_expect_success 'another program that is not there' '
-    ACCELERATE_SELFTEST=$scratch/none test_exit 127 run_test && grep -F "the self-test $scratch/none: No such file" error'
+    ACCELERATE_SELFTEST=$scratch/none test_exit 127 run_test && grep -F "self-test $scratch/none: No such file" error'
 test_expect_success 'an argument' 'test_exit 2 run_test word && grep "unexpected argument" error'
 test_expect_success 'an option of launch that is none of test' 'test_exit 2 run_test --dry_run && grep "dry_run" error'
 test_expect_success 'a file with an error' '

@@ -147,7 +147,7 @@ test_expect_success '--max_restarts starts all ranks again' '
 	END
     sed "s/exec sleep 300/exit 0/" again >quick && chmod +x quick &&
     "$accelerate" launch --cpu --num_processes 2 --max_restarts 3 ./quick 2 2>err && cat err tries &&
-    test "$(grep -c "^0 . of 3" tries)" = 3 && grep "starting all ranks again (2 of 3 times)" err &&
+    test "$(grep -c "^0 . of 3" tries)" = 3 && grep "restarting all ranks (2 of 3)" err &&
     rm tries && test_exit 1 "$accelerate" launch --cpu --num_processes 2 --max_restarts 1 ./again 9 2>err &&
     test "$(grep -c "^0 " tries)" = 2
 '
