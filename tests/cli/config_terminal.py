@@ -120,8 +120,8 @@ def has(*lines):
         assert line in text, f"no {line!r} in {text}"
 
 
-ENVIRONMENT, MACHINE, MACHINES = "compute environment", "type of machine", "How many different"
-DEBUG, MPIRUN, DYNAMO, PROCESSES, PRECISION = "checked while", "launch mpirun", "torch dynamo", "How many proc", "mixed precision"
+ENVIRONMENT, MACHINE, MACHINES = "compute environment", "type of machine", "How many machines"
+DEBUG, MPIRUN, DYNAMO, PROCESSES, PRECISION = "at run time", "with mpirun", "torch dynamo", "How many proc", "mixed precision"
 SAVE = "Enter saves"
 
 
@@ -178,7 +178,7 @@ def wrapped():
     with Terminal(columns=40) as t:
         t.choose(ENVIRONMENT, ENTER)
         t.choose(MACHINE, "1", ENTER)
-        t.expect("How many different machines will you\r\nuse (more than 1 for multi-node\r\n")
+        t.expect("How many machines will you use (more\r\nthan 1 for multi-node training)?")
         t.expect("training)?")
         t.send("\003")
         t.ends_with(130)
