@@ -388,8 +388,8 @@ refuse_processes (const struct answers *answers, const char *text)
 {
     int64_t hosts = answers_number (answers, "num_machines"), number;
     if (!strcmp (text, "1") && with_gpus_alone (answers))
-        return "one process on one GPU is not distributed training; enter 2 or more, or go back (<) and change the "
-               "type of machine";
+        return "one process on one GPU is not distributed training; enter 2 or more, or choose no distributed "
+               "training";
     if (hosts > 1 && parse_int64 (text, 1, INT64_MAX, &number) == PARSE_OK && number % hosts)
         return "not a multiple of the number of machines";
     return NULL;
