@@ -70,11 +70,21 @@ make_sampler (struct accel_loader *loader, struct accel_error *err)
     return accel_sampler_sequential (&loader->sampler, loader->samples, err);
 }
 
+void
+loader_shape_sampler (const struct accel_loader *loader)
+{
+    size_t parts = loader->options.split_batches ? loader->processes : 1;
+    if (loader->sampler)
+        sampler_set_shape (loader->sampler, loader->options.batch_size / parts, loader->processes);
+}
+
 /* The length of the order, which is known before it is. */
 static size_t
 order_length (const struct accel_loader *loader)
 {
     const struct accel_batch_sampler *batches = loader->options.batch_sampler;
+    if (!batches)
+        loader_shape_sampler (loader);
     if (!batches)
         return loader->stream ? loader->samples : accel_sampler_length (loader->sampler);
     return batches->batch_size ? batches->batch_size * batches->length : batches->length;

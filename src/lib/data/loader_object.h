@@ -99,6 +99,9 @@ loader_reads (const struct accel_loader *loader)
 /** Whether the last round of the next pass is filled up. */
 bool loader_is_even (const struct accel_loader *loader);
 
+/** Tell the sampler, which may be that of other loaders too, how this one deals out samples. */
+void loader_shape_sampler (const struct accel_loader *loader);
+
 /** Longest wait for a reading thread. */
 uint32_t loader_timeout (const struct accel_loader *loader);
 
