@@ -65,6 +65,17 @@ want_packages () {
     rm -f setup.log
 }
 
+# show_progress PROCESS FILE: on a terminal, until the process ends, how many files FILE says it has compiled
+show_progress () {
+    [ -t 1 ] || return 0
+    sleep 0.3
+    while kill -0 "$1" 2>/dev/null; do
+        printf '\r%s: %d files compiled ' "${0##*/}" "$(grep -c '^  CC ' "$2")"
+        sleep 0.5
+    done
+    printf '\r\033[K'
+}
+
 # Every step is done only when something changed: a second run goes straight to work.
 build_in () {
     folder=$1
@@ -85,7 +96,9 @@ build_in () {
     fi
     # make finds out by itself in a fraction of a second that there is nothing to do.
     [ -x "$folder/accelerate" ] || say "building in $folder"
-    make -C "$folder" --no-print-directory -s -j "$jobs" ${targets:-all} >"$folder/make.out" 2>&1 || {
+    make -C "$folder" --no-print-directory -s -j "$jobs" ${targets:-all} >"$folder/make.out" 2>&1 &
+    show_progress $! "$folder/make.out"
+    wait $! || {
         tail -n 30 "$folder/make.out" >&2
         die "the build failed, see $folder/make.out"
     }

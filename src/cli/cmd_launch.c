@@ -3,6 +3,8 @@
 #include <config.h>
 
 #include "cli/command.h"
+#include "config/check.h"
+#include "config/explain.h"
 #include "config/load.h"
 #include "config/mode.h"
 #include "launch/claim.h"
@@ -18,6 +20,15 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+struct launch {
+    struct config config;
+    struct plan plan;
+    struct claim claim; /* held until this process ends the job: the keeper and the supervisor both do */
+    struct keeper keeper;
+    struct io_target report;
+};
 
 /* A port is claimed only for a job that is really started; a plan for reading does not depend on what happens to
  * listen. */
@@ -58,7 +69,7 @@ static int
 print_settings (const struct config *config, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf out = { 0 };
-    config_explain (config, false, &out);
+    explain_text (config, false, &out);
     if (out.failed)
         return fail_nomem (fail);
     printf ("%s\n", out.text ? out.text : "");
@@ -73,28 +84,44 @@ print_note (const char *text, const char *name)
     fputc ('\n', stderr);
 }
 
-/* That the file cannot be written is known before hours of work, and no report of an earlier job is taken for ours. */
+/* Our output may go into the very file that the report would take the place of. */
 static int
-prepare_report (const char *file, struct fail *fail)
+check_apart (const char *file, const struct io_target *report, struct fail *fail)
+{
+    static const char *const names[] = { "standard output", "standard error" };
+    struct stat info, ours;
+    for (int i = 0; i < 2; i++)
+        if (!stat (report->path, &info) && !fstat (i + 1, &ours) && info.st_dev == ours.st_dev
+            && info.st_ino == ours.st_ino)
+            return fail_set (fail, FAIL_GENERAL, "--failure_report: %s: %s goes there; name another file", file,
+                             names[i]);
+    return 0;
+}
+
+/* That the file cannot be written is known before hours of work, and no report of an earlier job is taken for ours.
+ * @param[out] report  without a path where none is wanted */
+static int
+prepare_report (const char *file, struct io_target *report, struct fail *fail)
 {
     if (!file)
         return 0;
-    if (io_check_writable (file, fail))
+    if (io_check_writable (file, fail) || io_target_find (report, file, 0644, fail))
         return fail_prefix (fail, "--failure_report");
-    AUTO_FREE char *real = realpath (file, NULL);
-    return real && unlink (real) ? fail_set (fail, FAIL_GENERAL, "--failure_report: %s: cannot remove the old one: %s",
-                                             file, strerror (errno)) : 0;
+    if (check_apart (file, report, fail))
+        return -1;
+    return report->exists && unlink (report->path)
+           ? fail_set (fail, FAIL_GENERAL, "--failure_report: %s: cannot remove the old one: %s", file,
+                       strerror (errno)) : 0;
 }
 
 /* Of @job, or of a job that came to nothing because of @error. */
 static int
-write_report (const char *file, const struct plan *plan, const struct job *job, const struct fail *error,
-              struct fail *fail)
+write_report (const struct launch *launch, const struct job *job, const struct fail *error, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf report = { 0 };
-    if (job ? report_json (job, &report, fail) : report_json_error (plan, error, &report, fail))
+    if (job ? report_json (job, &report, fail) : report_json_error (&launch->plan, error, &report, fail))
         return -1;
-    return io_write_file (file, report.text, report.length, 0644, fail);
+    return io_target_write (&launch->report, report.text, report.length, fail);
 }
 
 static void
@@ -105,7 +132,7 @@ print_report (const struct job *job, const struct keeper *keeper, bool quiet)
         report_text (job, &report);
     report_losses (job, &report);
     if (report.failed)
-        keeper_say (keeper, "accelerate: out of memory for the report of how the job ended\n", !job->not_passed_on);
+        keeper_say (keeper, "accelerate: out of memory while writing the report\n", !job->not_passed_on);
     else if (report.text)
         keeper_say (keeper, report.text, !job->not_passed_on); /* nobody waits for a reader twice */
 }
@@ -120,42 +147,42 @@ say_failure (const struct keeper *keeper, const struct fail *fail)
 }
 
 static void
-say_restart (const struct keeper *keeper, const struct settings *settings, int64_t restarts)
+say_restart (const struct launch *launch, int64_t restarts)
 {
+    const struct settings *settings = &launch->config.settings;
     AUTO_STRBUF struct strbuf line = { 0 };
-    strbuf_printf (&line, "accelerate: starting all ranks again (%lld of %lld times)\n", (long long) restarts,
+    strbuf_printf (&line, "accelerate: restarting all ranks (%lld of %lld)\n", (long long) restarts,
                    (long long) settings->max_restarts);
     if (line.text && !settings->quiet)
-        keeper_say (keeper, line.text, true);
+        keeper_say (&launch->keeper, line.text, true);
 }
 
 /* One start of all ranks, and what became of it.  @return the exit status, -1 with @fail */
 static int
-run_once (struct job *job, const struct plan *plan, const struct keeper *keeper, const struct settings *settings,
-          struct fail *fail)
+run_once (struct job *job, const struct launch *launch, struct fail *fail)
 {
-    if (job_run (job, plan, keeper, fail))
+    if (job_run (job, &launch->plan, &launch->keeper, launch->claim.fd, fail))
         return -1;
-    print_report (job, keeper, settings->quiet);
+    print_report (job, &launch->keeper, launch->config.settings.quiet);
     return job_status (job);
 }
 
 /* The ranks, again after a failure as often as --max_restarts says. */
 static int
-run_attempts (struct job *job, struct plan *plan, const struct keeper *keeper, const struct settings *settings,
-              struct fail *fail)
+run_attempts (struct job *job, struct launch *launch, struct fail *fail)
 {
-    int status = run_once (job, plan, keeper, settings, fail);
+    int64_t most = launch->config.settings.max_restarts;
+    int status = run_once (job, launch, fail);
     bool has_lost = false;
-    for (int64_t restarts = 1; status > 0 && job->end == JOB_FAILED && restarts <= settings->max_restarts; restarts++) {
-        say_restart (keeper, settings, restarts);
-        if (!keeper_lives (keeper))
+    for (int64_t restarts = 1; status > 0 && job->end == JOB_FAILED && restarts <= most; restarts++) {
+        say_restart (launch, restarts);
+        if (!keeper_lives (&launch->keeper))
             return status;
         has_lost |= job_lost_bytes (job) != 0;
         job_release (job);
-        if (plan_set_restarts (plan, restarts, fail))
+        if (plan_set_restarts (&launch->plan, restarts, fail))
             return -1;
-        status = run_once (job, plan, keeper, settings, fail);
+        status = run_once (job, launch, fail);
     }
     return status == 0 && has_lost ? FAIL_GENERAL : status;
 }
@@ -163,16 +190,15 @@ run_attempts (struct job *job, struct plan *plan, const struct keeper *keeper, c
 /* In the supervisor.  What it says must not hold it when the keeper is gone, so main() has nothing to say.
  * @return the exit status */
 static int
-supervise_plan (struct plan *plan, const struct keeper *keeper, const struct settings *settings)
+supervise_plan (struct launch *launch)
 {
     struct job job;
     struct fail fail = { 0 }, report_fail = { 0 };
-    const char *file = settings->failure_report;
-    int status = run_attempts (&job, plan, keeper, settings, &fail);
+    int status = run_attempts (&job, launch, &fail);
     if (status < 0)
-        say_failure (keeper, &fail);
-    if (file && write_report (file, plan, status < 0 ? NULL : &job, &fail, &report_fail)) {
-        say_failure (keeper, &report_fail);
+        say_failure (&launch->keeper, &fail);
+    if (launch->report.path && write_report (launch, status < 0 ? NULL : &job, &fail, &report_fail)) {
+        say_failure (&launch->keeper, &report_fail);
         status = status ? status : FAIL_GENERAL;
     }
     job_release (&job);
@@ -180,45 +206,47 @@ supervise_plan (struct plan *plan, const struct keeper *keeper, const struct set
 }
 
 static int
-run_plan (struct plan *plan, const struct settings *settings, struct fail *fail)
+run_plan (struct launch *launch, struct fail *fail)
 {
-    struct keeper keeper;
+    struct plan *plan = &launch->plan;
     if (plan->path == PATH_DEEPSPEED && plan->outside && outside_write_environment (plan, fail))
         return -1;
-    if (prepare_report (settings->failure_report, fail) || logs_make_run (plan, fail))
+    if (prepare_report (launch->config.settings.failure_report, &launch->report, fail) || logs_make_run (plan, fail))
         return -1;
-    if (!settings->quiet) {
+    if (!launch->config.settings.quiet) {
         for (size_t i = 0; i < plan->notes.count; i++)
             print_note ("", plan->notes.items[i]);
         if (plan->logs.run)
-            print_note ("files of the ranks' output are in ", plan->logs.run);
+            print_note ("the ranks' output is in ", plan->logs.run);
     }
-    switch (keeper_split (&keeper, fail)) {
-    case KEEPER_IS_SUPERVISOR: return supervise_plan (plan, &keeper, settings);
-    case KEEPER_IS_OVER: return keeper.status;
+    switch (keeper_split (&launch->keeper, fail)) {
+    case KEEPER_IS_SUPERVISOR: return supervise_plan (launch);
+    case KEEPER_IS_OVER: return launch->keeper.status;
     default:
-        if (settings->failure_report && access (settings->failure_report, F_OK)) /* the supervisor's says more */
-            write_report (settings->failure_report, plan, NULL, fail, NULL);
-        return -1;
+        if (launch->report.path && access (launch->report.path, F_OK)) /* the supervisor's says more */
+            write_report (launch, NULL, fail, NULL);
+        say_failure (&launch->keeper, fail); /* main() would wait for its reader with all signals blocked */
+        return fail->status;
     }
 }
 
 int
 cmd_launch (int argc, char **argv, struct fail *fail)
 {
-    struct config config;
-    struct plan plan = { 0 };
-    struct claim claim = CLAIM_NONE; /* held until this process ends the job: the keeper and the supervisor both do */
+    struct launch launch = { .claim = CLAIM_NONE };
+    const struct settings *settings = &launch.config.settings;
     int status = -1;
-    if (config_load_launch (&config, argc, argv, fail) || make_plan (&plan, &claim, &config, fail))
+    if (config_load_launch (&launch.config, argc, argv, fail)
+        || (!settings->dry_run && config_check_files (&launch.config, fail))
+        || make_plan (&launch.plan, &launch.claim, &launch.config, fail))
         goto done;
-    if (config.settings.explain && print_settings (&config, fail))
+    if (settings->explain && print_settings (&launch.config, fail))
         goto done;
-    status = config.settings.dry_run ? print_plan (&plan, config.settings.json, fail)
-                                     : run_plan (&plan, &config.settings, fail);
+    status = settings->dry_run ? print_plan (&launch.plan, settings->json, fail) : run_plan (&launch, fail);
 done:
-    claim_release (&claim);
-    plan_release (&plan);
-    config_release (&config);
+    claim_release (&launch.claim);
+    plan_release (&launch.plan);
+    io_target_release (&launch.report);
+    config_release (&launch.config);
     return status;
 }

@@ -192,6 +192,7 @@ struct settings {
     bool explain;
     bool json;
     bool yes;
+    bool no_prefix;
     int64_t grace; /* seconds between TERM and KILL */
     char *failure_report;
 };

@@ -25,6 +25,8 @@ enum { FIRST_PORT = 20000, LAST_PORT = PLAN_USUAL_PORT - 1 };
 
 enum { ASK_TRIES = 20, ASK_PAUSE_NS = 10000000 }; /* between bind() and listen() a holder cannot be asked */
 
+enum { ANSWERS_AT_ONCE = 64 }; /* ranks need the supervisor too */
+
 static socklen_t
 name_of (int port, struct sockaddr_un *address)
 {
@@ -39,12 +41,19 @@ claim_take (struct claim *claim, int port)
     struct sockaddr_un address;
     socklen_t length = name_of (port, &address);
     *claim = (struct claim){ .fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) };
-    /* Nobody accepts: that a connection waits is enough to ask the kernel whose socket this is. */
+    /* Who connects says nothing: the kernel tells him whose socket this is. */
     if (claim->fd >= 0 && !bind (claim->fd, (struct sockaddr *) &address, length) && !listen (claim->fd, SOMAXCONN))
         return 0;
     claim->error = errno;
     claim_release (claim);
     return -1;
+}
+
+void
+claim_answer (int fd)
+{
+    for (int i = 0, other; i < ANSWERS_AT_ONCE && (other = accept4 (fd, NULL, NULL, SOCK_CLOEXEC)) >= 0; i++)
+        close (other);
 }
 
 void

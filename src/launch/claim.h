@@ -32,6 +32,10 @@ int claim_take (struct claim *claim, int port);
  *  @return the port, or -1 with @p fail set */
 int claim_take_any (struct claim *claim, struct fail *fail);
 
+/** Let go those who have asked whose claim @p fd is, some of them at once.  Otherwise its queue would fill up, and the
+ * next would get no answer. */
+void claim_answer (int fd);
+
 /** Say who has claimed @p port: "user alice, pid 4711 (accelerate launch train.py)". */
 void claim_describe_holder (int port, char *text, size_t size);
 

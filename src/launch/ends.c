@@ -53,7 +53,22 @@ ends_stop_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
     signal_ranks (supervisor, SIGCONT, false); /* a stopped one could not end */
 }
 
-/* What the others were doing is of interest at the moment of the failure, not after they were told to end. */
+/* What ranks are doing is of interest at the moment of a failure or a signal, not after they were told to end.
+ * @param also  a rank that has ended and counts all the same; -1: none */
+static void
+note_doing (struct job *job, int also)
+{
+    for (int i = 0; i < job->count; i++) {
+        struct jobseg_slot *slot = jobseg_slot (&job->segment, i);
+        char text[320];
+        if (job->ranks[i].doing || (job->ranks[i].ended && i != also))
+            continue;
+        jobseg_describe (slot, text, sizeof text);
+        if (atomic_load (&slot->state) != JOBSEG_EMPTY)
+            job->ranks[i].doing = strdup (text);
+    }
+}
+
 static void
 note_failure (struct supervisor *supervisor, int index)
 {
@@ -63,15 +78,7 @@ note_failure (struct supervisor *supervisor, int index)
     job->first_failed = index;
     if (WIFSIGNALED (failed->wait_status) && WTERMSIG (failed->wait_status) == SIGKILL)
         job->out_of_memory = job->oom_kills_before >= 0 && cgroup_oom_kills () > job->oom_kills_before;
-    for (int i = 0; i < job->count; i++) {
-        struct jobseg_slot *slot = jobseg_slot (&job->segment, i);
-        char text[320];
-        if (job->ranks[i].ended && i != index)
-            continue;
-        jobseg_describe (slot, text, sizeof text);
-        if (atomic_load (&slot->state) != JOBSEG_EMPTY)
-            job->ranks[i].doing = strdup (text);
-    }
+    note_doing (job, index);
 }
 
 static void
@@ -134,9 +141,12 @@ tell_to_end (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     struct job *job = supervisor->job;
     supervisor->told_ms = clock_ms ();
+    supervisor->told = signal;
     if (job->end == JOB_DONE || (job->end == JOB_FAILED && of_terminal && died_of (job, signal))) {
         job->end = JOB_TOLD;
         job->signal = signal;
+        job->first_failed = -1;
+        note_doing (job, -1);
     }
     ends_stop_ranks (supervisor, signal, of_terminal);
 }
@@ -150,9 +160,11 @@ end_job (struct supervisor *supervisor, int signal, bool of_terminal)
         tell_to_end (supervisor, signal, of_terminal);
     else if (!supervisor->told_ms) {
         supervisor->told_ms = clock_ms ();
-        supervisor->impatient = signal;
+        supervisor->told = signal;
+        supervisor->is_impatient = true;
     } else if (clock_ms () - supervisor->told_ms > REPEAT_MS && (signal == SIGINT || signal == SIGTERM)) {
-        supervisor->impatient = signal;
+        supervisor->told = signal;
+        supervisor->is_impatient = true;
         ends_kill_ranks (supervisor);
     }
 }

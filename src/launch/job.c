@@ -39,9 +39,10 @@ init_sinks (struct job *job, struct fail *fail)
 }
 
 static int
-prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail)
+prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim, struct fail *fail)
 {
-    *job = (struct job){ .plan = plan, .keeper = keeper, .count = plan->process_count, .segment = JOBSEG_NONE };
+    *job = (struct job){ .plan = plan, .keeper = keeper, .claim = claim, .count = plan->process_count,
+                         .first_failed = -1, .segment = JOBSEG_NONE };
     job->pool.left = OUTPUT_POOL_BYTES;
     job->oom_kills_before = cgroup_oom_kills ();
     job->ranks = calloc ((size_t) job->count, sizeof *job->ranks);
@@ -60,11 +61,11 @@ prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, 
 }
 
 int
-job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail)
+job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim, struct fail *fail)
 {
     struct supervisor supervisor;
     struct starters starters;
-    if (prepare (job, plan, keeper, fail) || supervise_init (&supervisor, job, fail))
+    if (prepare (job, plan, keeper, claim, fail) || supervise_init (&supervisor, job, fail))
         return -1;
     int result = starters_start (&starters, &supervisor, fail);
     if (result == 0)

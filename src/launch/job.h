@@ -24,7 +24,7 @@ struct job_rank {
     bool ended;
     int wait_status;  /* once ended */
     struct output_stream streams[JOB_STREAMS]; /* its stdout and stderr, where they come through us */
-    char *doing;      /* what it was doing when another one failed, or NULL */
+    char *doing;      /* what it was doing when the first one failed or a signal came; NULL: not known */
 };
 
 /** Why a job ended before all ranks had succeeded. */
@@ -37,6 +37,7 @@ enum job_end {
 struct job {
     const struct plan *plan;
     const struct keeper *keeper;
+    int claim;              /* of the job's port, for claim_answer(); -1: none */
     char id[17];            /* random */
     struct jobseg segment;
     struct job_rank *ranks; /* [plan->process_count] */
@@ -49,7 +50,7 @@ struct job {
     bool told_of_incomplete;
 
     enum job_end end;
-    int first_failed; /* local rank, of JOB_FAILED */
+    int first_failed; /* local rank, of JOB_FAILED; -1 */
     int signal;       /* of JOB_TOLD; 0: the launcher was killed, nobody knows by what */
     int killed;       /* ranks that had to be killed */
     bool out_of_grace; /* because their time was over */
@@ -63,10 +64,11 @@ struct job {
  * Start the processes of @p plan and wait for their end, in the supervisor that keeper_split() has made.  Makes no
  * report, prints nothing of its own.
  *
+ * @param claim     of the job's port: those who ask are answered; -1: none
  * @param[out] job  how it went; release it with job_release(), also after a failure
  * @return 0 where the job was started, whatever became of it; -1 with @p fail set where it could not be
  */
-int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, struct fail *fail);
+int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim, struct fail *fail);
 
 /** The exit status that a job's end stands for; not 0 where output was lost. */
 int job_status (const struct job *job);

@@ -179,6 +179,7 @@ keeper_split (struct keeper *keeper, struct fail *fail)
     pid_t supervisor = fork ();
     if (supervisor < 0) {
         close (keeper->pidfd);
+        keeper->pidfd = -1;
         return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (errno),
                          status_exec_hint (errno));
     }

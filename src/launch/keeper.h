@@ -40,8 +40,8 @@ bool keeper_lives (const struct keeper *keeper);
 int keeper_death_signal (const struct keeper *keeper);
 
 /**
- * Supervisor: write @p text on stderr.  While its reader takes nothing, wait until the keeper dies or a signal
- * comes that ends jobs; without @p patient, not at all.
+ * Write @p text on stderr.  While its reader takes nothing, wait until a signal comes that ends jobs or, in the
+ * supervisor, the keeper dies; without @p patient, not at all.
  *
  * @return whether all of it was written
  */

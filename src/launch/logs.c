@@ -5,6 +5,7 @@
 #include "launch/logs.h"
 
 #include "config/tee.h"
+#include "launch/terminal.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 
@@ -72,32 +73,71 @@ logs_make_attempt (const struct plan *plan, struct fail *fail)
     return 0;
 }
 
-static int
-open_stream (const struct plan *plan, struct job_rank *rank, int which, struct output_pool *pool, int *end,
-             struct fail *fail)
+/* Where a stream of a rank comes from, and what stands before its lines. */
+enum capture {
+    CAPTURE_NONE,     /* the rank writes to what we write to */
+    CAPTURE_PLAIN,    /* its last lines are wanted */
+    CAPTURE_NAMED,    /* --tee */
+    CAPTURE_TERMINAL, /* shares a terminal with others */
+};
+
+static enum capture
+capture_of (const struct job *job, const struct job_rank *rank, int which)
 {
+    if (rank->process->tee & (which == JOB_OUT ? TEE_OUT : TEE_ERR))
+        return CAPTURE_NAMED;
+    if (job->count == 1)
+        return CAPTURE_NONE;
+    if (job->sink_of[which]->is_terminal && !job->plan->no_prefix)
+        return CAPTURE_TERMINAL;
+    return which == JOB_ERR ? CAPTURE_PLAIN : CAPTURE_NONE;
+}
+
+/* Without pseudo-terminals, as in some containers, a pipe does: then programs write when their buffers are full. */
+static int
+open_ends (struct output_stream *stream, const struct output_sink *sink, int columns, int ends[2])
+{
+    stream->from_terminal = stream->on_terminal && terminal_open (sink->fd, columns, ends) == 0;
+    return stream->from_terminal ? 0 : pipe2 (ends, O_CLOEXEC);
+}
+
+static int
+name_stream (const struct job *job, const struct job_rank *rank, enum capture capture, struct output_stream *stream,
+             int *columns, struct fail *fail)
+{
+    const struct plan *plan = job->plan;
+    if (capture == CAPTURE_TERMINAL)
+        stream->prefix = terminal_prefix (rank->process->rank, plan->world_size, columns);
+    else if (capture == CAPTURE_NAMED
+             && asprintf (&stream->prefix, "[%s%d]:", plan->role, rank->process->local_rank) < 0)
+        stream->prefix = NULL;
+    return stream->prefix || capture == CAPTURE_PLAIN ? 0 : fail_nomem (fail);
+}
+
+static int
+open_stream (struct job *job, struct job_rank *rank, int which, int *end, struct fail *fail)
+{
+    const struct plan *plan = job->plan;
     struct output_stream *stream = &rank->streams[which];
-    bool is_named = rank->process->tee & (which == JOB_OUT ? TEE_OUT : TEE_ERR);
-    int pipes[2];
+    enum capture capture = capture_of (job, rank, which);
+    int ends[2], columns = 0;
     stream->has_tail = which == JOB_ERR;
-    if (!is_named && (which == JOB_OUT || plan->process_count == 1))
+    stream->on_terminal = capture == CAPTURE_TERMINAL;
+    if (capture == CAPTURE_NONE)
         return 0;
-    if (pipe2 (pipes, O_CLOEXEC))
+    if (name_stream (job, rank, capture, stream, &columns, fail))
+        return -1;
+    if (open_ends (stream, job->sink_of[which], columns, ends))
         return fail_set (fail, FAIL_GENERAL, "cannot start rank %d: %s%s", rank->process->rank, strerror (errno),
                          errno == EMFILE ? "; too many open files: see ulimit -n" : "");
-    fcntl (pipes[0], F_SETFL, O_NONBLOCK);
-    *end = pipes[1];
-    if (output_stream_init (stream, pipes[0], pool, fail))
+    fcntl (ends[0], F_SETFL, O_NONBLOCK);
+    *end = ends[1];
+    if (output_stream_init (stream, ends[0], &job->pool, fail))
         return -1;
-    if (!is_named)
+    if (capture != CAPTURE_NAMED || !plan->logs.run)
         return 0;
-    if (asprintf (&stream->prefix, "[%s%d]:", plan->role, rank->process->local_rank) < 0) {
-        stream->prefix = NULL;
-        return fail_nomem (fail);
-    }
-    return plan->logs.run ? logfile_open (&stream->log, plan_log_path (plan, rank->process,
-                                                                       which == JOB_OUT ? "stdout.log" : "stderr.log"),
-                                          fail) : 0;
+    const char *name = which == JOB_OUT ? "stdout.log" : "stderr.log";
+    return logfile_open (&stream->log, plan_log_path (plan, rank->process, name), fail);
 }
 
 int
@@ -106,7 +146,7 @@ logs_open_streams (struct job *job, struct job_rank *rank, int ends[JOB_STREAMS]
     for (int i = 0; i < JOB_STREAMS; i++)
         ends[i] = -1;
     for (int i = 0; i < JOB_STREAMS; i++)
-        if (open_stream (job->plan, rank, i, &job->pool, &ends[i], fail)) {
+        if (open_stream (job, rank, i, &ends[i], fail)) {
             for (int j = 0; j <= i; j++)
                 if (ends[j] >= 0)
                     close (ends[j]);

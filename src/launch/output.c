@@ -161,6 +161,58 @@ show_named (struct output_stream *stream, struct output_sink *sink)
     return true;
 }
 
+/* A carriage return stays one, so that a progress bar draws over itself, behind its prefix.
+ * @return false where there is no room for the line's end */
+static bool
+end_line_on_terminal (struct output_stream *stream, struct output_sink *sink, char end)
+{
+    bool is_begun = sink->unfinished == stream;
+    if (end == '\r') {
+        if (is_begun && !output_sink_put_whole (sink, "\r", 1))
+            return false;
+        stream->after_return = is_begun;
+        return true;
+    }
+    if ((!is_begun && !show_prefix (stream, sink)) || !output_sink_put_whole (sink, "\n", 1))
+        return false;
+    sink->unfinished = NULL;
+    stream->is_cut = stream->after_return = false;
+    stream->run = stream->last_line == sink->lines ? stream->run + 1 : 1;
+    stream->last_line = ++sink->lines;
+    return true;
+}
+
+static bool
+show_on_terminal (struct output_stream *stream, struct output_sink *sink)
+{
+    while (stream->start < stream->ready) {
+        const char *at = stream->text + stream->start, *end = stream->text + stream->ready, *stop = at;
+        if (ends_line (*at)) {
+            if (!end_line_on_terminal (stream, sink, *at))
+                return false;
+            stream->start++;
+            continue;
+        }
+        if ((sink->unfinished != stream || stream->after_return) && !show_prefix (stream, sink))
+            return false;
+        stream->after_return = false;
+        while (stop < end && !ends_line (*stop))
+            stop++;
+        stream->start += output_sink_put (sink, at, (size_t) (stop - at));
+        if (stream->text + stream->start < stop)
+            return false;
+    }
+    return true;
+}
+
+static bool
+show_in_its_way (struct output_stream *stream, struct output_sink *sink)
+{
+    if (stream->on_terminal)
+        return show_on_terminal (stream, sink);
+    return stream->prefix ? show_named (stream, sink) : show_plain (stream, sink);
+}
+
 static bool
 is_pending (const struct output_stream *stream)
 {
@@ -176,8 +228,7 @@ show (struct output_stream *stream, struct output_sink *sink)
     if (sink->owner && sink->owner != stream)
         return false;
     sink->owner = stream;
-    if (!output_sink_end_foreign_line (sink, stream)
-        || !(stream->prefix ? show_named (stream, sink) : show_plain (stream, sink)))
+    if (!output_sink_end_foreign_line (sink, stream) || !show_in_its_way (stream, sink))
         return false;
     sink->owner = NULL;
     return true;
@@ -330,6 +381,14 @@ take_in (struct output_stream *stream, const char *bytes, size_t length, bool di
         hold (stream, bytes + written, length - written);
 }
 
+/* A terminal whose writers have gone says so with an error, perhaps once too early: between two looks for bytes. */
+static ssize_t
+read_some (const struct output_stream *stream, char *bytes, size_t size)
+{
+    ssize_t length = read (stream->fd, bytes, size);
+    return length < 0 && errno == EIO && stream->from_terminal ? read (stream->fd, bytes, size) : length;
+}
+
 bool
 output_stream_read (struct output_stream *stream, struct output_sink *sink, int64_t now_ms)
 {
@@ -341,7 +400,7 @@ output_stream_read (struct output_stream *stream, struct output_sink *sink, int6
         bool directly = is_up_to_date (stream) && !output_sink_is_full (sink);
         size_t room = directly ? make_room (stream) : sizeof bytes;
         char *to = directly ? stream->text + stream->length : bytes;
-        ssize_t length = read (stream->fd, to, room < sizeof bytes ? room : sizeof bytes);
+        ssize_t length = read_some (stream, to, room < sizeof bytes ? room : sizeof bytes);
         if (length < 0 && errno == EINTR)
             continue;
         if (length <= 0)

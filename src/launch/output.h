@@ -50,6 +50,10 @@ struct output_stream {
     char *prefix;  /* before each line; NULL: lines go on as they are */
     size_t prefix_done; /* bytes of it that have been put */
     bool after_return; /* its last byte was a carriage return */
+    bool on_terminal;  /* its lines go to one: carriage returns stay what they are */
+    bool from_terminal; /* its writer has a terminal of its own, and `fd` is the other side of that */
+    uint64_t last_line; /* the number of its last whole line among those of the sink; `on_terminal` only */
+    uint64_t run;       /* how many lines up to that one are its own, with no other's between */
     struct logfile log;
     uint64_t shown; /* how much of the file has been put into `text` */
     char *held;    /* what came after that and could not be put into the file */

@@ -18,11 +18,15 @@ int
 output_sink_init (struct output_sink *sink, int fd, const char *name, struct fail *fail)
 {
     struct stat info;
-    *sink = (struct output_sink){ .fd = fd, .own_fd = io_open_without_waiting (fd), .name = name };
+    *sink = (struct output_sink){ .fd = fd, .own_fd = -1, .name = name };
     sink->ring = malloc (OUTPUT_SINK_BYTES);
+    if (!sink->ring)
+        return fail_nomem (fail);
+    sink->own_fd = io_open_without_waiting (fd);
     sink->may_block = !fstat (fd, &info) && !S_ISREG (info.st_mode);
+    sink->is_terminal = isatty (fd);
     sink->broken = fcntl (fd, F_GETFD) < 0;
-    return sink->ring ? 0 : fail_nomem (fail);
+    return 0;
 }
 
 /* At half of it, so that ranks do not wake up for each few bytes that the reader takes. */

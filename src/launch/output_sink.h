@@ -18,6 +18,7 @@ struct output_sink {
     int fd;
     int own_fd;        /* the same, which never makes us wait; -1 where there is none */
     const char *name;  /* for people: "standard error" */
+    bool is_terminal;
     bool may_block;    /* a pipe, socket or terminal: ask before writing */
     bool broken;       /* takes nothing any more */
     int error;         /* why, unless its reader has merely gone away; 0 */
@@ -25,6 +26,7 @@ struct output_sink {
     size_t first, count;
     uint64_t written;  /* bytes ever */
     uint64_t lost;     /* bytes that were put here and not written, because of `error` */
+    uint64_t lines;    /* that have ended, of streams that go to a terminal */
     const struct output_stream *owner;      /* has put a part of what must stay together; the others wait */
     const struct output_stream *unfinished; /* the end of whose line is still missing at the end of the output */
 };

@@ -292,6 +292,13 @@ set_common (const struct draft *draft, struct strlist *env)
              draft->topology->nccl_async_error_handling ? draft->topology->nccl_async_error_handling : "1");
 }
 
+/* What runs on GPUs only, in the user's words: who typed --use_fsdp never heard of --multi_gpu. */
+static const char *
+gpu_mode (const struct settings *settings)
+{
+    return settings->use_fsdp ? "FSDP" : settings->use_megatron_lm ? "Megatron-LM" : "multi-GPU training";
+}
+
 static void
 add_device_notes (const struct draft *draft)
 {
@@ -307,7 +314,7 @@ add_device_notes (const struct draft *draft)
     if (draft->on_cpu)
         strlist_printf (&plan->notes, "no GPU found: the %d processes run on CPUs, as with --cpu", plan->world_size);
     else if (plan->path == PATH_ELASTIC && !gpus)
-        strlist_add (&plan->notes, "no NVIDIA GPU found, and --multi_gpu asks for some");
+        strlist_printf (&plan->notes, "no NVIDIA GPU found, but %s needs them", gpu_mode (settings));
     else if (plan->path == PATH_ELASTIC && plan->local_world_size > gpus && !when_gpus_chosen (settings))
         strlist_printf (&plan->notes, "%d processes share %d GPU%s", plan->local_world_size, gpus, gpus > 1 ? "s" : "");
 }
@@ -388,9 +395,11 @@ name_device (const struct draft *draft, struct plan_process *process)
         snprintf (process->device, sizeof process->device, "xla:%d", process->local_rank);
     else if (draft->on_cpu || when_on_cpu (settings) || (!gpus && !draft->distributed))
         snprintf (process->device, sizeof process->device, "cpu");
-    else
+    else {
+        draft->plan->gpus_are_missing = draft->topology->gpus_present == 0;
         snprintf (process->device, sizeof process->device, "cuda:%d",
                   gpus > 0 ? process->local_rank % gpus : process->local_rank);
+    }
 }
 
 static void
@@ -452,7 +461,7 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
 {
     const struct settings *settings = &config->settings;
     struct draft draft = { .plan = plan, .settings = settings, .config = config, .topology = topology };
-    *plan = (struct plan){ .grace_s = settings->grace };
+    *plan = (struct plan){ .grace_s = settings->grace, .no_prefix = settings->no_prefix };
     if (when_sagemaker (settings))
         return fail_set (fail, FAIL_GENERAL, "%s: jobs on SageMaker are not started here, they need Amazon's Python "
                          "library: use the original accelerate, or compute_environment: LOCAL_MACHINE", config->file);

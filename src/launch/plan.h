@@ -43,6 +43,8 @@ struct plan {
     int local_world_size;
     int first_rank;
     int64_t grace_s;
+    bool gpus_are_missing; /* processes run on GPUs, and this machine has none */
+    bool no_prefix; /* lines on a terminal do not bear the number of their rank */
     int64_t restarts; /* so far */
     char *role;
     struct plan_logs logs;

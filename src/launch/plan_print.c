@@ -120,19 +120,34 @@ print_note (const char *note, struct strbuf *out)
     strbuf_add_char (out, '\n');
 }
 
+/* Where another launcher starts the ranks, only it knows how many and where; its command says it. */
+static void
+print_ranks (const struct plan *plan, struct strbuf *out)
+{
+    strbuf_add (out, "\nprocesses\n  ");
+    if (plan->outside)
+        strbuf_printf (out, "started by %s", basename (plan->processes[0].argv.items[0]));
+    else if (plan->local_world_size > 1)
+        strbuf_printf (out, "%d of %d, ranks %d to %d", plan->local_world_size, plan->world_size, plan->first_rank,
+                       plan->first_rank + plan->local_world_size - 1);
+    else
+        strbuf_printf (out, "1 of %d, rank %d", plan->world_size, plan->first_rank);
+    strbuf_printf (out, "; %lld s between TERM and KILL\n", (long long) plan->grace_s);
+    if (plan->outside)
+        return;
+    strbuf_add (out, "\nranks\n");
+    for (int i = 0; i < plan->process_count; i++)
+        strbuf_printf (out, "  %d  on %s, device %s%s, CPUs %s\n", plan->processes[i].rank, plan->host,
+                       plan->processes[i].device, plan->gpus_are_missing ? " (not found)" : "",
+                       *plan->cpus ? plan->cpus : "unknown");
+}
+
 void
 plan_print_text (const struct plan *plan, struct strbuf *out)
 {
     const struct plan_process *first = &plan->processes[0];
-    strbuf_printf (out, "host\n  %s\n\nprocesses\n  %d of %d", plan->host, plan->local_world_size, plan->world_size);
-    if (plan->local_world_size > 1)
-        strbuf_printf (out, ", ranks %d to %d", plan->first_rank, plan->first_rank + plan->local_world_size - 1);
-    else
-        strbuf_printf (out, ", rank %d", plan->first_rank);
-    strbuf_printf (out, "; %lld s between TERM and KILL\n\nranks\n", (long long) plan->grace_s);
-    for (int i = 0; i < plan->process_count; i++)
-        strbuf_printf (out, "  %d  on %s, device %s, CPUs %s\n", plan->processes[i].rank, plan->host,
-                       plan->processes[i].device, *plan->cpus ? plan->cpus : "unknown");
+    strbuf_printf (out, "host\n  %s\n", plan->host);
+    print_ranks (plan, out);
     strbuf_add (out, "\ncommand\n ");
     for (size_t i = 0; i < first->argv.count; i++) {
         strbuf_add_char (out, ' ');

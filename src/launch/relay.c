@@ -12,6 +12,7 @@
 
 enum {
     LINE_WAIT_MS = 100,        /* an unfinished line (a prompt) is passed on after that */
+    TERMINAL_LINE_WAIT_MS = 300, /* one on a terminal, where somebody may wait for a question */
     NAMED_LINE_WAIT_MS = 1000, /* one that bears a name: another's would cut it, and a busy machine pauses ranks */
 };
 
@@ -92,7 +93,8 @@ pause_or_go_on (struct supervisor *supervisor, int number)
 static int64_t
 due_of (const struct output_stream *stream)
 {
-    return stream->line_since_ms + (stream->prefix ? NAMED_LINE_WAIT_MS : LINE_WAIT_MS);
+    int wait_ms = stream->on_terminal ? TERMINAL_LINE_WAIT_MS : stream->prefix ? NAMED_LINE_WAIT_MS : LINE_WAIT_MS;
+    return stream->line_since_ms + wait_ms;
 }
 
 /* Whether it has a line that stays unfinished, and it is not only we who have not read the rest. */

@@ -12,7 +12,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { REPORT_GROUPS = 16 }; /* lines about other ranks */
+enum {
+    REPORT_GROUPS = 16, /* lines about other ranks */
+    NEAR_LINES = 8,     /* of others after a rank's last one, which is still easy to find then */
+};
 
 /* "rank 3", or the program's name where there is but one process. */
 static void
@@ -52,8 +55,18 @@ is_first_doing_so (const struct job *job, int index)
     return true;
 }
 
+/* Why the library gave up in @rank; programs print that as a rule.  NULL: it did not. */
+static const char *
+reason_of (const struct job_rank *rank)
+{
+    static const char gave_up[] = "gave up: ";
+    bool has_one = rank->doing && !strncmp (rank->doing, gave_up, sizeof gave_up - 1);
+    return has_one ? rank->doing + sizeof gave_up - 1 : NULL;
+}
+
+/* Where the ranks but the failed one were, those in the same place together. */
 static void
-add_others (const struct job *job, struct strbuf *out)
+add_others (const struct job *job, const char *title, struct strbuf *out)
 {
     int groups = 0;
     for (int i = 0; i < job->count; i++) {
@@ -64,11 +77,22 @@ add_others (const struct job *job, struct strbuf *out)
             return;
         }
         if (groups == 1)
-            strbuf_add (out, "  the others at that moment:\n");
+            strbuf_printf (out, "  %s:\n", title);
         strbuf_add (out, "    rank ");
         add_ranks (job, job->ranks[i].doing, i, out);
-        strbuf_printf (out, ": %s\n", job->ranks[i].doing);
+        bool is_told = job->first_failed >= 0 && reason_of (&job->ranks[job->first_failed])
+                       && !strcmp (job->ranks[i].doing, job->ranks[job->first_failed].doing);
+        strbuf_printf (out, ": %s\n", is_told ? "gave up for the same reason" : job->ranks[i].doing);
     }
+}
+
+/* Whether the reader has the last @count lines of @rank before his eyes: in one piece, and not long ago. */
+static bool
+stands_above (const struct job *job, const struct job_rank *rank, size_t count)
+{
+    const struct output_stream *stream = &rank->streams[JOB_ERR];
+    return count && stream->on_terminal && stream->run >= count
+           && job->sink_of[JOB_ERR]->lines - stream->last_line <= NEAR_LINES;
 }
 
 /* What the rank has said about it: in the error file of torch's @record, and on stderr, where the same traceback stands
@@ -80,14 +104,19 @@ add_words (const struct job *job, const struct job_rank *rank, struct strbuf *ou
     AUTO_STRLIST struct strlist lines = { 0 }, traceback = { 0 };
     logs_read_error (job->plan, rank, &message, &traceback);
     output_stream_tail (&rank->streams[JOB_ERR], &lines);
+    if (lines.count == 1 && reason_of (rank) && strstr (lines.items[0], reason_of (rank)))
+        strlist_release (&lines); /* it is in the report already */
     if (message.length)
         strbuf_printf (out, "  its error file says: %s\n", message.text);
-    if (lines.count)
+    bool is_on_screen = stands_above (job, rank, lines.count);
+    if (is_on_screen)
+        strbuf_printf (out, "  its last lines on stderr are above, after [%d]\n", rank->process->rank);
+    else if (lines.count)
         strbuf_printf (out, "  its last line%s on stderr:\n", lines.count > 1 ? "s" : "");
     else if (traceback.count)
         strbuf_add (out, "  the end of its traceback:\n");
     const struct strlist *shown = lines.count ? &lines : &traceback;
-    for (size_t i = 0; i < shown->count; i++)
+    for (size_t i = 0; i < shown->count && !is_on_screen; i++)
         strbuf_printf (out, "    %s\n", shown->items[i]);
     if (job->plan->logs.run)
         strbuf_printf (out, "  its files are in %s/attempt_%lld/%d\n", job->plan->logs.run,
@@ -106,9 +135,9 @@ add_failure (const struct job *job, struct strbuf *out)
     if (job->out_of_memory)
         strbuf_add (out, "  the kernel killed it, or another process of its control group, for want of memory\n");
     if (rank->doing)
-        strbuf_printf (out, "  it was: %s\n", rank->doing);
+        strbuf_printf (out, reason_of (rank) ? "  it %s\n" : "  it was: %s\n", rank->doing);
     add_words (job, rank, out);
-    add_others (job, out);
+    add_others (job, "the others at that moment", out);
 }
 
 void
@@ -120,7 +149,10 @@ report_text (const struct job *job, struct strbuf *out)
         strbuf_add (out, "accelerate: ended, because the launcher itself was killed\n");
     else if (job->end == JOB_TOLD) {
         const char *name = sigabbrev_np (job->signal);
+        if (job->sinks[JOB_ERR].is_terminal && (job->signal == SIGINT || job->signal == SIGQUIT))
+            strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */
         strbuf_printf (out, "accelerate: ended by SIG%s\n", name ? name : "?");
+        add_others (job, "the ranks at that moment", out);
     } else
         return;
     if (job->killed && job->out_of_grace)
@@ -171,12 +203,24 @@ add_error_file (const struct job *job, const struct job_rank *rank, json_t *fail
     json_object_set_new (failure, "traceback", traceback);
 }
 
+/* What the ranks but the failed one were doing. */
+static json_t *
+make_others (const struct job *job)
+{
+    json_t *others = json_array ();
+    for (int i = 0; i < job->count; i++)
+        if (i != job->first_failed && job->ranks[i].doing)
+            json_array_append_new (others, json_pack ("{si so}", "rank", job->ranks[i].process->rank, "doing",
+                                                      make_text (job->ranks[i].doing)));
+    return others;
+}
+
 static json_t *
 make_failure (const struct job *job)
 {
     const struct job_rank *rank = &job->ranks[job->first_failed];
     bool by_signal = WIFSIGNALED (rank->wait_status);
-    json_t *failure = json_object (), *tail = json_array (), *others = json_array ();
+    json_t *failure = json_object (), *tail = json_array ();
     json_object_set_new (failure, "rank", json_integer (rank->process->rank));
     json_object_set_new (failure, "local_rank", json_integer (rank->process->local_rank));
     json_object_set_new (failure, "pid", json_integer (rank->pid));
@@ -192,11 +236,7 @@ make_failure (const struct job *job)
         json_array_append_new (tail, make_text (lines.items[i]));
     json_object_set_new (failure, "stderr", tail);
     add_error_file (job, rank, failure);
-    for (int i = 0; i < job->count; i++)
-        if (i != job->first_failed && job->ranks[i].doing)
-            json_array_append_new (others, json_pack ("{si so}", "rank", job->ranks[i].process->rank, "doing",
-                                                      make_text (job->ranks[i].doing)));
-    json_object_set_new (failure, "others", others);
+    json_object_set_new (failure, "others", make_others (job));
     return failure;
 }
 
@@ -229,6 +269,7 @@ report_json (const struct job *job, struct strbuf *out, struct fail *fail)
     json_t *root = begin_json (job->plan, job_status (job));
     bool is_signal = job->end == JOB_TOLD && job->signal;
     json_object_set_new (root, "signal", is_signal ? json_integer (job->signal) : json_null ());
+    json_object_set_new (root, "ranks", job->end == JOB_TOLD ? make_others (job) : json_array ());
     json_object_set_new (root, "killed", json_integer (job->killed));
     json_object_set_new (root, "output_bytes_lost", json_integer ((json_int_t) job_lost_bytes (job)));
     json_object_set_new (root, "failure", job->end == JOB_FAILED ? make_failure (job) : json_null ());
@@ -241,6 +282,7 @@ report_json_error (const struct plan *plan, const struct fail *error, struct str
 {
     json_t *root = begin_json (plan, error->status);
     json_object_set_new (root, "signal", json_null ());
+    json_object_set_new (root, "ranks", json_array ());
     json_object_set_new (root, "killed", json_integer (0));
     json_object_set_new (root, "output_bytes_lost", json_integer (0));
     json_object_set_new (root, "failure", json_null ());

@@ -8,6 +8,7 @@
 
 #include "launch/supervise.h"
 
+#include "launch/claim.h"
 #include "launch/ends.h"
 #include "launch/relay.h"
 #include "launch/sweep.h"
@@ -41,7 +42,8 @@ supervise_init (struct supervisor *supervisor, struct job *job, struct fail *fai
     supervisor->epoll = epoll_create1 (EPOLL_CLOEXEC);
     if (supervisor->signals < 0 || supervisor->epoll < 0
         || supervise_watch (supervisor, supervisor->signals, EPOLLIN, ABOUT_SIGNAL, 0)
-        || supervise_watch (supervisor, job->keeper->pidfd, EPOLLIN, ABOUT_KEEPER, 0)) {
+        || supervise_watch (supervisor, job->keeper->pidfd, EPOLLIN, ABOUT_KEEPER, 0)
+        || (job->claim >= 0 && supervise_watch (supervisor, job->claim, EPOLLIN, ABOUT_CLAIM, 0))) {
         fail_set (fail, FAIL_GENERAL, "cannot watch processes: %s", strerror (errno));
         supervise_release (supervisor);
         return -1;
@@ -97,6 +99,8 @@ take_events (struct supervisor *supervisor, const struct epoll_event *events, in
             signals = true;
         else if (about == ABOUT_KEEPER)
             ends_lose_keeper (supervisor);
+        else if (about == ABOUT_CLAIM)
+            claim_answer (supervisor->job->claim);
     }
     if (signals)
         take_signals (supervisor);
@@ -108,7 +112,7 @@ take_events (struct supervisor *supervisor, const struct epoll_event *events, in
 static bool
 is_hasty (const struct supervisor *supervisor)
 {
-    return supervisor->keeper_is_lost || supervisor->impatient;
+    return supervisor->keeper_is_lost || supervisor->is_impatient;
 }
 
 static void
@@ -127,14 +131,14 @@ reader_patience_ms (const struct supervisor *supervisor)
     int64_t grace_ms = supervisor->job->plan->grace_s * 1000;
     if (!supervisor->told_ms)
         return INT64_MAX;
-    return supervisor->impatient || grace_ms < HASTY_READER_MS ? HASTY_READER_MS : grace_ms;
+    return supervisor->is_impatient || grace_ms < HASTY_READER_MS ? HASTY_READER_MS : grace_ms;
 }
 
 static void
 enter_output (struct supervisor *supervisor)
 {
     int64_t patience_ms = reader_patience_ms (supervisor);
-    supervisor->impatient = 0; /* from now on a signal is about the reader */
+    supervisor->is_impatient = false; /* from now on a signal is about the reader */
     enter (supervisor, PHASE_OUTPUT, patience_ms);
 }
 
@@ -176,9 +180,9 @@ pass_on_rest (struct supervisor *supervisor, bool is_late)
     if (supervisor->phase != PHASE_OVER)
         return;
     relay_count_left (supervisor);
-    if (job->not_passed_on && job->end == JOB_DONE && supervisor->impatient) {
+    if (job->not_passed_on && job->end == JOB_DONE && supervisor->told) {
         job->end = JOB_TOLD;
-        job->signal = supervisor->impatient;
+        job->signal = supervisor->told;
     }
 }
 

@@ -18,7 +18,7 @@ enum supervise_phase {
 };
 
 /** What an epoll event is about; ranks are numbered from 0, streams and sinks as in job.h, those of rank 0 first. */
-enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK, ABOUT_KEEPER };
+enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK, ABOUT_KEEPER, ABOUT_CLAIM };
 
 /** One loop's state; made before the first rank is started, so that no signal is missed. */
 struct supervisor {
@@ -31,7 +31,8 @@ struct supervisor {
     int64_t sweep_ms;       /* when to kill leftovers again */
     int64_t deadline_ms;    /* when to kill the ranks; 0: not stopping, or killed already */
     int64_t told_ms;        /* when the first signal to stop came; 0: none did */
-    int impatient;          /* the signal with which somebody wants it to be over at once; 0 */
+    int told;               /* the last such signal; 0 */
+    bool is_impatient;      /* with that signal somebody wants it to be over at once */
     bool keeper_is_lost;
     bool sink_is_watched[JOB_STREAMS];
     unsigned turn;          /* of the stream that is served first */

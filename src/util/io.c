@@ -8,10 +8,15 @@
 #include "util/strbuf.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+
+enum { MOST_LINKS = 40 }; /* as the kernel */
 
 static int
 read_file (const char *path, int flags, size_t limit, char **text, size_t *length, struct fail *fail)
@@ -125,15 +130,16 @@ create_beside (const char *path, mode_t mode, struct strbuf *name)
     return fd;
 }
 
-/* @is_exact: the mode is that of the file replaced, and not for the umask to cut. */
-static int
-replace_file (const char *path, const void *bytes, size_t length, mode_t mode, bool is_exact, struct fail *fail)
+int
+io_target_write (const struct io_target *target, const void *bytes, size_t length, struct fail *fail)
 {
+    const char *path = target->path;
     AUTO_STRBUF struct strbuf beside = { 0 };
-    AUTO_CLOSE int fd = create_beside (path, mode, &beside);
+    AUTO_CLOSE int fd = create_beside (path, target->mode, &beside);
     if (fd < 0)
         return fail_set (fail, FAIL_GENERAL, "%s: cannot create a file beside it: %s", path, strerror (errno));
-    if (write_within_limit (fd, bytes, length) || (is_exact && fchmod (fd, mode)) || fsync (fd)
+    /* The mode of a file that is replaced is not for the umask to cut. */
+    if (write_within_limit (fd, bytes, length) || (target->exists && fchmod (fd, target->mode)) || fsync (fd)
         || rename (beside.text, path)) {
         fail_set (fail, FAIL_GENERAL, "%s: cannot write: %s", path, strerror (errno));
         unlink (beside.text);
@@ -145,28 +151,58 @@ replace_file (const char *path, const void *bytes, size_t length, mode_t mode, b
     return 0;
 }
 
-/* What @path leads to, if it is there.  @return -1 where that is not a file to be written; 1 there is none yet */
-static int
-look_at_target (const char *target, struct stat *info, struct fail *fail)
+/* What @path leads to, which is not there yet: realpath() would not say.  NULL: no memory */
+static char *
+follow_to_nothing (const char *path, int most_links)
 {
-    if (stat (target, info))
-        return 1;
-    return S_ISREG (info->st_mode) ? 0
-           : fail_set (fail, FAIL_GENERAL, "%s: is %s, not a regular file", target,
-                       S_ISDIR (info->st_mode) ? "a directory" : "a device or the like");
+    char text[PATH_MAX];
+    ssize_t length = most_links ? readlink (path, text, sizeof text - 1) : -1;
+    if (length <= 0)
+        return strdup (path);
+    text[length] = '\0';
+    const char *slash = strrchr (path, '/');
+    int folder = slash && *text != '/' ? (int) (slash + 1 - path) : 0;
+    AUTO_FREE char *next = NULL;
+    if (asprintf (&next, "%.*s%s", folder, path, text) < 0)
+        return next = NULL;
+    return follow_to_nothing (next, most_links - 1);
+}
+
+int
+io_target_find (struct io_target *target, const char *path, mode_t mode, struct fail *fail)
+{
+    struct stat info;
+    *target = (struct io_target){ .mode = mode, .exists = !stat (path, &info) };
+    if (target->exists && !S_ISREG (info.st_mode))
+        return fail_set (fail, FAIL_GENERAL, "%s: is %s, not a regular file", path,
+                         S_ISDIR (info.st_mode) ? "a directory" : "a device or the like");
+    target->path = target->exists ? realpath (path, NULL) : follow_to_nothing (path, MOST_LINKS);
+    if (!target->path) /* /dev/stderr may lead to a file that has no name any more */
+        return errno == ENOMEM ? fail_nomem (fail) : fail_set (fail, FAIL_GENERAL, "%s: %s", path, strerror (errno));
+    if (target->exists)
+        target->mode = info.st_mode & 07777; /* whoever made a file private wants it to stay so */
+    return 0;
+}
+
+void
+io_target_release (struct io_target *target)
+{
+    free (target->path);
+    target->path = NULL;
 }
 
 int
 io_check_writable (const char *path, struct fail *fail)
 {
-    AUTO_FREE char *real = realpath (path, NULL);
+    struct io_target target;
     AUTO_STRBUF struct strbuf beside = { 0 };
-    struct stat info;
-    if (look_at_target (real ? real : path, &info, fail) < 0)
+    if (io_target_find (&target, path, 0600, fail))
         return -1;
-    AUTO_CLOSE int fd = create_beside (real ? real : path, 0600, &beside);
+    AUTO_CLOSE int fd = create_beside (target.path, 0600, &beside);
+    int error = errno;
+    io_target_release (&target);
     if (fd < 0)
-        return fail_set (fail, FAIL_GENERAL, "%s: cannot create a file beside it: %s", path, strerror (errno));
+        return fail_set (fail, FAIL_GENERAL, "%s: cannot create a file beside it: %s", path, strerror (error));
     unlink (beside.text);
     return 0;
 }
@@ -174,15 +210,12 @@ io_check_writable (const char *path, struct fail *fail)
 int
 io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, struct fail *fail)
 {
-    AUTO_FREE char *real = realpath (path, NULL); /* a link stays one, what it leads to is written */
-    const char *target = real ? real : path;
-    struct stat info;
-    int missing = look_at_target (target, &info, fail);
-    if (missing < 0)
+    struct io_target target;
+    if (io_target_find (&target, path, mode, fail))
         return -1;
-    if (!missing)
-        mode = info.st_mode & 07777; /* whoever made a file private wants it to stay so */
-    return replace_file (target, bytes, length, mode, !missing, fail);
+    int result = io_target_write (&target, bytes, length, fail);
+    io_target_release (&target);
+    return result;
 }
 
 int

@@ -5,6 +5,7 @@
 
 #include "util/fail.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -22,12 +23,24 @@ int io_read_file (const char *path, size_t limit, char **text, size_t *length, s
 int io_read_input (const char *path, size_t limit, char **text, size_t *length, struct fail *fail);
 
 /** Write @p path so that it appears complete or not at all: a file beside it, fsync, rename, fsync of the directory.
- * What a link leads to is written; a file that exists keeps its mode, another gets @p mode less the umask, as with
- * open(); devices are refused. */
+ * What a link leads to is written, even where it is not there yet; a file that exists keeps its mode, another gets
+ * @p mode less the umask, as with open(); devices are refused. */
 int io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, struct fail *fail);
 
 /** Say now whether io_write_file() could write @p path, as far as that can be known; what is there stays as it is. */
 int io_check_writable (const char *path, struct fail *fail);
+
+/** Where io_write_file() would write, and with which mode, for those who remove the file in between. */
+struct io_target {
+    char *path;  /* no link */
+    mode_t mode;
+    bool exists; /* did, when the target was found: `mode` is its own */
+};
+
+/** @param mode  as for io_write_file()  @param[out] target  for io_target_release() */
+int io_target_find (struct io_target *target, const char *path, mode_t mode, struct fail *fail);
+int io_target_write (const struct io_target *target, const void *bytes, size_t length, struct fail *fail);
+void io_target_release (struct io_target *target);
 
 /** Create the directories of @p path up to the last '/', as mkdir -p. */
 int io_make_parents (const char *path, struct fail *fail);

@@ -102,4 +102,7 @@ test_expect_success 'the sources compile as they are installed' '
     $CC -std=gnu11 -Wall -Wextra -Werror -I"$srcdir/include" -fsyntax-only "$srcdir"/examples/digits*.c \
         "$srcdir/examples/pi.c"'
 test_expect_success 'digits --help is help' '"$digits" --help >out && grep "^usage: digits" out'
+test_expect_success 'the README lists the packages that a build needs' '
+    sed -n "/apt-get install/,/[^\\\\]\$/p" "$srcdir/README.md" | tr -d "\\\\" | tr -s " " "\n" | sed "1,3d" | sort >shown &&
+    sed -n "s/^build //p" "$srcdir/scripts/packages.txt" | sort >needed && test -s needed && diff needed shown'
 test_done

@@ -4,17 +4,6 @@
 . "${srcdir:-.}/tests/testlib.sh"
 two="--cpu --num_processes 2"
 
-# await FILE...: until all of them are there and hold something
-await () {
-    for file; do
-        wait_for test -s "$file" || return 1
-    done
-}
-# gone PID: until it has ended
-has_ended () {
-    ! kill -0 "$1" 2>/dev/null || grep -q "^[0-9]* ([^)]*) Z" "/proc/$1/stat" 2>/dev/null
-}
-gone () { wait_for has_ended "$1"; }
 # A reader that stands still: a test opens the pipe as 9, and nobody reads.
 mkfifo still
 
@@ -108,6 +97,18 @@ test_expect_success 'a signal ends the wait, and the number of missing bytes is 
     left=$(sed -n "s/^accelerate: \([0-9]*\) bytes of the ranks. output were not passed on.*/\1/p" err) &&
     grep "ended by SIGTERM" err && echo "$left" && wc -c got && [ "$left" -gt 0 ] && [ -s got ] &&
     [ $((left + $(wc -c <got))) -ge $((2 * 10000 * 50)) ] && [ $((left + $(wc -c <got))) -le $all ]'
+# What it leaves behind survives SIGTERM, so the launcher is asking it to end while the test sends the signal.
+cat >leaves <<'EOF'
+#!/bin/sh
+[ $RANK = 1 ] || setsid sh -c 'trap "echo >asked" TERM; echo >up; while :; do sleep 0.05; done' >/dev/null 2>&1 &
+exec ./much
+EOF
+chmod +x leaves
+test_expect_success 'the same where the signal comes while leftovers are ended' '
+    rm -rf done? asked logs && exec 9<>still &&
+    { "$accelerate" launch $two --tee 1 --log_dir logs ./leaves >still 2>err 9>&- & } && launcher=$! &&
+    await done0 done1 asked && kill -TERM $launcher && test_exit 143 wait $launcher && cat err && drain got &&
+    grep "bytes of the ranks. output were not passed on" err'
 test_expect_success '--quiet does not hide it' '
     stand_still --quiet && sleep 0.5 && kill -TERM $launcher && test_exit 143 wait $launcher && cat err && drain got &&
     [ "$(wc -l <err)" = 1 ] && grep "bytes of the ranks. output were not passed on" err'
@@ -121,6 +122,10 @@ if [ -c /dev/full ]; then
     test_expect_success 'output that cannot be written is told, and is no success' '
         test_exit 1 "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null echo some words >/dev/full 2>err && cat err &&
         grep -x "accelerate: standard output: No space left on device: 44 bytes of the ranks. output are lost" err'
+    test_expect_success 'nor is what an attempt has lost that was followed by a good one' '
+        test_exit 1 "$accelerate" launch --quiet $two --max_restarts 1 --tee 1 --log_dir /dev/null \
+            sh -c "[ \$TORCHELASTIC_RESTART_COUNT = 1 ] || { echo words; exit 3; }" >/dev/full 2>err && cat err &&
+        grep "bytes of the ranks. output are lost" err && [ "$(wc -l <err)" = 1 ]'
 fi
 test_expect_success 'lines of a file that somebody has cut short are missed' '
     rm -rf done? logs && printf "#!/bin/sh\n./much\n[ \$RANK = 1 ] || for f in logs/*/*/0/stdout.log; do : >\$f; done\necho 1 >cut\$RANK\n" >cuts &&

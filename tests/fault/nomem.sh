@@ -29,7 +29,9 @@ without_memory () {
 }
 
 mkdir bin && printf '#!/bin/sh\necho Open MPI\n' >bin/mpirun && chmod +x bin/mpirun
-PATH=$scratch/bin:$PATH
+printf '#!/bin/sh\n' >bin/selftest && chmod +x bin/selftest # the command is tested here, not what it starts
+PATH=$scratch/bin:$PATH ACCELERATE_SELFTEST=$scratch/bin/selftest
+export ACCELERATE_SELFTEST
 echo "print (1)" >train.py
 printf '\nmulti-CPU\n1\nno\n\nyes\n\n\n4\nbf16\n' >answers
 cat >fsdp.yaml <<'END'
@@ -73,6 +75,6 @@ done <<'END'
 0 to-fsdp2 --config_file fsdp.yaml --output_file new2.yaml --overwrite
 0 to-fsdp2 --config_file fsdp.yaml --output_file new2.json --overwrite
 0 env --json --config_file fsdp.yaml
-2 test --dry_run --cpu --num_processes 1
+0 test --cpu --num_processes 2
 END
 test_done

@@ -139,6 +139,15 @@ test_expect_success 'a given port of another job is refused with its user, pid a
     "$accelerate" launch --cpu --num_processes 2 --main_process_port $held --dry_run true >plan &&
     grep "MASTER_PORT=$held" plan &&
     let_go && "$accelerate" launch --quiet --cpu --num_processes 2 --main_process_port $held true'
+test_expect_success 'also after thousands of questions' '
+    holder=$(id -un) && hold_port asked $any && python3 -c "
+import socket
+for i in range (5000):
+    question = socket.socket (socket.AF_UNIX)
+    question.setblocking (False)
+    try: question.connect (\"\\0accelerate-port-$held\")
+    except BlockingIOError: pass" &&
+    wait_for is_refused && grep -F "pid $launcher ($accelerate" refused && let_go'
 if [ "$user" ]; then
     test_expect_success 'a port that a job of another user has is refused by name' '
         holder=nobody && hold_port strange as_nobody $any && is_refused && let_go'

@@ -444,6 +444,10 @@ test_variables (void)
         { "WORLD_SIZE=2 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=1", { 1, 2, 1, 2 }, NULL },
         { "RANK=1 WORLD_SIZE=2 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=2 SLURM_LOCALID=0 SLURM_NODEID=0 "
           "SLURM_STEP_TASKS_PER_NODE=3", { 1, 2, 1, 2 }, NULL }, /* launched within a step */
+        { "RANK=1 WORLD_SIZE=2 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 SLURM_LOCALID=x SLURM_NODEID=x",
+          { 1, 2, 1, 2 }, NULL }, /* what nobody needs may be malformed */
+        { "SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 SLURM_NODEID=x", { 0 }, "SLURM_NODEID='x' is not an integer" },
+        { "RANK=1 WORLD_SIZE=2 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0", { 0 }, "RANK=1 but SLURM_PROCID=0" },
     };
     struct jobseg none = JOBSEG_NONE;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

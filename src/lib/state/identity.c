@@ -88,17 +88,24 @@ struct variables {
 /* Only a step has SLURM_STEP_NUM_TASKS: a batch script or a shell in an allocation has SLURM_PROCID=0 too, but is
  * alone. */
 static enum accel_status
-read_slurm (struct variables *found, struct accel_error *err)
+read_slurm_world (struct variables *found, bool *is_step, struct accel_error *err)
 {
-    struct found size = { 0 }, node = { 0 };
+    struct found size = { 0 };
     enum accel_status status = read_variable ("SLURM_STEP_NUM_TASKS", 1, &size, err);
+    *is_step = size.name;
     if (status || !size.name)
         return status;
     if (!found->size.name)
         found->size = size;
-    if (!found->rank.name)
-        status = read_variable ("SLURM_PROCID", 0, &found->rank, err);
-    if (!status && !found->local_rank.name)
+    return found->rank.name ? ACCEL_OK : read_variable ("SLURM_PROCID", 0, &found->rank, err);
+}
+
+static enum accel_status
+read_slurm_local (struct variables *found, struct accel_error *err)
+{
+    struct found node = { 0 };
+    enum accel_status status = ACCEL_OK;
+    if (!found->local_rank.name)
         status = read_variable ("SLURM_LOCALID", 0, &found->local_rank, err);
     if (!status && !found->local_size.name)
         status = read_variable ("SLURM_NODEID", 0, &node, err);
@@ -110,22 +117,31 @@ read_slurm (struct variables *found, struct accel_error *err)
     return ACCEL_OK;
 }
 
-/* The variables of torch (skip 0) or of MPI launchers only (skip 1). */
+/* Rank and size, from the variables of torch (skip 0) or of MPI launchers only (skip 1). */
 static enum accel_status
-read_all (int skip, struct variables *found, struct accel_error *err)
+read_world (int skip, struct variables *found, bool *is_step, struct accel_error *err)
 {
     *found = (struct variables){ 0 };
+    *is_step = false;
     enum accel_status status = read_first (rank_names + skip, 0, &found->rank, err);
     if (!status)
         status = read_first (size_names + skip, 1, &found->size, err);
-    if (!status)
-        status = read_first (local_rank_names + skip, 0, &found->local_rank, err);
-    if (!status)
-        status = read_first (local_size_names + skip, 1, &found->local_size, err);
     /* A whole set of torch's names means that somebody launched inside the step; its tasks are none of ours. */
     if (!status && !(found->rank.name && found->size.name))
-        status = read_slurm (found, err);
+        status = read_slurm_world (found, is_step, err);
     return status;
+}
+
+static enum accel_status
+read_all (struct variables *found, struct accel_error *err)
+{
+    bool is_step;
+    enum accel_status status = read_world (0, found, &is_step, err);
+    if (!status)
+        status = read_first (local_rank_names, 0, &found->local_rank, err);
+    if (!status)
+        status = read_first (local_size_names, 1, &found->local_size, err);
+    return !status && is_step ? read_slurm_local (found, err) : status;
 }
 
 /* mpirun starting a program in a shell that had RANK and WORLD_SIZE exported would otherwise make N times rank 0. */
@@ -133,7 +149,8 @@ static enum accel_status
 compare_with_mpi (const struct variables *found, struct accel_error *err)
 {
     struct variables mpi;
-    enum accel_status status = read_all (1, &mpi, err);
+    bool is_step;
+    enum accel_status status = read_world (1, &mpi, &is_step, err);
     if (status || !mpi.size.name || mpi.size.name == found->size.name)
         return status;
     if (found->size.value == 1 && mpi.size.value > 1)
@@ -219,7 +236,7 @@ identity_discover (struct identity *identity, const struct jobseg *segment, stru
 {
     struct variables found;
     *identity = (struct identity){ .world_size = 1, .local_world_size = 1 };
-    enum accel_status status = read_all (0, &found, err);
+    enum accel_status status = read_all (&found, err);
     if (!status)
         status = resolve_world (&found, identity, err);
     if (!status)

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pseudo-terminals and coloured prefixes; see terminal.h. */
+#include <config.h>
+
+#include "launch/terminal.h"
+
+#include "util/cleanup.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+
+/* The terminal that gets the lines does what a terminal does; this one only has to be one. */
+static int
+make_transparent (int fd, int terminal, int columns)
+{
+    struct termios modes;
+    struct winsize size;
+    if (tcgetattr (fd, &modes))
+        return -1;
+    modes.c_oflag &= ~(tcflag_t) OPOST;
+    modes.c_lflag &= ~(tcflag_t) (ECHO | ECHONL);
+    if (tcsetattr (fd, TCSANOW, &modes))
+        return -1;
+    if (ioctl (terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > columns) {
+        size.ws_col = (unsigned short) (size.ws_col - columns);
+        ioctl (fd, TIOCSWINSZ, &size);
+    }
+    return 0;
+}
+
+int
+terminal_open (int terminal, int columns, int ends[2])
+{
+    ends[0] = posix_openpt (O_RDWR | O_NOCTTY | O_CLOEXEC);
+    ends[1] = -1;
+    if (ends[0] < 0)
+        return -1;
+    /* Not by name: /dev/pts may be another container's. */
+    if (unlockpt (ends[0]) == 0)
+        ends[1] = ioctl (ends[0], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (ends[1] >= 0 && make_transparent (ends[1], terminal, columns) == 0)
+        return 0;
+    int error = errno;
+    if (ends[1] >= 0)
+        close (ends[1]);
+    close (ends[0]);
+    errno = error;
+    return -1;
+}
+
+char *
+terminal_prefix (int rank, int world_size, int *columns)
+{
+    static const char colours[] = { 6, 3, 2, 5, 4, 1 }; /* cyan, yellow, green, magenta, blue, red */
+    const char *no_color = getenv ("NO_COLOR");
+    char last[16], *prefix;
+    int digits = snprintf (last, sizeof last, "%d", world_size - 1);
+    *columns = digits + 3;
+    int length = no_color && *no_color
+                 ? asprintf (&prefix, "[%*d] ", digits, rank)
+                 : asprintf (&prefix, "\033[3%dm[%*d]\033[0m ", colours[(size_t) rank % sizeof colours], digits, rank);
+    return length < 0 ? NULL : prefix;
+}

@@ -1,0 +1,131 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Several ranks on one terminal: whose line is whose, in colour; what a failure and ^C leave on the screen.
+. "${srcdir:-.}/tests/testlib.sh"
+
+if ! command -v python3 >/dev/null || ! python3 -c 'import pty; pty.openpty ()' 2>/dev/null; then
+    echo '1..0 # SKIP needs python3, and a terminal of its own'
+    exit
+fi
+two="--quiet --cpu --num_processes 2"
+escape=$(printf '\033')
+
+# on_terminal ARGUMENTS...: leaves the screen in `screen`, \r and escapes included, and exits as the command does
+on_terminal () {
+    python3 "$srcdir/tests/cli/on_terminal.py" "$@" >screen
+}
+# Without the colours, and with the terminal's own carriage returns gone.
+plain () {
+    sed "s/$escape\[[0-9;]*m//g; s/$(printf '\r')\$//" screen
+}
+
+cat >meet <<'EOF'
+#!/bin/sh
+# Rank 0 writes the first half of its line, rank 1 a whole one, rank 0 the rest.
+if [ $RANK = 0 ]; then
+    printf 'one half, '; echo >begun
+    until [ -e whole ]; do sleep 0.05; done
+    echo 'other half'
+else
+    until [ -e begun ]; do sleep 0.05; done
+    sleep ${LATER-0}; echo 'a whole line'; sleep 0.1; echo >whole
+fi
+EOF
+cat >is_terminal <<'EOF'
+#!/bin/sh
+exec 3>&1
+[ -t 1 ] && echo "a terminal of $(stty size 0<&3 | cut -d\  -f2) columns" || echo "no terminal"
+EOF
+chmod +x meet is_terminal
+
+test_expect_success 'each line has its rank before it, in a colour of its own' '
+    on_terminal "$accelerate" launch $two sh -c "echo hello; echo; echo oops >&2" &&
+    grep "^$escape\[36m\[0\]$escape\[0m hello" screen &&
+    grep "^$escape\[33m\[1\]$escape\[0m hello" screen &&
+    grep "^$escape\[36m\[0\]$escape\[0m oops" screen &&
+    plain | sort >got && printf "[0] \n[0] hello\n[0] oops\n[1] \n[1] hello\n[1] oops\n" >want && cmp got want'
+
+test_expect_success 'NO_COLOR' '
+    NO_COLOR=1 on_terminal "$accelerate" launch $two echo hello && ! grep "$escape" screen &&
+    grep "^\[1\] hello" screen &&
+    NO_COLOR= on_terminal "$accelerate" launch $two echo hello && grep "$escape" screen'
+
+test_expect_success 'with eleven ranks the lines begin in one column' '
+    on_terminal "$accelerate" launch --quiet --cpu --num_processes 11 echo hello &&
+    plain >got && grep "^\[ 0\] hello" got && grep "^\[10\] hello" got'
+
+test_expect_success 'lines are never joined' '
+    on_terminal "$accelerate" launch $two ./meet && plain >got && cat got &&
+    [ "$(grep -c "^\[0\] .*half" got)" -ge 1 ] && grep -x "\[1\] a whole line" got && ! grep "half.*whole" got &&
+    rm begun whole &&
+    LATER=2 on_terminal "$accelerate" launch $two ./meet && plain >got &&
+    grep -x "\[0\] one half, " got && grep -x "\[1\] a whole line" got && grep -x "\[0\] other half" got'
+
+test_expect_success 'a progress bar draws over itself, and over nobody else' '
+    on_terminal "$accelerate" launch $two sh -c "[ \$RANK = 1 ] || printf \"\\r10 %%\\r20 %%\\r30 %%\\n\"" &&
+    plain >got &&
+    printf "[0] 10 %%\r[0] 20 %%\r[0] 30 %%\n" >want && cmp got want'
+
+test_expect_success 'ranks still have a terminal, as wide as what is left of the line' '
+    on_terminal "$accelerate" launch $two ./is_terminal && plain | sort >got &&
+    printf "[0] a terminal of 76 columns\n[1] a terminal of 76 columns\n" >want && cmp got want'
+
+test_expect_success 'no prefix: for one rank, with --no_prefix, with no_prefix in the file' '
+    on_terminal "$accelerate" launch --quiet --cpu --num_processes 1 echo hello && printf "hello\r\n" >want &&
+    cmp screen want &&
+    on_terminal "$accelerate" launch --no_prefix $two echo hello && printf "hello\r\nhello\r\n" >want &&
+    cmp screen want &&
+    echo "no_prefix: true" >file.yaml &&
+    on_terminal "$accelerate" launch --config_file file.yaml $two echo hello && cmp screen want'
+
+test_expect_success 'what is no terminal gets bytes as they came' '
+    on_terminal --errors err "$accelerate" launch $two sh -c "echo hello >&2; echo out" && grep -x hello err &&
+    plain >got && grep -x "\[1\] out" got && ! grep hello got &&
+    "$accelerate" launch $two ./is_terminal >out && printf "no terminal\nno terminal\n" >want && cmp out want'
+
+test_expect_success '--tee has its own names' '
+    on_terminal "$accelerate" launch --log_dir /dev/null --tee 1 $two echo hello && plain >got &&
+    grep -x "\[default0\]:hello" got && ! grep "^\[0\]" got'
+
+cat >fails <<'EOF'
+#!/bin/sh
+[ $RANK = 0 ] && exec sleep 300
+echo 'Traceback:' >&2; echo 'Error: out of luck' >&2
+exit 3
+EOF
+cat >fails_early <<'EOF'
+#!/bin/sh
+[ $RANK = 0 ] || { echo 'Error: out of luck' >&2; echo >failed; until [ -e told ]; do sleep 0.05; done; exit 3; }
+until [ -e failed ]; do sleep 0.05; done
+for i in 1 2 3 4 5 6 7 8 9 10; do echo $i >&2; done; echo >told; exec sleep 300
+EOF
+chmod +x fails fails_early
+test_expect_success 'a failure report does not repeat what is on the screen just above it' '
+    test_exit 3 on_terminal "$accelerate" launch --cpu --num_processes 2 ./fails && plain >got && cat got &&
+    [ "$(grep -c "out of luck" got)" = 1 ] && grep "its last lines on stderr are above, after \[1\]" got'
+test_expect_success 'it does where other lines came after it, and where stderr is a file' '
+    test_exit 3 on_terminal "$accelerate" launch --cpu --num_processes 2 ./fails_early && plain >got &&
+    [ "$(grep -c "out of luck" got)" = 2 ] &&
+    test_exit 3 on_terminal --errors err "$accelerate" launch --cpu --num_processes 2 ./fails &&
+    [ "$(grep -c "out of luck" err)" = 2 ]'
+
+hangs=$builddir/tests/cli/hangs
+test_expect_success 'what all ranks say of a failure stands once in the report' '
+    test_exit 1 "$accelerate" launch --cpu --num_processes 2 "$hangs" differ 2>err && sed -n "/^accelerate:/,\$p" err >report &&
+    [ "$(grep -c "counts differ" report)" = 1 ] && grep "^  it gave up: counts differ" report &&
+    ! grep "its last line" report'
+line=$(grep -n 'accel_wait_for_everyone' "$srcdir/tests/cli/hangs.c" | tail -n 1 | cut -d: -f1)
+first=$(grep -n 'accel_wait_for_everyone' "$srcdir/tests/cli/hangs.c" | head -n 1 | cut -d: -f1)
+test_expect_success '^C on a job that hangs shows where each rank is' '
+    test_exit 130 on_terminal --type "\x03" hangs "$accelerate" launch --cpu --num_processes 3 "$hangs" && plain >got &&
+    grep "^accelerate: ended by SIGINT" got && grep "^  the ranks at that moment:" got &&
+    grep "^    rank 1-2: .*accel_wait_for_everyone at .*hangs.c:$line" got &&
+    grep "^    rank 0: .*hangs.c:$first" got'
+test_expect_success '^\ does too' '
+    test_exit 131 on_terminal --type "\x1c" hangs "$accelerate" launch --cpu --num_processes 3 "$hangs" && plain >got &&
+    grep "^accelerate: ended by SIGQUIT" got && grep "^    rank 1-2: .*hangs.c:$line" got'
+test_expect_success 'SIGTERM does too, and in the JSON' '
+    { "$accelerate" launch --cpu --num_processes 3 --failure_report r.json "$hangs" >out 2>err & } && pid=$! &&
+    wait_for grep -q hangs out && kill $pid && test_exit 143 wait $pid && grep "^    rank 1-2: .*hangs.c:$line" err &&
+    grep "\"ranks\":\[{\"rank\":0,.*\"rank\":2,\"doing\":\"[^\"]*hangs.c:$line" r.json'
+test_done

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs a command on a terminal of 80 columns and copies what is on it to standard output:
+# on_terminal.py [--type KEYS WHEN]... [--errors FILE] COMMAND...
+# KEYS are typed once the screen matches the regular expression WHEN.  With --errors, standard error is that file and
+# not the terminal.  Exits as the command does, 128+N for signal N; 99 if the command does not end.
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+
+DEADLINE = 300
+
+
+def start(command, errors):
+    keeper, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+        for fd in range(3):
+            os.dup2(slave, fd)
+        if errors:
+            os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), 2)
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP):
+            signal.signal(number, signal.SIG_DFL)  # nohup and jobs in the background hand on that they are ignored
+        os.execvp(command[0], command)
+    os.close(slave)
+    return keeper, pid
+
+
+def watch(keeper, keys):
+    """@return the screen's bytes once nobody has the terminal any more, or None"""
+    screen, errors, until = b"", 0, time.monotonic() + DEADLINE
+    while time.monotonic() < until:
+        if not select.select([keeper], [], [], 1)[0]:
+            continue
+        try:
+            screen += os.read(keeper, 65536)
+        except OSError:  # perhaps between the last look for bytes and the end
+            errors += 1
+            if errors == 2:
+                return screen
+        while keys and re.search(keys[0][1].encode(), screen):
+            os.write(keeper, keys.pop(0)[0].encode().decode("unicode_escape").encode())
+    return None
+
+
+def main():
+    arguments, keys, errors = sys.argv[1:], [], None
+    while arguments[0].startswith("--"):
+        if arguments[0] == "--type":
+            keys.append((arguments[1], arguments[2]))
+            arguments = arguments[3:]
+        else:
+            errors = arguments[1]
+            arguments = arguments[2:]
+    keeper, pid = start(arguments, errors)
+    screen = watch(keeper, keys)
+    if screen is None:
+        os.kill(pid, signal.SIGKILL)
+        sys.exit(99)
+    sys.stdout.buffer.write(screen)
+    sys.stdout.flush()
+    status = os.waitpid(pid, 0)[1]
+    sys.exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+
+
+main()
