@@ -126,8 +126,8 @@ set_up_share (struct accel_loader *loader, struct accel_error *err)
                            "without_split_batches for this loader");
     if (options->split_batches && size % loader->processes)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "split_batches cannot share %zu samples out to %zu processes: the batch size has to be a "
-                           "multiple of their number", size, loader->processes);
+                           "split_batches: batch_size %zu is not a multiple of the number of processes, %zu", size,
+                           loader->processes);
     if (__builtin_mul_overflow (size, loader->processes, &all) || all > PTRDIFF_MAX / sizeof (int64_t))
         return accel_fail (err, ACCEL_ERR_INVALID, "%zu samples for each of %zu processes are too many to count", size,
                            loader->processes);
