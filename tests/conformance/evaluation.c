@@ -36,7 +36,8 @@ enum evaluation { NONE, WHOLE, LEFT, FAILED, TWICE, SAME_LOADER, SAME_LEFT, NO_L
 
 static const char *const evaluation_names[] = {
     [NONE] = "none", [WHOLE] = "whole", [LEFT] = "left early", [FAILED] = "failed", [TWICE] = "two passes",
-    [SAME_LOADER] = "over the training loader", [SAME_LEFT] = "over a part of the training loader", [NO_LOADER] = "without a loader",
+    [SAME_LOADER] = "over the training loader", [SAME_LEFT] = "over a part of the training loader",
+    [NO_LOADER] = "without a loader",
 };
 
 /* A training, and what came of it. */

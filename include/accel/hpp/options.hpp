@@ -26,8 +26,8 @@ namespace accelerate {
 struct open_options : accel_options {
     ACCEL_OPTIONS_ (open_options, accel_options)
     ACCEL_SET_ (cpu) ACCEL_SET_ (backend) ACCEL_SET_ (timeout_ms) ACCEL_SET_ (gradient_accumulation_steps)
-    ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (grad_scaler)
-    ACCEL_SET_ (split_batches)
+    ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (split_batches)
+    ACCEL_SET_ (grad_scaler)
 };
 
 struct gradient_accumulation : accel_gradient_accumulation {
@@ -44,11 +44,12 @@ struct grad_scaler : accel_grad_scaler {
 
 struct loader_options : accel_loader_options {
     ACCEL_OPTIONS_ (loader_options, accel_loader_options)
-    ACCEL_SET_ (batch_size) ACCEL_SET_ (split_batches) ACCEL_SET_ (drop_last) ACCEL_SET_ (uneven)
+    ACCEL_SET_ (batch_size) ACCEL_SET_ (split_batches) ACCEL_SET_ (without_split_batches)
+    ACCEL_SET_ (drop_last) ACCEL_SET_ (uneven)
     ACCEL_SET_ (dispatch_batches) ACCEL_SET_ (shuffle) ACCEL_SET_ (seed) ACCEL_SET_ (random_sampler)
     ACCEL_SET_ (generator) ACCEL_SET_ (sampler) ACCEL_SET_ (batch_sampler) ACCEL_SET_ (collate)
     ACCEL_SET_ (collate_user) ACCEL_SET_ (workers) ACCEL_SET_ (prefetch) ACCEL_SET_ (timeout_ms)
-    ACCEL_SET_ (synchronize_rng) ACCEL_SET_ (without_split_batches)
+    ACCEL_SET_ (synchronize_rng)
 };
 
 struct random_options : accel_random_options {
