@@ -543,8 +543,8 @@ class profile_span {
     accel *acc_;
 };
 
-/** An evaluation during training: at the end of the object's life, the loader, random numbers and everything else that a
- * pass changes are put back.  See accel_evaluate_begin(). */
+/** An evaluation during training: at the end of the object's life, the loader, random numbers and everything else that
+ * a pass changes are put back.  See accel_evaluate_begin(). */
 class evaluation {
   public:
     evaluation (accelerator &acc, loader &over)
