@@ -310,7 +310,8 @@ test_many_ranks (void)
         lines[i] = '\n';
     size_t most = feed_many (streams, writer, lines, sizeof lines, 4);
     ok (made && most <= before + ENOUGH, "%d streams of short lines take %zu bytes", MANY, most - before);
-    ok (pool.left >= OUTPUT_POOL_BYTES - OUTPUT_SPEED_BYTES, "of what lines can grow by, %zu bytes are left", pool.left);
+    ok (pool.left >= OUTPUT_POOL_BYTES - OUTPUT_SPEED_BYTES, "of what lines can grow by, %zu bytes are left",
+        pool.left);
     for (size_t i = 0; i < MANY; i++)
         output_stream_catch_up (&streams[i], &sink, 0);
     ok (pool.left >= OUTPUT_POOL_BYTES - OUTPUT_SPEED_BYTES / 2, "streams that rest give memory back");
