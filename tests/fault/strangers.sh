@@ -57,9 +57,12 @@ taken () {
     holder=$!
     wait_for is_settled && test -s ready
 }
-# blocked HOW COMMAND...: while somebody has the name
+# blocked HOW COMMAND...: while somebody has the name, who then ends, so that the next case has it free
 blocked () {
-    taken "$1" "" && shift && "$@" && kill $holder
+    taken "$1" "" && shift || return 1
+    result=0
+    "$@" || result=1
+    kill $holder && { wait $holder || :; } && return $result
 }
 
 # What ranks say that meet somebody who has the name.
@@ -110,10 +113,33 @@ test_expect_success 'one that takes ranks and says nothing is named' '
     blocked listen silent'
 test_expect_success 'forged names of the same form lead nobody astray' '
     taken listen -0123456789abcdef && open_both && kill $holder'
+test_expect_success '... nor do many, where the ranks have to meet elsewhere' '
+    name_of_job && : >many &&
+    { "$hold" "$(cat name)-0000000000000" seqpacket bind 100 400 0 <hang >many & } && forger=$! &&
+    wait_for test -s many && blocked bind open_both && kill $forger'
 
 test_expect_success 'two jobs by hand with one port: both are told' '
     rank="env WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=${patience}000 RANK=0" &&
     { $rank "$faults" open >rank0.a & } && a=$! && { $rank "$faults" open >rank0.b & } && b=$! &&
+    test_exit 1 wait $a && test_exit 1 wait $b &&
+    test "$(cat rank0.* | grep -c "status 1 .* both are rank 0: if they are of two jobs")" = 2'
+# A stopped rank 0 takes nobody, and its queue is filled with connections that have been given up.
+cat >fill.py <<'EOF'
+import socket, sys
+try:
+    while True:
+        s = socket.socket (socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        s.setblocking (False)
+        s.connect ("\0" + sys.argv[1])
+        s.close ()
+except BlockingIOError:
+    pass
+EOF
+is_listening () { grep -q " 00010000 .* @$(cat name)\$" /proc/net/unix; }
+test_expect_success '... though the first is slow and has a full queue' '
+    rank="env WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=60000 RANK=0" &&
+    name_of_job && { $rank "$faults" open >rank0.a & } && a=$! && wait_for is_listening && kill -STOP $a &&
+    python3 fill.py "$(cat name)" && { $rank "$faults" open >rank0.b & } && b=$! && sleep 0.6 && kill -CONT $a &&
     test_exit 1 wait $a && test_exit 1 wait $b &&
     test "$(cat rank0.* | grep -c "status 1 .* both are rank 0: if they are of two jobs")" = 2'
 test_expect_success '... but with ids of their own (ACCEL_JOB_ID) they do not meet' '
