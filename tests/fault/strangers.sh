@@ -38,10 +38,10 @@ test_expect_success 'a rank with the segment of another job does not join it' '
 port=$(free_port)
 # open_both OPTION...: both ranks of a job by hand, the second of them first
 open_both () {
-    env WORLD_SIZE=2 MASTER_PORT=$port RANK=1 "$@" timeout $patience "$faults" open >out1 2>&1 &
+    env WORLD_SIZE=2 MASTER_PORT=$port RANK=1 "$@" timeout -s KILL $patience "$faults" open >out1 2>&1 &
     second=$!
     first=0
-    env WORLD_SIZE=2 MASTER_PORT=$port RANK=0 "$@" timeout $patience "$faults" open >out0 2>&1 || first=$?
+    env WORLD_SIZE=2 MASTER_PORT=$port RANK=0 "$@" timeout -s KILL $patience "$faults" open >out0 2>&1 || first=$?
     wait $second && [ $first = 0 ]
 }
 # The name is in what a rank says that waits in vain.
@@ -89,9 +89,9 @@ if [ "$(id -u)" = 0 ] && as_nobody test -x "$hold"; then
         test_expect_success '... and by all at once where there is no other way' '
             cat >no_list <<-END &&
 		mount -t tmpfs none /proc || exit 99
-		RANK=0 WORLD_SIZE=2 MASTER_PORT=$port timeout $patience "$faults" open >out0
+		RANK=0 WORLD_SIZE=2 MASTER_PORT=$port timeout -s KILL $patience "$faults" open >out0
 		echo \$? >status
-		RANK=1 WORLD_SIZE=2 MASTER_PORT=$port timeout $patience "$faults" open >out1
+		RANK=1 WORLD_SIZE=2 MASTER_PORT=$port timeout -s KILL $patience "$faults" open >out1
 		echo \$? >>status
 		END
             blocked listen unshare -m sh no_list && test "$(uniq -c <status | tr -d " ")" = 21 &&
