@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training by libaccel, beside the same by hand.
  *
- *   bench_train step PARAMETERS BLOCKS              one process: what a step costs beyond the loop by hand
+ *   bench_train step PARAMETERS BLOCKS [malloc]     one process: what a step costs beyond the loop by hand
  *   bench_train several PARAMETERS STEPS            under accelerate launch: whole steps, as mpi_train makes them
  *   bench_train adamw PARAMETERS STEPS THREADS      AdamW alone, beside plain loops and their memory accesses
  *   bench_train overlap PARAMETERS STEPS            under accelerate launch: averaging during the pass, or behind it
@@ -13,7 +13,10 @@
 
 #include "bench/train.h"
 
-enum { BLOCK_US = 20000 };
+#include <pthread.h>
+#include <sys/mman.h>
+
+enum { BLOCK_US = 20000, PAGE = 4096, HUGE_PAGE = 2 << 20, STAGGER = 1088 };
 
 #define CHECK(call) check ((call), &err, #call)
 
@@ -44,6 +47,7 @@ struct own {
 /* A network that is trained by hand. */
 struct hand {
     struct network network;
+    float *memory; /* of the four arrays */
     float *value, *grad, *mean, *square, *input, *target;
     int step;
     float loss;
@@ -147,17 +151,39 @@ step_own (struct own *own)
     return took;
 }
 
+/* The four arrays of a loop by hand: as malloc() places them, or as libaccel does, in huge pages and each at another
+ * place of a page. */
 static void
-make_hand (struct hand *hand, size_t parameters)
+place_hand (struct hand *hand, size_t count, bool by_malloc)
+{
+    if (by_malloc) {
+        hand->value = floats (count);
+        hand->grad = floats (count);
+        hand->mean = floats (count);
+        hand->square = floats (count);
+        return;
+    }
+    size_t each = (count * sizeof (float) + PAGE - 1) / PAGE * PAGE + STAGGER, bytes = 4 * each;
+    void *memory = NULL;
+    if (posix_memalign (&memory, HUGE_PAGE, bytes))
+        abort ();
+    if (count * sizeof (float) >= HUGE_PAGE)
+        (void) madvise (memory, bytes, MADV_HUGEPAGE);
+    hand->memory = memset (memory, 0, bytes);
+    hand->value = hand->memory;
+    hand->grad = hand->value + each / sizeof (float);
+    hand->mean = hand->grad + each / sizeof (float);
+    hand->square = hand->mean + each / sizeof (float);
+}
+
+static void
+make_hand (struct hand *hand, size_t parameters, bool by_malloc)
 {
     *hand = (struct hand){ 0 };
     struct network *network = &hand->network;
     network_make (network, parameters);
     size_t all = network->parameters, at = 0;
-    hand->value = floats (all);
-    hand->grad = floats (all);
-    hand->mean = floats (all);
-    hand->square = floats (all);
+    place_hand (hand, all, by_malloc);
     hand->input = floats ((size_t) network->batch * (size_t) network->width[0]);
     hand->target = floats ((size_t) network->batch * (size_t) network->width[LAYERS]);
     for (int i = 0; i < TENSORS; at += network->count[i++]) {
@@ -170,9 +196,12 @@ make_hand (struct hand *hand, size_t parameters)
 static void
 free_hand (struct hand *hand)
 {
-    float *all[] = { hand->value, hand->grad, hand->mean, hand->square, hand->input, hand->target };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        free (all[i]);
+    float *arrays[] = { hand->value, hand->grad, hand->mean, hand->square };
+    for (size_t i = 0; !hand->memory && i < sizeof arrays / sizeof *arrays; i++)
+        free (arrays[i]);
+    free (hand->memory);
+    free (hand->input);
+    free (hand->target);
     network_free (&hand->network);
 }
 
@@ -192,15 +221,33 @@ step_hand (struct hand *hand)
     memset (hand->grad, 0, network->parameters * sizeof (float));
 }
 
-/* Blocks of some 20 ms by all three in turns, so that whatever else the machine does hits all of them. */
+/* Blocks of some 20 ms by all three in turns, in each of the six orders as often, so that whatever else the machine
+ * does hits all of them, and what one leaves in the caches is found by each other as often. */
 static void
-measure_step (struct accel *acc, size_t parameters, int blocks)
+measure_blocks (struct hand *hand, struct own *own, struct own *same, int steps, int blocks, double *const *times)
+{
+    static const int orders[][3] = { { 0, 1, 2 }, { 2, 1, 0 }, { 1, 2, 0 }, { 0, 2, 1 }, { 2, 0, 1 }, { 1, 0, 2 } };
+    for (int block = 0; block < blocks; block++)
+        for (int i = 0; i < 3; i++) {
+            int peer = orders[block % 6][i];
+            double began = now_us ();
+            for (int step = 0; step < steps; step++)
+                if (!peer)
+                    step_hand (hand);
+                else
+                    step_own (peer == 1 ? own : same);
+            times[peer][block] = (now_us () - began) / steps;
+        }
+}
+
+static void
+measure_step (struct accel *acc, size_t parameters, int blocks, bool by_malloc)
 {
     struct own own, same;
     struct hand hand;
     make_own (&own, acc, parameters, false);
     make_own (&same, acc, parameters, true);
-    make_hand (&hand, parameters);
+    make_hand (&hand, parameters, by_malloc);
     size_t count = hand.network.parameters;
     double *times[3], began = now_us ();
     for (int i = 0; i < 3; i++)
@@ -213,17 +260,7 @@ measure_step (struct accel *acc, size_t parameters, int blocks)
         step_own (&own);
         step_own (&same);
     }
-    for (int block = 0; block < blocks; block++)
-        for (int i = 0; i < 3; i++) {
-            int peer = (block + i) % 3; /* nobody always comes behind the same */
-            began = now_us ();
-            for (int step = 0; step < steps; step++)
-                if (!peer)
-                    step_hand (&hand);
-                else
-                    step_own (peer == 1 ? &own : &same);
-            times[peer][block] = (now_us () - began) / steps;
-        }
+    measure_blocks (&hand, &own, &same, steps, blocks, times);
     print_times ("hand", count, times[0], (size_t) blocks);
     print_times ("own", count, times[1], (size_t) blocks);
     print_times ("same-update", count, times[2], (size_t) blocks);
@@ -272,6 +309,40 @@ only_memory (float *restrict value, const float *restrict grad, float *restrict 
     }
 }
 
+struct stretch {
+    struct hand *hand;
+    size_t begin, end;
+};
+
+static void *
+touch_stretch (void *user)
+{
+    struct stretch *s = user;
+    only_memory (s->hand->value + s->begin, s->hand->grad + s->begin, s->hand->mean + s->begin,
+                 s->hand->square + s->begin, s->end - s->begin);
+    return NULL;
+}
+
+/* By as many threads as libaccel and torch have, which begin with each step. */
+static void
+touch_all (struct hand *hand, size_t count, int threads)
+{
+    enum { MOST = 64 };
+    pthread_t started[MOST];
+    struct stretch all[MOST];
+    if (threads > MOST)
+        threads = MOST;
+    for (int i = threads; i-- > 0;) {
+        all[i] = (struct stretch){ hand, count / (size_t) threads * (size_t) i,
+                                   i + 1 < threads ? count / (size_t) threads * (size_t) (i + 1) : count };
+        if (i && pthread_create (&started[i], NULL, touch_stretch, &all[i]))
+            abort ();
+    }
+    touch_stretch (&all[0]);
+    for (int i = 1; i < threads; i++)
+        pthread_join (started[i], NULL);
+}
+
 enum { OWN, O3, NATIVE, FAST, MEMORY, PEERS };
 
 /* Gradients differ from step to step; they come from the cache as far as they fit, as after a backward pass. */
@@ -292,7 +363,7 @@ measure_adamw (struct accel *acc, size_t parameters, int steps, int threads)
     struct accel_error err;
     double *times[PEERS];
     make_own (&own, acc, parameters, false);
-    make_hand (&hand, parameters);
+    make_hand (&hand, parameters, false);
     accel_optimizer_set_threads (own.optimizer, (unsigned) threads);
     size_t count = hand.network.parameters;
     for (int i = 0; i < PEERS; i++)
@@ -308,7 +379,7 @@ measure_adamw (struct accel *acc, size_t parameters, int steps, int threads)
             if (peer == OWN)
                 CHECK (accel_optimizer_step (own.optimizer, &err));
             else if (peer == MEMORY)
-                only_memory (hand.value, hand.grad, hand.mean, hand.square, count);
+                touch_all (&hand, count, threads);
             else
                 plain[peer] (hand.value, hand.grad, hand.mean, hand.square, count, 1e-3F, step + 1);
             times[peer][step] = now_us () - began;
@@ -405,17 +476,18 @@ main (int argc, char **argv)
     struct accel_error err;
     size_t parameters = argc > 2 ? strtoul (argv[2], NULL, 10) : 0;
     int steps = argc > 3 ? atoi (argv[3]) : 0, threads = argc > 4 ? atoi (argv[4]) : 1;
+    bool by_malloc = argc > 4 && !strcmp (argv[4], "malloc");
     static const char *const modes[] = { "step", "several", "adamw", "overlap" };
     int mode = 0;
     while (mode < 4 && steps && strcmp (argv[1], modes[mode]))
         mode++;
     if (steps < 3 || mode == 4) {
-        fprintf (stderr, "usage: bench_train step|several|adamw|overlap PARAMETERS STEPS [THREADS]\n");
+        fprintf (stderr, "usage: bench_train step|several|adamw|overlap PARAMETERS STEPS [THREADS|malloc]\n");
         return 2;
     }
     CHECK (accel_open (&acc, NULL, &err));
     if (mode == 0)
-        measure_step (acc, parameters, steps);
+        measure_step (acc, parameters, steps, by_malloc);
     else if (mode == 1)
         measure_several (acc, parameters, steps);
     else if (mode == 3)

@@ -20,14 +20,18 @@ trap 'rm -f "$samples"' EXIT
 trap 'exit 1' INT TERM HUP
 
 # table BASE [pairs]: the medians of each peer, and how they compare to BASE's; reductions and losses where they were
-# printed.  pairs: compare what was measured right after each other, and take the median of that.
+# printed.  pairs: compare what was measured right after each other, take the median of each launch, and of these; and
+# print the least and the greatest launch.
 table () {
     sort -s -k1,1 "$samples" | awk -v base="$1" -v pairs="$2" '
         {
+            launch = ++launches[$1]
             for (i = 3; i <= NF; i++) {
                 all[$1, ++n[$1]] = $i + 0
+                each[$1, launch, i] = $i + 0
                 if (n[$1] == 1 || $i + 0 < fastest[$1]) fastest[$1] = $i + 0
             }
+            steps[$1] = NF
         }
         !/^(loss|reduce)-/ && !($1 in seen) { seen[$1]; order[++peers] = $1 }
         function median (name,   i, j, x, v, count) {
@@ -39,21 +43,28 @@ table () {
             }
             return count % 2 ? v[(count + 1) / 2] : (v[count / 2] + v[count / 2 + 1]) / 2
         }
-        function compare (name,   i) {
+        function compare (name,   l, i, ratio) {
             if (!pairs) return median(name) / median(base)
-            for (i = 1; i <= n[name]; i++) all["ratio-" name, i] = all[name, i] / all[base, i]
-            n["ratio-" name] = n[name]
-            return median("ratio-" name)
+            for (l = 1; l <= launches[name]; l++) {
+                for (i = 3; i <= steps[name]; i++) all["step", i - 2] = each[name, l, i] / each[base, l, i]
+                n["step"] = steps[name] - 2
+                all["launch", l] = ratio = median("step")
+                if (l == 1 || ratio < low) low = ratio
+                if (l == 1 || ratio > high) high = ratio
+            }
+            n["launch"] = launches[name]
+            return median("launch")
         }
         END {
             printf "%-16s %12s %12s %12s %12s", "peer", "us per step", "of " base, "fastest us", "of " base
-            printf "%14s %12s\n", "averaging us", "last loss"
+            printf "%14s %12s%s\n", "averaging us", "last loss", pairs ? "   launches, of " base : ""
             for (p = 1; p <= peers; p++) {
                 name = order[p]
                 printf "%-16s %12.1f %12.3f", name, median(name), compare(name)
                 printf " %12.1f %12.3f", fastest[name], fastest[name] / fastest[base]
                 printf "%14s", n["reduce-" name] ? sprintf ("%.1f", median("reduce-" name)) : "-"
-                printf "%12s\n", n["loss-" name] ? sprintf ("%.5g", median("loss-" name)) : "-"
+                printf "%12s", n["loss-" name] ? sprintf ("%.5g", median("loss-" name)) : "-"
+                printf "%s\n", pairs ? sprintf ("   %.3f to %.3f", low, high) : ""
             }
         }'
     echo
@@ -61,14 +72,16 @@ table () {
 load () { cut -d " " -f 1 /proc/loadavg; }
 
 for size in 100000 10000000; do
-    [ $size = 100000 ] && blocks=30 steps=200 updates=300 launches=$((4 * rounds)) \
-        || blocks=15 steps=20 updates=15 launches=$rounds
-    : >"$samples"
-    for round in $(seq "$rounds"); do
-        "$bench" step $size $blocks >>"$samples" || exit 1
+    [ $size = 100000 ] && steps=200 updates=300 launches=$((4 * rounds)) || steps=20 updates=15 launches=$rounds
+    for place in huge malloc; do
+        : >"$samples"
+        for round in $(seq "$rounds"); do
+            "$bench" step $size 30 $place >>"$samples" || exit 1
+        done
+        [ $place = malloc ] && places="as malloc() places them" || places="in huge pages"
+        echo "whole steps, 1 process, some $size parameters, the arrays by hand $places (load $(load))"
+        table hand pairs
     done
-    echo "whole steps, 1 process, some $size parameters (load $(load))"
-    table hand pairs
 
     : >"$samples"
     for round in $(seq "$launches"); do

@@ -4,17 +4,6 @@
 . "${srcdir:-.}/tests/testlib.sh"
 two="--cpu --num_processes 2"
 
-# await FILE...: until all of them are there and hold something
-await () {
-    for file; do
-        wait_for test -s "$file" || return 1
-    done
-}
-# gone PID: until it has ended
-has_ended () {
-    ! kill -0 "$1" 2>/dev/null || grep -q "^[0-9]* ([^)]*) Z" "/proc/$1/stat" 2>/dev/null
-}
-gone () { wait_for has_ended "$1"; }
 is_reaped () { ! kill -0 "$1" 2>/dev/null; }
 # Whether the supervisor is in a system call, epoll_wait() or epoll_pwait(), that has no time limit.
 waits_without_limit () {
@@ -138,6 +127,10 @@ if [ -c /dev/full ]; then
     test_expect_success 'output that cannot be written is told, and is no success' '
         test_exit 1 "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null echo some words >/dev/full 2>err && cat err &&
         grep -x "accelerate: standard output: No space left on device: 44 bytes of the ranks. output are lost" err'
+    test_expect_success 'nor is what an attempt has lost that was followed by a good one' '
+        test_exit 1 "$accelerate" launch --quiet $two --max_restarts 1 --tee 1 --log_dir /dev/null \
+            sh -c "[ \$TORCHELASTIC_RESTART_COUNT = 1 ] || { echo words; exit 3; }" >/dev/full 2>err && cat err &&
+        grep "bytes of the ranks. output are lost" err && [ "$(wc -l <err)" = 1 ]'
 fi
 test_expect_success 'lines of a file that somebody has cut short are missed' '
     rm -rf done? logs && printf "#!/bin/sh\n./much\n[ \$RANK = 1 ] || for f in logs/*/*/0/stdout.log; do : >\$f; done\necho 1 >cut\$RANK\n" >cuts &&

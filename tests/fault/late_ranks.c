@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank of three.  Two come late to the same call, each within the timeout after the one before, both together not:
- * the rank that waits for both has one timeout for them, not one for each. */
+/* late_ranks MS: one rank of three, with that timeout.  Two come late to the same call, each within the timeout after
+ * the one before, both together not: the rank that waits for both has one timeout for them, not one for each. */
 #include <config.h>
 
 #include <accel/accel.h>
@@ -10,20 +10,19 @@
 #include <string.h>
 #include <time.h>
 
-enum { TIMEOUT_MS = 3000 };
-
 int
-main (void)
+main (int argc, char **argv)
 {
     struct accel *acc;
     struct accel_error err = { 0 };
-    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = TIMEOUT_MS }, &err)
+    uint32_t timeout_ms = argc > 1 ? (uint32_t) strtoul (argv[1], NULL, 10) : 0;
+    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = timeout_ms }, &err)
         || accel_comm_barrier (accel_world (acc), &err)) {
         printf ("opening: %s\n", err.text);
         return 99;
     }
     int rank = accel_process_index (acc);
-    int64_t late_ms = rank < 2 ? (rank + 1) * (TIMEOUT_MS * 2 / 3) : 0;
+    int64_t late_ms = rank < 2 ? (rank + 1) * ((int64_t) timeout_ms * 2 / 3) : 0;
     nanosleep (&(struct timespec){ .tv_sec = late_ms / 1000, .tv_nsec = late_ms % 1000 * 1000000 }, NULL);
     enum accel_status status = accel_comm_barrier (accel_world (acc), &err);
     if (rank == 2)

@@ -10,13 +10,13 @@
 #include "config/file.h"
 #include "config/load.h"
 #include "tests/golden/differences.h"
+#include "tests/scratch.h"
 #include "util/io.h"
 
 #include <jansson.h>
 #include <stdarg.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/accel-golden.XXXXXX";
 static struct strbuf wrong; /* of this case: what differs without a reason */
 
 __attribute__ ((format (printf, 3, 4))) static void
@@ -156,7 +156,7 @@ main (int argc, char **argv)
     read_differences (path);
     snprintf (path, sizeof path, "%s/tests/golden/config.json", srcdir ? srcdir : ".");
     AUTO_FILE FILE *file = fopen (path, "r");
-    if (!ok (file && mkdtemp (folder) && !chdir (folder), "%s", path))
+    if (!ok (file && scratch_enter (), "%s", path))
         return done_testing ();
     while (getline (&line, &size, file) > 0) {
         json_t *row = json_loads (line, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL); /* of any length */
@@ -167,7 +167,5 @@ main (int argc, char **argv)
     free (line);
     strbuf_release (&wrong);
     check_differences (argc < 2);
-    if (chdir ("/") || rmdir (folder))
-        diag ("%s is left", folder);
     return done_testing ();
 }

@@ -12,6 +12,7 @@
 #include "config/mode.h"
 #include "launch/plan.h"
 #include "tests/golden/differences.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -28,7 +29,7 @@
 
 enum { MOST_WORDS = 200 };
 
-static char folder[] = "/tmp/accel-golden.XXXXXX";
+static const char *folder;
 
 /* ---- one comparison ---- */
 
@@ -338,7 +339,7 @@ main (int argc, char **argv)
     read_differences (path);
     snprintf (path, sizeof path, "%s/tests/golden/launch.json", srcdir ? srcdir : ".");
     AUTO_FILE FILE *file = fopen (path, "r");
-    if (!ok (file && mkdtemp (folder) && !chdir (folder), "%s", path))
+    if (!ok (file && (folder = scratch_enter ()), "%s", path))
         return done_testing ();
     while (getline (&line, &size, file) > 0) {
         json_t *row = json_loads (line, JSON_ALLOW_NUL, NULL);
@@ -349,8 +350,5 @@ main (int argc, char **argv)
     }
     free (line);
     check_differences (argc < 2);
-    nftw (folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    if (chdir ("/") || rmdir (folder))
-        diag ("%s is left", folder);
     return done_testing ();
 }

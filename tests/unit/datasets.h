@@ -3,6 +3,7 @@
 #ifndef TESTS_UNIT_DATASETS_H
 #define TESTS_UNIT_DATASETS_H
 
+#include "tests/scratch.h"
 #include "tests/tap.h"
 
 #include <accel/dataset.h>
@@ -10,17 +11,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/accel-datasets.XXXXXX";
 static struct accel_error err;
 
 /* A file of this test, which is written anew by each case. */
 static const char *
 write_file (const char *name, const void *bytes, size_t length)
 {
-    static char paths[4][128];
+    static char paths[4][SCRATCH_SIZE + 64];
     static unsigned turn;
     char *path = paths[turn++ % 4];
-    snprintf (path, sizeof *paths, "%s/%s", folder, name);
+    snprintf (path, sizeof *paths, "%s/%s", scratch_folder (), name);
     /* Removed, not emptied: file systems write out at once what replaces the contents of a file. */
     unlink (path);
     int fd = open (path, O_WRONLY | O_CREAT | O_EXCL, 0600);
@@ -29,27 +29,6 @@ write_file (const char *name, const void *bytes, size_t length)
         exit (99);
     }
     return path;
-}
-
-static void
-make_folder (void)
-{
-    if (!mkdtemp (folder)) {
-        printf ("Bail out! no folder for files\n");
-        exit (99);
-    }
-}
-
-static void
-remove_files (void)
-{
-    static const char *const names[] = { "a", "b" };
-    char path[128];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf (path, sizeof path, "%s/%s", folder, names[i]);
-        unlink (path);
-    }
-    rmdir (folder);
 }
 
 /* Whether an open failed with these words.  By its address, as the set is written by another argument. */

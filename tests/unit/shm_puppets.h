@@ -32,6 +32,7 @@ static struct {
     bool no_mmap;
     rlim_t address_space;           /* not 0: RLIMIT_AS */
     long pages;                     /* not 0: of memory */
+    int bind_error;
     int stranger;                   /* not 0: so many peers of sockets, from the next on, are of another user */
 } told;
 
@@ -42,6 +43,7 @@ static struct {
     void *woken[WOKEN];
     unsigned wakes;
     unsigned holes;
+    unsigned binds;
     uint32_t state_while_claiming;
     const _Atomic uint32_t *claimed;
 } saw = { .ms = 1000 };
@@ -186,6 +188,16 @@ __wrap_getsockopt (int fd, int level, int option, void *value, socklen_t *length
         ((struct ucred *) value)->uid++;
     }
     return status;
+}
+
+int __real_bind (int fd, const struct sockaddr *address, socklen_t length);
+int __wrap_bind (int fd, const struct sockaddr *address, socklen_t length);
+int
+__wrap_bind (int fd, const struct sockaddr *address, socklen_t length)
+{
+    saw.binds++;
+    errno = told.bind_error;
+    return told.bind_error ? -1 : __real_bind (fd, address, length);
 }
 
 int __real_stat (const char *path, struct stat *info);

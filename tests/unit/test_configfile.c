@@ -6,6 +6,7 @@
 #include "config/fsdp2.h"
 #include "config/load.h"
 #include "config/scalar.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -13,14 +14,12 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-static char folder[] = "/tmp/accel-file.XXXXXX";
-
 /* Read @p text as a file of that name. */
 static int
 read_text (struct config *config, const char *name, const char *text, size_t length, struct fail *fail)
 {
-    char path[128];
-    snprintf (path, sizeof path, "%s/%s", folder, name);
+    char path[SCRATCH_SIZE + 64];
+    snprintf (path, sizeof path, "%s/%s", scratch_folder (), name);
     if (config_init (config, fail) || io_write_file (path, text, length, 0600, fail))
         return -1;
     int result = config_read_file (config, path, fail);
@@ -122,71 +121,71 @@ static const struct bad {
       "a.yaml:2: unknown key 'num_procesess' (did you mean 'num_processes'?)" },
     { "a.yaml", "zebra: 1\n", "a.yaml:1: unknown key 'zebra'" },
     { "a.yaml", "dynamo_config:\n  bakend: eager\n", "a.yaml:2: unknown key 'bakend' in dynamo_config" },
-    { "a.yaml", "dynamo_config: eager\n", "a.yaml:1: dynamo_config: a mapping is wanted" },
-    { "a.yaml", "dynamo_config: [eager]\n", "a.yaml:1: dynamo_config: a mapping is wanted" },
-    { "a.yaml", "debug: true\n\nnum_processes: two\n", "a.yaml:3: num_processes: 'two' is not a whole number" },
+    { "a.yaml", "dynamo_config: eager\n", "a.yaml:1: dynamo_config: expected a mapping" },
+    { "a.yaml", "dynamo_config: [eager]\n", "a.yaml:1: dynamo_config: expected a mapping" },
+    { "a.yaml", "debug: true\n\nnum_processes: two\n", "a.yaml:3: num_processes: 'two' is not an integer" },
     { "a.yaml", "num_processes: 0\n", "a.yaml:1: num_processes: 0 is out of range" },
-    { "a.yaml", "num_processes: 2.0\n", "'2.0' is not a whole number" },
-    { "a.yaml", "num_processes: true\n", "a.yaml:1: num_processes: a bare yes, no, on, off, true or false is" },
-    { "a.yaml", "num_processes: [1]\n", "a.yaml:1: num_processes: a single value is wanted, not a list" },
-    { "a.yaml", "gpu_ids: {a: b}\n", "a.yaml:1: gpu_ids: a single value is wanted, not a mapping" },
+    { "a.yaml", "num_processes: 2.0\n", "'2.0' is not an integer" },
+    { "a.yaml", "num_processes: true\n", "a.yaml:1: num_processes: YAML reads a bare yes, no, on" },
+    { "a.yaml", "num_processes: [1]\n", "a.yaml:1: num_processes: expected a single value, got a list" },
+    { "a.yaml", "gpu_ids: {a: b}\n", "a.yaml:1: gpu_ids: expected a single value, got a mapping" },
     { "a.yaml", "debug: maybe\n", "a.yaml:1: debug: 'maybe' is neither true nor false" },
-    { "a.yaml", "main_process_ip: yes\n", "a.yaml:1: main_process_ip: a bare yes, no, on, off, true or false is" },
+    { "a.yaml", "main_process_ip: yes\n", "a.yaml:1: main_process_ip: YAML reads a bare yes, no, on" },
     { "a.yaml", "mixed_precision: bf61\n", "a.yaml:1: mixed_precision: 'bf61' is not one of no, fp16, bf16" },
     { "a.yaml", "fsdp_config:\n  fsdp_versoin: 2\n",
       "a.yaml:2: unknown key 'fsdp_versoin' in fsdp_config (did you mean 'fsdp_version'?)" },
     { "a.yaml", "fsdp_config:\n  fsdp_version: 3\n", "a.yaml:2: fsdp_version: '3' is not one of 1, 2" },
-    { "a.yaml", "fp8_config:\n  margin: x\n", "a.yaml:2: margin: 'x' is not a whole number" },
-    { "a.yaml", "fp8_config:\n  override_linear_precision: [true]\n", "is not three truth values" },
+    { "a.yaml", "fp8_config:\n  margin: x\n", "a.yaml:2: margin: 'x' is not an integer" },
+    { "a.yaml", "fp8_config:\n  override_linear_precision: [true]\n", "is not three comma-separated booleans" },
     { "a.yaml", "fp8_config:\n  pad_inner_dim: perhaps\n", "a.yaml:2: pad_inner_dim: 'perhaps' is neither" },
-    { "a.yaml", "deepspeed_config:\n  gradient_clipping: high\n", "'high' is no number, nor auto" },
-    { "a.yaml", "commands: [a, [b, {c: d}]]\n", "a.yaml:1: commands: a list of single values is wanted" },
-    { "a.yaml", "tpu_env: {a: b}\n", "a.yaml:1: tpu_env: a list is wanted, not a mapping" },
+    { "a.yaml", "deepspeed_config:\n  gradient_clipping: high\n", "'high' is not 'auto' or a number" },
+    { "a.yaml", "commands: [a, [b, {c: d}]]\n", "a.yaml:1: commands: expected a list of single values" },
+    { "a.yaml", "tpu_env: {a: b}\n", "a.yaml:1: tpu_env: expected a list, got a mapping" },
     { "a.yaml", "ipex_config: {a: b}\n", "a.yaml:1: unknown key 'ipex_config'" },
-    { "a.yaml", "debug: true\nnum_machines: 1\ndebug: false\n", "a.yaml:3: 'debug' stands here and on line 1" },
+    { "a.yaml", "debug: true\nnum_machines: 1\ndebug: false\n", "a.yaml:3: duplicate key 'debug' (first on line 1)" },
     { "a.yaml", "", "a.yaml: the file is empty" },
     { "a.yaml", "# only a comment\n", "a.yaml: the file is empty" },
-    { "a.yaml", "- a\n", "a.yaml:1: a configuration is made of lines 'key: value'" },
-    { "a.yaml", "just words\n", "a.yaml:1: a configuration is made of lines" },
+    { "a.yaml", "- a\n", "a.yaml:1: expected lines of the form 'key: value'" },
+    { "a.yaml", "just words\n", "a.yaml:1: expected lines of the form" },
     { "a.yaml", "debug: true\n  num_machines: 1\n", "a.yaml:2: not YAML: mapping values are not allowed" },
     { "a.yaml", "debug: 'true\n", "not YAML: found unexpected end of stream" },
     { "a.yaml", "debug: true\n\tx: 1\n", "a.yaml:2: not YAML" },
     { "a.yaml", "a: &x [1]\nb: *x\n", "a.yaml:2: aliases" },
-    { "a.yaml", "<<: *x\n", "a.yaml:1: merges" },
+    { "a.yaml", "<<: *x\n", "a.yaml:1: merge keys" },
     { "a.yaml", "fp16: perhaps\n", "a.yaml:1: fp16: neither true nor false" },
     { "a.yaml", "fp16: [true]\n", "a.yaml:1: fp16: neither true nor false" },
     { "a.yaml", "region: x\n", "a.yaml:1: 'region' is a key for compute_environment: AMAZON_SAGEMAKER only" },
     { "a.yaml", "compute_environment: AMAZON_SAGEMAKER\nmachine_rank: 0\n",
-      "a.yaml:2: 'machine_rank' is a key for machines of one's own only" },
-    { "a.yaml", "num_processes: !!int two\n", "a.yaml:1: the value is not what its tag says" },
+      "a.yaml:2: 'machine_rank' is not a key for SageMaker" },
+    { "a.yaml", "num_processes: !!int two\n", "a.yaml:1: the value does not match its tag" },
     { "a.yaml", "debug: !!python/object:os.system x\n", "a.yaml:1: tags" },
-    { "a.yaml", "? [a, b]\n: c\n", "a.yaml:1: a key must be a word" },
-    { "a.yaml", "debug: true\n---\ndebug: false\n", "a.yaml:2: a second document" },
-    { "a.yaml", "gpu_ids: \"a\\0b\"\n", "a.yaml:1: the value holds a zero byte" },
+    { "a.yaml", "? [a, b]\n: c\n", "a.yaml:1: a key must be a single word" },
+    { "a.yaml", "debug: true\n---\ndebug: false\n", "a.yaml:2: a second YAML document" },
+    { "a.yaml", "gpu_ids: \"a\\0b\"\n", "a.yaml:1: the value contains a zero byte" },
     { "a.yaml", "gpu_ids: \xff\n", "not YAML" },
     { "a.yaml", "gpu_ids: ''\n", "a.yaml:1: gpu_ids: the value is empty" },
     { "a.yaml", "commands: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[x]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n",
       "a.yaml:1: nested too deep" },
-    { "a.json", "{\"debug\": true,\n \"num_processes\": \"x\"}", "a.json:2: num_processes: 'x' is not a whole number" },
+    { "a.json", "{\"debug\": true,\n \"num_processes\": \"x\"}", "a.json:2: num_processes: 'x' is not an integer" },
     { "a.json", "{\"debug\": true,\n}", "a.json:2: not JSON" },
-    { "a.json", "[1]", "a.json:1: a configuration is an object" },
-    { "a.json", "{\"debug\": true,\n \"debug\": false}", "a.json:2: 'debug' stands here and on line 1" },
+    { "a.json", "[1]", "a.json:1: expected an object" },
+    { "a.json", "{\"debug\": true,\n \"debug\": false}", "a.json:2: duplicate key 'debug' (first on line 1)" },
     { "a.json", "{\"fsdp_config\":\n {\"x\": 1}}", "a.json:2: unknown key 'x' in fsdp_config" },
     { "a.json", "{\"dynamo_config\":\n {\"mode\": 1}}", "a.json:2: mode: '1' is not one of default" },
-    { "a.json", "{\"num_processes\": 1.5}", "a.json:1: num_processes: '1.5' is not a whole number" },
-    { "a.json", "{\"gpu_ids\": [0, 1]}", "a.json:1: gpu_ids: a single value is wanted, not a list" },
+    { "a.json", "{\"num_processes\": 1.5}", "a.json:1: num_processes: '1.5' is not an integer" },
+    { "a.json", "{\"gpu_ids\": [0, 1]}", "a.json:1: gpu_ids: expected a single value, got a list" },
     { "a.json", "", "a.json:1: not JSON" },
     { "a.json", "{\"debug\": true\n", "a.json:1: not JSON: the file ends within" },
-    { "a.json", "{\"debug\": true}\n{}", "a.json:2: not JSON: more text after the end" },
+    { "a.json", "{\"debug\": true}\n{}", "a.json:2: not JSON: trailing text after" },
     { "a.json", "{\"num_processes\"\n: \"x\"}", "a.json:1: num_processes: 'x'" },
-    { "a.json", "{\"num_processes\": 02}", "a.json:1: not JSON: a comma or }" },
-    { "a.json", "{\"gpu_ids\": \"a\tb\"}", "a.json:1: not JSON: a control character" },
-    { "a.json", "{\"gpu_ids\": \"\\u0000\"}", "a.json:1: not JSON: the value holds a zero byte" },
-    { "a.json", "{\"gpu_ids\": \"\\ud800\\u0041\"}", "a.json:1: not JSON: half a character" },
-    { "a.json", "{\"gpu_ids\": \"\\ud800\\ue000\"}", "a.json:1: not JSON: half a character" },
-    { "a.json", "{\"gpu_ids\": \"\\udc00\\udc00\"}", "a.json:1: not JSON: half a character" },
-    { "a.json", "{\"gpu_ids\": \"\\u00", "a.json:1: not JSON: an unknown escape" },
-    { "a.json", "{\"debug\":\ntrue,\n\"\xff\": 1\n}", "a.json:3: not JSON: bytes that are no UTF-8" },
+    { "a.json", "{\"num_processes\": 02}", "a.json:1: not JSON: expected a comma or }" },
+    { "a.json", "{\"gpu_ids\": \"a\tb\"}", "a.json:1: not JSON: control character" },
+    { "a.json", "{\"gpu_ids\": \"\\u0000\"}", "a.json:1: not JSON: the value contains a zero byte" },
+    { "a.json", "{\"gpu_ids\": \"\\ud800\\u0041\"}", "a.json:1: not JSON: unpaired surrogate" },
+    { "a.json", "{\"gpu_ids\": \"\\ud800\\ue000\"}", "a.json:1: not JSON: unpaired surrogate" },
+    { "a.json", "{\"gpu_ids\": \"\\udc00\\udc00\"}", "a.json:1: not JSON: unpaired surrogate" },
+    { "a.json", "{\"gpu_ids\": \"\\u00", "a.json:1: not JSON: unknown escape" },
+    { "a.json", "{\"debug\":\ntrue,\n\"\xff\": 1\n}", "a.json:3: not JSON: not valid UTF-8" },
     { "a.json", "{\"commands\": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}",
       "a.json:1: nested too deep" },
 };
@@ -312,8 +311,8 @@ test_update (void)
         { "fp8_config: {amax_history_length: 3, fp8_amax_history_len: 3}\n", "  amax_history_length: 3\n", NULL },
         { "main_process_ip: null\nmain_process_port: null\nrdzv_backend: null\n", "debug: false\n", "null" },
         { AWS "additional_args: {a: {}, c: {d: {}}}\n", "  a: null\n", "{}" },
-        { "compute_environment: AMAZON_SAGEMAKER\nec2_instance_type: a\n", "needs iam_role_name", NULL },
-        { "compute_environment: AMAZON_SAGEMAKER\niam_role_name: a\n", "needs ec2_instance_type", NULL },
+        { "compute_environment: AMAZON_SAGEMAKER\nec2_instance_type: a\n", "SageMaker: iam_role_name", NULL },
+        { "compute_environment: AMAZON_SAGEMAKER\niam_role_name: a\n", "SageMaker: ec2_instance_type", NULL },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct config config;
@@ -340,8 +339,8 @@ test_fsdp2 (void)
     AUTO_STRBUF struct strbuf text = { 0 }, out = { 0 };
     AUTO_STRLIST struct strlist notes = { 0 };
     struct fail fail = { 0 };
-    char path[128];
-    snprintf (path, sizeof path, "%s/one.yaml", folder);
+    char path[SCRATCH_SIZE + 64];
+    snprintf (path, sizeof path, "%s/one.yaml", scratch_folder ());
     strbuf_printf (&text, "fsdp_config:\n  fsdp_reshard_after_forward: 1\n  fsdp_version: 1\n  fsdp_version: 1\n"
                    "  fsdp_transformer_layer_cls_to_wrap: %s\n", long_words);
     ok (!io_write_file (path, text.text, text.length, 0600, &fail) && !fsdp2_convert (path, false, &out, &notes, &fail),
@@ -432,8 +431,6 @@ test_many_keys (void)
 int
 main (void)
 {
-    if (!mkdtemp (folder))
-        return 99;
     test_good ();
     test_bad ();
     test_json ();
@@ -444,6 +441,5 @@ main (void)
     test_quoting ();
     test_mutations ();
     test_many_keys ();
-    rmdir (folder);
     return done_testing ();
 }

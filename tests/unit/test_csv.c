@@ -232,12 +232,10 @@ int
 main (void)
 {
     struct accel_dataset *set;
-    make_folder ();
     test_cases ();
     test_large ();
     test_numbers ();
     is_refused ("CSV", accel_dataset_open_csv (&set, "/nowhere/x.csv", NULL, &err), &set, "x.csv: No such file");
     is_refused ("CSV", accel_dataset_open_csv (&set, "/dev/null", NULL, &err), &set, "no regular file");
-    remove_files ();
     return done_testing ();
 }

@@ -497,7 +497,6 @@ test_threads (void)
 int
 main (void)
 {
-    make_folder ();
     test_arrays ();
     test_token_formats ();
     test_token_counts ();
@@ -510,6 +509,5 @@ main (void)
     test_bad_idx ();
     test_damage ();
     test_threads ();
-    remove_files ();
     return done_testing ();
 }

@@ -3,6 +3,7 @@
  * leaves the old file as it was, and nothing beside it. */
 #include <config.h>
 
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -122,14 +123,12 @@ test_parents (void)
 int
 main (void)
 {
-    char folder[] = "/tmp/accel-files.XXXXXX";
-    if (!mkdtemp (folder) || chdir (folder))
-        return 99;
+    scratch_enter ();
     test_size_limit ();
     test_taken_names ();
     test_links ();
     test_pipes ();
     test_parents ();
-    ok (!count_files () && !rmdir (folder), "nothing is left");
+    ok (!count_files (), "nothing is left");
     return done_testing ();
 }

@@ -475,6 +475,30 @@ test_left_behind (void)
     destroy_net (&net);
 }
 
+/* Gradients that a program has scaled itself, with accel_loss_scale(), after a step that was skipped: they are divided
+ * by the scale of now, not by that of the last backward pass. */
+static void
+test_scaled_by_hand (void)
+{
+    struct net net;
+    struct accel_error err;
+    make_net (&net, "fp16", NULL, ACCEL_FLOAT32, ACCEL_FLOAT32);
+    accel_generator_destroy (begin_net (&net, 3));
+    make_optimizer (&net, "sgd");
+    must (accel_prepare (net.acc, &err, net.model, net.optimizer), &err);
+    net.event = "i";
+    must (accel_backward (net.acc, net.model, 1, backward, &net, &err), &err);
+    must (accel_optimizer_step (net.optimizer, &err), &err);
+    float *values = net.data[0].data, *grads = net.grads[0].data, before = values[0];
+    float scale = accel_loss_scale (net.acc);
+    for (int i = 0; i < COUNT; i++)
+        ((float *) (void *) net.gradients)[i] = scale;
+    must (accel_optimizer_step (net.optimizer, &err), &err);
+    ok (scale < net.scale && *grads == 1 && fabsf (before - values[0] - 0.05F) < 1e-6F,
+        "gradients scaled by hand are unscaled by the scale of now, %g", (double) *grads);
+    destroy_net (&net);
+}
+
 /* Enough elements for several threads, in memory of the library. */
 static void
 test_threads (void)
@@ -630,6 +654,28 @@ test_no_memory (void)
     destroy_net (&net);
 }
 
+/* A model that could not be prepared for want of memory is as before, and can be prepared when there is some. */
+static void
+test_prepare_again (void)
+{
+    struct accel_error err;
+    bool good = true, reached = true;
+    long failed = 0;
+    for (; good && reached; failed++) {
+        struct net net;
+        make_net (&net, "fp16", NULL, ACCEL_FLOAT16, ACCEL_FLOAT16);
+        accel_generator_destroy (begin_net (&net, 3));
+        calls_left = failed;
+        enum accel_status status = accel_prepare (net.acc, &err, net.model);
+        reached = calls_left < 0;
+        calls_left = -1;
+        good = reached ? status == ACCEL_ERR_NOMEM && !accel_prepare (net.acc, &err, net.model) : !status;
+        good = good && !accel_backward (net.acc, net.model, 1, backward, &net, &err);
+        destroy_net (&net);
+    }
+    ok (good && failed > 8, "each of %ld allocations of accel_prepare fails once, and then it succeeds", failed - 1);
+}
+
 int
 main (void)
 {
@@ -649,11 +695,13 @@ main (void)
     test_two_models ();
     test_own_optimizer ();
     test_left_behind ();
+    test_scaled_by_hand ();
     test_masters ();
     test_threads ();
     test_arguments ();
     test_autocast ();
     test_convert ();
     test_no_memory ();
+    test_prepare_again ();
     return done_testing ();
 }

@@ -307,11 +307,9 @@ test_set (void)
 int
 main (void)
 {
-    make_folder ();
     test_headers ();
     test_damaged_headers ();
     test_vectors ();
     test_set ();
-    remove_files ();
     return done_testing ();
 }

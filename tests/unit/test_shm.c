@@ -562,6 +562,35 @@ test_layout (void)
     end_ranks ();
 }
 
+/* ---- buffers that all have mapped ---- */
+
+enum { MANY = SHM_INLINE / sizeof (float) + 1 };
+
+/* Others read this rank's buffer until they publish their next step: no call may end before. */
+static void
+test_buffers_in_use (void)
+{
+    static const enum backend_kind kinds[] = { BACKEND_ALL_REDUCE, BACKEND_ALL_GATHER, BACKEND_BROADCAST,
+                                               BACKEND_REDUCE_SCATTER, BACKEND_ALL_TO_ALL };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        make_members (2);
+        struct backend_call call = call_of (kinds[i]);
+        void *memory;
+        must (shm_alloc (ranks[1], &memory, 4 * sizeof (float) * MANY, &err));
+        call.count = MANY;
+        call.send = get (2 * sizeof (float) * MANY);
+        call.recv = get (2 * sizeof (float) * MANY);
+        call.root = kinds[i] == BACKEND_BROADCAST ? 0 : -1;
+        struct shm_post *post = fill_post (1, kinds[i]);
+        post->count = MANY;
+        post->root = call.root;
+        post->send = post->recv = shm_offset (ranks[1], memory, 2 * sizeof (float) * MANY);
+        shm_publish (ranks[1], post);
+        is_error (shm_run (ranks[0], &call, &err), ACCEL_ERR_TIMEOUT, "rank 0 has waited for 300 ms in");
+        end_ranks ();
+    }
+}
+
 /* ---- groups ---- */
 
 static void
@@ -601,6 +630,7 @@ main (void)
     test_arena ();
     test_host_without_memory ();
     test_layout ();
+    test_buffers_in_use ();
     test_groups ();
     return done_testing ();
 }

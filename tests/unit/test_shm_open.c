@@ -229,6 +229,44 @@ test_meeting (void)
     end_host ();
 }
 
+/* Spare names are the usual one, a dash and 16 digits that nobody can foresee; what only begins so is another's. */
+static void
+test_names (void)
+{
+    struct shm_address usual, spare, other;
+    char text[1024], wanted[128];
+    job = job_of (0, 2);
+    shm_usual_address (&job, &usual);
+    ok (shm_spare_address (&usual, &spare) && shm_spare_address (&usual, &other)
+            && strcmp (shm_address_text (&spare), shm_address_text (&other)),
+        "spare names are not foreseen");
+    const char *name = shm_address_text (&usual);
+    snprintf (text, sizeof text, "1 @%s\n1 @%s-0123456789abcde\n1 @%s-0123456789abcdef0\n1 @%s-0123456789abcdef.x\n"
+              "1 @%s-fedcba9876543210\n1 @%s-fedcba987654321g\n", name, name, name, name, name, name);
+    FILE *list = fmemopen (text, strlen (text), "r");
+    snprintf (wanted, sizeof wanted, "%s-fedcba9876543210", name);
+    ok (list && shm_next_spare (list, &usual, &spare), "a spare name is found");
+    is_text (shm_address_text (&spare), wanted, "and is the whole one");
+    ok (list && !shm_next_spare (list, &usual, &other), "there is no other");
+    if (list)
+        fclose (list);
+}
+
+/* Only a name that is in use is asked after. */
+static void
+test_bind_fails (void)
+{
+    int unused = -1;
+    memset (&told, 0, sizeof told);
+    leader = job_of (0, 2);
+    told.bind_error = EACCES;
+    saw.binds = 0;
+    is_error (shm_rendezvous (&leader, &unused, &err), ACCEL_ERR_SYSTEM, "accel_open: cannot take the socket @accel-");
+    ok (saw.binds == 1, "after one trial: %u", saw.binds);
+    listener = unused;
+    end_host ();
+}
+
 /* The leader's address is the name of its segment. */
 static socklen_t
 address_of_leader (struct sockaddr_un *address)
@@ -510,6 +548,8 @@ main (void)
     test_lead ();
     test_follow ();
     test_meeting ();
+    test_names ();
+    test_bind_fails ();
     test_serving ();
     test_bad_answers ();
     test_taken_name ();

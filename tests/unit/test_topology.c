@@ -5,6 +5,7 @@
 
 #include "launch/cgroup.h"
 #include "launch/topology.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 
 #include <dirent.h>
@@ -230,18 +231,14 @@ test_environment (void)
 int
 main (void)
 {
-    char folder[] = "/tmp/accel-unit.XXXXXX";
     static const char *const unwanted[]
         = { "CUDA_VISIBLE_DEVICES", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE" };
     for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
         unsetenv (unwanted[i]);
-    if (!mkdtemp (folder) || chdir (folder))
-        return 99;
+    scratch_enter ();
     test_cpus ();
     test_long_list ();
     test_gpus ();
     test_environment ();
-    if (chdir ("/") || rmdir (folder))
-        ok (false, "nothing is left behind");
     return done_testing ();
 }

@@ -2,6 +2,7 @@
 /* libutil: strict parsing, suggestions, growing strings, atomic files, the job segment, memory. */
 #include <config.h>
 
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/credentials.h"
@@ -231,7 +232,7 @@ test_utf8_characters (void)
     ok (utf8_is_valid ("\xe2\x82\xac", 3) && !utf8_is_valid ("\xe2\x82\xac", 2), "bytes after the end do not count");
     const char *next = "\xe2" "A\x82";
     ok (utf8_next (&next) == 0xe2 && utf8_next (&next) == 'A' && utf8_next (&next) == 0x82 && !*next,
-        "what follows half a character is one of its own");
+        "what follows unpaired surrogate is one of its own");
 }
 
 static void
@@ -269,11 +270,7 @@ test_printable (void)
 static void
 test_files (void)
 {
-    char folder[] = "/tmp/accel-unit.XXXXXX";
-    if (!mkdtemp (folder)) {
-        ok (false, "mkdtemp");
-        return;
-    }
+    const char *folder = scratch_folder ();
     AUTO_STRBUF struct strbuf path = { 0 };
     strbuf_printf (&path, "%s/a/b/file", folder);
     struct fail fail = { 0 };

@@ -4,10 +4,12 @@
 #include <config.h>
 
 #include "lib/train/model.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 
 #include <accel/accel.h>
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -210,8 +212,9 @@ test_scaler (void)
 static void
 test_csv (void)
 {
-    char path[] = "/tmp/accel-zero.XXXXXX";
-    int fd = mkstemp (path);
+    char path[SCRATCH_SIZE + 16];
+    snprintf (path, sizeof path, "%s/zero.csv", scratch_folder ());
+    int fd = open (path, O_WRONLY | O_CREAT | O_EXCL, 0600);
     bool written = fd >= 0 && write (fd, "0\n7\n", 4) == 4 && !close (fd);
     struct accel_csv_field field = { .field = { "x", ACCEL_FLOAT32, 0, { 0 } }, .column = 1 };
     struct accel_csv_options options = { .header = ACCEL_CSV_HEADER_NO, .fields = &field, .field_count = 1 };
@@ -228,7 +231,6 @@ test_csv (void)
             && !dataset->read (dataset->user, 1, into, &err) && value == 0,
         "times 0: %s", err.text);
     accel_dataset_close (dataset);
-    unlink (path);
 }
 
 int

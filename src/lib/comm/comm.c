@@ -263,7 +263,8 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
             return comm_refuse (call->site, part == comm ? "the group has been destroyed"
                                 : part->parent ? "the group that this one is part of has been destroyed"
                                                : "the job of this group has been closed", err);
-        comm_abandon (part, part->unsettled);
+        if (part->unsettled)
+            comm_abandon (part, part->unsettled);
         if (is_reserved (part))
             return comm_refuse (call->site,
                                 "gradients of a backward pass are being averaged: wait for accel_backward to return",
@@ -275,7 +276,7 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
         }
         profile = part->profile;
     }
-    call->form = comm_form_hash (call->site->form);
+    call->form = call->site->form ? comm_form_hash (call->site->form) : 0;
     struct ledger_entry entry = {
         .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
     };

@@ -160,8 +160,6 @@ read_beside_threads (struct reader *reader, struct reader_slot *slot, bool by_th
     reader->reading--;
     atomic_fetch_add_explicit (&reader->taken, 1, memory_order_relaxed);
     pthread_cond_broadcast (&reader->done);
-    if (source.serial)
-        call_thread (reader);
 }
 
 static void

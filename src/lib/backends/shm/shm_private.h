@@ -43,9 +43,9 @@ struct shm_post {
     uint8_t op;
     int32_t root;
     uint32_t form; /* comm_form_hash() */
+    uint32_t small_pieces; /* pieces have to be equal: all do as rank 0 says */
     uint64_t send; /* offset from the first arena, or SHM_FOREIGN */
     uint64_t recv;
-    uint64_t small_pieces; /* pieces have to be equal: all do as rank 0 says */
     unsigned char payload[SHM_INLINE];
     /* What was hashed, for messages; behind the payload, so that it shares no cache line with what all ranks read. */
     int64_t shape[ACCEL_MAX_DIMS];

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A folder for the files of a C test, which goes when the program ends. */
+#ifndef TESTS_SCRATCH_H
+#define TESTS_SCRATCH_H
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { SCRATCH_SIZE = 256, SCRATCH_DESCRIPTORS = 16 };
+
+static char scratch_path[SCRATCH_SIZE];
+static pid_t scratch_maker;
+
+static int
+scratch_remove_one (const char *path, const struct stat *info, int kind, struct FTW *ftw)
+{
+    (void) info, (void) kind, (void) ftw;
+    return remove (path);
+}
+
+static void
+scratch_remove (void)
+{
+    if (getpid () == scratch_maker) /* and not a child of the test */
+        nftw (scratch_path, scratch_remove_one, SCRATCH_DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
+}
+
+/** @return a new folder in TMPDIR, or in /tmp; the same one at each call.  Ends the test if it cannot be made. */
+static const char *
+scratch_folder (void)
+{
+    const char *parent = getenv ("TMPDIR");
+    if (scratch_maker)
+        return scratch_path;
+    int length = snprintf (scratch_path, sizeof scratch_path, "%s/accel-test.XXXXXX",
+                           parent && *parent == '/' ? parent : "/tmp");
+    if (length >= SCRATCH_SIZE || !mkdtemp (scratch_path) || atexit (scratch_remove)) {
+        printf ("Bail out! no scratch folder %s\n", scratch_path);
+        exit (99);
+    }
+    scratch_maker = getpid ();
+    return scratch_path;
+}
+
+/** Make it the current folder too. */
+__attribute__ ((unused)) static const char *
+scratch_enter (void)
+{
+    if (chdir (scratch_folder ())) {
+        printf ("Bail out! cannot enter %s\n", scratch_path);
+        exit (99);
+    }
+    return scratch_path;
+}
+
+#endif
