@@ -17,7 +17,7 @@
 enum { FILES = 3, LENGTH = 4, TOKENS = 100 };
 
 static const size_t counts[FILES] = { 25, 41, 34 }; /* tokens: 0 to 99 in all */
-static char paths[FILES][128];
+static char paths[FILES][PATH_MAX];
 static const char *path_list[FILES];
 
 /* Files s_0.bin to s_2.bin; the tokens of all are consecutive numbers. */
@@ -37,18 +37,11 @@ write_shards (bool header)
     }
 }
 
-static void
-remove_shards (void)
-{
-    for (size_t f = 0; f < FILES; f++)
-        unlink (paths[f]);
-}
-
 static const char *
 pattern (const char *text)
 {
     static char full[PATH_MAX];
-    snprintf (full, sizeof full, "%s/%s", folder, text);
+    snprintf (full, sizeof full, "%s/%s", scratch_folder (), text);
     return full;
 }
 
@@ -61,7 +54,7 @@ count_descriptors (void)
         if (*entry->d_name != '.') {
             char target[PATH_MAX] = "", link[64];
             snprintf (link, sizeof link, "/proc/self/fd/%.20s", entry->d_name);
-            count += readlink (link, target, sizeof target - 1) > 0 && strstr (target, folder);
+            count += readlink (link, target, sizeof target - 1) > 0 && strstr (target, scratch_folder ());
         }
     if (list)
         closedir (list);
@@ -520,7 +513,6 @@ test_shared_sampler (void)
 int
 main (void)
 {
-    make_folder ();
     test_samples ();
     test_long_samples ();
     test_open_files ();
@@ -532,7 +524,5 @@ main (void)
     test_description ();
     test_llmc ();
     test_shared_sampler ();
-    remove_shards ();
-    remove_files ();
     return done_testing ();
 }
