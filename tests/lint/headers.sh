@@ -31,7 +31,8 @@ for compiler in g++ clang++; do
 done
 if command -v python3 >/dev/null; then
     test_expect_success 'the options of accel.hpp have a setter for each field' 'python3 "$srcdir/tests/lint/options.py" "$srcdir"'
+    test_expect_success 'accel.hpp calls each function' 'python3 "$srcdir/tests/lint/functions.py" "$srcdir"'
 else
-    test_skip 'the options of accel.hpp have a setter for each field' 'needs python3'
+    test_skip 'accel.hpp has all fields and functions' 'needs python3'
 fi
 test_done

@@ -281,6 +281,12 @@ class accelerator {
     {
         must (at, accel_synchronize_rng_state_at, type, of.get ());
     }
+    void
+    synchronize_rng_states (const std::vector<accel_rng_type> &types, generator_ref of = generator_ref (nullptr),
+                            site at = site::here ())
+    {
+        must (at, accel_synchronize_rng_states_at, types.data (), types.size (), of.get ());
+    }
 
     /* Training. */
 
@@ -325,7 +331,11 @@ class accelerator {
         detail::attempt call;
         state.check (accel_backward_at (at.file, at.line, get (), of.get (), loss, run, &state, call.err ()), call);
     }
+    /** What backward() hands to @p pass: accumulation_scale() times scaler_scale().  @{ */
     float loss_scale () const noexcept { return accel_loss_scale (get ()); }
+    float accumulation_scale () const noexcept { return accel_accumulation_scale (get ()); }
+    float scaler_scale () const noexcept { return accel_scaler_scale (get ()); }
+    /** @} */
     void average_gradients (model &of, site at = site::here ()) { must (at, accel_average_gradients_at, of.get ()); }
 
     /** Begin the next of several backward passes for one step: of all models, or of up to four. */
