@@ -273,6 +273,61 @@ test_loaders ()
     ok (into == 3 && plain.fields ()[0].ndim == 0, "a data set of arrays");
 }
 
+/* File @name of the 16-bit tokens from @first on. */
+std::string
+token_file (const accelerator &acc, const char *name, int first)
+{
+    std::string path = name + std::to_string (acc.process_index ()) + ".bin", bytes;
+    for (int i = first; i < first + 4; i++)
+        bytes += { char (i), 0 };
+    std::FILE *file = std::fopen (path.c_str (), "wb");
+    if (!file || std::fwrite (bytes.data (), 1, bytes.size (), file) != bytes.size () || std::fclose (file))
+        throw std::runtime_error (path);
+    return path;
+}
+
+void
+test_token_files (accelerator &acc)
+{
+    const std::vector<std::string> paths { token_file (acc, "b", 10), token_file (acc, "a", 20) };
+    const tokens_options options = tokens_options ().format (ACCEL_TOKENS_UINT16).sequence_length (2);
+    dataset listed = dataset::open_token_files (paths, options);
+    dataset found = dataset::open_token_pattern ("[ab]" + std::to_string (acc.process_index ()) + ".bin", options);
+    std::int32_t tokens[2];
+    void *const into[] = { tokens };
+    listed.read (0, into);
+    ok (listed.size () == 4 && tokens[1] == 11, "token files by name");
+    found.read (0, into);
+    ok (found.size () == 4 && tokens[1] == 21, "token files by pattern");
+    sampler order = sampler::llmc (listed, llmc_options ().shuffle (false));
+    ok (order.draw () == std::vector<std::int64_t> { 0, 1, 2, 3 }, "llm.c's order");
+}
+
+void
+test_evaluation (accelerator &acc)
+{
+    dataset set = squares (4);
+    loader batches (set, loader_options ().batch_size (2));
+    const generator_ref::state_type before = default_generator ().state ();
+    try {
+        evaluation inner (acc, batches);
+        default_generator ().random ();
+        for (const batch &now : batches)
+            if (now.indices ()[0] == 2)
+                throw own_exception ("mine");
+    } catch (const own_exception &) {
+    }
+    ok (default_generator ().state () == before && batches.epoch () == 0, "an evaluation that ends by an exception");
+    {
+        evaluation generate (acc);
+        default_generator ().random ();
+    }
+    ok (default_generator ().state () == before && !acc.split_batches (), "an evaluation without a loader");
+    batch now (nullptr);
+    batches.next (now);
+    ok (throws (ACCEL_ERR_INVALID, "", [&] { evaluation late (acc, batches); }), "an evaluation in an epoch");
+}
+
 struct layer {
     const char *name;
     float *w, *dw;
@@ -485,6 +540,8 @@ main (int argc, char **argv)
         test_control (acc);
         test_random ();
         test_loaders ();
+        test_token_files (acc);
+        test_evaluation (acc);
         test_groups (acc);
         test_schedulers (acc);
         test_training (acc);
