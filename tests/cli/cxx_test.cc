@@ -487,7 +487,8 @@ test_schedulers (accelerator &acc)
     scheduler both = scheduler::chained (opt, { step (0.5).group ("b"), step (0.25) });
     both.step ();
     ok (opt.group_lr ("rest") == 8 && opt.group_lr ("b") == 1, "schedules at the same time");
-    scheduler one (opt, scheduler_options ().schedule (ACCEL_SCHEDULE_ONE_CYCLE).total_steps (10).max_lr (1).group ("b"));
+    const scheduler_options cycle = scheduler_options ().schedule (ACCEL_SCHEDULE_ONE_CYCLE).total_steps (10);
+    scheduler one (opt, scheduler_options (cycle).max_lr (1).group ("b"));
     ok (one.momentum () == 0.95 && both.momentum () == 0, "momentum");
     const scheduler_options decay = scheduler_options ()
                                         .schedule (ACCEL_SCHEDULE_WARMUP_STABLE_DECAY)

@@ -32,7 +32,7 @@ for name in re.findall(r"struct (accel_\w+_options) \{", c):
         wrong += 1
 
 # param_group owns its lists, so they need no counts.
-group = (include / "hpp" / "param_group.hpp").read_text()
+group = (include / "hpp" / "groups.hpp").read_text()
 setters = set(re.findall(r"^    param_group &\n    (\w+) \(", group, re.M))
 setters |= set(re.findall(r"ACCEL_(?:NUMBER|FLAG)_ \((\w+)\)", group))
 for field in fields("accel_param_group"):

@@ -11,7 +11,7 @@
 #ifndef ACCEL_HPP_OPTIONS_HPP
 #define ACCEL_HPP_OPTIONS_HPP
 
-#include <accel/hpp/param_group.hpp>
+#include <accel/hpp/groups.hpp>
 
 namespace accelerate {
 
@@ -19,27 +19,27 @@ namespace accelerate {
     using self_type = name;            \
     using c_type = c_struct;           \
     name () noexcept : c_struct () {}
-#define ACCEL_SET_(field)                                              \
-    self_type &field (decltype (c_type::field) value) noexcept         \
-    {                                                                  \
-        c_type::field = value;                                         \
-        return *this;                                                  \
+#define ACCEL_SET_(field)                                      \
+    self_type &field (decltype (c_type::field) value) noexcept \
+    {                                                          \
+        c_type::field = value;                                 \
+        return *this;                                          \
     }
 
 /* `groups` and `group_count`. */
-#define ACCEL_SET_GROUPS_                                   \
-    self_type &group (param_group one)                      \
-    {                                                       \
-        groups_.add<c_type> (*this, std::move (one));       \
-        return *this;                                       \
-    }                                                       \
-    self_type &groups (std::vector<param_group> all)        \
-    {                                                       \
-        groups_.set<c_type> (*this, std::move (all));       \
-        return *this;                                       \
-    }                                                       \
-                                                            \
-  private:                                                  \
+#define ACCEL_SET_GROUPS_                             \
+    self_type &group (param_group one)                \
+    {                                                 \
+        groups_.add<c_type> (*this, std::move (one)); \
+        return *this;                                 \
+    }                                                 \
+    self_type &groups (std::vector<param_group> all)  \
+    {                                                 \
+        groups_.set<c_type> (*this, std::move (all)); \
+        return *this;                                 \
+    }                                                 \
+                                                      \
+  private:                                            \
     detail::shared_groups groups_;
 
 struct open_options : accel_options {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameter groups: some parameters of a model with numbers of their own. */
-#ifndef ACCEL_HPP_PARAM_GROUP_HPP
-#define ACCEL_HPP_PARAM_GROUP_HPP
+#ifndef ACCEL_HPP_GROUPS_HPP
+#define ACCEL_HPP_GROUPS_HPP
 
 #include <accel/accel.h>
 
@@ -58,17 +58,17 @@ class param_group {
         numbers_.skip = value;
         return *this;
     }
-#define ACCEL_NUMBER_(field)                   \
-    param_group &field (double value) noexcept \
-    {                                          \
+#define ACCEL_NUMBER_(field)                    \
+    param_group &field (double value) noexcept  \
+    {                                           \
         numbers_.field = accel_exactly (value); \
-        return *this;                          \
+        return *this;                           \
     }
-#define ACCEL_FLAG_(field)                                           \
-    param_group &field (bool value = true) noexcept                  \
-    {                                                                \
-        numbers_.field = value ? ACCEL_FLAG_YES : ACCEL_FLAG_NO;     \
-        return *this;                                                \
+#define ACCEL_FLAG_(field)                                       \
+    param_group &field (bool value = true) noexcept              \
+    {                                                            \
+        numbers_.field = value ? ACCEL_FLAG_YES : ACCEL_FLAG_NO; \
+        return *this;                                            \
     }
     ACCEL_NUMBER_ (lr) ACCEL_NUMBER_ (weight_decay) ACCEL_NUMBER_ (beta1) ACCEL_NUMBER_ (beta2) ACCEL_NUMBER_ (eps)
     ACCEL_NUMBER_ (momentum) ACCEL_NUMBER_ (dampening)
