@@ -124,7 +124,7 @@ test_expect_success 'the home folder of somebody else stays as it is' '
     ask "\n1\n\n\nyes\n~/hosts\n\n\n\n" && has "mpirun_hostfile: $HOME/hosts"'
 test_expect_success 'a signal that is ignored stays ignored' '
     rm c.yaml && mkfifo keys && { (trap "" TERM && exec "$accelerate" config --config_file c.yaml <keys >out) & } &&
-    asker=$! && exec 7>keys && printf "\n1\n" >&7 && wait_for grep -q "many different" out && kill -TERM $asker &&
+    asker=$! && exec 7>keys && printf "\n1\n" >&7 && wait_for grep -q "many machines" out && kill -TERM $asker &&
     printf "\n\n\n\n2\n\n" >&7 && exec 7>&- && wait $asker && has "num_processes: 2"'
 test_expect_success '--KEY=no' '
     "$accelerate" config -y --distributed_type MULTI_CPU --num_machines 2 --main-process-ip a --main_process_port 1 \

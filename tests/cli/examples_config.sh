@@ -25,7 +25,7 @@ for file in "$srcdir"/examples/config/*; do
 done
 # Each mode of the table has one: what chooses it in a file is in one of them.
 "$accelerate" --emit=man-keys >keys || exit 99
-sed -n '/^These keys count/{n; s/^\.Ql \(.*\) \.$/\1/p;}' keys >modes
+sed -n '/^These keys take effect/{n; s/^\.Ql \(.*\) \.$/\1/p;}' keys >modes
 while read -r mode; do
     test_expect_success "an example for $mode" 'grep -q -F -- "$mode" "$srcdir"/examples/config/*.yaml'
 done <modes
