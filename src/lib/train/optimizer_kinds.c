@@ -66,7 +66,7 @@ check_numbers (const struct limit *limits, size_t count, struct accel_error *err
 {
     for (size_t i = 0; i < count; i++)
         if (!(limits[i].value >= 0) || !(limits[i].value < limits[i].limit))
-            return accel_fail (err, ACCEL_ERR_INVALID, "%s is %g, it must be at least 0%s", limits[i].name,
+            return accel_fail (err, ACCEL_ERR_INVALID, "%s is %g, but must be at least 0%s", limits[i].name,
                                limits[i].value, isinf (limits[i].limit) ? " and finite" : " and less than 1");
     return ACCEL_OK;
 }
@@ -95,7 +95,7 @@ accel_sgd_create (struct accel_optimizer **optimizer, struct accel_model *model,
         return status;
     if (!options || !option_is_given (options->lr))
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "SGD needs a learning rate (options->lr; ACCEL_ZERO if it is to be 0)");
+                           "SGD needs a learning rate (options->lr; ACCEL_ZERO for 0)");
     struct accel_sgd chosen = *options;
     chosen.lr = option_or (options->lr, 0);
     chosen.momentum = option_or (options->momentum, 0);
@@ -110,7 +110,7 @@ accel_sgd_create (struct accel_optimizer **optimizer, struct accel_model *model,
     if (status)
         return status;
     if (!isfinite (chosen.dampening) || (chosen.nesterov && (!chosen.momentum || chosen.dampening)))
-        return accel_fail (err, ACCEL_ERR_INVALID, "Nesterov momentum needs a momentum and no dampening");
+        return accel_fail (err, ACCEL_ERR_INVALID, "Nesterov momentum needs a momentum and zero dampening");
     struct accel_optimizer like = { .kind = OPTIMIZER_SGD, .begin = begin_sgd, .lr = chosen.lr, .sgd = chosen };
     like.state_count = chosen.momentum ? 1 : 0;
     return optimizer_create (optimizer, model, &like, names, err);
@@ -225,7 +225,7 @@ for_each (const struct accel_optimizer *optimizer, const char *what,
         enum accel_status status = callback (optimizer->custom.user, &update, &cause);
         bool model_gone = object_is_gone (&model->object);
         if (!status && (model_gone || object_is_gone (&optimizer->object)))
-            status = accel_fail (&cause, ACCEL_ERR_CALLBACK, "it has destroyed its own %s",
+            status = accel_fail (&cause, ACCEL_ERR_CALLBACK, "the function destroyed its own %s",
                                  model_gone ? "model" : "optimizer");
         if (status)
             return accel_fail (err, ACCEL_ERR_CALLBACK, "%s of '%.100s': %s", what, model->parameters[i].name,
@@ -245,10 +245,10 @@ make_custom (struct accel_optimizer **optimizer, struct accel_model *model,
              const struct accel_custom_optimizer *options, struct accel_error *err)
 {
     if (!options->step)
-        return accel_fail (err, ACCEL_ERR_INVALID, "an optimizer of one's own needs a step function");
+        return accel_fail (err, ACCEL_ERR_INVALID, "a custom optimizer needs a step function");
     if (!option_is_given (options->lr))
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "an optimizer needs a learning rate (options->lr; ACCEL_ZERO if it is to be 0)");
+                           "an optimizer needs a learning rate (options->lr; ACCEL_ZERO for 0)");
     const struct limit limit = { "lr", option_or (options->lr, 0), INFINITY };
     enum accel_status status = check_numbers (&limit, 1, err);
     if (status)

@@ -121,7 +121,7 @@ apply (struct accel_scheduler *scheduler, struct accel_error *err)
     gone = object_is_gone (optimizer) ? "optimizer" : gone;
     object_unpin (&scheduler->object);
     object_unpin (optimizer);
-    return gone ? accel_fail (err, ACCEL_ERR_CALLBACK, "the function of a schedule has destroyed its own %s", gone)
+    return gone ? accel_fail (err, ACCEL_ERR_CALLBACK, "the schedule's function destroyed its own %s", gone)
                 : ACCEL_OK;
 }
 
@@ -178,18 +178,18 @@ check_one_cycle (const struct accel_scheduler_options *options, const double *mo
 {
     if (!options->total_steps || !option_is_given (options->max_lr))
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "one-cycle needs total_steps and max_lr (ACCEL_ZERO if it is to be 0)");
+                           "one-cycle needs total_steps and max_lr (ACCEL_ZERO for 0)");
     if (!(options->max_lr >= 0) || isinf (options->max_lr))
-        return accel_fail (err, ACCEL_ERR_INVALID, "max_lr is %g, it must be at least 0 and finite", options->max_lr);
+        return accel_fail (err, ACCEL_ERR_INVALID, "max_lr is %g, but must be at least 0 and finite", options->max_lr);
     if (!(options->pct_start >= 0) || !(options->pct_start <= 1))
-        return accel_fail (err, ACCEL_ERR_INVALID, "pct_start is %g, it must be between 0 and 1", options->pct_start);
+        return accel_fail (err, ACCEL_ERR_INVALID, "pct_start is %g, but must be between 0 and 1", options->pct_start);
     if (!(options->div_factor > 0) || !(options->final_div_factor > 0))
         return accel_fail (err, ACCEL_ERR_INVALID, "div_factor and final_div_factor must be greater than 0");
     if (options->keep_momentum)
         return ACCEL_OK;
     if (!momentum)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "one-cycle changes momentum or beta1, and this optimizer has none: set keep_momentum");
+                           "one-cycle changes momentum or beta1, but this optimizer has neither: set keep_momentum");
     if (!(options->base_momentum >= 0) || !(options->max_momentum >= 0) || !(options->base_momentum < 1)
         || !(options->max_momentum < 1))
         return accel_fail (err, ACCEL_ERR_INVALID, "base_momentum and max_momentum must be at least 0 and less than 1");
@@ -200,11 +200,11 @@ static enum accel_status
 check_options (const struct accel_scheduler_options *options, const double *momentum, struct accel_error *err)
 {
     if ((unsigned) options->schedule > ACCEL_SCHEDULE_LAMBDA)
-        return accel_fail (err, ACCEL_ERR_INVALID, "there is no schedule %d", (int) options->schedule);
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid schedule %d", (int) options->schedule);
     if (options->schedule == ACCEL_SCHEDULE_STEP && !options->step_size)
         return accel_fail (err, ACCEL_ERR_INVALID, "a step schedule needs step_size");
     if (options->schedule == ACCEL_SCHEDULE_LAMBDA && !options->lambda)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a schedule of the program's own needs `lambda`");
+        return accel_fail (err, ACCEL_ERR_INVALID, "a custom schedule needs `lambda`");
     if (options->schedule == ACCEL_SCHEDULE_ONE_CYCLE)
         return check_one_cycle (options, momentum, err);
     if (!isfinite (options->cycles) || !isfinite (options->gamma) || !isfinite (options->power))
@@ -234,7 +234,7 @@ accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimiz
         return status;
     struct accel_scheduler *made = calloc (1, sizeof *made);
     if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a scheduler");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a scheduler");
     made->object = (struct object) OBJECT_INIT (OBJECT_SCHEDULER, end_scheduler);
     made->optimizer = optimizer;
     object_hold (&optimizer->object);
@@ -308,14 +308,15 @@ scheduler_note_numbers (const struct accel_scheduler *scheduler, struct noted_nu
 {
     static const char *const names[] = {
         "a constant schedule", "a linear schedule", "a cosine schedule", "a cosine schedule with restarts",
-        "a step schedule", "a polynomial schedule", "a one-cycle schedule", "a schedule of the program's own",
+        "a step schedule", "a polynomial schedule", "a one-cycle schedule", "a custom schedule",
     };
     const struct accel_scheduler_options *options = &scheduler->options;
     numbers->what = names[options->schedule];
     numbers_add (numbers, "the first learning rate", scheduler->base_lr);
     numbers_add (numbers, "lr", scheduler->lr);
     numbers_add (numbers, "the number of steps done", (double) scheduler->step);
-    numbers_add (numbers, "the place of its optimizer in accel_prepare", (double) scheduler->optimizer->object.number);
+    numbers_add (numbers, "the position of its optimizer in accel_prepare", (double)
+                          scheduler->optimizer->object.number);
     numbers_add (numbers, "warmup_steps", (double) options->warmup_steps);
     numbers_add (numbers, "total_steps", (double) options->total_steps);
     numbers_add (numbers, "cycles", options->cycles);
@@ -370,9 +371,9 @@ accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel
         return status;
     if (state->version != STATE_VERSION || !isfinite (state->lr) || !isfinite (state->base_lr)
         || !isfinite (state->momentum))
-        return accel_fail (err, ACCEL_ERR_FORMAT, "this is no state of a scheduler, or of another release");
+        return accel_fail (err, ACCEL_ERR_FORMAT, "not a scheduler state, or from a different release");
     if (state->schedule != (uint32_t) scheduler->options.schedule)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "this is the state of schedule %u, and the scheduler has %d",
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the state belongs to schedule %u, but the scheduler has schedule %d",
                            state->schedule, (int) scheduler->options.schedule);
     scheduler->step = state->step;
     scheduler->base_lr = state->base_lr;
