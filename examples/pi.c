@@ -25,7 +25,8 @@ main (void)
 
     if (accel_comm_all_reduce (accel_world (acc), &hits, &hits, 1, ACCEL_INT64, ACCEL_SUM, &err))
         return fprintf (stderr, "pi: %s\n", err.text), 1; /* a peer died, say: err.text names it */
-    accel_print (acc, "pi is about %.4f, say %d process(es)\n", 4.0 * (double) hits / darts, accel_num_processes (acc));
+    accel_print (acc, "pi is about %.4f, computed by %d process(es)\n", 4.0 * (double) hits / darts,
+                 accel_num_processes (acc));
     accel_close (acc);
     return 0;
 }
