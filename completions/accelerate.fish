@@ -13,10 +13,16 @@ function __accelerate_gpus --argument-names current program
     end
 end
 
+function __accelerate_configs --argument-names current
+    set -l names "$current"*.yaml "$current"*.yml "$current"*.json
+    test -n "$names"; and printf '%s\n' $names
+    __fish_complete_directories "$current"
+end
+
 function __accelerate_value --argument-names key current program
     switch $key
-        case config_file output_file deepspeed_config_file deepspeed_hostfile mpirun_hostfile sagemaker_inputs_file sagemaker_metrics_file command_file failure_report
-            echo @files
+        case config_file output_file
+            __accelerate_configs "$current"
         case compute_environment
             printf '%s\n' LOCAL_MACHINE AMAZON_SAGEMAKER
         case distributed_type
@@ -29,6 +35,8 @@ function __accelerate_value --argument-names key current program
             __accelerate_gpus "$current" "$program"
         case mixed_precision
             printf '%s\n' no fp16 bf16 fp8
+        case deepspeed_config_file deepspeed_hostfile mpirun_hostfile sagemaker_inputs_file sagemaker_metrics_file command_file failure_report
+            echo @files
         case offload_optimizer_device offload_param_device
             printf '%s\n' none cpu nvme
         case offload_optimizer_nvme_path offload_param_nvme_path log_dir
@@ -100,240 +108,98 @@ function __accelerate_flags
     switch $argv[1]
         case config
             printf '%s\n' \
-                --config_file\t'configuration file instead of the default one' \
+                --config_file\t'configuration file (instead of the default one)' \
                 --compute_environment\t'where to run' \
-                --distributed_type\t'what a job is spread over' \
-                --num_machines\t'machines of the job' \
-                --machine_rank\t'number of this machine, from 0' \
+                --distributed_type\t'kind of distributed training' \
+                --num_machines\t'number of machines' \
+                --machine_rank\t'rank of this machine, from 0' \
                 --main_process_ip\t'name or address of the main machine' \
-                --main_process_port\t'TCP port of rank 0; 0 picks a free one' \
-                --debug\t'check shapes before every collective operation' \
+                --main_process_port\t'TCP port of rank 0 (0: any free port)' \
+                --debug\t'check shapes before every collective' \
+                --cpu\t'run on CPUs and ignore the default file' \
                 --use_cpu\t'run on CPUs' \
-                --dynamo_backend\t'backend of torch.compile, for Python programs' \
-                --dynamo_mode\t'mode of torch.compile, for Python programs' \
-                --dynamo_use_fullgraph\t'torch.compile must not break the graph' \
-                --dynamo_use_dynamic\t'torch.compile allows for changing shapes' \
-                --dynamo_use_regional_compilation\t'torch.compile compiles repeated blocks once' \
-                --gpu_ids\t'GPUs to use, by number, with commas, or all' \
-                --num_processes\t'processes of the job, on all machines together' \
-                --mixed_precision\t'number format of the computation' \
-                --deepspeed_config_file\t'configuration file of DeepSpeed itself' \
-                --zero_stage\t'stage of ZeRO' \
-                --offload_optimizer_device\t'where the optimizer\'s state is kept' \
-                --offload_param_device\t'where parameters are kept' \
-                --offload_optimizer_nvme_path\t'folder for the optimizer\'s state on nvme' \
-                --offload_param_nvme_path\t'folder for parameters on nvme' \
-                --gradient_accumulation_steps\t'batches whose gradients are added before a step' \
-                --gradient_clipping\t'largest norm of the gradients' \
-                --zero3_init_flag\t'make large models on all devices at once (stage 3)' \
-                --zero3_save_16bit_model\t'save 16-bit weights (stage 3)' \
-                --deepspeed_hostfile\t'hosts and their GPUs, for several machines' \
-                --deepspeed_exclusion_filter\t'hosts and GPUs of the hostfile to leave out' \
-                --deepspeed_inclusion_filter\t'hosts and GPUs of the hostfile to use' \
-                --deepspeed_multinode_launcher\t'what starts DeepSpeed on the other machines' \
-                --deepspeed_moe_layer_cls_names\t'classes of mixture-of-experts layers, with commas' \
+                --multi_gpu\t'one process per GPU, on several GPUs' \
+                --dynamo_backend\t'torch.compile backend, for Python programs' \
+                --dynamo_mode\t'torch.compile mode, for Python programs' \
+                --dynamo_use_fullgraph\t'torch.compile: require a single graph' \
+                --dynamo_use_dynamic\t'torch.compile: allow dynamic shapes' \
+                --dynamo_use_regional_compilation\t'torch.compile: compile repeated blocks once' \
+                --gpu_ids\t'comma-separated GPU numbers, or \'all\'' \
+                --num_processes\t'total number of processes, across all machines' \
+                --mixed_precision\t'number format for computation' \
+                --deepspeed_config_file\t'DeepSpeed\'s own JSON configuration' \
+                --zero_stage\t'ZeRO stage' \
+                --offload_optimizer_device\t'device that holds the optimizer state' \
+                --offload_param_device\t'device that holds the parameters' \
+                --offload_optimizer_nvme_path\t'NVMe directory for the optimizer state' \
+                --offload_param_nvme_path\t'NVMe directory for parameters' \
+                --gradient_accumulation_steps\t'batches to accumulate before each optimizer step' \
+                --gradient_clipping\t'maximum gradient norm' \
+                --zero3_init_flag\t'stage 3: construct models in pieces, on all devices' \
+                --zero3_save_16bit_model\t'stage 3: save weights in 16 bits' \
+                --deepspeed_hostfile\t'hosts and their GPU counts' \
+                --deepspeed_exclusion_filter\t'hosts and GPUs to exclude' \
+                --deepspeed_inclusion_filter\t'hosts and GPUs to include' \
+                --deepspeed_multinode_launcher\t'how DeepSpeed starts the other machines' \
+                --deepspeed_moe_layer_cls_names\t'comma-separated mixture-of-experts layer classes' \
                 --same_network\t'all machines are on one local network' \
-                --rdzv_backend\t'rendezvous backend of torchrun; ranks meet statically here' \
-                --mpirun_hostfile\t'start the ranks with mpirun on the hosts in this file' \
+                --rdzv_backend\t'torchrun\'s rendezvous backend; has no effect here' \
+                --mpirun_hostfile\t'start ranks with mpirun on the hosts in this file' \
                 --bind-to\t'what mpirun binds ranks to' \
-                --fp8_backend\t'library for 8-bit floats' \
-                --fp8_use_autocast_during_eval\t'te: 8 bits in evaluation too' \
+                --fp8_backend\t'FP8 library' \
+                --fp8_use_autocast_during_eval\t'te: use FP8 in evaluation too' \
                 --fp8_margin\t'te: margin of the scaling factor' \
-                --fp8_interval\t'te: steps between two scaling factors' \
-                --fp8_format\t'te: format of the numbers' \
-                --fp8_amax_history_len\t'te: steps of history for scaling' \
-                --fp8_amax_compute_algo\t'te: what of the history counts' \
+                --fp8_interval\t'te: steps between scaling factor updates' \
+                --fp8_format\t'te: number format' \
+                --fp8_amax_history_len\t'te: length of the amax history, in steps' \
+                --fp8_amax_compute_algo\t'te: how amax follows from its history' \
                 --fp8_override_linear_precision\t'te: fprop, dgrad, wgrad in higher precision' \
-                --fp8_opt_level\t'msamp: how much is done in 8 bits' \
-                --fp8_enable_fsdp_float8_all_gather\t'ao: gather parameters in 8 bits with FSDP2' \
+                --fp8_opt_level\t'msamp: optimization level' \
+                --fp8_enable_fsdp_float8_all_gather\t'ao: gather FSDP2 parameters in FP8' \
                 --fp8_pad_inner_dim\t'ao: pad matrices to multiples of 16' \
-                --fp8_use_mxfp8_block_scaling\t'te: scaling by blocks' \
-                --fsdp_version\t'version of FSDP' \
+                --fp8_use_mxfp8_block_scaling\t'te: block scaling (MXFP8)' \
+                --fsdp_version\t'FSDP version' \
                 --fsdp_offload_params\t'keep parameters and gradients in host memory' \
-                --fsdp_min_num_params\t'parameters from which a module is wrapped by itself' \
-                --fsdp_sharding_strategy\t'what version 1 spreads over the processes' \
-                --fsdp_reshard_after_forward\t'spread parameters again after the forward pass' \
-                --fsdp_auto_wrap_policy\t'how modules are chosen to be wrapped' \
-                --fsdp_transformer_layer_cls_to_wrap\t'classes of layers to wrap, with commas' \
-                --fsdp_backward_prefetch\t'when the next parameters are fetched in the backward pass' \
-                --fsdp_state_dict_type\t'how checkpoints are written' \
-                --fsdp_forward_prefetch\t'fetch the next parameters during the forward pass' \
-                --fsdp_use_orig_params\t'let frozen and trained parameters share a unit' \
-                --fsdp_cpu_ram_efficient_loading\t'only the main process reads the weights' \
-                --fsdp_sync_module_states\t'send the weights of rank 0 to all' \
-                --fsdp_activation_checkpointing\t'compute activations again instead of keeping them' \
+                --fsdp_min_num_params\t'smallest module to wrap, in parameters' \
+                --fsdp_sharding_strategy\t'FSDP 1: what to shard' \
+                --fsdp_reshard_after_forward\t'FSDP 2: reshard parameters after the forward pass' \
+                --fsdp_auto_wrap_policy\t'how to choose the modules to wrap' \
+                --fsdp_transformer_layer_cls_to_wrap\t'comma-separated layer classes to wrap' \
+                --fsdp_backward_prefetch\t'FSDP 1: when to prefetch in the backward pass' \
+                --fsdp_state_dict_type\t'checkpoint format' \
+                --fsdp_forward_prefetch\t'FSDP 1: prefetch in the forward pass' \
+                --fsdp_use_orig_params\t'FSDP 1: frozen and trained parameters may share a unit' \
+                --fsdp_cpu_ram_efficient_loading\t'load weights on the main process only' \
+                --fsdp_sync_module_states\t'FSDP 1: broadcast the weights of rank 0' \
+                --fsdp_activation_checkpointing\t'recompute activations instead of keeping them' \
                 --fsdp_activation_checkpointing_offload\t'keep checkpointed activations in host memory' \
-                --fsdp_ignored_modules\t'modules that FSDP leaves alone' \
-                --megatron_lm_tp_degree\t'processes of tensor parallelism' \
+                --fsdp_ignored_modules\t'modules that FSDP ignores' \
+                --megatron_lm_tp_degree\t'tensor parallelism degree' \
                 --megatron_lm_use_custom_fsdp\t'use Megatron\'s own FSDP' \
-                --megatron_lm_no_load_optim\t'do not read the optimizer\'s state' \
-                --megatron_lm_eod_mask_loss\t'no loss for end-of-document tokens' \
-                --megatron_lm_overlap_cpu_optimizer_d2h_h2d\t'copy while the optimizer computes on the CPU' \
-                --megatron_lm_no_save_optim\t'do not save the optimizer\'s state' \
+                --megatron_lm_no_load_optim\t'do not load the optimizer state' \
+                --megatron_lm_eod_mask_loss\t'mask the loss of end-of-document tokens' \
+                --megatron_lm_overlap_cpu_optimizer_d2h_h2d\t'overlap copies with the optimizer on the CPU' \
+                --megatron_lm_no_save_optim\t'do not save the optimizer state' \
                 --megatron_lm_optimizer_cpu_offload\t'run the optimizer on the CPU' \
-                --megatron_lm_use_precision_aware_optimizer\t'optimizer with state in several precisions' \
-                --megatron_lm_decoder_last_pipeline_num_layers\t'layers of the last pipeline stage' \
-                --megatron_lm_pp_degree\t'stages of the pipeline' \
-                --megatron_lm_num_micro_batches\t'parts of a batch in the pipeline' \
-                --megatron_lm_sequence_parallelism\t'split sequences too' \
-                --megatron_lm_recompute_activations\t'compute activations again, selectively' \
-                --megatron_lm_use_distributed_optimizer\t'spread the optimizer\'s state' \
-                --megatron_lm_gradient_clipping\t'largest norm of the gradients' \
-                --megatron_lm_recompute_granularity\t'what is computed again: full or selective' \
-                --megatron_lm_recompute_method\t'how layers to compute again are chosen' \
-                --megatron_lm_recompute_num_layers\t'layers to compute again' \
-                --megatron_lm_attention_backend\t'backend of attention' \
-                --megatron_lm_expert_model_parallel_size\t'processes of expert parallelism' \
-                --megatron_lm_context_parallel_size\t'processes of context parallelism' \
-                --megatron_lm_attention_dropout\t'dropout of attention' \
-                --megatron_lm_hidden_dropout\t'dropout of hidden layers' \
-                --megatron_lm_attention_softmax_in_fp32\t'softmax of attention in float32' \
-                --megatron_lm_expert_tensor_parallel_size\t'processes of tensor parallelism in experts' \
-                --megatron_lm_calculate_per_token_loss\t'divide the loss by tokens, not by samples' \
-                --megatron_lm_use_rotary_position_embeddings\t'rotary position embeddings' \
-                --enable_cpu_affinity\t'keep each process on the cores near its GPU' \
-                --use_deepspeed\t'train with DeepSpeed' \
-                --use_fsdp\t'train with fully sharded data parallelism' \
-                --use_megatron_lm\t'train with Megatron-LM' \
-                --use_parallelism_config\t'combine several kinds of parallelism' \
-                --parallelism_config_dp_replicate_size\t'copies of the model' \
-                --parallelism_config_dp_shard_size\t'processes that share one copy' \
-                --parallelism_config_tp_size\t'processes of tensor parallelism' \
-                --parallelism_config_cp_size\t'processes of context parallelism' \
-                --parallelism_config_cp_backend\t'backend of context parallelism' \
-                --parallelism_config_cp_comm_strategy\t'how contexts are exchanged' \
-                --parallelism_config_sp_size\t'processes of sequence parallelism' \
-                --parallelism_config_sp_backend\t'backend of sequence parallelism' \
-                --parallelism_config_sp_seq_length\t'length of the sequences' \
-                --parallelism_config_sp_seq_length_is_variable\t'lengths of sequences differ' \
-                --parallelism_config_sp_attn_implementation\t'implementation of attention' \
-                --ec2_instance_type\t'machine type of SageMaker' \
-                --iam_role_name\t'role that SageMaker works as' \
-                --image_uri\t'image for SageMaker' \
-                --profile\t'AWS profile' \
-                --region\t'AWS region' \
-                --base_job_name\t'beginning of job names on SageMaker' \
-                --pytorch_version\t'version of PyTorch on SageMaker' \
-                --transformers_version\t'version of transformers on SageMaker' \
-                --py_version\t'version of Python on SageMaker' \
-                --sagemaker_inputs_file\t'input channels for SageMaker' \
-                --sagemaker_metrics_file\t'metrics for SageMaker' \
-                --tpu_use_cluster\t'the TPU is a pod' \
-                --tpu_use_sudo\t'run the command on the pod with sudo' \
-                --main_training_function\t'function that each process of a TPU runs' \
-                --downcast_bf16\t'on TPUs: both float and double become bfloat16' \
-                --tpu_name\t'name of the TPU' \
-                --tpu_zone\t'zone of the TPU' \
-                --command_file\t'script to run on the TPU\'s machines' \
-                --commands\t'commands to run on the TPU\'s machines' \
-                --tpu_vm\t'virtual machines of the pod' \
-                --tpu_env\t'variables for the pod' \
-                --yes\t'ask nothing: defaults for what no flag answers' \
-                --grace\t'seconds between asking ranks to end and killing them' \
-                --no_prefix\t'on a terminal: do not put the rank before each line' \
-                --failure_report\t'write how the job ended, as JSON'
-        case env
-            printf '%s\n' \
-                --config_file\t'configuration file instead of the default one' \
-                --json\t'print as JSON'
-        case launch
-            printf '%s\n' \
-                --config_file\t'configuration file instead of the default one' \
-                --quiet\t'say nothing about defaults and failed ranks' \
-                --module\t'the program is a Python module, as in python3 -m' \
-                --no_python\t'execute the program directly, whatever its name' \
-                --num_machines\t'machines of the job' \
-                --machine_rank\t'number of this machine, from 0' \
-                --main_process_ip\t'name or address of the main machine' \
-                --main_process_port\t'TCP port of rank 0; 0 picks a free one' \
-                --debug\t'check shapes before every collective operation' \
-                --cpu\t'run on CPUs, and ignore the default file' \
-                --multi_gpu\t'one process for each of several GPUs' \
-                --dynamo_backend\t'backend of torch.compile, for Python programs' \
-                --dynamo_mode\t'mode of torch.compile, for Python programs' \
-                --dynamo_use_fullgraph\t'torch.compile must not break the graph' \
-                --dynamo_use_dynamic\t'torch.compile allows for changing shapes' \
-                --dynamo_use_regional_compilation\t'torch.compile compiles repeated blocks once' \
-                --gpu_ids\t'GPUs to use, by number, with commas, or all' \
-                --num_processes\t'processes of the job, on all machines together' \
-                --num_cpu_threads_per_process\t'threads of OpenMP and the like in each process' \
-                --mixed_precision\t'number format of the computation' \
-                --deepspeed_config_file\t'configuration file of DeepSpeed itself' \
-                --zero_stage\t'stage of ZeRO' \
-                --offload_optimizer_device\t'where the optimizer\'s state is kept' \
-                --offload_param_device\t'where parameters are kept' \
-                --offload_optimizer_nvme_path\t'folder for the optimizer\'s state on nvme' \
-                --offload_param_nvme_path\t'folder for parameters on nvme' \
-                --gradient_accumulation_steps\t'batches whose gradients are added before a step' \
-                --gradient_clipping\t'largest norm of the gradients' \
-                --zero3_init_flag\t'make large models on all devices at once (stage 3)' \
-                --zero3_save_16bit_model\t'save 16-bit weights (stage 3)' \
-                --deepspeed_hostfile\t'hosts and their GPUs, for several machines' \
-                --deepspeed_exclusion_filter\t'hosts and GPUs of the hostfile to leave out' \
-                --deepspeed_inclusion_filter\t'hosts and GPUs of the hostfile to use' \
-                --deepspeed_multinode_launcher\t'what starts DeepSpeed on the other machines' \
-                --deepspeed_moe_layer_cls_names\t'classes of mixture-of-experts layers, with commas' \
-                --same_network\t'all machines are on one local network' \
-                --tee\t'ranks\' output that goes to files too: 0 to 3, or R:N pairs' \
-                --log_dir\t'folder for files of the ranks\' output' \
-                --role\t'name of the processes in ROLE_NAME and prefixes' \
-                --rdzv_backend\t'rendezvous backend of torchrun; ranks meet statically here' \
-                --rdzv_conf\t'settings of the rendezvous, KEY=VALUE with commas' \
-                --max_restarts\t'restart all ranks so often after a failure' \
-                --monitor_interval\t'seconds between two looks at the ranks' \
-                --mpirun_hostfile\t'start the ranks with mpirun on the hosts in this file' \
-                --fp8_backend\t'library for 8-bit floats' \
-                --fp8_use_autocast_during_eval\t'te: 8 bits in evaluation too' \
-                --fp8_margin\t'te: margin of the scaling factor' \
-                --fp8_interval\t'te: steps between two scaling factors' \
-                --fp8_format\t'te: format of the numbers' \
-                --fp8_amax_history_len\t'te: steps of history for scaling' \
-                --fp8_amax_compute_algo\t'te: what of the history counts' \
-                --fp8_override_linear_precision\t'te: fprop, dgrad, wgrad in higher precision' \
-                --fp8_opt_level\t'msamp: how much is done in 8 bits' \
-                --fp8_enable_fsdp_float8_all_gather\t'ao: gather parameters in 8 bits with FSDP2' \
-                --fp8_pad_inner_dim\t'ao: pad matrices to multiples of 16' \
-                --fsdp_version\t'version of FSDP' \
-                --fsdp_offload_params\t'keep parameters and gradients in host memory' \
-                --fsdp_min_num_params\t'parameters from which a module is wrapped by itself' \
-                --fsdp_sharding_strategy\t'what version 1 spreads over the processes' \
-                --fsdp_reshard_after_forward\t'spread parameters again after the forward pass' \
-                --fsdp_auto_wrap_policy\t'how modules are chosen to be wrapped' \
-                --fsdp_transformer_layer_cls_to_wrap\t'classes of layers to wrap, with commas' \
-                --fsdp_backward_prefetch\t'when the next parameters are fetched in the backward pass' \
-                --fsdp_state_dict_type\t'how checkpoints are written' \
-                --fsdp_forward_prefetch\t'fetch the next parameters during the forward pass' \
-                --fsdp_use_orig_params\t'let frozen and trained parameters share a unit' \
-                --fsdp_cpu_ram_efficient_loading\t'only the main process reads the weights' \
-                --fsdp_sync_module_states\t'send the weights of rank 0 to all' \
-                --fsdp_activation_checkpointing\t'compute activations again instead of keeping them' \
-                --fsdp_activation_checkpointing_offload\t'keep checkpointed activations in host memory' \
-                --megatron_lm_tp_degree\t'processes of tensor parallelism' \
-                --megatron_lm_use_custom_fsdp\t'use Megatron\'s own FSDP' \
-                --megatron_lm_no_load_optim\t'do not read the optimizer\'s state' \
-                --megatron_lm_eod_mask_loss\t'no loss for end-of-document tokens' \
-                --megatron_lm_overlap_cpu_optimizer_d2h_h2d\t'copy while the optimizer computes on the CPU' \
-                --megatron_lm_no_save_optim\t'do not save the optimizer\'s state' \
-                --megatron_lm_optimizer_cpu_offload\t'run the optimizer on the CPU' \
-                --megatron_lm_use_precision_aware_optimizer\t'optimizer with state in several precisions' \
-                --megatron_lm_decoder_last_pipeline_num_layers\t'layers of the last pipeline stage' \
-                --megatron_lm_pp_degree\t'stages of the pipeline' \
-                --megatron_lm_num_micro_batches\t'parts of a batch in the pipeline' \
-                --megatron_lm_sequence_parallelism\t'split sequences too' \
-                --megatron_lm_recompute_activations\t'compute activations again, selectively' \
-                --megatron_lm_use_distributed_optimizer\t'spread the optimizer\'s state' \
-                --megatron_lm_gradient_clipping\t'largest norm of the gradients' \
-                --megatron_lm_recompute_granularity\t'what is computed again: full or selective' \
-                --megatron_lm_recompute_method\t'how layers to compute again are chosen' \
-                --megatron_lm_recompute_num_layers\t'layers to compute again' \
-                --megatron_lm_attention_backend\t'backend of attention' \
-                --megatron_lm_expert_model_parallel_size\t'processes of expert parallelism' \
-                --megatron_lm_context_parallel_size\t'processes of context parallelism' \
-                --megatron_lm_attention_dropout\t'dropout of attention' \
-                --megatron_lm_hidden_dropout\t'dropout of hidden layers' \
-                --megatron_lm_attention_softmax_in_fp32\t'softmax of attention in float32' \
-                --megatron_lm_expert_tensor_parallel_size\t'processes of tensor parallelism in experts' \
-                --megatron_lm_calculate_per_token_loss\t'divide the loss by tokens, not by samples' \
+                --megatron_lm_use_precision_aware_optimizer\t'optimizer state in several precisions' \
+                --megatron_lm_decoder_last_pipeline_num_layers\t'layers in the last pipeline stage' \
+                --megatron_lm_pp_degree\t'pipeline parallelism degree' \
+                --megatron_lm_num_micro_batches\t'micro-batches per batch' \
+                --megatron_lm_sequence_parallelism\t'sequence parallelism' \
+                --megatron_lm_recompute_activations\t'recompute activations selectively' \
+                --megatron_lm_use_distributed_optimizer\t'shard the optimizer state' \
+                --megatron_lm_gradient_clipping\t'maximum gradient norm (0: no clipping)' \
+                --megatron_lm_recompute_granularity\t'what to recompute' \
+                --megatron_lm_recompute_method\t'how to choose layers to recompute' \
+                --megatron_lm_recompute_num_layers\t'number of layers to recompute' \
+                --megatron_lm_attention_backend\t'attention backend' \
+                --megatron_lm_expert_model_parallel_size\t'expert parallelism size' \
+                --megatron_lm_context_parallel_size\t'context parallelism size' \
+                --megatron_lm_attention_dropout\t'attention dropout' \
+                --megatron_lm_hidden_dropout\t'hidden-layer dropout' \
+                --megatron_lm_attention_softmax_in_fp32\t'attention softmax in float32' \
+                --megatron_lm_expert_tensor_parallel_size\t'tensor parallelism size of experts' \
+                --megatron_lm_calculate_per_token_loss\t'average the loss over tokens, not samples' \
                 --megatron_lm_use_rotary_position_embeddings\t'rotary position embeddings' \
                 --tpu\t'train on TPUs' \
                 --enable_cpu_affinity\t'keep each process on the cores near its GPU' \
@@ -341,41 +207,187 @@ function __accelerate_flags
                 --use_fsdp\t'train with fully sharded data parallelism' \
                 --use_megatron_lm\t'train with Megatron-LM' \
                 --use_parallelism_config\t'combine several kinds of parallelism' \
-                --parallelism_config_dp_replicate_size\t'copies of the model' \
-                --parallelism_config_dp_shard_size\t'processes that share one copy' \
-                --parallelism_config_tp_size\t'processes of tensor parallelism' \
-                --parallelism_config_cp_size\t'processes of context parallelism' \
-                --parallelism_config_cp_backend\t'backend of context parallelism' \
-                --parallelism_config_cp_comm_strategy\t'how contexts are exchanged' \
-                --parallelism_config_sp_size\t'processes of sequence parallelism' \
-                --parallelism_config_sp_backend\t'backend of sequence parallelism' \
-                --parallelism_config_sp_seq_length\t'length of the sequences' \
-                --parallelism_config_sp_seq_length_is_variable\t'lengths of sequences differ' \
-                --parallelism_config_sp_attn_implementation\t'implementation of attention' \
+                --parallelism_config_dp_replicate_size\t'number of model replicas' \
+                --parallelism_config_dp_shard_size\t'processes per sharded replica' \
+                --parallelism_config_tp_size\t'tensor parallelism size' \
+                --parallelism_config_cp_size\t'context parallelism size' \
+                --parallelism_config_cp_backend\t'context parallelism backend' \
+                --parallelism_config_cp_comm_strategy\t'how context parts are exchanged' \
+                --parallelism_config_sp_size\t'sequence parallelism size' \
+                --parallelism_config_sp_backend\t'sequence parallelism backend' \
+                --parallelism_config_sp_seq_length\t'sequence length' \
+                --parallelism_config_sp_seq_length_is_variable\t'sequence length varies' \
+                --parallelism_config_sp_attn_implementation\t'attention implementation' \
+                --ec2_instance_type\t'EC2 instance type' \
+                --iam_role_name\t'IAM role of the job' \
+                --image_uri\t'Docker image' \
+                --profile\t'AWS profile' \
+                --region\t'AWS region' \
+                --base_job_name\t'prefix of job names' \
+                --pytorch_version\t'PyTorch version' \
+                --transformers_version\t'transformers version' \
+                --py_version\t'Python version' \
+                --sagemaker_inputs_file\t'TSV file of input channels' \
+                --sagemaker_metrics_file\t'TSV file of metrics' \
+                --tpu_use_cluster\t'the TPU is a pod' \
+                --tpu_use_sudo\t'run the command on the pod with sudo' \
+                --main_training_function\t'function that each TPU process runs' \
+                --downcast_bf16\t'TPU: convert float and double to bfloat16' \
+                --tpu_name\t'TPU name' \
+                --tpu_zone\t'TPU zone' \
+                --command_file\t'script of startup commands for the pod' \
+                --commands\t'startup commands for the pod' \
+                --tpu_vm\t'virtual machines of the pod' \
+                --tpu_env\t'variables for the pod' \
+                --json\t'print JSON' \
+                --yes\t'ask nothing; take defaults' \
+                --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
+                --no_prefix\t'on a terminal: do not put the rank before each line' \
+                --failure_report\t'write a JSON report of how the job ended'
+        case env
+            printf '%s\n' \
+                --config_file\t'configuration file (instead of the default one)' \
+                --json\t'print JSON'
+        case launch
+            printf '%s\n' \
+                --config_file\t'configuration file (instead of the default one)' \
+                --quiet\t'print no notes and no failure report' \
+                --module\t'PROGRAM is a Python module, as with python3 -m' \
+                --no_python\t'execute PROGRAM directly, even if its name ends in .py' \
+                --num_machines\t'number of machines' \
+                --machine_rank\t'rank of this machine, from 0' \
+                --main_process_ip\t'name or address of the main machine' \
+                --main_process_port\t'TCP port of rank 0 (0: any free port)' \
+                --debug\t'check shapes before every collective' \
+                --cpu\t'run on CPUs and ignore the default file' \
+                --multi_gpu\t'one process per GPU, on several GPUs' \
+                --dynamo_backend\t'torch.compile backend, for Python programs' \
+                --dynamo_mode\t'torch.compile mode, for Python programs' \
+                --dynamo_use_fullgraph\t'torch.compile: require a single graph' \
+                --dynamo_use_dynamic\t'torch.compile: allow dynamic shapes' \
+                --dynamo_use_regional_compilation\t'torch.compile: compile repeated blocks once' \
+                --gpu_ids\t'comma-separated GPU numbers, or \'all\'' \
+                --num_processes\t'total number of processes, across all machines' \
+                --num_cpu_threads_per_process\t'OpenMP (and similar) threads per process' \
+                --mixed_precision\t'number format for computation' \
+                --deepspeed_config_file\t'DeepSpeed\'s own JSON configuration' \
+                --zero_stage\t'ZeRO stage' \
+                --offload_optimizer_device\t'device that holds the optimizer state' \
+                --offload_param_device\t'device that holds the parameters' \
+                --offload_optimizer_nvme_path\t'NVMe directory for the optimizer state' \
+                --offload_param_nvme_path\t'NVMe directory for parameters' \
+                --gradient_accumulation_steps\t'batches to accumulate before each optimizer step' \
+                --gradient_clipping\t'maximum gradient norm' \
+                --zero3_init_flag\t'stage 3: construct models in pieces, on all devices' \
+                --zero3_save_16bit_model\t'stage 3: save weights in 16 bits' \
+                --deepspeed_hostfile\t'hosts and their GPU counts' \
+                --deepspeed_exclusion_filter\t'hosts and GPUs to exclude' \
+                --deepspeed_inclusion_filter\t'hosts and GPUs to include' \
+                --deepspeed_multinode_launcher\t'how DeepSpeed starts the other machines' \
+                --deepspeed_moe_layer_cls_names\t'comma-separated mixture-of-experts layer classes' \
+                --same_network\t'all machines are on one local network' \
+                --tee\t'copy ranks\' output to files: 0 to 3, or RANK:N pairs' \
+                --log_dir\t'directory for the ranks\' output' \
+                --role\t'name for ROLE_NAME and line prefixes' \
+                --rdzv_backend\t'torchrun\'s rendezvous backend; has no effect here' \
+                --rdzv_conf\t'comma-separated KEY=VALUE rendezvous settings' \
+                --max_restarts\t'maximum number of restarts' \
+                --monitor_interval\t'seconds between checks; has no effect here' \
+                --mpirun_hostfile\t'start ranks with mpirun on the hosts in this file' \
+                --fp8_backend\t'FP8 library' \
+                --fp8_use_autocast_during_eval\t'te: use FP8 in evaluation too' \
+                --fp8_margin\t'te: margin of the scaling factor' \
+                --fp8_interval\t'te: steps between scaling factor updates' \
+                --fp8_format\t'te: number format' \
+                --fp8_amax_history_len\t'te: length of the amax history, in steps' \
+                --fp8_amax_compute_algo\t'te: how amax follows from its history' \
+                --fp8_override_linear_precision\t'te: fprop, dgrad, wgrad in higher precision' \
+                --fp8_opt_level\t'msamp: optimization level' \
+                --fp8_enable_fsdp_float8_all_gather\t'ao: gather FSDP2 parameters in FP8' \
+                --fp8_pad_inner_dim\t'ao: pad matrices to multiples of 16' \
+                --fsdp_version\t'FSDP version' \
+                --fsdp_offload_params\t'keep parameters and gradients in host memory' \
+                --fsdp_min_num_params\t'smallest module to wrap, in parameters' \
+                --fsdp_sharding_strategy\t'FSDP 1: what to shard' \
+                --fsdp_reshard_after_forward\t'FSDP 2: reshard parameters after the forward pass' \
+                --fsdp_auto_wrap_policy\t'how to choose the modules to wrap' \
+                --fsdp_transformer_layer_cls_to_wrap\t'comma-separated layer classes to wrap' \
+                --fsdp_backward_prefetch\t'FSDP 1: when to prefetch in the backward pass' \
+                --fsdp_state_dict_type\t'checkpoint format' \
+                --fsdp_forward_prefetch\t'FSDP 1: prefetch in the forward pass' \
+                --fsdp_use_orig_params\t'FSDP 1: frozen and trained parameters may share a unit' \
+                --fsdp_cpu_ram_efficient_loading\t'load weights on the main process only' \
+                --fsdp_sync_module_states\t'FSDP 1: broadcast the weights of rank 0' \
+                --fsdp_activation_checkpointing\t'recompute activations instead of keeping them' \
+                --fsdp_activation_checkpointing_offload\t'keep checkpointed activations in host memory' \
+                --megatron_lm_tp_degree\t'tensor parallelism degree' \
+                --megatron_lm_use_custom_fsdp\t'use Megatron\'s own FSDP' \
+                --megatron_lm_no_load_optim\t'do not load the optimizer state' \
+                --megatron_lm_eod_mask_loss\t'mask the loss of end-of-document tokens' \
+                --megatron_lm_overlap_cpu_optimizer_d2h_h2d\t'overlap copies with the optimizer on the CPU' \
+                --megatron_lm_no_save_optim\t'do not save the optimizer state' \
+                --megatron_lm_optimizer_cpu_offload\t'run the optimizer on the CPU' \
+                --megatron_lm_use_precision_aware_optimizer\t'optimizer state in several precisions' \
+                --megatron_lm_decoder_last_pipeline_num_layers\t'layers in the last pipeline stage' \
+                --megatron_lm_pp_degree\t'pipeline parallelism degree' \
+                --megatron_lm_num_micro_batches\t'micro-batches per batch' \
+                --megatron_lm_sequence_parallelism\t'sequence parallelism' \
+                --megatron_lm_recompute_activations\t'recompute activations selectively' \
+                --megatron_lm_use_distributed_optimizer\t'shard the optimizer state' \
+                --megatron_lm_gradient_clipping\t'maximum gradient norm (0: no clipping)' \
+                --megatron_lm_recompute_granularity\t'what to recompute' \
+                --megatron_lm_recompute_method\t'how to choose layers to recompute' \
+                --megatron_lm_recompute_num_layers\t'number of layers to recompute' \
+                --megatron_lm_attention_backend\t'attention backend' \
+                --megatron_lm_expert_model_parallel_size\t'expert parallelism size' \
+                --megatron_lm_context_parallel_size\t'context parallelism size' \
+                --megatron_lm_attention_dropout\t'attention dropout' \
+                --megatron_lm_hidden_dropout\t'hidden-layer dropout' \
+                --megatron_lm_attention_softmax_in_fp32\t'attention softmax in float32' \
+                --megatron_lm_expert_tensor_parallel_size\t'tensor parallelism size of experts' \
+                --megatron_lm_calculate_per_token_loss\t'average the loss over tokens, not samples' \
+                --megatron_lm_use_rotary_position_embeddings\t'rotary position embeddings' \
+                --tpu\t'train on TPUs' \
+                --enable_cpu_affinity\t'keep each process on the cores near its GPU' \
+                --use_deepspeed\t'train with DeepSpeed' \
+                --use_fsdp\t'train with fully sharded data parallelism' \
+                --use_megatron_lm\t'train with Megatron-LM' \
+                --use_parallelism_config\t'combine several kinds of parallelism' \
+                --parallelism_config_dp_replicate_size\t'number of model replicas' \
+                --parallelism_config_dp_shard_size\t'processes per sharded replica' \
+                --parallelism_config_tp_size\t'tensor parallelism size' \
+                --parallelism_config_cp_size\t'context parallelism size' \
+                --parallelism_config_cp_backend\t'context parallelism backend' \
+                --parallelism_config_cp_comm_strategy\t'how context parts are exchanged' \
+                --parallelism_config_sp_size\t'sequence parallelism size' \
+                --parallelism_config_sp_backend\t'sequence parallelism backend' \
+                --parallelism_config_sp_seq_length\t'sequence length' \
+                --parallelism_config_sp_seq_length_is_variable\t'sequence length varies' \
+                --parallelism_config_sp_attn_implementation\t'attention implementation' \
                 --tpu_cluster\t'the TPU is a pod of several machines' \
                 --no_tpu_cluster\t'the TPU is one machine' \
                 --tpu_use_sudo\t'run the command on the pod with sudo' \
-                --vm\t'a virtual machine of the pod; may be repeated' \
-                --env\t'a variable for the pod, NAME=VALUE; may be repeated' \
-                --main_training_function\t'function that each process of a TPU runs' \
-                --downcast_bf16\t'on TPUs: both float and double become bfloat16' \
+                --vm\t'virtual machine of the pod (repeatable)' \
+                --env\t'NAME=VALUE for the pod (repeatable)' \
+                --main_training_function\t'function that each TPU process runs' \
+                --downcast_bf16\t'TPU: convert float and double to bfloat16' \
                 --aws_access_key_id\t'AWS access key, for SageMaker' \
                 --aws_secret_access_key\t'AWS secret key, for SageMaker' \
-                --dry_run\t'print what would be started, and start nothing' \
-                --explain\t'with --dry_run: each setting, and where it comes from' \
-                --json\t'print as JSON' \
-                --grace\t'seconds between asking ranks to end and killing them' \
+                --dry_run\t'print what would be started, but start nothing' \
+                --explain\t'with --dry_run: show settings and their origins' \
+                --json\t'print JSON' \
+                --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
                 --no_prefix\t'on a terminal: do not put the rank before each line' \
-                --failure_report\t'write how the job ended, as JSON'
+                --failure_report\t'write a JSON report of how the job ended'
         case test
             printf '%s\n' \
-                --config_file\t'configuration file instead of the default one' \
-                --cpu\t'run on CPUs, and ignore the default file' \
-                --num_processes\t'processes of the job, on all machines together'
+                --config_file\t'configuration file (instead of the default one)' \
+                --cpu\t'run on CPUs and ignore the default file' \
+                --num_processes\t'total number of processes, across all machines'
         case to-fsdp2
             printf '%s\n' \
-                --config_file\t'configuration file instead of the default one' \
-                --overwrite\t'replace a file that exists' \
+                --config_file\t'configuration file (instead of the default one)' \
+                --overwrite\t'replace an existing file' \
                 --output_file\t'where to write the converted file'
     end
     printf '%s\n' --help\t'print help' --help_all\t'print help with all options'
@@ -384,11 +396,11 @@ end
 function __accelerate_free
     switch $argv[1]
         case config
-            string split ' ' 'default update show lint'
+            string split ' ' 'default update show schema lint'
     end
 end
 
-# What to complete: command, flags COMMAND, free COMMAND, behind (the program), value KEY TEXT BEFORE PROGRAM
+# What to complete: command, flags COMMAND, free COMMAND, after (the program), value KEY TEXT BEFORE PROGRAM
 function __accelerate_state
     set -l words (commandline -opc)
     set -l current (commandline -ct)
@@ -415,7 +427,11 @@ function __accelerate_state
         else if string match -qv -- '-*' $word; and test $command = config -a $word != lint
             set free none # flags of config stand on either side of its word
         else if not string match -q -- '-*' $word
-            echo behind
+            if test $command = config
+                printf '%s\n' value config_file "$current" '' $program
+            else
+                echo after
+            end
             return
         else if contains -- $name $valued
             set key $name
@@ -437,7 +453,7 @@ end
 function __accelerate_wants_files
     set -l state (__accelerate_state)
     switch "$state[1..2]"
-        case behind 'behind *' 'free launch'
+        case after 'after *' 'free launch'
             return 0
         case 'value *'
             test "$(__accelerate_value $state[2..3] '')" = @files
@@ -451,10 +467,10 @@ function __accelerate_words
     switch "$state[1]"
         case command
             printf '%s\n' --help\t'print help' --help-all\t'print help with all options' --version\t'print the version'
-            printf '%s\n' config\t'answer questions, and write the configuration file'
-            printf '%s\n' env\t'show what this installation and this machine have'
+            printf '%s\n' config\t'answer questions and write the configuration file'
+            printf '%s\n' env\t'show details of this installation and this machine'
             printf '%s\n' launch\t'start a program as several processes'
-            printf '%s\n' test\t'check libaccel on this machine, started as your configuration says'
+            printf '%s\n' test\t'test libaccel on this machine with your configuration'
             printf '%s\n' to-fsdp2\t'convert a configuration file from FSDP 1 to FSDP 2'
         case value
             for word in (__accelerate_value $state[2..3] $state[5])

@@ -37,7 +37,7 @@ open_digits (const char *path)
     const struct accel_csv_options options = { .fields = fields, .field_count = 2 };
     struct accel_dataset *digits;
     struct accel_error err;
-    check (accel_dataset_open_csv (&digits, path, &options, &err), &err);
+    accel_check (accel_dataset_open_csv (&digits, path, &options, &err), &err);
     return digits;
 }
 
@@ -85,10 +85,10 @@ describe_layer (struct layer *layer, size_t index, int in, int out, enum accel_d
     layer->widened = calloc ((size_t) in * (size_t) out, sizeof *layer->widened);
     if (!layer->widened)
         die ("out of memory");
-    check (accel_tensor_init (&layer->weight, dtype, 2, shape, &err), &err);
-    check (accel_tensor_init (&layer->weight_grad, ACCEL_FLOAT32, 2, shape, &err), &err);
-    check (accel_tensor_init (&layer->bias, ACCEL_FLOAT32, 1, shape + 1, &err), &err);
-    check (accel_tensor_init (&layer->bias_grad, ACCEL_FLOAT32, 1, shape + 1, &err), &err);
+    accel_check (accel_tensor_init (&layer->weight, dtype, 2, shape, &err), &err);
+    accel_check (accel_tensor_init (&layer->weight_grad, ACCEL_FLOAT32, 2, shape, &err), &err);
+    accel_check (accel_tensor_init (&layer->bias, ACCEL_FLOAT32, 1, shape + 1, &err), &err);
+    accel_check (accel_tensor_init (&layer->bias_grad, ACCEL_FLOAT32, 1, shape + 1, &err), &err);
 }
 
 static void
@@ -106,7 +106,7 @@ make_model (struct training *training, size_t samples)
         { "output.weight", &output->weight.dl, &output->weight_grad.dl },
         { "output.bias", &output->bias.dl, &output->bias_grad.dl },
     };
-    check (accel_model_create (&training->model, parameters, 4, &err), &err);
+    accel_check (accel_model_create (&training->model, parameters, 4, &err), &err);
     network->model = training->model;
     network_start (network, training->options.seed);
     network->activations = calloc (samples * HIDDEN, sizeof *network->activations);
@@ -131,7 +131,7 @@ make_scheduler (struct training *training)
         .total_steps = (uint64_t) options->epochs * steps,
         .split_batches = true,
     };
-    check (accel_scheduler_create (&training->scheduler, training->optimizer, &scheduler_options, &err), &err);
+    accel_check (accel_scheduler_create (&training->scheduler, training->optimizer, &scheduler_options, &err), &err);
 }
 
 /* @return the mean loss of the epoch over all processes */
@@ -144,19 +144,19 @@ train (struct training *training)
     struct accel_error err;
     double sum = 0;
     while (accel_loader_next (training->train_loader, &batch, &err)) {
-        check (accel_accumulate (acc, &err, model), &err);
+        accel_check (accel_accumulate (acc, &err, model), &err);
         float loss = network_forward (&training->network, batch);
-        check (accel_backward (acc, model, loss, network_backward, &training->network, &err), &err);
+        accel_check (accel_backward (acc, model, loss, network_backward, &training->network, &err), &err);
         if (accel_sync_gradients (acc))
-            check (accel_clip_grad_norm (model, training->options.max_grad_norm, NULL, 2, false, &err), &err);
-        check (accel_optimizer_step (training->optimizer, &err), &err);
-        check (accel_scheduler_step (training->scheduler, &err), &err);
-        check (accel_optimizer_zero_grad (training->optimizer, &err), &err);
+            accel_check (accel_clip_grad_norm (model, training->options.max_grad_norm, NULL, 2, false, &err), &err);
+        accel_check (accel_optimizer_step (training->optimizer, &err), &err);
+        accel_check (accel_scheduler_step (training->scheduler, &err), &err);
+        accel_check (accel_optimizer_zero_grad (training->optimizer, &err), &err);
         sum += loss;
     }
-    check (err.code, &err);
+    accel_check (err.code, &err);
     sum /= (double) accel_loader_length (training->train_loader);
-    check (accel_comm_all_reduce (accel_world (acc), &sum, &sum, 1, ACCEL_FLOAT64, ACCEL_AVG, &err), &err);
+    accel_check (accel_reduce_number (acc, &sum, ACCEL_AVG, &err), &err);
     return sum;
 }
 
@@ -176,14 +176,14 @@ test (struct training *training)
         network_forward (&training->network, batch);
         network_judge (&training->network, flags);
         const int64_t samples = (int64_t) accel_batch_size (batch);
-        check (accel_tensor_init (&right, ACCEL_UINT8, 1, &samples, &err), &err);
+        accel_check (accel_tensor_init (&right, ACCEL_UINT8, 1, &samples, &err), &err);
         right.dl.data = flags;
-        check (accel_gather_for_metrics (training->acc, &right.dl, &all, &err), &err);
+        accel_check (accel_gather_for_metrics (training->acc, &right.dl, &all, &err), &err);
         for (size_t i = 0; i < accel_tensor_count (&all.dl); i++)
             hits += ((uint8_t *) all.dl.data)[i];
         total += accel_tensor_count (&all.dl);
     }
-    check (err.code, &err);
+    accel_check (err.code, &err);
     accel_tensor_release (&all);
     free (flags);
     return 100.0 * (double) hits / (double) total;
@@ -210,7 +210,7 @@ train_and_test (struct training *training)
         bool stop;
         if (accel_is_main_process (training->acc) && options->patience && epoch - best_epoch >= options->patience)
             accel_set_trigger (training->acc);
-        check (accel_check_trigger (training->acc, &stop, &err), &err);
+        accel_check (accel_check_trigger (training->acc, &stop, &err), &err);
         if (stop) {
             accel_print (training->acc, "no improvement since epoch %ld: stopping\n", best_epoch);
             break;
@@ -236,7 +236,7 @@ make_order (size_t size)
     int64_t *order = calloc (size + 1, sizeof *order);
     if (!order)
         die ("out of memory");
-    check (accel_generator_create (&generator, 0, &err), &err);
+    accel_check (accel_generator_create (&generator, 0, &err), &err);
     accel_generator_permutation (generator, order, size);
     accel_generator_destroy (generator);
     return order;
@@ -253,11 +253,11 @@ main (int argc, char **argv)
 
     struct accel_error err;
     struct accel_options open_options = { .mixed_precision = options->mixed_precision };
-    check (accel_open (&training.acc, &open_options, &err), &err);
+    accel_check (accel_open (&training.acc, &open_options, &err), &err);
     struct accel *acc = training.acc;
     uint32_t passes = (uint32_t) options->gradient_accumulation_steps;
     if (passes)
-        check (accel_set_gradient_accumulation_steps (acc, passes, &err), &err);
+        accel_check (accel_set_gradient_accumulation_steps (acc, passes, &err), &err);
     long processes = accel_num_processes (acc);
     if (options->batch_size % processes)
         die ("--batch_size %ld is the total of all %ld processes and must be a multiple of their number",
@@ -275,15 +275,15 @@ main (int argc, char **argv)
     struct accel_loader_options train_options = test_options;
     train_options.shuffle = train_options.drop_last = true;
     train_options.seed = (uint64_t) options->seed;
-    check (accel_loader_create (&training.train_loader, &train_set, &train_options, &err), &err);
-    check (accel_loader_create (&training.test_loader, &test_set, &test_options, &err), &err);
+    accel_check (accel_loader_create (&training.train_loader, &train_set, &train_options, &err), &err);
+    accel_check (accel_loader_create (&training.test_loader, &test_set, &test_options, &err), &err);
 
     make_model (&training, (size_t) options->batch_size);
     struct accel_adamw adamw_options = { .lr = options->lr, .weight_decay = ACCEL_ADAMW_WEIGHT_DECAY };
-    check (accel_adamw_create (&training.optimizer, training.model, &adamw_options, &err), &err);
+    accel_check (accel_adamw_create (&training.optimizer, training.model, &adamw_options, &err), &err);
     make_scheduler (&training);
-    check (accel_prepare (acc, &err, training.model, training.optimizer, training.scheduler, training.train_loader,
-                          training.test_loader), &err);
+    accel_check (accel_prepare (acc, &err, training.model, training.optimizer, training.scheduler,
+                                training.train_loader, training.test_loader), &err);
 
     double accuracy = train_and_test (&training);
     accel_print (acc, "%ld process%s: %.2f %% of %zu held-out digits classified correctly in %.2f s\n", processes,

@@ -56,7 +56,4 @@ struct options parse_options (int argc, char **argv);
 
 __attribute__ ((format (printf, 1, 2), noreturn)) void die (const char *format, ...);
 
-/* End the program where a call of libaccel failed. */
-void check (enum accel_status status, const struct accel_error *err);
-
 #endif

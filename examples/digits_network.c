@@ -15,7 +15,7 @@ layer_load (const struct network *network, struct layer *layer)
     if (dtype == ACCEL_FLOAT32)
         return;
     size_t count = (size_t) layer->in * (size_t) layer->out;
-    check (accel_convert (layer->values, dtype, layer->widened, ACCEL_FLOAT32, count, &err), &err);
+    accel_check (accel_convert (layer->values, dtype, layer->widened, ACCEL_FLOAT32, count, &err), &err);
     float scale = accel_model_scale (network->model, layer->index);
     for (size_t i = 0; scale != 1 && i < count; i++)
         layer->widened[i] *= scale;
@@ -137,7 +137,7 @@ network_start (struct network *network, long seed)
 {
     struct accel_generator *generator;
     struct accel_error err;
-    check (accel_generator_create (&generator, (uint64_t) seed, &err), &err);
+    accel_check (accel_generator_create (&generator, (uint64_t) seed, &err), &err);
     start_layer (network, &network->hidden, generator);
     start_layer (network, &network->output, generator);
     accel_model_narrow (network->model);

@@ -21,13 +21,6 @@ die (const char *format, ...)
     exit (EXIT_FAILURE);
 }
 
-void
-check (enum accel_status status, const struct accel_error *err)
-{
-    if (status)
-        die ("%s: %s", accel_status_string (status), err->text);
-}
-
 static long
 parse_count (const char *name, const char *text, long min, long max)
 {

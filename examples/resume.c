@@ -38,13 +38,6 @@ die (const char *format, ...)
 }
 
 static void
-check (enum accel_status status, const struct accel_error *err)
-{
-    if (status)
-        die ("%s: %s", accel_status_string (status), err->text);
-}
-
-static void
 pause_ms (long ms)
 {
     struct timespec time = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
@@ -152,7 +145,7 @@ save_state (const struct accel_loader *loader, uint64_t samples, int log, const 
         die ("%s: %s", log_path, strerror (errno));
     state.samples = samples;
     state.log_bytes = (uint64_t) info.st_size;
-    check (accel_loader_get_state (loader, &state.loader, &err), &err);
+    accel_check (accel_loader_get_state (loader, &state.loader, &err), &err);
     accel_generator_get_state (accel_default_generator (), state.generator);
     replace_file (path, &state, sizeof state);
 }
@@ -252,13 +245,14 @@ begin (struct accel *acc, struct accel_loader *loader, const struct options *opt
             die ("%s: %s", options->log, strerror (errno));
     }
     struct accel_comm *world = accel_world (acc);
-    check (accel_comm_broadcast (world, &goes_on, sizeof goes_on, ACCEL_UINT8, 0, &err), &err);
-    check (accel_set_seed (acc, (uint64_t) options->seed, false, &err), &err);
+    accel_check (accel_comm_broadcast (world, &goes_on, sizeof goes_on, ACCEL_UINT8, 0, &err), &err);
+    accel_check (accel_set_seed (acc, (uint64_t) options->seed, false, &err), &err);
     if (!goes_on)
         return log;
-    check (accel_comm_broadcast (world, &state, sizeof state, ACCEL_UINT8, 0, &err), &err);
-    check (accel_loader_set_state (loader, &state.loader, &err), &err);
-    check (accel_generator_set_state (accel_default_generator (), state.generator, sizeof state.generator, &err), &err);
+    accel_check (accel_comm_broadcast (world, &state, sizeof state, ACCEL_UINT8, 0, &err), &err);
+    accel_check (accel_loader_set_state (loader, &state.loader, &err), &err);
+    accel_check (accel_generator_set_state (accel_default_generator (), state.generator, sizeof state.generator, &err),
+                 &err);
     return log;
 }
 
@@ -269,7 +263,7 @@ use (struct accel *acc, const struct accel_loader *loader, const struct accel_ba
 {
     struct accel_error err;
     struct accel_tensor all = { 0 };
-    check (accel_gather_for_metrics (acc, accel_batch_tensor (batch, "number"), &all, &err), &err);
+    accel_check (accel_gather_for_metrics (acc, accel_batch_tensor (batch, "number"), &all, &err), &err);
     size_t count = accel_tensor_count (&all.dl), used = 0, room = count * 64 + 1;
     char *lines = log < 0 ? NULL : malloc (room);
     if (log >= 0 && !lines)
@@ -291,7 +285,7 @@ main (int argc, char **argv)
     struct options options = parse_options (argc, argv);
     struct accel *acc;
     struct accel_error err;
-    check (accel_open (&acc, NULL, &err), &err);
+    accel_check (accel_open (&acc, NULL, &err), &err);
 
     const struct accel_field fields[] = { { .name = "number", .dtype = ACCEL_INT64 } };
     const struct accel_dataset numbers
@@ -299,8 +293,8 @@ main (int argc, char **argv)
     const struct accel_loader_options loader_options = { .batch_size = (size_t) options.batch_size, .shuffle = true,
                                                          .seed = (uint64_t) options.seed, .workers = 2 };
     struct accel_loader *loader;
-    check (accel_loader_create (&loader, &numbers, &loader_options, &err), &err);
-    check (accel_prepare (acc, &err, loader), &err);
+    accel_check (accel_loader_create (&loader, &numbers, &loader_options, &err), &err);
+    accel_check (accel_prepare (acc, &err, loader), &err);
 
     int log = begin (acc, loader, &options);
     accel_print (acc, "%d process(es), from epoch %llu\n", accel_num_processes (acc),
@@ -314,7 +308,7 @@ main (int argc, char **argv)
             if (++steps % options.every == 0 && log >= 0)
                 save_state (loader, numbers.size, log, options.log, options.state);
         }
-        check (err.code, &err);
+        accel_check (err.code, &err);
     }
     if (log >= 0)
         save_state (loader, numbers.size, log, options.log, options.state);

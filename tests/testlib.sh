@@ -4,6 +4,7 @@
 #   test_expect_success 'what must hold' 'commands joined by &&'
 #   test_skip 'what' 'why'
 #   test_exit STATUS COMMAND...     wait_for COMMAND...     timeout $patience COMMAND...
+#   await FILE...                   gone PID...
 #   port=$(free_port)               by_hand N PORT COMMAND...
 #   nothing_left
 #   test_done
@@ -128,6 +129,23 @@ wait_for () {
         [ "$tries" -lt $((patience * 50)) ] || { echo "waited in vain for: $*" && return 1; }
         sleep 0.02
     done
+}
+
+# await FILE...: until all of them are there and hold something
+await () {
+    for file; do
+        wait_for test -s "$file" || return 1
+    done
+}
+
+# gone PID...: until all of them have ended; a zombie has
+gone () {
+    for pid; do
+        wait_for has_exited "$pid" || return 1
+    done
+}
+has_exited () {
+    ! kill -0 "$1" 2>/dev/null || grep -q "^[0-9]* ([^)]*) Z" "/proc/$1/stat" 2>/dev/null
 }
 
 # patiently MS COMMAND...: with the program's own timeout; where the machine was too busy for it, once more with MS

@@ -118,8 +118,7 @@ main (void)
 {
     struct accel *acc;
     struct accel_error err;
-    if (accel_open (&acc, NULL, &err))
-        return fprintf (stderr, "%s\n", err.text), EXIT_FAILURE;
+    accel_check (accel_open (&acc, NULL, &err), &err);
     struct accel_split mine = accel_split_between_processes (acc, BATCH, false);
     make_points ();
     for (int i = 0; i < HIDDEN * 2; i++)
@@ -131,9 +130,8 @@ main (void)
         shuffle (points, TRAINED);
         for (int i = 0; i < TRAINED; i += BATCH) {
             compute_gradients (points + i + mine.begin, (int) (mine.end - mine.begin));
-            if (accel_comm_all_reduce (accel_world (acc), &gradients, &gradients, COUNT, ACCEL_FLOAT32, ACCEL_SUM,
-                                       &err))
-                return fprintf (stderr, "%s\n", err.text), EXIT_FAILURE;
+            accel_check (accel_comm_all_reduce (accel_world (acc), &gradients, &gradients, COUNT, ACCEL_FLOAT32,
+                                                ACCEL_SUM, &err), &err);
             update (0.1F, 0.9F);
         }
 

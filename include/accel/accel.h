@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  Suggested reading order: base (rules of the whole API), state, comm, tree, collectives, group,
- * random, dataset, sampler, loader, train, accumulate, optimizer, precision, scheduler, utility. */
+ * random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -10,6 +10,7 @@
 #include <accel/comm.h>
 #include <accel/dataset.h>
 #include <accel/group.h>
+#include <accel/layout.h>
 #include <accel/loader.h>
 #include <accel/optimizer.h>
 #include <accel/precision.h>

@@ -16,7 +16,7 @@
  *  6. In options, 0 selects each field's default.  If that is another number, ACCEL_ZERO (ACCEL_NONE for counts) means
  *     0.
  *  7. The library never prints (except accel_print, accel_log..., accel_progress...), never exits and installs no
- *     signal handler. */
+ *     signal handler.  accel_check() does the first two, for programs that call it. */
 #ifndef ACCEL_BASE_H
 #define ACCEL_BASE_H
 
@@ -88,6 +88,25 @@ ACCEL_API const char *accel_status_string (enum accel_status status);
  * @return @p value, or ACCEL_ZERO if it is 0
  */
 ACCEL_API double accel_exactly (double value);
+
+/**
+ * End the program where @p status is a failure: for programs that want nothing else than to end with the message.
+ *
+ *   accel_check (accel_open (&acc, NULL, &err), &err);
+ *
+ * Prints one line to standard error (program, file and line, text of @p err), writes the text to the file that the
+ * launcher reads errors from (variable TORCHELASTIC_ERROR_FILE) where there is one, and calls exit (EXIT_FAILURE).
+ * Returns where @p status is ACCEL_OK.  Any thread, but as for exit(), one at a time.
+ *
+ * A process that failed only because of a peer (ACCEL_ERR_PEER) first waits, up to a second: in that time the launcher
+ * sees the peer end, ends this process too, and reports the peer's error as the cause.
+ *
+ * @param file  NULL for accel_check_at(): no place is printed
+ * @param err   what the call filled in; where it is NULL, or of another status, the meaning of @p status is printed
+ */
+#define accel_check(status, err) accel_check_at (ACCEL_HERE, (status), (err))
+ACCEL_API void
+accel_check_at (const char *file, int line, enum accel_status status, const struct accel_error *err);
 
 /** @return the library's version, e.g. "0.1.0"; static. */
 ACCEL_API const char *accel_version (void);

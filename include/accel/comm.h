@@ -195,6 +195,16 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_reduce_scaled_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op, double scale,
                         struct accel_error *err);
 
+/**
+ * Reduce one number over all ranks, such as a loss or a count.  Whole numbers up to 2^53 are exact.  Collective.
+ *
+ * @param[in,out] number  this rank's; then the result, the same on all ranks
+ */
+#define accel_reduce_number(...) accel_reduce_number_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_reduce_number_at (const char *file, int line, struct accel *acc, double *number, enum accel_op op,
+                        struct accel_error *err);
+
 /** Copy rank @p from_process's tensor to all ranks, in place.  Collective.  Conditions as for accel_reduce(). */
 #define accel_broadcast(...) accel_broadcast_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

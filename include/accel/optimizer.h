@@ -21,6 +21,8 @@ struct accel_adam {
     double weight_decay; /**< added to the gradient, times the parameter */
     bool amsgrad;
     bool maximize;
+    const struct accel_param_group *groups; /**< [group_count]; copied */
+    size_t group_count;
 };
 
 /**
@@ -32,6 +34,8 @@ struct accel_lion {
     double beta1;
     double beta2;
     double weight_decay; /**< decoupled, like AdamW's */
+    const struct accel_param_group *groups; /**< [group_count]; copied */
+    size_t group_count;
 };
 
 /** Make an Adam optimizer.  @param options  NULL: torch's defaults */
@@ -51,15 +55,16 @@ struct accel_update {
                                               `grad` has its own type */
     DLTensor *const *states; /**< [state_count], in the order of their names; contiguous float32, host memory */
     float grad_scale; /**< factor for elements of `grad`: 1, except for 16-bit gradients in fp16 */
-    double lr;               /**< set by accel_optimizer_set_lr() or a scheduler */
+    double lr;               /**< of its group; set by accel_optimizer_set_lr() or a scheduler */
     uint64_t step;           /**< 1 in the first step, 0 in `init` */
+    const struct accel_param_group *group; /**< its group's numbers, as from accel_optimizer_get_group() */
 };
 
 #define ACCEL_STATE_DIMS 8
 
 /** A custom optimizer.  Callbacks that fail return a status and fill in `err`. */
 struct accel_custom_optimizer {
-    double lr;                       /**< required; ACCEL_ZERO for 0 */
+    double lr;                       /**< required, here or in every group; ACCEL_ZERO for 0 */
     const char *const *state_names;  /**< [state_count]; copied.  The state of each parameter, initially zero */
     size_t state_count;
     /**
@@ -76,6 +81,8 @@ struct accel_custom_optimizer {
     enum accel_status (*step) (void *user, const struct accel_update *update, struct accel_error *err);
     void (*destroy) (void *user); /**< free @p user; called once, even if creation fails.  May be NULL */
     void *user;
+    const struct accel_param_group *groups; /**< [group_count]; copied.  All of their numbers can be used */
+    size_t group_count;
 };
 
 /**
@@ -88,7 +95,7 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_custom_create (struct accel_optimizer **optimizer, struct accel_model *model,
                      const struct accel_custom_optimizer *options, struct accel_error *err);
 
-/** @return the number of state tensors that @p optimizer keeps per parameter. */
+/** @return the number of state tensors that @p optimizer keeps per parameter; some groups may need fewer. */
 ACCEL_API size_t accel_optimizer_state_count (const struct accel_optimizer *optimizer);
 
 /**
@@ -99,16 +106,67 @@ ACCEL_API const char *accel_optimizer_state_name (const struct accel_optimizer *
 
 /**
  * @return the state tensor @p name of parameter @p parameter: contiguous float32 in host memory, which may be read and
- *         written between steps and does not move; NULL if there is none of that name, or the parameter is not trained
+ *         written between steps and does not move; NULL if there is none of that name, if its group does
+ *         not need it, or if the parameter is not trained
  */
 ACCEL_API DLTensor *accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t parameter,
                                                   const char *name);
+
+/** The same by the name of the parameter; also NULL if no parameter has that name. */
+ACCEL_API DLTensor *accel_optimizer_state_by_name (struct accel_optimizer *optimizer, const char *parameter,
+                                                   const char *name);
+
+/** Returned by accel_optimizer_find_group() and accel_optimizer_group_of() if there is no group. */
+#define ACCEL_NO_GROUP SIZE_MAX
+
+/** @return the number of parameter groups, >= 1, including "rest" if it was added. */
+ACCEL_API size_t accel_optimizer_group_count (const struct accel_optimizer *optimizer);
+
+/** @return the name of group @p group, owned by @p optimizer and unique in it; NULL if there is no such group. */
+ACCEL_API const char *accel_optimizer_group_name (const struct accel_optimizer *optimizer, size_t group);
+
+/** @return the position of the group named @p name, or ACCEL_NO_GROUP. */
+ACCEL_API size_t accel_optimizer_find_group (const struct accel_optimizer *optimizer, const char *name);
+
+/** @return the group of parameter @p parameter of the model; ACCEL_NO_GROUP if it is not trained. */
+ACCEL_API size_t accel_optimizer_group_of (const struct accel_optimizer *optimizer, size_t parameter);
+
+/** @return the learning rate of group @p group in the next step; 0 if there is no such group. */
+ACCEL_API double accel_optimizer_group_lr (const struct accel_optimizer *optimizer, size_t group);
+
+/**
+ * Set the learning rate of one group.
+ *
+ * @retval ACCEL_ERR_INVALID  there is no such group
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_optimizer_set_group_lr (struct accel_optimizer *optimizer, size_t group, double lr, struct accel_error *err);
+
+/**
+ * Get the current numbers of group @p group, and its parameters: `indices` (ascending) and `name` belong to
+ * @p optimizer; `match` and `parameters` are NULL.  Numbers that are 0 are given as ACCEL_ZERO, and flags as YES or NO,
+ * so that @p numbers can be passed to accel_optimizer_set_group().
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_optimizer_get_group (const struct accel_optimizer *optimizer, size_t group, struct accel_param_group *numbers,
+                           struct accel_error *err);
+
+/**
+ * Change the numbers of group @p group, starting with the next step.  Those that are 0, and flags that are
+ * ACCEL_FLAG_DEFAULT, are left unchanged.  A group keeps its name and its parameters: these fields are ignored.
+ *
+ * @retval ACCEL_ERR_INVALID  a number is out of range, or needs state that the group was created without (amsgrad, or a
+ *                            momentum); nothing has changed
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_optimizer_set_group (struct accel_optimizer *optimizer, size_t group, const struct accel_param_group *numbers,
+                           struct accel_error *err);
 
 /** @return whether the last step was skipped because gradients were infinite or NaN in fp16. */
 ACCEL_API bool accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer);
 
 /**
- * @return the number of steps taken; with the states and the learning rate, it is the complete state of an optimizer.
+ * @return the number of steps taken; with the states and the groups' numbers, it is the complete state of an optimizer.
  */
 ACCEL_API uint64_t accel_optimizer_step_count (const struct accel_optimizer *optimizer);
 
@@ -144,6 +202,17 @@ ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, u
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_clip_grad_norm_at (const char *file, int line, struct accel_model *model, double max_norm, float *norm,
                          double norm_type, bool error_if_nonfinite, struct accel_error *err);
+
+/**
+ * The same for several models with one common norm, such as an encoder and a decoder that have their own optimizers.
+ *
+ * @param models  [count] different models, all prepared with the same `acc`, or none of them prepared
+ */
+#define accel_clip_grad_norm_models(...) accel_clip_grad_norm_models_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_clip_grad_norm_models_at (const char *file, int line, struct accel_model *const *models, size_t count,
+                                double max_norm, float *norm, double norm_type, bool error_if_nonfinite,
+                                struct accel_error *err);
 
 /**
  * Limit each element of all gradients of @p model to [-clip_value, clip_value]; NaN stays NaN.  Collective in fp16,

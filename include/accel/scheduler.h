@@ -8,7 +8,7 @@
 
 ACCEL_BEGIN_DECLS
 
-/** How a learning rate changes.  "base" is the optimizer's learning rate when the scheduler is created. */
+/** How a learning rate changes.  "base" is the learning rate of each parameter group when the scheduler is created. */
 enum accel_schedule {
     ACCEL_SCHEDULE_CONSTANT,        /**< up to base in warmup_steps, then base */
     ACCEL_SCHEDULE_LINEAR,          /**< up to base in warmup_steps, then down to 0 at total_steps */
@@ -18,6 +18,15 @@ enum accel_schedule {
     ACCEL_SCHEDULE_POLYNOMIAL,      /**< down to 0 at total_steps by a power: torch's PolynomialLR */
     ACCEL_SCHEDULE_ONE_CYCLE,       /**< up to max_lr and down again: torch's OneCycleLR */
     ACCEL_SCHEDULE_LAMBDA,          /**< base times the result of a function of the program: torch's LambdaLR */
+    ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, /**< up to base, then base, then down: transformers' get_wsd_schedule() */
+};
+
+/** The curve of the warm-up or the decay of ACCEL_SCHEDULE_WARMUP_STABLE_DECAY. */
+enum accel_schedule_shape {
+    ACCEL_SHAPE_DEFAULT,
+    ACCEL_SHAPE_LINEAR,
+    ACCEL_SHAPE_COSINE,
+    ACCEL_SHAPE_ONE_MINUS_SQRT, /**< transformers' "1-sqrt" */
 };
 
 /** @return the factor for the base learning rate in step @p step, which is counted from 0. */
@@ -26,9 +35,14 @@ typedef double (*accel_lr_lambda) (void *user, uint64_t step);
 /** A schedule; 0 is each field's default, and ACCEL_ZERO means 0. */
 struct accel_scheduler_options {
     enum accel_schedule schedule;
-    uint64_t warmup_steps; /**< constant, linear, both cosines */
+    uint64_t warmup_steps; /**< constant, linear, both cosines, warm-up-stable-decay */
     uint64_t total_steps;  /**< linear, both cosines, polynomial (0: 5, as in torch), one-cycle (required) */
     double cycles;         /**< cosine: waves (0: 0.5, falls once); restarts: a whole number (0: 1), or refused */
+    double final_fraction; /**< linear, both cosines, warm-up-stable-decay: ends at this fraction of base; 0: at 0 */
+    uint64_t stable_steps; /**< warm-up-stable-decay; 0: what warm-up and decay leave of total_steps */
+    uint64_t decay_steps;  /**< warm-up-stable-decay: required */
+    enum accel_schedule_shape warmup_shape; /**< warm-up-stable-decay, from final_fraction of base; default: linear */
+    enum accel_schedule_shape decay_shape;  /**< warm-up-stable-decay; default: cosine */
     uint64_t step_size;    /**< step: required */
     double gamma;          /**< step; 0: 0.1 */
     double power;          /**< polynomial; 0: 1 */
@@ -47,7 +61,9 @@ struct accel_scheduler_options {
     void *user;             /**< its first argument */
 
     bool without_optimizer; /**< one step per call, whatever the optimizer did: step_scheduler_with_optimizer=False */
-    bool split_batches;     /**< as in the loader: one step per call, for any number of processes */
+    bool split_batches;     /**< one step per call, for any number of processes.  Not needed if the running loader has
+                                 split_batches (if none is running: any loader that was prepared) */
+    const char *group;      /**< name of the one parameter group to change; NULL: all groups, each from its own base */
 };
 
 /** Changes the learning rate of an optimizer. */
@@ -63,6 +79,36 @@ struct accel_scheduler;
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
                         const struct accel_scheduler_options *options, struct accel_error *err);
+
+/**
+ * Create a scheduler that runs several schedules one after the other: torch's SequentialLR.  Schedule 0 begins in step
+ * 0, schedule i in step milestones[i - 1], each with its own step 0 and the same base.
+ *
+ *   const struct accel_scheduler_options parts[] = {
+ *       { .schedule = ACCEL_SCHEDULE_CONSTANT, .warmup_steps = 100 },
+ *       { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 30, .gamma = 0.5 },
+ *   };
+ *   accel_scheduler_create_sequential (&scheduler, optimizer, parts, (uint64_t[]){ 500 }, 2, &err);
+ *
+ * @param options     [count]; `group`, `without_optimizer` and `split_batches` of the first apply to all
+ * @param milestones  [count - 1], ascending, greater than 0; ignored if count is 1
+ * @retval ACCEL_ERR_INVALID  as for accel_scheduler_create(), or invalid milestones
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_scheduler_create_sequential (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
+                                   const struct accel_scheduler_options *options, const uint64_t *milestones,
+                                   size_t count, struct accel_error *err);
+
+/**
+ * Create a scheduler whose learning rate is base times the factors of several schedules that run at the same time.  For
+ * step and polynomial schedules, this is torch's ChainedScheduler, bit for bit.  (In torch, other schedules replace the
+ * rate instead of multiplying it.)  One-cycle sets absolute rates, and is refused.
+ *
+ * @param options  [count]; `group`, `without_optimizer` and `split_batches` of the first apply to all
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_scheduler_create_chained (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
+                                const struct accel_scheduler_options *options, size_t count, struct accel_error *err);
 
 /** Free @p scheduler; the optimizer keeps its learning rate.  Accepts NULL. */
 ACCEL_API void accel_scheduler_destroy (struct accel_scheduler *scheduler);
@@ -80,27 +126,52 @@ ACCEL_API void accel_scheduler_destroy (struct accel_scheduler *scheduler);
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err);
 
-/** @return the learning rate that @p scheduler set last. */
+/** @return the learning rate that @p scheduler set last, in the first group that it changes. */
 ACCEL_API double accel_scheduler_lr (const struct accel_scheduler *scheduler);
 
-/** The state of a scheduler: everything needed to resume.  Plain bytes that can be written to a file directly. */
+/** @return the momentum (Adam, Lion: beta1) that one-cycle set last in that group; 0 if it does not change it. */
+ACCEL_API double accel_scheduler_momentum (const struct accel_scheduler *scheduler);
+
+/** The state of one schedule in one parameter group.  Plain bytes that can be written to a file directly. */
 struct accel_scheduler_state {
     uint32_t version;
-    uint32_t schedule; /**< enum accel_schedule */
+    uint32_t schedule; /**< enum accel_schedule; above 64 for a sequence or a chain as a whole */
     uint64_t step;     /**< steps since step 0: torch's last_epoch */
     double base_lr;
     double lr;
     double momentum; /**< of the optimizer; 0 if it is not changed */
 };
 
-/** Get the state of @p scheduler. */
+/** @return the number of states of @p scheduler: 1 for one schedule and one group. */
+ACCEL_API size_t accel_scheduler_state_count (const struct accel_scheduler *scheduler);
+
+/**
+ * Get the complete state of @p scheduler: everything needed to resume.
+ *
+ * @param[out] states  [accel_scheduler_state_count()]; may be NULL
+ */
+ACCEL_API void accel_scheduler_get_states (const struct accel_scheduler *scheduler,
+                                           struct accel_scheduler_state *states);
+
+/**
+ * Resume from @p states, and set the optimizer's learning rates (and momenta, if the schedule changes them).
+ *
+ * @param states  [count]
+ * @retval ACCEL_ERR_FORMAT  not valid states, or those of another release or of other schedules, or `count` is not
+ *                           accel_scheduler_state_count(); nothing has changed
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_scheduler_set_states (struct accel_scheduler *scheduler, const struct accel_scheduler_state *states, size_t count,
+                            struct accel_error *err);
+
+/** Get the state of a scheduler that has only one, see accel_scheduler_state_count(); otherwise the first. */
 ACCEL_API void accel_scheduler_get_state (const struct accel_scheduler *scheduler,
                                           struct accel_scheduler_state *state);
 
 /**
- * Resume from @p state, and set the optimizer's learning rate (and momentum, if the schedule changes it).
+ * Resume from @p state: accel_scheduler_set_states() for a scheduler that has only one.
  *
- * @retval ACCEL_ERR_FORMAT  not a valid state, or one of another release or schedule
+ * @retval ACCEL_ERR_FORMAT  not a valid state, or one of another release or schedule; or the scheduler has several
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel_scheduler_state *state,

@@ -28,6 +28,12 @@ struct accel_options {
     const struct accel_gradient_accumulation *gradient_accumulation_plugin;
     const char *mixed_precision; /**< "no", "fp16", "bf16", "fp8"; NULL: variable ACCELERATE_MIXED_PRECISION, or "no" */
     const struct accel_grad_scaler *grad_scaler; /**< copied; NULL: its defaults.  Used under fp16; precision.h */
+    /**
+     * For debugging: fail a backward pass whose gradients are infinite or NaN on any rank, before they are averaged.
+     * The message, on every rank, names the parameter, the element and the rank.  Also set by the variable
+     * ACCEL_CHECK_GRADIENTS.  Reads all gradients once.  No effect in fp16, where the scaler skips such steps.
+     */
+    bool check_gradients;
 };
 
 /** A process's membership of its job: state, communicator, and everything that was prepared with it. */

@@ -96,7 +96,51 @@ accel_model_set_ddp (struct accel_model *model, const struct accel_ddp_options *
 /** Updates parameters from their gradients. */
 struct accel_optimizer;
 
-/** torch.optim.SGD.  0 is torch's default for each field, except lr, which is required (ACCEL_ZERO for 0). */
+/** A yes-or-no setting of a parameter group; by default, that of the optimizer's options. */
+enum accel_flag {
+    ACCEL_FLAG_DEFAULT,
+    ACCEL_FLAG_YES,
+    ACCEL_FLAG_NO,
+};
+
+/**
+ * A parameter group: some parameters of a model, with their own learning rate, weight decay, etc.; torch's
+ * `param_groups`.  Pass groups in the options of an optimizer:
+ *
+ *   .weight_decay = 0.1,
+ *   .groups = (struct accel_param_group[]){ { .match = "*.bias,ln_*", .weight_decay = ACCEL_ZERO } }, .group_count = 1
+ *
+ * `match`, `parameters` and `indices` select the parameters; they can be combined.  A group with none of them gets all
+ * parameters that no other group selects; there can be one such group, in any position.  If there is none, these
+ * parameters form an additional last group named "rest", with the numbers of the optimizer's options.  (torch does not
+ * train parameters that are in no group.  To do the same, set `skip` in a group that gets the rest.)
+ *
+ * A number that is 0 is taken from the optimizer's options; use ACCEL_ZERO for 0.
+ */
+struct accel_param_group {
+    const char *name;  /**< for messages, schedulers and look-up; NULL: `match`, or the group's position, such as "0" */
+    const char *match; /**< parameter names as fnmatch(3) patterns, separated by commas; `*` also matches dots */
+    const char *const *parameters; /**< [parameter_count] names */
+    size_t parameter_count;
+    const size_t *indices; /**< [index_count] positions in the model */
+    size_t index_count;
+    bool skip; /**< leave these parameters to another optimizer: do not update them, and keep no state for them */
+    double lr;
+    double weight_decay;
+    double beta1;     /**< Adam, AdamW, Lion */
+    double beta2;     /**< Adam, AdamW, Lion */
+    double eps;       /**< Adam, AdamW */
+    double momentum;  /**< SGD */
+    double dampening; /**< SGD */
+    enum accel_flag nesterov; /**< SGD */
+    enum accel_flag amsgrad;  /**< Adam, AdamW */
+    enum accel_flag maximize; /**< SGD, Adam, AdamW */
+};
+
+/**
+ * torch.optim.SGD.  0 is torch's default for each field, except lr, which is required here or in every group
+ * (ACCEL_ZERO for 0).
+ */
 struct accel_sgd {
     double lr;
     double momentum;
@@ -104,6 +148,8 @@ struct accel_sgd {
     double weight_decay;
     bool nesterov;
     bool maximize;
+    const struct accel_param_group *groups; /**< [group_count]; copied.  None: all parameters form one group, "all" */
+    size_t group_count;
 };
 
 /**
@@ -118,11 +164,18 @@ struct accel_adamw {
     double weight_decay; /**< as given: 0 is none; torch's default is ACCEL_ADAMW_WEIGHT_DECAY */
     bool amsgrad;
     bool maximize;
+    const struct accel_param_group *groups; /**< [group_count]; copied */
+    size_t group_count;
 };
 
 #define ACCEL_ADAMW_WEIGHT_DECAY 0.01
 
-/** Make an SGD optimizer over all trained parameters of @p model.  Invalid values: ACCEL_ERR_INVALID. */
+/**
+ * Make an SGD optimizer over all trained parameters of @p model.
+ *
+ * @retval ACCEL_ERR_INVALID  a number out of range; a parameter in two groups; a pattern or name that matches no
+ *                            trained parameter; a group without parameters, or with a number that SGD does not use
+ */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_sgd_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_sgd *options,
                   struct accel_error *err);
@@ -146,14 +199,17 @@ ACCEL_API void accel_optimizer_destroy (struct accel_optimizer *optimizer);
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_optimizer_step_at (const char *file, int line, struct accel_optimizer *optimizer, struct accel_error *err);
 
-/** Set all gradients to zero.  A prepared optimizer does nothing while gradients are accumulated. */
+/**
+ * Set the gradients of the optimizer's parameters to zero: all gradients of the model, except those of groups with
+ * `skip`.  A prepared optimizer does nothing while gradients are accumulated.
+ */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error *err);
 
-/** @return the learning rate of the next step. */
+/** @return the learning rate of the next step; with several groups, that of the first. */
 ACCEL_API double accel_optimizer_lr (const struct accel_optimizer *optimizer);
 
-/** Set the learning rate of the next step. */
+/** Set the learning rate of the next step in all groups; accel_optimizer_set_group_lr() sets it in one. */
 ACCEL_API void accel_optimizer_set_lr (struct accel_optimizer *optimizer, double lr);
 
 /**
@@ -236,8 +292,17 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_backward_at (const char *file, int line, struct accel *acc, struct accel_model *model, float loss,
                    accel_backward_function backward, void *user, struct accel_error *err);
 
-/** @return the `scale` that accel_backward() passes on: 1 / num_steps while accumulating, times the scale in fp16. */
+/**
+ * @return the `scale` that accel_backward() passes on: accel_accumulation_scale() times accel_scaler_scale().  Use it
+ *         for gradients, not for a loss that is shown
+ */
 ACCEL_API float accel_loss_scale (const struct accel *acc);
+
+/** @return 1 / num_steps of gradient accumulation: it makes the sum of the passes' gradients their mean. */
+ACCEL_API float accel_accumulation_scale (const struct accel *acc);
+
+/** @return the scale of the loss in fp16, which clipping and steps take out of the gradients again; 1 otherwise. */
+ACCEL_API float accel_scaler_scale (const struct accel *acc);
 
 /**
  * For programs whose backward pass is not a function: call it after each pass, with gradients of accel_loss_scale()

@@ -99,7 +99,7 @@ read_choice (const struct answers *answers, const struct answer *item, const cha
         for (size_t i = 0; i < count; i++)
             if (answers_menu_number (&values, i) == number)
                 return strdup (values.items[i]);
-    fail_set (fail, FAIL_USAGE, "'%s' is none of the choices: a number from %d to %d, or a word%s", typed,
+    fail_set (fail, FAIL_USAGE, "'%s' is not one of the choices; enter a number from %d to %d, or a word%s", typed,
               answers_menu_number (&values, 0), answers_menu_number (&values, count - 1),
               suggest_text (&suggest, "", space, sizeof space));
     return NULL;
@@ -123,7 +123,7 @@ read_value (const struct answer *item, const char *typed, struct fail *fail)
     struct settings unused = { 0 };
     bool is_list = row && row->type == OPTION_LIST;
     if (!*typed && item->question->kind != ASK_WORDS) {
-        fail_set (fail, FAIL_USAGE, "an answer is needed");
+        fail_set (fail, FAIL_USAGE, "this question needs an answer");
         return NULL;
     }
     if (row && !is_list) {
@@ -150,7 +150,7 @@ answers_read (const struct answers *answers, const struct answer *item, const ch
                                                 : read_value (item, typed, &wrong);
     const char *objection = text && question->objection ? question->objection (answers, text) : NULL;
     if (objection)
-        fail_set (&wrong, FAIL_USAGE, "%s", objection);
+        fail_set (&wrong, FAIL_USAGE, "'%s': %s", typed, objection);
     else if (!text && !wrong.status)
         fail_nomem (&wrong);
     if (!wrong.status)
@@ -173,6 +173,7 @@ look_at_keys (const struct config *old, const char *keys, bool *is_on)
         at += length;
         const struct option *row = option_find (key);
         enum origin_kind found = config_origin (old, key).kind;
+        found = found == ORIGIN_COMPUTED ? ORIGIN_FILE : found; /* what follows from flags is proposed */
         AUTO_STRBUF struct strbuf text = { 0 };
         option_types[row->type].format (option_field_const (row, &old->settings), &text);
         if (found != ORIGIN_DEFAULT && text.length && strcmp (text.text, "false") && strcmp (text.text, "no"))
@@ -227,15 +228,16 @@ prepare (struct answer *item, const struct config *old, struct fail *fail)
     if (!text && (kind != ORIGIN_DEFAULT || question->dflt))
         return fail_nomem (fail);
     item->source = kind == ORIGIN_FLAG ? ANSWER_FLAG : ANSWER_NONE;
+    item->has_recalled = kind != ORIGIN_DEFAULT;
     *(kind == ORIGIN_FLAG ? &item->text : &item->proposal) = text;
     return 0;
 }
 
 int
-answers_init (struct answers *answers, const struct config *old, struct fail *fail)
+answers_init (struct answers *answers, const struct config *old, int gpus, struct fail *fail)
 {
     size_t count = 0;
-    *answers = (struct answers){ 0 };
+    *answers = (struct answers){ .gpus = gpus };
     for (int i = 0; i < QUESTION_LISTS; i++)
         count += question_lists[i]->count;
     answers->items = calloc (count, sizeof *answers->items);

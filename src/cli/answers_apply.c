@@ -138,16 +138,37 @@ has_section (const struct config *file, const char *section)
     return false;
 }
 
-/* What the old file says on matters that nobody is asked about, such as `grace`, somebody wrote into it by hand; and a
- * flag is a wish in any case. */
+static bool
+has_word (const char *words, const char *word)
+{
+    size_t length = strlen (word);
+    for (const char *at = words; at && (at = strstr (at, word)); at += length)
+        if ((at == words || at[-1] == ' ') && (!at[length] || at[length] == ' '))
+            return true;
+    return false;
+}
+
+static bool
+is_taken (const struct answers *answers, const char *key)
+{
+    for (size_t i = 0; i < answers->count; i++)
+        if (answers->items[i].applies
+            && (!strcmp (answers->items[i].question->id, key) || has_word (answers->items[i].question->told_by, key)))
+            return true;
+    return false;
+}
+
+/* What the old file says on matters that nobody is asked about, such as `grace`, somebody wrote into it by hand.  A
+ * flag counts even where its question does not apply: launch heeds --main_process_port on one machine, too. */
 static int
-keep_others (const struct config *old, struct config *file, struct fail *fail)
+keep_others (const struct answers *answers, const struct config *old, struct config *file, struct fail *fail)
 {
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
         enum origin_kind kind = old->origins[i].kind;
         if (!(row->properties & PROPERTY_FILE) || (kind != ORIGIN_FILE && kind != ORIGIN_FLAG)
-            || is_asked_about (row->key) || row->type == OPTION_LIST)
+            || (is_asked_about (row->key) && (kind != ORIGIN_FLAG || is_taken (answers, row->key)))
+            || row->type == OPTION_LIST)
             continue;
         if (kind == ORIGIN_FILE && row->section && !has_section (file, row->section))
             continue;
@@ -181,42 +202,5 @@ answers_apply (const struct answers *answers, const struct config *old, struct c
                 || (question->also && apply_answer (item, question->also, file, fail))))
             return -1;
     }
-    return keep_others (old, file, fail);
-}
-
-static bool
-has_word (const char *words, const char *word)
-{
-    size_t length = strlen (word);
-    for (const char *at = words; at && (at = strstr (at, word)); at += length)
-        if ((at == words || at[-1] == ' ') && (!at[length] || at[length] == ' '))
-            return true;
-    return false;
-}
-
-static bool
-is_taken (const struct answers *answers, const char *key)
-{
-    for (size_t i = 0; i < answers->count; i++)
-        if (answers->items[i].applies
-            && (!strcmp (answers->items[i].question->id, key) || has_word (answers->items[i].question->told_by, key)))
-            return true;
-    return false;
-}
-
-const char *
-answers_find_lost_flag (const struct answers *answers, const struct config *old, const struct config *file)
-{
-    for (size_t i = 0; i < option_count; i++) {
-        const struct option *row = &options[i];
-        if (old->origins[i].kind != ORIGIN_FLAG || is_taken (answers, row->key) || !is_asked_about (row->key))
-            continue;
-        AUTO_STRBUF struct strbuf given = { 0 };
-        AUTO_STRBUF struct strbuf written = { 0 };
-        option_types[row->type].format (option_field_const (row, &old->settings), &given);
-        option_types[row->type].format (option_field_const (row, &file->settings), &written);
-        if (strcmp (given.text ? given.text : "", written.text ? written.text : ""))
-            return row->key;
-    }
-    return NULL;
+    return keep_others (answers, old, file, fail);
 }

@@ -7,9 +7,12 @@
 #include "cli/config_files.h"
 #include "cli/prompt.h"
 #include "cli/questionnaire.h"
+#include "cli/verify.h"
 #include "config/file.h"
 #include "config/load.h"
+#include "config/mode.h"
 #include "config/paths.h"
+#include "launch/plan.h"
 #include "launch/topology.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -22,31 +25,70 @@
 static const struct origin answered = { ORIGIN_FLAG, 0 };
 
 static int
+count_gpus (void)
+{
+    struct topology topology;
+    topology_probe (&topology, false);
+    return topology.gpus;
+}
+
+static int
 guess (struct config *config, const char *key, const char *text, struct fail *fail)
 {
-    if (config_origin (config, key).kind == ORIGIN_FLAG)
+    if (config_origin (config, key).kind != ORIGIN_DEFAULT)
         return 0;
     return config_set (config, option_find (key), text, answered, fail);
 }
 
-/* One process for each GPU, else one on the CPU: what the original writes.  Flags count more. */
 static int
-guess_all (struct config *config, struct fail *fail)
+infer (struct config *config, int gpus, struct fail *fail)
 {
-    struct topology topology;
-    char count[16];
-    topology_probe (&topology, false);
-    int gpus = topology.gpus;
-    snprintf (count, sizeof count, "%d", gpus > 1 ? gpus : 1);
-    return guess (config, "distributed_type", gpus > 1 ? "MULTI_GPU" : "NO", fail)
-           || guess (config, "use_cpu", gpus ? "false" : "true", fail) || guess (config, "num_processes", count, fail);
+    static const char *const keys[] = { "num_processes", "num_machines" };
+    bool several = false;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        several = several || config_origin (config, keys[i]).kind == ORIGIN_FLAG;
+    return mode_infer (config, several && plan_world_size (&config->settings, gpus) > 1, gpus > 0, fail);
+}
+
+/* One process for each GPU, else one on the CPU: what the original writes.  Flags, and what they imply, count more. */
+static int
+guess_all (struct config *config, int gpus, struct fail *fail)
+{
+    char count[24];
+    const char *type = config->settings.distributed_type;
+    if (guess (config, "distributed_type", gpus > 1 ? "MULTI_GPU" : "NO", fail))
+        return -1;
+    bool on_cpu = !strcmp (type, "MULTI_CPU") || (!gpus && !strcmp (type, "NO"));
+    int64_t processes = !strcmp (type, "NO") || !strcmp (type, "MULTI_CPU") ? 1 : gpus > 1 ? gpus : 1;
+    int64_t machines = config->settings.num_machines;
+    if (!strcmp (type, "MULTI_GPU") && machines == 1 && processes == 1)
+        processes = 2;
+    snprintf (count, sizeof count, "%lld", (long long) (processes * machines));
+    return guess (config, "use_cpu", on_cpu ? "true" : "false", fail) || guess (config, "num_processes", count, fail);
+}
+
+/* The folder of @p path: "" for the current one. */
+static char *
+folder_of (const char *path)
+{
+    const char *slash = strrchr (path, '/');
+    return strndup (path, !slash ? 0 : slash == path ? 1 : (size_t) (slash - path));
 }
 
 static int
 save (const char *path, const struct strbuf *text, struct fail *fail)
 {
+    AUTO_FREE char *folder = folder_of (path);
+    if (!folder)
+        return fail_nomem (fail);
+    bool is_new = *folder && access (folder, F_OK);
     if (io_make_parents (path, fail) || io_write_file (path, text->text, text->length, 0644, fail))
         return -1;
+    if (is_new) {
+        fputs ("created folder ", stdout);
+        printable_put (stdout, folder);
+        putchar ('\n');
+    }
     fputs ("saved in ", stdout);
     printable_put (stdout, path);
     prompt_say ("");
@@ -64,12 +106,14 @@ static int
 run_default (struct config *config, const char *path, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf text = { 0 };
+    int gpus = count_gpus ();
     if (access (path, F_OK))
-        return guess_all (config, fail) || config_default_text (config, path_is_json (path), &text, fail)
+        return infer (config, gpus, fail) || guess_all (config, gpus, fail) || verify_file (config, config, fail)
+                       || config_default_text (config, path_is_json (path), &text, fail)
                    ? -1
                    : save (path, &text, fail);
     printable_put (stdout, path);
-    prompt_say (" exists and stays as it is");
+    prompt_say (" exists; left unchanged");
     return 0;
 }
 
@@ -82,10 +126,18 @@ run_questions (struct config *config, const char *path, struct fail *fail)
     struct stat info;
     bool exists = !stat (path, &info);
     if (exists && !S_ISREG (info.st_mode) && !S_ISDIR (info.st_mode)) /* of what use are answers that cannot be kept? */
-        return fail_set (fail, FAIL_GENERAL, "%s: is not a regular file", path);
+        return fail_set (fail, FAIL_GENERAL, "%s: not a regular file", path);
+    AUTO_FREE char *folder = folder_of (path);
+    if (!folder)
+        return fail_nomem (fail);
+    /* As in the original, but before the questions. */
+    if (config->settings.config_file && *folder && access (folder, F_OK))
+        return fail_set (fail, FAIL_GENERAL, "%s: the folder does not exist; create it with mkdir -p", folder);
+    int gpus = count_gpus ();
     int result = exists ? config_read_file (config, path, fail) : 0;
     if (!result)
-        result = questionnaire_run (config, &file, fail) ? -1 : write_config (&file, path, fail);
+        result = infer (config, gpus, fail) || questionnaire_run (config, gpus, &file, fail)
+                     ? -1 : write_config (&file, path, fail);
     config_release (&file);
     return result;
 }
@@ -97,12 +149,15 @@ static const struct {
     { "default", run_default },
     { "update", config_files_update },
     { "show", config_files_show },
+    { "schema", config_files_schema },
 };
 
 static int
 run (struct config *config, const char *path, struct fail *fail)
 {
     struct suggest suggest = { .wanted = config->program };
+    if (config->settings.json && (!config->program || strcmp (config->program, "show") != 0))
+        return fail_set (fail, FAIL_USAGE, "--json needs show; a file whose name ends in .json is written as JSON");
     if (!config->program)
         return run_questions (config, path, fail);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -112,8 +167,8 @@ run (struct config *config, const char *path, struct fail *fail)
     }
     suggest_consider (&suggest, "lint");
     char space[80];
-    return fail_set (fail, FAIL_USAGE, "unexpected argument '%s', use default, update, show or lint%s", config->program,
-                     suggest_text (&suggest, "", space, sizeof space));
+    return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'; expected default, update, show, schema or lint%s",
+                     config->program, suggest_text (&suggest, "", space, sizeof space));
 }
 
 int

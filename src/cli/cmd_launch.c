@@ -3,6 +3,8 @@
 #include <config.h>
 
 #include "cli/command.h"
+#include "config/check.h"
+#include "config/explain.h"
 #include "config/load.h"
 #include "config/mode.h"
 #include "launch/claim.h"
@@ -67,7 +69,7 @@ static int
 print_settings (const struct config *config, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf out = { 0 };
-    config_explain (config, false, &out);
+    explain_text (config, false, &out);
     if (out.failed)
         return fail_nomem (fail);
     printf ("%s\n", out.text ? out.text : "");
@@ -130,7 +132,7 @@ print_report (const struct job *job, const struct keeper *keeper, bool quiet)
         report_text (job, &report);
     report_losses (job, &report);
     if (report.failed)
-        keeper_say (keeper, "accelerate: out of memory for the report of how the job ended\n", !job->not_passed_on);
+        keeper_say (keeper, "accelerate: out of memory while writing the report\n", !job->not_passed_on);
     else if (report.text)
         keeper_say (keeper, report.text, !job->not_passed_on); /* nobody waits for a reader twice */
 }
@@ -149,7 +151,7 @@ say_restart (const struct launch *launch, int64_t restarts)
 {
     const struct settings *settings = &launch->config.settings;
     AUTO_STRBUF struct strbuf line = { 0 };
-    strbuf_printf (&line, "accelerate: starting all ranks again (%lld of %lld times)\n", (long long) restarts,
+    strbuf_printf (&line, "accelerate: restarting all ranks (%lld of %lld)\n", (long long) restarts,
                    (long long) settings->max_restarts);
     if (line.text && !settings->quiet)
         keeper_say (&launch->keeper, line.text, true);
@@ -215,7 +217,7 @@ run_plan (struct launch *launch, struct fail *fail)
         for (size_t i = 0; i < plan->notes.count; i++)
             print_note ("", plan->notes.items[i]);
         if (plan->logs.run)
-            print_note ("files of the ranks' output are in ", plan->logs.run);
+            print_note ("the ranks' output is in ", plan->logs.run);
     }
     switch (keeper_split (&launch->keeper, fail)) {
     case KEEPER_IS_SUPERVISOR: return supervise_plan (launch);
@@ -235,6 +237,7 @@ cmd_launch (int argc, char **argv, struct fail *fail)
     const struct settings *settings = &launch.config.settings;
     int status = -1;
     if (config_load_launch (&launch.config, argc, argv, fail)
+        || (!settings->dry_run && config_check_files (&launch.config, fail))
         || make_plan (&launch.plan, &launch.claim, &launch.config, fail))
         goto done;
     if (settings->explain && print_settings (&launch.config, fail))

@@ -36,7 +36,7 @@ find_selftest (char **path, struct fail *fail)
     if (found.failed)
         return fail_nomem (fail);
     if (access (found.text, X_OK))
-        return fail_set (fail, FAIL_NOT_FOUND, "the self-test %s: %s; install it, or name it in ACCELERATE_SELFTEST",
+        return fail_set (fail, FAIL_NOT_FOUND, "self-test %s: %s; install it or set ACCELERATE_SELFTEST",
                          found.text, strerror (errno));
     *path = strbuf_take (&found);
     return 0;
@@ -75,7 +75,7 @@ cmd_test (int argc, char **argv, struct fail *fail)
         sigset_t ends;
         signals_ending (&ends);
         sigprocmask (SIG_UNBLOCK, &ends, NULL); /* nobody has to wait for the reader of this line */
-        puts ("Every step went well: this machine is ready for distributed training.");
+        puts ("All tests passed: this machine is ready for distributed training.");
     }
     return status;
 }

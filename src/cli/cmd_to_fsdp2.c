@@ -18,13 +18,13 @@ static int
 check_flags (const struct settings *settings, struct fail *fail)
 {
     if (!settings->config_file)
-        return fail_set (fail, FAIL_USAGE, "which file? Say accelerate to-fsdp2 --config_file FILE");
+        return fail_set (fail, FAIL_USAGE, "missing option: accelerate to-fsdp2 --config_file FILE");
     if (access (settings->config_file, F_OK))
         return fail_set (fail, FAIL_GENERAL, "%s: %s", settings->config_file, strerror (errno));
     if (!settings->overwrite && !settings->output_file)
-        return fail_set (fail, FAIL_USAGE, "without --overwrite, --output_file is needed");
+        return fail_set (fail, FAIL_USAGE, "give --output_file FILE or --overwrite");
     if (!settings->overwrite && !access (settings->output_file, F_OK))
-        return fail_set (fail, FAIL_GENERAL, "%s exists; use --overwrite to replace it", settings->output_file);
+        return fail_set (fail, FAIL_GENERAL, "%s exists; replace it with --overwrite", settings->output_file);
     return 0;
 }
 

@@ -4,6 +4,8 @@
 
 #include "cli/config_files.h"
 
+#include "config/emit.h"
+#include "config/explain.h"
 #include "config/file.h"
 #include "config/load.h"
 #include "config/mode.h"
@@ -55,9 +57,21 @@ config_files_show (struct config *config, const char *path, struct fail *fail)
     config_load_environment (config);
     if (config_resolve (config, fail))
         return -1;
-    config_explain (config, true, &out);
+    (config->settings.json ? explain_json : explain_text) (config, true, &out);
     if (out.failed)
         return fail_nomem (fail);
     fputs (out.text ? out.text : "", stdout);
+    return 0;
+}
+
+int
+config_files_schema (struct config *config, const char *path, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf out = { 0 };
+    (void) config;
+    (void) path;
+    if (emit_schema (&out, fail))
+        return -1;
+    fputs (out.text, stdout);
     return 0;
 }

@@ -14,4 +14,7 @@ int config_files_show (struct config *config, const char *path, struct fail *fai
 /** Print what is wrong with each of the files, a line each.  @return 0: nothing, 1: something, -1 with @p fail */
 int config_files_lint (char **files, int count, struct fail *fail);
 
+/** Print a JSON schema of configuration files; @p config and @p path do not matter. */
+int config_files_schema (struct config *config, const char *path, struct fail *fail);
+
 #endif

@@ -5,31 +5,38 @@
 #include "cli/command.h"
 #include "config/opt_argv.h"
 #include "launch/topology.h"
+#include "util/parse.h"
 #include "util/strbuf.h"
 #include "util/suggest.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 static const struct command commands[] = {
-    { { "config", COMMAND_CONFIG, "[default|update|show|lint FILE...]", "default update show lint",
-        "answer questions, and write the configuration file",
-        "Each key of accelerate-config(5) is an option too, and answers its question;\n"
-        "--KEY=no says no. With --yes nothing is asked.\n\n"
+    { { "config", COMMAND_CONFIG, "[default|update|show|schema|lint FILE...]", "default update show schema lint",
+        "answer questions and write the configuration file",
+        "Every option answers a question, and implies what belongs to it: --num_processes 4\n"
+        "means several processes, --zero_stage 3 means DeepSpeed. --OPTION=no answers no.\n\n"
         "default       write a file for this machine without asking, unless there is one\n"
-        "update        write the file anew: old keys under their new names, defaults filled in\n"
-        "show          print the values that count, and where each comes from\n"
-        "lint FILE...  print what is wrong in the files, or has no effect; exit status 1 then" },
+        "update        rewrite the file: old keys renamed, missing keys added\n"
+        "show          print the settings in effect and where each comes from\n"
+        "schema        print a JSON schema of the file, for editors\n"
+        "lint FILE...  report errors and settings without effect; exit status 1 if any" },
       cmd_config },
-    { { "env", COMMAND_ENV, NULL, NULL, "show what this installation and this machine have",
-        "Meant to be copied into a report of a problem." },
+    { { "env", COMMAND_ENV, NULL, NULL, "show details of this installation and this machine",
+        "Paste this into bug reports." },
       cmd_env },
     { { "launch", COMMAND_LAUNCH, "PROGRAM [arguments]", NULL, "start a program as several processes",
-        "What follows PROGRAM is the program's, options included." },
+        "Everything after PROGRAM is passed to it, options included." },
       cmd_launch },
-    { { "test", COMMAND_TEST, NULL, NULL, "check libaccel on this machine, started as your configuration says",
-        "Runs every collective and more on all processes, compared with one process's results." },
+    { { "test", COMMAND_TEST, NULL, NULL, "test libaccel on this machine with your configuration",
+        "Runs every collective and a training loop on all processes, and compares the results\n"
+        "with those of one process." },
       cmd_test },
     { { "to-fsdp2", COMMAND_TO_FSDP2, NULL, NULL, "convert a configuration file from FSDP 1 to FSDP 2", NULL },
       cmd_to_fsdp2 },
@@ -43,9 +50,23 @@ add_help (struct strbuf *out)
     strbuf_add (out, "usage: accelerate COMMAND [options] [arguments]\n\ncommands:\n");
     for (int i = 0; i < COMMAND_COUNT; i++)
         strbuf_printf (out, "  %-10s %s\n", commands[i].info.name, commands[i].info.summary);
-    strbuf_add (out, "\n  --help      this text; after a command: its own, for the mode that is chosen there\n"
-                     "  --help-all  this text and those of all commands; after a command: its own, for all modes\n"
-                     "  --version   the version\n");
+    strbuf_add (out, "\noptions:\n"
+                     "  -h, --help     print this help; after a command: the help of that command\n"
+                     "      --help-all print the help of every command, with the options of all modes\n"
+                     "  -V, --version  print the version\n"
+                     "\nTo begin: accelerate launch --num_processes 2 PROGRAM\n");
+}
+
+/* COLUMNS, else what the terminal says, else the usual 80. */
+static int
+help_columns (void)
+{
+    const char *text = getenv ("COLUMNS");
+    struct winsize size = { 0 };
+    int64_t columns;
+    if (text && parse_int64 (text, 1, INT_MAX, &columns) == PARSE_OK)
+        return (int) columns;
+    return ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
 }
 
 static void
@@ -54,7 +75,7 @@ add_all_help (struct strbuf *out)
     add_help (out);
     for (int i = 0; i < COMMAND_COUNT; i++) {
         strbuf_add_char (out, '\n');
-        emit_command_help (&commands[i].info, ~0u, out);
+        emit_command_help (&commands[i].info, ~0u, help_columns (), out);
     }
 }
 
@@ -106,21 +127,79 @@ emit (const char *form, struct strbuf *out, struct fail *fail)
     return 0;
 }
 
-static const struct command *
-find_command (const char *name, struct fail *fail)
+/* Hugging Face's commands that are not here. */
+static const char *const missing[] = { "estimate-memory", "merge-weights", "tpu-config" };
+
+static const char *
+command_with_option (const char *word)
+{
+    char name[64];
+    snprintf (name, sizeof name, "%.*s", (int) strcspn (word, "="), word);
+    const struct option *row = option_find (name);
+    static const char *const first = "launch"; /* most of them, and what is most likely meant */
+    for (int pass = 0; row && pass < 2; pass++)
+        for (int i = 0; i < COMMAND_COUNT; i++)
+            if ((pass || !strcmp (commands[i].info.name, first)) && emit_has_row (row, commands[i].info.options))
+                return commands[i].info.name;
+    return NULL;
+}
+
+static int
+refuse_option (const char *name, struct fail *fail)
 {
     struct suggest suggest = { .wanted = name };
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        if (!strcmp (commands[i].info.name, name))
-            return &commands[i];
-        suggest_consider (&suggest, commands[i].info.name);
-    }
+    const char *command = command_with_option (name + strspn (name, "-"));
+    char space[80];
     suggest_consider (&suggest, "--help");
     suggest_consider (&suggest, "--help-all");
     suggest_consider (&suggest, "--version");
+    if (command)
+        return fail_set (fail, FAIL_USAGE, "options go after the command: accelerate %s %s", command, name);
+    if (suggest.best)
+        return fail_set (fail, FAIL_USAGE, "unknown option '%s'%s", name,
+                         suggest_text (&suggest, "", space, sizeof space));
+    return fail_set (fail, FAIL_USAGE,
+                     "unknown option '%s'; options follow a command, as in accelerate launch [options] PROGRAM", name);
+}
+
+static bool
+looks_like_program (const char *name)
+{
+    size_t length = strlen (name);
+    return strchr (name, '/') || !access (name, F_OK) || (length > 3 && !strcmp (name + length - 3, ".py"));
+}
+
+static int
+refuse_command (const char *name, struct fail *fail)
+{
+    struct suggest suggest = { .wanted = name };
     char space[80];
-    fail_set (fail, FAIL_USAGE, "unknown %s '%s'%s", *name == '-' ? "option" : "command", name,
-              suggest_text (&suggest, "", space, sizeof space));
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+        if (!strcmp (missing[i], name))
+            return fail_set (fail, FAIL_USAGE,
+                             "'%s' is not implemented here; Hugging Face Accelerate has it: "
+                             "python3 -m accelerate.commands.accelerate_cli %s", name, name);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        suggest_consider (&suggest, commands[i].info.name);
+    suggest_consider (&suggest, "--version");
+    suggest_consider (&suggest, "help");
+    if (!suggest.best && looks_like_program (name))
+        return fail_set (fail, FAIL_USAGE, "unknown command '%s'; to start a program: accelerate launch %s", name,
+                         name);
+    return fail_set (fail, FAIL_USAGE, "unknown command '%s'%s", name,
+                     suggest.best ? suggest_text (&suggest, "", space, sizeof space) : "; see accelerate --help");
+}
+
+static const struct command *
+find_command (const char *name, struct fail *fail)
+{
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (!strcmp (commands[i].info.name, name))
+            return &commands[i];
+    if (*name == '-')
+        refuse_option (name, fail);
+    else
+        refuse_command (name, fail);
     return NULL;
 }
 
@@ -144,7 +223,24 @@ run_command (const char *name, int argc, char **argv, struct strbuf *out, struct
     if (help == ARGV_END)
         return command->run (argc, argv, fail);
     emit_command_help (&command->info,
-                       help == ARGV_HELP_ALL ? ~0u : emit_chosen_groups (command->info.options, argc, argv), out);
+                       help == ARGV_HELP_ALL ? ~0u : emit_chosen_groups (command->info.options, argc, argv),
+                       help_columns (), out);
+    return 0;
+}
+
+/* accelerate help [COMMAND] */
+static int
+run_help (int argc, char **argv, struct strbuf *out, struct fail *fail)
+{
+    if (!argc) {
+        add_help (out);
+        return 0;
+    }
+    const struct command *command = find_command (argv[0], fail);
+    if (!command)
+        return -1;
+    emit_command_help (&command->info, emit_chosen_groups (command->info.options, argc - 1, argv + 1), help_columns (),
+                       out);
     return 0;
 }
 
@@ -163,7 +259,9 @@ run (int argc, char **argv, struct strbuf *out, struct fail *fail)
         add_help (out);
     else if (!strcmp (word, "--help-all") || !strcmp (word, "--help_all"))
         add_all_help (out);
-    else if (!strcmp (word, "--version"))
+    else if (!strcmp (word, "help"))
+        return run_help (argc - 2, argv + 2, out, fail);
+    else if (!strcmp (word, "--version") || !strcmp (word, "-V"))
         strbuf_add (out, "accelerate " PACKAGE_VERSION "\n");
     else if (!strncmp (word, "--emit=", 7))
         return emit (word + 7, out, fail);

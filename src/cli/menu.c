@@ -43,8 +43,8 @@ measure (struct menu *menu)
 {
     struct winsize size = { 0 };
     ioctl (STDOUT_FILENO, TIOCGWINSZ, &size);
-    size_t lines = size.ws_row > 4 ? size.ws_row - 3U : 20;
-    menu->columns = size.ws_col > 20 ? size.ws_col : 80;
+    size_t lines = size.ws_row > 5 ? size.ws_row - 4U : 20; /* less the question and the hint */
+    menu->columns = prompt_columns ();
     menu->rows = menu->count < lines ? menu->count : lines;
 }
 
@@ -72,6 +72,8 @@ draw (struct menu *menu)
                 menu_is_number (menu->labels[i]) ? "" : menu->labels[i], is_chosen ? "\033[0m" : "");
         menu->drawn++;
     }
+    /* Without a newline at its end, it does not count as a line. */
+    printf ("\033[2m%.*s\033[0m", menu->columns - 1, "Up and Down or a number: move, Enter: choose, <: back, ?: help");
     fflush (stdout);
 }
 
@@ -184,6 +186,8 @@ choose (struct menu *menu)
         case '\b':
         case 0177:
             return PROMPT_BACK;
+        case '?':
+            return PROMPT_HELP;
         case PROMPT_KEY_INTERRUPT:
             return PROMPT_INTERRUPT;
         case PROMPT_KEY_END:
@@ -200,7 +204,7 @@ menu_choose (const char *question, const char *const *labels, const int *numbers
 {
     struct menu menu = { .labels = labels, .numbers = numbers, .count = count, .chosen = *chosen, .digits = -1 };
     measure (&menu);
-    printf ("%s\n", question);
+    prompt_say (question);
     enter_raw (&menu);
     enum prompt_result result = choose (&menu);
     erase (&menu);

@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #if defined HAVE_READLINE
 #include <readline/readline.h>
@@ -151,10 +152,45 @@ prompt_die (void)
         }
 }
 
+int
+prompt_columns (void)
+{
+    struct winsize size = { 0 };
+    return ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_col < 20 ? 80 : size.ws_col;
+}
+
+/* A word that is longer than the line is left to the terminal.  Bytes count as columns: the questions are ASCII. */
+void
+prompt_wrap (const char *text, struct strbuf *out)
+{
+    size_t column = 0, width = (size_t) prompt_columns () - 1;
+    if (!prompt_can_draw ()) {
+        strbuf_add (out, text);
+        return;
+    }
+    while (*text) {
+        size_t blanks = strspn (text, " "), word = strcspn (text + blanks, " \n");
+        if (column && word && column + blanks + word > width) {
+            strbuf_add_char (out, '\n');
+            column = blanks = 0;
+            text += strspn (text, " ");
+        }
+        strbuf_add_bytes (out, text, blanks + word);
+        column += blanks + word;
+        text += blanks + word;
+        if (*text == '\n') {
+            strbuf_add_char (out, *text++);
+            column = 0;
+        }
+    }
+}
+
 void
 prompt_say (const char *text)
 {
-    printf ("%s\n", text);
+    AUTO_STRBUF struct strbuf wrapped = { 0 };
+    prompt_wrap (text, &wrapped);
+    printf ("%s\n", wrapped.text && !wrapped.failed ? wrapped.text : text);
     fflush (stdout);
 }
 
@@ -168,9 +204,10 @@ finish (char *line, char **result)
         line[--length] = '\0';
     size_t blanks = strspn (line, " \t");
     memmove (line, line + blanks, length - blanks + 1);
-    if (!strcmp (line, "<")) {
+    if (!strcmp (line, "<") || !strcmp (line, "?")) {
+        enum prompt_result said = *line == '<' ? PROMPT_BACK : PROMPT_HELP;
         free (line);
-        return PROMPT_BACK;
+        return said;
     }
     *result = line;
     return PROMPT_ANSWER;
@@ -297,8 +334,16 @@ prompt_line (const char *question, bool is_path, char **line)
 {
     *line = NULL;
 #if defined HAVE_READLINE || defined HAVE_LIBEDIT
-    if (prompt_can_draw ())
-        return read_edited (question, is_path, line);
+    if (prompt_can_draw ()) {
+        AUTO_STRBUF struct strbuf wrapped = { 0 };
+        prompt_wrap (question, &wrapped);
+        const char *last = wrapped.text && !wrapped.failed ? strrchr (wrapped.text, '\n') : NULL;
+        if (!last) /* the line editor gets the last line: it cannot count the others */
+            return read_edited (question, is_path, line);
+        printf ("%.*s", (int) (last + 1 - wrapped.text), wrapped.text);
+        fflush (stdout);
+        return read_edited (last + 1, is_path, line);
+    }
 #endif
     (void) is_path;
     return read_plain (question, line);

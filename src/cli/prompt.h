@@ -7,11 +7,14 @@
 #ifndef CLI_PROMPT_H
 #define CLI_PROMPT_H
 
+#include "util/strbuf.h"
+
 #include <stdbool.h>
 
 enum prompt_result {
     PROMPT_ANSWER,
     PROMPT_BACK,      /* to the question before */
+    PROMPT_HELP,      /* "?" */
     PROMPT_END,       /* the input has ended */
     PROMPT_INTERRUPT, /* Ctrl-C */
 };
@@ -26,15 +29,21 @@ bool prompt_has_person (void);
 bool prompt_can_draw (void);
 
 /**
- * Print @p question and read one line; "<" alone is PROMPT_BACK.
+ * Print @p question and read one line; "<" alone is PROMPT_BACK, "?" PROMPT_HELP.
  *
  * @param is_path   the Tab key completes names of files; else it does nothing
  * @param[out] line  without its newline and without blanks around it; the caller frees it
  */
 enum prompt_result prompt_line (const char *question, bool is_path, char **line);
 
-/** Print one line of the dialogue that is not a question. */
+/** Print a part of the dialogue that is not a question; at a terminal, long lines break between words. */
 void prompt_say (const char *text);
+
+/** The width of the terminal, in columns; 80 where unknown. */
+int prompt_columns (void);
+
+/** Append @p text with lines broken between words, for the terminal; unchanged where none can draw. */
+void prompt_wrap (const char *text, struct strbuf *out);
 
 /**
  * Wait for a byte on standard input, or a signal.  For the menu.

@@ -7,6 +7,7 @@
 
 #include "cli/menu.h"
 #include "cli/questions.h"
+#include "cli/verify.h"
 #include "config/load.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
@@ -26,7 +27,11 @@ is_menu (const struct question *question)
 static int
 find_default (const struct answers *answers, const struct answer *item, char **text, struct fail *fail)
 {
-    const char *candidates[] = { item->text, item->proposal, item->question->dflt };
+    int64_t number = item->question->propose ? item->question->propose (answers) : 0;
+    char proposed[24] = "";
+    snprintf (proposed, sizeof proposed, "%lld", (long long) number);
+    const char *candidates[] = { item->text, item->has_recalled ? item->proposal : NULL, number ? proposed : NULL,
+                                 item->proposal, item->question->dflt };
     *text = NULL;
     for (size_t i = 0; !*text && i < sizeof candidates / sizeof *candidates; i++) {
         struct fail wrong = { 0 };
@@ -95,6 +100,39 @@ ask_typed (const struct question *question, const char *dflt, char **line)
                : prompt_line (text.text, question->kind == ASK_PATH || question->kind == ASK_FULL_PATH, line);
 }
 
+/* The option that the question is about, or leads to. */
+static const struct option *
+find_subject (const struct question *question)
+{
+    char key[64];
+    const struct option *row = option_find (question->id);
+    if (row || !question->told_by)
+        return row;
+    snprintf (key, sizeof key, "%.*s", (int) strcspn (question->told_by, " "), question->told_by);
+    return option_find (key);
+}
+
+static void
+show_help (const struct question *question)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    const struct option *row = find_subject (question);
+    if (row) {
+        strbuf_printf (&text, "%s\n", row->doc);
+        if (row->type == OPTION_INT)
+            strbuf_printf (&text, "A number from %lld to %lld. ", (long long) row->min, (long long) row->max);
+        strbuf_printf (&text, "Key and option: %s.\n", row->key);
+    }
+    strbuf_add (&text, question->kind == ASK_YES_NO ? "Answer yes or no"
+                       : is_menu (question)         ? "Choose one of the entries, by its number or word"
+                       : question->kind == ASK_PATH || question->kind == ASK_FULL_PATH
+                           ? "Type a path; Tab completes it"
+                       : question->kind == ASK_WORDS ? "Type words with commas between them, or nothing"
+                                                     : "Type the answer");
+    strbuf_add (&text, ", Enter to accept what is in brackets, < to go back, Ctrl-C to leave.");
+    prompt_say (text.text && !text.failed ? text.text : "out of memory");
+}
+
 static void
 drop_last (struct strlist *list)
 {
@@ -109,6 +147,10 @@ ask_for_more (bool *is_more)
         AUTO_FREE char *line = NULL;
         enum prompt_result result = prompt_line ("Do you wish to add another command? [yes/NO] ", false, &line);
         *is_more = false;
+        if (result == PROMPT_HELP) {
+            prompt_say ("Answer yes to type another line, no to go on, < to take the last line back.");
+            continue;
+        }
         if (result != PROMPT_ANSWER || !line || !*line || parse_bool (line, is_more) == PARSE_OK)
             return result;
         prompt_say ("please answer yes or no");
@@ -128,6 +170,10 @@ ask_lines (const struct question *question, const char *dflt, char **lines)
     while (is_more) {
         AUTO_FREE char *line = NULL;
         enum prompt_result result = ask_typed (question, list.count ? NULL : shown, &line);
+        if (result == PROMPT_HELP) {
+            show_help (question);
+            continue;
+        }
         if (result == PROMPT_BACK && list.count) {
             drop_last (&list);
             continue;
@@ -139,7 +185,7 @@ ask_lines (const struct question *question, const char *dflt, char **lines)
         if (!line)
             return PROMPT_ANSWER; /* without a text: no memory */
         if (!*line) {
-            prompt_say ("an answer is needed");
+            prompt_say ("this question needs an answer");
             continue;
         }
         strlist_add (&list, line);
@@ -172,6 +218,10 @@ ask (const struct answers *answers, struct answer *item, struct fail *fail)
         enum prompt_result result = is_menu (question)            ? ask_menu (answers, item, dflt, &line)
                                     : question->kind == ASK_LINES ? ask_lines (question, dflt, &line)
                                                                   : ask_typed (question, dflt, &line);
+        if (result == PROMPT_HELP) {
+            show_help (question);
+            continue;
+        }
         if (result != PROMPT_ANSWER)
             return result;
         if (!line) {
@@ -212,7 +262,7 @@ take_default (const struct answers *answers, struct answer *item, struct fail *f
     if (find_default (answers, item, &text, fail))
         return -1;
     if (!text)
-        return fail_set (fail, FAIL_USAGE, "--yes: nothing answers '%s', give --%s", item->question->text,
+        return fail_set (fail, FAIL_USAGE, "'%s' has no default; pass --%s", item->question->text,
                          item->question->id);
     free (item->text);
     item->text = text;
@@ -235,12 +285,12 @@ give_up (enum prompt_result result, struct fail *fail)
 {
     if (result == PROMPT_INTERRUPT) {
         prompt_say ("");
-        return fail_set (fail, 130, "interrupted, nothing was written");
+        return fail_set (fail, 130, "interrupted; nothing was written");
     }
     if (fail->status)
         return -1;
     prompt_say (""); /* the error begins on a line of its own */
-    return fail_set (fail, FAIL_GENERAL, "the input ended before the last question, nothing was written");
+    return fail_set (fail, FAIL_GENERAL, "the input ended before the last question; nothing was written");
 }
 
 /* From question @p i to the last.  @p only_new: leave alone what has an answer. */
@@ -269,7 +319,7 @@ walk (struct answers *answers, size_t i, bool only_new, bool ask_nothing, struct
         if (result == PROMPT_BACK) {
             size_t previous = find_previous (answers, i);
             if (previous == answers->count)
-                prompt_say ("this is the first question");
+                prompt_say ("already at the first question");
             else {
                 i = previous;
                 answers->items[i].source = ANSWER_NONE;
@@ -349,7 +399,7 @@ review (struct answers *answers, struct fail *fail)
             if (change (answers, items[number - 1], fail))
                 return -1;
         } else
-            prompt_say ("that is no number of the list");
+            prompt_say ("not a number in the list; Enter saves, Ctrl-C leaves without saving");
     }
 }
 
@@ -359,8 +409,8 @@ add_remarks (const struct answers *answers)
 {
     if (answers_is (answers, "use_dynamo", "yes") && answers_is (answers, "mixed_precision", "no")
         && !answers_is (answers, "use_cpu", "yes") && !answers_is (answers, "machine", "MULTI_CPU"))
-        prompt_say ("note: torch dynamo without mixed precision needs TF32 to be fast; the original's library turns it "
-                    "on");
+        prompt_say ("note: torch dynamo without mixed precision is fast only with TF32, which Hugging Face's library "
+                    "enables");
     if (answers_is (answers, "authorization", "credentials"))
         prompt_say ("note: give --aws_access_key_id and --aws_secret_access_key to each launch; they are not kept in "
                     "the file");
@@ -370,42 +420,46 @@ add_remarks (const struct answers *answers)
 }
 
 static int
-finish (const struct answers *answers, const struct config *old, struct config *file, bool has_person,
-        struct fail *fail)
+make_file (const struct answers *answers, const struct config *old, struct config *file, struct fail *fail)
 {
-    if (answers_apply (answers, old, file, fail))
-        return -1;
-    const char *lost = answers_find_lost_flag (answers, old, file);
-    if (lost && !has_person)
-        return fail_set (fail, FAIL_USAGE, "--%s: no question that applies to these answers is about it", lost);
-    AUTO_STRBUF struct strbuf note = { 0 };
-    if (lost) {
-        strbuf_printf (&note, "note: --%s does not apply to these answers, and is left out", lost);
-        prompt_say (note.text ? note.text : lost);
+    config_release (file);
+    return answers_apply (answers, old, file, fail) ? -1 : verify_file (old, file, fail);
+}
+
+/* A person can mend answers that launch would refuse. */
+static int
+finish (struct answers *answers, const struct config *old, struct config *file, bool has_person, struct fail *fail)
+{
+    int result = has_person ? review (answers, fail) : 0;
+    while (!result && make_file (answers, old, file, fail)) {
+        if (!has_person || fail->status != FAIL_USAGE)
+            return -1;
+        prompt_say (fail->text);
+        *fail = (struct fail){ 0 };
+        result = review (answers, fail);
     }
-    add_remarks (answers);
-    return 0;
+    if (!result)
+        add_remarks (answers);
+    return result;
 }
 
 int
-questionnaire_run (const struct config *old, struct config *file, struct fail *fail)
+questionnaire_run (const struct config *old, int gpus, struct config *file, struct fail *fail)
 {
     struct answers answers;
     struct fail unused = { 0 };
     bool ask_nothing = old->settings.yes, has_person = !ask_nothing && prompt_has_person ();
     fail = fail ? fail : &unused;
-    int result = answers_init (&answers, old, fail);
+    int result = answers_init (&answers, old, gpus, fail);
     prompt_open ();
     if (!result && has_person)
-        prompt_say ("An empty answer takes what stands in brackets; < goes back one question.\n"
+        prompt_say ("Enter accepts what is in brackets, < goes back one question, ? explains it.\n"
                     "Nothing is written before the end: Ctrl-C leaves everything as it is.\n");
     if (!result)
         result = walk (&answers, 0, false, ask_nothing, fail);
-    if (!result && has_person)
-        result = review (&answers, fail);
-    prompt_close ();
     if (!result)
         result = finish (&answers, old, file, has_person, fail);
+    prompt_close ();
     answers_release (&answers);
     return result;
 }

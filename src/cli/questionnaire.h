@@ -9,9 +9,10 @@
  * Ask what flags do not answer, with the old file's values as proposals; with --yes, ask nothing.
  *
  * @param old         flags, and the file that will be replaced
+ * @param gpus        of this machine, for proposals
  * @param[out] file   what is to be written; initialized here, release it also after a failure
  * @return 0, or -1 with @p fail set: status 130 after Ctrl-C
  */
-int questionnaire_run (const struct config *old, struct config *file, struct fail *fail);
+int questionnaire_run (const struct config *old, int gpus, struct config *file, struct fail *fail);
 
 #endif

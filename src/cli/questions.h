@@ -32,7 +32,9 @@ struct question {
     enum question_kind kind;
     const char *text; /* one line that ends in '?' or ':' */
     const struct choice *choices; /* of ASK_MENU; ends with { NULL } */
-    const char *dflt;             /* NULL: there is none, an answer is needed */
+    const char *dflt;             /* NULL: there is none, this question needs an answer */
+    /* Where the default follows from other answers: the number, or 0 for `dflt`; NULL: it never does. */
+    int64_t (*propose) (const struct answers *answers);
     bool (*when) (const struct answers *answers); /* whether it is asked; NULL: always */
     /* What is wrong with the answer beside its form, or NULL. */
     const char *(*objection) (const struct answers *answers, const char *text);
@@ -76,6 +78,7 @@ struct answer {
     const struct question_list *list;
     char *text;     /* yes or no, a menu's value, what was typed; kept where it does not apply any more */
     char *proposal; /* of the old file, else the default; NULL: none */
+    bool has_recalled; /* the proposal is the old file's */
     enum answer_source source;
     bool applies;
 };
@@ -83,6 +86,7 @@ struct answer {
 struct answers {
     struct answer *items; /* all questions, in order */
     size_t count;
+    int gpus; /* of this machine */
 };
 
 /** The answer to question @p id, "" where it has none or does not apply. */
@@ -91,7 +95,7 @@ bool answers_is (const struct answers *answers, const char *id, const char *valu
 int64_t answers_number (const struct answers *answers, const char *id);
 
 /** All questions, with what flags say as answers, and what the file said as proposals. @{ */
-int answers_init (struct answers *answers, const struct config *old, struct fail *fail);
+int answers_init (struct answers *answers, const struct config *old, int gpus, struct fail *fail);
 void answers_release (struct answers *answers);
 /** @} */
 
@@ -113,9 +117,5 @@ int answers_menu_number (const struct strlist *values, size_t i);
 
 /** The file that the answers mean.  @p file is initialized here.  Keys of @p old that no question is about are kept. */
 int answers_apply (const struct answers *answers, const struct config *old, struct config *file, struct fail *fail);
-
-/** A key that was given as a flag, but that the answers leave no room for in @p file; NULL: none. */
-const char *answers_find_lost_flag (const struct answers *answers, const struct config *old,
-                                    const struct config *file);
 
 #endif

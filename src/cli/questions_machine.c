@@ -5,7 +5,9 @@
 #include <config.h>
 
 #include "cli/questions.h"
+#include "config/host.h"
 #include "config/load.h"
+#include "util/parse.h"
 
 #include <string.h>
 
@@ -370,17 +372,43 @@ static const char *
 refuse_on_neuron (const struct answers *answers, const char *text)
 {
     return !strcmp (text, "yes") && answers_is (answers, "machine", "MULTI_NEURON")
-               ? "that is not supported on Neuron devices"
+               ? "not supported on Neuron devices"
                : NULL;
 }
 
-static const char *
-refuse_single_gpu (const struct answers *answers, const char *text)
+/* Several GPUs, and nothing but data parallelism. */
+static bool
+with_gpus_alone (const struct answers *answers)
 {
-    return !strcmp (text, "1") && with_megatron_possible (answers) && !with_megatron (answers)
-                   && !with_several_machines (answers)
-               ? "one process on one machine is no distributed training: go back and choose that, or more processes"
-               : NULL;
+    return with_megatron_possible (answers) && !with_megatron (answers) && !with_several_machines (answers);
+}
+
+static const char *
+refuse_processes (const struct answers *answers, const char *text)
+{
+    int64_t hosts = answers_number (answers, "num_machines"), number;
+    if (!strcmp (text, "1") && with_gpus_alone (answers))
+        return "one process on one GPU is not distributed training: enter 2 or more, or go back (<) and choose that";
+    if (hosts > 1 && parse_int64 (text, 1, INT64_MAX, &number) == PARSE_OK && number % hosts)
+        return "not a multiple of the number of machines";
+    return NULL;
+}
+
+/* One for each GPU or machine, as launch has it. */
+static int64_t
+propose_processes (const struct answers *answers)
+{
+    int64_t hosts = answers_number (answers, "num_machines"), here = with_multi_gpu (answers) ? answers->gpus : 1;
+    if (hosts > 1)
+        return hosts * (here > 1 ? here : 1);
+    return !with_gpus_alone (answers) ? 0 : here > 1 ? here : 2;
+}
+
+static const char *
+refuse_host (const struct answers *answers, const char *text)
+{
+    (void) answers;
+    return host_complaint (text);
 }
 
 /* What an old file, or flags, stand for. */
@@ -424,7 +452,7 @@ recall_megatron (const struct config *old)
 static const char *
 recall_no_split (const struct config *old)
 {
-    return old->settings.fsdp_auto_wrap_policy && !old->settings.fsdp_transformer_layer_cls_to_wrap ? "yes" : NULL;
+    return old->settings.fsdp_transformer_layer_cls_to_wrap ? "no" : old->settings.fsdp_auto_wrap_policy ? "yes" : NULL;
 }
 
 /* One of the three truth values of fp8_override_linear_precision. */

@@ -10,6 +10,8 @@
 
 #include "cli/questions_dynamo.h"
 
+#define ROLE "accelerate_sagemaker_execution_role" /* that the original makes */
+
 static const struct choice authorizations[] = {
     { "profile", "AWS Profile" },
     { "credentials", "Credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), given again to each launch" },
@@ -84,7 +86,7 @@ static const char *
 recall_role (const struct config *old)
 {
     const char *name = old->settings.iam_role_name;
-    return !name ? NULL : strcmp (name, "accelerate_sagemaker_execution_role") ? "name" : "create";
+    return !name ? NULL : strcmp (name, ROLE) ? "name" : "create";
 }
 
 static const struct question rows[] = {
@@ -98,7 +100,7 @@ static const struct question rows[] = {
     { .id = "role", .kind = ASK_MENU, .choices = roles, .dflt = "name", .recall = recall_role,
       .told_by = "iam_role_name",
       .text = "Do you already have an IAM role for executing Amazon SageMaker training jobs?" },
-    { .id = "iam_role_name", .kind = ASK_VALUE, .when = with_role_name,
+    { .id = "iam_role_name", .kind = ASK_VALUE, .dflt = ROLE, .when = with_role_name,
       .text = "What is your IAM role's name?" },
     { .id = "use_image", .kind = ASK_YES_NO, .dflt = "no", .told_by = "image_uri",
       .text = "Do you want to use a custom Docker image?" },
@@ -138,7 +140,7 @@ static const struct fixed_value fixed[] = {
     { .key = "num_machines", .text = "1" },
     { .key = "gpu_ids", .text = "all", .keep = true },
     { .key = "enable_cpu_affinity", .text = "false", .keep = true },
-    { .key = "iam_role_name", .text = "accelerate_sagemaker_execution_role" },
+    { .key = "iam_role_name", .text = ROLE },
     { .key = "base_job_name", .text = "accelerate-sagemaker-1", .keep = true },
     { .key = "py_version", .text = "py38", .keep = true },
     { .key = "pytorch_version", .text = "1.10.2", .keep = true },

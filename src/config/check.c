@@ -7,6 +7,7 @@
 
 #include "config/conditions.h"
 #include "config/gpu_ids.h"
+#include "config/host.h"
 #include "config/load.h"
 #include "config/mode.h"
 #include "config/tee.h"
@@ -14,6 +15,7 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool
 is_flag_given (const struct config *config, const char *key)
@@ -165,35 +167,42 @@ has_number_missing (const struct config *config)
            && !when_sagemaker (&config->settings);
 }
 
+/* The library takes the file's content in base64 as well, which begins with e, as { does. */
+static bool
+has_no_deepspeed_file (const struct config *config)
+{
+    const char *name = config->settings.deepspeed_config_file;
+    bool is_base64 = name && *name == 'e' && strlen (name) > 8 && !strpbrk (name, ". ~");
+    return config->settings.use_deepspeed && name && strcmp (name, "none") != 0 && !is_base64 && access (name, F_OK);
+}
+
 static const struct {
     bool (*is_broken) (const struct config *config);
     const char *blamed[2]; /* keys whose values and origins the message tells */
     const char *text;
 } rules[] = {
-    { has_several_modes, { NULL },
-      "choose one of --cpu, --multi_gpu, --tpu, --use_deepspeed and --use_fsdp" },
     { has_parallelism_alone, { "use_parallelism_config", "fsdp_version" },
       "parallelism_config needs DeepSpeed, or FSDP with fsdp_version 2" },
     { has_unsynchronised_loading, { "fsdp_cpu_ram_efficient_loading", "fsdp_sync_module_states" },
-      "only rank 0 would have the weights: fsdp_cpu_ram_efficient_loading needs fsdp_sync_module_states" },
-    { has_bad_rendezvous, { "rdzv_conf" }, "pairs KEY=VALUE with commas between them are wanted" },
-    { has_bad_tee, { "tee" }, "0 to 3, or pairs like 0:1 with commas between them, are wanted" },
-    { has_log_dir_in_use, { "log_dir" }, "a folder is wanted, and there is a file of that name" },
-    { has_json_alone, { NULL }, "--json prints a plan: it needs --dry_run" },
-    { has_explain_alone, { NULL }, "--explain needs --dry_run, and is no JSON" },
-    { has_tpu_without_python, { "tpu", "no_python" }, "torch_xla imports the program of a TPU: it must be Python" },
+      "fsdp_cpu_ram_efficient_loading needs fsdp_sync_module_states: otherwise only rank 0 has the weights" },
+    { has_bad_rendezvous, { "rdzv_conf" }, "expected comma-separated KEY=VALUE pairs" },
+    { has_bad_tee, { "tee" }, "expected 0 to 3, or comma-separated pairs such as 0:1" },
+    { has_log_dir_in_use, { "log_dir" }, "expected a directory, but a file has this name" },
+    { has_json_alone, { NULL }, "--json needs --dry_run: it prints the plan" },
+    { has_explain_alone, { NULL }, "--explain needs --dry_run and cannot be combined with --json" },
+    { has_tpu_without_python, { "tpu", "no_python" }, "a TPU program must be Python, because torch_xla imports it" },
     { has_multi_gpu_alone, { "multi_gpu", "num_processes" }, "--multi_gpu needs at least 2 processes" },
     { has_module_without_python, { "module", "no_python" },
-      "a module needs Python: choose one of --module and --no_python" },
-    { has_machine_out_of_range, { "machine_rank", "num_machines" }, "machine_rank must be below num_machines" },
+      "--module and --no_python cannot be combined: a module needs Python" },
+    { has_machine_out_of_range, { "machine_rank", "num_machines" }, "machine_rank must be less than num_machines" },
     { has_no_main_machine, { "num_machines" }, "several machines need --main_process_ip" },
-    { has_no_machine_rank, { "num_machines" }, "several machines need --machine_rank, 0 on the main one" },
+    { has_no_machine_rank, { "num_machines" }, "several machines need --machine_rank (0 on the main machine)" },
     { has_free_port_everywhere, { "main_process_port", "num_machines" },
-      "each machine would pick another free port: name one with --main_process_port" },
+      "each machine would pick a different free port: set --main_process_port" },
     { has_uneven_machines, { "num_processes", "num_machines" },
-      "the processes cannot be spread evenly over the machines" },
-    { has_single_gpu, { "multi_gpu", "gpu_ids" }, "several GPUs are wanted but only one is listed in gpu_ids" },
-    { has_number_missing, { "distributed_type" }, "the number of processes is not given: add num_processes" },
+      "num_processes must be a multiple of num_machines" },
+    { has_single_gpu, { "multi_gpu", "gpu_ids" }, "gpu_ids lists one GPU, but several are needed" },
+    { has_number_missing, { "distributed_type" }, "num_processes is missing" },
 };
 
 static void
@@ -209,6 +218,18 @@ describe (const struct config *config, const char *key, struct strbuf *out)
 }
 
 static int
+check_host (const struct config *config, struct fail *fail)
+{
+    const char *host = config->settings.main_process_ip, *why = host ? host_complaint (host) : NULL;
+    AUTO_STRBUF struct strbuf origin = { 0 };
+    if (!why)
+        return 0;
+    config_show_origin (config, option_find ("main_process_ip"), &origin);
+    return origin.failed ? fail_nomem (fail)
+                         : fail_set (fail, FAIL_USAGE, "main_process_ip: '%s' is %s (%s)", host, why, origin.text);
+}
+
+static int
 check_gpu_ids (const struct config *config, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf why = { 0 }, blamed = { 0 };
@@ -221,8 +242,18 @@ check_gpu_ids (const struct config *config, struct fail *fail)
 }
 
 int
+config_check_modes (const struct config *config, struct fail *fail)
+{
+    return has_several_modes (config)
+               ? fail_set (fail, FAIL_USAGE, "choose one of --cpu, --multi_gpu, --tpu, --use_deepspeed and --use_fsdp")
+               : 0;
+}
+
+int
 config_check (const struct config *config, struct fail *fail)
 {
+    if (config_check_modes (config, fail))
+        return -1;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         if (!rules[i].is_broken (config))
             continue;
@@ -233,5 +264,16 @@ config_check (const struct config *config, struct fail *fail)
             return fail_nomem (fail);
         return fail_set (fail, FAIL_USAGE, "%s%s", rules[i].text, blamed.text ? blamed.text : "");
     }
-    return check_gpu_ids (config, fail);
+    return check_host (config, fail) || check_gpu_ids (config, fail) ? -1 : 0;
+}
+
+int
+config_check_files (const struct config *config, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf blamed = { 0 };
+    if (!has_no_deepspeed_file (config))
+        return 0;
+    describe (config, "deepspeed_config_file", &blamed);
+    return blamed.failed ? fail_nomem (fail)
+                         : fail_set (fail, FAIL_USAGE, "DeepSpeed's configuration file does not exist%s", blamed.text);
 }

@@ -37,8 +37,8 @@ emit_completes_row (const struct option *row, enum option_command command)
  */
 unsigned emit_chosen_groups (enum option_command command, int argc, char **argv);
 
-/** `accelerate NAME --help`; of groups that matter in some mode only, those in @p groups are shown. */
-void emit_command_help (const struct command_info *info, unsigned groups, struct strbuf *out);
+/** `accelerate NAME --help`, @p columns wide; of groups that matter in some mode only, those in @p groups are shown. */
+void emit_command_help (const struct command_info *info, unsigned groups, int columns, struct strbuf *out);
 
 /** Items of an mdoc list for the flags of @p command, group by group, and of the variables they set. @{ */
 void emit_man_options (enum option_command command, struct strbuf *out);
@@ -54,5 +54,8 @@ void emit_zsh (const struct command_info *const *commands, size_t count, struct 
 
 /** The whole table. */
 int emit_json (struct strbuf *out, struct fail *fail);
+
+/** A JSON schema (draft 2020-12) of the configuration file. */
+int emit_schema (struct strbuf *out, struct fail *fail);
 
 #endif

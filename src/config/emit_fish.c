@@ -22,6 +22,12 @@ static const char head[] =
     "    end\n"
     "end\n"
     "\n"
+    "function __accelerate_configs --argument-names current\n"
+    "    set -l names \"$current\"*.yaml \"$current\"*.yml \"$current\"*.json\n"
+    "    test -n \"$names\"; and printf '%s\\n' $names\n"
+    "    __fish_complete_directories \"$current\"\n"
+    "end\n"
+    "\n"
     "function __accelerate_value --argument-names key current program\n"
     "    switch $key\n";
 
@@ -53,7 +59,7 @@ static const char after_free[] =
     "    end\n"
     "end\n"
     "\n"
-    "# What to complete: command, flags COMMAND, free COMMAND, behind (the program), value KEY TEXT BEFORE PROGRAM\n"
+    "# What to complete: command, flags COMMAND, free COMMAND, after (the program), value KEY TEXT BEFORE PROGRAM\n"
     "function __accelerate_state\n"
     "    set -l words (commandline -opc)\n"
     "    set -l current (commandline -ct)\n"
@@ -80,7 +86,11 @@ static const char after_free[] =
     "        else if string match -qv -- '-*' $word; and test $command = config -a $word != lint\n"
     "            set free none # flags of config stand on either side of its word\n"
     "        else if not string match -q -- '-*' $word\n"
-    "            echo behind\n"
+    "            if test $command = config\n"
+    "                printf '%s\\n' value config_file \"$current\" '' $program\n"
+    "            else\n"
+    "                echo after\n"
+    "            end\n"
     "            return\n"
     "        else if contains -- $name $valued\n"
     "            set key $name\n"
@@ -102,7 +112,7 @@ static const char after_free[] =
     "function __accelerate_wants_files\n"
     "    set -l state (__accelerate_state)\n"
     "    switch \"$state[1..2]\"\n"
-    "        case behind 'behind *' 'free launch'\n"
+    "        case after 'after *' 'free launch'\n"
     "            return 0\n"
     "        case 'value *'\n"
     "            test \"$(__accelerate_value $state[2..3] '')\" = @files\n"
@@ -176,6 +186,7 @@ add_values (enum emit_kind kind, const char *const *words, struct strbuf *out)
 {
     switch (kind) {
     case EMIT_FILES: strbuf_add (out, "            echo @files\n"); break;
+    case EMIT_CONFIGS: strbuf_add (out, "            __accelerate_configs \"$current\"\n"); break;
     case EMIT_FOLDERS: strbuf_add (out, "            __fish_complete_directories \"$current\"\n"); break;
     case EMIT_GPUS: strbuf_add (out, "            __accelerate_gpus \"$current\" \"$program\"\n"); break;
     default:

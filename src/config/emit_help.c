@@ -7,57 +7,108 @@
 #include "config/load.h"
 #include "config/opt_argv.h"
 
+#include <ctype.h>
 #include <string.h>
 
-enum { HELP_COLUMN = 36, LAST_COLUMN = 98 };
+enum { WIDEST = 100, NARROWEST = 40 };
 
-/* To column HELP_COLUMN, on a new line where the text is already beyond. */
+/* What most people look for, in this order, before the groups. */
+static const char *const common[] = {
+    "num_processes", "num_machines", "mixed_precision", "gpu_ids", "cpu", "multi_gpu", "use_deepspeed", "use_fsdp",
+    "distributed_type", "config_file", "dry_run", "json", "yes",
+};
+enum { COMMON_COUNT = sizeof common / sizeof *common };
+
+struct page {
+    struct strbuf *out;
+    enum option_command command;
+    size_t width, column; /* of the whole line, and where texts begin */
+    bool is_whole;        /* all words of each choice */
+};
+
+/* Folded at blanks, from the column on; the line so far is from @p start.  The text of a line that has passed the
+ * column begins on the next one. */
 static void
-indent (struct strbuf *out, size_t line_start)
+add_folded (const struct page *page, size_t start, const char *text)
 {
-    if (out->length - line_start > HELP_COLUMN - 2) {
+    struct strbuf *out = page->out;
+    if (out->length - start + 2 > page->column && page->column) {
         strbuf_add_char (out, '\n');
-        line_start = out->length;
+        start = out->length;
     }
-    strbuf_printf (out, "%*s", (int) (HELP_COLUMN - (out->length - line_start)), "");
+    strbuf_printf (out, "%*s", (int) (page->column > out->length - start ? page->column - (out->length - start) : 0),
+                   "");
+    for (bool is_first = true; *text; is_first = false) {
+        size_t length = strcspn (text, " ");
+        if (!is_first && out->length - start + 1 + length > page->width) {
+            strbuf_add_char (out, '\n');
+            start = out->length;
+            strbuf_printf (out, "%*s", (int) page->column, "");
+        } else if (!is_first)
+            strbuf_add_char (out, ' ');
+        strbuf_add_bytes (out, text, length);
+        text += length + (text[length] == ' ');
+    }
+    strbuf_add_char (out, '\n');
+}
+
+/* ": no, fp16, bf16, fp8"; a long list is cut short. */
+static void
+add_choices (const struct page *page, const struct option *row, struct strbuf *text)
+{
+    enum { LONGEST = 60, MOST = 4 };
+    size_t length = 0, count = 0;
+    for (; row->choices[count]; count++)
+        length += strlen (row->choices[count]) + 2;
+    bool is_cut = !page->is_whole && length > LONGEST;
+    strbuf_add (text, ":");
+    for (size_t i = 0; i < (is_cut ? MOST : count); i++)
+        strbuf_printf (text, "%s %s", i ? "," : "", row->choices[i]);
+    if (is_cut)
+        strbuf_printf (text, ", ... (%zu words, see --help-all)", count);
 }
 
 static void
-add_help_row (const struct option *row, struct strbuf *out)
+add_help_row (const struct page *page, const struct option *row)
 {
-    size_t start = out->length;
+    AUTO_STRBUF struct strbuf text = { 0 };
+    size_t start = page->out->length;
     if (row->letter)
-        strbuf_printf (out, "  -%c, --%s", row->letter, row->key);
+        strbuf_printf (page->out, "  -%c, --%s", row->letter, row->key);
     else
-        strbuf_printf (out, "      --%s", row->key);
-    if (option_types[row->type].takes_value)
-        strbuf_printf (out, " %s", row->metavar);
-    indent (out, start);
-    strbuf_add (out, row->help);
-    if (row->dflt && option_types[row->type].takes_value) {
-        if (out->length - start + strlen (row->dflt) > LAST_COLUMN - 2) {
-            strbuf_add_char (out, '\n');
-            strbuf_printf (out, "%*s", HELP_COLUMN - 1, "");
-        }
-        strbuf_printf (out, " [%s]", row->dflt);
-    }
-    strbuf_add_char (out, '\n');
-    for (size_t i = 0; row->choices && row->choices[i];) { /* folded below column 100 */
-        size_t line = out->length;
-        strbuf_printf (out, "%*s", HELP_COLUMN, "");
-        for (; row->choices[i] && out->length - line + strlen (row->choices[i]) < LAST_COLUMN; i++)
-            strbuf_printf (out, "%s%s", row->choices[i], row->choices[i + 1] ? ", " : "");
-        if (row->choices[i])
-            out->length--; /* the blank at the end of the line */
-        strbuf_add_char (out, '\n');
-    }
+        strbuf_printf (page->out, "      --%s", row->key);
+    if (option_types[row->type].takes_value && row->metavar)
+        strbuf_printf (page->out, " %s", row->metavar);
+    strbuf_add (&text, row->help);
+    if (row->choices)
+        add_choices (page, row, &text);
+    if (row->dflt && option_types[row->type].takes_value)
+        strbuf_printf (&text, " [%s]", row->dflt);
+    page->out->failed = page->out->failed || text.failed;
+    add_folded (page, start, text.text ? text.text : "");
+}
+
+/* All keys of the file are flags of config. */
+static bool
+has_row (const struct option *row, enum option_command command)
+{
+    return command == COMMAND_CONFIG ? emit_completes_row (row, command) : emit_has_row (row, command);
+}
+
+static bool
+is_common (const struct option *row)
+{
+    for (int i = 0; i < COMMON_COUNT; i++)
+        if (!strcmp (common[i], row->key))
+            return true;
+    return false;
 }
 
 static bool
 has_rows (int group, enum option_command command)
 {
     for (size_t i = 0; i < option_count; i++)
-        if ((int) options[i].group == group && emit_has_row (&options[i], command))
+        if ((int) options[i].group == group && has_row (&options[i], command) && !is_common (&options[i]))
             return true;
     return false;
 }
@@ -69,42 +120,85 @@ is_shown (int group, unsigned groups)
 }
 
 static void
-add_hidden_groups (enum option_command command, unsigned groups, struct strbuf *out)
+add_hidden_groups (const struct page *page, unsigned groups)
 {
     bool is_first = true;
     for (int group = 0; group < GROUP_COUNT; group++) {
-        if (is_shown (group, groups) || !has_rows (group, command))
+        const struct option_group_info *info = &option_groups[group];
+        if (is_shown (group, groups) || !has_rows (group, page->command))
             continue;
         if (is_first)
-            strbuf_add (out,
-                        "\nNot shown, since the mode is not chosen (write its flag before --help, or --help-all):\n");
+            strbuf_add (page->out, "\nMore options, with one of these before --help, or with --help-all:\n");
         is_first = false;
-        size_t line = out->length;
-        strbuf_printf (out, "      %s", option_groups[group].flag ? option_groups[group].flag : "");
-        indent (out, line);
-        strbuf_printf (out, "%s\n", option_groups[group].title);
+        size_t start = page->out->length;
+        if (info->flag)
+            strbuf_printf (page->out, "      %s", info->flag);
+        else if (page->command == COMMAND_CONFIG)
+            strbuf_printf (page->out, "      --%s %s", info->key, info->value);
+        else
+            strbuf_printf (page->out, "      --config_file FILE");
+        AUTO_STRBUF struct strbuf text = { 0 };
+        strbuf_printf (&text, info->flag || page->command == COMMAND_CONFIG ? "%s" : "%s, in a file with %s",
+                       info->title, info->mode);
+        page->out->failed = page->out->failed || text.failed;
+        add_folded (page, start, text.text ? text.text : "");
     }
 }
 
-void
-emit_command_help (const struct command_info *info, unsigned groups, struct strbuf *out)
+static void
+add_common (const struct page *page)
 {
-    strbuf_printf (out, "usage: accelerate %s [options]%s%s\n\n%s.\n", info->name, info->arguments ? " " : "",
-                   info->arguments ? info->arguments : "", info->summary);
+    bool is_first = true;
+    for (int i = 0; i < COMMON_COUNT; i++) {
+        const struct option *row = option_find (common[i]);
+        if (!row || !has_row (row, page->command))
+            continue;
+        if (is_first)
+            strbuf_add (page->out, "\nCommon options:\n");
+        is_first = false;
+        add_help_row (page, row);
+    }
+}
+
+static void
+add_paragraph (const struct page *page, const char *text)
+{
+    const struct page whole = { .out = page->out, .width = page->width };
+    add_folded (&whole, page->out->length, text);
+}
+
+void
+emit_command_help (const struct command_info *info, unsigned groups, int columns, struct strbuf *out)
+{
+    size_t width = columns < NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : (size_t) columns;
+    const struct page page = { out, info->options, width, width >= 80 ? 36 : width >= 60 ? 24 : 10, groups == ~0u };
+    AUTO_STRBUF struct strbuf summary = { 0 };
+    strbuf_printf (&summary, "%c%s.", toupper ((unsigned char) *info->summary), info->summary + 1);
+    strbuf_printf (out, "usage: accelerate %s [options]%s%s\n\n", info->name, info->arguments ? " " : "",
+                   info->arguments ? info->arguments : "");
+    out->failed = out->failed || summary.failed;
+    add_paragraph (&page, summary.text ? summary.text : "");
     if (info->text)
         strbuf_printf (out, "%s\n", info->text);
+    add_common (&page);
     for (int group = 0; group < GROUP_COUNT; group++) {
         if (!is_shown (group, groups) || !has_rows (group, info->options))
             continue;
         strbuf_printf (out, "\n%s:\n", option_groups[group].title);
         for (size_t i = 0; i < option_count; i++)
-            if ((int) options[i].group == group && emit_has_row (&options[i], info->options))
-                add_help_row (&options[i], out);
+            if ((int) options[i].group == group && has_row (&options[i], info->options) && !is_common (&options[i]))
+                add_help_row (&page, &options[i]);
     }
-    strbuf_printf (out, "\n  -h, --help%*sthis text\n", HELP_COLUMN - 12, "");
-    strbuf_printf (out, "      --help-all%*sthis text for all modes\n", HELP_COLUMN - 16, "");
-    strbuf_add (out, "\nA flag may be spelled with '-' for each '_'.  Words in brackets are defaults.\n");
-    add_hidden_groups (info->options, groups, out);
+    strbuf_add (out, "\nHelp:\n");
+    size_t start = out->length;
+    strbuf_add (out, "  -h, --help");
+    add_folded (&page, start, "print this help");
+    start = out->length;
+    strbuf_add (out, "      --help-all");
+    add_folded (&page, start, "print the options of all modes");
+    add_hidden_groups (&page, groups);
+    strbuf_add_char (out, '\n');
+    add_paragraph (&page, "Options may be spelled with '-' instead of '_'. Defaults are in brackets.");
 }
 
 unsigned

@@ -28,6 +28,8 @@ values_of (const struct option *row)
         return (struct values){ EMIT_NOTHING, NULL };
     if (row->choices || row->words)
         return (struct values){ EMIT_WORDS, row->choices ? row->choices : row->words };
+    if (!strcmp (row->key, "config_file") || !strcmp (row->key, "output_file"))
+        return (struct values){ EMIT_CONFIGS, NULL };
     switch (row->type) {
     case OPTION_PATH: return (struct values){ has_metavar (row, "FOLDER") ? EMIT_FOLDERS : EMIT_FILES, NULL };
     case OPTION_TRUTH:

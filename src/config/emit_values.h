@@ -10,6 +10,7 @@ enum emit_kind {
     EMIT_NOTHING,
     EMIT_WORDS,
     EMIT_FILES,
+    EMIT_CONFIGS, /* *.yaml, *.yml, *.json */
     EMIT_FOLDERS,
     EMIT_GPUS, /* a list of ids with commas, or all */
 };

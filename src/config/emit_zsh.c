@@ -57,12 +57,13 @@ static const char tail[] =
     "    *) return 1 ;;\n"
     "    esac\n"
     "    flags+=('--help:print help' '--help_all:print help with all options')\n"
-    "    # Behind the program everything is the program's.\n"
+    "    # After the program everything is the program's.\n"
     "    for (( i = at; i < CURRENT; i++ )); do\n"
     "        name=${${words[i]//-/_}#__}\n"
     "        if [[ $words[i] != -* ]]; then\n"
     "            # flags of config stand on either side of its word\n"
     "            [[ $command == config && $words[i] != lint ]] && { free=(); continue }\n"
+    "            [[ $command == config ]] && { _accelerate_value $program config_file; return }\n"
     "            [[ $command != launch ]] && { _files; return }\n"
     "            shift $(( i - 1 )) words\n"
     "            (( CURRENT -= i - 1 ))\n"
@@ -85,7 +86,10 @@ static const char tail[] =
     "        fi\n"
     "        _describe -o option flags\n"
     "    elif [[ $command == launch ]]; then\n"
-    "        _files || { [[ -n $PREFIX ]] && _command_names -e }\n"
+    "        local found=1\n"
+    "        _files && found=0\n"
+    "        [[ -n $PREFIX && $PREFIX != */* ]] && _command_names -e && found=0\n"
+    "        return found\n"
     "    else\n"
     "        compadd -- $free\n"
     "    fi\n"
@@ -125,6 +129,7 @@ add_values (enum emit_kind kind, const char *const *words, struct strbuf *out)
 {
     switch (kind) {
     case EMIT_FILES: strbuf_add (out, "_files"); break;
+    case EMIT_CONFIGS: strbuf_add (out, "_path_files -g '*.(yaml|yml|json)(-.) *(-/)'"); break;
     case EMIT_FOLDERS: strbuf_add (out, "_files -/"); break;
     case EMIT_GPUS: strbuf_add (out, "_accelerate_gpus $1"); break;
     default:

@@ -97,7 +97,7 @@ refuse_unknown (const struct place *place, struct fail *fail)
     else if (elsewhere)
         return fail_set (fail, FAIL_GENERAL, "unknown key '%s' %s%s: it belongs %s%s", key,
                          place->section ? "in " : "at the top", place->section ? place->section : "",
-                         elsewhere->section ? "into " : "at the top", elsewhere->section ? elsewhere->section : "");
+                         elsewhere->section ? "in " : "at the top", elsewhere->section ? elsewhere->section : "");
     return fail_set (fail, FAIL_GENERAL, "unknown key '%s'%s%s%s", key, place->section ? " in " : "",
                      place->section ? place->section : "", suggest_text (&suggest, "", space, sizeof space));
 }
@@ -149,7 +149,7 @@ apply_list (struct config *config, const struct option *row, const struct node *
     for (size_t i = 0; i < list->count; i++) {
         const struct node *item = &list->items[i];
         if (!node_is_scalar (item) || item->kind == NODE_NULL)
-            return fail_set (fail, FAIL_GENERAL, "a list of single values is wanted");
+            return fail_set (fail, FAIL_GENERAL, "expected a list of single values");
         if (row->type == OPTION_LIST && config_set (config, row, item->text, origin, fail))
             return -1;
         strbuf_printf (&joined, "%s%s", i ? "," : "", item->text);
@@ -166,10 +166,10 @@ apply_value (struct config *config, const struct option *row, const struct node 
     if (node->kind == NODE_LIST && takes_list)
         return apply_list (config, row, node, fail);
     if (!node_is_scalar (node))
-        return fail_set (fail, FAIL_GENERAL, "a %s is wanted, not a %s", takes_list ? "list" : "single value",
+        return fail_set (fail, FAIL_GENERAL, "expected a %s, got a %s", takes_list ? "list" : "single value",
                          node->kind == NODE_LIST ? "list" : "mapping");
     if (is_misread (row, node))
-        return fail_set (fail, FAIL_GENERAL, "a bare yes, no, on, off, true or false is a truth value in YAML: put a "
+        return fail_set (fail, FAIL_GENERAL, "YAML reads a bare yes, no, on, off, true or false as a boolean: put "
                          "text in quotes");
     const char *text = row->choices ? file_choice (row, node) : node->text;
     return config_set (config, row, text, (struct origin){ ORIGIN_FILE, node->line }, fail);
@@ -197,8 +197,9 @@ check_duplicate (const struct place *place, struct fail *fail)
         if ((!same_name && (!row || option_find_in_file (place->section, other->key) != row))
             || node_equal (other, place->node))
             continue;
-        return same_name ? fail_set (fail, FAIL_GENERAL, "'%s' stands here and on line %d", other->key, other->line)
-                         : fail_set (fail, FAIL_GENERAL, "'%s' stands here, and '%s' on line %d", place->node->key,
+        return same_name ? fail_set (fail, FAIL_GENERAL, "duplicate key '%s' (first on line %d)", other->key,
+                                     other->line)
+                         : fail_set (fail, FAIL_GENERAL, "'%s' is the same key as '%s' on line %d", place->node->key,
                                      other->key, other->line);
     }
     return 0;
@@ -247,7 +248,7 @@ static void
 note_old_key (const struct filedoc *doc, const struct place *place, const struct option *row, struct strlist *problems)
 {
     if (row && option_find_in_file (place->section, place->node->key) != row)
-        strlist_printf (problems, "%s:%d: '%s' is an old name: write %s%s%s", doc->path, place->node->line,
+        strlist_printf (problems, "%s:%d: '%s' is an old name; write %s%s%s", doc->path, place->node->line,
                         place->node->key, row->section ? row->section : "", row->section ? ": " : "", row->key);
 }
 
@@ -259,7 +260,7 @@ apply_key (struct config *config, const struct place *place, const struct option
     if (check_duplicate (place, fail) || (!place->section && file_check_kind (place->parent, node, fail)))
         return -1;
     if (is_section && node->kind != NODE_MAP && node->kind != NODE_NULL)
-        return fail_set (fail, FAIL_GENERAL, "%s: a mapping is wanted, not a %s", node->key,
+        return fail_set (fail, FAIL_GENERAL, "%s: expected a mapping, got a %s", node->key,
                          node->kind == NODE_LIST ? "list" : "single value");
     if (is_section)
         return 0;
@@ -273,9 +274,10 @@ apply_key (struct config *config, const struct place *place, const struct option
     return row || is_ignored (place) ? 0 : refuse_unknown (place, fail);
 }
 
-/* All keys of a mapping.  @return 0, or -1 with @p fail; where problems are collected, these are no failure */
+/* All keys of a mapping.  @return 0, or -1 without memory; what is wrong with keys is added to @p problems */
 static int
-apply_map (struct config *config, const struct filedoc *doc, struct node *map, const char *section, struct fail *fail)
+apply_map (struct config *config, const struct filedoc *doc, struct node *map, const char *section,
+           struct strlist *problems, struct fail *fail)
 {
     for (size_t i = 0; i < map->count; i++) {
         struct place place = { .section = section, .parent = map, .node = &map->items[i] };
@@ -285,17 +287,32 @@ apply_map (struct config *config, const struct filedoc *doc, struct node *map, c
         int result = apply_key (config, &place, row, fail);
         if (result)
             prefix_place (doc, place.node, fail);
-        if (result && !config->problems)
-            return -1;
         if (result)
-            strlist_add (config->problems, fail->text);
+            strlist_add (problems, fail->text);
         else if (config->problems)
-            note_old_key (doc, &place, row, config->problems);
+            note_old_key (doc, &place, row, problems);
         if (!section && place.node->kind == NODE_MAP && is_our_section (place.node->key)
-            && apply_map (config, doc, place.node, place.node->key, fail))
+            && apply_map (config, doc, place.node, place.node->key, problems, fail))
             return -1;
     }
-    return 0;
+    return problems->failed ? fail_nomem (fail) : 0;
+}
+
+/* All that is wrong in one line, as far as it is short. */
+static int
+refuse_problems (const struct filedoc *doc, const struct strlist *problems, struct fail *fail)
+{
+    enum { LONGEST = 600 }; /* bytes: the rest must fit into the message */
+    AUTO_STRBUF struct strbuf text = { 0 };
+    size_t shown = 0;
+    for (; shown < problems->count && (!shown || text.length + strlen (problems->items[shown]) < LONGEST); shown++)
+        strbuf_printf (&text, "%s%s", shown ? "; " : "", problems->items[shown]);
+    if (shown < problems->count)
+        strbuf_printf (&text, "; and %zu more", problems->count - shown);
+    if (text.failed)
+        return fail_nomem (fail);
+    return fail_set (fail, FAIL_GENERAL, "%s; to check the whole file: accelerate config lint %s", text.text,
+                     doc->path);
 }
 
 int
@@ -306,7 +323,12 @@ filedoc_apply (struct config *config, struct filedoc *doc, struct fail *fail)
         keys += doc->root.items[i].count;
     if (keys > MOST_KEYS)
         return fail_set (fail, FAIL_GENERAL, "%s: more than %d keys", doc->path, (int) MOST_KEYS);
-    return apply_map (config, doc, &doc->root, NULL, fail);
+    AUTO_STRLIST struct strlist found = { 0 };
+    struct strlist *problems = config->problems ? config->problems : &found;
+    struct fail unused;
+    if (apply_map (config, doc, &doc->root, NULL, problems, fail ? fail : &unused))
+        return -1;
+    return found.count ? refuse_problems (doc, &found, fail) : 0;
 }
 
 int

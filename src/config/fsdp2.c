@@ -131,7 +131,7 @@ convert_strategy (struct conversion *conversion, yaml_node_pair_t *pair, bool ha
     const char *reshard = reshard_of (&conversion->tree, pair, has_old_key);
     bool is_null = text && is_plain (&conversion->tree, pair->value) && scalar_read (text, NULL) == SCALAR_NULL;
     if (has_old_key && !reshard && !is_null)
-        return fail_set (conversion->fail, FAIL_GENERAL, "fsdp_sharding_strategy: '%s' is none of FULL_SHARD, "
+        return fail_set (conversion->fail, FAIL_GENERAL, "fsdp_sharding_strategy: '%s' is not one of FULL_SHARD, "
                          "SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, HYBRID_SHARD_ZERO2", text ? text : "");
     if (has_old_key)
         pair->key = add_plain (conversion, "fsdp_reshard_after_forward");
@@ -148,7 +148,7 @@ convert_pair (struct conversion *conversion, yaml_node_pair_t pair, yaml_node_pa
         if (strcmp (key, fates[i].key))
             continue;
         if (fates[i].fate != FATE_STRATEGY) {
-            strlist_printf (conversion->notes, "%s is left out: FSDP2 %s", key,
+            strlist_printf (conversion->notes, "%s is dropped: FSDP2 %s", key,
                             fates[i].fate == FATE_REMOVED ? "no longer has it" : "does not have it yet");
             return 0;
         }

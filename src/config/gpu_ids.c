@@ -46,13 +46,13 @@ explain_word (const char *word, size_t count, struct strbuf *why)
     if ((result == PARSE_OK && isdigit ((unsigned char) *word)) || is_uuid (word))
         return true;
     if (!strcmp (word, "-1"))
-        strbuf_add (why, "GPUs are numbered from 0; --cpu uses none of them");
+        strbuf_add (why, "GPU numbers start at 0; to use no GPU, give --cpu");
     else if (result == PARSE_RANGE)
-        strbuf_printf (why, "GPUs are numbered from 0 to at most %d, and '%s' is none", GREATEST_GPU, word);
+        strbuf_printf (why, "'%2$s' is not a GPU number (0 to %1$d)", GREATEST_GPU, word);
     else if (!strcasecmp (word, "all"))
-        strbuf_add (why, count > 1 ? "the word all stands alone" : "the word all is in lower case");
+        strbuf_add (why, count > 1 ? "'all' cannot be combined with numbers" : "write 'all' in lower case");
     else {
-        strbuf_printf (why, "a GPU's number, UUID (GPU-... or MIG-...) or the word all is wanted, not '%s'", word);
+        strbuf_printf (why, "'%s' is not a GPU number, a UUID (GPU-... or MIG-...) or 'all'", word);
         struct suggest suggest = { .wanted = word };
         suggest_consider (&suggest, "all");
         if (suggest.best && count == 1)
@@ -97,7 +97,7 @@ gpu_ids_check (const char *text, struct strbuf *why)
     }
     if (plain)
         return true;
-    strbuf_add (why, "GPUs are separated by single commas, without blanks");
+    strbuf_add (why, "separate GPUs with single commas and no blanks");
     for (size_t i = 0; i < words.count; i++)
         strbuf_printf (why, "%s%s", i ? "," : "; did you mean ", words.items[i]);
     strbuf_add (why, words.count ? "?" : "");

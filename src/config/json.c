@@ -77,13 +77,13 @@ add_escape (struct reader *reader, struct strbuf *out)
     }
     int value = letter == 'u' ? take_hex (reader) : -1;
     if (value < 0)
-        return refuse (reader, "an unknown escape in a text");
+        return refuse (reader, "unknown escape in a string");
     if (!value)
-        return refuse (reader, "the value holds a zero byte");
+        return refuse (reader, "the value contains a zero byte");
     if (value >= 0xd800 && value < 0xe000) {
         int second = value < 0xdc00 && take (reader, "\\u") ? take_hex (reader) : -1;
         if (second < 0xdc00 || second > 0xdfff)
-            return refuse (reader, "half a character (\\ud800 to \\udfff come in pairs)");
+            return refuse (reader, "unpaired surrogate (\\ud800 to \\udfff come in pairs)");
         value = 0x10000 + ((value - 0xd800) << 10) + (second - 0xdc00);
     }
     utf8_add (out, (uint32_t) value);
@@ -98,14 +98,14 @@ read_text (struct reader *reader, struct strbuf *out)
     while (reader->at < reader->end && *reader->at != '"') {
         unsigned char c = (unsigned char) *reader->at++;
         if (c < ' ')
-            return refuse (reader, c == '\n' ? "a text without its closing quote" : "a control character in a text");
+            return refuse (reader, c == '\n' ? "unterminated string" : "control character in a string");
         if (c != '\\')
             strbuf_add_char (out, (char) c);
         else if (add_escape (reader, out))
             return -1;
     }
     if (reader->at == reader->end)
-        return refuse (reader, "a text without its closing quote");
+        return refuse (reader, "unterminated string");
     reader->at++;
     return out->failed ? fail_nomem (reader->fail) : 0;
 }
@@ -152,7 +152,7 @@ read_number (struct reader *reader, struct node *node)
             return node_set (node, NODE_FLOAT, words[i].value) ? fail_nomem (reader->fail) : 0;
     size_t length = measure_number (reader->at, &is_float); /* the file's text ends with a zero byte */
     if (!length)
-        return refuse (reader, "a value is wanted: a text in double quotes, a number, true, false or null");
+        return refuse (reader, "expected a value: a string in double quotes, a number, true, false or null");
     strbuf_add_bytes (&value, reader->at, length);
     reader->at += length;
     if (is_float && !value.failed) {
@@ -173,7 +173,7 @@ read_key (struct reader *reader, struct node *parent)
 {
     AUTO_STRBUF struct strbuf key = { 0 };
     if (peek (reader) != '"') {
-        refuse (reader, "a key in double quotes is wanted");
+        refuse (reader, "expected a key in double quotes");
         return NULL;
     }
     int line = reader->line;
@@ -183,7 +183,7 @@ read_key (struct reader *reader, struct node *parent)
     if (!node)
         fail_nomem (reader->fail);
     else if (peek (reader) != ':') {
-        refuse (reader, "a colon is wanted after a key");
+        refuse (reader, "expected a colon after the key");
         node = NULL;
     } else {
         node->line = line;
@@ -210,7 +210,7 @@ read_items (struct reader *reader, struct node *parent, char close)
             return -1;
         char next = peek (reader);
         if (next != ',' && next != close)
-            return refuse (reader, next ? close == '}' ? "a comma or } is wanted" : "a comma or ] is wanted"
+            return refuse (reader, next ? close == '}' ? "expected a comma or }" : "expected a comma or ]"
                                         : "the file ends within a list or an object");
         is_done = next == close;
         reader->at += !is_done;
@@ -236,7 +236,7 @@ read_value (struct reader *reader, struct node *node)
             return -1;
         return node_set (node, NODE_TEXT, text.text ? text.text : "") ? fail_nomem (reader->fail) : 0;
     case '\0':
-        return refuse (reader, reader->at < reader->end ? "a zero byte" : "a value is wanted, the file ends");
+        return refuse (reader, reader->at < reader->end ? "a zero byte" : "expected a value, but the file ends");
     default:
         break;
     }
@@ -269,7 +269,7 @@ json_read (struct filedoc *doc, const char *text, size_t length, struct fail *fa
     struct reader reader = { .path = doc->path, .at = text, .end = text + length, .line = 1, .fail = fail };
     if (!utf8_is_valid (text, length)) {
         reader.line = line_of_bad_byte (text, length);
-        return refuse (&reader, "bytes that are no UTF-8");
+        return refuse (&reader, "not valid UTF-8");
     }
     take (&reader, "\xef\xbb\xbf"); /* editors of Windows begin files with it */
     char first = peek (&reader);
@@ -278,8 +278,8 @@ json_read (struct filedoc *doc, const char *text, size_t length, struct fail *fa
     if (read_value (&reader, &doc->root))
         return -1;
     if (peek (&reader) || reader.at < reader.end)
-        return refuse (&reader, "more text after the end of the object");
+        return refuse (&reader, "trailing text after the object");
     if (doc->root.kind != NODE_MAP)
-        return fail_set (fail, FAIL_GENERAL, "%s:1: a configuration is an object, {\"key\": value}", doc->path);
+        return fail_set (fail, FAIL_GENERAL, "%s:1: expected an object, {\"key\": value}", doc->path);
     return 0;
 }

@@ -121,34 +121,6 @@ config_show_origin (const struct config *config, const struct option *row, struc
     printable_add (out, raw.text ? raw.text : "");
 }
 
-static void
-add_shown_value (const struct config *config, const struct option *row, struct strbuf *out)
-{
-    AUTO_STRBUF struct strbuf raw = { 0 };
-    option_types[row->type].format (option_field_const (row, &config->settings), &raw);
-    out->failed = out->failed || raw.failed;
-    printable_add (out, raw.text ? raw.text : "");
-}
-
-void
-config_explain (const struct config *config, bool keys_only, struct strbuf *out)
-{
-    for (size_t i = 0; i < option_count; i++) {
-        const struct option *row = &options[i];
-        bool is_said = config->origins[i].kind != ORIGIN_DEFAULT;
-        if (config_is_absent (config, row) || (!(row->properties & PROPERTY_FILE) && (keys_only || !is_said)))
-            continue;
-        strbuf_printf (out, "%s: ", row->key);
-        if (row->properties & PROPERTY_SECRET)
-            strbuf_add (out, "(not shown)");
-        else
-            add_shown_value (config, row, out);
-        strbuf_add (out, "  (");
-        config_show_origin (config, row, out);
-        strbuf_add (out, ")\n");
-    }
-}
-
 /* The first free word; launch leaves the rest to the program, but for one "--" at once before or after its name. */
 static int
 take_positional (struct config *config, struct argv_scan *scan, struct fail *fail)
@@ -181,7 +153,11 @@ config_load_flags (struct config *config, enum option_command command, int argc,
             && config_set (config, scan.row, scan.value, (struct origin){ ORIGIN_FLAG, 0 }, fail))
             return fail_prefix (fail, "--%s", scan.row->key);
     }
-    return config->settings.cpu ? config_compute (config, "use_cpu", "true", "cpu", fail) : 0;
+    if (!config->settings.cpu)
+        return 0;
+    if (command == COMMAND_CONFIG) /* an answer, like --use_cpu */
+        return config_set (config, option_find ("use_cpu"), "true", (struct origin){ ORIGIN_FLAG, 0 }, fail);
+    return config_compute (config, "use_cpu", "true", "cpu", fail);
 }
 
 int
@@ -222,7 +198,7 @@ config_load_launch (struct config *config, int argc, char **argv, struct fail *f
     if (config_init (config, fail) || config_load_flags (config, COMMAND_LAUNCH, argc, argv, fail))
         return -1;
     if (!config->program)
-        return fail_set (fail, FAIL_USAGE, "no program given, use: accelerate launch [options] PROGRAM [arguments]");
+        return fail_set (fail, FAIL_USAGE, "no program given; use accelerate launch [options] PROGRAM [arguments]");
     if (config_load_file (config, fail))
         return -1;
     config_load_environment (config);

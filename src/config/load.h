@@ -50,14 +50,6 @@ void config_format_origin (const struct config *config, const struct option *row
 /** The same for a person's eyes: control characters in the name of the file are escaped. */
 void config_show_origin (const struct config *config, const struct option *row, struct strbuf *out);
 
-/**
- * Append "KEY: VALUE  (ORIGIN)" for each setting that has a value, for a person's eyes: secrets are not shown, control
- * characters are escaped.
- *
- * @param keys_only  only those that are keys of the file
- */
-void config_explain (const struct config *config, bool keys_only, struct strbuf *out);
-
 /** Whether the setting has no value at all: no default, and nobody gave one. */
 bool config_is_absent (const struct config *config, const struct option *row);
 

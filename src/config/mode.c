@@ -5,6 +5,7 @@
 
 #include "config/mode.h"
 
+#include "config/check.h"
 #include "config/conditions.h"
 #include "config/load.h"
 
@@ -114,4 +115,87 @@ mode_path (const struct settings *settings, bool several_on_gpus)
     if (!strcmp (settings->compute_environment, "AMAZON_SAGEMAKER"))
         return PATH_SAGEMAKER;
     return mode_is_mpirun (settings) ? PATH_MPIRUN : PATH_SIMPLE;
+}
+
+/* --multi_gpu and --tpu beside a distributed_type of another kind. */
+static int
+refuse_contradiction (const struct config *config, struct fail *fail)
+{
+    static const struct {
+        const char *key;
+        const char *types[3]; /* beginnings of those that fit */
+        const char *unfit;
+    } kinds[] = {
+        { "multi_gpu", { "MULTI_", "DEEPSPEED", "FSDP" }, "MULTI_CPU" }, { "tpu", { "XLA" }, NULL },
+        { "use_deepspeed", { "DEEPSPEED" }, NULL }, { "use_fsdp", { "FSDP" }, NULL },
+        { "use_megatron_lm", { "MEGATRON_LM" }, NULL }, { "cpu", { "NO", "MULTI_CPU" }, NULL },
+    };
+    const char *type = config->settings.distributed_type;
+    if (config_origin (config, "distributed_type").kind != ORIGIN_FLAG)
+        return 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const struct option *row = option_find (kinds[i].key);
+        bool fits = !strcmp (kinds[i].key, "multi_gpu") && !strcmp (type, "MEGATRON_LM");
+        for (size_t j = 0; j < 3 && kinds[i].types[j]; j++)
+            fits = fits || !strncmp (type, kinds[i].types[j], strlen (kinds[i].types[j]));
+        if (kinds[i].unfit && !strcmp (type, kinds[i].unfit))
+            fits = false;
+        if (!fits && config->origins[row - options].kind == ORIGIN_FLAG
+            && *(const bool *) option_field_const (row, &config->settings))
+            return fail_set (fail, FAIL_USAGE, "--%s contradicts --distributed_type %s", row->key, type);
+    }
+    return 0;
+}
+
+/* An option of a mode's own chooses the mode. */
+static int
+infer_groups (struct config *config, struct fail *fail)
+{
+    bool has_type = config_origin (config, "distributed_type").kind == ORIGIN_FLAG;
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option_group_info *group = &option_groups[options[i].group];
+        bool is_kind = options[i].group != GROUP_FP8 && options[i].group != GROUP_AWS
+                       && options[i].group != GROUP_PARALLELISM;
+        if (config->origins[i].kind != ORIGIN_FLAG || !group->key || (is_kind && has_type)
+            || config_origin (config, group->key).kind == ORIGIN_FLAG)
+            continue;
+        if (config_compute (config, group->key, group->value, options[i].key, fail))
+            return -1;
+    }
+    /* It takes one of the two; FSDP is the one that every machine with PyTorch has. */
+    const struct settings *settings = &config->settings;
+    if (settings->use_parallelism_config && config_origin (config, "use_parallelism_config").kind != ORIGIN_DEFAULT
+        && !settings->use_deepspeed && !has_type
+        && config_origin (config, "use_fsdp").kind == ORIGIN_DEFAULT)
+        return config_compute (config, "use_fsdp", "true", "use_parallelism_config", fail);
+    return 0;
+}
+
+static const char *
+type_of_path (const struct settings *settings, bool several, bool on_gpus)
+{
+    switch (mode_path (settings, several && on_gpus)) {
+    case PATH_DEEPSPEED: return "DEEPSPEED";
+    case PATH_ELASTIC: return settings->use_fsdp ? "FSDP" : settings->use_megatron_lm ? "MEGATRON_LM" : "MULTI_GPU";
+    case PATH_TPU:
+    case PATH_TPU_POD: return "XLA";
+    case PATH_MPIRUN: return "MULTI_CPU";
+    case PATH_SAGEMAKER: return NULL;
+    default: return several ? "MULTI_CPU" : "NO";
+    }
+}
+
+int
+mode_infer (struct config *config, bool several, bool on_gpus, struct fail *fail)
+{
+    if (refuse_contradiction (config, fail) || config_check_modes (config, fail) || infer_groups (config, fail))
+        return -1;
+    enum origin_kind kind = config_origin (config, "distributed_type").kind;
+    bool has_mode = false;
+    for (size_t i = 0; i < sizeof mode_flags / sizeof *mode_flags; i++)
+        has_mode = has_mode || config_origin (config, mode_flags[i]).kind >= ORIGIN_FLAG;
+    if (kind >= ORIGIN_FLAG || (kind == ORIGIN_FILE && !has_mode) || (!has_mode && !several))
+        return 0;
+    const char *type = type_of_path (&config->settings, several, on_gpus);
+    return type ? config_compute (config, "distributed_type", type, "num_processes", fail) : 0;
 }

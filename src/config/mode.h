@@ -4,6 +4,7 @@
 #define CONFIG_MODE_H
 
 #include "config/options.h"
+#include "util/fail.h"
 
 /** Whether a launcher of another kind (mpirun, deepspeed) starts the ranks of @p settings. */
 bool mode_is_mpirun (const struct settings *settings);
@@ -15,5 +16,14 @@ bool mode_is_deepspeed_launcher (const struct settings *settings);
  * @param several_on_gpus  there are GPUs, and the job has several processes
  */
 enum option_path mode_path (const struct settings *settings, bool several_on_gpus);
+
+/**
+ * For `config`: what the flags imply.  Options of a mode choose the mode, and distributed_type is the one that `launch`
+ * would act on with these flags.  What a flag says directly stays; what an old file says gives way to a mode.
+ *
+ * @param several  the flags ask for several processes
+ * @param on_gpus  this machine has GPUs
+ */
+int mode_infer (struct config *config, bool several, bool on_gpus, struct fail *fail);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "config/opt_argv.h"
 
+#include "config/habits.h"
 #include "util/suggest.h"
 
 #include <stdio.h>
@@ -29,12 +30,31 @@ is_spelling_of (const char *key, const char *word, size_t length)
     return true;
 }
 
+/* "; see accelerate launch --help", for what is like nothing known. */
+static const char *
+see_help (enum option_command command)
+{
+    switch (command) {
+    case COMMAND_LAUNCH:
+        return "; see accelerate launch --help (options of the program go after its name)";
+    case COMMAND_CONFIG: return "; see accelerate config --help";
+    case COMMAND_ENV: return "; see accelerate env --help";
+    case COMMAND_TEST: return "; see accelerate test --help";
+    case COMMAND_TO_FSDP2: return "; see accelerate to-fsdp2 --help";
+    }
+    return "";
+}
+
+/* A known habit counts more than a similar name: --fp16 is not a mistyped --cpu. */
 static int
 refuse_unknown (const struct argv_scan *scan, const char *word, size_t length, struct fail *fail)
 {
     char name[64];
     snprintf (name, sizeof name, "%.*s", (int) length, word);
     struct suggest suggest = { .wanted = name };
+    const char *advice = habit_advice (scan->command, word, length);
+    if (advice)
+        return fail_set (fail, FAIL_USAGE, "unknown option '--%.*s': %s", (int) length, word, advice);
     for (size_t i = 0; i < option_count; i++)
         if (option_is_flag_of (&options[i], scan->command))
             suggest_consider (&suggest, options[i].key);
@@ -42,7 +62,26 @@ refuse_unknown (const struct argv_scan *scan, const char *word, size_t length, s
     suggest_consider (&suggest, "help_all");
     char space[96];
     return fail_set (fail, FAIL_USAGE, "unknown option '--%.*s'%s", (int) length, word,
-                     suggest_text (&suggest, "--", space, sizeof space));
+                     suggest.best ? suggest_text (&suggest, "--", space, sizeof space) : see_help (scan->command));
+}
+
+/* -np 4 and -n4 are habits as wholes.  A long option with one dash is one, too. */
+static int
+refuse_short (const struct argv_scan *scan, const char *letters, struct fail *fail)
+{
+    size_t length = strcspn (letters, "=0123456789");
+    const char *advice = habit_advice (scan->command, letters, length);
+    if (!advice && length > 1)
+        for (size_t i = 0; i < option_count; i++)
+            if (option_is_flag_of (&options[i], scan->command) && is_spelling_of (options[i].key, letters, length))
+                return fail_set (fail, FAIL_USAGE, "unknown option '-%.*s' (did you mean '--%s'?)", (int) length,
+                                 letters, options[i].key);
+    if (!advice) {
+        length = 1;
+        advice = habit_advice (scan->command, letters, 1);
+    }
+    return fail_set (fail, FAIL_USAGE, "unknown option '-%.*s'%s%s", (int) length, letters, advice ? ": " : "",
+                     advice ? advice : see_help (scan->command));
 }
 
 /* argparse's rule: a word that looks like an option is no value, but a negative number or a text with blanks is one. */
@@ -62,7 +101,7 @@ take_value (struct argv_scan *scan, const char *attached, const char *spelled, s
         return ARGV_OPTION;
     }
     if (scan->at >= scan->argc || !is_value (scan->argv[scan->at]))
-        return fail_set (fail, FAIL_USAGE, "%s: a value is missing (%s)", spelled, scan->row->metavar);
+        return fail_set (fail, FAIL_USAGE, "%s: missing value (%s)", spelled, scan->row->metavar);
     scan->value = scan->argv[scan->at++];
     return ARGV_OPTION;
 }
@@ -98,6 +137,7 @@ next_long (struct argv_scan *scan, const char *word, struct fail *fail)
 static enum argv_item
 next_short (struct argv_scan *scan, struct fail *fail)
 {
+    const char *letters = scan->cluster;
     char letter = *scan->cluster++;
     const char *rest = *scan->cluster ? scan->cluster : NULL;
     scan->cluster = rest;
@@ -115,7 +155,7 @@ next_short (struct argv_scan *scan, struct fail *fail)
         char spelled[3] = { '-', letter, '\0' };
         return take_value (scan, rest, spelled, fail);
     }
-    return fail_set (fail, FAIL_USAGE, "unknown option '-%c'", letter);
+    return refuse_short (scan, letters, fail);
 }
 
 enum argv_item

@@ -51,9 +51,9 @@ opt_parse_number (const struct option *row, const char *text, bool from_file, vo
             scalar_add_float (&canonical, any);
     }
     else
-        return fail_set (fail, FAIL_USAGE, "'%s' is no %s%s%s from %lld on", text,
-                         row->decimals ? "number" : "whole number", row->words ? ", nor " : "",
-                         row->words ? row->words[0] : "", (long long) row->min);
+        return fail_set (fail, FAIL_USAGE, "'%s' is not %s%s%s%s >= %lld", text, row->words ? "'" : "",
+                         row->words ? row->words[0] : "", row->words ? "' or " : "",
+                         row->decimals ? "a number" : "an integer", (long long) row->min);
     return canonical.failed ? fail_nomem (fail) : keep (field, canonical.text, fail);
 }
 
@@ -116,7 +116,7 @@ opt_parse_triple (const struct option *row, const char *text, bool from_file, vo
         at += strspn (at, " ,)]");
     }
     if (count != 3 || strspn (text, "()[], ") == strlen (text))
-        return fail_set (fail, FAIL_USAGE, "'%s' is not three truth values with commas between them", text);
+        return fail_set (fail, FAIL_USAGE, "'%s' is not three comma-separated booleans", text);
     return joined.failed ? fail_nomem (fail) : keep (field, joined.text, fail);
 }
 

@@ -35,10 +35,10 @@ parse_int (const struct option *row, const char *text, bool from_file, void *fie
     case PARSE_OK:
         return 0;
     case PARSE_RANGE:
-        return fail_set (fail, FAIL_USAGE, "%s is out of range, use %" PRId64 " to %" PRId64, text, row->min,
+        return fail_set (fail, FAIL_USAGE, "%s is out of range; expected %" PRId64 " to %" PRId64, text, row->min,
                          row->max);
     default:
-        return fail_set (fail, FAIL_USAGE, "'%s' is not a whole number, use %" PRId64 " to %" PRId64, text, row->min,
+        return fail_set (fail, FAIL_USAGE, "'%s' is not an integer; expected %" PRId64 " to %" PRId64, text, row->min,
                          row->max);
     }
 }
@@ -49,14 +49,14 @@ format_int (const void *field, struct strbuf *out)
     strbuf_printf (out, "%" PRId64, *(const int64_t *) field);
 }
 
-static int
-refuse_word (const struct option *row, const char *text, struct fail *fail)
+int
+option_refuse_word (const char *const *choices, const char *text, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf words = { 0 };
     struct suggest suggest = { .wanted = text };
-    for (size_t i = 0; row->choices[i]; i++) {
-        strbuf_printf (&words, "%s%s", i ? ", " : "", row->choices[i]);
-        suggest_consider (&suggest, row->choices[i]);
+    for (size_t i = 0; choices[i]; i++) {
+        strbuf_printf (&words, "%s%s", i ? ", " : "", choices[i]);
+        suggest_consider (&suggest, choices[i]);
     }
     char space[80];
     if (words.failed)
@@ -74,7 +74,7 @@ parse_text (const struct option *row, const char *text, bool from_file, void *fi
         while (row->choices[i] && strcmp (row->choices[i], text))
             i++;
         if (!row->choices[i])
-            return refuse_word (row, text, fail);
+            return option_refuse_word (row->choices, text, fail);
     }
     if (!*text)
         return fail_set (fail, FAIL_USAGE, "the value is empty");

@@ -40,35 +40,40 @@ const struct option_group_info option_groups[GROUP_COUNT] = {
     [GROUP_RESOURCE] = { .title = "Resources" },
     [GROUP_PARADIGM] = { .title = "Training paradigm" },
     [GROUP_DISTRIBUTED] = { .title = "Several processes and machines" },
-    [GROUP_MPIRUN] = { "mpirun", when_on_cpu, "--cpu", "use_cpu" },
-    [GROUP_DEEPSPEED] = { "DeepSpeed", when_deepspeed, "--use_deepspeed", "distributed_type: DEEPSPEED" },
-    [GROUP_FSDP] = { "Fully sharded data parallelism (FSDP)", when_fsdp, "--use_fsdp", "distributed_type: FSDP" },
-    [GROUP_MEGATRON] = { "Megatron-LM", when_megatron_lm, "--use_megatron_lm", "distributed_type: MEGATRON_LM" },
-    [GROUP_FP8] = { "8-bit floats", when_fp8, "--mixed_precision fp8", "mixed_precision: fp8" },
+    [GROUP_MPIRUN] = { "mpirun", when_on_cpu, "--cpu", "use_cpu", "distributed_type", "MULTI_CPU" },
+    [GROUP_DEEPSPEED] = { "DeepSpeed", when_deepspeed, "--use_deepspeed", "distributed_type: DEEPSPEED",
+                          "use_deepspeed", "true" },
+    [GROUP_FSDP] = { "Fully sharded data parallelism (FSDP)", when_fsdp, "--use_fsdp", "distributed_type: FSDP",
+                     "use_fsdp", "true" },
+    [GROUP_MEGATRON] = { "Megatron-LM", when_megatron_lm, "--use_megatron_lm", "distributed_type: MEGATRON_LM",
+                         "use_megatron_lm", "true" },
+    [GROUP_FP8] = { "FP8", when_fp8, "--mixed_precision fp8", "mixed_precision: fp8", "mixed_precision",
+                    "fp8" },
     [GROUP_PARALLELISM] = { "Several kinds of parallelism", when_parallelism_config, "--use_parallelism_config",
-                            "parallelism_config" },
-    [GROUP_TPU] = { "TPU", when_tpu, "--tpu", "distributed_type: XLA" },
-    [GROUP_AWS] = { "AWS", when_sagemaker, NULL, "compute_environment: AMAZON_SAGEMAKER" },
-    [GROUP_OURS] = { .title = "Not in the original" },
+                            "parallelism_config", "use_parallelism_config", "true" },
+    [GROUP_TPU] = { "TPU", when_tpu, "--tpu", "distributed_type: XLA", "tpu", "true" },
+    [GROUP_AWS] = { "Amazon SageMaker", when_sagemaker, NULL, "compute_environment: AMAZON_SAGEMAKER",
+                    "compute_environment", "AMAZON_SAGEMAKER" },
+    [GROUP_OURS] = { .title = "Extensions" },
 };
 
 const struct option options[] = {
     { .key = "config_file", OPT_PATH (config_file), .group = GROUP_GENERAL,
       .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_TEST | COMMAND_TO_FSDP2, .metavar = "FILE",
-      .help = "configuration file instead of the default one",
+      .help = "configuration file (instead of the default one)",
       .doc = "The configuration file to use instead of the default one. A name that ends in .json is read and written "
              "as JSON, any other as YAML." },
 
     { .key = "quiet", .letter = 'q', OPT_FLAG (quiet), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
-      .help = "say nothing about defaults and failed ranks",
+      .help = "print no notes and no failure report",
       .doc = "Print neither notes about assumed values nor the report on a failed rank; the exit status tells." },
 
     { .key = "module", .letter = 'm', OPT_FLAG (module), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
-      .help = "the program is a Python module, as in python3 -m",
+      .help = "PROGRAM is a Python module, as with python3 -m",
       .doc = "Run the program as a Python module, as python3 -m does. Not together with --no_python." },
 
     { .key = "no_python", OPT_FLAG (no_python), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
-      .help = "execute the program directly, whatever its name",
+      .help = "execute PROGRAM directly, even if its name ends in .py",
       .doc = "Execute the program directly, even if its name ends in .py." },
 
     { .key = "compute_environment", OPT_TEXT (compute_environment), .dflt = "LOCAL_MACHINE",
@@ -82,19 +87,19 @@ const struct option options[] = {
                         "MULTI_SDAA", "MULTI_MUSA", "MULTI_NEURON", "XLA", "DEEPSPEED", "FSDP", "MEGATRON_LM",
                         "DATA_PARALLEL", "MODEL_PARALLEL"), .group = GROUP_HARDWARE,
       .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
-      .help = "what a job is spread over",
+      .help = "kind of distributed training",
       .doc = "What a job is spread over: nothing (NO), processes on CPUs (MULTI_CPU), on GPUs (MULTI_GPU) or on other "
              "accelerators, TPUs (XLA), or how training is spread: DEEPSPEED, FSDP, MEGATRON_LM. With NO the number of "
              "processes is 1 unless it is given." },
 
     { .key = "num_machines", OPT_INT (num_machines, 1, 100000), .dflt = "1", .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
-      .help = "machines of the job",
+      .help = "number of machines",
       .doc = "How many machines the job uses. The command is started on each of them." },
 
     { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .group = GROUP_DISTRIBUTED,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
-      .help = "number of this machine, from 0",
+      .help = "rank of this machine, from 0",
       .doc = "The number of this machine among all of the job, from 0. Machine 0 is the main one." },
 
     { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
@@ -105,20 +110,20 @@ const struct option options[] = {
 
     { .key = "main_process_port", OPT_INT (main_process_port, 0, 65535), .group = GROUP_DISTRIBUTED,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "PORT",
-      .help = "TCP port of rank 0; 0 picks a free one",
+      .help = "TCP port of rank 0 (0: any free port)",
       .doc = "The TCP port at which rank 0 can be reached. 0 picks a free one, on a single machine. Where it is not "
              "given it is 29500." },
 
     { .key = "debug", OPT_FLAG (debug), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .env = "ACCELERATE_DEBUG_MODE", .spelling = SPELL_TRUE_IF_ON,
       .paths = S | M | T | D | P,
-      .help = "check shapes before every collective operation",
+      .help = "check shapes before every collective",
       .doc = "Let libaccel, or the original library in Python programs, compare the shapes of tensors over the ranks "
              "before every collective operation, so that a mismatch is an error that shows them all. libaccel's "
              "own record of calls is always on." },
 
     { .key = "overwrite", OPT_FLAG (overwrite), .group = GROUP_GENERAL, .commands = COMMAND_TO_FSDP2,
-      .help = "replace a file that exists",
+      .help = "replace an existing file",
       .doc = "Replace the output file if it exists. Without --output_file the configuration file itself is replaced." },
 
     { .key = "output_file", OPT_PATH (output_file), .group = GROUP_GENERAL, .commands = COMMAND_TO_FSDP2,
@@ -126,8 +131,8 @@ const struct option options[] = {
       .help = "where to write the converted file",
       .doc = "Write the converted configuration to this file; one that ends in .json is written as JSON." },
 
-    { .key = "cpu", OPT_FLAG (cpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH | COMMAND_TEST,
-      .help = "run on CPUs, and ignore the default file",
+    { .key = "cpu", OPT_FLAG (cpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG | COMMAND_TEST,
+      .help = "run on CPUs and ignore the default file",
       .doc = "Run on CPUs even where there are GPUs. The default configuration file is then ignored; one given with "
              "--config_file is not." },
 
@@ -137,8 +142,8 @@ const struct option options[] = {
       .help = "run on CPUs",
       .doc = "Run on CPUs even where there are GPUs; the same as --cpu, which sets it." },
 
-    { .key = "multi_gpu", OPT_FLAG (multi_gpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH,
-      .help = "one process for each of several GPUs",
+    { .key = "multi_gpu", OPT_FLAG (multi_gpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG,
+      .help = "one process per GPU, on several GPUs",
       .doc = "Start one process for each of several GPUs. Set by a file whose distributed_type is MULTI_GPU, unless "
              "another choice of hardware is made on the command line. Not together with --cpu." },
 
@@ -148,7 +153,7 @@ const struct option options[] = {
                         "hpu_backend", "neuron"),
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_DYNAMO_BACKEND", .spelling = SPELL_UPPER, .paths = S | M | T | SM, .metavar = "WORD",
-      .help = "backend of torch.compile, for Python programs",
+      .help = "torch.compile backend, for Python programs",
       .doc = "The backend of torch.compile in Python programs that use the original library. Programs in C do not "
              "read it." },
 
@@ -156,42 +161,42 @@ const struct option options[] = {
       .choices = WORDS ("default", "reduce-overhead", "max-autotune"), .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .env = "ACCELERATE_DYNAMO_MODE",
       .spelling = SPELL_PLAIN, .paths = S | M | T | SM, .metavar = "WORD",
-      .help = "mode of torch.compile, for Python programs",
+      .help = "torch.compile mode, for Python programs",
       .doc = "What torch.compile optimizes for." },
 
     { .key = "dynamo_use_fullgraph", OPT_FLAG (dynamo_use_fullgraph), .section = "dynamo_config",
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_DYNAMO_USE_FULLGRAPH", .spelling = SPELL_PLAIN, .paths = S | M | T | SM,
-      .help = "torch.compile must not break the graph",
+      .help = "torch.compile: require a single graph",
       .doc = "Refuse programs that torch.compile cannot turn into a single graph." },
 
     { .key = "dynamo_use_dynamic", OPT_FLAG (dynamo_use_dynamic), .section = "dynamo_config",
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_DYNAMO_USE_DYNAMIC", .spelling = SPELL_PLAIN, .paths = S | M | T | SM,
-      .help = "torch.compile allows for changing shapes",
+      .help = "torch.compile: allow dynamic shapes",
       .doc = "Let torch.compile allow for shapes that change from batch to batch." },
 
     { .key = "dynamo_use_regional_compilation", OPT_FLAG (dynamo_use_regional_compilation), .section = "dynamo_config",
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", .spelling = SPELL_PLAIN, .paths = S | M | T | SM,
-      .help = "torch.compile compiles repeated blocks once",
+      .help = "torch.compile: compile repeated blocks once",
       .doc = "Let torch.compile compile a block that a model repeats only once." },
 
     { .key = "gpu_ids", OPT_TEXT (gpu_ids), .dflt = "all", .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .env = "CUDA_VISIBLE_DEVICES", .spelling = SPELL_PLAIN, .paths = S | M | T | D,
       .when = when_gpus_chosen, .metavar = "GPUS",
-      .help = "GPUs to use, by number, with commas, or all",
+      .help = "comma-separated GPU numbers, or 'all'",
       .doc = "The GPUs that the ranks see, by number or by UUID, separated by commas; or all." },
 
     { .key = "num_processes", OPT_INT (num_processes, 1, 1000000), .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH | COMMAND_TEST, .properties = PROPERTY_FILE, .metavar = "N",
-      .help = "processes of the job, on all machines together",
+      .help = "total number of processes, across all machines",
       .doc = "How many processes the job has, on all machines together." },
 
     { .key = "num_cpu_threads_per_process", OPT_INT (num_cpu_threads_per_process, 1, 100000), .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FROM_ENV, .env = "OMP_NUM_THREADS", .spelling = SPELL_PLAIN,
       .paths = S | M | T, .metavar = "N",
-      .help = "threads of OpenMP and the like in each process",
+      .help = "OpenMP (and similar) threads per process",
       .doc = "How many threads OpenMP and the libraries that heed it start in each process. Where it is not given, the "
              "caller's OMP_NUM_THREADS stays; without that, on CPUs, the cores are shared out, and on GPUs it is 1." },
 
@@ -199,7 +204,7 @@ const struct option options[] = {
       .choices = WORDS ("no", "fp16", "bf16", "fp8"),
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_MIXED_PRECISION", .spelling = SPELL_LOWER, .paths = S | M | T | D | SM, .metavar = "WORD",
-      .help = "number format of the computation",
+      .help = "number format for computation",
       .doc = "Compute in 16-bit floating point where that is safe: fp16 with loss scaling, or bf16. Or in "
              "8-bit floating point, fp8; see the options --fp8_...." },
 
@@ -219,30 +224,31 @@ const struct option options[] = {
 
     { .key = "dry_run", OPT_FLAG (dry_run), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,
-      .help = "print what would be started, and start nothing",
+      .help = "print what would be started, but start nothing",
       .doc = "Print the processes that would be started, with their arguments and their environment, and start "
              "nothing." },
 
     { .key = "explain", OPT_FLAG (explain), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,
-      .help = "with --dry_run: each setting, and where it comes from",
+      .help = "with --dry_run: show settings and their origins",
       .doc = "With --dry_run: print before the plan each setting that has a value, and whether it comes from a flag, a "
              "line of the file, the environment, another setting, or is the default." },
 
-    { .key = "json", OPT_FLAG (json), .group = GROUP_OURS, .commands = COMMAND_LAUNCH | COMMAND_ENV,
+    { .key = "json", OPT_FLAG (json), .group = GROUP_OURS,
+      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG,
       .properties = PROPERTY_EXTENSION,
-      .help = "print as JSON",
+      .help = "print JSON",
       .doc = "Print as JSON what would be printed as text." },
 
     { .key = "yes", .letter = 'y', OPT_FLAG (yes), .group = GROUP_OURS, .commands = COMMAND_CONFIG,
       .properties = PROPERTY_EXTENSION,
-      .help = "ask nothing: defaults for what no flag answers",
+      .help = "ask nothing; take defaults",
       .doc = "Ask nothing: questions that no flag answers get the answer of the old file, or the default. One that has "
              "neither is an error." },
 
     { .key = "grace", OPT_INT (grace, 0, 86400), .dflt = "30", .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "SECONDS",
-      .help = "seconds between asking ranks to end and killing them",
+      .help = "seconds between SIGTERM and SIGKILL when ending ranks",
       .doc = "How many seconds the other ranks have to end by themselves, after one has failed or the launcher was "
              "told to stop, before they are killed." },
 
@@ -255,7 +261,7 @@ const struct option options[] = {
 
     { .key = "failure_report", OPT_PATH (failure_report), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "FILE",
-      .help = "write how the job ended, as JSON",
+      .help = "write a JSON report of how the job ended",
       .doc = "When the job has ended, write to this file as one JSON object how: the exit status, and where a rank has "
              "failed its number, its exit code or signal, its last lines on standard error, and what the other ranks "
              "were doing." },

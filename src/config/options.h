@@ -117,6 +117,8 @@ struct option_group_info {
     bool (*matters) (const struct settings *settings); /* NULL: always */
     const char *flag; /* what chooses the mode on the command line, or NULL */
     const char *mode; /* what chooses it in a file, or NULL where matters is */
+    const char *key;  /* the setting that chooses it, and its value: what its flags imply in `config`; or NULL */
+    const char *value;
 };
 
 extern const struct option_group_info option_groups[GROUP_COUNT];
@@ -134,6 +136,9 @@ struct option_type_info {
 };
 
 extern const struct option_type_info option_types[];
+
+/** "'TEXT' is not one of A, B, C (did you mean 'A'?)".  @return -1 */
+int option_refuse_word (const char *const *choices, const char *text, struct fail *fail);
 
 /** The row of @p key, in any mixture of '-' and '_', or NULL. */
 const struct option *option_find (const char *key);
@@ -184,7 +189,7 @@ struct config {
     char *file;             /* the file that was read, or NULL */
     int file_keys;          /* how many keys were read from it */
     bool only_given;        /* write no key without a value of somebody's: the questionnaire sets all that it wants */
-    struct strlist *problems; /* where to note what is wrong with a file, going on; NULL: the first problem ends it */
+    struct strlist *problems; /* where to note what is wrong with a file, which is then no failure; or NULL */
     char *program;          /* launch: the program, or NULL; other commands: the first free word */
     char **program_args;    /* launch: NULL-terminated tail of argv, not owned */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of the option table: hardware and training paradigms; options.c includes them. */
 
-    { .key = "tpu", OPT_FLAG (tpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH,
+    { .key = "tpu", OPT_FLAG (tpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG,
       .help = "train on TPUs",
       .doc = "Train on TPUs: the program is imported by torch_xla, which starts its processes. Set by a file whose "
              "distributed_type is XLA." },

@@ -20,41 +20,41 @@
       .doc = "Run the command on the machines of the pod with sudo." },
 
     { .key = "vm", OPT_LIST (vm), .group = GROUP_TPU, .commands = COMMAND_LAUNCH, .metavar = "NAME",
-      .help = "a virtual machine of the pod; may be repeated",
+      .help = "virtual machine of the pod (repeatable)",
       .doc = "A virtual machine of the pod. May be given several times." },
 
     { .key = "env", OPT_LIST (env), .group = GROUP_TPU, .commands = COMMAND_LAUNCH, .metavar = "NAME=VALUE",
-      .help = "a variable for the pod, NAME=VALUE; may be repeated",
+      .help = "NAME=VALUE for the pod (repeatable)",
       .doc = "A variable for the machines of the pod, NAME=VALUE. May be given several times." },
 
     { .key = "main_training_function", OPT_TEXT (main_training_function), .group = GROUP_TPU,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "NAME",
-      .help = "function that each process of a TPU runs",
+      .help = "function that each TPU process runs",
       .doc = "The function of the program that each process of a TPU runs." },
 
     { .key = "downcast_bf16", OPT_FLAG (downcast_bf16), .group = GROUP_TPU, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE,
-      .help = "on TPUs: both float and double become bfloat16",
+      .help = "TPU: convert float and double to bfloat16",
       .doc = "With bf16 on a TPU: turn double into float32, and float into bfloat16, instead of both into bfloat16." },
 
     { .key = "tpu_name", OPT_TEXT (tpu_name), .group = GROUP_TPU, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
       .metavar = "NAME",
-      .help = "name of the TPU",
+      .help = "TPU name",
       .doc = "The name of the TPU." },
 
     { .key = "tpu_zone", OPT_TEXT (tpu_zone), .group = GROUP_TPU, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
       .metavar = "NAME",
-      .help = "zone of the TPU",
+      .help = "TPU zone",
       .doc = "The zone of Google's cloud that the TPU is in." },
 
     { .key = "command_file", OPT_PATH (command_file), .group = GROUP_TPU,
       .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "FILE",
-      .help = "script to run on the TPU's machines",
+      .help = "script of startup commands for the pod",
       .doc = "A file of commands to run on the machines of the TPU when they start." },
 
     { .key = "commands", OPT_LIST (commands), .group = GROUP_TPU, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
       .metavar = "LIST",
-      .help = "commands to run on the TPU's machines",
+      .help = "startup commands for the pod",
       .doc = "Commands to run on the machines of the TPU when they start." },
 
     { .key = "tpu_vm", OPT_LIST (tpu_vm), .group = GROUP_TPU, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,

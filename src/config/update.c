@@ -37,8 +37,8 @@ check_type (const struct node *node, bool is_aws, struct fail *fail)
     const char *type = file_choice (row, node), *end = strstr (type, parallel);
     bool is_parallel = end && !strcmp (end, parallel);
     if (is_aws && !is_parallel && strcmp (type, "NO"))
-        return fail_set (fail, FAIL_GENERAL, "distributed_type: '%s' is not one of SageMaker's: NO, DATA_PARALLEL, "
-                         "MODEL_PARALLEL", type);
+        return fail_set (fail, FAIL_GENERAL, "distributed_type: '%s' is not supported on SageMaker; use NO, "
+                         "DATA_PARALLEL, MODEL_PARALLEL", type);
     if (!is_aws && is_parallel)
         return fail_set (fail, FAIL_GENERAL, "distributed_type: '%s' needs compute_environment: AMAZON_SAGEMAKER",
                          type);
@@ -71,8 +71,8 @@ file_check_kind (const struct node *root, const struct node *node, struct fail *
 {
     bool is_aws = is_for_sagemaker (root);
     if (is_known (node->key) && !file_has_key (is_aws, node->key))
-        return fail_set (fail, FAIL_GENERAL, "'%s' is a key for %s only", node->key,
-                         is_aws ? "machines of one's own" : "compute_environment: AMAZON_SAGEMAKER");
+        return fail_set (fail, FAIL_GENERAL, is_aws ? "'%s' is not a key for SageMaker" : "'%s' is a key for "
+                         "compute_environment: AMAZON_SAGEMAKER only", node->key);
     return strcmp (node->key, "distributed_type") ? 0 : check_type (node, is_aws, fail);
 }
 
@@ -257,7 +257,7 @@ filedoc_update (struct filedoc *doc, struct fail *fail)
     struct node *root = &doc->root;
     for (size_t i = 0; is_for_sagemaker (root) && i < sizeof needed / sizeof *needed; i++)
         if (!node_find (root, needed[i]))
-            return fail_set (fail, FAIL_GENERAL, "%s: a file for SageMaker needs %s", doc->path, needed[i]);
+            return fail_set (fail, FAIL_GENERAL, "%s: missing key for SageMaker: %s", doc->path, needed[i]);
     if (move_fp16 (root) || move_dynamo (root) || settle_map (root, NULL) || fill_all_in (root))
         return fail_nomem (fail);
     empty_to_null (root);

@@ -69,7 +69,7 @@ advance (struct reader *reader)
         return fail_syntax (reader);
     reader->line = line_within (reader, reader->event.start_mark.line + 1);
     if (reader->event.type == YAML_ALIAS_EVENT)
-        return fail_here (reader, "aliases (*name) are not used in configuration files, write the value out");
+        return fail_here (reader, "aliases (*name) are not supported; write the value out");
     return 0;
 }
 
@@ -91,13 +91,13 @@ read_scalar (struct reader *reader, enum scalar_kind *kind, struct strbuf *value
     double number;
     bool is_tagged = tag && strcmp (tag, "!") != 0; /* a bare ! lets even a quoted 12 be a number, says PyYAML */
     if (strlen (text) != reader->event.data.scalar.length)
-        return fail_here (reader, "the value holds a zero byte");
+        return fail_here (reader, "the value contains a zero byte");
     *kind = SCALAR_TEXT;
     if (tag || reader->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
         *kind = scalar_read (text, value);
     for (size_t i = 0; is_tagged; i++) {
         if (i == sizeof tags / sizeof *tags)
-            return fail_here (reader, "tags (!name) are not used in configuration files");
+            return fail_here (reader, "tags (!name) are not supported");
         if (strcmp (tag, tags[i].tag))
             continue;
         if (tags[i].kind == SCALAR_TEXT)
@@ -108,7 +108,7 @@ read_scalar (struct reader *reader, enum scalar_kind *kind, struct strbuf *value
             scalar_add_float (value, number);
         }
         else if (tags[i].kind != *kind)
-            return fail_here (reader, "the value is not what its tag says");
+            return fail_here (reader, "the value does not match its tag");
         *kind = tags[i].kind;
         is_tagged = false;
     }
@@ -134,12 +134,12 @@ add_key (struct reader *reader, struct node **node)
     enum scalar_kind kind;
     AUTO_STRBUF struct strbuf key = { 0 };
     if (reader->event.type != YAML_SCALAR_EVENT)
-        return fail_here (reader, "a key must be a word");
+        return fail_here (reader, "a key must be a single word");
     if (read_scalar (reader, &kind, &key))
         return -1;
     const char *text = kind == SCALAR_NULL ? "null" : key.text ? key.text : "";
     if (kind == SCALAR_TEXT && !strcmp (text, "<<") && reader->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
-        return fail_here (reader, "merges (<<) are not used in configuration files, write the values out");
+        return fail_here (reader, "merge keys (<<) are not supported; write the values out");
     *node = node_add (reader->open[reader->depth], text);
     if (!*node)
         return fail_nomem (reader->fail);
@@ -205,11 +205,11 @@ read_stream (struct reader *reader)
     if (reader->event.type == YAML_STREAM_END_EVENT)
         return fail_set (reader->fail, FAIL_GENERAL, "%s: the file is empty", reader->doc->path);
     if (reader->event.type != YAML_MAPPING_START_EVENT)
-        return fail_here (reader, "a configuration is made of lines 'key: value'");
+        return fail_here (reader, "expected lines of the form 'key: value'");
     if (read_mapping (reader) || advance (reader) || advance (reader))
         return -1;
     if (reader->event.type != YAML_STREAM_END_EVENT)
-        return fail_here (reader, "a second document begins, a configuration is one");
+        return fail_here (reader, "a second YAML document begins here; expected only one");
     return 0;
 }
 

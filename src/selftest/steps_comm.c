@@ -441,6 +441,15 @@ done:
     accel_generator_destroy (first);
 }
 
+static void
+check_number (struct self *self)
+{
+    struct accel_error err;
+    double number = self->rank + 1;
+    if (CALL (self, accel_reduce_number (self->acc, &number, ACCEL_MAX, &err), &err))
+        expect_near (self, "the maximum of all numbers", self->size, number, 0);
+}
+
 const struct step comm_steps[] = {
     { "wait for everyone", check_barrier },
     { "all-reduce", check_all_reduce },
@@ -453,6 +462,7 @@ const struct step comm_steps[] = {
     { "broadcast", check_broadcast },
     { "gather", check_gather },
     { "tensors, reduce, broadcast", check_tensor_calls },
+    { "reduce a number", check_number },
     { "main process first", check_first },
     { "trigger", check_trigger },
     { "random numbers", check_random },

@@ -303,6 +303,7 @@ run_clipped (struct self *self, struct net *net, struct accel_optimizer *optimiz
         || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &err), &err)
         || !CALL (self, accel_clip_grad_value (net->model, 4, &err), &err)
         || !CALL (self, accel_clip_grad_norm (net->model, 1, &norm, 2, true, &err), &err)
+        || !CALL (self, accel_clip_grad_norm_models (&net->model, 1, 1.5, NULL, 2, true, &err), &err)
         || !CALL (self, accel_optimizer_step (optimizer, &err), &err))
         return;
     data = net->data.dl.data;
@@ -378,6 +379,9 @@ accumulate (struct self *self, struct net *net, struct accel_optimizer *optimize
     struct accel_error err;
     const float *grad = net->grad.dl.data, *data = net->data.dl.data;
     expect (self, "accel_gradient_accumulation_steps", 2, accel_gradient_accumulation_steps (self->acc));
+    expect_near (self, "accel_accumulation_scale", 0.5, (double) accel_accumulation_scale (self->acc), 0);
+    expect_near (self, "accel_loss_scale", 0.5 * (double) accel_scaler_scale (self->acc),
+                 (double) accel_loss_scale (self->acc), 0);
     for (int pass = 1; pass <= 2 && !*self->why; pass++) {
         if (!CALL (self, accel_accumulate (self->acc, &err, net->model), &err)
             || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &err), &err)

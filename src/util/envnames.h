@@ -43,6 +43,7 @@
 #define ENV_JOB_ID "ACCEL_JOB_ID"           /* marks every process of a job, whoever started it */
 #define ENV_BACKEND "ACCEL_BACKEND"         /* backend by name */
 #define ENV_TIMEOUT_MS "ACCEL_TIMEOUT_MS"   /* longest wait for a peer */
+#define ENV_CHECK_GRADIENTS "ACCEL_CHECK_GRADIENTS" /* gradients that are infinite or NaN are errors */
 #define ENV_INSTRUCTIONS "ACCEL_INSTRUCTIONS" /* newest instruction set of reductions, for tests */
 
 #endif

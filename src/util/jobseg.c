@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 const char *
 jobseg_call_name (unsigned call)
@@ -203,10 +204,34 @@ jobseg_file (const struct jobseg_slot *slot, const struct jobseg_record *record)
     return slot->files[record->file];
 }
 
+/* Whether the process of @slot was stopped, by SIGSTOP or ^Z, or by a debugger.  Its number means something only within
+ * one namespace. */
+static const char *
+find_stop (const struct jobseg_slot *slot)
+{
+    char path[40], text[512];
+    struct stat space;
+    pid_t pid = atomic_load (&slot->pid);
+    if (pid <= 0 || pid == getpid () || atomic_load (&slot->exited) || stat ("/proc/self/ns/pid", &space)
+        || (uint32_t) space.st_ino != atomic_load (&slot->pid_space))
+        return NULL;
+    snprintf (path, sizeof path, "/proc/%d/stat", (int) pid);
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read (fd, text, sizeof text - 1);
+    if (length <= 0)
+        return NULL;
+    text[length] = '\0';
+    const char *end = strrchr (text, ')'); /* of the program's name, in which anything may be */
+    if (end && !strncmp (end, ") T", 3))
+        return "stopped (SIGSTOP)";
+    return end && !strncmp (end, ") t", 3) ? "stopped by a debugger" : NULL;
+}
+
 void
 jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size)
 {
     struct jobseg_record record;
+    const char *stop;
     switch (atomic_load (&slot->state)) {
     case JOBSEG_EMPTY: snprintf (text, size, "not in accel_open() yet"); return;
     case JOBSEG_LEFT: snprintf (text, size, "has left the job (accel_close)"); return;
@@ -214,11 +239,13 @@ jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size)
     case JOBSEG_JOINING: snprintf (text, size, "in accel_open()"); return;
     default: break;
     }
+    stop = find_stop (slot);
     if (!jobseg_latest (slot, &record)) {
-        snprintf (text, size, "computing, no collective yet");
+        snprintf (text, size, "%s, no collective yet", stop ? stop : "computing");
         return;
     }
-    snprintf (text, size, "%s %s at %.*s:%u", record.done ? "computing after" : "in", jobseg_call_name (record.call),
+    snprintf (text, size, "%s%s%s %s at %.*s:%u", stop ? stop : record.done ? "computing" : "",
+              stop || record.done ? " " : "", record.done ? "after" : "in", jobseg_call_name (record.call),
               JOBSEG_FILE_NAME, jobseg_file (slot, &record), record.line);
 }
 

@@ -86,7 +86,9 @@ enum {
     X (TREE_RECV, "accel_tree_recv") \
     X (SEND_OBJECT_LIST, "accel_send_object_list") \
     X (RECV_OBJECT_LIST, "accel_recv_object_list") \
-    X (ALL_TO_ALL_OBJECT, "accel_all_to_all_object")
+    X (ALL_TO_ALL_OBJECT, "accel_all_to_all_object") \
+    X (CLIP_GRAD_NORM_MODELS, "accel_clip_grad_norm_models") \
+    X (REDUCE_NUMBER, "accel_reduce_number")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,
@@ -192,7 +194,7 @@ const char *jobseg_file (const struct jobseg_slot *slot, const struct jobseg_rec
 
 /**
  * Say in words what a rank is doing: "in accel_gather at train.c:88", "computing after accel_backward at train.c:90",
- * "not in accel_open() yet", "has left (accel_close)".
+ * "stopped (SIGSTOP) after accel_backward at train.c:90", "not in accel_open() yet", "has left (accel_close)".
  */
 void jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size);
 

@@ -6,6 +6,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -16,13 +17,30 @@ FP8_NAMES = {"amax_history_length": "fp8_amax_history_len", "amax_compute_algori
              "optimization_level": "fp8_opt_level"}
 
 
+def machines_of(case):
+    asked = [asked for asked in case["asked"] if asked["question"].startswith("How many different machines")]
+    return int(asked[0]["typed"] or 1) if asked else 1
+
+
+def processes_of(case, typed):
+    """The original drops the remainder where machines cannot have equal shares; here that is refused."""
+    machines = machines_of(case)
+    if machines == 1 or (typed and (not typed.isdigit() or typed == "0" or int(typed) % machines == 0)):
+        return typed
+    return str(-(-int(typed or 1) // machines) * machines)
+
+
 def answers_of(case):
     """What a person types at ours: the number of a menu's choice, or its word, in turns."""
     lines = []
     for i, asked in enumerate(case["asked"]):
         if asked["question"].startswith(SECRETS):
             continue  # not asked here: they are not kept
-        if "typed" in asked:
+        if re.match(r"How many (processes|[A-Z]+(\(s\)| cores)) should", asked["question"]):
+            lines.append(processes_of(case, asked["typed"]))
+        elif asked["question"].startswith("Do you want to use the model's `") and not asked["typed"]:
+            lines.append("no")  # here the default is yes
+        elif "typed" in asked:
             lines.append(asked["typed"])
         elif asked["label"].isdigit() or " " in asked["label"].strip():
             lines.append(asked["label"] if asked["label"].isdigit() else str(asked["menu"]))
@@ -44,6 +62,8 @@ def wanted_of(case):
     if "fp8_config" in wanted:
         wanted["fp8_config"] = {FP8_NAMES.get(key, key if key.startswith("fp8_") else "fp8_" + key): value
                                 for key, value in wanted["fp8_config"].items()}
+    if wanted.get("num_processes") and machines_of(case) > 1:
+        wanted["num_processes"] = int(processes_of(case, str(wanted["num_processes"])))
     fsdp = wanted.get("fsdp_config", {})
     if fsdp.get("fsdp_version") == 1:
         fsdp["fsdp_sharding_strategy"] = fsdp["fsdp_reshard_after_forward"]

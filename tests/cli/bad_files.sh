@@ -37,89 +37,89 @@ a.yaml|debug: true\ngpu_ids: "0,\n|a.yaml:2: not YAML: found unexpected end of s
 a.yaml|debug: true\ncommands: [a,\n  b\n|a.yaml:3: not YAML: did not find expected
 a.yaml|debug: [|a.yaml:1: not YAML
 a.yaml|debug: true\nfsdp_config: {fsdp_version: 2,|a.yaml:2: not YAML
-a.yaml|debug|a.yaml:1: a configuration is made of lines
+a.yaml|debug|a.yaml:1: expected lines of the form
 a.yaml|debug: true\nnum_proc|a.yaml:2: not YAML: could not find expected ':'
 a.yaml|fsdp_config:\n\tfsdp_version: 2\n|a.yaml:2: not YAML: found character that cannot start any token
 a.yaml|\tdebug: true\n|a.yaml:1: not YAML
 a.yaml|fsdp_config:\n  fsdp_version: 2\n\tfsdp_offload_params: true\n|a.yaml:3: not YAML
-a.yaml|debug: true\nnum_machines: 2\ndebug: false\n|a.yaml:3: 'debug' stands here and on line 1
-a.yaml|fsdp_config: {}\nfsdp_config: {fsdp_version: 2}\n|a.yaml:2: 'fsdp_config' stands here and on line 1
-a.yaml|fsdp_config:\n  fsdp_version: 2\n  fsdp_version: 1\n|a.yaml:3: 'fsdp_version' stands here and on line 2
-a.json|{"debug": true,\n"debug": false}|a.json:2: 'debug' stands here and on line 1
-a.yaml|main_process_ip: &a x\ntpu_name: *a\n|a.yaml:2: aliases (*name) are not used
-a.yaml|fsdp_config:\n  <<: {fsdp_version: 2}\n|a.yaml:2: merges (<<) are not used
+a.yaml|debug: true\nnum_machines: 2\ndebug: false\n|a.yaml:3: duplicate key 'debug' (first on line 1)
+a.yaml|fsdp_config: {}\nfsdp_config: {fsdp_version: 2}\n|a.yaml:2: duplicate key 'fsdp_config' (first on line 1)
+a.yaml|fsdp_config:\n  fsdp_version: 2\n  fsdp_version: 1\n|a.yaml:3: duplicate key 'fsdp_version' (first on line 2)
+a.json|{"debug": true,\n"debug": false}|a.json:2: duplicate key 'debug' (first on line 1)
+a.yaml|main_process_ip: &a x\ntpu_name: *a\n|a.yaml:2: aliases (*name) are not supported
+a.yaml|fsdp_config:\n  <<: {fsdp_version: 2}\n|a.yaml:2: merge keys (<<) are not supported
 a.yaml|debug: true\ngpu_ids: a\000b\n|a.yaml:2: not YAML: control characters are not allowed
 a.yaml|\000|a.yaml:1: not YAML: control characters are not allowed
-a.yaml|gpu_ids: "a\\0b"\n|a.yaml:1: the value holds a zero byte
-a.yaml|debug: true\n"a\\0b": 1\n|a.yaml:2: the value holds a zero byte
-a.json|{"gpu_ids": "a\\u0000b"}|a.json:1: not JSON: the value holds a zero byte
+a.yaml|gpu_ids: "a\\0b"\n|a.yaml:1: the value contains a zero byte
+a.yaml|debug: true\n"a\\0b": 1\n|a.yaml:2: the value contains a zero byte
+a.json|{"gpu_ids": "a\\u0000b"}|a.json:1: not JSON: the value contains a zero byte
 a.json|{"debug": true,\n\000}|a.json:2: not JSON
-a.json|{"gpu_ids": "a\000b"}|a.json:1: not JSON: a control character in a text
-a.yaml|num_processes: two\n|a.yaml:1: num_processes: 'two' is not a whole number
-a.yaml|num_processes: 2.5\n|a.yaml:1: num_processes: '2.5' is not a whole number
-a.yaml|num_processes: yes\n|a.yaml:1: num_processes: a bare yes
+a.json|{"gpu_ids": "a\000b"}|a.json:1: not JSON: control character in a string
+a.yaml|num_processes: two\n|a.yaml:1: num_processes: 'two' is not an integer
+a.yaml|num_processes: 2.5\n|a.yaml:1: num_processes: '2.5' is not an integer
+a.yaml|num_processes: yes\n|a.yaml:1: num_processes: YAML reads a bare yes
 a.yaml|num_processes: 99999999999999999999\n|a.yaml:1: num_processes: 99999999999999999999 is out of range
 a.yaml|num_processes: -2\n|a.yaml:1: num_processes: -2 is out of range
-a.yaml|main_process_port: .nan\n|a.yaml:1: main_process_port: 'nan' is not a whole number
+a.yaml|main_process_port: .nan\n|a.yaml:1: main_process_port: 'nan' is not an integer
 a.yaml|debug: perhaps\n|a.yaml:1: debug: 'perhaps' is neither true nor false
 a.yaml|debug: 2\n|a.yaml:1: debug: '2' is neither true nor false
 a.yaml|mixed_precision: fp61\n|a.yaml:1: mixed_precision: 'fp61' is not one of no, fp16, bf16, fp8
 a.yaml|mixed_precision: 16\n|a.yaml:1: mixed_precision: '16' is not one of
 a.yaml|distributed_type: TPU\n|a.yaml:1: distributed_type: 'TPU' is not one of
 a.yaml|compute_environment: MOON\n|a.yaml:1: compute_environment: 'MOON' is not one of
-a.yaml|main_process_ip: yes\n|put a text in quotes
+a.yaml|main_process_ip: yes\n|put text in quotes
 a.yaml|fp16: perhaps\n|a.yaml:1: fp16: neither true nor false
-a.yaml|num_processes: [1, 2]\n|a.yaml:1: num_processes: a single value is wanted, not a list
-a.yaml|debug:\n- true\n|a.yaml:1: debug: a single value is wanted, not a list
-a.yaml|gpu_ids: {a: b}\n|a.yaml:1: gpu_ids: a single value is wanted, not a mapping
-a.yaml|tpu_env: A=1\ntpu_vm: {a: b}\n|a.yaml:2: tpu_vm: a list is wanted, not a mapping
-a.yaml|commands: [a, [b]]\n|a.yaml:1: commands: a list of single values is wanted
-a.yaml|fsdp_config: [a]\n|a.yaml:1: fsdp_config: a mapping is wanted, not a list
-a.yaml|fsdp_config: text\n|a.yaml:1: fsdp_config: a mapping is wanted, not a single value
-a.yaml|fsdp_config: {fsdp_version: [2]}\n|a.yaml:1: fsdp_version: a single value is wanted, not a list
+a.yaml|num_processes: [1, 2]\n|a.yaml:1: num_processes: expected a single value, got a list
+a.yaml|debug:\n- true\n|a.yaml:1: debug: expected a single value, got a list
+a.yaml|gpu_ids: {a: b}\n|a.yaml:1: gpu_ids: expected a single value, got a mapping
+a.yaml|tpu_env: A=1\ntpu_vm: {a: b}\n|a.yaml:2: tpu_vm: expected a list, got a mapping
+a.yaml|commands: [a, [b]]\n|a.yaml:1: commands: expected a list of single values
+a.yaml|fsdp_config: [a]\n|a.yaml:1: fsdp_config: expected a mapping, got a list
+a.yaml|fsdp_config: text\n|a.yaml:1: fsdp_config: expected a mapping, got a single value
+a.yaml|fsdp_config: {fsdp_version: [2]}\n|a.yaml:1: fsdp_version: expected a single value, got a list
 a.yaml|fsdp_config:\n  a:\n    b: 1\n|a.yaml:2: unknown key 'a' in fsdp_config
-a.yaml|- debug: true\n|a.yaml:1: a configuration is made of lines
+a.yaml|- debug: true\n|a.yaml:1: expected lines of the form
 a.yaml||a.yaml: the file is empty
 a.yaml|# nothing\n|a.yaml: the file is empty
-a.yaml|---\n|a.yaml:1: a configuration is made of lines
-a.yaml|debug: true\n---\ndebug: true\n|a.yaml:2: a second document begins
+a.yaml|---\n|a.yaml:1: expected lines of the form
+a.yaml|debug: true\n---\ndebug: true\n|a.yaml:2: a second YAML document begins
 a.yaml|num_procesess: 2\n|a.yaml:1: unknown key 'num_procesess' (did you mean 'num_processes'?)
 a.yaml|fsdp_config:\n  fsdp_versoin: 2\n|a.yaml:2: unknown key 'fsdp_versoin' in fsdp_config (did you mean 'fsdp_version'?)
 a.json|{"debug": true,\n "num_procesess": 2}|a.json:2: unknown key 'num_procesess' (did you mean 'num_processes'?)
 a.yaml|"a\\nb\\e[31m": 1\n|a.yaml:1: unknown key 'a b [31m'
 a.yaml|1: 2\n|a.yaml:1: unknown key '1'
-a.yaml|? [a]\n: b\n|a.yaml:1: a key must be a word
-a.yaml|debug: !!python/object:os.system x\n|a.yaml:1: tags (!name) are not used
-a.yaml|debug: !mine x\n|a.yaml:1: tags (!name) are not used
-a.yaml|num_processes: !!int x\n|a.yaml:1: the value is not what its tag says
+a.yaml|? [a]\n: b\n|a.yaml:1: a key must be a single word
+a.yaml|debug: !!python/object:os.system x\n|a.yaml:1: tags (!name) are not supported
+a.yaml|debug: !mine x\n|a.yaml:1: tags (!name) are not supported
+a.yaml|num_processes: !!int x\n|a.yaml:1: the value does not match its tag
 a.yaml|debug: true\ngpu_ids: \377\376\n|a.yaml:2: not YAML: invalid leading UTF-8 octet
 a.yaml|\377\376d\000:\000|a.yaml:1: not YAML
 a.yaml|ipex_config: {ipex: true}\n|a.yaml:1: unknown key 'ipex_config'
 a.yaml|region: eu\n|a.yaml:1: 'region' is a key for compute_environment: AMAZON_SAGEMAKER only
-a.yaml|compute_environment: AMAZON_SAGEMAKER\nnum_processes: 2\n|a.yaml:2: 'num_processes' is a key for machines of one's own only
+a.yaml|compute_environment: AMAZON_SAGEMAKER\nnum_processes: 2\n|a.yaml:2: 'num_processes' is not a key for SageMaker
 a.yaml|distributed_type: DATA_PARALLEL\n|a.yaml:1: distributed_type: 'DATA_PARALLEL' needs compute_environment
-a.yaml|compute_environment: AMAZON_SAGEMAKER\ndistributed_type: FSDP\n|a.yaml:2: distributed_type: 'FSDP' is not one of SageMaker's
+a.yaml|compute_environment: AMAZON_SAGEMAKER\ndistributed_type: FSDP\n|a.yaml:2: distributed_type: 'FSDP' is not supported on SageMaker
 a.json||a.json:1: not JSON: the file is empty
-a.json|{"debug": true,\n|a.json:1: not JSON: a key in double quotes is wanted
-a.json|{"debug": true,\n}|a.json:2: not JSON: a key in double quotes is wanted
-a.json|{"debug": true\n "x": 1}|a.json:2: not JSON: a comma or } is wanted
-a.json|{"debug" true}|a.json:1: not JSON: a colon is wanted after a key
-a.json|{"debug":|a.json:1: not JSON: a value is wanted, the file ends
-a.json|{"tpu_name": "x|a.json:1: not JSON: a text without its closing quote
-a.json|{"tpu_name": "x\n"}|a.json:1: not JSON: a text without its closing quote
-a.json|{"debug": true}\n{}|a.json:2: not JSON: more text after the end of the object
-a.json|{"debug": tru}|a.json:1: not JSON: a value is wanted
-a.json|{'debug': true}|a.json:1: not JSON: a key in double quotes is wanted
-a.json|{"tpu_name": "\\ud800"}|a.json:1: not JSON: half a character
-a.json|{"tpu_name": "\\ud83d\\u0041"}|a.json:1: not JSON: half a character
-a.json|{"tpu_name": "\\ud83d\\ue000"}|a.json:1: not JSON: half a character
-a.json|{"tpu_name": "\\x"}|a.json:1: not JSON: an unknown escape
-a.json|{"debug": true,\n"tpu_name": "\377"}|a.json:2: not JSON: bytes that are no UTF-8
-a.json|{"num_processes": 01}|a.json:1: not JSON: a comma or } is wanted
-a.json|{"main_process_port": NaN}|a.json:1: main_process_port: 'nan' is not a whole number
-a.json|{"num_processes": {"a": 1}}|a.json:1: num_processes: a single value is wanted, not a mapping
+a.json|{"debug": true,\n|a.json:1: not JSON: expected a key in double quotes
+a.json|{"debug": true,\n}|a.json:2: not JSON: expected a key in double quotes
+a.json|{"debug": true\n "x": 1}|a.json:2: not JSON: expected a comma or }
+a.json|{"debug" true}|a.json:1: not JSON: expected a colon after the key
+a.json|{"debug":|a.json:1: not JSON: expected a value, but the file ends
+a.json|{"tpu_name": "x|a.json:1: not JSON: unterminated string
+a.json|{"tpu_name": "x\n"}|a.json:1: not JSON: unterminated string
+a.json|{"debug": true}\n{}|a.json:2: not JSON: trailing text after the object
+a.json|{"debug": tru}|a.json:1: not JSON: expected a value
+a.json|{'debug': true}|a.json:1: not JSON: expected a key in double quotes
+a.json|{"tpu_name": "\\ud800"}|a.json:1: not JSON: unpaired surrogate
+a.json|{"tpu_name": "\\ud83d\\u0041"}|a.json:1: not JSON: unpaired surrogate
+a.json|{"tpu_name": "\\ud83d\\ue000"}|a.json:1: not JSON: unpaired surrogate
+a.json|{"tpu_name": "\\x"}|a.json:1: not JSON: unknown escape
+a.json|{"debug": true,\n"tpu_name": "\377"}|a.json:2: not JSON: not valid UTF-8
+a.json|{"num_processes": 01}|a.json:1: not JSON: expected a comma or }
+a.json|{"main_process_port": NaN}|a.json:1: main_process_port: 'nan' is not an integer
+a.json|{"num_processes": {"a": 1}}|a.json:1: num_processes: expected a single value, got a mapping
 a.json|{"debug": 2}|a.json:1: debug: '2' is neither true nor false
-a.json|[1]|a.json:1: a configuration is an object
+a.json|[1]|a.json:1: expected an object
 a.json|distributed_type: NO\n|a.json:1: not JSON
 END
 
@@ -138,14 +138,15 @@ done
 test_expect_success 'a SageMaker file without its role' '
     printf "compute_environment: AMAZON_SAGEMAKER\nec2_instance_type: x\n" >aws.yaml && cp aws.yaml before &&
     test_exit 1 "$accelerate" config update --config_file aws.yaml 2>error &&
-    grep "aws.yaml: a file for SageMaker needs iam_role_name" error && cmp aws.yaml before'
+    grep "aws.yaml: missing key for SageMaker: iam_role_name" error && cmp aws.yaml before'
 test_expect_success 'a job on SageMaker is refused in one line that says what to do' '
     printf "compute_environment: AMAZON_SAGEMAKER\nec2_instance_type: x\niam_role_name: r\n%s\n" \
         "distributed_type: DATA_PARALLEL" >aws.yaml &&
     test_exit 1 "$accelerate" launch --config_file aws.yaml true 2>error && cat error &&
     grep "aws.yaml: SageMaker jobs need.*start them with Hugging Face Accelerate" error &&
     [ "$(wc -l <error)" = 1 ] &&
-    "$accelerate" config lint aws.yaml && "$accelerate" config update --config_file aws.yaml &&
+    test_exit 1 "$accelerate" config lint aws.yaml >out && grep -Fx "aws.yaml:1: launch cannot start jobs on SageMaker; use Hugging Face Accelerate for this file" out &&
+    [ "$(wc -l <out)" = 1 ] && "$accelerate" config update --config_file aws.yaml &&
     grep "py_version: py38" aws.yaml'
 
 # ---- files that cannot be read or written ----
@@ -194,7 +195,7 @@ test_expect_success 'a folder instead of a file' '
 test_expect_success 'a device is not replaced by a file' '
     mkfifo pipe.yaml && ln -s /dev/full full.yaml && { one_line "larger than" "$accelerate" config update --config_file full.yaml &&
     "$accelerate" config default --config_file full.yaml && [ -c /dev/full ] &&
-    for file in pipe.yaml full.yaml; do one_line "$file: is not a regular file" "$accelerate" config --config_file $file </dev/null || return 1; done &&
+    for file in pipe.yaml full.yaml; do one_line "$file: not a regular file" "$accelerate" config --config_file $file </dev/null || return 1; done &&
     [ -p pipe.yaml ]; }'
 test_expect_success 'a link stays one, and a private file private' '
     mkdir -p dotfiles && echo "$good" >dotfiles/c.yaml && chmod 600 dotfiles/c.yaml && ln -s dotfiles/c.yaml link.yaml &&

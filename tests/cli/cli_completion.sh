@@ -68,7 +68,9 @@ printf '#!/bin/sh\n[ "$1" = --emit=gpu-ids ] && printf "0\\n1\\n2\\n"\n' >bin/ac
 chmod +x bin/accelerate
 cp bin/accelerate bin/accelerate-launch
 PATH=$scratch/bin:$PATH
-touch files/program.py files/blank.yaml
+touch files/program.py files/blank.yaml files/other.yml files/third.json files/notes.txt accelerate-local.py
+printf '#!/bin/sh\n' >bin/zz-trainer
+chmod +x bin/zz-trainer
 
 "$accelerate" --help >help || exit 99
 commands=$(sed -n 's/^  \([a-z][a-z0-9-]*\) .*/\1/p' help | tr '\n' ' ')
@@ -85,7 +87,7 @@ accelerate config --mixed_precision |no fp16 bf16 fp8
 accelerate config --mixed_precision=b|bf16
 accelerate config --mixed_precision=|no fp16 bf16 fp8
 accelerate config --mixed-precision b|bf16
-accelerate config |default update show lint
+accelerate config |default update show schema lint
 accelerate config --mixed_precision no d|default
 accelerate launch --fsdp_auto_wrap_policy T|TRANSFORMER_BASED_WRAP
 accelerate launch --fsdp_offload_params |true false
@@ -98,6 +100,16 @@ accelerate launch -m files/prog|files/program.py
 accelerate launch -t 3 files/prog|files/program.py
 accelerate launch -t 3 --dry|--dry_run
 accelerate launch accelerate-la|accelerate-launch
+accelerate launch accelerate-l|accelerate-launch accelerate-local.py
+accelerate launch zz-tr|zz-trainer
+accelerate launch --cpu zz-tr|zz-trainer
+accelerate launch --config_file files/|files/blank.yaml files/other.yml files/third.json files/folder
+accelerate env --config_file files/no|
+accelerate config --config-file files/th|files/third.json
+accelerate to-fsdp2 --output_file files/o|files/other.yml
+accelerate test --config_file=files/bl|files/blank.yaml
+accelerate config lint files/o|files/other.yml
+accelerate launch --deepspeed_config_file files/n|files/notes.txt
 accelerate launch ./p --num_p|
 accelerate launch ./p files/prog|files/program.py
 accelerate config lint files/bl|files/blank.yaml
@@ -113,6 +125,22 @@ accelerate launch --gpu-ids=a|all
 accelerate launch --gpu_ids 1,|0 2
 accelerate launch --gpu_ids=0,1,|2
 bin/accelerate-launch --gpu_ids 0,2,1|1
+accelerate l|launch
+accelerate to|to-fsdp2
+accelerate --v|--version
+accelerate --help-|--help-all
+accelerate config sch|schema
+accelerate config s|show schema
+accelerate config --multi|--multi_gpu
+accelerate config --use_meg|--use_megatron_lm
+accelerate config --zero-|--zero-stage
+accelerate config --distributed_type MULTI_M|MULTI_MLU MULTI_MUSA
+accelerate config show --js|--json
+accelerate launch --dynamo_mode m|max-autotune
+accelerate launch --deepspeed_multinode_launcher s|standard slurm
+accelerate test --num_p|--num_processes
+accelerate to-fsdp2 --over|--overwrite
+accelerate to-fsdp2 --output-|--output-file
 EOT
 cut -d'|' -f1 cases >lines
 

@@ -37,7 +37,7 @@ test_expect_success 'what does not apply any more is forgotten' '
 test_expect_success 'a wrong answer is said, and asked again' '
     printf "\nMULTI_CPUS\nMULTI_CPU\n1\nperhaps\n\n\n\nfour\n0\n4\n\n" | "$accelerate" config --config_file d.yaml >out &&
     grep "did you mean .MULTI_CPU" out && grep "answer yes or no, not .perhaps" out &&
-    grep "is not a whole number" out && grep "out of range" out && grep "num_processes: 4" d.yaml'
+    grep "is not an integer" out && grep "out of range" out && grep "num_processes: 4" d.yaml'
 test_expect_success 'input that ends early leaves the old file' '
     cp d.yaml before && printf "\nNO\n" >answers &&
     test_exit 1 "$accelerate" config --config_file d.yaml <answers 2>error &&
@@ -73,12 +73,12 @@ test_expect_success 'control characters are shown escaped, and handed on as they
     printf "fsdp_config: {fsdp_transformer_layer_cls_to_wrap: \"A\\\\e[31m\\\\nB\\\\x9b\\\\u202e\"}\n%s\n" \
         "distributed_type: FSDP
 num_processes: 2
-main_process_ip: \"h\\\\ti\"" >red.yaml && cat red.yaml &&
+main_training_function: \"h\\\\ti\"" >red.yaml && cat red.yaml &&
     shown="A\\x1b[31m\\nB\\xc2\\x9b\\xe2\\x80\\xae" &&
     for command in "config show" env "launch --dry_run --explain"; do
         "$accelerate" $command --config_file red.yaml $(case $command in launch*) echo true; esac) >out || return 1
         ! LC_ALL=C.UTF-8 grep "[[:cntrl:]]" out | grep -v "^	-" && grep -F "fsdp_transformer_layer_cls_to_wrap: $shown" out &&
-            grep -F "main_process_ip: h\\ti" out || return 1
+            grep -F "main_training_function: h\\ti" out || return 1
     done &&
     grep -F "FSDP_TRANSFORMER_CLS_TO_WRAP=\$$q$shown$q" out &&
     "$accelerate" launch --num_processes 1 --config_file red.yaml env -0 >got &&
@@ -97,7 +97,7 @@ test_expect_success 'default writes without asking, at the default place' '
     "$accelerate" config default --mixed_precision bf16 </dev/null >out && grep -F "$default" out &&
     grep "mixed_precision: bf16" "$default" && grep "num_processes: 1" "$default"'
 test_expect_success 'default leaves a file that exists' '
-    cp "$default" before && "$accelerate" config default >out && grep "stays as it is" out && cmp before "$default"'
+    cp "$default" before && "$accelerate" config default >out && grep "left unchanged" out && cmp before "$default"'
 test_expect_success '--config_file counts on either side of the word default' '
     "$accelerate" config --config_file one.yaml default && "$accelerate" config default --config_file two.yaml &&
     cmp one.yaml two.yaml'
@@ -119,9 +119,9 @@ test_expect_success 'lint: all that is wrong, with lines' '
 	tpu_name: x
 	END
     test_exit 1 "$accelerate" config lint l.yaml >got && cat >wanted <<-END && diff wanted got
-	l.yaml:2: num_processes: ${q}2x${q} is not a whole number, use 1 to 1000000
+	l.yaml:2: num_processes: ${q}2x${q} is not an integer; expected 1 to 1000000
 	l.yaml:3: unknown key ${q}machin_rank${q} (did you mean ${q}machine_rank${q}?)
-	l.yaml:4: ${q}dynamo_backend${q} is an old name: write dynamo_config: dynamo_backend
+	l.yaml:4: ${q}dynamo_backend${q} is an old name; write dynamo_config: dynamo_backend
 	l.yaml:7: unknown key ${q}fsdp_bogus${q} in fsdp_config
 	l.yaml:6: fsdp_offload_params has no effect without distributed_type: FSDP
 	l.yaml:8: tpu_name has no effect without distributed_type: XLA
@@ -130,7 +130,7 @@ test_expect_success 'lint: contradictions; several files; a good one' '
     printf "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_sync_module_states: false\n" >m.yaml &&
     printf "num_processes: 2\n" >good.yaml &&
     test_exit 1 "$accelerate" config lint m.yaml good.yaml none.yaml >got && cat got &&
-    grep "m.yaml: only rank 0 would have the weights" got && grep -x "none.yaml: No such file or directory" got && test "$(wc -l <got)" = 2 &&
+    grep "m.yaml: .*otherwise only rank 0 has the weights" got && grep -x "none.yaml: No such file or directory" got && test "$(wc -l <got)" = 2 &&
     "$accelerate" config lint good.yaml >got && test ! -s got'
 # lint_says TEXT LINE...: lint says LINES about a file with TEXT, and nothing else
 lint_says () {
@@ -139,26 +139,26 @@ lint_says () {
 }
 test_expect_success 'lint: keys in the wrong place' '
     lint_says "distributed_type: FSDP\nnum_processes: 2\nzero_stage: 2\nfsdp_config: {zero_stage: 2}\n" \
-        ":3: unknown key ${q}zero_stage${q} at the top: it belongs into deepspeed_config" \
-        ":4: unknown key ${q}zero_stage${q} in fsdp_config: it belongs into deepspeed_config" &&
+        ":3: unknown key ${q}zero_stage${q} at the top: it belongs in deepspeed_config" \
+        ":4: unknown key ${q}zero_stage${q} in fsdp_config: it belongs in deepspeed_config" &&
     lint_says "distributed_type: FSDP\nnum_processes: 2\nfsdp_config: {machine_rank: 0}\n" \
         ":3: unknown key ${q}machine_rank${q} in fsdp_config: it belongs at the top" &&
     lint_says "parallelism_config: {tp_size: 2}\n" \
         ":1: unknown key ${q}tp_size${q} in parallelism_config (did you mean ${q}parallelism_config_tp_size${q}?)"'
 test_expect_success 'lint: one key under two names' '
     lint_says "mixed_precision: fp8\nfp8_config: {backend: TE, fp8_backend: AO}\n" \
-        ":2: ${q}fp8_backend${q} stands here, and ${q}backend${q} on line 2" &&
+        ":2: ${q}fp8_backend${q} is the same key as ${q}backend${q} on line 2" &&
     lint_says "mixed_precision: fp8\nfp8_config: {backend: TE, fp8_backend: TE}\n" ""'
 test_expect_success 'lint: keys without effect beside others, and against others' '
     lint_says "distributed_type: FSDP\nnum_processes: 2\nmachine_rank: 1\nfsdp_config:\n  fsdp_version: 2\n  fsdp_backward_prefetch: BACKWARD_PRE\n" \
-        ":3: machine_rank has no effect without several num_machines" \
+        ":3: machine_rank has no effect with one machine" \
         ":6: fsdp_backward_prefetch has no effect with fsdp_version: 2" &&
     lint_says "distributed_type: MULTI_GPU\nnum_processes: 2\nuse_cpu: true\n" \
-        ":3: use_cpu contradicts distributed_type: GPUs are asked for there" &&
+        ":3: use_cpu contradicts distributed_type, which asks for GPUs" &&
     lint_says "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {zero_stage: 2, zero3_init_flag: true, offload_param_device: none}\n" \
         ":3: zero3_init_flag has no effect without zero_stage: 3" &&
     lint_says "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {deepspeed_config_file: x.json, zero_stage: 3}\n" \
-        ":3: zero_stage contradicts deepspeed_config_file: the original${q}s library wants it in DeepSpeed${q}s file only" &&
+        ":3: zero_stage contradicts deepspeed_config_file; set it only in DeepSpeed${q}s file" &&
     lint_says "dynamo_config: {dynamo_backend: no, dynamo_mode: max-autotune}\n" \
         ":1: dynamo_mode has no effect without a dynamo_backend"'
 test_expect_success 'lint: DeepSpeed' '
@@ -169,7 +169,7 @@ test_expect_success 'lint: DeepSpeed' '
     lint_says "$deepspeed  zero_stage: 3\n  offload_optimizer_device: NVME\n  offload_optimizer_nvme_path: /x\n" "" &&
     lint_says "$deepspeed  zero_stage: 3\n  offload_optimizer_device: cpu\n  offload_optimizer_nvme_path: /x\n" \
         ":6: offload_optimizer_nvme_path has no effect without offload_optimizer_device: nvme" &&
-    said="contradicts deepspeed_config_file: the original${q}s library wants it in DeepSpeed${q}s file only" &&
+    said="contradicts deepspeed_config_file; set it only in DeepSpeed${q}s file" &&
     lint_says "$deepspeed  deepspeed_config_file: x.json\n  offload_optimizer_nvme_path: /x\n" \
         ":5: offload_optimizer_nvme_path $said" &&
     lint_says "$deepspeed  deepspeed_config_file: x.json\n  offload_optimizer_device: none\n" \
@@ -177,11 +177,52 @@ test_expect_success 'lint: DeepSpeed' '
 test_expect_success 'lint: what is good is left alone' '
     lint_says "distributed_type: MULTI_CPU\nnum_processes: 2\nmain_training_function: main\ntpu_name: none\n" "" &&
     lint_says "distributed_type: MULTI_CPU\nnum_processes: 2\nmpirun_config: {mpirun_hostfile: hosts}\n" "" &&
-    lint_says "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\nnum_machines: 2\n" ""'
+    lint_says "distributed_type: FSDP\nnum_processes: 2\nfsdp_config: {fsdp_sharding_strategy: 2, fsdp_auto_wrap_policy: no_wrap}\n" ""'
+test_expect_success 'lint: words that no library accepts' '
+    lint_says "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_auto_wrap_policy: TRANSFORMER_WRAP\n  fsdp_state_dict_type: SHARDED_DICT\n" \
+        ":4: fsdp_auto_wrap_policy: ${q}TRANSFORMER_WRAP${q} is not one of TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP, NO_WRAP (did you mean ${q}TRANSFORMER_BASED_WRAP${q}?)" \
+        ":5: fsdp_state_dict_type: ${q}SHARDED_DICT${q} is not one of FULL_STATE_DICT, LOCAL_STATE_DICT, SHARDED_STATE_DICT"'
+test_expect_success 'lint: what launch refuses is a problem: jobs on SageMaker' '
+    lint_says "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\nnum_machines: 2\n" \
+        ": missing key for SageMaker: ec2_instance_type" ": missing key for SageMaker: iam_role_name" \
+        ":1: launch cannot start jobs on SageMaker; use Hugging Face Accelerate for this file"'
 test_expect_success 'show: values and where they come from' '
     printf "num_processes: 2\nfp8_config:\n  backend: TE\n" >s.yaml && "$accelerate" config show --config_file s.yaml >got &&
-    grep -x "num_processes: 2  (s.yaml:1)" got && grep -x "fp8_backend: te  (s.yaml:3)" got &&
+    grep -x "num_processes: 2  (s.yaml:1)" got && grep -x "fp8_backend: te  (s.yaml:3; no effect)" got &&
     grep -x "mixed_precision: no  (default)" got'
+test_expect_success 'show: only what the mode heeds, and what has no effect is marked' '
+    printf "distributed_type: FSDP\nnum_processes: 2\nmachine_rank: 1\nzero_stage: 2\n" | sed "/zero/d" >s.yaml &&
+    printf "fsdp_config: {fsdp_version: 2}\nfp8_config: {backend: TE}\n" >>s.yaml &&
+    "$accelerate" config show --config_file s.yaml >got && cat >wanted <<-END && diff wanted got &&
+	compute_environment: LOCAL_MACHINE  (default)
+	distributed_type: FSDP  (s.yaml:1)
+	num_machines: 1  (default)
+	machine_rank: 1  (s.yaml:3; no effect)
+	debug: false  (default)
+	use_cpu: false  (default)
+	dynamo_backend: no  (default)
+	gpu_ids: all  (default)
+	num_processes: 2  (s.yaml:2)
+	mixed_precision: no  (default)
+	fp8_backend: te  (s.yaml:5; no effect)
+	fsdp_version: 2  (s.yaml:4)
+	fsdp_offload_params: false  (default)
+	fsdp_min_num_params: 100000000  (default)
+	fsdp_reshard_after_forward: true  (default)
+	fsdp_cpu_ram_efficient_loading: true  (default)
+	fsdp_activation_checkpointing: false  (default)
+	fsdp_activation_checkpointing_offload: false  (default)
+	enable_cpu_affinity: false  (default)
+	grace: 30  (default)
+	no_prefix: false  (default)
+	END
+    "$accelerate" launch --config_file s.yaml --dry_run --explain --max_restarts 1 true >got && sed "/^\$/q" got >said &&
+    grep -x "max_restarts: 1  (flag)" said && ! grep "dry_run\|deepspeed\|megatron\|tpu" said'
+test_expect_success 'show --json: the same, with types' '
+    "$accelerate" config show --json --config_file s.yaml >got &&
+    tr -d " \n" <got | grep -F "\"machine_rank\":{\"value\":1,\"origin\":\"s.yaml:3\",\"effect\":false}" &&
+    tr -d " \n" <got | grep -F "\"debug\":{\"value\":false,\"origin\":\"default\",\"effect\":true}" &&
+    test_exit 2 "$accelerate" config --json 2>error && grep -e "--json needs show" error'
 test_expect_success 'update: old keys, defaults, the same meaning' '
     printf "distributed_type: %sNO%s\nfp16: true\ndynamo_backend: EAGER\nmain_process_ip: null\n" "$q" "$q" >u.yaml &&
     "$accelerate" config update --config_file u.yaml && grep "mixed_precision: fp16" u.yaml &&

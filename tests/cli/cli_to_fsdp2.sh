@@ -27,8 +27,8 @@ test_expect_success 'a new file' '
 	  fsdp_version: 2
 	EOT'
 test_expect_success 'what was left out is told' '
-    grep -Fx "accelerate: note: fsdp_use_orig_params is left out: FSDP2 no longer has it" notes &&
-    grep -Fx "accelerate: note: fsdp_forward_prefetch is left out: FSDP2 does not have it yet" notes &&
+    grep -Fx "accelerate: note: fsdp_use_orig_params is dropped: FSDP2 no longer has it" notes &&
+    grep -Fx "accelerate: note: fsdp_forward_prefetch is dropped: FSDP2 does not have it yet" notes &&
     [ "$(wc -l <notes)" = 2 ]'
 test_expect_success 'what was written can be launched' '
     "$accelerate" launch --dry_run --config_file two.yaml --num_processes 2 true >plan &&
@@ -57,10 +57,10 @@ while IFS='|' read -r flags status said; do
         cp one.yaml before && test_exit $status to_fsdp2 $flags >out 2>error && grep -F -- '$said' error &&
         cmp one.yaml before && [ ! -e new.yaml ]"
 done <<'EOT'
-|2|which file?
+|2|missing option: accelerate to-fsdp2 --config_file FILE
 --config_file none.yaml|1|none.yaml: No such file or directory
---config_file one.yaml|2|--output_file is needed
---config_file one.yaml --output_file two.yaml|1|two.yaml exists; use --overwrite
+--config_file one.yaml|2|give --output_file FILE or --overwrite
+--config_file one.yaml --output_file two.yaml|1|two.yaml exists; replace it with --overwrite
 --config_file one.yaml --output_file no/new.yaml|1|no/new.yaml
 --config_file . --output_file new.yaml|1|directory
 --config_file one.yaml --output_file new.yaml word|2|unexpected argument
@@ -74,7 +74,7 @@ while IFS='|' read -r text said; do
 done <<'EOT'
 a: 1\n|bad.yaml:1: unknown key
 fsdp_config:\n  fsdp_sharding_strategi: x\n|bad.yaml:2: unknown key
-fsdp_config:\n  fsdp_sharding_strategy: SOME\n|is none of FULL_SHARD, SHARD_GRAD_OP
+fsdp_config:\n  fsdp_sharding_strategy: SOME\n|is not one of FULL_SHARD, SHARD_GRAD_OP
 fsdp_config: 5\n|bad.yaml:1
 - a\n- b\n|bad.yaml
 fsdp_config:\n  - [|bad.yaml

@@ -45,7 +45,7 @@ test_expect_success 'a menu of numbers has those numbers' '
     sed -n "/FSDP version/,/Number or word/p" out >menu && grep -x "   1  " menu && grep -x "   2  " menu &&
     ! grep -x "   0  " menu'
 scenario 'FSDP 2 with several kinds of parallelism' \
-    '\n4\n\n\n\n\nyes\n\n\n\n\n\nBertLayer\n\n\n\nyes\n2\n2\n\n2\n1\n8\n\n' 'fsdp_version: 2' \
+    '\n4\n\n\n\n\nyes\n\n\n\n\nno\nBertLayer\n\n\n\nyes\n2\n2\n\n2\n1\n8\n\n' 'fsdp_version: 2' \
     'fsdp_transformer_layer_cls_to_wrap: BertLayer' 'parallelism_config_cp_comm_strategy: alltoall' \
     'parallelism_config_dp_shard_size: 2' 'fsdp_state_dict_type: SHARDED_STATE_DICT' 'num_processes: 8'
 scenario 'DeepSpeed with its own file' '\n4\n\n\n\nyes\nyes\nds.json\n\n\n2\n' 'distributed_type: DEEPSPEED' \
@@ -78,7 +78,7 @@ scenario 'a step back: the old answer is the proposal' '\n4\n3\n<\n<\n1\n<\n\n1\
 test_expect_success 'which is shown' 'grep -F "[3]" out'
 test_expect_success 'no step before the first' 'ask "<\n\n\n\n\n\n\n\n\n" && grep "first question" out'
 test_expect_success 'one process on one machine is refused, and said' '
-    ask "\n4\n\n\n\n\n\n\n1\n\n2\n\n\n\n" && grep "is no distributed training" out && grep "answer is needed" out &&
+    ask "\n4\n\n\n\n\n\n\n1\n2\n\n\n\n" && grep "is not distributed training" out &&
     has "num_processes: 2"'
 test_expect_success 'DeepSpeed on Neuron is refused' '
     ask "\n9\n\n\n\nyes\nno\n\n2\n\n\n" && grep "not supported on Neuron" out'
@@ -131,9 +131,10 @@ test_expect_success '--KEY=no' '
         --same_network=no --config_file e2.yaml && grep "same_network: false" e2.yaml'
 test_expect_success 'a question without a default: which flag is missing' '
     test_exit 2 "$accelerate" config -y --distributed_type MULTI_CPU --num_machines 2 --config_file f.yaml 2>error &&
-    grep -e "give --main_process_ip" error && ! test -e f.yaml'
+    grep -e "pass --main_process_ip" error && ! test -e f.yaml'
 test_expect_success 'a flag that no question is about is an error' '
-    test_exit 2 "$accelerate" config -y --zero_stage 3 --config_file f.yaml 2>error && grep -e "--zero_stage" error &&
+    test_exit 2 "$accelerate" config -y --distributed_type NO --zero_stage 3 --config_file f.yaml 2>error &&
+    grep -Fx "accelerate: --zero_stage has no effect without distributed_type: DEEPSPEED" error &&
     ! test -e f.yaml'
 test_expect_success 'a flag with a wrong answer is an error' '
     test_exit 2 "$accelerate" config -y --distributed_type MULTI_CPU --num_machines 2 --machine_rank 2 \
@@ -160,8 +161,12 @@ test_expect_success 'the file for this machine takes flags, too' '
 test_expect_success 'launch takes what was written' '
     rm c.yaml && "$accelerate" config -y --distributed_type MULTI_CPU --num_processes 2 --config_file c.yaml &&
     "$accelerate" launch --config_file c.yaml --dry_run --explain true >got && grep "num_processes: 2  (c.yaml:" got'
-test_expect_success 'umask counts, parents are made' '
-    (umask 027 && "$accelerate" config -y --config_file new/er/c.json) && test "$(stat -c %a new/er/c.json)" = 640 &&
+test_expect_success 'a missing folder is refused before the questions' '
+    test_exit 1 "$accelerate" config --config_file no/such/c.yaml </dev/null >out 2>error && test ! -s out && test ! -e no &&
+    test "$(cat error)" = "accelerate: no/such: the folder does not exist; create it with mkdir -p"'
+test_expect_success 'config default makes it, and says so; umask counts' '
+    (umask 027 && "$accelerate" config default --config_file new/er/c.json) >out &&
+    printf "created folder new/er\nsaved in new/er/c.json\n" | diff - out && test "$(stat -c %a new/er/c.json)" = 640 &&
     head -n 1 new/er/c.json | grep -x "{"'
 test_expect_success 'in the background, where shells have SIGINT ignored, it stays ignored while it asks; SIGTERM counts' '
     rm -f c.yaml keys && mkfifo keys && { "$accelerate" config --config_file c.yaml <keys >out 2>&1 & } &&

@@ -157,6 +157,33 @@ def old_values_are_marked():
     has("distributed_type: MULTI_CPU", "num_processes: 2")
 
 
+def help_and_hints():
+    with Terminal() as t:
+        t.expect("? explains it")
+        t.choose(ENVIRONMENT)
+        t.expect("Up and Down or a number: move, Enter: choose, <: back, ?: help")
+        t.send("?")
+        t.expect("Where jobs run.")
+        t.expect("Key and option: compute_environment.")
+        t.choose(ENVIRONMENT, ENTER)
+        t.choose(MACHINE, "1", ENTER)
+        t.answer(MACHINES, "?", ENTER)
+        t.expect("A number from 1 to 100000. Key and option: num_machines.")
+        t.answer(MACHINES, "\003")
+        t.ends_with(130)
+
+
+def wrapped():
+    """Questions break between words."""
+    with Terminal(columns=40) as t:
+        t.choose(ENVIRONMENT, ENTER)
+        t.choose(MACHINE, "1", ENTER)
+        t.expect("How many different machines will you\r\nuse (more than 1 for multi-node\r\n")
+        t.expect("training)?")
+        t.send("\003")
+        t.ends_with(130)
+
+
 def digits():
     with Terminal() as t:
         t.choose(ENVIRONMENT, ENTER)
@@ -240,7 +267,7 @@ def change():
         cpu(t)
         for number in "99", "9", "0":  # there are 8
             t.send(number + ENTER)
-            t.expect("no number of the list")
+            t.expect("not a number in the list")
             t.expect(SAVE)
         t.send("2" + ENTER)
         t.choose(MACHINE, "4", ENTER)
@@ -298,7 +325,7 @@ def editing():
         t.answer(MPIRUN, "no", ENTER)
         t.rest(DYNAMO)
         t.answer(PROCESSES, "many", ENTER)
-        t.expect("not a whole number")
+        t.expect("is not an integer")
         t.answer(PROCESSES, "45", "\177", ENTER)
         t.choose(PRECISION, ENTER)
         t.answer(SAVE, ENTER)
@@ -378,6 +405,8 @@ def flags():
 TESTS = [
     ("arrow keys choose, Enter saves after the review", arrows_and_review),
     ("the old file's values are marked", old_values_are_marked),
+    ("menus hint at keys, ? explains a question", help_and_hints),
+    ("questions break between words", wrapped),
     ("digits, two for a number of two", digits),
     ("j, k, End; a menu that does not fit scrolls", letters_and_ends),
     ("lines are cut where the terminal ends, as it is resized", narrow),

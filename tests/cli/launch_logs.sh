@@ -79,7 +79,7 @@ test_expect_success 'files of others, private folders' '
     [ "$(stat -c %a logs/deep/er/none_*/attempt_0/1/stderr.log)" = 640 ]'
 test_expect_success 'without a folder one is made in TMPDIR, and named' '
     mkdir tmp && TMPDIR=$PWD/tmp launch $two --tee 1 ./rank && is tmp/accelerate_??????/none_??????/attempt_0/1/stdout.log "out of 1" &&
-    grep "files of the ranks. output are in $PWD/tmp/accelerate_....../none_" err.raw'
+    grep "the ranks.* output is in $PWD/tmp/accelerate_....../none_" err.raw'
 test_expect_success 'a dry run tells the places and makes nothing' '
     rm -rf logs && "$accelerate" launch --dry_run $two --tee 0:3 --log_dir logs ./rank >plan &&
     grep "^  $PWD/logs/none_XXXXXX$" plan && grep "^  attempt_0/0/stderr.log$" plan && ! grep "attempt_0/1/std" plan &&

@@ -4,17 +4,6 @@
 . "${srcdir:-.}/tests/testlib.sh"
 two="--cpu --num_processes 2"
 
-# await FILE...: until all of them are there and hold something
-await () {
-    for file; do
-        wait_for test -s "$file" || return 1
-    done
-}
-# gone PID: until it has ended
-has_ended () {
-    ! kill -0 "$1" 2>/dev/null || grep -q "^[0-9]* ([^)]*) Z" "/proc/$1/stat" 2>/dev/null
-}
-gone () { wait_for has_ended "$1"; }
 # A reader that stands still: a test opens the pipe as 9, and nobody reads.
 mkfifo still
 

@@ -10,6 +10,7 @@ done
 touch venv/pyvenv.cfg copied/pyvenv.cfg && mkdir conda/conda-meta
 ln -s "$accelerate" venv/bin/accelerate && cp "$accelerate" copied/bin/accelerate && ln -s "$accelerate" conda/bin/accelerate-launch
 ln -s "$accelerate" system/bin/accelerate && ln -s ../venv/bin/accelerate other/accelerate
+mkdir -p bare/bin && sed s/system/bare/ system/bin/python3 >bare/bin/python && chmod +x bare/bin/python
 mkdir old && printf '#!/bin/sh\necho old "$@"\n' >old/python && chmod +x old/python
 path=$scratch/system/bin:/usr/bin:/bin
 echo "print ('a script')" >train.py
@@ -36,9 +37,11 @@ inside a conda environment, by another name|conda|environment where accelerate i
 VIRTUAL_ENV|venv|VIRTUAL_ENV|VIRTUAL_ENV=$PWD/venv system/bin/accelerate launch
 VIRTUAL_ENV without a Python|system|first python3|VIRTUAL_ENV=$PWD/none system/bin/accelerate launch
 VIRTUAL_ENV that is empty|system|first python3|VIRTUAL_ENV= system/bin/accelerate launch
+VIRTUAL_ENV whose Python has no other name|bare|VIRTUAL_ENV|VIRTUAL_ENV=$PWD/bare system/bin/accelerate launch
 CONDA_PREFIX|conda|CONDA_PREFIX|CONDA_PREFIX=$PWD/conda system/bin/accelerate launch
 both, neither in PATH|venv|VIRTUAL_ENV|CONDA_PREFIX=$PWD/conda VIRTUAL_ENV=$PWD/venv system/bin/accelerate launch
 both, conda first in PATH|conda|CONDA_PREFIX|PATH=$PWD/conda/bin:$PWD/venv/bin:$path CONDA_PREFIX=$PWD/conda/ VIRTUAL_ENV=$PWD/venv system/bin/accelerate launch
+both, a folder below that of conda first in PATH|venv|VIRTUAL_ENV|PATH=$PWD/conda/bin/more:$PWD/conda/binary:$PWD/venv/bin:$path CONDA_PREFIX=$PWD/conda VIRTUAL_ENV=$PWD/venv system/bin/accelerate launch
 both, venv first in PATH|venv|VIRTUAL_ENV|PATH=$PWD/venv/bin:$PWD/conda/bin:$path CONDA_PREFIX=$PWD/conda VIRTUAL_ENV=$PWD/venv system/bin/accelerate launch
 only python|old|first python in PATH|PATH=$PWD/old /usr/bin/env "$accelerate" launch
 END
@@ -55,8 +58,9 @@ fi
 what='import sys; print ("python", *sys.argv)'
 echo "$what" >train && mkdir folder && echo "$what" >folder/__main__.py && mkdir empty &&
     python3 -m zipapp folder -o app.pyz && python3 -m zipapp folder -o app -p "/usr/bin/env python3" &&
-    python3 -c 'import py_compile; py_compile.compile ("train", "compiled")' || exit 99
-for program in train ./train folder ./folder app.pyz ./app.pyz ./app compiled; do
+    python3 -c 'import py_compile; py_compile.compile ("train", "compiled")' &&
+    mkdir only_compiled && cp compiled only_compiled/__main__.pyc || exit 99
+for program in train ./train folder ./folder only_compiled app.pyz ./app.pyz ./app compiled; do
     test_expect_success "$program, as the original runs it" '
         "$accelerate" launch $program a "b c" >out && cat out && grep -x "python $program a b c" out'
 done

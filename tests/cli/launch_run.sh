@@ -34,7 +34,9 @@ test_expect_success 'ranks find the job segment' '
     "$accelerate" launch --cpu --num_processes 2 sh -c "test -e \$ACCEL_JOB_SEGMENT && test \${#ACCEL_JOB_ID} = 16"
 '
 test_expect_success 'stdin is for rank 0' '
-    echo hello | "$accelerate" launch --cpu --num_processes 3 sh -c "sed s/^/\$RANK:/" >got && echo 0:hello | diff - got
+    rm -f read1 read2 && echo hello | "$accelerate" launch --cpu --num_processes 3 sh -c "
+        [ \$RANK != 0 ] || until [ -e read1 ] && [ -e read2 ]; do sleep 0.05; done
+        sed s/^/\$RANK:/; : >read\$RANK" >got && echo 0:hello | diff - got
 '
 test_expect_success 'standard error comes through in whole lines' '
     "$accelerate" launch --quiet --cpu --num_processes 4 \
@@ -47,9 +49,9 @@ test_expect_success 'and also where its reader is slow' '
         echo $? >status; } | { sleep 1 && wc -l; } >got && test "$(cat got)" = 6000 && test "$(cat status)" = 0
 '
 test_expect_success 'variables of the caller reach the ranks, and no name twice' '
-    OMP_NUM_THREADS=3 RANK=9 mine=1 "$accelerate" launch --cpu --num_processes 2 \
+    OMP_NUM_THREADS=3 RANK=9 RANKS=5 ACCEL_JOB_SEGMENT=old mine=1 "$accelerate" launch --cpu --num_processes 2 \
         sh -c "[ \$RANK = 0 ] || env" >said && sort said >got &&
-    grep -x mine=1 got && grep -x OMP_NUM_THREADS=3 got && grep -x RANK=1 got && ! cut -d= -f1 got | uniq -d | grep RANK
+    grep -x mine=1 got && grep -x RANKS=5 got && ! grep -x ACCEL_JOB_SEGMENT=old got && grep -x OMP_NUM_THREADS=3 got && grep -x RANK=1 got && ! cut -d= -f1 got | uniq -d | grep RANK
 '
 test_expect_success 'signals and descriptors are as they were' '
     echo "sed -n \"s/^\(Sig[BIC].*\)........\(........\)/\1\2/p\" /proc/self/status; ls /proc/\$\$/fd >fds; cat fds" >look &&
@@ -145,7 +147,7 @@ test_expect_success '--max_restarts starts all ranks again' '
 	END
     sed "s/exec sleep 300/exit 0/" again >quick && chmod +x quick &&
     "$accelerate" launch --cpu --num_processes 2 --max_restarts 3 ./quick 2 2>err && cat err tries &&
-    test "$(grep -c "^0 . of 3" tries)" = 3 && grep "starting all ranks again (2 of 3 times)" err &&
+    test "$(grep -c "^0 . of 3" tries)" = 3 && grep "restarting all ranks (2 of 3)" err &&
     rm tries && test_exit 1 "$accelerate" launch --cpu --num_processes 2 --max_restarts 1 ./again 9 2>err &&
     test "$(grep -c "^0 " tries)" = 2
 '

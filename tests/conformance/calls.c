@@ -303,6 +303,26 @@ check_split (struct rank *self)
     }
 }
 
+static void
+check_number (struct rank *self)
+{
+    static const double wanted_of_3[] = { [ACCEL_SUM] = 6.75, [ACCEL_AVG] = 2.25, [ACCEL_MIN] = 1.25,
+                                          [ACCEL_MAX] = 3.25, [ACCEL_PROD] = 1.25 * 2.25 * 3.25 };
+    struct accel_error err;
+    for (int op = 0; op < ACCEL_OP_COUNT; op++) {
+        double number = 1.25 + self->rank, other = 7;
+        must (self, accel_reduce_number (self->acc, &number, (enum accel_op) op, &err), &err, "accel_reduce_number");
+        if (self->size == 3 && number != wanted_of_3[op])
+            fail (self, "accel_reduce_number, operation %d: %g", op, number);
+        if (accel_reduce_number (NULL, &other, (enum accel_op) op, &err) != ACCEL_ERR_INVALID || other != 7)
+            fail (self, "accel_reduce_number without a job: %g", other);
+    }
+    double exact = self->rank == 0 ? 0x1p53 - 64 : 1;
+    must (self, accel_reduce_number (self->acc, &exact, ACCEL_SUM, &err), &err, "accel_reduce_number");
+    if (exact != 0x1p53 - 65 + self->size)
+        fail (self, "accel_reduce_number of whole numbers: %.17g", exact);
+}
+
 void
 suite_control (struct rank *self)
 {
@@ -323,6 +343,7 @@ suite_control (struct rank *self)
                 fail (self, "accel_check_trigger %d of rank %d: %d", again, r, fired);
         }
     }
+    check_number (self);
     must (self, accel_wait_for_everyone (self->acc, &err), &err, "accel_wait_for_everyone");
     accel_print (self->acc, "printed by local rank %d\n", self->rank);
 }
@@ -444,8 +465,8 @@ refuse_tensors (struct rank *self)
 #undef BAD
     describe (self, &bad, data, 2, shape);
     bad.dl.strides = strides;
-    REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, &err), "stride of 0");
-    REFUSED (accel_broadcast (acc, &bad.dl, 0, &err), "stride of 0");
+    REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, &err), "stride 0");
+    REFUSED (accel_broadcast (acc, &bad.dl, 0, &err), "stride 0");
     describe (self, &bad, data, 2, shape);
     bad.dl.dtype = accel_dtype_to_dl (ACCEL_INT32);
     REFUSED (accel_reduce_scaled (acc, &bad.dl, ACCEL_SUM, 0.5, &err), "floats");
@@ -459,6 +480,7 @@ refuse_tensors (struct rank *self)
     struct accel_tensor theirs = good;
     REFUSED (accel_gather (acc, &good.dl, &theirs, &err), "not its own");
     REFUSED (accel_main_process_first (acc, NULL, NULL, &err), "NULL");
+    REFUSED (accel_reduce_number (acc, NULL, ACCEL_SUM, &err), "NULL");
 #undef REFUSED
     accel_tensor_release (&out);
 }

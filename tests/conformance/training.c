@@ -149,6 +149,104 @@ check_average (void)
     }
 }
 
+/* An optimizer with groups, and schedulers over all of them, of which the second moves one. */
+struct grouped {
+    struct example example;
+    struct accel_optimizer *optimizer;
+    struct accel_scheduler *schedulers[2];
+};
+
+static bool
+create_grouped (struct grouped *grouped)
+{
+    static const struct accel_scheduler_options parts[] = {
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .warmup_steps = 3, .decay_steps = 9, .total_steps = 20,
+          .group = "matrices" },
+        { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 2, .gamma = 0.5 },
+    };
+    static const struct accel_scheduler_options of_the_rest
+        = { .schedule = ACCEL_SCHEDULE_COSINE, .total_steps = 20, .final_fraction = 0.1, .group = "rest" };
+    const struct accel_param_group groups[] = {
+        { .name = "matrices", .match = "m*,large", .lr = 0.02, .beta1 = 0.5 },
+        { .match = "*st", .weight_decay = ACCEL_ZERO, .amsgrad = ACCEL_FLAG_YES },
+    };
+    const struct accel_adamw options = { .lr = 0.01, .weight_decay = 0.1, .groups = groups, .group_count = 2 };
+    struct accel_error err;
+    describe_example (&grouped->example);
+    return create_example (&grouped->example, TENSORS)
+           && check (!accel_adamw_create (&grouped->optimizer, grouped->example.model, &options, &err)
+                         && !accel_scheduler_create_sequential (&grouped->schedulers[0], grouped->optimizer, parts,
+                                                                (uint64_t[]){ 6 }, 2, &err)
+                         && !accel_scheduler_create (&grouped->schedulers[1], grouped->optimizer, &of_the_rest, &err),
+                     "groups: %s", err.text);
+}
+
+/* Clip, and step; schedulers so many times. */
+static bool
+step_grouped (struct grouped *grouped, float *norm, int steps)
+{
+    struct accel_error err = { 0 };
+    bool good = !accel_clip_grad_norm_models (&grouped->example.model, 1, 0.5, norm, 2, true, &err)
+                && !accel_optimizer_step (grouped->optimizer, &err);
+    for (int i = 0; good && i < steps; i++)
+        good = !accel_scheduler_step (grouped->schedulers[0], &err)
+               && !accel_scheduler_step (grouped->schedulers[1], &err);
+    return check (good, "groups: %s", err.text);
+}
+
+static void
+destroy_grouped (struct grouped *grouped)
+{
+    accel_scheduler_destroy (grouped->schedulers[0]);
+    accel_scheduler_destroy (grouped->schedulers[1]);
+    accel_optimizer_destroy (grouped->optimizer);
+    accel_model_destroy (grouped->example.model);
+}
+
+/* Prepared over all ranks, or alone with the mean of their gradients: the same bits. */
+static void
+check_groups (void)
+{
+    static float values[ELEMENTS], slopes[ELEMENTS];
+    struct grouped shared = { 0 }, alone = { 0 };
+    struct accel_error err;
+    float norms[2];
+    if (!create_grouped (&shared) || !create_grouped (&alone))
+        return;
+    draw (values, 0, 0);
+    copy_in (shared.example.data, values);
+    copy_in (alone.example.data, values);
+    size_t at = 0;
+    for (int i = 0; i < TENSORS; i++) {
+        alone.example.grads[i].data = slopes + at;
+        at += accel_tensor_count (&alone.example.grads[i]);
+    }
+    if (!check (!accel_prepare (acc, &err, shared.example.model, shared.optimizer, shared.schedulers[0],
+                                shared.schedulers[1]), "groups: prepare: %s", err.text))
+        return;
+    for (int step = 1; step <= 5; step++) {
+        struct pass pass = { .example = &shared.example, .step = step };
+        average (slopes, step);
+        if (!check (!accel_backward (acc, shared.example.model, 1, backward, &pass, &err), "groups: %s", err.text)
+            || !step_grouped (&shared, &norms[0], 1) || !step_grouped (&alone, &norms[1], size))
+            return;
+        at = 0;
+        for (int i = 0; i < TENSORS; i++) {
+            size_t count = accel_tensor_count (&alone.example.data[i]);
+            memcpy (values + at, alone.example.data[i].data, count * sizeof *values);
+            at += count;
+        }
+        check (norms[0] == norms[1], "groups: step %d: the norm is %g, not %g", step, (double) norms[0],
+               (double) norms[1]);
+        check (is_equal (shared.example.data, values), "groups: step %d: the parameters differ", step);
+        for (size_t g = 0; g < 3; g++)
+            check (accel_optimizer_group_lr (shared.optimizer, g) == accel_optimizer_group_lr (alone.optimizer, g),
+                   "groups: step %d: the rates of group %zu differ", step, g);
+    }
+    destroy_grouped (&shared);
+    destroy_grouped (&alone);
+}
+
 /* The highest rank has another model; everybody has to hear of the first difference. */
 static void
 check_difference (const char *kind)
@@ -416,6 +514,8 @@ main (int argc, char **argv)
         check_difference (argv[2]);
     else if (!strcmp (what, "failure"))
         check_failure ();
+    else if (!strcmp (what, "groups"))
+        check_groups ();
     else if (!strcmp (what, "join"))
         check_join ();
     else if (!strcmp (what, "lengths"))

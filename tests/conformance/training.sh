@@ -15,6 +15,9 @@ for count in 1 2 3 4; do
     test_expect_success "$count ranks: prepare copies rank 0's parameters, backward averages to the bit" '
         ranks $count average
     '
+    test_expect_success "$count ranks: parameter groups and their schedules, as one process alone has them" '
+        ranks $count groups
+    '
     test_expect_success "$count ranks: ranks that run out of data shadow the others" '
         ranks $count join && ranks $count lengths
     '

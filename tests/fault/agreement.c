@@ -203,7 +203,7 @@ static int64_t shape[] = { 2 };
 static float values[2], slopes[2];
 
 struct trainer {
-    DLTensor data, grad;
+    DLTensor data, grad, other_data, other_grad;
     struct accel_model *model;
     struct accel_optimizer *optimizer;
     struct accel_scheduler *scheduler;
@@ -212,14 +212,20 @@ struct trainer {
 static void
 make_trainer (struct trainer *trainer)
 {
-    struct accel_parameter parameter = { "w", &trainer->data, &trainer->grad };
+    static float value, slope;
+    struct accel_parameter parameters[]
+        = { { "w", &trainer->data, &trainer->grad }, { "v", &trainer->other_data, &trainer->other_grad } };
     *trainer = (struct trainer){
         .data = { .data = values, .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
                   .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) },
     };
     trainer->grad = trainer->data;
     trainer->grad.data = slopes;
-    check (!accel_model_create (&trainer->model, &parameter, 1, &err), "%s", err.text);
+    trainer->other_data = trainer->other_grad = trainer->data;
+    trainer->other_data.ndim = trainer->other_grad.ndim = 0;
+    trainer->other_data.data = &value;
+    trainer->other_grad.data = &slope;
+    check (!accel_model_create (&trainer->model, parameters, 2, &err), "%s", err.text);
 }
 
 static void
@@ -248,6 +254,17 @@ make_optimizer (struct trainer *trainer, const char *name, double other)
         lion.beta2 = odd ? other : lion.beta2;
         return accel_lion_create (made, trainer->model, &lion, &err);
     }
+    struct accel_param_group groups[] = {
+        { .name = "a", .match = !strcmp (name, "group member") && odd ? "v" : "w",
+          .weight_decay = !strcmp (name, "group decay") && odd ? other : 0.5 },
+        { .skip = !strcmp (name, "group skip") && odd },
+    };
+    if (!strncmp (name, "group ", 6)) {
+        adam.groups = groups;
+        adam.group_count = !strcmp (name, "group count") && odd ? 0 : 2;
+    }
+    if (!strcmp (name, "group name") && odd)
+        groups->name = "b";
     if (!strcmp (name, "lr") && odd)
         adam.lr = other;
     if (!strcmp (name, "amsgrad") && odd)
@@ -271,6 +288,13 @@ make_scheduler (struct trainer *trainer, const char *name, double other)
         options.split_batches = true;
     if (odd && !strcmp (name, "schedule"))
         options.schedule = ACCEL_SCHEDULE_LINEAR;
+    if (!strcmp (name, "milestone")) {
+        const struct accel_scheduler_options parts[] = { options, options };
+        return accel_scheduler_create_sequential (&trainer->scheduler, trainer->optimizer, parts,
+                                                  (uint64_t[]){ odd ? (uint64_t) other : 10 }, 2, &err);
+    }
+    if (odd && !strcmp (name, "group schedule"))
+        options.group = "a";
     return accel_scheduler_create (&trainer->scheduler, trainer->optimizer, &options, &err);
 }
 
@@ -285,6 +309,13 @@ static const struct {
     { "momentum", 0.5, { "momentum of SGD is 0.9 on rank 0", "0.5 on rank 1" } },
     { "lion", 0.5, { "beta2 of Lion is 0.99 on rank 0", "0.5 on rank 1" } },
     { "amsgrad", 0, { "Adam is 2 on rank 0", "3 on rank 1" } },
+    { "group count", 0, { "the number of groups of Adam is 2 on rank 0", "1 on rank 1" } },
+    { "group member", 0, { "the group of parameter 'w' of Adam is 0 on rank 0", "1 on rank 1" } },
+    { "group decay", 0.25, { "weight_decay of group 'a' of Adam is 0.5 on rank 0", "0.25 on rank 1" } },
+    { "group skip", 0, { "skip of group 'rest' of Adam is 0 on rank 0", "1 on rank 1" } },
+    { "group name", 0, { "the name of group '", "of Adam is different on rank 1" } },
+    { "group schedule", 0, { "the number of groups of a cosine schedule is 2 on rank 0", "1 on rank 1" } },
+    { "milestone", 11, { "a milestone of a sequence of schedules is 10 on rank 0", "11 on rank 1" } },
     { "step", 0, { "the number of steps done of Adam is 0 on rank 0", "7 on rank 1" } },
     { "total_steps", 101, { "total_steps of a cosine schedule is 100 on rank 0", "101 on rank 1" } },
     { "cycles", 1.5, { "cycles of a cosine schedule is 0.5 on rank 0", "1.5 on rank 1" } },

@@ -4,21 +4,6 @@
 . "${srcdir:-.}/tests/testlib.sh"
 two="--cpu --num_processes 2"
 
-# await FILE...: until all of them are there and hold something
-await () {
-    for file; do
-        wait_for test -s "$file" || return 1
-    done
-}
-# gone PID...: until they have ended
-has_ended () {
-    ! kill -0 "$1" 2>/dev/null || grep -q "^[0-9]* ([^)]*) Z" "/proc/$1/stat" 2>/dev/null
-}
-gone () {
-    for pid; do
-        wait_for has_ended "$pid" || return 1
-    done
-}
 # program NAME: from stdin, with functions for all
 program () {
     { echo '#!/bin/sh'
@@ -136,11 +121,23 @@ for pair in "64 24" "48 12"; do
         (ulimit -Sn ${pair% *} && "$accelerate" launch --cpu --num_processes ${pair#* } --tee 1 --log_dir /dev/null sh -c "ulimit -Sn") >got &&
         [ "$(grep -c ":${pair% *}$" got)" = ${pair#* } ]'
 done
+test_expect_success 'ranks start where the hard limit of descriptors is below what they might need' '
+    (ulimit -Sn 48 && ulimit -Hn 100 && "$accelerate" launch --cpu --num_processes 24 sh -c "ulimit -Sn") >got &&
+    [ "$(grep -cx 48 got)" = 24 ]'
 test_expect_success 'descriptors do not gather over restarts' '
-    test_exit 1 "$accelerate" launch $two --tee 3 --log_dir /dev/null --max_restarts 3 sh -c "
+    test_exit 1 "$accelerate" launch $two --tee 3 --log_dir kept --max_restarts 5 sh -c "
         [ \$RANK = 0 ] && sleep 300; ls /proc/\$PPID/fd | wc -l >>counts; exit 1" 2>err &&
-    [ "$(wc -l <counts)" = 4 ] && sort -n counts | sed -n "1p; \$p" >range && { read -r least && read -r most; } <range &&
+    [ "$(wc -l <counts)" = 6 ] && sort -n counts | sed -n "1p; \$p" >range && { read -r least && read -r most; } <range &&
     [ $((most - least)) -lt 4 ]'
+
+if env --ignore-signal=HUP true 2>/dev/null; then
+    test_expect_success 'what the caller ignores stays ignored, but for the ends of children' '
+        rm -f up0 go && printf "#!/bin/sh\\necho >up0\\nuntil [ -e go ]; do sleep 0.05; done\\nexit 7\\n" >ignores && chmod +x ignores &&
+        { env --ignore-signal=HUP --ignore-signal=CHLD "$accelerate" launch ./ignores 2>err & } && launcher=$! &&
+        await up0 && kill -HUP $launcher && sleep 0.3 && : >go && test_exit 7 wait $launcher'
+else
+    test_skip 'what the caller ignores stays ignored, but for the ends of children' 'env does not know --ignore-signal'
+fi
 
 # valid EXPRESSION: the report r.json is one, and the expression is true of it
 valid () {

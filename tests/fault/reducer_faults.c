@@ -8,6 +8,7 @@
 
 #include <accel/accel.h>
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 
 enum { LAYERS = 6, ROWS = 40, VICTIM = 1, DEADLINE_S = 900, AT = 3 };
 
-enum fate { DIES, FAILS, FORGETS, HANGS };
+enum fate { DIES, FAILS, FORGETS, HANGS, SPOILS, SPOILS_UNREPORTED };
 
 static const struct scenario {
     const char *name;
@@ -37,6 +38,10 @@ static const struct scenario {
     { "fails", FAILS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, true, "disk on fire" },
     { "fails-no-thread", FAILS, AT, ACCEL_OVERLAP_NEVER, ACCEL_COMM_HOOK_BF16, false, "disk on fire" },
     { "forgets", FORGETS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, false, "'layer 3' was not reported" },
+    { "spoils", SPOILS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, false,
+      "the gradient of 'layer 3' is NaN at element 1205 on rank 1, before averaging" },
+    { "spoils-unreported", SPOILS_UNREPORTED, AT, ACCEL_OVERLAP_NEVER, ACCEL_COMM_HOOK_BF16, false,
+      "'layer 3' is NaN at element 1205 on rank 1, before averaging (the first of 1 such gradients among 6)" },
     { "hangs", HANGS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, true, "" },
 };
 
@@ -69,15 +74,20 @@ backward (void *user, float scale, struct accel_error *err)
             ((float *) grads[i].data)[j] = (float) (i + j % 7);
         if (armed && is_victim && i == scenario->at) {
             meet_wait ("pass", 3, VICTIM);
-            if (scenario->fate != FORGETS)
+            if (scenario->fate == SPOILS || scenario->fate == SPOILS_UNREPORTED)
+                ((float *) grads[i].data)[1205] = NAN;
+            else if (scenario->fate != FORGETS)
                 return meet_fate (err);
-            continue;
+            else
+                continue;
         }
         if (armed && !is_victim && i == scenario->at)
             meet_come ("pass", rank);
         /* Who computes for a while learns of it from a report: the first, or on a busy machine one after it. */
         if (armed && scenario->early && i < scenario->at)
             usleep (i ? 600000 : 10000000);
+        if (scenario->fate == SPOILS_UNREPORTED)
+            continue;
         enum accel_status status = accel_grad_ready (model, (size_t) i, err);
         if (status) {
             told_early = true;
@@ -92,7 +102,7 @@ is_as_expected (enum accel_status status, const struct accel_error *err)
 {
     enum accel_status wanted = scenario->fate == HANGS ? ACCEL_ERR_TIMEOUT : ACCEL_ERR_PEER;
     if (is_victim)
-        wanted = scenario->fate == FORGETS ? ACCEL_ERR_INVALID : ACCEL_ERR_CALLBACK;
+        wanted = scenario->fate == FORGETS || scenario->fate >= SPOILS ? ACCEL_ERR_INVALID : ACCEL_ERR_CALLBACK;
     /* Who waits later than another may hear that the other gave up, before its own time is over; and of a death before
      * the launcher knows its cause. */
     if (scenario->fate == HANGS && status == ACCEL_ERR_PEER && strstr (err->text, "gave up: "))
@@ -130,7 +140,10 @@ main (int argc, char **argv)
     struct accel_ddp_options options = { .bucket_cap_mb = 0.001, .overlap = scenario->overlap,
                                          .comm_hook = scenario->hook, .start_iter = 1 };
     uint32_t timeout_ms = scenario->fate != HANGS ? 200000 : getenv ("ACCEL_TIMEOUT_MS") ? 0 : 1000;
-    if (accel_open (&acc, &(struct accel_options){ .timeout_ms = timeout_ms }, &err)
+    const struct accel_options open = { .timeout_ms = timeout_ms, .check_gradients = scenario->fate == SPOILS };
+    if (scenario->fate == SPOILS_UNREPORTED)
+        setenv ("ACCEL_CHECK_GRADIENTS", "1", 1);
+    if (accel_open (&acc, &open, &err)
         || accel_model_create (&model, parameters, LAYERS, &err) || accel_model_set_ddp (model, &options, &err)
         || accel_prepare (acc, &err, model) || accel_backward (acc, model, 0, backward, grads, &err)) {
         printf ("at first: WRONG: %s\n", err.text);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A rank dies, fails, forgets or hangs in its backward pass, with buckets under way: the others are told, in time.
+# A rank dies, fails, forgets, hangs or makes a NaN in its backward pass, with buckets under way: the others are told, in time.
 . "${srcdir:-.}/tests/testlib.sh"
 drive=$builddir/tests/fault/drive
 faults=$builddir/tests/fault/reducer_faults
@@ -22,5 +22,5 @@ scenario () {
 
 scenario 137 2 dies-before dies-in-flight dies-in-flight-early dies-half dies-power-sgd dies-no-thread
 test_expect_success 'hangs' 'patiently 20000 ends 0 2 hangs'
-scenario 0 3 fails fails-no-thread forgets
+scenario 0 3 fails fails-no-thread forgets spoils spoils-unreported
 test_done

@@ -293,7 +293,7 @@ def main():
     names = [row["name"] for row in rows]
     assert len(set(names)) == len(names), [n for n in names if names.count(n) > 1]
     lines = [json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows]
-    # half a character, which Python takes for a text, becomes a question mark
+    # unpaired surrogate, which Python takes for a text, becomes a question mark
     (HERE / "config.json").write_bytes(("\n".join(lines) + "\n").encode("utf-8", "replace"))
     print("config.json", len(lines))
     texts = list(dict.fromkeys(SCALARS + SPACED))

@@ -33,33 +33,73 @@ def constant(warmup_steps=0):
     return lambda step: float(step) / float(max(1.0, warmup_steps)) if step < warmup_steps else 1.0
 
 
-def linear(total_steps, warmup_steps=0):
+def linear(total_steps, warmup_steps=0, final_fraction=0.0):
+    """With a final fraction: as transformers has it for a cosine (get_cosine_with_min_lr_schedule_with_warmup)."""
+
     def factor(step):
         if step < warmup_steps:
             return float(step) / float(max(1, warmup_steps))
-        return max(0.0, float(total_steps - step) / float(max(1, total_steps - warmup_steps)))
+        left = max(0.0, float(total_steps - step) / float(max(1, total_steps - warmup_steps)))
+        return left * (1 - final_fraction) + final_fraction
 
     return factor
 
 
-def cosine(total_steps, warmup_steps=0, cycles=0.5):
+def cosine(total_steps, warmup_steps=0, cycles=0.5, final_fraction=0.0):
     def factor(step):
         if step < warmup_steps:
             return float(step) / float(max(1, warmup_steps))
         progress = float(step - warmup_steps) / float(max(1, total_steps - warmup_steps))
-        return max(0.0, 0.5 * (1.0 + math.cos(math.pi * float(cycles) * 2.0 * progress)))
+        wave = 0.5 * (1.0 + math.cos(math.pi * float(cycles) * 2.0 * progress))
+        return max(0.0, wave * (1 - final_fraction) + final_fraction)
 
     return factor
 
 
-def restarts(total_steps, warmup_steps=0, cycles=1):
+SHAPES = (None, "linear", "cosine", "1-sqrt")
+
+
+def wsd(warmup_steps=0, decay_steps=0, total_steps=0, stable_steps=0, warmup_shape=1, decay_shape=2, final_fraction=0.0,
+        cycles=0.5):
+    """transformers' _get_wsd_scheduler_lambda()."""
+    stable_steps = stable_steps or total_steps - warmup_steps - decay_steps
+    warmup_type, decay_type = SHAPES[warmup_shape], SHAPES[decay_shape]
+
+    def factor(step):
+        if step < warmup_steps:
+            progress = float(step) / float(max(1, warmup_steps))
+            if warmup_type == "linear":
+                value = progress
+            elif warmup_type == "cosine":
+                value = 0.5 * (1.0 - math.cos(math.pi * progress))
+            else:
+                value = 1.0 - math.sqrt(1.0 - progress)
+            return max(0.0, value * (1.0 - final_fraction) + final_fraction)
+        if step < warmup_steps + stable_steps:
+            return 1.0
+        if step < warmup_steps + stable_steps + decay_steps:
+            progress = float(step - warmup_steps - stable_steps) / float(max(1, decay_steps))
+            if decay_type == "linear":
+                value = 1.0 - progress
+            elif decay_type == "cosine":
+                value = 0.5 * (1.0 + math.cos(math.pi * float(cycles) * 2.0 * progress))
+            else:
+                value = 1.0 - math.sqrt(progress)
+            return max(0.0, value * (1.0 - final_fraction) + final_fraction)
+        return final_fraction
+
+    return factor
+
+
+def restarts(total_steps, warmup_steps=0, cycles=1, final_fraction=0.0):
     def factor(step):
         if step < warmup_steps:
             return float(step) / float(max(1, warmup_steps))
         progress = float(step - warmup_steps) / float(max(1, total_steps - warmup_steps))
-        if progress >= 1.0:
-            return 0.0
-        return max(0.0, 0.5 * (1.0 + math.cos(math.pi * ((float(cycles) * progress) % 1.0))))
+        wave = 0.0
+        if progress < 1.0:
+            wave = max(0.0, 0.5 * (1.0 + math.cos(math.pi * ((float(cycles) * progress) % 1.0))))
+        return wave * (1 - final_fraction) + final_fraction
 
     return factor
 
@@ -69,7 +109,7 @@ def own(step):
     return 1.0 / (1.0 + 0.03125 * step)
 
 
-FACTORS = {"constant": constant, "linear": linear, "cosine": cosine, "restarts": restarts}
+FACTORS = {"constant": constant, "linear": linear, "cosine": cosine, "restarts": restarts, "wsd": wsd}
 CASES = [
     ("constant", {}),
     ("constant", {"warmup_steps": 1}),
@@ -111,6 +151,17 @@ CASES = [
     ("one-cycle", {"total_steps": 200, "max_lr": 1.0, "max_momentum": 0.9, "adam": 1}),
     ("one-cycle", {"total_steps": 200, "max_lr": 1.0, "keep_momentum": 1}),
     ("lambda", {}),
+    ("linear", {"total_steps": 150, "warmup_steps": 13, "final_fraction": 0.1}),
+    ("linear", {"total_steps": 200, "final_fraction": 1.5}),
+    ("cosine", {"total_steps": 200, "warmup_steps": 20, "final_fraction": 0.1}),
+    ("cosine", {"total_steps": 150, "cycles": 1.0, "final_fraction": 0.3}),
+    ("restarts", {"total_steps": 190, "warmup_steps": 11, "cycles": 3.0, "final_fraction": 0.25}),
+    ("wsd", {"warmup_steps": 20, "decay_steps": 50, "total_steps": 190}),
+    ("wsd", {"warmup_steps": 20, "decay_steps": 50, "stable_steps": 30, "final_fraction": 0.1}),
+    ("wsd", {"warmup_steps": 33, "decay_steps": 77, "total_steps": 110, "warmup_shape": 2, "decay_shape": 1}),
+    ("wsd", {"decay_steps": 60, "total_steps": 180, "decay_shape": 3, "final_fraction": 0.05}),
+    ("wsd", {"warmup_steps": 40, "decay_steps": 60, "total_steps": 180, "warmup_shape": 3, "final_fraction": 0.2}),
+    ("wsd", {"warmup_steps": 1, "decay_steps": 100, "total_steps": 150, "cycles": 1.5}),
 ]
 
 

@@ -17,4 +17,21 @@ for header in "$srcdir"/include/accel/*.h; do
         test_skip "$name as C++17" "no C++ compiler"
     fi
 done
+
+# accel.hpp: by every compiler, in every standard that it claims.  -Wshadow, for programs that have it on.
+printf '#include <accel/accel.hpp>\n#include <accel/accel.hpp>\n' >all.cc
+for compiler in g++ clang++; do
+    for standard in c++17 c++20; do
+        if ! command -v "${compiler%% *}" >/dev/null; then
+            test_skip "accel.hpp, $compiler -std=$standard" 'no such compiler'
+        else
+            test_expect_success "accel.hpp, $compiler -std=$standard" '$compiler -std=$standard $flags all.cc'
+        fi
+    done
+done
+if command -v python3 >/dev/null; then
+    test_expect_success 'the options of accel.hpp have a setter for each field' 'python3 "$srcdir/tests/lint/options.py" "$srcdir"'
+else
+    test_skip 'the options of accel.hpp have a setter for each field' 'needs python3'
+fi
 test_done

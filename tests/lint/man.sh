@@ -27,13 +27,28 @@ cat "$srcdir"/include/accel/*.h | awk '/^ACCEL_API/ { text = "" ; open = 1 }
      open && /;/ { open = 0; if (match (text, /accel_[a-z0-9_]+ \(/)) print substr (text, RSTART, RLENGTH - 2) }' |
     sed 's/_at$//' | grep -v '^accel_prepare_end_mark$' | sort -u >declared
 test_expect_success 'libaccel(3) names every function' 'test -s declared && comm -13 named declared >missing && test ! -s missing'
+test_expect_success 'every function is in the NAME section of one page, for man(1) and apropos(1)' '
+    for page in "$srcdir"/man/*.3; do
+        sed -n "/^\.Sh NAME\$/,/^\.Nd /s/^\.Nm \(accel_[a-z0-9_]*\).*/\1/p" "$page"
+    done | sort >listed && uniq -d listed >twice && comm -13 listed declared >missing && cat twice missing &&
+    test ! -s twice && test ! -s missing'
 sed -n 's/^ *X (\(OK\|ERR_[A-Z]*\), .*/ACCEL_\1/p' "$srcdir/include/accel/base.h" >statuses
 test_expect_success 'libaccel(3) names every status' \
     'test -s statuses && for s in $(cat statuses); do grep -q "^\.It Dv $s\$" "$srcdir/man/libaccel.3" || { echo "$s"; exit 1; }; done'
 
-# Whole programs in the examples are programs.
+# Whole programs in the examples are programs, in C or, where they say so, in C++.
 for page in $(cd "$srcdir/man" && grep -l "^main" *.[37]); do
     sed -n '/^\.Bd -literal$/,/^\.Ed$/p' "$srcdir/man/$page" | sed '1d; $d; s/\\e/\\/g' >$page.c
+    if grep -q '^#include .*\.hpp>' $page.c; then
+        mv $page.c $page.cc
+        if command -v "${CXX%% *}" >/dev/null; then
+            test_expect_success "the example of $page compiles as C++17" \
+                'grep -q "^main" $page.cc && $CXX -std=c++17 -Wall -Wextra -Werror -I"$srcdir/include" -fsyntax-only $page.cc'
+        else
+            test_skip "the example of $page compiles as C++17" 'no C++ compiler'
+        fi
+        continue
+    fi
     test_expect_success "the example of $page compiles" \
         'grep -q "^main" $page.c && $CC -std=gnu11 -Wall -Werror -I"$srcdir/include" -fsyntax-only $page.c'
 done

@@ -115,7 +115,7 @@ set_up (struct job *job)
     struct accel_scheduler_options schedule = {
         .schedule = numbers->cycle ? ACCEL_SCHEDULE_ONE_CYCLE : ACCEL_SCHEDULE_LAMBDA,
         .lambda = factor, .total_steps = numbers->cycle, .max_lr = 0.5, .linear = true, .keep_momentum = true,
-        .without_optimizer = numbers->without_optimizer, .split_batches = numbers->split,
+        .without_optimizer = numbers->without_optimizer, /* split_batches is the loader's */
     };
     data = (DLTensor){ .data = &job->weight, .device = { kDLCPU, 0 }, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
     grad = data;

@@ -193,7 +193,7 @@ test_token_errors (void)
     other.header_bytes = 17;
     is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "less than its header of 17");
     other.header_bytes = 3;
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "13 bytes are not a whole number");
+    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "13 bytes are not a whole");
     other.format = ACCEL_TOKENS_LLMC;
     is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "leave header_bytes at 0");
     other.header_bytes = 0;

@@ -330,7 +330,7 @@ test_custom (void)
     ok (counter && counter->ndim == 1 && counter->shape[0] == 2 && ((float *) counter->data)[0] == 20
             && ((float *) counter->data)[1] == 2.5F,
         "a state of its own shape");
-    ok (!optimizer_momentum (optimizer), "has no momentum that a scheduler could change");
+    ok (!optimizer_momentum (optimizer, 0), "has no momentum that a scheduler could change");
     own.fail = "step";
     ok (accel_optimizer_step (optimizer, &err) == ACCEL_ERR_CALLBACK, "%s", err.text);
     accel_optimizer_destroy (optimizer);

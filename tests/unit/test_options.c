@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "config/envmap.h"
+#include "config/explain.h"
 #include "config/file.h"
 #include "config/gpu_ids.h"
 #include "config/load.h"
@@ -48,7 +49,10 @@ static bool
 is_help_line (const char *help)
 {
     size_t length = strlen (help);
+    static const char *const names[] = { "OpenMP", "DeepSpeed", "ZeRO", "Docker", "PyTorch", "Python" };
     bool starts_low = !isupper ((unsigned char) help[0]) || isupper ((unsigned char) help[1]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        starts_low = starts_low || !strncmp (help, names[i], strlen (names[i]));
     return length && length <= 60 && starts_low && help[length - 1] != '.';
 }
 
@@ -112,16 +116,16 @@ test_command_lines (void)
         { "-- --weird", NULL, "quiet", "false", "--weird" },
         { "- a", NULL, "quiet", "false", "- a" },
         { "--cpu p", NULL, "use_cpu", "true", "p" },
-        { "--main_process_ip=-x p", NULL, "main_process_ip", "-x", "p" },
+        { "--role=-x p", NULL, "role", "-x", "p" },
         { "--main_process_port 0 p", NULL, "main_process_port", "0", "p" },
-        { "--num_processes 2x p", "--num_processes: '2x' is not a whole number, use 1 to", NULL, NULL, NULL },
-        { "--num_processes 0 p", "--num_processes: 0 is out of range, use 1 to", NULL, NULL, NULL },
+        { "--num_processes 2x p", "--num_processes: '2x' is not an integer; expected 1 to", NULL, NULL, NULL },
+        { "--num_processes 0 p", "--num_processes: 0 is out of range; expected 1 to", NULL, NULL, NULL },
         { "--num_processes -1 p", "--num_processes: -1 is out of range", NULL, NULL, NULL },
         { "--num_processes 99999999999 p", "--num_processes: 99999999999 is out of range", NULL, NULL, NULL },
         { "--num_processes 99999999999999999999 p", "is out of range", NULL, NULL, NULL },
-        { "--num_processes= p", "'' is not a whole number", NULL, NULL, NULL },
-        { "--num_processes", "--num_processes: a value is missing (N)", NULL, NULL, NULL },
-        { "--num_processes --cpu p", "--num_processes: a value is missing", NULL, NULL, NULL },
+        { "--num_processes= p", "'' is not an integer", NULL, NULL, NULL },
+        { "--num_processes", "--num_processes: missing value (N)", NULL, NULL, NULL },
+        { "--num_processes --cpu p", "--num_processes: missing value", NULL, NULL, NULL },
         { "--num_proceses 2 p", "unknown option '--num_proceses' (did you mean '--num_processes'?)", NULL, NULL, NULL },
         { "--num-cpu_threads-per_process 2 p", "(did you mean '--num_cpu_threads_per_process'?)", NULL, NULL, NULL },
         { "--num_proc 2 p", "unknown option '--num_proc'", NULL, NULL, NULL },
@@ -134,13 +138,13 @@ test_command_lines (void)
         { "--gradient_clipping 1 p", NULL, "gradient_clipping", "1.0", "p" },
         { "--gradient_clipping 1e-5 p", NULL, "gradient_clipping", "1e-05", "p" },
         { "--gradient_clipping auto p", NULL, "gradient_clipping", "auto", "p" },
-        { "--gradient_clipping x p", "'x' is no number, nor auto from 0 on", NULL, NULL, NULL },
-        { "--gradient_accumulation_steps 2.5 p", "'2.5' is no whole number", NULL, NULL, NULL },
+        { "--gradient_clipping x p", "'x' is not 'auto' or a number >= 0", NULL, NULL, NULL },
+        { "--gradient_accumulation_steps 2.5 p", "'2.5' is not 'auto' or an integer >= 1", NULL, NULL, NULL },
         { "--fsdp_offload_params maybe p", "'maybe' is neither true nor false", NULL, NULL, NULL },
         { "--megatron_lm_no_load_optim 0 p", NULL, "megatron_lm_no_load_optim", "False", "p" },
         { "--fp8_pad_inner_dim no p", NULL, "fp8_pad_inner_dim", "0", "p" },
         { "--fp8_override_linear_precision true,no,1 p", NULL, "fp8_override_linear_precision", "1,0,1", "p" },
-        { "--fp8_override_linear_precision true,no p", "is not three truth values", NULL, NULL, NULL },
+        { "--fp8_override_linear_precision true,no p", "is not three comma-separated booleans", NULL, NULL, NULL },
         { "--vm a --vm b p", NULL, "vm", "a,b", "p" },
         { "-t 0 p", NULL, "tee", "0", "p" },
         { "-t 3 p", NULL, "tee", "3", "p" },
@@ -148,21 +152,21 @@ test_command_lines (void)
         { "-qt3 p", NULL, "tee", "3", "p" },
         { "-- -- a", NULL, "quiet", "false", "-- a" },
         { "--rdzv_conf a=1,b=2 p", NULL, "rdzv_conf", "a=1,b=2", "p" },
-        { "--rdzv_conf a= p", "pairs KEY=VALUE", NULL, NULL, NULL },
-        { "--rdzv_conf a=1,b= p", "pairs KEY=VALUE", NULL, NULL, NULL },
-        { "--rdzv_conf a=1, p", "pairs KEY=VALUE", NULL, NULL, NULL },
-        { "--rdzv_conf =1 p", "pairs KEY=VALUE", NULL, NULL, NULL },
-        { "--rdzv_conf a,b=1 p", "pairs KEY=VALUE", NULL, NULL, NULL },
+        { "--rdzv_conf a= p", "expected comma-separated KEY=VALUE pairs", NULL, NULL, NULL },
+        { "--rdzv_conf a=1,b= p", "expected comma-separated KEY=VALUE pairs", NULL, NULL, NULL },
+        { "--rdzv_conf a=1, p", "expected comma-separated KEY=VALUE pairs", NULL, NULL, NULL },
+        { "--rdzv_conf =1 p", "expected comma-separated KEY=VALUE pairs", NULL, NULL, NULL },
+        { "--rdzv_conf a,b=1 p", "expected comma-separated KEY=VALUE pairs", NULL, NULL, NULL },
         { "--log_dir / p", NULL, "log_dir", "/", "p" },
-        { "-t 4 p", "0 to 3, or pairs like 0:1", NULL, NULL, NULL },
+        { "-t 4 p", "expected 0 to 3, or comma-separated pairs such as 0:1", NULL, NULL, NULL },
         { "--use_fsdp --use_parallelism_config p", "parallelism_config needs DeepSpeed, or FSDP", NULL, NULL, NULL },
-        { "--use_fsdp --fsdp_sync_module_states no p", "only rank 0 would have the weights", NULL, NULL, NULL },
+        { "--use_fsdp --fsdp_sync_module_states no p", "otherwise only rank 0 has the weights", NULL, NULL, NULL },
         { "--gpu_ids= p", "--gpu_ids: the value is empty", NULL, NULL, NULL },
         { "--cpu", "no program given", NULL, NULL, NULL },
         { "--", "no program given", NULL, NULL, NULL },
         { "--cpu --multi_gpu p", "choose one of --cpu, --multi_gpu", NULL, NULL, NULL },
         { "--multi_gpu --num_processes 1 p", "needs at least 2", NULL, NULL, NULL },
-        { "-m --no_python p", "choose one of --module and --no_python", NULL, NULL, NULL },
+        { "-m --no_python p", "--module and --no_python cannot be combined", NULL, NULL, NULL },
         { "--num_machines 2 --machine_rank 0 p", "several machines need --main_process_ip", NULL, NULL, NULL },
         { "--num_machines 2 --main_process_ip h p", "need --machine_rank", NULL, NULL, NULL },
         { "--num_machines 2 --main_process_ip h --mpirun_hostfile f p", NULL, "machine_rank", "0", "p" },
@@ -170,11 +174,14 @@ test_command_lines (void)
         { "--num_machines 2 --main_process_ip h --use_deepspeed --deepspeed_multinode_launcher standard p",
           "need --machine_rank", NULL, NULL, NULL },
         { "--num_machines 2 --machine_rank 2 p",
-          "machine_rank must be below num_machines: machine_rank 2 (flag), num_machines 2 (flag)", NULL, NULL, NULL },
-        { "--num_machines 2 --machine_rank 0 --main_process_ip h --num_processes 3 p", "evenly", NULL, NULL, NULL },
-        { "--num_machines 2 --machine_rank 0 --main_process_ip h --main_process_port 0 p", "another free port", NULL,
+          "machine_rank must be less than num_machines: machine_rank 2 (flag), num_machines 2 (flag)", NULL, NULL,
+          NULL },
+        { "--num_machines 2 --machine_rank 0 --main_process_ip h --num_processes 3 p",
+          "must be a multiple of num_machines", NULL, NULL, NULL },
+        { "--num_machines 2 --machine_rank 0 --main_process_ip h --main_process_port 0 p",
+          "a different free port", NULL,
           NULL, NULL },
-        { "--multi_gpu --gpu_ids 3 p", "only one is listed in gpu_ids", NULL, NULL, NULL },
+        { "--multi_gpu --gpu_ids 3 p", "gpu_ids lists one GPU", NULL, NULL, NULL },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct config config;
@@ -217,12 +224,12 @@ test_with_files (void)
     } cases[] = {
         { aws, "", NULL, "num_machines", "3" },
         { aws, "--num_processes 2", NULL, "num_processes", "2" },
-        { "num_processes: 3\nnum_machines: 2\n", "--main_process_ip h", "evenly", NULL, NULL },
+        { "num_processes: 3\nnum_machines: 2\n", "--main_process_ip h", "multiple of num_machines", NULL, NULL },
         { "num_processes: 1\n", "--multi_gpu", NULL, "multi_gpu", "true" },
-        { "distributed_type: MULTI_GPU\n", "", "the number of processes is not given", NULL, NULL },
+        { "distributed_type: MULTI_GPU\n", "", "num_processes is missing", NULL, NULL },
         { "distributed_type: MULTI_GPU\nnum_processes: 2\n", "", NULL, "multi_gpu", "true" },
         { "distributed_type: MULTI_GPU\nnum_processes: 2\n", "--use_fsdp", NULL, "multi_gpu", "false" },
-        { "num_processes: 2x\n", "--num_processes 2", "'2x' is not a whole number", NULL, NULL },
+        { "num_processes: 2x\n", "--num_processes 2", "'2x' is not an integer", NULL, NULL },
         { fsdp, "", NULL, "fsdp_sharding_strategy", "NO_SHARD" },
         { fsdp_both, "", NULL, "fsdp_sharding_strategy", "SHARD_GRAD_OP" },
         { fsdp, "--fsdp_sharding_strategy HYBRID_SHARD", NULL, "fsdp_sharding_strategy", "HYBRID_SHARD" },
@@ -281,12 +288,12 @@ test_explain (void)
     struct fail fail = { 0 };
     AUTO_STRBUF struct strbuf out = { 0 };
     ok (!load (&config, "--aws_access_key_id hunter2 p", &fail), "loads %s", fail.text);
-    config_explain (&config, false, &out);
-    ok (strstr (out.text, "aws_access_key_id: (not shown)  (flag)\n") && !strstr (out.text, "hunter2"),
+    explain_text (&config, false, &out);
+    ok (strstr (out.text, "aws_access_key_id: (not shown)  (flag; no effect)\n") && !strstr (out.text, "hunter2"),
         "secrets are not shown");
     config_release (&config);
-    char flag[] = "--main_process_ip", blank[] = "-a b", program[] = "p", *words[] = { flag, blank, program, NULL };
-    ok (!config_load_launch (&config, 3, words, &fail) && !strcmp (config.settings.main_process_ip, "-a b"),
+    char flag[] = "--role", blank[] = "-a b", program[] = "p", *words[] = { flag, blank, program, NULL };
+    ok (!config_load_launch (&config, 3, words, &fail) && !strcmp (config.settings.role, "-a b"),
         "a text with a blank is a value %s", fail.text);
     ok (mode_path (&config.settings, true) == PATH_ELASTIC, "several on GPUs");
     config.settings.use_cpu = true;
@@ -491,20 +498,20 @@ test_gpu_ids (void)
         { "0,0", "GPU 0 is listed twice" },
         { "0,2,00", "GPU 00 is listed twice" },
         { "GPU-89,1,GPU-89", "GPU GPU-89 is listed twice" },
-        { "-1", "numbered from 0; --cpu" },
-        { "0,-2", "'-2' is none" },
-        { "123456", "'123456' is none" },
-        { "x", "not 'x'" },
-        { "0,b", "not 'b'" },
-        { "1.5", "not '1.5'" },
-        { "0-3", "not '0-3'" },
-        { "cuda:0", "not 'cuda:0'" },
-        { "+1", "not '+1'" },
-        { "gpu-89", "not 'gpu-89'" },
-        { "GPU-89:0", "not 'GPU-89:0'" },
+        { "-1", "GPU numbers start at 0; to use no GPU" },
+        { "0,-2", "'-2' is not a GPU number (0 to" },
+        { "123456", "'123456' is not a GPU number (0 to" },
+        { "x", "'x' is not a GPU number, a UUID" },
+        { "0,b", "'b' is not a GPU number, a UUID" },
+        { "1.5", "'1.5' is not a GPU number, a UUID" },
+        { "0-3", "'0-3' is not a GPU number, a UUID" },
+        { "cuda:0", "'cuda:0' is not a GPU number, a UUID" },
+        { "+1", "'+1' is not a GPU number, a UUID" },
+        { "gpu-89", "'gpu-89' is not a GPU number, a UUID" },
+        { "GPU-89:0", "'GPU-89:0' is not a GPU number, a UUID" },
         { "al", "did you mean all?" },
-        { "ALL", "lower case" },
-        { "all,0", "stands alone" },
+        { "ALL", "write 'all' in lower case" },
+        { "all,0", "cannot be combined with numbers" },
         { "", "single commas" },
         { ",", "single commas" },
         { "0,", "did you mean 0?" },
@@ -512,7 +519,7 @@ test_gpu_ids (void)
         { "0, 1", "did you mean 0,1?" },
         { "0 1", "did you mean 0,1?" },
         { " 0", "did you mean 0?" },
-        { "0;1", "not '0;1'" },
+        { "0;1", "'0;1' is not a GPU number, a UUID" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         AUTO_STRBUF struct strbuf why = { 0 };

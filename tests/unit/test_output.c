@@ -7,6 +7,7 @@
 
 #include "tests/tap.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -280,6 +281,219 @@ test_standing_terminal (void)
     close (master);
 }
 
+/* A full disk and a slow reader: what was read already is held in memory, which is given back when he has it. */
+static void
+test_held (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    struct rlimit limit = { 0 }, small;
+    char name[] = "/tmp/accel-unit.XXXXXX", text[5000];
+    int writer;
+    open_all (&stream, &pool, OUTPUT_POOL_BYTES, &writer);
+    close (mkstemp (name));
+    unlink (name);
+    ok (!logfile_open (&stream.log, strdup (name), NULL), "a file");
+    unlink (name);
+    memset (text, 'x', sizeof text);
+    text[sizeof text - 1] = '\n';
+    while (output_sink_put (&sink, text, sizeof text) == sizeof text)
+        continue;
+    getrlimit (RLIMIT_FSIZE, &limit);
+    small = limit;
+    small.rlim_cur = 1000;
+    size_t before = pool.left;
+    ok (!setrlimit (RLIMIT_FSIZE, &small) && write (writer, text, sizeof text) == sizeof text
+            && output_stream_read (&stream, &sink, 0), "5000 bytes, of which 1000 fit");
+    setrlimit (RLIMIT_FSIZE, &limit);
+    ok (stream.log.size == 1000 && stream.held_length == 4000 && pool.left < before, "the others are held");
+    ok (output_stream_left (&stream) == 5000 && !output_stream_can_read (&stream, &sink), "and no more is read");
+    for (int i = 0; i < 100 && !output_stream_catch_up (&stream, &sink, 0); i++) {
+        take ();
+        output_sink_drain (&sink);
+    }
+    ok (!stream.held_length && !output_stream_left (&stream), "until the reader has it");
+    ok (pool.left + stream.capacity == before + OUTPUT_TEXT_BYTES, "and the memory is given back");
+    close_all (&stream, writer);
+}
+
+/* What must stay together does not begin where it cannot end, and nobody speaks in the middle of it. */
+static void
+test_pieces (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    char text[1000];
+    int writer;
+    open_all (&stream, &pool, 0, &writer);
+    memset (text, 'x', sizeof text);
+    sink.owner = &stream;
+    ok (!output_sink_say (&sink, "a warning") && output_sink_is_empty (&sink), "no warning in the middle of a line");
+    sink.owner = NULL;
+    ok (output_sink_say (&sink, "a warning"), "but after it");
+    while (output_sink_put (&sink, text, sizeof text) == sizeof text)
+        continue;
+    sink.count -= 5;
+    ok (!output_sink_put_whole (&sink, "123456", 6) && sink.count == OUTPUT_SINK_BYTES - 5, "six bytes into five");
+    ok (!output_sink_say (&sink, "12345") && sink.count == OUTPUT_SINK_BYTES - 5, "nor a line and its end");
+    ok (output_sink_put_whole (&sink, "12345", 5) && sink.count == OUTPUT_SINK_BYTES, "five");
+    close_all (&stream, writer);
+}
+
+/* Where a line without a name is cut for want of memory and another rank's follows, a mark says so. */
+static void
+test_cut_mark (void)
+{
+    struct output_stream stream, other = { .fd = -1, .log.fd = -1 };
+    struct output_pool pool;
+    char text[OUTPUT_TEXT_BYTES];
+    int writer, ends[2];
+    open_all (&stream, &pool, 0, &writer);
+    memset (text, 'x', sizeof text);
+    ok (!pipe2 (ends, O_NONBLOCK) && !output_stream_init (&other, ends[0], &pool, NULL), "another stream");
+    ok (write (writer, text, sizeof text) == sizeof text && output_stream_read (&stream, &sink, 0), "half a line");
+    ok (write (ends[1], "other\n", 6) == 6 && output_stream_read (&other, &sink, 0), "a line of another");
+    ok (write (writer, "end\n", 4) == 4 && output_stream_read (&stream, &sink, 0), "the rest");
+    ok (write (ends[1], "last\n", 5) == 5 && output_stream_read (&other, &sink, 0), "one more");
+    output_sink_drain (&sink);
+    take ();
+    got[got_length] = '\0';
+    is_text (got + sizeof text, OUTPUT_CUT_MARK "\nother\nend\nlast\n", "one mark, between the two");
+    close (ends[1]);
+    output_stream_release (&other);
+    close_all (&stream, writer);
+}
+
+static void
+put (int writer, struct output_stream *stream, const char *text)
+{
+    size_t length = strlen (text);
+    ok (write (writer, text, length) == (ssize_t) length && output_stream_read (stream, &sink, 0), "%zu bytes", length);
+}
+
+/* What was put and cannot be written is counted; what goes to a descriptor that was closed is for nobody. */
+static void
+test_losses (void)
+{
+    int full = open ("/dev/full", O_WRONLY | O_CLOEXEC);
+    ok (full >= 0 && !output_sink_init (&sink, full, "full", NULL) && !sink.broken, "a full disk");
+    ok (output_sink_put (&sink, "1234567890", 10) == 10, "ten bytes");
+    output_sink_drain (&sink);
+    ok (sink.broken && sink.error == ENOSPC && sink.lost == 10 && output_sink_is_empty (&sink), "ten are lost");
+    ok (output_sink_put (&sink, "12345", 5) == 5 && sink.lost == 15, "and five more");
+    output_sink_release (&sink);
+    close (full);
+    ok (!output_sink_init (&sink, full, "closed", NULL) && sink.broken, "a descriptor that was closed");
+    ok (output_sink_put (&sink, "12345", 5) == 5 && !sink.lost && output_sink_is_empty (&sink), "nothing is lost");
+    output_sink_release (&sink);
+}
+
+/* The memory of a long line is given back when shorter ones follow. */
+static void
+test_shrinks (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    char text[4096];
+    int writer;
+    open_all (&stream, &pool, OUTPUT_POOL_BYTES, &writer);
+    memset (text, 'x', sizeof text);
+    for (int i = 0; i < 16; i++)
+        if (write (writer, text, sizeof text) != sizeof text || !output_stream_read (&stream, &sink, 0))
+            ok (false, "cannot write");
+    ok (stream.capacity >= 65536, "a line of 65536 bytes");
+    for (int i = 0; i < 3; i++) {
+        if (write (writer, "end\n", 4) != 4 || !output_stream_read (&stream, &sink, 0))
+            ok (false, "cannot write");
+        output_sink_drain (&sink);
+        take ();
+    }
+    ok (stream.capacity <= OUTPUT_CHUNK_BYTES && got_length > 65536, "its buffer is small again");
+    ok (pool.left + stream.capacity == OUTPUT_POOL_BYTES + OUTPUT_TEXT_BYTES, "and the pool has the memory");
+    close_all (&stream, writer);
+}
+
+/* Each line bears its name once, whatever ends it. */
+static void
+test_names (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    int writer;
+    open_all (&stream, &pool, OUTPUT_POOL_BYTES, &writer);
+    stream.prefix = strdup ("[n]:");
+    put (writer, &stream, "a\rb\r\nc");
+    output_stream_flush (&stream, &sink);
+    put (writer, &stream, "d\n\ne\r");
+    put (writer, &stream, "\nf\n");
+    output_sink_drain (&sink);
+    take ();
+    got[got_length] = '\0';
+    is_text (got, "[n]:a\n[n]:b\n[n]:cd\n[n]:\n[n]:e\n[n]:f\n", "lines with names");
+    close_all (&stream, writer);
+}
+
+/* A line of which a part is in the queue is not interrupted, though the other one's would fit. */
+static void
+test_turns (void)
+{
+    struct output_stream stream, other = { .fd = -1, .log.fd = -1 };
+    struct output_pool pool;
+    char text[1000], wanted[] = "4\nother\n";
+    int writer, ends[2];
+    open_all (&stream, &pool, 0, &writer);
+    ok (!pipe2 (ends, O_NONBLOCK) && !output_stream_init (&other, ends[0], &pool, NULL), "another stream");
+    memset (text, 'x', sizeof text);
+    put (writer, &stream, "1234\n");
+    put (ends[1], &other, "other\n");
+    output_sink_drain (&sink);
+    take ();
+    while (output_sink_put (&sink, text, sizeof text) == sizeof text)
+        continue;
+    sink.count -= 3;
+    stream.start = 0;
+    stream.ready = stream.length = 5;
+    memcpy (stream.text, "1234\n", 5);
+    other.start = 0;
+    other.ready = other.length = 6;
+    memcpy (other.text, "other\n", 6);
+    ok (!output_stream_catch_up (&stream, &sink, 0) && stream.start == 3, "three of five bytes have room");
+    take ();
+    ok (!output_stream_catch_up (&other, &sink, 0), "the other one has to wait");
+    ok (output_stream_catch_up (&stream, &sink, 0) && output_stream_catch_up (&other, &sink, 0), "for the rest");
+    for (int i = 0; i < 100 && !output_sink_is_empty (&sink); i++) {
+        take ();
+        output_sink_drain (&sink);
+    }
+    take ();
+    got[got_length] = '\0';
+    is_text (got + got_length - strlen (wanted), wanted, "its line comes after that");
+    close (ends[1]);
+    output_stream_release (&other);
+    close_all (&stream, writer);
+}
+
+/* Where the launcher has no descriptor of its own, a write must not be larger than what poll() promises. */
+static void
+test_blocking_pipe (void)
+{
+    struct output_stream stream;
+    struct output_pool pool;
+    static char text[3 * 4096];
+    int writer;
+    open_all (&stream, &pool, 0, &writer);
+    ok (fcntl (sink.fd, F_SETPIPE_SZ, 8192) == 8192 && !fcntl (sink.fd, F_SETFL, 0), "a small pipe that can block");
+    if (sink.own_fd >= 0)
+        close (sink.own_fd);
+    sink.own_fd = -1;
+    alarm (600);
+    ok (output_sink_put (&sink, text, sizeof text) == sizeof text, "more than it takes");
+    output_sink_drain (&sink);
+    ok (sink.count == 4096 && sink.written == 8192, "as much as it takes is written, without waiting");
+    alarm (0);
+    close_all (&stream, writer);
+}
+
 /* Allocators of sanitizers do not fail for want of memory. */
 static void
 test_no_ring (void)
@@ -327,7 +541,16 @@ main (void)
     test_reader_gone (false);
     test_reader_gone (true);
     test_tail ();
-    if (getenv ("TSAN_OPTIONS") == NULL)
+    test_pieces ();
+    test_cut_mark ();
+    test_blocking_pipe ();
+    test_losses ();
+    test_shrinks ();
+    test_names ();
+    test_turns ();
+    if (getenv ("TSAN_OPTIONS") == NULL) {
         test_gap ();
+        test_held ();
+    }
     return done_testing ();
 }

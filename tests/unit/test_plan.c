@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 /* The value of NAME in an environment, NULL where it is not set. */
 static const char *
@@ -447,6 +448,8 @@ test_cgroup_limits (void)
             { "memory/memory.limit_in_bytes", "3000000\n" }, { "cpu/c/cpu.cfs_quota_us", "250000\n" },
             { "cpu/c/cpu.cfs_period_us", "100000\n" }, { "cpu/cpu.cfs_quota_us", "-1\n" },
             { "cpu/cpu.cfs_period_us", "100000\n" }, { "cpuset/cpuset.cpus", "1\n" } }, 3000000, 2.5, "1" },
+        { "version 1 without a limit", "5:memory:/\n",
+          { { "memory/memory.limit_in_bytes", "9223372036854771712\n" } }, 0, 0, "" },
         { "both versions, and text that is no number", "1:memory:/\n0::/\n",
           { { "memory/memory.limit_in_bytes", "20\n" }, { "memory.max", "30\n" }, { "cpu.max", "x y\n" } }, 20, 0, "" },
         { "no groups", "", { { "memory.max", "30\n" } }, 0, 0, "" },
@@ -536,6 +539,9 @@ test_groups (void)
     ok (!cgroup_path ("no colon\n", "cpu", path, sizeof path), "no such line");
     ok (cgroup_field ("low 0\noom 3\noom_kill 2\n", "oom_kill") == 2, "a field");
     ok (cgroup_field ("low 0\n", "oom_kill") == -1, "no field");
+    ok (cgroup_path ("5:cpuset:/x\n4:cpuacct,cpu:/c\n", "cpu", path, sizeof path) && !strcmp (path, "/c"),
+        "not one whose name begins so");
+    ok (cgroup_field ("oom_kill_all 5\noom_kill 2\n", "oom_kill") == 2, "nor such a field");
 }
 
 static void
@@ -578,6 +584,7 @@ test_programs (void)
         { "data", "PK\3\4\0\0", 6, 0644, "data", 0, "python3 data" },
         { "data", "\xa7\r\r\n\0\0", 6, 0644, "data", 0, "python3 data" },
         { "run", "#!/usr/bin/env python3\nx", 24, 0644, "run", 0, "python3 run" },
+        { "run", "#!/usr/bin/env python3\nx", 24, 0755, "run", 0, "./run" },
         { "run", "#!/bin/cat -python\nx", 20, 0644, "run", 126, "chmod +x ./run" },
         { "run", "#!/bin/mypython\nx", 17, 0644, "run", 126, "chmod +x ./run" },
         { "run", "#!/bin/sh\npython\n", 17, 0644, "run", 126, "chmod +x ./run" },
@@ -614,6 +621,52 @@ test_programs (void)
     struct program program;
     struct fail fail = { 0 };
     ok (program_resolve (&program, &both, &fail) && fail.status == 2, "-m and --no_python: %s", fail.text);
+}
+
+/* Files that say that they are programs for this machine, by their type. */
+static void
+test_elf_types (void)
+{
+    static const struct {
+        char type;
+        const char *words; /* of the failure, "": none */
+    } cases[] = { { 1, "an object file" }, { 2, "" }, { 3, "" }, { 4, "an object file" } };
+    char head[64] = "";
+    AUTO_CLOSE int own = open ("/proc/self/exe", O_RDONLY);
+    ok (read (own, head, sizeof head) == sizeof head, "our own file");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config config = { .program = (char *) "./elf" };
+        struct program program;
+        struct fail fail = { 0 };
+        head[16] = cases[i].type;
+        head[17] = 0;
+        make_file ("elf", head, sizeof head, 0755);
+        int result = program_resolve (&program, &config, &fail);
+        ok (!result == !*cases[i].words && strstr (fail.text, cases[i].words), "type %d: %s", cases[i].type, fail.text);
+        program_release (&program);
+        unlink ("elf");
+    }
+}
+
+/* A program that may be executed and not read, for somebody who is not root; a folder of the name of a program. */
+static void
+test_unreadable (void)
+{
+    struct config config = { .program = (char *) "./secret" };
+    struct program program = { 0 };
+    int status = -1;
+    make_file ("secret", "hello", 5, 0111);
+    chmod (".", 0755);
+    pid_t pid = fork ();
+    if (pid == 0)
+        _exit ((getuid () == 0 && setuid (65534)) || program_resolve (&program, &config, NULL) || program.python);
+    ok (pid > 0 && waitpid (pid, &status, 0) == pid && status == 0, "what may be executed and not read is executed");
+    unlink ("secret");
+    config.program = (char *) "true";
+    ok (!mkdir ("true", 0777) && !program_resolve (&program, &config, NULL) && *program.argv.items[0] == '/',
+        "a folder does not hide a program in PATH");
+    rmdir ("true");
+    program_release (&program);
 }
 
 static void
@@ -677,6 +730,8 @@ main (void)
     test_p2p ();
     test_groups ();
     test_programs ();
+    test_elf_types ();
+    test_unreadable ();
     test_output ();
     return done_testing ();
 }

@@ -73,7 +73,10 @@ set_number (struct golden_case *one, const char *key, const char *text)
         { "warmup_steps", &options->warmup_steps, NULL, NULL },
         { "total_steps", &options->total_steps, NULL, NULL },
         { "step_size", &options->step_size, NULL, NULL },
+        { "stable_steps", &options->stable_steps, NULL, NULL },
+        { "decay_steps", &options->decay_steps, NULL, NULL },
         { "cycles", NULL, &options->cycles, NULL },
+        { "final_fraction", NULL, &options->final_fraction, NULL },
         { "gamma", NULL, &options->gamma, NULL },
         { "power", NULL, &options->power, NULL },
         { "max_lr", NULL, &options->max_lr, NULL },
@@ -99,8 +102,14 @@ set_number (struct golden_case *one, const char *key, const char *text)
                 *fields[i].flag = value != 0;
             return;
         }
-    printf ("Bail out! no field %s\n", key);
-    exit (99);
+    if (!strcmp (key, "warmup_shape"))
+        options->warmup_shape = (enum accel_schedule_shape) value;
+    else if (!strcmp (key, "decay_shape"))
+        options->decay_shape = (enum accel_schedule_shape) value;
+    else {
+        printf ("Bail out! no field %s\n", key);
+        exit (99);
+    }
 }
 
 /* NAME KEY=VALUE... up to the word "lr". */
@@ -108,7 +117,7 @@ static void
 read_case (struct golden *golden, struct golden_case *one, char *name, size_t size)
 {
     static const char *const names[]
-        = { "constant", "linear", "cosine", "restarts", "step", "polynomial", "one-cycle", "lambda" };
+        = { "constant", "linear", "cosine", "restarts", "step", "polynomial", "one-cycle", "lambda", "wsd" };
     bool adam = false;
     char *word = (char *) (uintptr_t) golden_word (golden);
     *one = (struct golden_case){ .options.lambda = own, .processes = 1 };
@@ -137,6 +146,7 @@ slack (const struct golden_case *one)
 {
     const struct accel_scheduler_options *options = &one->options;
     bool rounded = options->schedule == ACCEL_SCHEDULE_COSINE || options->schedule == ACCEL_SCHEDULE_COSINE_RESTARTS
+                   || options->schedule == ACCEL_SCHEDULE_WARMUP_STABLE_DECAY
                    || (options->schedule == ACCEL_SCHEDULE_POLYNOMIAL && options->power)
                    || (options->schedule == ACCEL_SCHEDULE_ONE_CYCLE && !options->linear);
     return rounded ? fmax (1, fmax (one->lr, options->max_lr)) * 0x1p-52 : 0;
@@ -166,7 +176,7 @@ test_case (struct golden *golden)
         rates[i] = accel_scheduler_lr (scheduler);
         worst = fmax (worst, fabs (rates[i] - wanted[i]));
         exact += rates[i] == wanted[i] && rates[i] == accel_optimizer_lr (one.optimizer);
-        momenta[i] = *optimizer_momentum (one.optimizer);
+        momenta[i] = *optimizer_momentum (one.optimizer, 0);
     }
     ok (count > 1 && worst <= limit && (limit || exact == count), "%s: %d of %d rates equal, at most %g off", name,
         exact, count, worst);
@@ -237,7 +247,8 @@ test_state (enum accel_schedule schedule)
     accel_scheduler_get_state (resumed, &again);
     same = same && !memcmp (&state, &again, sizeof state) && state.step == 10;
     for (int i = 0; i < 10; i++) {
-        same = same && first->lr == second->lr && first->sgd.momentum == second->sgd.momentum
+        same = same && accel_optimizer_lr (first) == accel_optimizer_lr (second)
+               && *optimizer_momentum (first, 0) == *optimizer_momentum (second, 0)
                && accel_scheduler_lr (whole) == accel_scheduler_lr (resumed);
         if (accel_scheduler_step (whole, &err) || accel_scheduler_step (resumed, &err))
             same = false;
@@ -261,7 +272,15 @@ static void
 test_refusals (void)
 {
     static const struct accel_scheduler_options refused[] = {
-        { .schedule = (enum accel_schedule) 8 },
+        { .schedule = (enum accel_schedule) (ACCEL_SCHEDULE_WARMUP_STABLE_DECAY + 1) },
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .total_steps = 9 },
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .decay_steps = 9 },
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .decay_steps = 9, .total_steps = 8 },
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .decay_steps = 9, .total_steps = 20, .stable_steps = 10 },
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .decay_steps = UINT64_MAX, .stable_steps = 1 },
+        { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .decay_steps = 9, .total_steps = 20,
+          .decay_shape = (enum accel_schedule_shape) 4 },
+        { .schedule = ACCEL_SCHEDULE_LINEAR, .final_fraction = -0.1 },
         { .schedule = (enum accel_schedule) -1 },
         { .schedule = ACCEL_SCHEDULE_STEP },
         { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 1, .gamma = NAN },

@@ -232,7 +232,7 @@ test_utf8_characters (void)
     ok (utf8_is_valid ("\xe2\x82\xac", 3) && !utf8_is_valid ("\xe2\x82\xac", 2), "bytes after the end do not count");
     const char *next = "\xe2" "A\x82";
     ok (utf8_next (&next) == 0xe2 && utf8_next (&next) == 'A' && utf8_next (&next) == 0x82 && !*next,
-        "what follows half a character is one of its own");
+        "what follows unpaired surrogate is one of its own");
 }
 
 static void

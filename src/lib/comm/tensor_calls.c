@@ -45,6 +45,19 @@ accel_reduce_scaled_at (const char *file, int line, struct accel *acc, DLTensor 
 }
 
 enum accel_status
+accel_reduce_number_at (const char *file, int line, struct accel *acc, double *number, enum accel_op op,
+                        struct accel_error *err)
+{
+    const struct comm_site *site = SITE (REDUCE_NUMBER);
+    double result;
+    enum accel_status status
+        = comm_all_reduce (accel_world (acc), site, number, number ? &result : NULL, 1, ACCEL_FLOAT64, op, err);
+    if (!status)
+        *number = result;
+    return status;
+}
+
+enum accel_status
 accel_broadcast_at (const char *file, int line, struct accel *acc, DLTensor *tensor, int from_process,
                     struct accel_error *err)
 {

@@ -20,7 +20,7 @@ comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum ac
     if (*dtype == ACCEL_DTYPE_COUNT)
         return comm_refuse (site, "the tensor has an unsupported element type", err);
     if (!tensor_device_is_host (tensor->device))
-        return comm_refuse (site, "the tensor is not in host memory", err);
+        return comm_fail (site, ACCEL_ERR_UNSUPPORTED, err, "the tensor is not in host memory");
     enum accel_status status = tensor_check (tensor, err);
     return status ? comm_fail_in (site, status, err) : ACCEL_OK;
 }

@@ -445,6 +445,12 @@ accel_loader_length (const struct accel_loader *loader)
 }
 
 bool
+loader_splits_batches (const struct accel_loader *loader)
+{
+    return loader->options.split_batches;
+}
+
+bool
 accel_loader_end_of_dataloader (const struct accel_loader *loader)
 {
     return loader && loader->at_end;

@@ -18,6 +18,9 @@ enum accel_status loader_release (struct accel_loader *loader, struct accel_erro
 enum accel_status loader_share (struct accel_loader *loader, struct accel *acc, size_t processes, size_t process,
                                 struct accel_error *err);
 
+/** @return whether a batch of all processes together, and not of each, is as large as the options say. */
+bool loader_splits_batches (const struct accel_loader *loader);
+
 /** Override, or leave again, the loader's own choice of even or uneven batches, from the next pass on. */
 void loader_set_join (struct accel_loader *loader, enum accel_join_even even);
 

@@ -80,10 +80,13 @@ read_bool (const char *name, bool *value, struct accel_error *err)
 
 /* This build computes on CPUs whatever ACCELERATE_USE_CPU says, but a word that is no truth value is still an error. */
 static enum accel_status
-read_flags (struct accel *acc, struct accel_error *err)
+read_flags (struct accel *acc, const struct accel_options *options, struct accel_error *err)
 {
     bool use_cpu;
     enum accel_status status = read_bool (ENV_USE_CPU, &use_cpu, err);
+    if (!status)
+        status = read_bool (ENV_CHECK_GRADIENTS, &acc->check_gradients, err);
+    acc->check_gradients = acc->check_gradients || (options && options->check_gradients);
     return status ? status : read_bool (ENV_DEBUG_MODE, &acc->debug, err);
 }
 
@@ -146,7 +149,7 @@ accel_open (struct accel **acc, const struct accel_options *options, struct acce
     if (!status)
         status = make_scaler (made, options ? options->grad_scaler : NULL, err);
     if (!status)
-        status = read_flags (made, err);
+        status = read_flags (made, options, err);
     if (!status)
         status = accumulate_open (made, options, err);
     if (!status)

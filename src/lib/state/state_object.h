@@ -31,6 +31,7 @@ struct accel {
     struct accel_gradient_accumulation accumulation;
     uint64_t micro_step; /* backward passes since the end of a loader */
     double gradient_clipping; /* 0: none */
+    bool check_gradients; /* debugging: a gradient that is infinite or NaN is an error, unless losses are scaled */
     bool debug; /* ACCELERATE_DEBUG_MODE: compare shapes before collectives on tensors */
 };
 

@@ -9,9 +9,21 @@
 #include "lib/train/precision.h"
 
 float
+accel_accumulation_scale (const struct accel *acc)
+{
+    return accumulate_scale (acc);
+}
+
+float
+accel_scaler_scale (const struct accel *acc)
+{
+    return acc && acc->scaling ? acc->scaler.scale : 1;
+}
+
+float
 accel_loss_scale (const struct accel *acc)
 {
-    return accumulate_scale (acc) * (acc && acc->scaling ? acc->scaler.scale : 1);
+    return accel_accumulation_scale (acc) * accel_scaler_scale (acc);
 }
 
 static enum accel_status

@@ -119,28 +119,36 @@ gradient_norm (const struct accel_model *model, size_t index, double p)
     return isinf (p) || p == 1 || !p ? (float) sum : root (sum, p);
 }
 
-/* The norm of norms; several tensors are folded one by one, as if they stood in an array. */
-UNFUSED static float
-total_norm (const struct accel_model *model, double p)
+/* Norms of tensors, folded one by one as if they stood in an array. */
+struct fold {
+    double sum;
+    float most, last;
+    size_t tensors;
+};
+
+UNFUSED static void
+fold_model (struct fold *fold, const struct accel_model *model, double p)
 {
-    double sum = 0;
-    float most = 0, norm = 0;
-    size_t tensors = 0;
     for (size_t i = 0; i < model->count; i++) {
         if (!model_is_trained (model, i))
             continue;
-        tensors++;
-        norm = gradient_norm (model, i, p);
+        float norm = fold->last = gradient_norm (model, i, p);
+        fold->tensors++;
         if (isinf (p))
-            most = isnan (most) || norm <= most ? most : norm;
+            fold->most = isnan (fold->most) || norm <= fold->most ? fold->most : norm;
         else
-            sum += p == 2 ? (double) norm * (double) norm : p ? power (norm, p) : (double) (norm != 0);
+            fold->sum += p == 2 ? (double) norm * (double) norm : p ? power (norm, p) : (double) (norm != 0);
     }
-    if (tensors == 1)
-        return norm_of_one (norm, p);
+}
+
+UNFUSED static float
+fold_end (const struct fold *fold, double p)
+{
+    if (fold->tensors == 1)
+        return norm_of_one (fold->last, p);
     if (isinf (p))
-        return most;
-    return p == 2 ? sqrtf ((float) sum) : p ? root (sum, p) : (float) sum;
+        return fold->most;
+    return p == 2 ? sqrtf ((float) fold->sum) : p ? root (fold->sum, p) : (float) fold->sum;
 }
 
 VECTORISED static void
@@ -190,21 +198,60 @@ begin (struct accel_model *model, const struct comm_site *site, float *scaled, s
     return precision_unscale (model, site, NULL, err);
 }
 
-UNFUSED enum accel_status
-accel_clip_grad_norm_at (const char *file, int line, struct accel_model *model, double max_norm, float *norm,
-                         double norm_type, bool error_if_nonfinite, struct accel_error *err)
+/* The models whose gradients have one norm. */
+struct clipped {
+    struct accel_model *const *models; /* [count] */
+    size_t count;
+};
+
+static enum accel_status
+check_models (const struct clipped *clipped, const struct comm_site *site, struct accel_error *err)
 {
-    struct comm_site site = { file, line, JOBSEG_CALL_CLIP_GRAD_NORM };
-    float scaled;
+    const char *function = jobseg_call_name (site->call);
+    if (!clipped->count || !clipped->models)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: there are no models", function);
+    for (size_t i = 0; i < clipped->count; i++) {
+        const struct accel_model *model = clipped->models[i];
+        if (!model)
+            return accel_fail_null (err, function, "model");
+        if (model->object.owner != clipped->models[0]->object.owner)
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "%s: models 0 and %zu were not prepared with the same struct accel", function, i);
+        for (size_t j = 0; j < i; j++)
+            if (clipped->models[j] == model)
+                return accel_fail (err, ACCEL_ERR_INVALID, "%s: models %zu and %zu are the same", function, j, i);
+    }
+    return ACCEL_OK;
+}
+
+/* Unscale what is scaled, and find the norm of all.  @scaled: as of begin() */
+static enum accel_status
+measure (const struct clipped *clipped, const struct comm_site *site, double p, float *scaled, float *total,
+         struct accel_error *err)
+{
+    struct fold fold = { 0 };
+    enum accel_status status = check_models (clipped, site, err);
+    for (size_t i = 0; !status && i < clipped->count; i++)
+        status = begin (clipped->models[i], site, scaled, err);
+    for (size_t i = 0; !status && i < clipped->count; i++)
+        fold_model (&fold, clipped->models[i], p);
+    *total = fold_end (&fold, p);
+    return status;
+}
+
+UNFUSED static enum accel_status
+clip_norm (const struct clipped *clipped, const struct comm_site *site, double max_norm, float *norm, double p,
+           bool error_if_nonfinite, struct accel_error *err)
+{
+    float scaled, total;
     if (isnan (max_norm) || max_norm < 0)
         return accel_fail (err, ACCEL_ERR_INVALID, "max_norm is %g, but must be at least 0", max_norm);
-    if (norm_type && !(norm_type >= 1))
-        return accel_fail (err, ACCEL_ERR_INVALID, "norm_type is %g, but must be 0, or at least 1", norm_type);
-    enum accel_status status = begin (model, &site, &scaled, err);
+    if (p && !(p >= 1))
+        return accel_fail (err, ACCEL_ERR_INVALID, "norm_type is %g, but must be 0, or at least 1", p);
+    enum accel_status status = measure (clipped, site, p, &scaled, &total, err);
     if (status)
         return status;
-    float total = total_norm (model, norm_type);
-    if (scaled > 0 && norm_type > 0)
+    if (scaled > 0 && p > 0)
         total /= scaled;
     if (error_if_nonfinite && !isfinite (total))
         return accel_fail (err, ACCEL_ERR_INVALID, "the norm of the gradients is %s: cannot clip them",
@@ -216,12 +263,32 @@ accel_clip_grad_norm_at (const char *file, int line, struct accel_model *model, 
     /* As torch divides a number by a tensor; and a NaN is not smaller than 1. */
     float factor = 1.0F / (total + 1e-6F) * (float) max_norm;
     factor = factor > 1 ? 1 : factor;
-    for (size_t i = 0; i < model->count; i++)
-        if (model_is_trained (model, i))
-            change (model, i, factor, NULL);
-    if (model->unscaled)
-        model->pending *= factor;
+    for (size_t m = 0; m < clipped->count; m++) {
+        struct accel_model *model = clipped->models[m];
+        for (size_t i = 0; i < model->count; i++)
+            if (model_is_trained (model, i))
+                change (model, i, factor, NULL);
+        if (model->unscaled)
+            model->pending *= factor;
+    }
     return ACCEL_OK;
+}
+
+enum accel_status
+accel_clip_grad_norm_at (const char *file, int line, struct accel_model *model, double max_norm, float *norm,
+                         double norm_type, bool error_if_nonfinite, struct accel_error *err)
+{
+    struct comm_site site = { file, line, JOBSEG_CALL_CLIP_GRAD_NORM };
+    return clip_norm (&(struct clipped){ &model, 1 }, &site, max_norm, norm, norm_type, error_if_nonfinite, err);
+}
+
+enum accel_status
+accel_clip_grad_norm_models_at (const char *file, int line, struct accel_model *const *models, size_t count,
+                                double max_norm, float *norm, double norm_type, bool error_if_nonfinite,
+                                struct accel_error *err)
+{
+    struct comm_site site = { file, line, JOBSEG_CALL_CLIP_GRAD_NORM_MODELS };
+    return clip_norm (&(struct clipped){ models, count }, &site, max_norm, norm, norm_type, error_if_nonfinite, err);
 }
 
 enum accel_status

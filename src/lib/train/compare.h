@@ -8,22 +8,37 @@
 
 #include <accel/scheduler.h>
 
-enum { NUMBERS_MOST = 24 };
-
-/** The numbers of one object, in an order that depends on what it is only. */
-struct noted_numbers {
-    const char *what; /* "AdamW"; a literal */
-    size_t count;
-    const char *names[NUMBERS_MOST]; /* literals */
-    double values[NUMBERS_MOST];
+/** A number, and in the message whose: "lr of group 'decay'". */
+struct noted_number {
+    const char *name; /* a literal */
+    const char *kind; /* "group", a literal; NULL: the object's own */
+    const char *owner; /* its name; borrowed */
+    double value;
+    bool is_text; /* `value` is a hash of a text, and not to be shown */
 };
 
-static inline void
-numbers_add (struct noted_numbers *numbers, const char *name, double value)
-{
-    numbers->names[numbers->count] = name;
-    numbers->values[numbers->count++] = value;
-}
+/** How many of something there are: what has to agree before numbers can be compared one by one. */
+struct noted_size {
+    const char *name; /* a literal */
+    size_t count;
+};
+
+enum { NOTED_SIZES = 2 };
+
+/** The numbers of one object, in an order that depends on what it is, and on its sizes. */
+struct noted_numbers {
+    const char *what; /* "AdamW"; a literal */
+    struct noted_size sizes[NOTED_SIZES];
+    struct noted_number *numbers; /* [count], malloc()ed */
+    size_t count, room;
+    bool failed; /* no memory */
+};
+
+/** Add one number.  @{ */
+void numbers_add (struct noted_numbers *numbers, const char *name, const char *kind, const char *owner, double value);
+void numbers_add_text (struct noted_numbers *numbers, const char *name, const char *kind, const char *owner,
+                       const char *text);
+/** @} */
 
 /** As optimizer_note_numbers(). */
 void scheduler_note_numbers (const struct accel_scheduler *scheduler, struct noted_numbers *numbers);

@@ -137,6 +137,8 @@ end_model (struct object *object)
     free (model->owned);
     free (model->kept);
     free (model->parameters);
+    free (model->views);
+    free (model->array);
     model->count = 0;
     model->parameters = NULL;
 }

@@ -33,6 +33,8 @@ struct accel_model {
     size_t count;
     struct accel_parameter *parameters; /* [count]; names are ours */
     void **owned;                       /* [count]: memory of parameters that we allocated, or NULL */
+    struct accel_tensor *views; /* [2 * count]: the tensors, where accel_model_from_...() made them, or NULL */
+    void *array;                /* memory of all parameters, where accel_model_from_array() allocated it, or NULL */
     void **kept;                        /* [count]: memory of gradients that accel_unwrap_model() allocated, or NULL */
     struct accel_ddp_options ddp;       /* no field is 0 that has another default */
     struct accel_parameter *trained;    /* [count]: the parameters as optimizers see them, with masters as data */
@@ -42,6 +44,10 @@ struct accel_model {
     bool found_inf;   /* then: a gradient is infinite or NaN on some process */
     float scaled_by;
     float pending;    /* what gradients of 16 bits are still to be multiplied by */
+    uint64_t unscalings; /* so far */
+    bool stepped;        /* an optimizer has since; what it found, until the next backward pass */
+    bool stepped_inf;
+    float stepped_pending;
     /* From here on: made by model_prepare(). */
     struct span *spans; /* in the order in which they are reduced */
     size_t span_count;

@@ -98,6 +98,13 @@ place_state (char *memory, const DLTensor *parameter, size_t index, size_t bytes
     return bytes < STAGGERED_BYTES ? memory : memory + gap;
 }
 
+static size_t
+states_of_parameter (const struct accel_optimizer *optimizer, size_t index)
+{
+    const struct optimizer_group *group = optimizer_group_at (optimizer, index);
+    return group ? group->state_count : 0;
+}
+
 static enum accel_status
 make_states (struct accel_optimizer *optimizer, struct accel_error *err)
 {
@@ -109,7 +116,7 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
     if (!optimizer->states || !optimizer->state_tensors)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer's state");
     for (size_t i = 0; i < model->count; i++)
-        for (size_t j = 0; !status && model_is_trained (model, i) && j < optimizer->state_count; j++)
+        for (size_t j = 0; !status && j < states_of_parameter (optimizer, i); j++)
             status = describe_state (optimizer, i, j, &elements, err);
     if (status)
         return status;
@@ -118,7 +125,7 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer's state");
     char *memory = optimizer->state_memory;
     for (size_t i = 0; i < model->count; i++)
-        for (size_t j = 0; model_is_trained (model, i) && j < optimizer->state_count; j++) {
+        for (size_t j = 0; j < states_of_parameter (optimizer, i); j++) {
             DLTensor *tensor = &optimizer_state_at (optimizer, i, j)->tensor;
             size_t bytes = accel_tensor_count (tensor) * sizeof (float);
             memory = place_state (memory, optimizer->model->trained[i].data, j, bytes);
@@ -137,13 +144,14 @@ end_optimizer (struct object *object)
     state_remove_prepared (&optimizer->object);
     if (!optimizer->begin && optimizer->custom.destroy)
         optimizer->custom.destroy (optimizer->custom.user);
-    for (size_t i = 0; i < optimizer->state_count; i++)
+    for (size_t i = 0; optimizer->state_names && i < optimizer->state_count; i++)
         free (optimizer->state_names[i]);
     free (optimizer->state_names);
     free (optimizer->states);
     free (optimizer->state_tensors);
     free (optimizer->state_memory);
     optimizer->state_count = 0;
+    optimizer_free_groups (optimizer);
     object_let_go (&optimizer->model->object);
 }
 
@@ -161,7 +169,7 @@ optimizer_check (const char *function, const struct accel_optimizer *optimizer, 
 
 enum accel_status
 optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_optimizer *like,
-                  const char *const *names, struct accel_error *err)
+                  const char *const *names, struct given_groups given, struct accel_error *err)
 {
     struct accel_optimizer *made = malloc (sizeof *made);
     if (!made)
@@ -172,7 +180,9 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
     object_hold (&model->object);
     made->threads = threads_of_environment ();
     made->rules = rules_best ();
-    enum accel_status status = copy_names (made, names, err);
+    enum accel_status status = optimizer_make_groups (made, given, err);
+    if (!status)
+        status = copy_names (made, names, err);
     if (!status)
         status = make_states (made, err);
     if (status) {
@@ -201,9 +211,12 @@ change_parameters (struct accel_optimizer *optimizer, struct accel_error *err)
         accel_model_narrow (optimizer->model);
         return status;
     }
-    struct rule_numbers numbers = { .sign = 1, .keep = 1 };
-    rule_loop *loop = optimizer->begin (optimizer, &numbers);
-    optimizer_run (optimizer, loop, &numbers);
+    for (size_t i = 0; i < optimizer->group_count; i++) {
+        struct optimizer_group *group = &optimizer->groups[i];
+        group->rule = (struct rule_numbers){ .sign = 1, .keep = 1 };
+        group->loop = optimizer->begin (optimizer, group, &group->rule);
+    }
+    optimizer_run (optimizer);
     masters_narrow_scaled (optimizer->model);
     return ACCEL_OK;
 }
@@ -216,10 +229,12 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     const struct accel *acc = model->object.owner;
     if (accumulate_waits (&optimizer->object) || (acc && acc->scaling && acc->accumulating))
         return ACCEL_OK;
+    precision_share (model, optimizer->stepped_by);
     enum accel_status status = precision_unscale (model, site, &skip, err);
     if (!status && !skip)
         status = change_parameters (optimizer, err);
     if (!status) {
+        optimizer->stepped_by = model->unscalings;
         precision_update (model);
         optimizer->step_was_skipped = skip;
     }
@@ -243,42 +258,6 @@ accel_optimizer_step_at (const char *file, int line, struct accel_optimizer *opt
     object_unpin (model);
     object_unpin (job);
     return status;
-}
-
-static void
-note_adam (const struct adam_numbers *adam, struct noted_numbers *numbers)
-{
-    numbers_add (numbers, "beta1", adam->beta1);
-    numbers_add (numbers, "beta2", adam->beta2);
-    numbers_add (numbers, "eps", adam->eps);
-    numbers_add (numbers, "weight_decay", adam->weight_decay);
-    numbers_add (numbers, "amsgrad", adam->amsgrad);
-    numbers_add (numbers, "maximize", adam->maximize);
-}
-
-void
-optimizer_note_numbers (const struct accel_optimizer *optimizer, struct noted_numbers *numbers)
-{
-    static const char *const names[] = { "SGD", "Adam", "Lion", "a custom optimizer" };
-    bool decoupled = optimizer->kind == OPTIMIZER_ADAM && optimizer->adam.decoupled;
-    numbers->what = decoupled ? "AdamW" : names[optimizer->kind];
-    numbers_add (numbers, "lr", optimizer->lr);
-    numbers_add (numbers, "the number of steps done", (double) optimizer->step);
-    numbers_add (numbers, "the position of its model in accel_prepare", (double) optimizer->model->object.number);
-    numbers_add (numbers, "the number of states", (double) optimizer->state_count);
-    if (optimizer->kind == OPTIMIZER_ADAM)
-        note_adam (&optimizer->adam, numbers);
-    else if (optimizer->kind == OPTIMIZER_LION) {
-        numbers_add (numbers, "beta1", optimizer->lion.beta1);
-        numbers_add (numbers, "beta2", optimizer->lion.beta2);
-        numbers_add (numbers, "weight_decay", optimizer->lion.weight_decay);
-    } else if (optimizer->kind == OPTIMIZER_SGD) {
-        numbers_add (numbers, "momentum", optimizer->sgd.momentum);
-        numbers_add (numbers, "dampening", optimizer->sgd.dampening);
-        numbers_add (numbers, "weight_decay", optimizer->sgd.weight_decay);
-        numbers_add (numbers, "nesterov", optimizer->sgd.nesterov);
-        numbers_add (numbers, "maximize", optimizer->sgd.maximize);
-    }
 }
 
 bool
@@ -305,23 +284,10 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
         model_forget_scale (model); /* of what it was prepared with before */
     for (size_t i = 0; !status && i < model->count; i++) {
         const DLTensor *grad = model->parameters[i].grad;
-        if (grad && grad->data)
+        if (optimizer_group_at (optimizer, i) && grad->data)
             memset (grad->data, 0, model_grad_bytes (model, i));
     }
     return status;
-}
-
-double
-accel_optimizer_lr (const struct accel_optimizer *optimizer)
-{
-    return optimizer ? optimizer->lr : 0;
-}
-
-void
-accel_optimizer_set_lr (struct accel_optimizer *optimizer, double lr)
-{
-    if (optimizer)
-        optimizer->lr = lr;
 }
 
 size_t
@@ -346,6 +312,15 @@ accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t paramete
     return NULL;
 }
 
+DLTensor *
+accel_optimizer_state_by_name (struct accel_optimizer *optimizer, const char *parameter, const char *name)
+{
+    for (size_t i = 0; optimizer && parameter && i < optimizer->model->count; i++)
+        if (!strcmp (parameter, optimizer->model->parameters[i].name))
+            return accel_optimizer_state_tensor (optimizer, i, name);
+    return NULL;
+}
+
 uint64_t
 accel_optimizer_step_count (const struct accel_optimizer *optimizer)
 {
@@ -364,19 +339,4 @@ accel_optimizer_set_threads (struct accel_optimizer *optimizer, unsigned threads
 {
     if (optimizer)
         optimizer->threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
-}
-
-double *
-optimizer_momentum (struct accel_optimizer *optimizer)
-{
-    switch (optimizer->kind) {
-    case OPTIMIZER_SGD:
-        return optimizer->sgd.momentum ? &optimizer->sgd.momentum : NULL;
-    case OPTIMIZER_ADAM:
-        return &optimizer->adam.beta1;
-    case OPTIMIZER_LION:
-        return &optimizer->lion.beta1;
-    default:
-        return NULL;
-    }
 }

@@ -18,26 +18,54 @@ struct optimizer_state {
 
 enum optimizer_kind { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_LION, OPTIMIZER_CUSTOM };
 
-/** Adam and AdamW. */
-struct adam_numbers {
-    double beta1, beta2, eps, weight_decay;
-    bool decoupled, amsgrad, maximize;
+enum { NO_GROUP_YET = -1, NUMBERS_OF_A_GROUP = 7, FLAGS_OF_A_GROUP = 3 };
+
+/** The numbers and flags of a group, in the order of the tables in optimizer_numbers.c. */
+enum group_number {
+    GROUP_LR,
+    GROUP_WEIGHT_DECAY,
+    GROUP_BETA1,
+    GROUP_BETA2,
+    GROUP_EPS,
+    GROUP_MOMENTUM,
+    GROUP_DAMPENING,
+};
+enum group_flag { GROUP_NESTEROV, GROUP_AMSGRAD, GROUP_MAXIMIZE };
+
+/** What a parameter group has of its own; all is there, whatever the kind uses. */
+struct group_numbers {
+    double number[NUMBERS_OF_A_GROUP]; /* GROUP_LR: NAN where it has not been given */
+    bool flag[FLAGS_OF_A_GROUP];
+};
+
+struct optimizer_group {
+    char *name;
+    bool skip;
+    struct group_numbers own;
+    size_t state_count; /* of each parameter: the first of the optimizer's */
+    size_t *indices;    /* [count], ascending */
+    size_t count;
+    /* The present step's. */
+    rule_loop *loop;
+    struct rule_numbers rule;
+    struct accel_param_group shown; /* for the program's own optimizer */
 };
 
 struct accel_optimizer {
     struct object object;
     struct accel_model *model;
     enum optimizer_kind kind;
-    /** The numbers of step `step`; @return the loop to run over them.  NULL: the program's own optimizer. */
-    rule_loop *(*begin) (const struct accel_optimizer *optimizer, struct rule_numbers *numbers);
-    double lr;
-    union {
-        struct accel_sgd sgd;
-        struct adam_numbers adam;
-        struct accel_lion lion;
-        struct accel_custom_optimizer custom;
-    };
+    bool decoupled; /* Adam: AdamW */
+    /** Set the numbers of step `step` of a group; @return the loop to run over them.  NULL: the program's own. */
+    rule_loop *(*begin) (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
+                         struct rule_numbers *numbers);
+    struct group_numbers base; /* of groups that say nothing; used while the optimizer is made */
+    struct optimizer_group *groups; /* [group_count] */
+    size_t group_count;
+    ptrdiff_t *group_of; /* [model's count]; NO_GROUP_YET where it is not trained */
+    struct accel_custom_optimizer custom;
     uint64_t step;         /* 1 in the first step */
+    uint64_t stepped_by;   /* the unscaling of the model's gradients that the last step went by */
     bool step_was_skipped; /* the last one: a scaler found infinite gradients */
     unsigned threads;
     const struct rules *rules;
@@ -45,22 +73,68 @@ struct accel_optimizer {
     size_t state_count;
     char **state_names;             /* [state_count] */
     struct optimizer_state *states; /* [model's count][state_count] */
-    DLTensor **state_tensors;       /* the same, their addresses, as callbacks want them */
+    DLTensor **state_tensors;       /* the same, their addresses, as callbacks want them; NULL: none */
     void *state_memory;
 };
 
+/** The groups that a program has given. */
+struct given_groups {
+    const struct accel_param_group *groups;
+    size_t count;
+};
+
 /**
- * Make @p like an optimizer over @p model: states, zeroed, of parameters' shapes unless it is custom.
+ * Make @p like an optimizer over @p model: groups, and states, zeroed, of parameters' shapes unless it is custom.
  *
- * @param names  [like->state_count]
+ * @param names  [like->state_count], or [3] where `state_count` follows from the groups
  */
 enum accel_status optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
                                     const struct accel_optimizer *like, const char *const *names,
-                                    struct accel_error *err);
+                                    struct given_groups given, struct accel_error *err);
+
+/** Make `groups` and `group_of` of @p optimizer, whose `base` is there. */
+enum accel_status optimizer_make_groups (struct accel_optimizer *optimizer, struct given_groups given,
+                                         struct accel_error *err);
+
+void optimizer_free_groups (struct accel_optimizer *optimizer);
+
+/**
+ * Lay what @p given says over @p numbers, and check the result.
+ *
+ * @param group  its name, for messages; NULL: the optimizer's own numbers
+ * @retval ACCEL_ERR_INVALID  a number out of range, or one that this kind does not have; @p numbers is as it was
+ */
+enum accel_status optimizer_take_numbers (const struct accel_optimizer *optimizer, const char *group,
+                                          const struct accel_param_group *given, struct group_numbers *numbers,
+                                          struct accel_error *err);
+
+/** @return how many states a parameter with @p numbers needs. */
+size_t optimizer_states_of (const struct accel_optimizer *optimizer, const struct group_numbers *numbers);
+
+/** @return @p group as the public struct shows it. */
+struct accel_param_group optimizer_show_group (const struct optimizer_group *group);
+
+/** @return "SGD", "Adam", "AdamW", "Lion" or words for the program's own; static. */
+const char *optimizer_kind_name (const struct accel_optimizer *optimizer);
 
 /** @return ACCEL_OK if @p optimizer, which may be NULL, and its model are there for a call of @p function. */
 enum accel_status optimizer_check (const char *function, const struct accel_optimizer *optimizer,
                                    struct accel_error *err);
+
+/** @return the group that changes parameter @p index; NULL: it is not trained, or left to another optimizer. */
+static inline struct optimizer_group *
+optimizer_group_at (const struct accel_optimizer *optimizer, size_t index)
+{
+    ptrdiff_t group = optimizer->group_of[index];
+    return group == NO_GROUP_YET || optimizer->groups[group].skip ? NULL : &optimizer->groups[group];
+}
+
+/** @return the learning rate of group @p group, to be changed. */
+static inline double *
+optimizer_lr_of (const struct accel_optimizer *optimizer, size_t group)
+{
+    return &optimizer->groups[group].own.number[GROUP_LR];
+}
 
 /** @return state @p state of parameter @p parameter. */
 static inline struct optimizer_state *
@@ -78,10 +152,10 @@ void optimizer_note_numbers (const struct accel_optimizer *optimizer, struct not
 /** One step of a custom optimizer. */
 enum accel_status optimizer_step_custom (struct accel_optimizer *optimizer, struct accel_error *err);
 
-/** Run @p loop over all trained parameters, with several threads where that pays. */
-void optimizer_run (const struct accel_optimizer *optimizer, rule_loop *loop, const struct rule_numbers *numbers);
+/** Run each group's loop over its parameters, with several threads where that pays. */
+void optimizer_run (const struct accel_optimizer *optimizer);
 
-/** @return where the momentum (of Adam and Lion: beta1) of @p optimizer stands, to be changed; NULL: it has none. */
-double *optimizer_momentum (struct accel_optimizer *optimizer);
+/** @return where the momentum (of Adam and Lion: beta1) of group @p group is, to be changed; NULL: it has none. */
+double *optimizer_momentum (const struct accel_optimizer *optimizer, size_t group);
 
 #endif

@@ -11,64 +11,49 @@
 #include <math.h>
 
 UNFUSED static rule_loop *
-begin_sgd (const struct accel_optimizer *optimizer, struct rule_numbers *numbers)
+begin_sgd (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
 {
-    const struct accel_sgd *sgd = &optimizer->sgd;
-    numbers->sign = sgd->maximize ? -1 : 1;
-    numbers->decay = (float) sgd->weight_decay;
-    numbers->minus_size = (float) -optimizer->lr;
-    numbers->momentum = (float) sgd->momentum;
+    const double *own = group->own.number;
+    numbers->sign = group->own.flag[GROUP_MAXIMIZE] ? -1 : 1;
+    numbers->decay = (float) own[GROUP_WEIGHT_DECAY];
+    numbers->minus_size = (float) -own[GROUP_LR];
+    numbers->momentum = (float) own[GROUP_MOMENTUM];
     /* torch's first velocity is the gradient itself, not damped. */
-    numbers->fresh = optimizer->step == 1 ? 1.0F : (float) (1.0 - sgd->dampening);
-    numbers->nesterov = sgd->nesterov;
-    return optimizer->state_count ? optimizer->rules->sgd_momentum : optimizer->rules->sgd;
+    numbers->fresh = optimizer->step == 1 ? 1.0F : (float) (1.0 - own[GROUP_DAMPENING]);
+    numbers->nesterov = group->own.flag[GROUP_NESTEROV];
+    return group->state_count ? optimizer->rules->sgd_momentum : optimizer->rules->sgd;
 }
 
 UNFUSED static rule_loop *
-begin_adam (const struct accel_optimizer *optimizer, struct rule_numbers *numbers)
+begin_adam (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
 {
-    const struct adam_numbers *adam = &optimizer->adam;
+    const double *own = group->own.number;
     double step = (double) optimizer->step;
-    numbers->sign = adam->maximize ? -1 : 1;
-    if (adam->decoupled)
-        numbers->keep = (float) (1.0 - optimizer->lr * adam->weight_decay);
+    numbers->sign = group->own.flag[GROUP_MAXIMIZE] ? -1 : 1;
+    if (optimizer->decoupled)
+        numbers->keep = (float) (1.0 - own[GROUP_LR] * own[GROUP_WEIGHT_DECAY]);
     else
-        numbers->decay = (float) adam->weight_decay;
-    numbers->weight1 = (float) (1.0 - adam->beta1);
-    numbers->beta2 = (float) adam->beta2;
-    numbers->weight2 = (float) (1.0 - adam->beta2);
-    numbers->minus_size = (float) -(optimizer->lr / (1.0 - pow (adam->beta1, step)));
-    numbers->root = (float) sqrt (1.0 - pow (adam->beta2, step));
-    numbers->eps = (float) adam->eps;
-    return adam->amsgrad ? optimizer->rules->amsgrad : optimizer->rules->adam;
+        numbers->decay = (float) own[GROUP_WEIGHT_DECAY];
+    numbers->weight1 = (float) (1.0 - own[GROUP_BETA1]);
+    numbers->beta2 = (float) own[GROUP_BETA2];
+    numbers->weight2 = (float) (1.0 - own[GROUP_BETA2]);
+    numbers->minus_size = (float) -(own[GROUP_LR] / (1.0 - pow (own[GROUP_BETA1], step)));
+    numbers->root = (float) sqrt (1.0 - pow (own[GROUP_BETA2], step));
+    numbers->eps = (float) own[GROUP_EPS];
+    return group->own.flag[GROUP_AMSGRAD] ? optimizer->rules->amsgrad : optimizer->rules->adam;
 }
 
 UNFUSED static rule_loop *
-begin_lion (const struct accel_optimizer *optimizer, struct rule_numbers *numbers)
+begin_lion (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
 {
-    const struct accel_lion *lion = &optimizer->lion;
-    numbers->keep = (float) (1.0 - optimizer->lr * lion->weight_decay);
-    numbers->minus_size = (float) -optimizer->lr;
-    numbers->beta1 = (float) lion->beta1;
-    numbers->weight1 = (float) (1.0 - lion->beta1);
-    numbers->beta2 = (float) lion->beta2;
-    numbers->weight2 = (float) (1.0 - lion->beta2);
+    const double *own = group->own.number;
+    numbers->keep = (float) (1.0 - own[GROUP_LR] * own[GROUP_WEIGHT_DECAY]);
+    numbers->minus_size = (float) -own[GROUP_LR];
+    numbers->beta1 = (float) own[GROUP_BETA1];
+    numbers->weight1 = (float) (1.0 - own[GROUP_BETA1]);
+    numbers->beta2 = (float) own[GROUP_BETA2];
+    numbers->weight2 = (float) (1.0 - own[GROUP_BETA2]);
     return optimizer->rules->lion;
-}
-
-struct limit {
-    const char *name;
-    double value, limit;
-};
-
-static enum accel_status
-check_numbers (const struct limit *limits, size_t count, struct accel_error *err)
-{
-    for (size_t i = 0; i < count; i++)
-        if (!(limits[i].value >= 0) || !(limits[i].value < limits[i].limit))
-            return accel_fail (err, ACCEL_ERR_INVALID, "%s is %g, but must be at least 0%s", limits[i].name,
-                               limits[i].value, isinf (limits[i].limit) ? " and finite" : " and less than 1");
-    return ACCEL_OK;
 }
 
 /* Whom to make an optimizer for, and where to put it. */
@@ -85,6 +70,27 @@ check_place (const char *function, struct accel_optimizer **optimizer, const str
     return ACCEL_OK;
 }
 
+static const struct group_numbers no_numbers = { .number = { [GROUP_LR] = NAN } };
+
+static enum accel_flag
+flag_of (bool set)
+{
+    return set ? ACCEL_FLAG_YES : ACCEL_FLAG_NO;
+}
+
+/* Make an optimizer like @p like, whose own numbers are @p defaults with what the program gave laid over them. */
+static enum accel_status
+create (struct accel_optimizer **optimizer, struct accel_model *model, struct accel_optimizer *like,
+        const struct accel_param_group *defaults, const struct accel_param_group *options, const char *const *names,
+        struct given_groups given, struct accel_error *err)
+{
+    like->base = no_numbers;
+    enum accel_status status = defaults ? optimizer_take_numbers (like, NULL, defaults, &like->base, err) : ACCEL_OK;
+    if (!status)
+        status = optimizer_take_numbers (like, NULL, options, &like->base, err);
+    return status ? status : optimizer_create (optimizer, model, like, names, given, err);
+}
+
 enum accel_status
 accel_sgd_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_sgd *options,
                   struct accel_error *err)
@@ -93,49 +99,26 @@ accel_sgd_create (struct accel_optimizer **optimizer, struct accel_model *model,
     enum accel_status status = check_place (__func__, optimizer, model, err);
     if (status)
         return status;
-    if (!options || !option_is_given (options->lr))
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "SGD needs a learning rate (options->lr; ACCEL_ZERO for 0)");
-    struct accel_sgd chosen = *options;
-    chosen.lr = option_or (options->lr, 0);
-    chosen.momentum = option_or (options->momentum, 0);
-    chosen.dampening = option_or (options->dampening, 0);
-    chosen.weight_decay = option_or (options->weight_decay, 0);
-    const struct limit limits[] = {
-        { "lr", chosen.lr, INFINITY },
-        { "momentum", chosen.momentum, INFINITY },
-        { "weight_decay", chosen.weight_decay, INFINITY },
+    struct accel_sgd given = { 0 };
+    if (options)
+        given = *options;
+    const struct accel_param_group numbers = {
+        .lr = given.lr, .momentum = given.momentum, .dampening = given.dampening, .weight_decay = given.weight_decay,
+        .nesterov = flag_of (given.nesterov), .maximize = flag_of (given.maximize),
     };
-    status = check_numbers (limits, sizeof limits / sizeof *limits, err);
-    if (status)
-        return status;
-    if (!isfinite (chosen.dampening) || (chosen.nesterov && (!chosen.momentum || chosen.dampening)))
-        return accel_fail (err, ACCEL_ERR_INVALID, "Nesterov momentum needs a momentum and zero dampening");
-    struct accel_optimizer like = { .kind = OPTIMIZER_SGD, .begin = begin_sgd, .lr = chosen.lr, .sgd = chosen };
-    like.state_count = chosen.momentum ? 1 : 0;
-    return optimizer_create (optimizer, model, &like, names, err);
+    struct accel_optimizer like = { .kind = OPTIMIZER_SGD, .begin = begin_sgd };
+    return create (optimizer, model, &like, NULL, &numbers, names,
+                   (struct given_groups){ given.groups, given.group_count }, err);
 }
 
 static enum accel_status
-create_adam (struct accel_optimizer **optimizer, struct accel_model *model, double lr, struct adam_numbers chosen,
-             struct accel_error *err)
+create_adam (struct accel_optimizer **optimizer, struct accel_model *model, bool decoupled,
+             const struct accel_param_group *options, struct given_groups given, struct accel_error *err)
 {
     static const char *const names[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq" };
-    lr = option_or (lr, 1e-3);
-    chosen.beta1 = option_or (chosen.beta1, 0.9);
-    chosen.beta2 = option_or (chosen.beta2, 0.999);
-    chosen.eps = option_or (chosen.eps, 1e-8);
-    chosen.weight_decay = option_or (chosen.weight_decay, 0);
-    const struct limit limits[] = {
-        { "lr", lr, INFINITY },          { "beta1", chosen.beta1, 1 }, { "beta2", chosen.beta2, 1 },
-        { "eps", chosen.eps, INFINITY }, { "weight_decay", chosen.weight_decay, INFINITY },
-    };
-    enum accel_status status = check_numbers (limits, sizeof limits / sizeof *limits, err);
-    if (status)
-        return status;
-    struct accel_optimizer like = { .kind = OPTIMIZER_ADAM, .begin = begin_adam, .lr = lr, .adam = chosen };
-    like.state_count = chosen.amsgrad ? 3 : 2;
-    return optimizer_create (optimizer, model, &like, names, err);
+    static const struct accel_param_group defaults = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 };
+    struct accel_optimizer like = { .kind = OPTIMIZER_ADAM, .begin = begin_adam, .decoupled = decoupled };
+    return create (optimizer, model, &like, &defaults, options, names, given, err);
 }
 
 enum accel_status
@@ -148,9 +131,12 @@ accel_adamw_create (struct accel_optimizer **optimizer, struct accel_model *mode
     struct accel_adamw given = { .weight_decay = ACCEL_ADAMW_WEIGHT_DECAY };
     if (options)
         given = *options;
-    struct adam_numbers numbers = { given.beta1, given.beta2, given.eps, given.weight_decay, true, given.amsgrad,
-                                    given.maximize };
-    return create_adam (optimizer, model, given.lr, numbers, err);
+    const struct accel_param_group numbers = {
+        .lr = given.lr, .beta1 = given.beta1, .beta2 = given.beta2, .eps = given.eps,
+        .weight_decay = given.weight_decay, .amsgrad = flag_of (given.amsgrad), .maximize = flag_of (given.maximize),
+    };
+    return create_adam (optimizer, model, true, &numbers, (struct given_groups){ given.groups, given.group_count },
+                        err);
 }
 
 enum accel_status
@@ -163,9 +149,12 @@ accel_adam_create (struct accel_optimizer **optimizer, struct accel_model *model
     struct accel_adam given = { 0 };
     if (options)
         given = *options;
-    struct adam_numbers numbers = { given.beta1, given.beta2, given.eps, given.weight_decay, false, given.amsgrad,
-                                    given.maximize };
-    return create_adam (optimizer, model, given.lr, numbers, err);
+    const struct accel_param_group numbers = {
+        .lr = given.lr, .beta1 = given.beta1, .beta2 = given.beta2, .eps = given.eps,
+        .weight_decay = given.weight_decay, .amsgrad = flag_of (given.amsgrad), .maximize = flag_of (given.maximize),
+    };
+    return create_adam (optimizer, model, false, &numbers, (struct given_groups){ given.groups, given.group_count },
+                        err);
 }
 
 enum accel_status
@@ -173,28 +162,19 @@ accel_lion_create (struct accel_optimizer **optimizer, struct accel_model *model
                    struct accel_error *err)
 {
     static const char *const names[] = { "exp_avg" };
+    static const struct accel_param_group defaults = { .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99 };
     enum accel_status status = check_place (__func__, optimizer, model, err);
     if (status)
         return status;
-    struct accel_lion chosen = { 0 };
+    struct accel_lion given = { 0 };
     if (options)
-        chosen = *options;
-    chosen.lr = option_or (chosen.lr, 1e-4);
-    chosen.beta1 = option_or (chosen.beta1, 0.9);
-    chosen.beta2 = option_or (chosen.beta2, 0.99);
-    chosen.weight_decay = option_or (chosen.weight_decay, 0);
-    const struct limit limits[] = {
-        { "lr", chosen.lr, INFINITY },
-        { "beta1", chosen.beta1, 1 },
-        { "beta2", chosen.beta2, 1 },
-        { "weight_decay", chosen.weight_decay, INFINITY },
+        given = *options;
+    const struct accel_param_group numbers = {
+        .lr = given.lr, .beta1 = given.beta1, .beta2 = given.beta2, .weight_decay = given.weight_decay,
     };
-    status = check_numbers (limits, sizeof limits / sizeof *limits, err);
-    if (status)
-        return status;
-    struct accel_optimizer like = { .kind = OPTIMIZER_LION, .begin = begin_lion, .lr = chosen.lr, .lion = chosen };
-    like.state_count = 1;
-    return optimizer_create (optimizer, model, &like, names, err);
+    struct accel_optimizer like = { .kind = OPTIMIZER_LION, .begin = begin_lion };
+    return create (optimizer, model, &like, &defaults, &numbers, names,
+                   (struct given_groups){ given.groups, given.group_count }, err);
 }
 
 struct accel_update
@@ -205,8 +185,9 @@ optimizer_update (const struct accel_optimizer *optimizer, size_t index)
         .parameter = &optimizer->model->trained[index],
         .states = optimizer->state_tensors + index * optimizer->state_count,
         .grad_scale = model_grad_dtype (optimizer->model, index) == ACCEL_FLOAT32 ? 1 : optimizer->model->pending,
-        .lr = optimizer->lr,
+        .lr = optimizer_group_at (optimizer, index)->own.number[GROUP_LR],
         .step = optimizer->step,
+        .group = &optimizer_group_at (optimizer, index)->shown,
     };
 }
 
@@ -217,8 +198,10 @@ for_each (const struct accel_optimizer *optimizer, const char *what,
           struct accel_error *err)
 {
     const struct accel_model *model = optimizer->model;
+    for (size_t i = 0; i < optimizer->group_count; i++)
+        optimizer->groups[i].shown = optimizer_show_group (&optimizer->groups[i]);
     for (size_t i = 0; callback && i < model->count; i++) {
-        if (!model_is_trained (model, i))
+        if (!optimizer_group_at (optimizer, i))
             continue;
         struct accel_error cause = { 0 };
         struct accel_update update = optimizer_update (optimizer, i);
@@ -246,16 +229,10 @@ make_custom (struct accel_optimizer **optimizer, struct accel_model *model,
 {
     if (!options->step)
         return accel_fail (err, ACCEL_ERR_INVALID, "a custom optimizer needs a step function");
-    if (!option_is_given (options->lr))
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "an optimizer needs a learning rate (options->lr; ACCEL_ZERO for 0)");
-    const struct limit limit = { "lr", option_or (options->lr, 0), INFINITY };
-    enum accel_status status = check_numbers (&limit, 1, err);
-    if (status)
-        return status;
-    struct accel_optimizer like = { .kind = OPTIMIZER_CUSTOM, .lr = limit.value, .custom = *options };
-    like.state_count = options->state_count;
-    status = optimizer_create (optimizer, model, &like, options->state_names, err);
+    const struct accel_param_group numbers = { .lr = options->lr };
+    struct accel_optimizer like = { .kind = OPTIMIZER_CUSTOM, .custom = *options };
+    enum accel_status status = create (optimizer, model, &like, NULL, &numbers, options->state_names,
+                                       (struct given_groups){ options->groups, options->group_count }, err);
     if (status)
         return status;
     status = for_each (*optimizer, "the first state", options->init, err);

@@ -12,27 +12,26 @@
 
 enum { MIN_ELEMENTS = 1 << 18, MAX_SHARES = 256, LINE = 16 };
 
-/* Elements begin to end - 1 of all trained parameters, one behind the other. */
+/* Elements begin to end - 1 of all parameters that the optimizer changes, one after the other, whatever their group: so
+ * threads have equal shares, and a step over many groups costs no more than one over a single group. */
 struct share {
     const struct accel_optimizer *optimizer;
-    rule_loop *loop;
-    const struct rule_numbers *numbers;
     size_t begin, end;
 };
 
 /* Elements from to end - 1 of a parameter; in blocks where they, or the gradients, are converted from and to others. */
 static void
-run_stretch (const struct share *share, size_t index, size_t from, size_t end)
+run_stretch (const struct accel_optimizer *optimizer, const struct optimizer_group *group, size_t index, size_t from,
+             size_t end)
 {
-    const struct accel_optimizer *optimizer = share->optimizer;
     struct accel_model *model = optimizer->model;
     float block[FLOATS_BLOCK], *state[RULE_STATES] = { NULL };
     size_t most = model_in_blocks (model, index) ? FLOATS_BLOCK : end - from;
     for (size_t at = from; at < end; at += most) {
         size_t count = end - at < most ? end - at : most;
-        for (size_t j = 0; j < optimizer->state_count; j++)
+        for (size_t j = 0; j < group->state_count; j++)
             state[j] = (float *) optimizer_state_at (optimizer, index, j)->tensor.data + at;
-        share->loop (share->numbers, (float *) model->trained[index].data->data + at,
+        group->loop (&group->rule, (float *) model->trained[index].data->data + at,
                      model_gradient (model, index, at, count, block), state, count);
         master_narrow (model, index, at, count);
     }
@@ -44,14 +43,15 @@ run_share (const struct share *share)
     const struct accel_model *model = share->optimizer->model;
     size_t first = 0;
     for (size_t i = 0; i < model->count && first < share->end; i++) {
-        if (!model_is_trained (model, i))
+        const struct optimizer_group *group = optimizer_group_at (share->optimizer, i);
+        if (!group)
             continue;
         size_t count = accel_tensor_count (model->parameters[i].data);
         size_t from = share->begin > first ? share->begin - first : 0;
         size_t to = share->end - first < count ? share->end - first : count;
         first += count;
         if (from < to)
-            run_stretch (share, i, from, to);
+            run_stretch (share->optimizer, group, i, from, to);
     }
 }
 
@@ -63,19 +63,20 @@ thread_main (void *share)
 }
 
 static size_t
-count_elements (const struct accel_model *model)
+count_elements (const struct accel_optimizer *optimizer)
 {
+    const struct accel_model *model = optimizer->model;
     size_t elements = 0;
     for (size_t i = 0; i < model->count; i++)
-        if (model_is_trained (model, i))
+        if (optimizer_group_at (optimizer, i))
             elements += accel_tensor_count (model->parameters[i].data);
     return elements;
 }
 
 void
-optimizer_run (const struct accel_optimizer *optimizer, rule_loop *loop, const struct rule_numbers *numbers)
+optimizer_run (const struct accel_optimizer *optimizer)
 {
-    size_t elements = count_elements (optimizer->model), shares = elements / MIN_ELEMENTS;
+    size_t elements = count_elements (optimizer), shares = elements / MIN_ELEMENTS;
     shares = shares < 1 ? 1 : shares > optimizer->threads ? optimizer->threads : shares;
     struct share all[MAX_SHARES];
     pthread_t threads[MAX_SHARES];
@@ -89,7 +90,7 @@ optimizer_run (const struct accel_optimizer *optimizer, rule_loop *loop, const s
     for (size_t i = shares; i-- > 0;) {
         size_t begin = i * each < elements ? i * each : elements;
         size_t end = i + 1 < shares && begin + each < elements ? begin + each : elements;
-        all[i] = (struct share){ optimizer, loop, numbers, begin, end };
+        all[i] = (struct share){ optimizer, begin, end };
         started[i] = i && !pthread_create (&threads[i], NULL, thread_main, &all[i]);
     }
     if (shares > 1)

@@ -72,6 +72,17 @@ precision_note_scale (const struct accel *acc, struct accel_model *model)
 {
     if (acc->scaling)
         model->scaled_by = acc->scaler.scale;
+    model->stepped = false;
+}
+
+void
+precision_share (struct accel_model *model, uint64_t stepped_by)
+{
+    if (!model->stepped || stepped_by == model->unscalings || !model->object.owner || !model->object.owner->scaling)
+        return;
+    model->unscaled = true;
+    model->found_inf = model->stepped_inf;
+    model->pending = model->stepped_pending;
 }
 
 enum accel_status
@@ -112,6 +123,7 @@ precision_unscale (struct accel_model *model, const struct comm_site *site, bool
                 found |= unscale_tensor (&scaler, model->parameters[i].grad);
         model->pending = (float) (1.0 / (double) scaler.scale);
         model->unscaled = true;
+        model->unscalings++;
         /* Those that have no data left take no part in steps, and averaged gradients are the same without asking. */
         if (accel_num_processes (acc) > 1 && !state_join_steps (acc))
             status = comm_all_reduce (accel_world (acc), site, &found, &found, 1, ACCEL_UINT8, ACCEL_MAX, err);
@@ -142,6 +154,9 @@ precision_update (struct accel_model *model)
         found = found || (other->unscaled && other->found_inf);
     if (scaling)
         scaler_update (&acc->scaler, found);
+    model->stepped = model->unscaled;
+    model->stepped_inf = model->found_inf;
+    model->stepped_pending = model->pending;
     model_forget_scale (model);
 }
 

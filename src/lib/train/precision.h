@@ -24,6 +24,12 @@ enum accel_status precision_broadcast (struct accel *acc, const struct comm_site
 enum accel_status precision_unscale (struct accel_model *model, const struct comm_site *site, bool *skip,
                                      struct accel_error *err);
 
+/**
+ * Before the step of an optimizer that has stepped last by the gradients of unscaling @p stepped_by: where another
+ * optimizer of the same model has since, these gradients are unscaled already.
+ */
+void precision_share (struct accel_model *model, uint64_t stepped_by);
+
 /** @return the model that @p optimizer changes. */
 struct accel_model *optimizer_model (const struct accel_optimizer *optimizer);
 

@@ -246,6 +246,7 @@ reducer_begin (struct accel_model *model, const struct comm_site *site, bool red
         model->spans[s].pending = model->spans[s].gradients;
     reducer->site = site;
     reducer->reduces = reduces;
+    reducer->checks = model->object.owner->check_gradients && !model->object.owner->scaling;
     reducer->announced = reducer->stop = false;
     reducer->reported = reducer->next = 0;
     reducer->error.code = ACCEL_OK;
@@ -267,6 +268,9 @@ report (struct accel_model *model, size_t index, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_grad_ready: '%s' was already reported in this pass: averaging it may have started",
                            name);
+    enum accel_status status = reducer->checks ? reducer_check_gradient (model, index, err) : ACCEL_OK;
+    if (status)
+        return status;
     reducer->ready[index] = reducer->used[index] = 1;
     reducer->reported++;
     if (!reducer->reduces)
@@ -312,6 +316,10 @@ close_reports (struct accel_model *model, struct accel_error *err)
     struct reducer *reducer = model->reducer;
     if (!reducer->reported)
         memset (reducer->used, 1, model->count);
+    enum accel_status status
+        = reducer->checks && !reducer->reported ? reducer_check_gradients (model, err) : ACCEL_OK;
+    if (status)
+        return status;
     if (!reducer->reported || !reducer->reduces || model->ddp.find_unused_parameters)
         return ACCEL_OK;
     for (size_t i = 0; i < model->count; i++)
@@ -342,7 +350,8 @@ reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
     if (reducer->error.code) {
         if (err)
             *err = reducer->error;
-        if (peers)
+        /* Gradients are checked in passes that are not averaged, too. */
+        if (peers || (reducer->checks && reducer->size > 1))
             comm_give_up (reducer->comm, reducer->error.text); /* does nothing where a peer failed */
         return reducer->error.code;
     }

@@ -22,6 +22,7 @@ struct reducer {
     bool stop;        /* and should end after the bucket that it is at */
     bool open;        /* between the beginning and the end of the program's backward pass */
     bool reduces;     /* what it produces is averaged */
+    bool checks;      /* gradients that are not finite are errors */
     bool announced;   /* to accel_join_end() */
     size_t reported;  /* gradients, in this pass */
     size_t next;      /* the bucket whose turn it is */
@@ -50,6 +51,16 @@ void reducer_destroy (struct accel_model *model);
  */
 void reducer_begin (struct accel_model *model, const struct comm_site *site, bool reduces);
 enum accel_status reducer_end (struct accel_model *model, bool failed, struct accel_error *err);
+/** @} */
+
+/**
+ * Whether the gradient of parameter @p index, or of any, is infinite or NaN.
+ *
+ * @retval ACCEL_ERR_INVALID  it is; `text` names the first such parameter, its element and this rank
+ * @{
+ */
+enum accel_status reducer_check_gradient (const struct accel_model *model, size_t index, struct accel_error *err);
+enum accel_status reducer_check_gradients (const struct accel_model *model, struct accel_error *err);
 /** @} */
 
 /** Take part in the others' average with gradients of zero, which they are afterwards too.  Collective. */

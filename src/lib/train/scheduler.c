@@ -1,112 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedulers: the formulas of torch (torch/optim/lr_scheduler.py) and transformers (optimization.py) in their order of
- * operations, in double, so that learning rates are theirs to the last bit. */
+/* Schedulers: one schedule, a sequence or a product of several, over all groups of an optimizer or over one. */
 #include <config.h>
 
-#include <accel/scheduler.h>
+#include "lib/train/schedules.h"
 
+#include "lib/data/loader.h"
 #include "lib/error.h"
 #include "lib/option.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/arithmetic.h"
-#include "lib/train/optimizer.h"
+#include "util/suggest.h"
 
-#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { STATE_VERSION = 1, PHASES = 3 };
+enum { SUGGESTION_SIZE = 120 };
 
-/* One-cycle goes from one value to another up to each of these steps. */
-struct phase {
-    double end_step;
-    double start_lr, end_lr;
-    double start_momentum, end_momentum;
+/* What a caller of the three constructors asks for. */
+struct request {
+    const struct accel_scheduler_options *options; /* [count] */
+    size_t count;
+    enum composition composition;
+    const uint64_t *milestones; /* [count - 1], of a sequence */
 };
 
-struct accel_scheduler {
-    struct object object;
-    struct accel_optimizer *optimizer;
-    struct accel_scheduler_options options;
-    uint64_t step;
-    double base_lr, lr;
-    double *momentum; /* of the optimizer, NULL where it stays */
-    struct phase phases[PHASES];
-    int phase_count;
-};
-
-/* float (a - b) / float (max (1, c - b)), with Python's integers, which have no end. */
-UNFUSED static double
-part (uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+size_t
+scheduler_part_at (const struct accel_scheduler *scheduler, uint64_t step)
 {
-    double numerator = a >= b ? (double) (a - b) : -(double) (b - a);
-    return numerator / (c > d ? (double) (c - d) : 1.0);
+    size_t part = 0;
+    while (scheduler->milestones && part + 1 < scheduler->part_count && step >= scheduler->milestones[part])
+        part++;
+    return part;
 }
 
-UNFUSED static double
-factor (const struct accel_scheduler *scheduler)
+/* The rates of one schedule that stands alone, or whose turn it is. */
+static void
+set_from_one (struct accel_scheduler *scheduler, struct schedule *part)
 {
-    const struct accel_scheduler_options *options = &scheduler->options;
-    uint64_t step = scheduler->step, warmup = options->warmup_steps, total = options->total_steps;
-    if (options->schedule == ACCEL_SCHEDULE_LAMBDA)
-        return options->lambda (options->user, step);
-    if (step < warmup)
-        return (double) step / (double) warmup;
-    if (options->schedule == ACCEL_SCHEDULE_CONSTANT)
-        return 1;
-    if (options->schedule == ACCEL_SCHEDULE_LINEAR)
-        return fmax (0, part (total, step, total, warmup));
-    double progress = part (step, warmup, total, warmup);
-    if (options->schedule == ACCEL_SCHEDULE_COSINE)
-        return fmax (0, 0.5 * (1.0 + cos (M_PI * options->cycles * 2.0 * progress)));
-    return progress >= 1 ? 0 : fmax (0, 0.5 * (1.0 + cos (M_PI * fmod (options->cycles * progress, 1.0))));
+    double factor = schedule_factor (part);
+    bool moves_momentum = part->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE && !part->options.keep_momentum;
+    for (size_t i = 0; i < scheduler->group_count; i++) {
+        double *lr = optimizer_lr_of (scheduler->optimizer, scheduler->groups[i]);
+        double *momentum = optimizer_momentum (scheduler->optimizer, scheduler->groups[i]);
+        /* A part that begins anew goes from its base, not from where the one before has ended. */
+        double before = part->step || scheduler->composition == COMPOSED_OF_ONE ? *lr : part->base_lr[i];
+        scheduler->lr[i] = part->lr[i] = *lr = schedule_rate (part, i, before, factor);
+        if (moves_momentum && momentum)
+            scheduler->momentum[i] = *momentum = schedule_momentum (part);
+    }
 }
 
-/* From the rate before, as torch has it, so that whoever changes the optimizer's in between is heard. */
-UNFUSED static double
-polynomial_lr (const struct accel_scheduler *scheduler)
-{
-    double lr = scheduler->optimizer->lr, total = (double) scheduler->options.total_steps;
-    if (!scheduler->step || scheduler->step > scheduler->options.total_steps)
-        return lr;
-    double now = 1.0 - (double) scheduler->step / total, before = 1.0 - (double) (scheduler->step - 1) / total;
-    return lr * pow (now / before, scheduler->options.power);
-}
-
-UNFUSED static double
-between (bool linear, double start, double end, double part)
-{
-    return linear ? (end - start) * part + start : end + (start - end) / 2.0 * (cos (M_PI * part) + 1);
-}
-
-UNFUSED static double
-one_cycle_lr (const struct accel_scheduler *scheduler)
-{
-    const struct phase *phase = scheduler->phases;
-    double step = (double) scheduler->step, start = 0;
-    for (; phase < scheduler->phases + scheduler->phase_count - 1 && step > phase->end_step; phase++)
-        start = phase->end_step;
-    bool linear = scheduler->options.linear;
-    double length = phase->end_step - start, done = length ? (step - start) / length : 1; /* torch divides by 0 */
-    if (scheduler->momentum)
-        *scheduler->momentum = between (linear, phase->start_momentum, phase->end_momentum, done);
-    return between (linear, phase->start_lr, phase->end_lr, done);
-}
-
+/* Recursive schedules go on from one rate, as in torch's ChainedScheduler: the optimizer's, so that who changes it is
+ * heard.  Where others' factors are on top of it, it is kept in the first part, and not in the optimizer. */
 UNFUSED static void
-set_rate (struct accel_scheduler *scheduler)
+set_from_product (struct accel_scheduler *scheduler)
 {
-    const struct accel_scheduler_options *options = &scheduler->options;
-    double lr = scheduler->optimizer->lr;
-    if (options->schedule == ACCEL_SCHEDULE_STEP)
-        lr = scheduler->step && scheduler->step % options->step_size == 0 ? lr * options->gamma : lr;
-    else if (options->schedule == ACCEL_SCHEDULE_POLYNOMIAL)
-        lr = polynomial_lr (scheduler);
-    else if (options->schedule == ACCEL_SCHEDULE_ONE_CYCLE)
-        lr = one_cycle_lr (scheduler);
-    else
-        lr = scheduler->base_lr * factor (scheduler);
-    scheduler->lr = scheduler->optimizer->lr = lr;
+    double factor = 1;
+    bool factors = false;
+    for (size_t p = 0; p < scheduler->part_count; p++) {
+        factors = factors || !schedule_is_recursive (&scheduler->parts[p]);
+        factor *= schedule_factor (&scheduler->parts[p]);
+    }
+    for (size_t i = 0; i < scheduler->group_count; i++) {
+        double *lr = optimizer_lr_of (scheduler->optimizer, scheduler->groups[i]);
+        double rate = scheduler->step && !factors ? *lr : scheduler->parts->lr[i];
+        for (size_t p = 0; p < scheduler->part_count; p++)
+            if (schedule_is_recursive (&scheduler->parts[p]))
+                rate = schedule_rate (&scheduler->parts[p], i, rate, 1);
+        scheduler->parts->lr[i] = rate;
+        scheduler->lr[i] = *lr = rate * factor;
+    }
 }
 
 /* The program's function may destroy the scheduler or its optimizer, which then end with the call. */
@@ -116,7 +80,10 @@ apply (struct accel_scheduler *scheduler, struct accel_error *err)
     struct object *optimizer = &scheduler->optimizer->object;
     object_pin (optimizer);
     object_pin (&scheduler->object);
-    set_rate (scheduler);
+    if (scheduler->composition == COMPOSED_AS_PRODUCT)
+        set_from_product (scheduler);
+    else
+        set_from_one (scheduler, &scheduler->parts[scheduler_part_at (scheduler, scheduler->step)]);
     const char *gone = object_is_gone (&scheduler->object) ? "scheduler" : NULL;
     gone = object_is_gone (optimizer) ? "optimizer" : gone;
     object_unpin (&scheduler->object);
@@ -125,93 +92,160 @@ apply (struct accel_scheduler *scheduler, struct accel_error *err)
                 : ACCEL_OK;
 }
 
-/* The object is the first member. */
+/* The object is the first member.  What can still be read of a scheduler that has ended needs no memory. */
 static void
 end_scheduler (struct object *object)
 {
+    struct accel_scheduler *scheduler = (struct accel_scheduler *) (void *) object;
     state_remove_prepared (object);
-    object_let_go (&((struct accel_scheduler *) (void *) object)->optimizer->object);
+    free (scheduler->parts);
+    free (scheduler->milestones);
+    free (scheduler->groups);
+    free (scheduler->memory);
+    object_let_go (&scheduler->optimizer->object);
 }
 
-/* The phases of OneCycleLR. */
-UNFUSED static void
-make_phases (struct accel_scheduler *scheduler)
+/* The groups that @p name says: one, or all that the optimizer changes. */
+static enum accel_status
+find_groups (struct accel_scheduler *scheduler, const char *name, struct accel_error *err)
 {
-    const struct accel_scheduler_options *options = &scheduler->options;
-    double total = (double) options->total_steps, high = options->max_momentum, low = options->base_momentum;
-    double max_lr = option_or (options->max_lr, 0), first = max_lr / options->div_factor;
-    double last = first / options->final_div_factor;
-    struct phase *phase = scheduler->phases;
-    *phase++ = (struct phase){ options->pct_start * total - 1, first, max_lr, high, low };
-    if (options->three_phase) {
-        *phase++ = (struct phase){ 2 * options->pct_start * total - 2, max_lr, first, low, high };
-        *phase++ = (struct phase){ total - 1, first, last, high, high };
-    } else
-        *phase++ = (struct phase){ total - 1, max_lr, last, low, high };
-    scheduler->phase_count = (int) (phase - scheduler->phases);
-    scheduler->base_lr = first;
+    const struct accel_optimizer *optimizer = scheduler->optimizer;
+    struct suggest suggest = { .wanted = name ? name : "" };
+    char space[SUGGESTION_SIZE];
+    for (size_t i = 0; i < optimizer->group_count; i++) {
+        const struct optimizer_group *group = &optimizer->groups[i];
+        if (name)
+            suggest_consider (&suggest, group->name);
+        if (!group->skip && (!name || !strcmp (name, group->name)))
+            scheduler->groups[scheduler->group_count++] = i;
+    }
+    if (scheduler->group_count)
+        return ACCEL_OK;
+    if (!name || accel_optimizer_find_group (optimizer, name) != ACCEL_NO_GROUP)
+        return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s' is left to another optimizer: there is no learning "
+                           "rate to schedule", name ? name : optimizer->groups->name);
+    return accel_fail (err, ACCEL_ERR_INVALID, "the optimizer has no group '%.80s'%s", name,
+                       suggest_text (&suggest, "", space, sizeof space));
 }
 
-static void
-fill_defaults (struct accel_scheduler_options *options)
+/* Which groups are moved, and how steps are counted, is said once for all parts. */
+static enum accel_status
+check_common (const struct accel_scheduler_options *first, const struct accel_scheduler_options *other, size_t part,
+              struct accel_error *err)
 {
-    struct {
-        double *field, value;
-    } defaults[] = {
-        { &options->cycles, options->schedule == ACCEL_SCHEDULE_COSINE ? 0.5 : 1 },
-        { &options->gamma, 0.1 },
-        { &options->power, 1 },
-        { &options->pct_start, 0.3 },
-        { &options->div_factor, 25 },
-        { &options->final_div_factor, 1e4 },
-        { &options->base_momentum, 0.85 },
-        { &options->max_momentum, 0.95 },
-    };
-    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
-        *defaults[i].field = option_or (*defaults[i].field, defaults[i].value);
-    if (options->schedule == ACCEL_SCHEDULE_POLYNOMIAL && !options->total_steps)
-        options->total_steps = 5;
+    bool same_group = !other->group || (first->group && !strcmp (first->group, other->group));
+    if (same_group && (!other->without_optimizer || first->without_optimizer)
+        && (!other->split_batches || first->split_batches))
+        return ACCEL_OK;
+    return accel_fail (err, ACCEL_ERR_INVALID, "schedule %zu: %s must be set in the first schedule, for all of them",
+                       part, !same_group ? "group" : other->split_batches ? "split_batches" : "without_optimizer");
 }
 
 static enum accel_status
-check_one_cycle (const struct accel_scheduler_options *options, const double *momentum, struct accel_error *err)
+check_momentum (const struct accel_scheduler *scheduler, const struct accel_scheduler_options *options,
+                struct accel_error *err)
 {
-    if (!options->total_steps || !option_is_given (options->max_lr))
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "one-cycle needs total_steps and max_lr (ACCEL_ZERO for 0)");
-    if (!(options->max_lr >= 0) || isinf (options->max_lr))
-        return accel_fail (err, ACCEL_ERR_INVALID, "max_lr is %g, but must be at least 0 and finite", options->max_lr);
-    if (!(options->pct_start >= 0) || !(options->pct_start <= 1))
-        return accel_fail (err, ACCEL_ERR_INVALID, "pct_start is %g, but must be between 0 and 1", options->pct_start);
-    if (!(options->div_factor > 0) || !(options->final_div_factor > 0))
-        return accel_fail (err, ACCEL_ERR_INVALID, "div_factor and final_div_factor must be greater than 0");
-    if (options->keep_momentum)
+    if (options->schedule != ACCEL_SCHEDULE_ONE_CYCLE || options->keep_momentum)
         return ACCEL_OK;
-    if (!momentum)
+    for (size_t i = 0; i < scheduler->group_count; i++)
+        if (!optimizer_momentum (scheduler->optimizer, scheduler->groups[i]))
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "one-cycle changes momentum or beta1, but this optimizer%s has neither: set "
+                               "keep_momentum",
+                               scheduler->optimizer->group_count > 1 ? " or one of its groups" : "");
+    return ACCEL_OK;
+}
+
+/* The options of part @p p, with defaults, and where it begins. */
+static enum accel_status
+make_part (struct accel_scheduler *scheduler, const struct request *request, size_t p, struct accel_error *err)
+{
+    struct schedule *part = &scheduler->parts[p];
+    size_t count = scheduler->group_count;
+    part->options = request->options[p];
+    enum accel_status status = schedule_check_options (&part->options, err);
+    if (!status)
+        status = check_momentum (scheduler, &part->options, err);
+    if (!status)
+        status = check_common (request->options, &request->options[p], p, err);
+    if (status)
+        return status;
+    if (request->composition == COMPOSED_AS_PRODUCT && part->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "one-cycle changes momentum or beta1, but this optimizer has neither: set keep_momentum");
-    if (!(options->base_momentum >= 0) || !(options->max_momentum >= 0) || !(options->base_momentum < 1)
-        || !(options->max_momentum < 1))
-        return accel_fail (err, ACCEL_ERR_INVALID, "base_momentum and max_momentum must be at least 0 and less than 1");
+                           "one-cycle has its own rates and cannot be multiplied with other schedules");
+    part->options.group = NULL; /* the program's memory */
+    part->base_lr = scheduler->memory + (2 * p + 2) * count;
+    part->lr = part->base_lr + count;
+    for (size_t i = 0; i < count; i++)
+        part->base_lr[i] = part->lr[i] = *optimizer_lr_of (scheduler->optimizer, scheduler->groups[i]);
+    schedule_begin (part, count);
+    scheduler->moves_momentum = scheduler->moves_momentum
+                                || (part->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE && !part->options.keep_momentum);
     return ACCEL_OK;
 }
 
 static enum accel_status
-check_options (const struct accel_scheduler_options *options, const double *momentum, struct accel_error *err)
+make_parts (struct accel_scheduler *scheduler, const struct request *request, struct accel_error *err)
 {
-    if ((unsigned) options->schedule > ACCEL_SCHEDULE_LAMBDA)
-        return accel_fail (err, ACCEL_ERR_INVALID, "invalid schedule %d", (int) options->schedule);
-    if (options->schedule == ACCEL_SCHEDULE_STEP && !options->step_size)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a step schedule needs step_size");
-    if (options->schedule == ACCEL_SCHEDULE_LAMBDA && !options->lambda)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a custom schedule needs `lambda`");
-    if (options->schedule == ACCEL_SCHEDULE_ONE_CYCLE)
-        return check_one_cycle (options, momentum, err);
-    if (!isfinite (options->cycles) || !isfinite (options->gamma) || !isfinite (options->power))
-        return accel_fail (err, ACCEL_ERR_INVALID, "cycles, gamma and power must be finite");
-    if (options->schedule == ACCEL_SCHEDULE_COSINE_RESTARTS && options->cycles != floor (options->cycles))
-        return accel_fail (err, ACCEL_ERR_INVALID, "cycles is %g; a cosine with restarts needs a whole number",
-                           options->cycles);
+    size_t count = request->count;
+    scheduler->groups = calloc (scheduler->optimizer->group_count, sizeof *scheduler->groups);
+    scheduler->parts = calloc (count, sizeof *scheduler->parts);
+    scheduler->milestones = request->milestones ? calloc (count, sizeof *scheduler->milestones) : NULL;
+    if (!scheduler->groups || !scheduler->parts || (request->milestones && !scheduler->milestones))
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a scheduler");
+    enum accel_status status = find_groups (scheduler, request->options->group, err);
+    if (status)
+        return status;
+    scheduler->memory = calloc ((2 * count + 2) * scheduler->group_count, sizeof *scheduler->memory);
+    if (!scheduler->memory)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a scheduler");
+    scheduler->lr = scheduler->memory;
+    scheduler->momentum = scheduler->lr + scheduler->group_count;
+    for (size_t p = 0; p + 1 < count && request->milestones; p++)
+        scheduler->milestones[p] = request->milestones[p];
+    scheduler->part_count = count;
+    for (size_t p = 0; p < count && !status; p++)
+        status = make_part (scheduler, request, p, err);
+    for (size_t i = 0; i < scheduler->group_count && !status && scheduler->moves_momentum; i++)
+        scheduler->momentum[i] = *optimizer_momentum (scheduler->optimizer, scheduler->groups[i]);
+    return status;
+}
+
+static enum accel_status
+create (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer, const struct request *request,
+        struct accel_error *err)
+{
+    struct accel_scheduler *made = calloc (1, sizeof *made);
+    if (!made)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a scheduler");
+    made->object = (struct object) OBJECT_INIT (OBJECT_SCHEDULER, end_scheduler);
+    made->optimizer = optimizer;
+    object_hold (&optimizer->object);
+    made->composition = request->composition;
+    enum accel_status status = make_parts (made, request, err);
+    if (!status)
+        status = apply (made, err);
+    if (status)
+        object_destroy (&made->object);
+    else
+        *scheduler = made;
+    return status;
+}
+
+static enum accel_status
+check_arguments (const char *function, struct accel_scheduler **scheduler, const struct accel_optimizer *optimizer,
+                 const struct request *request, struct accel_error *err)
+{
+    if (scheduler)
+        *scheduler = NULL;
+    if (!scheduler || !optimizer || !request->options)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", function,
+                           !scheduler ? "scheduler" : !optimizer ? "optimizer" : "options");
+    if (object_is_gone (&optimizer->object))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer has been destroyed", function);
+    if (!request->count || request->count > UINT16_MAX)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: count is %zu, but must be between 1 and %u", function,
+                           request->count, UINT16_MAX);
     return ACCEL_OK;
 }
 
@@ -219,37 +253,35 @@ enum accel_status
 accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
                         const struct accel_scheduler_options *options, struct accel_error *err)
 {
-    if (scheduler)
-        *scheduler = NULL;
-    if (!scheduler || !optimizer || !options)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__,
-                           !scheduler ? "scheduler" : !optimizer ? "optimizer" : "options");
-    if (object_is_gone (&optimizer->object))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer has been destroyed", __func__);
-    struct accel_scheduler_options chosen = *options;
-    fill_defaults (&chosen);
-    double *momentum = optimizer_momentum (optimizer);
-    enum accel_status status = check_options (&chosen, momentum, err);
-    if (status)
-        return status;
-    struct accel_scheduler *made = calloc (1, sizeof *made);
-    if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a scheduler");
-    made->object = (struct object) OBJECT_INIT (OBJECT_SCHEDULER, end_scheduler);
-    made->optimizer = optimizer;
-    object_hold (&optimizer->object);
-    made->options = chosen;
-    made->base_lr = optimizer->lr;
-    if (chosen.schedule == ACCEL_SCHEDULE_ONE_CYCLE) {
-        made->momentum = chosen.keep_momentum ? NULL : momentum;
-        make_phases (made);
-    }
-    status = apply (made, err);
-    if (status)
-        object_destroy (&made->object);
-    else
-        *scheduler = made;
-    return status;
+    const struct request request = { .options = options, .count = 1 };
+    enum accel_status status = check_arguments (__func__, scheduler, optimizer, &request, err);
+    return status ? status : create (scheduler, optimizer, &request, err);
+}
+
+enum accel_status
+accel_scheduler_create_sequential (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
+                                   const struct accel_scheduler_options *options, const uint64_t *milestones,
+                                   size_t count, struct accel_error *err)
+{
+    const struct request request = { options, count, COMPOSED_IN_SEQUENCE, milestones };
+    enum accel_status status = check_arguments (__func__, scheduler, optimizer, &request, err);
+    if (!status && count > 1 && !milestones)
+        return accel_fail_null (err, __func__, "milestones");
+    for (size_t i = 0; !status && i + 1 < count; i++)
+        if (milestones[i] <= (i ? milestones[i - 1] : 0))
+            return accel_fail (err, ACCEL_ERR_INVALID, "%s: milestone %zu is %llu, but must be greater than %llu",
+                               __func__, i, (unsigned long long) milestones[i],
+                               (unsigned long long) (i ? milestones[i - 1] : 0));
+    return status ? status : create (scheduler, optimizer, &request, err);
+}
+
+enum accel_status
+accel_scheduler_create_chained (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
+                                const struct accel_scheduler_options *options, size_t count, struct accel_error *err)
+{
+    const struct request request = { options, count, COMPOSED_AS_PRODUCT, NULL };
+    enum accel_status status = check_arguments (__func__, scheduler, optimizer, &request, err);
+    return status ? status : create (scheduler, optimizer, &request, err);
 }
 
 void
@@ -258,9 +290,8 @@ accel_scheduler_destroy (struct accel_scheduler *scheduler)
     object_destroy (scheduler ? &scheduler->object : NULL);
 }
 
-/* @return ACCEL_OK where there is a rate to change. */
-static enum accel_status
-check_optimizer (const char *function, const struct accel_scheduler *scheduler, struct accel_error *err)
+enum accel_status
+scheduler_check (const char *function, const struct accel_scheduler *scheduler, struct accel_error *err)
 {
     if (!scheduler)
         return accel_fail_null (err, function, "scheduler");
@@ -269,116 +300,61 @@ check_optimizer (const char *function, const struct accel_scheduler *scheduler, 
     return ACCEL_OK;
 }
 
-static bool
-is_at_end (const struct accel_scheduler *scheduler)
+/* The part whose turn it is next, where it can make no further step. */
+static const struct schedule *
+find_end (const struct accel_scheduler *scheduler)
 {
-    return scheduler->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE && scheduler->step >= scheduler->options.total_steps;
+    size_t next = scheduler_part_at (scheduler, scheduler->step + 1);
+    const struct schedule *part = &scheduler->parts[next];
+    bool begins = next != scheduler_part_at (scheduler, scheduler->step);
+    return !begins && schedule_is_at_end (part) ? part : NULL;
 }
 
 static enum accel_status
 step_once (struct accel_scheduler *scheduler, struct accel_error *err)
 {
-    if (is_at_end (scheduler))
+    const struct schedule *ended = find_end (scheduler);
+    if (ended)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_scheduler_step: all %llu steps of one-cycle are done",
-                           (unsigned long long) scheduler->options.total_steps);
-    scheduler->step++;
+                           (unsigned long long) ended->options.total_steps);
+    size_t before = scheduler_part_at (scheduler, scheduler->step);
+    size_t now = scheduler_part_at (scheduler, ++scheduler->step);
+    for (size_t p = 0; p < scheduler->part_count; p++)
+        if (scheduler->composition != COMPOSED_IN_SEQUENCE || (p == now && now == before))
+            scheduler->parts[p].step++;
     return apply (scheduler, err);
+}
+
+/* As the scheduler was told, or as the loader that is running shares its batches out.  Where none is running, any that
+ * was prepared: the original says it once for all loaders. */
+static bool
+splits_batches (const struct accel *acc, const struct accel_scheduler *scheduler)
+{
+    if (scheduler->parts->options.split_batches)
+        return true;
+    if (acc->active_loader)
+        return loader_splits_batches (acc->active_loader);
+    for (struct object *object = acc->prepared; object; object = object->next)
+        if ((object->magic ^ OBJECT_MAGIC) == OBJECT_LOADER
+            && loader_splits_batches ((const struct accel_loader *) (const void *) object))
+            return true;
+    return false;
 }
 
 enum accel_status
 accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err)
 {
-    enum accel_status status = check_optimizer (__func__, scheduler, err);
+    enum accel_status status = scheduler_check (__func__, scheduler, err);
     if (status)
         return status;
     const struct accel *acc = scheduler->object.owner;
-    if (!acc || scheduler->options.without_optimizer)
+    if (!acc || scheduler->parts->options.without_optimizer)
         return step_once (scheduler, err);
     if (accumulate_waits (&scheduler->object) || scheduler->optimizer->step_was_skipped)
         return ACCEL_OK;
-    if (scheduler->options.split_batches)
+    if (splits_batches (acc, scheduler))
         return step_once (scheduler, err);
-    for (int i = 0; !status && i < acc->identity.world_size && !is_at_end (scheduler); i++)
+    for (int i = 0; !status && i < acc->identity.world_size && !find_end (scheduler); i++)
         status = step_once (scheduler, err);
     return status;
-}
-
-void
-scheduler_note_numbers (const struct accel_scheduler *scheduler, struct noted_numbers *numbers)
-{
-    static const char *const names[] = {
-        "a constant schedule", "a linear schedule", "a cosine schedule", "a cosine schedule with restarts",
-        "a step schedule", "a polynomial schedule", "a one-cycle schedule", "a custom schedule",
-    };
-    const struct accel_scheduler_options *options = &scheduler->options;
-    numbers->what = names[options->schedule];
-    numbers_add (numbers, "the first learning rate", scheduler->base_lr);
-    numbers_add (numbers, "lr", scheduler->lr);
-    numbers_add (numbers, "the number of steps done", (double) scheduler->step);
-    numbers_add (numbers, "the position of its optimizer in accel_prepare", (double)
-                          scheduler->optimizer->object.number);
-    numbers_add (numbers, "warmup_steps", (double) options->warmup_steps);
-    numbers_add (numbers, "total_steps", (double) options->total_steps);
-    numbers_add (numbers, "cycles", options->cycles);
-    numbers_add (numbers, "step_size", (double) options->step_size);
-    numbers_add (numbers, "gamma", options->gamma);
-    numbers_add (numbers, "power", options->power);
-    numbers_add (numbers, "max_lr", options->max_lr);
-    numbers_add (numbers, "pct_start", options->pct_start);
-    numbers_add (numbers, "div_factor", options->div_factor);
-    numbers_add (numbers, "final_div_factor", options->final_div_factor);
-    numbers_add (numbers, "linear", options->linear);
-    numbers_add (numbers, "three_phase", options->three_phase);
-    numbers_add (numbers, "keep_momentum", options->keep_momentum);
-    numbers_add (numbers, "base_momentum", options->base_momentum);
-    numbers_add (numbers, "max_momentum", options->max_momentum);
-    numbers_add (numbers, "without_optimizer", options->without_optimizer);
-    numbers_add (numbers, "split_batches", options->split_batches);
-}
-
-double
-accel_scheduler_lr (const struct accel_scheduler *scheduler)
-{
-    return scheduler ? scheduler->lr : 0;
-}
-
-void
-accel_scheduler_get_state (const struct accel_scheduler *scheduler, struct accel_scheduler_state *state)
-{
-    if (!state)
-        return;
-    *state = (struct accel_scheduler_state){ 0 };
-    if (!scheduler)
-        return;
-    *state = (struct accel_scheduler_state){
-        .version = STATE_VERSION,
-        .schedule = (uint32_t) scheduler->options.schedule,
-        .step = scheduler->step,
-        .base_lr = scheduler->base_lr,
-        .lr = scheduler->lr,
-        .momentum = scheduler->momentum ? *scheduler->momentum : 0,
-    };
-}
-
-enum accel_status
-accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel_scheduler_state *state,
-                           struct accel_error *err)
-{
-    if (!scheduler || !state)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, scheduler ? "state" : "scheduler");
-    enum accel_status status = check_optimizer (__func__, scheduler, err);
-    if (status)
-        return status;
-    if (state->version != STATE_VERSION || !isfinite (state->lr) || !isfinite (state->base_lr)
-        || !isfinite (state->momentum))
-        return accel_fail (err, ACCEL_ERR_FORMAT, "not a scheduler state, or from a different release");
-    if (state->schedule != (uint32_t) scheduler->options.schedule)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "the state belongs to schedule %u, but the scheduler has schedule %d",
-                           state->schedule, (int) scheduler->options.schedule);
-    scheduler->step = state->step;
-    scheduler->base_lr = state->base_lr;
-    scheduler->lr = scheduler->optimizer->lr = state->lr;
-    if (scheduler->momentum)
-        *scheduler->momentum = state->momentum;
-    return ACCEL_OK;
 }

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The job: state, collectives on tensors, trees and objects, preparing and training, and what surrounds a loop. */
+#ifndef ACCEL_HPP_ACCELERATOR_HPP
+#define ACCEL_HPP_ACCELERATOR_HPP
+
+#include <accel/hpp/comm.hpp>
+#include <accel/hpp/train.hpp>
+
+#include <cstdarg>
+#include <cstdio>
+#include <initializer_list>
+
+namespace accelerate {
+
+/** What accelerator::prepare() takes. */
+class prepared {
+  public:
+    prepared (const model &object) noexcept : raw_ (object.get ()) {}
+    prepared (const optimizer &object) noexcept : raw_ (object.get ()) {}
+    prepared (const loader &object) noexcept : raw_ (object.get ()) {}
+    prepared (const scheduler &object) noexcept : raw_ (object.get ()) {}
+    void *get () const noexcept { return raw_; }
+
+  private:
+    void *raw_;
+};
+
+/** A process's membership in its job. */
+class accelerator {
+  public:
+    /** Join the job that the environment describes.  Collective. */
+    explicit accelerator (const accel_options &options = {})
+    {
+        accel *raw = nullptr;
+        detail::attempt call;
+        call (accel_open (&raw, &options, call.err ()));
+        own_.reset (raw);
+    }
+    accel *get () const noexcept { return own_.get (); }
+
+    /* Who and where. */
+    enum accel_distributed_type distributed_type () const noexcept { return accel_distributed_type (get ()); }
+    DLDevice device () const noexcept { return accel_device (get ()); }
+    int num_processes () const noexcept { return accel_num_processes (get ()); }
+    int process_index () const noexcept { return accel_process_index (get ()); }
+    int local_process_index () const noexcept { return accel_local_process_index (get ()); }
+    int local_num_processes () const noexcept { return accel_local_num_processes (get ()); }
+    bool is_main_process () const noexcept { return accel_is_main_process (get ()); }
+    bool is_local_main_process () const noexcept { return accel_is_local_main_process (get ()); }
+    bool is_last_process () const noexcept { return accel_is_last_process (get ()); }
+    bool use_distributed () const noexcept { return accel_use_distributed (get ()); }
+    const char *mixed_precision () const noexcept { return accel_mixed_precision (get ()); }
+    communicator world () const noexcept { return communicator (accel_world (get ())); }
+    accel_split
+    split_between_processes (std::size_t length, bool apply_padding = false) const noexcept
+    {
+        return accel_split_between_processes (get (), length, apply_padding);
+    }
+
+    /** Run @p task () on one process.  @return whether it ran here.  @{ */
+    template <class F> bool on_main_process (F &&task) const { return is_main_process () && (task (), true); }
+    template <class F>
+    bool
+    on_local_main_process (F &&task) const
+    {
+        return is_local_main_process () && (task (), true);
+    }
+    template <class F> bool on_last_process (F &&task) const { return is_last_process () && (task (), true); }
+    template <class F>
+    bool
+    on_process (int index, F &&task) const
+    {
+        return (!use_distributed () || process_index () == index) && (task (), true);
+    }
+    template <class F>
+    bool
+    on_local_process (int index, F &&task) const
+    {
+        return (!use_distributed () || local_process_index () == index) && (task (), true);
+    }
+    /** @} */
+
+    /** Run @p task () on rank 0 (of each host) first, then on the others.  Where it throws, the wait is left out: the
+     * others learn that this process has gone on to something else, or has ended.  @{ */
+    template <class F>
+    void
+    main_process_first (F &&task, site at = site::here ())
+    {
+        first (is_main_process (), task, at);
+    }
+    template <class F>
+    void
+    local_main_process_first (F &&task, site at = site::here ())
+    {
+        first (is_local_main_process (), task, at);
+    }
+    /** @} */
+
+    /** printf() on local rank 0 of each host. */
+    void
+    print (const char *format, ...) const ACCEL_PRINTF (2, 3)
+    {
+        va_list args;
+        va_start (args, format);
+        std::string text = formatted (format, args);
+        va_end (args);
+        accel_print (get (), "%s", text.c_str ());
+    }
+    /** A line of the log on rank 0; on every process that calls it.  @{ */
+    void
+    log (enum accel_log_level level, const char *format, ...) const ACCEL_PRINTF (3, 4)
+    {
+        va_list args;
+        va_start (args, format);
+        std::string text = formatted (format, args);
+        va_end (args);
+        accel_log (get (), level, "%s", text.c_str ());
+    }
+    void
+    log_everywhere (enum accel_log_level level, const char *format, ...) const ACCEL_PRINTF (3, 4)
+    {
+        va_list args;
+        va_start (args, format);
+        std::string text = formatted (format, args);
+        va_end (args);
+        accel_log_everywhere (get (), level, "%s", text.c_str ());
+    }
+    /** @} */
+    void
+    log_in_order (enum accel_log_level level, const std::string &text, site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_log_in_order_at (at.file, at.line, get (), call.err (), level, "%s", text.c_str ()));
+    }
+
+    void wait_for_everyone (site at = site::here ()) { must (at, accel_wait_for_everyone_at); }
+    void set_trigger () noexcept { accel_set_trigger (get ()); }
+    bool
+    check_trigger (site at = site::here ())
+    {
+        bool fired = false;
+        must (at, accel_check_trigger_at, &fired);
+        return fired;
+    }
+
+    /* Tensors. */
+    tensor
+    gather (const DLTensor &of, site at = site::here ())
+    {
+        tensor out;
+        must (at, accel_gather_at, &of, out.get ());
+        return out;
+    }
+    tensor
+    gather_for_metrics (const DLTensor &of, site at = site::here ())
+    {
+        tensor out;
+        must (at, accel_gather_for_metrics_at, &of, out.get ());
+        return out;
+    }
+    /** In place. */
+    void
+    reduce (DLTensor &of, accel_op op = ACCEL_SUM, double scale = 1, site at = site::here ())
+    {
+        if (scale == 1)
+            must (at, accel_reduce_at, &of, op);
+        else
+            must (at, accel_reduce_scaled_at, &of, op, scale);
+    }
+    /** One number of each process. */
+    [[nodiscard]] double
+    reduce (double number, accel_op op = ACCEL_SUM, site at = site::here ())
+    {
+        must (at, accel_reduce_number_at, &number, op);
+        return number;
+    }
+    void broadcast (DLTensor &of, int from = 0, site at = site::here ()) { must (at, accel_broadcast_at, &of, from); }
+    tensor
+    pad_across_processes (const DLTensor &of, int dim = 0, double pad_index = 0, bool pad_first = false,
+                          site at = site::here ())
+    {
+        tensor out;
+        must (at, accel_pad_across_processes_at, &of, dim, pad_index, pad_first, out.get ());
+        return out;
+    }
+    tensor
+    reduce_scatter (const DLTensor &of, accel_op op = ACCEL_SUM, site at = site::here ())
+    {
+        tensor out;
+        must (at, accel_reduce_scatter_at, &of, op, out.get ());
+        return out;
+    }
+    tensor
+    all_to_all (const DLTensor &of, site at = site::here ())
+    {
+        tensor out;
+        must (at, accel_all_to_all_at, &of, out.get ());
+        return out;
+    }
+    void send (const DLTensor &of, int to, site at = site::here ()) { must (at, accel_send_at, &of, to); }
+    void recv (DLTensor &into, int from, site at = site::here ()) { must (at, accel_recv_at, &into, from); }
+
+    /* Trees. */
+    tree gather (node of, site at = site::here ()) { return make_tree (at, accel_tree_gather_at, of.get ()); }
+    tree
+    gather_for_metrics (node of, site at = site::here ())
+    {
+        return make_tree (at, accel_tree_gather_for_metrics_at, of.get ());
+    }
+    tree
+    reduce (node of, accel_op op = ACCEL_SUM, double scale = 1, site at = site::here ())
+    {
+        return make_tree (at, accel_tree_reduce_at, of.get (), op, scale);
+    }
+    void
+    broadcast (tree &of, int from = 0, site at = site::here ())
+    {
+        must (at, accel_tree_broadcast_at, of.get (), from);
+    }
+    tree
+    reduce_scatter (node of, accel_op op = ACCEL_SUM, site at = site::here ())
+    {
+        return make_tree (at, accel_tree_reduce_scatter_at, of.get (), op);
+    }
+    tree all_to_all (node of, site at = site::here ()) { return make_tree (at, accel_tree_all_to_all_at, of.get ()); }
+    tree
+    pad_across_processes (node of, int dim = 0, double pad_index = 0, bool pad_first = false, site at = site::here ())
+    {
+        return make_tree (at, accel_tree_pad_across_processes_at, of.get (), dim, pad_index, pad_first);
+    }
+    void send (node of, int to, site at = site::here ()) { must (at, accel_tree_send_at, of.get (), to); }
+    tree
+    recv_tree (int from, site at = site::here ())
+    {
+        accel_tree *raw = nullptr;
+        must (at, accel_tree_recv_at, &raw, from);
+        return tree (raw);
+    }
+
+    /* Objects: strings of bytes. */
+    using objects = std::vector<std::string>;
+    objects
+    gather_object (const objects &mine, site at = site::here ())
+    {
+        return make_objects (at, accel_gather_object_at, raw_objects (mine).data (), mine.size ());
+    }
+    objects
+    broadcast_object_list (const objects &mine, int from = 0, site at = site::here ())
+    {
+        return make_objects_from (at, raw_objects (mine), from);
+    }
+    /** One for each process. */
+    objects
+    all_to_all_object (const objects &mine, site at = site::here ())
+    {
+        if (mine.size () != std::size_t (num_processes ()))
+            throw error (ACCEL_ERR_INVALID, "all_to_all_object needs one object for each process");
+        return make_objects (at, accel_all_to_all_object_at, raw_objects (mine).data ());
+    }
+    void
+    send_object_list (const objects &mine, int to, site at = site::here ())
+    {
+        must (at, accel_send_object_list_at, raw_objects (mine).data (), mine.size (), to);
+    }
+    objects
+    recv_object_list (int from, site at = site::here ())
+    {
+        return make_objects (at, accel_recv_object_list_at, from);
+    }
+
+    /* Random numbers. */
+    void
+    set_seed (std::uint64_t seed, bool device_specific = false)
+    {
+        detail::attempt call;
+        call (accel_set_seed (get (), seed, device_specific, call.err ()));
+    }
+    void
+    synchronize_rng_state (accel_rng_type type = ACCEL_RNG_TORCH, generator_ref of = generator_ref (nullptr),
+                           site at = site::here ())
+    {
+        must (at, accel_synchronize_rng_state_at, type, of.get ());
+    }
+
+    /* Training. */
+
+    /** Make the objects work over all processes: prepare ({ model, optimizer, loader }).  Collective. */
+    void
+    prepare (std::initializer_list<prepared> all, site at = site::here ())
+    {
+        /* As many as a C call can be given at a time; NULLs are passed over. */
+        for (const prepared *next = all.begin (); next != all.end ();) {
+            void *p[8] = {};
+            for (std::size_t i = 0; i < 8 && next != all.end (); i++)
+                p[i] = (next++)->get ();
+            detail::attempt call;
+            call (accel_prepare_at (at.file, at.line, get (), call.err (), p[0], p[1], p[2], p[3], p[4], p[5], p[6],
+                                    p[7], accel_prepare_end_mark ()));
+        }
+    }
+    void
+    unwrap_model (model &of)
+    {
+        detail::attempt call;
+        call (accel_unwrap_model (get (), of.get (), call.err ()));
+    }
+    void
+    free_memory ()
+    {
+        detail::attempt call;
+        call (accel_free_memory (get (), call.err ()));
+    }
+
+    /** Run the program's backward pass, @p pass (float scale), and average the gradients.  Collective. */
+    template <class F>
+    void
+    backward (model &of, float loss, F &&pass, site at = site::here ())
+    {
+        using call_type = detail::callback<std::remove_reference_t<F>>;
+        call_type state { pass };
+        auto run = [] (void *user, float scale, accel_error *err) {
+            call_type *own = static_cast<call_type *> (user);
+            return detail::run (err, [&] { own->function (scale); }, &own->thrown);
+        };
+        detail::attempt call;
+        state.check (accel_backward_at (at.file, at.line, get (), of.get (), loss, run, &state, call.err ()), call);
+    }
+    float loss_scale () const noexcept { return accel_loss_scale (get ()); }
+    void average_gradients (model &of, site at = site::here ()) { must (at, accel_average_gradients_at, of.get ()); }
+
+    /** Begin the next of several backward passes for one step: of all models, or of up to four. */
+    void
+    accumulate (std::initializer_list<std::reference_wrapper<model>> models = {})
+    {
+        void *p[4] = {};
+        std::size_t count = 0;
+        if (models.size () > 4)
+            throw error (ACCEL_ERR_INVALID, "accumulate() takes up to four models; use accel_accumulate() for more");
+        for (model &of : models)
+            p[count++] = of.get ();
+        detail::attempt call;
+        void *end = accel_prepare_end_mark ();
+        call (count == 0   ? accel_accumulate_models (get (), call.err (), end)
+              : count == 1 ? accel_accumulate_models (get (), call.err (), p[0], end)
+              : count == 2 ? accel_accumulate_models (get (), call.err (), p[0], p[1], end)
+              : count == 3 ? accel_accumulate_models (get (), call.err (), p[0], p[1], p[2], end)
+                           : accel_accumulate_models (get (), call.err (), p[0], p[1], p[2], p[3], end));
+    }
+    std::uint32_t gradient_accumulation_steps () const noexcept { return accel_gradient_accumulation_steps (get ()); }
+    void
+    set_gradient_accumulation_steps (std::uint32_t steps)
+    {
+        detail::attempt call;
+        call (accel_set_gradient_accumulation_steps (get (), steps, call.err ()));
+    }
+    bool sync_gradients () const noexcept { return accel_sync_gradients (get ()); }
+    void set_sync_gradients (bool sync) noexcept { accel_set_sync_gradients (get (), sync); }
+    void
+    trigger_sync_in_backward (model &of)
+    {
+        detail::attempt call;
+        call (accel_trigger_sync_in_backward (get (), of.get (), call.err ()));
+    }
+    double gradient_clipping () const noexcept { return accel_gradient_clipping (get ()); }
+    void unscale_gradients (site at = site::here ()) { unscale (at, nullptr); }
+    void unscale_gradients (optimizer &of, site at = site::here ()) { unscale (at, of.get ()); }
+    accel_dtype autocast () const noexcept { return accel_autocast (get ()); }
+    /** @return false where there is no scaler */
+    bool scaler_state (accel_scaler_state &state) const noexcept { return accel_scaler_get_state (get (), &state); }
+    void
+    set_scaler_state (const accel_scaler_state &state)
+    {
+        detail::attempt call;
+        call (accel_scaler_set_state (get (), &state, call.err ()));
+    }
+
+    /** Run @p loop (), in which processes may make different numbers of steps; join at its end.  Collective. */
+    template <class F>
+    void
+    join_uneven_inputs (F &&loop, accel_join_even even = ACCEL_JOIN_AS_IS, site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_join_uneven_inputs (get (), even, call.err ()));
+        loop ();
+        must (at, accel_join_end_at);
+    }
+    void end_training (site at = site::here ()) { must (at, accel_end_training_at); }
+
+    /** Call @p function (batch_size) with less and less until it throws no std::bad_alloc.  @return the size */
+    template <class F>
+    std::size_t
+    find_executable_batch_size (F &&function, std::size_t first = 128, site at = site::here ())
+    {
+        using call_type = detail::callback<std::remove_reference_t<F>>;
+        call_type state { function };
+        auto run = [] (std::size_t size, void *user, accel_error *err) {
+            call_type *own = static_cast<call_type *> (user);
+            own->thrown = nullptr;
+            return detail::run (err, [&] { own->function (size); }, &own->thrown);
+        };
+        detail::attempt call;
+        state.check (accel_find_executable_batch_size_at (at.file, at.line, get (), &first, run, &state, call.err ()),
+                     call);
+        return first;
+    }
+
+    void
+    profile_start (const accel_profile_options &options = {}, site at = site::here ())
+    {
+        must (at, accel_profile_start_at, &options);
+    }
+    void profile_stop (site at = site::here ()) { must (at, accel_profile_stop_at); }
+    void profile_step () noexcept { accel_profile_step (get ()); }
+
+  private:
+    template <class F, class... Args>
+    void
+    must (site at, F function, Args... args)
+    {
+        detail::attempt call;
+        call (function (at.file, at.line, get (), args..., call.err ()));
+    }
+    template <class F, class... Args>
+    tree
+    make_tree (site at, F function, Args... args)
+    {
+        accel_tree *raw = nullptr;
+        must (at, function, &raw, args...);
+        return tree (raw);
+    }
+    template <class F>
+    void
+    first (bool goes_first, F &task, site at)
+    {
+        if (goes_first)
+            task ();
+        wait_for_everyone (at);
+        if (!goes_first)
+            task ();
+    }
+    void
+    unscale (site at, accel_optimizer *of)
+    {
+        must (at, accel_unscale_gradients_at, of);
+    }
+
+    static std::vector<accel_object>
+    raw_objects (const objects &of)
+    {
+        std::vector<accel_object> raw;
+        for (const std::string &one : of)
+            raw.push_back ({ one.data (), one.size () });
+        return raw;
+    }
+    struct object_list : accel_object_list {
+        object_list () noexcept : accel_object_list () {}
+        ~object_list () { accel_object_list_release (this); }
+        object_list (const object_list &) = delete;
+        object_list &operator= (const object_list &) = delete;
+        objects
+        strings () const
+        {
+            objects result;
+            for (std::size_t i = 0; i < count; i++)
+                result.emplace_back (static_cast<const char *> (items[i].data), items[i].size_bytes);
+            return result;
+        }
+    };
+    template <class F, class... Args>
+    objects
+    make_objects (site at, F function, Args... args)
+    {
+        object_list list;
+        must (at, function, args..., static_cast<accel_object_list *> (&list));
+        return list.strings ();
+    }
+    objects
+    make_objects_from (site at, const std::vector<accel_object> &raw, int from)
+    {
+        object_list list;
+        must (at, accel_broadcast_object_list_at, raw.data (), raw.size (), from,
+              static_cast<accel_object_list *> (&list));
+        return list.strings ();
+    }
+    static std::string
+    formatted (const char *format, va_list args)
+    {
+        va_list again;
+        va_copy (again, args);
+        int length = std::vsnprintf (nullptr, 0, format, again);
+        va_end (again);
+        std::string text (length > 0 ? std::size_t (length) : 0, '\0');
+        std::vsnprintf (text.data (), text.size () + 1, format, args);
+        return text;
+    }
+
+    detail::handle<accel, accel_close> own_;
+};
+
+/** Until the end of this object, backward passes of the model average nothing. */
+class no_sync {
+  public:
+    no_sync (accelerator &acc, model &of) : acc_ (acc.get ()), of_ (of.get ())
+    {
+        detail::attempt call;
+        call (accel_no_sync (acc_, of_, call.err ()));
+    }
+    ~no_sync () { (void) !accel_no_sync_end (acc_, of_, nullptr); }
+    no_sync (const no_sync &) = delete;
+    no_sync &operator= (const no_sync &) = delete;
+
+  private:
+    accel *acc_;
+    accel_model *of_;
+};
+
+/** Until the end of this object, accelerator::autocast() is float32, or again what the precision asks for. */
+class autocast_guard {
+  public:
+    explicit autocast_guard (accelerator &acc, bool enabled = false)
+        : acc_ (acc.get ()), before_ (accel_autocast_enable (acc_, enabled))
+    {
+    }
+    ~autocast_guard () { accel_autocast_enable (acc_, before_); }
+    autocast_guard (const autocast_guard &) = delete;
+    autocast_guard &operator= (const autocast_guard &) = delete;
+
+  private:
+    accel *acc_;
+    bool before_;
+};
+
+/** A span of a profile, from here to the end of this object. */
+class profile_span {
+  public:
+    profile_span (accelerator &acc, const char *name) noexcept : acc_ (acc.get ()) { accel_profile_begin (acc_, name); }
+    ~profile_span () { accel_profile_end (acc_); }
+    profile_span (const profile_span &) = delete;
+    profile_span &operator= (const profile_span &) = delete;
+
+  private:
+    accel *acc_;
+};
+
+/** Local SGD.  Call end() at the end, which is collective and averages; the destructor does it where nobody has. */
+class local_sgd {
+  public:
+    local_sgd (accelerator &acc, model &of, std::uint32_t steps, bool enabled = true)
+    {
+        detail::attempt call;
+        call (accel_local_sgd_begin (&raw_, acc.get (), of.get (), steps, enabled, call.err ()));
+    }
+    ~local_sgd () { (void) !accel_local_sgd_end (std::exchange (raw_, nullptr), nullptr); }
+    local_sgd (const local_sgd &) = delete;
+    local_sgd &operator= (const local_sgd &) = delete;
+
+    void
+    step (site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_local_sgd_step_at (at.file, at.line, raw_, call.err ()));
+    }
+    void
+    end (site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_local_sgd_end_at (at.file, at.line, std::exchange (raw_, nullptr), call.err ()));
+    }
+
+  private:
+    accel_local_sgd *raw_ = nullptr;
+};
+
+/** A progress bar on local rank 0 of each host. */
+class progress {
+  public:
+    progress (const accelerator &acc, std::uint64_t total, const char *text = nullptr)
+    {
+        accel_progress *raw = nullptr;
+        detail::attempt call;
+        call (accel_progress_create (&raw, acc.get (), total, text, call.err ()));
+        own_.reset (raw);
+    }
+    void update (std::uint64_t steps = 1) noexcept { accel_progress_update (own_.get (), steps); }
+
+  private:
+    detail::handle<accel_progress, accel_progress_close> own_;
+};
+
+} // namespace accelerate
+
+#endif

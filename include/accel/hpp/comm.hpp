@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups of processes, and collectives on spans. */
+#ifndef ACCEL_HPP_COMM_HPP
+#define ACCEL_HPP_COMM_HPP
+
+#include <accel/hpp/base.hpp>
+
+#include <vector>
+
+namespace accelerate {
+
+class group;
+
+/** A communicator that somebody else owns: the world, or a dimension of a mesh. */
+class communicator {
+  public:
+    explicit communicator (accel_comm *raw) noexcept : raw_ (raw) {}
+    accel_comm *get () const noexcept { return raw_; }
+
+    int rank () const noexcept { return accel_comm_rank (raw_); }
+    int size () const noexcept { return accel_comm_size (raw_); }
+    const char *backend () const noexcept { return accel_comm_backend (raw_); }
+
+    void
+    barrier (site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_comm_barrier_at (at.file, at.line, raw_, call.err ()));
+    }
+
+    /** Reduce element by element, in place or into @p recv.  @{ */
+    template <class T>
+    void
+    all_reduce (span<T> values, accel_op op = ACCEL_SUM, site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_comm_all_reduce_at (at.file, at.line, raw_, values.data (), values.data (), values.size (),
+                                        dtype_of<T>, op, call.err ()));
+    }
+    template <class T>
+    void
+    all_reduce (span<const T> send, span<T> recv, accel_op op = ACCEL_SUM, site at = site::here ())
+    {
+        match (send.size (), recv.size ());
+        detail::attempt call;
+        call (accel_comm_all_reduce_at (at.file, at.line, raw_, send.data (), recv.data (), send.size (), dtype_of<T>,
+                                        op, call.err ()));
+    }
+    /** @} */
+
+    /** A row of @p recv from each rank. */
+    template <class T>
+    void
+    all_gather (span<const T> send, span<T> recv, site at = site::here ())
+    {
+        match (send.size () * rows (), recv.size ());
+        detail::attempt call;
+        call (accel_comm_all_gather_at (at.file, at.line, raw_, send.data (), recv.data (), send.size (), dtype_of<T>,
+                                        call.err ()));
+    }
+    template <class T>
+    void
+    broadcast (span<T> values, int root = 0, site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_comm_broadcast_at (at.file, at.line, raw_, values.data (), values.size (), dtype_of<T>, root,
+                                       call.err ()));
+    }
+    /** Reduce rows, and leave each rank its own. */
+    template <class T>
+    void
+    reduce_scatter (span<const T> send, span<T> recv, accel_op op = ACCEL_SUM, site at = site::here ())
+    {
+        match (send.size (), recv.size () * rows ());
+        detail::attempt call;
+        call (accel_comm_reduce_scatter_at (at.file, at.line, raw_, send.data (), recv.data (), recv.size (),
+                                            dtype_of<T>, op, call.err ()));
+    }
+    /** Exchange rows. */
+    template <class T>
+    void
+    all_to_all (span<const T> send, span<T> recv, site at = site::here ())
+    {
+        match (send.size (), recv.size ());
+        match (send.size () % rows (), 0);
+        detail::attempt call;
+        call (accel_comm_all_to_all_at (at.file, at.line, raw_, send.data (), recv.data (), send.size () / rows (),
+                                        dtype_of<T>, call.err ()));
+    }
+    template <class T>
+    void
+    send (span<const T> values, int to, site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_comm_send_at (at.file, at.line, raw_, values.data (), values.size (), dtype_of<T>, to,
+                                  call.err ()));
+    }
+    template <class T>
+    void
+    recv (span<T> values, int from, site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_comm_recv_at (at.file, at.line, raw_, values.data (), values.size (), dtype_of<T>, from,
+                                  call.err ()));
+    }
+
+    /** Processes of one colour make a group; those of a negative colour get an empty one. */
+    group split (int colour, int key = 0, site at = site::here ());
+
+  private:
+    std::size_t rows () const noexcept { return std::size_t (size ()); }
+    static void
+    match (std::size_t one, std::size_t other)
+    {
+        if (one != other)
+            throw error (ACCEL_ERR_INVALID, "the sizes of the two spans do not match");
+    }
+
+    accel_comm *raw_;
+};
+
+/** A group of processes of its own. */
+class group : public communicator {
+  public:
+    explicit group (accel_comm *raw) noexcept : communicator (raw), own_ (raw) {}
+    explicit operator bool () const noexcept { return get () != nullptr; }
+
+  private:
+    detail::handle<accel_comm, accel_comm_destroy> own_;
+};
+
+inline group
+communicator::split (int colour, int key, site at)
+{
+    accel_comm *raw = nullptr;
+    detail::attempt call;
+    call (accel_comm_split_at (at.file, at.line, raw_, colour, key, &raw, call.err ()));
+    return group (raw);
+}
+
+/** All processes in a grid of named dimensions. */
+class mesh {
+  public:
+    mesh (accel *acc, span<const char *const> names, span<const int> sizes, site at = site::here ())
+    {
+        if (names.size () != sizes.size ())
+            throw error (ACCEL_ERR_INVALID, "a mesh has not as many names as sizes");
+        accel_mesh *raw = nullptr;
+        detail::attempt call;
+        call (accel_mesh_create_at (at.file, at.line, acc, names.data (), sizes.data (), int (names.size ()), &raw,
+                                    call.err ()));
+        own_.reset (raw);
+    }
+    accel_mesh *get () const noexcept { return own_.get (); }
+    /** The processes that differ from this one in dimension @p name only. */
+    communicator
+    operator[] (const char *name) const
+    {
+        accel_comm *found = accel_mesh_comm (get (), name);
+        if (!found)
+            throw error (ACCEL_ERR_INVALID, std::string ("the mesh has no dimension '") + name + "'");
+        return communicator (found);
+    }
+
+  private:
+    detail::handle<accel_mesh, accel_mesh_destroy> own_;
+};
+
+/** Memory that every process of the host has mapped: collectives on it copy nothing. */
+template <class T> class shared_array {
+  public:
+    shared_array (accel *acc, std::size_t size) : acc_ (acc), size_ (size)
+    {
+        static_assert (std::is_trivially_copyable_v<T>, "elements must be plain bytes");
+        if (size > SIZE_MAX / sizeof (T))
+            throw std::bad_alloc ();
+        void *memory = nullptr;
+        detail::attempt call;
+        call (accel_alloc (acc, &memory, size * sizeof (T), call.err ()));
+        data_ = static_cast<T *> (memory);
+    }
+    ~shared_array () { accel_free (acc_, data_); }
+    shared_array (shared_array &&from) noexcept
+        : acc_ (from.acc_), data_ (std::exchange (from.data_, nullptr)), size_ (std::exchange (from.size_, 0))
+    {
+    }
+    shared_array &
+    operator= (shared_array &&from) noexcept
+    {
+        std::swap (acc_, from.acc_);
+        std::swap (data_, from.data_);
+        std::swap (size_, from.size_);
+        return *this;
+    }
+
+    T *data () const noexcept { return data_; }
+    std::size_t size () const noexcept { return size_; }
+    T *begin () const noexcept { return data_; }
+    T *end () const noexcept { return data_ + size_; }
+    T &operator[] (std::size_t index) const { return data_[index]; }
+
+  private:
+    accel *acc_;
+    T *data_ = nullptr;
+    std::size_t size_;
+};
+
+} // namespace accelerate
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of the C API with a setter for each field, because C++17 has no designated initialisers:
+ *
+ *   loader_options ().batch_size (32).shuffle (true)
+ *
+ * A field keeps the meaning that the C header gives it; 0 is its default, and ACCEL_ZERO is 0.  To read a field, name
+ * the C struct: options.accel_loader_options::batch_size.  tests/lint/headers.sh compares the fields. */
+#ifndef ACCEL_HPP_OPTIONS_HPP
+#define ACCEL_HPP_OPTIONS_HPP
+
+#include <accel/accel.h>
+
+namespace accelerate {
+
+#define ACCEL_OPTIONS_(name, c_struct) \
+    using self_type = name;            \
+    using c_type = c_struct;           \
+    name () noexcept : c_struct () {}
+#define ACCEL_SET_(field)                                              \
+    self_type &field (decltype (c_type::field) value) noexcept         \
+    {                                                                  \
+        c_type::field = value;                                         \
+        return *this;                                                  \
+    }
+
+struct open_options : accel_options {
+    ACCEL_OPTIONS_ (open_options, accel_options)
+    ACCEL_SET_ (cpu) ACCEL_SET_ (backend) ACCEL_SET_ (timeout_ms) ACCEL_SET_ (gradient_accumulation_steps)
+    ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (grad_scaler)
+};
+
+struct gradient_accumulation : accel_gradient_accumulation {
+    ACCEL_OPTIONS_ (gradient_accumulation, accel_gradient_accumulation)
+    ACCEL_SET_ (num_steps) ACCEL_SET_ (keep_scheduler) ACCEL_SET_ (without_dataloader)
+    ACCEL_SET_ (sync_each_batch)
+};
+
+struct grad_scaler : accel_grad_scaler {
+    ACCEL_OPTIONS_ (grad_scaler, accel_grad_scaler)
+    ACCEL_SET_ (init_scale) ACCEL_SET_ (growth_factor) ACCEL_SET_ (backoff_factor)
+    ACCEL_SET_ (growth_interval) ACCEL_SET_ (disabled)
+};
+
+struct loader_options : accel_loader_options {
+    ACCEL_OPTIONS_ (loader_options, accel_loader_options)
+    ACCEL_SET_ (batch_size) ACCEL_SET_ (split_batches) ACCEL_SET_ (drop_last) ACCEL_SET_ (uneven)
+    ACCEL_SET_ (dispatch_batches) ACCEL_SET_ (shuffle) ACCEL_SET_ (seed) ACCEL_SET_ (random_sampler)
+    ACCEL_SET_ (generator) ACCEL_SET_ (sampler) ACCEL_SET_ (batch_sampler) ACCEL_SET_ (collate)
+    ACCEL_SET_ (collate_user) ACCEL_SET_ (workers) ACCEL_SET_ (prefetch) ACCEL_SET_ (timeout_ms)
+    ACCEL_SET_ (synchronize_rng)
+};
+
+struct random_options : accel_random_options {
+    ACCEL_OPTIONS_ (random_options, accel_random_options)
+    ACCEL_SET_ (replacement) ACCEL_SET_ (num_samples) ACCEL_SET_ (generator)
+};
+
+struct distributed_options : accel_distributed_options {
+    ACCEL_OPTIONS_ (distributed_options, accel_distributed_options)
+    ACCEL_SET_ (replicas) ACCEL_SET_ (rank) ACCEL_SET_ (sequential) ACCEL_SET_ (drop_last) ACCEL_SET_ (seed)
+};
+
+struct tokens_options : accel_tokens_options {
+    ACCEL_OPTIONS_ (tokens_options, accel_tokens_options)
+    ACCEL_SET_ (format) ACCEL_SET_ (sequence_length) ACCEL_SET_ (stride) ACCEL_SET_ (header_bytes)
+    ACCEL_SET_ (labels) ACCEL_SET_ (int64) ACCEL_SET_ (mapped)
+};
+
+struct csv_field : accel_csv_field {
+    ACCEL_OPTIONS_ (csv_field, accel_csv_field)
+    ACCEL_SET_ (field) ACCEL_SET_ (column) ACCEL_SET_ (header) ACCEL_SET_ (scale) ACCEL_SET_ (min)
+    ACCEL_SET_ (max)
+};
+
+struct csv_options : accel_csv_options {
+    ACCEL_OPTIONS_ (csv_options, accel_csv_options)
+    ACCEL_SET_ (header) ACCEL_SET_ (separator) ACCEL_SET_ (fields) ACCEL_SET_ (field_count) ACCEL_SET_ (dtype)
+    ACCEL_SET_ (label_column)
+};
+
+struct idx_options : accel_idx_options {
+    ACCEL_OPTIONS_ (idx_options, accel_idx_options)
+    ACCEL_SET_ (image_name) ACCEL_SET_ (label_name) ACCEL_SET_ (scale)
+};
+
+struct parameter_array : accel_array {
+    ACCEL_OPTIONS_ (parameter_array, accel_array)
+    ACCEL_SET_ (data) ACCEL_SET_ (grad) ACCEL_SET_ (count) ACCEL_SET_ (dtype) ACCEL_SET_ (grad_dtype)
+};
+
+struct struct_layout : accel_struct_layout {
+    ACCEL_OPTIONS_ (struct_layout, accel_struct_layout)
+    ACCEL_SET_ (stride_bytes) ACCEL_SET_ (name) ACCEL_SET_ (name_inline) ACCEL_SET_ (data) ACCEL_SET_ (grad)
+    ACCEL_SET_ (shape) ACCEL_SET_ (dim_bytes) ACCEL_SET_ (ndim) ACCEL_SET_ (dims) ACCEL_SET_ (dtype)
+    ACCEL_SET_ (grad_dtype)
+};
+
+struct ddp_options : accel_ddp_options {
+    ACCEL_OPTIONS_ (ddp_options, accel_ddp_options)
+    ACCEL_SET_ (bucket_cap_mb) ACCEL_SET_ (find_unused_parameters) ACCEL_SET_ (broadcast_buffers)
+    ACCEL_SET_ (overlap) ACCEL_SET_ (comm_hook) ACCEL_SET_ (matrix_approximation_rank) ACCEL_SET_ (start_iter)
+    ACCEL_SET_ (min_compression_rate) ACCEL_SET_ (no_error_feedback) ACCEL_SET_ (no_warm_start)
+};
+
+struct sgd : accel_sgd {
+    ACCEL_OPTIONS_ (sgd, accel_sgd)
+    ACCEL_SET_ (lr) ACCEL_SET_ (momentum) ACCEL_SET_ (dampening) ACCEL_SET_ (weight_decay)
+    ACCEL_SET_ (nesterov) ACCEL_SET_ (maximize)
+};
+
+struct adam : accel_adam {
+    ACCEL_OPTIONS_ (adam, accel_adam)
+    ACCEL_SET_ (lr) ACCEL_SET_ (beta1) ACCEL_SET_ (beta2) ACCEL_SET_ (eps) ACCEL_SET_ (weight_decay)
+    ACCEL_SET_ (amsgrad) ACCEL_SET_ (maximize)
+};
+
+struct adamw : accel_adamw {
+    ACCEL_OPTIONS_ (adamw, accel_adamw)
+    ACCEL_SET_ (lr) ACCEL_SET_ (beta1) ACCEL_SET_ (beta2) ACCEL_SET_ (eps) ACCEL_SET_ (weight_decay)
+    ACCEL_SET_ (amsgrad) ACCEL_SET_ (maximize)
+};
+
+struct lion : accel_lion {
+    ACCEL_OPTIONS_ (lion, accel_lion)
+    ACCEL_SET_ (lr) ACCEL_SET_ (beta1) ACCEL_SET_ (beta2) ACCEL_SET_ (weight_decay)
+};
+
+struct scheduler_options : accel_scheduler_options {
+    ACCEL_OPTIONS_ (scheduler_options, accel_scheduler_options)
+    ACCEL_SET_ (schedule) ACCEL_SET_ (warmup_steps) ACCEL_SET_ (total_steps) ACCEL_SET_ (cycles)
+    ACCEL_SET_ (step_size) ACCEL_SET_ (gamma) ACCEL_SET_ (power) ACCEL_SET_ (max_lr) ACCEL_SET_ (pct_start)
+    ACCEL_SET_ (div_factor) ACCEL_SET_ (final_div_factor) ACCEL_SET_ (linear) ACCEL_SET_ (three_phase)
+    ACCEL_SET_ (keep_momentum) ACCEL_SET_ (base_momentum) ACCEL_SET_ (max_momentum) ACCEL_SET_ (lambda)
+    ACCEL_SET_ (user) ACCEL_SET_ (without_optimizer) ACCEL_SET_ (split_batches)
+};
+
+struct send_options : accel_send_options {
+    ACCEL_OPTIONS_ (send_options, accel_send_options)
+    ACCEL_SET_ (skip_keys) ACCEL_SET_ (skip_key_count) ACCEL_SET_ (non_blocking)
+};
+
+struct profile_options : accel_profile_options {
+    ACCEL_OPTIONS_ (profile_options, accel_profile_options)
+    ACCEL_SET_ (path) ACCEL_SET_ (max_events)
+};
+
+#undef ACCEL_OPTIONS_
+#undef ACCEL_SET_
+
+} // namespace accelerate
+
+#endif

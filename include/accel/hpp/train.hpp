@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models, optimizers and schedulers. */
+#ifndef ACCEL_HPP_TRAIN_HPP
+#define ACCEL_HPP_TRAIN_HPP
+
+#include <accel/hpp/data.hpp>
+
+namespace accelerate {
+
+/** A parameter in the table of a model. */
+struct parameter_row {
+    const char *name;
+    shape_type shape;
+    std::size_t offset = 0; /**< elements from the beginning of the array; 0: right after the row before */
+    bool frozen = false;    /**< not trained */
+};
+
+/** Named parameters and their gradients. */
+class model {
+  public:
+    /**
+     * One array of all parameters.  By default the library finds the memory, of parameters now and of gradients in
+     * accelerator::prepare(); or @p array is the program's, see accel_model_from_array().
+     */
+    explicit model (const std::vector<parameter_row> &rows, const accel_array &array = {})
+    {
+        std::vector<accel_array_row> c (rows.size ());
+        for (std::size_t i = 0; i < rows.size (); i++) {
+            if (rows[i].shape.size () > ACCEL_MAX_DIMS)
+                throw error (ACCEL_ERR_INVALID, std::string ("'") + rows[i].name + "' has too many dimensions");
+            c[i].name = rows[i].name;
+            for (std::int64_t size : rows[i].shape)
+                c[i].shape[c[i].ndim++] = size;
+            c[i].offset = rows[i].offset;
+            c[i].frozen = rows[i].frozen;
+        }
+        make (accel_model_from_array, &array, c.data (), c.size ());
+    }
+
+    /** Tensors of the program, which must outlive the model. */
+    explicit model (span<const accel_parameter> parameters)
+    {
+        make (accel_model_create, parameters.data (), parameters.size ());
+    }
+
+    /** The program's own structs, see accel_model_from_structs(). */
+    template <class S>
+    static model
+    from_structs (span<S> structs, const accel_struct_layout &layout)
+    {
+        model result;
+        result.make (accel_model_from_structs, static_cast<const void *> (structs.data ()), structs.size (), &layout);
+        return result;
+    }
+
+    accel_model *get () const noexcept { return own_.get (); }
+
+    std::size_t size () const noexcept { return accel_model_parameter_count (get ()); } /**< parameters */
+    template <class I, class = std::enable_if_t<std::is_integral_v<I>>> /* or a literal 0 could be a name too */
+    const accel_parameter &
+    operator[] (I index) const
+    {
+        return found (accel_model_parameter (get (), static_cast<std::size_t> (index)));
+    }
+    const accel_parameter &
+    operator[] (const char *name) const
+    {
+        return found (accel_model_get_parameter (get (), name), name);
+    }
+    /** Elements of a parameter, and of its gradient, whose memory may come with accelerator::prepare() only.  @{ */
+    template <class T, class Key> span<T> data (Key key) const { return detail::values_of<T> (*(*this)[key].data); }
+    template <class T, class Key>
+    span<T>
+    grad (Key key) const
+    {
+        const DLTensor *grad = (*this)[key].grad;
+        if (!grad || !grad->data)
+            throw error (ACCEL_ERR_INVALID, std::string ("the gradient of '") + (*this)[key].name
+                                                + "' has no memory: it is not trained, or not prepared yet");
+        return detail::values_of<T> (*grad);
+    }
+    /** @} */
+
+    void
+    set_ddp (const accel_ddp_options &options)
+    {
+        detail::attempt call;
+        call (accel_model_set_ddp (get (), &options, call.err ()));
+    }
+    /** Within a backward pass: this gradient is complete. */
+    void
+    grad_ready (std::size_t index)
+    {
+        detail::attempt call;
+        call (accel_grad_ready (get (), index, call.err ()));
+    }
+
+    DLTensor *master (std::size_t index) noexcept { return accel_model_master (get (), index); }
+    void widen () noexcept { accel_model_widen (get ()); }
+    void narrow () noexcept { accel_model_narrow (get ()); }
+    float scale (std::size_t index) const noexcept { return accel_model_scale (get (), index); }
+
+    /** Scale all gradients so that their norm is at most @p max_norm.  @return the norm before */
+    float
+    clip_grad_norm (double max_norm, double norm_type = 2, bool error_if_nonfinite = false, site at = site::here ())
+    {
+        float norm = 0;
+        detail::attempt call;
+        call (accel_clip_grad_norm_at (at.file, at.line, get (), max_norm, &norm, norm_type, error_if_nonfinite,
+                                       call.err ()));
+        return norm;
+    }
+    void
+    clip_grad_value (double clip_value, site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_clip_grad_value_at (at.file, at.line, get (), clip_value, call.err ()));
+    }
+
+  private:
+    model () = default;
+    template <class F, class... Args>
+    void
+    make (F function, Args... args)
+    {
+        accel_model *raw = nullptr;
+        detail::attempt call;
+        call (function (&raw, args..., call.err ()));
+        own_.reset (raw);
+    }
+    static const accel_parameter &
+    found (const accel_parameter *parameter, const char *name = nullptr)
+    {
+        if (parameter)
+            return *parameter;
+        throw error (ACCEL_ERR_INVALID, name ? std::string ("the model has no parameter '") + name + "'"
+                                             : std::string ("the model does not have that many parameters"));
+    }
+
+    detail::handle<accel_model, accel_model_destroy> own_;
+};
+
+/** An optimizer of the program's own; functions may be empty but for step. */
+struct custom_optimizer {
+    double lr;
+    std::vector<const char *> state_names;
+    std::function<void (const accel_update &)> step;
+    std::function<void (const accel_update &)> init;
+    std::function<shape_type (const accel_parameter &, std::size_t state)> shape;
+};
+
+/** Changes parameters by their gradients. */
+class optimizer {
+  public:
+    /** Without options: PyTorch's defaults.  @{ */
+    static optimizer sgd (model &of, const accel_sgd &options) { return make (accel_sgd_create, of, &options); }
+    static optimizer adam (model &of) { return make<const accel_adam> (accel_adam_create, of, nullptr); }
+    static optimizer adam (model &of, const accel_adam &options) { return make (accel_adam_create, of, &options); }
+    static optimizer adamw (model &of) { return make<const accel_adamw> (accel_adamw_create, of, nullptr); }
+    static optimizer adamw (model &of, const accel_adamw &options) { return make (accel_adamw_create, of, &options); }
+    static optimizer lion (model &of) { return make<const accel_lion> (accel_lion_create, of, nullptr); }
+    static optimizer lion (model &of, const accel_lion &options) { return make (accel_lion_create, of, &options); }
+    /** @} */
+
+    static optimizer
+    custom (model &of, custom_optimizer functions)
+    {
+        auto own = std::make_unique<custom_optimizer> (std::move (functions));
+        accel_custom_optimizer c = accel_custom_optimizer ();
+        c.lr = accel_exactly (own->lr);
+        c.state_names = own->state_names.data ();
+        c.state_count = own->state_names.size ();
+        c.shape = own->shape ? shape_c : nullptr;
+        c.init = own->init ? init_c : nullptr;
+        c.step = own->step ? step_c : nullptr;
+        c.destroy = [] (void *user) { delete static_cast<custom_optimizer *> (user); };
+        c.user = own.release (); /* the library calls destroy, whatever happens */
+        return make (accel_custom_create, of, &c);
+    }
+
+    accel_optimizer *get () const noexcept { return own_.get (); }
+
+    void
+    step (site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_optimizer_step_at (at.file, at.line, get (), call.err ()));
+    }
+    void
+    zero_grad ()
+    {
+        detail::attempt call;
+        call (accel_optimizer_zero_grad (get (), call.err ()));
+    }
+    double lr () const noexcept { return accel_optimizer_lr (get ()); }
+    void set_lr (double lr) noexcept { accel_optimizer_set_lr (get (), lr); }
+    bool step_was_skipped () const noexcept { return accel_optimizer_step_was_skipped (get ()); }
+    std::uint64_t step_count () const noexcept { return accel_optimizer_step_count (get ()); }
+    void set_step_count (std::uint64_t steps) noexcept { accel_optimizer_set_step_count (get (), steps); }
+    void set_threads (unsigned threads) noexcept { accel_optimizer_set_threads (get (), threads); }
+    std::size_t state_count () const noexcept { return accel_optimizer_state_count (get ()); }
+    const char *state_name (std::size_t state) const noexcept { return accel_optimizer_state_name (get (), state); }
+    /** What it remembers of a parameter; empty where there is nothing of that name. */
+    span<float>
+    state (std::size_t parameter, const char *name)
+    {
+        DLTensor *found = accel_optimizer_state_tensor (get (), parameter, name);
+        return found ? detail::values_of<float> (*found) : span<float> ();
+    }
+
+  private:
+    template <class Options, class F>
+    static optimizer
+    make (F function, model &of, Options *options)
+    {
+        optimizer result;
+        accel_optimizer *raw = nullptr;
+        detail::attempt call;
+        call (function (&raw, of.get (), options, call.err ()));
+        result.own_.reset (raw);
+        return result;
+    }
+    static accel_status
+    shape_c (void *user, const accel_parameter *parameter, std::size_t state, int *ndim, std::int64_t *shape,
+             accel_error *err)
+    {
+        return detail::run (err, [&] {
+            shape_type sizes = static_cast<custom_optimizer *> (user)->shape (*parameter, state);
+            if (sizes.size () > ACCEL_STATE_DIMS)
+                throw error (ACCEL_ERR_INVALID, "too many dimensions");
+            *ndim = 0;
+            for (std::int64_t size : sizes)
+                shape[(*ndim)++] = size;
+        });
+    }
+    static accel_status
+    init_c (void *user, const accel_update *update, accel_error *err)
+    {
+        return detail::run (err, [&] { static_cast<custom_optimizer *> (user)->init (*update); });
+    }
+    static accel_status
+    step_c (void *user, const accel_update *update, accel_error *err)
+    {
+        return detail::run (err, [&] { static_cast<custom_optimizer *> (user)->step (*update); });
+    }
+    optimizer () = default;
+
+    detail::handle<accel_optimizer, accel_optimizer_destroy> own_;
+};
+
+/** Changes the learning rate of an optimizer from step to step. */
+class scheduler {
+  public:
+    scheduler (optimizer &of, const accel_scheduler_options &options) { make (of, options); }
+
+    /** The base learning rate times what @p factor says of each step; it must not throw. */
+    static scheduler
+    lambda (optimizer &of, std::function<double (std::uint64_t step)> factor, accel_scheduler_options options = {})
+    {
+        scheduler result;
+        result.factor_ = std::make_unique<std::function<double (std::uint64_t)>> (std::move (factor));
+        options.schedule = ACCEL_SCHEDULE_LAMBDA;
+        options.user = result.factor_.get ();
+        options.lambda = [] (void *user, std::uint64_t step) noexcept {
+            return (*static_cast<std::function<double (std::uint64_t)> *> (user)) (step);
+        };
+        result.make (of, options);
+        return result;
+    }
+
+    accel_scheduler *get () const noexcept { return own_.get (); }
+
+    void
+    step ()
+    {
+        detail::attempt call;
+        call (accel_scheduler_step (get (), call.err ()));
+    }
+    double lr () const noexcept { return accel_scheduler_lr (get ()); }
+    accel_scheduler_state
+    state () const noexcept
+    {
+        accel_scheduler_state result;
+        accel_scheduler_get_state (get (), &result);
+        return result;
+    }
+    void
+    set_state (const accel_scheduler_state &state)
+    {
+        detail::attempt call;
+        call (accel_scheduler_set_state (get (), &state, call.err ()));
+    }
+
+  private:
+    scheduler () = default;
+    void
+    make (optimizer &of, const accel_scheduler_options &options)
+    {
+        accel_scheduler *raw = nullptr;
+        detail::attempt call;
+        call (accel_scheduler_create (&raw, of.get (), &options, call.err ()));
+        own_.reset (raw);
+    }
+
+    std::unique_ptr<std::function<double (std::uint64_t)>> factor_;
+    detail::handle<accel_scheduler, accel_scheduler_destroy> own_;
+};
+
+} // namespace accelerate
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings without effect; see useless.h. */
+#include <config.h>
+
+#include "config/useless.h"
+
+#include "config/conditions.h"
+#include "config/load.h"
+#include "config/mode.h"
+#include "util/parse.h"
+
+#include <string.h>
+#include <strings.h>
+
+static bool
+has_one_machine (const struct settings *settings)
+{
+    return !when_several_machines (settings);
+}
+
+static bool
+has_fsdp2 (const struct settings *settings)
+{
+    return settings->use_fsdp && !strcmp (settings->fsdp_version, "2");
+}
+
+static bool
+has_deepspeed_file (const struct settings *settings)
+{
+    return settings->use_deepspeed && settings->deepspeed_config_file;
+}
+
+/* A DeepSpeed file says it by itself, and without either it is the program's business. */
+static bool
+has_low_stage (const struct settings *settings)
+{
+    return settings->use_deepspeed && !settings->deepspeed_config_file && settings->zero_stage > 0
+           && settings->zero_stage < 3;
+}
+
+static bool
+is_nvme (const char *device)
+{
+    return device && !strcasecmp (device, "nvme");
+}
+
+static bool
+has_optimizer_elsewhere (const struct settings *settings)
+{
+    return settings->use_deepspeed && !settings->deepspeed_config_file && !is_nvme (settings->offload_optimizer_device);
+}
+
+static bool
+has_parameters_elsewhere (const struct settings *settings)
+{
+    return settings->use_deepspeed && !settings->deepspeed_config_file && !is_nvme (settings->offload_param_device);
+}
+
+static bool
+has_no_dynamo (const struct settings *settings)
+{
+    return !strcmp (settings->dynamo_backend, "no");
+}
+
+static bool
+has_gpus (const struct settings *settings)
+{
+    return settings->multi_gpu;
+}
+
+static bool
+has_cpus_alone (const struct settings *settings)
+{
+    return (when_on_cpu (settings) && mode_path (settings, false) == PATH_SIMPLE)
+           || !strcmp (settings->distributed_type, "MULTI_CPU");
+}
+
+#define IN_FILE "contradicts deepspeed_config_file; set it only in DeepSpeed's file"
+
+/* Keys that say nothing, or the contrary of another key, although their group counts. */
+static const struct {
+    const char *key;
+    bool (*is_wrong) (const struct settings *settings);
+    const char *text;
+} rules[] = {
+    { "machine_rank", has_one_machine, "has no effect with one machine" },
+    { "use_cpu", has_gpus, "contradicts distributed_type, which asks for GPUs" },
+    { "gpu_ids", has_cpus_alone, "has no effect on CPUs" },
+    { "dynamo_mode", has_no_dynamo, "has no effect without a dynamo_backend" },
+    { "dynamo_use_fullgraph", has_no_dynamo, "has no effect without a dynamo_backend" },
+    { "dynamo_use_dynamic", has_no_dynamo, "has no effect without a dynamo_backend" },
+    { "dynamo_use_regional_compilation", has_no_dynamo, "has no effect without a dynamo_backend" },
+    { "fsdp_sharding_strategy", has_fsdp2, "has no effect with fsdp_version: 2" },
+    { "fsdp_backward_prefetch", has_fsdp2, "has no effect with fsdp_version: 2" },
+    { "fsdp_forward_prefetch", has_fsdp2, "has no effect with fsdp_version: 2" },
+    { "fsdp_use_orig_params", has_fsdp2, "has no effect with fsdp_version: 2" },
+    { "fsdp_sync_module_states", has_fsdp2, "has no effect with fsdp_version: 2" },
+    { "zero_stage", has_deepspeed_file, IN_FILE },
+    { "gradient_accumulation_steps", has_deepspeed_file, IN_FILE },
+    { "gradient_clipping", has_deepspeed_file, IN_FILE },
+    { "offload_optimizer_device", has_deepspeed_file, IN_FILE },
+    { "offload_optimizer_nvme_path", has_deepspeed_file, IN_FILE },
+    { "offload_param_device", has_deepspeed_file, IN_FILE },
+    { "offload_param_nvme_path", has_deepspeed_file, IN_FILE },
+    { "zero3_save_16bit_model", has_deepspeed_file, IN_FILE },
+    { "mixed_precision", has_deepspeed_file, IN_FILE },
+    { "zero3_init_flag", has_low_stage, "has no effect without zero_stage: 3" },
+    { "zero3_save_16bit_model", has_low_stage, "has no effect without zero_stage: 3" },
+    { "offload_param_device", has_low_stage, "has no effect without zero_stage: 3" },
+    { "offload_optimizer_nvme_path", has_optimizer_elsewhere, "has no effect without offload_optimizer_device: nvme" },
+    { "offload_param_nvme_path", has_parameters_elsewhere, "has no effect without offload_param_device: nvme" },
+};
+
+/* A key that the questionnaire always writes says nothing where it has its default. */
+static bool
+is_noise (const struct config *config, const struct option *row)
+{
+    AUTO_STRBUF struct strbuf value = { 0 };
+    option_types[row->type].format (option_field_const (row, &config->settings), &value);
+    const char *text = value.text ? value.text : "", *dflt = row->dflt ? row->dflt : "";
+    bool truth = true;
+    if (value.failed)
+        return false; /* so that the note fails, too, instead of being lost */
+    if (!row->dflt && (!strcasecmp (text, "none") || (parse_bool (text, &truth) == PARSE_OK && !truth)))
+        return true; /* the questionnaire's word for "not wanted" */
+    return !strcasecmp (text, dflt) || (row->type == OPTION_TEXT && !strcmp (text, "main"));
+}
+
+/* mpirun starts ranks on CPUs without use_cpu, too. */
+bool
+useless_group_counts (enum option_group group, const struct settings *settings)
+{
+    if (group == GROUP_MPIRUN && mode_path (settings, false) == PATH_MPIRUN)
+        return true;
+    return !option_groups[group].matters || option_groups[group].matters (settings);
+}
+
+static bool
+has_no_mpirun (const struct settings *settings)
+{
+    return !mode_is_mpirun (settings);
+}
+
+/* What questionnaires always write, and so is never reported; but it means nothing. */
+static const struct {
+    const char *key;
+    bool (*is_idle) (const struct settings *settings);
+} idle[] = {
+    { "same_network", has_one_machine },
+    { "rdzv_backend", has_one_machine },
+    { "bind-to", has_no_mpirun },
+};
+
+bool
+useless_applies (const struct settings *settings, const struct option *row)
+{
+    if (!useless_group_counts (row->group, settings))
+        return false;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (!strcmp (rules[i].key, row->key) && rules[i].is_wrong (settings))
+            return false;
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
+        if (!strcmp (idle[i].key, row->key) && idle[i].is_idle (settings))
+            return false;
+    return true;
+}
+
+bool
+useless_find (const struct config *config, const struct option *row, struct useless *found)
+{
+    const struct settings *settings = &config->settings;
+    if (!useless_group_counts (row->group, settings) && !is_noise (config, row)) {
+        *found = (struct useless){ "has no effect without ", option_groups[row->group].mode };
+        return true;
+    }
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (strcmp (rules[i].key, row->key) || !rules[i].is_wrong (settings)
+            || (rules[i].is_wrong != has_deepspeed_file && is_noise (config, row)))
+            continue;
+        *found = (struct useless){ rules[i].text, "" };
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings that have no effect beside others, or contradict them: what `config lint` finds, and flags that `config`
+ * refuses. */
+#ifndef CONFIG_USELESS_H
+#define CONFIG_USELESS_H
+
+#include "config/options.h"
+
+struct useless {
+    const char *text; /* after the key: "has no effect without " */
+    const char *mode; /* then this; "" where text says it all */
+};
+
+/** Whether the mode that the settings choose, after config_resolve(), heeds the group's options. */
+bool useless_group_counts (enum option_group group, const struct settings *settings);
+
+/** Whether the settings, after config_resolve(), leave @p row a meaning. */
+bool useless_applies (const struct settings *settings, const struct option *row);
+
+/** Whether @p row has a value that says nothing in these settings.  One that equals the default never does. */
+bool useless_find (const struct config *config, const struct option *row, struct useless *found);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What schedulers tell: rates and momenta, where they have got to, and what has to agree over the ranks. */
+#include <config.h>
+
+#include "lib/train/schedules.h"
+
+#include "lib/error.h"
+#include "lib/state/state_object.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Of a sequence's or a product's own records, after the kinds of schedules. */
+enum { STATE_VERSION = 1, COMPOSED = 64 };
+
+double
+accel_scheduler_lr (const struct accel_scheduler *scheduler)
+{
+    return scheduler && scheduler->part_count ? *scheduler->lr : 0;
+}
+
+double
+accel_scheduler_momentum (const struct accel_scheduler *scheduler)
+{
+    return scheduler && scheduler->part_count ? *scheduler->momentum : 0;
+}
+
+size_t
+accel_scheduler_state_count (const struct accel_scheduler *scheduler)
+{
+    if (!scheduler)
+        return 0;
+    return scheduler->group_count * (scheduler->composition == COMPOSED_OF_ONE ? 1 : scheduler->part_count + 1);
+}
+
+/* Record @p number: those of the whole come first, one for each group, then those of each part. */
+static struct accel_scheduler_state
+make_record (const struct accel_scheduler *scheduler, size_t number)
+{
+    size_t place = number % scheduler->group_count, part = number / scheduler->group_count;
+    bool whole = scheduler->composition != COMPOSED_OF_ONE && part-- == 0;
+    const struct schedule *schedule = &scheduler->parts[whole ? 0 : part];
+    return (struct accel_scheduler_state){
+        .version = STATE_VERSION,
+        .schedule = whole ? COMPOSED + (uint32_t) scheduler->composition : (uint32_t) schedule->options.schedule,
+        .step = whole ? scheduler->step : schedule->step,
+        .base_lr = schedule->base_lr[place],
+        .lr = whole ? scheduler->lr[place] : schedule->lr[place],
+        .momentum = scheduler->momentum[place],
+    };
+}
+
+void
+accel_scheduler_get_states (const struct accel_scheduler *scheduler, struct accel_scheduler_state *states)
+{
+    for (size_t i = 0; states && i < accel_scheduler_state_count (scheduler); i++)
+        states[i] = make_record (scheduler, i);
+}
+
+void
+accel_scheduler_get_state (const struct accel_scheduler *scheduler, struct accel_scheduler_state *state)
+{
+    if (!state)
+        return;
+    *state = (struct accel_scheduler_state){ 0 };
+    if (accel_scheduler_state_count (scheduler))
+        *state = make_record (scheduler, 0);
+}
+
+static enum accel_status
+check_record (const struct accel_scheduler *scheduler, const struct accel_scheduler_state *state, size_t number,
+              struct accel_error *err)
+{
+    uint32_t wanted = make_record (scheduler, number).schedule;
+    if (state->version != STATE_VERSION || !isfinite (state->lr) || !isfinite (state->base_lr)
+        || !isfinite (state->momentum))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "not a scheduler state, or from a different release");
+    if (state->schedule != wanted)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the state belongs to schedule %u, but the scheduler has schedule %u",
+                           state->schedule, wanted);
+    return ACCEL_OK;
+}
+
+static void
+take_record (struct accel_scheduler *scheduler, const struct accel_scheduler_state *state, size_t number)
+{
+    size_t place = number % scheduler->group_count, part = number / scheduler->group_count;
+    bool single = scheduler->composition == COMPOSED_OF_ONE, whole = !single && part-- == 0;
+    if (!whole) {
+        scheduler->parts[part].step = state->step;
+        scheduler->parts[part].base_lr[place] = state->base_lr;
+        scheduler->parts[part].lr[place] = state->lr;
+    }
+    if (!whole && !single)
+        return;
+    double *momentum = optimizer_momentum (scheduler->optimizer, scheduler->groups[place]);
+    scheduler->step = state->step;
+    scheduler->lr[place] = *optimizer_lr_of (scheduler->optimizer, scheduler->groups[place]) = state->lr;
+    if (scheduler->moves_momentum && momentum)
+        scheduler->momentum[place] = *momentum = state->momentum;
+}
+
+enum accel_status
+accel_scheduler_set_states (struct accel_scheduler *scheduler, const struct accel_scheduler_state *states, size_t count,
+                            struct accel_error *err)
+{
+    if (!scheduler || !states)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, scheduler ? "state" : "scheduler");
+    enum accel_status status = scheduler_check (__func__, scheduler, err);
+    if (!status && count != accel_scheduler_state_count (scheduler))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the scheduler has %zu states, for its groups and schedules, not %zu",
+                           accel_scheduler_state_count (scheduler), count);
+    for (size_t i = 0; !status && i < count; i++)
+        status = check_record (scheduler, &states[i], i, err);
+    for (size_t i = 0; !status && i < count; i++)
+        take_record (scheduler, &states[i], i);
+    return status;
+}
+
+enum accel_status
+accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel_scheduler_state *state,
+                           struct accel_error *err)
+{
+    return accel_scheduler_set_states (scheduler, state, 1, err);
+}
+
+static void
+note_part (const struct accel_scheduler *scheduler, const struct schedule *part, struct noted_numbers *numbers)
+{
+    const struct accel_scheduler_options *options = &part->options;
+    const char *kind = scheduler->composition == COMPOSED_OF_ONE ? NULL : "part";
+    const char *name = schedule_name (options->schedule);
+    const struct {
+        const char *name;
+        double value;
+    } values[] = {
+        { "the kind", options->schedule },
+        { "the number of steps done", (double) part->step },
+        { "warmup_steps", (double) options->warmup_steps },
+        { "total_steps", (double) options->total_steps },
+        { "stable_steps", (double) options->stable_steps },
+        { "decay_steps", (double) options->decay_steps },
+        { "warmup_shape", options->warmup_shape },
+        { "decay_shape", options->decay_shape },
+        { "final_fraction", options->final_fraction },
+        { "cycles", options->cycles },
+        { "step_size", (double) options->step_size },
+        { "gamma", options->gamma },
+        { "power", options->power },
+        { "max_lr", options->max_lr },
+        { "pct_start", options->pct_start },
+        { "div_factor", options->div_factor },
+        { "final_div_factor", options->final_div_factor },
+        { "linear", options->linear },
+        { "three_phase", options->three_phase },
+        { "keep_momentum", options->keep_momentum },
+        { "base_momentum", options->base_momentum },
+        { "max_momentum", options->max_momentum },
+        { "without_optimizer", options->without_optimizer },
+        { "split_batches", options->split_batches },
+    };
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        numbers_add (numbers, values[i].name, kind, name, values[i].value);
+    for (size_t i = 0; i < scheduler->group_count; i++)
+        numbers_add (numbers, "the first learning rate", kind, name, part->base_lr[i]);
+}
+
+void
+scheduler_note_numbers (const struct accel_scheduler *scheduler, struct noted_numbers *numbers)
+{
+    const struct accel_optimizer *optimizer = scheduler->optimizer;
+    numbers->what = schedule_name (scheduler->parts->options.schedule);
+    if (scheduler->composition != COMPOSED_OF_ONE)
+        numbers->what
+            = scheduler->composition == COMPOSED_IN_SEQUENCE ? "a sequence of schedules" : "a chain of schedules";
+    numbers->sizes[0] = (struct noted_size){ "the number of schedules", scheduler->part_count };
+    numbers->sizes[1] = (struct noted_size){ "the number of groups", scheduler->group_count };
+    numbers_add (numbers, "the position of its optimizer in accel_prepare", NULL, NULL, (double)
+                          optimizer->object.number);
+    numbers_add (numbers, "the number of steps done", NULL, NULL, (double) scheduler->step);
+    for (size_t i = 0; i < scheduler->group_count; i++)
+        numbers_add (numbers, "the group", NULL, NULL, (double) scheduler->groups[i]);
+    for (size_t i = 0; scheduler->milestones && i + 1 < scheduler->part_count; i++)
+        numbers_add (numbers, "a milestone", NULL, NULL, (double) scheduler->milestones[i]);
+    for (size_t p = 0; p < scheduler->part_count; p++)
+        note_part (scheduler, &scheduler->parts[p], numbers);
+    for (size_t i = 0; i < scheduler->group_count; i++)
+        numbers_add (numbers, "lr", optimizer->group_count > 1 ? "group" : NULL,
+                     optimizer->groups[scheduler->groups[i]].name, scheduler->lr[i]);
+}

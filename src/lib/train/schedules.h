@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules from the inside: one formula, a sequence of them or their product, over the groups of an optimizer. */
+#ifndef LIB_TRAIN_SCHEDULES_H
+#define LIB_TRAIN_SCHEDULES_H
+
+#include <accel/scheduler.h>
+
+#include "lib/object.h"
+#include "lib/train/optimizer.h"
+
+enum { ONE_CYCLE_PHASES = 3 };
+
+/** One-cycle goes from one value to another up to each of these steps. */
+struct phase {
+    double end_step;
+    double start_lr, end_lr;
+    double start_momentum, end_momentum;
+};
+
+/** One formula, and where it has got to. */
+struct schedule {
+    struct accel_scheduler_options options; /* no field is 0 that has another default */
+    uint64_t step;
+    double *base_lr, *lr; /* [scheduler's group_count]; `lr` is what it set last */
+    struct phase phases[ONE_CYCLE_PHASES];
+    int phase_count;
+};
+
+enum composition { COMPOSED_OF_ONE, COMPOSED_IN_SEQUENCE, COMPOSED_AS_PRODUCT };
+
+struct accel_scheduler {
+    struct object object;
+    struct accel_optimizer *optimizer;
+    enum composition composition;
+    struct schedule *parts; /* [part_count] */
+    size_t part_count;
+    uint64_t *milestones; /* [part_count - 1], of a sequence: the step in which part i + 1 begins */
+    uint64_t step;
+    size_t *groups; /* [group_count]: the groups of the optimizer that it moves */
+    size_t group_count;
+    double *lr, *momentum; /* [group_count]: what was set last; 0 where it has not been */
+    bool moves_momentum; /* one-cycle, and keep_momentum was not asked for */
+    double *memory;
+};
+
+/** Put defaults in place of zeros, and check @p options for @p optimizer. */
+enum accel_status schedule_check_options (struct accel_scheduler_options *options, struct accel_error *err);
+
+/** Set up what follows from the options of @p part.  `base_lr` is there, and may be changed. */
+void schedule_begin (struct schedule *part, size_t group_count);
+
+/** @return whether the next rate follows from the one before and not from the step alone, so that several multiply. */
+bool schedule_is_recursive (const struct schedule *part);
+
+/** @return what base is multiplied by in the step of @p part; 1 for one that is recursive.  May call the program. */
+double schedule_factor (const struct schedule *part);
+
+/** @return the rate of the group at @p place, whose rate was @p before and whose base is multiplied by @p factor. */
+double schedule_rate (const struct schedule *part, size_t place, double before, double factor);
+
+/** @return the momentum of one-cycle's step. */
+double schedule_momentum (const struct schedule *part);
+
+/** @return whether the schedule has an end, and has got there. */
+bool schedule_is_at_end (const struct schedule *part);
+
+/** @return "a cosine schedule"; static. */
+const char *schedule_name (enum accel_schedule schedule);
+
+/** @return the part of a sequence whose turn it is in step @p step. */
+size_t scheduler_part_at (const struct accel_scheduler *scheduler, uint64_t step);
+
+/** @return ACCEL_OK if @p scheduler and its optimizer are there for a call of @p function. */
+enum accel_status scheduler_check (const char *function, const struct accel_scheduler *scheduler,
+                                   struct accel_error *err);
+
+#endif

@@ -1,0 +1,11 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# accelerate config schema: it accepts the example files and what else is right, and rejects what `config lint` rejects.
+. "${srcdir:-.}/tests/testlib.sh"
+
+if ! python3 -c 'import yaml; from jsonschema import Draft202012Validator' 2>/dev/null; then
+    echo '1..0 # SKIP python3-jsonschema (4.0 or newer) or python3-yaml is not here'
+    exit
+fi
+"$accelerate" config schema >schema.json || exit 99
+python3 "$srcdir/tests/cli/config_schema.py" "$accelerate" schema.json "$srcdir"/examples/config/*

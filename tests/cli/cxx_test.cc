@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accel.hpp: what each class owns, throws and calls, on any number of processes.  The numbers themselves are the
+ * business of the C API's tests. */
+#include <accel/accel.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+
+using namespace accelerate;
+
+namespace {
+
+int count, failed;
+
+void
+ok (bool good, const char *what)
+{
+    std::printf ("%sok %d - %s\n", good ? "" : "not ", ++count, what);
+    failed += !good;
+}
+
+/* Whether @function throws an error of that code whose text has @words. */
+template <class F>
+bool
+throws (accel_status code, const char *words, F function)
+{
+    try {
+        function ();
+    } catch (const error &e) {
+        if (e.code () == code && std::strstr (e.what (), words))
+            return true;
+        std::printf ("# code %d: %s\n", int (e.code ()), e.what ());
+    }
+    return false;
+}
+
+/* Not an exception of the library. */
+struct own_exception : std::logic_error {
+    using std::logic_error::logic_error;
+};
+
+template <class F>
+bool
+throws_own (F function)
+{
+    try {
+        function ();
+    } catch (const own_exception &e) {
+        return !std::strcmp (e.what (), "mine");
+    } catch (const std::exception &e) {
+        std::printf ("# %s\n", e.what ());
+    }
+    return false;
+}
+
+template <class T>
+constexpr bool only_moves = std::is_nothrow_move_constructible_v<T> && !std::is_copy_constructible_v<T>;
+static_assert (only_moves<accelerator> && only_moves<tensor> && only_moves<tree> && only_moves<generator>);
+static_assert (only_moves<sampler> && only_moves<dataset> && only_moves<loader> && only_moves<model>);
+static_assert (only_moves<optimizer> && only_moves<scheduler> && only_moves<group> && only_moves<mesh>);
+static_assert (only_moves<shared_array<float>> && !std::is_copy_assignable_v<shared_array<float>>);
+static_assert (std::is_base_of_v<std::runtime_error, error>);
+static_assert (dtype_of<const float> == ACCEL_FLOAT32 && dtype_of<std::int64_t> == ACCEL_INT64);
+
+void
+test_tensors (accelerator &acc)
+{
+    const int size = acc.num_processes (), rank = acc.process_index ();
+    std::vector<float> row { float (rank), 1 };
+    tensor mine { span<float> (row) }, moved = std::move (mine);
+    ok (moved.dl ().shape == moved.get ()->shape && mine.size () == 0 && moved.size () == 2, "a tensor moves");
+    tensor all = acc.gather (moved);
+    ok (all.shape () == shape_type { 2 * size } && all.values<float> ()[std::size_t (2 * size - 2)] == float (size - 1),
+        "gather");
+    all = acc.gather (moved);
+    acc.reduce (moved);
+    ok (row[1] == float (size), "reduce in place");
+    acc.broadcast (moved, size - 1);
+    ok (acc.reduce (rank + 1.0, ACCEL_MAX) == size && acc.reduce (1) == size, "reduce of a number");
+    ok (throws (ACCEL_ERR_INVALID, "float32, not int64", [&] { (void) all.values<std::int64_t> (); }),
+        "elements of another type");
+    ok (throws (ACCEL_ERR_INVALID, "shape", [&] { tensor bad (span<float> (row), { 3 }); }),
+        "a shape that does not fit");
+    ok (throws (ACCEL_ERR_INVALID, "negative", [] { tensor bad (ACCEL_INT8, { -1 }); }), "a bad shape");
+    ok (throws (ACCEL_ERR_INVALID, "cxx_test.cc:", [&] { acc.broadcast (moved, size); }), "the caller's file is named");
+    tensor padded = acc.pad_across_processes (moved, 0, 7);
+    tensor exchanged = acc.all_to_all (all), part = acc.reduce_scatter (all);
+    ok (padded.size () == 2 && exchanged.size () == std::size_t (2 * size) && part.size () == 2, "parts");
+}
+
+void
+test_trees (accelerator &acc)
+{
+    std::vector<float> numbers { 1, 2, 3 };
+    tree root = tree::dict ();
+    root.set ("x", tree::borrow (tensor (span<float> (numbers)))).set ("name", tree::of_bytes ("abc"));
+    root.set ("list", std::move (tree::list ().append (tree::copy_of (tensor (span<float> (numbers))))));
+    ok (root.kind () == ACCEL_TREE_DICT && root.size () == 3 && root["name"].bytes () == "abc"
+            && root["x"].values<float> ().data () == numbers.data () && root["list"][0].values<float> ()[2] == 3,
+        "a tree of views, bytes and lists");
+    ok (!root["none"] && !root["none"][3]["deeper"], "what is not there is empty");
+    ok (throws (ACCEL_ERR_INVALID, "not a tensor", [&] { root["name"].tensor (); }), "bytes are not a tensor");
+    std::string places;
+    tree mapped = root.map ([&] (std::string_view place, node leaf) {
+        places += place;
+        return leaf.kind () == ACCEL_TREE_BYTES ? tree::of_bytes ("xyz") : tree ();
+    });
+    ok (mapped["name"].bytes () == "xyz" && mapped["x"].values<float> ().data () == numbers.data ()
+            && places == "tree['x']tree['name']tree['list'][0]",
+        "map");
+    ok (throws_own ([&] { root.map ([] (std::string_view, node) -> tree { throw own_exception ("mine"); }); }),
+        "an exception goes through map");
+    tree slice = root["x"].slice (1, 3);
+    ok (slice.values<float> ()[0] == 2 && slice.find_batch_size () == 2, "slice");
+    const node two[] = { root["x"], slice };
+    ok (tree::concatenate (two).find_batch_size () == 5, "concatenate");
+    tree gathered = acc.gather (root["x"]);
+    ok (gathered.find_batch_size () == 3 * std::size_t (acc.num_processes ()), "gather of a tree");
+    ok (throws (ACCEL_ERR_INVALID, "bytes where a tensor", [&] { acc.gather (root); }), "bytes cannot be gathered");
+    const accelerator::objects names = acc.gather_object ({ "rank " + std::to_string (acc.process_index ()), "" });
+    ok (names.size () == 2 * std::size_t (acc.num_processes ()) && names[names.size () - 2].size () == 6
+            && names.back ().empty (),
+        "objects");
+    ok (acc.broadcast_object_list ({ std::to_string (acc.process_index ()) }).at (0) == "0", "objects of rank 0");
+}
+
+void
+test_communicators (accelerator &acc)
+{
+    communicator world = acc.world ();
+    const int size = world.size (), rank = world.rank ();
+    shared_array<double> shared (acc.get (), 3), moved = std::move (shared);
+    moved[2] = rank;
+    world.all_reduce (span<double> (moved), ACCEL_MAX);
+    ok (moved[2] == size - 1 && moved.size () == 3 && shared.size () == 0, "all-reduce of shared memory");
+    std::vector<std::int32_t> all (std::size_t (size), -1);
+    const std::vector<std::int32_t> mine { rank };
+    world.all_gather<std::int32_t> (mine, all);
+    std::vector<std::int32_t> wanted (all.size ());
+    std::iota (wanted.begin (), wanted.end (), 0);
+    ok (all == wanted, "all-gather");
+    ok (throws (ACCEL_ERR_INVALID, "do not match", [&] { world.all_gather<std::int32_t> (all, all); }) == (size > 1),
+        "spans that do not match");
+    group own = world.split (rank % 2), none = world.split (-1);
+    ok (own && own.size () == (size + 1 - rank % 2) / 2 && !none, "groups");
+    const char *names[] = { "dp" };
+    const int sizes[] = { size };
+    mesh grid (acc.get (), names, sizes);
+    ok (grid["dp"].size () == size && throws (ACCEL_ERR_INVALID, "'tp'", [&] { grid["tp"]; }), "mesh");
+}
+
+void
+test_control (accelerator &acc)
+{
+    int ran = 0;
+    ok (acc.on_main_process ([&] { ran++; }) == acc.is_main_process () && ran == acc.is_main_process (),
+        "on main process");
+    acc.main_process_first ([&] { ran += 10; });
+    ok (ran >= 10, "main process first");
+    acc.set_trigger ();
+    ok (acc.check_trigger () && !acc.check_trigger (), "trigger");
+    std::vector<std::size_t> tried;
+    ok (acc.find_executable_batch_size ([&] (std::size_t size) {
+            tried.push_back (size);
+            if (size > 80)
+                throw std::bad_alloc ();
+        }, 100) == 72 && tried.size () == 4, "a batch size that fits");
+    ok (throws_own ([&] { acc.find_executable_batch_size ([] (std::size_t) { throw own_exception ("mine"); }); }),
+        "an exception ends the search");
+    ok (throws (ACCEL_ERR_NOMEM, "", [&] { throw error (ACCEL_ERR_NOMEM, "text"); }), "errors of the program");
+    progress bar (acc, 2, "bar");
+    bar.update (2);
+    profile_span span (acc, "span");
+}
+
+void
+test_random ()
+{
+    generator a (3), b (4);
+    b.set_state (a.state ());
+    ok (a () == b () && a.permutation (5) == b.permutation (5) && a.initial_seed () == 3,
+        "generators and their states");
+    generator moved = std::move (a);
+    std::vector<float> values (20);
+    moved.fill_normal (values);
+    ok (throws (ACCEL_ERR_INVALID, "", [&] { moved.fill_normal (values, 0, -1); }), "a bad deviation");
+    std::vector<int> cards { 1, 2, 3, 4 };
+    std::shuffle (cards.begin (), cards.end (), moved);
+    ok (std::accumulate (cards.begin (), cards.end (), 0) == 10, "std::shuffle draws from a generator");
+    std::int64_t next = 0;
+    sampler evens = sampler::custom (3, [&] { return next += 2; },
+                                     [&] (std::uint64_t epoch) { next = std::int64_t (epoch); });
+    sampler kept = std::move (evens);
+    kept.set_epoch (10);
+    ok (kept.draw () == std::vector<std::int64_t> { 12, 14, 16 }, "a sampler of the program");
+    ok (sampler::random (7).draw ().size () == 7 && sampler::sequential (2).size () == 2, "samplers");
+}
+
+dataset
+squares (std::size_t size)
+{
+    return dataset ({ field ("x", ACCEL_INT64), field ("y", ACCEL_FLOAT32, { 2 }) }, size,
+                    [] (std::size_t index, void *const *into) {
+                        if (index == 1000)
+                            throw std::runtime_error ("sample 1000 is broken");
+                        *static_cast<std::int64_t *> (into[0]) = std::int64_t (index * index);
+                        static_cast<float *> (into[1])[0] = static_cast<float *> (into[1])[1] = float (index);
+                    });
+}
+
+void
+test_loaders ()
+{
+    dataset made = squares (10), set = std::move (made);
+    loader first (set, loader_options ().batch_size (4)), batches = std::move (first);
+    std::vector<std::int64_t> seen;
+    for (const batch &now : batches)
+        for (std::int64_t x : now.values<std::int64_t> ("x"))
+            seen.push_back (x);
+    ok (seen.size () == 10 && seen[9] == 81 && batches.size () == 3 && batches.epoch () == 1, "a pass over batches");
+    for (const batch &now : batches) {
+        ok (now.indices ()[0] == 0 && now.size () == 4 && now.tree ()["y"].values<float> ().size () == 8, "a batch");
+        ok (throws (ACCEL_ERR_INVALID, "'z'", [&] { now["z"]; }), "a field that is not there");
+        break;
+    }
+    ok (batches.epoch () == 2, "leaving a loop ends the pass");
+    batch now (nullptr);
+    ok (batches.next (now) && now.indices ()[0] == 0 && batches.next (now) && now.indices ()[0] == 4, "next");
+    const accel_loader_state state = batches.state ();
+    batches.end_pass ();
+    batches.set_state (state);
+    for (const batch &rest : batches) {
+        ok (rest.indices ()[0] == 8, "on from a state");
+    }
+    dataset broken = squares (1001);
+    loader over (broken, loader_options ().batch_size (1000));
+    int good = 0;
+    auto count_good = [&] {
+        for (const batch &one : over)
+            good += one.size () == 1000;
+    };
+    ok (throws (ACCEL_ERR_CALLBACK, "sample 1000 is broken", count_good) && good == 1, "an exception of a data set");
+    loader ragged (set, loader_options ().batch_size (3), [] (span<const std::int64_t> indices, collated_batch &into) {
+        const std::int64_t rows = std::int64_t (indices.size ());
+        for (std::int64_t &x : into.resize<std::int64_t> ("x", { rows }))
+            x = 5;
+        for (float &y : into.resize<float> ("y", { rows, 2 }))
+            y = 6;
+    });
+    ok (ragged.next (now) && now.values<float> ("y").size () == 6 && now.values<std::int64_t> ("x")[2] == 5, "collate");
+    int left = 0;
+    stream source;
+    source.fields = { field ("n", ACCEL_INT32) };
+    source.start = [&] (std::uint64_t) { left = 5; };
+    source.next = [&] (void *const *into) { *static_cast<std::int32_t *> (into[0]) = left; return left-- > 0; };
+    loader streamed (std::move (source), loader_options ().batch_size (2));
+    int samples = 0;
+    for (const batch &one : streamed)
+        samples += int (one.size ());
+    ok (samples == 5, "a stream");
+    ok (throws (ACCEL_ERR_SYSTEM, "missing.csv", [] { dataset::open_csv ("missing.csv"); }),
+        "a file that is not there");
+    const std::vector<float> rows { 1, 2, 3 };
+    const accel_field fields[] = { field ("v", ACCEL_FLOAT32) };
+    const void *const arrays[] = { rows.data () };
+    dataset plain = dataset::from_arrays (fields, arrays, 3);
+    float into = 0;
+    void *const where[] = { &into };
+    plain.read (2, where);
+    ok (into == 3 && plain.fields ()[0].ndim == 0, "a data set of arrays");
+}
+
+struct layer {
+    const char *name;
+    float *w, *dw;
+    std::int64_t size;
+};
+
+void
+test_training (accelerator &acc)
+{
+    model net ({ { "w", { 2, 3 } }, { "b", { 3 } }, { "seen", { 1 }, 0, true } });
+    net.set_ddp (ddp_options ().bucket_cap_mb (1));
+    ok (throws (ACCEL_ERR_INVALID, "no memory", [&] { (void) net.grad<float> ("w"); }), "a gradient without memory");
+    optimizer adam = optimizer::adam (net, accelerate::adam ().lr (0.1));
+    scheduler half = scheduler::lambda (adam, [] (std::uint64_t step) { return std::pow (0.5, double (step)); },
+                                        scheduler_options ().split_batches (true));
+    acc.prepare ({ net, adam, half });
+    ok (net.size () == 3 && net["b"].data->shape[0] == 3 && net.data<float> ("w").size () == 6
+            && net.grad<float> (0).size () == 6 && !net["seen"].grad,
+        "parameters and gradients by name and index");
+    ok (throws (ACCEL_ERR_INVALID, "'v'", [&] { net["v"]; }) && throws (ACCEL_ERR_INVALID, "", [&] { net[9]; }),
+        "parameters that are not there");
+    acc.accumulate ({ net });
+    acc.backward (net, 1, [&] (float scale) { net.grad<float> ("b")[0] += scale * float (acc.process_index ()); });
+    ok (std::fabs (net.grad<float> ("b")[0] - float (acc.num_processes () - 1) / 2) < 1e-6F, "gradients are averaged");
+    net.clip_grad_norm (1e-3);
+    adam.step ();
+    half.step ();
+    ok (half.lr () == 0.05 && adam.step_count () == 1 && !adam.step_was_skipped (), "steps");
+    ok (acc.num_processes () == 1 || net.data<float> ("b")[0] < 0, "parameters change");
+    adam.zero_grad ();
+    {
+        no_sync quiet (acc, net);
+        autocast_guard exact (acc);
+        acc.backward (net, 1, [&] (float) { net.grad<float> ("b")[1] = float (acc.process_index ()); });
+        ok (net.grad<float> ("b")[1] == float (acc.process_index ()), "no_sync");
+    }
+    local_sgd local (acc, net, 2);
+    local.step ();
+    local.end ();
+    acc.join_uneven_inputs ([&] {
+        for (int i = 0; i < acc.process_index (); i++)
+            acc.backward (net, 1, [] (float) {});
+    });
+    std::vector<float> w { 1, 2 }, dw (2);
+    const layer layers[] = { { "l", w.data (), dw.data (), 2 } };
+    const struct_layout layout = struct_layout ()
+                                     .stride_bytes (sizeof (layer))
+                                     .name (offsetof (layer, name))
+                                     .data (offsetof (layer, w))
+                                     .grad (offsetof (layer, dw))
+                                     .shape (offsetof (layer, size))
+                                     .ndim (ACCEL_NO_FIELD)
+                                     .dims (1);
+    model structs = model::from_structs (span<const layer> (layers), layout);
+    std::vector<const char *> states { "m" };
+    optimizer own = optimizer::custom (structs, { 0.5, states, [] (const accel_update &u) {
+        static_cast<float *> (u.parameter->data->data)[0] -= float (u.lr);
+        static_cast<float *> (u.states[0]->data)[0] = 9;
+    }, {}, {} });
+    own.step ();
+    ok (w[0] == 0.5F && own.state (0, "m")[0] == 9 && own.state (0, "n").empty (), "an optimizer of the program");
+    auto throwing = [] (const accel_update &) { throw own_exception ("mine"); };
+    optimizer bad = optimizer::custom (structs, { 0.5, {}, throwing, {}, {} });
+    ok (throws (ACCEL_ERR_CALLBACK, "mine", [&] { bad.step (); }), "one that throws");
+    ok (throws (ACCEL_ERR_INVALID, "", [&] { optimizer::custom (structs, { 0.5, {}, {}, {}, {} }); }),
+        "one without a step");
+    acc.end_training ();
+}
+
+/* The exception comes out as it is, and only after everything has been freed. */
+void
+test_exceptions (accelerator &acc)
+{
+    if (acc.num_processes () > 1)
+        return;
+    model net ({ { "w", { 1 } } });
+    acc.prepare ({ net });
+    ok (throws_own ([&] { acc.backward (net, 1, [] (float) { throw own_exception ("mine"); }); }),
+        "an exception goes through a backward pass");
+    auto failing = [] (float) { throw error (ACCEL_ERR_FORMAT, "own text"); };
+    ok (throws (ACCEL_ERR_FORMAT, "own text", [&] { acc.backward (net, 1, failing); }), "and an error");
+    ok (throws (ACCEL_ERR_UNSUPPORTED, "tcp", [] { accelerator other (open_options ().backend ("tcp")); }),
+        "a job that cannot be opened");
+}
+
+} // namespace
+
+int
+main (int argc, char **argv)
+{
+    try {
+        accelerator opened, acc = std::move (opened);
+        if (argc > 1 && !std::strcmp (argv[1], "fail")) {
+            model net ({ { "w", { 1 } } });
+            acc.prepare ({ net });
+            acc.backward (net, 1, [&] (float) {
+                if (acc.is_last_process ())
+                    throw error (ACCEL_ERR_FORMAT, "this rank cannot");
+            });
+        }
+        test_tensors (acc);
+        test_trees (acc);
+        test_communicators (acc);
+        test_control (acc);
+        test_random ();
+        test_loaders ();
+        test_training (acc);
+        test_exceptions (acc);
+        acc.print ("%s", "");
+    } catch (const error &e) {
+        end_program (e);
+    } catch (const std::exception &e) {
+        std::printf ("Bail out! %s\n", e.what ());
+        return 1;
+    }
+    std::printf ("1..%d\n", count);
+    return failed != 0;
+}

@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What the command says to mistakes and to habits of other launchers, word by word: misuse.txt has the table.
+. "${srcdir:-.}/tests/testlib.sh"
+
+echo pass >program.py
+echo text >text.txt
+mkdir folder
+printf 'distributed_type: NO\nnum_procs: 2\ndebug: perhaps\n' >bad.yaml
+printf 'distributed_type: FSDP\nnum_processes: 2\n' >fsdp.yaml
+CUDA_VISIBLE_DEVICES=
+export CUDA_VISIBLE_DEVICES
+
+# ARGUMENTS|STATUS|standard error, which is one line; nothing is printed
+count=0
+while IFS='|' read -r arguments status said; do
+    count=$((count + 1))
+    # shellcheck disable=SC2086
+    test_expect_success "accelerate $arguments" '
+        test_exit $status timeout $patience "$accelerate" $arguments </dev/null >out 2>error && cat error &&
+        printf "%s\n" "$said" | diff - error && test ! -s out'
+done <"$srcdir/tests/cli/misuse.txt"
+test_expect_success 'a table of that length' 'test "$count" -ge 131'
+test_expect_success '-V is --version, help COMMAND is COMMAND --help' '
+    "$accelerate" -V >one && "$accelerate" --version >two && cmp one two &&
+    "$accelerate" help launch >one && "$accelerate" launch --help >two && cmp one two &&
+    "$accelerate" help >one && "$accelerate" --help >two && cmp one two &&
+    "$accelerate" help launch --use_fsdp >one && grep "fsdp_version" one'
+test_expect_success 'host names and addresses that are right' '
+    for host in localhost node-0_a.local. 127.1 10.0.0.1 ::1 fe80::1%eth0 a.b.c 1a; do
+        "$accelerate" launch --main_process_ip "$host" --dry_run program.py >out || return 1
+    done'
+test_expect_success 'DeepSpeed files that are right: one that is there, none, base64; and dry runs look at none' '
+    echo "{}" >ds.json && printf "#!/bin/sh\necho started\n" >p && chmod +x p &&
+    for file in ds.json none eyJ6ZXJvX29wdGltaXphdGlvbiI6IHt9fQ==; do
+        "$accelerate" launch --use_deepspeed --num_processes 1 --no_python --deepspeed_config_file $file ./p >out && grep started out || return 1
+    done && "$accelerate" launch --use_deepspeed --deepspeed_config_file nofile.json --dry_run program.py'
+# At 40, 60 and 100 columns no line is longer; the important options come first.
+for columns in 40 60 100 500; do
+    test_expect_success "help in $columns columns" '
+        for command in launch config env test to-fsdp2; do
+            COLUMNS=$columns "$accelerate" $command --help-all >out || return 1
+            width=$columns && { [ $columns -le 100 ] || width=100; } &&
+                sed "1,/^Common options/d" out >rows && ! grep -E "^.{$((width + 1)),}" rows | grep -v "^ *-[^ ]*\( [^ ]*\)*$" || return 1
+        done'
+done
+test_expect_success 'help of launch begins with what most need' '
+    "$accelerate" launch --help >out && sed -n "/^Common options/{n;p;}" out | grep -e "--num_processes N" &&
+    ! grep "tensorrt" out && ! grep -x " *AWS" out && "$accelerate" launch --help-all >out && grep tensorrt out'
+test_expect_success 'help of config shows its options, and --multi_gpu is one' '
+    "$accelerate" config --help >out && grep -e "--num_processes N" out && grep -e "--multi_gpu" out && grep -e "--num_machines" out &&
+    ! grep -e "--zero_stage N" out && grep -e "--use_deepspeed  *DeepSpeed" out && "$accelerate" config --use_deepspeed --help >out &&
+    grep -e "--zero_stage N" out && "$accelerate" config --help-all >out && grep -e "--tpu_zone" out'
+test_done

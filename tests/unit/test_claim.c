@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Claims on ports that others hold, half hold, or listen at. */
+#include <config.h>
+
+#include "launch/claim.h"
+#include "launch/plan.h"
+#include "tests/tap.h"
+#include "util/cleanup.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+
+/* A holder who listens only after he has been asked some times. */
+static int late, asked;
+
+static void
+fake_pause (void)
+{
+    if (++asked == 10)
+        listen (late, 1);
+}
+
+#define nanosleep(pause, rest) fake_pause ()
+#include "launch/claim.c"
+
+/* A program at a port of the kernel's choice.  @return its socket */
+static int
+open_listener (int *port)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET };
+    socklen_t length = sizeof address;
+    int fd = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind (fd, (struct sockaddr *) &address, sizeof address) || listen (fd, 1)
+        || getsockname (fd, (struct sockaddr *) &address, &length))
+        ok (false, "a listener: %s", strerror (errno));
+    *port = ntohs (address.sin_port);
+    return fd;
+}
+
+static void
+test_listener (void)
+{
+    struct claim claim = CLAIM_NONE, other = CLAIM_NONE;
+    struct topology topology = { .host = "box" };
+    struct config config = { 0 };
+    int port, fd = open_listener (&port);
+    ok (!take_if_free (&claim, port) && claim.fd < 0, "a port at which somebody listens is not taken");
+    ok (!claim_take (&other, port), "nor is it claimed");
+    claim_release (&other);
+    ok (take_fixed (&claim, &topology, &config, port, NULL) == port && topology.port_taken && claim.fd >= 0,
+        "one that has to be it is claimed, and it is noted that somebody listens");
+    ok (claim_take (&other, port) && other.error == EADDRINUSE && other.fd < 0, "nobody else can claim it");
+    close (fd);
+    ok (!take_if_free (&other, port), "nor take it, when nobody listens any more");
+    claim_release (&claim);
+    ok (take_if_free (&claim, port), "until it is given back");
+    topology = (struct topology){ .host = "box" };
+    ok (take_if_possible (&other, &topology, port) == port && strstr (topology.port_note, "that of another job"),
+        "another launcher's port that a job has: %s", topology.port_note);
+    claim_release (&claim);
+    ok (take_fixed (&claim, &topology, &config, port, NULL) == port && !topology.port_taken, "a port that is free");
+    claim_release (&claim);
+    topology = (struct topology){ .host = "box" };
+    ok (take_if_possible (&claim, &topology, port) == port && !*topology.port_note && claim.fd >= 0,
+        "another launcher's port that nobody has");
+    claim_release (&claim);
+}
+
+/* A port that was bound, but at which nobody listens, cannot be had either. */
+static void
+test_bound (void)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET };
+    socklen_t length = sizeof address;
+    int on = 1, fd = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt (fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    ok (!bind (fd, (struct sockaddr *) &address, sizeof address)
+            && !getsockname (fd, (struct sockaddr *) &address, &length)
+            && !is_free (ntohs (address.sin_port), false), "a port that is bound is not free");
+    close (fd);
+}
+
+/* A program that listens on IPv6 only. */
+static void
+test_v6only (void)
+{
+    struct sockaddr_in6 address = { .sin6_family = AF_INET6 };
+    socklen_t length = sizeof address;
+    int on = 1, fd = socket (AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || setsockopt (fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on)
+        || bind (fd, (struct sockaddr *) &address, sizeof address) || listen (fd, 1)
+        || getsockname (fd, (struct sockaddr *) &address, &length))
+        skip ("no IPv6 here");
+    else
+        ok (!is_free (ntohs (address.sin6_port), true), "a port at which somebody listens on IPv6 only");
+    if (fd >= 0)
+        close (fd);
+}
+
+static void
+test_holder (void)
+{
+    struct sockaddr_un address;
+    char text[256];
+    int port, fd = open_listener (&port);
+    socklen_t length = name_of (port, &address);
+    late = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ok (!bind (late, (struct sockaddr *) &address, length), "a holder who does not listen yet");
+    claim_describe_holder (port, text, sizeof text);
+    ok (asked >= 10 && strstr (text, "pid "), "he is asked again: %s", text);
+    close (late);
+    claim_describe_holder (port, text, sizeof text);
+    ok (strstr (text, "does not answer"), "and when he has gone: %s", text);
+    close (fd);
+}
+
+int
+main (void)
+{
+    test_listener ();
+    test_bound ();
+    test_v6only ();
+    test_holder ();
+    return done_testing ();
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a job ends, who is signalled when, and what becomes of the output: the supervisor in a made-up world, in which
+ * everything happens at the millisecond that a test wants. */
+#include <config.h>
+
+#include "tests/unit/supervise_world.h"
+
+static int64_t
+ms (void)
+{
+    return world.now - BEGIN_MS;
+}
+
+static void
+end_all (int64_t at_ms)
+{
+    for (int i = 0; i < RANKS; i++)
+        at (at_ms, END, i, 0);
+}
+
+/* How the job should have ended. */
+static void
+check (const char *name, enum job_end end, int number, int64_t end_ms, const char *said)
+{
+    int got = the_job.end == JOB_FAILED ? the_job.first_failed : the_job.end == JOB_TOLD ? the_job.signal : 0;
+    ok (the_job.end == end && got == number && ms () == end_ms, "%s: end %d of %d after %lld ms", name,
+        (int) the_job.end, got, (long long) ms ());
+    if (said)
+        is_text (world.said.text, said, name);
+}
+
+static void
+test_ends (void)
+{
+    make_world ();
+    for (int i = 0; i < RANKS; i++)
+        at (10 * (i + 1), END, i, 0);
+    bool all = true;
+    for (int i = 0; i < RANKS * JOB_STREAMS; i++)
+        all &= is_watched (ABOUT_STREAM, i);
+    ok (all, "stdout and stderr of all ranks are watched");
+    run_world ();
+    check ("all succeed", JOB_DONE, 0, 30, "");
+    ok (atomic_load (&jobseg_slot (&the_job.segment, 1)->exited), "the segment tells of it");
+    end_world ("all succeed");
+
+    make_world ();
+    at (10, END, 1, 7 << 8);
+    world.ranks[2].heeds_ms = 2000;
+    run_world ();
+    check ("one fails", JOB_FAILED, 1, 2010, "TERM -1000@10 TERM -1002@10 CONT -1000@10 CONT -1002@10 ");
+    ok (!the_job.killed && !the_job.out_of_grace, "nobody is killed");
+    end_world ("one fails");
+
+    make_world ();
+    at (10, END, 1, 7 << 8);
+    at (12, END, 2, 3 << 8);
+    run_world ();
+    check ("a second failure", JOB_FAILED, 1, 15, NULL);
+    end_world ("a second failure");
+
+    make_world ();
+    at (10, END, 1, 7 << 8);
+    world.ranks[0].heeds_ms = NEVER;
+    world.ranks[0].dies_ms = 100;
+    run_world ();
+    check ("a deaf one", JOB_FAILED, 1, 30110,
+           "TERM -1000@10 TERM -1002@10 CONT -1000@10 CONT -1002@10 KILL -1000@30010 ");
+    ok (the_job.killed == 1 && the_job.out_of_grace, "one was killed, because its time was over");
+    end_world ("a deaf one");
+
+    make_world ();
+    the_plan.grace_s = 0;
+    at (10, END, 1, 7 << 8);
+    run_world ();
+    check ("no grace", JOB_FAILED, 1, 10, "KILL -1000@10 KILL -1002@10 ");
+    ok (the_job.killed == 2 && !the_job.out_of_grace, "two were killed at once");
+    end_world ("no grace");
+}
+
+/* What is noted about the moment of a failure. */
+static void
+test_notes (void)
+{
+    static const struct {
+        int signal, kills;
+        bool out_of_memory;
+    } cases[] = { { SIGKILL, 1, true }, { SIGKILL, 0, false }, { SIGTERM, 1, false } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_world ();
+        at (10, END, 0, cases[i].signal);
+        world.oom_kills = cases[i].kills;
+        run_world ();
+        ok (the_job.out_of_memory == cases[i].out_of_memory, "signal %d and %d kills for want of memory",
+            cases[i].signal, cases[i].kills);
+        end_world ("want of memory");
+    }
+    make_world ();
+    for (int i = 0; i < RANKS; i++)
+        atomic_store (&jobseg_slot (&the_job.segment, i)->state, JOBSEG_READY);
+    at (5, END, 0, 0);
+    at (10, END, 1, 256);
+    run_world ();
+    ok (!the_job.ranks[0].doing && the_job.ranks[1].doing && the_job.ranks[2].doing,
+        "what those that had not ended were doing");
+    end_world ("doings");
+
+    make_world ();
+    at_text (10, WRITE_ERR, 0, "first\n");
+    at_text (10, WRITE_ERR, 2, "second\n");
+    at (10, END, 0, 256);
+    run_world ();
+    is_text (world.got[JOB_ERR].text, "first\nsecond\n", "the words of the failed rank come first");
+    end_world ("last words");
+}
+
+/* Ends of which one SIGCHLD tells: all of them are seen. */
+static void
+test_unseen (void)
+{
+    make_world ();
+    for (int i = 0; i < RANKS; i++) {
+        world.ranks[i].is_unseen = true;
+        world.ranks[i].heeds_ms = NEVER;
+        at (10, END, i, i ? 0 : 256);
+    }
+    run_world ();
+    check ("ends without a pidfd", JOB_FAILED, 0, 10, "TERM -1001@10 TERM -1002@10 CONT -1001@10 CONT -1002@10 ");
+    end_world ("ends without a pidfd");
+}
+
+static void
+test_signals (void)
+{
+    static const struct {
+        const char *name;
+        int signal, of_terminal, status; /* of rank 0, 5 ms before; 0: it does not end */
+        enum job_end end;
+        int number;
+        int64_t end_ms;
+    } cases[] = {
+        { "SIGTERM", SIGTERM, 0, 0, JOB_TOLD, SIGTERM, 25 },
+        { "SIGHUP after a failure", SIGHUP, 0, 256, JOB_FAILED, 0, 20 },
+        { "^C, of which rank 0 has died", SIGINT, 1, SIGINT, JOB_TOLD, SIGINT, 20 },
+        { "the same, not from the terminal", SIGINT, 0, SIGINT, JOB_FAILED, 0, 20 },
+        { "^C, and rank 0 has died of SIGQUIT", SIGINT, 1, SIGQUIT, JOB_FAILED, 0, 20 },
+        { "^C, and rank 0 has failed", SIGINT, 1, 256, JOB_FAILED, 0, 20 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_world ();
+        if (cases[i].status)
+            at (15, END, 0, cases[i].status);
+        at (17, SIGNAL, cases[i].of_terminal, cases[i].signal);
+        if (!cases[i].status)
+            world.list[world.count - 1].at_ms += 3;
+        run_world ();
+        check (cases[i].name, cases[i].end, cases[i].number, cases[i].end_ms, NULL);
+        end_world (cases[i].name);
+    }
+    make_world ();
+    world.signals_first = true;
+    at (10, END, 1, 256);
+    at (10, SIGNAL, 0, SIGTERM);
+    run_world ();
+    check ("a failure and a signal at once", JOB_FAILED, 1, 15, NULL);
+    end_world ("a failure and a signal at once");
+
+    make_world ();
+    at (10, SIGNAL, 0, SIGUSR1);
+    at (20, SIGNAL, 1, SIGTSTP);
+    at (25, END, 1, 0);
+    at (30, SIGNAL, 0, SIGUSR2);
+    end_all (40);
+    the_job.ranks[0].own_group = false;
+    run_world ();
+    check ("signals that only pass", JOB_DONE, 0, 40,
+           "USR1 1000@10 USR1 -1001@10 USR1 -1002@10 TSTP -1001@20 TSTP -1002@20 USR2 1000@30 USR2 -1002@30 ");
+    end_world ("signals that only pass");
+
+    make_world ();
+    at (10, SIGNAL, 1, SIGINT);
+    at (11, END, 0, SIGINT);
+    the_job.ranks[0].own_group = false;
+    run_world ();
+    check ("^C with a rank at the terminal", JOB_TOLD, SIGINT, 15,
+           "INT -1001@10 INT -1002@10 CONT 1000@10 CONT -1001@10 CONT -1002@10 ");
+    end_world ("^C with a rank at the terminal");
+}
+
+/* All ranks die of what the terminal sent, and the keeper passes it on later, or never. */
+static void
+test_terminal (void)
+{
+    static const struct {
+        int signal, tells_ms;
+        enum job_end end;
+        int64_t end_ms;
+    } cases[] = {
+        { SIGINT, 200, JOB_TOLD, 200 }, { SIGINT, 0, JOB_FAILED, 260 }, { SIGQUIT, 200, JOB_TOLD, 200 },
+        { SIGQUIT, 0, JOB_FAILED, 260 }, { SIGTERM, 0, JOB_FAILED, 10 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[64];
+        snprintf (name, sizeof name, "all die of %d, told after %d ms", cases[i].signal, cases[i].tells_ms);
+        make_world ();
+        for (int j = 0; j < RANKS; j++)
+            at (10, END, j, cases[i].signal);
+        if (cases[i].tells_ms)
+            at (cases[i].tells_ms, SIGNAL, 1, cases[i].signal);
+        run_world ();
+        bool told = cases[i].end == JOB_TOLD;
+        check (name, cases[i].end, told ? cases[i].signal : the_job.first_failed, cases[i].end_ms, NULL);
+        end_world (name);
+    }
+}
+
+static void
+test_repeats (void)
+{
+    static const struct {
+        const char *name;
+        int first, second, second_ms;
+        int64_t end_ms;
+    } cases[] = {
+        { "SIGTERM twice", SIGTERM, SIGTERM, 400, 400 },
+        { "SIGINT after SIGHUP", SIGHUP, SIGINT, 400, 400 },
+        { "twice at the same time", SIGTERM, SIGTERM, 200, 3010 },
+        { "SIGHUP twice", SIGHUP, SIGHUP, 400, 3010 },
+        { "SIGQUIT after SIGTERM", SIGTERM, SIGQUIT, 400, 3010 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_world ();
+        the_plan.grace_s = 3;
+        for (int j = 0; j < RANKS; j++)
+            world.ranks[j].heeds_ms = NEVER;
+        at (10, SIGNAL, 0, cases[i].first);
+        at (cases[i].second_ms, SIGNAL, 0, cases[i].second);
+        run_world ();
+        check (cases[i].name, JOB_TOLD, cases[i].first, cases[i].end_ms, NULL);
+        ok (the_job.killed == RANKS && the_job.out_of_grace == (cases[i].end_ms == 3010), "%s: why", cases[i].name);
+        end_world (cases[i].name);
+    }
+}
+
+static void
+test_keeper (void)
+{
+    make_world ();
+    at (10, KEEPER, 0, 0);
+    for (int i = 0; i < RANKS; i++)
+        world.ranks[i].dies_ms = 20;
+    world.has_left = true;
+    world.left_kills = 1;
+    run_world ();
+    check ("the keeper dies", JOB_TOLD, SIGKILL, 35, "KILL -1000@10 KILL -1001@10 KILL -1002@10 KILL all@30 ");
+    end_world ("the keeper dies");
+
+    make_world ();
+    at (1, END, 0, 0);
+    at (1, END, 1, 0);
+    at (1, END, 2, 0);
+    at (50, KEEPER, 0, 0);
+    world.has_left = true;
+    world.left_heeds_ms = 1000;
+    world.left_kills = 1;
+    run_world ();
+    check ("the keeper dies while leftovers are asked", JOB_TOLD, SIGKILL, 55, "TERM all@1 CONT all@1 KILL all@50 ");
+    end_world ("the keeper dies while leftovers are asked");
+}
+
+/* They die unseen, so it takes 5 ms to find that out. */
+static void
+test_leftovers (void)
+{
+    static const struct {
+        const char *name;
+        int heeds_ms, kills, signal, signal_ms;
+        enum job_end end;
+        int64_t end_ms;
+        const char *said;
+    } cases[] = {
+        { "leftovers", 100, 1, 0, 0, JOB_DONE, 110, "TERM all@10 CONT all@10 " },
+        { "deaf ones", NEVER, 3, 0, 0, JOB_DONE, 2025, "TERM all@10 CONT all@10 KILL all@2010 " },
+        { "some that nothing ends", NEVER, 0, 0, 0, JOB_DONE, 12010, "TERM all@10 CONT all@10 KILL all@2010 " },
+        { "one signal while they are asked", NEVER, 1, SIGTERM, 500, JOB_DONE, 505,
+          "TERM all@10 CONT all@10 KILL all@500 " },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_world ();
+        end_all (10);
+        world.has_left = world.left_is_stopped = true;
+        world.left_heeds_ms = cases[i].heeds_ms;
+        world.left_kills = cases[i].kills;
+        if (cases[i].signal)
+            at (cases[i].signal_ms, SIGNAL, 0, cases[i].signal);
+        run_world ();
+        check (cases[i].name, cases[i].end, 0, cases[i].end_ms, cases[i].said);
+        ok (the_job.has_leftovers == !cases[i].kills, "%s: whether some are left", cases[i].name);
+        end_world (cases[i].name);
+    }
+    make_world ();
+    for (int i = 0; i < RANKS; i++)
+        world.ranks[i].heeds_ms = NEVER;
+    world.has_left = true;
+    world.left_heeds_ms = 100;
+    world.left_kills = 1;
+    at (10, SIGNAL, 0, SIGINT);
+    at (400, SIGNAL, 0, SIGINT);
+    run_world ();
+    check ("^C twice: leftovers are killed at once", JOB_TOLD, SIGINT, 405, NULL);
+    ok (strstr (world.said.text, "KILL all@400") && !strstr (world.said.text, "TERM all"), "without being asked");
+    end_world ("^C twice");
+}
+
+static void
+test_abandon (void)
+{
+    make_world ();
+    supervise_abandon (&loop);
+    check ("a start fails", JOB_TOLD, 0, 5,
+           "TERM -1000@0 TERM -1001@0 TERM -1002@0 CONT -1000@0 CONT -1001@0 CONT -1002@0 ");
+    end_world ("a start fails");
+}
+
+int
+main (void)
+{
+    signal (SIGPIPE, SIG_IGN);
+    test_ends ();
+    test_notes ();
+    test_unseen ();
+    test_signals ();
+    test_terminal ();
+    test_repeats ();
+    test_keeper ();
+    test_leftovers ();
+    test_abandon ();
+    return done_testing ();
+}
