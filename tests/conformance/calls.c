@@ -457,8 +457,8 @@ refuse_tensors (struct rank *self)
     BAD (bad.dl.device.device_type = kDLCUDA, "host memory");
     BAD (bad.dl.dtype.lanes = 2, "element type");
     BAD (bad.dl.dtype.bits = 24, "element type");
-    BAD (bad.dl.ndim = -1, "dimensions");
-    BAD (bad.dl.ndim = ACCEL_MAX_DIMS + 1, "dimensions");
+    BAD (bad.dl.ndim = -1, "ndim");
+    BAD (bad.dl.ndim = ACCEL_MAX_DIMS + 1, "ndim");
     BAD (bad.shape[1] = -3, "negative");
     BAD (bad.dl.data = NULL, "NULL");
     BAD (bad.shape[0] = bad.shape[1] = (int64_t) 1 << 62, "overflows");
@@ -469,7 +469,7 @@ refuse_tensors (struct rank *self)
     REFUSED (accel_broadcast (acc, &bad.dl, 0, &err), "stride 0");
     describe (self, &bad, data, 2, shape);
     bad.dl.dtype = accel_dtype_to_dl (ACCEL_INT32);
-    REFUSED (accel_reduce_scaled (acc, &bad.dl, ACCEL_SUM, 0.5, &err), "floats");
+    REFUSED (accel_reduce_scaled (acc, &bad.dl, ACCEL_SUM, 0.5, &err), "floating-point");
     REFUSED (accel_gather (acc, NULL, &out, &err), "NULL");
     REFUSED (accel_gather (acc, &good.dl, NULL, &err), "NULL");
     REFUSED (accel_reduce (acc, NULL, ACCEL_SUM, &err), "NULL");
