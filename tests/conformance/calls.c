@@ -454,7 +454,10 @@ refuse_tensors (struct rank *self)
         REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, &err), words);                                               \
         REFUSED (accel_broadcast (acc, &bad.dl, 0, &err), words);                                                    \
     } while (0)
-    BAD (bad.dl.device.device_type = kDLCUDA, "host memory");
+    describe (self, &bad, data, 2, shape);
+    bad.dl.device.device_type = kDLCUDA;
+    if (accel_gather (acc, &bad.dl, &out, &err) != ACCEL_ERR_UNSUPPORTED || !strstr (err.text, "host memory"))
+        fail (self, "accel_gather of a tensor on a GPU: %s", err.text);
     BAD (bad.dl.dtype.lanes = 2, "element type");
     BAD (bad.dl.dtype.bits = 24, "element type");
     BAD (bad.dl.ndim = -1, "ndim");

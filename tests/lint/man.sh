@@ -37,7 +37,7 @@ test_expect_success 'libaccel(3) names every status' \
     'test -s statuses && for s in $(cat statuses); do grep -q "^\.It Dv $s\$" "$srcdir/man/libaccel.3" || { echo "$s"; exit 1; }; done'
 
 # Whole programs in the examples are programs, in C or, where they say so, in C++.
-for page in $(cd "$srcdir/man" && grep -l "^main" *.[37]); do
+for page in $(cd "$srcdir/man" && grep -l "^main" -- *.[37]); do
     sed -n '/^\.Bd -literal$/,/^\.Ed$/p' "$srcdir/man/$page" | sed '1d; $d; s/\\e/\\/g' >$page.c
     if grep -q '^#include .*\.hpp>' $page.c; then
         mv $page.c $page.cc
