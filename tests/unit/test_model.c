@@ -72,7 +72,7 @@ test_refusals (void)
         { "empty name", { { "", &good, NULL } }, 1, ACCEL_ERR_INVALID, "parameter 0" },
         { "the same name twice", { { "a", &good, NULL }, { "a", &flat, NULL } }, 2, ACCEL_ERR_INVALID, "'a'" },
         { "no tensor", { { "a", NULL, &good } }, 1, ACCEL_ERR_INVALID, "'a'" },
-        { "missing shape", { { "a", &shapeless, NULL } }, 1, ACCEL_ERR_INVALID, "missing shape" },
+        { "no shape", { { "a", &shapeless, NULL } }, 1, ACCEL_ERR_INVALID, "no shape" },
         { "negative size", { { "a", &negative, NULL } }, 1, ACCEL_ERR_INVALID, "negative" },
         { "negative ndim", { { "a", &odd, NULL } }, 1, ACCEL_ERR_INVALID, "'a'" },
         { "gradient of another shape", { { "a", &good, &turned } }, 1, ACCEL_ERR_INVALID, "shape" },
