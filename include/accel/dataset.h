@@ -98,6 +98,9 @@ struct accel_tokens_options {
     bool labels;            /**< a second field "labels": the next token for each token */
     bool int64;             /**< the fields are int64 (as torch expects); false: int32 */
     bool mapped;            /**< map the file; false: read it with pread().  See below */
+    bool across_files;      /**< of several files: join their tokens, so samples may begin in one file and end in
+                                 another; false: each sample is in one file, and what is left at its end is omitted */
+    unsigned open_files;    /**< of several files: how many stay open; 0: 16 */
 };
 
 /**
@@ -117,6 +120,37 @@ struct accel_tokens_options {
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_dataset_open_tokens (struct accel_dataset **dataset, const char *path, const struct accel_tokens_options *options,
                            struct accel_error *err);
+
+/**
+ * Several token files as one data set, in the order of @p paths.  Fields and samples are like those of
+ * accel_dataset_open_tokens(); a sample does not cross files unless `across_files` is set.
+ *
+ * All files must have tokens of the same size.  They are measured now, and opened again when a sample needs them:
+ * `open_files` stay open, plus one for each thread that is reading.  A file whose size or time of modification changes
+ * is an error at its next read.  Loaders over this data set can be prepared only if all ranks have the same files:
+ * equal names (without folders) and sizes, in the same order.
+ *
+ * accel_sampler_llmc() goes through the files in the order of llm.c's trainer.
+ *
+ * @param paths  [count]; a file may occur more than once
+ * @retval ACCEL_ERR_INVALID  like accel_dataset_open_tokens(), or no paths
+ * @retval ACCEL_ERR_FORMAT   like accel_dataset_open_tokens(); a file without tokens, or with tokens of another size;
+ *                            no file with a complete sample
+ * @retval ACCEL_ERR_SYSTEM   a file cannot be opened or read
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_dataset_open_token_files (struct accel_dataset **dataset, const char *const *paths, size_t count,
+                                const struct accel_tokens_options *options, struct accel_error *err);
+
+/**
+ * The same for all files that match @p pattern, a glob(7) pattern such as "fineweb_train_*.bin", sorted by path in byte
+ * order.
+ *
+ * @retval ACCEL_ERR_SYSTEM  also: no file matches, or a folder cannot be read
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_dataset_open_token_pattern (struct accel_dataset **dataset, const char *pattern,
+                                  const struct accel_tokens_options *options, struct accel_error *err);
 
 /** Whether the first row of a CSV file names the columns. */
 enum accel_csv_header {

@@ -39,6 +39,7 @@ typedef enum accel_status (*accel_collate) (void *user, const int64_t *indices, 
 struct accel_loader_options {
     size_t batch_size;   /**< samples per process and step; 0: 1 */
     bool split_batches;  /**< batch_size counts all processes together, and must be a multiple of their number */
+    bool without_split_batches; /**< it does not, although accel_options.split_batches says so for all loaders */
     bool drop_last;      /**< omit an incomplete last batch */
     bool uneven;         /**< do not repeat samples to make the last round even: Accelerate's even_batches=False */
     enum accel_dispatch dispatch_batches;
@@ -184,6 +185,44 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_state *state, struct accel_error *err);
+
+/** An evaluation during training: what it will put back. */
+struct accel_evaluation;
+
+/**
+ * Begin an evaluation, which leaves no trace in training: accel_evaluate_end() puts everything back as it is now.
+ *
+ *   accel_evaluate_begin (&evaluation, acc, test_loader, &err);
+ *   while (accel_loader_next (test_loader, &batch, &err))
+ *       ...
+ *   accel_evaluate_end (evaluation);
+ *
+ * That is:
+ *  - the default generator;
+ *  - of @p loader: its epoch (so every evaluation has the same order, if it is drawn from a seed), its generator, and
+ *    the position at which its next pass begins; the first pass of the evaluation is a complete one;
+ *  - gradient accumulation: the count of passes and `num_steps`, accel_sync_gradients(), accel_no_sync() and
+ *    accel_trigger_sync_in_backward() of every prepared model;
+ *  - the loss scale and accel_autocast_enable().
+ *
+ * Parameters, gradients and optimizers are not saved: an evaluation does not call accel_backward() or a step.  Nor are
+ * other loaders, and generators of the program that do not belong to @p loader.  Evaluations may be nested; end the
+ * inner one first.  Nothing is sent.
+ *
+ * @param acc     may be NULL: nothing of a job is saved
+ * @param loader  may be NULL, for example to generate text
+ * @retval ACCEL_ERR_INVALID  @p loader is in the middle of an epoch
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_evaluate_begin (struct accel_evaluation **evaluation, struct accel *acc, struct accel_loader *loader,
+                      struct accel_error *err);
+
+/**
+ * End an evaluation, wherever it is: at the end of the pass, in the middle of it, or after a read that failed; ends the
+ * pass if necessary.  Frees @p evaluation, also if @p acc or @p loader has gone in the meantime.  Accepts NULL,
+ * preserves errno.
+ */
+ACCEL_API void accel_evaluate_end (struct accel_evaluation *evaluation);
 
 /** What accel_join_uneven_inputs() does with the last round of loaders. */
 enum accel_join_even {

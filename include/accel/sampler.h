@@ -70,6 +70,34 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_sampler_distributed (struct accel_sampler **sampler, size_t size,
                            const struct accel_distributed_options *options, struct accel_error *err);
 
+struct accel_dataset;
+
+/** How to go through token files like llm.c; 0 is each field's default. */
+struct accel_llmc_options {
+    bool shuffle;  /**< files in random order, and the batches of each file in random order */
+    uint64_t seed; /**< with shuffle; 0: 42, as in llm.c */
+};
+
+/**
+ * The order of llm.c's DataLoader (github.com/karpathy/llm.c, llmc/dataloader.h), batch for batch.  A step takes one
+ * batch per process from a file, consecutive samples in rank order; the rest of a file that is less than a whole step
+ * is omitted.  Then the next file follows.
+ *
+ * With `shuffle`, every rank has its own order, drawn from seed + rank: as in llm.c, ranks are not in the same file at
+ * the same time, and an epoch may repeat samples on one rank that it omits on another.  Epoch e continues the random
+ * numbers of epoch e - 1.
+ *
+ * The loader sets the batch size and the number of processes.  Without a loader, both are 1.  The order of another
+ * number of processes is a different one: resume on the same number.
+ *
+ * @param dataset  from accel_dataset_open_tokens(), _token_files() or _token_pattern(); not used after the call
+ * @param options  may be NULL
+ * @retval ACCEL_ERR_INVALID  another kind of data set, or samples that cross files
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_sampler_llmc (struct accel_sampler **sampler, const struct accel_dataset *dataset,
+                    const struct accel_llmc_options *options, struct accel_error *err);
+
 /** The program's own sampler. */
 struct accel_sampler_calls {
     size_t length; /**< indices per pass */

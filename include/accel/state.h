@@ -27,6 +27,7 @@ struct accel_options {
     /** The same with all options (accel/accumulate.h); overrides the variable.  Copied; may be NULL. */
     const struct accel_gradient_accumulation *gradient_accumulation_plugin;
     const char *mixed_precision; /**< "no", "fp16", "bf16", "fp8"; NULL: variable ACCELERATE_MIXED_PRECISION, or "no" */
+    bool split_batches; /**< of every loader that is prepared, unless it has without_split_batches (accel/loader.h) */
     const struct accel_grad_scaler *grad_scaler; /**< copied; NULL: its defaults.  Used under fp16; precision.h */
     /**
      * For debugging: fail a backward pass whose gradients are infinite or NaN on any rank, before they are averaged.
@@ -101,6 +102,9 @@ ACCEL_API bool accel_use_distributed (const struct accel *acc);
 
 /** @return "no", "fp16", "bf16" or "fp8", as given to accel_open() or by its variable; static. */
 ACCEL_API const char *accel_mixed_precision (const struct accel *acc);
+
+/** @return `split_batches` as given to accel_open(). */
+ACCEL_API bool accel_split_batches (const struct accel *acc);
 
 /** A task that one process runs for all.  @param user  the caller's argument. */
 typedef void (*accel_task) (void *user);

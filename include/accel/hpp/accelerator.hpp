@@ -49,6 +49,7 @@ class accelerator {
     bool is_local_main_process () const noexcept { return accel_is_local_main_process (get ()); }
     bool is_last_process () const noexcept { return accel_is_last_process (get ()); }
     bool use_distributed () const noexcept { return accel_use_distributed (get ()); }
+    bool split_batches () const noexcept { return accel_split_batches (get ()); }
     const char *mixed_precision () const noexcept { return accel_mixed_precision (get ()); }
     communicator world () const noexcept { return communicator (accel_world (get ())); }
     accel_split
@@ -540,6 +541,23 @@ class profile_span {
 
   private:
     accel *acc_;
+};
+
+/** An evaluation during training: at the end of the object's life, the loader, random numbers and everything else that
+ * a pass changes are put back.  See accel_evaluate_begin(). */
+class evaluation {
+  public:
+    evaluation (accelerator &acc, loader &over)
+    {
+        detail::attempt call;
+        call (accel_evaluate_begin (&raw_, acc.get (), over.get (), call.err ()));
+    }
+    ~evaluation () { accel_evaluate_end (raw_); }
+    evaluation (const evaluation &) = delete;
+    evaluation &operator= (const evaluation &) = delete;
+
+  private:
+    accel_evaluation *raw_ = nullptr;
 };
 
 /** Local SGD.  Call end() at the end, which is collective and averages; the destructor does it where nobody has. */

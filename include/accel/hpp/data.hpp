@@ -151,6 +151,12 @@ class sampler {
     {
         return make (accel_sampler_distributed, size, &options);
     }
+    /** The order of llm.c's trainer over token files. */
+    static sampler
+    llmc (const accel_dataset *files, const accel_llmc_options &options = {})
+    {
+        return make (accel_sampler_llmc, files, &options);
+    }
     /** A pass has @p length indices, from @p next (); @p start (epoch), which may be empty, begins it. */
     static sampler
     custom (std::size_t length, std::function<std::int64_t ()> next, std::function<void (std::uint64_t)> start = {})
@@ -253,6 +259,16 @@ class dataset {
     open_tokens (const std::string &path, const accel_tokens_options &options)
     {
         return make (accel_dataset_open_tokens, path.c_str (), &options);
+    }
+    static dataset
+    open_token_files (span<const char *const> paths, const accel_tokens_options &options)
+    {
+        return make (accel_dataset_open_token_files, paths.data (), paths.size (), &options);
+    }
+    static dataset
+    open_token_pattern (const std::string &pattern, const accel_tokens_options &options)
+    {
+        return make (accel_dataset_open_token_pattern, pattern.c_str (), &options);
     }
     static dataset
     open_csv (const std::string &path, const accel_csv_options &options = {})

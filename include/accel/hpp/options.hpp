@@ -26,7 +26,8 @@ namespace accelerate {
 struct open_options : accel_options {
     ACCEL_OPTIONS_ (open_options, accel_options)
     ACCEL_SET_ (cpu) ACCEL_SET_ (backend) ACCEL_SET_ (timeout_ms) ACCEL_SET_ (gradient_accumulation_steps)
-    ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (grad_scaler)
+    ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (split_batches)
+    ACCEL_SET_ (grad_scaler)
 };
 
 struct gradient_accumulation : accel_gradient_accumulation {
@@ -43,7 +44,8 @@ struct grad_scaler : accel_grad_scaler {
 
 struct loader_options : accel_loader_options {
     ACCEL_OPTIONS_ (loader_options, accel_loader_options)
-    ACCEL_SET_ (batch_size) ACCEL_SET_ (split_batches) ACCEL_SET_ (drop_last) ACCEL_SET_ (uneven)
+    ACCEL_SET_ (batch_size) ACCEL_SET_ (split_batches) ACCEL_SET_ (without_split_batches)
+    ACCEL_SET_ (drop_last) ACCEL_SET_ (uneven)
     ACCEL_SET_ (dispatch_batches) ACCEL_SET_ (shuffle) ACCEL_SET_ (seed) ACCEL_SET_ (random_sampler)
     ACCEL_SET_ (generator) ACCEL_SET_ (sampler) ACCEL_SET_ (batch_sampler) ACCEL_SET_ (collate)
     ACCEL_SET_ (collate_user) ACCEL_SET_ (workers) ACCEL_SET_ (prefetch) ACCEL_SET_ (timeout_ms)
@@ -55,6 +57,11 @@ struct random_options : accel_random_options {
     ACCEL_SET_ (replacement) ACCEL_SET_ (num_samples) ACCEL_SET_ (generator)
 };
 
+struct llmc_options : accel_llmc_options {
+    ACCEL_OPTIONS_ (llmc_options, accel_llmc_options)
+    ACCEL_SET_ (shuffle) ACCEL_SET_ (seed)
+};
+
 struct distributed_options : accel_distributed_options {
     ACCEL_OPTIONS_ (distributed_options, accel_distributed_options)
     ACCEL_SET_ (replicas) ACCEL_SET_ (rank) ACCEL_SET_ (sequential) ACCEL_SET_ (drop_last) ACCEL_SET_ (seed)
@@ -63,7 +70,7 @@ struct distributed_options : accel_distributed_options {
 struct tokens_options : accel_tokens_options {
     ACCEL_OPTIONS_ (tokens_options, accel_tokens_options)
     ACCEL_SET_ (format) ACCEL_SET_ (sequence_length) ACCEL_SET_ (stride) ACCEL_SET_ (header_bytes)
-    ACCEL_SET_ (labels) ACCEL_SET_ (int64) ACCEL_SET_ (mapped)
+    ACCEL_SET_ (labels) ACCEL_SET_ (int64) ACCEL_SET_ (mapped) ACCEL_SET_ (across_files) ACCEL_SET_ (open_files)
 };
 
 struct csv_field : accel_csv_field {

@@ -7,6 +7,7 @@
 
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
+#include "lib/data/set_tokens.h"
 #include "lib/error.h"
 
 #include <stdio.h>
@@ -18,12 +19,13 @@ enum { VALUE_SIZE = 192 };
 /* What is compared, in the order in which it is reported.  How a rank reads (workers, prefetch, timeout_ms) is its own
  * affair.  Fields follow. */
 enum fact {
-    FACT_KIND, FACT_DISPATCH, FACT_SAMPLES, FACT_BATCH_SIZE, FACT_ORDER, FACT_SEED, FACT_SPLIT, FACT_DROP_LAST,
-    FACT_EVEN, FACT_BATCH_SAMPLER, FACT_COLLATE, FACT_RNG, FACT_POSITION, FACT_FIELD_COUNT, FACT_COUNT
+    FACT_KIND, FACT_DISPATCH, FACT_FILES, FACT_SAMPLES, FACT_BATCH_SIZE, FACT_ORDER, FACT_SEED, FACT_SPLIT,
+    FACT_DROP_LAST, FACT_EVEN, FACT_BATCH_SAMPLER, FACT_COLLATE, FACT_RNG, FACT_POSITION, FACT_FIELD_COUNT, FACT_COUNT
 };
 
 static const char *const fact_names[FACT_COUNT] = {
     [FACT_KIND] = "kind of data", [FACT_DISPATCH] = "dispatch_batches", [FACT_SAMPLES] = "number of samples",
+    [FACT_FILES] = "token files",
     [FACT_BATCH_SIZE] = "batch_size", [FACT_ORDER] = "order", [FACT_SEED] = "seed", [FACT_SPLIT] = "split_batches",
     [FACT_DROP_LAST] = "drop_last", [FACT_EVEN] = "uneven", [FACT_BATCH_SAMPLER] = "batch_sampler",
     [FACT_COLLATE] = "collate", [FACT_RNG] = "synchronize_rng", [FACT_POSITION] = "position",
@@ -52,7 +54,7 @@ describe_order (const struct accel_loader *loader, char value[VALUE_SIZE])
         sampler_describe (options->sampler, others_have_data (loader), value, VALUE_SIZE);
     else
         snprintf (value, VALUE_SIZE, "%s%s",
-                  options->random_sampler ? "random_sampler" : options->shuffle ? "shuffle" : "the data's own",
+                  options->random_sampler ? "random_sampler" : options->shuffle ? "shuffle" : "the data's own order",
                   options->generator ? " with a generator" : "");
 }
 
@@ -81,6 +83,8 @@ describe_fact (const struct accel_loader *loader, enum fact fact, char value[VAL
         text = "in the middle of an epoch";
     else if (fact == FACT_POSITION)
         snprintf (value, VALUE_SIZE, "epoch %llu after %zu samples", (unsigned long long) loader->epoch, loader->start);
+    else if (fact == FACT_FILES)
+        token_files_describe (others_have_data (loader) ? loader->dataset : NULL, value, VALUE_SIZE);
     else if (fact == FACT_SAMPLES)
         number = others_have_data (loader) ? loader->samples : 0;
     else if (fact == FACT_BATCH_SIZE)

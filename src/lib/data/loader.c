@@ -34,6 +34,8 @@ check_options (const struct accel_loader_options *options, bool is_stream, struc
     if (options->sampler && (options->shuffle || options->random_sampler))
         return accel_fail (err, ACCEL_ERR_INVALID, "sampler cannot be combined with shuffle");
     const struct accel_batch_sampler *batches = options->batch_sampler;
+    if (options->split_batches && options->without_split_batches)
+        return accel_fail (err, ACCEL_ERR_INVALID, "split_batches cannot be combined with without_split_batches");
     if (!batches)
         return ACCEL_OK;
     if (options->shuffle || options->random_sampler || options->sampler || options->batch_size)
@@ -71,11 +73,21 @@ make_sampler (struct accel_loader *loader, struct accel_error *err)
     return accel_sampler_sequential (&loader->sampler, loader->samples, err);
 }
 
+void
+loader_shape_sampler (const struct accel_loader *loader)
+{
+    size_t parts = loader->options.split_batches ? loader->processes : 1;
+    if (loader->sampler)
+        sampler_set_shape (loader->sampler, loader->options.batch_size / parts, loader->processes);
+}
+
 /* The length of the order, which is known before it is. */
 static size_t
 order_length (const struct accel_loader *loader)
 {
     const struct accel_batch_sampler *batches = loader->options.batch_sampler;
+    if (!batches)
+        loader_shape_sampler (loader);
     if (!batches)
         return loader->stream ? loader->samples : accel_sampler_length (loader->sampler);
     return batches->batch_size ? batches->batch_size * batches->length : batches->length;
@@ -94,6 +106,14 @@ loader_set_join (struct accel_loader *loader, enum accel_join_even even)
         loader->join_even = even;
 }
 
+/* What the loader says comes first, then what the job says. */
+static void
+choose_split (struct accel_loader *loader, const struct accel *acc)
+{
+    struct accel_loader_options *options = &loader->options;
+    options->split_batches = loader->split_given || (accel_split_batches (acc) && !options->without_split_batches);
+}
+
 /* One process, until accel_prepare() says otherwise. */
 static enum accel_status
 set_up_share (struct accel_loader *loader, struct accel_error *err)
@@ -102,14 +122,16 @@ set_up_share (struct accel_loader *loader, struct accel_error *err)
     const struct accel_batch_sampler *batches = options->batch_sampler;
     size_t size = batches ? batches->batch_size ? batches->batch_size : 1 : options->batch_size, all;
     size_t parts = loader->dispatching ? 1 : loader->processes;
+    if (options->split_batches && batches && !batches->batch_size)
+        return accel_fail (err, ACCEL_ERR_INVALID, "batches of varying size cannot be split; set without_split_batches "
+                           "for this loader");
     if (options->split_batches && size % loader->processes)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "split_batches cannot divide %zu samples among %zu processes: the batch size must be a "
                            "multiple of the number of processes", size, loader->processes);
     if (__builtin_mul_overflow (size, loader->processes, &all) || all > PTRDIFF_MAX / sizeof (int64_t))
         return accel_fail (err, ACCEL_ERR_INVALID, "%zu samples for each of %zu processes are too many: size overflows",
-                                                   size,
-                           loader->processes);
+                           size, loader->processes);
     loader->row_capacity = batches && !batches->batch_size ? batches->most
                            : options->split_batches && !loader->dispatching ? size / loader->processes
                                                                             : size;
@@ -161,6 +183,7 @@ make (struct accel_loader **loader, const struct accel_dataset *dataset, const s
     made->samples = dataset ? dataset->size : stream->size;
     if (options)
         made->options = *options;
+    made->split_given = made->options.split_batches;
     if (!made->options.batch_size && !made->options.batch_sampler)
         made->options.batch_size = 1;
     made->processes = 1;
@@ -238,6 +261,7 @@ loader_share (struct accel_loader *loader, struct accel *acc, size_t processes, 
 {
     enum accel_dispatch dispatch = loader->options.dispatch_batches;
     bool old_dispatching = loader->dispatching;
+    choose_split (loader, acc);
     loader->processes = processes;
     loader->process = process;
     loader->dispatching = dispatch == ACCEL_DISPATCH_YES
@@ -255,6 +279,7 @@ loader_share (struct accel_loader *loader, struct accel *acc, size_t processes, 
         loader->process = 0;
         loader->dispatching = old_dispatching;
         loader->object.owner = NULL;
+        choose_split (loader, NULL);
         (void) set_up_share (loader, NULL);
     }
     return status;
@@ -263,12 +288,14 @@ loader_share (struct accel_loader *loader, struct accel *acc, size_t processes, 
 enum accel_status
 loader_prepare (struct accel_loader *loader, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
+    choose_split (loader, acc);
     enum accel_status status = loader_compare (loader, accel_world (acc), site, err);
-    if (status)
-        return status;
-    if (loader->running)
-        return accel_fail (err, ACCEL_ERR_INVALID, "cannot prepare a loader in the middle of an epoch");
-    return loader_share (loader, acc, (size_t) accel_num_processes (acc), (size_t) accel_process_index (acc), err);
+    if (!status && loader->running)
+        status = accel_fail (err, ACCEL_ERR_INVALID, "cannot prepare a loader in the middle of an epoch");
+    if (!status)
+        return loader_share (loader, acc, (size_t) accel_num_processes (acc), (size_t) accel_process_index (acc), err);
+    choose_split (loader, NULL);
+    return status;
 }
 
 enum accel_status

@@ -51,7 +51,8 @@ struct accel_loader {
     struct object object;
     const struct accel_dataset *dataset; /* or */
     const struct accel_stream *stream;
-    struct accel_loader_options options;
+    struct accel_loader_options options; /* split_batches and drop_last as they are in effect */
+    bool split_given; /* split_batches as the program gave it */
     size_t samples;     /* of the data set when the loader was made */
     const struct accel_field *fields;
     size_t field_count;
@@ -98,6 +99,9 @@ loader_reads (const struct accel_loader *loader)
 
 /** Whether the last round of the next pass is filled up. */
 bool loader_is_even (const struct accel_loader *loader);
+
+/** Tell the sampler, which may be that of other loaders too, how this one deals out samples. */
+void loader_shape_sampler (const struct accel_loader *loader);
 
 /** Longest wait for a reading thread. */
 uint32_t loader_timeout (const struct accel_loader *loader);

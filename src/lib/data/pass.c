@@ -110,6 +110,7 @@ draw_order (struct accel_loader *loader, struct accel_error *err)
     if (loader->options.batch_sampler)
         return order_draw_batches (&loader->order, loader->options.batch_sampler, loader->epoch, loader->samples, err);
     accel_sampler_set_epoch (loader->sampler, loader->epoch);
+    loader_shape_sampler (loader);
     return order_draw (&loader->order, loader->sampler, loader->samples, err);
 }
 

@@ -6,6 +6,8 @@
 #include "lib/data/sampler.h"
 
 #include "lib/data/generator.h"
+#include "lib/data/llmc_order.h"
+#include "lib/data/set_tokens.h"
 #include "lib/error.h"
 
 #include <math.h>
@@ -30,6 +32,7 @@ struct accel_sampler {
     struct accel_sampler_calls calls;
     double *weights;  /* [size] */
     int64_t *indices; /* [size] */
+    struct llmc_order llmc;
 };
 
 static enum accel_status
@@ -60,6 +63,7 @@ accel_sampler_destroy (struct accel_sampler *sampler)
         return;
     free (sampler->weights);
     free (sampler->indices);
+    free (sampler->llmc.shards);
     free (sampler);
 }
 
@@ -400,6 +404,55 @@ accel_sampler_custom (struct accel_sampler **sampler, const struct accel_sampler
     return status;
 }
 
+static enum accel_status
+draw_llmc (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
+{
+    return llmc_order_draw (&sampler->llmc, sampler->epoch++, indices, err);
+}
+
+static const struct sampler_kind llmc = { "llm.c", draw_llmc };
+
+enum accel_status
+accel_sampler_llmc (struct accel_sampler **sampler, const struct accel_dataset *dataset,
+                    const struct accel_llmc_options *options, struct accel_error *err)
+{
+    if (sampler)
+        *sampler = NULL;
+    size_t shards = dataset ? token_shards (dataset) : 0;
+    if (!shards)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "accel_sampler_llmc: expected a data set of token files whose samples do not cross files");
+    enum accel_status status = make (sampler, &llmc, dataset->size, 0, err);
+    if (status)
+        return status;
+    struct llmc_order *order = &(*sampler)->llmc;
+    *order = (struct llmc_order){ .count = shards, .seed = LLMC_DEFAULT_SEED };
+    if (options)
+        order->shuffle = options->shuffle;
+    if (options && options->seed)
+        order->seed = options->seed;
+    order->shards = calloc (shards, sizeof *order->shards);
+    if (!order->shards) {
+        accel_sampler_destroy (*sampler);
+        *sampler = NULL;
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an order of %zu files", shards);
+    }
+    for (size_t i = 0; i < shards; i++)
+        order->shards[i] = token_shard_samples (dataset, i);
+    sampler_set_shape (*sampler, 1, 1);
+    return ACCEL_OK;
+}
+
+void
+sampler_set_shape (struct accel_sampler *sampler, size_t batch_size, size_t processes)
+{
+    if (sampler->kind != &llmc)
+        return;
+    sampler->llmc.batch_size = batch_size;
+    sampler->llmc.processes = processes;
+    sampler->length = llmc_order_length (&sampler->llmc);
+}
+
 size_t
 sampler_bound (const struct accel_sampler *sampler)
 {
@@ -426,6 +479,11 @@ sampler_describe (const struct accel_sampler *sampler, bool with_sizes, char *te
     if (sampler->kind == &distributed)
         snprintf (share, sizeof share, ", share %zu of %zu%s", sampler->distributed.rank, sampler->distributed.replicas,
                   sampler->distributed.sequential ? ", sequential" : "");
+    if (sampler->kind == &llmc) {
+        snprintf (text, size, "llm.c's over %zu files%s, seed %llu", sampler->llmc.count,
+                  sampler->llmc.shuffle ? ", shuffle" : "", (unsigned long long) sampler->llmc.seed);
+        return;
+    }
     if (sampler->weights)
         hash = hash_bytes (hash, sampler->weights, sampler->size * sizeof *sampler->weights);
     if (sampler->indices)

@@ -8,6 +8,9 @@
 /** Whether its order is just 0, 1, 2, ..., so that nobody needs it written down. */
 bool sampler_is_identity (const struct accel_sampler *sampler);
 
+/** Tell a sampler whose order depends on it how samples are dealt out: @p batch_size for each of @p processes. */
+void sampler_set_shape (struct accel_sampler *sampler, size_t batch_size, size_t processes);
+
 /** All indices of a sampler of ours are below this; SIZE_MAX where only looking at them tells. */
 size_t sampler_bound (const struct accel_sampler *sampler);
 

@@ -4,6 +4,7 @@
 #ifndef LIB_DATA_SET_H
 #define LIB_DATA_SET_H
 
+#include "lib/data/set_tokens.h"
 #include "lib/files/source.h"
 
 #include <accel/dataset.h>
@@ -35,10 +36,10 @@ struct set {
     struct source sources[2];
     void **owned; /* [owned_count] memory to free */
     size_t owned_count;
-    /* Of token files. */
+    /* Of token files; see set_tokens.h. */
     struct accel_tokens_options tokens;
-    uint64_t first_token;
-    size_t token_bytes;
+    struct token_layout layout; /* of the only file */
+    struct token_files *files;  /* or several */
 };
 
 /** Make a set of @p field_count fields (all zero still) that reads from its tables. */

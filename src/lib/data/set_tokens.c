@@ -53,39 +53,47 @@ static uint64_t (*const converters[2][4]) (const unsigned char *from, unsigned c
     { uint16_to_int64, uint32_to_int64, int32_to_int64, int64_to_int64 },
 };
 
+enum accel_status
+tokens_read (const struct source *source, const struct token_layout *layout, const struct accel_tokens_options *options,
+             uint64_t token, size_t from, size_t count, void *const *into, struct accel_error *err)
+{
+    unsigned char chunk[CHUNK_BYTES];
+    size_t most = sizeof chunk / layout->token_bytes, grown = options->int64 ? 8 : 4, end = from + count;
+    for (size_t done = from, now; done < end; done += now, token += now) {
+        now = end - done < most ? end - done : most;
+        size_t inputs = now, skip = !done;
+        uint64_t lost;
+        enum accel_status status = source_read (source, layout->first_token + token * layout->token_bytes, chunk,
+                                                now * layout->token_bytes, err);
+        if (status)
+            return status;
+        if (inputs > options->sequence_length - done)
+            inputs = options->sequence_length - done; /* the very last token is a label only */
+        lost = converters[options->int64][layout->format] (chunk, (unsigned char *) into[0] + done * grown, inputs);
+        if (options->labels)
+            lost |= converters[options->int64][layout->format] (
+                chunk + skip * layout->token_bytes, (unsigned char *) into[1] + (done + skip - 1) * grown, now - skip);
+        if (lost)
+            return accel_fail (err, ACCEL_ERR_FORMAT, "%s: a token between %llu and %llu does not fit in int32; is the "
+                               "token format right?", source->path, (unsigned long long) token,
+                               (unsigned long long) token + now - 1);
+    }
+    return ACCEL_OK;
+}
+
 static enum accel_status
 read_sequence (void *user, size_t index, void *const *into, struct accel_error *err)
 {
     const struct set *set = user;
     const struct accel_tokens_options *options = &set->tokens;
-    unsigned char chunk[CHUNK_BYTES];
-    size_t length = options->sequence_length, wanted = length + options->labels, done = 0;
-    size_t most = sizeof chunk / set->token_bytes, grown = options->int64 ? 8 : 4;
     enum accel_status status = set_check_index (set, index, err);
-    while (!status && done < wanted) {
-        size_t now = wanted - done < most ? wanted - done : most, inputs = now, skip = !done;
-        uint64_t token = (uint64_t) index * options->stride + done, lost;
-        status = source_read (&set->sources[0], set->first_token + token * set->token_bytes, chunk,
-                              now * set->token_bytes, err);
-        if (status)
-            return status;
-        if (inputs > length - done)
-            inputs = length - done; /* the very last token is a label only */
-        lost = converters[options->int64][options->format] (chunk, (unsigned char *) into[0] + done * grown, inputs);
-        if (options->labels)
-            lost |= converters[options->int64][options->format] (
-                chunk + skip * set->token_bytes, (unsigned char *) into[1] + (done + skip - 1) * grown, now - skip);
-        if (lost)
-            return accel_fail (err, ACCEL_ERR_FORMAT, "%s: a token between %llu and %llu does not fit in int32; is the "
-                               "token format right?", set->sources[0].path, (unsigned long long) token,
-                               (unsigned long long) token + now - 1);
-        done += now;
-    }
-    return status;
+    return status ? status
+                  : tokens_read (&set->sources[0], &set->layout, options, (uint64_t) index * options->stride, 0,
+                                 options->sequence_length + options->labels, into, err);
 }
 
-static enum accel_status
-read_sequences (void *user, const int64_t *indices, size_t count, void *const *into, struct accel_error *err)
+enum accel_status
+tokens_read_many (void *user, const int64_t *indices, size_t count, void *const *into, struct accel_error *err)
 {
     const struct set *set = user;
     enum accel_status status = ACCEL_OK;
@@ -94,15 +102,14 @@ read_sequences (void *user, const int64_t *indices, size_t count, void *const *i
         if (set->tokens.labels)
             row[1] = (unsigned char *) into[1] + i * set->tables[1].row_bytes;
         status = indices[i] < 0 ? set_check_index (set, (uint64_t) indices[i], err)
-                                : read_sequence (user, (size_t) indices[i], row, err);
+                                : set->dataset.read (user, (size_t) indices[i], row, err);
     }
     return status;
 }
 
 static enum accel_status
-read_llmc_header (struct set *set, uint64_t *count, struct accel_error *err)
+read_llmc_header (const struct source *source, struct token_layout *layout, struct accel_error *err)
 {
-    const struct source *source = &set->sources[0];
     int32_t header[3];
     if (source->size < LLMC_HEADER_BYTES)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not an llm.c token file: shorter than its header of %d bytes",
@@ -119,39 +126,37 @@ read_llmc_header (struct set *set, uint64_t *count, struct accel_error *err)
             /* What llm.c declares as int32 it reads so, too. */
             if (header[2] < 0)
                 return accel_fail (err, ACCEL_ERR_FORMAT, "%s: invalid header: %d tokens", source->path, header[2]);
-            set->tokens.format = llmc_kinds[i].format;
-            set->first_token = LLMC_HEADER_BYTES;
-            *count = (uint64_t) header[2];
+            *layout = (struct token_layout){ .format = llmc_kinds[i].format,
+                                             .first_token = LLMC_HEADER_BYTES,
+                                             .count = (uint64_t) header[2] };
             return ACCEL_OK;
         }
     return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not an llm.c token file: starts with %d, not %d or %d", source->path,
                        header[0], llmc_kinds[0].magic, llmc_kinds[1].magic);
 }
 
-/* Find where tokens begin and how many there are. */
-static enum accel_status
-measure (struct set *set, uint64_t *count, struct accel_error *err)
+enum accel_status
+tokens_measure (const struct source *source, const struct accel_tokens_options *options, struct token_layout *layout,
+                struct accel_error *err)
 {
-    const struct source *source = &set->sources[0];
-    bool has_header = set->tokens.format == ACCEL_TOKENS_LLMC;
-    uint64_t said = 0;
-    set->first_token = set->tokens.header_bytes;
-    enum accel_status status = has_header ? read_llmc_header (set, &said, err) : ACCEL_OK;
+    bool has_header = options->format == ACCEL_TOKENS_LLMC;
+    *layout = (struct token_layout){ .format = options->format, .first_token = options->header_bytes };
+    enum accel_status status = has_header ? read_llmc_header (source, layout, err) : ACCEL_OK;
     if (status)
         return status;
-    if (source->size < set->first_token)
+    if (source->size < layout->first_token)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: has %llu bytes, less than its header of %llu", source->path,
-                           (unsigned long long) source->size, (unsigned long long) set->first_token);
-    uint64_t bytes = source->size - set->first_token;
-    set->token_bytes = token_bytes[set->tokens.format];
-    *count = bytes / set->token_bytes;
-    if (bytes % set->token_bytes)
+                           (unsigned long long) source->size, (unsigned long long) layout->first_token);
+    uint64_t bytes = source->size - layout->first_token, said = layout->count;
+    layout->token_bytes = token_bytes[layout->format];
+    layout->count = bytes / layout->token_bytes;
+    if (bytes % layout->token_bytes)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: %llu bytes are not a whole number of tokens of %zu bytes",
-                           source->path, (unsigned long long) bytes, set->token_bytes);
-    if (has_header && *count != said)
+                           source->path, (unsigned long long) bytes, layout->token_bytes);
+    if (has_header && layout->count != said)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: its header says %llu tokens, but the file has %llu",
                                                   source->path,
-                           (unsigned long long) said, (unsigned long long) *count);
+                           (unsigned long long) said, (unsigned long long) layout->count);
     return ACCEL_OK;
 }
 
@@ -187,14 +192,9 @@ describe (struct set *set, struct accel_error *err)
 }
 
 enum accel_status
-accel_dataset_open_tokens (struct accel_dataset **dataset, const char *path, const struct accel_tokens_options *options,
-                           struct accel_error *err)
+tokens_create (struct set **result, const struct accel_tokens_options *options, struct accel_error *err)
 {
     struct set *set;
-    uint64_t count = 0, wanted, samples = 0;
-    if (!dataset)
-        return accel_fail_null (err, __func__, "dataset");
-    *dataset = NULL;
     enum accel_status status = check_options (options, err);
     if (status || (status = set_create (&set, options->labels ? 2 : 1, err)))
         return status;
@@ -202,14 +202,37 @@ accel_dataset_open_tokens (struct accel_dataset **dataset, const char *path, con
     if (!set->tokens.stride)
         set->tokens.stride = options->sequence_length;
     set->dataset.read = read_sequence;
-    set->dataset.read_many = read_sequences;
-    if ((status = describe (set, err)) || (status = source_open (&set->sources[0], path, err))
-        || (status = measure (set, &count, err)) || (options->mapped && (status = source_map (&set->sources[0], err))))
+    set->dataset.read_many = tokens_read_many;
+    status = describe (set, err);
+    if (status)
         return set_abandon (set, status);
-    wanted = (uint64_t) options->sequence_length + options->labels;
-    if (count >= wanted)
-        samples = (count - wanted) / set->tokens.stride + 1;
-    set->dataset.size = (size_t) samples;
+    *result = set;
+    return ACCEL_OK;
+}
+
+uint64_t
+tokens_samples (const struct accel_tokens_options *options, uint64_t count)
+{
+    uint64_t wanted = (uint64_t) options->sequence_length + options->labels;
+    return count >= wanted ? (count - wanted) / options->stride + 1 : 0;
+}
+
+enum accel_status
+accel_dataset_open_tokens (struct accel_dataset **dataset, const char *path, const struct accel_tokens_options *options,
+                           struct accel_error *err)
+{
+    struct set *set;
+    if (!dataset)
+        return accel_fail_null (err, __func__, "dataset");
+    *dataset = NULL;
+    enum accel_status status = tokens_create (&set, options, err);
+    if (status)
+        return status;
+    if ((status = source_open (&set->sources[0], path, err))
+        || (status = tokens_measure (&set->sources[0], options, &set->layout, err))
+        || (options->mapped && (status = source_map (&set->sources[0], err))))
+        return set_abandon (set, status);
+    set->dataset.size = (size_t) tokens_samples (&set->tokens, set->layout.count);
     *dataset = &set->dataset;
     return ACCEL_OK;
 }

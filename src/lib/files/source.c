@@ -34,6 +34,7 @@ source_open (struct source *source, const char *path, struct accel_error *err)
         status = accel_fail (err, ACCEL_ERR_INVALID, "%s: is not a regular file", path);
     else {
         source->size = (uint64_t) info.st_size;
+        source->modified = info.st_mtim;
         return ACCEL_OK;
     }
     source_close (source);
@@ -99,6 +100,20 @@ source_read (const struct source *source, uint64_t offset, void *into, size_t le
         offset += (uint64_t) got;
         length -= (size_t) got;
     }
+    return ACCEL_OK;
+}
+
+enum accel_status
+source_check_unchanged (const struct source *source, uint64_t size, struct timespec modified, struct accel_error *err)
+{
+    struct stat info;
+    if (fstat (source->fd, &info))
+        return accel_fail_errno (err, "%s", source->path);
+    if ((uint64_t) info.st_size != size)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: has %lld bytes now, but had %llu when the data set was opened",
+                           source->path, (long long) info.st_size, (unsigned long long) size);
+    if (info.st_mtim.tv_sec != modified.tv_sec || info.st_mtim.tv_nsec != modified.tv_nsec)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: was modified after the data set was opened", source->path);
     return ACCEL_OK;
 }
 

@@ -4,12 +4,14 @@
 #define LIB_FILES_SOURCE_H
 
 #include <accel/base.h>
+#include <time.h>
 
 /** SOURCE_CLOSED is an empty one, which source_close() accepts. */
 struct source {
     int fd;
     char *path;
     uint64_t size; /* bytes, when it was opened */
+    struct timespec modified; /* then */
     const unsigned char *map;
 };
 
@@ -23,6 +25,10 @@ enum accel_status source_map (struct source *source, struct accel_error *err);
 /** Read @p length bytes from @p offset on; that there are fewer than when the file was opened is an error. */
 enum accel_status source_read (const struct source *source, uint64_t offset, void *into, size_t length,
                                struct accel_error *err);
+
+/** Fail if the file no longer has @p size bytes, or was modified at another time than @p modified. */
+enum accel_status source_check_unchanged (const struct source *source, uint64_t size, struct timespec modified,
+                                          struct accel_error *err);
 
 /** Fail if the file begins as gzip's do, whose contents @p wanted are. */
 enum accel_status source_refuse_gzip (const struct source *source, const char *wanted, struct accel_error *err);

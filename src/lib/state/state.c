@@ -143,6 +143,7 @@ accel_open (struct accel **acc, const struct accel_options *options, struct acce
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
     made->object = (struct object) OBJECT_INIT (OBJECT_JOB, leave);
+    made->split_batches = options && options->split_batches;
     enum accel_status status = read_timeout (options, &job.timeout_ms, err);
     if (!status)
         status = read_precision (options, &made->mixed_precision, err);
@@ -301,4 +302,10 @@ const char *
 accel_mixed_precision (const struct accel *acc)
 {
     return acc ? acc->mixed_precision : "no";
+}
+
+bool
+accel_split_batches (const struct accel *acc)
+{
+    return acc && acc->split_batches;
 }

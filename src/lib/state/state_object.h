@@ -23,6 +23,7 @@ struct accel {
     bool joining;            /* between accel_join_uneven_inputs() and accel_join_end() */
     int64_t join_steps;      /* backward passes since then in which this process had data */
     const char *mixed_precision; /* static */
+    bool split_batches;
     struct scaler scaler;
     bool scaling;      /* the precision is fp16, and the scaler is not disabled */
     bool autocast_off; /* accel_autocast_enable() */

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluation during training: at its end, everything that a pass over a loader changes is put back. */
+#include <config.h>
+
+#include "lib/data/generator.h"
+#include "lib/data/memo.h"
+#include "lib/error.h"
+#include "lib/state/state_object.h"
+#include "lib/train/model.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Which backward passes of one model average. */
+struct model_memo {
+    struct accel_model *model;
+    unsigned unsynced;
+    bool held, triggered;
+};
+
+struct accel_evaluation {
+    struct accel *acc;                /* NULL: none */
+    struct loader_memo *loader;       /* NULL: none */
+    struct accel_generator generator; /* the default one */
+    struct scaler scaler;
+    bool autocast_off, accumulating;
+    uint32_t num_steps;
+    uint64_t micro_step;
+    struct model_memo *models; /* [model_count] */
+    size_t model_count;
+};
+
+static bool
+is_model (const struct object *object)
+{
+    return (object->magic ^ OBJECT_MAGIC) == OBJECT_MODEL;
+}
+
+static enum accel_status
+remember_models (struct accel_evaluation *evaluation, struct accel_error *err)
+{
+    size_t count = 0;
+    for (const struct object *object = evaluation->acc->prepared; object; object = object->next)
+        count += is_model (object);
+    evaluation->models = calloc (count + 1, sizeof *evaluation->models);
+    if (!evaluation->models)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to save the state of %zu models", count);
+    for (struct object *object = evaluation->acc->prepared; object; object = object->next)
+        if (is_model (object)) { /* the object is the first member of a model */
+            struct accel_model *model = (struct accel_model *) (void *) object;
+            evaluation->models[evaluation->model_count++] = (struct model_memo){
+                .model = model, .unsynced = model->unsynced, .held = model->held, .triggered = model->triggered
+            };
+            object_hold (object);
+        }
+    return ACCEL_OK;
+}
+
+static enum accel_status
+remember_job (struct accel_evaluation *evaluation, struct accel *acc, struct accel_error *err)
+{
+    evaluation->acc = acc;
+    enum accel_status status = remember_models (evaluation, err);
+    if (status)
+        return status;
+    object_hold (&acc->object);
+    evaluation->scaler = acc->scaler;
+    evaluation->autocast_off = acc->autocast_off;
+    evaluation->accumulating = acc->accumulating;
+    evaluation->num_steps = acc->accumulation.num_steps;
+    evaluation->micro_step = acc->micro_step;
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_evaluate_begin (struct accel_evaluation **evaluation, struct accel *acc, struct accel_loader *loader,
+                      struct accel_error *err)
+{
+    if (!evaluation)
+        return accel_fail_null (err, __func__, "evaluation");
+    *evaluation = NULL;
+    struct accel_evaluation *made = calloc (1, sizeof *made);
+    if (!made)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an evaluation");
+    made->generator = *accel_default_generator ();
+    enum accel_status status = loader ? loader_remember (&made->loader, loader, err) : ACCEL_OK;
+    if (!status && acc)
+        status = remember_job (made, acc, err);
+    if (!status) {
+        *evaluation = made;
+        return ACCEL_OK;
+    }
+    loader_restore (made->loader);
+    free (made);
+    return status;
+}
+
+static void
+restore_job (const struct accel_evaluation *evaluation)
+{
+    struct accel *acc = evaluation->acc;
+    acc->scaler = evaluation->scaler;
+    acc->autocast_off = evaluation->autocast_off;
+    acc->accumulating = evaluation->accumulating;
+    acc->accumulation.num_steps = evaluation->num_steps;
+    acc->micro_step = evaluation->micro_step;
+    for (size_t i = 0; i < evaluation->model_count; i++) {
+        const struct model_memo *memo = &evaluation->models[i];
+        if (memo->model->object.owner != acc) /* it has been destroyed, or released */
+            continue;
+        memo->model->unsynced = memo->unsynced;
+        memo->model->held = memo->held;
+        memo->model->triggered = memo->triggered;
+    }
+}
+
+void
+accel_evaluate_end (struct accel_evaluation *evaluation)
+{
+    int saved = errno;
+    if (!evaluation)
+        return;
+    loader_restore (evaluation->loader);
+    *accel_default_generator () = evaluation->generator;
+    if (evaluation->acc && !object_is_gone (&evaluation->acc->object))
+        restore_job (evaluation);
+    for (size_t i = 0; i < evaluation->model_count; i++)
+        object_let_go (&evaluation->models[i].model->object);
+    if (evaluation->acc)
+        object_let_go (&evaluation->acc->object);
+    free (evaluation->models);
+    free (evaluation);
+    errno = saved;
+}
