@@ -6,7 +6,7 @@
 #   test_exit STATUS COMMAND...     wait_for COMMAND...     timeout $patience COMMAND...
 #   await FILE...                   gone PID...
 #   port=$(free_port)               by_hand N PORT COMMAND...
-#   nothing_left
+#   nothing_left                   is_long
 #   test_done
 #
 # tests/README.md has the rules.
@@ -110,6 +110,11 @@ is_thread_sanitized () {
 # Sanitizers need /proc, and memory of their own.
 is_sanitized () {
     grep -q '^SAN_CFLAGS = .*sanitize' "$builddir/Makefile"
+}
+
+# What CI runs besides: more compilers, and what takes long and seldom fails.
+is_long () {
+    [ "${TEST_LONG-no}" = yes ]
 }
 
 # Under ThreadSanitizer the signal for files that are too large ends a process although it is blocked.

@@ -29,6 +29,7 @@
 #include <accel/accel.h>
 
 #include <accel/hpp/base.hpp>
+#include <accel/hpp/groups.hpp>
 #include <accel/hpp/options.hpp>
 #include <accel/hpp/tensor.hpp>
 #include <accel/hpp/tree.hpp>

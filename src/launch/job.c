@@ -43,7 +43,7 @@ prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, 
 {
     *job = (struct job){ .plan = plan, .keeper = keeper, .claim = claim, .count = plan->process_count,
                          .first_failed = -1, .segment = JOBSEG_NONE };
-    job->pool.left = OUTPUT_POOL_BYTES;
+    output_pool_init (&job->pool, job->count);
     job->oom_kills_before = cgroup_oom_kills ();
     job->ranks = calloc ((size_t) job->count, sizeof *job->ranks);
     if (!job->ranks)

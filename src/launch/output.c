@@ -12,25 +12,55 @@
 
 enum { CHUNKS_AT_ONCE = 128 };
 
+void
+output_pool_init (struct output_pool *pool, int ranks)
+{
+    size_t share = OUTPUT_TAILS_BYTES / (size_t) (ranks > 0 ? ranks : 1);
+    if (share > OUTPUT_TAIL_BYTES)
+        share = OUTPUT_TAIL_BYTES;
+    *pool = (struct output_pool){ .left = OUTPUT_POOL_BYTES,
+                                  .tail_bytes = share < OUTPUT_TAIL_LEAST ? OUTPUT_TAIL_LEAST : share };
+}
+
 int
 output_stream_init (struct output_stream *stream, int fd, struct output_pool *pool, struct fail *fail)
 {
     stream->fd = fd;
     stream->pool = pool;
-    stream->text = malloc (OUTPUT_TEXT_BYTES);
+    stream->least = stream->text = malloc (OUTPUT_TEXT_BYTES);
     stream->capacity = OUTPUT_TEXT_BYTES;
-    return stream->text ? 0 : fail_nomem (fail);
+    return stream->least ? 0 : fail_nomem (fail);
+}
+
+/* A ring that has come round stays as it is: its bytes are in an order that only its size explains. */
+static void
+grow_tail (struct output_stream *stream, size_t length)
+{
+    size_t most = stream->pool->tail_bytes, capacity = stream->tail_capacity;
+    if (stream->total > capacity || capacity >= most)
+        return;
+    if (!capacity)
+        capacity = OUTPUT_TAIL_LEAST;
+    while (capacity < stream->total + length && capacity < most)
+        capacity *= 2;
+    if (capacity > most)
+        capacity = most;
+    char *grown = capacity > stream->tail_capacity ? realloc (stream->tail, capacity) : NULL;
+    if (!grown)
+        return;
+    stream->tail = grown;
+    stream->tail_capacity = capacity;
 }
 
 static void
 keep (struct output_stream *stream, const char *bytes, size_t length)
 {
-    if (!stream->tail)
-        stream->tail = malloc (OUTPUT_TAIL_BYTES);
-    if (!stream->tail)
+    grow_tail (stream, length);
+    size_t size = stream->tail_capacity;
+    if (!size)
         return;
-    for (size_t i = length > OUTPUT_TAIL_BYTES ? length - OUTPUT_TAIL_BYTES : 0; i < length; i++)
-        stream->tail[(stream->total + i) % OUTPUT_TAIL_BYTES] = bytes[i];
+    for (size_t i = length > size ? length - size : 0; i < length; i++)
+        stream->tail[(stream->total + i) % size] = bytes[i];
     stream->total += length;
 }
 
@@ -49,31 +79,50 @@ find_last_end (const char *bytes, size_t length)
     return length;
 }
 
-/* @return whether the buffer has become larger */
+/* The first buffer stays allocated: shrinking a larger one to its size would leave thousands of holes in the heap that
+ * are just too small for the next large one.  @return whether the buffer has become larger */
 static bool
-grow (struct output_stream *stream)
+grow (struct output_stream *stream, size_t capacity)
 {
-    size_t more = stream->capacity;
-    if (stream->capacity + more > OUTPUT_LINE_BYTES || more > stream->pool->left)
+    size_t more = capacity - stream->capacity;
+    if (capacity > OUTPUT_LINE_BYTES || more > stream->pool->left)
         return false;
-    char *grown = realloc (stream->text, stream->capacity + more);
+    bool is_first = stream->text == stream->least;
+    char *grown = realloc (is_first ? NULL : stream->text, capacity);
     if (!grown)
         return false;
+    if (is_first)
+        memcpy (grown, stream->least, stream->length);
     stream->text = grown;
-    stream->capacity += more;
+    stream->capacity = capacity;
     stream->pool->left -= more;
     return true;
 }
 
+/* For an empty one that has grown. */
 static void
-shrink (struct output_stream *stream, size_t capacity)
+return_to_least (struct output_stream *stream)
 {
-    char *less = realloc (stream->text, capacity);
-    if (!less)
-        return;
-    stream->text = less;
-    stream->pool->left += stream->capacity - capacity;
-    stream->capacity = capacity;
+    free (stream->text);
+    stream->text = stream->least;
+    stream->pool->left += stream->capacity - OUTPUT_TEXT_BYTES;
+    stream->capacity = OUTPUT_TEXT_BYTES;
+    stream->start = stream->ready = stream->length = 0;
+}
+
+/* Lines can use all of the pool, speed only a part of it. */
+static bool
+may_be_fast (const struct output_stream *stream)
+{
+    return stream->pool->left >= OUTPUT_POOL_BYTES - OUTPUT_SPEED_BYTES + OUTPUT_CHUNK_BYTES;
+}
+
+static void
+give_back (struct output_stream *stream)
+{
+    bool is_scarce = stream->pool->left < OUTPUT_POOL_BYTES - OUTPUT_SPEED_BYTES / 2;
+    if (is_scarce && stream->start == stream->length && stream->text != stream->least)
+        return_to_least (stream);
 }
 
 /* All that was ready has been passed on.  @return the number of bytes that can be added; at least one, because a full
@@ -84,10 +133,10 @@ make_room (struct output_stream *stream)
     stream->length -= stream->ready;
     memmove (stream->text, stream->text + stream->ready, stream->length);
     stream->start = stream->ready = 0;
-    if (stream->is_wide && stream->capacity < OUTPUT_CHUNK_BYTES)
-        grow (stream);
+    if (stream->is_wide && stream->capacity < OUTPUT_CHUNK_BYTES && may_be_fast (stream))
+        grow (stream, OUTPUT_CHUNK_BYTES);
     else if (!stream->length && stream->capacity > OUTPUT_CHUNK_BYTES)
-        shrink (stream, OUTPUT_CHUNK_BYTES);
+        return_to_least (stream);
     return stream->capacity - stream->length;
 }
 
@@ -102,7 +151,7 @@ add (struct output_stream *stream, size_t length, int64_t now_ms)
         stream->ready = stream->length + end;
     stream->length += length;
     stream->is_wide = stream->length == stream->capacity;
-    if (stream->is_wide && !stream->ready && !grow (stream)) {
+    if (stream->is_wide && !stream->ready && !grow (stream, 2 * stream->capacity)) {
         stream->ready = stream->length;
         stream->is_cut = true;
     }
@@ -283,6 +332,7 @@ drop_held (struct output_stream *stream, size_t length)
     if (stream->held_length)
         return;
     stream->pool->left += OUTPUT_CHUNK_BYTES;
+    stream->pool->held -= OUTPUT_CHUNK_BYTES;
     free (stream->held);
     stream->held = NULL;
 }
@@ -304,10 +354,10 @@ finish (struct output_stream *stream, struct output_sink *sink)
     output_stream_flush (stream, sink);
     if (is_pending (stream) || (sink->unfinished == stream && !output_sink_end_foreign_line (sink, NULL)))
         return false;
-    if (stream->text)
-        stream->pool->left += stream->capacity - OUTPUT_TEXT_BYTES;
-    free (stream->text);
-    stream->text = NULL;
+    if (stream->text != stream->least)
+        return_to_least (stream);
+    free (stream->least);
+    stream->least = stream->text = NULL;
     stream->start = stream->ready = stream->length = stream->capacity = 0;
     return true;
 }
@@ -322,8 +372,12 @@ output_stream_catch_up (struct output_stream *stream, struct output_sink *sink, 
             refill_from_log (stream, now_ms);
         else if (stream->held_length)
             refill_from_held (stream, now_ms);
-        else
-            return stream->fd >= 0 || finish (stream, sink);
+        else if (stream->fd < 0)
+            return finish (stream, sink);
+        else {
+            give_back (stream);
+            return true;
+        }
     }
     return false;
 }
@@ -341,7 +395,7 @@ output_stream_can_read (const struct output_stream *stream, const struct output_
     if (is_up_to_date (stream) && !output_sink_is_full (sink))
         return true;
     return stream->log.fd >= 0 && !stream->log.lost && !stream->held_length
-           && stream->pool->left >= OUTPUT_CHUNK_BYTES;
+           && stream->pool->left >= OUTPUT_CHUNK_BYTES && stream->pool->held < OUTPUT_SPEED_BYTES;
 }
 
 bool
@@ -362,6 +416,7 @@ hold (struct output_stream *stream, const char *bytes, size_t length)
     memcpy (stream->held, bytes, length);
     stream->held_length = length;
     stream->pool->left -= OUTPUT_CHUNK_BYTES;
+    stream->pool->held += OUTPUT_CHUNK_BYTES;
 }
 
 /* A file that has missed something gets more only while the reader is up to date, so that what is read back from it
@@ -436,12 +491,13 @@ output_stream_tail (const struct output_stream *stream, struct strlist *lines)
 {
     if (!stream->tail || !stream->total)
         return;
-    uint64_t first = stream->total > OUTPUT_TAIL_BYTES ? stream->total - OUTPUT_TAIL_BYTES : 0;
+    size_t size = stream->tail_capacity;
+    uint64_t first = stream->total > size ? stream->total - size : 0;
     bool whole = first == 0;
     AUTO_STRBUF struct strbuf line = { 0 };
     struct strlist all = { 0 };
     for (uint64_t i = first; i <= stream->total; i++) {
-        char c = i < stream->total ? stream->tail[i % OUTPUT_TAIL_BYTES] : '\n';
+        char c = i < stream->total ? stream->tail[i % size] : '\n';
         if (c != '\n' && c != '\r') {
             strbuf_add_char (&line, (unsigned char) c < 32 && c != '\t' ? ' ' : c);
             continue;
@@ -462,7 +518,9 @@ output_stream_release (struct output_stream *stream)
 {
     if (stream->fd >= 0)
         close (stream->fd);
-    free (stream->text);
+    if (stream->text != stream->least)
+        free (stream->text);
+    free (stream->least);
     free (stream->tail);
     free (stream->prefix);
     free (stream->held);

@@ -4,7 +4,8 @@
  *
  * Where the reader of our own output is slow, ranks wait for it as they would have without us, unless there is a file:
  * then they go on, and what the reader has not got yet is read back from the file.  So memory holds one buffer for each
- * stream, which grows only for a line that is being put together. */
+ * stream, which is small and grows only for a line that is being put together or, within OUTPUT_SPEED_BYTES for all,
+ * to read faster.  With thousands of ranks that stays far below 16 MiB. */
 #ifndef LAUNCH_OUTPUT_H
 #define LAUNCH_OUTPUT_H
 
@@ -18,11 +19,14 @@
 
 enum {
     OUTPUT_TAIL_LINES = 20,
-    OUTPUT_TAIL_BYTES = 4096,          /* kept of each rank */
-    OUTPUT_TEXT_BYTES = 4096,          /* of a stream's buffer at first */
+    OUTPUT_TAIL_BYTES = 4096,          /* kept of each rank, at most */
+    OUTPUT_TAIL_LEAST = 256,           /* the same, however many ranks there are; a ring starts with that */
+    OUTPUT_TAILS_BYTES = 2 * 1024 * 1024, /* kept of all ranks together, except for that minimum */
+    OUTPUT_TEXT_BYTES = 512,           /* of a stream's buffer at first; there may be thousands */
     OUTPUT_CHUNK_BYTES = 16 * 1024,    /* of one that has much to do; read at once */
     OUTPUT_LINE_BYTES = 1024 * 1024,   /* a longer line is passed on in pieces of that size */
     OUTPUT_POOL_BYTES = 8 * 1024 * 1024, /* what all buffers may grow by together; without it pieces are shorter */
+    OUTPUT_SPEED_BYTES = 2 * 1024 * 1024, /* the part of it that may be used only to read more at once */
 };
 
 /** After a piece of a line that is too long, where another rank's line follows. */
@@ -30,7 +34,9 @@ enum {
 
 /** Memory that the streams of a job share. */
 struct output_pool {
-    size_t left;
+    size_t left;       /* bytes that buffers can still grow by */
+    size_t held;       /* bytes in chunks that a full disk has refused */
+    size_t tail_bytes; /* the most that is kept of a rank's last lines */
 };
 
 /** Where lines come from.  `fd` is -1 while there is none. */
@@ -39,12 +45,14 @@ struct output_stream {
     bool paused;   /* not listened to for now */
     bool has_tail; /* its last lines are wanted */
     struct output_pool *pool;
+    char *least;   /* [OUTPUT_TEXT_BYTES]; what `text` is unless it has grown */
     char *text;    /* [capacity]; passed on up to `start`, to be passed on up to `ready`, then an unfinished line */
     size_t start, ready, length, capacity;
     bool is_wide;  /* the last read has filled the buffer */
     bool is_cut;   /* the line was too long, and a piece of it has been passed on */
     int64_t line_since_ms;
-    char *tail;    /* ring of the last bytes, made when the first come */
+    char *tail;    /* [tail_capacity]; ring of the last bytes, made when the first come; grows until it is full once */
+    size_t tail_capacity;
     uint64_t total; /* bytes ever */
 
     char *prefix;  /* before each line; NULL: lines go on as they are */
@@ -61,7 +69,11 @@ struct output_stream {
     uint64_t lost; /* bytes that could not be passed on, nor kept */
 };
 
-/** @param fd  the reading end of a pipe, not blocking; the stream closes it.  Threads may do so at the same time. */
+void output_pool_init (struct output_pool *pool, int ranks);
+
+/** Allocates the smallest buffer that is enough, so that no later lack of memory can lose output.
+ *
+ * @param fd  the reading end of a pipe, not blocking; the stream closes it.  Threads may do so at the same time. */
 int output_stream_init (struct output_stream *stream, int fd, struct output_pool *pool, struct fail *fail);
 
 /** Read what is there, but no endless flow at once; pass on whole lines.  @return false at its end */

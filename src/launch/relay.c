@@ -143,6 +143,8 @@ relay_deadline (struct supervisor *supervisor, int64_t now_ms)
         const struct output_stream *stream = stream_of (job, i);
         if (output_stream_can_catch_up (stream, sink_of (job, i)) || is_due (stream, now_ms))
             return now_ms; /* there is much to read back, and signals have their turn in between */
+        if (stream->fd >= 0 && stream->paused && output_stream_can_read (stream, sink_of (job, i)))
+            return now_ms; /* the reader has emptied the sink since: no event would come */
         if (output_stream_has_unfinished (stream) && due_of (stream) > now_ms && due_of (stream) < next)
             next = due_of (stream);
     }

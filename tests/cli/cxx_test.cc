@@ -274,6 +274,61 @@ test_loaders ()
     ok (into == 3 && plain.fields ()[0].ndim == 0, "a data set of arrays");
 }
 
+/* File @name of the 16-bit tokens from @first on. */
+std::string
+token_file (const accelerator &acc, const char *name, int first)
+{
+    std::string path = name + std::to_string (acc.process_index ()) + ".bin", bytes;
+    for (int i = first; i < first + 4; i++)
+        bytes += { char (i), 0 };
+    std::FILE *file = std::fopen (path.c_str (), "wb");
+    if (!file || std::fwrite (bytes.data (), 1, bytes.size (), file) != bytes.size () || std::fclose (file))
+        throw std::runtime_error (path);
+    return path;
+}
+
+void
+test_token_files (accelerator &acc)
+{
+    const std::vector<std::string> paths { token_file (acc, "b", 10), token_file (acc, "a", 20) };
+    const tokens_options options = tokens_options ().format (ACCEL_TOKENS_UINT16).sequence_length (2);
+    dataset listed = dataset::open_token_files (paths, options);
+    dataset found = dataset::open_token_pattern ("[ab]" + std::to_string (acc.process_index ()) + ".bin", options);
+    std::int32_t tokens[2];
+    void *const into[] = { tokens };
+    listed.read (0, into);
+    ok (listed.size () == 4 && tokens[1] == 11, "token files by name");
+    found.read (0, into);
+    ok (found.size () == 4 && tokens[1] == 21, "token files by pattern");
+    sampler order = sampler::llmc (listed, llmc_options ().shuffle (false));
+    ok (order.draw () == std::vector<std::int64_t> { 0, 1, 2, 3 }, "llm.c's order");
+}
+
+void
+test_evaluation (accelerator &acc)
+{
+    dataset set = squares (4);
+    loader batches (set, loader_options ().batch_size (2));
+    const generator_ref::state_type before = default_generator ().state ();
+    try {
+        evaluation inner (acc, batches);
+        default_generator ().random ();
+        for (const batch &now : batches)
+            if (now.indices ()[0] == 2)
+                throw own_exception ("mine");
+    } catch (const own_exception &) {
+    }
+    ok (default_generator ().state () == before && batches.epoch () == 0, "an evaluation that ends by an exception");
+    {
+        evaluation generate (acc);
+        default_generator ().random ();
+    }
+    ok (default_generator ().state () == before && !acc.split_batches (), "an evaluation without a loader");
+    batch now (nullptr);
+    batches.next (now);
+    ok (throws (ACCEL_ERR_INVALID, "", [&] { evaluation late (acc, batches); }), "an evaluation in an epoch");
+}
+
 struct layer {
     const char *name;
     float *w, *dw;
@@ -343,6 +398,113 @@ test_training (accelerator &acc)
     acc.end_training ();
 }
 
+adamw
+options_with_groups ()
+{
+    std::string pattern = "*.bi";
+    adamw made = adamw ().lr (0.5).weight_decay (0.25);
+    made.group (param_group ("flat").match (pattern + "as").match ("ln_*").weight_decay (0).beta1 (0));
+    adamw copy = made;
+    copy.group (param_group ().parameters ({ pattern.replace (0, 4, "fc.weight") }).lr (0).amsgrad ().maximize (false));
+    made.groups ({});
+    return adamw (std::move (copy));
+}
+
+void
+test_groups (accelerator &acc)
+{
+    model net ({ { "fc.weight", { 2 } }, { "fc.bias", { 1 } }, { "ln_1", { 1 } }, { "head", { 1 } } });
+    const adamw options = options_with_groups ();
+    optimizer opt = optimizer::adamw (net, options);
+    ok (opt.group_count () == 3 && !std::strcmp (opt.group_name (0), "flat")
+            && !std::strcmp (opt.group_name (1), "1") && opt.find_group ("rest") == 2
+            && opt.find_group ("none") == ACCEL_NO_GROUP && opt.group_of (2) == 0 && opt.group_of (0) == 1,
+        "groups by patterns and names");
+    const accel_param_group flat = opt.group ("flat"), weight = opt.group (1);
+    ok (flat.weight_decay == 0 && flat.beta1 == 0 && flat.lr == 0.5 && weight.lr == 0 && weight.weight_decay == 0.25
+            && weight.beta1 == 0.9 && weight.amsgrad == ACCEL_FLAG_YES && weight.maximize == ACCEL_FLAG_NO
+            && flat.amsgrad == ACCEL_FLAG_NO && flat.index_count == 2 && flat.indices[1] == 2,
+        "zero is zero in a group, and what is not set comes from the options");
+    opt.set_group ("flat", param_group ().lr (0).eps (1e-3));
+    opt.set_group_lr (std::string ("rest"), 0.75);
+    ok (opt.group (0).lr == 0 && opt.group (0).eps == 1e-3 && opt.group (0).weight_decay == 0
+            && opt.group_lr ("rest") == 0.75 && opt.group_lr (1) == 0,
+        "numbers of a group change");
+    ok (throws (ACCEL_ERR_INVALID, "'none'", [&] { (void) opt.group ("none"); })
+            && throws (ACCEL_ERR_INVALID, "groups", [&] { (void) opt.group_lr (3); })
+            && throws (ACCEL_ERR_INVALID, "beta1 is 2", [&] { opt.set_group (0, param_group ().beta1 (2)); })
+            && throws (ACCEL_ERR_INVALID, "none.*",
+                       [&] { optimizer::sgd (net, sgd ().lr (1).group (param_group ().match ("none.*"))); }),
+        "groups that cannot be");
+    acc.prepare ({ net, opt });
+    for (std::size_t i = 0; i < net.size (); i++)
+        for (float &g : net.grad<float> (i))
+            g = 1;
+    opt.step ();
+    ok (opt.state ("fc.weight", "exp_avg")[0] == opt.state (0, "exp_avg")[0] && opt.state (0, "exp_avg").size () == 2
+            && opt.state ("none", "exp_avg").empty () && net.data<float> ("fc.weight")[0] == 0
+            && net.data<float> ("head")[0] < 0,
+        "states by name, and a step with the rates of the groups");
+
+    std::vector<double> seen;
+    custom_optimizer own { 0, { "m" }, [&] (const accel_update &u) { seen.push_back (u.group->lr + u.lr); }, {}, {} };
+    own.groups = { param_group ("last").indices ({ 3 }).lr (2), param_group ("skipped").match ("fc.*").skip () };
+    optimizer mine = optimizer::custom (net, std::move (own));
+    mine.step ();
+    ok (seen == std::vector<double> { 0, 4 } && mine.group_of (0) == mine.find_group ("skipped"),
+        "groups of an optimizer of the program");
+
+    model other ({ { "w", { 1 } } });
+    acc.prepare ({ other });
+    other.grad<float> (0)[0] = 2;
+    const float before = clip_grad_norm ({ net, other }, 0.5);
+    ok (std::fabs (before - 3) < 1e-5F && std::fabs (other.grad<float> (0)[0] - 1.0F / 3) < 1e-4F,
+        "one norm of two models");
+    ok (throws (ACCEL_ERR_INVALID, "models 0 and 1", [&] { clip_grad_norm ({ net, net }, 1); }), "a model twice");
+}
+
+void
+test_schedulers (accelerator &acc)
+{
+    model net ({ { "a", { 1 } }, { "b", { 1 } } });
+    optimizer opt = optimizer::sgd (net, sgd ().lr (1).momentum (0.9).group (param_group ("b").match ("b").lr (4)));
+    const auto step = [] (double gamma) {
+        return scheduler_options ().schedule (ACCEL_SCHEDULE_STEP).step_size (1).gamma (gamma);
+    };
+    scheduler parts = scheduler::sequential (opt, { step (0.5), step (0.25) }, { 2 });
+    parts.step ();
+    parts.step ();
+    parts.step ();
+    ok (opt.group_lr ("b") == 1 && parts.lr () == opt.lr () && parts.states ().size () > 1, "schedules in sequence");
+    const std::vector<accel_scheduler_state> states = parts.states ();
+    parts.step ();
+    parts.set_states (states);
+    ok (opt.group_lr ("b") == 1
+            && throws (ACCEL_ERR_FORMAT, "", [&] { parts.set_states ({ states.data (), states.size () - 1 }); }),
+        "states of a sequence");
+    ok (throws (ACCEL_ERR_INVALID, "one milestone", [&] { scheduler::sequential (opt, { step (1) }, { 2 }); }),
+        "milestones that do not match");
+    opt.set_lr (8);
+    scheduler both = scheduler::chained (opt, { step (0.5).group ("b"), step (0.25) });
+    both.step ();
+    ok (opt.group_lr ("rest") == 8 && opt.group_lr ("b") == 1, "schedules at the same time");
+    const scheduler_options cycle = scheduler_options ().schedule (ACCEL_SCHEDULE_ONE_CYCLE).total_steps (10);
+    scheduler one (opt, scheduler_options (cycle).max_lr (1).group ("b"));
+    ok (one.momentum () == 0.95 && both.momentum () == 0, "momentum");
+    const scheduler_options decay = scheduler_options ()
+                                        .schedule (ACCEL_SCHEDULE_WARMUP_STABLE_DECAY)
+                                        .stable_steps (1)
+                                        .decay_steps (2)
+                                        .decay_shape (ACCEL_SHAPE_LINEAR)
+                                        .final_fraction (0.5);
+    opt.set_lr (1);
+    scheduler falls (opt, decay);
+    falls.step ();
+    falls.step ();
+    ok (falls.lr () == 0.75, "stable, then down to a fraction");
+    ok (acc.loss_scale () == acc.accumulation_scale () * acc.scaler_scale (), "the factors of the loss");
+}
+
 /* The exception comes out as it is, and only after everything has been freed. */
 void
 test_exceptions (accelerator &acc)
@@ -380,6 +542,10 @@ main (int argc, char **argv)
         test_control (acc);
         test_random ();
         test_loaders ();
+        test_token_files (acc);
+        test_evaluation (acc);
+        test_groups (acc);
+        test_schedulers (acc);
         test_training (acc);
         test_exceptions (acc);
         acc.print ("%s", "");

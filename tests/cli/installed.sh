@@ -49,10 +49,14 @@ E2
             cmake --build built && built/pi_accel >out && grep "^pi is about 3.14" out &&
             readelf -d built/pi_accel | grep "NEEDED.*libaccel.so.0" &&
             { ! test -e moved/lib/libaccel.a || { built/pi_accel_static >other && diff out other; }; }'
+        # Without a language, CMake looks for no compiler, which takes most of its time.
+        mkdir versions
+        printf '%s\n' 'cmake_minimum_required (VERSION 3.13)' 'project (versions NONE)' 'find_package (accel ${WANTED} REQUIRED)' \
+            >versions/CMakeLists.txt
         # wants VERSION STATUS
         wants () {
             got=0
-            cmake -S project -B "built$1" -DCMAKE_PREFIX_PATH="$scratch/moved" "-DWANTED=$1" >said 2>&1 || got=1
+            cmake -S versions -B "built$1" -DCMAKE_PREFIX_PATH="$scratch/moved" "-DWANTED=$1" >said 2>&1 || got=1
             [ "$got" = "$2" ] || { cat said && echo "version $1: status $got" && return 1; }
         }
         test_expect_success 'versions' 'wants 0.1.0 0 && wants 0.2 1 && wants 1 1 && wants 0.0.9 1 && wants 0.1.1 1'
@@ -69,11 +73,12 @@ elif [ ! -s functions ]; then
 else
     test_expect_success 'man finds every function, and its page names it' '
         test "$(wc -l <functions)" -gt 150 &&
-        for name in $(cat functions); do
-            page=$(man -M moved/share/man -w 3 "$name") || { echo "man: no page for $name"; return 1; }
+        man -M moved/share/man -w 3 $(cat functions) >pages && paste functions pages >found &&
+        test "$(wc -l <pages)" = "$(wc -l <functions)" &&
+        while read -r name page; do
             while read -r word other <"$page" && [ "$word" = .so ]; do page=moved/share/man/$other; done
             grep -qE "(Nm|F[no]) ${name%_at}( |$)" "$page" || { echo "$page does not name $name"; return 1; }
-        done'
+        done <found'
     test_expect_success 'man shows the page' 'man -M moved/share/man -P cat accel_open >page && grep -i "accel_open" page'
     if command -v mandb >/dev/null && command -v apropos >/dev/null; then
         test_expect_success 'apropos finds functions by their names' '

@@ -4,6 +4,12 @@
 . "${srcdir:-.}/tests/testlib.sh"
 two="--cpu --num_processes 2"
 
+is_reaped () { ! kill -0 "$1" 2>/dev/null; }
+# Whether the supervisor is in a system call, epoll_wait() or epoll_pwait(), that has no time limit.
+waits_without_limit () {
+    read -r call a b c limit rest <"/proc/$(cat supervisor)/syscall" || return 1
+    case $limit in 0xffffffff | 0xffffffffffffffff) ;; *) false ;; esac
+}
 # A reader that stands still: a test opens the pipe as 9, and nobody reads.
 mkfifo still
 
@@ -73,13 +79,14 @@ test_expect_success 'a longer one is cut at a marked place there, and nothing is
       "[default0]:A [accelerate: long line, continued below],[default1]:word,[default0]:AB," ] &&
     [ "$(sed "s/^.default[01].://; s/ .accelerate.*//; s/word//" got | tr -cd ab | wc -c)" = 3000000 ]'
 
-# stand_still OPTION...: all ranks are gone, and their lines are in files and on their way
+# stand_still OPTION...: all ranks are gone, their lines are in files and on their way, and the launcher waits
 stand_still () {
     exec 9<>still
     rm -rf done? supervisor logs err
     "$accelerate" launch $two --tee 1 --log_dir logs "$@" ./much >still 2>err 9>&- &
     launcher=$!
-    await supervisor done0 done1 && gone "$(cat done0)" && gone "$(cat done1)"
+    await supervisor done0 done1 && wait_for is_reaped "$(cat done0)" && wait_for is_reaped "$(cat done1)" &&
+        wait_for waits_without_limit
 }
 # drain FILE: what is in the pipe, and what still comes
 drain () {
@@ -89,11 +96,9 @@ drain () {
 }
 all=$((2 * 10000 * 61))
 test_expect_success 'a reader that stands still is waited for without a limit, and gets everything' '
-    stand_still && sleep 0.5 && cat "/proc/$(cat supervisor)/syscall" && read -r call a b c limit rest <"/proc/$(cat supervisor)/syscall" &&
-    case $limit in 0xffffffff | 0xffffffffffffffff) ;; *) false ;; esac &&
-    drain got && wc got && [ "$(wc -c <got)" = $all ] && wait $launcher'
+    stand_still && drain got && wc got && [ "$(wc -c <got)" = $all ] && wait $launcher'
 test_expect_success 'a signal ends the wait, and the number of missing bytes is told' '
-    stand_still && sleep 0.5 && kill -TERM $launcher && test_exit 143 wait $launcher && cat err && drain got &&
+    stand_still && kill -TERM $launcher && test_exit 143 wait $launcher && cat err && drain got &&
     left=$(sed -n "s/^accelerate: \([0-9]*\) bytes of the ranks. output were not passed on.*/\1/p" err) &&
     grep "ended by SIGTERM" err && echo "$left" && wc -c got && [ "$left" -gt 0 ] && [ -s got ] &&
     [ $((left + $(wc -c <got))) -ge $((2 * 10000 * 50)) ] && [ $((left + $(wc -c <got))) -le $all ]'
@@ -110,7 +115,7 @@ test_expect_success 'the same where the signal comes while leftovers are ended' 
     await done0 done1 asked && kill -TERM $launcher && test_exit 143 wait $launcher && cat err && drain got &&
     grep "bytes of the ranks. output were not passed on" err'
 test_expect_success '--quiet does not hide it' '
-    stand_still --quiet && sleep 0.5 && kill -TERM $launcher && test_exit 143 wait $launcher && cat err && drain got &&
+    stand_still --quiet && kill -TERM $launcher && test_exit 143 wait $launcher && cat err && drain got &&
     [ "$(wc -l <err)" = 1 ] && grep "bytes of the ranks. output were not passed on" err'
 test_expect_success 'a launcher that is killed leaves no process that waits for the reader' '
     stand_still && kill -KILL $launcher && gone "$(cat supervisor)" && drain got'

@@ -4,6 +4,9 @@
 . "${srcdir:-.}/tests/testlib.sh"
 two="--cpu --num_processes 2"
 
+is_reaped () { ! kill -0 "$1" 2>/dev/null; }
+# Whether a process waits for something, as it does in front of a pipe that takes nothing.
+is_asleep () { grep -q "^[0-9]* ([^)]*) S" "/proc/$1/stat"; }
 # program NAME: from stdin, with functions for all
 program () {
     { echo '#!/bin/sh'
@@ -168,12 +171,13 @@ os.set_blocking (9, True)"
 test_expect_success 'what is said of a killed supervisor holds nobody for ever where nobody reads' '
     stuff && printf "#!/bin/sh\necho \$PPID >supervisor\nsleep 300\n" >rank && chmod +x rank && rm -f supervisor r.json &&
     { "$accelerate" launch --failure_report r.json ./rank 2>stuffed 9>&- & } && launcher=$! &&
-    await supervisor && kill -KILL $(cat supervisor) && await r.json && sleep 0.5 && kill -0 $launcher &&
-    kill -TERM $launcher && test_exit 137 wait $launcher'
+    await supervisor && kill -KILL $(cat supervisor) && await r.json && wait_for is_asleep $launcher &&
+    kill -TERM $launcher && gone $launcher && test_exit 137 wait $launcher'
 test_expect_success 'nor the good news of a self-test' '
-    stuff && printf "#!/bin/sh\necho 1 >tested\n" >selftest && chmod +x selftest && rm -f tested &&
-    { ACCELERATE_SELFTEST=$PWD/selftest "$accelerate" test --cpu >stuffed 9>&- & } && tester=$! && await tested && sleep 1 &&
-    kill -TERM $tester && test_exit 143 wait $tester'
+    stuff && printf "#!/bin/sh\necho \$PPID >tested\n" >selftest && chmod +x selftest && rm -f tested &&
+    { ACCELERATE_SELFTEST=$PWD/selftest "$accelerate" test --cpu >stuffed 9>&- & } && tester=$! && await tested &&
+    wait_for is_reaped $(cat tested) && wait_for is_asleep $tester &&
+    kill -TERM $tester && gone $tester && test_exit 143 wait $tester'
 test_expect_success 'what the supervisor has reported before it was killed stays' '
     test_exit 137 "$accelerate" launch --failure_report r.json sh -c "echo its report >r.json; kill -9 \$PPID; sleep 300" 2>err &&
     grep -x "its report" r.json'

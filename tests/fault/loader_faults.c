@@ -60,7 +60,7 @@ static const struct scenario {
     { "batch-fails", BATCH_FAILS, 2, false, 0, ACCEL_ERR_CALLBACK, "failed at batch 7 of 12: disk on fire" },
     { "shrinks", SHRINK, 1, false, 0, ACCEL_ERR_INVALID, "had 48 samples when its loader was created, but has 40 now" },
     { "dispatched-shrinks", SHRINK, 0, true, 2, ACCEL_ERR_INVALID, "had 48 samples when its loader was created, but" },
-    { "indivisible", INDIVISIBLE, EVERYBODY, false, 0, ACCEL_ERR_INVALID, "split_batches cannot divide 4 samples" },
+    { "indivisible", INDIVISIBLE, EVERYBODY, false, 0, ACCEL_ERR_INVALID, "split_batches: batch_size 4 is not a" },
     { "ignored", IGNORED, 1, false, 0, ACCEL_ERR_PEER, "reading sample 29 failed: disk on fire" },
     { "hang", HANG, 1, false, 1, ACCEL_ERR_TIMEOUT, "has been reading sample 29" },
     { "dispatched-hang", HANG, 0, true, 2, ACCEL_ERR_TIMEOUT, "has been reading sample 29" },

@@ -38,10 +38,10 @@ test_expect_success 'a rank with the segment of another job does not join it' '
 port=$(free_port)
 # open_both OPTION...: both ranks of a job by hand, the second of them first
 open_both () {
-    env WORLD_SIZE=2 MASTER_PORT=$port RANK=1 "$@" timeout $patience "$faults" open >out1 2>&1 &
+    env WORLD_SIZE=2 MASTER_PORT=$port RANK=1 "$@" timeout -s KILL $patience "$faults" open >out1 2>&1 &
     second=$!
     first=0
-    env WORLD_SIZE=2 MASTER_PORT=$port RANK=0 "$@" timeout $patience "$faults" open >out0 2>&1 || first=$?
+    env WORLD_SIZE=2 MASTER_PORT=$port RANK=0 "$@" timeout -s KILL $patience "$faults" open >out0 2>&1 || first=$?
     wait $second && [ $first = 0 ]
 }
 # The name is in what a rank says that waits in vain.
@@ -57,9 +57,12 @@ taken () {
     holder=$!
     wait_for is_settled && test -s ready
 }
-# blocked HOW COMMAND...: while somebody has the name
+# blocked HOW COMMAND...: while somebody has the name, who then ends, so that the next case has it free
 blocked () {
-    taken "$1" "" && shift && "$@" && kill $holder
+    taken "$1" "" && shift || return 1
+    result=0
+    "$@" || result=1
+    kill $holder && { wait $holder || :; } && return $result
 }
 
 # What ranks say that meet somebody who has the name.
@@ -86,9 +89,9 @@ if [ "$(id -u)" = 0 ] && as_nobody test -x "$hold"; then
         test_expect_success '... and by all at once where there is no other way' '
             cat >no_list <<-END &&
 		mount -t tmpfs none /proc || exit 99
-		RANK=0 WORLD_SIZE=2 MASTER_PORT=$port timeout $patience "$faults" open >out0
+		RANK=0 WORLD_SIZE=2 MASTER_PORT=$port timeout -s KILL $patience "$faults" open >out0
 		echo \$? >status
-		RANK=1 WORLD_SIZE=2 MASTER_PORT=$port timeout $patience "$faults" open >out1
+		RANK=1 WORLD_SIZE=2 MASTER_PORT=$port timeout -s KILL $patience "$faults" open >out1
 		echo \$? >>status
 		END
             blocked listen unshare -m sh no_list && test "$(uniq -c <status | tr -d " ")" = 21 &&
@@ -110,10 +113,33 @@ test_expect_success 'one that takes ranks and says nothing is named' '
     blocked listen silent'
 test_expect_success 'forged names of the same form lead nobody astray' '
     taken listen -0123456789abcdef && open_both && kill $holder'
+test_expect_success '... nor do many, where the ranks have to meet elsewhere' '
+    name_of_job && : >many &&
+    { "$hold" "$(cat name)-0000000000000" seqpacket bind 100 400 0 <hang >many & } && forger=$! &&
+    wait_for test -s many && blocked bind open_both && kill $forger'
 
 test_expect_success 'two jobs by hand with one port: both are told' '
     rank="env WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=${patience}000 RANK=0" &&
     { $rank "$faults" open >rank0.a & } && a=$! && { $rank "$faults" open >rank0.b & } && b=$! &&
+    test_exit 1 wait $a && test_exit 1 wait $b &&
+    test "$(cat rank0.* | grep -c "status 1 .* are both rank 0: if they belong to two jobs")" = 2'
+# A stopped rank 0 takes nobody, and its queue is filled with connections that have been given up.
+cat >fill.py <<'EOF'
+import socket, sys
+try:
+    while True:
+        s = socket.socket (socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        s.setblocking (False)
+        s.connect ("\0" + sys.argv[1])
+        s.close ()
+except BlockingIOError:
+    pass
+EOF
+is_listening () { grep -q " 00010000 .* @$(cat name)\$" /proc/net/unix; }
+test_expect_success '... though the first is slow and has a full queue' '
+    rank="env WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=60000 RANK=0" &&
+    name_of_job && { $rank "$faults" open >rank0.a & } && a=$! && wait_for is_listening && kill -STOP $a &&
+    python3 fill.py "$(cat name)" && { $rank "$faults" open >rank0.b & } && b=$! && sleep 0.6 && kill -CONT $a &&
     test_exit 1 wait $a && test_exit 1 wait $b &&
     test "$(cat rank0.* | grep -c "status 1 .* are both rank 0: if they belong to two jobs")" = 2'
 test_expect_success '... but with ids of their own (ACCEL_JOB_ID) they do not meet' '

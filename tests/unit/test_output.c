@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -26,7 +27,8 @@ open_all (struct output_stream *stream, struct output_pool *pool, size_t left, i
 {
     int in[2], out[2];
     *stream = (struct output_stream){ .fd = -1, .log.fd = -1 };
-    *pool = (struct output_pool){ left };
+    output_pool_init (pool, 1);
+    pool->left = left;
     ok (!pipe2 (in, O_NONBLOCK) && !pipe2 (out, O_NONBLOCK) && !output_sink_init (&sink, out[1], "pipe", NULL)
         && !output_stream_init (stream, in[0], pool, NULL), "a stream and a sink");
     *writer = in[1];
@@ -209,6 +211,125 @@ test_tail (void)
     is_text (lines.items ? lines.items[0] : NULL, "whole", "the one after it");
     strlist_release (&lines);
     close_all (&stream, writer);
+}
+
+/* What is kept depends on the number of ranks; whatever the sizes of the pieces, it is the end of all. */
+static void
+test_tail_sizes (void)
+{
+    static const int ranks[] = { 1, 513, 1024, 3000, 4096, 100000 };
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+        struct output_stream stream;
+        struct output_pool pool, share;
+        char text[4000];
+        size_t length = 0;
+        bool same = true, small = true;
+        int writer;
+        open_all (&stream, &pool, 0, &writer);
+        output_pool_init (&share, ranks[i]);
+        pool.tail_bytes = share.tail_bytes;
+        stream.has_tail = true;
+        for (size_t piece = 1; piece < 3500; piece = piece * 5 / 4 + 1) {
+            struct strlist lines = { 0 };
+            memset (text, (int) ('a' + piece % 26), piece);
+            text[piece] = '\n';
+            same &= write (writer, text, piece + 1) > 0 && output_stream_read (&stream, &sink, 0);
+            length += piece + 1;
+            text[piece] = '\0';
+            output_sink_drain (&sink);
+            take ();
+            got_length = 0;
+            output_stream_tail (&stream, &lines);
+            if (piece + 2 < pool.tail_bytes)
+                same &= lines.count && !strcmp (lines.items[lines.count - 1], text);
+            small &= stream.tail_capacity <= OUTPUT_TAIL_LEAST || stream.tail_capacity <= 2 * length;
+            strlist_release (&lines);
+        }
+        ok (same, "the last line after each piece, %d ranks", ranks[i]);
+        ok (small && stream.tail_capacity == pool.tail_bytes, "a ring grows, up to %zu bytes", pool.tail_bytes);
+        close_all (&stream, writer);
+    }
+}
+
+/* Bytes that malloc() has given out; 0 where it cannot be asked. */
+static size_t
+allocated (void)
+{
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ || !defined __GLIBC_PREREQ
+    return 0;
+#else
+#if __GLIBC_PREREQ (2, 33)
+    struct mallinfo2 info = mallinfo2 ();
+    return info.uordblks + info.hblkhd;
+#else
+    return 0;
+#endif
+#endif
+}
+
+enum { MANY = 4096, MANY_LINE = 3000 };
+
+/* As many as a job can have, behind one pipe; each in its turn gets @rounds times @bytes with a line end at last.
+ * @return the most memory that was in use meanwhile */
+static size_t
+feed_many (struct output_stream *streams, int writer, const char *bytes, size_t length, int rounds)
+{
+    size_t most = 0;
+    for (int round = 0; round < rounds; round++)
+        for (size_t i = 0; i < MANY; i++) {
+            if (write (writer, bytes, length) != (ssize_t) length || !output_stream_read (&streams[i], &sink, 0))
+                return SIZE_MAX;
+            output_sink_drain (&sink);
+            take ();
+            got_length = 0;
+            if (i % 64 == 63 && allocated () > most)
+                most = allocated ();
+        }
+    return most;
+}
+
+/* The launcher stays below 16 MiB with all that it has otherwise: some 3 MiB, and 2 KiB for each rank. */
+static void
+test_many_ranks (void)
+{
+    enum { ENOUGH = 8 * 1024 * 1024 };
+    static struct output_stream streams[MANY];
+    static char lines[4000], line[MANY_LINE]; /* pipes can be that small */
+    struct output_pool pool;
+    struct output_stream one;
+    int writer;
+    size_t before = allocated ();
+    open_all (&one, &pool, OUTPUT_POOL_BYTES, &writer);
+    output_pool_init (&pool, MANY / 2);
+    bool made = true;
+    for (size_t i = 0; i < MANY; i++) {
+        streams[i] = (struct output_stream){ .log.fd = -1, .has_tail = i % 2 };
+        made &= !output_stream_init (&streams[i], one.fd, &pool, NULL);
+    }
+    memset (lines, 'x', sizeof lines);
+    for (size_t i = 99; i < sizeof lines; i += 100)
+        lines[i] = '\n';
+    size_t most = feed_many (streams, writer, lines, sizeof lines, 4);
+    ok (made && most <= before + ENOUGH, "%d streams of short lines take %zu bytes", MANY, most - before);
+    ok (pool.left >= OUTPUT_POOL_BYTES - OUTPUT_SPEED_BYTES, "of what lines can grow by, %zu bytes are left",
+        pool.left);
+    for (size_t i = 0; i < MANY; i++)
+        output_stream_catch_up (&streams[i], &sink, 0);
+    ok (pool.left >= OUTPUT_POOL_BYTES - OUTPUT_SPEED_BYTES / 2, "streams that rest give memory back");
+    memset (line, 'y', sizeof line);
+    most = feed_many (streams, writer, line, sizeof line, 1);
+    line[sizeof line - 1] = '\n';
+    most = feed_many (streams, writer, line, sizeof line, 1);
+    ok (most != SIZE_MAX, "all lines of %d bytes", MANY_LINE);
+    for (size_t i = 0; i < MANY; i++)
+        output_stream_catch_up (&streams[i], &sink, 0);
+    ok (pool.left >= OUTPUT_POOL_BYTES - OUTPUT_SPEED_BYTES / 2, "after long lines too: %zu bytes are left", pool.left);
+    ok (allocated () <= before + ENOUGH, "and no memory is kept: %zu bytes", allocated () - before);
+    for (size_t i = 0; i < MANY; i++) {
+        streams[i].fd = -1;
+        output_stream_release (&streams[i]);
+    }
+    close_all (&one, writer);
 }
 
 /* A disk that is full for a while: a limit for the size of files does the same. */
@@ -541,6 +662,8 @@ main (void)
     test_reader_gone (false);
     test_reader_gone (true);
     test_tail ();
+    test_tail_sizes ();
+    test_many_ranks ();
     test_pieces ();
     test_cut_mark ();
     test_blocking_pipe ();

@@ -679,7 +679,8 @@ test_output (void)
         return;
     }
     struct output_sink sink;
-    struct output_pool pool = { 0 };
+    struct output_pool pool;
+    output_pool_init (&pool, 1);
     struct output_stream stream = { .has_tail = true, .log.fd = -1 };
     ok (!output_sink_init (&sink, out[1], "pipe", NULL) && !output_stream_init (&stream, in[0], &pool, NULL),
         "a stream");

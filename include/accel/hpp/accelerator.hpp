@@ -282,6 +282,12 @@ class accelerator {
     {
         must (at, accel_synchronize_rng_state_at, type, of.get ());
     }
+    void
+    synchronize_rng_states (const std::vector<accel_rng_type> &types, generator_ref of = generator_ref (nullptr),
+                            site at = site::here ())
+    {
+        must (at, accel_synchronize_rng_states_at, types.data (), types.size (), of.get ());
+    }
 
     /* Training. */
 
@@ -326,7 +332,11 @@ class accelerator {
         detail::attempt call;
         state.check (accel_backward_at (at.file, at.line, get (), of.get (), loss, run, &state, call.err ()), call);
     }
+    /** What backward() hands to @p pass: accumulation_scale() times scaler_scale().  @{ */
     float loss_scale () const noexcept { return accel_loss_scale (get ()); }
+    float accumulation_scale () const noexcept { return accel_accumulation_scale (get ()); }
+    float scaler_scale () const noexcept { return accel_scaler_scale (get ()); }
+    /** @} */
     void average_gradients (model &of, site at = site::here ()) { must (at, accel_average_gradients_at, of.get ()); }
 
     /** Begin the next of several backward passes for one step: of all models, or of up to four. */
@@ -547,16 +557,21 @@ class profile_span {
  * a pass changes are put back.  See accel_evaluate_begin(). */
 class evaluation {
   public:
-    evaluation (accelerator &acc, loader &over)
-    {
-        detail::attempt call;
-        call (accel_evaluate_begin (&raw_, acc.get (), over.get (), call.err ()));
-    }
+    evaluation (accelerator &acc, loader &over) { begin (acc.get (), over.get ()); }
+    /** Without a loader, for example to generate text. */
+    explicit evaluation (accelerator &acc) { begin (acc.get (), nullptr); }
     ~evaluation () { accel_evaluate_end (raw_); }
     evaluation (const evaluation &) = delete;
     evaluation &operator= (const evaluation &) = delete;
 
   private:
+    void
+    begin (accel *acc, accel_loader *over)
+    {
+        detail::attempt call;
+        call (accel_evaluate_begin (&raw_, acc, over, call.err ()));
+    }
+
     accel_evaluation *raw_ = nullptr;
 };
 

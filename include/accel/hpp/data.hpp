@@ -121,6 +121,8 @@ class generator : public generator_ref {
     handle own_;
 };
 
+class dataset;
+
 /** The order of an epoch. */
 class sampler {
   public:
@@ -152,11 +154,7 @@ class sampler {
         return make (accel_sampler_distributed, size, &options);
     }
     /** The order of llm.c's trainer over token files. */
-    static sampler
-    llmc (const accel_dataset *files, const accel_llmc_options &options = {})
-    {
-        return make (accel_sampler_llmc, files, &options);
-    }
+    static sampler llmc (const dataset &files, const accel_llmc_options &options = {});
     /** A pass has @p length indices, from @p next (); @p start (epoch), which may be empty, begins it. */
     static sampler
     custom (std::size_t length, std::function<std::int64_t ()> next, std::function<void (std::uint64_t)> start = {})
@@ -260,11 +258,16 @@ class dataset {
     {
         return make (accel_dataset_open_tokens, path.c_str (), &options);
     }
+    /** Several files as one data set. */
     static dataset
-    open_token_files (span<const char *const> paths, const accel_tokens_options &options)
+    open_token_files (const std::vector<std::string> &paths, const accel_tokens_options &options)
     {
-        return make (accel_dataset_open_token_files, paths.data (), paths.size (), &options);
+        std::vector<const char *> raw;
+        for (const std::string &path : paths)
+            raw.push_back (path.c_str ());
+        return make (accel_dataset_open_token_files, raw.data (), raw.size (), &options);
     }
+    /** The same by a glob(7) pattern. */
     static dataset
     open_token_pattern (const std::string &pattern, const accel_tokens_options &options)
     {
@@ -322,6 +325,12 @@ class dataset {
     detail::handle<accel_dataset, accel_dataset_close> own_;
     const accel_dataset *raw_ = nullptr;
 };
+
+inline sampler
+sampler::llmc (const dataset &files, const accel_llmc_options &options)
+{
+    return make (accel_sampler_llmc, files.get (), &options);
+}
 
 /** Samples one after the other; 0 and empty functions mean what they do in struct accel_stream. */
 struct stream {

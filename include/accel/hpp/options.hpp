@@ -4,11 +4,14 @@
  *   loader_options ().batch_size (32).shuffle (true)
  *
  * A field keeps the meaning that the C header gives it; 0 is its default, and ACCEL_ZERO is 0.  To read a field, name
- * the C struct: options.accel_loader_options::batch_size.  tests/lint/headers.sh compares the fields. */
+ * the C struct: options.accel_loader_options::batch_size.  tests/lint/headers.sh compares the fields.
+ *
+ * Optimizers have .group (param_group), which adds a group, in place of `groups` and `group_count`.  The C struct in
+ * them points to the groups: it is valid as long as the object that it is a part of. */
 #ifndef ACCEL_HPP_OPTIONS_HPP
 #define ACCEL_HPP_OPTIONS_HPP
 
-#include <accel/accel.h>
+#include <accel/hpp/groups.hpp>
 
 namespace accelerate {
 
@@ -16,18 +19,34 @@ namespace accelerate {
     using self_type = name;            \
     using c_type = c_struct;           \
     name () noexcept : c_struct () {}
-#define ACCEL_SET_(field)                                              \
-    self_type &field (decltype (c_type::field) value) noexcept         \
-    {                                                                  \
-        c_type::field = value;                                         \
-        return *this;                                                  \
+#define ACCEL_SET_(field)                                      \
+    self_type &field (decltype (c_type::field) value) noexcept \
+    {                                                          \
+        c_type::field = value;                                 \
+        return *this;                                          \
     }
+
+/* `groups` and `group_count`. */
+#define ACCEL_SET_GROUPS_                             \
+    self_type &group (param_group one)                \
+    {                                                 \
+        groups_.add<c_type> (*this, std::move (one)); \
+        return *this;                                 \
+    }                                                 \
+    self_type &groups (std::vector<param_group> all)  \
+    {                                                 \
+        groups_.set<c_type> (*this, std::move (all)); \
+        return *this;                                 \
+    }                                                 \
+                                                      \
+  private:                                            \
+    detail::shared_groups groups_;
 
 struct open_options : accel_options {
     ACCEL_OPTIONS_ (open_options, accel_options)
     ACCEL_SET_ (cpu) ACCEL_SET_ (backend) ACCEL_SET_ (timeout_ms) ACCEL_SET_ (gradient_accumulation_steps)
     ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (split_batches)
-    ACCEL_SET_ (grad_scaler)
+    ACCEL_SET_ (grad_scaler) ACCEL_SET_ (check_gradients)
 };
 
 struct gradient_accumulation : accel_gradient_accumulation {
@@ -112,33 +131,35 @@ struct ddp_options : accel_ddp_options {
 struct sgd : accel_sgd {
     ACCEL_OPTIONS_ (sgd, accel_sgd)
     ACCEL_SET_ (lr) ACCEL_SET_ (momentum) ACCEL_SET_ (dampening) ACCEL_SET_ (weight_decay)
-    ACCEL_SET_ (nesterov) ACCEL_SET_ (maximize)
+    ACCEL_SET_ (nesterov) ACCEL_SET_ (maximize) ACCEL_SET_GROUPS_
 };
 
 struct adam : accel_adam {
     ACCEL_OPTIONS_ (adam, accel_adam)
     ACCEL_SET_ (lr) ACCEL_SET_ (beta1) ACCEL_SET_ (beta2) ACCEL_SET_ (eps) ACCEL_SET_ (weight_decay)
-    ACCEL_SET_ (amsgrad) ACCEL_SET_ (maximize)
+    ACCEL_SET_ (amsgrad) ACCEL_SET_ (maximize) ACCEL_SET_GROUPS_
 };
 
 struct adamw : accel_adamw {
     ACCEL_OPTIONS_ (adamw, accel_adamw)
     ACCEL_SET_ (lr) ACCEL_SET_ (beta1) ACCEL_SET_ (beta2) ACCEL_SET_ (eps) ACCEL_SET_ (weight_decay)
-    ACCEL_SET_ (amsgrad) ACCEL_SET_ (maximize)
+    ACCEL_SET_ (amsgrad) ACCEL_SET_ (maximize) ACCEL_SET_GROUPS_
 };
 
 struct lion : accel_lion {
     ACCEL_OPTIONS_ (lion, accel_lion)
-    ACCEL_SET_ (lr) ACCEL_SET_ (beta1) ACCEL_SET_ (beta2) ACCEL_SET_ (weight_decay)
+    ACCEL_SET_ (lr) ACCEL_SET_ (beta1) ACCEL_SET_ (beta2) ACCEL_SET_ (weight_decay) ACCEL_SET_GROUPS_
 };
 
 struct scheduler_options : accel_scheduler_options {
     ACCEL_OPTIONS_ (scheduler_options, accel_scheduler_options)
     ACCEL_SET_ (schedule) ACCEL_SET_ (warmup_steps) ACCEL_SET_ (total_steps) ACCEL_SET_ (cycles)
-    ACCEL_SET_ (step_size) ACCEL_SET_ (gamma) ACCEL_SET_ (power) ACCEL_SET_ (max_lr) ACCEL_SET_ (pct_start)
-    ACCEL_SET_ (div_factor) ACCEL_SET_ (final_div_factor) ACCEL_SET_ (linear) ACCEL_SET_ (three_phase)
-    ACCEL_SET_ (keep_momentum) ACCEL_SET_ (base_momentum) ACCEL_SET_ (max_momentum) ACCEL_SET_ (lambda)
-    ACCEL_SET_ (user) ACCEL_SET_ (without_optimizer) ACCEL_SET_ (split_batches)
+    ACCEL_SET_ (final_fraction) ACCEL_SET_ (stable_steps) ACCEL_SET_ (decay_steps) ACCEL_SET_ (warmup_shape)
+    ACCEL_SET_ (decay_shape) ACCEL_SET_ (step_size) ACCEL_SET_ (gamma) ACCEL_SET_ (power) ACCEL_SET_ (max_lr)
+    ACCEL_SET_ (pct_start) ACCEL_SET_ (div_factor) ACCEL_SET_ (final_div_factor) ACCEL_SET_ (linear)
+    ACCEL_SET_ (three_phase) ACCEL_SET_ (keep_momentum) ACCEL_SET_ (base_momentum) ACCEL_SET_ (max_momentum)
+    ACCEL_SET_ (lambda) ACCEL_SET_ (user) ACCEL_SET_ (without_optimizer) ACCEL_SET_ (split_batches)
+    ACCEL_SET_ (group)
 };
 
 struct send_options : accel_send_options {
@@ -153,6 +174,7 @@ struct profile_options : accel_profile_options {
 
 #undef ACCEL_OPTIONS_
 #undef ACCEL_SET_
+#undef ACCEL_SET_GROUPS_
 
 } // namespace accelerate
 

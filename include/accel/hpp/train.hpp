@@ -4,6 +4,7 @@
 #define ACCEL_HPP_TRAIN_HPP
 
 #include <accel/hpp/data.hpp>
+#include <accel/hpp/options.hpp>
 
 namespace accelerate {
 
@@ -140,6 +141,21 @@ class model {
     detail::handle<accel_model, accel_model_destroy> own_;
 };
 
+/** Scale the gradients of several models so that their common norm is at most @p max_norm.  @return the norm before */
+inline float
+clip_grad_norm (const std::vector<std::reference_wrapper<model>> &models, double max_norm, double norm_type = 2,
+                bool error_if_nonfinite = false, site at = site::here ())
+{
+    std::vector<accel_model *> raw;
+    for (model &of : models)
+        raw.push_back (of.get ());
+    float norm = 0;
+    detail::attempt call;
+    call (accel_clip_grad_norm_models_at (at.file, at.line, raw.data (), raw.size (), max_norm, &norm, norm_type,
+                                          error_if_nonfinite, call.err ()));
+    return norm;
+}
+
 /** An optimizer of the program's own; functions may be empty but for step. */
 struct custom_optimizer {
     double lr;
@@ -147,6 +163,7 @@ struct custom_optimizer {
     std::function<void (const accel_update &)> step;
     std::function<void (const accel_update &)> init;
     std::function<shape_type (const accel_parameter &, std::size_t state)> shape;
+    std::vector<param_group> groups {};
 };
 
 /** Changes parameters by their gradients. */
@@ -166,7 +183,10 @@ class optimizer {
     custom (model &of, custom_optimizer functions)
     {
         auto own = std::make_unique<custom_optimizer> (std::move (functions));
+        const detail::group_array groups (std::move (own->groups));
         accel_custom_optimizer c = accel_custom_optimizer ();
+        c.groups = groups.data ();
+        c.group_count = groups.size ();
         c.lr = accel_exactly (own->lr);
         c.state_names = own->state_names.data ();
         c.state_count = own->state_names.size ();
@@ -200,15 +220,86 @@ class optimizer {
     void set_threads (unsigned threads) noexcept { accel_optimizer_set_threads (get (), threads); }
     std::size_t state_count () const noexcept { return accel_optimizer_state_count (get ()); }
     const char *state_name (std::size_t state) const noexcept { return accel_optimizer_state_name (get (), state); }
-    /** What it remembers of a parameter; empty where there is nothing of that name. */
+    /** What it remembers of a parameter; empty where there is nothing of that name.  @{ */
+    template <class I, class = std::enable_if_t<std::is_integral_v<I>>> /* or a literal 0 could be a name too */
     span<float>
-    state (std::size_t parameter, const char *name)
+    state (I parameter, const char *name)
     {
-        DLTensor *found = accel_optimizer_state_tensor (get (), parameter, name);
-        return found ? detail::values_of<float> (*found) : span<float> ();
+        return floats (accel_optimizer_state_tensor (get (), static_cast<std::size_t> (parameter), name));
     }
+    span<float>
+    state (const char *parameter, const char *name)
+    {
+        return floats (accel_optimizer_state_by_name (get (), parameter, name));
+    }
+    /** @} */
+
+    std::size_t group_count () const noexcept { return accel_optimizer_group_count (get ()); }
+    const char *group_name (std::size_t group) const noexcept { return accel_optimizer_group_name (get (), group); }
+    /** @return the position of the group, or ACCEL_NO_GROUP */
+    std::size_t find_group (const char *name) const noexcept { return accel_optimizer_find_group (get (), name); }
+    /** @return the group of a parameter of the model, or ACCEL_NO_GROUP */
+    std::size_t
+    group_of (std::size_t parameter) const noexcept
+    {
+        return accel_optimizer_group_of (get (), parameter);
+    }
+    /** The numbers of a group, by name or position.  set_group() changes those that were set in @p numbers.
+     *  All throw where there is no such group.  @{ */
+    template <class Key>
+    accel_param_group
+    group (Key key) const
+    {
+        accel_param_group result;
+        detail::attempt call;
+        call (accel_optimizer_get_group (get (), position (key), &result, call.err ()));
+        return result;
+    }
+    template <class Key>
+    void
+    set_group (Key key, const param_group &numbers)
+    {
+        detail::attempt call;
+        call (accel_optimizer_set_group (get (), position (key), &numbers.numbers (), call.err ()));
+    }
+    template <class Key>
+    double
+    group_lr (Key key) const
+    {
+        return accel_optimizer_group_lr (get (), position (key));
+    }
+    template <class Key>
+    void
+    set_group_lr (Key key, double lr)
+    {
+        detail::attempt call;
+        call (accel_optimizer_set_group_lr (get (), position (key), lr, call.err ()));
+    }
+    /** @} */
 
   private:
+    static span<float>
+    floats (DLTensor *found)
+    {
+        return found ? detail::values_of<float> (*found) : span<float> ();
+    }
+    std::size_t
+    position (const char *name) const
+    {
+        std::size_t found = find_group (name);
+        if (found == ACCEL_NO_GROUP)
+            throw error (ACCEL_ERR_INVALID, std::string ("the optimizer has no parameter group '") + name + "'");
+        return found;
+    }
+    std::size_t position (const std::string &name) const { return position (name.c_str ()); }
+    template <class I, class = std::enable_if_t<std::is_integral_v<I>>>
+    std::size_t
+    position (I group) const
+    {
+        if (static_cast<std::size_t> (group) >= group_count ())
+            throw error (ACCEL_ERR_INVALID, "the optimizer does not have that many parameter groups");
+        return static_cast<std::size_t> (group);
+    }
     template <class Options, class F>
     static optimizer
     make (F function, model &of, Options *options)
@@ -251,7 +342,7 @@ class optimizer {
 /** Changes the learning rate of an optimizer from step to step. */
 class scheduler {
   public:
-    scheduler (optimizer &of, const accel_scheduler_options &options) { make (of, options); }
+    scheduler (optimizer &of, const accel_scheduler_options &options) { make (accel_scheduler_create, of, &options); }
 
     /** The base learning rate times what @p factor says of each step; it must not throw. */
     static scheduler
@@ -264,8 +355,24 @@ class scheduler {
         options.lambda = [] (void *user, std::uint64_t step) noexcept {
             return (*static_cast<std::function<double (std::uint64_t)> *> (user)) (step);
         };
-        result.make (of, options);
+        result.make (accel_scheduler_create, of, &std::as_const (options));
         return result;
+    }
+
+    /** Schedule 0 begins in step 0, schedule i in step milestones[i - 1]. */
+    static scheduler
+    sequential (optimizer &of, const std::vector<accel_scheduler_options> &parts,
+                const std::vector<std::uint64_t> &milestones)
+    {
+        if (parts.size () != milestones.size () + 1)
+            throw error (ACCEL_ERR_INVALID, "a sequence of schedules needs one milestone between every two of them");
+        return made (accel_scheduler_create_sequential, of, parts.data (), milestones.data (), parts.size ());
+    }
+    /** Base times the factors of several schedules. */
+    static scheduler
+    chained (optimizer &of, const std::vector<accel_scheduler_options> &parts)
+    {
+        return made (accel_scheduler_create_chained, of, parts.data (), parts.size ());
     }
 
     accel_scheduler *get () const noexcept { return own_.get (); }
@@ -277,6 +384,24 @@ class scheduler {
         call (accel_scheduler_step (get (), call.err ()));
     }
     double lr () const noexcept { return accel_scheduler_lr (get ()); }
+    double momentum () const noexcept { return accel_scheduler_momentum (get ()); }
+
+    /** Everything needed to resume: one state for each schedule and group that it changes.  @{ */
+    std::vector<accel_scheduler_state>
+    states () const
+    {
+        std::vector<accel_scheduler_state> result (accel_scheduler_state_count (get ()));
+        accel_scheduler_get_states (get (), result.data ());
+        return result;
+    }
+    void
+    set_states (span<const accel_scheduler_state> states)
+    {
+        detail::attempt call;
+        call (accel_scheduler_set_states (get (), states.data (), states.size (), call.err ()));
+    }
+    /** @} */
+    /** The same for a scheduler with one state.  @{ */
     accel_scheduler_state
     state () const noexcept
     {
@@ -290,16 +415,26 @@ class scheduler {
         detail::attempt call;
         call (accel_scheduler_set_state (get (), &state, call.err ()));
     }
+    /** @} */
 
   private:
     scheduler () = default;
+    template <class F, class... Args>
     void
-    make (optimizer &of, const accel_scheduler_options &options)
+    make (F function, optimizer &of, Args... args)
     {
         accel_scheduler *raw = nullptr;
         detail::attempt call;
-        call (accel_scheduler_create (&raw, of.get (), &options, call.err ()));
+        call (function (&raw, of.get (), args..., call.err ()));
         own_.reset (raw);
+    }
+    template <class F, class... Args>
+    static scheduler
+    made (F function, optimizer &of, Args... args)
+    {
+        scheduler result;
+        result.make (function, of, args...);
+        return result;
     }
 
     std::unique_ptr<std::function<double (std::uint64_t)>> factor_;

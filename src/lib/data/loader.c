@@ -127,8 +127,8 @@ set_up_share (struct accel_loader *loader, struct accel_error *err)
                            "for this loader");
     if (options->split_batches && size % loader->processes)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "split_batches cannot divide %zu samples among %zu processes: the batch size must be a "
-                           "multiple of the number of processes", size, loader->processes);
+                           "split_batches: batch_size %zu is not a multiple of the number of processes, %zu", size,
+                           loader->processes);
     if (__builtin_mul_overflow (size, loader->processes, &all) || all > PTRDIFF_MAX / sizeof (int64_t))
         return accel_fail (err, ACCEL_ERR_INVALID, "%zu samples for each of %zu processes are too many: size overflows",
                            size, loader->processes);

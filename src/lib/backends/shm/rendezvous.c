@@ -16,6 +16,7 @@
 enum {
     ANSWER_MS = 1000,      /* rank 0 looks at its socket every millisecond */
     SILENCE_MS = 10000,    /* after which somebody of the same user who does not answer is in the way */
+    FULL_MS = 3000,        /* after which a queue that takes nobody is not that of a rank 0 which is only slow */
     REFUSALS = 40,         /* connections to a name that is taken, until its owner, who may be ending, is in the way */
     LOOK_EVERY = 25,       /* tries, between two looks at the list of names */
     LOOK_OFTEN = 5,        /* the same, when the usual name is known to be blocked */
@@ -33,6 +34,7 @@ struct hello {
 /* What came of asking at a name. */
 enum answer {
     ANSWER_NONE,    /* nobody listens */
+    ANSWER_FULL,    /* somebody does, but has a full queue; the kernel does not say who */
     ANSWER_FOREIGN, /* another user does */
     ANSWER_SILENT,  /* we do, in a process that says nothing */
     ANSWER_RANK_0,  /* rank 0 has it, and has heard that we are rank 0 too */
@@ -128,13 +130,17 @@ shm_rendezvous_serve (const struct backend_job *job, int listener, int wait_ms, 
     return hello.local_rank ? ACCEL_OK : fail_twice (&peer, err);
 }
 
-/* @param[out] segment_fd  of ANSWER_SEGMENT  @param[out] owner  unless it is ANSWER_NONE */
+/* @param[out] segment_fd  of ANSWER_SEGMENT  @param[out] owner  unless it is ANSWER_NONE or ANSWER_FULL */
 static enum answer
 ask (const struct backend_job *job, const struct shm_address *address, struct peer *owner, int *segment_fd)
 {
     struct hello hello = introduce (job), reply;
     AUTO_CLOSE int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || connect (fd, (const struct sockaddr *) &address->un, address->length) || !peer_of (fd, owner))
+    if (fd < 0)
+        return ANSWER_NONE;
+    if (connect (fd, (const struct sockaddr *) &address->un, address->length))
+        return errno == EAGAIN ? ANSWER_FULL : ANSWER_NONE;
+    if (!peer_of (fd, owner))
         return ANSWER_NONE;
     if (owner->uid != geteuid ())
         return ANSWER_FOREIGN;
@@ -172,11 +178,11 @@ can_list (void)
     return list != NULL;
 }
 
-/* @param owner  NULL: it does not listen, so the kernel does not tell */
+/* @param owner  NULL: it accepts no connection, so the kernel does not tell */
 static enum accel_status
 fail_blocked (const struct shm_address *usual, const struct peer *owner, struct accel_error *err)
 {
-    char text[256] = "a process that does not listen";
+    char text[256] = "a process that accepts no connection";
     if (owner)
         peer_describe (owner, NULL, text, sizeof text);
     return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: the socket @%s is in use by %s, which does not answer: end "
@@ -201,10 +207,15 @@ take_spare (const struct backend_job *job, const struct shm_address *usual, cons
     return ACCEL_OK;
 }
 
+/* A full queue may be that of another rank 0 with the same variables, which is stopped or slow: it is given time to
+ * answer, so that both are told.  It may also be another user's, who wants to be in the way; the kernel names the owner
+ * only to those who are connected.  So after FULL_MS our ranks meet elsewhere, whoever it is.  The other ranks keep
+ * looking in both places, and have at least half of their time left by then. */
 static enum accel_status
 take_name (const struct backend_job *job, const struct shm_address *usual, int listener, struct accel_error *err)
 {
-    int64_t deadline = clock_ms () + (job->timeout_ms < SILENCE_MS ? job->timeout_ms : SILENCE_MS);
+    int64_t begin = clock_ms (), deadline = begin + (job->timeout_ms < SILENCE_MS ? job->timeout_ms : SILENCE_MS);
+    int64_t full_deadline = begin + (job->timeout_ms / 2 < FULL_MS ? job->timeout_ms / 2 : FULL_MS);
     struct peer owner;
     int none, refusals = 0;
     while (bind (listener, (const struct sockaddr *) &usual->un, usual->length)) {
@@ -216,7 +227,8 @@ take_name (const struct backend_job *job, const struct shm_address *usual, int l
         if (answer == ANSWER_FOREIGN)
             return take_spare (job, usual, &owner, listener, err);
         /* Or an earlier program of the same job is about to close its own. */
-        if (answer == ANSWER_NONE && ++refusals == REFUSALS)
+        if ((answer == ANSWER_NONE && ++refusals == REFUSALS)
+            || (answer == ANSWER_FULL && clock_ms () >= full_deadline))
             return take_spare (job, usual, NULL, listener, err);
         if (answer == ANSWER_SILENT && clock_ms () >= deadline)
             return fail_blocked (usual, &owner, err);
