@@ -481,7 +481,7 @@ refuse_tensors (struct rank *self)
     REFUSED (accel_broadcast (acc, &good.dl, self->size, &err), "no rank");
     REFUSED (accel_broadcast (acc, &good.dl, -2, &err), "root");
     struct accel_tensor theirs = good;
-    REFUSED (accel_gather (acc, &good.dl, &theirs, &err), "not its own");
+    REFUSED (accel_gather (acc, &good.dl, &theirs, &err), "does not own");
     REFUSED (accel_main_process_first (acc, NULL, NULL, &err), "NULL");
     REFUSED (accel_reduce_number (acc, NULL, ACCEL_SUM, &err), "NULL");
 #undef REFUSED

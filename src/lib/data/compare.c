@@ -54,7 +54,7 @@ describe_order (const struct accel_loader *loader, char value[VALUE_SIZE])
         sampler_describe (options->sampler, others_have_data (loader), value, VALUE_SIZE);
     else
         snprintf (value, VALUE_SIZE, "%s%s",
-                  options->random_sampler ? "random_sampler" : options->shuffle ? "shuffle" : "the data's own order",
+                  options->random_sampler ? "random_sampler" : options->shuffle ? "shuffle" : "the data's own",
                   options->generator ? " with a generator" : "");
 }
 
