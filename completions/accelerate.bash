@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# Completion of accelerate(1) for bash.  Made from the option table by `make regen`; do not edit.
+# Completion of accelerate(1) for bash.  Generated from the option table by `make regen`; do not edit.
 
-# The following use the variables of _accelerate.
+# The following functions use the variables of _accelerate.
 _accelerate_files ()
 {
     compopt -o filenames 2>/dev/null
     mapfile -t COMPREPLY < <(compgen "$1" -- "$cur")
 }
 
-# Configuration files, and folders on the way to them.
+# Configuration files, and folders that may contain them.
 _accelerate_configs ()
 {
     local name
@@ -18,7 +18,7 @@ _accelerate_configs ()
     done < <(compgen -f -- "$cur")
 }
 
-# Files, and for a name without a slash programs of PATH.
+# Files and, for a name without a slash, programs in PATH.
 _accelerate_programs ()
 {
     local folder name IFS=:
@@ -31,7 +31,7 @@ _accelerate_programs ()
     done
 }
 
-# A list with commas: the GPUs that are not in it yet.
+# A comma-separated list: offer the GPUs that are not in it yet.
 _accelerate_gpus ()
 {
     local before='' id words=all
@@ -95,12 +95,12 @@ _accelerate ()
         return
         ;;
     esac
-    # After the program everything is the program's.
+    # Everything after the program belongs to the program.
     for ((i = at; i < COMP_CWORD; i++)); do
         name=${COMP_WORDS[i]//-/_}
         if [[ ${COMP_WORDS[i]} != -* ]]; then
             [[ ${COMP_WORDS[i]} == = ]] && { ((i++)); continue; }
-            # flags of config stand on either side of its word
+            # options of config may come before or after its word
             [[ $command == config && ${COMP_WORDS[i]} != lint ]] && { words=''; continue; }
             if [[ $command == config ]]; then _accelerate_configs; else _accelerate_files -f; fi
             return

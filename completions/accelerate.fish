@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Completion of accelerate(1) for fish.  Made from the option table by `make regen`; do not edit.
+# Completion of accelerate(1) for fish.  Generated from the option table by `make regen`; do not edit.
 
-# A list with commas: the GPUs that are not in it yet.
+# A comma-separated list: offer the GPUs that are not in it yet.
 function __accelerate_gpus --argument-names current program
     test -n "$program"; or return
     set -l used (string split , -- $current)[1..-2]
@@ -152,7 +152,7 @@ function __accelerate_flags
                 --fp8_interval\t'te: steps between scaling factor updates' \
                 --fp8_format\t'te: number format' \
                 --fp8_amax_history_len\t'te: length of the amax history, in steps' \
-                --fp8_amax_compute_algo\t'te: how amax follows from its history' \
+                --fp8_amax_compute_algo\t'te: how to compute amax from its history' \
                 --fp8_override_linear_precision\t'te: fprop, dgrad, wgrad in higher precision' \
                 --fp8_opt_level\t'msamp: optimization level' \
                 --fp8_enable_fsdp_float8_all_gather\t'ao: gather FSDP2 parameters in FP8' \
@@ -300,7 +300,7 @@ function __accelerate_flags
                 --fp8_interval\t'te: steps between scaling factor updates' \
                 --fp8_format\t'te: number format' \
                 --fp8_amax_history_len\t'te: length of the amax history, in steps' \
-                --fp8_amax_compute_algo\t'te: how amax follows from its history' \
+                --fp8_amax_compute_algo\t'te: how to compute amax from its history' \
                 --fp8_override_linear_precision\t'te: fprop, dgrad, wgrad in higher precision' \
                 --fp8_opt_level\t'msamp: optimization level' \
                 --fp8_enable_fsdp_float8_all_gather\t'ao: gather FSDP2 parameters in FP8' \
@@ -425,7 +425,7 @@ function __accelerate_state
         if test -n "$key"
             set key
         else if string match -qv -- '-*' $word; and test $command = config -a $word != lint
-            set free none # flags of config stand on either side of its word
+            set free none # options of config may come before or after its word
         else if not string match -q -- '-*' $word
             if test $command = config
                 printf '%s\n' value config_file "$current" '' $program

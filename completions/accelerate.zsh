@@ -1,8 +1,8 @@
 #compdef accelerate accelerate-launch accelerate-config
 # SPDX-License-Identifier: Apache-2.0
-# Completion of accelerate(1) for zsh.  Made from the option table by `make regen`; do not edit.
+# Completion of accelerate(1) for zsh.  Generated from the option table by `make regen`; do not edit.
 
-# A list with commas: the GPUs that are not in it yet.
+# A comma-separated list: offer the GPUs that are not in it yet.
 _accelerate_gpus () {
     local -a ids used
     ids=(${(f)"$($1 --emit=gpu-ids 2>/dev/null)"})
@@ -120,7 +120,7 @@ _accelerate () {
             '--fp8_interval:te: steps between scaling factor updates'
             '--fp8_format:te: number format'
             '--fp8_amax_history_len:te: length of the amax history, in steps'
-            '--fp8_amax_compute_algo:te: how amax follows from its history'
+            '--fp8_amax_compute_algo:te: how to compute amax from its history'
             '--fp8_override_linear_precision:te: fprop, dgrad, wgrad in higher precision'
             '--fp8_opt_level:msamp: optimization level'
             '--fp8_enable_fsdp_float8_all_gather:ao: gather FSDP2 parameters in FP8'
@@ -276,7 +276,7 @@ _accelerate () {
             '--fp8_interval:te: steps between scaling factor updates'
             '--fp8_format:te: number format'
             '--fp8_amax_history_len:te: length of the amax history, in steps'
-            '--fp8_amax_compute_algo:te: how amax follows from its history'
+            '--fp8_amax_compute_algo:te: how to compute amax from its history'
             '--fp8_override_linear_precision:te: fprop, dgrad, wgrad in higher precision'
             '--fp8_opt_level:msamp: optimization level'
             '--fp8_enable_fsdp_float8_all_gather:ao: gather FSDP2 parameters in FP8'
@@ -380,11 +380,11 @@ _accelerate () {
     *) return 1 ;;
     esac
     flags+=('--help:print help' '--help_all:print help with all options')
-    # After the program everything is the program's.
+    # Everything after the program belongs to the program.
     for (( i = at; i < CURRENT; i++ )); do
         name=${${words[i]//-/_}#__}
         if [[ $words[i] != -* ]]; then
-            # flags of config stand on either side of its word
+            # options of config may come before or after its word
             [[ $command == config && $words[i] != lint ]] && { free=(); continue }
             [[ $command == config ]] && { _accelerate_value $program config_file; return }
             [[ $command != launch ]] && { _files; return }

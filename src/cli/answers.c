@@ -111,7 +111,7 @@ read_yes_no (const char *typed, struct fail *fail)
     bool truth;
     if (parse_bool (typed, &truth) == PARSE_OK)
         return strdup (truth ? "yes" : "no");
-    fail_set (fail, FAIL_USAGE, "please answer yes or no, not '%s'", typed);
+    fail_set (fail, FAIL_USAGE, "expected yes or no, got '%s'", typed);
     return NULL;
 }
 
@@ -123,7 +123,7 @@ read_value (const struct answer *item, const char *typed, struct fail *fail)
     struct settings unused = { 0 };
     bool is_list = row && row->type == OPTION_LIST;
     if (!*typed && item->question->kind != ASK_WORDS) {
-        fail_set (fail, FAIL_USAGE, "this question needs an answer");
+        fail_set (fail, FAIL_USAGE, "an answer is required");
         return NULL;
     }
     if (row && !is_list) {

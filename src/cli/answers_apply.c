@@ -158,8 +158,8 @@ is_taken (const struct answers *answers, const char *key)
     return false;
 }
 
-/* What the old file says on matters that nobody is asked about, such as `grace`, somebody wrote into it by hand.  A
- * flag counts even where its question does not apply: launch heeds --main_process_port on one machine, too. */
+/* Keep the old file's keys that no question covers, such as `grace`: somebody added them by hand.  A flag takes effect
+ * even if its question does not apply: launch respects --main_process_port on one machine, too. */
 static int
 keep_others (const struct answers *answers, const struct config *old, struct config *file, struct fail *fail)
 {

@@ -22,7 +22,7 @@ struct facts {
     bool was_found;
 };
 
-/* Rows of the file, and what was given otherwise: defaults nobody chose are not news. */
+/* Rows of the file, and values given otherwise, but not plain defaults. */
 static bool
 is_shown (const struct config *config, const struct option *row)
 {

@@ -99,7 +99,7 @@ check_apart (const char *file, const struct io_target *report, struct fail *fail
 }
 
 /* That the file cannot be written is known before hours of work, and no report of an earlier job is taken for ours.
- * @param[out] report  without a path where none is wanted */
+ * @param[out] report  without a path if no report was asked for */
 static int
 prepare_report (const char *file, struct io_target *report, struct fail *fail)
 {
@@ -134,10 +134,10 @@ print_report (const struct job *job, const struct keeper *keeper, bool quiet)
     if (report.failed)
         keeper_say (keeper, "accelerate: out of memory while writing the report\n", !job->not_passed_on);
     else if (report.text)
-        keeper_say (keeper, report.text, !job->not_passed_on); /* nobody waits for a reader twice */
+        keeper_say (keeper, report.text, !job->not_passed_on); /* wait for a reader only once */
 }
 
-/* Allocates nothing, because the failure may be that there is no memory. */
+/* Allocates nothing: memory may be what ran out. */
 static void
 say_failure (const struct keeper *keeper, const struct fail *fail)
 {

@@ -74,7 +74,7 @@ cmd_test (int argc, char **argv, struct fail *fail)
     if (status == 0 && getpid () == pid) {
         sigset_t ends;
         signals_ending (&ends);
-        sigprocmask (SIG_UNBLOCK, &ends, NULL); /* nobody has to wait for the reader of this line */
+        sigprocmask (SIG_UNBLOCK, &ends, NULL); /* a signal may end the wait for this line's reader */
         puts ("All tests passed: this machine is ready for distributed training.");
     }
     return status;

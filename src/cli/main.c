@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "cli/command.h"
+#include "config/habits.h"
 #include "config/opt_argv.h"
 #include "launch/topology.h"
 #include "util/parse.h"
@@ -121,7 +122,7 @@ emit (const char *form, struct strbuf *out, struct fail *fail)
         return emit_json (out, fail);
     else
         return fail_set (fail, FAIL_USAGE,
-                         "--emit: '%s' is none of man-COMMAND, man-keys, man-environment, bash, fish, zsh, gpu-ids, "
+                         "--emit: '%s' is not one of man-COMMAND, man-keys, man-environment, bash, fish, zsh, gpu-ids, "
                          "json",
                          form);
     return 0;
@@ -144,22 +145,35 @@ command_with_option (const char *word)
     return NULL;
 }
 
+#define AFTER_COMMAND "; options follow a command, as in accelerate launch [options] PROGRAM"
+
+/* Advice about an option of another launcher; -np and -n2 are known habits, too. */
+static const char *
+find_advice (const char *name)
+{
+    size_t dashes = strspn (name, "-");
+    return habit_advice (COMMAND_LAUNCH, name + dashes, strcspn (name + dashes, dashes > 1 ? "=" : "=0123456789"));
+}
+
 static int
 refuse_option (const char *name, struct fail *fail)
 {
     struct suggest suggest = { .wanted = name };
     const char *command = command_with_option (name + strspn (name, "-"));
     char space[80];
+    const char *advice = find_advice (name);
     suggest_consider (&suggest, "--help");
     suggest_consider (&suggest, "--help-all");
     suggest_consider (&suggest, "--version");
     if (command)
         return fail_set (fail, FAIL_USAGE, "options go after the command: accelerate %s %s", command, name);
+    if (advice)
+        return fail_set (fail, FAIL_USAGE, "unknown option '%s': %s%s", name, advice,
+                         strncmp (advice, "use ", 4) ? "" : AFTER_COMMAND);
     if (suggest.best)
         return fail_set (fail, FAIL_USAGE, "unknown option '%s'%s", name,
                          suggest_text (&suggest, "", space, sizeof space));
-    return fail_set (fail, FAIL_USAGE,
-                     "unknown option '%s'; options follow a command, as in accelerate launch [options] PROGRAM", name);
+    return fail_set (fail, FAIL_USAGE, "unknown option '%s'" AFTER_COMMAND, name);
 }
 
 static bool

@@ -124,12 +124,12 @@ show_help (const struct question *question)
         strbuf_printf (&text, "Key and option: %s.\n", row->key);
     }
     strbuf_add (&text, question->kind == ASK_YES_NO ? "Answer yes or no"
-                       : is_menu (question)         ? "Choose one of the entries, by its number or word"
+                       : is_menu (question)         ? "Enter a number or a word from the menu"
                        : question->kind == ASK_PATH || question->kind == ASK_FULL_PATH
-                           ? "Type a path; Tab completes it"
-                       : question->kind == ASK_WORDS ? "Type words with commas between them, or nothing"
-                                                     : "Type the answer");
-    strbuf_add (&text, ", Enter to accept what is in brackets, < to go back, Ctrl-C to leave.");
+                           ? "Enter a path (Tab completes it)"
+                       : question->kind == ASK_WORDS ? "Type comma-separated words, or nothing"
+                                                     : "Enter a value");
+    strbuf_add (&text, "; Enter accepts the value in brackets, < goes back, Ctrl-C quits.");
     prompt_say (text.text && !text.failed ? text.text : "out of memory");
 }
 
@@ -145,19 +145,19 @@ ask_for_more (bool *is_more)
 {
     for (;;) {
         AUTO_FREE char *line = NULL;
-        enum prompt_result result = prompt_line ("Do you wish to add another command? [yes/NO] ", false, &line);
+        enum prompt_result result = prompt_line ("Do you want to add another command? [yes/NO] ", false, &line);
         *is_more = false;
         if (result == PROMPT_HELP) {
-            prompt_say ("Answer yes to type another line, no to go on, < to take the last line back.");
+            prompt_say ("Answer yes to enter another line, no to continue, < to change the last line.");
             continue;
         }
         if (result != PROMPT_ANSWER || !line || !*line || parse_bool (line, is_more) == PARSE_OK)
             return result;
-        prompt_say ("please answer yes or no");
+        prompt_say ("answer yes or no");
     }
 }
 
-/* One line after the other, until no other is wanted; "<" takes back the last. */
+/* One line after the other, until the person says no; "<" removes the last one. */
 static enum prompt_result
 ask_lines (const struct question *question, const char *dflt, char **lines)
 {
@@ -185,7 +185,7 @@ ask_lines (const struct question *question, const char *dflt, char **lines)
         if (!line)
             return PROMPT_ANSWER; /* without a text: no memory */
         if (!*line) {
-            prompt_say ("this question needs an answer");
+            prompt_say ("an answer is required");
             continue;
         }
         strlist_add (&list, line);
@@ -399,7 +399,7 @@ review (struct answers *answers, struct fail *fail)
             if (change (answers, items[number - 1], fail))
                 return -1;
         } else
-            prompt_say ("not a number in the list; Enter saves, Ctrl-C leaves without saving");
+            prompt_say ("not a number in the list; Enter saves, Ctrl-C quits without saving");
     }
 }
 
@@ -409,14 +409,14 @@ add_remarks (const struct answers *answers)
 {
     if (answers_is (answers, "use_dynamo", "yes") && answers_is (answers, "mixed_precision", "no")
         && !answers_is (answers, "use_cpu", "yes") && !answers_is (answers, "machine", "MULTI_CPU"))
-        prompt_say ("note: torch dynamo without mixed precision is fast only with TF32, which Hugging Face's library "
+        prompt_say ("note: without mixed precision, torch dynamo is fast only with TF32, which Hugging Face Accelerate "
                     "enables");
     if (answers_is (answers, "authorization", "credentials"))
-        prompt_say ("note: give --aws_access_key_id and --aws_secret_access_key to each launch; they are not kept in "
-                    "the file");
+        prompt_say ("note: pass --aws_access_key_id and --aws_secret_access_key to each launch; the file does not "
+                    "contain them");
     if (answers_is (answers, "role", "create"))
         prompt_say ("note: the role accelerate_sagemaker_execution_role must exist before the first launch; create it "
-                    "with AWS's own tools");
+                    "with the AWS tools");
 }
 
 static int
@@ -453,8 +453,8 @@ questionnaire_run (const struct config *old, int gpus, struct config *file, stru
     int result = answers_init (&answers, old, gpus, fail);
     prompt_open ();
     if (!result && has_person)
-        prompt_say ("Enter accepts what is in brackets, < goes back one question, ? explains it.\n"
-                    "Nothing is written before the end: Ctrl-C leaves everything as it is.\n");
+        prompt_say ("Enter accepts the value in brackets, < goes back one question, ? explains the question.\n"
+                    "Nothing is saved until the end; Ctrl-C quits without saving.\n");
     if (!result)
         result = walk (&answers, 0, false, ask_nothing, fail);
     if (!result)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The questionnaire as data: what is asked, in the original's order, and the answers.  To add a question: one row in
- * questions_machine.c or questions_sagemaker.c.  A row that names a key of the option table needs nothing else: its
- * answer is checked, written to the file, taken from an old file and from a flag by that key. */
+/* The questionnaire as data: the questions, in Hugging Face Accelerate's order, and the answers.  To add a question,
+ * add one row to questions_machine_rows.h or questions_sagemaker.c.  A row that names a key of the option table needs
+ * nothing else: by that key its answer is checked, written to the file, and taken from an old file or a flag. */
 #ifndef CLI_QUESTIONS_H
 #define CLI_QUESTIONS_H
 
@@ -13,7 +13,7 @@ enum question_kind {
     ASK_YES_NO,
     ASK_VALUE,  /* typed, checked by the option's own type */
     ASK_LOWER,  /* the same, and kept in lower case */
-    ASK_WORDS,  /* typed, several with commas between them; none at all is an answer */
+    ASK_WORDS,  /* typed, comma-separated; may be empty */
     ASK_PATH,   /* typed with completion; "~" at its beginning is the home folder */
     ASK_FULL_PATH, /* the same, made absolute */
     ASK_LINES,  /* typed one by one */
@@ -27,30 +27,30 @@ struct choice {
 struct answers;
 
 struct question {
-    const char *id;   /* the key in the option table, or where that has none a name for conditions */
+    const char *id;   /* the key in the option table, or if it has none, a name for conditions */
     const char *also; /* another key that gets, and may give, the same value; or NULL */
     enum question_kind kind;
     const char *text; /* one line that ends in '?' or ':' */
     const struct choice *choices; /* of ASK_MENU; ends with { NULL } */
-    const char *dflt;             /* NULL: there is none, this question needs an answer */
-    /* Where the default follows from other answers: the number, or 0 for `dflt`; NULL: it never does. */
+    const char *dflt;             /* NULL: none, an answer is required */
+    /* If the default follows from other answers: the number, or 0 for `dflt`; NULL: it never does. */
     int64_t (*propose) (const struct answers *answers);
     bool (*when) (const struct answers *answers); /* whether it is asked; NULL: always */
-    /* What is wrong with the answer beside its form, or NULL. */
+    /* What is wrong with an answer that is well-formed, or NULL. */
     const char *(*objection) (const struct answers *answers, const char *text);
-    /* Of questions that have no key: those (blanks between) that answer it where they are flags.  Without `recall` the
-     * answer is "yes" where a flag or the old file gives one of them. */
+    /* Of questions without a key: keys, separated by blanks, whose flags answer it.  Without `recall`, the answer is
+     * "yes" if a flag or the old file gives one of them. */
     const char *told_by;
-    /* The answer that an old file or flags stand for, where it is not simply the key's value; NULL: the default. */
+    /* The answer that follows from an old file or flags, if it is not simply the key's value; NULL: the default. */
     const char *(*recall) (const struct config *old);
 };
 
-/** A value that is written without being asked; one further down, and an answer, count before it. */
+/** A value that is written without a question; later rows and answers override it. */
 struct fixed_value {
     const char *key, *text; /* text "" of a list: an empty list */
     bool (*when) (const struct answers *answers);         /* NULL: always */
-    const char *(*follow) (const struct answers *answers); /* the text, where it follows from answers */
-    bool keep;                                            /* a value of the old file counts more */
+    const char *(*follow) (const struct answers *answers); /* the text, if it follows from answers */
+    bool keep;                                            /* a value of the old file overrides it */
 };
 
 /** One part of the questionnaire.  The first has one question, which chooses between the other two. */
@@ -76,7 +76,7 @@ enum answer_source {
 struct answer {
     const struct question *question;
     const struct question_list *list;
-    char *text;     /* yes or no, a menu's value, what was typed; kept where it does not apply any more */
+    char *text;     /* yes or no, a menu's value, what was typed; kept even if it no longer applies */
     char *proposal; /* of the old file, else the default; NULL: none */
     bool has_recalled; /* the proposal is the old file's */
     enum answer_source source;
@@ -112,7 +112,7 @@ char *answers_read (const struct answers *answers, const struct answer *item, co
 size_t answers_choices (const struct answers *answers, const struct answer *item, struct strlist *values,
                         struct strlist *labels);
 
-/** The number that stands for choice @p i of a menu: the value itself where all values are numbers, else i. */
+/** The number of choice @p i in its menu: the value itself if all values are numbers, else i. */
 int answers_menu_number (const struct strlist *values, size_t i);
 
 /** The file that the answers mean.  @p file is initialized here.  Keys of @p old that no question is about are kept. */

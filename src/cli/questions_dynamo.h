@@ -3,18 +3,18 @@
  * questions_sagemaker.c, which define YES and the functions and lists named here through this file's first half. */
 #ifdef QUESTIONS_DYNAMO_ROWS
     { .id = "use_dynamo", .kind = ASK_YES_NO, .dflt = "no", .told_by = "dynamo_backend",
-      .text = "Do you wish to optimize your script with torch dynamo?" },
+      .text = "Do you want to optimize your script with torch.compile (torch dynamo)?" },
     { .id = "dynamo_backend", .kind = ASK_MENU, .choices = dynamo_backends, .dflt = "inductor", .when = with_dynamo,
-      .text = "Which dynamo backend would you like to use?" },
+      .text = "Which dynamo backend do you want to use?" },
     { .id = "dynamo_custom", .kind = ASK_YES_NO, .dflt = "no", .when = with_dynamo,
       .told_by = "dynamo_mode dynamo_use_fullgraph dynamo_use_dynamic dynamo_use_regional_compilation",
-      .text = "Do you want to customize the defaults sent to torch.compile?" },
+      .text = "Do you want to change the defaults of torch.compile?" },
     { .id = "dynamo_mode", .kind = ASK_MENU, .choices = dynamo_modes, .dflt = "default", .when = with_dynamo_custom,
       .text = "Which mode do you want to use?" },
     { .id = "dynamo_use_fullgraph", .kind = ASK_YES_NO, .dflt = "no", .when = with_dynamo_custom,
-      .text = "Must the model be a single graph (fullgraph), not several subgraphs?" },
+      .text = "Must the model compile into a single graph (fullgraph)?" },
     { .id = "dynamo_use_dynamic", .kind = ASK_YES_NO, .dflt = "no", .when = with_dynamo_custom,
-      .text = "Do you want to enable dynamic shape tracing?" },
+      .text = "Do you want to enable dynamic shapes?" },
     { .id = "dynamo_use_regional_compilation", .kind = ASK_YES_NO, .dflt = "no", .when = with_dynamo_custom,
       .text = "Do you want to enable regional compilation?" },
 #else

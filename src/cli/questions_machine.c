@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The questionnaire for the machines at hand: the original's questions in its order, with its conditions, choices and
- * defaults.  What it asks only where a Python package or a device is present is always asked here: the file may be
- * meant for another machine, and this one need not have Python. */
+/* The questionnaire for your own machines: Hugging Face Accelerate's questions in its order, with its conditions,
+ * choices and defaults.  Questions that it asks only if a Python package or a device is present are always asked
+ * here: the file may be meant for another machine, and this one need not have Python. */
 #include <config.h>
 
 #include "cli/questions.h"
@@ -388,7 +388,8 @@ refuse_processes (const struct answers *answers, const char *text)
 {
     int64_t hosts = answers_number (answers, "num_machines"), number;
     if (!strcmp (text, "1") && with_gpus_alone (answers))
-        return "one process on one GPU is not distributed training: enter 2 or more, or go back (<) and choose that";
+        return "one process on one GPU is not distributed training; enter 2 or more, or choose no distributed "
+               "training";
     if (hosts > 1 && parse_int64 (text, 1, INT64_MAX, &number) == PARSE_OK && number % hosts)
         return "not a multiple of the number of machines";
     return NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The questionnaire for Amazon SageMaker: the original's questions in its order.  It asks for an access key too, which
- * it uses to make the role and then forgets; nothing is made here, so secrets are not asked for. */
+/* The questionnaire for Amazon SageMaker: Hugging Face Accelerate's questions in its order.  Accelerate also asks for
+ * an access key, creates the role with it and forgets it; nothing is created here, so there is no such question. */
 #include <config.h>
 
 #include "cli/questions.h"
@@ -13,14 +13,14 @@
 #define ROLE "accelerate_sagemaker_execution_role" /* that the original makes */
 
 static const struct choice authorizations[] = {
-    { "profile", "AWS Profile" },
-    { "credentials", "Credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), given again to each launch" },
+    { "profile", "AWS profile" },
+    { "credentials", "Credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), passed to each launch" },
     { NULL },
 };
 
 static const struct choice roles[] = {
-    { "name", "Provide IAM Role name" },
-    { "create", "A new IAM role, accelerate_sagemaker_execution_role, which you create with AWS's own tools" },
+    { "name", "An existing IAM role, by name" },
+    { "create", "A new IAM role, accelerate_sagemaker_execution_role, which you create with the AWS tools" },
     { NULL },
 };
 
@@ -92,30 +92,30 @@ recall_role (const struct config *old)
 static const struct question rows[] = {
     { .id = "authorization", .kind = ASK_MENU, .choices = authorizations, .dflt = "profile",
       .recall = recall_authorization, .told_by = "profile",
-      .text = "How do you want to authorize?" },
+      .text = "How do you want to authenticate with AWS?" },
     { .id = "profile", .kind = ASK_VALUE, .dflt = "default", .when = with_profile,
-      .text = "What is your AWS profile's name?" },
+      .text = "What is the name of your AWS profile?" },
     { .id = "region", .kind = ASK_VALUE, .dflt = "us-east-1",
       .text = "What is your AWS region?" },
     { .id = "role", .kind = ASK_MENU, .choices = roles, .dflt = "name", .recall = recall_role,
       .told_by = "iam_role_name",
-      .text = "Do you already have an IAM role for executing Amazon SageMaker training jobs?" },
+      .text = "Which IAM role should run the Amazon SageMaker jobs?" },
     { .id = "iam_role_name", .kind = ASK_VALUE, .dflt = ROLE, .when = with_role_name,
-      .text = "What is your IAM role's name?" },
+      .text = "What is the name of the IAM role?" },
     { .id = "use_image", .kind = ASK_YES_NO, .dflt = "no", .told_by = "image_uri",
       .text = "Do you want to use a custom Docker image?" },
     { .id = "image_uri", .kind = ASK_VALUE, .when = with_image,
-      .text = "What is your Docker image?" },
+      .text = "What is the URI of your Docker image?" },
     { .id = "use_inputs", .kind = ASK_YES_NO, .dflt = "no", .told_by = "sagemaker_inputs_file",
-      .text = "Do you want to provide SageMaker input channels with data locations?" },
+      .text = "Do you want to use SageMaker input channels?" },
     { .id = "sagemaker_inputs_file", .kind = ASK_PATH, .when = with_inputs,
-      .text = "Where is the inputs TSV file with columns (channel_name, data_location)?" },
+      .text = "What is the path to the TSV file of inputs (columns channel_name and data_location)?" },
     { .id = "use_metrics", .kind = ASK_YES_NO, .dflt = "no", .told_by = "sagemaker_metrics_file",
       .text = "Do you want to enable SageMaker metrics?" },
     { .id = "sagemaker_metrics_file", .kind = ASK_PATH, .when = with_metrics,
-      .text = "Where is the metrics TSV file with columns (metric_name, metric_regex)?" },
+      .text = "What is the path to the TSV file of metrics (columns metric_name and metric_regex)?" },
     { .id = "distributed_type", .kind = ASK_MENU, .choices = modes, .dflt = "NO",
-      .text = "What is the distributed mode?" },
+      .text = "Which distributed mode do you want to use?" },
 
 #define QUESTIONS_DYNAMO_ROWS
 #include "cli/questions_dynamo.h"
@@ -123,15 +123,15 @@ static const struct question rows[] = {
 
     { .id = "ec2_instance_type", .kind = ASK_MENU, .choices = parallel_instances, .dflt = "ml.p3.16xlarge",
       .when = with_several,
-      .text = "Which EC2 instance type do you want to use for your training?" },
+      .text = "Which EC2 instance type do you want to use?" },
     { .id = "ec2_instance_type", .kind = ASK_LOWER, .dflt = "ml.p3.2xlarge", .when = with_one,
-      .text = "Which EC2 instance type do you want to use for your training?" },
+      .text = "Which EC2 instance type do you want to use?" },
     { .id = "debug", .kind = ASK_YES_NO, .dflt = "no", .when = with_several,
-      .text = "Should distributed operations be checked while running for errors? It is slower." },
+      .text = "Do you want to check distributed operations for errors at run time (slower)?" },
     { .id = "num_machines", .kind = ASK_VALUE, .dflt = "1", .when = with_several,
       .text = "How many machines do you want to use?" },
     { .id = "mixed_precision", .kind = ASK_MENU, .choices = precisions, .dflt = "no",
-      .text = "Do you wish to use FP16 or BF16 (mixed precision)?" },
+      .text = "Which mixed precision do you want to use?" },
 };
 
 static const struct fixed_value fixed[] = {

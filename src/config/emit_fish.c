@@ -8,9 +8,9 @@
 
 static const char head[] =
     "# SPDX-License-Identifier: Apache-2.0\n"
-    "# Completion of accelerate(1) for fish.  Made from the option table by `make regen`; do not edit.\n"
+    "# Completion of accelerate(1) for fish.  Generated from the option table by `make regen`; do not edit.\n"
     "\n"
-    "# A list with commas: the GPUs that are not in it yet.\n"
+    "# A comma-separated list: offer the GPUs that are not in it yet.\n"
     "function __accelerate_gpus --argument-names current program\n"
     "    test -n \"$program\"; or return\n"
     "    set -l used (string split , -- $current)[1..-2]\n"
@@ -84,7 +84,7 @@ static const char after_free[] =
     "        if test -n \"$key\"\n"
     "            set key\n"
     "        else if string match -qv -- '-*' $word; and test $command = config -a $word != lint\n"
-    "            set free none # flags of config stand on either side of its word\n"
+    "            set free none # options of config may come before or after its word\n"
     "        else if not string match -q -- '-*' $word\n"
     "            if test $command = config\n"
     "                printf '%s\\n' value config_file \"$current\" '' $program\n"

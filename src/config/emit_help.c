@@ -128,7 +128,7 @@ add_hidden_groups (const struct page *page, unsigned groups)
         if (is_shown (group, groups) || !has_rows (group, page->command))
             continue;
         if (is_first)
-            strbuf_add (page->out, "\nMore options, with one of these before --help, or with --help-all:\n");
+            strbuf_add (page->out, "\nMore options: put one of these before --help, or use --help-all:\n");
         is_first = false;
         size_t start = page->out->length;
         if (info->flag)

@@ -44,7 +44,7 @@ add_man_words (const struct option *row, struct strbuf *out)
     const char *const *list = row->choices ? row->choices : row->words;
     if (list) {
         AUTO_STRBUF struct strbuf words = { 0 };
-        strbuf_add (&words, !row->choices ? "Usual words: " : list[1] ? "One of " : "Only ");
+        strbuf_add (&words, !row->choices ? "Usual values: " : list[1] ? "One of " : "Only ");
         for (size_t i = 0; list[i]; i++)
             strbuf_printf (&words, "%s%s", i ? ", " : "", list[i]);
         strbuf_add_char (&words, '.');
@@ -54,7 +54,7 @@ add_man_words (const struct option *row, struct strbuf *out)
         strbuf_printf (out, "From %" PRId64 " to %" PRId64 ".\n", row->min, row->max);
 }
 
-/* One variable, or several with commas: with a space behind each comma, where the page can break the line. */
+/* One variable, or several with commas: with a space after each comma, where the page can break the line. */
 static void
 add_man_variables (const char *before, const char *names, const char *after, struct strbuf *out)
 {
@@ -129,7 +129,7 @@ add_man_key (const struct option *row, struct strbuf *out)
     if (row->env)
         add_man_variables ("Sets\n.Ev", row->env, " .", out);
     if (row->properties & PROPERTY_EXTENSION)
-        strbuf_add (out, "The original does not know this key.\n");
+        strbuf_add (out, "Hugging Face Accelerate does not know this key.\n");
 }
 
 void
@@ -144,7 +144,7 @@ emit_man_keys (struct strbuf *out)
             if (!has_title)
                 strbuf_printf (out, ".Ss %s\n", option_groups[group].title);
             if (!has_title && option_groups[group].mode)
-                strbuf_printf (out, "These keys count where the mode is chosen:\n.Ql %s .\n",
+                strbuf_printf (out, "These keys take effect if their mode is selected:\n.Ql %s .\n",
                                option_groups[group].mode);
             if (!has_title)
                 strbuf_add (out, ".Bl -tag -width Ds\n");
@@ -165,7 +165,7 @@ emit_man_environment (struct strbuf *out)
         if (row->env && !(row->properties & PROPERTY_HIDDEN)) {
             add_man_variables (".It Ev", row->env, "", out);
             strbuf_printf (out, "%s\n.Ic %s .\n",
-                           row->when ? "Where it is chosen: the value of" : "The value of", row->key);
+                           row->when ? "If its mode is selected: the value of" : "The value of", row->key);
         }
     }
     for (size_t i = 0; i < envrule_count; i++) {

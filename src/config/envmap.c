@@ -13,12 +13,12 @@
 
 const struct envrule envrules[] = {
     { "KMP_AFFINITY", PATH_SIMPLE | PATH_MPIRUN, when_on_cpu, "granularity=fine,compact,1,0",
-      "On CPUs: Intel's OpenMP keeps each thread on its core." },
+      "On CPUs: Intel's OpenMP pins each thread to a core." },
     { "KMP_BLOCKTIME", PATH_SIMPLE | PATH_MPIRUN, when_on_cpu, "1",
-      "On CPUs: threads of Intel's OpenMP sleep after 1 ms without work." },
-    { "XLA_USE_BF16", PATH_TPU, when_bf16, "1", "On TPUs with bf16: float and double are bfloat16." },
+      "On CPUs: idle threads of Intel's OpenMP go to sleep after 1 ms." },
+    { "XLA_USE_BF16", PATH_TPU, when_bf16, "1", "On TPUs with bf16: float and double become bfloat16." },
     { "XLA_DOWNCAST_BF16", PATH_TPU, when_downcast_bf16, "1",
-      "On TPUs with bf16 and --downcast_bf16: float is bfloat16, double is float32." },
+      "On TPUs with bf16 and --downcast_bf16: float becomes bfloat16, double becomes float32." },
 };
 
 const size_t envrule_count = sizeof envrules / sizeof *envrules;

@@ -57,7 +57,7 @@ same_text (const char *a, const char *b)
     return a && b ? !strcmp (a, b) : a == b;
 }
 
-/* The row of a key that stands in the wrong place, or, in its section, without the section's name. */
+/* The row of a key that is in the wrong place, or, in its section, without the section's name. */
 static const struct option *
 find_elsewhere (const struct place *place)
 {
@@ -175,8 +175,8 @@ apply_value (struct config *config, const struct option *row, const struct node 
     return config_set (config, row, text, (struct origin){ ORIGIN_FILE, node->line }, fail);
 }
 
-/* The original's questionnaire writes '' for a question that was left without an answer, and its `config update` -1 for
- * a number of processes that nobody gave. */
+/* Accelerate's questionnaire writes '' for a question without an answer, and its `config update` writes -1 for a number
+ * of processes that was not given. */
 static bool
 says_nothing (const struct option *row, const struct node *node)
 {
@@ -186,8 +186,8 @@ says_nothing (const struct option *row, const struct node *node)
            || (node->kind == NODE_INT && !strcmp (row->key, "num_processes") && !strcmp (node->text, "-1"));
 }
 
-/* The same key with another value, with or without its section's name: one of the two is a mistake, and nobody can say
- * which. */
+/* The same key with another value, with or without its section's name: one of the two is a mistake, and we
+ * cannot tell which. */
 static int
 check_duplicate (const struct place *place, struct fail *fail)
 {

@@ -17,7 +17,7 @@ struct filedoc {
 
 void filedoc_release (struct filedoc *doc);
 
-/** Readers: fill the root of @p doc from @p text, behind whose @p length bytes a zero byte stands; messages begin with
+/** Readers: fill the root of @p doc from @p text, which has @p length bytes and then a zero byte; messages begin with
  * the path, and the line if known. @{ */
 int yaml_read (struct filedoc *doc, const char *text, size_t length, struct fail *fail);
 int json_read (struct filedoc *doc, const char *text, size_t length, struct fail *fail);
@@ -30,7 +30,7 @@ int filedoc_read (struct filedoc *doc, const char *path, struct fail *fail);
 int filedoc_read_text (struct filedoc *doc, const char *path, const char *text, size_t length, struct fail *fail);
 /** @} */
 
-/** Give the values to their settings; what is no value of a key is said with file and line. */
+/** Give the values to their settings; errors name the file and the line. */
 int filedoc_apply (struct config *config, struct filedoc *doc, struct fail *fail);
 
 /** Old keys under their new names, values in their usual form, and what the original's `config update` fills in.

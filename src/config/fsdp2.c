@@ -148,7 +148,7 @@ convert_pair (struct conversion *conversion, yaml_node_pair_t pair, yaml_node_pa
         if (strcmp (key, fates[i].key))
             continue;
         if (fates[i].fate != FATE_STRATEGY) {
-            strlist_printf (conversion->notes, "%s is dropped: FSDP2 %s", key,
+            strlist_printf (conversion->notes, "%s is removed: FSDP2 %s", key,
                             fates[i].fate == FATE_REMOVED ? "no longer has it" : "does not have it yet");
             return 0;
         }
@@ -197,10 +197,10 @@ convert (struct conversion *conversion)
     const yaml_node_pair_t *pair = find_pair (&conversion->tree, root, "fsdp_config");
     yaml_node_t *map = pair ? yaml_document_get_node (&conversion->tree, pair->value) : NULL;
     if (!map || map->type != YAML_MAPPING_NODE || map->data.mapping.pairs.start == map->data.mapping.pairs.top)
-        strlist_add (conversion->notes, "the file has no fsdp_config: nothing is converted");
+        strlist_add (conversion->notes, "the file has no fsdp_config; nothing to convert");
     else if (is_version_2 (conversion, map)) {
-        strlist_add (conversion->notes, "the file is for FSDP2 already: nothing is converted");
-        strlist_add (conversion->notes, "if its keys have the old names, set fsdp_version to 1 and convert it again");
+        strlist_add (conversion->notes, "the file is for FSDP2 already; nothing to convert");
+        strlist_add (conversion->notes, "if its keys have the old names, set fsdp_version to 1 and convert again");
     } else
         return convert_section (conversion, pair->value);
     return 0;
@@ -341,7 +341,7 @@ load (struct conversion *conversion, const char *text, size_t length)
     if (done)
         return 0;
     return no_memory ? fail_nomem (conversion->fail)
-                     : fail_set (conversion->fail, FAIL_GENERAL, "cannot be read as YAML");
+                     : fail_set (conversion->fail, FAIL_GENERAL, "cannot read it as YAML");
 }
 
 int

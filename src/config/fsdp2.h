@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 /**
- * Convert the file @p path, which may be YAML or JSON.  All that has nothing to do with FSDP stays as it stands, but
+ * Convert the file @p path, which may be YAML or JSON.  Everything that has nothing to do with FSDP is kept, but
  * for comments.  A file that is for FSDP 2 already, or has no fsdp_config, comes out as it is.
  *
  * @param as_json     write JSON, else YAML

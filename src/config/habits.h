@@ -10,7 +10,7 @@
  *
  * @param word    without its dashes, in any mixture of '-' and '_'
  * @param length  of @p word, in bytes
- * @return "use --num_processes, ..." (static), or NULL where nobody is known to use @p word
+ * @return "use --num_processes, ..." (static), or NULL if no known launcher uses @p word
  */
 const char *habit_advice (enum option_command command, const char *word, size_t length);
 

@@ -27,7 +27,7 @@ refuse (struct reader *reader, const char *what)
     return fail_set (reader->fail, FAIL_GENERAL, "%s:%d: not JSON: %s", reader->path, reader->line, what);
 }
 
-/* The next character that is no blank, which stays; '\0' at the end. */
+/* The next non-blank character, which is not consumed; '\0' at the end. */
 static char
 peek (struct reader *reader)
 {
@@ -117,7 +117,7 @@ count_digits (const char *text)
 }
 
 /* Digits without zeros before them; then a point with digits, an exponent, or both make it a float.
- * @return the length, or 0 where this is no number */
+ * @return the length, or 0 if this is not a number */
 static size_t
 measure_number (const char *text, bool *is_float)
 {
@@ -248,7 +248,7 @@ read_value (struct reader *reader, struct node *node)
     return read_number (reader, node);
 }
 
-/* The line of the first byte that is no UTF-8. */
+/* The line of the first byte that is not UTF-8. */
 static int
 line_of_bad_byte (const char *text, size_t length)
 {

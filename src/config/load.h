@@ -38,7 +38,7 @@ int config_set (struct config *config, const struct option *row, const char *tex
 /** Set @p key to @p text because of the setting @p because, whose place in the file it inherits. */
 int config_compute (struct config *config, const char *key, const char *text, const char *because, struct fail *fail);
 
-/** Back to the default, as if nobody had said anything. */
+/** Back to the default, as if the setting had not been given. */
 int config_reset (struct config *config, const struct option *row, struct fail *fail);
 
 /** Where the value of @p key came from; ORIGIN_DEFAULT for an unknown key. */
@@ -50,7 +50,7 @@ void config_format_origin (const struct config *config, const struct option *row
 /** The same for a person's eyes: control characters in the name of the file are escaped. */
 void config_show_origin (const struct config *config, const struct option *row, struct strbuf *out);
 
-/** Whether the setting has no value at all: no default, and nobody gave one. */
+/** Whether the setting has no value at all: no default, and none was given. */
 bool config_is_absent (const struct config *config, const struct option *row);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modes; see mode.h.  The rules are those of the original's launch command, but that flags never make what stands in a
- * file without meaning: its parallelism_config counts beside --use_fsdp. */
+/* Modes; see mode.h.  The rules are those of Accelerate's launch command, except that flags never disable other
+ * settings of a file: its parallelism_config takes effect together with --use_fsdp. */
 #include <config.h>
 
 #include "config/mode.h"

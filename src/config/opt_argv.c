@@ -84,7 +84,7 @@ refuse_short (const struct argv_scan *scan, const char *letters, struct fail *fa
                      advice ? advice : see_help (scan->command));
 }
 
-/* argparse's rule: a word that looks like an option is no value, but a negative number or a text with blanks is one. */
+/* argparse's rule: a word that looks like an option is not a value, except negative numbers and texts with blanks. */
 static bool
 is_value (const char *word)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* THE OPTION TABLE.  Everything that is known about a setting stands in its row, and nowhere else; the order of rows
- * is, within a group, that of --help and the man page.  After a change: `make regen`. */
+/* THE OPTION TABLE.  Everything that is known about a setting is in its row, and nowhere else.  Within a group,
+ * --help and the manual page list rows in this order.  After a change: `make regen`. */
 #include <config.h>
 
 #include "config/conditions.h"
@@ -61,16 +61,17 @@ const struct option options[] = {
     { .key = "config_file", OPT_PATH (config_file), .group = GROUP_GENERAL,
       .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_TEST | COMMAND_TO_FSDP2, .metavar = "FILE",
       .help = "configuration file (instead of the default one)",
-      .doc = "The configuration file to use instead of the default one. A name that ends in .json is read and written "
-             "as JSON, any other as YAML." },
+      .doc = "Read this configuration file instead of the default one. A file whose name ends in .json is JSON, any "
+             "other is YAML." },
 
     { .key = "quiet", .letter = 'q', OPT_FLAG (quiet), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .help = "print no notes and no failure report",
-      .doc = "Print neither notes about assumed values nor the report on a failed rank; the exit status tells." },
+      .doc = "Print neither notes about assumed values nor the report on a failed rank. The exit status is "
+             "unchanged." },
 
     { .key = "module", .letter = 'm', OPT_FLAG (module), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .help = "PROGRAM is a Python module, as with python3 -m",
-      .doc = "Run the program as a Python module, as python3 -m does. Not together with --no_python." },
+      .doc = "Run the program as a Python module, like python3 -m. Cannot be combined with --no_python." },
 
     { .key = "no_python", OPT_FLAG (no_python), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .help = "execute PROGRAM directly, even if its name ends in .py",
@@ -80,7 +81,7 @@ const struct option options[] = {
       .choices = WORDS ("LOCAL_MACHINE", "AMAZON_SAGEMAKER"), .group = GROUP_GENERAL,
       .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
       .help = "where to run",
-      .doc = "Where jobs run. LOCAL_MACHINE: the machines at hand." },
+      .doc = "Where jobs run. LOCAL_MACHINE means your own machines." },
 
     { .key = "distributed_type", OPT_TEXT (distributed_type), .dflt = "NO",
       .choices = WORDS ("NO", "MULTI_CPU", "MULTI_XPU", "MULTI_HPU", "MULTI_GPU", "MULTI_NPU", "MULTI_MLU",
@@ -88,64 +89,64 @@ const struct option options[] = {
                         "DATA_PARALLEL", "MODEL_PARALLEL"), .group = GROUP_HARDWARE,
       .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
       .help = "kind of distributed training",
-      .doc = "What a job is spread over: nothing (NO), processes on CPUs (MULTI_CPU), on GPUs (MULTI_GPU) or on other "
-             "accelerators, TPUs (XLA), or how training is spread: DEEPSPEED, FSDP, MEGATRON_LM. With NO the number of "
-             "processes is 1 unless it is given." },
+      .doc = "The kind of distributed training: none (NO); processes on CPUs (MULTI_CPU), GPUs (MULTI_GPU), other "
+             "accelerators or TPUs (XLA); or a training framework (DEEPSPEED, FSDP, MEGATRON_LM). With NO, the number "
+             "of processes defaults to 1." },
 
     { .key = "num_machines", OPT_INT (num_machines, 1, 100000), .dflt = "1", .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "number of machines",
-      .doc = "How many machines the job uses. The command is started on each of them." },
+      .doc = "The number of machines that the job uses. Run the command on each of them." },
 
     { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .group = GROUP_DISTRIBUTED,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "rank of this machine, from 0",
-      .doc = "The number of this machine among all of the job, from 0. Machine 0 is the main one." },
+      .doc = "The rank of this machine, from 0. Machine 0 is the main machine." },
 
     { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .metavar = "HOST",
       .help = "name or address of the main machine",
-      .doc = "The name or the address of the main machine, where rank 0 runs. Needed with several machines; "
+      .doc = "The host name or IP address of the main machine, where rank 0 runs. Required with several machines; "
              "127.0.0.1 with one." },
 
     { .key = "main_process_port", OPT_INT (main_process_port, 0, 65535), .group = GROUP_DISTRIBUTED,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "PORT",
       .help = "TCP port of rank 0 (0: any free port)",
-      .doc = "The TCP port at which rank 0 can be reached. 0 picks a free one, on a single machine. Where it is not "
-             "given it is 29500." },
+      .doc = "The TCP port on which rank 0 can be reached. 0 picks a free port, on a single machine only. The default "
+             "is 29500." },
 
     { .key = "debug", OPT_FLAG (debug), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .env = "ACCELERATE_DEBUG_MODE", .spelling = SPELL_TRUE_IF_ON,
       .paths = S | M | T | D | P,
       .help = "check shapes before every collective",
-      .doc = "Let libaccel, or the original library in Python programs, compare the shapes of tensors over the ranks "
-             "before every collective operation, so that a mismatch is an error that shows them all. libaccel's "
-             "own record of calls is always on." },
+      .doc = "Compare the shapes of tensors across ranks before every collective operation, and report a mismatch as "
+             "an error that shows all shapes. Works in programs that use libaccel and in Python programs that use "
+             "Hugging Face Accelerate. libaccel always records the calls themselves." },
 
     { .key = "overwrite", OPT_FLAG (overwrite), .group = GROUP_GENERAL, .commands = COMMAND_TO_FSDP2,
       .help = "replace an existing file",
-      .doc = "Replace the output file if it exists. Without --output_file the configuration file itself is replaced." },
+      .doc = "Replace the output file if it exists. Without --output_file, replace the configuration file itself." },
 
     { .key = "output_file", OPT_PATH (output_file), .group = GROUP_GENERAL, .commands = COMMAND_TO_FSDP2,
       .metavar = "FILE",
       .help = "where to write the converted file",
-      .doc = "Write the converted configuration to this file; one that ends in .json is written as JSON." },
+      .doc = "Write the converted configuration to this file, as JSON if its name ends in .json." },
 
     { .key = "cpu", OPT_FLAG (cpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG | COMMAND_TEST,
       .help = "run on CPUs and ignore the default file",
-      .doc = "Run on CPUs even where there are GPUs. The default configuration file is then ignored; one given with "
+      .doc = "Run on CPUs even if there are GPUs. The default configuration file is ignored, but one given with "
              "--config_file is not." },
 
     { .key = "use_cpu", OPT_FLAG (use_cpu), .group = GROUP_HARDWARE,
       .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .env = "ACCELERATE_USE_CPU", .spelling = SPELL_PLAIN,
       .paths = S | M,
       .help = "run on CPUs",
-      .doc = "Run on CPUs even where there are GPUs; the same as --cpu, which sets it." },
+      .doc = "Run on CPUs even if there are GPUs. --cpu sets this." },
 
     { .key = "multi_gpu", OPT_FLAG (multi_gpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG,
       .help = "one process per GPU, on several GPUs",
-      .doc = "Start one process for each of several GPUs. Set by a file whose distributed_type is MULTI_GPU, unless "
-             "another choice of hardware is made on the command line. Not together with --cpu." },
+      .doc = "Start one process for each of several GPUs. A file with distributed_type: MULTI_GPU sets this, unless "
+             "the command line selects other hardware. Cannot be combined with --cpu." },
 
     { .key = "dynamo_backend", OPT_TEXT (dynamo_backend), .dflt = "no", .section = "dynamo_config",
       .choices = WORDS ("no", "eager", "aot_eager", "inductor", "aot_ts_nvfuser", "nvprims_nvfuser", "cudagraphs",
@@ -154,8 +155,7 @@ const struct option options[] = {
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_DYNAMO_BACKEND", .spelling = SPELL_UPPER, .paths = S | M | T | SM, .metavar = "WORD",
       .help = "torch.compile backend, for Python programs",
-      .doc = "The backend of torch.compile in Python programs that use the original library. Programs in C do not "
-             "read it." },
+      .doc = "The torch.compile backend, for Python programs that use Hugging Face Accelerate. C programs ignore it." },
 
     { .key = "dynamo_mode", OPT_TEXT (dynamo_mode), .dflt = "default", .section = "dynamo_config",
       .choices = WORDS ("default", "reduce-overhead", "max-autotune"), .group = GROUP_RESOURCE,
@@ -168,52 +168,53 @@ const struct option options[] = {
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_DYNAMO_USE_FULLGRAPH", .spelling = SPELL_PLAIN, .paths = S | M | T | SM,
       .help = "torch.compile: require a single graph",
-      .doc = "Refuse programs that torch.compile cannot turn into a single graph." },
+      .doc = "Fail if torch.compile cannot compile the model into a single graph." },
 
     { .key = "dynamo_use_dynamic", OPT_FLAG (dynamo_use_dynamic), .section = "dynamo_config",
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_DYNAMO_USE_DYNAMIC", .spelling = SPELL_PLAIN, .paths = S | M | T | SM,
       .help = "torch.compile: allow dynamic shapes",
-      .doc = "Let torch.compile allow for shapes that change from batch to batch." },
+      .doc = "Let torch.compile support shapes that change from batch to batch." },
 
     { .key = "dynamo_use_regional_compilation", OPT_FLAG (dynamo_use_regional_compilation), .section = "dynamo_config",
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", .spelling = SPELL_PLAIN, .paths = S | M | T | SM,
       .help = "torch.compile: compile repeated blocks once",
-      .doc = "Let torch.compile compile a block that a model repeats only once." },
+      .doc = "Let torch.compile compile a repeated block of the model only once." },
 
     { .key = "gpu_ids", OPT_TEXT (gpu_ids), .dflt = "all", .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .env = "CUDA_VISIBLE_DEVICES", .spelling = SPELL_PLAIN, .paths = S | M | T | D,
       .when = when_gpus_chosen, .metavar = "GPUS",
       .help = "comma-separated GPU numbers, or 'all'",
-      .doc = "The GPUs that the ranks see, by number or by UUID, separated by commas; or all." },
+      .doc = "The GPUs visible to the ranks: comma-separated numbers or UUIDs, or all." },
 
     { .key = "num_processes", OPT_INT (num_processes, 1, 1000000), .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH | COMMAND_TEST, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "total number of processes, across all machines",
-      .doc = "How many processes the job has, on all machines together." },
+      .doc = "The total number of processes, across all machines." },
 
     { .key = "num_cpu_threads_per_process", OPT_INT (num_cpu_threads_per_process, 1, 100000), .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FROM_ENV, .env = "OMP_NUM_THREADS", .spelling = SPELL_PLAIN,
       .paths = S | M | T, .metavar = "N",
       .help = "OpenMP (and similar) threads per process",
-      .doc = "How many threads OpenMP and the libraries that heed it start in each process. Where it is not given, the "
-             "caller's OMP_NUM_THREADS stays; without that, on CPUs, the cores are shared out, and on GPUs it is 1." },
+      .doc = "The number of threads that OpenMP, and libraries that respect its variable, start in each process. If "
+             "not given, OMP_NUM_THREADS of the environment is kept. If that is not set either, the default is an "
+             "equal share of the cores on CPUs, and 1 on GPUs." },
 
     { .key = "mixed_precision", OPT_TEXT (mixed_precision), .dflt = "no",
       .choices = WORDS ("no", "fp16", "bf16", "fp8"),
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_MIXED_PRECISION", .spelling = SPELL_LOWER, .paths = S | M | T | D | SM, .metavar = "WORD",
       .help = "number format for computation",
-      .doc = "Compute in 16-bit floating point where that is safe: fp16 with loss scaling, or bf16. Or in "
-             "8-bit floating point, fp8; see the options --fp8_...." },
+      .doc = "Compute in 16-bit floating point where that is safe: fp16 (with loss scaling) or bf16. Or compute in "
+             "8-bit floating point, fp8; see the --fp8_... options." },
 
 #include "config/rows_deepspeed.h"
 #include "config/rows_distributed.h"
     { .key = "bind-to", OPT_TEXT (mpirun_bind_to), .dflt = "socket", .section = "mpirun_config",
       .group = GROUP_MPIRUN, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
       .help = "what mpirun binds ranks to",
-      .doc = "What mpirun binds each rank to: Open MPI's --bind-to." },
+      .doc = "What mpirun binds each rank to, as in Open MPI's --bind-to." },
 #include "config/rows_fp8.h"
 #include "config/rows_fsdp.h"
 #include "config/rows_megatron.h"
@@ -225,46 +226,45 @@ const struct option options[] = {
     { .key = "dry_run", OPT_FLAG (dry_run), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,
       .help = "print what would be started, but start nothing",
-      .doc = "Print the processes that would be started, with their arguments and their environment, and start "
-             "nothing." },
+      .doc = "Print the processes that would be started, with their arguments and environment, but start nothing." },
 
     { .key = "explain", OPT_FLAG (explain), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,
       .help = "with --dry_run: show settings and their origins",
-      .doc = "With --dry_run: print before the plan each setting that has a value, and whether it comes from a flag, a "
-             "line of the file, the environment, another setting, or is the default." },
+      .doc = "With --dry_run: before the plan, print each setting that has a value and where the value comes from: a "
+             "flag, a line of the file, the environment, another setting, or the default." },
 
     { .key = "json", OPT_FLAG (json), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG,
       .properties = PROPERTY_EXTENSION,
       .help = "print JSON",
-      .doc = "Print as JSON what would be printed as text." },
+      .doc = "Print JSON instead of text." },
 
     { .key = "yes", .letter = 'y', OPT_FLAG (yes), .group = GROUP_OURS, .commands = COMMAND_CONFIG,
       .properties = PROPERTY_EXTENSION,
       .help = "ask nothing; take defaults",
-      .doc = "Ask nothing: questions that no flag answers get the answer of the old file, or the default. One that has "
-             "neither is an error." },
+      .doc = "Ask nothing. Questions that no flag answers take the answer of the old file, or the default; if there is "
+             "neither, that is an error." },
 
     { .key = "grace", OPT_INT (grace, 0, 86400), .dflt = "30", .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "SECONDS",
       .help = "seconds between SIGTERM and SIGKILL when ending ranks",
-      .doc = "How many seconds the other ranks have to end by themselves, after one has failed or the launcher was "
-             "told to stop, before they are killed." },
+      .doc = "The number of seconds between SIGTERM and SIGKILL for the remaining ranks, after a rank has failed or "
+             "the launcher was asked to stop." },
 
     { .key = "no_prefix", OPT_FLAG (no_prefix), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION,
       .help = "on a terminal: do not put the rank before each line",
-      .doc = "Do not put the rank's number before each line on a terminal. By default, when several ranks write to a "
-             "terminal, each line begins with the rank's number, in colour unless the variable NO_COLOR is set, and "
-             "lines of different ranks are never joined. In a file or a pipe there are no such prefixes." },
+      .doc = "Do not prefix each line with its rank on a terminal. By default, if several ranks write to a terminal, "
+             "each line begins with the rank, in colour unless NO_COLOR is set, and lines of different ranks are never "
+             "joined. Output to a file or a pipe has no such prefixes." },
 
     { .key = "failure_report", OPT_PATH (failure_report), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "FILE",
       .help = "write a JSON report of how the job ended",
-      .doc = "When the job has ended, write to this file as one JSON object how: the exit status, and where a rank has "
-             "failed its number, its exit code or signal, its last lines on standard error, and what the other ranks "
-             "were doing." },
+      .doc = "When the job has ended, write a JSON object to this file: the exit status and, if a rank has failed, its "
+             "number, its exit code or signal, its last lines on standard error, and what the other ranks were "
+             "doing." },
 };
 
 const size_t option_count = sizeof options / sizeof *options;

@@ -21,8 +21,8 @@ enum option_type {
     /* The following are char * that hold what Python's str() makes of the value. */
     OPTION_NUMBER,      /* an integer, or with `decimals` any number */
     OPTION_TRUTH,       /* a truth value, spelled as it was given */
-    OPTION_PYTHON_BOOL, /* True or False from a flag, as it stands from a file */
-    OPTION_SWITCH,      /* 1 or 0 from a flag, as it stands from a file */
+    OPTION_PYTHON_BOOL, /* True or False from a flag, unchanged from a file */
+    OPTION_SWITCH,      /* 1 or 0 from a flag, unchanged from a file */
     OPTION_TRIPLE,      /* three of these, with commas between; `env` holds three names likewise */
     OPTION_LIST,        /* struct strlist; a flag adds one item */
 };
@@ -143,7 +143,7 @@ int option_refuse_word (const char *const *choices, const char *text, struct fai
 /** The row of @p key, in any mixture of '-' and '_', or NULL. */
 const struct option *option_find (const char *key);
 
-/** The row that key @p key of section @p section (NULL: top level) of a configuration file stands for, or NULL. */
+/** The row of key @p key in section @p section (NULL: top level) of a configuration file, or NULL. */
 const struct option *option_find_in_file (const char *section, const char *key);
 
 /** Whether @p command has the flag --key.  Every key of a file is one of config: the answer to its question. */
@@ -173,7 +173,7 @@ enum origin_kind {
     ORIGIN_ENVIRONMENT,
     ORIGIN_FILE,
     ORIGIN_FLAG,
-    ORIGIN_COMPUTED, /* follows from another setting; `line` is the file's, where that stands in the file */
+    ORIGIN_COMPUTED, /* follows from another setting; `line` is that of the other setting, if it is in the file */
 };
 
 struct origin {

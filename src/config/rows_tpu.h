@@ -3,39 +3,39 @@
 
     { .key = "tpu_cluster", OPT_FLAG (tpu_cluster), .group = GROUP_TPU, .commands = COMMAND_LAUNCH,
       .help = "the TPU is a pod of several machines",
-      .doc = "The TPU is a pod of several machines: start the program on each." },
+      .doc = "The TPU is a pod of several machines; start the program on each of them." },
 
     { .key = "no_tpu_cluster", OPT_FLAG (no_tpu_cluster), .group = GROUP_TPU, .commands = COMMAND_LAUNCH,
       .help = "the TPU is one machine",
-      .doc = "The TPU is one machine, whatever the file says." },
+      .doc = "The TPU is a single machine, even if the file says otherwise." },
 
     { .key = "tpu_use_cluster", OPT_FLAG (tpu_use_cluster), .group = GROUP_TPU,
       .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
       .help = "the TPU is a pod",
-      .doc = "The TPU is a pod of several machines; the same as --tpu_cluster." },
+      .doc = "The TPU is a pod of several machines, as with --tpu_cluster." },
 
     { .key = "tpu_use_sudo", OPT_FLAG (tpu_use_sudo), .group = GROUP_TPU, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE,
       .help = "run the command on the pod with sudo",
-      .doc = "Run the command on the machines of the pod with sudo." },
+      .doc = "Run the command on the pod's machines with sudo." },
 
     { .key = "vm", OPT_LIST (vm), .group = GROUP_TPU, .commands = COMMAND_LAUNCH, .metavar = "NAME",
       .help = "virtual machine of the pod (repeatable)",
-      .doc = "A virtual machine of the pod. May be given several times." },
+      .doc = "A virtual machine of the pod. Can be given several times." },
 
     { .key = "env", OPT_LIST (env), .group = GROUP_TPU, .commands = COMMAND_LAUNCH, .metavar = "NAME=VALUE",
       .help = "NAME=VALUE for the pod (repeatable)",
-      .doc = "A variable for the machines of the pod, NAME=VALUE. May be given several times." },
+      .doc = "An environment variable for the pod's machines, NAME=VALUE. Can be given several times." },
 
     { .key = "main_training_function", OPT_TEXT (main_training_function), .group = GROUP_TPU,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "NAME",
       .help = "function that each TPU process runs",
-      .doc = "The function of the program that each process of a TPU runs." },
+      .doc = "The function of the program that each TPU process runs." },
 
     { .key = "downcast_bf16", OPT_FLAG (downcast_bf16), .group = GROUP_TPU, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE,
       .help = "TPU: convert float and double to bfloat16",
-      .doc = "With bf16 on a TPU: turn double into float32, and float into bfloat16, instead of both into bfloat16." },
+      .doc = "With bf16 on a TPU: convert double to float32 and float to bfloat16, instead of both to bfloat16." },
 
     { .key = "tpu_name", OPT_TEXT (tpu_name), .group = GROUP_TPU, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
       .metavar = "NAME",
@@ -45,17 +45,17 @@
     { .key = "tpu_zone", OPT_TEXT (tpu_zone), .group = GROUP_TPU, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
       .metavar = "NAME",
       .help = "TPU zone",
-      .doc = "The zone of Google's cloud that the TPU is in." },
+      .doc = "The Google Cloud zone of the TPU." },
 
     { .key = "command_file", OPT_PATH (command_file), .group = GROUP_TPU,
       .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "FILE",
       .help = "script of startup commands for the pod",
-      .doc = "A file of commands to run on the machines of the TPU when they start." },
+      .doc = "A file of commands to run on the pod's machines when they start." },
 
     { .key = "commands", OPT_LIST (commands), .group = GROUP_TPU, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
       .metavar = "LIST",
       .help = "startup commands for the pod",
-      .doc = "Commands to run on the machines of the TPU when they start." },
+      .doc = "Commands to run on the pod's machines when they start." },
 
     { .key = "tpu_vm", OPT_LIST (tpu_vm), .group = GROUP_TPU, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
       .metavar = "LIST",
@@ -65,15 +65,14 @@
     { .key = "tpu_env", OPT_LIST (tpu_env), .group = GROUP_TPU, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
       .metavar = "LIST",
       .help = "variables for the pod",
-      .doc = "Variables for the machines of the pod, NAME=VALUE." },
+      .doc = "Environment variables for the pod's machines, NAME=VALUE." },
 
     { .key = "aws_access_key_id", OPT_TEXT (aws_access_key_id), .group = GROUP_AWS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_SECRET, .metavar = "KEY",
       .help = "AWS access key, for SageMaker",
-      .doc = "The access key of the AWS account, for SageMaker." },
+      .doc = "The AWS access key, for SageMaker." },
 
     { .key = "aws_secret_access_key", OPT_TEXT (aws_secret_access_key), .group = GROUP_AWS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_SECRET, .metavar = "KEY",
       .help = "AWS secret key, for SageMaker",
-      .doc = "The secret key of the AWS account, for SageMaker. Other users can see it in the list of processes: a "
-             "profile is better." },
+      .doc = "The AWS secret key, for SageMaker. Other users can see it in the process list, so prefer a profile." },

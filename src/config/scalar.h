@@ -14,7 +14,7 @@ enum scalar_kind {
     SCALAR_BOOL,
     SCALAR_INT,
     SCALAR_FLOAT,
-    SCALAR_DATE, /* of no use in a configuration; kept as it stands */
+    SCALAR_DATE, /* of no use in a configuration; kept unchanged */
 };
 
 /** What YAML 1.1 reads the bare word @p text as; appends Python's text of it to @p out (which may be NULL). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a configuration file holds, as it stands there: values with their types, lists, mappings, and lines.  The two
+/* The content of a configuration file, unchanged: values with their types, lists, mappings, and lines.  The two
  * readers make it, the writers make text of it as PyYAML and Python's json would. */
 #ifndef CONFIG_TREE_H
 #define CONFIG_TREE_H
@@ -17,7 +17,7 @@ enum node_kind {
     NODE_BOOL,
     NODE_INT,
     NODE_FLOAT,
-    NODE_DATE, /* of YAML; of no use in a configuration, kept as it stands */
+    NODE_DATE, /* of YAML; of no use in a configuration, kept unchanged */
     NODE_TEXT,
     NODE_LIST,
     NODE_MAP,

@@ -147,7 +147,7 @@ fill_all_in (struct node *root)
            || fill_in (root, sagemaker_defaults, sizeof sagemaker_defaults / sizeof *sagemaker_defaults);
 }
 
-/* ---- old keys, and values in other words than the original understands ---- */
+/* ---- old keys, and values that Accelerate spells differently ---- */
 
 static int
 move_fp16 (struct node *root)

@@ -11,7 +11,7 @@ struct useless {
     const char *mode; /* then this; "" where text says it all */
 };
 
-/** Whether the mode that the settings choose, after config_resolve(), heeds the group's options. */
+/** Whether the group's options take effect in the mode that the settings select, after config_resolve(). */
 bool useless_group_counts (enum option_group group, const struct settings *settings);
 
 /** Whether the settings, after config_resolve(), leave @p row a meaning. */

@@ -36,7 +36,7 @@ test_expect_success 'what does not apply any more is forgotten' '
     grep "machine_rank: 0" c.yaml && grep "num_processes: 1" c.yaml && ! grep main_process c.yaml'
 test_expect_success 'a wrong answer is said, and asked again' '
     printf "\nMULTI_CPUS\nMULTI_CPU\n1\nperhaps\n\n\n\nfour\n0\n4\n\n" | "$accelerate" config --config_file d.yaml >out &&
-    grep "did you mean .MULTI_CPU" out && grep "answer yes or no, not .perhaps" out &&
+    grep "did you mean .MULTI_CPU" out && grep "expected yes or no, got .perhaps" out &&
     grep "is not an integer" out && grep "out of range" out && grep "num_processes: 4" d.yaml'
 test_expect_success 'input that ends early leaves the old file' '
     cp d.yaml before && printf "\nNO\n" >answers &&

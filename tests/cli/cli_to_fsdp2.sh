@@ -27,8 +27,8 @@ test_expect_success 'a new file' '
 	  fsdp_version: 2
 	EOT'
 test_expect_success 'what was left out is told' '
-    grep -Fx "accelerate: note: fsdp_use_orig_params is dropped: FSDP2 no longer has it" notes &&
-    grep -Fx "accelerate: note: fsdp_forward_prefetch is dropped: FSDP2 does not have it yet" notes &&
+    grep -Fx "accelerate: note: fsdp_use_orig_params is removed: FSDP2 no longer has it" notes &&
+    grep -Fx "accelerate: note: fsdp_forward_prefetch is removed: FSDP2 does not have it yet" notes &&
     [ "$(wc -l <notes)" = 2 ]'
 test_expect_success 'what was written can be launched' '
     "$accelerate" launch --dry_run --config_file two.yaml --num_processes 2 true >plan &&

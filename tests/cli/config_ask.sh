@@ -90,7 +90,7 @@ test_expect_success 'flags answer, --yes takes the defaults' '
     has "distributed_type: MULTI_CPU" "num_processes: 4" "use_cpu: true" "num_machines: 1"'
 test_expect_success 'what a flag answers is not asked' '
     rm c.yaml && printf "\n<\n\n\n\n\n\n" | "$accelerate" config --distributed_type MULTI_CPU --num_processes 4 --mixed_precision=bf16 --debug \
-        --config_file c.yaml >out && [ "$(grep -c "compute environment" out)" = 2 ] && ! grep "Which type\|mixed precision\|should be checked" out &&
+        --config_file c.yaml >out && [ "$(grep -c "compute environment" out)" = 2 ] && ! grep "Which type\|mixed precision\|check distributed operations" out &&
     has "mixed_precision: bf16" "debug: true"'
 test_expect_success 'a flag answers the question that leads to it' '
     "$accelerate" config -y --use_fsdp --fsdp_version 1 --fsdp_sharding_strategy NO_SHARD --num_processes 2 \

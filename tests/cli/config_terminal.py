@@ -120,8 +120,8 @@ def has(*lines):
         assert line in text, f"no {line!r} in {text}"
 
 
-ENVIRONMENT, MACHINE, MACHINES = "compute environment", "type of machine", "How many different"
-DEBUG, MPIRUN, DYNAMO, PROCESSES, PRECISION = "checked while", "launch mpirun", "torch dynamo", "How many proc", "mixed precision"
+ENVIRONMENT, MACHINE, MACHINES = "compute environment", "type of machine", "How many machines"
+DEBUG, MPIRUN, DYNAMO, PROCESSES, PRECISION = "at run time", "with mpirun", "torch dynamo", "How many proc", "mixed precision"
 SAVE = "Enter saves"
 
 
@@ -159,7 +159,7 @@ def old_values_are_marked():
 
 def help_and_hints():
     with Terminal() as t:
-        t.expect("? explains it")
+        t.expect("? explains the question")
         t.choose(ENVIRONMENT)
         t.expect("Up and Down or a number: move, Enter: choose, <: back, ?: help")
         t.send("?")
@@ -178,7 +178,7 @@ def wrapped():
     with Terminal(columns=40) as t:
         t.choose(ENVIRONMENT, ENTER)
         t.choose(MACHINE, "1", ENTER)
-        t.expect("How many different machines will you\r\nuse (more than 1 for multi-node\r\n")
+        t.expect("How many machines will you use (more\r\n")
         t.expect("training)?")
         t.send("\003")
         t.ends_with(130)
@@ -190,7 +190,7 @@ def digits():
         t.choose(MACHINE, "1", "0")
         t.expect("> 10  TPU")
         t.send(ENTER)
-        t.rest(DYNAMO, PROCESSES, "name of the function", "TPU cluster")
+        t.rest(DYNAMO, PROCESSES, "Which function", "TPU pod")
         t.answer(SAVE, ENTER)
         t.ends_with(0)
     has("distributed_type: XLA")
@@ -279,7 +279,7 @@ def change():
         t.answer(SAVE, "7", ENTER)
         t.answer("use Fully", "y", ENTER)
         t.choose("FSDP version", ENTER)
-        t.answer("resharding", "\004")
+        t.answer("reshard", "\004")
         t.expect("nothing was written")
         t.ends_with(1)
     assert not os.path.exists(FILE)

@@ -37,7 +37,7 @@ def differences(accelerate, case):
         return [] if status == 1 and said and not os.path.exists("out.json") else [f"status {status}: {said}"]
     if status:
         return [f"status {status}: {said}"]
-    left_out = sorted(line.split()[2] for line in said.splitlines() if "is dropped" in line)
+    left_out = sorted(line.split()[2] for line in said.splitlines() if "is removed" in line)
     found = [] if left_out == case["left_out"] else [f"left out: {left_out}, wanted {case['left_out']}"]
     convert(accelerate, "in.yaml", "out.yaml")
     convert(accelerate, "out.yaml", "again.json")
