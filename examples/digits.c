@@ -212,7 +212,7 @@ train_and_test (struct training *training)
             accel_set_trigger (training->acc);
         accel_check (accel_check_trigger (training->acc, &stop, &err), &err);
         if (stop) {
-            accel_print (training->acc, "no better than after epoch %ld: enough\n", best_epoch);
+            accel_print (training->acc, "no improvement since epoch %ld: stopping\n", best_epoch);
             break;
         }
     }
@@ -260,13 +260,13 @@ main (int argc, char **argv)
         accel_check (accel_set_gradient_accumulation_steps (acc, passes, &err), &err);
     long processes = accel_num_processes (acc);
     if (options->batch_size % processes)
-        die ("--batch_size %ld is for all %ld processes together and must be a multiple of their number",
+        die ("--batch_size %ld is the total of all %ld processes and must be a multiple of their number",
              options->batch_size, processes);
 
     int64_t *order = make_order (digits->size);
     size_t test_count = digits->size / 5, train_count = digits->size - test_count;
     if ((size_t) options->batch_size > train_count)
-        die ("--batch_size %ld is more than the %zu images of the training part", options->batch_size, train_count);
+        die ("--batch_size %ld is greater than the number of training images, %zu", options->batch_size, train_count);
     struct part test_part = { digits, order }, train_part = { digits, order + test_count };
     struct accel_dataset train_set = dataset_of (&train_part, train_count);
     struct accel_dataset test_set = dataset_of (&test_part, test_count);
@@ -286,7 +286,7 @@ main (int argc, char **argv)
                                 training.train_loader, training.test_loader), &err);
 
     double accuracy = train_and_test (&training);
-    accel_print (acc, "%ld process%s: %.2f %% of %zu held-out digits read right, after %.2f s\n", processes,
+    accel_print (acc, "%ld process%s: %.2f %% of %zu held-out digits classified correctly in %.2f s\n", processes,
                  processes == 1 ? "" : "es", accuracy, test_count, seconds_since (&start));
 
     accel_loader_destroy (training.test_loader);

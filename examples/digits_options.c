@@ -28,7 +28,7 @@ parse_count (const char *name, const char *text, long min, long max)
     errno = 0;
     long value = strtol (text, &end, 10);
     if (end == text || *end || errno || value < min || value > max)
-        die ("%s: '%s' is no whole number of %ld to %ld", name, text, min, max);
+        die ("%s: '%s' is not a whole number from %ld to %ld", name, text, min, max);
     return value;
 }
 
@@ -38,7 +38,7 @@ parse_positive (const char *name, const char *text, const char *what)
     char *end;
     double value = strtod (text, &end);
     if (end == text || *end || !(value > 0 && value < 1e6))
-        die ("%s: '%s' is no %s", name, text, what);
+        die ("%s: '%s' is not a valid %s", name, text, what);
     return value;
 }
 
@@ -60,7 +60,7 @@ static const char *
 parse_schedule (const char *name, const char *text)
 {
     if (strcmp (text, "constant") && strcmp (text, "linear") && strcmp (text, "cosine"))
-        die ("%s: '%s' is none of constant, linear and cosine", name, text);
+        die ("%s: '%s' is not one of constant, linear, cosine", name, text);
     return text;
 }
 
@@ -68,23 +68,23 @@ static const char *
 parse_precision (const char *name, const char *text)
 {
     if (strcmp (text, "no") && strcmp (text, "fp16") && strcmp (text, "bf16") && strcmp (text, "fp8"))
-        die ("%s: '%s' is none of no, fp16, bf16 and fp8", name, text);
+        die ("%s: '%s' is not one of no, fp16, bf16, fp8", name, text);
     return text;
 }
 
 static const char help[] = "usage: digits [option value]...\n"
-    "  --epochs N                       how often to go through the images (30)\n"
-    "  --batch_size N                   of all processes together (64)\n"
-    "  --gradient_accumulation_steps N  batches for one step of the optimizer; at first what the\n"
-    "                                   variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS says, or 1\n"
-    "  --lr X                           the highest learning rate (4e-3)\n"
-    "  --lr_scheduler constant|linear|cosine  what it does after the warm-up (cosine)\n"
-    "  --warmup N                       steps of the optimizer that lead to it (20)\n"
-    "  --mixed_precision no|fp16|bf16|fp8  what weights are kept in; at first what launch was told\n"
-    "  --max_grad_norm X                clip gradients to this norm (1)\n"
-    "  --patience N                     stop after N epochs without a better accuracy; 0: never (12)\n"
-    "  --seed N                         of the first parameters and the order of images (0)\n"
-    "  --data FILE";
+    "  --epochs N                       passes over the images (30)\n"
+    "  --batch_size N                   images per step, of all processes together (64)\n"
+    "  --gradient_accumulation_steps N  batches per step of the optimizer (the variable\n"
+    "                                   ACCELERATE_GRADIENT_ACCUMULATION_STEPS, or 1)\n"
+    "  --lr X                           highest learning rate (4e-3)\n"
+    "  --lr_scheduler constant|linear|cosine  shape of the learning rate after the warm-up (cosine)\n"
+    "  --warmup N                       warm-up steps of the optimizer (20)\n"
+    "  --mixed_precision no|fp16|bf16|fp8  precision of the weights (the one given to launch)\n"
+    "  --max_grad_norm X                norm to which gradients are clipped (1)\n"
+    "  --patience N                     stop after N epochs without better accuracy; 0: never (12)\n"
+    "  --seed N                         seed of the first parameters and the order of images (0)\n"
+    "  --data FILE                      images (digits.csv)";
 
 struct options
 parse_options (int argc, char **argv)
@@ -111,7 +111,7 @@ parse_options (int argc, char **argv)
             exit (EXIT_SUCCESS);
         }
         if (!value)
-            die ("%s: a value is missing", name);
+            die ("%s: missing value", name);
         while (j < known && strcmp (name, counts[j].name))
             j++;
         if (j < known)
@@ -127,7 +127,7 @@ parse_options (int argc, char **argv)
         else if (!strcmp (name, "--data"))
             snprintf (options.data, sizeof options.data, "%s", value);
         else
-            die ("unknown option '%s': --help lists them", name);
+            die ("unknown option '%s'; see --help", name);
     }
     return options;
 }

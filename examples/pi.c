@@ -21,7 +21,7 @@ main (void)
     accel_generator_destroy (generator);
 
     accel_check (accel_reduce_number (acc, &hits, ACCEL_SUM, &err), &err);
-    accel_print (acc, "pi is about %.4f, say %d process(es)\n", 4 * hits / darts, accel_num_processes (acc));
+    accel_print (acc, "pi is about %.4f, computed by %d process(es)\n", 4 * hits / darts, accel_num_processes (acc));
     accel_close (acc);
     return 0;
 }

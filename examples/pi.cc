@@ -15,7 +15,7 @@ estimate ()
         hits += x * x + y * y < 1;
     }
     hits = acc.reduce (hits);
-    acc.print ("pi is about %.4f, say %d process(es)\n", 4 * hits / darts, acc.num_processes ());
+    acc.print ("pi is about %.4f, computed by %d process(es)\n", 4 * hits / darts, acc.num_processes ());
 }
 
 int

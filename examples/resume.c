@@ -98,7 +98,7 @@ open_log (const char *path)
         die ("%s: %s", path, strerror (errno));
     for (int tries = 0; flock (fd, LOCK_EX | LOCK_NB); tries++) {
         if ((errno != EWOULDBLOCK && errno != EINTR) || tries == LOCK_TRIES)
-            die ("%s: %s", path, errno == EWOULDBLOCK ? "another run writes to it" : strerror (errno));
+            die ("%s: %s", path, errno == EWOULDBLOCK ? "another run is writing to it" : strerror (errno));
         pause_ms (LOCK_PAUSE_MS);
     }
     return fd;
@@ -127,7 +127,7 @@ read_state (struct state *state, const char *path)
     if (!file)
         die ("%s: %s", path, strerror (errno));
     if (fread (state, sizeof *state, 1, file) != 1 || getc (file) != EOF || memcmp (state->magic, magic, sizeof magic))
-        die ("%s: this is no state of this program", path);
+        die ("%s: not a state file of this program", path);
     fclose (file);
     return true;
 }
@@ -164,7 +164,7 @@ parse_count (const char *name, const char *text, long min, long max)
     errno = 0;
     long value = strtol (text, &end, 10);
     if (end == text || *end || errno || value < min || value > max)
-        die ("%s: '%s' is no whole number of %ld to %ld", name, text, min, max);
+        die ("%s: '%s' is not a whole number from %ld to %ld", name, text, min, max);
     return value;
 }
 
@@ -194,7 +194,7 @@ parse_options (int argc, char **argv)
             exit (EXIT_SUCCESS);
         }
         if (!value)
-            die ("%s: a value is missing", name);
+            die ("%s: missing value", name);
         for (size_t j = 0; j < sizeof counts / sizeof *counts; j++)
             if (!strcmp (name, counts[j].name)) {
                 *counts[j].value = parse_count (name, value, counts[j].min, counts[j].max);
@@ -205,7 +205,7 @@ parse_options (int argc, char **argv)
         else if (!strcmp (name, "--log"))
             options.log = value;
         else if (!known)
-            die ("unknown option '%s'; --help lists them", name);
+            die ("unknown option '%s'; see --help", name);
     }
     return options;
 }
@@ -238,9 +238,9 @@ begin (struct accel *acc, struct accel_loader *loader, const struct options *opt
         if (fstat (log, &info))
             die ("%s: %s", options->log, strerror (errno));
         if ((uint64_t) info.st_size < state.log_bytes)
-            die ("%s is shorter than %s says", options->log, options->state);
+            die ("%s is shorter than %s records", options->log, options->state);
         if (goes_on && state.samples != (uint64_t) options->samples)
-            die ("%s is of %llu samples", options->state, (unsigned long long) state.samples);
+            die ("%s belongs to a run with %llu samples", options->state, (unsigned long long) state.samples);
         if (ftruncate (log, (off_t) state.log_bytes))
             die ("%s: %s", options->log, strerror (errno));
     }
@@ -312,7 +312,7 @@ main (int argc, char **argv)
     }
     if (log >= 0)
         save_state (loader, numbers.size, log, options.log, options.state);
-    accel_print (acc, "%ld epochs are done\n", options.epochs);
+    accel_print (acc, "finished %ld epochs\n", options.epochs);
 
     accel_loader_destroy (loader);
     accel_close (acc);

@@ -3,7 +3,7 @@
 # `accelerate`; a packager who does not want that takes libedit, or none.  The library never links either.
 AC_DEFUN([ACCEL_READLINE], [
     AC_ARG_WITH([readline],
-        [AS_HELP_STRING([--with-readline=yes|libedit|no], [line editing in questions @<:@yes where present@:>@])],
+        [AS_HELP_STRING([--with-readline=yes|libedit|no], [line editing in prompts @<:@yes if found@:>@])],
         [], [with_readline=auto])
     READLINE_LIBS= READLINE_CFLAGS= readline_state="no (--with-readline=no)"
     AS_CASE([$with_readline],
@@ -20,6 +20,6 @@ AC_DEFUN([ACCEL_READLINE], [
                  AC_DEFINE([HAVE_LIBEDIT], [1], [BSD libedit])],
                 [AC_MSG_ERROR([--with-readline=libedit, but libedit was not found: install libedit-dev])])],
         [no], [],
-        [AC_MSG_ERROR([--with-readline=$with_readline is none of yes, libedit, no])])
+        [AC_MSG_ERROR([invalid --with-readline=$with_readline: expected yes, libedit or no])])
     AC_DEFINE_UNQUOTED([READLINE_STATE], ["$readline_state"], [What questions are edited with])
 ])

@@ -2,10 +2,10 @@
 # ACCEL_SANITIZER, ACCEL_FUZZERS and ACCEL_COVERAGE: instrumented builds, in variables of their own.
 AC_DEFUN([ACCEL_SANITIZER], [
     AC_ARG_ENABLE([sanitizer],
-        [AS_HELP_STRING([--enable-sanitizer=LIST], [address,undefined or thread])], [], [enable_sanitizer=no])
+        [AS_HELP_STRING([--enable-sanitizer=LIST], [build with sanitizers: address,undefined or thread])], [], [enable_sanitizer=no])
     AS_CASE([$enable_sanitizer],
         [no], [SAN_CFLAGS=],
-        [yes], [AC_MSG_ERROR([--enable-sanitizer wants a list: address,undefined or thread])],
+        [yes], [AC_MSG_ERROR([--enable-sanitizer needs a list: address,undefined or thread])],
         [SAN_CFLAGS="-fsanitize=$enable_sanitizer -fno-omit-frame-pointer -fno-sanitize-recover=all"
          accel_saved_cflags=$CFLAGS
          CFLAGS="$CFLAGS $SAN_CFLAGS"
@@ -18,7 +18,7 @@ AC_DEFUN([ACCEL_SANITIZER], [
 # All code is instrumented for the fuzzers, so they have a build of their own; libFuzzer comes with clang.
 AC_DEFUN([ACCEL_FUZZERS], [
     AC_ARG_ENABLE([fuzzers],
-        [AS_HELP_STRING([--enable-fuzzers], [fuzzers of the readers, for "make check-fuzz"; needs clang])],
+        [AS_HELP_STRING([--enable-fuzzers], [build fuzzers for the parsers ("make check-fuzz"); needs clang])],
         [], [enable_fuzzers=no])
     AS_IF([test "x$enable_fuzzers" = xyes], [
         SAN_CFLAGS="-fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=all"
@@ -34,7 +34,7 @@ AC_DEFUN([ACCEL_FUZZERS], [
 ])
 AC_DEFUN([ACCEL_COVERAGE], [
     AC_ARG_ENABLE([coverage],
-        [AS_HELP_STRING([--enable-coverage], [count executed lines; report with "make coverage"])],
+        [AS_HELP_STRING([--enable-coverage], [measure line coverage; report with "make coverage"])],
         [], [enable_coverage=no])
     AS_IF([test "x$enable_coverage" = xyes], [COVERAGE_CFLAGS="--coverage"], [COVERAGE_CFLAGS=])
     AC_SUBST([COVERAGE_CFLAGS])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by run-demo, run-tests and .ci/run from the top folder: packages and the build in build/.
 #
-#   want_packages build test     install what is missing of these kinds (packages.txt), or say what is needed
+#   want_packages build test     install the missing packages of these kinds (packages.txt), or list them
 #   [targets=...] build_in FOLDER [CONFIGURE-ARGUMENT...]
 set -eu
 install=yes
@@ -28,14 +28,14 @@ is_installed () {
     case $(dpkg-query -W -f '${Status}' "$1" 2>/dev/null) in
     'install ok installed') return 0 ;;
     esac
-    # The same thing under another name, such as pkgconf for pkg-config.
+    # The same program under another name, such as pkgconf for pkg-config.
     [ "$1" = pkg-config ] && command -v pkg-config >/dev/null
 }
 
 want_packages () {
     if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-        # Not Debian: the probes of configure will say what is really missing.
-        say "this is not a Debian system; if the build stops, install what these Debian packages hold:" \
+        # Not Debian: configure reports what is really missing.
+        say "not a Debian system; if the build fails, install the equivalents of these Debian packages:" \
             "$(listed "$@" | tr '\n' ' ')"
         return 0
     fi
@@ -45,22 +45,22 @@ want_packages () {
     done
     [ -n "$missing" ] || return 0
     if [ "$install" = no ]; then
-        say "missing packages (not installed, as you asked):$missing"
+        say "missing packages (not installed because of --no-install):$missing"
         return 0
     fi
     as_root=
     if [ "$(id -u)" != 0 ]; then
-        command -v sudo >/dev/null || die "please install as root: apt-get install$missing"
+        command -v sudo >/dev/null || die "cannot install packages without root; run as root: apt-get install$missing"
         as_root=sudo
     fi
     say "installing from Debian's archive:$missing"
-    # A fresh machine knows no package lists, an old one may know outdated ones: update, then install.
+    # A new machine has no package lists, an old one may have outdated ones: update, then install.
     $as_root env DEBIAN_FRONTEND=noninteractive sh -ec '
         apt-get -q update
         apt-get -q -y --no-install-recommends install "$@"
     ' sh $missing >setup.log 2>&1 </dev/null || {
         tail -n 20 setup.log >&2
-        die "apt-get failed, see setup.log; to build with what is there: $0 --no-install"
+        die "apt-get failed, see setup.log; to build with the installed packages: $0 --no-install"
     }
     rm -f setup.log
 }
@@ -76,12 +76,12 @@ show_progress () {
     printf '\r\033[K'
 }
 
-# Every step is done only when something changed: a second run goes straight to work.
+# Every step is skipped if nothing changed: a second run starts at once.
 build_in () {
     folder=$1
     shift
     if [ ! -x configure ] || [ -n "$(find configure.ac -newer configure)" ]; then
-        say "making configure"
+        say "generating configure"
         ./bootstrap >bootstrap.log 2>&1 || { tail -n 20 bootstrap.log >&2; die "./bootstrap failed"; }
         rm -f bootstrap.log
     fi
@@ -94,7 +94,7 @@ build_in () {
             die "configure failed, see $folder/config.log"
         }
     fi
-    # make finds out by itself in a fraction of a second that there is nothing to do.
+    # make itself finds out in a fraction of a second that there is nothing to do.
     [ -x "$folder/accelerate" ] || say "building in $folder"
     make -C "$folder" --no-print-directory -s -j "$jobs" ${targets:-all} >"$folder/make.out" 2>&1 &
     show_progress $! "$folder/make.out"
@@ -123,10 +123,10 @@ check_in () {
     failed=$((failed + bad))
     if [ "$bad" != 0 ]; then
         awk '/^(FAIL|ERROR|XPASS)/ && !seen[$0]++' "$1/check.out" | head -n 40
-        # What they said: TAP's comments follow the line of their test.
+        # Their output: TAP comments follow the line of their test.
         awk '/^#? ?(not )?ok / { failing = /not ok/ } failing && lines++ < 80' "$1"/tests/*/*.log | cut -c 1-300
         grep -q -E '^(FAIL|ERROR)' "$1/check.out" || tail -n 30 "$1/check.out"
-        say "$bad failed in $1; the whole log is $1/check.out"
+        say "$bad failed in $1; full log: $1/check.out"
     fi
     [ "$bad" = 0 ]
 }

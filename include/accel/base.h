@@ -42,16 +42,16 @@
 ACCEL_BEGIN_DECLS
 
 /** Name, value and meaning of every status: the enum, accel_status_string() and libaccel(3) come from this list. */
-#define ACCEL_STATUS_MAP(X)                                     \
-    X (OK, 0, "success")                                        \
-    X (ERR_INVALID, 1, "invalid argument")                      \
-    X (ERR_NOMEM, 2, "out of memory")                           \
-    X (ERR_SYSTEM, 3, "system call failed")                     \
-    X (ERR_TIMEOUT, 4, "a peer did not arrive in time")         \
-    X (ERR_PEER, 5, "a peer died, left or made another call")   \
-    X (ERR_UNSUPPORTED, 6, "not supported here")                \
-    X (ERR_FORMAT, 7, "malformed file or data")                 \
-    X (ERR_CALLBACK, 8, "a callback of the program failed")
+#define ACCEL_STATUS_MAP(X)                                       \
+    X (OK, 0, "success")                                          \
+    X (ERR_INVALID, 1, "invalid argument")                        \
+    X (ERR_NOMEM, 2, "out of memory")                             \
+    X (ERR_SYSTEM, 3, "system call failed")                       \
+    X (ERR_TIMEOUT, 4, "timed out waiting for a peer")            \
+    X (ERR_PEER, 5, "a peer died, left or made a different call") \
+    X (ERR_UNSUPPORTED, 6, "not supported here")                  \
+    X (ERR_FORMAT, 7, "malformed file or data")                   \
+    X (ERR_CALLBACK, 8, "a callback failed")
 
 /** The result of a call.  ACCEL_OK is zero, so `if (status)` means "if it failed". */
 enum accel_status {

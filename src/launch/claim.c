@@ -119,7 +119,7 @@ claim_take_any (struct claim *claim, struct fail *fail)
     read_local_range (&first, &last);
     /* From anywhere, and not from the first one on: programs may use the numbers after MASTER_PORT too. */
     if (getrandom (&start, sizeof start, 0) != sizeof start)
-        return fail_set (fail, FAIL_GENERAL, "no random numbers: %s", strerror (errno));
+        return fail_set (fail, FAIL_GENERAL, "cannot get random numbers: %s", strerror (errno));
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < COUNT; i++) {
             int port = FIRST_PORT + (int) ((start % COUNT + (unsigned) i) % COUNT);
@@ -127,7 +127,7 @@ claim_take_any (struct claim *claim, struct fail *fail)
             if (is_local == pass && take_if_free (claim, port))
                 return port;
         }
-    return fail_set (fail, FAIL_GENERAL, "no free port: all of %d to %d are in use or claimed; choose one with "
+    return fail_set (fail, FAIL_GENERAL, "no free port: %d to %d are all in use or claimed; choose another with "
                      "--main_process_port", FIRST_PORT, LAST_PORT);
 }
 
@@ -166,7 +166,7 @@ claim_describe_holder (int port, char *text, size_t size)
         }
         nanosleep (&(struct timespec){ .tv_nsec = ASK_PAUSE_NS }, NULL);
     }
-    snprintf (text, size, "a process that does not answer at @%s", address.sun_path + 1);
+    snprintf (text, size, "a process that does not answer on the socket @%s", address.sun_path + 1);
 }
 
 static int
@@ -179,7 +179,7 @@ refuse (const struct config *config, int port, struct fail *fail)
     return fail_set (fail, FAIL_GENERAL,
                      "main_process_port %d (%s) belongs to another job on this host: %s; choose another port%s", port,
                      origin.text ? origin.text : "", holder,
-                     config->settings.num_machines > 1 ? " on all machines" : ", or 0 for any free one");
+                     config->settings.num_machines > 1 ? " on all machines" : ", or 0 for any free port");
 }
 
 /* The usual port or any other: nobody depends on which. */
@@ -207,8 +207,8 @@ take_if_possible (struct claim *claim, struct topology *topology, int port)
     if (claim_take (claim, port) && claim->error == EADDRINUSE) {
         claim_describe_holder (port, holder, sizeof holder);
         snprintf (topology->port_note, sizeof topology->port_note,
-                  "main_process_port %d is also that of another job on this host: %s; if rank 0 of both runs on the "
-                  "same machine, choose another port", port, holder);
+                  "another job on this host uses main_process_port %d too: %s; choose another port if rank 0 of both "
+                  "jobs runs on the same machine", port, holder);
     }
     return port;
 }
@@ -234,7 +234,7 @@ claim_for_job (struct claim *claim, struct topology *topology, const struct conf
     topology->free_port = port == wanted ? 0 : port;
     if (claim->fd < 0 && claim->error != EADDRINUSE) /* the job runs as it would under any other launcher */
         snprintf (topology->port_note, sizeof topology->port_note,
-                  "port %d cannot be claimed (%s): other jobs on this host may choose it too", port,
+                  "cannot claim port %d (%s): other jobs on this host may choose it too", port,
                   strerror (claim->error));
     return 0;
 }

@@ -20,7 +20,7 @@ make_id (struct job *job, struct fail *fail)
 {
     uint64_t number;
     if (getrandom (&number, sizeof number, 0) != sizeof number)
-        return fail_set (fail, FAIL_GENERAL, "no random numbers: %s", strerror (errno));
+        return fail_set (fail, FAIL_GENERAL, "cannot get random numbers: %s", strerror (errno));
     snprintf (job->id, sizeof job->id, "%016llx", (unsigned long long) number);
     return 0;
 }

@@ -171,7 +171,7 @@ keeper_split (struct keeper *keeper, struct fail *fail)
     *keeper = (struct keeper){ .pid = getpid (), .group = getpgrp (), .pidfd = -1 };
     keeper->pidfd = (int) syscall (SYS_pidfd_open, keeper->pid, 0);
     if (keeper->pidfd < 0)
-        return fail_set (fail, FAIL_GENERAL, "cannot watch processes: pidfd_open: %s (Linux 5.3 or newer is needed)",
+        return fail_set (fail, FAIL_GENERAL, "cannot watch processes: pidfd_open: %s (requires Linux 5.3 or newer)",
                          strerror (errno));
     signals_block (&keeper->signals, &keeper->old_mask);
     prctl (PR_SET_CHILD_SUBREAPER, 1); /* not inherited */
@@ -195,8 +195,9 @@ keeper_split (struct keeper *keeper, struct fail *fail)
     int status = wait_and_pass_on (keeper, supervisor);
     if (WIFSIGNALED (status)) {
         bool all = sweep_kill (LEFTOVER_KILL_MS);
-        return fail_set (fail, status_of_wait (status), "the process that watched the ranks was killed by signal %d%s",
-                         WTERMSIG (status), all ? "" : "; some processes of the job could not be killed");
+        return fail_set (fail, status_of_wait (status), "the process that supervises the ranks was killed by signal "
+                                                        "%d%s",
+                         WTERMSIG (status), all ? "" : "; could not kill all processes of the job");
     }
     keeper->status = status_of_wait (status);
     return KEEPER_IS_OVER;

@@ -23,14 +23,14 @@ static int
 make_folder (const char *path, struct fail *fail)
 {
     return mkdir (path, 0777) && errno != EEXIST
-           ? fail_set (fail, FAIL_GENERAL, "cannot make the folder %s: %s", path, strerror (errno)) : 0;
+           ? fail_set (fail, FAIL_GENERAL, "cannot create folder %s: %s", path, strerror (errno)) : 0;
 }
 
 static int
 make_named (char *template, struct fail *fail)
 {
     return mkdtemp (template) ? 0
-           : fail_set (fail, FAIL_GENERAL, "cannot make a folder for the ranks' output: %s: %s", template,
+           : fail_set (fail, FAIL_GENERAL, "cannot create a folder for the ranks' output: %s: %s", template,
                        strerror (errno));
 }
 
@@ -129,7 +129,7 @@ open_stream (struct job *job, struct job_rank *rank, int which, int *end, struct
         return -1;
     if (open_ends (stream, job->sink_of[which], columns, ends))
         return fail_set (fail, FAIL_GENERAL, "cannot start rank %d: %s%s", rank->process->rank, strerror (errno),
-                         errno == EMFILE ? "; too many open files: see ulimit -n" : "");
+                         errno == EMFILE ? "; raise the limit (ulimit -n)" : "");
     fcntl (ends[0], F_SETFL, O_NONBLOCK);
     *end = ends[1];
     if (output_stream_init (stream, ends[0], &job->pool, fail))

@@ -30,7 +30,7 @@ enum {
 };
 
 /** After a piece of a line that is too long, where another rank's line follows. */
-#define OUTPUT_CUT_MARK " [accelerate: the line is too long and goes on below]"
+#define OUTPUT_CUT_MARK " [accelerate: long line, continued below]"
 
 /** Memory that the streams of a job share. */
 struct output_pool {

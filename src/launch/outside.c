@@ -39,7 +39,7 @@ add_mpirun (struct strlist *argv, const struct settings *settings, const struct 
 {
     int64_t machines = settings->num_machines, per_machine = settings->num_processes / machines;
     if (!*topology->mpi_program)
-        return fail_set (fail, FAIL_GENERAL, "--mpirun_hostfile needs mpirun or mpiexec, and neither is in PATH");
+        return fail_set (fail, FAIL_GENERAL, "--mpirun_hostfile needs mpirun or mpiexec, but neither is in PATH");
     strlist_add (argv, topology->mpi_program);
     strlist_add (argv, topology->mpi_is_open ? "--hostfile" : "-f");
     strlist_add (argv, settings->mpirun_hostfile);
@@ -118,8 +118,8 @@ add_tpu (struct strlist *argv, const struct config *config, const struct program
     const struct settings *settings = &config->settings;
     size_t length = strlen (config->program);
     if (!program->python || (!settings->module && (length < 4 || strcmp (config->program + length - 3, ".py"))))
-        return fail_set (fail, FAIL_USAGE, "a TPU's program must be a file NAME.py, or --module NAME: torch_xla "
-                         "imports it");
+        return fail_set (fail, FAIL_USAGE, "torch_xla imports the program of a TPU: give a file NAME.py, or --module "
+                         "NAME");
     strlist_add (argv, program->argv.items[0]);
     strlist_add (argv, "-c");
     strlist_add (argv, tpu_starter);

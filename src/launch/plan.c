@@ -76,15 +76,16 @@ divide_ranks (struct draft *draft, int64_t world_size, struct fail *fail)
     int64_t machines = settings->num_machines > 0 ? settings->num_machines : 1;
     int64_t machine = machines > 1 ? settings->machine_rank : 0;
     if (world_size < machines)
-        return fail_set (fail, FAIL_USAGE, "--num_processes %lld is less than --num_machines %lld: each needs one",
+        return fail_set (fail, FAIL_USAGE, "--num_processes %lld is less than --num_machines %lld: each machine needs "
+                                           "at least one process",
                          (long long) world_size, (long long) machines);
     if (machine < 0 || machine >= machines)
-        return fail_set (fail, FAIL_USAGE, "--machine_rank %lld is not 0 to %lld", (long long) machine,
+        return fail_set (fail, FAIL_USAGE, "--machine_rank %lld is not in the range 0 to %lld", (long long) machine,
                          (long long) machines - 1);
     int64_t share = world_size / machines, rest = world_size % machines;
     int64_t local = share + (machine < rest);
     if (world_size > INT32_MAX || local > JOBSEG_MAX_LOCAL)
-        return fail_set (fail, FAIL_USAGE, "%lld processes on one machine are too many: %d is the most",
+        return fail_set (fail, FAIL_USAGE, "%lld processes on one machine are too many: the maximum is %d",
                          (long long) local, JOBSEG_MAX_LOCAL);
     draft->machines = (int) machines;
     draft->machine_rank = (int) machine;
@@ -160,8 +161,8 @@ set_threads (const struct draft *draft, struct strlist *env)
     set_number (env, ENV_OMP_NUM_THREADS, threads > 1 ? threads : 1);
     if (threads > 1)
         strlist_printf (&draft->plan->notes,
-                        "OMP_NUM_THREADS is %d: %d cores shared out among %d process%s; "
-                        "--num_cpu_threads_per_process changes it",
+                        "OMP_NUM_THREADS is %d: %d cores divided among %d process%s; --num_cpu_threads_per_process "
+                        "changes it",
                         threads, draft->topology->physical_cores, local, local > 1 ? "es" : "");
 }
 
@@ -178,13 +179,13 @@ set_address (const struct draft *draft, struct strlist *env)
         any_port = origin.kind != ORIGIN_DEFAULT;
         port = draft->topology->free_port ? draft->topology->free_port : any_port ? 0 : PLAN_USUAL_PORT;
         if (any_port && !port)
-            strlist_add (&plan->notes, "MASTER_PORT 0 stands for a free port, which is chosen when the job is started");
+            strlist_add (&plan->notes, "MASTER_PORT 0 means a free port, chosen when the job starts");
         else if (!any_port && port != PLAN_USUAL_PORT)
-            strlist_printf (&plan->notes, "port %d is taken, so MASTER_PORT is %lld", PLAN_USUAL_PORT,
+            strlist_printf (&plan->notes, "port %d is in use, so MASTER_PORT is %lld", PLAN_USUAL_PORT,
                             (long long) port);
     }
     if (draft->topology->port_taken)
-        strlist_printf (&plan->notes, "port %lld is taken: rank 0 cannot listen there", (long long) port);
+        strlist_printf (&plan->notes, "port %lld is in use: rank 0 cannot listen on it", (long long) port);
     /* As in the original, torch's ranks of one machine meet on it whatever the file says. */
     bool has_ip = settings->main_process_ip && *settings->main_process_ip
                   && (draft->machines > 1 || plan->path == PATH_SIMPLE || plan->path == PATH_MPIRUN);
@@ -255,8 +256,8 @@ set_nccl (const struct draft *draft, struct strlist *env)
         set (env, ENV_NCCL_P2P_DISABLE, "1");
     if (!topology->nccl_ib_is_chosen)
         set (env, ENV_NCCL_IB_DISABLE, "1");
-    strlist_add (&plan->notes, "RTX 40 cards with a driver before 550.40.07: NCCL_P2P_DISABLE and NCCL_IB_DISABLE "
-                 "are 1 unless you have chosen them");
+    strlist_add (&plan->notes, "RTX 40 cards with a driver before 550.40.07: NCCL_P2P_DISABLE and NCCL_IB_DISABLE are "
+                 "1 unless you set them");
 }
 
 /* What all ranks of this machine have in common. */
@@ -309,12 +310,12 @@ add_device_notes (const struct draft *draft)
         return;
     int chosen = when_gpus_chosen (settings) ? topology_visible_gpus (settings->gpu_ids, JOBSEG_MAX_LOCAL) : INT_MAX;
     if (plan->local_world_size > chosen)
-        strlist_printf (&plan->notes, "%d processes share the %d GPU%s of gpu_ids", plan->local_world_size, chosen,
+        strlist_printf (&plan->notes, "%d processes share the %d GPU%s in gpu_ids", plan->local_world_size, chosen,
                         chosen > 1 ? "s" : "");
     if (draft->on_cpu)
         strlist_printf (&plan->notes, "no GPU found: the %d processes run on CPUs, as with --cpu", plan->world_size);
     else if (plan->path == PATH_ELASTIC && !gpus)
-        strlist_printf (&plan->notes, "no NVIDIA GPU found, but %s needs them", gpu_mode (settings));
+        strlist_printf (&plan->notes, "no NVIDIA GPU found, but %s needs one", gpu_mode (settings));
     else if (plan->path == PATH_ELASTIC && plan->local_world_size > gpus && !when_gpus_chosen (settings))
         strlist_printf (&plan->notes, "%d processes share %d GPU%s", plan->local_world_size, gpus, gpus > 1 ? "s" : "");
 }
@@ -353,7 +354,7 @@ wants_files (const struct draft *draft)
         return false;
     }
     if (tee_greatest_rank (settings->tee) >= plan->local_world_size)
-        strlist_printf (&plan->notes, "--tee names local rank %d, and there is none: the last one is %d",
+        strlist_printf (&plan->notes, "--tee names local rank %d, which does not exist: the last one is %d",
                         tee_greatest_rank (settings->tee), plan->local_world_size - 1);
     return wanted && !(settings->log_dir && !strcmp (settings->log_dir, "/dev/null"));
 }
@@ -390,7 +391,7 @@ name_device (const struct draft *draft, struct plan_process *process)
     int gpus = when_gpus_chosen (settings) ? topology_visible_gpus (settings->gpu_ids, JOBSEG_MAX_LOCAL)
                                            : draft->topology->gpus;
     if (draft->plan->outside)
-        snprintf (process->device, sizeof process->device, "as the other launcher says");
+        snprintf (process->device, sizeof process->device, "chosen by the other launcher");
     else if (when_tpu (settings))
         snprintf (process->device, sizeof process->device, "xla:%d", process->local_rank);
     else if (draft->on_cpu || when_on_cpu (settings) || (!gpus && !draft->distributed))
@@ -463,8 +464,8 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
     struct draft draft = { .plan = plan, .settings = settings, .config = config, .topology = topology };
     *plan = (struct plan){ .grace_s = settings->grace, .no_prefix = settings->no_prefix };
     if (when_sagemaker (settings))
-        return fail_set (fail, FAIL_GENERAL, "%s: jobs on SageMaker are not started here, they need Amazon's Python "
-                         "library: use the original accelerate, or compute_environment: LOCAL_MACHINE", config->file);
+        return fail_set (fail, FAIL_GENERAL, "%s: SageMaker jobs need Amazon's Python library: start them with Hugging "
+                         "Face Accelerate, or set compute_environment: LOCAL_MACHINE", config->file);
     if (divide_ranks (&draft, plan_world_size (settings, topology->gpus), fail))
         goto error;
     plan->path = plan_path (settings, plan->world_size, topology->gpus);

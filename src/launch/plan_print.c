@@ -241,7 +241,7 @@ plan_print_json (const struct plan *plan, struct strbuf *out, struct fail *fail)
     if (!text || wanted != (size_t) plan->process_count)
         return can_be_json (plan) ? fail_nomem (fail)
                                   : fail_set (fail, FAIL_GENERAL,
-                                              "the plan cannot be written as JSON: a word of it is not UTF-8");
+                                              "cannot write the plan as JSON: it contains text that is not UTF-8");
     strbuf_add (out, text);
     strbuf_add_char (out, '\n');
     return 0;

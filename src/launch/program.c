@@ -94,10 +94,10 @@ find (const char *name, bool no_python, char **path, struct fail *fail)
         return -1;
     if (!*path && no_python && !strchr (name, '/'))
         return fail_set (fail, FAIL_NOT_FOUND, is_here && !is_folder
-                         ? "%s: no such program in PATH; the one in the current folder is ./%s"
+                         ? "%s: no such program in PATH; to run the one in the current folder, use ./%s"
                          : "%s: no such program in PATH", name, name);
     if (!*path && !strchr (name, '/') && !is_here)
-        return fail_set (fail, FAIL_NOT_FOUND, "%s: no such program, neither in the current folder nor in PATH", name);
+        return fail_set (fail, FAIL_NOT_FOUND, "%s: no such program in the current folder or in PATH", name);
     if (!*path)
         *path = strbuf_take (&here);
     return 0;
@@ -109,7 +109,7 @@ read_head (const char *path, struct head *head, struct fail *fail)
     AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read (fd, head->bytes, sizeof head->bytes - 1);
     if (length < 0)
-        return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: cannot read it: %s", path, strerror (errno));
+        return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: cannot read: %s", path, strerror (errno));
     head->length = (size_t) length;
     head->bytes[length] = '\0';
     return 0;
@@ -141,7 +141,7 @@ check_elf (const char *path, const struct head *head, struct fail *fail)
     if (theirs.e_ident[EI_DATA] != ours.e_ident[EI_DATA]
         || (theirs.e_machine != ours.e_machine && !(ours.e_machine == EM_X86_64 && theirs.e_machine == EM_386)))
         return fail_set (fail, FAIL_CANNOT_EXECUTE,
-                         "%s: is a program for another kind of machine (ELF machine %u, this one is %u)", path,
+                         "%s: is built for another architecture (ELF machine %u, this one is %u)", path,
                          theirs.e_machine, ours.e_machine);
     if (theirs.e_type != ET_EXEC && theirs.e_type != ET_DYN)
         return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: is an object file or a core dump, not a linked program", path);
@@ -159,7 +159,7 @@ check_script (const char *path, const struct head *head, struct fail *fail)
     line[interpreter - line + (ptrdiff_t) length] = '\0';
     if (strchr (interpreter, '\r'))
         return fail_set (fail, FAIL_CANNOT_EXECUTE,
-                         "%s: its #! line ends in a carriage return; save the file with Unix line ends", path);
+                         "%s: its #! line ends in a carriage return; save the file with Unix line endings", path);
     if (!*interpreter)
         return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: its #! line names no interpreter", path);
     if (!program_is_executable (interpreter))
@@ -180,9 +180,9 @@ check_direct (const char *path, struct fail *fail)
         return -1;
     if (!is_elf (&head) && !is_script (&head))
         return fail_set (fail, FAIL_CANNOT_EXECUTE,
-                         "%s: cannot be executed: it is neither an ELF program nor a script with a #! line", path);
+                         "%s: cannot be executed: neither an ELF program nor a script with a #! line", path);
     if (!executable)
-        return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: may not be executed; try chmod +x %s", path, path);
+        return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: is not executable; try chmod +x %s", path, path);
     return is_elf (&head) ? check_elf (path, &head, fail) : check_script (path, &head, fail);
 }
 
@@ -193,7 +193,7 @@ add_python (struct program *program, struct fail *fail)
     if (python_find (&python, &program->python_note, fail))
         return -1;
     if (!python)
-        return fail_set (fail, FAIL_NOT_FOUND, "neither python3 nor python is in PATH; install Python, or use "
+        return fail_set (fail, FAIL_NOT_FOUND, "neither python3 nor python is in PATH; install Python or use "
                          "--no_python");
     strlist_add (&program->argv, python);
     program->python = true;
@@ -280,11 +280,11 @@ program_resolve (struct program *program, const struct config *config, struct fa
 {
     *program = (struct program){ 0 };
     if (!config->program || !*config->program) {
-        fail_set (fail, FAIL_USAGE, "which program? Say accelerate launch [OPTION]... PROGRAM [ARGUMENT]...");
+        fail_set (fail, FAIL_USAGE, "no program given; usage: accelerate launch [OPTION]... PROGRAM [ARGUMENT]...");
         goto error;
     }
     if (config->settings.module && config->settings.no_python) {
-        fail_set (fail, FAIL_USAGE, "--module and --no_python contradict each other; give one of them");
+        fail_set (fail, FAIL_USAGE, "--module and --no_python cannot be combined; give one of them");
         goto error;
     }
     if (config->settings.module) {

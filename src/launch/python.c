@@ -150,11 +150,11 @@ python_find (char **path, char **note, struct fail *fail)
     if (find_beside (&found, beside, fail))
         return -1;
     if (found)
-        strbuf_printf (&why, "in the environment of the command, %s", beside);
+        strbuf_printf (&why, "in the environment where accelerate is installed, %s", beside);
     else if (find_active (&found, &variable, fail))
         return -1;
     if (found && variable)
-        strbuf_printf (&why, "in the environment that %s names", variable);
+        strbuf_printf (&why, "in the environment that %s points to", variable);
     for (size_t i = 0; !found && i < sizeof names / sizeof *names; i++) {
         if (program_find_in_path (names[i], &found, fail))
             return -1;

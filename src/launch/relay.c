@@ -36,7 +36,8 @@ tell_of_incomplete (struct job *job)
     const struct logfile *log = job->incomplete;
     if (!log || job->told_of_incomplete)
         return;
-    snprintf (line, sizeof line, "accelerate: warning: %s: %s; the ranks go on, and the file lacks some of their lines",
+    snprintf (line, sizeof line, "accelerate: warning: %s: %s; the ranks continue, but the file lacks some of their "
+                                 "lines",
               log->path, strerror (log->error));
     job->told_of_incomplete = output_sink_say (job->sink_of[JOB_ERR], line);
 }

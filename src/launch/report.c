@@ -133,11 +133,13 @@ add_failure (const struct job *job, struct strbuf *out)
     add_who (job, rank, out);
     strbuf_printf (out, " %s\n", how);
     if (job->out_of_memory)
-        strbuf_add (out, "  the kernel killed it, or another process of its control group, for want of memory\n");
-    if (rank->doing)
-        strbuf_printf (out, reason_of (rank) ? "  it %s\n" : "  it was: %s\n", rank->doing);
+        strbuf_add (out, "  out of memory: the kernel killed it, or another process in its control group\n");
+    if (rank->doing) {
+        bool is_sentence = reason_of (rank) || !strncmp (rank->doing, "has ", 4);
+        strbuf_printf (out, is_sentence ? "  it %s\n" : "  it was: %s\n", rank->doing);
+    }
     add_words (job, rank, out);
-    add_others (job, "the others at that moment", out);
+    add_others (job, "the other ranks at that moment", out);
 }
 
 void
@@ -146,7 +148,7 @@ report_text (const struct job *job, struct strbuf *out)
     if (job->end == JOB_FAILED)
         add_failure (job, out);
     else if (job->end == JOB_TOLD && !job->signal)
-        strbuf_add (out, "accelerate: ended, because the launcher itself was killed\n");
+        strbuf_add (out, "accelerate: job ended because the launcher was killed\n");
     else if (job->end == JOB_TOLD) {
         const char *name = sigabbrev_np (job->signal);
         if (job->sinks[JOB_ERR].is_terminal && (job->signal == SIGINT || job->signal == SIGQUIT))
@@ -159,7 +161,7 @@ report_text (const struct job *job, struct strbuf *out)
         strbuf_printf (out, "  %d process%s did not end within %lld s and had to be killed\n", job->killed,
                        job->killed > 1 ? "es" : "", (long long) job->plan->grace_s);
     else if (job->killed)
-        strbuf_printf (out, "  %d process%s killed at once\n", job->killed, job->killed > 1 ? "es were" : " was");
+        strbuf_printf (out, "  %d process%s killed immediately\n", job->killed, job->killed > 1 ? "es were" : " was");
 }
 
 void
@@ -167,14 +169,14 @@ report_losses (const struct job *job, struct strbuf *out)
 {
     for (int i = 0; i < JOB_STREAMS; i++)
         if (job->sinks[i].lost)
-            strbuf_printf (out, "accelerate: %s: %s: %llu bytes of the ranks' output are lost\n", job->sinks[i].name,
+            strbuf_printf (out, "accelerate: %s: %s: %llu bytes of the ranks' output were lost\n", job->sinks[i].name,
                            strerror (job->sinks[i].error), (unsigned long long) job->sinks[i].lost);
     if (job->not_passed_on)
         strbuf_printf (out, "accelerate: %llu bytes of the ranks' output were not passed on%s\n",
                        (unsigned long long) job->not_passed_on,
-                       job->plan->logs.run ? "; what --tee writes is in the ranks' files" : "");
+                       job->plan->logs.run ? "; output that --tee captures is in the ranks' files" : "");
     if (job->has_leftovers)
-        strbuf_add (out, "accelerate: processes that the ranks left behind could not be killed\n");
+        strbuf_add (out, "accelerate: could not kill processes that the ranks left behind\n");
 }
 
 /* What a program wrote need not be UTF-8. */

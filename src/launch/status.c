@@ -17,13 +17,13 @@ static const struct {
 } exec_errors[] = {
     { ENOENT, FAIL_NOT_FOUND, "; the program, or the interpreter it names, does not exist" },
     { ENOTDIR, FAIL_NOT_FOUND, "" },
-    { EACCES, FAIL_CANNOT_EXECUTE, "; try chmod +x, or see whether its file system is mounted noexec" },
-    { ENOEXEC, FAIL_CANNOT_EXECUTE, "; it is made for another kind of machine, or is damaged" },
-    { E2BIG, FAIL_CANNOT_EXECUTE, "; arguments and environment are too long together" },
-    { ETXTBSY, FAIL_CANNOT_EXECUTE, "; somebody is still writing the file" },
-    { EAGAIN, FAIL_GENERAL, "; too many processes: see ulimit -u" },
-    { EMFILE, FAIL_GENERAL, "; too many open files: see ulimit -n" },
-    { ENFILE, FAIL_GENERAL, "; the system has too many open files" },
+    { EACCES, FAIL_CANNOT_EXECUTE, "; try chmod +x, or check whether its file system is mounted noexec" },
+    { ENOEXEC, FAIL_CANNOT_EXECUTE, "; it is built for another architecture, or is damaged" },
+    { E2BIG, FAIL_CANNOT_EXECUTE, "; its arguments and environment together are too long" },
+    { ETXTBSY, FAIL_CANNOT_EXECUTE, "; another process has it open for writing" },
+    { EAGAIN, FAIL_GENERAL, "; too many processes: raise the limit (ulimit -u)" },
+    { EMFILE, FAIL_GENERAL, "; raise the limit (ulimit -n)" },
+    { ENFILE, FAIL_GENERAL, "; raise the system's limit (sysctl fs.file-max)" },
     { ENOMEM, FAIL_GENERAL, "" },
 };
 

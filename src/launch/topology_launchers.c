@@ -90,7 +90,7 @@ topology_probe_mpi (struct topology *topology, struct fail *fail)
         return 0;
     }
     if (pipe2 (ends, O_CLOEXEC))
-        return fail_set (fail, FAIL_GENERAL, "cannot ask %s for its version: %s", topology->mpi_program,
+        return fail_set (fail, FAIL_GENERAL, "cannot get the version of %s: %s", topology->mpi_program,
                          strerror (errno));
     AUTO_CLOSE int answer = ends[0];
     int error = ask (topology->mpi_program, ends[1], &pid);

@@ -61,12 +61,12 @@ accel_tensor_init (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim
     if (!tensor)
         return accel_fail_null (err, __func__, "tensor");
     if (!is_dtype (dtype))
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_tensor_init: %d is no enum accel_dtype", (int) dtype);
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_tensor_init: invalid element type %d", (int) dtype);
     if (ndim < 0 || ndim > ACCEL_MAX_DIMS)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_tensor_init: %d dimensions are not 0 to %d", ndim,
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_tensor_init: ndim is %d, expected 0 to %d", ndim,
                            ACCEL_MAX_DIMS);
     if (ndim && !shape)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_tensor_init: shape is NULL with %d dimensions", ndim);
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_tensor_init: shape is NULL, but ndim is %d", ndim);
     size_t bytes = accel_dtype_bytes (dtype);
     for (int i = 0; i < ndim; i++) {
         if (shape[i] < 0)
@@ -74,7 +74,7 @@ accel_tensor_init (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim
                                (long long) shape[i], i);
         /* Zero is counted as one here, so that [2^40, 0, 2^40] is refused wherever its parts would be. */
         if (shape[i] && __builtin_mul_overflow (bytes, (size_t) shape[i], &bytes))
-            return accel_fail (err, ACCEL_ERR_INVALID, "accel_tensor_init: more bytes than any memory has");
+            return accel_fail (err, ACCEL_ERR_INVALID, "accel_tensor_init: too large: size overflows");
     }
     *tensor = (struct accel_tensor){ 0 };
     for (int i = 0; i < ndim; i++)
@@ -142,10 +142,10 @@ tensor_check (const DLTensor *tensor, struct accel_error *err)
     enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
     if (dtype == ACCEL_DTYPE_COUNT)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "an element type that is none of enum accel_dtype (DLPack's code %d, %d bits, %d lanes)",
+                           "unsupported element type (DLPack code %d, %d bits, %d lanes)",
                            tensor->dtype.code, tensor->dtype.bits, tensor->dtype.lanes);
     if (tensor->ndim < 0 || tensor->ndim > ACCEL_MAX_DIMS)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%d dimensions are not 0 to %d", (int) tensor->ndim, ACCEL_MAX_DIMS);
+        return accel_fail (err, ACCEL_ERR_INVALID, "ndim is %d, expected 0 to %d", (int) tensor->ndim, ACCEL_MAX_DIMS);
     if (tensor->ndim && !tensor->shape)
         return accel_fail (err, ACCEL_ERR_INVALID, "the shape is NULL");
     int64_t element = (int64_t) accel_dtype_bytes (dtype), bytes = element;
@@ -154,10 +154,10 @@ tensor_check (const DLTensor *tensor, struct accel_error *err)
             return accel_fail (err, ACCEL_ERR_INVALID, "size %lld of dimension %d is negative",
                                (long long) tensor->shape[i], i);
         if (tensor->shape[i] && __builtin_mul_overflow (bytes, tensor->shape[i], &bytes))
-            return accel_fail (err, ACCEL_ERR_INVALID, "more bytes than any memory has");
+            return accel_fail (err, ACCEL_ERR_INVALID, "too large: size overflows");
     }
     if (!strides_fit (tensor, element))
-        return accel_fail (err, ACCEL_ERR_INVALID, "strides that reach beyond any memory");
+        return accel_fail (err, ACCEL_ERR_INVALID, "strides too large: offset overflows");
     if (!tensor->data && accel_tensor_count (tensor))
         return accel_fail (err, ACCEL_ERR_INVALID, "the data is NULL");
     return ACCEL_OK;
@@ -303,7 +303,7 @@ tensor_allocate (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, 
     bytes += !bytes; /* so that there is an address, and owned_bytes is not 0 */
     tensor->dl.data = zeroed ? memory_create_zeroed (bytes) : memory_create (bytes);
     if (!tensor->dl.data)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu bytes", bytes);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate %zu bytes", bytes);
     tensor->owned_bytes = bytes;
     return ACCEL_OK;
 }

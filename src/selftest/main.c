@@ -34,7 +34,7 @@ static void
 set_alarm (const struct self *self, const char *step, uint32_t timeout_ms)
 {
     unsigned int seconds = timeout_ms / 500 + 10;
-    int length = snprintf (alarm_text, sizeof alarm_text, "accel_selftest: rank %d: %s: did not end in %u s\n",
+    int length = snprintf (alarm_text, sizeof alarm_text, "accel_selftest: rank %d: %s: did not finish within %u s\n",
                            self->rank, step, seconds);
     alarm_length = length < (int) sizeof alarm_text ? (size_t) length : sizeof alarm_text - 1;
     alarm (seconds);

@@ -112,7 +112,7 @@ check_tree_parts (struct self *self)
     accel_tree_destroy (made);
     made = NULL;
     if (!*self->why && CALL (self, accel_tree_reduce_scatter (self->acc, &made, tree, ACCEL_MAX, &err), &err))
-        expect (self, "the part of a reduced tree", size - 1 + self->rank, number (made, 0));
+        expect (self, "an element of a part of a reduced tree", size - 1 + self->rank, number (made, 0));
     accel_tree_destroy (made);
     accel_tree_destroy (tree);
 }
@@ -134,7 +134,8 @@ check_objects_to_all (struct self *self)
             for (int r = 0; r < self->size && !*self->why; r++) {
                 expect (self, "bytes of an object", self->rank, (long long) list.items[r].size_bytes);
                 if (self->rank)
-                    expect (self, "an object's byte", (unsigned char) r, *(const unsigned char *) list.items[r].data);
+                    expect (self, "a byte of an object", (unsigned char) r, *(const unsigned char *)
+                                  list.items[r].data);
             }
     } else
         wrong (self, "out of memory");
@@ -161,10 +162,10 @@ recv_both (struct self *self, int from)
     bool good = CALL (self, accel_tree_recv (self->acc, &tree, from, &err), &err)
                 && CALL (self, accel_recv_object_list (self->acc, from, &list, &err), &err);
     if (good) {
-        expect (self, "rows of a tree that came", from % 5 + 1, tensor_of (tree)->shape[0]);
-        expect (self, "an element of it", from, number (tree, 0));
-        expect (self, "objects that came", 2, (long long) list.count);
-        expect_text (self, "the first", "both", list.items[0].data);
+        expect (self, "rows of a received tree", from % 5 + 1, tensor_of (tree)->shape[0]);
+        expect (self, "an element of a received tree", from, number (tree, 0));
+        expect (self, "received objects", 2, (long long) list.count);
+        expect_text (self, "the first received object", "both", list.items[0].data);
     }
     accel_tree_destroy (tree);
     accel_object_list_release (&list);
@@ -202,7 +203,7 @@ check_padding (struct self *self)
     if (!*self->why
         && CALL (self, accel_pad_across_processes (self->acc, tensor_of (tree), 0, 9, true, &out, &err), &err)) {
         expect (self, "rows", most, out.dl.shape[0]);
-        expect (self, "the first element of a tensor padded in front", rows < most ? 9 : self->rank,
+        expect (self, "the first element of a tensor padded at the front", rows < most ? 9 : self->rank,
                 *(const int32_t *) out.dl.data);
     }
     accel_tensor_release (&out);
@@ -211,10 +212,10 @@ check_padding (struct self *self)
 
 const struct step collection_steps[] = {
     { "objects", check_objects },
-    { "an object for each process", check_objects_to_all },
+    { "one object per process", check_objects_to_all },
     { "trees, all processes", check_trees },
     { "parts of trees", check_tree_parts },
-    { "trees and objects, sent", check_messages },
+    { "sending trees and objects", check_messages },
     { "padding, all processes", check_padding },
     { NULL, NULL },
 };

@@ -213,7 +213,7 @@ check_all_to_all (struct self *self)
             send[i] = (int64_t) piece (self->rank, i);
         CALL (self, accel_comm_all_to_all (self->world, send, recv, count, ACCEL_INT64, &err), &err);
         for (size_t i = 0; i < count * ranks && !*self->why; i++)
-            expect (self, "an element of another's row",
+            expect (self, "an element of another rank's row",
                     (long long) piece ((int) (i / count), (size_t) self->rank * count + i % count), recv[i]);
     }
     release_buffers (&b);
@@ -238,7 +238,7 @@ check_send_recv (struct self *self)
                 else
                     CALL (self, accel_comm_send (self->world, send, count, ACCEL_INT64, next, &err), &err);
             for (size_t i = 0; i < count && !*self->why; i++)
-                expect (self, "an element of the rank before", (long long) piece (last, i), recv[i]);
+                expect (self, "an element from the previous rank", (long long) piece (last, i), recv[i]);
         }
     }
     release_buffers (&b);
@@ -254,7 +254,7 @@ check_broadcast (struct self *self)
             values[i] = self->rank == root ? (int64_t) piece (root, i) : -1;
         CALL (self, accel_comm_broadcast (self->world, values, 129, ACCEL_INT64, root, &err), &err);
         for (size_t i = 0; i < 129 && !*self->why; i++)
-            expect (self, "an element of the root's", (long long) piece (root, i), values[i]);
+            expect (self, "an element from the root", (long long) piece (root, i), values[i]);
     }
 }
 
@@ -275,7 +275,7 @@ check_barrier (struct self *self)
     /* The clock is one per host. */
     if (CALL (self, accel_comm_all_reduce (self->world, times, times, 2, ACCEL_FLOAT64, ACCEL_MAX, &err), &err)
         && accel_local_num_processes (self->acc) == self->size && -times[1] < times[0])
-        wrong (self, "a rank left the barrier %.6f s before the last one came", times[0] + times[1]);
+        wrong (self, "a rank left the barrier %.6f s before the last one arrived", times[0] + times[1]);
 }
 
 static void
@@ -359,7 +359,7 @@ check_tensor_calls (struct self *self)
         data[i] = (float) piece (self->rank, i);
     if (CALL (self, accel_broadcast (self->acc, &tensor.dl, self->size - 1, &err), &err))
         for (size_t i = 0; i < 50; i++)
-            expect (self, "an element of the last rank's", (long long) piece (self->size - 1, i), (long long) data[i]);
+            expect (self, "an element from the last rank", (long long) piece (self->size - 1, i), (long long) data[i]);
 }
 
 static void
@@ -396,15 +396,15 @@ check_trigger (struct self *self)
     struct accel_error err;
     bool fired = true;
     CALL (self, accel_check_trigger (self->acc, &fired, &err), &err);
-    expect (self, "a trigger that nobody set", 0, fired);
+    expect (self, "a trigger that no rank set", 0, fired);
     if (self->rank == self->size - 1)
         accel_set_trigger (self->acc);
     if (!*self->why)
         CALL (self, accel_check_trigger (self->acc, &fired, &err), &err);
-    expect (self, "a trigger that the last rank set", 1, fired);
+    expect (self, "a trigger set by the last rank", 1, fired);
     if (!*self->why)
         CALL (self, accel_check_trigger (self->acc, &fired, &err), &err);
-    expect (self, "a trigger that was found before", 0, fired);
+    expect (self, "a trigger that has already been read", 0, fired);
 }
 
 /* Every rank seeds its generators in its own way, and has rank 0's stream afterwards. */
@@ -420,16 +420,17 @@ check_random (struct self *self)
     for (int round = 0; round < 2; round++) {
         if (!CALL (self, accel_set_seed (self->acc, 3, true, &err), &err)
             || !CALL (self, accel_synchronize_rng_states (self->acc, types, 2, own, &err), &err)
-            || !expect (self, "the next number of a generator", accel_generator_next (first),
+            || !expect (self, "the next number from a generator", accel_generator_next (first),
                         accel_generator_next (own)))
             goto done;
         accel_generator_seed (own, 8 + (uint64_t) self->rank);
         accel_generator_seed (first, 8);
         if (!CALL (self, accel_synchronize_rng_state (self->acc, ACCEL_RNG_GENERATOR, own, &err), &err)
-            || !expect (self, "and after another seed", accel_generator_next (first), accel_generator_next (own)))
+            || !expect (self, "the next number after another seed", accel_generator_next (first), accel_generator_next
+                              (own)))
             goto done;
         accel_generator_seed (first, 3);
-        if (!expect (self, "the next number of the default generator", accel_generator_next (first),
+        if (!expect (self, "the next number from the default generator", accel_generator_next (first),
                      accel_generator_next (accel_default_generator ())))
             goto done;
         accel_generator_seed (own, 7 + (uint64_t) self->rank);
@@ -446,7 +447,7 @@ check_number (struct self *self)
     struct accel_error err;
     double number = self->rank + 1;
     if (CALL (self, accel_reduce_number (self->acc, &number, ACCEL_MAX, &err), &err))
-        expect_near (self, "the largest of all numbers", self->size, number, 0);
+        expect_near (self, "the maximum of all numbers", self->size, number, 0);
 }
 
 const struct step comm_steps[] = {

@@ -61,13 +61,13 @@ check_control (struct self *self)
     struct accel *acc = self->acc;
     int local = accel_local_process_index (acc), ran = 0, last = self->size - 1;
     expect (self, "accel_on_main_process", self->rank == 0, accel_on_main_process (acc, count, &ran));
-    expect (self, "runs of it", self->rank == 0, ran);
+    expect (self, "number of runs", self->rank == 0, ran);
     expect (self, "accel_on_local_main_process", local == 0, accel_on_local_main_process (acc, count, &ran));
     expect (self, "accel_on_last_process", self->rank == last, accel_on_last_process (acc, count, &ran));
     expect (self, "accel_on_process", self->rank == last / 2 || !last, accel_on_process (acc, last / 2, count, &ran));
     expect (self, "accel_on_local_process", local == 0, accel_on_local_process (acc, 0, count, &ran));
     int by_rank = (self->rank == 0) + (self->rank == last) + (self->rank == last / 2);
-    expect (self, "runs altogether", by_rank + 2 * (local == 0), ran);
+    expect (self, "total number of runs", by_rank + 2 * (local == 0), ran);
 }
 
 /* Standard output becomes a file in memory for one call. */
@@ -78,7 +78,7 @@ check_print (struct self *self)
     fflush (stdout);
     int saved = dup (STDOUT_FILENO), file = memfd_create ("accel_print", MFD_CLOEXEC);
     if (saved < 0 || file < 0 || dup2 (file, STDOUT_FILENO) < 0)
-        wrong (self, "standard output cannot be redirected");
+        wrong (self, "cannot redirect standard output");
     else {
         accel_print (self->acc, "host of rank %d: %s\n", self->rank, "hello");
         dup2 (saved, STDOUT_FILENO);
@@ -107,7 +107,7 @@ check_split (struct self *self)
         expect (self, "begin", (long long) begin, (long long) split.begin);
         expect (self, "end", (long long) end, (long long) split.end);
         expect (self, "padding", 0, (long long) split.padding);
-        expect (self, "padding asked for", length ? (long long) (each + (more > 0) - (end - begin)) : 0,
+        expect (self, "requested padding", length ? (long long) (each + (more > 0) - (end - begin)) : 0,
                 (long long) padded.padding);
     }
 }
@@ -132,12 +132,12 @@ check_generator (struct self *self)
     accel_generator_permutation (generator, second, 50);
     bool seen[50] = { false };
     for (int i = 0; i < 50; i++) {
-        expect (self, "the same permutation again", first[i], second[i]);
+        expect (self, "the permutation is repeatable", first[i], second[i]);
         if (first[i] >= 0 && first[i] < 50)
             seen[first[i]] = true;
     }
     for (int i = 0; i < 50; i++)
-        expect (self, "each number is in the permutation", 1, seen[i]);
+        expect (self, "the permutation contains each number", 1, seen[i]);
     accel_generator_destroy (generator);
 }
 
@@ -162,7 +162,7 @@ check_tensor (struct self *self)
 const struct step state_steps[] = {
     { "rank and world", check_identity },
     { "mixed precision", check_precision },
-    { "who runs what", check_control },
+    { "functions on some processes", check_control },
     { "print", check_print },
     { "split between processes", check_split },
     { "random numbers", check_generator },

@@ -71,9 +71,9 @@ run_epoch (struct self *self, struct accel_loader *loader, size_t size, bool shu
         for (int64_t i = 0; i < out.dl.shape[0] && !*self->why; i++, total++) {
             size_t sample = (size_t) ((const float *) out.dl.data)[i];
             if (sample >= size || seen[sample])
-                wrong (self, "sample %zu came twice, or there is none", sample);
+                wrong (self, "sample %zu came twice or does not exist", sample);
             else if (!shuffled)
-                expect (self, "the sample in its place", (long long) total, (long long) sample);
+                expect (self, "the sample at its position", (long long) total, (long long) sample);
             if (sample < size)
                 seen[sample] = true;
         }
@@ -248,7 +248,7 @@ check_ready (struct self *self)
         && CALL (self, accel_prepare (self->acc, &err, net.model), &err)
         && CALL (self, accel_free_memory (self->acc, &err), &err))
         for (int i = 0; i < PARAMETERS; i++)
-            expect_near (self, "a mean gradient, kept", mean_gradient (self, i),
+            expect_near (self, "an accumulated mean gradient", mean_gradient (self, i),
                          (double) ((float *) net.grad.dl.data)[i], 1e-4);
     accel_model_destroy (net.model);
 }
@@ -314,7 +314,7 @@ run_clipped (struct self *self, struct net *net, struct accel_optimizer *optimiz
         squares += mean * mean;
         clipped += (double) grad[i] * (double) grad[i];
         if (mean > 0 && !(data[i] < 1))
-            wrong (self, "%s: parameter %d did not go down its gradient", name, i);
+            wrong (self, "%s: parameter %d did not move against its gradient", name, i);
     }
     expect_near (self, "accel_clip_grad_norm, squared", squares, (double) norm * (double) norm, 1e-3);
     expect_near (self, "the norm of clipped gradients", 1, clipped, 1e-4);
@@ -403,7 +403,7 @@ accumulate (struct self *self, struct net *net, struct accel_optimizer *optimize
             || !CALL (self, accel_no_sync_end (self->acc, net->model, &err), &err))
             return;
         for (int i = 0; i < PARAMETERS; i++)
-            expect_near (self, "a gradient within accel_no_sync",
+            expect_near (self, "a gradient inside accel_no_sync",
                          pass / 2.0 * (pass == 3 ? mean_gradient (self, i) : self->rank + i), (double) grad[i], 1e-4);
     }
 }
@@ -421,7 +421,7 @@ check_accumulate (struct self *self)
         accumulate (self, &net, optimizer);
     accel_set_sync_gradients (self->acc, true);
     if (!(accel_gradient_clipping (self->acc) > 0))
-        wrong (self, "accel_gradient_clipping: not above 0");
+        wrong (self, "accel_gradient_clipping: not greater than 0");
     accel_optimizer_destroy (optimizer);
     accel_model_destroy (net.model);
 }
@@ -516,7 +516,7 @@ const struct step train_steps[] = {
     { "data loaders", check_loader },
     { "training with SGD", check_sgd },
     { "training with AdamW", check_adamw },
-    { "gradients as they become ready", check_ready },
+    { "gradients when ready", check_ready },
     { "uneven inputs", check_join },
     { "other optimizers, clipping", check_optimizers },
     { "learning rates", check_scheduler },

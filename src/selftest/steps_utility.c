@@ -50,7 +50,7 @@ check_profile (struct self *self)
     snprintf (path, sizeof path, "%s/accel_selftest.XXXXXX", folder && *folder ? folder : "/tmp");
     int made = self->rank ? -1 : mkstemp (path);
     if (!self->rank && made < 0)
-        wrong (self, "%s cannot be made", path);
+        wrong (self, "cannot create %s", path);
     if (CALL (self, accel_profile_start (self->acc, &(struct accel_profile_options){ .path = path }, &err), &err)) {
         accel_profile_begin (self->acc, "span");
         bool met = CALL (self, accel_wait_for_everyone (self->acc, &err), &err);

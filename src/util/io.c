@@ -137,7 +137,8 @@ io_target_write (const struct io_target *target, const void *bytes, size_t lengt
     AUTO_STRBUF struct strbuf beside = { 0 };
     AUTO_CLOSE int fd = create_beside (path, target->mode, &beside);
     if (fd < 0)
-        return fail_set (fail, FAIL_GENERAL, "%s: cannot create a file beside it: %s", path, strerror (errno));
+        return fail_set (fail, FAIL_GENERAL, "%s: cannot create a temporary file in its directory: %s", path, strerror
+                                             (errno));
     /* The mode of a file that is replaced is not for the umask to cut. */
     if (write_within_limit (fd, bytes, length) || (target->exists && fchmod (fd, target->mode)) || fsync (fd)
         || rename (beside.text, path)) {
@@ -146,7 +147,7 @@ io_target_write (const struct io_target *target, const void *bytes, size_t lengt
         return -1;
     }
     if (sync_directory_of (path))
-        return fail_set (fail, FAIL_GENERAL, "%s: written, but its directory cannot be synced: %s", path,
+        return fail_set (fail, FAIL_GENERAL, "%s: written, but cannot sync its directory: %s", path,
                          strerror (errno));
     return 0;
 }
@@ -175,7 +176,7 @@ io_target_find (struct io_target *target, const char *path, mode_t mode, struct 
     *target = (struct io_target){ .mode = mode, .exists = !stat (path, &info) };
     if (target->exists && !S_ISREG (info.st_mode))
         return fail_set (fail, FAIL_GENERAL, "%s: is %s, not a regular file", path,
-                         S_ISDIR (info.st_mode) ? "a directory" : "a device or the like");
+                         S_ISDIR (info.st_mode) ? "a directory" : "a device or other special file");
     target->path = target->exists ? realpath (path, NULL) : follow_to_nothing (path, MOST_LINKS);
     if (!target->path) /* /dev/stderr may lead to a file that has no name any more */
         return errno == ENOMEM ? fail_nomem (fail) : fail_set (fail, FAIL_GENERAL, "%s: %s", path, strerror (errno));
@@ -202,7 +203,8 @@ io_check_writable (const char *path, struct fail *fail)
     int error = errno;
     io_target_release (&target);
     if (fd < 0)
-        return fail_set (fail, FAIL_GENERAL, "%s: cannot create a file beside it: %s", path, strerror (error));
+        return fail_set (fail, FAIL_GENERAL, "%s: cannot create a temporary file in its directory: %s", path, strerror
+                                             (error));
     unlink (beside.text);
     return 0;
 }

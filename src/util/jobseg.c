@@ -66,7 +66,7 @@ jobseg_create (struct jobseg *segment, int world_size, int local_world_size, int
 {
     *segment = (struct jobseg) JOBSEG_NONE;
     if (local_world_size < 1 || local_world_size > JOBSEG_MAX_LOCAL)
-        return fail_set (fail, FAIL_GENERAL, "%d processes on one host are not 1 to %d", local_world_size,
+        return fail_set (fail, FAIL_GENERAL, "%d processes on one host: expected 1 to %d", local_world_size,
                          JOBSEG_MAX_LOCAL);
     size_t bytes = control_bytes ((size_t) local_world_size);
     segment->fd = memfd_create ("accel-job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -99,11 +99,11 @@ static int
 check (const struct jobseg_header *header, size_t file_bytes, struct fail *fail)
 {
     if (header->magic != JOBSEG_MAGIC)
-        return fail_set (fail, FAIL_GENERAL, "this is no job segment");
+        return fail_set (fail, FAIL_GENERAL, "not a job segment");
     if (header->version != JOBSEG_VERSION || header->slot_bytes != sizeof (struct jobseg_slot)
         || header->slots_offset != slots_offset ())
         return fail_set (fail, FAIL_GENERAL,
-                         "the job segment has version %u, this libaccel has %d: use the launcher of the same release",
+                         "the job segment has version %u, this libaccel has %d: use the launcher from the same release",
                          header->version, JOBSEG_VERSION);
     uint32_t local = header->local_world_size;
     if (local < 1 || local > JOBSEG_MAX_LOCAL || control_bytes (local) > file_bytes
@@ -122,7 +122,7 @@ jobseg_attach_fd (struct jobseg *segment, int fd, struct fail *fail)
         goto error;
     }
     if (!S_ISREG (info.st_mode) || (size_t) info.st_size < control_bytes (1)) {
-        fail_set (fail, FAIL_GENERAL, "this is no job segment");
+        fail_set (fail, FAIL_GENERAL, "not a job segment");
         goto error;
     }
     if (map (segment, control_bytes (1), fail) || check (segment->header, (size_t) info.st_size, fail))
@@ -234,7 +234,7 @@ jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size)
     const char *stop;
     switch (atomic_load (&slot->state)) {
     case JOBSEG_EMPTY: snprintf (text, size, "not in accel_open() yet"); return;
-    case JOBSEG_LEFT: snprintf (text, size, "has left (accel_close)"); return;
+    case JOBSEG_LEFT: snprintf (text, size, "has left the job (accel_close)"); return;
     case JOBSEG_FAILED: snprintf (text, size, "gave up: %.*s", (int) sizeof slot->reason, slot->reason); return;
     case JOBSEG_JOINING: snprintf (text, size, "in accel_open()"); return;
     default: break;

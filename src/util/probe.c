@@ -124,7 +124,7 @@ give_verdict (const struct probe *probe, bool in_time, int status, struct fail *
     if (status >= 0 && WIFSIGNALED (status) && WTERMSIG (status) != SIGKILL)
         return fail_set (fail, FAIL_GENERAL, "%s crashed with signal %d (%s)", probe->name, WTERMSIG (status),
                          strsignal (WTERMSIG (status)));
-    return fail_set (fail, FAIL_GENERAL, "%s ended the process that asked it", probe->name);
+    return fail_set (fail, FAIL_GENERAL, "%s ended the process that called it", probe->name);
 }
 
 int
@@ -136,7 +136,7 @@ probe_run (const struct probe *probe, void *answer, struct fail *fail)
         return fail_nomem (fail);
     int ends[2];
     if (pipe2 (ends, O_CLOEXEC))
-        return fail_set (fail, FAIL_GENERAL, "%s: cannot make a pipe: %s", probe->name, strerror (errno));
+        return fail_set (fail, FAIL_GENERAL, "%s: cannot create a pipe: %s", probe->name, strerror (errno));
     pid_t parent = getpid (), pid = fork ();
     if (!pid) {
         isolate (parent);

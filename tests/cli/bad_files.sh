@@ -143,7 +143,7 @@ test_expect_success 'a job on SageMaker is refused in one line that says what to
     printf "compute_environment: AMAZON_SAGEMAKER\nec2_instance_type: x\niam_role_name: r\n%s\n" \
         "distributed_type: DATA_PARALLEL" >aws.yaml &&
     test_exit 1 "$accelerate" launch --config_file aws.yaml true 2>error && cat error &&
-    grep "aws.yaml: jobs on SageMaker are not started here.*use the original accelerate" error &&
+    grep "aws.yaml: SageMaker jobs need.*start them with Hugging Face Accelerate" error &&
     [ "$(wc -l <error)" = 1 ] &&
     test_exit 1 "$accelerate" config lint aws.yaml >out && grep -Fx "aws.yaml:1: launch cannot start jobs on SageMaker; use Hugging Face Accelerate for this file" out &&
     [ "$(wc -l <out)" = 1 ] && "$accelerate" config update --config_file aws.yaml &&

@@ -50,7 +50,7 @@ if [ -f "$fake" ]; then
     done <<'EOT'
 hang|nccl|- NCCL: libnccl.so.2 did not answer in 2 s
 crash|nccl|- NCCL: libnccl.so.2 crashed with signal 11 (Segmentation fault)
-exit|cuda|- CUDA runtime: libcudart.so ended the process that asked it
+exit|cuda|- CUDA runtime: libcudart.so ended the process that called it
 fail|cuda|- CUDA runtime: cudaRuntimeGetVersion() failed with 3
 abort|MPI|libmpi.so crashed with signal 6 (Aborted)
 fail|nvml|libnvidia-ml.so.1: nvmlInit: Driver Not Loaded

@@ -45,7 +45,7 @@ if [ -f "$fake" ]; then
         return $status
     }
     test_expect_success 'a wrong number: rank, step, expected and got' '
-        test_exit 1 faked_test corrupt && grep -Ex "accel_selftest: rank 1: broadcast: an element of the root.s: expected [0-9]+, got [0-9]+" error &&
+        test_exit 1 faked_test corrupt && grep -Ex "accel_selftest: rank 1: broadcast: an element from the root: expected [0-9]+, got [0-9]+" error &&
         grep -x "all-gather  *ok" out && ! grep "^broadcast" out'
     test_expect_success 'a rank that is stopped is waited for until the timeout, and named' '
         test_exit 1 faked_test stop 3000 && grep -E "^accel_selftest: rank [02]: broadcast: accel_comm_broadcast: .*rank 1 \(stopped \(SIGSTOP\) after accel" error'
@@ -54,7 +54,7 @@ if [ -f "$fake" ]; then
     test_expect_success 'a rank that crashes is named' '
         test_exit 139 faked_test crash && grep "rank 1" error'
     test_expect_success 'the alarm names the step' '
-        test_exit 1 faked_test alarm && grep -E "^accel_selftest: rank 1: broadcast: did not end in [0-9]+ s$" error'
+        test_exit 1 faked_test alarm && grep -E "^accel_selftest: rank 1: broadcast: did not finish within [0-9]+ s$" error'
     test_expect_success 'nothing is left running' '
         ! grep -l "FAKE_COMM_RANK=1" /proc/[0-9]*/environ 2>/dev/null | while read -r file; do
             grep -l "HOME=$HOME" "$file" 2>/dev/null; done | grep .'

@@ -65,8 +65,9 @@ if ! command -v "${first%% *}" >/dev/null; then
 elif is_long; then
     printf '%s\n' "$compilers" >compilers
     while read -r each <&3; do
-        tests_of "$each" c++17
-        examples_of "$each" c++20
+        case $each in *clang*) one=c++20 two=c++17 ;; *) one=c++17 two=c++20 ;; esac
+        tests_of "$each" $one
+        examples_of "$each" $two
     done 3<compilers
 else
     tests_of "$first" c++17

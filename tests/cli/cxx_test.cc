@@ -119,7 +119,8 @@ test_trees (accelerator &acc)
     ok (tree::concatenate (two).find_batch_size () == 5, "concatenate");
     tree gathered = acc.gather (root["x"]);
     ok (gathered.find_batch_size () == 3 * std::size_t (acc.num_processes ()), "gather of a tree");
-    ok (throws (ACCEL_ERR_INVALID, "bytes where a tensor", [&] { acc.gather (root); }), "bytes cannot be gathered");
+    ok (throws (ACCEL_ERR_INVALID, "expected a tensor, got bytes", [&] { acc.gather (root); }),
+        "bytes cannot be gathered");
     const accelerator::objects names = acc.gather_object ({ "rank " + std::to_string (acc.process_index ()), "" });
     ok (names.size () == 2 * std::size_t (acc.num_processes ()) && names[names.size () - 2].size () == 6
             && names.back ().empty (),

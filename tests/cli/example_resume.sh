@@ -76,14 +76,14 @@ while IFS='|' read -r arguments message; do
     test_expect_success "$arguments: $message" '
         eval "test_exit 1 \"\$resume\" $arguments" >out 2>error && grep -F -- "$message" error'
 done <<'E2'
---state bad.state --log log|bad.state: this is no state of this program
---state cut.state --log log|cut.state: this is no state of this program
---state state --log empty.log|empty.log is shorter than state says
---state state --log log --samples 7|state is of 501 samples
+--state bad.state --log log|bad.state: not a state file of this program
+--state cut.state --log log|cut.state: not a state file of this program
+--state state --log empty.log|empty.log is shorter than state records
+--state state --log log --samples 7|state belongs to a run with 501 samples
 --state state --log log --samples 501 --seed 9|their orders differ
---every 0|--every: '0' is no whole number
+--every 0|--every: '0' is not a whole number
 --sead 1|unknown option '--sead'
---log|--log: a value is missing
+--log|--log: missing value
 E2
 test_expect_success 'the source compiles as it is installed' '
     $CC -std=gnu11 -Wall -Wextra -Werror -I"$srcdir/include" -fsyntax-only "$srcdir/examples/resume.c"'

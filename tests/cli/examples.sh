@@ -48,7 +48,7 @@ test_expect_success 'digits: the environment says how many batches make a step' 
     sed "\$d" told >a && sed "\$d" halves >b && diff a b'
 test_expect_success 'digits: all processes stop when nothing gets better' '
     launch 2 "$digits" --lr 1e-30 --patience 2 --epochs 9 >stopped && cat stopped &&
-    test "$(grep -c "^epoch" stopped)" = 2 && grep "^no better than after epoch 0" stopped && grep "^2 processes: " stopped'
+    test "$(grep -c "^epoch" stopped)" = 2 && grep "^no improvement since epoch 0" stopped && grep "^2 processes: " stopped'
 for option in "--max_grad_norm 1e-4" "--lr_scheduler linear" "--lr_scheduler constant" "--warmup 0"; do
     is_thread_sanitized && break
     test_expect_success "digits: $option counts" '
@@ -78,23 +78,23 @@ while IFS='|' read -r arguments message; do
     test_expect_success "digits $arguments: $message" '
         eval "test_exit 1 \"\$digits\" $arguments" >out 2>error && grep -F -- "$message" error && test ! -s out'
 done <<'E2'
---epochs 2x|--epochs: '2x' is no whole number
---epochs -1|--epochs: '-1' is no whole number
---batch_size 0|--batch_size: '0' is no whole number
---lr fast|--lr: 'fast' is no learning rate
---mixed_precision fp4|--mixed_precision: 'fp4' is none of
---seed|--seed: a value is missing
---batch_size 1500|--batch_size 1500 is more than the 1438 images
+--epochs 2x|--epochs: '2x' is not a whole number
+--epochs -1|--epochs: '-1' is not a whole number
+--batch_size 0|--batch_size: '0' is not a whole number
+--lr fast|--lr: 'fast' is not a valid learning rate
+--mixed_precision fp4|--mixed_precision: 'fp4' is not one of
+--seed|--seed: missing value
+--batch_size 1500|--batch_size 1500 is greater than the number of training images, 1438
 --sead 1|unknown option '--sead'
---max_grad_norm 0|--max_grad_norm: '0' is no norm
---gradient_accumulation_steps 0|--gradient_accumulation_steps: '0' is no whole number
---lr_scheduler sine|--lr_scheduler: 'sine' is none of constant, linear and cosine
+--max_grad_norm 0|--max_grad_norm: '0' is not a valid norm
+--gradient_accumulation_steps 0|--gradient_accumulation_steps: '0' is not a whole number
+--lr_scheduler sine|--lr_scheduler: 'sine' is not one of constant, linear, cosine
 --data missing.csv|missing.csv: No such file
---data short.csv|short.csv: field 'image' would be columns 1 to 64, but there are 3
---data dark.csv|dark.csv:7:3: 17 is not from 0 to 16
+--data short.csv|short.csv: field 'image' needs columns 1 to 64, but there are 3
+--data dark.csv|dark.csv:7:3: 17 is not in the range 0 to 16
 E2
 
-test_expect_success 'pi: 3 processes agree on 3.14' 'launch 3 "$builddir/examples/pi" >pi && cat pi && grep "^pi is about 3.14.*, say 3 process" pi'
+test_expect_success 'pi: 3 processes agree on 3.14' 'launch 3 "$builddir/examples/pi" >pi && cat pi && grep "^pi is about 3.14.*, computed by 3 process" pi'
 test_expect_success 'README shows pi.c' '
     sed -n "/^#include <accel/,\$p" "$srcdir/examples/pi.c" >program &&
     sed -n "/^#include <accel/,/^\`\`\`/p" "$srcdir/README.md" | sed "\$d" >shown && diff program shown'

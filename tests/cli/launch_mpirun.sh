@@ -49,7 +49,7 @@ END
 test_expect_success 'mpirun comes before mpiexec' '
     cp bin.exec/mpiexec bin.intel && plan bin.intel && grep -F -- "bin.intel/mpirun $other" plan'
 test_expect_success 'none of them' '
-    test_exit 1 plan none && grep "needs mpirun or mpiexec, and neither is in PATH" err'
+    test_exit 1 plan none && grep "needs mpirun or mpiexec, but neither is in PATH" err'
 mkfifo hang && exec 9<>hang
 mpi stays <<'END'
 echo $$ >pid

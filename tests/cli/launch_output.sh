@@ -76,7 +76,7 @@ test_expect_success 'a line of a million bytes stays whole, though another rank 
 test_expect_success 'a longer one is cut at a marked place there, and nothing is missing' '
     rm -f half said && "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null longer.py 3000000 >got &&
     [ "$(sed "s/aaa*/A/; s/bbb*/B/" got | tr "\n" ,)" = \
-      "[default0]:A [accelerate: the line is too long and goes on below],[default1]:word,[default0]:AB," ] &&
+      "[default0]:A [accelerate: long line, continued below],[default1]:word,[default0]:AB," ] &&
     [ "$(sed "s/^.default[01].://; s/ .accelerate.*//; s/word//" got | tr -cd ab | wc -c)" = 3000000 ]'
 
 # stand_still OPTION...: all ranks are gone, their lines are in files and on their way, and the launcher waits
@@ -126,11 +126,11 @@ test_expect_success 'nor one whose report cannot be written' '
 if [ -c /dev/full ]; then
     test_expect_success 'output that cannot be written is told, and is no success' '
         test_exit 1 "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null echo some words >/dev/full 2>err && cat err &&
-        grep -x "accelerate: standard output: No space left on device: 44 bytes of the ranks. output are lost" err'
+        grep -x "accelerate: standard output: No space left on device: 44 bytes of the ranks. output were lost" err'
     test_expect_success 'nor is what an attempt has lost that was followed by a good one' '
         test_exit 1 "$accelerate" launch --quiet $two --max_restarts 1 --tee 1 --log_dir /dev/null \
             sh -c "[ \$TORCHELASTIC_RESTART_COUNT = 1 ] || { echo words; exit 3; }" >/dev/full 2>err && cat err &&
-        grep "bytes of the ranks. output are lost" err && [ "$(wc -l <err)" = 1 ]'
+        grep "bytes of the ranks. output were lost" err && [ "$(wc -l <err)" = 1 ]'
 fi
 test_expect_success 'lines of a file that somebody has cut short are missed' '
     rm -rf done? logs && printf "#!/bin/sh\n./much\n[ \$RANK = 1 ] || for f in logs/*/*/0/stdout.log; do : >\$f; done\necho 1 >cut\$RANK\n" >cuts &&

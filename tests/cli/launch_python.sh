@@ -28,12 +28,12 @@ while IFS='|' read -r name who words call; do
     test_expect_success "$name" "python_is $who '$words' $call"
 done <<'END'
 python3 in PATH|system|first python3 in PATH|system/bin/accelerate launch
-called by path inside a virtual environment|venv|environment of the command, .*venv/bin/accelerate|venv/bin/accelerate launch
-the same, absolute, another one active|venv|environment of the command|VIRTUAL_ENV=$PWD/copied $PWD/venv/bin/accelerate launch
-copied there|copied|environment of the command|copied/bin/accelerate launch
-found there through PATH|venv|environment of the command|PATH=$scratch/system/bin:$scratch/other/none:$scratch/venv/bin:/usr/bin:/bin sh -c 'rm system/bin/accelerate; accelerate "$@"; status=$?; ln -s "$0" system/bin/accelerate; exit $status' "$accelerate" launch
-a link to a link inside it|venv|environment of the command, other/../venv/bin/accelerate|other/accelerate launch
-inside a conda environment, by another name|conda|environment of the command|conda/bin/accelerate-launch
+called by path inside a virtual environment|venv|environment where accelerate is installed, .*venv/bin/accelerate|venv/bin/accelerate launch
+the same, absolute, another one active|venv|environment where accelerate is installed|VIRTUAL_ENV=$PWD/copied $PWD/venv/bin/accelerate launch
+copied there|copied|environment where accelerate is installed|copied/bin/accelerate launch
+found there through PATH|venv|environment where accelerate is installed|PATH=$scratch/system/bin:$scratch/other/none:$scratch/venv/bin:/usr/bin:/bin sh -c 'rm system/bin/accelerate; accelerate "$@"; status=$?; ln -s "$0" system/bin/accelerate; exit $status' "$accelerate" launch
+a link to a link inside it|venv|environment where accelerate is installed, other/../venv/bin/accelerate|other/accelerate launch
+inside a conda environment, by another name|conda|environment where accelerate is installed|conda/bin/accelerate-launch
 VIRTUAL_ENV|venv|VIRTUAL_ENV|VIRTUAL_ENV=$PWD/venv system/bin/accelerate launch
 VIRTUAL_ENV without a Python|system|first python3|VIRTUAL_ENV=$PWD/none system/bin/accelerate launch
 VIRTUAL_ENV that is empty|system|first python3|VIRTUAL_ENV= system/bin/accelerate launch
@@ -83,13 +83,13 @@ true|0|a script here
 --no_python both|0|in PATH
 --no_python away|0|in PATH
 --no_python ./both|0|here
---no_python only|127|only: no such program in PATH; the one in the current folder is ./only
+--no_python only|127|only: no such program in PATH; to run the one in the current folder, use ./only
 --no_python nothing|127|nothing: no such program in PATH
-nothing|127|nothing: no such program, neither in the current folder nor in PATH
+nothing|127|nothing: no such program in the current folder or in PATH
 --no_python folder|127|folder: no such program in PATH
 --no_python ./folder|126|./folder: is a directory
 empty|126|empty: is a directory without __main__.py
---no_python ./train|126|./train: cannot be executed: it is neither an ELF program nor a script with a #! line
+--no_python ./train|126|./train: cannot be executed: neither an ELF program nor a script with a #! line
 END
 test_expect_success '--no_python true is the one in PATH' '"$accelerate" launch --no_python true >out && [ ! -s out ]'
 test_expect_success 'and an empty entry of PATH is the current folder' '

@@ -124,10 +124,10 @@ test_expect_success 'a report replaces what a link leads to, and keeps its mode'
 test_expect_success 'a report does not take the place of devices, pipes, or our own output' '
     mkfifo pipe && for file in pipe /dev/null; do
         test_exit 1 "$accelerate" launch --failure_report $file touch started 2>err &&
-        grep "^accelerate: --failure_report: $file: is a device or the like" err || return 1
+        grep "^accelerate: --failure_report: $file: is a device or other special file" err || return 1
     done && test -p pipe && test -c /dev/null &&
     { "$accelerate" launch --failure_report /dev/stderr touch started 2>&1; echo $? >status; } | cat >err &&
-    test "$(cat status)" = 1 && grep "/dev/stderr: is a device or the like" err &&
+    test "$(cat status)" = 1 && grep "/dev/stderr: is a device or other special file" err &&
     for file in log /dev/stderr; do
         echo old >log && test_exit 1 "$accelerate" launch --failure_report $file touch started 2>>log &&
         grep "^accelerate: --failure_report: $file: standard error goes there" log && grep old log || return 1

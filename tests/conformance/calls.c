@@ -412,14 +412,14 @@ refuse_buffers (struct rank *self)
     if (size > 1) {
         REFUSED (accel_comm_send (comm, NULL, 4, f32, (self->rank + 1) % size, &err), "NULL");
         REFUSED (accel_comm_recv (comm, NULL, 4, f32, (self->rank + 1) % size, &err), "NULL");
-        REFUSED (accel_comm_send (comm, a, 4, bad, (self->rank + 1) % size, &err), "enum");
+        REFUSED (accel_comm_send (comm, a, 4, bad, (self->rank + 1) % size, &err), "invalid ");
     }
     REFUSED (accel_comm_all_reduce (comm, a, a, 4, no_dtype, ACCEL_SUM, &err), "calls.c:");
-    REFUSED (accel_comm_all_gather (comm, a, b, 4, bad, &err), "enum");
-    REFUSED (accel_comm_broadcast (comm, a, 4, ACCEL_DTYPE_COUNT, 0, &err), "enum");
-    REFUSED (accel_comm_reduce_scatter (comm, b, a, 4, no_dtype, ACCEL_SUM, &err), "enum");
-    REFUSED (accel_comm_all_reduce (comm, a, a, 4, f32, no_op, &err), "enum");
-    REFUSED (accel_comm_reduce_scatter (comm, b, a, 4, f32, ACCEL_OP_COUNT, &err), "enum");
+    REFUSED (accel_comm_all_gather (comm, a, b, 4, bad, &err), "invalid ");
+    REFUSED (accel_comm_broadcast (comm, a, 4, ACCEL_DTYPE_COUNT, 0, &err), "invalid ");
+    REFUSED (accel_comm_reduce_scatter (comm, b, a, 4, no_dtype, ACCEL_SUM, &err), "invalid ");
+    REFUSED (accel_comm_all_reduce (comm, a, a, 4, f32, no_op, &err), "invalid ");
+    REFUSED (accel_comm_reduce_scatter (comm, b, a, 4, f32, ACCEL_OP_COUNT, &err), "invalid ");
     for (int dtype = ACCEL_INT8; dtype < ACCEL_DTYPE_COUNT; dtype++) {
         REFUSED (accel_comm_all_reduce (comm, a, a, 4, (enum accel_dtype) dtype, ACCEL_AVG, &err), "average");
         REFUSED (accel_comm_reduce_scatter (comm, b, a, 4, (enum accel_dtype) dtype, ACCEL_AVG, &err), "average");
@@ -427,10 +427,10 @@ refuse_buffers (struct rank *self)
     REFUSED (accel_comm_broadcast (comm, a, 4, f32, -1, &err), "root");
     REFUSED (accel_comm_broadcast (comm, a, 4, f32, size, &err), "no rank");
     REFUSED (accel_comm_broadcast (comm, a, 0, f32, size, &err), "no rank");
-    REFUSED (accel_comm_all_reduce (comm, a, a, SIZE_MAX / 4 + 2, f32, ACCEL_SUM, &err), "memory");
-    REFUSED (accel_comm_all_gather (comm, a, b, SIZE_MAX / 4 / (size_t) size + 1, f32, &err), "memory");
-    REFUSED (accel_comm_broadcast (comm, a, SIZE_MAX, f32, 0, &err), "memory");
-    REFUSED (accel_comm_reduce_scatter (comm, b, a, SIZE_MAX / 8 / (size_t) size + 1, f32, ACCEL_SUM, &err), "memory");
+    REFUSED (accel_comm_all_reduce (comm, a, a, SIZE_MAX / 4 + 2, f32, ACCEL_SUM, &err), "overflows");
+    REFUSED (accel_comm_all_gather (comm, a, b, SIZE_MAX / 4 / (size_t) size + 1, f32, &err), "overflows");
+    REFUSED (accel_comm_broadcast (comm, a, SIZE_MAX, f32, 0, &err), "overflows");
+    REFUSED (accel_comm_reduce_scatter (comm, b, a, SIZE_MAX / 8 / (size_t) size + 1, f32, ACCEL_SUM, &err), "size");
     /* And without anybody to tell it to. */
     if (accel_comm_broadcast (comm, NULL, 4, f32, 0, NULL) != ACCEL_ERR_INVALID)
         fail (self, "no status without an error object");
@@ -460,28 +460,28 @@ refuse_tensors (struct rank *self)
         fail (self, "accel_gather of a tensor on a GPU: %s", err.text);
     BAD (bad.dl.dtype.lanes = 2, "element type");
     BAD (bad.dl.dtype.bits = 24, "element type");
-    BAD (bad.dl.ndim = -1, "dimensions");
-    BAD (bad.dl.ndim = ACCEL_MAX_DIMS + 1, "dimensions");
+    BAD (bad.dl.ndim = -1, "ndim");
+    BAD (bad.dl.ndim = ACCEL_MAX_DIMS + 1, "ndim");
     BAD (bad.shape[1] = -3, "negative");
     BAD (bad.dl.data = NULL, "NULL");
-    BAD (bad.shape[0] = bad.shape[1] = (int64_t) 1 << 62, "memory");
+    BAD (bad.shape[0] = bad.shape[1] = (int64_t) 1 << 62, "overflows");
 #undef BAD
     describe (self, &bad, data, 2, shape);
     bad.dl.strides = strides;
-    REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, &err), "stride of 0");
-    REFUSED (accel_broadcast (acc, &bad.dl, 0, &err), "stride of 0");
+    REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, &err), "stride 0");
+    REFUSED (accel_broadcast (acc, &bad.dl, 0, &err), "stride 0");
     describe (self, &bad, data, 2, shape);
     bad.dl.dtype = accel_dtype_to_dl (ACCEL_INT32);
-    REFUSED (accel_reduce_scaled (acc, &bad.dl, ACCEL_SUM, 0.5, &err), "floats");
+    REFUSED (accel_reduce_scaled (acc, &bad.dl, ACCEL_SUM, 0.5, &err), "floating-point");
     REFUSED (accel_gather (acc, NULL, &out, &err), "NULL");
     REFUSED (accel_gather (acc, &good.dl, NULL, &err), "NULL");
     REFUSED (accel_reduce (acc, NULL, ACCEL_SUM, &err), "NULL");
     REFUSED (accel_broadcast (acc, NULL, 0, &err), "NULL");
-    REFUSED (accel_reduce (acc, &good.dl, (enum accel_op) 77, &err), "enum");
+    REFUSED (accel_reduce (acc, &good.dl, (enum accel_op) 77, &err), "invalid ");
     REFUSED (accel_broadcast (acc, &good.dl, self->size, &err), "no rank");
     REFUSED (accel_broadcast (acc, &good.dl, -2, &err), "root");
     struct accel_tensor theirs = good;
-    REFUSED (accel_gather (acc, &good.dl, &theirs, &err), "not its own");
+    REFUSED (accel_gather (acc, &good.dl, &theirs, &err), "does not own");
     REFUSED (accel_main_process_first (acc, NULL, NULL, &err), "NULL");
     REFUSED (accel_reduce_number (acc, NULL, ACCEL_SUM, &err), "NULL");
 #undef REFUSED

@@ -100,10 +100,11 @@ refuse_objects (struct rank *self)
     struct accel_object_list list = { 0 };
     must_refuse (self, accel_gather_object (acc, &good, 1, NULL, &err), &err, "no list", "collections.c:");
     must_refuse (self, accel_gather_object (acc, NULL, 1, &list, &err), &err, "no objects", "NULL");
-    must_refuse (self, accel_gather_object (acc, &bad, 1, &list, &err), &err, "no data", "no data");
-    must_refuse (self, accel_gather_object (acc, huge, 2, &list, &err), &err, "too large", "memory");
+    must_refuse (self, accel_gather_object (acc, &bad, 1, &list, &err), &err, "no data", "data is NULL");
+    must_refuse (self, accel_gather_object (acc, huge, 2, &list, &err), &err, "too large", "overflows");
     must_refuse (self, accel_gather_object (NULL, &good, 1, &list, &err), &err, "no job", "NULL");
-    must_refuse (self, accel_broadcast_object_list (acc, &good, 1, -1, &list, &err), &err, "root -1", "no such rank");
+    must_refuse (self, accel_broadcast_object_list (acc, &good, 1, -1, &list, &err), &err, "root -1",
+                 "not a rank of this job");
     must_refuse (self, accel_broadcast_object_list (acc, &good, 1, self->size, &list, &err), &err, "no root", "rank");
     if (self->size > 1) {
         /* All find it, and nothing is broken. */
@@ -360,7 +361,7 @@ check_parts (struct rank *self)
     must (self, accel_all_to_all (self->acc, &tensor.dl, &out, &err), &err, "nothing");
     fill_parts (self, &tensor, data, rows - 1, false, self->rank);
     if (self->size > 1) {
-        must_refuse (self, accel_all_to_all (self->acc, &tensor.dl, &out, &err), &err, "rows", "cannot be shared out");
+        must_refuse (self, accel_all_to_all (self->acc, &tensor.dl, &out, &err), &err, "rows", "evenly among");
         must_refuse (self, accel_reduce_scatter (self->acc, &tensor.dl, ACCEL_SUM, &out, &err), &err, "rows",
                      "collections.c:");
     }
@@ -391,7 +392,7 @@ suite_debug (struct rank *self)
         return;
     tree = make_tree (self, self->rank == 1 ? 5 : 4);
     must_refuse (self, accel_gather (self->acc, leaf (tree, 0), &out, &err), &err, "other shapes",
-                 "shapes differ between processes, where all must be the same.  Input shapes:"
+                 "shapes differ between processes, but must be the same on all.  Input shapes:"
                  "  - Process 0: [4, 2]  - Process 1: [5, 2]");
     must_refuse (self, accel_tree_gather (self->acc, &made, tree, &err), &err, "trees of other shapes",
                  "  - Process 0: {'x': [4, 2], 'list': [[3], []]}  - Process 1: {'x': [5, 2], 'list': [[3], []]}");

@@ -104,7 +104,7 @@ refuse (struct rank *self)
     must_refuse (self, accel_comm_split (NULL, 0, 0, &group, &err), &err, "split", "NULL");
     must_refuse (self, accel_mesh_create (acc, twice, sizes, 2, &mesh, &err), &err, "mesh", "same name");
     must_refuse (self, accel_mesh_create (acc, empty, sizes, 1, &mesh, &err), &err, "mesh", "empty");
-    must_refuse (self, accel_mesh_create (acc, good, wrong, 2, &mesh, &err), &err, "mesh", "processes, where there");
+    must_refuse (self, accel_mesh_create (acc, good, wrong, 2, &mesh, &err), &err, "mesh", "but the job has");
     must_refuse (self, accel_mesh_create (acc, good, zero, 2, &mesh, &err), &err, "mesh", "not positive");
     must_refuse (self, accel_mesh_create (acc, good, sizes, 0, &mesh, &err), &err, "mesh", "dimensions");
     must_refuse (self, accel_mesh_create (NULL, good, sizes, 2, &mesh, &err), &err, "mesh", "NULL");

@@ -151,7 +151,7 @@ refuse_parts (struct rank *self)
     struct accel_tree *types = accel_tree_get (tree, "types"), *made, *bytes;
     struct accel_error err;
     must_refuse (self, accel_tree_reduce_scatter (acc, &made, tree, ACCEL_AVG, &err), &err, "mean", "['types'][4]: ");
-    must_refuse (self, accel_tree_reduce_scatter (acc, &made, tree, ACCEL_OP_COUNT, &err), &err, "no op", "enum");
+    must_refuse (self, accel_tree_reduce_scatter (acc, &made, tree, ACCEL_OP_COUNT, &err), &err, "no op", "invalid ");
     must_refuse (self, accel_tree_reduce_scatter (acc, NULL, tree, ACCEL_SUM, &err), &err, "no place", "NULL");
     must_refuse (self, accel_tree_reduce_scatter (acc, &made, NULL, ACCEL_SUM, &err), &err, "no tree", "NULL");
     must_refuse (self, accel_tree_reduce_scatter (NULL, &made, tree, ACCEL_SUM, &err), &err, "no job", "NULL");
@@ -167,7 +167,8 @@ refuse_parts (struct rank *self)
     must_refuse (self, accel_tree_all_to_all (acc, &made, tree, &err), &err, "0-d", "no rows");
     put (self, tree, "fp8", new_leaf (self, ACCEL_INT8, 2, odd, memory));
     if (self->size > 1 && odd[0] % self->size)
-        must_refuse (self, accel_tree_all_to_all (acc, &made, tree, &err), &err, "rows", "17 rows cannot be shared");
+        must_refuse (self, accel_tree_all_to_all (acc, &made, tree, &err), &err, "rows",
+                     "cannot divide 17 rows evenly");
     must (self, accel_tree_create_bytes (&bytes, "words", 5, &err), &err, "bytes");
     put (self, types, NULL, bytes);
     must_refuse (self, accel_tree_reduce_scatter (acc, &made, tree, ACCEL_SUM, &err), &err, "bytes", "['types'][9]: ");
@@ -347,7 +348,7 @@ refuse_messages (struct rank *self)
     static const struct {
         int rank;
         const char *words;
-    } peers[] = { { 0, "to itself" }, { -1, "negative" }, { 1, "there is no rank" } };
+    } peers[] = { { 0, "to itself" }, { -1, "negative" }, { 1, "no rank" } };
     for (int r = 0; r < MOST_RANKS; r++)
         good[r] = (struct accel_object){ .data = "x", .size_bytes = 1 };
     for (size_t i = 0; i < sizeof peers / sizeof *peers; i++) {
@@ -366,16 +367,16 @@ refuse_messages (struct rank *self)
     must_refuse (self, accel_tree_recv (NULL, &came, other, &err), &err, "no job", "NULL");
     must_refuse (self, accel_send_object_list (NULL, good, 1, other, &err), &err, "no job", "NULL");
     must_refuse (self, accel_send_object_list (acc, NULL, 1, other, &err), &err, "no objects", "NULL");
-    must_refuse (self, accel_send_object_list (acc, &bad, 1, other, &err), &err, "no data", "no data");
-    must_refuse (self, accel_send_object_list (acc, huge, 2, other, &err), &err, "too large", "memory");
-    must_refuse (self, accel_send_object_list (acc, good, SIZE_MAX, other, &err), &err, "too many", "memory");
+    must_refuse (self, accel_send_object_list (acc, &bad, 1, other, &err), &err, "no data", "data is NULL");
+    must_refuse (self, accel_send_object_list (acc, huge, 2, other, &err), &err, "too large", "overflows");
+    must_refuse (self, accel_send_object_list (acc, good, SIZE_MAX, other, &err), &err, "too many", "overflows");
     must_refuse (self, accel_recv_object_list (acc, other, NULL, &err), &err, "no list", "messages.c:");
     must_refuse (self, accel_recv_object_list (NULL, other, &list, &err), &err, "no job", "NULL");
     must_refuse (self, accel_all_to_all_object (NULL, good, &list, &err), &err, "no job", "NULL");
     must_refuse (self, accel_all_to_all_object (acc, good, NULL, &err), &err, "no list", "NULL");
     must_refuse (self, accel_all_to_all_object (acc, NULL, &list, &err), &err, "no objects", "NULL");
     good[0] = bad;
-    must_refuse (self, accel_all_to_all_object (acc, good, &list, &err), &err, "no data", "no data");
+    must_refuse (self, accel_all_to_all_object (acc, good, &list, &err), &err, "no data", "data is NULL");
     accel_tree_destroy (tree);
 }
 

@@ -85,7 +85,7 @@ check_refusals (struct rank *self, struct accel_generator *generator)
     must_refuse (self, accel_synchronize_rng_states (self->acc, both, 2, NULL, &err), &err, "no generator",
                  "accel_synchronize_rng_states at ");
     must_refuse (self, accel_synchronize_rng_state (self->acc, ACCEL_RNG_TYPE_COUNT, generator, &err), &err,
-                 "no type", "no enum accel_rng_type");
+                 "no type", "invalid accel_rng_type");
     must (self, accel_synchronize_rng_states (self->acc, NULL, 0, NULL, &err), &err, "no types");
     must (self, accel_wait_for_everyone (self->acc, &err), &err, "accel_wait_for_everyone");
 }

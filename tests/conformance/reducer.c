@@ -498,7 +498,7 @@ misuse (void *user, float scale, struct accel_error *error)
     static const struct {
         size_t index;
         const char *text;
-    } cases[] = { { 9, "before" }, { 5, "not trained" }, { TENSORS, "no parameter 10 among 10" } };
+    } cases[] = { { 9, "already reported" }, { 5, "not trained" }, { TENSORS, "no parameter 10 in a model with 10" } };
     if (pass->step) {
         check (accel_grad_ready (model, cases[pass->step - 1].index, &err) == ACCEL_ERR_INVALID
                    && strstr (err.text, cases[pass->step - 1].text),

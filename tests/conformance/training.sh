@@ -45,7 +45,7 @@ wanted="parameter 1: rank 0 has 'matrix' [3, 4] float32, rank 2 has 'matrix' [3,
 difference dtype
 wanted="parameter 1: rank 0 has 'matrix' [3, 4] float32, rank 2 has 'matrix' [3, 4] float32, gradient bfloat16"
 difference gradient
-wanted="parameter 1: rank 0 has 'matrix' [3, 4] float32, rank 2 has 'matrix' [3, 4] float32, with a gradient's memory"
+wanted="parameter 1: rank 0 has 'matrix' [3, 4] float32, rank 2 has 'matrix' [3, 4] float32, with gradient memory"
 difference memory
 wanted="parameter 1: rank 0 has 'matrix' [3, 4] float32, rank 2 has nothing"
 difference fewer

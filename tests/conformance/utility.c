@@ -38,7 +38,8 @@ check_batch (void)
     struct tries tries = { .fits = 0, .only_rank = size - 1 };
     size_t found = 0;
     enum accel_status status = accel_find_executable_batch_size (acc, &found, attempt, &tries, &err);
-    check (status == ACCEL_ERR_NOMEM && strstr (err.text, "no batch fits"), "nothing fits: %d %s", status, err.text);
+    check (status == ACCEL_ERR_NOMEM && strstr (err.text, "no batch size from"), "nothing fits: %d %s", status,
+           err.text);
     check (!found && tries.count == all && !memcmp (tries.sizes, originals, sizeof originals), "sizes are others");
     tries = (struct tries){ .fits = 60, .only_rank = size - 1 };
     status = accel_find_executable_batch_size (acc, &found, attempt, &tries, &err);

@@ -38,7 +38,7 @@ test_expect_success 'ACCELERATE_LOG_LEVEL in any case' '
     ACCELERATE_LOG_LEVEL=ERROR ranks 2 log && ! grep WARNING lines && ACCELERATE_LOG_LEVEL= ranks 2 log
 '
 test_expect_success 'a level that is none is refused' '
-    ! ACCELERATE_LOG_LEVEL=loud ranks 1 log && grep "ACCELERATE_LOG_LEVEL=.loud. is none of" lines
+    ! ACCELERATE_LOG_LEVEL=loud ranks 1 log && grep "ACCELERATE_LOG_LEVEL=.loud. is invalid" lines
 '
 
 test_expect_success 'progress elsewhere than on a terminal: lines of local rank 0 only' '

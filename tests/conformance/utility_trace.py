@@ -38,12 +38,12 @@ for rank in range(ranks):
     title = [e["args"]["name"] for e in events if e["pid"] == rank and e["name"] == "process_name"]
     if kind == "bounded":
         # 300 spans, 3 times 2 spans, 2 collectives and a step
-        assert title == (["rank 1"] if rank else [f"rank 0 ({315 - 2} events found no room)"]), title
+        assert title == (["rank 1"] if rank else [f"rank 0 ({315 - 2} events dropped)"]), title
         assert len(mine) == (315 if rank else 2), len(mine)
         assert not rank or names.count("(others)") > 40
         assert not [e for e in mine if e.get("cat") == "wait"]
         continue
-    assert title == [f"rank {rank} (8 events found no room)"], title  # 40 spans deep, 32 are kept
+    assert title == [f"rank {rank} (8 events dropped)"], title  # 40 spans deep, 32 are kept
     assert [n for n in names if n.startswith("step")] == ["step 0", "step 1", "step 2"], names
     assert names.count("inner") == 3 and names.count('compute "it"\n') == 3 and names.count("deep") == 32, names
     reduces = [e for e in mine if e["name"] == "accel_comm_all_reduce"]

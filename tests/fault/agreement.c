@@ -177,7 +177,7 @@ static const struct {
     { "reduce-scatter", reduce_scatter, { "shapes differ in accel_reduce_scatter", "[6, 1] on rank 1", NULL } },
     { "tree", tree_gather, { "shapes differ in accel_tree_gather", "[3, 2] on rank 1", NULL } },
     { "padding", pad, { "dimensions differ in accel_pad_across_processes: 0 on rank 0", "1 on rank 1", NULL } },
-    { "send", send_other_type, { "rank 0 sends float32 x 6 in accel_comm_send", "rank 1 wants int32 x 6 in", NULL } },
+    { "send", send_other_type, { "rank 0 sends float32 x 6 in accel_comm_send", "rank 1 expects int32 x 6 in", NULL } },
     { "send, and a late rank", send_while_last_computes,
       { "rank 0 sends float32 x 6 in accel_comm_send", NULL, NULL } },
     { "reduce, and a late rank", reduce_while_last_computes,

@@ -115,33 +115,33 @@ two="RANK=0 WORLD_SIZE=2"
 refuse "RANK='x' is not an integer" 1 RANK=x WORLD_SIZE=2
 refuse "RANK='' is not an integer" 1 RANK= WORLD_SIZE=2
 refuse "RANK='-2' is not an integer" 1 RANK=-2 WORLD_SIZE=2
-refuse "RANK=5 is not below WORLD_SIZE=2" 1 RANK=5 WORLD_SIZE=2
+refuse "RANK=5 must be less than WORLD_SIZE=2" 1 RANK=5 WORLD_SIZE=2
 refuse "WORLD_SIZE='0' is not an integer" 1 RANK=0 WORLD_SIZE=0
 refuse "WORLD_SIZE='2x' is not an integer" 1 RANK=0 WORLD_SIZE=2x
 refuse "WORLD_SIZE='99999999999999999999' is not" 1 RANK=0 WORLD_SIZE=99999999999999999999
-refuse "WORLD_SIZE=2 without RANK" 1 WORLD_SIZE=2
-refuse "RANK=1 without WORLD_SIZE" 1 RANK=1
+refuse "WORLD_SIZE=2 is set, but RANK is not" 1 WORLD_SIZE=2
+refuse "RANK=1 is set, but WORLD_SIZE is not" 1 RANK=1
 refuse "LOCAL_RANK='y' is not an integer" 1 "$two" LOCAL_RANK=y
-refuse "local rank 3 (LOCAL_RANK) is not below local size 2" 1 RANK=3 WORLD_SIZE=4 LOCAL_RANK=3 LOCAL_WORLD_SIZE=2
-refuse "LOCAL_WORLD_SIZE=3 is above the world size 2" 1 "$two" LOCAL_RANK=0 LOCAL_WORLD_SIZE=3
-refuse "LOCAL_RANK=0 without LOCAL_WORLD_SIZE" 1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=0
-refuse "shm connects the processes of one host" 6 "$two" LOCAL_RANK=0 LOCAL_WORLD_SIZE=1
-refuse "no backend 'nope'" 6 ACCEL_BACKEND=nope
-refuse "no backend 'nope'" 6 "$two" ACCEL_BACKEND=nope
+refuse "local rank 3 (LOCAL_RANK) must be less than local world size 2" 1 RANK=3 WORLD_SIZE=4 LOCAL_RANK=3 LOCAL_WORLD_SIZE=2
+refuse "LOCAL_WORLD_SIZE=3 is greater than the world size 2" 1 "$two" LOCAL_RANK=0 LOCAL_WORLD_SIZE=3
+refuse "LOCAL_RANK=0 is set, but LOCAL_WORLD_SIZE is not" 1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=0
+refuse "shm connects processes on one host only" 6 "$two" LOCAL_RANK=0 LOCAL_WORLD_SIZE=1
+refuse "unknown backend 'nope'" 6 ACCEL_BACKEND=nope
+refuse "unknown backend 'nope'" 6 "$two" ACCEL_BACKEND=nope
 refuse "self connects one process only" 6 "$two" ACCEL_BACKEND=self
 refuse "ACCEL_TIMEOUT_MS='0' is not a number" 1 ACCEL_TIMEOUT_MS=0
 refuse "ACCEL_TIMEOUT_MS='1s' is not a number" 1 ACCEL_TIMEOUT_MS=1s
-refuse "ACCELERATE_MIXED_PRECISION='fp7' is none of" 1 ACCELERATE_MIXED_PRECISION=fp7
-refuse "ACCELERATE_USE_CPU='maybe' is neither" 1 ACCELERATE_USE_CPU=maybe
+refuse "ACCELERATE_MIXED_PRECISION='fp7' is invalid" 1 ACCELERATE_MIXED_PRECISION=fp7
+refuse "ACCELERATE_USE_CPU='maybe' is not a boolean" 1 ACCELERATE_USE_CPU=maybe
 refuse "/proc/1/fd/none: " 1 "$two" ACCEL_JOB_SEGMENT=/proc/1/fd/none
 test_expect_success "a process that is alone needs no job segment: one that cannot be had is passed over" '
     timeout 20 env ACCEL_JOB_SEGMENT=/proc/1/fd/none "$faults" open
 '
-refuse "garbage: this is no job segment" 1 "$two" ACCEL_JOB_SEGMENT=garbage
-refuse "zeros: this is no job segment" 1 "$two" ACCEL_JOB_SEGMENT=zeros
-refuse "short: this is no job segment" 1 "$two" ACCEL_JOB_SEGMENT=short
+refuse "garbage: not a job segment" 1 "$two" ACCEL_JOB_SEGMENT=garbage
+refuse "zeros: not a job segment" 1 "$two" ACCEL_JOB_SEGMENT=zeros
+refuse "short: not a job segment" 1 "$two" ACCEL_JOB_SEGMENT=short
 refuse "old: the job segment has version 0" 1 "$two" ACCEL_JOB_SEGMENT=old
-refuse "/dev/null: this is no job segment" 1 "$two" ACCEL_JOB_SEGMENT=/dev/null
+refuse "/dev/null: not a job segment" 1 "$two" ACCEL_JOB_SEGMENT=/dev/null
 refuse "RANK=0 but OMPI_COMM_WORLD_RANK=1" 1 "$two" OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2
 refuse "WORLD_SIZE=1 but OMPI_COMM_WORLD_SIZE=2" 1 RANK=0 WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2
 refuse "for rank 0" 4 RANK=1 WORLD_SIZE=2 ACCEL_TIMEOUT_MS=100 MASTER_PORT=$port
@@ -149,7 +149,7 @@ refuse "for rank 1 (not in accel_open() yet)" 4 "$two" ACCEL_TIMEOUT_MS=100 MAST
 
 test_expect_success 'a limit on the size of files is an error, not a signal' '
     (ulimit -f 100 && test_exit 1 "$accelerate" launch --cpu --num_processes 2 "$faults" open) >out 2>err &&
-    grep "rank 0: status 3 .* cannot size the job segment" out && ! grep XFSZ err
+    grep "rank 0: status 3 .* cannot resize the job segment" out && ! grep XFSZ err
 '
 # Rank 0 is here twice.
 cat >twice <<'EOF'
@@ -167,7 +167,7 @@ chmod +x twice
 test_expect_success 'two processes with one rank, launched' '
     test_exit 1 "$accelerate" launch --cpu --num_processes 2 \
         ./twice "$faults" >out 2>err &&
-    grep "status 1 .* both are rank 0" out
+    grep "status 1 .* are both rank 0" out
 '
 # come_late MS: with that timeout, a third of which is what the machine may add
 come_late () {

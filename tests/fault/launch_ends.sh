@@ -117,7 +117,7 @@ test_expect_success 'the signal that has killed the launcher is told, or nothing
     printf "#!/bin/sh\necho \$PPID >supervisor\nsleep 300\n" >rank && chmod +x rank && rm -f supervisor &&
     { (ulimit -c 0 && ASAN_OPTIONS=handle_segv=0 TSAN_OPTIONS=handle_segv=0 exec "$accelerate" launch ./rank) 2>err & } && launcher=$! &&
     await supervisor && kill -SEGV $launcher && test_exit 139 wait $launcher && gone $(cat supervisor) &&
-    grep -e "ended by SIGSEGV" -e "the launcher itself was killed" err'
+    grep -e "ended by SIGSEGV" -e "the launcher was killed" err'
 
 for pair in "64 24" "48 12"; do
     test_expect_success "ranks get the limit of descriptors that was given: ${pair% *}" '
@@ -156,7 +156,7 @@ test_expect_success 'a report of a program that cannot be started' '
 test_expect_success 'a report where the supervisor was killed; before that there is none, not even an old one' '
     echo old >r.json &&
     test_exit 137 "$accelerate" launch --failure_report r.json $two sh -c "[ -e r.json ] && echo >was; [ \$RANK = 0 ] && kill -9 \$PPID; sleep 300" 2>err &&
-    ! [ -e was ] && valid "r[\"exit_status\"] == 137 and \"watched the ranks was killed\" in r[\"error\"]"'
+    ! [ -e was ] && valid "r[\"exit_status\"] == 137 and \"supervises the ranks was killed\" in r[\"error\"]"'
 # A pipe, open as 9, that takes nothing more.
 stuff () {
     rm -f stuffed && mkfifo stuffed && exec 9<>stuffed && python3 -c "
@@ -187,7 +187,7 @@ test_expect_success 'a report where the keeper was killed' '
 for status in 0 7; do
     test_expect_success "a report that cannot be written at the end, status $status" '
         mkdir -p dir && test_exit $((status ? status : 1)) "$accelerate" launch --quiet --failure_report dir/r.json sh -c "rmdir dir; exit $status" 2>err &&
-        [ "$(wc -l <err)" = 1 ] && grep "^accelerate: .*dir/r.json: cannot create a file beside it" err'
+        [ "$(wc -l <err)" = 1 ] && grep "^accelerate: .*dir/r.json: cannot create a temporary file in its directory" err'
 done
 test_expect_success 'a report that is a directory, or in one that nobody may write, is refused before the start' '
     mkdir -p dir shut && chmod 555 shut && cp "$accelerate" acc && chmod 755 acc . &&

@@ -35,7 +35,7 @@ test_expect_success 'SIGKILL to a launcher that a rank of another has started' '
 test_expect_success 'SIGKILL to the process that watches the ranks' '
     sed "s/^exec sleep 304/[ \$RANK = 0 ] \&\& kill -9 \$PPID; sleep 304/" rank >kills && chmod +x kills &&
     test_exit 137 "$drive" -- "$accelerate" launch --cpu --num_processes 3 ./kills 2>err && nothing_left &&
-    grep "watched the ranks was killed by signal 9" err
+    grep "supervises the ranks was killed by signal 9" err
 '
 for number in 1 2 3 15; do
     test_expect_success "signal $number to the launcher" '

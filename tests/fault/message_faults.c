@@ -21,21 +21,21 @@ static const struct forgery {
     uint64_t sizes[2];
     const char *bytes;
 } forgeries[] = {
-    { { 1, 1, TREE }, false, ACCEL_ERR_PEER, "what rank 0 sends is not of accel_send_object_list", { 0 }, NULL },
-    { { 1, 1, OBJECTS }, true, ACCEL_ERR_PEER, "what rank 0 sends is not of accel_tree_send", { 0 }, NULL },
-    { { 1, 1, INT64_MAX }, true, ACCEL_ERR_PEER, "is not of accel_tree_send", { 0 }, NULL },
-    { { -1, 1, OBJECTS }, false, ACCEL_ERR_PEER, "is not of accel_send_object_list", { 0 }, NULL },
-    { { 1, -1, OBJECTS }, false, ACCEL_ERR_PEER, "is not of accel_send_object_list", { 0 }, NULL },
-    { { INT64_MAX, 0, OBJECTS }, false, ACCEL_ERR_INVALID, "more than any memory holds", { 0 }, NULL },
-    { { 1, INT64_MAX, OBJECTS }, false, ACCEL_ERR_INVALID, "more than any memory holds", { 0 }, NULL },
-    { { 0, INT64_MAX / 2, OBJECTS }, false, ACCEL_ERR_NOMEM, "no memory", { 0 }, NULL },
-    { { 2, 4, OBJECTS }, false, ACCEL_ERR_INVALID, "sizes of the objects that came", { 2, 3 }, "xxxx" },
-    { { 2, 4, OBJECTS }, false, ACCEL_ERR_INVALID, "sizes of the objects that came", { 2, 1 }, "xxxx" },
-    { { 2, 4, OBJECTS }, false, ACCEL_ERR_INVALID, "sizes of the objects that came", { UINT64_MAX, 5 }, "xxxx" },
-    { { 2, 4, OBJECTS }, false, ACCEL_ERR_INVALID, "sizes of the objects that came", { 4, UINT64_MAX }, "xxxx" },
-    { { 0, 4, OBJECTS }, false, ACCEL_ERR_INVALID, "sizes of the objects that came", { 0 }, "xxxx" },
+    { { 1, 1, TREE }, false, ACCEL_ERR_PEER, "from rank 0 was not sent by accel_send_object_list", { 0 }, NULL },
+    { { 1, 1, OBJECTS }, true, ACCEL_ERR_PEER, "the message from rank 0 was not sent by accel_tree_send", { 0 }, NULL },
+    { { 1, 1, INT64_MAX }, true, ACCEL_ERR_PEER, "was not sent by accel_tree_send", { 0 }, NULL },
+    { { -1, 1, OBJECTS }, false, ACCEL_ERR_PEER, "was not sent by accel_send_object_list", { 0 }, NULL },
+    { { 1, -1, OBJECTS }, false, ACCEL_ERR_PEER, "was not sent by accel_send_object_list", { 0 }, NULL },
+    { { INT64_MAX, 0, OBJECTS }, false, ACCEL_ERR_INVALID, "size overflows", { 0 }, NULL },
+    { { 1, INT64_MAX, OBJECTS }, false, ACCEL_ERR_INVALID, "size overflows", { 0 }, NULL },
+    { { 0, INT64_MAX / 2, OBJECTS }, false, ACCEL_ERR_NOMEM, "cannot allocate", { 0 }, NULL },
+    { { 2, 4, OBJECTS }, false, ACCEL_ERR_INVALID, "sizes of the received objects", { 2, 3 }, "xxxx" },
+    { { 2, 4, OBJECTS }, false, ACCEL_ERR_INVALID, "sizes of the received objects", { 2, 1 }, "xxxx" },
+    { { 2, 4, OBJECTS }, false, ACCEL_ERR_INVALID, "sizes of the received objects", { UINT64_MAX, 5 }, "xxxx" },
+    { { 2, 4, OBJECTS }, false, ACCEL_ERR_INVALID, "sizes of the received objects", { 4, UINT64_MAX }, "xxxx" },
+    { { 0, 4, OBJECTS }, false, ACCEL_ERR_INVALID, "sizes of the received objects", { 0 }, "xxxx" },
     { { 1, 4, TREE }, true, ACCEL_ERR_FORMAT, "the structure of a tree is malformed", { 4 }, "none" },
-    { { 1, 4, TREE }, true, ACCEL_ERR_FORMAT, "too early", { 4 }, "ACT1" },
+    { { 1, 4, TREE }, true, ACCEL_ERR_FORMAT, "truncated", { 4 }, "ACT1" },
     { { 0, 0, TREE }, true, ACCEL_ERR_FORMAT, "the structure of a tree is malformed", { 0 }, NULL },
     /* A list of 2^40 items, and a tensor of float64 with 2^62 elements. */
     { { 1, 13, TREE }, true, ACCEL_ERR_FORMAT, "a number of items", { 13 }, "ACT1\2\0\0\0\0\0\1\0" },
@@ -109,7 +109,7 @@ try_other_call (void)
     enum accel_status status = accel_tree_create_dict (&tree, &err);
     if (!status)
         status = rank ? accel_recv_object_list (acc, 0, &list, &err) : accel_tree_send (acc, tree, 1, &err);
-    check (status == ACCEL_ERR_PEER && strstr (err.text, "what rank 0 sends is not of accel_send_object_list"),
+    check (status == ACCEL_ERR_PEER && strstr (err.text, "from rank 0 was not sent by accel_send_object_list"),
            "a tree for objects: status %d: %s", (int) status, err.text);
     accel_tree_destroy (tree);
     check_end ("a tree for objects");
@@ -129,7 +129,7 @@ try_tensor (void)
         status = rank ? accel_tree_recv (acc, &tree, 0, &err) : accel_send (acc, &tensor.dl, 1, &err);
     check (status == ACCEL_ERR_PEER
                && strstr (err.text, "rank 0 sends float32 x 1 in accel_send at")
-               && strstr (err.text, "rank 1 wants int64 x 3 in accel_tree_recv at"),
+               && strstr (err.text, "rank 1 expects int64 x 3 in accel_tree_recv at"),
            "a tensor for a tree: status %d: %s", (int) status, err.text);
     check_end ("a tensor for a tree");
 }

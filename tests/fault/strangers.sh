@@ -68,12 +68,12 @@ blocked () {
 # What ranks say that meet somebody who has the name.
 alone () {
     test_exit 1 env RANK=1 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=300 "$faults" open >out1 &&
-    grep "status 4 .* for rank 0 (socket @accel-.*, which is taken by user 65534, pid [0-9]* (.*hold_name" out1
+    grep "status 4 .* for rank 0 (socket @accel-.*, in use by user 65534, pid [0-9]* (.*hold_name" out1
 }
 silent () {
     test_exit 1 open_both ACCEL_TIMEOUT_MS=1500 &&
-    grep "status 3 .* taken by user $(id -u), pid [0-9]* (.*hold_name .*), which does not answer" out0 &&
-        grep "status 4 .* taken by user $(id -u), pid [0-9]* (.*hold_name" out1
+    grep "status 3 .* in use by user $(id -u), pid [0-9]* (.*hold_name .*), which does not answer" out0 &&
+        grep "status 4 .* in use by user $(id -u), pid [0-9]* (.*hold_name" out1
 }
 
 as=
@@ -96,7 +96,7 @@ if [ "$(id -u)" = 0 ] && as_nobody test -x "$hold"; then
 		END
             blocked listen unshare -m sh no_list && test "$(uniq -c <status | tr -d " ")" = 21 &&
             for rank in 0 1; do
-                grep "status 3 .* taken by user 65534, pid [0-9]*, which does not answer: .*MASTER_PORT" out$rank || return 1
+                grep "status 3 .* in use by user 65534, pid [0-9]*, which does not answer: .*MASTER_PORT" out$rank || return 1
             done'
     else
         test_skip 'no other way' 'no mount namespaces'
@@ -122,7 +122,7 @@ test_expect_success 'two jobs by hand with one port: both are told' '
     rank="env WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=${patience}000 RANK=0" &&
     { $rank "$faults" open >rank0.a & } && a=$! && { $rank "$faults" open >rank0.b & } && b=$! &&
     test_exit 1 wait $a && test_exit 1 wait $b &&
-    test "$(cat rank0.* | grep -c "status 1 .* both are rank 0: if they are of two jobs")" = 2'
+    test "$(cat rank0.* | grep -c "status 1 .* are both rank 0: if they belong to two jobs")" = 2'
 # A stopped rank 0 takes nobody, and its queue is filled with connections that have been given up.
 cat >fill.py <<'EOF'
 import socket, sys
@@ -141,7 +141,7 @@ test_expect_success '... though the first is slow and has a full queue' '
     name_of_job && { $rank "$faults" open >rank0.a & } && a=$! && wait_for is_listening && kill -STOP $a &&
     python3 fill.py "$(cat name)" && { $rank "$faults" open >rank0.b & } && b=$! && sleep 0.6 && kill -CONT $a &&
     test_exit 1 wait $a && test_exit 1 wait $b &&
-    test "$(cat rank0.* | grep -c "status 1 .* both are rank 0: if they are of two jobs")" = 2'
+    test "$(cat rank0.* | grep -c "status 1 .* are both rank 0: if they belong to two jobs")" = 2'
 test_expect_success '... but with ids of their own (ACCEL_JOB_ID) they do not meet' '
     rank="env WORLD_SIZE=2 MASTER_PORT=$port" &&
     { $rank RANK=0 ACCEL_JOB_ID=a "$faults" open >rank0.a & } && a=$! &&

@@ -226,7 +226,7 @@ check_fewer (void)
             return;
         status = accel_wait_for_everyone (acc, &err);
     }
-    snprintf (words, sizeof words, leaves ? "rank %d has left (accel_close)" : "rank %d", victim);
+    snprintf (words, sizeof words, leaves ? "rank %d has left the job (accel_close)" : "rank %d", victim);
     if (status != ACCEL_ERR_PEER || err.code != status || !strstr (err.text, words)
         || !strstr (err.text, "accel_backward") || (!leaves && !strstr (err.text, "accel_wait_for_everyone")))
         wrong ("status %d: %s", (int) status, err.text);

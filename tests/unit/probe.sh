@@ -39,7 +39,7 @@ hang|1: libnvidia-ml.so.1 did not answer in 2 s
 load-hang|1: libnvidia-ml.so.1 did not answer in 2 s
 crash|1: libnvidia-ml.so.1 crashed with signal 11 (Segmentation fault)
 abort|1: libnvidia-ml.so.1 crashed with signal 6 (Aborted)
-exit|1: libnvidia-ml.so.1 ended the process that asked it
+exit|1: libnvidia-ml.so.1 ended the process that called it
 EOT
 test_expect_success 'a library that talks is not heard' 'FAKE_LIBRARY=noise ask && grep -x "3 GPUs" out && ! grep NOISE out'
 test_expect_success 'nothing is left running' '

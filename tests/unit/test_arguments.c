@@ -30,10 +30,10 @@ test_buffers (void)
     refused (accel_comm_all_reduce (world, numbers, numbers, 8, (enum accel_dtype) 99, ACCEL_SUM, &err),
              "element type");
     refused (accel_comm_all_reduce (world, numbers, numbers, 8, ACCEL_FLOAT32, (enum accel_op) 7, &err), "operation");
-    refused (accel_comm_all_reduce (world, numbers, numbers, 8, ACCEL_INT32, ACCEL_AVG, &err), "the average of int32");
-    refused (accel_comm_all_reduce (world, numbers, numbers, 8, ACCEL_BOOL, ACCEL_AVG, &err), "the average of bool");
-    refused (accel_comm_all_gather (world, numbers, numbers, SIZE_MAX / 2, ACCEL_INT64, &err), "more than any memory");
-    refused (accel_comm_broadcast (world, numbers, 8, ACCEL_FLOAT32, 1, &err), "there is no rank 1 among 1");
+    refused (accel_comm_all_reduce (world, numbers, numbers, 8, ACCEL_INT32, ACCEL_AVG, &err), "cannot average int32");
+    refused (accel_comm_all_reduce (world, numbers, numbers, 8, ACCEL_BOOL, ACCEL_AVG, &err), "cannot average bool");
+    refused (accel_comm_all_gather (world, numbers, numbers, SIZE_MAX / 2, ACCEL_INT64, &err), "size overflows");
+    refused (accel_comm_broadcast (world, numbers, 8, ACCEL_FLOAT32, 1, &err), "no rank 1 in a communicator of size 1");
     refused (accel_comm_broadcast (world, numbers, 8, ACCEL_FLOAT32, -1, &err), "the root is negative");
     refused (accel_comm_reduce_scatter (world, NULL, numbers, 8, ACCEL_FLOAT32, ACCEL_SUM, &err), "a buffer is NULL");
     ok (!accel_comm_all_reduce (world, NULL, NULL, 0, ACCEL_FLOAT32, ACCEL_SUM, &err), "NULL is fine with no elements");
@@ -51,11 +51,11 @@ test_tensors (void)
     tensor.dl.data = numbers;
     refused (accel_gather (acc, NULL, &out, &err), "the tensor is NULL");
     refused (accel_gather (acc, &tensor.dl, NULL, &err), "the output is NULL");
-    refused (accel_gather (acc, &tensor.dl, &tensor, &err), "memory that is not its own");
+    refused (accel_gather (acc, &tensor.dl, &tensor, &err), "memory that it does not own");
     refused (accel_reduce_scatter (acc, NULL, ACCEL_SUM, &out, &err), "the tensor is NULL");
     refused (accel_reduce_scatter (acc, &tensor.dl, ACCEL_SUM, NULL, &err), "the output is NULL");
-    refused (accel_reduce_scatter (acc, &tensor.dl, ACCEL_OP_COUNT, &out, &err), "the operation is no value");
-    refused (accel_all_to_all (acc, &tensor.dl, &tensor, &err), "memory that is not its own");
+    refused (accel_reduce_scatter (acc, &tensor.dl, ACCEL_OP_COUNT, &out, &err), "invalid operation");
+    refused (accel_all_to_all (acc, &tensor.dl, &tensor, &err), "memory that it does not own");
     refused (accel_all_to_all (NULL, &tensor.dl, &out, &err), "NULL");
     refused (accel_send (acc, NULL, 0, &err), "the tensor is NULL");
     refused (accel_recv (acc, NULL, 0, &err), "the tensor is NULL");
@@ -63,8 +63,8 @@ test_tensors (void)
     refused (accel_all_to_all (acc, &tensor.dl, &out, &err), "a tensor without dimensions has no rows");
     tensor.dl.ndim = 2;
     tensor.dl.strides = strides;
-    refused (accel_reduce (acc, &tensor.dl, ACCEL_SUM, &err), "stride of 0");
-    refused (accel_recv (acc, &tensor.dl, 0, &err), "stride of 0");
+    refused (accel_reduce (acc, &tensor.dl, ACCEL_SUM, &err), "stride 0");
+    refused (accel_recv (acc, &tensor.dl, 0, &err), "stride 0");
     tensor.dl.strides = dense;
     ok (!accel_reduce (acc, &tensor.dl, ACCEL_SUM, &err), "strides of a contiguous tensor are fine");
     tensor.dl.device.device_type = kDLCUDA;
@@ -73,10 +73,10 @@ test_tensors (void)
     tensor.dl.device.device_type = kDLCPU;
     tensor.dl.dtype.lanes = 2;
     refused (accel_broadcast (acc, &tensor.dl, 0, &err), "element type");
-    refused (accel_tensor_init (&tensor, ACCEL_FLOAT32, 9, shape, &err), "9 dimensions");
+    refused (accel_tensor_init (&tensor, ACCEL_FLOAT32, 9, shape, &err), "ndim is 9");
     refused (accel_tensor_init (&tensor, ACCEL_FLOAT32, 1, negative, &err), "is negative");
     refused (accel_tensor_init (&tensor, ACCEL_FLOAT32, 1, NULL, &err), "shape is NULL");
-    refused (accel_tensor_init (&tensor, ACCEL_FLOAT64, 2, (int64_t[]){ INT64_MAX, 4 }, &err), "more bytes");
+    refused (accel_tensor_init (&tensor, ACCEL_FLOAT64, 2, (int64_t[]){ INT64_MAX, 4 }, &err), "size overflows");
     refused (accel_main_process_first (acc, NULL, NULL, &err), "the task is NULL");
 }
 

@@ -57,7 +57,7 @@ test_listener (void)
     claim_release (&claim);
     ok (take_if_free (&claim, port), "until it is given back");
     topology = (struct topology){ .host = "box" };
-    ok (take_if_possible (&other, &topology, port) == port && strstr (topology.port_note, "that of another job"),
+    ok (take_if_possible (&other, &topology, port) == port && strstr (topology.port_note, "another job"),
         "another launcher's port that a job has: %s", topology.port_note);
     claim_release (&claim);
     ok (take_fixed (&claim, &topology, &config, port, NULL) == port && !topology.port_taken, "a port that is free");

@@ -426,11 +426,11 @@ test_variables (void)
         { "LOCAL_RANK=-1", { 0, 1, 0, 1 }, NULL },
         { "RANK=1 WORLD_SIZE=2", { 1, 2, 1, 2 }, NULL },
         { "RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2", { 3, 4, 1, 2 }, NULL },
-        { "RANK=1", { 0 }, "RANK=1 without WORLD_SIZE" },
-        { "RANK=2 WORLD_SIZE=2", { 0 }, "RANK=2 is not below WORLD_SIZE=2" },
-        { "RANK=1 WORLD_SIZE=2 LOCAL_RANK=0", { 0 }, "LOCAL_RANK=0 without LOCAL_WORLD_SIZE" },
-        { "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3", { 0 }, "LOCAL_WORLD_SIZE=3 is above" },
-        { "RANK=0 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2", { 0 }, "local rank 1 is above rank 0" },
+        { "RANK=1", { 0 }, "RANK=1 is set, but WORLD_SIZE is not" },
+        { "RANK=2 WORLD_SIZE=2", { 0 }, "RANK=2 must be less than WORLD_SIZE=2" },
+        { "RANK=1 WORLD_SIZE=2 LOCAL_RANK=0", { 0 }, "LOCAL_RANK=0 is set, but LOCAL_WORLD_SIZE is not" },
+        { "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3", { 0 }, "LOCAL_WORLD_SIZE=3 is greater" },
+        { "RANK=0 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2", { 0 }, "local rank 1 is greater than rank 0" },
         { "RANK=0 WORLD_SIZE=1 PMI_RANK=1 PMI_SIZE=2", { 0 }, "WORLD_SIZE=1 but PMI_SIZE=2" },
         { "RANK=0 WORLD_SIZE=2 PMI_RANK=1 PMI_SIZE=2", { 0 }, "RANK=0 but PMI_RANK=1" },
         { "RANK=0 WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2", { 0, 2, 0, 2 }, NULL },
@@ -473,7 +473,7 @@ test_environment (void)
     accel_close (acc);
     unsetenv ("ACCEL_TIMEOUT_MS");
     setenv ("ACCELERATE_USE_CPU", "maybe", 1);
-    is_refused (accel_open (&acc, NULL, &err), "ACCELERATE_USE_CPU='maybe' is neither true nor false");
+    is_refused (accel_open (&acc, NULL, &err), "ACCELERATE_USE_CPU='maybe' is not a boolean");
     unsetenv ("ACCELERATE_USE_CPU");
     setenv ("ACCEL_JOB_SEGMENT", "/nowhere/at/all", 1);
     ok (!accel_open (&acc, NULL, &err), "a process alone does without a segment");
@@ -489,9 +489,9 @@ test_identity (void)
         int world, local, first;
         const char *words;
     } cases[] = { { 4, 2, 2, "" },
-                  { 5, 2, 2, "has 5 processes, the variables say 4" },
-                  { 4, 4, 0, "whose ranks here are 0 to 3" },
-                  { 4, 2, 0, "whose ranks here are 0 to 1" } };
+                  { 5, 2, 2, "has 5 processes, but the variables say 4" },
+                  { 4, 4, 0, "whose ranks on this host are 0 to 3" },
+                  { 4, 2, 0, "whose ranks on this host are 0 to 1" } };
     setenv ("RANK", "3", 1);
     setenv ("WORLD_SIZE", "4", 1);
     setenv ("LOCAL_RANK", "1", 1);

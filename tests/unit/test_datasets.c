@@ -34,7 +34,7 @@ test_arrays (void)
         "arrays: many samples");
     ok (!set->read_many (set->user, NULL, 0, (void *[]){ rows, labels }, &err), "arrays: none of them");
     ok (set->read (set->user, 3, (void *[]){ row, &label }, &err) == ACCEL_ERR_INVALID
-            && !strcmp (err.text, "sample 3 of a data set of 3"),
+            && !strcmp (err.text, "sample 3 is out of range: the data set has 3 samples"),
         "arrays: no sample 3");
     ok (set->read_many (set->user, (int64_t[]){ 0, -1 }, 2, (void *[]){ rows, labels }, &err) == ACCEL_ERR_INVALID,
         "arrays: no sample -1");
@@ -62,7 +62,7 @@ test_arrays (void)
         { { "y", ACCEL_INT8, 0, { 0 } }, { "y", ACCEL_INT8, 0, { 0 } } },
     };
     static const char *const words[]
-        = { "size -1", "no name", "8 dimensions", "99", "any memory", "64 samples of it are larger", "named 'y'" };
+        = { "size -1", "no name", "8 dimensions", "99", "size overflows", "64 samples are too large", "named 'y'" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         is_refused ("arrays", accel_dataset_from_arrays (&set, bad[i], arrays, bad[i][1].name ? 2 : 1, 64, &err), &set,
                     words[i]);
@@ -145,13 +145,13 @@ test_llmc (void)
         { { 20240520, 1, 6 }, 12, NULL },
         { { 20240801, 7, 3 }, 12, NULL },
         { { 20240520, 1, 0 }, 0, NULL },
-        { { 20240520, 2, 6 }, 12, "version 2, known is 1" },
-        { { 20240801, 1, 3 }, 12, "version 1, known is 7" },
-        { { 20240521, 1, 6 }, 12, "begins with 20240521, not 20240520 or 20240801" },
-        { { 20240520, 1, 7 }, 12, "header says 7 tokens, the file has 6" },
-        { { 20240520, 1, 5 }, 12, "header says 5 tokens, the file has 6" },
-        { { 20240520, 1, -1 }, 12, "says -1 tokens" },
-        { { 20240520, 1, 6 }, 11, "no whole number of tokens of 2 bytes" },
+        { { 20240520, 2, 6 }, 12, "version 2; only version 1" },
+        { { 20240801, 1, 3 }, 12, "version 1; only version 7" },
+        { { 20240521, 1, 6 }, 12, "starts with 20240521, not 20240520 or 20240801" },
+        { { 20240520, 1, 7 }, 12, "header says 7 tokens, but the file has 6" },
+        { { 20240520, 1, 5 }, 12, "header says 5 tokens, but the file has 6" },
+        { { 20240520, 1, -1 }, 12, "header: -1 tokens" },
+        { { 20240520, 1, 6 }, 11, "not a whole number of tokens of 2 bytes" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char bytes[1024 + 12] = { 0 };
@@ -182,31 +182,31 @@ test_token_errors (void)
     const char *path = write_file ("a", (uint32_t[]){ 1, 2, 3, 0x80000000 }, 16);
     ok (!accel_dataset_open_tokens (&set, path, &options, &err) && !set->read (set->user, 0, (void *[]){ ids }, &err)
             && set->read (set->user, 1, (void *[]){ ids }, &err) == ACCEL_ERR_FORMAT
-            && strstr (err.text, "between 2 and 3 does not fit int32"),
+            && strstr (err.text, "between 2 and 3 does not fit in int32"),
         "tokens: too large for int32");
     accel_dataset_close (set);
     is_refused ("tokens", accel_dataset_open_tokens (&set, path, NULL, &err), &set, "sequence_length");
     other = options;
     other.sequence_length = SIZE_MAX;
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "any memory");
+    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "size overflows");
     other = options;
     other.header_bytes = 17;
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "less than a header of 17");
+    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "less than its header of 17");
     other.header_bytes = 3;
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "13 bytes are no whole number");
+    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "13 bytes are not a whole");
     other.format = ACCEL_TOKENS_LLMC;
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "leave header_bytes 0");
+    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "leave header_bytes at 0");
     other.header_bytes = 0;
     is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "shorter than its header");
     other.format = (enum accel_token_format) 9;
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "9 is no enum");
+    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "invalid accel_token_format 9");
     is_refused ("tokens", accel_dataset_open_tokens (&set, "/nowhere/x", &options, &err), &set, "/nowhere/x: No such");
-    is_refused ("tokens", accel_dataset_open_tokens (&set, "/dev/null", &options, &err), &set, "no regular file");
-    is_refused ("tokens", accel_dataset_open_tokens (&set, NULL, &options, &err), &set, "no path");
+    is_refused ("tokens", accel_dataset_open_tokens (&set, "/dev/null", &options, &err), &set, "not a regular file");
+    is_refused ("tokens", accel_dataset_open_tokens (&set, NULL, &options, &err), &set, "path is NULL or empty");
     unlink (path);
     ok (!mkfifo (path, 0600), "a pipe that nobody writes to");
     alarm (900);
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &options, &err), &set, "no regular file");
+    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &options, &err), &set, "not a regular file");
     alarm (0);
 }
 
@@ -223,7 +223,7 @@ test_shrinking (void)
         bool opened = !accel_dataset_open_tokens (&set, path, &options, &err), cut = !truncate (path, 5000);
         ok (opened && cut && set->size == 64 && !set->read (set->user, 3, (void *[]){ ids }, &err)
                 && set->read (set->user, 60, (void *[]){ ids }, &err) == ACCEL_ERR_FORMAT
-                && strstr (err.text, "has only 5000 bytes now, had 65536"),
+                && strstr (err.text, "has only 5000 bytes now, but had 65536"),
             "tokens: a file cut off later, %s", mapped ? "mapped" : "read");
         ok (opened && set->read (set->user, 4, (void *[]){ ids }, &err) == ACCEL_ERR_FORMAT, "tokens: within a sample");
         accel_dataset_close (opened ? set : NULL);
@@ -345,16 +345,16 @@ test_bad_idx (void)
     } cases[] = {
         { { 0 }, 0, "only 0 bytes" },
         { { 0, 0, 8 }, 3, "only 3 bytes" },
-        { { 0, 1, 8, 1, 0, 0, 0, 0 }, 8, "begins with bytes 00 01 08 01" },
-        { { 0, 0, 7, 1, 0, 0, 0, 0 }, 8, "begins with bytes 00 00 07 01" },
+        { { 0, 1, 8, 1, 0, 0, 0, 0 }, 8, "starts with bytes 00 01 08 01" },
+        { { 0, 0, 7, 1, 0, 0, 0, 0 }, 8, "starts with bytes 00 00 07 01" },
         { { 0, 0, 8, 0 }, 4, "0 dimensions" },
         { { 0, 0, 8, 9 }, 4, "9 dimensions" },
         { { 0, 0, 8, 3, 0, 0, 0, 1, 0, 0 }, 10, "ends at byte 10, before byte 16" },
-        { { 0, 0, 8, 1, 0, 0, 0, 2, 1 }, 9, "1 bytes of data, but its header says 2; was it cut off?" },
+        { { 0, 0, 8, 1, 0, 0, 0, 2, 1 }, 9, "1 bytes of data, but its header says 2; was it truncated?" },
         { { 0, 0, 8, 1, 0, 0, 0, 2, 1, 2, 3 }, 11, "3 bytes of data, but its header says 2" },
         { { 0, 0, 0x0e, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255 }, 16, "more than" },
-        { { 0, 0, 8, 4, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255 }, 20, "any memory" },
-        { { 0x1f, 0x8b, 8, 8 }, 4, "is compressed; uncompress it with gunzip" },
+        { { 0, 0, 8, 4, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255 }, 20, "overflows" },
+        { { 0x1f, 0x8b, 8, 8 }, 4, "is compressed; decompress it with gunzip" },
     };
     static const unsigned char two[] = { 0, 0, 8, 1, 0, 0, 0, 2, 1, 2 }, three[] = { 0, 0, 8, 1, 0, 0, 0, 3, 1, 2, 3 };
     static const unsigned char none[] = { 0, 0, 8, 3, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 28 };

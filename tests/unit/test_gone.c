@@ -135,7 +135,7 @@ test_job_gone (void)
     must (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
     must (accel_comm_split (group, 0, 0, &inner, &err));
     accel_comm_destroy (group);
-    is_error (accel_comm_barrier (inner, &err), ACCEL_ERR_INVALID, "the group that this one is part of");
+    is_error (accel_comm_barrier (inner, &err), ACCEL_ERR_INVALID, "the parent of this group");
     accel_close (acc);
     acc = NULL;
     is_error (accel_comm_all_reduce (inner, &number, &number, 1, ACCEL_INT8, ACCEL_SUM, &err), ACCEL_ERR_INVALID,
@@ -220,7 +220,7 @@ test_backward (void)
         grad.data = NULL;
         must (accel_prepare (acc, &err, model));
         is_error (accel_backward (acc, model, 1, backward, &victim, &err), ACCEL_ERR_CALLBACK,
-                  victim == MODEL ? "it has destroyed its own model" : "it has destroyed its own job");
+                  victim == MODEL ? "the function destroyed its own model" : "the function destroyed its own job");
         accel_close (acc); /* which has given up */
         acc = NULL;
         clean ();
@@ -236,7 +236,7 @@ test_custom (void)
         make_model ();
         must (accel_custom_create (&optimizer, model, &options, &err));
         is_error (accel_optimizer_step (optimizer, &err), ACCEL_ERR_CALLBACK,
-                  victim == MODEL ? "it has destroyed its own model" : "it has destroyed its own optimizer");
+                  victim == MODEL ? "destroyed its own model" : "destroyed its own optimizer");
         clean ();
     }
     enum victim victim = MODEL;
@@ -247,7 +247,7 @@ test_custom (void)
         };
         make_model ();
         is_error (accel_custom_create (&optimizer, model, &options, &err), ACCEL_ERR_CALLBACK,
-                  "it has destroyed its own model");
+                  "the function destroyed its own model");
         clean ();
     }
 }
@@ -261,7 +261,7 @@ test_lambda (void)
         make_scheduler ((struct accel_scheduler_options){
             .schedule = ACCEL_SCHEDULE_LAMBDA, .lambda = rate, .user = &victim });
         is_error (accel_scheduler_step (scheduler, &err), ACCEL_ERR_CALLBACK,
-                  victim == OPTIMIZER ? "has destroyed its own optimizer" : "has destroyed its own scheduler");
+                  victim == OPTIMIZER ? "destroyed its own optimizer" : "destroyed its own scheduler");
         clean ();
     }
 }
@@ -279,12 +279,12 @@ test_reading (void)
     must (accel_loader_create (&loader, &dataset, NULL, &err));
     must (accel_prepare (acc, &err, loader));
     ok (!accel_loader_next (loader, &batch, &err), "reading closes the job");
-    is_error (err.code, ACCEL_ERR_CALLBACK, "reading has destroyed its own job");
+    is_error (err.code, ACCEL_ERR_CALLBACK, "a function called while reading destroyed the job");
     clean ();
     victim = LOADER;
     must (accel_loader_create (&loader, &dataset, NULL, &err));
     bool more = accel_loader_next (loader, &batch, &err);
-    is_error (more ? ACCEL_OK : err.code, ACCEL_ERR_CALLBACK, "reading has destroyed its own loader");
+    is_error (more ? ACCEL_OK : err.code, ACCEL_ERR_CALLBACK, "a function called while reading destroyed the loader");
     ok (!batch, "and there is no batch");
     clean ();
 }
@@ -305,7 +305,7 @@ test_batch (void)
     acc = NULL;
     ok (!accel_batch_size (batch) && !accel_batch_tensor (batch, "x") && !accel_batch_indices (batch),
         "a batch is empty after the job was closed");
-    is_error (accel_batch_tree (&tree, batch, &err), ACCEL_ERR_INVALID, "the batch is gone");
+    is_error (accel_batch_tree (&tree, batch, &err), ACCEL_ERR_INVALID, "the batch is no longer valid");
     ok (accel_loader_next (loader, &batch, &err) && accel_batch_size (batch) == 2, "its loader goes on: %s", err.text);
     clean ();
     accel_dataset_close (dataset);

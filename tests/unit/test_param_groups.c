@@ -310,9 +310,9 @@ static const struct {
       "group '0': no parameter is named 'haed' (did you mean 'head'?)" },
     { { { .match = "mask*" } }, 1, "what matches 'mask*' has no gradient and is not trained" },
     { { { .indices = (size_t[]){ 6 }, .index_count = 1 } }, 1, "'mask.buffer' has no gradient and is not trained" },
-    { { { .indices = (size_t[]){ 7 }, .index_count = 1 } }, 1, "there is no parameter 7, the model has 7" },
-    { { { .match = "wte,,head" } }, 1, "there is an empty pattern" },
-    { { { .match = "" } }, 1, "there is an empty pattern" },
+    { { { .indices = (size_t[]){ 7 }, .index_count = 1 } }, 1, "parameter 7 does not exist: the model has 7" },
+    { { { .match = "wte,,head" } }, 1, "contains an empty pattern" },
+    { { { .match = "" } }, 1, "contains an empty pattern" },
     { { { .lr = 1 }, { .match = "wte" }, { .eps = 1 } }, 3, "groups 0 and 2 both choose no parameters" },
     { { { .match = "*" }, { .lr = 1 } }, 2, "group 'rest' has no parameters" },
     { { { .parameters = (const char *[]){ "wte" } } }, 1, "group '0' has no parameters" },
@@ -322,9 +322,9 @@ static const struct {
     { { { .match = "wte", .momentum = 0.9 } }, 1, "group 'wte': AdamW has no momentum" },
     { { { .match = "wte", .nesterov = ACCEL_FLAG_NO } }, 1, "group 'wte': AdamW has no nesterov" },
     { { { .match = "wte", .amsgrad = (enum accel_flag) 7 } }, 1, "group 'wte': invalid value for an accel_flag" },
-    { { { .match = "wte", .beta2 = 1 } }, 1, "group 'wte': beta2 is 1, it must be at least 0 and less than 1" },
+    { { { .match = "wte", .beta2 = 1 } }, 1, "group 'wte': beta2 is 1, but must be at least 0 and less than 1" },
     { { { .match = "wte", .lr = NAN } }, 1, "group 'wte': lr is nan" },
-    { { { .match = "wte", .weight_decay = -1 } }, 1, "group 'wte': weight_decay is -1, it must be at least 0" },
+    { { { .match = "wte", .weight_decay = -1 } }, 1, "group 'wte': weight_decay is -1, but must be at least 0" },
 };
 
 static void
@@ -418,7 +418,7 @@ test_change (void)
     ok (accel_optimizer_group_lr (optimizer, 0) == 0.25, "what one group shows can be given to another");
     ok (accel_optimizer_set_group (optimizer, 1, &(struct accel_param_group){ .lr = 3, .momentum = 0.5 }, &err)
                 == ACCEL_ERR_INVALID
-            && strstr (err.text, "group 'rest': it was made without a momentum")
+            && strstr (err.text, "group 'rest': it was created without a momentum")
             && accel_optimizer_group_lr (optimizer, 1) == 0.25, "refused, and nothing changed: %s", err.text);
     ok (accel_optimizer_set_group (optimizer, 0, &(struct accel_param_group){ .beta1 = 0.5 }, &err)
             == ACCEL_ERR_INVALID, "%s", err.text);

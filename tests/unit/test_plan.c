@@ -217,7 +217,7 @@ test_ports (void)
     if (ok (!plan_for (&plan, "--cpu --num_processes 2 --num_machines 2 --main_process_ip h", &topology, false, &fail),
             "a plan")) {
         is_text (value_of (&plan.processes[0].env, "MASTER_PORT"), "29500", "the port that other machines use too");
-        ok (plan.notes.count == 2 && strstr (plan.notes.items[0], "port 29500 is taken: rank 0"), "taken: a note");
+        ok (plan.notes.count == 2 && strstr (plan.notes.items[0], "port 29500 is in use: rank 0"), "taken: a note");
         is_text (plan.notes.items[1], "what is to be said", "and one more");
         plan_release (&plan);
     }
@@ -571,8 +571,8 @@ test_programs (void)
         { "run.sh", "#!/no/such/sh\n", 14, 0755, "run.sh", 126, "/no/such/sh, which does not exist" },
         { "run.sh", "#!/bin/sh\r\n", 11, 0755, "run.sh", 126, "carriage return" },
         { "run.sh", "#!\n", 3, 0755, "run.sh", 126, "no interpreter" },
-        { "run.sh", "#!/bin/sh\n", 10, 0755, "run.sh", 127, "no such program in PATH; the one in the current folder is "
-          "./run.sh", true },
+        { "run.sh", "#!/bin/sh\n", 10, 0755, "run.sh", 127,
+          "no such program in PATH; to run the one in the current folder, use ./run.sh", true },
         { "run.sh", "#!/bin/sh\n", 10, 0755, "./run.sh", 0, "./run.sh", true },
         { "data", "hello", 5, 0755, "./data", 126, "neither an ELF program nor a script", true },
         { "data", "", 0, 0755, "./data", 126, "neither an ELF program nor a script", true },
@@ -590,7 +590,7 @@ test_programs (void)
         { "run", "#!/bin/sh\npython\n", 17, 0644, "run", 126, "chmod +x ./run" },
         { "true", "print ()", 8, 0644, "true", 0, "python3 true" },
         { "true", "print ()", 8, 0755, "true", 0, "/true", true },
-        { "elf", other_elf, sizeof other_elf, 0755, "elf", 126, "another kind of machine" },
+        { "elf", other_elf, sizeof other_elf, 0755, "elf", 126, "another architecture" },
         { "train.py", "", 0, 0644, "train.py", 0, "python3 train.py" },
         { NULL, NULL, 0, 0, "nothere", 127, "no such program" },
         { NULL, NULL, 0, 0, "./nothere", 127, "No such file" },

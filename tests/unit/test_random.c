@@ -366,7 +366,7 @@ test_bad_samplers (void)
     ok (accel_sampler_random (&sampler, 0, NULL, &err) == ACCEL_ERR_INVALID && !sampler, "of no samples: %s", err.text);
     sampler = (void *) generator;
     ok (accel_sampler_weighted (&sampler, (const double[]){ 1, 0, 1 }, 3, NULL, &err) == ACCEL_ERR_INVALID && !sampler
-            && strstr (err.text, "3 samples cannot be drawn without replacement: only 2"), "too many: %s", err.text);
+            && strstr (err.text, "cannot draw 3 samples without replacement: only 2"), "too many: %s", err.text);
     ok (!accel_sampler_weighted (&sampler, (const double[]){ 1, 0, 1 }, 3,
                                  &(struct accel_random_options){ .replacement = true }, &err), "with replacement");
     accel_sampler_destroy (sampler);
@@ -392,7 +392,7 @@ test_bad_weights (void)
     } cases[] = {
         { { 1, 1, 1 }, 0, 1, true, "0 weights" },
         { { 1, 1, 1 }, ((size_t) 1 << 24) + 1, 1, true, "weights" },
-        { { 1, 1, 1 }, 3, 0, true, "none" },
+        { { 1, 1, 1 }, 3, 0, true, "number of samples is 0" },
         { { 1, 1, 1 }, 3, 4, false, "4 without replacement" },
         { { 1, 0, 1 }, 3, 3, false, "only 2" },
         { { 1, -1, 1 }, 3, 1, true, "weight 1 is -1" },
@@ -456,11 +456,11 @@ test_types (void)
         { "torch", ACCEL_OK, ACCEL_RNG_TORCH, "" },
         { "generator", ACCEL_OK, ACCEL_RNG_GENERATOR, "" },
         { "cuda", ACCEL_ERR_UNSUPPORTED, 0, "'cuda'" },
-        { "neuron", ACCEL_ERR_UNSUPPORTED, 0, "torch and generator" },
+        { "neuron", ACCEL_ERR_UNSUPPORTED, 0, "torch or generator" },
         { "generater", ACCEL_ERR_INVALID, 0, "did you mean 'generator'?" },
-        { "numpy", ACCEL_ERR_INVALID, 0, "'numpy': no such type" },
-        { "", ACCEL_ERR_INVALID, 0, "no such type" },
-        { NULL, ACCEL_ERR_INVALID, 0, "no such type" },
+        { "numpy", ACCEL_ERR_INVALID, 0, "unknown random number type 'numpy'" },
+        { "", ACCEL_ERR_INVALID, 0, "unknown random number type" },
+        { NULL, ACCEL_ERR_INVALID, 0, "unknown random number type" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct accel_error err = { .text = "" };

@@ -203,7 +203,7 @@ test_objects_refused (struct accel *acc)
     rank_fails (accel_broadcast_object_list (acc, &object, 1 + (rank == 1), 0, &list, &err), ACCEL_ERR_INVALID, &err,
                 "numbers of objects differ: 1 on rank 0, 2 on rank 1");
     rank_fails (accel_gather_object (acc, &endless, 1, &list, &err), ACCEL_ERR_INVALID, &err,
-                "the objects of all processes are more than any memory holds");
+                "the objects of all processes are too large: size overflows");
     rank_must (accel_broadcast_object_list (acc, rank ? NULL : &object, 1, 0, &list, &err), &err);
     right (list.count == 1 && *(const char *) list.items[0].data == 7, "the broadcast object");
     accel_object_list_release (&list);
@@ -346,7 +346,7 @@ test_failed_pass (struct accel *acc)
     make_net (acc, &(struct accel_ddp_options){ .bucket_cap_mb = 1 });
     net.twice = true;
     rank_fails (accel_backward (acc, net.model, 0, pass_back, acc, &err), ACCEL_ERR_INVALID, &err,
-                "'c' was reported before in this pass");
+                "'c' was already reported in this pass");
     net.twice = false;
     rank_must (accel_backward (acc, net.model, 0, pass_back, acc, &err), &err);
     accel_model_destroy (net.model);
@@ -489,7 +489,7 @@ test_backends (void)
     static const struct {
         const char *backend, *words;
     } cases[] = {
-        { "nothing", "there is no backend 'nothing': this build has self and shm" },
+        { "nothing", "unknown backend 'nothing': this build has self and shm" },
         { "self", "no backend can connect this job: self " },
     };
     setenv (ENV_RANK, "0", 1);

@@ -112,15 +112,15 @@ test_kinds (void)
 {
     make_job (2, 256 * 7);
     check_text ("accelerate: rank 1 (process 101 on box) exited with status 7\n", true, "who, and how");
-    check_text ("for want of memory", false, "no word of memory");
+    check_text ("out of memory", false, "no word of memory");
     check_json ("\"exit_code\":7,\"signal\":null,\"out_of_memory\":false", "the same as JSON");
     job.killed = 1;
-    check_text ("  1 process was killed at once\n", true, "killed at once");
+    check_text ("  1 process was killed immediately\n", true, "killed at once");
     job.out_of_grace = true;
     check_text ("  1 process did not end within 5 s and had to be killed\n", true, "killed after its time");
     ranks[1].wait_status = SIGKILL;
     job.out_of_memory = true;
-    check_text ("  the kernel killed it, or another process of its control group, for want of memory\n", true,
+    check_text ("  out of memory: the kernel killed it, or another process in its control group\n", true,
                 "memory");
     check_json ("\"exit_code\":null,\"signal\":9,\"out_of_memory\":true", "a signal is no exit code");
     ranks[0].doing = strdup ("caf\xe9 \"x\"");

@@ -58,7 +58,7 @@ test_claim (void)
 {
     pid_t other = make_process ();
     uint32_t space = shm_pid_space ();
-    claim (other, space, ACCEL_ERR_INVALID, "both are rank 0");
+    claim (other, space, ACCEL_ERR_INVALID, "are both rank 0");
     claim (other, space + 1, ACCEL_OK, "");
     claim (getpid (), space, ACCEL_OK, "");
     kill (other, SIGKILL);
@@ -85,7 +85,7 @@ test_lead (void)
     is_text (ranks[0]->slot->reason, err.text, "why it failed is told to the others");
     ok (atomic_load (&ranks[0]->slot->state) == JOBSEG_FAILED, "so is that it did");
     is_error (status, ACCEL_ERR_TIMEOUT,
-              "rank 0 has waited for 300 ms, the timeout, for rank 2 (computing, no collective yet)");
+              "rank 0 timed out after 300 ms, waiting for rank 2 (computing, no collective yet)");
     end_ranks ();
 
     make_ranks (3);
@@ -118,7 +118,7 @@ test_follow (void)
     set_slot (0, JOBSEG_JOINING, 1);
     is_error (shm_join (ranks[1], &job, -1, &err), ACCEL_ERR_TIMEOUT, "for rank 2 (not in accel_open() yet)");
     set_slot (2, JOBSEG_JOINING, 1);
-    is_error (shm_join (ranks[1], &job, -1, &err), ACCEL_ERR_TIMEOUT, "the timeout, for rank 0 to let it in");
+    is_error (shm_join (ranks[1], &job, -1, &err), ACCEL_ERR_TIMEOUT, "waiting for rank 0 to let it in");
     end_ranks ();
 
     /* All had joined: what happened to one of them after that is for the first collective. */
@@ -216,16 +216,16 @@ test_meeting (void)
 
     host ();
     follower.identity.world_size = 4;
-    ask (ACCEL_ERR_TIMEOUT, "rank 1 has waited for 300 ms, the timeout, for rank 0 (socket @accel-");
+    ask (ACCEL_ERR_TIMEOUT, "rank 1 timed out after 300 ms, waiting for rank 0 (socket @accel-");
     end_host ();
     host ();
     setenv (ENV_MASTER_PORT, "23", 1);
-    ask (ACCEL_ERR_TIMEOUT, "rank 1 has waited for 300 ms, the timeout, for rank 0 (socket @accel-");
+    ask (ACCEL_ERR_TIMEOUT, "rank 1 timed out after 300 ms, waiting for rank 0 (socket @accel-");
     unsetenv (ENV_MASTER_PORT);
     end_host ();
     host ();
     told.stranger = 1 << 20; /* whoever answers */
-    ask (ACCEL_ERR_TIMEOUT, "rank 1 has waited for 300 ms, the timeout, for rank 0 (socket @accel-");
+    ask (ACCEL_ERR_TIMEOUT, "rank 1 timed out after 300 ms, waiting for rank 0 (socket @accel-");
     end_host ();
 }
 
@@ -261,7 +261,7 @@ test_bind_fails (void)
     leader = job_of (0, 2);
     told.bind_error = EACCES;
     saw.binds = 0;
-    is_error (shm_rendezvous (&leader, &unused, &err), ACCEL_ERR_SYSTEM, "accel_open: cannot take the socket @accel-");
+    is_error (shm_rendezvous (&leader, &unused, &err), ACCEL_ERR_SYSTEM, "accel_open: cannot bind the socket @accel-");
     ok (saw.binds == 1, "after one trial: %u", saw.binds);
     listener = unused;
     end_host ();
@@ -358,7 +358,7 @@ test_bad_answers (void)
         told.waits = answer_badly;
         enum accel_status status = shm_rendezvous (&follower, &unused, &err);
         ok (count_descriptors () == before, "what came with a bad answer is closed");
-        is_error (status, ACCEL_ERR_TIMEOUT, "the timeout, for rank 0");
+        is_error (status, ACCEL_ERR_TIMEOUT, "waiting for rank 0");
         ok (answered, "there was an answer");
         answered = false;
         end_host ();
@@ -379,8 +379,8 @@ test_taken_name (void)
     int its_listener = -1;
     host ();
     told.waits = serve;
-    is_error (shm_rendezvous (&second, &its_listener, &err), ACCEL_ERR_INVALID, "both are rank 0");
-    ok (served == ACCEL_ERR_INVALID && strstr (serving_err.text, "both are rank 0"), "the first says it, too: %s",
+    is_error (shm_rendezvous (&second, &its_listener, &err), ACCEL_ERR_INVALID, "are both rank 0");
+    ok (served == ACCEL_ERR_INVALID && strstr (serving_err.text, "are both rank 0"), "the first says it, too: %s",
         serving_err.text);
     close (its_listener);
     jobseg_detach (&second.segment);
@@ -410,13 +410,13 @@ test_open (void)
     job = job_of (0, 2);
     is_error (backend_shm.probe (&job, &err), ACCEL_OK, "");
     job.identity.local_world_size = 1;
-    is_error (backend_shm.probe (&job, &err), ACCEL_ERR_UNSUPPORTED, "the processes of one host, here are 1 of 2");
+    is_error (backend_shm.probe (&job, &err), ACCEL_ERR_UNSUPPORTED, "but this host has 1 of 2");
     job = job_of (0, JOBSEG_MAX_LOCAL + 1);
     is_error (backend_shm.probe (&job, &err), ACCEL_ERR_UNSUPPORTED, "at most 4096 processes");
 
     make_ranks (1);
     struct shm *first = open_alone (ACCEL_OK, "");
-    open_alone (ACCEL_ERR_INVALID, "this process has joined its job already");
+    open_alone (ACCEL_ERR_INVALID, "this process has already joined its job");
     backend_shm.close (first);
     backend_shm.close (open_alone (ACCEL_OK, ""));
     end_ranks ();
@@ -460,7 +460,7 @@ test_close (void)
                                              "but not where groups meet", "and not by a fork" };
         ok (saw.holes == before + (what == 1), "%s", names[what]);
         if (what == 3) { /* its parent is still a member */
-            open_alone (ACCEL_ERR_INVALID, "joined its job already");
+            open_alone (ACCEL_ERR_INVALID, "already joined its job");
             break;
         }
         end_ranks ();

@@ -218,17 +218,17 @@ test_broken (void)
         size_t bytes; /* of the file, with the header */
         const char *words;
     } cases[] = {
-        { { 0 }, 0, "s_1.bin: no token file of llm.c: shorter than its header" },
-        { { 20240520, 1, 0 }, 1023, "s_1.bin: no token file of llm.c: shorter than its header" },
+        { { 0 }, 0, "s_1.bin: not an llm.c token file: shorter than its header" },
+        { { 20240520, 1, 0 }, 1023, "s_1.bin: not an llm.c token file: shorter than its header" },
         { { 20240520, 1, 0 }, 1024, "s_1.bin: has no tokens" },
-        { { 20240520, 1, 8 }, 1024 + 14, "s_1.bin: its header says 8 tokens, the file has 7" },
-        { { 20240520, 1, 7 }, 1024 + 16, "s_1.bin: its header says 7 tokens, the file has 8" },
-        { { 20240520, 1, 8 }, 1024 + 15, "s_1.bin: 15 bytes are no whole number" },
-        { { 20240520, 1, -8 }, 1024 + 16, "s_1.bin: its header says -8 tokens" },
-        { { 20240520, 2, 8 }, 1024 + 16, "s_1.bin: token file of llm.c with version 2" },
-        { { 20240522, 1, 8 }, 1024 + 16, "s_1.bin: no token file of llm.c: begins with 20240522" },
+        { { 20240520, 1, 8 }, 1024 + 14, "s_1.bin: its header says 8 tokens, but the file has 7" },
+        { { 20240520, 1, 7 }, 1024 + 16, "s_1.bin: its header says 7 tokens, but the file has 8" },
+        { { 20240520, 1, 8 }, 1024 + 15, "s_1.bin: 15 bytes are not a whole number" },
+        { { 20240520, 1, -8 }, 1024 + 16, "s_1.bin: invalid header: -8 tokens" },
+        { { 20240520, 2, 8 }, 1024 + 16, "s_1.bin: llm.c token file of version 2" },
+        { { 20240522, 1, 8 }, 1024 + 16, "s_1.bin: not an llm.c token file: starts with 20240522" },
         { { 20240801, 7, 8 }, 1024 + 32, "s_1.bin: has tokens of 32 bits, but " },
-        { { 0x00088b1f, 1, 8 }, 1024 + 16, "s_1.bin: no token file of llm.c: begins with" },
+        { { 0x00088b1f, 1, 8 }, 1024 + 16, "s_1.bin: not an llm.c token file: starts with" },
     };
     struct accel_tokens_options options = { .format = ACCEL_TOKENS_LLMC, .sequence_length = LENGTH };
     struct accel_dataset *set;
@@ -245,7 +245,7 @@ test_broken (void)
                 "s_1.bin: No such file");
     ok (!mkdir (paths[1], 0700), "a folder");
     is_refused ("a folder", accel_dataset_open_token_files (&set, path_list, FILES, &options, &err), &set,
-                "s_1.bin: is no regular file");
+                "s_1.bin: is not a regular file");
     rmdir (paths[1]);
     write_shards (false);
     options.format = ACCEL_TOKENS_UINT16;
@@ -254,7 +254,7 @@ test_broken (void)
                 "s_1.bin: has no tokens");
     write_file ("s_1.bin", "abc", 3);
     is_refused ("odd", accel_dataset_open_token_files (&set, path_list, FILES, &options, &err), &set,
-                "s_1.bin: 3 bytes are no whole number");
+                "s_1.bin: 3 bytes are not a whole number");
     write_shards (false);
     options.sequence_length = 50;
     is_refused ("too short", accel_dataset_open_token_files (&set, path_list, FILES, &options, &err), &set,
@@ -266,7 +266,7 @@ test_broken (void)
     is_refused ("no files", accel_dataset_open_token_files (&set, path_list, 0, &options, &err), &set, "is empty");
     is_refused ("no files", accel_dataset_open_token_files (&set, NULL, 1, &options, &err), &set, "is empty");
     is_refused ("NULL", accel_dataset_open_token_files (&set, (const char *[]){ NULL }, 1, &options, &err), &set,
-                "no path");
+                "path is NULL or empty");
     is_refused ("options", accel_dataset_open_token_files (&set, path_list, FILES, NULL, &err), &set,
                 "sequence_length");
 }
@@ -275,7 +275,7 @@ test_broken (void)
 static void
 test_changes (void)
 {
-    static const char *const words[] = { "s_1.bin: has 60 bytes now, had 82", "s_1.bin: has 90 bytes now, had 82",
+    static const char *const words[] = { "has 60 bytes now, but had 82", "has 90 bytes now, but had 82",
                                          "s_1.bin: was modified after", "s_1.bin: No such file",
                                          "s_1.bin: was modified after" };
     for (int change = 0; change < 5; change++)

@@ -375,7 +375,7 @@ test_foreign_files (void)
         struct jobseg reader;
         int fd = memfd_create ("test", MFD_CLOEXEC);
         ok (fd >= 0 && !ftruncate (fd, sizes[i]) && jobseg_attach_fd (&reader, fd, &fail) && reader.fd == -1
-                && strstr (fail.text, "no job segment"),
+                && strstr (fail.text, "not a job segment"),
             "a file of %ld zeros: %s", (long) sizes[i], fail.text);
         ok (fcntl (fd, F_GETFD) < 0, "which is closed");
     }

@@ -32,11 +32,12 @@ choose (const struct backend **chosen, const struct backend_job *job, struct acc
         }
         if (length < sizeof reasons)
             length += (size_t) snprintf (reasons + length, sizeof reasons - length, "%s%s %s", length ? "; " : "",
-                                         backend->name, why.text[0] ? why.text : "is of another release");
+                                         backend->name, why.text[0] ? why.text : "was built for a different libaccel "
+                                                                                 "release");
     }
     if (!known)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "accel_open: there is no backend '%.40s': this build has self and shm", job->backend);
+                           "accel_open: unknown backend '%.40s': this build has self and shm", job->backend);
     return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no backend can connect this job: %s", reasons);
 }
 
@@ -214,14 +215,14 @@ check (const struct accel_comm *comm, const struct backend_call *call, bool buff
     if (!comm)
         return comm_refuse (call->site, "the job, or its communicator, is NULL", err);
     if ((unsigned) call->dtype >= ACCEL_DTYPE_COUNT || (unsigned) call->op >= ACCEL_OP_COUNT)
-        return comm_refuse (call->site, "the element type or the operation is no value of its enum", err);
+        return comm_refuse (call->site, "invalid element type or operation", err);
     bool reads = call->kind != BACKEND_BROADCAST && call->kind != BACKEND_RECV, writes = call->kind != BACKEND_SEND;
     if (buffers && call->count && ((writes && !call->recv) || (reads && !call->send)))
         return comm_refuse (call->site, "a buffer is NULL", err);
     size_t bytes;
     if (__builtin_mul_overflow (call->count, call->element_bytes * (size_t) comm->size, &bytes)
         || bytes > PTRDIFF_MAX)
-        return comm_refuse (call->site, "the count is more than any memory holds", err);
+        return comm_refuse (call->site, "the count is too large: size overflows", err);
     bool reduces = call->kind == BACKEND_ALL_REDUCE || call->kind == BACKEND_REDUCE_SCATTER;
     if (reduces) {
         enum accel_status status = comm_check_reduction (call->site, call->dtype, call->op, 1, err);
@@ -229,7 +230,8 @@ check (const struct accel_comm *comm, const struct backend_call *call, bool buff
             return status;
     }
     if (call->root >= comm->size)
-        return comm_fail (call->site, ACCEL_ERR_INVALID, err, "there is no rank %d among %d", call->root, comm->size);
+        return comm_fail (call->site, ACCEL_ERR_INVALID, err, "no rank %d in a communicator of size %d", call->root,
+                                                              comm->size);
     return ACCEL_OK;
 }
 
@@ -261,7 +263,7 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
     for (struct accel_comm *part = comm; part; part = part->parent) {
         if (object_is_gone (&part->object))
             return comm_refuse (call->site, part == comm ? "the group has been destroyed"
-                                : part->parent ? "the group that this one is part of has been destroyed"
+                                : part->parent ? "the parent of this group has been destroyed"
                                                : "the job of this group has been closed", err);
         if (part->unsettled)
             comm_abandon (part, part->unsettled);

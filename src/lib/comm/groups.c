@@ -79,7 +79,7 @@ meet (struct accel_comm *comm, const struct comm_site *site, const struct member
     AUTO_FREE int64_t *places = calloc ((size_t) comm->size, sizeof *places);
     int64_t place = -1;
     if (!places) {
-        comm_give_up (comm, "no memory for a group");
+        comm_give_up (comm, "cannot allocate memory for a group");
         return comm_no_memory (site, err);
     }
     if (leads && comm->backend->make_group (comm->transport, members->count, &place, err))
@@ -90,7 +90,7 @@ meet (struct accel_comm *comm, const struct comm_site *site, const struct member
     place = places[members->ranks[0]];
     status = place < 0 ? comm_no_memory (site, err) : join (comm, site, members, place, group, err);
     if (status && place >= 0)
-        comm_give_up (comm, "no memory for a group");
+        comm_give_up (comm, "cannot allocate memory for a group");
     return status;
 }
 
@@ -101,7 +101,7 @@ split (struct accel_comm *comm, const struct comm_site *site, int colour, int ke
     struct choice own = { .colour = colour, .key = key };
     struct members members = { 0 };
     if (!group)
-        return comm_refuse (site, "where to put the group is NULL", err);
+        return comm_refuse (site, "group is NULL", err);
     *group = NULL;
     if (!comm)
         return comm_refuse (site, "the communicator is NULL", err);
@@ -148,9 +148,9 @@ check_mesh (struct accel *acc, const struct comm_site *site, const char *const *
 {
     int64_t product = 1;
     if (!acc || !names || !sizes)
-        return comm_refuse (site, "the job, the names or the sizes are NULL", err);
+        return comm_refuse (site, "acc, names or sizes is NULL", err);
     if (ndim < 1 || ndim > ACCEL_MAX_DIMS)
-        return comm_refuse (site, "a mesh has 1 to ACCEL_MAX_DIMS dimensions", err);
+        return comm_refuse (site, "a mesh must have 1 to ACCEL_MAX_DIMS dimensions", err);
     for (int d = 0; d < ndim; d++) {
         if (!names[d] || !*names[d] || strlen (names[d]) >= ACCEL_MESH_NAME_SIZE)
             return comm_refuse (site, "a dimension's name is empty or too long", err);
@@ -161,7 +161,7 @@ check_mesh (struct accel *acc, const struct comm_site *site, const char *const *
             return comm_refuse (site, "a dimension's size is not positive, or too large", err);
     }
     if (product != accel_num_processes (acc))
-        return comm_fail (site, ACCEL_ERR_INVALID, err, "a mesh of %lld processes, where there are %d",
+        return comm_fail (site, ACCEL_ERR_INVALID, err, "the mesh has %lld processes, but the job has %d",
                           (long long) product, accel_num_processes (acc));
     return ACCEL_OK;
 }
@@ -174,7 +174,7 @@ accel_mesh_create_at (const char *file, int line, struct accel *acc, const char 
 {
     const struct comm_site *site = SITE (MESH_CREATE);
     if (!mesh)
-        return comm_refuse (site, "where to put the mesh is NULL", err);
+        return comm_refuse (site, "mesh is NULL", err);
     *mesh = NULL;
     enum accel_status status = check_mesh (acc, site, names, sizes, ndim, err);
     if (status)

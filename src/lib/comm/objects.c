@@ -56,16 +56,16 @@ measure (const struct comm_site *site, const struct accel_object *objects, size_
          struct accel_error *err)
 {
     if (count > PTRDIFF_MAX / sizeof *objects)
-        return comm_refuse (site, "more objects than any memory holds", err);
+        return comm_refuse (site, "too many objects: size overflows", err);
     if (count && !objects)
         return comm_refuse (site, "the objects are NULL", err);
     notice->count = (int64_t) count;
     for (size_t i = 0; i < count; i++) {
         if (objects[i].size_bytes && !objects[i].data)
-            return comm_refuse (site, "an object with a size has no data", err);
+            return comm_refuse (site, "an object has a size, but its data is NULL", err);
         if (objects[i].size_bytes > PTRDIFF_MAX
             || __builtin_add_overflow (notice->bytes, (int64_t) objects[i].size_bytes, &notice->bytes))
-            return comm_refuse (site, "objects larger than any memory", err);
+            return comm_refuse (site, "objects too large: size overflows", err);
     }
     return ACCEL_OK;
 }
@@ -73,8 +73,8 @@ measure (const struct comm_site *site, const struct accel_object *objects, size_
 static enum accel_status
 no_memory (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
 {
-    comm_give_up (comm, "no memory for the objects of all processes");
-    return comm_fail (site, ACCEL_ERR_NOMEM, err, "no memory for the objects of all processes");
+    comm_give_up (comm, "cannot allocate memory for the objects of all processes");
+    return comm_fail (site, ACCEL_ERR_NOMEM, err, "cannot allocate memory for the objects of all processes");
 }
 
 /* Memory for @parcels parcels and their items.  All ranks know all notices, so all refuse what no memory could hold; a
@@ -89,7 +89,7 @@ prepare (struct accel_comm *comm, const struct comm_site *site, const struct not
         if (__builtin_mul_overflow (items, sizeof (struct accel_object) + sizeof (uint64_t), &one)
             || __builtin_add_overflow (one, (size_t) notices[i].bytes, &one)
             || __builtin_add_overflow (total, one, &total) || total > PTRDIFF_MAX)
-            return comm_refuse (site, "the objects of all processes are more than any memory holds", err);
+            return comm_refuse (site, "the objects of all processes are too large: size overflows", err);
         count += items;
     }
     delivery->list = (struct accel_object_list){ .items = malloc (total + !total), .count = count };
@@ -264,8 +264,8 @@ accel_broadcast_object_list_at (const char *file, int line, struct accel *acc, c
     AUTO_FREE struct notice *notices = NULL;
     if (!list || from_process < 0 || from_process >= size || count > PTRDIFF_MAX)
         return comm_refuse (site, !list                 ? "the list is NULL"
-                                  : count > PTRDIFF_MAX ? "more objects than any memory holds"
-                                                        : "there is no such rank to broadcast from",
+                                  : count > PTRDIFF_MAX ? "too many objects: size overflows"
+                                                        : "from_process is not a rank of this job",
                             err);
     enum accel_status status = root ? measure (site, objects, count, &own, err) : ACCEL_OK;
     if (!status)
@@ -314,7 +314,7 @@ check_parcel (const struct comm_site *site, const char *parcel, const struct not
     }
     return good && !left
                ? ACCEL_OK
-               : comm_refuse (site, "the sizes of the objects that came are not those of their bytes", err);
+               : comm_refuse (site, "the sizes of the received objects do not add up to the bytes received", err);
 }
 
 enum accel_status
@@ -327,7 +327,7 @@ comm_recv_objects (struct accel_comm *comm, const struct comm_site *site, int fr
     if (status)
         return status;
     if (notice.root != (int64_t) sent || notice.count < 0 || notice.bytes < 0)
-        status = comm_fail (site, ACCEL_ERR_PEER, err, "what rank %d sends is not of %s", from,
+        status = comm_fail (site, ACCEL_ERR_PEER, err, "the message from rank %d was not sent by %s", from,
                             jobseg_call_name (sent));
     if (!status)
         status = prepare (comm, site, &notice, 1, &delivery, err);
@@ -337,7 +337,7 @@ comm_recv_objects (struct accel_comm *comm, const struct comm_site *site, int fr
     if (!status)
         status = check_parcel (site, delivery.parcels, &notice, err);
     if (status)
-        comm_give_up (comm, err ? err->text : "it could not take what came");
+        comm_give_up (comm, err ? err->text : "it could not process the data it received");
     return finish (status, &delivery, &notice, 1, list);
 }
 
@@ -409,6 +409,6 @@ accel_all_to_all_object_at (const char *file, int line, struct accel *acc, const
     if (!status)
         status = swap (world, site, objects, notices, delivery.parcels, err);
     if (status)
-        comm_give_up (world, err ? err->text : "it could not take what came");
+        comm_give_up (world, err ? err->text : "it could not process the data it received");
     return finish (status, &delivery, notices, (int) size, list);
 }

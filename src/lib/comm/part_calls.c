@@ -42,7 +42,7 @@ comm_check_parts (struct accel *acc, const struct comm_site *site, const DLTenso
     if (!tensor->ndim)
         return comm_refuse (site, "a tensor without dimensions has no rows", err);
     if (tensor->shape[0] % processes)
-        return comm_fail (site, ACCEL_ERR_INVALID, err, "%lld rows cannot be shared out to %d processes",
+        return comm_fail (site, ACCEL_ERR_INVALID, err, "cannot divide %lld rows evenly among %d processes",
                           (long long) tensor->shape[0], processes);
     return op ? comm_check_reduction (site, accel_dtype_from_dl (tensor->dtype), *op, 1, err) : ACCEL_OK;
 }
@@ -125,7 +125,7 @@ accel_recv_at (const char *file, int line, struct accel *acc, DLTensor *tensor, 
     const struct comm_site *site = SITE (TENSOR_RECV);
     struct plain plain;
     if (tensor && comm_has_doubles (tensor))
-        return comm_refuse (site, "elements of the tensor share their place (a stride of 0): copy it first", err);
+        return comm_refuse (site, "elements of the tensor share memory (stride 0): copy it first", err);
     enum accel_status status = make_plain (&plain, site, tensor, err);
     if (status)
         return status;

@@ -107,7 +107,7 @@ accel_check_trigger_at (const char *file, int line, struct accel *acc, bool *fir
     const struct comm_site *site = SITE (CHECK_TRIGGER);
     uint8_t raised = acc && acc->trigger;
     if (!fired)
-        return comm_refuse (site, "where to put the answer is NULL", err);
+        return comm_refuse (site, "fired is NULL", err);
     enum accel_status status
         = comm_all_reduce (accel_world (acc), site, &raised, &raised, 1, ACCEL_UINT8, ACCEL_MAX, err);
     if (status)

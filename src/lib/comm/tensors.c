@@ -18,7 +18,7 @@ comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum ac
         return comm_refuse (site, "the tensor is NULL", err);
     *dtype = accel_dtype_from_dl (tensor->dtype);
     if (*dtype == ACCEL_DTYPE_COUNT)
-        return comm_refuse (site, "the tensor's element type is none of enum accel_dtype", err);
+        return comm_refuse (site, "the tensor has an unsupported element type", err);
     if (!tensor_device_is_host (tensor->device))
         return comm_fail (site, ACCEL_ERR_UNSUPPORTED, err, "the tensor is not in host memory");
     enum accel_status status = tensor_check (tensor, err);
@@ -48,7 +48,7 @@ comm_shape_output (const struct comm_site *site, struct accel_tensor *out, const
     for (int i = 1; i < tensor->ndim; i++)
         shape[i] = tensor->shape[i];
     if (!out || (out->dl.data && !out->owned_bytes))
-        return comm_refuse (site, "the output is NULL, or holds memory that is not its own", err);
+        return comm_refuse (site, "the output is NULL, or holds memory that it does not own", err);
     struct accel_tensor made;
     enum accel_status status = accel_tensor_init (&made, dtype, tensor->ndim ? tensor->ndim : 1, shape, err);
     if (status)
@@ -60,7 +60,7 @@ comm_shape_output (const struct comm_site *site, struct accel_tensor *out, const
         owned = bytes ? bytes : 1;
         memory = memory_create (owned);
         if (!memory)
-            return comm_fail (site, ACCEL_ERR_NOMEM, err, "no memory for %zu bytes", owned);
+            return comm_fail (site, ACCEL_ERR_NOMEM, err, "cannot allocate %zu bytes", owned);
         accel_tensor_release (out);
     }
     *out = made;
@@ -93,7 +93,7 @@ comm_gather_tensor (struct accel *acc, const struct comm_site *site, const DLTen
         return status;
     int64_t rows = tensor->ndim ? tensor->shape[0] : 1;
     if (__builtin_mul_overflow (rows, (int64_t) accel_num_processes (acc), &rows))
-        return comm_refuse (site, "the result has more elements than any memory holds", err);
+        return comm_refuse (site, "the result is too large: size overflows", err);
     status = comm_shape_output (site, out, tensor, dtype, rows, err);
     if (status)
         return status;
@@ -138,7 +138,7 @@ in_place (struct accel *acc, const struct comm_site *site, DLTensor *tensor, enu
     if (comm_is_plain (tensor))
         return run_in_place (acc, site, tensor, dtype, what, err);
     if (comm_has_doubles (tensor))
-        return comm_refuse (site, "elements of the tensor share their place (a stride of 0): copy it first", err);
+        return comm_refuse (site, "elements of the tensor share memory (stride 0): copy it first", err);
     enum accel_status status = tensor_clone (&copy, tensor, err);
     if (status)
         return comm_fail_in (site, status, err);
@@ -154,14 +154,14 @@ comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum
                       struct accel_error *err)
 {
     if ((unsigned) op >= ACCEL_OP_COUNT)
-        return comm_refuse (site, "the operation is no value of its enum", err);
+        return comm_refuse (site, "invalid operation", err);
     if (!reduce_is_defined (dtype, op))
         return comm_fail (site, ACCEL_ERR_INVALID, err,
-                          op == ACCEL_AVG ? "the average of %s is not defined: use ACCEL_SUM, or floats"
-                                          : "no reduction of %s is defined: convert to float32",
+                          op == ACCEL_AVG ? "cannot average %s: use ACCEL_SUM, or a floating-point type"
+                                          : "cannot reduce %s: convert to float32",
                           accel_dtype_name (dtype));
     if (scale != 1 && !reduce_is_defined (dtype, ACCEL_AVG))
-        return comm_refuse (site, "only tensors of floats can be scaled", err);
+        return comm_refuse (site, "only floating-point tensors can be scaled", err);
     return ACCEL_OK;
 }
 

@@ -84,7 +84,7 @@ static enum accel_status
 finish (const struct task *task, enum accel_status status)
 {
     if (status == ACCEL_ERR_NOMEM)
-        comm_give_up (accel_world (task->acc), "no memory for a tensor of a tree");
+        comm_give_up (accel_world (task->acc), "cannot allocate memory for a tensor of a tree");
     return status;
 }
 
@@ -96,7 +96,7 @@ walk (struct task *task, struct accel_tree **made, const struct accel_tree *tree
 {
     struct tree_walk each = { .call = jobseg_call_name (task->site->call), .leaf = leaf, .user = task };
     if (!made)
-        return comm_refuse (task->site, "where to put the tree is NULL", err);
+        return comm_refuse (task->site, "the output tree is NULL", err);
     *made = NULL;
     enum accel_status status = check_tree (task, tree, err);
     return status ? status : finish (task, tree_walk (&each, made, tree, err));
@@ -152,7 +152,7 @@ accel_tree_reduce_at (const char *file, int line, struct accel *acc, struct acce
     };
     struct accel_tree *copy = NULL;
     if (!reduced)
-        return comm_refuse (task.site, "where to put the tree is NULL", err);
+        return comm_refuse (task.site, "the output tree is NULL", err);
     *reduced = NULL;
     enum accel_status status = check_tree (&task, tree, err);
     if (!status)
@@ -262,7 +262,7 @@ accel_tree_recv_at (const char *file, int line, struct accel *acc, struct accel_
     struct accel_object_list list = { 0 };
     struct accel_tree *made = NULL;
     if (!tree)
-        return comm_refuse (task.site, "where to put the tree is NULL", err);
+        return comm_refuse (task.site, "the output tree is NULL", err);
     *tree = NULL;
     enum accel_status status
         = comm_recv_objects (accel_world (acc), task.site, from_process, JOBSEG_CALL_TREE_SEND, &list, err);
@@ -277,7 +277,7 @@ accel_tree_recv_at (const char *file, int line, struct accel *acc, struct accel_
         status = visit (&task, NULL, made, err);
     if (status) {
         /* who sends does not know */
-        comm_give_up (accel_world (acc), err ? err->text : "it could not take what came");
+        comm_give_up (accel_world (acc), err ? err->text : "it could not process the data it received");
         accel_tree_destroy (made);
     } else
         *tree = made;
@@ -352,7 +352,8 @@ accel_pad_across_processes_at (const char *file, int line, struct accel *acc, co
     unsigned char element[8];
     enum accel_dtype dtype;
     if (!acc || !out || (out->dl.data && !out->owned_bytes))
-        return comm_refuse (site, "the job or the output is NULL, or that holds memory that is not its own", err);
+        return comm_refuse (site, "the job or the output is NULL, or the output holds memory that it does not own",
+                                  err);
     enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
     if (status)
         return status;

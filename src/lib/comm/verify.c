@@ -98,7 +98,7 @@ compare (const struct accel *acc, const struct comm_site *site, const struct acc
         write_table (items, size, which, false, "", &table);
     }
     return accel_fail (err, ACCEL_ERR_INVALID,
-                       "%s at %.64s:%d: %s differ between processes, where all must be the same.  Input shapes:%s",
+                       "%s at %.64s:%d: %s differ between processes, but must be the same on all.  Input shapes:%s",
                        jobseg_call_name (site->call), site->file, site->line,
                        which == SHAPES ? "shapes" : "element types", table.failed ? " ?" : table.text);
 }

@@ -18,7 +18,7 @@ check_field (const struct accel_field *field, size_t index, struct accel_error *
     if (!field->name || !*field->name)
         return accel_fail (err, ACCEL_ERR_INVALID, "field %zu of the data set has no name", index);
     if (field->ndim < 0 || field->ndim >= ACCEL_MAX_DIMS)
-        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has %d dimensions; 0 to %d are possible", field->name,
+        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has %d dimensions; expected 0 to %d", field->name,
                            field->ndim, ACCEL_MAX_DIMS - 1);
     struct accel_tensor sample;
     enum accel_status status = accel_tensor_init (&sample, field->dtype, field->ndim, field->shape, err);
@@ -51,7 +51,7 @@ give_memory (struct accel_batch *batch, size_t index, size_t bytes, struct accel
     if (!shared)
         memory = memory_create (bytes);
     if (!memory)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of field '%s' (%zu bytes)",
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a batch of field '%s' (%zu bytes)",
                            batch->descriptions[index].name, bytes);
     if (tensor->owned_bytes)
         free (tensor->dl.data);
@@ -92,12 +92,12 @@ batch_init (struct accel_batch *batch, const struct accel_field *fields, size_t 
     batch->resized = calloc (count, sizeof *batch->resized);
     enum accel_status status = ACCEL_OK;
     if (!batch->fields || !batch->room_bytes || !batch->sample_bytes || !batch->into || !batch->resized)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of %zu samples", capacity);
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a batch of %zu samples", capacity);
     for (size_t i = 0; i < count && !status; i++)
         status = make_field (batch, i, capacity, err);
     /* Last, so that sizes which no memory holds are found before so much is asked for. */
     if (!status && !(batch->indices = calloc (capacity + 1, sizeof *batch->indices)))
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a batch of %zu samples", capacity);
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a batch of %zu samples", capacity);
     batch->listed = batch->indices;
     if (status)
         batch_release (batch);
@@ -186,7 +186,8 @@ accel_batch_tree (struct accel_tree **tree, const struct accel_batch *batch, str
     if (!tree || !batch)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, tree ? "batch" : "tree");
     if (!batch->field_count)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the batch is gone: its loader was prepared, released or closed",
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the batch is no longer valid: its loader was prepared, "
+                                                   "released or closed",
                            __func__);
     struct accel_tree *dict, *leaf = NULL;
     enum accel_status status = accel_tree_create_dict (&dict, err);

@@ -51,7 +51,7 @@ dispatch_init (struct accel_loader *loader, struct accel_error *err)
         forget_memory (&dispatcher->view.fields[i]);
     dispatcher->header = status ? NULL : calloc (header_count (loader), sizeof *dispatcher->header);
     if (!status && !dispatcher->header)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a dispatcher");
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a dispatcher");
     return status;
 }
 
@@ -92,7 +92,7 @@ take_shapes (struct accel_loader *loader, struct accel_batch *round, const struc
         memcpy (shape, part->fields[i].shape, sizeof shape);
         shape[0] = (int64_t) rows;
         if (!part->fields[i].dl.ndim)
-            return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has no rows that could be dispatched",
+            return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has no rows to dispatch",
                                loader->fields[i].name);
         status = accel_batch_resize (round, loader->fields[i].name, part->fields[i].dl.ndim, shape, &memory, err);
     }
@@ -110,8 +110,8 @@ append (struct accel_loader *loader, struct accel_batch *round, size_t *rows, co
         if (have->dl.ndim != add->dl.ndim
             || memcmp (have->shape + 1, add->shape + 1, (size_t) (have->dl.ndim - 1) * sizeof *have->shape))
             return accel_fail (err, ACCEL_ERR_INVALID,
-                               "batches of one round have rows of different shape in field '%s'; dispatch_batches can "
-                               "only send equal ones", loader->fields[i].name);
+                               "batches of one round have rows of different shapes in field '%s'; dispatch_batches "
+                               "requires equal shapes", loader->fields[i].name);
         memcpy ((char *) have->dl.data + *rows * bytes, add->dl.data, count * bytes);
     }
     memcpy (round->indices + *rows, part->listed, count * sizeof *round->indices);
@@ -303,7 +303,7 @@ send_rows (struct accel_loader *loader, const struct comm_site *site, struct acc
     enum accel_status status = ACCEL_OK;
     if (rows > round->capacity)
         status = accel_fail (err, ACCEL_ERR_INVALID,
-                             "rank 0 sends %zu rows, and this loader has room for %zu: the ranks' loaders differ", rows,
+                             "rank 0 sends %zu rows, but this loader has room for %zu: the ranks' loaders differ", rows,
                              round->capacity);
     else if (loader->process && loader->options.collate)
         status = accept_shapes (loader, round, rows, err);

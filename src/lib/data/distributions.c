@@ -38,7 +38,7 @@ accel_generator_fill_uniform_f32 (struct accel_generator *generator, float *valu
     if (!generator || (count && !values))
         return accel_fail_null (err, __func__, generator ? "values" : "generator");
     if (!(isfinite (low) && isfinite (high) && isfinite (range) && from <= to))
-        return accel_fail (err, ACCEL_ERR_INVALID, "uniform numbers: [%g, %g) is no range of float32", from, to);
+        return accel_fail (err, ACCEL_ERR_INVALID, "uniform numbers: [%g, %g) is not a valid float32 range", from, to);
     bool fuse = fused (generator);
     for (size_t i = 0; i < count; i++) {
         float unit = generator_uniform_float (generator);
@@ -56,7 +56,7 @@ accel_generator_fill_uniform_f64 (struct accel_generator *generator, double *val
     if (!generator || (count && !values))
         return accel_fail_null (err, __func__, generator ? "values" : "generator");
     if (!(isfinite (from) && isfinite (to) && isfinite (range) && from <= to))
-        return accel_fail (err, ACCEL_ERR_INVALID, "uniform numbers: [%g, %g) is no range of float64", from, to);
+        return accel_fail (err, ACCEL_ERR_INVALID, "uniform numbers: [%g, %g) is not a valid float64 range", from, to);
     bool fuse = fused (generator);
     for (size_t i = 0; i < count; i++) {
         double unit = generator_uniform_double (generator);
@@ -70,7 +70,8 @@ static enum accel_status
 check_std (double std, struct accel_error *err)
 {
     if (!(std >= 0))
-        return accel_fail (err, ACCEL_ERR_INVALID, "normal numbers: a standard deviation is at least 0, not %g", std);
+        return accel_fail (err, ACCEL_ERR_INVALID, "normal numbers: the standard deviation must be at least 0, not %g",
+                                                   std);
     return ACCEL_OK;
 }
 
@@ -161,24 +162,27 @@ static enum accel_status
 check_weights (const double *weights, size_t count, size_t samples, bool replacement, struct accel_error *err)
 {
     if (count < 1 || count > MOST_WEIGHTS)
-        return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: %zu weights, 1 to %zu are possible", count,
+        return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: %zu weights; expected 1 to %zu", count,
                            MOST_WEIGHTS);
     size_t positive = 0;
     double sum = 0;
     for (size_t i = 0; i < count; i++) {
         if (!(weights[i] >= 0 && isfinite (weights[i])))
-            return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: weight %zu is %g, not a number >= 0", i,
+            return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: weight %zu is %g; weights must be finite and "
+                                                       "not negative", i,
                                weights[i]);
         positive += weights[i] > 0;
         sum += weights[i];
     }
     if (!positive || !isfinite (sum))
-        return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: the weights add up to %g", sum);
+        return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: the weights add up to %g; expected a finite, "
+                                                   "positive sum", sum);
     if (samples < 1)
-        return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: none are asked for");
+        return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: the number of samples is 0");
     if (!replacement && samples > positive)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "weighted samples: %zu without replacement, but only %zu weights are not 0", samples,
+                           "weighted samples: cannot draw %zu without replacement: only %zu weights are greater than 0",
+                           samples,
                            positive);
     return ACCEL_OK;
 }
@@ -249,7 +253,7 @@ generator_multinomial (struct accel_generator *generator, const double *weights,
     bool cumulative = replacement && samples > 1; /* as in torch: a single one is drawn by the race */
     void *space = malloc (count * (cumulative ? sizeof (double) : sizeof (struct arrival)));
     if (!space)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu weights", count);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu weights", count);
     if (cumulative)
         draw_with_replacement (generator, weights, space, count, samples, out);
     else

@@ -49,7 +49,7 @@ accel_generator_create (struct accel_generator **generator, uint64_t seed, struc
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: generator is NULL", __func__);
     *generator = malloc (sizeof **generator);
     if (!*generator)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a generator");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a generator");
     generator_init (*generator, seed);
     return ACCEL_OK;
 }
@@ -141,7 +141,7 @@ accel_generator_fill_randint (struct accel_generator *generator, int64_t *values
     if (!generator || (count && !values))
         return accel_fail_null (err, __func__, generator ? "values" : "generator");
     if (high <= low)
-        return accel_fail (err, ACCEL_ERR_INVALID, "random integers: high, %lld, is not above low, %lld",
+        return accel_fail (err, ACCEL_ERR_INVALID, "random integers: high (%lld) must be greater than low (%lld)",
                            (long long) high, (long long) low);
     for (size_t i = 0; i < count; i++)
         values[i] = accel_generator_randint (generator, low, high);
@@ -317,13 +317,13 @@ static enum accel_status
 check_state (const uint8_t *state, size_t size_bytes, struct accel_error *err)
 {
     if (!state || size_bytes != ACCEL_GENERATOR_STATE_BYTES)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "a generator's state has %d bytes, not %zu",
+        return accel_fail (err, ACCEL_ERR_FORMAT, "a generator state has %d bytes, not %zu",
                            ACCEL_GENERATOR_STATE_BYTES, state ? size_bytes : 0);
     uint64_t left = take (state + AT_LEFT, 4), next = take (state + AT_NEXT, 8), any = 0, high = 0;
     if (take (state + AT_SEEDED, 4) != 1)
         return accel_fail (err, ACCEL_ERR_FORMAT, "malformed generator state: it was never seeded");
     if (!(left == 1 && next == 0) && (left < 1 || left > MT_WORDS || next != MT_WORDS + 1 - left))
-        return accel_fail (err, ACCEL_ERR_FORMAT, "malformed generator state: %llu words left, but %llu is the next",
+        return accel_fail (err, ACCEL_ERR_FORMAT, "malformed generator state: %llu words left, but word %llu is next",
                            (unsigned long long) left, (unsigned long long) next);
     for (int i = 0; i < MT_WORDS; i++) {
         uint64_t word = take (state + AT_WORDS + 8 * i, 8);
@@ -334,7 +334,8 @@ check_state (const uint8_t *state, size_t size_bytes, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_FORMAT, "malformed generator state: %s",
                            high ? "a word has more than 32 bits" : "all words are zero");
     if (take (state + AT_HAS_NORMAL, 4) > 1 || take (state + AT_HAS_FLOAT_NORMAL, 1) > 1)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "malformed generator state: the mark of a kept normal is not 0 or 1");
+        return accel_fail (err, ACCEL_ERR_FORMAT, "malformed generator state: the flag of the cached normal number is "
+                                                  "not 0 or 1");
     return ACCEL_OK;
 }
 

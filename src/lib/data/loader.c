@@ -23,34 +23,35 @@ static enum accel_status
 check_options (const struct accel_loader_options *options, bool is_stream, struct accel_error *err)
 {
     if (options->batch_size > PTRDIFF_MAX / sizeof (int64_t))
-        return accel_fail (err, ACCEL_ERR_INVALID, "a batch of %zu samples is more than any memory has",
+        return accel_fail (err, ACCEL_ERR_INVALID, "a batch of %zu samples is too large: size overflows",
                            options->batch_size);
     if ((unsigned) options->dispatch_batches > ACCEL_DISPATCH_YES)
-        return accel_fail (err, ACCEL_ERR_INVALID, "dispatch_batches is no value of its enum");
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'dispatch_batches'");
     if (is_stream && (has_own_order (options) || options->collate))
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "a stream comes in its own order and shape: no shuffle, sampler, generator or collate");
+                           "a stream has its own order and shape: it cannot be combined with shuffle, sampler, "
+                           "generator or collate");
     if (options->sampler && (options->shuffle || options->random_sampler))
-        return accel_fail (err, ACCEL_ERR_INVALID, "a loader has either a sampler or shuffle");
+        return accel_fail (err, ACCEL_ERR_INVALID, "sampler cannot be combined with shuffle");
     const struct accel_batch_sampler *batches = options->batch_sampler;
     if (options->split_batches && options->without_split_batches)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a loader has either split_batches or without_split_batches");
+        return accel_fail (err, ACCEL_ERR_INVALID, "split_batches cannot be combined with without_split_batches");
     if (!batches)
         return ACCEL_OK;
     if (options->shuffle || options->random_sampler || options->sampler || options->batch_size)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "a batch sampler says all about batches: no shuffle, sampler or batch_size beside it");
+                           "batch_sampler cannot be combined with shuffle, sampler or batch_size");
     if (!batches->next || !(batches->batch_size || batches->most)
         || (batches->batch_size | batches->most) > PTRDIFF_MAX / sizeof (int64_t))
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "a batch sampler needs a function next, and says how large its batches are at most");
+                           "a batch sampler needs a next function and a batch_size or most");
     size_t indices;
     if (__builtin_mul_overflow (batches->length, batches->batch_size ? batches->batch_size : 1, &indices)
         || indices > PTRDIFF_MAX / sizeof (int64_t))
-        return accel_fail (err, ACCEL_ERR_INVALID, "a batch sampler with %zu batches is more than any memory has",
+        return accel_fail (err, ACCEL_ERR_INVALID, "a batch sampler with %zu batches is too large: size overflows",
                            batches->length);
     if (!batches->batch_size && (options->split_batches || options->dispatch_batches == ACCEL_DISPATCH_YES))
-        return accel_fail (err, ACCEL_ERR_INVALID, "batches that vary in size can be neither split nor dispatched");
+        return accel_fail (err, ACCEL_ERR_INVALID, "batches of varying size can be neither split nor dispatched");
     return ACCEL_OK;
 }
 
@@ -122,15 +123,15 @@ set_up_share (struct accel_loader *loader, struct accel_error *err)
     size_t size = batches ? batches->batch_size ? batches->batch_size : 1 : options->batch_size, all;
     size_t parts = loader->dispatching ? 1 : loader->processes;
     if (options->split_batches && batches && !batches->batch_size)
-        return accel_fail (err, ACCEL_ERR_INVALID, "batches that vary in size cannot be split; set "
-                           "without_split_batches for this loader");
+        return accel_fail (err, ACCEL_ERR_INVALID, "batches of varying size cannot be split; set without_split_batches "
+                           "for this loader");
     if (options->split_batches && size % loader->processes)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "split_batches: batch_size %zu is not a multiple of the number of processes, %zu", size,
                            loader->processes);
     if (__builtin_mul_overflow (size, loader->processes, &all) || all > PTRDIFF_MAX / sizeof (int64_t))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%zu samples for each of %zu processes are too many to count", size,
-                           loader->processes);
+        return accel_fail (err, ACCEL_ERR_INVALID, "%zu samples for each of %zu processes are too many: size overflows",
+                           size, loader->processes);
     loader->row_capacity = batches && !batches->batch_size ? batches->most
                            : options->split_batches && !loader->dispatching ? size / loader->processes
                                                                             : size;
@@ -173,7 +174,7 @@ make (struct accel_loader **loader, const struct accel_dataset *dataset, const s
 {
     struct accel_loader *made = calloc (1, sizeof *made);
     if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a loader");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a loader");
     made->object = (struct object) OBJECT_INIT (OBJECT_LOADER, end_loader);
     made->dataset = dataset;
     made->stream = stream;
@@ -211,7 +212,7 @@ accel_loader_create (struct accel_loader **loader, const struct accel_dataset *d
     if (!dataset || !(dataset->read || dataset->read_many || (options && options->collate)))
         return accel_fail (err, ACCEL_ERR_INVALID, "a loader needs a data set with a read function");
     if (dataset->size > PTRDIFF_MAX)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a data set of %zu samples has more than indices can count",
+        return accel_fail (err, ACCEL_ERR_INVALID, "a data set of %zu samples is too large for its indices",
                            dataset->size);
     enum accel_status status = batch_check_fields (dataset->fields, dataset->field_count, err);
     if (!status)
@@ -227,7 +228,7 @@ accel_loader_create_stream (struct accel_loader **loader, const struct accel_str
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: loader is NULL", __func__);
     *loader = NULL;
     if (!stream || !stream->next)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a loader needs a stream with a function next");
+        return accel_fail (err, ACCEL_ERR_INVALID, "a loader needs a stream with a next function");
     enum accel_status status = batch_check_fields (stream->fields, stream->field_count, err);
     if (!status)
         status = check_options (options ? options : &no_options, true, err);
@@ -290,7 +291,7 @@ loader_prepare (struct accel_loader *loader, struct accel *acc, const struct com
     choose_split (loader, acc);
     enum accel_status status = loader_compare (loader, accel_world (acc), site, err);
     if (!status && loader->running)
-        status = accel_fail (err, ACCEL_ERR_INVALID, "a loader cannot be prepared in the middle of an epoch");
+        status = accel_fail (err, ACCEL_ERR_INVALID, "cannot prepare a loader in the middle of an epoch");
     if (!status)
         return loader_share (loader, acc, (size_t) accel_num_processes (acc), (size_t) accel_process_index (acc), err);
     choose_split (loader, NULL);
@@ -397,7 +398,7 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
     if (loader_gone || (job && object_is_gone (job))) {
         more = false;
         *batch = NULL;
-        accel_fail (err, ACCEL_ERR_CALLBACK, "accel_loader_next: reading has destroyed its own %s",
+        accel_fail (err, ACCEL_ERR_CALLBACK, "accel_loader_next: a function called while reading destroyed the %s",
                     loader_gone ? "loader" : "job");
     }
     comm_note_end (record);

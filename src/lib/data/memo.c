@@ -36,7 +36,7 @@ loader_remember (struct loader_memo **memo, struct accel_loader *loader, struct 
                            "accel_loader_end(), or evaluate over another loader");
     struct loader_memo *made = malloc (sizeof *made);
     if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to remember the state of a loader");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to save the state of a loader");
     *made = (struct loader_memo){
         .loader = loader,
         .epoch = loader->epoch,

@@ -40,7 +40,7 @@ reserve (struct order *order, size_t samples, size_t kept, struct accel_error *e
     }
     int64_t *grown = make_room (samples);
     if (!grown)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an order of %zu samples", samples);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an order of %zu samples", samples);
     if (kept)
         memcpy (grown, order->indices, kept * sizeof *grown);
     free (order->indices);
@@ -55,7 +55,8 @@ check_indices (const struct order *order, size_t size, struct accel_error *err)
     for (size_t i = 0; i < order->samples; i++)
         if (order->indices[i] < 0 || (size_t) order->indices[i] >= size)
             return accel_fail (err, ACCEL_ERR_INVALID,
-                               "the sampler's index %zu is %lld, which is no sample: the data set has %zu", i,
+                               "the sampler's index %zu is %lld, which is out of range: the data set has %zu samples",
+                               i,
                                (long long) order->indices[i], size);
     return ACCEL_OK;
 }
@@ -68,7 +69,7 @@ order_draw (struct order *order, struct accel_sampler *sampler, size_t size, str
     if (sampler_is_identity (sampler))
         return samples <= size ? ACCEL_OK
                                : accel_fail (err, ACCEL_ERR_INVALID,
-                                             "the sampler goes through %zu samples, the data set has %zu",
+                                             "the sampler covers %zu samples, but the data set has %zu",
                                              samples, size);
     enum accel_status status = reserve (order, samples, 0, err);
     if (!status)
@@ -94,11 +95,11 @@ add_batch (struct order *order, const struct accel_batch_sampler *sampler, size_
                            number, sampler->length, *cause.text ? cause.text : accel_status_string (status));
     if (count < 1 || count > most)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "batch %zu of the program's batch sampler has %zu samples; 1 to %zu were announced", number,
+                           "batch %zu of the program's batch sampler has %zu samples; expected 1 to %zu", number,
                            count, most);
     if (sampler->batch_size && count < sampler->batch_size && number + 1 < sampler->length)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "batch %zu of the program's batch sampler has %zu samples; all but the last should have %zu",
+                           "batch %zu of the program's batch sampler has %zu samples; all but the last must have %zu",
                            number, count, sampler->batch_size);
     order->samples += count;
     order->ends[number] = order->samples;
@@ -115,7 +116,7 @@ order_draw_batches (struct order *order, const struct accel_batch_sampler *sampl
     order->batches = sampler->length;
     size_t *ends = reallocarray (order->ends, sampler->length + 1, sizeof *ends);
     if (!ends)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu batches", sampler->length);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu batches", sampler->length);
     order->ends = ends;
     enum accel_status status = sampler->start ? sampler->start (sampler->user, epoch, &cause) : ACCEL_OK;
     if (status)

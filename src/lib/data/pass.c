@@ -105,7 +105,7 @@ draw_order (struct accel_loader *loader, struct accel_error *err)
 {
     if (loader->dataset->size != loader->samples)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "the data set had %zu samples when its loader was made, and has %zu now", loader->samples,
+                           "the data set had %zu samples when its loader was created, but has %zu now", loader->samples,
                            loader->dataset->size);
     if (loader->options.batch_sampler)
         return order_draw_batches (&loader->order, loader->options.batch_sampler, loader->epoch, loader->samples, err);

@@ -227,7 +227,7 @@ start_threads (struct reader *reader, size_t threads, struct accel_error *err)
     int error = 0;
     reader->threads = calloc (threads, sizeof *reader->threads);
     if (!reader->threads)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu reading threads", threads);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu reading threads", threads);
     sigfillset (&all);
     pthread_sigmask (SIG_SETMASK, &all, &old);
     pthread_attr_init (&attributes);
@@ -239,7 +239,7 @@ start_threads (struct reader *reader, size_t threads, struct accel_error *err)
     pthread_attr_destroy (&attributes);
     pthread_sigmask (SIG_SETMASK, &old, NULL);
     errno = error;
-    return error ? accel_fail_errno (err, "starting reading thread %zu of %zu", reader->thread_count + 1, threads)
+    return error ? accel_fail_errno (err, "cannot start reading thread %zu of %zu", reader->thread_count + 1, threads)
                  : ACCEL_OK;
 }
 
@@ -250,11 +250,12 @@ reader_create (struct reader **reader, size_t threads, size_t ahead, const struc
     enum accel_status status = ACCEL_OK;
     *reader = NULL;
     if (threads > MOST_THREADS || ahead > MOST_THREADS)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%zu threads that read %zu batches ahead are more than %d", threads,
+        return accel_fail (err, ACCEL_ERR_INVALID, "%zu threads reading %zu batches ahead: the maximum of each is %d",
+                                                   threads,
                            ahead, MOST_THREADS);
     struct reader *made = calloc (1, sizeof *made);
     if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a reader");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a reader");
     pthread_condattr_t monotonic;
     pthread_condattr_init (&monotonic);
     pthread_condattr_setclock (&monotonic, CLOCK_MONOTONIC);
@@ -274,7 +275,7 @@ reader_create (struct reader **reader, size_t threads, size_t ahead, const struc
     made->ring = calloc (slots, sizeof *made->ring);
     made->spare = calloc (slots, sizeof *made->spare);
     if (!made->slots || !made->ring || !made->spare)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu batches", slots);
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu batches", slots);
     for (; !status && made->slot_count < slots; made->slot_count += !status)
         status = batch_init (&made->slots[made->slot_count].batch, fields, count, capacity, acc, err);
     if (!status && threads)
@@ -325,7 +326,7 @@ fail_late (const struct reader *reader, size_t number, struct accel_error *err)
     const struct reader_slot *slot = number < reader->next_read ? slot_of (reader, number) : NULL;
     long long sample = slot && slot->state == SLOT_READING ? (long long) atomic_load (&slot->progress) : -1;
     if (sample < 0)
-        return accel_fail (err, ACCEL_ERR_TIMEOUT, "batch %zu has not been read in time", number);
+        return accel_fail (err, ACCEL_ERR_TIMEOUT, "batch %zu was not read in time", number);
     return accel_fail (err, ACCEL_ERR_TIMEOUT, "the data set has been reading sample %lld (batch %zu) for %lld s",
                        sample, number, (long long) (clock_ns () - slot->since_ns) / 1000000000);
 }

@@ -73,21 +73,22 @@ check_state (const struct accel_loader *loader, const struct accel_loader_state 
 {
     bool known = state->version == STATE_VERSION || state->version == STATE_VERSION_WITHOUT_BEGUN;
     if (!known || source >= EPOCH_SOURCES || state->position > PTRDIFF_MAX)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "this is no state of a loader, or one of another release");
+        return accel_fail (err, ACCEL_ERR_FORMAT, "not a loader state, or from a different release");
     if (state->checksum != checksum (state))
-        return accel_fail (err, ACCEL_ERR_FORMAT, "the state of a loader is damaged: its checksum is wrong");
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the loader state is damaged: its checksum is wrong");
     if (state->seed != loader->options.seed)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "the state is of a loader with seed %llu, this one has %llu: their orders differ",
+                           "the state is from a loader with seed %llu, but this loader has %llu: their orders differ",
                            (unsigned long long) state->seed, (unsigned long long) loader->options.seed);
     if (source && loader_reads (loader) && !(loader->sampler && sampler_source (loader->sampler)))
-        return accel_fail (err, ACCEL_ERR_INVALID, "the state has a generator's, but this loader draws from none");
+        return accel_fail (err, ACCEL_ERR_INVALID, "the state contains a generator, but this loader uses none");
     if (!loader->stream && loader_reads (loader) && state->position > loader->shard.samples)
-        return accel_fail (err, ACCEL_ERR_INVALID, "the state stands behind %llu of an epoch, this loader's have %zu",
+        return accel_fail (err, ACCEL_ERR_INVALID, "the state is %llu samples into an epoch, but this loader's epochs "
+                                                   "have %zu",
                            (unsigned long long) state->position, loader->shard.samples);
     struct accel_generator scratch = *accel_default_generator ();
     if (source && accel_generator_set_state (&scratch, state->generator, sizeof state->generator, NULL))
-        return accel_fail (err, ACCEL_ERR_FORMAT, "the state of a loader has one of a generator in it that is none");
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the loader state contains an invalid generator state");
     return ACCEL_OK;
 }
 
@@ -121,9 +122,9 @@ accel_skip_first_batches (struct accel_loader *loader, size_t batches, struct ac
     if (!loader)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: loader is NULL", __func__);
     if (loader->running)
-        return accel_fail (err, ACCEL_ERR_INVALID, "batches cannot be skipped in the middle of an epoch");
+        return accel_fail (err, ACCEL_ERR_INVALID, "cannot skip batches in the middle of an epoch");
     if (__builtin_mul_overflow (batches, accel_loader_total_batch_size (loader), &start) || start > PTRDIFF_MAX)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%zu batches are more than anybody can skip", batches);
+        return accel_fail (err, ACCEL_ERR_INVALID, "cannot skip %zu batches: too many", batches);
     loader->start = start;
     return ACCEL_OK;
 }

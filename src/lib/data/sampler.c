@@ -40,14 +40,15 @@ make (struct accel_sampler **sampler, const struct sampler_kind *kind, size_t si
       struct accel_error *err)
 {
     if (!sampler)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a sampler needs a place to go: sampler is NULL");
+        return accel_fail (err, ACCEL_ERR_INVALID, "sampler is NULL");
     *sampler = NULL;
     if (size > INT64_MAX / sizeof (int64_t) || length > INT64_MAX / sizeof (int64_t))
-        return accel_fail (err, ACCEL_ERR_INVALID, "a sampler over %zu samples (%zu of them) is more than memory has",
+        return accel_fail (err, ACCEL_ERR_INVALID, "a sampler over %zu samples (%zu of them) is too large: size "
+                                                   "overflows",
                            size, length);
     struct accel_sampler *made = calloc (1, sizeof *made);
     if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a sampler");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a sampler");
     made->kind = kind;
     made->size = size;
     made->length = length;
@@ -136,7 +137,7 @@ draw_permutations (const struct accel_sampler *sampler, struct accel_generator *
     }
     int64_t *last = malloc (sampler->size * sizeof *last);
     if (!last)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an order of %zu samples", sampler->size);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an order of %zu samples", sampler->size);
     accel_generator_permutation (generator, last, sampler->size);
     memcpy (indices + whole * sampler->size, last, rest * sizeof *last);
     free (last);
@@ -237,16 +238,16 @@ check_weights (const double *weights, size_t size, const struct accel_random_opt
         return accel_fail (err, ACCEL_ERR_INVALID, "a weighted sampler needs weights");
     for (size_t i = 0; i < size; i++) {
         if (!isfinite (weights[i]) || weights[i] < 0)
-            return accel_fail (err, ACCEL_ERR_INVALID, "weight %zu is %g; weights are finite and not negative", i,
+            return accel_fail (err, ACCEL_ERR_INVALID, "weight %zu is %g; weights must be finite and not negative", i,
                                weights[i]);
         sum += weights[i];
         positive += weights[i] > 0;
     }
     if (!positive || !isfinite (sum))
-        return accel_fail (err, ACCEL_ERR_INVALID, "the weights add up to %g; that gives no probabilities", sum);
+        return accel_fail (err, ACCEL_ERR_INVALID, "the weights add up to %g; expected a finite, positive sum", sum);
     if (!(options && options->replacement) && length > positive)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "%zu samples cannot be drawn without replacement: only %zu weights are above 0", length,
+                           "cannot draw %zu samples without replacement: only %zu weights are greater than 0", length,
                            positive);
     return ACCEL_OK;
 }
@@ -266,7 +267,7 @@ accel_sampler_weighted (struct accel_sampler **sampler, const double *weights, s
     if (!(*sampler)->weights) {
         accel_sampler_destroy (*sampler);
         *sampler = NULL;
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu weights", size);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu weights", size);
     }
     memcpy ((*sampler)->weights, weights, size * sizeof *weights);
     return ACCEL_OK;
@@ -300,8 +301,8 @@ accel_sampler_subset (struct accel_sampler **sampler, const int64_t *indices, si
     }
     accel_sampler_destroy (*sampler);
     *sampler = NULL;
-    return indices ? accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu indices", count)
-                   : accel_fail (err, ACCEL_ERR_INVALID, "a sampler of %zu indices needs them: indices is NULL", count);
+    return indices ? accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu indices", count)
+                   : accel_fail (err, ACCEL_ERR_INVALID, "a sampler of %zu indices: indices is NULL", count);
 }
 
 /* Every replicas-th index of the order, which is repeated from the front, or cut, so that all get equally many. */
@@ -311,7 +312,7 @@ draw_distributed (struct accel_sampler *sampler, int64_t *indices, struct accel_
     const struct accel_distributed_options *options = &sampler->distributed;
     int64_t *order = malloc (sampler->size * sizeof *order);
     if (!order)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an order of %zu samples", sampler->size);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an order of %zu samples", sampler->size);
     struct accel_generator generator;
     generator_init (&generator, options->seed + sampler->epoch);
     if (!options->sequential)
@@ -333,7 +334,8 @@ accel_sampler_distributed (struct accel_sampler **sampler, size_t size,
     if (sampler)
         *sampler = NULL;
     if (!options || !options->replicas || options->rank >= options->replicas)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a distributed sampler needs a rank below the number of replicas");
+        return accel_fail (err, ACCEL_ERR_INVALID, "a distributed sampler needs a rank less than the number of "
+                                                   "replicas");
     size_t whole = size / options->replicas, rest = size % options->replicas;
     enum accel_status status = make (sampler, &distributed, size, whole + (rest && !options->drop_last), err);
     if (!status)
@@ -395,7 +397,7 @@ accel_sampler_custom (struct accel_sampler **sampler, const struct accel_sampler
     if (sampler)
         *sampler = NULL;
     if (!calls || !calls->next)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a sampler of the program needs a function next");
+        return accel_fail (err, ACCEL_ERR_INVALID, "the program's sampler needs a next function");
     enum accel_status status = make (sampler, &custom, calls->length, calls->length, err);
     if (!status)
         (*sampler)->calls = *calls;
@@ -433,7 +435,7 @@ accel_sampler_llmc (struct accel_sampler **sampler, const struct accel_dataset *
     if (!order->shards) {
         accel_sampler_destroy (*sampler);
         *sampler = NULL;
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an order of %zu files", shards);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an order of %zu files", shards);
     }
     for (size_t i = 0; i < shards; i++)
         order->shards[i] = token_shard_samples (dataset, i);

@@ -43,7 +43,7 @@ enum accel_status
 accel_set_seed (const struct accel *acc, uint64_t seed, bool device_specific, struct accel_error *err)
 {
     if (device_specific && !acc)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: device_specific needs acc, which is NULL", __func__);
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: device_specific needs acc, but acc is NULL", __func__);
     if (device_specific)
         seed += (uint64_t) accel_process_index (acc);
     accel_generator_seed (accel_default_generator (), seed);
@@ -79,11 +79,11 @@ accel_rng_type_parse (enum accel_rng_type *type, const char *name, struct accel_
     for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
         if (!strcmp (suggest.wanted, elsewhere[i]))
             return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                               "random numbers of type '%s': libaccel has no generator of such a device; "
-                               "there are torch and generator", name);
+                               "random number type '%s': libaccel has no generator for this device; use torch or "
+                               "generator", name);
     char text[64];
     return accel_fail (err, ACCEL_ERR_INVALID,
-                       "random numbers of type '%s': no such type%s; there are torch and generator", suggest.wanted,
+                       "unknown random number type '%s'%s; use torch or generator", suggest.wanted,
                        suggest_text (&suggest, "", text, sizeof text));
 }
 
@@ -92,10 +92,10 @@ find_generator (const struct comm_site *site, enum accel_rng_type type, struct a
                 struct accel_generator **found, struct accel_error *err)
 {
     if ((unsigned) type >= ACCEL_RNG_TYPE_COUNT)
-        return comm_fail (site, ACCEL_ERR_INVALID, err, "%d is no enum accel_rng_type", (int) type);
+        return comm_fail (site, ACCEL_ERR_INVALID, err, "invalid accel_rng_type %d", (int) type);
     *found = type == ACCEL_RNG_TORCH ? accel_default_generator () : given;
     if (!*found)
-        return comm_refuse (site, "type generator needs a generator, which is NULL", err);
+        return comm_refuse (site, "type generator needs a generator, but generator is NULL", err);
     return ACCEL_OK;
 }
 

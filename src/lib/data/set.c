@@ -19,7 +19,8 @@ set_check_index (const struct set *set, uint64_t index, struct accel_error *err)
 {
     if (index < set->dataset.size)
         return ACCEL_OK;
-    return accel_fail (err, ACCEL_ERR_INVALID, "sample %llu of a data set of %zu", (unsigned long long) index,
+    return accel_fail (err, ACCEL_ERR_INVALID, "sample %llu is out of range: the data set has %zu samples", (unsigned
+                                               long long) index,
                        set->dataset.size);
 }
 
@@ -125,14 +126,14 @@ set_create (struct set **result, size_t field_count, struct accel_error *err)
     *result = NULL;
     struct set *set = calloc (1, sizeof *set);
     if (!set)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a data set");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a data set");
     for (size_t i = 0; i < sizeof set->sources / sizeof *set->sources; i++)
         set->sources[i] = (struct source) SOURCE_CLOSED;
     set->fields = calloc (field_count, sizeof *set->fields);
     set->tables = calloc (field_count, sizeof *set->tables);
     if (!set->fields || !set->tables) {
         set_destroy (set);
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a data set of %zu fields", field_count);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a data set of %zu fields", field_count);
     }
     set->dataset = (struct accel_dataset){
         .fields = set->fields,
@@ -152,7 +153,7 @@ set_describe (struct set *set, size_t index, const struct accel_field *field, st
     if (!field->name || !*field->name)
         return accel_fail (err, ACCEL_ERR_INVALID, "field %zu of the data set has no name", index);
     if (field->ndim < 0 || field->ndim >= ACCEL_MAX_DIMS)
-        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has %d dimensions; 0 to %d are possible", field->name,
+        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has %d dimensions; expected 0 to %d", field->name,
                            field->ndim, ACCEL_MAX_DIMS - 1);
     enum accel_status status = accel_tensor_init (&sample, field->dtype, field->ndim, field->shape, err);
     if (status)
@@ -164,10 +165,11 @@ set_describe (struct set *set, size_t index, const struct accel_field *field, st
     table->elements = accel_tensor_count (&sample.dl);
     table->element_bytes = accel_dtype_bytes (field->dtype);
     if (__builtin_mul_overflow (table->elements, table->element_bytes, &table->row_bytes))
-        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s': a sample is larger than any memory", field->name);
+        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s': a sample is too large: size overflows", field->name);
     set->fields[index] = *field;
     set->fields[index].name = strdup (field->name);
-    return set->fields[index].name ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a data set");
+    return set->fields[index].name ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a data "
+                                                                                  "set");
 }
 
 void

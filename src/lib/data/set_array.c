@@ -14,7 +14,7 @@ accel_dataset_from_arrays (struct accel_dataset **dataset, const struct accel_fi
         return accel_fail_null (err, __func__, "dataset");
     *dataset = NULL;
     if (!fields || !field_count || !arrays)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a data set of arrays needs fields and an array for each");
+        return accel_fail (err, ACCEL_ERR_INVALID, "a data set of arrays needs fields, and an array for each");
     enum accel_status status = set_create (&set, field_count, err);
     if (status)
         return status;
@@ -24,7 +24,7 @@ accel_dataset_from_arrays (struct accel_dataset **dataset, const struct accel_fi
         if (status)
             goto error;
         if (__builtin_mul_overflow (set->tables[i].row_bytes, size, &bytes)) {
-            status = accel_fail (err, ACCEL_ERR_INVALID, "field '%s': %zu samples of it are larger than any memory",
+            status = accel_fail (err, ACCEL_ERR_INVALID, "field '%s': %zu samples are too large: size overflows",
                                  fields[i].name, size);
             goto error;
         }

@@ -93,7 +93,7 @@ skip_cell (const struct csv *csv, char *at, struct strbuf *inner)
         to = to ? to : csv->end;
         from = memchr (open, '"', (size_t) (to - open));
         if (from) {
-            fail_at (csv, from, "a quote within a cell that does not begin with one");
+            fail_at (csv, from, "a quote inside a cell that does not start with one");
             return NULL;
         }
         for (from = to; from > open && is_blank (csv, from[-1]); from--)
@@ -105,7 +105,7 @@ skip_cell (const struct csv *csv, char *at, struct strbuf *inner)
     for (from = open + 1;; from = to + 2) {
         to = memchr (from, '"', (size_t) (csv->end - from));
         if (!to) {
-            fail_at (csv, open, "the quote is not closed");
+            fail_at (csv, open, "the closing quote is missing");
             return NULL;
         }
         if (inner)
@@ -131,11 +131,11 @@ store_real (const struct csv *csv, const struct column *column, const char *at, 
     bool overflow;
     const char *end = number_real (at, csv->c_locale, &value, &overflow);
     if (!end) {
-        fail_at (csv, at, "'%.*s' is no number", cell_length (csv, at), at);
+        fail_at (csv, at, "'%.*s' is not a number", cell_length (csv, at), at);
         return NULL;
     }
     if (column->bounded && !(value >= column->min && value <= column->max)) {
-        fail_at (csv, at, "%.*s is not from %g to %g", (int) (end - at), at, column->min, column->max);
+        fail_at (csv, at, "%.*s is not in the range %g to %g", (int) (end - at), at, column->min, column->max);
         return NULL;
     }
     bool finite = isfinite (value);
@@ -166,15 +166,15 @@ store_integer (const struct csv *csv, const struct column *column, const char *a
     bool overflow;
     const char *end = number_int64 (at, &value, &overflow);
     if (!end || *end == '.' || *end == 'e' || *end == 'E') {
-        fail_at (csv, at, "'%.*s' is no integer", cell_length (csv, at), at);
+        fail_at (csv, at, "'%.*s' is not an integer", cell_length (csv, at), at);
         return NULL;
     }
     if (overflow || value < ranges[column->dtype].min || value > ranges[column->dtype].max) {
-        fail_at (csv, at, "%.*s does not fit %s", (int) (end - at), at, accel_dtype_name (column->dtype));
+        fail_at (csv, at, "%.*s does not fit in %s", (int) (end - at), at, accel_dtype_name (column->dtype));
         return NULL;
     }
     if (column->bounded && ((double) value < column->min || (double) value > column->max)) {
-        fail_at (csv, at, "%.*s is not from %g to %g", (int) (end - at), at, column->min, column->max);
+        fail_at (csv, at, "%.*s is not in the range %g to %g", (int) (end - at), at, column->min, column->max);
         return NULL;
     }
     int32_t narrow = (int32_t) value;
@@ -206,12 +206,12 @@ store_cell (const struct csv *csv, const struct column *column, char *at)
     if (!end)
         return NULL;
     if (quoted && *end != '"')
-        fail_at (csv, start, "'%.*s' is no number", cell_length (csv, start), start);
+        fail_at (csv, start, "'%.*s' is not a number", cell_length (csv, start), start);
     else {
         char *after = skip_blanks (csv, end + quoted);
         if (after == csv->end || *after == csv->options.separator)
             return after;
-        fail_at (csv, start, "'%.*s' is no number", cell_length (csv, start), start);
+        fail_at (csv, start, "'%.*s' is not a number", cell_length (csv, start), start);
     }
     return NULL;
 }
@@ -226,7 +226,7 @@ grow (struct csv *csv)
         if (!__builtin_mul_overflow (room, csv->set->tables[i].row_bytes, &bytes))
             moved = realloc (csv->set->owned[i], bytes);
         if (!moved)
-            return accel_fail (csv->err, ACCEL_ERR_NOMEM, "%s: no memory for %zu rows of field '%s'",
+            return accel_fail (csv->err, ACCEL_ERR_NOMEM, "%s: cannot allocate memory for %zu rows of field '%s'",
                                csv->set->sources[0].path, room, csv->set->fields[i].name);
         csv->set->owned[i] = moved;
     }
@@ -249,7 +249,7 @@ store_row (struct csv *csv)
         if (++i == csv->column_count && at == csv->end)
             break;
         if (i == csv->column_count || at == csv->end)
-            return fail_at (csv, at, "a row of %s cells than the first, which has %zu",
+            return fail_at (csv, at, "a row with %s cells than the first, which has %zu",
                             at == csv->end ? "fewer" : "more", csv->column_count);
     }
     csv->rows++;
@@ -298,7 +298,7 @@ assign (struct csv *csv, size_t first, size_t count, size_t index, const struct 
     const char *path = csv->set->sources[0].path, *name = csv->set->fields[index].name;
     size_t bytes = accel_dtype_bytes (how->field.dtype);
     if (first > csv->column_count || count > csv->column_count - first)
-        return accel_fail (csv->err, ACCEL_ERR_INVALID, "%s: field '%s' would be columns %zu to %zu, but there are %zu",
+        return accel_fail (csv->err, ACCEL_ERR_INVALID, "%s: field '%s' needs columns %zu to %zu, but there are %zu",
                            path, name, first + 1, first + count, csv->column_count);
     for (size_t i = 0; i < count; i++) {
         struct column *column = &csv->columns[first + i];
@@ -323,7 +323,8 @@ find_column (const struct csv *csv, const struct accel_csv_field *how, const str
     char space[96];
     struct suggest suggest = { .wanted = how->header };
     if (!header)
-        return accel_fail (csv->err, ACCEL_ERR_INVALID, "%s: has no header, so no column '%s'", path, how->header);
+        return accel_fail (csv->err, ACCEL_ERR_INVALID, "%s: has no header, so there is no column '%s'", path,
+                                                        how->header);
     for (size_t i = 0; i < header->count; i++) {
         if (!strcmp (header->items[i], how->header)) {
             *first = i;
@@ -363,10 +364,11 @@ assign_default (struct csv *csv)
     struct accel_csv_field features = { .field = { "features", options->dtype, 1, { columns - (label != 0) } } };
     struct accel_csv_field labels = { .field = { .name = "label", .dtype = ACCEL_INT64 } };
     if (label < -columns || label > columns)
-        return accel_fail (csv->err, ACCEL_ERR_INVALID, "%s: the label is in column %d, but there are %zu",
+        return accel_fail (csv->err, ACCEL_ERR_INVALID, "%s: label_column is %d, but there are %zu columns",
                            csv->set->sources[0].path, options->label_column, csv->column_count);
     if (label && columns == 1)
-        return accel_fail (csv->err, ACCEL_ERR_INVALID, "%s: has no columns but the label", csv->set->sources[0].path);
+        return accel_fail (csv->err, ACCEL_ERR_INVALID, "%s: has no columns other than the label",
+                                                        csv->set->sources[0].path);
     enum accel_status status = set_describe (csv->set, 0, &features.field, csv->err);
     if (status || !label)
         return status ? status : assign (csv, 0, csv->column_count, 0, &features, 0);
@@ -392,7 +394,7 @@ begin (struct csv *csv)
     csv->column_count = cells.count;
     csv->columns = calloc (cells.count, sizeof *csv->columns);
     if (!csv->columns)
-        return accel_fail (csv->err, ACCEL_ERR_NOMEM, "no memory for %zu columns", cells.count);
+        return accel_fail (csv->err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu columns", cells.count);
     for (size_t i = 0; i < cells.count; i++)
         csv->columns[i].field = NO_FIELD;
     status = csv->options.fields ? assign_fields (csv, header ? &cells : NULL) : assign_default (csv);
@@ -466,13 +468,15 @@ read_rows (struct csv *csv)
         if (held == room) {
             char *moved = room > SIZE_MAX / 4 ? NULL : realloc (buffer, 2 * room + 1);
             if (!moved)
-                return accel_fail (csv->err, ACCEL_ERR_NOMEM, "%s:%zu: no memory for a row of more than %zu bytes",
+                return accel_fail (csv->err, ACCEL_ERR_NOMEM, "%s:%zu: cannot allocate memory for a row of more than "
+                                                              "%zu bytes",
                                    source->path, csv->line, room);
             buffer = moved;
             room *= 2;
         }
     }
-    return buffer ? status : accel_fail (csv->err, ACCEL_ERR_NOMEM, "no memory for a buffer of %zu bytes", room);
+    return buffer ? status : accel_fail (csv->err, ACCEL_ERR_NOMEM, "cannot allocate memory for a buffer of %zu bytes",
+                                                                    room);
 }
 
 /* ---- opening ---- */
@@ -483,14 +487,15 @@ check_field (const struct accel_csv_field *how, size_t elements, struct accel_er
     const char *name = how->field.name;
     bool real = how->field.dtype == ACCEL_FLOAT32 || how->field.dtype == ACCEL_FLOAT64;
     if (!real && !ranges[how->field.dtype].max)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "field '%s': numbers of a CSV file cannot become %s", name,
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "field '%s': numbers of a CSV file cannot be read as %s", name,
                            accel_dtype_name (how->field.dtype));
     if (!elements)
         return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has no elements", name);
     if (option_is_given (how->scale) && (!real || !isfinite (how->scale)))
-        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s': a scale is a finite factor for floats", name);
+        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s': scale must be finite, and needs a field of floats",
+                                                   name);
     if (!(how->min <= how->max))
-        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s': its min is more than its max", name);
+        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s': min is greater than max", name);
     return ACCEL_OK;
 }
 
@@ -506,14 +511,15 @@ check_options (struct csv *csv)
     if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || strchr ("+-.\"\r\n", c))
         return accel_fail (csv->err, ACCEL_ERR_INVALID, "character %d cannot be the separator of a CSV file", c);
     if ((unsigned) options->header > ACCEL_CSV_HEADER_YES)
-        return accel_fail (csv->err, ACCEL_ERR_INVALID, "%d is no enum accel_csv_header", (int) options->header);
+        return accel_fail (csv->err, ACCEL_ERR_INVALID, "invalid accel_csv_header %d", (int) options->header);
     if (!options->fields != !options->field_count)
-        return accel_fail (csv->err, ACCEL_ERR_INVALID, "%zu fields, but %s array of them", options->field_count,
+        return accel_fail (csv->err, ACCEL_ERR_INVALID, "field_count is %zu, but there is %s array of fields",
+                                                        options->field_count,
                            options->fields ? "an" : "no");
     if (options->fields && (options->label_column || options->dtype))
-        return accel_fail (csv->err, ACCEL_ERR_INVALID, "label_column and dtype are for files without fields given");
+        return accel_fail (csv->err, ACCEL_ERR_INVALID, "label_column and dtype cannot be combined with fields");
     if (!options->fields && !accel_dtype_bytes (options->dtype))
-        return accel_fail (csv->err, ACCEL_ERR_INVALID, "%d is no enum accel_dtype", (int) options->dtype);
+        return accel_fail (csv->err, ACCEL_ERR_INVALID, "invalid element type %d", (int) options->dtype);
     if (!options->fields)
         return check_field (&features, 1, csv->err);
     for (size_t i = 0; i < options->field_count && !status; i++) {
@@ -529,7 +535,8 @@ finish (struct csv *csv)
 {
     struct set *set = csv->set;
     if (!csv->columns && !csv->options.fields)
-        return accel_fail (csv->err, ACCEL_ERR_FORMAT, "%s: is empty, so how many columns has it? Give its fields",
+        return accel_fail (csv->err, ACCEL_ERR_FORMAT, "%s: is empty, so the number of columns is unknown; give its "
+                                                       "fields",
                            set->sources[0].path);
     for (size_t i = 0; i < set->dataset.field_count; i++) {
         /* Never fails where it shrinks; should it do so all the same, the larger memory is as good. */
@@ -561,7 +568,7 @@ accel_dataset_open_csv (struct accel_dataset **dataset, const char *path, const 
     csv.set->owned_count = csv.set->owned ? count : 0;
     csv.c_locale = newlocale (LC_ALL_MASK, "C", (locale_t) 0);
     if (!csv.set->owned || !csv.c_locale)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a data set");
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a data set");
     else if (!(status = check_options (&csv)) && !(status = source_open (&csv.set->sources[0], path, err))
              && !(status = source_refuse_gzip (&csv.set->sources[0], "CSV file", err))
              && !(status = read_rows (&csv)))

@@ -56,7 +56,7 @@ read_shape (const struct source *source, unsigned dims, const struct idx_type *t
     uint64_t header = 4 + 4 * (uint64_t) dims;
     if (!overflow && bytes == source->size - header)
         return ACCEL_OK;
-    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: %llu bytes of data, but its header says %s%llu; was it cut off?",
+    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: %llu bytes of data, but its header says %s%llu; was it truncated?",
                        source->path, (unsigned long long) (source->size - header), overflow ? "more than " : "",
                        (unsigned long long) (overflow ? UINT64_MAX : bytes));
 }
@@ -72,24 +72,25 @@ open_file (struct set *set, size_t index, const char *path, const char *name, bo
     if (status || (status = source_refuse_gzip (source, "IDX file", err)))
         return status;
     if (source->size < sizeof magic)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no IDX file: only %llu bytes", path,
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not an IDX file: only %llu bytes", path,
                            (unsigned long long) source->size);
     status = source_read (source, 0, magic, sizeof magic, err);
     if (status)
         return status;
     const struct idx_type *type = find_type (magic[2]);
     if (magic[0] || magic[1] || !type)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no IDX file: begins with bytes %02x %02x %02x %02x", path,
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not an IDX file: starts with bytes %02x %02x %02x %02x", path,
                            magic[0], magic[1], magic[2], magic[3]);
     if (!magic[3] || magic[3] > ACCEL_MAX_DIMS)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: IDX file of %d dimensions; 1 to %d are possible", path, magic[3],
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: IDX file with %d dimensions; expected 1 to %d", path, magic[3],
                            ACCEL_MAX_DIMS);
     status = read_shape (source, magic[3], type, &field, &samples, err);
     if (status)
         return status;
     field.dtype = scale ? ACCEL_FLOAT32 : type->dtype;
     if (scale && type->dtype != ACCEL_UINT8)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: only bytes can be scaled to 0 to 1, these are %s", path,
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: only bytes can be scaled to the range 0 to 1, but these are %s",
+                                                   path,
                            accel_dtype_name (type->dtype));
     if (index && samples != set->dataset.size)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: %zu samples, but %s has %zu", path, samples,

@@ -213,7 +213,7 @@ make_files (struct set *set, size_t count, struct accel_error *err)
     size_t slots = set->tokens.open_files ? set->tokens.open_files : DEFAULT_OPEN_FILES;
     struct token_files *files = calloc (1, sizeof *files);
     if (!files)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a data set of %zu files", count);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a data set of %zu files", count);
     set->files = files;
     pthread_mutex_init (&files->lock, NULL);
     files->across = set->tokens.across_files;
@@ -222,7 +222,7 @@ make_files (struct set *set, size_t count, struct accel_error *err)
     files->files = calloc (count, sizeof *files->files);
     files->slots = calloc (slots, sizeof *files->slots);
     if (!files->files || !files->slots)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a data set of %zu files", count);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a data set of %zu files", count);
     files->count = count;
     files->slot_count = slots;
     for (size_t i = 0; i < slots; i++)
@@ -314,7 +314,8 @@ accel_dataset_open_token_pattern (struct accel_dataset **dataset, const char *pa
         errno = unreadable.error;
         status = accel_fail_errno (err, "%s: cannot read the folder %s", pattern, unreadable.path);
     } else if (result)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "%s: no memory for the files that match this pattern", pattern);
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "%s: cannot allocate memory for the files that match this pattern",
+                                                   pattern);
     else {
         /* Byte order: the locale may differ between hosts. */
         qsort (found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_paths);

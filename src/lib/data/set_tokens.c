@@ -74,8 +74,8 @@ tokens_read (const struct source *source, const struct token_layout *layout, con
             lost |= converters[options->int64][layout->format] (
                 chunk + skip * layout->token_bytes, (unsigned char *) into[1] + (done + skip - 1) * grown, now - skip);
         if (lost)
-            return accel_fail (err, ACCEL_ERR_FORMAT, "%s: a token between %llu and %llu does not fit int32; is this"
-                               " the right format of tokens?", source->path, (unsigned long long) token,
+            return accel_fail (err, ACCEL_ERR_FORMAT, "%s: a token between %llu and %llu does not fit in int32; is the "
+                               "token format right?", source->path, (unsigned long long) token,
                                (unsigned long long) token + now - 1);
     }
     return ACCEL_OK;
@@ -112,7 +112,7 @@ read_llmc_header (const struct source *source, struct token_layout *layout, stru
 {
     int32_t header[3];
     if (source->size < LLMC_HEADER_BYTES)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no token file of llm.c: shorter than its header of %d bytes",
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not an llm.c token file: shorter than its header of %d bytes",
                            source->path, LLMC_HEADER_BYTES);
     enum accel_status status = source_read (source, 0, header, sizeof header, err);
     if (status)
@@ -120,17 +120,18 @@ read_llmc_header (const struct source *source, struct token_layout *layout, stru
     for (size_t i = 0; i < sizeof llmc_kinds / sizeof *llmc_kinds; i++)
         if (header[0] == llmc_kinds[i].magic) {
             if (header[1] != llmc_kinds[i].version)
-                return accel_fail (err, ACCEL_ERR_FORMAT, "%s: token file of llm.c with version %d, known is %d",
+                return accel_fail (err, ACCEL_ERR_FORMAT, "%s: llm.c token file of version %d; only version %d is "
+                                                          "supported",
                                    source->path, header[1], llmc_kinds[i].version);
             /* What llm.c declares as int32 it reads so, too. */
             if (header[2] < 0)
-                return accel_fail (err, ACCEL_ERR_FORMAT, "%s: its header says %d tokens", source->path, header[2]);
+                return accel_fail (err, ACCEL_ERR_FORMAT, "%s: invalid header: %d tokens", source->path, header[2]);
             *layout = (struct token_layout){ .format = llmc_kinds[i].format,
                                              .first_token = LLMC_HEADER_BYTES,
                                              .count = (uint64_t) header[2] };
             return ACCEL_OK;
         }
-    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no token file of llm.c: begins with %d, not %d or %d", source->path,
+    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not an llm.c token file: starts with %d, not %d or %d", source->path,
                        header[0], llmc_kinds[0].magic, llmc_kinds[1].magic);
 }
 
@@ -144,16 +145,17 @@ tokens_measure (const struct source *source, const struct accel_tokens_options *
     if (status)
         return status;
     if (source->size < layout->first_token)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: its %llu bytes are less than a header of %llu", source->path,
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: has %llu bytes, less than its header of %llu", source->path,
                            (unsigned long long) source->size, (unsigned long long) layout->first_token);
     uint64_t bytes = source->size - layout->first_token, said = layout->count;
     layout->token_bytes = token_bytes[layout->format];
     layout->count = bytes / layout->token_bytes;
     if (bytes % layout->token_bytes)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: %llu bytes are no whole number of tokens of %zu bytes",
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: %llu bytes are not a whole number of tokens of %zu bytes",
                            source->path, (unsigned long long) bytes, layout->token_bytes);
     if (has_header && layout->count != said)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: its header says %llu tokens, the file has %llu", source->path,
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: its header says %llu tokens, but the file has %llu",
+                                                  source->path,
                            (unsigned long long) said, (unsigned long long) layout->count);
     return ACCEL_OK;
 }
@@ -164,12 +166,12 @@ check_options (const struct accel_tokens_options *options, struct accel_error *e
     if (!options || !options->sequence_length)
         return accel_fail (err, ACCEL_ERR_INVALID, "a data set of tokens needs a sequence_length");
     if ((unsigned) options->format > ACCEL_TOKENS_LLMC)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%d is no enum accel_token_format", (int) options->format);
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid accel_token_format %d", (int) options->format);
     if (options->format == ACCEL_TOKENS_LLMC && options->header_bytes)
-        return accel_fail (err, ACCEL_ERR_INVALID, "files of llm.c have a header of %d bytes; leave header_bytes 0",
+        return accel_fail (err, ACCEL_ERR_INVALID, "llm.c files have a header of %d bytes; leave header_bytes at 0",
                            LLMC_HEADER_BYTES);
     if (options->sequence_length > INT64_MAX / 16)
-        return accel_fail (err, ACCEL_ERR_INVALID, "sequence_length %zu is more than any memory",
+        return accel_fail (err, ACCEL_ERR_INVALID, "sequence_length %zu is too large: size overflows",
                            options->sequence_length);
     return ACCEL_OK;
 }

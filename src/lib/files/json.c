@@ -56,7 +56,7 @@ enum accel_status
 json_take (struct json *json, char c, const char *what)
 {
     if (json_peek (json) != c)
-        return json_fail (json, json->at < json->length ? "expected %s" : "ends where %s was expected", what);
+        return json_fail (json, json->at < json->length ? "expected %s" : "unexpected end: expected %s", what);
     json->at++;
     return ACCEL_OK;
 }
@@ -73,7 +73,7 @@ json_next (struct json *json, char closing, bool *first, bool *more)
         if (status)
             return status;
         if (json_peek (json) == closing)
-            return json_fail (json, "',' before '%c'", closing);
+            return json_fail (json, "trailing ',' before '%c'", closing);
     }
     *first = false;
     return ACCEL_OK;
@@ -126,18 +126,18 @@ take_escape (struct json *json, struct strbuf *buf)
     }
     unsigned code, low;
     if (c != 'u')
-        return json_fail (json, "no escape of JSON follows the backslash");
+        return json_fail (json, "invalid escape after a backslash");
     json->at++;
     if (!take_hex (json, &code))
         return json_fail (json, "expected four hexadecimal digits");
     if (!code)
-        return json_fail (json, "a character 0 in a string");
+        return json_fail (json, "a NUL character in a string");
     if (code >= 0xd800 && code < 0xe000) {
         if (code >= 0xdc00 || json->length - json->at < 6 || memcmp (json->text + json->at, "\\u", 2) != 0)
-            return json_fail (json, "half a surrogate pair");
+            return json_fail (json, "half of a surrogate pair");
         json->at += 2;
         if (!take_hex (json, &low) || low < 0xdc00 || low >= 0xe000)
-            return json_fail (json, "half a surrogate pair");
+            return json_fail (json, "half of a surrogate pair");
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
     add_utf8 (buf, code);
@@ -156,7 +156,7 @@ json_string (struct json *json, char **text, const char *what)
             json->at++;
         strbuf_add_bytes (&buf, json->text + start, json->at - start);
         if (json->at >= json->length)
-            status = json_fail (json, "ends within a string");
+            status = json_fail (json, "ends inside a string");
         else if (byte (json) == '\\') {
             json->at++;
             status = take_escape (json, &buf);
@@ -255,7 +255,7 @@ skip_value (struct json *json, int depth)
         return json_word (json, "null") || json_word (json, "true") || json_word (json, "false") ? ACCEL_OK
                                                                                                   : skip_number (json);
     if (depth > MAX_DEPTH)
-        return json_fail (json, "more than %d values within each other", MAX_DEPTH);
+        return json_fail (json, "nested more than %d levels deep", MAX_DEPTH);
     json->at++;
     for (;;) {
         status = json_next (json, closing, &first, &more);

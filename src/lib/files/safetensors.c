@@ -43,7 +43,7 @@ make_room (void *array_address, size_t count, size_t *room, size_t element, stru
     size_t more = *room ? 2 * *room : 16; /* at most a few per byte of a header: no overflow */
     void *moved = realloc (*array, more * element);
     if (!moved)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu entries", more);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu entries", more);
     *array = moved;
     *room = more;
     return ACCEL_OK;
@@ -108,17 +108,18 @@ check_size (const struct json *json, const struct safetensors_tensor *tensor)
     size_t bytes;
     for (size_t i = 0; i < tensor->ndim; i++)
         if (__builtin_mul_overflow (elements, tensor->shape[i], &elements))
-            return json_fail (json, "more elements than 64 bits count");
+            return json_fail (json, "too many elements: the count overflows 64 bits");
     if (__builtin_mul_overflow (elements, (uint64_t) types[tensor->dtype].bits, &bits)
         || __builtin_add_overflow (bits / 8, 0, &bytes))
-        return json_fail (json, "more bytes than 64 bits count");
+        return json_fail (json, "too many bytes: the size overflows 64 bits");
     if (bits % 8)
-        return json_fail (json, "%llu elements of %u bits are no whole number of bytes", (unsigned long long) elements,
+        return json_fail (json, "%llu elements of %u bits are not a whole number of bytes", (unsigned long long)
+                                elements,
                           types[tensor->dtype].bits);
     if (tensor->end < tensor->begin)
         return json_fail (json, "data_offsets end before they begin");
     if (tensor->end - tensor->begin != bytes)
-        return json_fail (json, "shape and type make %zu bytes, data_offsets say %llu", bytes,
+        return json_fail (json, "shape and type give %zu bytes, but data_offsets say %llu", bytes,
                           (unsigned long long) (tensor->end - tensor->begin));
     return ACCEL_OK;
 }
@@ -142,13 +143,13 @@ parse_members (struct json *json, struct safetensors_tensor *tensor)
         for (i = 0; i < 3 && strcmp (members[i].key, key) != 0; i++)
             ;
         if (i < 3 && seen & 1u << i)
-            return json_fail (json, "%s is there twice", key);
+            return json_fail (json, "duplicate %s", key);
         status = i < 3 ? members[i].parse (json, tensor) : json_skip (json);
         seen |= 1u << i;
     }
     for (i = 0; i < 3 && !status; i++)
         if (!(seen & 1u << i))
-            status = json_fail (json, "no %s", members[i].key);
+            status = json_fail (json, "missing %s", members[i].key);
     return status ? status : check_size (json, tensor);
 }
 
@@ -184,7 +185,7 @@ parse_metadata (struct safetensors *file, struct json *json)
         pair[0] = pair[1] = NULL;
         status = json_key (json, &pair[0]);
         if (!status)
-            status = json_string (json, &pair[1], "a string, as all values of __metadata__ are");
+            status = json_string (json, &pair[1], "a string (all values of __metadata__ are strings)");
     }
     return status;
 }
@@ -203,7 +204,7 @@ parse_header (struct safetensors *file, struct json *json)
         if (strcmp (key, "__metadata__") != 0)
             status = parse_tensor (file, json, &key);
         else if (has_metadata)
-            status = json_fail (json, "__metadata__ is there twice");
+            status = json_fail (json, "duplicate __metadata__");
         else {
             has_metadata = true;
             status = parse_metadata (file, json);
@@ -241,20 +242,20 @@ arrange (struct safetensors *file, struct accel_error *err)
     for (size_t i = 0; i < file->count; i++) {
         const struct safetensors_tensor *tensor = &file->tensors[i];
         if (tensor->begin != file->data_bytes)
-            return accel_fail (err, ACCEL_ERR_FORMAT, "tensor '%.80s' begins at %llu, but what is before it ends at"
-                               " %llu", tensor->name, (unsigned long long) tensor->begin,
+            return accel_fail (err, ACCEL_ERR_FORMAT, "tensor '%.80s' begins at %llu, but the data before it ends at "
+                               "%llu", tensor->name, (unsigned long long) tensor->begin,
                                (unsigned long long) file->data_bytes);
         file->data_bytes = tensor->end;
     }
     file->by_name = malloc (file->count * sizeof *file->by_name);
     if (!file->by_name)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for the names of %zu tensors", file->count);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the names of %zu tensors", file->count);
     for (size_t i = 0; i < file->count; i++)
         file->by_name[i] = i;
     qsort_r (file->by_name, file->count, sizeof *file->by_name, compare_names, file->tensors);
     for (size_t i = 1; i < file->count; i++)
         if (!strcmp (file->tensors[file->by_name[i]].name, file->tensors[file->by_name[i - 1]].name))
-            return accel_fail (err, ACCEL_ERR_FORMAT, "tensor '%.80s' is there twice",
+            return accel_fail (err, ACCEL_ERR_FORMAT, "duplicate tensor '%.80s'",
                                file->tensors[file->by_name[i]].name);
     return ACCEL_OK;
 }
@@ -267,7 +268,7 @@ safetensors_parse (struct safetensors *file, const char *text, size_t length, st
     *file = (struct safetensors){ 0 };
     json.at = utf8_valid_length (text, length);
     if (json.at < length)
-        status = json_fail (&json, "no valid UTF-8");
+        status = json_fail (&json, "not valid UTF-8");
     else {
         json.at = 0;
         status = parse_header (file, &json);
@@ -287,7 +288,7 @@ safetensors_read (struct safetensors *file, const struct source *source, uint64_
     uint64_t length = 0;
     *file = (struct safetensors){ 0 };
     if (source->size < sizeof bytes)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no safetensors file: only %llu bytes", path,
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not a safetensors file: only %llu bytes", path,
                            (unsigned long long) source->size);
     enum accel_status status = source_read (source, 0, bytes, sizeof bytes, err);
     if (status)
@@ -295,14 +296,14 @@ safetensors_read (struct safetensors *file, const struct source *source, uint64_
     for (size_t i = sizeof bytes; i--; )
         length = length << 8 | bytes[i];
     if (length > SAFETENSORS_MAX_HEADER)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no safetensors file: its header would have %llu bytes, "
-                           "the most allowed is %d", path, (unsigned long long) length, SAFETENSORS_MAX_HEADER);
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not a safetensors file: its header would have %llu bytes, but "
+                           "the maximum is %d", path, (unsigned long long) length, SAFETENSORS_MAX_HEADER);
     if (length > source->size - sizeof bytes)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: ends within its header, which has %llu bytes", path,
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: ends inside its header of %llu bytes", path,
                            (unsigned long long) length);
     AUTO_FREE char *text = malloc ((size_t) length + 1);
     if (!text)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "%s: no memory for its header of %llu bytes", path,
+        return accel_fail (err, ACCEL_ERR_NOMEM, "%s: cannot allocate memory for its header of %llu bytes", path,
                            (unsigned long long) length);
     status = source_read (source, sizeof bytes, text, (size_t) length, err);
     if (status)
@@ -313,7 +314,8 @@ safetensors_read (struct safetensors *file, const struct source *source, uint64_
     *data = sizeof bytes + length;
     if (source->size - *data == file->data_bytes)
         return ACCEL_OK;
-    status = accel_fail (err, ACCEL_ERR_FORMAT, "%s: %llu bytes of tensors, but its header says %llu; was it cut off?",
+    status = accel_fail (err, ACCEL_ERR_FORMAT, "%s: %llu bytes of tensors, but its header says %llu; was it "
+                                                "truncated?",
                          path, (unsigned long long) (source->size - *data), (unsigned long long) file->data_bytes);
     safetensors_release (file);
     return status;

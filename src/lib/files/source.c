@@ -22,7 +22,7 @@ source_open (struct source *source, const char *path, struct accel_error *err)
     enum accel_status status = ACCEL_ERR_SYSTEM;
     *source = (struct source) SOURCE_CLOSED;
     if (!path)
-        return accel_fail (err, ACCEL_ERR_INVALID, "no path of a file was given");
+        return accel_fail (err, ACCEL_ERR_INVALID, "path is NULL or empty");
     source->path = strdup (path);
     if (!source->path)
         return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
@@ -31,7 +31,7 @@ source_open (struct source *source, const char *path, struct accel_error *err)
     if (source->fd < 0 || fstat (source->fd, &info))
         accel_fail_errno (err, "%s", path);
     else if (!S_ISREG (info.st_mode))
-        status = accel_fail (err, ACCEL_ERR_INVALID, "%s: is no regular file", path);
+        status = accel_fail (err, ACCEL_ERR_INVALID, "%s: is not a regular file", path);
     else {
         source->size = (uint64_t) info.st_size;
         source->modified = info.st_mtim;
@@ -50,7 +50,7 @@ source_map (struct source *source, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: too large to map", source->path);
     void *map = mmap (NULL, (size_t) source->size, PROT_READ, MAP_PRIVATE, source->fd, 0);
     if (map == MAP_FAILED)
-        return accel_fail_errno (err, "%s: cannot map it", source->path);
+        return accel_fail_errno (err, "%s: cannot map", source->path);
     source->map = map;
     return ACCEL_OK;
 }
@@ -61,7 +61,8 @@ fail_short (const struct source *source, struct accel_error *err)
     struct stat info;
     if (fstat (source->fd, &info))
         return accel_fail_errno (err, "%s", source->path);
-    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: has only %lld bytes now, had %llu when it was opened", source->path,
+    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: has only %lld bytes now, but had %llu when it was opened",
+                                              source->path,
                        (long long) info.st_size, (unsigned long long) source->size);
 }
 
@@ -109,7 +110,7 @@ source_check_unchanged (const struct source *source, uint64_t size, struct times
     if (fstat (source->fd, &info))
         return accel_fail_errno (err, "%s", source->path);
     if ((uint64_t) info.st_size != size)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: has %lld bytes now, had %llu when the data set was opened",
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: has %lld bytes now, but had %llu when the data set was opened",
                            source->path, (long long) info.st_size, (unsigned long long) size);
     if (info.st_mtim.tv_sec != modified.tv_sec || info.st_mtim.tv_nsec != modified.tv_nsec)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: was modified after the data set was opened", source->path);
@@ -131,7 +132,7 @@ source_refuse_gzip (const struct source *source, const char *wanted, struct acce
     enum accel_status status = source_read (source, 0, magic, sizeof magic, err);
     if (status || !is_gzip (magic, sizeof magic))
         return status;
-    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: is compressed; uncompress it with gunzip to get the %s",
+    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: is compressed; decompress it with gunzip to get the %s",
                        source->path, wanted);
 }
 

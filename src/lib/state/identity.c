@@ -41,7 +41,8 @@ read_variable (const char *name, int min, struct found *found, struct accel_erro
         return ACCEL_OK;
     int64_t number;
     if (parse_int64 (text, min, MAX_PROCESSES, &number) != PARSE_OK)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not an integer of %d to %d", name, text,
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not an integer from %d to %d", name,
+                                                   text,
                            min, MAX_PROCESSES);
     *found = (struct found){ .name = name, .value = (int) number };
     return ACCEL_OK;
@@ -160,7 +161,7 @@ compare_with_mpi (const struct variables *found, struct accel_error *err)
     if (found->size.value > 1 && found->size.value == mpi.size.value && mpi.rank.name
         && mpi.rank.value != found->rank.value)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "environment: %s=%d but %s=%d in a job of %d: unset the one that is of another job",
+                           "environment: %s=%d but %s=%d in a job of %d: unset the one that belongs to another job",
                            found->rank.name, found->rank.value, mpi.rank.name, mpi.rank.value, found->size.value);
     return ACCEL_OK;
 }
@@ -169,16 +170,16 @@ static enum accel_status
 resolve_world (const struct variables *found, struct identity *identity, struct accel_error *err)
 {
     if (!found->size.name && found->rank.name && found->rank.value > 0)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s=%d without %s", found->rank.name,
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s=%d is set, but %s is not", found->rank.name,
                            found->rank.value, ENV_WORLD_SIZE);
     identity->world_size = found->size.name ? found->size.value : 1;
     if (identity->world_size > 1 && !found->rank.name)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "environment: %s=%d without %s: start the program with a launcher, or unset %s",
+                           "environment: %s=%d is set, but %s is not: start the program with a launcher, or unset %s",
                            found->size.name, found->size.value, ENV_RANK, found->size.name);
     identity->rank = found->rank.name ? found->rank.value : 0;
     if (identity->rank >= identity->world_size)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s=%d is not below %s=%d", found->rank.name,
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s=%d must be less than %s=%d", found->rank.name,
                            identity->rank, found->size.name ? found->size.name : ENV_WORLD_SIZE,
                            identity->world_size);
     return ACCEL_OK;
@@ -191,23 +192,24 @@ resolve_local (const struct variables *found, struct identity *identity, struct 
     const struct found *rank = &found->local_rank, *size = &found->local_size;
     bool one_host = size->name ? size->value == identity->world_size : !rank->name || rank->value == identity->rank;
     if (!size->name && !one_host)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s=%d without %s", rank->name, rank->value,
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s=%d is set, but %s is not", rank->name, rank->value,
                            ENV_LOCAL_WORLD_SIZE);
     identity->local_world_size = size->name ? size->value : identity->world_size;
     if (!rank->name && !one_host && identity->local_world_size > 1)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s=%d without %s", size->name, size->value,
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s=%d is set, but %s is not", size->name, size->value,
                            ENV_LOCAL_RANK);
     identity->local_rank = rank->name ? rank->value : one_host ? identity->rank : 0;
     if (identity->local_world_size > identity->world_size)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s=%d is above the world size %d", size->name,
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s=%d is greater than the world size %d", size->name,
                            size->value, identity->world_size);
     if (identity->local_rank >= identity->local_world_size)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: local rank %d%s%s%s is not below local size %d%s%s%s",
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: local rank %d%s%s%s must be less than local world "
+                                                   "size %d%s%s%s",
                            identity->local_rank, rank->name ? " (" : "", rank->name ? rank->name : "",
                            rank->name ? ")" : "", identity->local_world_size, size->name ? " (" : "",
                            size->name ? size->name : "", size->name ? ")" : "");
     if (identity->local_rank > identity->rank)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: local rank %d is above rank %d",
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: local rank %d is greater than rank %d",
                            identity->local_rank, identity->rank);
     return ACCEL_OK;
 }
@@ -218,14 +220,14 @@ compare_with_segment (const struct identity *identity, const struct jobseg *segm
     const struct jobseg_header *header = segment->header;
     if (header->world_size != (uint32_t) identity->world_size)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "environment: the launcher's job (%s) has %u processes, the variables say %d: unset %s if "
-                           "another launcher started this program",
+                           "environment: the launcher's job (%s) has %u processes, but the variables say %d: unset %s "
+                           "if another launcher started this program",
                            ENV_JOB_SEGMENT, header->world_size, identity->world_size, ENV_JOB_SEGMENT);
     if (header->local_world_size != (uint32_t) identity->local_world_size
         || header->first_rank + (uint32_t) identity->local_rank != (uint32_t) identity->rank)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "environment: rank %d as local rank %d of %d contradicts the launcher's job (%s), whose "
-                           "ranks here are %u to %u",
+                           "ranks on this host are %u to %u",
                            identity->rank, identity->local_rank, identity->local_world_size, ENV_JOB_SEGMENT,
                            header->first_rank, header->first_rank + header->local_world_size - 1);
     return ACCEL_OK;

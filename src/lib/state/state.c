@@ -26,7 +26,8 @@ read_timeout (const struct accel_options *options, uint32_t *timeout_ms, struct 
     if ((options && options->timeout_ms) || !text)
         return ACCEL_OK;
     if (parse_int64 (text, 1, UINT32_MAX, &number) != PARSE_OK)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of milliseconds, 1 to %u",
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of milliseconds from 1 to "
+                                                   "%u",
                            ENV_TIMEOUT_MS, text, UINT32_MAX);
     *timeout_ms = (uint32_t) number;
     return ACCEL_OK;
@@ -46,7 +47,7 @@ read_precision (const struct accel_options *options, const char **precision, str
             *precision = names[i];
             return ACCEL_OK;
         }
-    return accel_fail (err, ACCEL_ERR_INVALID, "%s%s='%.40s' is none of no, fp16, bf16, fp8",
+    return accel_fail (err, ACCEL_ERR_INVALID, "%s%s='%.40s' is invalid: expected no, fp16, bf16 or fp8",
                        given ? "" : "environment: ", given ? "mixed_precision" : ENV_MIXED_PRECISION, text);
 }
 
@@ -72,7 +73,8 @@ read_bool (const char *name, bool *value, struct accel_error *err)
     const char *text = getenv (name);
     *value = false;
     if (text && parse_bool (text, value) != PARSE_OK)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is neither true nor false", name, text);
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a boolean: expected true or false",
+                                                   name, text);
     return ACCEL_OK;
 }
 
@@ -114,8 +116,8 @@ attach (struct jobseg *segment, struct identity *identity, struct accel_error *e
     if (status || !failed || identity->world_size == 1)
         return status;
     return accel_fail (err, ACCEL_ERR_INVALID,
-                       "environment: %s: %.300s: is the launcher gone, or in another container? Unset it to connect "
-                       "without it",
+                       "environment: %s: %.300s: is the launcher gone, or in another container? Unset the variable to "
+                       "connect without it",
                        ENV_JOB_SEGMENT, fail.text);
 }
 

@@ -25,13 +25,13 @@ read_steps (struct accel *acc, const struct accel_options *options, struct accel
     int64_t number;
     if (plugin && steps > 1)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "accel_open: only one of gradient_accumulation_steps and gradient_accumulation_plugin can "
-                           "be given: set the plugin's num_steps alone");
+                           "accel_open: give only one of gradient_accumulation_steps and gradient_accumulation_plugin: "
+                           "set the plugin's num_steps");
     acc->accumulation = plugin ? *plugin : (struct accel_gradient_accumulation){ .num_steps = steps };
     if (plugin || !text)
         return ACCEL_OK;
     if (parse_int64 (text, 1, UINT32_MAX, &number) != PARSE_OK)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of steps, 1 to %u",
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of steps from 1 to %u",
                            ENV_GRADIENT_ACCUMULATION_STEPS, text, UINT32_MAX);
     acc->accumulation.num_steps = (uint32_t) number;
     return ACCEL_OK;
@@ -45,7 +45,7 @@ read_clipping (struct accel *acc, struct accel_error *err)
     acc->gradient_clipping = 0;
     if (text && strcasecmp (text, "none") && strcasecmp (text, "auto")
         && parse_double (text, 0, INFINITY, &acc->gradient_clipping) != PARSE_OK)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is neither a norm nor none",
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is invalid: expected a norm or none",
                            ENV_GRADIENT_CLIPPING, text);
     return ACCEL_OK;
 }
@@ -115,11 +115,11 @@ count_models (const struct accel *acc, va_list models, size_t *count, struct acc
         if (object == accel_prepare_end_mark ())
             return ACCEL_OK;
         if (!object || !is_model (object))
-            return accel_fail (err, ACCEL_ERR_INVALID, "object %zu handed to accel_accumulate is %s", *count + 1,
-                               object ? "no model, or has been destroyed" : "NULL");
+            return accel_fail (err, ACCEL_ERR_INVALID, "object %zu passed to accel_accumulate is %s", *count + 1,
+                               object ? "not a model, or has been destroyed" : "NULL");
         if (object->owner != acc)
             return accel_fail (err, ACCEL_ERR_INVALID,
-                               "model %zu handed to accel_accumulate was not prepared with this struct accel",
+                               "model %zu passed to accel_accumulate was not prepared with this struct accel",
                                *count + 1);
     }
 }

@@ -34,7 +34,7 @@ check_model (const char *function, const struct accel *acc, const struct accel_m
     if (model->object.owner != acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "the model was not prepared with this struct accel");
     if (model->reducer->open)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model is in a backward pass already", function);
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model is already in a backward pass", function);
     return ACCEL_OK;
 }
 
@@ -49,7 +49,8 @@ run (struct accel *acc, struct accel_model *model, const struct comm_site *site,
     enum accel_status failure = backward (user, accel_loss_scale (acc), &cause);
     bool model_gone = object_is_gone (&model->object);
     if (!failure && (model_gone || object_is_gone (&acc->object)))
-        failure = accel_fail (&cause, ACCEL_ERR_CALLBACK, "it has destroyed its own %s", model_gone ? "model" : "job");
+        failure = accel_fail (&cause, ACCEL_ERR_CALLBACK, "the function destroyed its own %s", model_gone ? "model" :
+                                                          "job");
     enum accel_status status = reducer_end (model, failure != ACCEL_OK, err);
     if (status || !failure)
         return status;

@@ -136,7 +136,7 @@ model_make_spans (struct accel *acc, struct accel_model *model, const struct com
     model->span_of = calloc (count, sizeof *model->span_of);
     if (!joined || !model->spans || !model->span_of) {
         free (joined);
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu gradients", count);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu gradients", count);
     }
     mark_joined (model, joined);
     enum accel_status status

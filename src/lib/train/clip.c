@@ -245,16 +245,16 @@ clip_norm (const struct clipped *clipped, const struct comm_site *site, double m
 {
     float scaled, total;
     if (isnan (max_norm) || max_norm < 0)
-        return accel_fail (err, ACCEL_ERR_INVALID, "max_norm is %g, it must be at least 0", max_norm);
+        return accel_fail (err, ACCEL_ERR_INVALID, "max_norm is %g, but must be at least 0", max_norm);
     if (p && !(p >= 1))
-        return accel_fail (err, ACCEL_ERR_INVALID, "norm_type is %g, it must be 0, or at least 1", p);
+        return accel_fail (err, ACCEL_ERR_INVALID, "norm_type is %g, but must be 0, or at least 1", p);
     enum accel_status status = measure (clipped, site, p, &scaled, &total, err);
     if (status)
         return status;
     if (scaled > 0 && p > 0)
         total /= scaled;
     if (error_if_nonfinite && !isfinite (total))
-        return accel_fail (err, ACCEL_ERR_INVALID, "the norm of the gradients is %s: they cannot be clipped",
+        return accel_fail (err, ACCEL_ERR_INVALID, "the norm of the gradients is %s: cannot clip them",
                            isnan (total) ? "not a number" : "infinite");
     if (norm)
         *norm = total;
@@ -298,7 +298,7 @@ accel_clip_grad_value_at (const char *file, int line, struct accel_model *model,
     struct comm_site site = { file, line, JOBSEG_CALL_CLIP_GRAD_VALUE };
     float scaled, limit = (float) clip_value;
     if (isnan (clip_value) || clip_value < 0)
-        return accel_fail (err, ACCEL_ERR_INVALID, "clip_value is %g, it must be at least 0", clip_value);
+        return accel_fail (err, ACCEL_ERR_INVALID, "clip_value is %g, but must be at least 0", clip_value);
     enum accel_status status = begin (model, &site, &scaled, err);
     for (size_t i = 0; !status && !(scaled > 0) && i < model->count; i++)
         if (model_is_trained (model, i))

@@ -74,7 +74,7 @@ compare_statements (const struct noted_numbers *numbers, const struct statement 
 {
     for (int r = 1; r < size; r++)
         if (strcmp (all[r].what, all->what))
-            return accel_fail (err, ACCEL_ERR_INVALID, "accel_prepare: rank 0 prepares %s where rank %d prepares %s",
+            return accel_fail (err, ACCEL_ERR_INVALID, "accel_prepare: rank 0 prepares %s, but rank %d prepares %s",
                                all->what, r, all[r].what);
     for (size_t i = 0; i < NOTED_SIZES; i++)
         for (int r = 1; r < size; r++)

@@ -44,7 +44,7 @@ remember_models (struct accel_evaluation *evaluation, struct accel_error *err)
         count += is_model (object);
     evaluation->models = calloc (count + 1, sizeof *evaluation->models);
     if (!evaluation->models)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to remember the state of %zu models", count);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to save the state of %zu models", count);
     for (struct object *object = evaluation->acc->prepared; object; object = object->next)
         if (is_model (object)) { /* the object is the first member of a model */
             struct accel_model *model = (struct accel_model *) (void *) object;
@@ -81,7 +81,7 @@ accel_evaluate_begin (struct accel_evaluation **evaluation, struct accel *acc, s
     *evaluation = NULL;
     struct accel_evaluation *made = calloc (1, sizeof *made);
     if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an evaluation");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an evaluation");
     made->generator = *accel_default_generator ();
     enum accel_status status = loader ? loader_remember (&made->loader, loader, err) : ACCEL_OK;
     if (!status && acc)

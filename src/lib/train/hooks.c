@@ -30,19 +30,19 @@ accel_model_set_ddp (struct accel_model *model, const struct accel_ddp_options *
     if (!model || !options)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, model ? "options" : "model");
     if (model->object.owner)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model is prepared already", __func__);
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model is already prepared", __func__);
     if (!(options->bucket_cap_mb >= 0) || isinf (options->bucket_cap_mb))
-        return accel_fail (err, ACCEL_ERR_INVALID, "bucket_cap_mb is %g, it must be a size in MiB",
+        return accel_fail (err, ACCEL_ERR_INVALID, "bucket_cap_mb is %g, but must be a size in MiB",
                            options->bucket_cap_mb);
     if ((unsigned) options->overlap > ACCEL_OVERLAP_NEVER)
-        return accel_fail (err, ACCEL_ERR_INVALID, "overlap is no value of its enum");
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'overlap'");
     if ((unsigned) options->comm_hook > ACCEL_COMM_HOOK_POWER_SGD)
-        return accel_fail (err, ACCEL_ERR_INVALID, "comm_hook is no value of its enum");
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'comm_hook'");
     if (!(options->min_compression_rate >= 0) || isinf (options->min_compression_rate))
-        return accel_fail (err, ACCEL_ERR_INVALID, "min_compression_rate is %g, it must be at least 0 and finite",
+        return accel_fail (err, ACCEL_ERR_INVALID, "min_compression_rate is %g, but must be at least 0 and finite",
                            options->min_compression_rate);
     if (options->matrix_approximation_rank == ACCEL_NONE)
-        return accel_fail (err, ACCEL_ERR_INVALID, "matrix_approximation_rank is 0, it must be at least 1");
+        return accel_fail (err, ACCEL_ERR_INVALID, "matrix_approximation_rank is 0, but must be at least 1");
     model->ddp = *options;
     model_set_defaults (&model->ddp);
     return ACCEL_OK;

@@ -31,9 +31,9 @@ accel_join_uneven_inputs (struct accel *acc, enum accel_join_even even, struct a
     if (!acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: acc is NULL", __func__);
     if ((unsigned) even > ACCEL_JOIN_UNEVEN)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: even is no value of its enum", __func__);
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: invalid value for 'even'", __func__);
     if (state_join_steps (acc))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s has been called already: end it with accel_join_end", __func__);
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s has already been called: end it with accel_join_end", __func__);
     state_set_joining (acc, true);
     set_loaders (acc, even);
     return ACCEL_OK;
@@ -101,8 +101,9 @@ shadow (struct accel *acc, const struct comm_site *site, int64_t number, struct 
 {
     struct accel_model *model = find_model (acc, number);
     if (!model) {
-        comm_give_up (accel_world (acc), "it has no such model any more");
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_join_end: the others average a model that is destroyed here");
+        comm_give_up (accel_world (acc), "it no longer has this model");
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_join_end: the other ranks average a model that has been "
+                                                   "destroyed on this rank");
     }
     return reducer_shadow (model, site, err);
 }

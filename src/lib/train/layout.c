@@ -36,7 +36,7 @@ draft_init (struct draft *draft, size_t count, struct accel_error *err)
     draft->views = count > SIZE_MAX / 2 ? NULL : calloc (2 * count, sizeof *draft->views);
     if (draft->parameters && draft->views)
         return ACCEL_OK;
-    return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a model of %zu parameters", count);
+    return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a model of %zu parameters", count);
 }
 
 /* The views live as long as the model, which owns them then. */
@@ -80,7 +80,7 @@ place_rows (const struct draft *draft, const struct accel_array_row *rows, size_
     for (size_t i = 0; i < draft->count; i++) {
         offsets[i] = rows[i].offset == ACCEL_OFFSET_ZERO ? 0 : rows[i].offset ? rows[i].offset : next;
         if (__builtin_add_overflow (offsets[i], accel_tensor_count (&draft->views[2 * i].dl), &next))
-            return accel_fail (err, ACCEL_ERR_INVALID, "parameter '%s' ends beyond any memory", rows[i].name);
+            return accel_fail (err, ACCEL_ERR_INVALID, "parameter '%s' is too large: its end overflows", rows[i].name);
         if (next > *needed)
             *needed = next;
     }
@@ -116,7 +116,7 @@ check_array (const struct accel_array *array, const struct draft *draft, const s
     }
     size_t bytes = accel_dtype_bytes (array->dtype), grad_bytes = accel_dtype_bytes (array->grad_dtype);
     if (needed > SIZE_MAX / (bytes > grad_bytes ? bytes : grad_bytes))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%zu elements are more than memory can hold", needed);
+        return accel_fail (err, ACCEL_ERR_INVALID, "%zu elements are too many: size overflows", needed);
     if ((uintptr_t) array->data % bytes || (uintptr_t) array->grad % grad_bytes)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s is not aligned to its elements",
                            (uintptr_t) array->data % bytes ? "array->data" : "array->grad");
@@ -130,7 +130,7 @@ fill_views (struct draft *draft, const struct accel_array *array, const struct a
 {
     size_t needed, *offsets = calloc (draft->count, sizeof *offsets);
     if (!offsets)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a model of %zu parameters", draft->count);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a model of %zu parameters", draft->count);
     size_t bytes = accel_dtype_bytes (array->dtype), grad_bytes = accel_dtype_bytes (array->grad_dtype);
     enum accel_status status = place_rows (draft, rows, offsets, &needed, err);
     if (!status)
@@ -138,7 +138,8 @@ fill_views (struct draft *draft, const struct accel_array *array, const struct a
     if (!status && !array->data) {
         draft->array = memory_create_zeroed (needed * bytes);
         if (!draft->array)
-            status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu parameters of %zu elements", draft->count,
+            status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu parameters of %zu elements",
+                                                       draft->count,
                                  needed);
     }
     char *data = array->data ? array->data : draft->array, *grad = array->grad;

@@ -35,7 +35,7 @@ accel_local_sgd_begin (struct accel_local_sgd **local_sgd, struct accel *acc, st
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: local_sgd_steps is 0", __func__);
     struct accel_local_sgd *made = calloc (1, sizeof *made);
     if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for local SGD");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for local SGD");
     enum accel_status status = accel_no_sync (acc, model, err);
     if (status) {
         free (made);

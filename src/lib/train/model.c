@@ -38,11 +38,11 @@ check_tensor (const char *what, const char *name, const DLTensor *tensor, enum a
     enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
     if (allowed != ALLOW_ALL && !is_float (dtype, allowed == ALLOW_SMALL_FLOATS))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "%s of '%s' is %s, only float32, float16, bfloat16%s are trained", what, name,
+                           "%s of '%s' is %s, but only float32, float16, bfloat16%s can be trained", what, name,
                            accel_dtype_name (dtype),
                            allowed == ALLOW_SMALL_FLOATS ? " and 8-bit floats" : "");
     if (tensor->dtype.bits * tensor->dtype.lanes % 8 || !tensor->dtype.bits)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' has elements that are no whole bytes", what, name);
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' has elements that are not whole bytes", what, name);
     if (!tensor_is_contiguous (tensor) || tensor->byte_offset)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is not contiguous", what, name);
     return ACCEL_OK;
@@ -73,7 +73,8 @@ check_parameter (const struct accel_parameter *parameters, size_t index, struct 
     for (int i = 0; same && i < parameter->data->ndim; i++)
         same = parameter->grad->shape[i] == parameter->data->shape[i];
     if (!same)
-        return accel_fail (err, ACCEL_ERR_INVALID, "the gradient of '%s' has another shape than the parameter", name);
+        return accel_fail (err, ACCEL_ERR_INVALID, "the gradient of '%s' does not have the shape of the parameter",
+                                                   name);
     return ACCEL_OK;
 }
 
@@ -85,11 +86,11 @@ allocate_data (struct accel_model *model, size_t index, struct accel_error *err)
         return ACCEL_OK;
     size_t bytes;
     if (__builtin_mul_overflow (accel_tensor_count (data), tensor_element_bytes (data), &bytes))
-        return accel_fail (err, ACCEL_ERR_NOMEM, "parameter '%s' is larger than any memory",
+        return accel_fail (err, ACCEL_ERR_NOMEM, "parameter '%s' is too large: size overflows",
                            model->parameters[index].name);
     data->data = memory_create_zeroed (bytes);
     if (!data->data)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for parameter '%s' (%zu bytes)",
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for parameter '%s' (%zu bytes)",
                            model->parameters[index].name, bytes);
     model->owned[index] = data->data;
     return ACCEL_OK;
@@ -186,7 +187,7 @@ accel_model_create (struct accel_model **model, const struct accel_parameter *pa
     return ACCEL_OK;
 error:
     accel_model_destroy (made);
-    return accel_fail (err, status, "no memory for a model of %zu parameters", count);
+    return accel_fail (err, status, "cannot allocate memory for a model of %zu parameters", count);
 }
 
 void

@@ -36,17 +36,17 @@ copy_names (struct accel_optimizer *optimizer, const char *const *names, struct 
     optimizer->state_names = calloc (count + 1, sizeof *optimizer->state_names);
     for (size_t i = 0; optimizer->state_names && i < count; i++) {
         if (!names || !names[i] || !*names[i])
-            return accel_fail (err, ACCEL_ERR_INVALID, "an optimizer's state %zu has no name", i);
+            return accel_fail (err, ACCEL_ERR_INVALID, "state %zu of the optimizer has no name", i);
         for (size_t j = 0; j < i; j++)
             if (!strcmp (names[i], names[j]))
-                return accel_fail (err, ACCEL_ERR_INVALID, "an optimizer has two states '%.100s'", names[i]);
+                return accel_fail (err, ACCEL_ERR_INVALID, "two states of the optimizer are named '%.100s'", names[i]);
         optimizer->state_names[i] = strdup (names[i]);
         if (!optimizer->state_names[i])
             break;
         optimizer->state_count++;
     }
     if (optimizer->state_count < count || !optimizer->state_names)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer's state");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer's state");
     return ACCEL_OK;
 }
 
@@ -64,16 +64,16 @@ describe_state (struct accel_optimizer *optimizer, size_t parameter, size_t inde
         enum accel_status status
             = optimizer->custom.shape (optimizer->custom.user, of, index, &ndim, state->shape, &cause);
         if (!status && object_is_gone (&optimizer->model->object))
-            status = accel_fail (&cause, ACCEL_ERR_CALLBACK, "it has destroyed its own model");
+            status = accel_fail (&cause, ACCEL_ERR_CALLBACK, "the function destroyed its own model");
         if (status)
-            return accel_fail (err, ACCEL_ERR_CALLBACK, "the shape of '%s' of '%.100s': %s",
+            return accel_fail (err, ACCEL_ERR_CALLBACK, "shape of state '%s' of parameter '%.100s': %s",
                                optimizer->state_names[index], of->name,
                                *cause.text ? cause.text : accel_status_string (status));
         bool good = ndim >= 0 && ndim <= ACCEL_STATE_DIMS;
         for (int i = 0; good && i < ndim; i++)
             good = state->shape[i] >= 0 && state->shape[i] <= INT32_MAX;
         if (!good)
-            return accel_fail (err, ACCEL_ERR_INVALID, "the shape of '%s' of '%.100s' is none",
+            return accel_fail (err, ACCEL_ERR_INVALID, "invalid shape for state '%s' of parameter '%.100s'",
                                optimizer->state_names[index], of->name);
         state->tensor.ndim = ndim;
         state->tensor.shape = state->shape;
@@ -82,7 +82,7 @@ describe_state (struct accel_optimizer *optimizer, size_t parameter, size_t inde
     state->tensor.byte_offset = 0;
     size_t count = accel_tensor_count (&state->tensor), line = MEMORY_ALIGNMENT / sizeof (float);
     if (count > PTRDIFF_MAX / sizeof (float) - *elements - 2 * line)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer's state");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer's state");
     *elements += (count + line - 1) / line * line;
     if (count * sizeof (float) >= STAGGERED_BYTES)
         *elements += PAGE / sizeof (float);
@@ -114,7 +114,7 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
     optimizer->states = calloc (count + 1, sizeof *optimizer->states);
     optimizer->state_tensors = calloc (count + 1, sizeof *optimizer->state_tensors);
     if (!optimizer->states || !optimizer->state_tensors)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer's state");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer's state");
     for (size_t i = 0; i < model->count; i++)
         for (size_t j = 0; !status && j < states_of_parameter (optimizer, i); j++)
             status = describe_state (optimizer, i, j, &elements, err);
@@ -122,7 +122,7 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
         return status;
     optimizer->state_memory = memory_create_zeroed (elements * sizeof (float));
     if (!optimizer->state_memory)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer's state");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer's state");
     char *memory = optimizer->state_memory;
     for (size_t i = 0; i < model->count; i++)
         for (size_t j = 0; j < states_of_parameter (optimizer, i); j++) {
@@ -173,7 +173,7 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
 {
     struct accel_optimizer *made = malloc (sizeof *made);
     if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for an optimizer");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer");
     *made = *like;
     made->object = (struct object) OBJECT_INIT (OBJECT_OPTIMIZER, end_optimizer);
     made->model = model;

@@ -208,7 +208,7 @@ for_each (const struct accel_optimizer *optimizer, const char *what,
         enum accel_status status = callback (optimizer->custom.user, &update, &cause);
         bool model_gone = object_is_gone (&model->object);
         if (!status && (model_gone || object_is_gone (&optimizer->object)))
-            status = accel_fail (&cause, ACCEL_ERR_CALLBACK, "it has destroyed its own %s",
+            status = accel_fail (&cause, ACCEL_ERR_CALLBACK, "the function destroyed its own %s",
                                  model_gone ? "model" : "optimizer");
         if (status)
             return accel_fail (err, ACCEL_ERR_CALLBACK, "%s of '%.100s': %s", what, model->parameters[i].name,
@@ -228,7 +228,7 @@ make_custom (struct accel_optimizer **optimizer, struct accel_model *model,
              const struct accel_custom_optimizer *options, struct accel_error *err)
 {
     if (!options->step)
-        return accel_fail (err, ACCEL_ERR_INVALID, "an optimizer of one's own needs a step function");
+        return accel_fail (err, ACCEL_ERR_INVALID, "a custom optimizer needs a step function");
     const struct accel_param_group numbers = { .lr = options->lr };
     struct accel_optimizer like = { .kind = OPTIMIZER_CUSTOM, .custom = *options };
     enum accel_status status = create (optimizer, model, &like, NULL, &numbers, options->state_names,

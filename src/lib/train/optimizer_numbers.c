@@ -47,7 +47,7 @@ _Static_assert (sizeof flags / sizeof *flags == FLAGS_OF_A_GROUP, "one row for e
 const char *
 optimizer_kind_name (const struct accel_optimizer *optimizer)
 {
-    static const char *const names[] = { "SGD", "Adam", "Lion", "an optimizer of the program's own" };
+    static const char *const names[] = { "SGD", "Adam", "Lion", "a custom optimizer" };
     return optimizer->kind == OPTIMIZER_ADAM && optimizer->decoupled ? "AdamW" : names[optimizer->kind];
 }
 
@@ -83,9 +83,9 @@ check_number (const char *group, size_t i, double value, struct accel_error *err
     if (isnan (limit) ? isfinite (value) : value >= 0 && value < limit)
         return ACCEL_OK;
     if (isnan (limit))
-        snprintf (text, sizeof text, "%s is %g, it must be finite", numbers[i].name, value);
+        snprintf (text, sizeof text, "%s is %g, but must be finite", numbers[i].name, value);
     else
-        snprintf (text, sizeof text, "%s is %g, it must be at least 0%s", numbers[i].name, value,
+        snprintf (text, sizeof text, "%s is %g, but must be at least 0%s", numbers[i].name, value,
                   isinf (limit) ? " and finite" : " and less than 1");
     return refuse (group, err, text);
 }
@@ -127,7 +127,7 @@ optimizer_take_numbers (const struct accel_optimizer *optimizer, const char *gro
     }
     if (!status && optimizer->kind == OPTIMIZER_SGD && made.flag[GROUP_NESTEROV]
         && (!made.number[GROUP_MOMENTUM] || made.number[GROUP_DAMPENING]))
-        status = refuse (group, err, "Nesterov momentum needs a momentum and no dampening");
+        status = refuse (group, err, "Nesterov momentum needs a momentum and zero dampening");
     if (!status)
         *result = made;
     return status;
@@ -170,7 +170,8 @@ check_group (const char *function, const struct accel_optimizer *optimizer, size
 {
     enum accel_status status = optimizer_check (function, optimizer, err);
     if (!status && group >= optimizer->group_count)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: there is no group %zu, the optimizer has %zu", function, group,
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: group %zu does not exist: the optimizer has %zu", function,
+                                                   group,
                            optimizer->group_count);
     return status;
 }
@@ -211,8 +212,8 @@ accel_optimizer_set_group (struct accel_optimizer *optimizer, size_t group, cons
         return status;
     if (!its->skip && optimizer_states_of (optimizer, &own) > its->state_count)
         return refuse (its->name, err,
-                       optimizer->kind == OPTIMIZER_SGD ? "it was made without a momentum, which needs memory"
-                                                        : "it was made without amsgrad, which needs memory");
+                       optimizer->kind == OPTIMIZER_SGD ? "it was created without a momentum, which needs memory"
+                                                        : "it was created without amsgrad, which needs memory");
     its->own = own;
     return ACCEL_OK;
 }
@@ -261,7 +262,7 @@ optimizer_note_numbers (const struct accel_optimizer *optimizer, struct noted_nu
     noted->sizes[0] = (struct noted_size){ "the number of groups", optimizer->group_count };
     noted->sizes[1] = (struct noted_size){ "the number of parameters", optimizer->model->count };
     numbers_add (noted, "the number of steps done", NULL, NULL, (double) optimizer->step);
-    numbers_add (noted, "the place of its model in accel_prepare", NULL, NULL,
+    numbers_add (noted, "the position of its model in accel_prepare", NULL, NULL,
                  (double) optimizer->model->object.number);
     numbers_add (noted, "the number of states", NULL, NULL, (double) optimizer->state_count);
     for (size_t i = 0; i < optimizer->model->count; i++)

@@ -120,7 +120,7 @@ choose_patterns (const struct chosen *chosen, struct accel_error *err)
 {
     AUTO_FREE char *text = strdup (chosen->given->match);
     if (!text)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a parameter group");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a parameter group");
     enum accel_status status = ACCEL_OK;
     for (char *next = text, *pattern; !status && (pattern = next);) {
         char *end = pattern;
@@ -132,7 +132,7 @@ choose_patterns (const struct chosen *chosen, struct accel_error *err)
         *end = '\0';
         pattern += strspn (pattern, " ");
         if (!*pattern)
-            return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s': there is an empty pattern in `match`",
+            return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s': `match` contains an empty pattern",
                                name_of (chosen));
         status = choose_matches (chosen, "matches", pattern, true, err);
     }
@@ -148,7 +148,7 @@ choose_indices (const struct chosen *chosen, struct accel_error *err)
     for (size_t i = 0; !status && i < given->index_count; i++) {
         size_t index = given->indices[i];
         if (index >= model->count)
-            return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s': there is no parameter %zu, the model has %zu",
+            return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s': parameter %zu does not exist: the model has %zu",
                                name_of (chosen), index, model->count);
         if (!model_is_trained (model, index))
             return refuse_name (chosen, "is named", model->parameters[index].name, true, err);
@@ -207,7 +207,7 @@ name_group (struct accel_optimizer *optimizer, const struct accel_param_group *g
         return accel_fail (err, ACCEL_ERR_INVALID, "two groups are named '%.80s'", name);
     optimizer->groups[group].name = strdup (name);
     if (!optimizer->groups[group].name)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a parameter group");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a parameter group");
     optimizer->group_count++;
     return ACCEL_OK;
 }
@@ -259,7 +259,7 @@ finish_group (struct accel_optimizer *optimizer, size_t number, struct accel_err
     bool alone = optimizer->group_count == 1;
     group->indices = calloc (count + 1, sizeof *group->indices);
     if (!group->indices)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a parameter group");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a parameter group");
     for (size_t i = 0; i < count; i++)
         if (optimizer->group_of[i] == (ptrdiff_t) number)
             group->indices[group->count++] = i;
@@ -270,10 +270,10 @@ finish_group (struct accel_optimizer *optimizer, size_t number, struct accel_err
     const char *kind = optimizer->kind == OPTIMIZER_CUSTOM ? "an optimizer" : optimizer_kind_name (optimizer);
     if (isnan (group->own.number[GROUP_LR]))
         return alone ? accel_fail (err, ACCEL_ERR_INVALID,
-                                   "%s needs a learning rate (options->lr; ACCEL_ZERO if it is to be 0)",
+                                   "%s needs a learning rate (options->lr; ACCEL_ZERO for 0)",
                                    kind)
                      : accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s' needs a learning rate: its own or the "
-                                   "options' (lr; ACCEL_ZERO if it is to be 0)", group->name);
+                                   "options' (lr; ACCEL_ZERO for 0)", group->name);
     group->state_count = optimizer_states_of (optimizer, &group->own);
     if (group->state_count > optimizer->state_count)
         optimizer->state_count = group->state_count;
@@ -285,13 +285,13 @@ optimizer_make_groups (struct accel_optimizer *optimizer, struct given_groups gi
 {
     size_t count = optimizer->model->count;
     if (given.count && !given.groups)
-        return accel_fail (err, ACCEL_ERR_INVALID, "an optimizer's options: groups is NULL, group_count is %zu",
+        return accel_fail (err, ACCEL_ERR_INVALID, "an optimizer's options: groups is NULL, but group_count is %zu",
                            given.count);
     optimizer->groups = given.count < SIZE_MAX / sizeof *optimizer->groups
                             ? calloc (given.count + 1, sizeof *optimizer->groups) : NULL;
     optimizer->group_of = calloc (count, sizeof *optimizer->group_of);
     if (!optimizer->groups || !optimizer->group_of)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for %zu parameter groups", given.count);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu parameter groups", given.count);
     for (size_t i = 0; i < count; i++)
         optimizer->group_of[i] = NO_GROUP_YET;
     enum accel_status status = choose_all (optimizer, given, err);

@@ -50,15 +50,16 @@ accel_scaler_set_state (struct accel *acc, const struct accel_scaler_state *stat
     if (!acc || !state)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, acc ? "state" : "acc");
     if (!acc->scaling)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: mixed precision is %s%s: there is no scaler", __func__,
-                           accel_mixed_precision (acc), acc->scaler.options.disabled ? ", the scaler disabled" : "");
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: mixed precision is %s%s, so there is no scaler", __func__,
+                           accel_mixed_precision (acc), acc->scaler.options.disabled ? " with the scaler disabled" :
+                                                                                       "");
     struct accel_grad_scaler options = { (double) state->scale, state->growth_factor, state->backoff_factor,
                                          state->growth_interval, false };
     enum accel_status status = scaler_init (&made, &options, err);
     if (status)
         return status;
     if (state->growth_tracker >= state->growth_interval)
-        return accel_fail (err, ACCEL_ERR_INVALID, "growth_tracker is %u, it must be less than growth_interval, %u",
+        return accel_fail (err, ACCEL_ERR_INVALID, "growth_tracker is %u, but must be less than growth_interval, %u",
                            state->growth_tracker, state->growth_interval);
     made.options.init_scale = acc->scaler.options.init_scale;
     made.growth_tracker = state->growth_tracker;
@@ -177,8 +178,8 @@ accel_unscale_gradients_at (const char *file, int line, struct accel *acc, struc
     for (struct accel_model *other = model; other; other = only ? NULL : next_model (other->object.next))
         if (other->unscaled)
             return accel_fail (err, ACCEL_ERR_INVALID,
-                               "accel_unscale_gradients at %s:%d: the gradients have been unscaled already since the "
-                               "last step: clipping does that too",
+                               "accel_unscale_gradients at %s:%d: the gradients have already been unscaled since the "
+                               "last step (clipping unscales too)",
                                file, line);
     for (; model && !status; model = only ? NULL : next_model (model->object.next))
         status = precision_unscale (model, &site, NULL, err);
@@ -200,7 +201,8 @@ accel_convert (const void *from, enum accel_dtype from_dtype, void *to, enum acc
     if (count && (!from || !to))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, from ? "to" : "from");
     if (!is_convertible (from_dtype) || !is_convertible (to_dtype))
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: from %s to %s: floats of 32, 16 and 8 bits are converted",
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: cannot convert from %s to %s: only 32-bit, 16-bit and "
+                                                       "8-bit floats can be converted",
                            __func__, accel_dtype_name (from_dtype), accel_dtype_name (to_dtype));
     for (size_t i = 0; i < count; i += FLOATS_BLOCK) {
         float block[FLOATS_BLOCK];

@@ -49,7 +49,7 @@ describe (const struct accel_model *model, size_t index, char text[DESCRIPTION_S
                         accel_dtype_name (model_grad_dtype (model, index)));
     snprintf (text + at, (size_t) (DESCRIPTION_SIZE - at), "%s",
               !parameter->grad                         ? ", not trained"
-              : model_has_own_gradient (model, index) ? ", with a gradient's memory"
+              : model_has_own_gradient (model, index) ? ", with gradient memory"
                                                        : "");
 }
 
@@ -149,7 +149,7 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
     free (mine);
     if (!status && index == count)
         status = accel_fail (err, ACCEL_ERR_INVALID,
-                             "the model's accel_ddp_options on rank %d are others than on rank 0", rank);
+                             "the model's accel_ddp_options on rank %d differ from those on rank 0", rank);
     else if (!status && index < count)
         status = explain_difference (comm, site, model, index, rank, err);
     return status;
@@ -244,13 +244,13 @@ prepare_object (const char *file, int line, struct accel *acc, void *address, in
     uint64_t kind = object->magic ^ OBJECT_MAGIC;
     if (kind < OBJECT_MODEL || kind > OBJECT_SCHEDULER)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "object %d handed to accel_prepare is no model, optimizer, loader or scheduler, "
-                           "or has been destroyed",
+                           "object %d passed to accel_prepare is not a model, optimizer, loader or scheduler, or has "
+                           "been destroyed",
                            number);
     if (object->owner == acc)
         return ACCEL_OK;
     if (object->owner)
-        return accel_fail (err, ACCEL_ERR_INVALID, "object %d belongs to another struct accel already", number);
+        return accel_fail (err, ACCEL_ERR_INVALID, "object %d already belongs to another struct accel", number);
     return prepare_new (file, line, acc, address, kind, err);
 }
 

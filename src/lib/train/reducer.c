@@ -259,13 +259,14 @@ report (struct accel_model *model, size_t index, struct accel_error *err)
     struct reducer *reducer = model->reducer;
     const char *name = index < model->count ? model->parameters[index].name : "";
     if (index >= model->count)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_grad_ready: there is no parameter %zu among %zu", index,
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_grad_ready: no parameter %zu in a model with %zu parameters",
+                                                   index,
                            model->count);
     if (!model_is_trained (model, index))
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_grad_ready: '%s' is not trained", name);
     if (reducer->ready[index])
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "accel_grad_ready: '%s' was reported before in this pass: its average may be under way",
+                           "accel_grad_ready: '%s' was already reported in this pass: averaging it may have started",
                            name);
     enum accel_status status = reducer->checks ? reducer_check_gradient (model, index, err) : ACCEL_OK;
     if (status)
@@ -299,7 +300,7 @@ accel_grad_ready (struct accel_model *model, size_t index, struct accel_error *e
     enum accel_status status = cause.code;
     if (!status && !reducer->open)
         status = accel_fail (&cause, ACCEL_ERR_INVALID,
-                             "accel_grad_ready: the model is in no backward pass of accel_backward");
+                             "accel_grad_ready: the model is not in a backward pass of accel_backward");
     else if (!status && (status = report (model, index, &cause)))
         reducer->error = cause;
     pthread_mutex_unlock (&reducer->lock);
@@ -324,8 +325,8 @@ close_reports (struct accel_model *model, struct accel_error *err)
     for (size_t i = 0; i < model->count; i++)
         if (model_is_trained (model, i) && !reducer->ready[i])
             return accel_fail (err, ACCEL_ERR_INVALID,
-                               "the gradient of '%.100s' was not reported to accel_grad_ready on rank %d, others were: "
-                               "report it, or use find_unused_parameters",
+                               "the gradient of '%.100s' was not reported to accel_grad_ready on rank %d, but others "
+                               "were: report it, or use find_unused_parameters",
                                model->parameters[i].name, accel_process_index (model->object.owner));
     return ACCEL_OK;
 }

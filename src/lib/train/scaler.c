@@ -14,16 +14,16 @@ enum accel_status
 scaler_init (struct scaler *scaler, const struct accel_grad_scaler *options, struct accel_error *err)
 {
     if (!(options->init_scale > 0) || !isfinite ((float) options->init_scale))
-        return accel_fail (err, ACCEL_ERR_INVALID, "init_scale is %g, it must be greater than 0 and a float32",
+        return accel_fail (err, ACCEL_ERR_INVALID, "init_scale is %g, but must be greater than 0 and fit in a float32",
                            options->init_scale);
     if (!(options->growth_factor > 1) || !isfinite (options->growth_factor))
-        return accel_fail (err, ACCEL_ERR_INVALID, "growth_factor is %g, it must be greater than 1",
+        return accel_fail (err, ACCEL_ERR_INVALID, "growth_factor is %g, but must be greater than 1",
                            options->growth_factor);
     if (!(options->backoff_factor < 1) || !(options->backoff_factor > 0))
-        return accel_fail (err, ACCEL_ERR_INVALID, "backoff_factor is %g, it must be between 0 and 1",
+        return accel_fail (err, ACCEL_ERR_INVALID, "backoff_factor is %g, but must be between 0 and 1",
                            options->backoff_factor);
     if (!options->growth_interval)
-        return accel_fail (err, ACCEL_ERR_INVALID, "growth_interval is 0, it must be at least 1");
+        return accel_fail (err, ACCEL_ERR_INVALID, "growth_interval is 0, but must be at least 1");
     *scaler = (struct scaler){ .options = *options, .scale = (float) options->init_scale };
     return ACCEL_OK;
 }

@@ -88,7 +88,7 @@ apply (struct accel_scheduler *scheduler, struct accel_error *err)
     gone = object_is_gone (optimizer) ? "optimizer" : gone;
     object_unpin (&scheduler->object);
     object_unpin (optimizer);
-    return gone ? accel_fail (err, ACCEL_ERR_CALLBACK, "the function of a schedule has destroyed its own %s", gone)
+    return gone ? accel_fail (err, ACCEL_ERR_CALLBACK, "the schedule's function destroyed its own %s", gone)
                 : ACCEL_OK;
 }
 
@@ -150,7 +150,8 @@ check_momentum (const struct accel_scheduler *scheduler, const struct accel_sche
     for (size_t i = 0; i < scheduler->group_count; i++)
         if (!optimizer_momentum (scheduler->optimizer, scheduler->groups[i]))
             return accel_fail (err, ACCEL_ERR_INVALID,
-                               "one-cycle changes momentum or beta1, and this optimizer%s has none: set keep_momentum",
+                               "one-cycle changes momentum or beta1, but this optimizer%s has neither: set "
+                               "keep_momentum",
                                scheduler->optimizer->group_count > 1 ? " or one of its groups" : "");
     return ACCEL_OK;
 }
@@ -171,7 +172,7 @@ make_part (struct accel_scheduler *scheduler, const struct request *request, siz
         return status;
     if (request->composition == COMPOSED_AS_PRODUCT && part->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "one-cycle has rates of its own, with which no other schedule can be multiplied");
+                           "one-cycle has its own rates and cannot be multiplied with other schedules");
     part->options.group = NULL; /* the program's memory */
     part->base_lr = scheduler->memory + (2 * p + 2) * count;
     part->lr = part->base_lr + count;
@@ -191,13 +192,13 @@ make_parts (struct accel_scheduler *scheduler, const struct request *request, st
     scheduler->parts = calloc (count, sizeof *scheduler->parts);
     scheduler->milestones = request->milestones ? calloc (count, sizeof *scheduler->milestones) : NULL;
     if (!scheduler->groups || !scheduler->parts || (request->milestones && !scheduler->milestones))
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a scheduler");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a scheduler");
     enum accel_status status = find_groups (scheduler, request->options->group, err);
     if (status)
         return status;
     scheduler->memory = calloc ((2 * count + 2) * scheduler->group_count, sizeof *scheduler->memory);
     if (!scheduler->memory)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a scheduler");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a scheduler");
     scheduler->lr = scheduler->memory;
     scheduler->momentum = scheduler->lr + scheduler->group_count;
     for (size_t p = 0; p + 1 < count && request->milestones; p++)
@@ -216,7 +217,7 @@ create (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer, c
 {
     struct accel_scheduler *made = calloc (1, sizeof *made);
     if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a scheduler");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a scheduler");
     made->object = (struct object) OBJECT_INIT (OBJECT_SCHEDULER, end_scheduler);
     made->optimizer = optimizer;
     object_hold (&optimizer->object);
@@ -243,7 +244,7 @@ check_arguments (const char *function, struct accel_scheduler **scheduler, const
     if (object_is_gone (&optimizer->object))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer has been destroyed", function);
     if (!request->count || request->count > UINT16_MAX)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: count is %zu, it must be between 1 and %u", function,
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: count is %zu, but must be between 1 and %u", function,
                            request->count, UINT16_MAX);
     return ACCEL_OK;
 }
@@ -268,7 +269,7 @@ accel_scheduler_create_sequential (struct accel_scheduler **scheduler, struct ac
         return accel_fail_null (err, __func__, "milestones");
     for (size_t i = 0; !status && i + 1 < count; i++)
         if (milestones[i] <= (i ? milestones[i - 1] : 0))
-            return accel_fail (err, ACCEL_ERR_INVALID, "%s: milestone %zu is %llu, it must be greater than %llu",
+            return accel_fail (err, ACCEL_ERR_INVALID, "%s: milestone %zu is %llu, but must be greater than %llu",
                                __func__, i, (unsigned long long) milestones[i],
                                (unsigned long long) (i ? milestones[i - 1] : 0));
     return status ? status : create (scheduler, optimizer, &request, err);

@@ -74,9 +74,9 @@ check_record (const struct accel_scheduler *scheduler, const struct accel_schedu
     uint32_t wanted = make_record (scheduler, number).schedule;
     if (state->version != STATE_VERSION || !isfinite (state->lr) || !isfinite (state->base_lr)
         || !isfinite (state->momentum))
-        return accel_fail (err, ACCEL_ERR_FORMAT, "this is no state of a scheduler, or of another release");
+        return accel_fail (err, ACCEL_ERR_FORMAT, "not a scheduler state, or from a different release");
     if (state->schedule != wanted)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "this is the state of schedule %u, and the scheduler has %u",
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the state belongs to schedule %u, but the scheduler has schedule %u",
                            state->schedule, wanted);
     return ACCEL_OK;
 }
@@ -175,7 +175,8 @@ scheduler_note_numbers (const struct accel_scheduler *scheduler, struct noted_nu
             = scheduler->composition == COMPOSED_IN_SEQUENCE ? "a sequence of schedules" : "a chain of schedules";
     numbers->sizes[0] = (struct noted_size){ "the number of schedules", scheduler->part_count };
     numbers->sizes[1] = (struct noted_size){ "the number of groups", scheduler->group_count };
-    numbers_add (numbers, "the place of its optimizer in accel_prepare", NULL, NULL, (double) optimizer->object.number);
+    numbers_add (numbers, "the position of its optimizer in accel_prepare", NULL, NULL, (double)
+                          optimizer->object.number);
     numbers_add (numbers, "the number of steps done", NULL, NULL, (double) scheduler->step);
     for (size_t i = 0; i < scheduler->group_count; i++)
         numbers_add (numbers, "the group", NULL, NULL, (double) scheduler->groups[i]);

@@ -212,11 +212,11 @@ check_one_cycle (const struct accel_scheduler_options *options, struct accel_err
 {
     if (!options->total_steps || !option_is_given (options->max_lr))
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "one-cycle needs total_steps and max_lr (ACCEL_ZERO if it is to be 0)");
+                           "one-cycle needs total_steps and max_lr (ACCEL_ZERO for 0)");
     if (!(options->max_lr >= 0) || isinf (options->max_lr))
-        return accel_fail (err, ACCEL_ERR_INVALID, "max_lr is %g, it must be at least 0 and finite", options->max_lr);
+        return accel_fail (err, ACCEL_ERR_INVALID, "max_lr is %g, but must be at least 0 and finite", options->max_lr);
     if (!(options->pct_start >= 0) || !(options->pct_start <= 1))
-        return accel_fail (err, ACCEL_ERR_INVALID, "pct_start is %g, it must be between 0 and 1", options->pct_start);
+        return accel_fail (err, ACCEL_ERR_INVALID, "pct_start is %g, but must be between 0 and 1", options->pct_start);
     if (!(options->div_factor > 0) || !(options->final_div_factor > 0))
         return accel_fail (err, ACCEL_ERR_INVALID, "div_factor and final_div_factor must be greater than 0");
     if (options->keep_momentum)
@@ -254,17 +254,17 @@ schedule_check_options (struct accel_scheduler_options *options, struct accel_er
 {
     fill_defaults (options);
     if ((unsigned) options->schedule > ACCEL_SCHEDULE_WARMUP_STABLE_DECAY)
-        return accel_fail (err, ACCEL_ERR_INVALID, "there is no schedule %d", (int) options->schedule);
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid schedule %d", (int) options->schedule);
     if (options->schedule == ACCEL_SCHEDULE_STEP && !options->step_size)
         return accel_fail (err, ACCEL_ERR_INVALID, "a step schedule needs step_size");
     if (options->schedule == ACCEL_SCHEDULE_LAMBDA && !options->lambda)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a schedule of the program's own needs `lambda`");
+        return accel_fail (err, ACCEL_ERR_INVALID, "a custom schedule needs `lambda`");
     if (options->schedule == ACCEL_SCHEDULE_ONE_CYCLE)
         return check_one_cycle (options, err);
     if (!isfinite (options->cycles) || !isfinite (options->gamma) || !isfinite (options->power))
         return accel_fail (err, ACCEL_ERR_INVALID, "cycles, gamma and power must be finite");
     if (!(options->final_fraction >= 0) || isinf (options->final_fraction))
-        return accel_fail (err, ACCEL_ERR_INVALID, "final_fraction is %g, it must be at least 0 and finite",
+        return accel_fail (err, ACCEL_ERR_INVALID, "final_fraction is %g, but must be at least 0 and finite",
                            options->final_fraction);
     if (options->schedule == ACCEL_SCHEDULE_COSINE_RESTARTS && options->cycles != floor (options->cycles))
         return accel_fail (err, ACCEL_ERR_INVALID, "cycles is %g; a cosine with restarts needs a whole number",
@@ -277,7 +277,7 @@ schedule_name (enum accel_schedule schedule)
 {
     static const char *const names[] = {
         "a constant schedule", "a linear schedule", "a cosine schedule", "a cosine schedule with restarts",
-        "a step schedule", "a polynomial schedule", "a one-cycle schedule", "a schedule of the program's own",
+        "a step schedule", "a polynomial schedule", "a one-cycle schedule", "a custom schedule",
         "a warm-up, stable, decay schedule",
     };
     return names[schedule];

@@ -31,7 +31,8 @@ error:
         free (model->kept[i]);
         model->kept[i] = NULL;
     }
-    return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for the gradients of a model of %zu parameters", model->count);
+    return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the gradients of a model of %zu parameters",
+                                             model->count);
 }
 
 enum accel_status
@@ -44,7 +45,7 @@ accel_unwrap_model (struct accel *acc, struct accel_model *model, struct accel_e
     if (model->object.owner != acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "the model was not prepared with this struct accel");
     if (model->reducer->open)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_unwrap_model: the model is in its backward pass");
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_unwrap_model: the model is in a backward pass");
     enum accel_status status = keep_gradients (model, err);
     if (status)
         return status;

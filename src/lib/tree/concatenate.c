@@ -37,7 +37,7 @@ shapes_differ (const DLTensor *first, size_t a, const DLTensor *other, size_t b,
     AUTO_STRBUF struct strbuf text = { 0 };
     strbuf_printf (&text, "tree %zu has shape ", b);
     add_shape (&text, other);
-    strbuf_printf (&text, " where tree %zu has ", a);
+    strbuf_printf (&text, ", but tree %zu has ", a);
     add_shape (&text, first);
     return accel_fail (err, ACCEL_ERR_INVALID, "%s: only dimension %d may differ",
                        text.failed ? "the shapes differ" : text.text, dim);
@@ -57,7 +57,7 @@ joined_shape (const struct join *join, const struct accel_tree *const *leaves, i
         if (status)
             return status;
         if (!tensor_same_dtype (tensor, &leaves[0]->tensor.dl))
-            return accel_fail (err, ACCEL_ERR_INVALID, "tree %zu has type %s where tree 0 has %s", i,
+            return accel_fail (err, ACCEL_ERR_INVALID, "tree %zu has type %s, but tree 0 has %s", i,
                                accel_dtype_name (accel_dtype_from_dl (tensor->dtype)),
                                accel_dtype_name (accel_dtype_from_dl (leaves[0]->tensor.dl.dtype)));
         if (is_nothing (tensor))
@@ -79,7 +79,7 @@ joined_shape (const struct join *join, const struct accel_tree *const *leaves, i
         if (!same)
             return shapes_differ (first, *model, tensor, i, *dim, err);
         if (__builtin_add_overflow (shape[*dim], tensor->shape[*dim], &shape[*dim]))
-            return accel_fail (err, ACCEL_ERR_INVALID, "the result has more elements than any memory holds");
+            return accel_fail (err, ACCEL_ERR_INVALID, "the result is too large: size overflows");
     }
     return ACCEL_OK;
 }
@@ -131,10 +131,10 @@ check_structure (const struct join *join, const struct accel_tree *const *trees,
     for (size_t i = 1; i < join->count; i++) {
         const struct accel_tree *other = trees[i];
         if (other->kind != first->kind)
-            return accel_fail (err, ACCEL_ERR_INVALID, "tree %zu has %s where tree 0 has %s", i,
+            return accel_fail (err, ACCEL_ERR_INVALID, "tree %zu has %s, but tree 0 has %s", i,
                                tree_kind_name (other->kind), tree_kind_name (first->kind));
         if (first->kind == ACCEL_TREE_LIST && other->count != first->count)
-            return accel_fail (err, ACCEL_ERR_INVALID, "tree %zu has a list of %zu items where tree 0 has %zu", i,
+            return accel_fail (err, ACCEL_ERR_INVALID, "tree %zu has a list of %zu items, but tree 0 has %zu", i,
                                other->count, first->count);
         const char *key = first->kind == ACCEL_TREE_DICT ? extra_key (first, other) : NULL;
         size_t without = 0;
@@ -168,7 +168,8 @@ join_trees (const struct join *join, const struct tree_place *place, const struc
     if (status)
         return tree_fail_at (call, place, status, err);
     if (first->count && !(items = calloc (join->count, sizeof *items))) {
-        status = tree_fail_at (call, place, accel_fail (err, ACCEL_ERR_NOMEM, "no memory for its items"), err);
+        status = tree_fail_at (call, place, accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for its items"),
+                                                                              err);
         goto error;
     }
     for (size_t i = 0; i < first->count; i++) {

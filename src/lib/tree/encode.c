@@ -64,7 +64,8 @@ tree_encode (const struct accel_tree *tree, struct strbuf *text, struct accel_er
 {
     strbuf_add_bytes (text, magic, sizeof magic);
     encode_node (tree, text);
-    return text->failed ? accel_fail (err, ACCEL_ERR_NOMEM, "no memory for the structure of a tree") : ACCEL_OK;
+    return text->failed ? accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the structure of a tree") :
+                                                            ACCEL_OK;
 }
 
 struct source {
@@ -117,7 +118,7 @@ decode_tensor (struct source *source, struct accel_tree **made, struct accel_err
     struct accel_tensor tensor;
     if (accel_tensor_init (&tensor, (enum accel_dtype) head[0], head[1], shape, NULL)
         || accel_tensor_count (&tensor.dl) * accel_dtype_bytes ((enum accel_dtype) head[0]) > source->limit)
-        return malformed ("a tensor is larger than it may be", err);
+        return malformed ("a tensor is too large", err);
     enum accel_status status = tensor_allocate (&tensor, (enum accel_dtype) head[0], head[1], shape, true, err);
     if (status)
         return status;
@@ -140,9 +141,9 @@ decode_item (struct source *source, int depth, struct accel_tree *tree, struct a
             return malformed ("a key", err);
         key = strndup ((const char *) bytes, (size_t) length);
         if (!key)
-            return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a key");
+            return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a key");
         if (accel_tree_get (tree, key))
-            return malformed ("the same key twice", err);
+            return malformed ("a duplicate key", err);
     }
     struct accel_tree *item = NULL;
     enum accel_status status = decode_node (source, depth + 1, &item, err);
@@ -178,7 +179,7 @@ decode_node (struct source *source, int depth, struct accel_tree **made, struct 
     if (depth > ACCEL_TREE_MAX_DEPTH)
         return malformed ("too many levels", err);
     if (!kind)
-        return malformed ("it ends too early", err);
+        return malformed ("it is truncated", err);
     switch (*kind) {
     case ACCEL_TREE_TENSOR:
         return decode_tensor (source, made, err);
@@ -190,7 +191,7 @@ decode_node (struct source *source, int depth, struct accel_tree **made, struct 
     case ACCEL_TREE_DICT:
         return decode_items (source, depth, made, (enum accel_tree_kind) *kind, err);
     default:
-        return malformed ("a kind that there is not", err);
+        return malformed ("an unknown kind", err);
     }
 }
 
@@ -201,12 +202,12 @@ tree_decode (struct accel_tree **tree, const void *text, size_t length, size_t l
     const unsigned char *start = take (&source, sizeof magic);
     *tree = NULL;
     if (!start || memcmp (start, magic, sizeof magic) != 0)
-        return malformed ("it does not begin as one", err);
+        return malformed ("wrong signature", err);
     enum accel_status status = decode_node (&source, 1, tree, err);
     if (!status && source.left) {
         accel_tree_destroy (*tree);
         *tree = NULL;
-        return malformed ("something follows it", err);
+        return malformed ("trailing bytes", err);
     }
     return status;
 }

@@ -37,7 +37,7 @@ encode_integer (enum accel_dtype dtype, double value, void *bytes, struct accel_
         end = ldexp (1, dtype == ACCEL_UINT8 ? bits : bits - 1);
     }
     if (!(value >= low && value < end && value == nearbyint (value)))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%g is no value of type %s to pad with", value,
+        return accel_fail (err, ACCEL_ERR_INVALID, "cannot pad with %g: it is not a value of type %s", value,
                            accel_dtype_name (dtype));
     /* Integers of all sizes end in the same bits. */
     int64_t whole = (int64_t) value;
@@ -101,7 +101,7 @@ tree_pad_tensor (struct accel_tensor *padded, const DLTensor *tensor, int dim, c
     enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
     int64_t shape[ACCEL_MAX_DIMS] = { 0 };
     if (pad->size > INT64_MAX)
-        return accel_fail (err, ACCEL_ERR_INVALID, "more elements than any memory holds");
+        return accel_fail (err, ACCEL_ERR_INVALID, "too many elements: size overflows");
     for (int i = 0; i < tensor->ndim; i++)
         shape[i] = i == dim ? (int64_t) pad->size : tensor->shape[i];
     unsigned char element[8] = { 0 };
@@ -198,7 +198,7 @@ accel_pad_input_tensors (struct accel_tree **padded, const struct accel_tree *tr
     if (!num_processes)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_pad_input_tensors: num_processes is 0");
     if (__builtin_add_overflow (batch_size, rows_to_add (batch_size, num_processes), &pad.size))
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_pad_input_tensors: more rows than any memory holds");
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_pad_input_tensors: too many rows: size overflows");
     struct tree_walk walk = { .call = "accel_pad_input_tensors", .leaf = pad_input_leaf, .user = &pad };
     return tree_walk (&walk, padded, tree, err);
 }

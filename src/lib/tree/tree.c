@@ -29,10 +29,10 @@ enum accel_status
 tree_new (struct accel_tree **tree, enum accel_tree_kind kind, struct accel_error *err)
 {
     if (!tree)
-        return accel_fail (err, ACCEL_ERR_INVALID, "where to put the tree is NULL");
+        return accel_fail (err, ACCEL_ERR_INVALID, "the output tree is NULL");
     *tree = calloc (1, sizeof **tree);
     if (!*tree)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a node");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a node");
     (*tree)->kind = kind;
     (*tree)->height = 1;
     return ACCEL_OK;
@@ -54,7 +54,7 @@ memory_new (struct tree_memory **memory, void *data, struct accel_error *err)
     *memory = malloc (sizeof **memory);
     if (!*memory) {
         free (data);
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a leaf");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a leaf");
     }
     atomic_init (&(*memory)->users, 1);
     (*memory)->data = data;
@@ -147,7 +147,7 @@ accel_tree_copy_tensor (struct accel_tree **tree, const DLTensor *tensor, struct
     struct accel_tensor copy;
     enum accel_status status = tensor_check (tensor, err);
     if (!status && !tensor_device_is_host (tensor->device))
-        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "its memory is not the host's");
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "the tensor is not in host memory");
     if (!status)
         status = tensor_clone (&copy, tensor, err);
     if (!status)
@@ -163,7 +163,7 @@ accel_tree_take_tensor (struct accel_tree **tree, struct accel_tensor *tensor, s
     *tree = NULL;
     if (!tensor || !tensor->owned_bytes)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "accel_tree_take_tensor: the tensor is NULL, or its memory is not its own");
+                           "accel_tree_take_tensor: the tensor is NULL, or does not own its memory");
     enum accel_status status = tensor_check (&tensor->dl, err);
     if (!status) {
         struct accel_tensor taken = *tensor;
@@ -183,10 +183,11 @@ accel_tree_create_bytes (struct accel_tree **tree, const void *bytes, size_t siz
         return accel_fail_null (err, __func__, "tree");
     *tree = NULL;
     if ((!bytes && size_bytes) || size_bytes == SIZE_MAX)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_tree_create_bytes: no bytes, or more than memory holds");
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_tree_create_bytes: bytes is NULL, or the size is too large");
     char *data = malloc (size_bytes + 1);
     if (!data)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_tree_create_bytes: no memory for %zu bytes", size_bytes);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_tree_create_bytes: cannot allocate memory for %zu bytes",
+                                                 size_bytes);
     if (size_bytes)
         memcpy (data, bytes, size_bytes);
     data[size_bytes] = '\0';
@@ -286,13 +287,14 @@ check_item (const struct accel_tree *tree, const struct accel_tree *item, struct
     if (!item)
         return accel_fail (err, ACCEL_ERR_INVALID, "the item is NULL");
     if (item->parent)
-        return accel_fail (err, ACCEL_ERR_INVALID, "the item is in a tree already");
+        return accel_fail (err, ACCEL_ERR_INVALID, "the item is already in a tree");
     int levels = item->height;
     for (const struct accel_tree *up = tree; up; up = up->parent, levels++)
         if (up == item)
-            return accel_fail (err, ACCEL_ERR_INVALID, "the item holds the tree that it would be put into");
+            return accel_fail (err, ACCEL_ERR_INVALID, "the item contains the tree that it would be added to");
     if (levels > ACCEL_TREE_MAX_DEPTH)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a tree of %d levels, more than %d", levels, ACCEL_TREE_MAX_DEPTH);
+        return accel_fail (err, ACCEL_ERR_INVALID, "the tree would have %d levels; the maximum is %d", levels,
+                                                   ACCEL_TREE_MAX_DEPTH);
     return ACCEL_OK;
 }
 
@@ -336,7 +338,7 @@ tree_add (struct accel_tree *tree, const char *key, struct accel_tree *item, str
     }
     if ((key && !made.key) || !reserve (tree)) {
         free (made.key);
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for one item more");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for another item");
     }
     tree->items[tree->count++] = made;
     if (tree->bucket_count)

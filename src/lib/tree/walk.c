@@ -80,7 +80,7 @@ tree_walk (const struct tree_walk *walk, struct accel_tree **made, const struct 
            struct accel_error *err)
 {
     if (!made)
-        return accel_fail_null (err, walk->call, "where to put the tree");
+        return accel_fail_null (err, walk->call, "the output tree");
     *made = NULL;
     if (!tree)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: the tree is NULL", walk->call);
@@ -91,11 +91,11 @@ enum accel_status
 tree_need_host_tensor (const struct accel_tree *leaf, struct accel_error *err)
 {
     if (leaf->kind != ACCEL_TREE_TENSOR)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s where a tensor is needed", tree_kind_name (leaf->kind));
+        return accel_fail (err, ACCEL_ERR_INVALID, "expected a tensor, got %s", tree_kind_name (leaf->kind));
     DLDevice device = leaf->tensor.dl.device;
     if (!tensor_device_is_host (device))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "a tensor on DLPack's device %d:%d, whose memory cannot be read here",
+                           "a tensor on DLPack device %d:%d, whose memory cannot be read from the host",
                            (int) device.device_type, device.device_id);
     return ACCEL_OK;
 }
@@ -144,7 +144,7 @@ map_leaf (const struct tree_walk *walk, const struct tree_place *place, const st
     AUTO_STRBUF struct strbuf text = { 0 };
     tree_place_text (place, &text);
     if (text.failed)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for the name of a place");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the path of a leaf");
     struct accel_error cause = { 0 };
     enum accel_status status = map->function (map->user, text.text, leaf, made, &cause);
     /* What is in a tree, as the leaf itself may be, cannot be in another. */
@@ -155,7 +155,8 @@ map_leaf (const struct tree_walk *walk, const struct tree_place *place, const st
         accel_tree_destroy (*made);
     *made = NULL;
     if (!status)
-        return accel_fail (err, ACCEL_ERR_CALLBACK, "the function returned the leaf, or what is in a tree already");
+        return accel_fail (err, ACCEL_ERR_CALLBACK, "the function returned the leaf itself, or an item that is already "
+                                                    "in a tree");
     return accel_fail (err, ACCEL_ERR_CALLBACK, "%s", *cause.text ? cause.text : accel_status_string (status));
 }
 
@@ -263,8 +264,8 @@ send_leaf (const struct tree_walk *walk, const struct tree_place *place, const s
     }
     if (!tensor_device_is_host (from) || to.device_type != kDLCPU)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "cannot copy from DLPack's device %d:%d to %d:%d: this libaccel has a backend for the "
-                           "host's memory (device type %d) only",
+                           "cannot copy from DLPack device %d:%d to %d:%d: this libaccel supports only host memory "
+                           "(device type %d)",
                            (int) from.device_type, from.device_id, (int) to.device_type, to.device_id, (int) kDLCPU);
     struct accel_tensor copy;
     enum accel_status status = tensor_clone (&copy, &leaf->tensor.dl, err);

@@ -54,7 +54,8 @@ log_check_environment (struct accel_error *err)
     if (environment_level (&level))
         return ACCEL_OK;
     return accel_fail (err, ACCEL_ERR_INVALID,
-                       "environment: %s='%.40s' is none of debug, info, warning, error, critical", ENV_LOG_LEVEL,
+                       "environment: %s='%.40s' is invalid: expected debug, info, warning, error or critical",
+                       ENV_LOG_LEVEL,
                        getenv (ENV_LOG_LEVEL));
 }
 

@@ -114,9 +114,10 @@ accel_profile_start_at (const char *file, int line, struct accel *acc, const str
     enum accel_status status = comm_all_reduce (accel_world (acc), &site, wrong, wrong, 2, ACCEL_INT32, ACCEL_MAX, err);
     if (!status && wrong[0])
         status = accel_fail (err, ACCEL_ERR_INVALID,
-                             "accel_profile_start at %s:%d: a profile is being recorded already", file, line);
+                             "accel_profile_start at %s:%d: a profile is already being recorded", file, line);
     else if (!status && wrong[1])
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "accel_profile_start at %s:%d: out of memory, on some process", file,
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "accel_profile_start at %s:%d: out of memory on at least one "
+                                                   "process", file,
                              line);
     if (status) {
         profile_destroy (made);
@@ -232,7 +233,7 @@ collect (struct accel_comm *comm, const struct comm_site *site, const struct pro
     int32_t short_of_memory = !parts;
     status = comm_all_reduce (comm, site, &short_of_memory, &short_of_memory, 1, ACCEL_INT32, ACCEL_MAX, err);
     if (!status && short_of_memory)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "accel_profile_stop at %s:%d: out of memory, on some process",
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "accel_profile_stop at %s:%d: out of memory on at least one process",
                              site->file, site->line);
     if (!status)
         status = exchange (comm, site, profile, parts, err);

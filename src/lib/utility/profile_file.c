@@ -60,7 +60,7 @@ add_names (struct strbuf *out, int rank, const struct profile_part *part)
 {
     char name[96];
     if (part->dropped)
-        snprintf (name, sizeof name, "rank %d (%" PRIu64 " events found no room)", rank, part->dropped);
+        snprintf (name, sizeof name, "rank %d (%" PRIu64 " events dropped)", rank, part->dropped);
     else
         snprintf (name, sizeof name, "rank %d", rank);
     add_metadata (out, rank, 0, "process_name", name);

@@ -21,7 +21,7 @@ static enum accel_status
 self_probe (const struct backend_job *job, struct accel_error *err)
 {
     if (job->identity.world_size != 1)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects one process only, this job has %d",
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects one process only, but this job has %d",
                            job->identity.world_size);
     return ACCEL_OK;
 }
@@ -79,7 +79,7 @@ self_alloc (void *transport, void **memory, size_t bytes, struct accel_error *er
 {
     (void) transport;
     *memory = memory_create_zeroed (bytes);
-    return *memory ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: no memory for %zu bytes", bytes);
+    return *memory ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: cannot allocate %zu bytes", bytes);
 }
 
 static void
@@ -104,7 +104,7 @@ self_join_group (void *transport, const int *ranks, int size, int rank, int64_t 
 {
     (void) transport, (void) ranks, (void) size, (void) rank, (void) place;
     *group = calloc (1, sizeof (struct self));
-    return *group ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a group");
+    return *group ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a group");
 }
 
 static enum accel_status

@@ -106,21 +106,22 @@ shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err
     struct shm_arena *arena = &shm->arena;
     size_t offset, limit = shm->layout.arena_bytes;
     if (bytes > limit)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: %zu bytes are more than a process's share of %zu",
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: %zu bytes exceed the %zu bytes that each process has",
                            bytes, limit);
     size_t wanted = shm_round_up (bytes ? bytes : 1, bytes >= WHOLE_PAGES ? PAGE : 64);
     if (grow_books (arena))
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: out of memory");
     size_t at = find_gap (shm, wanted, &offset);
     if (at > arena->count)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: no room for %zu bytes in a process's share of %zu",
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: no room left for %zu bytes in the %zu bytes that each "
+                                                 "process has",
                            bytes, limit);
     if (reserve (shm, offset, wanted)) {
         int number = errno;
         /* Nothing has been written; to clear what is not there would be fatal. */
         if (wanted >= WHOLE_PAGES)
             give_back (shm, offset, wanted);
-        accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: the host has no memory for %zu bytes: %s", bytes,
+        accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: the host cannot provide %zu bytes: %s", bytes,
                     strerror (number));
         if (err)
             err->sys_errno = number;

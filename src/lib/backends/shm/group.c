@@ -41,7 +41,7 @@ shm_join_group (void *transport, const int *ranks, int size, int rank, int64_t p
     struct shm *shm = transport;
     struct shm *made = calloc (1, sizeof *made);
     if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a group");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a group");
     *made = (struct shm){
         .world = shm->world ? shm->world : shm,
         .rank = rank, .size = size, .local_rank = shm->local_rank, .generation = shm->generation,
@@ -53,7 +53,7 @@ shm_join_group (void *transport, const int *ranks, int size, int rank, int64_t p
     };
     if (!made->members || !shm_make_scratch (made)) {
         shm_destroy (made);
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory for a group");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a group");
     }
     for (int i = 0; i < size; i++)
         made->members[i] = shm_name (shm, ranks[i]);

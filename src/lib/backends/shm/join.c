@@ -35,7 +35,7 @@ claim_slot (struct shm *shm, struct accel_error *err)
     pid_t pid = atomic_load (&slot->pid);
     bool active = state == JOBSEG_JOINING || state == JOBSEG_READY;
     if (active && pid != getpid () && atomic_load (&slot->pid_space) == shm_pid_space () && !kill (pid, 0))
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: processes %d and %d both are rank %d", (int) pid,
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: processes %d and %d are both rank %d", (int) pid,
                            (int) getpid (), shm->rank);
     shm->generation = atomic_load (&shm->segment.header->ready_generation) + 1;
     /* The old state goes first: with the new generation it would say that this rank has left that one. */
@@ -62,7 +62,7 @@ list_missing (const struct shm *shm, struct accel_error *err)
             length += (size_t) snprintf (missing + length, sizeof missing - length, "%srank %d (%s)",
                                          length ? ", " : "", rank, did);
         }
-    return accel_fail (err, ACCEL_ERR_TIMEOUT, "accel_open: rank %d has waited for %u ms, the timeout, for %s",
+    return accel_fail (err, ACCEL_ERR_TIMEOUT, "accel_open: rank %d timed out after %u ms, waiting for %s",
                        shm->rank, shm->timeout_ms, length ? missing : "rank 0 to let it in");
 }
 
@@ -179,7 +179,7 @@ shm_map (struct shm *shm, struct accel_error *err)
     if (arenas != MAP_FAILED)
         shm->arenas = arenas;
     if (control == MAP_FAILED || arenas == MAP_FAILED)
-        return accel_fail_errno (err, "accel_open: cannot map %zu bytes of shared memory (ulimit -v?)",
+        return accel_fail_errno (err, "accel_open: cannot map %zu bytes of shared memory (check ulimit -v)",
                                  layout->end - layout->blocks);
     /* Terabytes of holes in a core file help nobody; huge pages are a wish. */
     madvise (arenas, layout->end - layout->arenas, MADV_DONTDUMP);

@@ -84,7 +84,7 @@ shm_lay_out (struct shm *shm, struct accel_error *err)
         if (!allowed || jobseg_grow (&shm->segment, shm->layout.end)) {
             atomic_store (&header->arena_bytes, 0);
             errno = allowed ? errno : EFBIG;
-            return accel_fail_errno (err, "accel_open: cannot size the job segment to %zu bytes (ulimit -f?)",
+            return accel_fail_errno (err, "accel_open: cannot resize the job segment to %zu bytes (check ulimit -f)",
                                      shm->layout.end);
         }
     }
@@ -94,7 +94,7 @@ shm_lay_out (struct shm *shm, struct accel_error *err)
                    (off_t) (shm->layout.end - shm->layout.blocks)))
         return accel_fail_errno (err, "accel_open: cannot clear the job segment");
     if (fallocate (fd, 0, (off_t) shm->layout.blocks, (off_t) (shm->layout.arenas - shm->layout.blocks)))
-        return accel_fail_errno (err, "accel_open: no memory for %zu bytes of the job segment",
+        return accel_fail_errno (err, "accel_open: cannot allocate %zu bytes of the job segment",
                                  shm->layout.arenas - shm->layout.blocks);
     return ACCEL_OK;
 }

@@ -79,17 +79,18 @@ look (struct shm *shm, const struct backend_call *call, struct accel_error *err)
     const struct shm_post *next = &shm->blocks[partner].posts[(shm->step + 1) & 1];
     shm_describe_site (call->site, site, sizeof site);
     if (shm_is_gone (shm, partner, why, sizeof why) && !is_ready (shm, call))
-        return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d waits for it in %s",
+        return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d is waiting for it in %s",
                            shm_name (shm, partner), why, shm->local_rank, site);
     if (atomic_load (&next->step) == shm->step + 1 && !is_ready (shm, call)) {
         jobseg_describe (slot, why, sizeof why);
-        return accel_fail (err, ACCEL_ERR_PEER, "rank %d waits for all, %s, while rank %d waits for it in %s",
+        return accel_fail (err, ACCEL_ERR_PEER, "rank %d is waiting for all ranks, %s, while rank %d is waiting for it "
+                                                "in %s",
                            shm_name (shm, partner), why, shm->local_rank, site);
     }
     if (call->kind == BACKEND_SEND && is_circle (shm)) {
         jobseg_describe (slot, why, sizeof why);
         return accel_fail (err, ACCEL_ERR_PEER,
-                           "ranks send in a circle and none receives: rank %d in %s to rank %d, which is %s",
+                           "ranks are sending in a cycle and none is receiving: rank %d in %s to rank %d, which is %s",
                            shm->local_rank, site, shm_name (shm, partner), why);
     }
     return ACCEL_OK;
@@ -101,7 +102,7 @@ time_is_out (struct shm *shm, const struct backend_call *call, struct accel_erro
     char site[160], did[160];
     shm_describe_site (call->site, site, sizeof site);
     jobseg_describe (shm_slot (shm, call->root), did, sizeof did);
-    return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d has waited for %u ms in %s, the timeout, for rank %d (%s)",
+    return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d timed out after %u ms in %s, waiting for rank %d (%s)",
                        shm->local_rank, shm->timeout_ms, site, shm_name (shm, call->root), did);
 }
 
@@ -191,7 +192,7 @@ compare (struct shm *shm, const struct shm_mail *mail, const struct backend_call
     jobseg_describe (shm_slot (shm, call->root), there, sizeof there); /* it waits in the call that sends */
     shm_describe_site (call->site, here, sizeof here);
     return accel_fail (err, ACCEL_ERR_PEER,
-                       "rank %d sends %s x %llu %s, rank %d wants %s x %llu in %s",
+                       "rank %d sends %s x %llu %s, rank %d expects %s x %llu in %s",
                        shm_name (shm, call->root), accel_dtype_name (mail->dtype), (unsigned long long) mail->count,
                        there, shm->local_rank,
                        accel_dtype_name (call->dtype), (unsigned long long) call->count, here);

@@ -136,7 +136,7 @@ shm_is_gone (struct shm *shm, int rank, char *text, size_t size)
     }
     /* Joining, an older generation is a rank still on its way; later a newer one has left us for its next program. */
     if (generation != shm->generation) {
-        snprintf (text, size, "has left and opened again");
+        snprintf (text, size, "has left the job and opened it again");
         return generation - shm->generation < UINT32_MAX / 2;
     }
     shm_watch (shm, rank);

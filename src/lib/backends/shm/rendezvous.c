@@ -108,8 +108,8 @@ static enum accel_status
 fail_twice (const struct peer *other, struct accel_error *err)
 {
     return accel_fail (err, ACCEL_ERR_INVALID,
-                       "accel_open: processes %d and %d both are rank 0: if they are of two jobs, give each of these "
-                       "another %s",
+                       "accel_open: processes %d and %d are both rank 0: if they belong to two jobs, give each job a "
+                       "different %s",
                        (int) getpid (), (int) other->pid, ENV_MASTER_PORT);
 }
 
@@ -185,7 +185,7 @@ fail_blocked (const struct shm_address *usual, const struct peer *owner, struct 
     char text[256] = "a process that accepts no connection";
     if (owner)
         peer_describe (owner, NULL, text, sizeof text);
-    return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: the socket @%s is taken by %s, which does not answer: end "
+    return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: the socket @%s is in use by %s, which does not answer: end "
                        "it, or give the job another %s",
                        shm_address_text (usual), text, ENV_MASTER_PORT);
 }
@@ -203,7 +203,7 @@ take_spare (const struct backend_job *job, const struct shm_address *usual, cons
     if (ask_spares (job, usual, &other, &none) == ANSWER_RANK_0)
         return fail_twice (&other, err);
     if (bind (listener, (struct sockaddr *) &address.un, address.length))
-        return accel_fail_errno (err, "accel_open: cannot take the socket @%s", shm_address_text (&address));
+        return accel_fail_errno (err, "accel_open: cannot bind the socket @%s", shm_address_text (&address));
     return ACCEL_OK;
 }
 
@@ -220,7 +220,7 @@ take_name (const struct backend_job *job, const struct shm_address *usual, int l
     int none, refusals = 0;
     while (bind (listener, (const struct sockaddr *) &usual->un, usual->length)) {
         if (errno != EADDRINUSE)
-            return accel_fail_errno (err, "accel_open: cannot take the socket @%s", shm_address_text (usual));
+            return accel_fail_errno (err, "accel_open: cannot bind the socket @%s", shm_address_text (usual));
         enum answer answer = ask (job, usual, &owner, &none);
         if (answer == ANSWER_RANK_0)
             return fail_twice (&owner, err);
@@ -247,11 +247,12 @@ host (struct backend_job *job, const struct shm_address *usual, int *listener, s
         return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: %.400s", fail.text);
     *listener = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*listener < 0)
-        return accel_fail_errno (err, "accel_open: socket");
+        return accel_fail_errno (err, "accel_open: cannot create a socket");
     enum accel_status status = take_name (job, usual, *listener, err);
     if (status)
         return status;
-    return listen (*listener, identity->local_world_size) ? accel_fail_errno (err, "accel_open: listen") : ACCEL_OK;
+    return listen (*listener, identity->local_world_size) ? accel_fail_errno (err, "accel_open: cannot listen on the "
+                                                                                   "socket") : ACCEL_OK;
 }
 
 static enum accel_status
@@ -262,9 +263,9 @@ fail_late (const struct backend_job *job, const struct shm_address *usual, const
     if (owner)
         peer_describe (owner, NULL, text, sizeof text);
     return accel_fail (err, ACCEL_ERR_TIMEOUT,
-                       "accel_open: rank %d has waited for %u ms, the timeout, for rank 0 (socket @%s%s%s)",
+                       "accel_open: rank %d timed out after %u ms, waiting for rank 0 (socket @%s%s%s)",
                        job->identity.rank, job->timeout_ms, shm_address_text (usual),
-                       owner ? ", which is taken by " : "", text);
+                       owner ? ", in use by " : "", text);
 }
 
 /* Find rank 0, which may come later.  @return the segment's descriptor, or -1 with @err */
@@ -310,6 +311,6 @@ shm_rendezvous (struct backend_job *job, int *listener, struct accel_error *err)
         return why.code;
     }
     if (jobseg_attach_fd (&job->segment, fd, &fail))
-        return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: the segment of rank 0: %.300s", fail.text);
+        return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: the job segment from rank 0: %.300s", fail.text);
     return ACCEL_OK;
 }

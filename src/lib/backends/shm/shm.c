@@ -19,10 +19,11 @@ shm_probe (const struct backend_job *job, struct accel_error *err)
 {
     const struct identity *identity = &job->identity;
     if (identity->local_world_size != identity->world_size)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects the processes of one host, here are %d of %d",
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects processes on one host only, but this host has %d of "
+                                                       "%d",
                            identity->local_world_size, identity->world_size);
     if (identity->world_size > JOBSEG_MAX_LOCAL)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects at most %d processes, this job has %d",
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects at most %d processes, but this job has %d",
                            JOBSEG_MAX_LOCAL, identity->world_size);
     return ACCEL_OK;
 }
@@ -94,7 +95,7 @@ shm_open_job (void **transport, struct backend_job *job, struct accel_error *err
     AUTO_CLOSE int listener = -1;
     pid_t before = atomic_exchange (&member, getpid ());
     if (before == getpid ())
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: this process has joined its job already");
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: this process has already joined its job");
     struct shm *shm = create (job);
     if (!shm) {
         atomic_store (&member, 0);

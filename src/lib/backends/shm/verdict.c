@@ -100,7 +100,7 @@ say_difference (struct shm *shm, int rank_a, const struct shm_post *a, int rank_
     if (a->call != b->call || a->kind != b->kind) {
         describe_post (a, text_a, sizeof text_a);
         describe_post (b, text_b, sizeof text_b);
-        return accel_fail (err, ACCEL_ERR_PEER, "rank %d waits in %s at %s while rank %d is in %s at %s",
+        return accel_fail (err, ACCEL_ERR_PEER, "rank %d is waiting in %s at %s while rank %d is in %s at %s",
                            shm_name (shm, rank_b), text_b, place_b, shm_name (shm, rank_a), text_a, place_a);
     }
     if (a->dtype != b->dtype) {

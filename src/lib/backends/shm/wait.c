@@ -68,10 +68,10 @@ look_at_peers (struct shm *shm, const struct backend_call *call, struct accel_er
                 continue;
             shm_describe_site (call->site, site, sizeof site);
             if (atomic_load (&slot->state) != JOBSEG_READY)
-                return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d waits for it in %s",
+                return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d is waiting for it in %s",
                                    shm_name (shm, rank), why, shm->local_rank, site);
             jobseg_describe (slot, did, sizeof did);
-            return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s, %s; rank %d waits for it in %s",
+            return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s, %s; rank %d is waiting for it in %s",
                                shm_name (shm, rank), why, did, shm->local_rank, site);
         }
     return ACCEL_OK;
@@ -105,7 +105,7 @@ time_is_out (struct shm *shm, const struct backend_call *call, struct accel_erro
                                          length ? ", " : "", shm_name (shm, rank), did);
         }
     shm_describe_site (call->site, site, sizeof site);
-    return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d has waited for %u ms in %s, the timeout, for %s",
+    return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d timed out after %u ms in %s, waiting for %s",
                        shm->local_rank, shm->timeout_ms, site, missing);
 }
 
