@@ -46,6 +46,7 @@ check_precision (struct self *self)
 {
     const char *wanted = getenv ("ACCELERATE_MIXED_PRECISION");
     expect_text (self, "accel_mixed_precision", wanted && *wanted ? wanted : "no", accel_mixed_precision (self->acc));
+    expect (self, "accel_split_batches", false, accel_split_batches (self->acc));
     expect_text (self, "accel_status_string", "success", accel_status_string (ACCEL_OK));
 }
 

@@ -119,7 +119,8 @@ test_expect_success 'a report replaces what a link leads to, and keeps its mode'
     test "$(stat -c %a reports/real)" = 604 && echo old >mine && chmod 666 mine &&
     "$accelerate" launch --failure_report mine true && test "$(stat -c %a mine)" = 666 &&
     ln -s reports/new ahead && "$accelerate" launch --failure_report ahead true &&
-    test "$(readlink ahead)" = reports/new && grep "\"failure\":null" reports/new && test "$(stat -c %a reports/new)" = 644
+    test "$(readlink ahead)" = reports/new && grep "\"failure\":null" reports/new && test "$(stat -c %a reports/new)" = 644 &&
+    ln -s later reports/ahead && "$accelerate" launch --failure_report reports/ahead true && grep "failure" reports/later
 '
 test_expect_success 'a report does not take the place of devices, pipes, or our own output' '
     mkfifo pipe && for file in pipe /dev/null; do

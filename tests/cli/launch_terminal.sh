@@ -68,7 +68,9 @@ test_expect_success 'a progress bar draws over itself, and over nobody else' '
 
 test_expect_success 'ranks still have a terminal, as wide as what is left of the line' '
     on_terminal "$accelerate" launch $two ./is_terminal && plain | sort >got &&
-    printf "[0] a terminal of 76 columns\n[1] a terminal of 76 columns\n" >want && cmp got want'
+    printf "[0] a terminal of 76 columns\n[1] a terminal of 76 columns\n" >want && cmp got want &&
+    on_terminal "$accelerate" launch --quiet --cpu --num_processes 11 ./is_terminal && plain >got &&
+    grep "^\[10\] a terminal of 75 columns" got'
 
 test_expect_success 'no prefix: for one rank, with --no_prefix, with no_prefix in the file' '
     on_terminal "$accelerate" launch --quiet --cpu --num_processes 1 echo hello && printf "hello\r\n" >want &&

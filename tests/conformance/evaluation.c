@@ -480,7 +480,7 @@ check_split (bool said)
                == (said ? each : all), "the job's choice, dispatched");
     check (accel_loader_create (&loader, &dataset, &(struct accel_loader_options){ .split_batches = true,
                                                                                  .without_split_batches = true },
-                                &err) == ACCEL_ERR_INVALID && strstr (err.text, "either"),
+                                &err) == ACCEL_ERR_INVALID && strstr (err.text, "cannot be combined"),
            "both: %s", err.text);
     check (!accel_loader_create (&loader, &dataset, &(struct accel_loader_options){ .batch_sampler = &varying }, &err),
            "varying: %s", err.text);

@@ -157,7 +157,7 @@ test_error_files (void)
     check_text ("    21\n    2 2\n", true, "without control characters");
     struct output_stream *stream = &ranks[1].streams[JOB_ERR];
     stream->tail = strdup ("its words\n");
-    stream->total = strlen (stream->tail);
+    stream->total = stream->tail_capacity = strlen (stream->tail);
     check_text ("its last line on stderr:\n    its words\n  its files", true, "what stands on stderr comes alone");
     free (stream->tail);
     stream->total = 0;
