@@ -62,7 +62,7 @@ if [ "$network" ]; then
 	wait
 	END
         $network sh two &&
-        test "$(sort -u one)" = 29500 && grep "note: port 29500 is taken" other &&
+        test "$(sort -u one)" = 29500 && grep "note: port 29500 is in use" other &&
         test "$(grep -vc note other)" = 2 && ! grep -x 29500 other'
     test_expect_success 'any port: the only one that nobody has claimed' '
         cat >last <<-END &&

@@ -152,8 +152,11 @@ main (int argc, char **argv)
     rank = accel_process_index (acc);
     is_victim = rank == VICTIM;
     armed = true;
-    if (is_victim && scenario->at == LAYERS)
+    meet_come ("first", rank);
+    if (is_victim && scenario->at == LAYERS) {
+        meet_wait ("first", 3, VICTIM); /* a death now must not spoil their first pass */
         raise (SIGKILL);
+    }
     enum accel_status status = accel_backward (acc, model, 0, backward, grads, &err);
     bool good = is_as_expected (status, &err) && accel_wait_for_everyone (acc, NULL);
     if (!is_victim && scenario->early)

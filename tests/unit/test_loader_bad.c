@@ -139,7 +139,8 @@ test_refusals (void)
     struct accel_error err = { 0 };
     struct accel_loader_options split = { .batch_size = 4, .split_batches = true };
     bool made = make_loader (&loader, 4, &split, &err);
-    ok (made && loader_share (loader, NULL, 3, 1, &err) == ACCEL_ERR_INVALID && strstr (err.text, "number of processes, 3"),
+    ok (made && loader_share (loader, NULL, 3, 1, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "number of processes, 3"),
         "4 samples for 3 processes: %s", err.text);
     char got[64];
     print_epoch (loader, got, sizeof got);
