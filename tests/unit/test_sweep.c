@@ -74,7 +74,7 @@ fake_waitpid (void)
 #define getpid() SELF
 #define kill(pid, signal) fake_kill (pid, signal)
 #define open(path, flags) fake_open (path)
-#define opendir(path) opendir (path + 1)
+#define opendir(path) opendir (&(path)[1])
 #define readlink(path, text, size) fake_readlink (text, size)
 #define waitid(type, pid, info, options) ((void) (info), fake_waitid ((int) (pid)))
 #define waitpid(pid, status, options) fake_waitpid ()
