@@ -329,21 +329,30 @@ read_edited (const char *question, bool is_path, char **line)
 
 #endif
 
+/* Print a question but for its last line, which the line editor gets: it cannot count the others.
+ * @return the last line, in @wrapped */
+static const char *
+begin_question (const char *question, struct strbuf *wrapped)
+{
+    prompt_wrap (question, wrapped);
+    const char *last = wrapped->text && !wrapped->failed ? strrchr (wrapped->text, '\n') : NULL;
+    if (!last)
+        return question;
+    printf ("%.*s", (int) (last + 1 - wrapped->text), wrapped->text);
+    fflush (stdout);
+    return last + 1;
+}
+
 enum prompt_result
 prompt_line (const char *question, bool is_path, char **line)
 {
+    AUTO_STRBUF struct strbuf wrapped = { 0 };
     *line = NULL;
+    if (prompt_can_draw ())
+        question = begin_question (question, &wrapped);
 #if defined HAVE_READLINE || defined HAVE_LIBEDIT
-    if (prompt_can_draw ()) {
-        AUTO_STRBUF struct strbuf wrapped = { 0 };
-        prompt_wrap (question, &wrapped);
-        const char *last = wrapped.text && !wrapped.failed ? strrchr (wrapped.text, '\n') : NULL;
-        if (!last) /* the line editor gets the last line: it cannot count the others */
-            return read_edited (question, is_path, line);
-        printf ("%.*s", (int) (last + 1 - wrapped.text), wrapped.text);
-        fflush (stdout);
-        return read_edited (last + 1, is_path, line);
-    }
+    if (prompt_can_draw ())
+        return read_edited (question, is_path, line);
 #endif
     (void) is_path;
     return read_plain (question, line);
