@@ -51,7 +51,7 @@ struct run {
     struct accel_loader *loader, *test_loader;
     struct accel_generator *generator;
     const struct accel_batch *batch;
-    bool fails; /* reads of the test data */
+    _Atomic bool fails; /* reads of the test data, also by threads that read ahead */
     unsigned char result[RESULT_BYTES];
     size_t bytes;
 };
