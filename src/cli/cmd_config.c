@@ -55,9 +55,9 @@ static int
 guess_all (struct config *config, int gpus, struct fail *fail)
 {
     char count[24];
-    const char *type = config->settings.distributed_type;
     if (guess (config, "distributed_type", gpus > 1 ? "MULTI_GPU" : "NO", fail))
         return -1;
+    const char *type = config->settings.distributed_type; /* the guess has replaced an earlier one */
     bool on_cpu = !strcmp (type, "MULTI_CPU") || (!gpus && !strcmp (type, "NO"));
     int64_t processes = !strcmp (type, "NO") || !strcmp (type, "MULTI_CPU") ? 1 : gpus > 1 ? gpus : 1;
     int64_t machines = config->settings.num_machines;
