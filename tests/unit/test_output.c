@@ -5,6 +5,7 @@
 
 #include "launch/output.h"
 
+#include "tests/scratch.h"
 #include "tests/tap.h"
 
 #include <errno.h>
@@ -409,11 +410,10 @@ test_held (void)
     struct output_stream stream;
     struct output_pool pool;
     struct rlimit limit = { 0 }, small;
-    char name[] = "/tmp/accel-unit.XXXXXX", text[5000];
+    char name[SCRATCH_SIZE + 8], text[5000];
     int writer;
     open_all (&stream, &pool, OUTPUT_POOL_BYTES, &writer);
-    close (mkstemp (name));
-    unlink (name);
+    snprintf (name, sizeof name, "%s/held", scratch_folder ());
     ok (!logfile_open (&stream.log, strdup (name), NULL), "a file");
     unlink (name);
     memset (text, 'x', sizeof text);

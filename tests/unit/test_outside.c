@@ -4,6 +4,7 @@
 
 #include "config/load.h"
 #include "launch/plan.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 
@@ -171,12 +172,10 @@ test_no_files (void)
 int
 main (void)
 {
-    char folder[] = "/tmp/accel-unit.XXXXXX";
+    const char *folder = scratch_enter ();
     static const char *const unwanted[] = { "OMP_NUM_THREADS", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE" };
     for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
         unsetenv (unwanted[i]);
-    if (!mkdtemp (folder) || chdir (folder))
-        return 99;
     test_words ();
     test_environment ();
     test_threads ();

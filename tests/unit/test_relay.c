@@ -3,6 +3,7 @@
  * that do not: the supervisor in a made-up world. */
 #include <config.h>
 
+#include "tests/scratch.h" /* before the calls that the world replaces */
 #include "tests/unit/supervise_world.h"
 
 #include <stdlib.h>
@@ -247,10 +248,8 @@ test_incomplete (void)
 int
 main (void)
 {
-    char folder[] = "/tmp/accel-unit.XXXXXX";
+    const char *folder = scratch_enter ();
     signal (SIGPIPE, SIG_IGN);
-    if (!mkdtemp (folder) || chdir (folder))
-        return 99;
     test_readers ();
     test_files ();
     test_deadline ();

@@ -8,6 +8,7 @@
 #include "launch/report.h"
 #include "launch/starters.h"
 #include "launch/supervise.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -240,9 +241,7 @@ test_failed_start (void)
 int
 main (void)
 {
-    char folder[] = "/tmp/accel-unit.XXXXXX";
-    if (!mkdtemp (folder) || chdir (folder))
-        return 99;
+    const char *folder = scratch_enter ();
     test_others ();
     test_kinds ();
     test_error_files ();

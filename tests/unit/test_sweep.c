@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "launch/sweep.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/strbuf.h"
@@ -196,8 +197,8 @@ test_kills (void)
 int
 main (void)
 {
-    char folder[] = "/tmp/accel-unit.XXXXXX";
-    if (!mkdtemp (folder) || chdir (folder) || mkdir ("proc", 0700))
+    const char *folder = scratch_enter ();
+    if (mkdir ("proc", 0700))
         return 99;
     test_families ();
     test_without_proc ();
