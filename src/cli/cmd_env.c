@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/machine.h"
+#include "config/json_text.h"
 #include "config/load.h"
 #include "config/paths.h"
 #include "util/cleanup.h"
@@ -95,28 +96,20 @@ json_of_settings (const struct config *config)
         add_value (config, &options[i], &value);
         config_format_origin (config, &options[i], &origin);
         json_object_set_new (object, options[i].key,
-                             json_pack ("{s:s, s:s}", "value", value.text ? value.text : "", "origin",
-                                        origin.text ? origin.text : ""));
+                             json_pack ("{s:o, s:o}", "value", json_text (value.text ? value.text : ""), "origin",
+                                        json_text (origin.text ? origin.text : "")));
     }
     return object;
-}
-
-/* Names of devices and files need not be UTF-8, which JSON's texts must be. */
-static json_t *
-json_of_text (const char *text)
-{
-    json_t *string = json_string (text);
-    return string ? string : json_string ("(not UTF-8)");
 }
 
 static json_t *
 json_of_fact (const struct machine_fact *fact, const struct strlist *values)
 {
     if (!fact->is_list)
-        return json_of_text (values->count ? values->items[0] : "unknown");
+        return json_text (values->count ? values->items[0] : "unknown");
     json_t *array = json_array ();
     for (size_t i = 0; i < values->count; i++)
-        json_array_append_new (array, json_of_text (values->items[i]));
+        json_array_append_new (array, json_text (values->items[i]));
     return array;
 }
 
@@ -126,7 +119,7 @@ print_json (const struct facts *facts, const struct config *config, struct strbu
     json_t *root = json_object ();
     for (size_t i = 0; i < machine_fact_count; i++)
         json_object_set_new (root, machine_facts[i].key, json_of_fact (&machine_facts[i], &facts->values[i]));
-    json_object_set_new (root, "config", json_pack ("{s:o, s:b, s:o}", "file", json_of_text (facts->file), "found",
+    json_object_set_new (root, "config", json_pack ("{s:o, s:b, s:o}", "file", json_text (facts->file), "found",
                                                     facts->was_found, "settings", json_of_settings (config)));
     AUTO_FREE char *text = root ? json_dumps (root, JSON_INDENT (2)) : NULL;
     json_decref (root);

@@ -4,6 +4,7 @@
 
 #include "config/explain.h"
 
+#include "config/json_text.h"
 #include "config/load.h"
 #include "config/useless.h"
 #include "util/cleanup.h"
@@ -59,7 +60,7 @@ json_of_value (const struct config *config, const struct option *row)
     if (row->type == OPTION_INT)
         return json_integer (*(const int64_t *) field);
     add_value (config, row, &text);
-    return text.failed ? NULL : json_string (text.text ? text.text : "");
+    return text.failed ? NULL : json_text (text.text ? text.text : "");
 }
 
 void
@@ -72,8 +73,9 @@ explain_json (const struct config *config, bool keys_only, struct strbuf *out)
         if (!is_shown (config, row, keys_only))
             continue;
         config_format_origin (config, row, &origin);
-        json_t *entry = json_pack ("{s:o, s:s, s:b}", "value", json_of_value (config, row), "origin",
-                                   origin.text ? origin.text : "", "effect", useless_applies (&config->settings, row));
+        json_t *entry = json_pack ("{s:o, s:o, s:b}", "value", json_of_value (config, row), "origin",
+                                   json_text (origin.text ? origin.text : ""), "effect",
+                                   useless_applies (&config->settings, row));
         if (origin.failed || json_object_set_new (object, row->key, entry))
             out->failed = true;
     }

@@ -4,6 +4,7 @@
 
 #include "launch/report.h"
 
+#include "config/json_text.h"
 #include "launch/logs.h"
 #include "util/cleanup.h"
 
@@ -179,19 +180,6 @@ report_losses (const struct job *job, struct strbuf *out)
         strbuf_add (out, "accelerate: could not kill processes that the ranks left behind\n");
 }
 
-/* What a program wrote need not be UTF-8. */
-static json_t *
-make_text (const char *text)
-{
-    json_t *value = json_string (text);
-    if (value)
-        return value;
-    AUTO_STRBUF struct strbuf plain = { 0 };
-    for (; *text; text++)
-        strbuf_add_char (&plain, (unsigned char) *text < 128 ? *text : '?');
-    return json_string (plain.text ? plain.text : "");
-}
-
 static void
 add_error_file (const struct job *job, const struct job_rank *rank, json_t *failure)
 {
@@ -200,8 +188,8 @@ add_error_file (const struct job *job, const struct job_rank *rank, json_t *fail
     logs_read_error (job->plan, rank, &message, &lines);
     json_t *traceback = json_array ();
     for (size_t i = 0; i < lines.count; i++)
-        json_array_append_new (traceback, make_text (lines.items[i]));
-    json_object_set_new (failure, "error", message.length ? make_text (message.text) : json_null ());
+        json_array_append_new (traceback, json_text (lines.items[i]));
+    json_object_set_new (failure, "error", message.length ? json_text (message.text) : json_null ());
     json_object_set_new (failure, "traceback", traceback);
 }
 
@@ -213,7 +201,7 @@ make_others (const struct job *job)
     for (int i = 0; i < job->count; i++)
         if (i != job->first_failed && job->ranks[i].doing)
             json_array_append_new (others, json_pack ("{si so}", "rank", job->ranks[i].process->rank, "doing",
-                                                      make_text (job->ranks[i].doing)));
+                                                      json_text (job->ranks[i].doing)));
     return others;
 }
 
@@ -231,11 +219,11 @@ make_failure (const struct job *job)
     json_object_set_new (failure, "signal", by_signal ? json_integer (number) : json_null ());
     json_object_set_new (failure, "out_of_memory", json_boolean (job->out_of_memory));
     if (rank->doing)
-        json_object_set_new (failure, "doing", make_text (rank->doing));
+        json_object_set_new (failure, "doing", json_text (rank->doing));
     AUTO_STRLIST struct strlist lines = { 0 };
     output_stream_tail (&rank->streams[JOB_ERR], &lines);
     for (size_t i = 0; i < lines.count; i++)
-        json_array_append_new (tail, make_text (lines.items[i]));
+        json_array_append_new (tail, json_text (lines.items[i]));
     json_object_set_new (failure, "stderr", tail);
     add_error_file (job, rank, failure);
     json_object_set_new (failure, "others", make_others (job));
@@ -258,9 +246,9 @@ static json_t *
 begin_json (const struct plan *plan, int exit_status)
 {
     json_t *root = json_object ();
-    json_object_set_new (root, "host", make_text (plan->host));
+    json_object_set_new (root, "host", json_text (plan->host));
     json_object_set_new (root, "world_size", json_integer (plan->world_size));
-    json_object_set_new (root, "program", make_text (plan->program));
+    json_object_set_new (root, "program", json_text (plan->program));
     json_object_set_new (root, "exit_status", json_integer (exit_status));
     return root;
 }
@@ -288,6 +276,6 @@ report_json_error (const struct plan *plan, const struct fail *error, struct str
     json_object_set_new (root, "killed", json_integer (0));
     json_object_set_new (root, "output_bytes_lost", json_integer (0));
     json_object_set_new (root, "failure", json_null ());
-    json_object_set_new (root, "error", make_text (error->text));
+    json_object_set_new (root, "error", json_text (error->text));
     return print_json (root, out, fail);
 }

@@ -218,6 +218,9 @@ test_expect_success 'show: only what the mode heeds, and what has no effect is m
 	END
     "$accelerate" launch --config_file s.yaml --dry_run --explain --max_restarts 1 true >got && sed "/^\$/q" got >said &&
     grep -x "max_restarts: 1  (flag)" said && ! grep "dry_run\|deepspeed\|megatron\|tpu" said'
+test_expect_success 'show --json: bytes that are not UTF-8, and some that are' '
+    printf "gra\303\274\377e" >name && "$accelerate" config show --json --main_process_ip "$(cat name)" >got &&
+    python3 -c "import json; assert json.load(open(\"got\"))[\"main_process_ip\"][\"value\"] == \"gra\\u00fc?e\""'
 test_expect_success 'show --json: the same, with types' '
     "$accelerate" config show --json --config_file s.yaml >got &&
     tr -d " \n" <got | grep -F "\"machine_rank\":{\"value\":1,\"origin\":\"s.yaml:3\",\"effect\":false}" &&
