@@ -227,14 +227,15 @@ name_of_alias (const char *program)
     return strncmp (base, prefix, sizeof prefix - 1) ? NULL : base + sizeof prefix - 1;
 }
 
+/* @p is_help: accelerate help NAME, which is accelerate NAME --help. */
 static int
-run_command (const char *name, int argc, char **argv, struct strbuf *out, struct fail *fail)
+run_command (const char *name, int argc, char **argv, bool is_help, struct strbuf *out, struct fail *fail)
 {
     const struct command *command = find_command (name, fail);
     if (!command)
         return -1;
     enum argv_item help = argv_wants_help (command->info.options, argc, argv);
-    if (help == ARGV_END)
+    if (help == ARGV_END && !is_help)
         return command->run (argc, argv, fail);
     emit_command_help (&command->info,
                        help == ARGV_HELP_ALL ? ~0u : emit_chosen_groups (command->info.options, argc, argv),
@@ -242,20 +243,29 @@ run_command (const char *name, int argc, char **argv, struct strbuf *out, struct
     return 0;
 }
 
+static bool
+add_general_help (const char *word, struct strbuf *out)
+{
+    if (!strcmp (word, "--help") || !strcmp (word, "-h"))
+        add_help (out);
+    else if (!strcmp (word, "--help-all") || !strcmp (word, "--help_all"))
+        add_all_help (out);
+    else
+        return false;
+    return true;
+}
+
 /* accelerate help [COMMAND] */
 static int
 run_help (int argc, char **argv, struct strbuf *out, struct fail *fail)
 {
+    if (argc && !strcmp (argv[0], "help"))
+        return run_help (argc - 1, argv + 1, out, fail);
     if (!argc) {
         add_help (out);
         return 0;
     }
-    const struct command *command = find_command (argv[0], fail);
-    if (!command)
-        return -1;
-    emit_command_help (&command->info, emit_chosen_groups (command->info.options, argc - 1, argv + 1), help_columns (),
-                       out);
-    return 0;
+    return add_general_help (argv[0], out) ? 0 : run_command (argv[0], argc - 1, argv + 1, true, out, fail);
 }
 
 static int
@@ -263,24 +273,22 @@ run (int argc, char **argv, struct strbuf *out, struct fail *fail)
 {
     const char *alias = argc > 0 ? name_of_alias (argv[0]) : NULL;
     if (alias)
-        return run_command (alias, argc - 1, argv + 1, out, fail);
+        return run_command (alias, argc - 1, argv + 1, false, out, fail);
     if (argc < 2) {
         add_help (out);
         return FAIL_GENERAL;
     }
     const char *word = argv[1];
-    if (!strcmp (word, "--help") || !strcmp (word, "-h"))
-        add_help (out);
-    else if (!strcmp (word, "--help-all") || !strcmp (word, "--help_all"))
-        add_all_help (out);
-    else if (!strcmp (word, "help"))
+    if (add_general_help (word, out))
+        return 0;
+    if (!strcmp (word, "help"))
         return run_help (argc - 2, argv + 2, out, fail);
-    else if (!strcmp (word, "--version") || !strcmp (word, "-V"))
+    if (!strcmp (word, "--version") || !strcmp (word, "-V"))
         strbuf_add (out, "accelerate " PACKAGE_VERSION "\n");
     else if (!strncmp (word, "--emit=", 7))
         return emit (word + 7, out, fail);
     else
-        return run_command (word, argc - 2, argv + 2, out, fail);
+        return run_command (word, argc - 2, argv + 2, false, out, fail);
     return 0;
 }
 

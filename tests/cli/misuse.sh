@@ -20,14 +20,18 @@ while IFS='|' read -r arguments status said; do
         test_exit $status timeout $patience "$accelerate" $arguments </dev/null >out 2>error && cat error &&
         printf "%s\n" "$said" | diff - error && test ! -s out'
 done <"$srcdir/tests/cli/misuse.txt"
-test_expect_success 'a table of that length' 'test "$count" -ge 131'
+test_expect_success 'a table of that length' 'test "$count" -ge 148'
 test_expect_success '-V is --version, help COMMAND is COMMAND --help' '
     "$accelerate" -V >one && "$accelerate" --version >two && cmp one two &&
     "$accelerate" help launch >one && "$accelerate" launch --help >two && cmp one two &&
-    "$accelerate" help >one && "$accelerate" --help >two && cmp one two &&
+    "$accelerate" help launch --help-all >one && "$accelerate" launch --help-all >two && cmp one two &&
+    "$accelerate" help --help-all >one && "$accelerate" --help-all >two && cmp one two && "$accelerate" --help >two &&
+    for words in help "help --help" "help -h" "help help" "help help --help"; do
+        "$accelerate" $words >one && cmp one two || return 1
+    done &&
     "$accelerate" help launch --use_fsdp >one && grep "fsdp_version" one'
 test_expect_success 'host names and addresses that are right' '
-    for host in localhost node-0_a.local. 127.1 10.0.0.1 ::1 fe80::1%eth0 a.b.c 1a; do
+    for host in localhost node-0_a.local. 127.1 10.0.0.1 ::1 "[::1]" fe80::1%eth0 a.b.c 1a; do
         "$accelerate" launch --main_process_ip "$host" --dry_run program.py >out || return 1
     done'
 test_expect_success 'DeepSpeed files that are right: one that is there, none, base64; and dry runs look at none' '
