@@ -187,7 +187,7 @@ keys_not_for (bool is_sagemaker)
     static const char *const parallel[] = { "DATA_PARALLEL", "MODEL_PARALLEL", NULL };
     static const char *const aws[] = { "NO", "DATA_PARALLEL", "MODEL_PARALLEL", NULL };
     json_object_set_new (object, "distributed_type",
-                         is_sagemaker ? schema_of_words (aws)
+                         is_sagemaker ? with_null (schema_of_words (aws))
                                       : json_pack ("{s:{s:s, s:o}}", "not", "type", "string", "pattern",
                                                    pattern_of_words (parallel)));
     return json_pack ("{s:o}", "properties", object);

@@ -10,7 +10,6 @@ import sys
 import yaml
 from jsonschema import Draft202012Validator
 
-GPU = "distributed_type: MULTI_GPU\nnum_processes: 2\n"
 FSDP = "distributed_type: FSDP\nnum_processes: 2\n"
 AWS = "compute_environment: AMAZON_SAGEMAKER\nec2_instance_type: a\niam_role_name: b\n"
 
@@ -35,6 +34,7 @@ GOOD = [
     "fsdp_config: null\n",
     "tpu_env: []\ncommands: [a, b]\n",
     "grace: 5\nfailure_report: r.json\n",
+    AWS + "distributed_type: null\n",
 ]
 BROKEN = [
     "num_processes: two\n",
