@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names and addresses of hosts; see host.h.  What getaddrinfo(3) would take must pass: inet_aton's short forms (127.1),
- * brackets or a zone at an IPv6 address, underscores and bytes of other alphabets in names, one dot at the end. */
+ * a zone at an IPv6 address, underscores and bytes of other alphabets in names, one dot at the end.
+ *
+ * Brackets around an IPv6 address pass, too, although getaddrinfo does not take them: torchrun, which Hugging Face
+ * Accelerate starts, removes them (torch/distributed/elastic/rendezvous/utils.py), and so do we. */
 #include <config.h>
 
 #include "config/host.h"
@@ -13,11 +16,24 @@
 enum { LONGEST_NAME = 253, LONGEST_LABEL = 63 };
 
 static bool
+has_brackets_around (const char *text)
+{
+    return *text == '[' && text[strlen (text) - 1] == ']';
+}
+
+void
+host_add_bare (struct strbuf *out, const char *text)
+{
+    bool has_brackets = has_brackets_around (text);
+    strbuf_add_bytes (out, text + has_brackets, strlen (text) - 2 * has_brackets);
+}
+
+static bool
 is_ipv6 (const char *text)
 {
     char address[INET6_ADDRSTRLEN];
     struct in6_addr unused;
-    bool has_brackets = *text == '[' && text[strlen (text) - 1] == ']';
+    bool has_brackets = has_brackets_around (text);
     text += has_brackets;
     size_t length = strcspn (text, has_brackets ? "%]" : "%"); /* fe80::1%eth0 */
     if (text[length] == '%' && !text[length + 1])

@@ -6,6 +6,7 @@
 
 #include "config/conditions.h"
 #include "config/envmap.h"
+#include "config/host.h"
 #include "config/load.h"
 #include "config/mode.h"
 #include "config/tee.h"
@@ -189,7 +190,10 @@ set_address (const struct draft *draft, struct strlist *env)
     /* As in the original, torch's ranks of one machine meet on it whatever the file says. */
     bool has_ip = settings->main_process_ip && *settings->main_process_ip
                   && (draft->machines > 1 || plan->path == PATH_SIMPLE || plan->path == PATH_MPIRUN);
-    set (env, ENV_MASTER_ADDR, has_ip ? settings->main_process_ip : "127.0.0.1");
+    AUTO_STRBUF struct strbuf host = { 0 };
+    host_add_bare (&host, has_ip ? settings->main_process_ip : "127.0.0.1");
+    env->failed = env->failed || host.failed;
+    set (env, ENV_MASTER_ADDR, host.text ? host.text : "");
     set_number (env, ENV_MASTER_PORT, port);
 }
 

@@ -117,6 +117,8 @@ static const struct {
       "RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1" },
     { "two machines, the usual port", "--num_processes 2 --num_machines 2 --main_process_ip h", 0, 4, NULL, 1, 0,
       "RANK=0 MASTER_ADDR=h MASTER_PORT=29500" },
+    { "brackets around an address are removed, as by torchrun",
+      "--num_processes 2 --num_machines 2 --main_process_ip [::1]", 0, 4, NULL, 1, 0, "RANK=0 MASTER_ADDR=::1" },
     { "FSDP", "--use_fsdp --fsdp_version 2 --num_processes 2", 2, 4, NULL, 2, 1,
       "RANK=1 ACCELERATE_USE_FSDP=true FSDP_VERSION=2 FSDP_OFFLOAD_PARAMS=false !FSDP_STATE_DICT_TYPE" },
     { "DeepSpeed", "--use_deepspeed --num_processes 2 --zero_stage 3 --zero3_init_flag True", 2, 4, NULL, 2, 0,
