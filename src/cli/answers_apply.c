@@ -4,6 +4,8 @@
 #include <config.h>
 
 #include "cli/questions.h"
+#include "config/conditions.h"
+#include "config/file.h"
 #include "config/load.h"
 #include "util/cleanup.h"
 
@@ -158,6 +160,25 @@ is_taken (const struct answers *answers, const char *key)
     return false;
 }
 
+/* Whether the new file may have the key: not that of another compute_environment or of a section that has gone. */
+static bool
+has_place (const struct config *file, const struct option *row)
+{
+    return row->section ? has_section (file, row->section) : file_has_key (when_sagemaker (&file->settings), row->key);
+}
+
+static int
+copy_list (const struct config *old, const struct option *row, struct config *file, struct fail *fail)
+{
+    const struct strlist *list = option_field_const (row, &old->settings);
+    if (set_list (file, row->key, "", ',', fail)) /* what a fixed value put there */
+        return -1;
+    for (size_t i = 0; i < list->count; i++)
+        if (set (file, row->key, list->items[i], fail))
+            return -1;
+    return 0;
+}
+
 /* Keep the old file's keys that no question covers, such as `grace`: somebody added them by hand.  A flag takes effect
  * even if its question does not apply: launch respects --main_process_port on one machine, too. */
 static int
@@ -167,11 +188,15 @@ keep_others (const struct answers *answers, const struct config *old, struct con
         const struct option *row = &options[i];
         enum origin_kind kind = old->origins[i].kind;
         if (!(row->properties & PROPERTY_FILE) || (kind != ORIGIN_FILE && kind != ORIGIN_FLAG)
-            || (is_asked_about (row->key) && (kind != ORIGIN_FLAG || is_taken (answers, row->key)))
-            || row->type == OPTION_LIST)
+            || (is_asked_about (row->key) && (kind != ORIGIN_FLAG || is_taken (answers, row->key))))
             continue;
-        if (kind == ORIGIN_FILE && row->section && !has_section (file, row->section))
+        if (kind == ORIGIN_FILE && !has_place (file, row))
             continue;
+        if (row->type == OPTION_LIST) {
+            if (copy_list (old, row, file, fail))
+                return -1;
+            continue;
+        }
         AUTO_STRBUF struct strbuf text = { 0 };
         option_types[row->type].format (option_field_const (row, &old->settings), &text);
         if (text.failed || set (file, row->key, text.text ? text.text : "", fail))

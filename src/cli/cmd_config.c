@@ -5,14 +5,13 @@
 
 #include "cli/command.h"
 #include "cli/config_files.h"
+#include "cli/guess.h"
 #include "cli/prompt.h"
 #include "cli/questionnaire.h"
 #include "cli/verify.h"
 #include "config/file.h"
 #include "config/load.h"
-#include "config/mode.h"
 #include "config/paths.h"
-#include "launch/plan.h"
 #include "launch/topology.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -22,49 +21,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const struct origin answered = { ORIGIN_FLAG, 0 };
-
 static int
 count_gpus (void)
 {
     struct topology topology;
     topology_probe (&topology, false);
     return topology.gpus;
-}
-
-static int
-guess (struct config *config, const char *key, const char *text, struct fail *fail)
-{
-    if (config_origin (config, key).kind != ORIGIN_DEFAULT)
-        return 0;
-    return config_set (config, option_find (key), text, answered, fail);
-}
-
-static int
-infer (struct config *config, int gpus, struct fail *fail)
-{
-    static const char *const keys[] = { "num_processes", "num_machines" };
-    bool several = false;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        several = several || config_origin (config, keys[i]).kind == ORIGIN_FLAG;
-    return mode_infer (config, several && plan_world_size (&config->settings, gpus) > 1, gpus > 0, fail);
-}
-
-/* One process for each GPU, else one on the CPU: what the original writes.  Flags, and what they imply, count more. */
-static int
-guess_all (struct config *config, int gpus, struct fail *fail)
-{
-    char count[24];
-    if (guess (config, "distributed_type", gpus > 1 ? "MULTI_GPU" : "NO", fail))
-        return -1;
-    const char *type = config->settings.distributed_type; /* the guess has replaced an earlier one */
-    bool on_cpu = !strcmp (type, "MULTI_CPU") || (!gpus && !strcmp (type, "NO"));
-    int64_t processes = !strcmp (type, "NO") || !strcmp (type, "MULTI_CPU") ? 1 : gpus > 1 ? gpus : 1;
-    int64_t machines = config->settings.num_machines;
-    if (!strcmp (type, "MULTI_GPU") && machines == 1 && processes == 1)
-        processes = 2;
-    snprintf (count, sizeof count, "%lld", (long long) (processes * machines));
-    return guess (config, "use_cpu", on_cpu ? "true" : "false", fail) || guess (config, "num_processes", count, fail);
 }
 
 /* The folder of @p path: "" for the current one. */
@@ -107,11 +69,15 @@ run_default (struct config *config, const char *path, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf text = { 0 };
     int gpus = count_gpus ();
-    if (access (path, F_OK))
-        return infer (config, gpus, fail) || guess_all (config, gpus, fail) || verify_file (config, config, fail)
-                       || config_default_text (config, path_is_json (path), &text, fail)
+    if (access (path, F_OK)) {
+        bool is_json = path_is_json (path);
+        return guess_mode (config, gpus, fail) || guess_rest (config, gpus, fail)
+                       || verify_kind (config, &config->settings, fail)
+                       || config_default_text (config, is_json, &text, fail)
+                       || verify_text (config, &text, is_json, fail)
                    ? -1
                    : save (path, &text, fail);
+    }
     printable_put (stdout, path);
     prompt_say (" exists; left unchanged");
     return 0;
@@ -136,7 +102,7 @@ run_questions (struct config *config, const char *path, struct fail *fail)
     int gpus = count_gpus ();
     int result = exists ? config_read_file (config, path, fail) : 0;
     if (!result)
-        result = infer (config, gpus, fail) || questionnaire_run (config, gpus, &file, fail)
+        result = guess_mode (config, gpus, fail) || questionnaire_run (config, gpus, &file, fail)
                      ? -1 : write_config (&file, path, fail);
     config_release (&file);
     return result;

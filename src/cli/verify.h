@@ -4,6 +4,8 @@
 #define CLI_VERIFY_H
 
 #include "config/options.h"
+#include "util/fail.h"
+#include "util/strbuf.h"
 
 /**
  * @param flags  whose flags must have an effect
@@ -11,5 +13,11 @@
  * @return 0, or -1 with @p fail saying what launch, or `config lint`, would say of the file
  */
 int verify_file (const struct config *flags, const struct config *file, struct fail *fail);
+
+/** The same for the text that will be saved. */
+int verify_text (const struct config *flags, const struct strbuf *text, bool is_json, struct fail *fail);
+
+/** Refuse flags whose keys no file for the environment of @p file may have. */
+int verify_kind (const struct config *flags, const struct settings *file, struct fail *fail);
 
 #endif

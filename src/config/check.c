@@ -29,7 +29,7 @@ has_several_modes (const struct config *config)
     static const char *const modes[] = { "cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp" };
     int given = 0;
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-        given += is_flag_given (config, modes[i]);
+        given += config_is_on (config, modes[i], ORIGIN_FLAG);
     return given > 1;
 }
 

@@ -80,6 +80,13 @@ config_compute (struct config *config, const char *key, const char *text, const 
     return config_set (config, option_find (key), text, (struct origin){ ORIGIN_COMPUTED, cause.line }, fail);
 }
 
+bool
+config_is_on (const struct config *config, const char *key, enum origin_kind kind)
+{
+    const struct option *row = option_find (key);
+    return config->origins[row - options].kind == kind && *(const bool *) option_field_const (row, &config->settings);
+}
+
 struct origin
 config_origin (const struct config *config, const char *key)
 {

@@ -35,6 +35,9 @@ void config_release (struct config *config);
 int config_set (struct config *config, const struct option *row, const char *text, struct origin origin,
                 struct fail *fail);
 
+/** Whether switch @p key (an OPTION_FLAG) is on and its value comes from @p kind.  `--cpu=no` is a flag, but not on. */
+bool config_is_on (const struct config *config, const char *key, enum origin_kind kind);
+
 /** Set @p key to @p text because of the setting @p because, whose place in the file it inherits. */
 int config_compute (struct config *config, const char *key, const char *text, const char *because, struct fail *fail);
 

@@ -29,9 +29,16 @@ static bool
 has_mode_flag (const struct config *config)
 {
     for (size_t i = 0; i < sizeof mode_flags / sizeof *mode_flags; i++)
-        if (config_origin (config, mode_flags[i]).kind == ORIGIN_FLAG)
+        if (config_is_on (config, mode_flags[i], ORIGIN_FLAG))
             return true;
     return false;
+}
+
+/* --use_fsdp=no and the like. */
+static bool
+is_refused (const struct config *config, const char *key)
+{
+    return config_origin (config, key).kind == ORIGIN_FLAG && !config_is_on (config, key, ORIGIN_FLAG);
 }
 
 static int
@@ -41,7 +48,7 @@ resolve_type (struct config *config, struct fail *fail)
     if (config_origin (config, "distributed_type").kind == ORIGIN_DEFAULT)
         return 0;
     for (size_t i = 0; !has_mode_flag (config) && i < sizeof modes / sizeof *modes; i++)
-        if (!strcmp (modes[i].type, settings->distributed_type)
+        if (!strcmp (modes[i].type, settings->distributed_type) && !is_refused (config, modes[i].key)
             && config_compute (config, modes[i].key, "true", "distributed_type", fail))
             return -1;
     if (!settings->num_processes && !strcmp (settings->distributed_type, "NO"))
@@ -117,33 +124,39 @@ mode_path (const struct settings *settings, bool several_on_gpus)
     return mode_is_mpirun (settings) ? PATH_MPIRUN : PATH_SIMPLE;
 }
 
+bool
+mode_fits (const char *key, const char *type)
+{
+    static const struct {
+        const char *key;
+        const char *types[4]; /* beginnings of those that fit */
+        const char *unfit;
+    } kinds[] = {
+        { "multi_gpu", { "MULTI_", "DEEPSPEED", "FSDP", "MEGATRON_LM" }, "MULTI_CPU" }, { "tpu", { "XLA" }, NULL },
+        { "use_deepspeed", { "DEEPSPEED" }, NULL }, { "use_fsdp", { "FSDP" }, NULL },
+        { "use_megatron_lm", { "MEGATRON_LM" }, NULL }, { "cpu", { "NO", "MULTI_CPU" }, NULL },
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        bool fits = false;
+        if (strcmp (kinds[i].key, key))
+            continue;
+        for (size_t j = 0; j < 4 && kinds[i].types[j]; j++)
+            fits = fits || !strncmp (type, kinds[i].types[j], strlen (kinds[i].types[j]));
+        return fits && !(kinds[i].unfit && !strcmp (type, kinds[i].unfit));
+    }
+    return true;
+}
+
 /* --multi_gpu and --tpu beside a distributed_type of another kind. */
 static int
 refuse_contradiction (const struct config *config, struct fail *fail)
 {
-    static const struct {
-        const char *key;
-        const char *types[3]; /* beginnings of those that fit */
-        const char *unfit;
-    } kinds[] = {
-        { "multi_gpu", { "MULTI_", "DEEPSPEED", "FSDP" }, "MULTI_CPU" }, { "tpu", { "XLA" }, NULL },
-        { "use_deepspeed", { "DEEPSPEED" }, NULL }, { "use_fsdp", { "FSDP" }, NULL },
-        { "use_megatron_lm", { "MEGATRON_LM" }, NULL }, { "cpu", { "NO", "MULTI_CPU" }, NULL },
-    };
     const char *type = config->settings.distributed_type;
     if (config_origin (config, "distributed_type").kind != ORIGIN_FLAG)
         return 0;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const struct option *row = option_find (kinds[i].key);
-        bool fits = !strcmp (kinds[i].key, "multi_gpu") && !strcmp (type, "MEGATRON_LM");
-        for (size_t j = 0; j < 3 && kinds[i].types[j]; j++)
-            fits = fits || !strncmp (type, kinds[i].types[j], strlen (kinds[i].types[j]));
-        if (kinds[i].unfit && !strcmp (type, kinds[i].unfit))
-            fits = false;
-        if (!fits && config->origins[row - options].kind == ORIGIN_FLAG
-            && *(const bool *) option_field_const (row, &config->settings))
-            return fail_set (fail, FAIL_USAGE, "--%s contradicts --distributed_type %s", row->key, type);
-    }
+    for (size_t i = 0; i < sizeof mode_flags / sizeof *mode_flags; i++)
+        if (config_is_on (config, mode_flags[i], ORIGIN_FLAG) && !mode_fits (mode_flags[i], type))
+            return fail_set (fail, FAIL_USAGE, "--%s contradicts --distributed_type %s", mode_flags[i], type);
     return 0;
 }
 
@@ -151,7 +164,8 @@ refuse_contradiction (const struct config *config, struct fail *fail)
 static int
 infer_groups (struct config *config, struct fail *fail)
 {
-    bool has_type = config_origin (config, "distributed_type").kind == ORIGIN_FLAG;
+    /* `launch --cpu` ignores what would choose another mode, too. */
+    bool has_type = config_origin (config, "distributed_type").kind == ORIGIN_FLAG || config->settings.cpu;
     for (size_t i = 0; i < option_count; i++) {
         const struct option_group_info *group = &option_groups[options[i].group];
         bool is_kind = options[i].group != GROUP_FP8 && options[i].group != GROUP_AWS
@@ -185,6 +199,16 @@ type_of_path (const struct settings *settings, bool several, bool on_gpus)
     }
 }
 
+/* The switch of the file's type, if a flag turns it off; else NULL. */
+static const char *
+refused_switch (const struct config *config)
+{
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (!strcmp (modes[i].type, config->settings.distributed_type) && is_refused (config, modes[i].key))
+            return modes[i].key;
+    return NULL;
+}
+
 int
 mode_infer (struct config *config, bool several, bool on_gpus, struct fail *fail)
 {
@@ -193,7 +217,12 @@ mode_infer (struct config *config, bool several, bool on_gpus, struct fail *fail
     enum origin_kind kind = config_origin (config, "distributed_type").kind;
     bool has_mode = false;
     for (size_t i = 0; i < sizeof mode_flags / sizeof *mode_flags; i++)
-        has_mode = has_mode || config_origin (config, mode_flags[i]).kind >= ORIGIN_FLAG;
+        has_mode = has_mode || config_is_on (config, mode_flags[i], ORIGIN_FLAG)
+                   || config_is_on (config, mode_flags[i], ORIGIN_COMPUTED);
+    const char *off = kind == ORIGIN_FILE && !has_mode ? refused_switch (config) : NULL;
+    if (off && !strncmp (off, "use_", 4)) /* the file does not say what devices there were; GPUs are the likeliest */
+        return config_compute (config, "distributed_type", "MULTI_GPU", off, fail);
+    has_mode = has_mode || off;
     if (kind >= ORIGIN_FLAG || (kind == ORIGIN_FILE && !has_mode) || (!has_mode && !several))
         return 0;
     const char *type = type_of_path (&config->settings, several, on_gpus);

@@ -10,6 +10,9 @@
 bool mode_is_mpirun (const struct settings *settings);
 bool mode_is_deepspeed_launcher (const struct settings *settings);
 
+/** Whether the switch @p key, such as "multi_gpu", goes together with distributed_type @p type. */
+bool mode_fits (const char *key, const char *type);
+
 /**
  * The launch path; see enum option_path.
  *

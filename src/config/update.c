@@ -270,7 +270,7 @@ filedoc_update (struct filedoc *doc, struct fail *fail)
 int
 config_default_text (const struct config *config, bool as_json, struct strbuf *out, struct fail *fail)
 {
-    struct filedoc doc = { .path = "default" };
+    struct filedoc doc = { .path = "the new file" };
     AUTO_STRBUF struct strbuf given = { 0 };
     int result = config_write_text (config, false, &given, fail) || yaml_read (&doc, given.text, given.length, fail);
     if (!result && config_origin (config, "gpu_ids").kind == ORIGIN_DEFAULT)

@@ -106,4 +106,34 @@ test_expect_success 'an old file gives way to a mode, not to a number' '
     printf "distributed_type: FSDP\nnum_processes: 2\nfsdp_config: {fsdp_version: 2}\n" >c.yaml &&
     "$accelerate" config --yes --num_processes 4 --config_file c.yaml && grep -x "distributed_type: FSDP" c.yaml &&
     "$accelerate" config --yes --zero_stage 2 --config_file c.yaml && grep -x "distributed_type: DEEPSPEED" c.yaml'
+
+# --MODE=no: an old file, flags, and the type and processes of the new file.
+while IFS='|' read -r old flags type processes; do
+    test_expect_success "$old, $flags: $type, $processes processes" '
+        printf "distributed_type: $old\nnum_processes: 3\n" >c.yaml && "$accelerate" config --yes $flags --config_file c.yaml &&
+            grep -x "distributed_type: $type" c.yaml && grep -x "num_processes: $processes" c.yaml && taken'
+done <<'EOT'
+FSDP|--cpu=no|FSDP|3
+FSDP|--tpu=no|FSDP|3
+FSDP|--multi_gpu=no|FSDP|3
+FSDP|--cpu=no --multi_gpu|MULTI_GPU|3
+FSDP|--use_fsdp=no|MULTI_GPU|3
+FSDP|--use_fsdp=no --use_deepspeed|DEEPSPEED|3
+DEEPSPEED|--use_deepspeed=no|MULTI_GPU|3
+MULTI_GPU|--cpu=no|MULTI_GPU|3
+MULTI_GPU|--multi_gpu=no|'NO'|1
+XLA|--tpu=no|'NO'|1
+EOT
+test_expect_success 'config show: --use_fsdp=no of an FSDP file' '
+    printf "distributed_type: FSDP\nnum_processes: 3\n" >c.yaml && "$accelerate" config show --use_fsdp=no --config_file c.yaml >out &&
+    ! grep fsdp_auto_wrap_policy out && "$accelerate" config show --cpu=no --config_file c.yaml >out && grep -e "^use_fsdp: true\|^fsdp_version" out'
+test_expect_success 'lists of flags are written, whether they are asked about or not' '
+    for form in "config --yes" "config default"; do
+        rm -f c.yaml && "$accelerate" $form --tpu --tpu_env A=1 --tpu_env B=2 --config_file c.yaml && cat c.yaml &&
+            grep -A 2 "^tpu_env:" c.yaml | tr -d "\n" | grep -e "tpu_env:- A=1- B=2" || return 1
+    done'
+test_expect_success 'a key of another environment in an old file is dropped' '
+    printf "main_process_port: 1\nnum_processes: 3\ngrace: 5\n" >c.yaml &&
+    "$accelerate" config --yes --compute_environment AMAZON_SAGEMAKER --config_file c.yaml &&
+    ! grep main_process_port c.yaml && ! grep num_processes c.yaml && "$accelerate" config show --config_file c.yaml'
 test_done

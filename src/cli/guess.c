@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `accelerate config` takes for granted without asking; see guess.h. */
+#include <config.h>
+
+#include "cli/guess.h"
+
+#include "config/conditions.h"
+#include "config/file.h"
+#include "config/load.h"
+#include "config/mode.h"
+#include "launch/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int
+guess (struct config *config, const char *key, const char *text, struct fail *fail)
+{
+    /* Nobody gave it, so nobody can be blamed for it. */
+    static const struct origin guessed = { ORIGIN_COMPUTED, 0 };
+    if (config_origin (config, key).kind != ORIGIN_DEFAULT || !file_has_key (when_sagemaker (&config->settings), key))
+        return 0;
+    return config_set (config, option_find (key), text, guessed, fail);
+}
+
+int
+guess_mode (struct config *config, int gpus, struct fail *fail)
+{
+    static const char *const keys[] = { "num_processes", "num_machines" };
+    bool several = false;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        several = several || config_origin (config, keys[i]).kind == ORIGIN_FLAG;
+    return mode_infer (config, several && plan_world_size (&config->settings, gpus) > 1, gpus > 0, fail);
+}
+
+int
+guess_rest (struct config *config, int gpus, struct fail *fail)
+{
+    const struct settings *settings = &config->settings;
+    char count[24];
+    bool several_gpus = gpus > 0 && !when_on_cpu (settings) && !when_sagemaker (settings)
+                        && plan_world_size (settings, gpus) > 1;
+    if (guess (config, "distributed_type", several_gpus ? "MULTI_GPU" : "NO", fail))
+        return -1;
+    const char *type = settings->distributed_type; /* the guess has replaced an earlier one */
+    bool is_one = !strcmp (type, "NO"), is_cpu = !strcmp (type, "MULTI_CPU") || (!gpus && is_one);
+    bool is_multi_gpu = !strcmp (type, "MULTI_GPU");
+    if (guess (config, "use_cpu", is_cpu ? "true" : "false", fail))
+        return -1;
+    int64_t machines = settings->num_machines, processes = is_one ? machines : plan_world_size (settings, gpus);
+    if (is_multi_gpu && machines == 1 && processes == 1)
+        processes = 2;
+    snprintf (count, sizeof count, "%lld", (long long) processes);
+    return guess (config, "num_processes", count, fail);
+}
