@@ -618,6 +618,37 @@ test_states (int kind)
     }
 }
 
+/* One-cycle before another schedule: its steps 0 to total_steps must last until that begins. */
+static void
+test_short_cycle (struct accel_optimizer *optimizer)
+{
+    const struct accel_scheduler_options cycle = { .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 9, .max_lr = 1,
+                                                   .keep_momentum = true };
+    const struct accel_scheduler_options parts[] = { { .schedule = ACCEL_SCHEDULE_CONSTANT }, cycle,
+                                                     { .schedule = ACCEL_SCHEDULE_COSINE, .total_steps = 9 } };
+    for (int i = 0; i < 2; i++)
+        for (uint64_t begin = 3; begin < 5; begin++) {
+            const uint64_t milestones[] = { begin, begin + 10 + (uint64_t) i };
+            struct accel_scheduler *scheduler = NULL;
+            enum accel_status status
+                = accel_scheduler_create_sequential (&scheduler, optimizer, parts, milestones, 3, &err);
+            bool good = i ? status == ACCEL_ERR_INVALID && !scheduler
+                                && strstr (err.text, "total_steps 9, but the next schedule begins after 11 steps")
+                          : !status;
+            for (uint64_t step = 0; good && scheduler && step < milestones[1] + 5; step++)
+                good = !accel_scheduler_step (scheduler, &err);
+            ok (good, "one-cycle of 9 steps, %d of them in a sequence%s%s", 10 + i, status || !good ? ": " : "",
+                status || !good ? err.text : "");
+            accel_scheduler_destroy (scheduler);
+        }
+    const struct accel_scheduler_options first[] = { cycle, parts[2] };
+    struct accel_scheduler *scheduler = NULL;
+    ok (accel_scheduler_create_sequential (&scheduler, optimizer, first, (uint64_t[]){ 11 }, 2, &err)
+                == ACCEL_ERR_INVALID
+            && !scheduler, "the first: %s", err.text);
+    accel_scheduler_destroy (scheduler);
+}
+
 /* What compositions of schedules refuse, and the product that torch has not. */
 static void
 test_compositions (void)
@@ -657,6 +688,7 @@ test_compositions (void)
         must (accel_scheduler_step (scheduler, &err));
     ok (accel_scheduler_step (scheduler, &err) == ACCEL_ERR_INVALID, "the end of the last part: %s", err.text);
     accel_scheduler_destroy (scheduler);
+    test_short_cycle (optimizer);
     accel_optimizer_destroy (optimizer);
 }
 

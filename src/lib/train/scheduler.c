@@ -156,6 +156,22 @@ check_momentum (const struct accel_scheduler *scheduler, const struct accel_sche
     return ACCEL_OK;
 }
 
+/* One-cycle has no rate after its total_steps: a sequence that asks for one could never get to the next schedule. */
+static enum accel_status
+check_length (const struct request *request, size_t p, struct accel_error *err)
+{
+    const struct accel_scheduler_options *options = &request->options[p];
+    if (!request->milestones || p + 1 >= request->count || options->schedule != ACCEL_SCHEDULE_ONE_CYCLE)
+        return ACCEL_OK;
+    uint64_t length = request->milestones[p] - (p ? request->milestones[p - 1] : 0);
+    if (length - 1 <= options->total_steps)
+        return ACCEL_OK;
+    return accel_fail (err, ACCEL_ERR_INVALID,
+                       "schedule %zu: one-cycle has total_steps %llu, but the next schedule begins after %llu steps: "
+                       "set total_steps to %llu", p, (unsigned long long) options->total_steps,
+                       (unsigned long long) length, (unsigned long long) length);
+}
+
 /* The options of part @p p, with defaults, and where it begins. */
 static enum accel_status
 make_part (struct accel_scheduler *scheduler, const struct request *request, size_t p, struct accel_error *err)
@@ -168,6 +184,8 @@ make_part (struct accel_scheduler *scheduler, const struct request *request, siz
         status = check_momentum (scheduler, &part->options, err);
     if (!status)
         status = check_common (request->options, &request->options[p], p, err);
+    if (!status)
+        status = check_length (request, p, err);
     if (status)
         return status;
     if (request->composition == COMPOSED_AS_PRODUCT && part->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE)
