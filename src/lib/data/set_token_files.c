@@ -303,9 +303,11 @@ accel_dataset_open_token_pattern (struct accel_dataset **dataset, const char *pa
 {
     glob_t found = { 0 };
     enum accel_status status;
-    if (!dataset || !pattern)
-        return accel_fail_null (err, __func__, dataset ? "pattern" : "dataset");
+    if (!dataset)
+        return accel_fail_null (err, __func__, "dataset");
     *dataset = NULL;
+    if (!pattern)
+        return accel_fail_null (err, __func__, "pattern");
     unreadable.error = 0;
     int result = glob (pattern, GLOB_ERR | GLOB_NOSORT, note_unreadable, &found);
     if (result == GLOB_NOMATCH)
