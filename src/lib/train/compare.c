@@ -84,6 +84,14 @@ compare_statements (const struct noted_numbers *numbers, const struct statement 
     return ACCEL_OK;
 }
 
+/* The others wait for what this rank cannot say. */
+static enum accel_status
+fail_memory (const struct comm_site *site, struct accel *acc, struct accel_error *err)
+{
+    comm_give_up (accel_world (acc), "cannot allocate memory to compare optimizers and schedulers");
+    return comm_no_memory (site, err);
+}
+
 /* Their kinds and sizes are the same on all ranks. */
 static enum accel_status
 compare_values (const struct comm_site *site, struct accel *acc, const struct noted_numbers *numbers,
@@ -92,7 +100,7 @@ compare_values (const struct comm_site *site, struct accel *acc, const struct no
     size_t size = (size_t) accel_comm_size (accel_world (acc)), count = numbers->count;
     AUTO_FREE double *own = calloc (count + 1, sizeof *own), *all = calloc (size * count + 1, sizeof *all);
     if (!own || !all)
-        return comm_no_memory (site, err);
+        return fail_memory (site, acc, err);
     for (size_t i = 0; i < count; i++)
         own[i] = numbers->numbers[i].value + 0.0; /* -0 is 0 */
     enum accel_status status = comm_all_gather (accel_world (acc), site, own, all, count, ACCEL_FLOAT64, err);
@@ -110,7 +118,7 @@ compare (const struct comm_site *site, struct accel *acc, const struct noted_num
     struct statement own = { 0 };
     AUTO_FREE struct statement *all = calloc ((size_t) size, sizeof *all);
     if (!all || numbers->failed)
-        return comm_no_memory (site, err);
+        return fail_memory (site, acc, err);
     snprintf (own.what, sizeof own.what, "%s", numbers->what);
     for (size_t i = 0; i < NOTED_SIZES; i++)
         own.sizes[i] = numbers->sizes[i].count;
