@@ -135,9 +135,9 @@ ACCEL_API size_t accel_optimizer_group_of (const struct accel_optimizer *optimiz
 ACCEL_API double accel_optimizer_group_lr (const struct accel_optimizer *optimizer, size_t group);
 
 /**
- * Set the learning rate of one group.
+ * Set the learning rate of one group, starting with the next step.
  *
- * @retval ACCEL_ERR_INVALID  there is no such group
+ * @retval ACCEL_ERR_INVALID  there is no such group, or @p lr is negative, infinite or NaN; nothing has changed
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_optimizer_set_group_lr (struct accel_optimizer *optimizer, size_t group, double lr, struct accel_error *err);

@@ -424,6 +424,11 @@ test_change (void)
             == ACCEL_ERR_INVALID, "%s", err.text);
     ok (accel_optimizer_set_group_lr (optimizer, 2, 1, &err) == ACCEL_ERR_INVALID
             && accel_optimizer_get_group (optimizer, 2, &shown, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    const double bad[] = { NAN, -1, INFINITY };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ok (accel_optimizer_set_group_lr (optimizer, 1, bad[i], &err) == ACCEL_ERR_INVALID
+                && strstr (err.text, "group 'rest': lr is ") && accel_optimizer_group_lr (optimizer, 1) == 0.25,
+            "a rate of %g is refused, and nothing changed: %s", bad[i], err.text);
     accel_optimizer_set_lr (optimizer, 4);
     ok (accel_optimizer_group_lr (optimizer, 0) == 4 && accel_optimizer_group_lr (optimizer, 1) == 4, "all rates");
     accel_optimizer_destroy (optimizer);

@@ -223,6 +223,8 @@ accel_optimizer_set_group_lr (struct accel_optimizer *optimizer, size_t group, d
 {
     enum accel_status status = check_group (__func__, optimizer, group, err);
     if (!status)
+        status = check_number (optimizer->groups[group].name, GROUP_LR, lr, err);
+    if (!status)
         *optimizer_lr_of (optimizer, group) = lr;
     return status;
 }
