@@ -187,7 +187,8 @@ ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, u
  * like Accelerate: clip only if accel_sync_gradients() is true.
  *
  * In fp16, collective after accel_prepare(): unscales the gradients first.  While gradients are accumulated, they stay
- * scaled and unchanged, and `norm` is the norm without the scale.
+ * scaled and unchanged, and `norm` is the norm without the scale.  If several optimizers share the model, clip before
+ * the first of them steps: after that step, clipping would unscale the gradients a second time.
  *
  * If the norm is infinite, finite gradients become 0 and infinite ones NaN; if it is NaN, all become NaN.
  *
