@@ -100,13 +100,14 @@ take_record (struct accel_scheduler *scheduler, const struct accel_scheduler_sta
         scheduler->momentum[place] = *momentum = state->momentum;
 }
 
-enum accel_status
-accel_scheduler_set_states (struct accel_scheduler *scheduler, const struct accel_scheduler_state *states, size_t count,
-                            struct accel_error *err)
+/* @function and @name are what the program calls, and its argument. */
+static enum accel_status
+take_states (const char *function, const char *name, struct accel_scheduler *scheduler,
+             const struct accel_scheduler_state *states, size_t count, struct accel_error *err)
 {
     if (!scheduler || !states)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, scheduler ? "state" : "scheduler");
-    enum accel_status status = scheduler_check (__func__, scheduler, err);
+        return accel_fail_null (err, function, scheduler ? name : "scheduler");
+    enum accel_status status = scheduler_check (function, scheduler, err);
     if (!status && count != accel_scheduler_state_count (scheduler))
         return accel_fail (err, ACCEL_ERR_FORMAT, "the scheduler has %zu states, for its groups and schedules, not %zu",
                            accel_scheduler_state_count (scheduler), count);
@@ -118,10 +119,17 @@ accel_scheduler_set_states (struct accel_scheduler *scheduler, const struct acce
 }
 
 enum accel_status
+accel_scheduler_set_states (struct accel_scheduler *scheduler, const struct accel_scheduler_state *states, size_t count,
+                            struct accel_error *err)
+{
+    return take_states (__func__, "states", scheduler, states, count, err);
+}
+
+enum accel_status
 accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel_scheduler_state *state,
                            struct accel_error *err)
 {
-    return accel_scheduler_set_states (scheduler, state, 1, err);
+    return take_states (__func__, "state", scheduler, state, 1, err);
 }
 
 static void
