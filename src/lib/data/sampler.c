@@ -9,6 +9,7 @@
 #include "lib/data/llmc_order.h"
 #include "lib/data/set_tokens.h"
 #include "lib/error.h"
+#include "util/hash.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -459,21 +460,11 @@ sampler_bound (const struct accel_sampler *sampler)
     return sampler->kind == &subset || sampler->kind == &custom ? SIZE_MAX : sampler->size;
 }
 
-/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits. */
-static uint64_t
-hash_bytes (uint64_t hash, const void *bytes, size_t length)
-{
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ at[i]) * UINT64_C (0x100000001b3);
-    return hash;
-}
-
 void
 sampler_describe (const struct accel_sampler *sampler, bool with_sizes, char *text, size_t size)
 {
     char sizes[64] = "", share[64] = "", content[64] = "";
-    uint64_t hash = UINT64_C (0xcbf29ce484222325);
+    uint64_t hash = HASH_START;
     if (with_sizes)
         snprintf (sizes, sizeof sizes, ", %zu of %zu samples", sampler->length, sampler->size);
     if (sampler->kind == &distributed)

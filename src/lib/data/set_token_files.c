@@ -6,6 +6,7 @@
 #include "lib/data/set.h"
 #include "lib/data/set_tokens.h"
 #include "lib/error.h"
+#include "util/hash.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -341,21 +342,11 @@ base_name (const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits. */
-static uint64_t
-hash_bytes (uint64_t hash, const void *bytes, size_t length)
-{
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ at[i]) * UINT64_C (0x100000001b3);
-    return hash;
-}
-
 void
 token_files_describe (const struct accel_dataset *dataset, char *text, size_t size)
 {
     const struct set *set = as_file_set (dataset);
-    uint64_t hash = UINT64_C (0xcbf29ce484222325);
+    uint64_t hash = HASH_START;
     if (!set) {
         snprintf (text, size, "none");
         return;

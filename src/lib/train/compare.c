@@ -7,6 +7,7 @@
 #include "lib/error.h"
 #include "lib/train/optimizer.h"
 #include "util/cleanup.h"
+#include "util/hash.h"
 
 #include <accel/state.h>
 
@@ -40,10 +41,8 @@ void
 numbers_add_text (struct noted_numbers *numbers, const char *name, const char *kind, const char *owner,
                   const char *text)
 {
-    uint64_t hash = UINT64_C (0xcbf29ce484222325); /* FNV-1a, of which a double holds 52 bits */
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char) *text) * UINT64_C (0x100000001b3);
-    numbers_add (numbers, name, kind, owner, (double) (hash >> 12));
+    uint64_t hash = hash_bytes (HASH_START, text, strlen (text));
+    numbers_add (numbers, name, kind, owner, (double) (hash >> 12)); /* a double holds 52 bits */
     if (!numbers->failed)
         numbers->numbers[numbers->count - 1].is_text = true;
 }
