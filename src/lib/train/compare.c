@@ -64,8 +64,8 @@ say (const char *what, const struct noted_number *number, double first, double o
         if (strcmp (text_first, text_other))
             break;
     }
-    return accel_fail (err, ACCEL_ERR_INVALID, "accel_prepare: %s is %s on rank 0, %s on rank %d", whose, text_first,
-                       text_other, rank);
+    return accel_fail (err, ACCEL_ERR_INVALID, "accel_prepare: %s is %s on rank 0, but %s on rank %d", whose,
+                       text_first, text_other, rank);
 }
 
 static enum accel_status

@@ -90,7 +90,7 @@ check_number (const char *group, size_t i, double value, struct accel_error *err
     return refuse (group, err, text);
 }
 
-/* A setting that this kind of optimizer does not have would be ignored without a word. */
+/* A setting that this kind of optimizer does not have would be silently ignored. */
 static enum accel_status
 check_kind (const struct accel_optimizer *optimizer, const char *group, const char *name, unsigned kinds,
             struct accel_error *err)

@@ -43,7 +43,7 @@ set_from_one (struct accel_scheduler *scheduler, struct schedule *part)
     for (size_t i = 0; i < scheduler->group_count; i++) {
         double *lr = optimizer_lr_of (scheduler->optimizer, scheduler->groups[i]);
         double *momentum = optimizer_momentum (scheduler->optimizer, scheduler->groups[i]);
-        /* A part that begins anew goes from its base, not from where the one before has ended. */
+        /* A part that begins starts from its base, not from the last rate of the part before it. */
         double before = part->step || scheduler->composition == COMPOSED_OF_ONE ? *lr : part->base_lr[i];
         scheduler->lr[i] = part->lr[i] = *lr = schedule_rate (part, i, before, factor);
         if (moves_momentum && momentum)
@@ -51,8 +51,8 @@ set_from_one (struct accel_scheduler *scheduler, struct schedule *part)
     }
 }
 
-/* Recursive schedules go on from one rate, as in torch's ChainedScheduler: the optimizer's, so that who changes it is
- * heard.  Where others' factors are on top of it, it is kept in the first part, and not in the optimizer. */
+/* Recursive schedules continue from one rate, as in torch's ChainedScheduler.  It is the optimizer's, so that the
+ * program can change it.  If factors of other schedules multiply it, the first part keeps it instead. */
 UNFUSED static void
 set_from_product (struct accel_scheduler *scheduler)
 {
@@ -92,7 +92,7 @@ apply (struct accel_scheduler *scheduler, struct accel_error *err)
                 : ACCEL_OK;
 }
 
-/* The object is the first member.  What can still be read of a scheduler that has ended needs no memory. */
+/* The object is the first member. */
 static void
 end_scheduler (struct object *object)
 {
@@ -318,7 +318,7 @@ scheduler_check (const char *function, const struct accel_scheduler *scheduler, 
     return ACCEL_OK;
 }
 
-/* The part whose turn it is next, where it can make no further step. */
+/* The part that the next step belongs to, if that part has no more steps; NULL otherwise. */
 static const struct schedule *
 find_end (const struct accel_scheduler *scheduler)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What schedulers tell: rates and momenta, where they have got to, and what has to agree over the ranks. */
+/* The readable state of schedulers: rates, momenta and steps, and what has to be the same on all ranks. */
 #include <config.h>
 
 #include "lib/train/schedules.h"
