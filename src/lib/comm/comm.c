@@ -232,7 +232,7 @@ check (const struct accel_comm *comm, const struct backend_call *call, bool buff
     }
     if (call->root >= comm->size)
         return comm_fail (call->site, ACCEL_ERR_INVALID, err, "no rank %d in a communicator of size %d", call->root,
-                                                              comm->size);
+                          comm->size);
     return ACCEL_OK;
 }
 

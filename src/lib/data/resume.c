@@ -78,8 +78,8 @@ check_state (const struct accel_loader *loader, const struct accel_loader_state 
     if (source && loader_reads (loader) && !(loader->sampler && sampler_source (loader->sampler)))
         return accel_fail (err, ACCEL_ERR_INVALID, "the state contains a generator, but this loader uses none");
     if (!loader->stream && loader_reads (loader) && state->position > loader->shard.samples)
-        return accel_fail (err, ACCEL_ERR_INVALID, "the state is %llu samples into an epoch, but this loader's epochs "
-                                                   "have %zu",
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "the state is %llu samples into an epoch, but this loader's epochs have %zu",
                            (unsigned long long) state->position, loader->shard.samples);
     struct accel_generator scratch = *accel_default_generator ();
     if (source && accel_generator_set_state (&scratch, state->generator, sizeof state->generator, NULL))

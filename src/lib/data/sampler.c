@@ -44,9 +44,8 @@ make (struct accel_sampler **sampler, const struct sampler_kind *kind, size_t si
         return accel_fail (err, ACCEL_ERR_INVALID, "sampler is NULL");
     *sampler = NULL;
     if (size > INT64_MAX / sizeof (int64_t) || length > INT64_MAX / sizeof (int64_t))
-        return accel_fail (err, ACCEL_ERR_INVALID, "a sampler over %zu samples (%zu of them) is too large: size "
-                                                   "overflows",
-                           size, length);
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "a sampler over %zu samples (%zu of them) is too large: size overflows", size, length);
     struct accel_sampler *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a sampler");
@@ -335,8 +334,8 @@ accel_sampler_distributed (struct accel_sampler **sampler, size_t size,
     if (sampler)
         *sampler = NULL;
     if (!options || !options->replicas || options->rank >= options->replicas)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a distributed sampler needs a rank less than the number of "
-                                                   "replicas");
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "a distributed sampler needs a rank less than the number of replicas");
     size_t whole = size / options->replicas, rest = size % options->replicas;
     enum accel_status status = make (sampler, &distributed, size, whole + (rest && !options->drop_last), err);
     if (!status)

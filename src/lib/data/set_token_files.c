@@ -318,7 +318,7 @@ accel_dataset_open_token_pattern (struct accel_dataset **dataset, const char *pa
         status = accel_fail_errno (err, "%s: cannot read the folder %s", pattern, unreadable.path);
     } else if (result)
         status = accel_fail (err, ACCEL_ERR_NOMEM, "%s: cannot allocate memory for the files that match this pattern",
-                                                   pattern);
+                             pattern);
     else {
         /* Byte order: the locale may differ between hosts. */
         qsort (found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_paths);

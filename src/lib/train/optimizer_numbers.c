@@ -171,8 +171,7 @@ check_group (const char *function, const struct accel_optimizer *optimizer, size
     enum accel_status status = optimizer_check (function, optimizer, err);
     if (!status && group >= optimizer->group_count)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: group %zu does not exist: the optimizer has %zu", function,
-                                                   group,
-                           optimizer->group_count);
+                           group, optimizer->group_count);
     return status;
 }
 

@@ -183,8 +183,8 @@ scheduler_note_numbers (const struct accel_scheduler *scheduler, struct noted_nu
             = scheduler->composition == COMPOSED_IN_SEQUENCE ? "a sequence of schedules" : "a chain of schedules";
     numbers->sizes[0] = (struct noted_size){ "the number of schedules", scheduler->part_count };
     numbers->sizes[1] = (struct noted_size){ "the number of groups", scheduler->group_count };
-    numbers_add (numbers, "the position of its optimizer in accel_prepare", NULL, NULL, (double)
-                          optimizer->object.number);
+    numbers_add (numbers, "the position of its optimizer in accel_prepare", NULL, NULL,
+                 (double) optimizer->object.number);
     numbers_add (numbers, "the number of steps done", NULL, NULL, (double) scheduler->step);
     for (size_t i = 0; i < scheduler->group_count; i++)
         numbers_add (numbers, "the group", NULL, NULL, (double) scheduler->groups[i]);
