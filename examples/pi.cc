@@ -23,7 +23,7 @@ main ()
 {
     try {
         estimate ();
-    } catch (const accelerate::error &e) {
+    } catch (const std::exception &e) {
         accelerate::end_program (e); /* prints the error and exits */
     }
 }

@@ -118,7 +118,7 @@ main (int argc, char **argv)
 {
     try {
         train (argc > 1 ? argv[1] : EXAMPLE_DATA "/digits.csv");
-    } catch (const accelerate::error &e) {
+    } catch (const std::exception &e) {
         accelerate::end_program (e); /* prints the error and exits */
     }
 }

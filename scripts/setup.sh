@@ -65,15 +65,12 @@ want_packages () {
     rm -f setup.log
 }
 
-# show_progress PROCESS FILE: on a terminal, until the process ends, how many files FILE says it has compiled
+# show_progress FILE: on a terminal, until killed, how many files FILE says have been compiled
 show_progress () {
     [ -t 1 ] || return 0
-    sleep 0.3
-    while kill -0 "$1" 2>/dev/null; do
-        printf '\r%s: %d files compiled ' "${0##*/}" "$(grep -c '^  CC ' "$2")"
-        sleep 0.5
+    while sleep 0.5 && kill -0 $$ 2>/dev/null; do
+        printf '\r%s: %d files compiled ' "${0##*/}" "$(grep -c '^  CC ' "$1" 2>/dev/null)"
     done
-    printf '\r\033[K'
 }
 
 # Every step is skipped if nothing changed: a second run starts at once.
@@ -96,9 +93,15 @@ build_in () {
     fi
     # make itself finds out in a fraction of a second that there is nothing to do.
     [ -x "$folder/accelerate" ] || say "building in $folder"
-    make -C "$folder" --no-print-directory -s -j "$jobs" ${targets:-all} >"$folder/make.out" 2>&1 &
-    show_progress $! "$folder/make.out"
-    wait $! || {
+    # The watcher is in the background, not make: ^C does not reach what a script puts there.
+    : >"$folder/make.out"
+    show_progress "$folder/make.out" &
+    watcher=$! built=yes
+    make -C "$folder" --no-print-directory -s -j "$jobs" ${targets:-all} >"$folder/make.out" 2>&1 || built=no
+    kill "$watcher" 2>/dev/null || :
+    wait "$watcher" 2>/dev/null || :
+    [ ! -t 1 ] || printf '\r\033[K'
+    [ "$built" = yes ] || {
         tail -n 30 "$folder/make.out" >&2
         die "the build failed, see $folder/make.out"
     }

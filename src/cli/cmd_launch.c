@@ -84,7 +84,7 @@ print_note (const char *text, const char *name)
     fputc ('\n', stderr);
 }
 
-/* Our output may go into the very file that the report would take the place of. */
+/* The report must not replace a file that our own output goes to. */
 static int
 check_apart (const char *file, const struct io_target *report, struct fail *fail)
 {

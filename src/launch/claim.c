@@ -25,7 +25,7 @@ enum { FIRST_PORT = 20000, LAST_PORT = PLAN_USUAL_PORT - 1 };
 
 enum { ASK_TRIES = 20, ASK_PAUSE_NS = 10000000 }; /* between bind() and listen() a holder cannot be asked */
 
-enum { ANSWERS_AT_ONCE = 64 }; /* ranks need the supervisor too */
+enum { ANSWERS_AT_ONCE = 64 }; /* per call, so that ranks are not kept waiting */
 
 static socklen_t
 name_of (int port, struct sockaddr_un *address)
@@ -41,7 +41,7 @@ claim_take (struct claim *claim, int port)
     struct sockaddr_un address;
     socklen_t length = name_of (port, &address);
     *claim = (struct claim){ .fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) };
-    /* Who connects says nothing: the kernel tells him whose socket this is. */
+    /* A connection carries no data: the kernel tells the other side whose socket this is. */
     if (claim->fd >= 0 && !bind (claim->fd, (struct sockaddr *) &address, length) && !listen (claim->fd, SOMAXCONN))
         return 0;
     claim->error = errno;

@@ -32,8 +32,8 @@ int claim_take (struct claim *claim, int port);
  *  @return the port, or -1 with @p fail set */
 int claim_take_any (struct claim *claim, struct fail *fail);
 
-/** Let go those who have asked whose claim @p fd is, some of them at once.  Otherwise its queue would fill up, and the
- * next would get no answer. */
+/** Accept and close waiting connections of launches that ask who holds @p fd, a limited number per call.  Otherwise the
+ * queue fills up, and the next launch gets no answer. */
 void claim_answer (int fd);
 
 /** Say who has claimed @p port: "user alice, pid 4711 (accelerate launch train.py)". */

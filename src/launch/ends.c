@@ -136,18 +136,24 @@ ends_may_be_terminal (const struct supervisor *supervisor)
     return job->end == JOB_FAILED && !supervisor->told_ms && (died_of (job, SIGINT) || died_of (job, SIGQUIT));
 }
 
+/* No rank is to blame. */
+static void
+set_told (struct job *job, int signal)
+{
+    job->end = JOB_TOLD;
+    job->signal = signal;
+    job->first_failed = -1;
+    note_doing (job, -1);
+}
+
 static void
 tell_to_end (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     struct job *job = supervisor->job;
     supervisor->told_ms = clock_ms ();
     supervisor->told = signal;
-    if (job->end == JOB_DONE || (job->end == JOB_FAILED && of_terminal && died_of (job, signal))) {
-        job->end = JOB_TOLD;
-        job->signal = signal;
-        job->first_failed = -1;
-        note_doing (job, -1);
-    }
+    if (job->end == JOB_DONE || (job->end == JOB_FAILED && of_terminal && died_of (job, signal)))
+        set_told (job, signal);
     ends_stop_ranks (supervisor, signal, of_terminal);
 }
 
@@ -188,7 +194,6 @@ ends_lose_keeper (struct supervisor *supervisor)
     struct job *job = supervisor->job;
     epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, job->keeper->pidfd, NULL);
     supervisor->keeper_is_lost = true;
-    job->end = JOB_TOLD;
-    job->signal = keeper_death_signal (job->keeper);
+    set_told (job, keeper_death_signal (job->keeper));
     ends_kill_ranks (supervisor);
 }

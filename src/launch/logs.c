@@ -73,7 +73,7 @@ logs_make_attempt (const struct plan *plan, struct fail *fail)
     return 0;
 }
 
-/* Where a stream of a rank comes from, and what stands before its lines. */
+/* Where a stream of a rank comes from, and what comes before its lines. */
 enum capture {
     CAPTURE_NONE,     /* the rank writes to what we write to */
     CAPTURE_PLAIN,    /* its last lines are wanted */

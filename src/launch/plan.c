@@ -293,7 +293,7 @@ set_common (const struct draft *draft, struct strlist *env)
              draft->topology->nccl_async_error_handling ? draft->topology->nccl_async_error_handling : "1");
 }
 
-/* What runs on GPUs only, in the user's words: who typed --use_fsdp never heard of --multi_gpu. */
+/* What runs on GPUs only, in the user's words: a user of --use_fsdp may not know --multi_gpu. */
 static const char *
 gpu_mode (const struct settings *settings)
 {

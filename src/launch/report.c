@@ -86,9 +86,9 @@ add_others (const struct job *job, const char *title, struct strbuf *out)
     }
 }
 
-/* Whether the reader has the last @count lines of @rank before his eyes: in one piece, and not long ago. */
+/* Whether the last @count lines of @rank are just above on the screen: together, with few lines after them. */
 static bool
-stands_above (const struct job *job, const struct job_rank *rank, size_t count)
+is_just_above (const struct job *job, const struct job_rank *rank, size_t count)
 {
     const struct output_stream *stream = &rank->streams[JOB_ERR];
     return count && stream->on_terminal && stream->run >= count
@@ -108,9 +108,10 @@ add_words (const struct job *job, const struct job_rank *rank, struct strbuf *ou
         strlist_release (&lines); /* it is in the report already */
     if (message.length)
         strbuf_printf (out, "  its error file says: %s\n", message.text);
-    bool is_on_screen = stands_above (job, rank, lines.count);
+    bool is_on_screen = is_just_above (job, rank, lines.count);
     if (is_on_screen)
-        strbuf_printf (out, "  its last lines on stderr are above, after [%d]\n", rank->process->rank);
+        strbuf_printf (out, "  its last line%s on stderr %s above, after [%d]\n", lines.count > 1 ? "s" : "",
+                       lines.count > 1 ? "are" : "is", rank->process->rank);
     else if (lines.count)
         strbuf_printf (out, "  its last line%s on stderr:\n", lines.count > 1 ? "s" : "");
     else if (traceback.count)

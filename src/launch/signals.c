@@ -6,7 +6,8 @@
 
 #include <stddef.h>
 
-/* What users, terminals and schedulers send.  SIGWINCH is not among them: ranks have no terminal to lay out. */
+/* What users, terminals and schedulers send.  SIGWINCH is not among them: the terminals of ranks keep
+ * their size (terminal.h). */
 static const struct {
     int signal;
     bool ends;

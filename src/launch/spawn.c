@@ -117,8 +117,8 @@ make_environment (struct spawn *spawn, struct fail *fail)
     return 0;
 }
 
-/* Each rank costs us a pidfd, a pipe and, with --tee, another pipe and two files.  Ranks get the limit that was given
- * to us. */
+/* Each rank costs us a pidfd, a pipe or two and, with --tee, two files; on a terminal, a pseudo-terminal replaces a
+ * pipe.  Ranks get the limit that was given to us. */
 static void
 raise_descriptor_limit (struct spawn *spawn, int ranks)
 {

@@ -43,7 +43,7 @@ supervise_init (struct supervisor *supervisor, struct job *job, struct fail *fai
     if (supervisor->signals < 0 || supervisor->epoll < 0
         || supervise_watch (supervisor, supervisor->signals, EPOLLIN, ABOUT_SIGNAL, 0)
         || supervise_watch (supervisor, job->keeper->pidfd, EPOLLIN, ABOUT_KEEPER, 0)
-        || (job->claim >= 0 && supervise_watch (supervisor, job->claim, EPOLLIN, ABOUT_CLAIM, 0))) {
+        || (job->claim >= 0 && supervise_watch (supervisor, job->claim, EPOLLIN | EPOLLET, ABOUT_CLAIM, 0))) {
         fail_set (fail, FAIL_GENERAL, "cannot watch processes: %s", strerror (errno));
         supervise_release (supervisor);
         return -1;

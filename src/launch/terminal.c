@@ -13,7 +13,7 @@
 #include <sys/ioctl.h>
 #include <termios.h>
 
-/* The terminal that gets the lines does what a terminal does; this one only has to be one. */
+/* This one only has to look like a terminal: the real one processes the output. */
 static int
 make_transparent (int fd, int terminal, int columns)
 {

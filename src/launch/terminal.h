@@ -13,8 +13,8 @@
 int terminal_open (int terminal, int columns, int ends[2]);
 
 /**
- * What comes before each line of @p rank: "[3] ", coloured unless the variable NO_COLOR is set, and padded so that
- * lines of all @p world_size ranks begin in the same column.
+ * What comes before each line of @p rank: "[3] ", coloured unless the variable NO_COLOR is set and not empty.  It is
+ * padded so that lines of all @p world_size ranks begin in the same column.
  *
  * @param[out] columns  its width on the terminal
  * @return to be freed; NULL without memory

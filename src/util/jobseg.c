@@ -223,7 +223,7 @@ find_stop (const struct jobseg_slot *slot)
     text[length] = '\0';
     const char *end = strrchr (text, ')'); /* of the program's name, in which anything may be */
     if (end && !strncmp (end, ") T", 3))
-        return "stopped (SIGSTOP)";
+        return "stopped by a signal";
     return end && !strncmp (end, ") t", 3) ? "stopped by a debugger" : NULL;
 }
 

@@ -194,7 +194,7 @@ const char *jobseg_file (const struct jobseg_slot *slot, const struct jobseg_rec
 
 /**
  * Say in words what a rank is doing: "in accel_gather at train.c:88", "computing after accel_backward at train.c:90",
- * "stopped (SIGSTOP) after accel_backward at train.c:90", "not in accel_open() yet", "has left (accel_close)".
+ * "stopped by a signal after accel_backward at train.c:90", "not in accel_open() yet", "has left (accel_close)".
  */
 void jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size);
 

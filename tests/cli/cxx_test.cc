@@ -4,6 +4,7 @@
 #include <accel/accel.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -252,6 +253,11 @@ test_loaders ()
             y = 6;
     });
     ok (ragged.next (now) && now.values<float> ("y").size () == 6 && now.values<std::int64_t> ("x")[2] == 5, "collate");
+    auto doubles = [] (span<const std::int64_t> indices, collated_batch &into) {
+        into.resize<double> ("y", { std::int64_t (indices.size ()), 2 });
+    };
+    loader mistyped (set, loader_options ().batch_size (3), doubles);
+    ok (throws (ACCEL_ERR_CALLBACK, "float32, not float64", [&] { mistyped.next (now); }), "collate with a wrong type");
     int left = 0;
     stream source;
     source.fields = { field ("n", ACCEL_INT32) };
@@ -262,6 +268,21 @@ test_loaders ()
     for (const batch &one : streamed)
         samples += int (one.size ());
     ok (samples == 5, "a stream");
+    std::atomic<int> given { 0 };
+    stream endless;
+    endless.fields = { field ("n", ACCEL_INT32) };
+    endless.next = [&] (void *const *to) { *static_cast<std::int32_t *> (to[0]) = given++; return true; };
+    loader replaced (std::move (endless), loader_options ().batch_size (2).workers (2).timeout_ms (100000));
+    ok (replaced.next (now) && now.size () == 2, "a stream that threads read");
+    replaced = loader (set, loader_options ().batch_size (4));
+    const int last = given;
+    ok (replaced.next (now) && now.size () == 4 && given == last, "another loader takes its place while they read");
+    dataset first_broken (dataset ({ field ("x", ACCEL_INT64) }, 4, [] (std::size_t, void *const *) {
+        throw std::runtime_error ("no sample at all");
+    }));
+    loader unread (first_broken, loader_options ().batch_size (2));
+    ok (throws (ACCEL_ERR_CALLBACK, "no sample at all", [&] { for (const batch &one : unread) (void) one; })
+            && unread.epoch () == 1, "a loop that cannot read its first batch has ended its pass");
     ok (throws (ACCEL_ERR_SYSTEM, "missing.csv", [] { dataset::open_csv ("missing.csv"); }),
         "a file that is not there");
     const std::vector<float> rows { 1, 2, 3 };

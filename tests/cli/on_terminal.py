@@ -31,7 +31,8 @@ def start(command, errors):
             os.dup2(slave, fd)
         if errors:
             os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), 2)
-        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP):
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP,
+                       signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)  # nohup and jobs in the background hand on that they are ignored
         os.execvp(command[0], command)
     os.close(slave)

@@ -332,7 +332,7 @@ class accelerator {
         detail::attempt call;
         state.check (accel_backward_at (at.file, at.line, get (), of.get (), loss, run, &state, call.err ()), call);
     }
-    /** What backward() hands to @p pass: accumulation_scale() times scaler_scale().  @{ */
+    /** What backward() passes to @p pass: accumulation_scale() times scaler_scale().  @{ */
     float loss_scale () const noexcept { return accel_loss_scale (get ()); }
     float accumulation_scale () const noexcept { return accel_accumulation_scale (get ()); }
     float scaler_scale () const noexcept { return accel_scaler_scale (get ()); }
@@ -575,15 +575,21 @@ class evaluation {
     accel_evaluation *raw_ = nullptr;
 };
 
-/** Local SGD.  Call end() at the end, which is collective and averages; the destructor does it where nobody has. */
+/** Local SGD.  Call end() at the end, which is collective and averages.  If the program did not, the destructor does,
+ * unless an exception is on its way: this process would make the others wait for an average of broken parameters. */
 class local_sgd {
   public:
-    local_sgd (accelerator &acc, model &of, std::uint32_t steps, bool enabled = true)
+    local_sgd (accelerator &acc, model &of, std::uint32_t steps, bool enabled = true, site at = site::here ())
+        : at_ (at)
     {
         detail::attempt call;
         call (accel_local_sgd_begin (&raw_, acc.get (), of.get (), steps, enabled, call.err ()));
     }
-    ~local_sgd () { (void) !accel_local_sgd_end (std::exchange (raw_, nullptr), nullptr); }
+    ~local_sgd ()
+    {
+        if (raw_ && std::uncaught_exceptions () == unwinding_)
+            (void) !accel_local_sgd_end_at (at_.file, at_.line, raw_, nullptr);
+    }
     local_sgd (const local_sgd &) = delete;
     local_sgd &operator= (const local_sgd &) = delete;
 
@@ -602,6 +608,8 @@ class local_sgd {
 
   private:
     accel_local_sgd *raw_ = nullptr;
+    site at_;
+    int unwinding_ = std::uncaught_exceptions ();
 };
 
 /** A progress bar on local rank 0 of each host. */

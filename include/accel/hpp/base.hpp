@@ -37,7 +37,7 @@ class error : public std::runtime_error {
     int sys_errno_ = 0;
 };
 
-/** Where a collective was called: default arguments find it, nobody else has to. */
+/** Where a collective was called: default arguments find it, so callers need not pass it. */
 struct site {
     const char *file;
     int line;
@@ -91,10 +91,11 @@ template <class T> inline constexpr accel_dtype dtype_of = dtype_of_type<std::re
 
 /** End the program as accel_check() does, so that the launcher reports the process that failed first. */
 [[noreturn]] inline void
-end_program (const error &why)
+end_program (const std::exception &why)
 {
     accel_error err = accel_error ();
-    err.code = why.code () ? why.code () : ACCEL_ERR_CALLBACK;
+    const error *ours = dynamic_cast<const error *> (&why);
+    err.code = ours && ours->code () ? ours->code () : ACCEL_ERR_CALLBACK;
     std::strncpy (err.text, why.what (), sizeof err.text - 1);
     accel_check_at (nullptr, 0, err.code, &err);
     std::abort (); /* not reached */

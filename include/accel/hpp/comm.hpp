@@ -11,7 +11,7 @@ namespace accelerate {
 
 class group;
 
-/** A communicator that somebody else owns: the world, or a dimension of a mesh. */
+/** A communicator that this object does not own: the world, or a dimension of a mesh. */
 class communicator {
   public:
     explicit communicator (accel_comm *raw) noexcept : raw_ (raw) {}

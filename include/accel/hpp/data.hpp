@@ -11,7 +11,7 @@
 
 namespace accelerate {
 
-/** A generator that somebody else owns, such as the process's own.  Also a standard random bit generator. */
+/** A generator that this object does not own, such as the process's own.  Also a standard random bit generator. */
 class generator_ref {
   public:
     using result_type = std::uint32_t;
@@ -388,11 +388,8 @@ class collated_batch {
     span<T>
     resize (const char *name, const shape_type &shape)
     {
-        void *memory = resize (name, shape);
-        std::size_t count = 1;
-        for (std::int64_t size : shape)
-            count *= std::size_t (size);
-        return { static_cast<T *> (memory), count };
+        resize (name, shape);
+        return detail::values_of<T> (*accel_batch_tensor (raw_, name));
     }
 
   private:
@@ -439,6 +436,15 @@ class loader {
         own_.reset (raw);
     }
 
+    loader (loader &&) noexcept = default;
+    loader &
+    operator= (loader &&from) noexcept
+    {
+        own_ = std::move (from.own_); /* first: its threads call the functions */
+        functions_ = std::move (from.functions_);
+        return *this;
+    }
+
     accel_loader *get () const noexcept { return own_.get (); }
 
     struct sentinel {};
@@ -452,7 +458,8 @@ class loader {
         using pointer = const batch *;
         using reference = const batch &;
 
-        iterator (loader &of, site at) : of_ (&of), at_ (at) { advance (); }
+        /* By way of a complete object, whose destructor ends a pass that cannot read its first batch. */
+        iterator (loader &of, site at) : iterator (&of, at) { advance (); }
         iterator (iterator &&from) noexcept
             : of_ (std::exchange (from.of_, nullptr)), at_ (from.at_), now_ (from.now_)
         {
@@ -477,6 +484,7 @@ class loader {
         friend bool operator== (const iterator &i, sentinel) noexcept { return i.of_ == nullptr; }
 
       private:
+        iterator (loader *of, site at) noexcept : of_ (of), at_ (at) {}
         void
         advance ()
         {

@@ -12,7 +12,8 @@ namespace accelerate {
 
 class tree;
 
-/** A tree, or a part of one, that somebody else owns.  Look-ups of what is not there give an empty node. */
+/** A tree, or a part of one, that this object does not own.  Looking up a key or index that does not exist gives an
+ * empty node. */
 class node {
   public:
     node () noexcept = default;
