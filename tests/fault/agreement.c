@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Three ranks of which one asks for something else in a call that would move as many elements, or prepares an optimizer
- * or a scheduler with another number: all are told, and the text names two ranks and what both have.  They are also told
- * if one has no memory for the comparison.  Between two cases the job is opened anew, so a rank that is slow to look
- * finds that the others have opened again: it is told the real reason all the same. */
+ * or a scheduler with another number: all are told, and the text names two ranks and what both have.  If one has no
+ * memory for the comparison, the others are told that.  Between two cases the job is opened anew, so a rank that is
+ * slow to look finds that the others have opened again: it is told the real reason all the same. */
 #include <config.h>
 
 #include "tests/allocators.h"
