@@ -135,9 +135,9 @@ ACCEL_API size_t accel_optimizer_group_of (const struct accel_optimizer *optimiz
 ACCEL_API double accel_optimizer_group_lr (const struct accel_optimizer *optimizer, size_t group);
 
 /**
- * Set the learning rate of one group.
+ * Set the learning rate of one group, starting with the next step.
  *
- * @retval ACCEL_ERR_INVALID  there is no such group
+ * @retval ACCEL_ERR_INVALID  there is no such group, or @p lr is negative, infinite or NaN; nothing has changed
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_optimizer_set_group_lr (struct accel_optimizer *optimizer, size_t group, double lr, struct accel_error *err);
@@ -187,7 +187,8 @@ ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, u
  * like Accelerate: clip only if accel_sync_gradients() is true.
  *
  * In fp16, collective after accel_prepare(): unscales the gradients first.  While gradients are accumulated, they stay
- * scaled and unchanged, and `norm` is the norm without the scale.
+ * scaled and unchanged, and `norm` is the norm without the scale.  If several optimizers share the model, clip before
+ * the first of them steps: after that step, clipping would unscale the gradients a second time.
  *
  * If the norm is infinite, finite gradients become 0 and infinite ones NaN; if it is NaN, all become NaN.
  *

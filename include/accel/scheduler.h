@@ -92,7 +92,8 @@ accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimiz
  *
  * @param options     [count]; `group`, `without_optimizer` and `split_batches` of the first apply to all
  * @param milestones  [count - 1], ascending, greater than 0; ignored if count is 1
- * @retval ACCEL_ERR_INVALID  as for accel_scheduler_create(), or invalid milestones
+ * @retval ACCEL_ERR_INVALID  as for accel_scheduler_create(), invalid milestones, or a one-cycle schedule whose
+ *                            total_steps end before the next schedule begins
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_create_sequential (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,

@@ -134,8 +134,8 @@ check_objects_to_all (struct self *self)
             for (int r = 0; r < self->size && !*self->why; r++) {
                 expect (self, "bytes of an object", self->rank, (long long) list.items[r].size_bytes);
                 if (self->rank)
-                    expect (self, "a byte of an object", (unsigned char) r, *(const unsigned char *)
-                                  list.items[r].data);
+                    expect (self, "a byte of an object", (unsigned char) r,
+                            *(const unsigned char *) list.items[r].data);
             }
     } else
         wrong (self, "out of memory");

@@ -426,8 +426,8 @@ check_random (struct self *self)
         accel_generator_seed (own, 8 + (uint64_t) self->rank);
         accel_generator_seed (first, 8);
         if (!CALL (self, accel_synchronize_rng_state (self->acc, ACCEL_RNG_GENERATOR, own, &err), &err)
-            || !expect (self, "the next number after another seed", accel_generator_next (first), accel_generator_next
-                              (own)))
+            || !expect (self, "the next number after another seed", accel_generator_next (first),
+                        accel_generator_next (own)))
             goto done;
         accel_generator_seed (first, 3);
         if (!expect (self, "the next number from the default generator", accel_generator_next (first),

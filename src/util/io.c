@@ -137,8 +137,8 @@ io_target_write (const struct io_target *target, const void *bytes, size_t lengt
     AUTO_STRBUF struct strbuf beside = { 0 };
     AUTO_CLOSE int fd = create_beside (path, target->mode, &beside);
     if (fd < 0)
-        return fail_set (fail, FAIL_GENERAL, "%s: cannot create a temporary file in its directory: %s", path, strerror
-                                             (errno));
+        return fail_set (fail, FAIL_GENERAL, "%s: cannot create a temporary file in its directory: %s", path,
+                         strerror (errno));
     /* The mode of a file that is replaced is not for the umask to cut. */
     if (write_within_limit (fd, bytes, length) || (target->exists && fchmod (fd, target->mode)) || fsync (fd)
         || rename (beside.text, path)) {
@@ -203,8 +203,8 @@ io_check_writable (const char *path, struct fail *fail)
     int error = errno;
     io_target_release (&target);
     if (fd < 0)
-        return fail_set (fail, FAIL_GENERAL, "%s: cannot create a temporary file in its directory: %s", path, strerror
-                                             (error));
+        return fail_set (fail, FAIL_GENERAL, "%s: cannot create a temporary file in its directory: %s", path,
+                         strerror (error));
     unlink (beside.text);
     return 0;
 }

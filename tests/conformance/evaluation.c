@@ -333,6 +333,48 @@ check_resumed (void)
     accel_evaluate_end (NULL);
 }
 
+/* What the evaluated loader draws from goes away before the end: its memory, which other generators then have, is not
+ * written to.  Several processes share one generator, which the first loader of the sampler makes. */
+static void
+check_source_gone (bool shared)
+{
+    static struct run run;
+    struct accel_sampler *sampler = NULL;
+    struct accel_loader *loaders[2] = { NULL, NULL };
+    struct accel_evaluation *evaluation;
+    struct accel_generator *others[4] = { NULL };
+    const struct accel_batch *batch;
+    uint8_t before[ACCEL_GENERATOR_STATE_BYTES], after[ACCEL_GENERATOR_STATE_BYTES];
+    struct accel_loader_options options = { .batch_size = 2, .random_sampler = !shared };
+    run.dataset = (struct accel_dataset){ SAMPLES, &field, 1, read_training, &run, NULL };
+    if (shared && !check (!accel_sampler_random (&sampler, SAMPLES, NULL, &err), "sampler: %s", err.text))
+        return;
+    options.sampler = sampler;
+    for (int i = 0; i < 2; i++)
+        check (!accel_loader_create (&loaders[i], &run.dataset, &options, &err)
+                   && !accel_prepare (acc, &err, loaders[i]), "loader: %s", err.text);
+    if (!check (!accel_evaluate_begin (&evaluation, acc, loaders[1], &err), "begin: %s", err.text))
+        return;
+    check (accel_loader_next (loaders[1], &batch, &err), "next: %s", err.text);
+    accel_loader_destroy (loaders[0]);
+    if (!shared)
+        check (!accel_free_memory (acc, &err), "free: %s", err.text);
+    for (size_t i = 0; i < 4; i++)
+        check (!accel_generator_create (&others[i], 7, &err), "generator: %s", err.text);
+    accel_generator_get_state (others[0], before);
+    accel_evaluate_end (evaluation);
+    for (size_t i = 0; i < 4; i++) {
+        accel_generator_get_state (others[i], after);
+        check (!memcmp (before, after, sizeof before), "the end of an evaluation wrote to memory that was freed");
+        accel_generator_destroy (others[i]);
+    }
+    while (accel_loader_next (loaders[1], &batch, &err))
+        ;
+    check (!err.code, "a pass after the end: %s", err.text);
+    accel_loader_destroy (loaders[1]);
+    accel_sampler_destroy (sampler);
+}
+
 /* ---- token files ---- */
 
 enum { FILES = 3, LENGTH = 4 };
@@ -527,6 +569,8 @@ main (int argc, char **argv)
         check_evaluations ();
     else if (!strcmp (what, "resumed"))
         check_resumed ();
+    else if (!strcmp (what, "released") || !strcmp (what, "shared"))
+        check_source_gone (!strcmp (what, "shared"));
     else if (!strcmp (what, "files") && argc == 3)
         check_files (argv[2]);
     else if (!strcmp (what, "odd"))

@@ -18,6 +18,9 @@ for count in 1 2 3 4; do
     test_expect_success "$count ranks: an evaluation over a loader that is to resume; objects that go before its end" '
         ranks $count resumed
     '
+    test_expect_success "$count ranks: the generator of an evaluated loader goes before the end" '
+        ranks $count released && ranks $count shared
+    '
     mkdir -p files$count
     test_expect_success "$count ranks: token files are read once by all, in llm.c'\''s order too, and agreed on" '
         ranks $count files files$count

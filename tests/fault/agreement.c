@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Three ranks of which one asks for something else in a call that would move as many elements, or prepares an optimizer
- * or a scheduler with another number: all are told, and the text names two ranks and what both have.  Between two cases
- * the job is opened anew, so a rank that is slow to look finds that the others have opened again: it is told the real
- * reason all the same. */
+ * or a scheduler with another number: all are told, and the text names two ranks and what both have.  If one has no
+ * memory for the comparison, the others are told that.  Between two cases the job is opened anew, so a rank that is
+ * slow to look finds that the others have opened again: it is told the real reason all the same. */
 #include <config.h>
 
+#include "tests/allocators.h"
 #include "tests/conformance/check.h"
 
 #include <string.h>
 #include <unistd.h>
 
-enum { DEADLINE_S = 60, ODD = 1, ELEMENTS = 6, LATE_MS = 300 };
+enum { DEADLINE_S = 60, ODD = 1, ELEMENTS = 6, LATE_MS = 300, MOST_ALLOCATIONS = 20 };
 
 static float numbers[4 * ELEMENTS];
 static struct accel_error err;
@@ -366,11 +367,36 @@ try_prepare (void)
     accel_close (acc);
 }
 
+/* One rank has no memory left after some allocations: the others are told, and do not wait for it. */
+static void
+try_memory (void)
+{
+    enum accel_status status = ACCEL_ERR_NOMEM;
+    int tries = 0;
+    for (; status && tries < MOST_ALLOCATIONS; tries++) {
+        struct trainer trainer;
+        open_job ();
+        make_trainer (&trainer);
+        check (!make_optimizer (&trainer, "", 0), "%s", err.text);
+        if (rank == ODD)
+            calls_left = tries;
+        status = accel_prepare (acc, &err, trainer.optimizer);
+        calls_left = -1;
+        check (!status || (rank == ODD ? status == ACCEL_ERR_NOMEM
+                                       : status == ACCEL_ERR_PEER && strstr (err.text, "cannot allocate memory")),
+               "no memory after %d allocations: status %d: %s", tries, (int) status, err.text);
+        free_trainer (&trainer);
+        accel_close (acc);
+    }
+    check (!status && tries > 3, "%d allocations", tries);
+}
+
 int
 main (void)
 {
     alarm (DEADLINE_S);
     try_prepare ();
+    try_memory ();
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         open_job ();
         if (size != 3)

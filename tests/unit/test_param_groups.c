@@ -246,6 +246,8 @@ ulps (float got, float wanted)
     float size = fabsf (wanted);
     if (!memcmp (&got, &wanted, sizeof got))
         return 0;
+    if (!isfinite (got) || !isfinite (wanted))
+        return INFINITY;
     return fabs ((double) got - (double) wanted) / ((double) nextafterf (size, INFINITY) - (double) size);
 }
 
@@ -263,7 +265,7 @@ run_steps (struct golden *golden, struct setup *setup)
                 return INFINITY;
         for (size_t i = 0; i < accel_optimizer_group_count (setup->optimizer); i++) {
             double lr = accel_optimizer_group_lr (setup->optimizer, i), wanted = golden_double (golden);
-            if (fabs (lr - wanted) > 0x1p-52 * 0.1) /* cosines and powers are libm's */
+            if (!(fabs (lr - wanted) <= 0x1p-52 * 0.1)) /* cosines and powers are libm's */
                 diag ("step %d: the rate of group %zu is %a, wanted %a", step, i, lr, worst = wanted), worst = INFINITY;
         }
         for (int i = 0; i < ELEMENTS; i++) {
@@ -308,8 +310,9 @@ static const struct {
     { { { .match = "wte,xyzzy*" } }, 1, "no parameter matches 'xyzzy*'" },
     { { { .parameters = (const char *[]){ "haed" }, .parameter_count = 1 } }, 1,
       "group '0': no parameter is named 'haed' (did you mean 'head'?)" },
-    { { { .match = "mask*" } }, 1, "what matches 'mask*' has no gradient and is not trained" },
-    { { { .indices = (size_t[]){ 6 }, .index_count = 1 } }, 1, "'mask.buffer' has no gradient and is not trained" },
+    { { { .match = "mask*" } }, 1, "no parameter that matches 'mask*' is trained: it has no gradient" },
+    { { { .indices = (size_t[]){ 6 }, .index_count = 1 } }, 1,
+      "no parameter that is named 'mask.buffer' is trained: it has no gradient" },
     { { { .indices = (size_t[]){ 7 }, .index_count = 1 } }, 1, "parameter 7 does not exist: the model has 7" },
     { { { .match = "wte,,head" } }, 1, "contains an empty pattern" },
     { { { .match = "" } }, 1, "contains an empty pattern" },
@@ -424,6 +427,11 @@ test_change (void)
             == ACCEL_ERR_INVALID, "%s", err.text);
     ok (accel_optimizer_set_group_lr (optimizer, 2, 1, &err) == ACCEL_ERR_INVALID
             && accel_optimizer_get_group (optimizer, 2, &shown, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    const double bad[] = { NAN, -1, INFINITY };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ok (accel_optimizer_set_group_lr (optimizer, 1, bad[i], &err) == ACCEL_ERR_INVALID
+                && strstr (err.text, "group 'rest': lr is ") && accel_optimizer_group_lr (optimizer, 1) == 0.25,
+            "a rate of %g is refused, and nothing changed: %s", bad[i], err.text);
     accel_optimizer_set_lr (optimizer, 4);
     ok (accel_optimizer_group_lr (optimizer, 0) == 4 && accel_optimizer_group_lr (optimizer, 1) == 4, "all rates");
     accel_optimizer_destroy (optimizer);
@@ -618,6 +626,37 @@ test_states (int kind)
     }
 }
 
+/* One-cycle before another schedule: its steps 0 to total_steps must last until that begins. */
+static void
+test_short_cycle (struct accel_optimizer *optimizer)
+{
+    const struct accel_scheduler_options cycle = { .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 9, .max_lr = 1,
+                                                   .keep_momentum = true };
+    const struct accel_scheduler_options parts[] = { { .schedule = ACCEL_SCHEDULE_CONSTANT }, cycle,
+                                                     { .schedule = ACCEL_SCHEDULE_COSINE, .total_steps = 9 } };
+    for (int i = 0; i < 2; i++)
+        for (uint64_t begin = 3; begin < 5; begin++) {
+            const uint64_t milestones[] = { begin, begin + 10 + (uint64_t) i };
+            struct accel_scheduler *scheduler = NULL;
+            enum accel_status status
+                = accel_scheduler_create_sequential (&scheduler, optimizer, parts, milestones, 3, &err);
+            bool good = i ? status == ACCEL_ERR_INVALID && !scheduler
+                                && strstr (err.text, "total_steps 9, but the next schedule begins after 11 steps")
+                          : !status;
+            for (uint64_t step = 0; good && scheduler && step < milestones[1] + 5; step++)
+                good = !accel_scheduler_step (scheduler, &err);
+            ok (good, "one-cycle of 9 steps, %d of them in a sequence%s%s", 10 + i, status || !good ? ": " : "",
+                status || !good ? err.text : "");
+            accel_scheduler_destroy (scheduler);
+        }
+    const struct accel_scheduler_options first[] = { cycle, parts[2] };
+    struct accel_scheduler *scheduler = NULL;
+    ok (accel_scheduler_create_sequential (&scheduler, optimizer, first, (uint64_t[]){ 11 }, 2, &err)
+                == ACCEL_ERR_INVALID
+            && !scheduler, "the first: %s", err.text);
+    accel_scheduler_destroy (scheduler);
+}
+
 /* What compositions of schedules refuse, and the product that torch has not. */
 static void
 test_compositions (void)
@@ -657,6 +696,7 @@ test_compositions (void)
         must (accel_scheduler_step (scheduler, &err));
     ok (accel_scheduler_step (scheduler, &err) == ACCEL_ERR_INVALID, "the end of the last part: %s", err.text);
     accel_scheduler_destroy (scheduler);
+    test_short_cycle (optimizer);
     accel_optimizer_destroy (optimizer);
 }
 

@@ -254,6 +254,12 @@ test_state (enum accel_schedule schedule)
             same = false;
     }
     ok (same, "schedule %d goes on from its state", (int) schedule);
+    ok (accel_scheduler_set_state (NULL, &state, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "accel_scheduler_set_state: scheduler is NULL")
+            && accel_scheduler_set_state (resumed, NULL, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "accel_scheduler_set_state: state is NULL")
+            && accel_scheduler_set_states (resumed, NULL, 1, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "accel_scheduler_set_states: states is NULL"), "%s", err.text);
     state.version++;
     ok (accel_scheduler_set_state (resumed, &state, &err) == ACCEL_ERR_FORMAT, "another version: %s", err.text);
     state.version--;

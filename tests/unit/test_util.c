@@ -6,6 +6,7 @@
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/credentials.h"
+#include "util/hash.h"
 #include "util/io.h"
 #include "util/jobseg.h"
 #include "util/memory.h"
@@ -475,6 +476,25 @@ test_replacing (void)
     unlink (name);
 }
 
+/* Values go to files and to other processes: those of FNV-1a's authors. */
+static void
+test_hashes (void)
+{
+    static const struct {
+        const char *text;
+        uint64_t hash;
+    } cases[] = {
+        { "", UINT64_C (0xcbf29ce484222325) },
+        { "a", UINT64_C (0xaf63dc4c8601ec8c) },
+        { "foobar", UINT64_C (0x85944171f73967e8) },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ok (hash_bytes (HASH_START, cases[i].text, strlen (cases[i].text)) == cases[i].hash, "the hash of '%s'",
+            cases[i].text);
+    ok (hash_bytes (hash_bytes (HASH_START, "foo", 3), "bar", 3) == cases[2].hash, "and of its parts");
+    ok (hash_word (HASH_START, 'a') == cases[1].hash, "a word that is a byte");
+}
+
 int
 main (void)
 {
@@ -496,5 +516,6 @@ main (void)
     test_damaged_segments ();
     test_replacing ();
     test_copies ();
+    test_hashes ();
     return done_testing ();
 }

@@ -7,6 +7,7 @@
 #include "lib/comm/tensors.h"
 #include "lib/error.h"
 #include "lib/utility/profile.h"
+#include "util/hash.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -231,22 +232,21 @@ check (const struct accel_comm *comm, const struct backend_call *call, bool buff
     }
     if (call->root >= comm->size)
         return comm_fail (call->site, ACCEL_ERR_INVALID, err, "no rank %d in a communicator of size %d", call->root,
-                                                              comm->size);
+                          comm->size);
     return ACCEL_OK;
 }
 
-/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo) by words of 64 bits. */
 uint32_t
 comm_form_hash (const struct comm_form *form)
 {
-    uint64_t hash = UINT64_C (0xcbf29ce484222325), prime = UINT64_C (0x100000001b3), value;
+    uint64_t hash = HASH_START, value;
     if (!form)
         return 0;
     memcpy (&value, &form->value, sizeof value);
-    hash = (hash ^ form->argument) * prime;
-    hash = (hash ^ value ^ value >> 32) * prime;
+    hash = hash_word (hash, form->argument);
+    hash = hash_word (hash, value ^ value >> 32);
     for (int i = 0; form->tensor && i < form->tensor->ndim; i++)
-        hash = (hash ^ (uint64_t) form->tensor->shape[i]) * prime;
+        hash = hash_word (hash, (uint64_t) form->tensor->shape[i]);
     return (uint32_t) (hash ^ hash >> 32) | 1u;
 }
 

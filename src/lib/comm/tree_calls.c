@@ -353,7 +353,7 @@ accel_pad_across_processes_at (const char *file, int line, struct accel *acc, co
     enum accel_dtype dtype;
     if (!acc || !out || (out->dl.data && !out->owned_bytes))
         return comm_refuse (site, "the job or the output is NULL, or the output holds memory that it does not own",
-                                  err);
+                            err);
     enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
     if (status)
         return status;

@@ -186,9 +186,8 @@ accel_batch_tree (struct accel_tree **tree, const struct accel_batch *batch, str
     if (!tree || !batch)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, tree ? "batch" : "tree");
     if (!batch->field_count)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the batch is no longer valid: its loader was prepared, "
-                                                   "released or closed",
-                           __func__);
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "%s: the batch is no longer valid: its loader was prepared, released or closed", __func__);
     struct accel_tree *dict, *leaf = NULL;
     enum accel_status status = accel_tree_create_dict (&dict, err);
     if (status)

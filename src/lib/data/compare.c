@@ -9,6 +9,7 @@
 #include "lib/data/sampler.h"
 #include "lib/data/set_tokens.h"
 #include "lib/error.h"
+#include "util/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,16 +129,6 @@ describe (const struct accel_loader *loader, size_t index, char value[VALUE_SIZE
         describe_field (&loader->fields[index - FACT_COUNT], value);
 }
 
-/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits. */
-static int64_t
-hash_text (const char *text)
-{
-    uint64_t hash = UINT64_C (0xcbf29ce484222325);
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char) *text) * UINT64_C (0x100000001b3);
-    return (int64_t) hash;
-}
-
 /* The same on all ranks, which then hand each other their texts. */
 static enum accel_status
 explain (const struct accel_loader *loader, struct accel_comm *comm, const struct comm_site *site, size_t index,
@@ -169,7 +160,7 @@ compare_texts (const struct accel_loader *loader, struct accel_comm *comm, const
         status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory to compare the loaders of %zu ranks", size);
     for (size_t i = 0; i < count && !status; i++) {
         describe (loader, first + i, value);
-        mine[i] = hash_text (value);
+        mine[i] = (int64_t) hash_bytes (HASH_START, value, strlen (value));
     }
     if (!status)
         status = comm_all_gather (comm, site, mine, all, count, ACCEL_INT64, err);

@@ -71,7 +71,7 @@ check_std (double std, struct accel_error *err)
 {
     if (!(std >= 0))
         return accel_fail (err, ACCEL_ERR_INVALID, "normal numbers: the standard deviation must be at least 0, not %g",
-                                                   std);
+                           std);
     return ACCEL_OK;
 }
 
@@ -168,15 +168,15 @@ check_weights (const double *weights, size_t count, size_t samples, bool replace
     double sum = 0;
     for (size_t i = 0; i < count; i++) {
         if (!(weights[i] >= 0 && isfinite (weights[i])))
-            return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: weight %zu is %g; weights must be finite and "
-                                                       "not negative", i,
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "weighted samples: weight %zu is %g; weights must be finite and not negative", i,
                                weights[i]);
         positive += weights[i] > 0;
         sum += weights[i];
     }
     if (!positive || !isfinite (sum))
-        return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: the weights add up to %g; expected a finite, "
-                                                   "positive sum", sum);
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "weighted samples: the weights add up to %g; expected a finite, positive sum", sum);
     if (samples < 1)
         return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: the number of samples is 0");
     if (!replacement && samples > positive)

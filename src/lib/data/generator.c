@@ -334,8 +334,8 @@ check_state (const uint8_t *state, size_t size_bytes, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_FORMAT, "malformed generator state: %s",
                            high ? "a word has more than 32 bits" : "all words are zero");
     if (take (state + AT_HAS_NORMAL, 4) > 1 || take (state + AT_HAS_FLOAT_NORMAL, 1) > 1)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "malformed generator state: the flag of the cached normal number is "
-                                                  "not 0 or 1");
+        return accel_fail (err, ACCEL_ERR_FORMAT,
+                           "malformed generator state: the flag of the cached normal number is not 0 or 1");
     return ACCEL_OK;
 }
 

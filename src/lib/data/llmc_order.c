@@ -95,5 +95,5 @@ llmc_order_draw (const struct llmc_order *order, uint64_t epoch, int64_t *indice
     free (walk.files);
     free (walk.steps);
     return enough ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an order of %zu files",
-                                                                 order->count);
+                                           order->count);
 }

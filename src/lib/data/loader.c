@@ -86,10 +86,10 @@ static size_t
 order_length (const struct accel_loader *loader)
 {
     const struct accel_batch_sampler *batches = loader->options.batch_sampler;
-    if (!batches)
+    if (!batches) {
         loader_shape_sampler (loader);
-    if (!batches)
         return loader->stream ? loader->samples : accel_sampler_length (loader->sampler);
+    }
     return batches->batch_size ? batches->batch_size * batches->length : batches->length;
 }
 

@@ -73,8 +73,10 @@ put_back (const struct loader_memo *memo)
         accel_generator_destroy (loader->persistent);
         loader->persistent = NULL;
     }
+    /* One that the library made may have gone since, with the loader that made it, or in accel_free_memory(). */
+    struct accel_generator *const now[GENERATORS] = { loader_order_generator (loader), loader->options.generator };
     for (size_t i = 0; i < GENERATORS; i++)
-        if (memo->drawn[i])
+        if (memo->drawn[i] && memo->drawn[i] == now[i])
             *memo->drawn[i] = memo->before[i];
     loader->epoch = memo->epoch;
     loader->start = memo->start;

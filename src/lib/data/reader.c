@@ -251,8 +251,7 @@ reader_create (struct reader **reader, size_t threads, size_t ahead, const struc
     *reader = NULL;
     if (threads > MOST_THREADS || ahead > MOST_THREADS)
         return accel_fail (err, ACCEL_ERR_INVALID, "%zu threads reading %zu batches ahead: the maximum of each is %d",
-                                                   threads,
-                           ahead, MOST_THREADS);
+                           threads, ahead, MOST_THREADS);
     struct reader *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a reader");

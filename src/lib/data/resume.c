@@ -7,22 +7,17 @@
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
 #include "lib/error.h"
+#include "util/hash.h"
 
 #include <string.h>
 
 /* The first that could be had did not say whether its epoch had begun. */
 enum { STATE_VERSION = 0x4c530003, STATE_VERSION_WITHOUT_BEGUN = 0x4c530002 };
 
-
-/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits. */
 static uint64_t
 checksum (const struct accel_loader_state *state)
 {
-    uint64_t hash = UINT64_C (0xcbf29ce484222325);
-    const unsigned char *bytes = (const unsigned char *) state;
-    for (size_t i = 0; i < offsetof (struct accel_loader_state, checksum); i++)
-        hash = (hash ^ bytes[i]) * UINT64_C (0x100000001b3);
-    return hash;
+    return hash_bytes (HASH_START, state, offsetof (struct accel_loader_state, checksum));
 }
 
 enum accel_status
@@ -83,8 +78,8 @@ check_state (const struct accel_loader *loader, const struct accel_loader_state 
     if (source && loader_reads (loader) && !(loader->sampler && sampler_source (loader->sampler)))
         return accel_fail (err, ACCEL_ERR_INVALID, "the state contains a generator, but this loader uses none");
     if (!loader->stream && loader_reads (loader) && state->position > loader->shard.samples)
-        return accel_fail (err, ACCEL_ERR_INVALID, "the state is %llu samples into an epoch, but this loader's epochs "
-                                                   "have %zu",
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "the state is %llu samples into an epoch, but this loader's epochs have %zu",
                            (unsigned long long) state->position, loader->shard.samples);
     struct accel_generator scratch = *accel_default_generator ();
     if (source && accel_generator_set_state (&scratch, state->generator, sizeof state->generator, NULL))

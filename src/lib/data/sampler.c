@@ -9,6 +9,7 @@
 #include "lib/data/llmc_order.h"
 #include "lib/data/set_tokens.h"
 #include "lib/error.h"
+#include "util/hash.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -43,9 +44,8 @@ make (struct accel_sampler **sampler, const struct sampler_kind *kind, size_t si
         return accel_fail (err, ACCEL_ERR_INVALID, "sampler is NULL");
     *sampler = NULL;
     if (size > INT64_MAX / sizeof (int64_t) || length > INT64_MAX / sizeof (int64_t))
-        return accel_fail (err, ACCEL_ERR_INVALID, "a sampler over %zu samples (%zu of them) is too large: size "
-                                                   "overflows",
-                           size, length);
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "a sampler over %zu samples (%zu of them) is too large: size overflows", size, length);
     struct accel_sampler *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a sampler");
@@ -334,8 +334,8 @@ accel_sampler_distributed (struct accel_sampler **sampler, size_t size,
     if (sampler)
         *sampler = NULL;
     if (!options || !options->replicas || options->rank >= options->replicas)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a distributed sampler needs a rank less than the number of "
-                                                   "replicas");
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "a distributed sampler needs a rank less than the number of replicas");
     size_t whole = size / options->replicas, rest = size % options->replicas;
     enum accel_status status = make (sampler, &distributed, size, whole + (rest && !options->drop_last), err);
     if (!status)
@@ -459,21 +459,11 @@ sampler_bound (const struct accel_sampler *sampler)
     return sampler->kind == &subset || sampler->kind == &custom ? SIZE_MAX : sampler->size;
 }
 
-/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits. */
-static uint64_t
-hash_bytes (uint64_t hash, const void *bytes, size_t length)
-{
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ at[i]) * UINT64_C (0x100000001b3);
-    return hash;
-}
-
 void
 sampler_describe (const struct accel_sampler *sampler, bool with_sizes, char *text, size_t size)
 {
     char sizes[64] = "", share[64] = "", content[64] = "";
-    uint64_t hash = UINT64_C (0xcbf29ce484222325);
+    uint64_t hash = HASH_START;
     if (with_sizes)
         snprintf (sizes, sizeof sizes, ", %zu of %zu samples", sampler->length, sampler->size);
     if (sampler->kind == &distributed)

@@ -19,9 +19,8 @@ set_check_index (const struct set *set, uint64_t index, struct accel_error *err)
 {
     if (index < set->dataset.size)
         return ACCEL_OK;
-    return accel_fail (err, ACCEL_ERR_INVALID, "sample %llu is out of range: the data set has %zu samples", (unsigned
-                                               long long) index,
-                       set->dataset.size);
+    return accel_fail (err, ACCEL_ERR_INVALID, "sample %llu is out of range: the data set has %zu samples",
+                       (unsigned long long) index, set->dataset.size);
 }
 
 /* Byte by byte, as rows need not be aligned; files with wider elements than bytes are rare. */
@@ -168,8 +167,8 @@ set_describe (struct set *set, size_t index, const struct accel_field *field, st
         return accel_fail (err, ACCEL_ERR_INVALID, "field '%s': a sample is too large: size overflows", field->name);
     set->fields[index] = *field;
     set->fields[index].name = strdup (field->name);
-    return set->fields[index].name ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a data "
-                                                                                  "set");
+    return set->fields[index].name ? ACCEL_OK
+                                   : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a data set");
 }
 
 void

@@ -324,7 +324,7 @@ find_column (const struct csv *csv, const struct accel_csv_field *how, const str
     struct suggest suggest = { .wanted = how->header };
     if (!header)
         return accel_fail (csv->err, ACCEL_ERR_INVALID, "%s: has no header, so there is no column '%s'", path,
-                                                        how->header);
+                           how->header);
     for (size_t i = 0; i < header->count; i++) {
         if (!strcmp (header->items[i], how->header)) {
             *first = i;
@@ -368,7 +368,7 @@ assign_default (struct csv *csv)
                            csv->set->sources[0].path, options->label_column, csv->column_count);
     if (label && columns == 1)
         return accel_fail (csv->err, ACCEL_ERR_INVALID, "%s: has no columns other than the label",
-                                                        csv->set->sources[0].path);
+                           csv->set->sources[0].path);
     enum accel_status status = set_describe (csv->set, 0, &features.field, csv->err);
     if (status || !label)
         return status ? status : assign (csv, 0, csv->column_count, 0, &features, 0);
@@ -468,15 +468,15 @@ read_rows (struct csv *csv)
         if (held == room) {
             char *moved = room > SIZE_MAX / 4 ? NULL : realloc (buffer, 2 * room + 1);
             if (!moved)
-                return accel_fail (csv->err, ACCEL_ERR_NOMEM, "%s:%zu: cannot allocate memory for a row of more than "
-                                                              "%zu bytes",
-                                   source->path, csv->line, room);
+                return accel_fail (csv->err, ACCEL_ERR_NOMEM,
+                                   "%s:%zu: cannot allocate memory for a row of more than %zu bytes", source->path,
+                                   csv->line, room);
             buffer = moved;
             room *= 2;
         }
     }
     return buffer ? status : accel_fail (csv->err, ACCEL_ERR_NOMEM, "cannot allocate memory for a buffer of %zu bytes",
-                                                                    room);
+                                         room);
 }
 
 /* ---- opening ---- */
@@ -493,7 +493,7 @@ check_field (const struct accel_csv_field *how, size_t elements, struct accel_er
         return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has no elements", name);
     if (option_is_given (how->scale) && (!real || !isfinite (how->scale)))
         return accel_fail (err, ACCEL_ERR_INVALID, "field '%s': scale must be finite, and needs a field of floats",
-                                                   name);
+                           name);
     if (!(how->min <= how->max))
         return accel_fail (err, ACCEL_ERR_INVALID, "field '%s': min is greater than max", name);
     return ACCEL_OK;
@@ -514,8 +514,7 @@ check_options (struct csv *csv)
         return accel_fail (csv->err, ACCEL_ERR_INVALID, "invalid accel_csv_header %d", (int) options->header);
     if (!options->fields != !options->field_count)
         return accel_fail (csv->err, ACCEL_ERR_INVALID, "field_count is %zu, but there is %s array of fields",
-                                                        options->field_count,
-                           options->fields ? "an" : "no");
+                           options->field_count, options->fields ? "an" : "no");
     if (options->fields && (options->label_column || options->dtype))
         return accel_fail (csv->err, ACCEL_ERR_INVALID, "label_column and dtype cannot be combined with fields");
     if (!options->fields && !accel_dtype_bytes (options->dtype))
@@ -535,9 +534,8 @@ finish (struct csv *csv)
 {
     struct set *set = csv->set;
     if (!csv->columns && !csv->options.fields)
-        return accel_fail (csv->err, ACCEL_ERR_FORMAT, "%s: is empty, so the number of columns is unknown; give its "
-                                                       "fields",
-                           set->sources[0].path);
+        return accel_fail (csv->err, ACCEL_ERR_FORMAT,
+                           "%s: is empty, so the number of columns is unknown; give its fields", set->sources[0].path);
     for (size_t i = 0; i < set->dataset.field_count; i++) {
         /* Never fails where it shrinks; should it do so all the same, the larger memory is as good. */
         void *moved = csv->rows ? realloc (set->owned[i], csv->rows * set->tables[i].row_bytes) : NULL;

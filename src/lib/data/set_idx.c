@@ -90,8 +90,7 @@ open_file (struct set *set, size_t index, const char *path, const char *name, bo
     field.dtype = scale ? ACCEL_FLOAT32 : type->dtype;
     if (scale && type->dtype != ACCEL_UINT8)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: only bytes can be scaled to the range 0 to 1, but these are %s",
-                                                   path,
-                           accel_dtype_name (type->dtype));
+                           path, accel_dtype_name (type->dtype));
     if (index && samples != set->dataset.size)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: %zu samples, but %s has %zu", path, samples,
                            set->sources[0].path, set->dataset.size);

@@ -27,22 +27,21 @@ add_tensor (struct set *set, size_t index, const struct safetensors_tensor *tens
     struct accel_field field = { .name = name, .dtype = safetensors_to_accel (tensor->dtype) };
     if (field.dtype == ACCEL_DTYPE_COUNT)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: tensor '%s' has elements of type %s, which fields do not "
-                           "support; name the tensors to read, without this one", path, name, safetensors_dtype_name
-                           (tensor->dtype));
+                           "support; name the tensors to read, without this one", path, name,
+                           safetensors_dtype_name (tensor->dtype));
     if (!tensor->ndim)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%s' is a scalar: it has no dimension that counts "
                            "samples", path, name);
     if (tensor->ndim > ACCEL_MAX_DIMS)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: tensor '%s' has %zu dimensions; the maximum is %d", path,
-                                                       name,
-                           tensor->ndim, ACCEL_MAX_DIMS);
+                           name, tensor->ndim, ACCEL_MAX_DIMS);
     if (index && tensor->shape[0] != set->dataset.size)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%s' has %llu samples, but '%s' has %zu", path, name,
                            (unsigned long long) tensor->shape[0], set->fields[0].name, set->dataset.size);
     for (size_t i = 0; i < tensor->ndim; i++) {
         if (tensor->shape[i] > (i ? INT64_MAX : PTRDIFF_MAX))
-            return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: tensor '%s' has a dimension of size %llu, which is too "
-                                                           "large", path, name,
+            return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                               "%s: tensor '%s' has a dimension of size %llu, which is too large", path, name,
                                (unsigned long long) tensor->shape[i]);
         if (i)
             field.shape[i - 1] = (int64_t) tensor->shape[i];
@@ -82,9 +81,8 @@ accel_dataset_open_safetensors (struct accel_dataset **dataset, const char *path
         return accel_fail_null (err, __func__, "dataset");
     *dataset = NULL;
     if (!names != !count)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: count is %zu, but there is %s array of names", path ? path :
-                                                   "?",
-                           count, names ? "an" : "no");
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: count is %zu, but there is %s array of names",
+                           path ? path : "?", count, names ? "an" : "no");
     enum accel_status status = source_open (&source, path, err);
     if (status)
         return status;

@@ -6,6 +6,7 @@
 #include "lib/data/set.h"
 #include "lib/data/set_tokens.h"
 #include "lib/error.h"
+#include "util/hash.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -303,9 +304,11 @@ accel_dataset_open_token_pattern (struct accel_dataset **dataset, const char *pa
 {
     glob_t found = { 0 };
     enum accel_status status;
-    if (!dataset || !pattern)
-        return accel_fail_null (err, __func__, dataset ? "pattern" : "dataset");
+    if (!dataset)
+        return accel_fail_null (err, __func__, "dataset");
     *dataset = NULL;
+    if (!pattern)
+        return accel_fail_null (err, __func__, "pattern");
     unreadable.error = 0;
     int result = glob (pattern, GLOB_ERR | GLOB_NOSORT, note_unreadable, &found);
     if (result == GLOB_NOMATCH)
@@ -315,7 +318,7 @@ accel_dataset_open_token_pattern (struct accel_dataset **dataset, const char *pa
         status = accel_fail_errno (err, "%s: cannot read the folder %s", pattern, unreadable.path);
     } else if (result)
         status = accel_fail (err, ACCEL_ERR_NOMEM, "%s: cannot allocate memory for the files that match this pattern",
-                                                   pattern);
+                             pattern);
     else {
         /* Byte order: the locale may differ between hosts. */
         qsort (found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_paths);
@@ -339,21 +342,11 @@ base_name (const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits. */
-static uint64_t
-hash_bytes (uint64_t hash, const void *bytes, size_t length)
-{
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ at[i]) * UINT64_C (0x100000001b3);
-    return hash;
-}
-
 void
 token_files_describe (const struct accel_dataset *dataset, char *text, size_t size)
 {
     const struct set *set = as_file_set (dataset);
-    uint64_t hash = UINT64_C (0xcbf29ce484222325);
+    uint64_t hash = HASH_START;
     if (!set) {
         snprintf (text, size, "none");
         return;

@@ -120,9 +120,9 @@ read_llmc_header (const struct source *source, struct token_layout *layout, stru
     for (size_t i = 0; i < sizeof llmc_kinds / sizeof *llmc_kinds; i++)
         if (header[0] == llmc_kinds[i].magic) {
             if (header[1] != llmc_kinds[i].version)
-                return accel_fail (err, ACCEL_ERR_FORMAT, "%s: llm.c token file of version %d; only version %d is "
-                                                          "supported",
-                                   source->path, header[1], llmc_kinds[i].version);
+                return accel_fail (err, ACCEL_ERR_FORMAT,
+                                   "%s: llm.c token file of version %d; only version %d is supported", source->path,
+                                   header[1], llmc_kinds[i].version);
             /* What llm.c declares as int32 it reads so, too. */
             if (header[2] < 0)
                 return accel_fail (err, ACCEL_ERR_FORMAT, "%s: invalid header: %d tokens", source->path, header[2]);
@@ -155,8 +155,7 @@ tokens_measure (const struct source *source, const struct accel_tokens_options *
                            source->path, (unsigned long long) bytes, layout->token_bytes);
     if (has_header && layout->count != said)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: its header says %llu tokens, but the file has %llu",
-                                                  source->path,
-                           (unsigned long long) said, (unsigned long long) layout->count);
+                           source->path, (unsigned long long) said, (unsigned long long) layout->count);
     return ACCEL_OK;
 }
 

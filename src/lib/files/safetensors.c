@@ -113,9 +113,8 @@ check_size (const struct json *json, const struct safetensors_tensor *tensor)
         || __builtin_add_overflow (bits / 8, 0, &bytes))
         return json_fail (json, "too many bytes: the size overflows 64 bits");
     if (bits % 8)
-        return json_fail (json, "%llu elements of %u bits are not a whole number of bytes", (unsigned long long)
-                                elements,
-                          types[tensor->dtype].bits);
+        return json_fail (json, "%llu elements of %u bits are not a whole number of bytes",
+                          (unsigned long long) elements, types[tensor->dtype].bits);
     if (tensor->end < tensor->begin)
         return json_fail (json, "data_offsets end before they begin");
     if (tensor->end - tensor->begin != bytes)
@@ -314,9 +313,9 @@ safetensors_read (struct safetensors *file, const struct source *source, uint64_
     *data = sizeof bytes + length;
     if (source->size - *data == file->data_bytes)
         return ACCEL_OK;
-    status = accel_fail (err, ACCEL_ERR_FORMAT, "%s: %llu bytes of tensors, but its header says %llu; was it "
-                                                "truncated?",
-                         path, (unsigned long long) (source->size - *data), (unsigned long long) file->data_bytes);
+    status = accel_fail (err, ACCEL_ERR_FORMAT,
+                         "%s: %llu bytes of tensors, but its header says %llu; was it truncated?", path,
+                         (unsigned long long) (source->size - *data), (unsigned long long) file->data_bytes);
     safetensors_release (file);
     return status;
 }

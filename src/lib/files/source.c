@@ -62,8 +62,7 @@ fail_short (const struct source *source, struct accel_error *err)
     if (fstat (source->fd, &info))
         return accel_fail_errno (err, "%s", source->path);
     return accel_fail (err, ACCEL_ERR_FORMAT, "%s: has only %lld bytes now, but had %llu when it was opened",
-                                              source->path,
-                       (long long) info.st_size, (unsigned long long) source->size);
+                       source->path, (long long) info.st_size, (unsigned long long) source->size);
 }
 
 static enum accel_status

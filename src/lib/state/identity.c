@@ -42,8 +42,7 @@ read_variable (const char *name, int min, struct found *found, struct accel_erro
     int64_t number;
     if (parse_int64 (text, min, MAX_PROCESSES, &number) != PARSE_OK)
         return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not an integer from %d to %d", name,
-                                                   text,
-                           min, MAX_PROCESSES);
+                           text, min, MAX_PROCESSES);
     *found = (struct found){ .name = name, .value = (int) number };
     return ACCEL_OK;
 }
@@ -203,8 +202,8 @@ resolve_local (const struct variables *found, struct identity *identity, struct 
         return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s=%d is greater than the world size %d", size->name,
                            size->value, identity->world_size);
     if (identity->local_rank >= identity->local_world_size)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: local rank %d%s%s%s must be less than local world "
-                                                   "size %d%s%s%s",
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "environment: local rank %d%s%s%s must be less than local world size %d%s%s%s",
                            identity->local_rank, rank->name ? " (" : "", rank->name ? rank->name : "",
                            rank->name ? ")" : "", identity->local_world_size, size->name ? " (" : "",
                            size->name ? size->name : "", size->name ? ")" : "");

@@ -26,9 +26,9 @@ read_timeout (const struct accel_options *options, uint32_t *timeout_ms, struct 
     if ((options && options->timeout_ms) || !text)
         return ACCEL_OK;
     if (parse_int64 (text, 1, UINT32_MAX, &number) != PARSE_OK)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of milliseconds from 1 to "
-                                                   "%u",
-                           ENV_TIMEOUT_MS, text, UINT32_MAX);
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "environment: %s='%.40s' is not a number of milliseconds from 1 to %u", ENV_TIMEOUT_MS, text,
+                           UINT32_MAX);
     *timeout_ms = (uint32_t) number;
     return ACCEL_OK;
 }
@@ -74,7 +74,7 @@ read_bool (const char *name, bool *value, struct accel_error *err)
     *value = false;
     if (text && parse_bool (text, value) != PARSE_OK)
         return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a boolean: expected true or false",
-                                                   name, text);
+                           name, text);
     return ACCEL_OK;
 }
 

@@ -49,8 +49,8 @@ run (struct accel *acc, struct accel_model *model, const struct comm_site *site,
     enum accel_status failure = backward (user, accel_loss_scale (acc), &cause);
     bool model_gone = object_is_gone (&model->object);
     if (!failure && (model_gone || object_is_gone (&acc->object)))
-        failure = accel_fail (&cause, ACCEL_ERR_CALLBACK, "the function destroyed its own %s", model_gone ? "model" :
-                                                          "job");
+        failure = accel_fail (&cause, ACCEL_ERR_CALLBACK, "the function destroyed its own %s",
+                              model_gone ? "model" : "job");
     enum accel_status status = reducer_end (model, failure != ACCEL_OK, err);
     if (status || !failure)
         return status;

@@ -7,6 +7,7 @@
 #include "lib/error.h"
 #include "lib/train/optimizer.h"
 #include "util/cleanup.h"
+#include "util/hash.h"
 
 #include <accel/state.h>
 
@@ -40,10 +41,8 @@ void
 numbers_add_text (struct noted_numbers *numbers, const char *name, const char *kind, const char *owner,
                   const char *text)
 {
-    uint64_t hash = UINT64_C (0xcbf29ce484222325); /* FNV-1a, of which a double holds 52 bits */
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char) *text) * UINT64_C (0x100000001b3);
-    numbers_add (numbers, name, kind, owner, (double) (hash >> 12));
+    uint64_t hash = hash_bytes (HASH_START, text, strlen (text));
+    numbers_add (numbers, name, kind, owner, (double) (hash >> 12)); /* a double holds 52 bits */
     if (!numbers->failed)
         numbers->numbers[numbers->count - 1].is_text = true;
 }
@@ -65,8 +64,8 @@ say (const char *what, const struct noted_number *number, double first, double o
         if (strcmp (text_first, text_other))
             break;
     }
-    return accel_fail (err, ACCEL_ERR_INVALID, "accel_prepare: %s is %s on rank 0, %s on rank %d", whose, text_first,
-                       text_other, rank);
+    return accel_fail (err, ACCEL_ERR_INVALID, "accel_prepare: %s is %s on rank 0, but %s on rank %d", whose,
+                       text_first, text_other, rank);
 }
 
 static enum accel_status
@@ -84,6 +83,14 @@ compare_statements (const struct noted_numbers *numbers, const struct statement 
     return ACCEL_OK;
 }
 
+/* The others wait for what this rank cannot say. */
+static enum accel_status
+fail_memory (const struct comm_site *site, struct accel *acc, struct accel_error *err)
+{
+    comm_give_up (accel_world (acc), "cannot allocate memory to compare optimizers and schedulers");
+    return comm_no_memory (site, err);
+}
+
 /* Their kinds and sizes are the same on all ranks. */
 static enum accel_status
 compare_values (const struct comm_site *site, struct accel *acc, const struct noted_numbers *numbers,
@@ -92,7 +99,7 @@ compare_values (const struct comm_site *site, struct accel *acc, const struct no
     size_t size = (size_t) accel_comm_size (accel_world (acc)), count = numbers->count;
     AUTO_FREE double *own = calloc (count + 1, sizeof *own), *all = calloc (size * count + 1, sizeof *all);
     if (!own || !all)
-        return comm_no_memory (site, err);
+        return fail_memory (site, acc, err);
     for (size_t i = 0; i < count; i++)
         own[i] = numbers->numbers[i].value + 0.0; /* -0 is 0 */
     enum accel_status status = comm_all_gather (accel_world (acc), site, own, all, count, ACCEL_FLOAT64, err);
@@ -110,7 +117,7 @@ compare (const struct comm_site *site, struct accel *acc, const struct noted_num
     struct statement own = { 0 };
     AUTO_FREE struct statement *all = calloc ((size_t) size, sizeof *all);
     if (!all || numbers->failed)
-        return comm_no_memory (site, err);
+        return fail_memory (site, acc, err);
     snprintf (own.what, sizeof own.what, "%s", numbers->what);
     for (size_t i = 0; i < NOTED_SIZES; i++)
         own.sizes[i] = numbers->sizes[i].count;

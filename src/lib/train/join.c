@@ -102,8 +102,8 @@ shadow (struct accel *acc, const struct comm_site *site, int64_t number, struct 
     struct accel_model *model = find_model (acc, number);
     if (!model) {
         comm_give_up (accel_world (acc), "it no longer has this model");
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_join_end: the other ranks average a model that has been "
-                                                   "destroyed on this rank");
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "accel_join_end: the other ranks average a model that has been destroyed on this rank");
     }
     return reducer_shadow (model, site, err);
 }

@@ -139,8 +139,7 @@ fill_views (struct draft *draft, const struct accel_array *array, const struct a
         draft->array = memory_create_zeroed (needed * bytes);
         if (!draft->array)
             status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu parameters of %zu elements",
-                                                       draft->count,
-                                 needed);
+                                 draft->count, needed);
     }
     char *data = array->data ? array->data : draft->array, *grad = array->grad;
     for (size_t i = 0; i < draft->count && !status; i++) {

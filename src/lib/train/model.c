@@ -74,7 +74,7 @@ check_parameter (const struct accel_parameter *parameters, size_t index, struct 
         same = parameter->grad->shape[i] == parameter->data->shape[i];
     if (!same)
         return accel_fail (err, ACCEL_ERR_INVALID, "the gradient of '%s' does not have the shape of the parameter",
-                                                   name);
+                           name);
     return ACCEL_OK;
 }
 

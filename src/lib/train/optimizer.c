@@ -187,7 +187,7 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
         status = make_states (made, err);
     if (status) {
         if (!made->begin)
-            made->custom.destroy = NULL; /* the caller's, as it is where we come not so far */
+            made->custom.destroy = NULL; /* the caller still owns it, as after any other failure */
         accel_optimizer_destroy (made);
         return status;
     }

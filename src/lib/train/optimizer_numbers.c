@@ -90,7 +90,7 @@ check_number (const char *group, size_t i, double value, struct accel_error *err
     return refuse (group, err, text);
 }
 
-/* A setting that this kind of optimizer does not have would be ignored without a word. */
+/* A setting that this kind of optimizer does not have would be silently ignored. */
 static enum accel_status
 check_kind (const struct accel_optimizer *optimizer, const char *group, const char *name, unsigned kinds,
             struct accel_error *err)
@@ -171,8 +171,7 @@ check_group (const char *function, const struct accel_optimizer *optimizer, size
     enum accel_status status = optimizer_check (function, optimizer, err);
     if (!status && group >= optimizer->group_count)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: group %zu does not exist: the optimizer has %zu", function,
-                                                   group,
-                           optimizer->group_count);
+                           group, optimizer->group_count);
     return status;
 }
 
@@ -222,6 +221,8 @@ enum accel_status
 accel_optimizer_set_group_lr (struct accel_optimizer *optimizer, size_t group, double lr, struct accel_error *err)
 {
     enum accel_status status = check_group (__func__, optimizer, group, err);
+    if (!status)
+        status = check_number (optimizer->groups[group].name, GROUP_LR, lr, err);
     if (!status)
         *optimizer_lr_of (optimizer, group) = lr;
     return status;

@@ -87,10 +87,10 @@ refuse_name (const struct chosen *chosen, const char *what, const char *wanted, 
 {
     char space[CANDIDATE_SIZE + 40];
     if (untrained)
-        return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s': what %s '%.100s' has no gradient and is not trained",
-                           name_of (chosen), what, wanted);
+        return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s': no parameter that %s '%.100s' is trained: it has no "
+                           "gradient", name_of (chosen), what, wanted);
     return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s': no parameter %s '%.100s'%s", name_of (chosen), what,
-                       wanted,  suggest_parameter (chosen->optimizer->model, wanted, space, sizeof space));
+                       wanted, suggest_parameter (chosen->optimizer->model, wanted, space, sizeof space));
 }
 
 /* Choose all that @p text matches, a pattern or a name. */
@@ -179,7 +179,7 @@ choose_given (const struct chosen *chosen, struct accel_error *err)
     return status ? status : choose_indices (chosen, err);
 }
 
-/* Give @group the parameters that nobody has chosen.  @return their number */
+/* Give @group the parameters that no other group has chosen.  @return their number */
 static size_t
 choose_rest (struct accel_optimizer *optimizer, size_t group)
 {

@@ -201,8 +201,8 @@ accel_convert (const void *from, enum accel_dtype from_dtype, void *to, enum acc
     if (count && (!from || !to))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, from ? "to" : "from");
     if (!is_convertible (from_dtype) || !is_convertible (to_dtype))
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: cannot convert from %s to %s: only 32-bit, 16-bit and "
-                                                       "8-bit floats can be converted",
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "%s: cannot convert from %s to %s: only 32-bit, 16-bit and 8-bit floats can be converted",
                            __func__, accel_dtype_name (from_dtype), accel_dtype_name (to_dtype));
     for (size_t i = 0; i < count; i += FLOATS_BLOCK) {
         float block[FLOATS_BLOCK];

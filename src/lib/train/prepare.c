@@ -13,6 +13,7 @@
 #include "lib/train/optimizer.h"
 #include "lib/train/precision.h"
 #include "lib/train/reducer.h"
+#include "util/hash.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,29 +54,20 @@ describe (const struct accel_model *model, size_t index, char text[DESCRIPTION_S
                                                        : "");
 }
 
-/* FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits: enough to notice a difference, which is then looked at. */
-static int64_t
-fingerprint (const void *bytes, size_t length, uint64_t hash)
-{
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ at[i]) * UINT64_C (0x100000001b3);
-    return (int64_t) hash;
-}
-
+/* 64 bits are enough to notice a difference, which explain_difference() then looks at. */
 static int64_t
 fingerprint_parameter (const struct accel_model *model, size_t index)
 {
     if (index >= model->count)
         return 0;
     const struct accel_parameter *parameter = &model->parameters[index];
-    uint64_t hash = UINT64_C (0xcbf29ce484222325);
-    hash = (uint64_t) fingerprint (parameter->name, strlen (parameter->name) + 1, hash);
-    hash = (uint64_t) fingerprint (parameter->data->shape, (size_t) parameter->data->ndim * sizeof (int64_t), hash);
-    hash = (uint64_t) fingerprint (&parameter->data->dtype, sizeof parameter->data->dtype, hash);
+    uint64_t hash = hash_bytes (HASH_START, parameter->name, strlen (parameter->name) + 1);
+    hash = hash_bytes (hash, parameter->data->shape, (size_t) parameter->data->ndim * sizeof (int64_t));
+    hash = hash_bytes (hash, &parameter->data->dtype, sizeof parameter->data->dtype);
     if (parameter->grad)
-        hash = (uint64_t) fingerprint (&parameter->grad->dtype, sizeof parameter->grad->dtype, hash);
-    return fingerprint (!parameter->grad ? "f" : model_has_own_gradient (model, index) ? "o" : "t", 1, hash);
+        hash = hash_bytes (hash, &parameter->grad->dtype, sizeof parameter->grad->dtype);
+    const char *kind = !parameter->grad ? "f" : model_has_own_gradient (model, index) ? "o" : "t";
+    return (int64_t) hash_bytes (hash, kind, 1);
 }
 
 static int64_t
@@ -86,7 +78,7 @@ fingerprint_options (const struct accel_ddp_options *ddp)
         ddp->matrix_approximation_rank, ddp->start_iter, ddp->min_compression_rate, ddp->no_error_feedback,
         ddp->no_warm_start,
     };
-    return fingerprint (values, sizeof values, UINT64_C (0xcbf29ce484222325));
+    return (int64_t) hash_bytes (HASH_START, values, sizeof values);
 }
 
 /* All ranks have found the same difference; each says what both sides have. */

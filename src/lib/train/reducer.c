@@ -260,8 +260,7 @@ report (struct accel_model *model, size_t index, struct accel_error *err)
     const char *name = index < model->count ? model->parameters[index].name : "";
     if (index >= model->count)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_grad_ready: no parameter %zu in a model with %zu parameters",
-                                                   index,
-                           model->count);
+                           index, model->count);
     if (!model_is_trained (model, index))
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_grad_ready: '%s' is not trained", name);
     if (reducer->ready[index])

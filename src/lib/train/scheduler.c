@@ -43,7 +43,7 @@ set_from_one (struct accel_scheduler *scheduler, struct schedule *part)
     for (size_t i = 0; i < scheduler->group_count; i++) {
         double *lr = optimizer_lr_of (scheduler->optimizer, scheduler->groups[i]);
         double *momentum = optimizer_momentum (scheduler->optimizer, scheduler->groups[i]);
-        /* A part that begins anew goes from its base, not from where the one before has ended. */
+        /* A part that begins starts from its base, not from the last rate of the part before it. */
         double before = part->step || scheduler->composition == COMPOSED_OF_ONE ? *lr : part->base_lr[i];
         scheduler->lr[i] = part->lr[i] = *lr = schedule_rate (part, i, before, factor);
         if (moves_momentum && momentum)
@@ -51,8 +51,8 @@ set_from_one (struct accel_scheduler *scheduler, struct schedule *part)
     }
 }
 
-/* Recursive schedules go on from one rate, as in torch's ChainedScheduler: the optimizer's, so that who changes it is
- * heard.  Where others' factors are on top of it, it is kept in the first part, and not in the optimizer. */
+/* Recursive schedules continue from one rate, as in torch's ChainedScheduler.  It is the optimizer's, so that the
+ * program can change it.  If factors of other schedules multiply it, the first part keeps it instead. */
 UNFUSED static void
 set_from_product (struct accel_scheduler *scheduler)
 {
@@ -92,7 +92,7 @@ apply (struct accel_scheduler *scheduler, struct accel_error *err)
                 : ACCEL_OK;
 }
 
-/* The object is the first member.  What can still be read of a scheduler that has ended needs no memory. */
+/* The object is the first member. */
 static void
 end_scheduler (struct object *object)
 {
@@ -156,6 +156,22 @@ check_momentum (const struct accel_scheduler *scheduler, const struct accel_sche
     return ACCEL_OK;
 }
 
+/* One-cycle has no rate after its total_steps: a sequence that asks for one could never get to the next schedule. */
+static enum accel_status
+check_length (const struct request *request, size_t p, struct accel_error *err)
+{
+    const struct accel_scheduler_options *options = &request->options[p];
+    if (!request->milestones || p + 1 >= request->count || options->schedule != ACCEL_SCHEDULE_ONE_CYCLE)
+        return ACCEL_OK;
+    uint64_t length = request->milestones[p] - (p ? request->milestones[p - 1] : 0);
+    if (length - 1 <= options->total_steps)
+        return ACCEL_OK;
+    return accel_fail (err, ACCEL_ERR_INVALID,
+                       "schedule %zu: one-cycle has total_steps %llu, but the next schedule begins after %llu steps: "
+                       "set total_steps to %llu", p, (unsigned long long) options->total_steps,
+                       (unsigned long long) length, (unsigned long long) length);
+}
+
 /* The options of part @p p, with defaults, and where it begins. */
 static enum accel_status
 make_part (struct accel_scheduler *scheduler, const struct request *request, size_t p, struct accel_error *err)
@@ -168,6 +184,8 @@ make_part (struct accel_scheduler *scheduler, const struct request *request, siz
         status = check_momentum (scheduler, &part->options, err);
     if (!status)
         status = check_common (request->options, &request->options[p], p, err);
+    if (!status)
+        status = check_length (request, p, err);
     if (status)
         return status;
     if (request->composition == COMPOSED_AS_PRODUCT && part->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE)
@@ -300,7 +318,7 @@ scheduler_check (const char *function, const struct accel_scheduler *scheduler, 
     return ACCEL_OK;
 }
 
-/* The part whose turn it is next, where it can make no further step. */
+/* The part that the next step belongs to, if that part has no more steps; NULL otherwise. */
 static const struct schedule *
 find_end (const struct accel_scheduler *scheduler)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What schedulers tell: rates and momenta, where they have got to, and what has to agree over the ranks. */
+/* The readable state of schedulers: rates, momenta and steps, and what has to be the same on all ranks. */
 #include <config.h>
 
 #include "lib/train/schedules.h"
@@ -100,13 +100,14 @@ take_record (struct accel_scheduler *scheduler, const struct accel_scheduler_sta
         scheduler->momentum[place] = *momentum = state->momentum;
 }
 
-enum accel_status
-accel_scheduler_set_states (struct accel_scheduler *scheduler, const struct accel_scheduler_state *states, size_t count,
-                            struct accel_error *err)
+/* @function and @name are what the program calls, and its argument. */
+static enum accel_status
+take_states (const char *function, const char *name, struct accel_scheduler *scheduler,
+             const struct accel_scheduler_state *states, size_t count, struct accel_error *err)
 {
     if (!scheduler || !states)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, scheduler ? "state" : "scheduler");
-    enum accel_status status = scheduler_check (__func__, scheduler, err);
+        return accel_fail_null (err, function, scheduler ? name : "scheduler");
+    enum accel_status status = scheduler_check (function, scheduler, err);
     if (!status && count != accel_scheduler_state_count (scheduler))
         return accel_fail (err, ACCEL_ERR_FORMAT, "the scheduler has %zu states, for its groups and schedules, not %zu",
                            accel_scheduler_state_count (scheduler), count);
@@ -118,10 +119,17 @@ accel_scheduler_set_states (struct accel_scheduler *scheduler, const struct acce
 }
 
 enum accel_status
+accel_scheduler_set_states (struct accel_scheduler *scheduler, const struct accel_scheduler_state *states, size_t count,
+                            struct accel_error *err)
+{
+    return take_states (__func__, "states", scheduler, states, count, err);
+}
+
+enum accel_status
 accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel_scheduler_state *state,
                            struct accel_error *err)
 {
-    return accel_scheduler_set_states (scheduler, state, 1, err);
+    return take_states (__func__, "state", scheduler, state, 1, err);
 }
 
 static void
@@ -175,8 +183,8 @@ scheduler_note_numbers (const struct accel_scheduler *scheduler, struct noted_nu
             = scheduler->composition == COMPOSED_IN_SEQUENCE ? "a sequence of schedules" : "a chain of schedules";
     numbers->sizes[0] = (struct noted_size){ "the number of schedules", scheduler->part_count };
     numbers->sizes[1] = (struct noted_size){ "the number of groups", scheduler->group_count };
-    numbers_add (numbers, "the position of its optimizer in accel_prepare", NULL, NULL, (double)
-                          optimizer->object.number);
+    numbers_add (numbers, "the position of its optimizer in accel_prepare", NULL, NULL,
+                 (double) optimizer->object.number);
     numbers_add (numbers, "the number of steps done", NULL, NULL, (double) scheduler->step);
     for (size_t i = 0; i < scheduler->group_count; i++)
         numbers_add (numbers, "the group", NULL, NULL, (double) scheduler->groups[i]);

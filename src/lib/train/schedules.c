@@ -91,7 +91,7 @@ schedule_factor (const struct schedule *part)
     return wave * (1.0 - last) + last;
 }
 
-/* From the rate before, as torch has it, so that whoever changes the optimizer's in between is heard. */
+/* From the optimizer's current rate, as in torch: the program may have changed it since the last step. */
 UNFUSED static double
 polynomial_rate (const struct schedule *part, double lr)
 {

@@ -17,7 +17,7 @@ struct phase {
     double start_momentum, end_momentum;
 };
 
-/** One formula, and where it has got to. */
+/** One formula and its current step. */
 struct schedule {
     struct accel_scheduler_options options; /* no field is 0 that has another default */
     uint64_t step;

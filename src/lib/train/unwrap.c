@@ -32,7 +32,7 @@ error:
         model->kept[i] = NULL;
     }
     return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the gradients of a model of %zu parameters",
-                                             model->count);
+                       model->count);
 }
 
 enum accel_status

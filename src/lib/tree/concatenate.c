@@ -169,7 +169,7 @@ join_trees (const struct join *join, const struct tree_place *place, const struc
         return tree_fail_at (call, place, status, err);
     if (first->count && !(items = calloc (join->count, sizeof *items))) {
         status = tree_fail_at (call, place, accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for its items"),
-                                                                              err);
+                               err);
         goto error;
     }
     for (size_t i = 0; i < first->count; i++) {

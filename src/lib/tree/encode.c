@@ -64,8 +64,8 @@ tree_encode (const struct accel_tree *tree, struct strbuf *text, struct accel_er
 {
     strbuf_add_bytes (text, magic, sizeof magic);
     encode_node (tree, text);
-    return text->failed ? accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the structure of a tree") :
-                                                            ACCEL_OK;
+    return text->failed ? accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the structure of a tree")
+                        : ACCEL_OK;
 }
 
 struct source {

@@ -187,7 +187,7 @@ accel_tree_create_bytes (struct accel_tree **tree, const void *bytes, size_t siz
     char *data = malloc (size_bytes + 1);
     if (!data)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_tree_create_bytes: cannot allocate memory for %zu bytes",
-                                                 size_bytes);
+                           size_bytes);
     if (size_bytes)
         memcpy (data, bytes, size_bytes);
     data[size_bytes] = '\0';
@@ -294,7 +294,7 @@ check_item (const struct accel_tree *tree, const struct accel_tree *item, struct
             return accel_fail (err, ACCEL_ERR_INVALID, "the item contains the tree that it would be added to");
     if (levels > ACCEL_TREE_MAX_DEPTH)
         return accel_fail (err, ACCEL_ERR_INVALID, "the tree would have %d levels; the maximum is %d", levels,
-                                                   ACCEL_TREE_MAX_DEPTH);
+                           ACCEL_TREE_MAX_DEPTH);
     return ACCEL_OK;
 }
 

@@ -155,8 +155,8 @@ map_leaf (const struct tree_walk *walk, const struct tree_place *place, const st
         accel_tree_destroy (*made);
     *made = NULL;
     if (!status)
-        return accel_fail (err, ACCEL_ERR_CALLBACK, "the function returned the leaf itself, or an item that is already "
-                                                    "in a tree");
+        return accel_fail (err, ACCEL_ERR_CALLBACK,
+                           "the function returned the leaf itself, or an item that is already in a tree");
     return accel_fail (err, ACCEL_ERR_CALLBACK, "%s", *cause.text ? cause.text : accel_status_string (status));
 }
 

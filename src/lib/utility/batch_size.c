@@ -72,6 +72,5 @@ accel_find_executable_batch_size_at (const char *file, int line, struct accel *a
     }
     return accel_fail (err, ACCEL_ERR_NOMEM,
                        "accel_find_executable_batch_size at %s:%d: no batch size from %zu down to 1 fits in memory",
-                       file,
-                       line, first);
+                       file, line, first);
 }

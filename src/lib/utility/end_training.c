@@ -16,8 +16,8 @@ accel_end_training_at (const char *file, int line, struct accel *acc, struct acc
     if (!acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_end_training: acc is NULL");
     if (acc->joining)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_end_training: end accel_join_uneven_inputs with "
-                                                   "accel_join_end first");
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "accel_end_training: end accel_join_uneven_inputs with accel_join_end first");
     for (struct object *object = acc->prepared; object; object = object->next)
         if ((object->magic ^ OBJECT_MAGIC) == OBJECT_LOADER)
             accel_loader_end ((struct accel_loader *) (void *) object);

@@ -7,6 +7,7 @@
 #include "lib/comm/comm_private.h"
 #include "lib/error.h"
 #include "util/envnames.h"
+#include "util/hash.h"
 #include "util/io.h"
 #include "util/strbuf.h"
 
@@ -138,17 +139,8 @@ accel_log_in_order_at (const char *file, int line, struct accel *acc, struct acc
     return status;
 }
 
-/* FNV-1a, 64 bits: that two texts of one program share it is not to be expected. */
-static uint64_t
-hash_of (const char *text)
-{
-    uint64_t hash = UINT64_C (0xcbf29ce484222325);
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char) *text) * UINT64_C (0x100000001b3);
-    return hash;
-}
-
-/* The latest 1024 texts are remembered: what warns of something new each time must not take memory for ever. */
+/* Two texts of one program are not expected to have the same hash.  The latest 1024 texts are remembered: what warns of
+ * something new each time must not take memory for ever. */
 static bool
 is_new (uint64_t hash)
 {
@@ -176,7 +168,7 @@ accel_log_warning_once (const struct accel *acc, const char *format, ...)
     va_end (args);
     if (length < 0)
         return;
-    if (is_new (hash_of (text)))
+    if (is_new (hash_bytes (HASH_START, text, (size_t) length)))
         accel_log (acc, ACCEL_LOG_WARNING, "%s", text);
     free (text);
 }

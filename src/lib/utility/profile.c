@@ -116,9 +116,8 @@ accel_profile_start_at (const char *file, int line, struct accel *acc, const str
         status = accel_fail (err, ACCEL_ERR_INVALID,
                              "accel_profile_start at %s:%d: a profile is already being recorded", file, line);
     else if (!status && wrong[1])
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "accel_profile_start at %s:%d: out of memory on at least one "
-                                                   "process", file,
-                             line);
+        status = accel_fail (err, ACCEL_ERR_NOMEM,
+                             "accel_profile_start at %s:%d: out of memory on at least one process", file, line);
     if (status) {
         profile_destroy (made);
         return status;

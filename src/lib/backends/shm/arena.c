@@ -113,9 +113,9 @@ shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: out of memory");
     size_t at = find_gap (shm, wanted, &offset);
     if (at > arena->count)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: no room left for %zu bytes in the %zu bytes that each "
-                                                 "process has",
-                           bytes, limit);
+        return accel_fail (err, ACCEL_ERR_NOMEM,
+                           "accel_alloc: no room left for %zu bytes in the %zu bytes that each process has", bytes,
+                           limit);
     if (reserve (shm, offset, wanted)) {
         int number = errno;
         /* Nothing has been written; to clear what is not there would be fatal. */

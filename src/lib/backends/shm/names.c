@@ -10,6 +10,7 @@
 
 #include "util/cleanup.h"
 #include "util/envnames.h"
+#include "util/hash.h"
 
 #include <ctype.h>
 #include <stddef.h>
@@ -23,14 +24,11 @@ static const char *const identifying[] = {
     "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "MV2_COMM_WORLD_ID", "SLURM_JOB_ID", "SLURM_STEP_ID",
 };
 
-/* FNV-1a, with a separator after each part. */
+/* The end of the text separates it from the next part. */
 static uint64_t
-hash (uint64_t value, const char *text)
+hash_text (uint64_t hash, const char *text)
 {
-    do
-        value = (value ^ (unsigned char) *text) * UINT64_C (0x100000001b3);
-    while (*text++);
-    return value;
+    return hash_bytes (hash, text, strlen (text) + 1);
 }
 
 static void
@@ -44,15 +42,15 @@ set_text (struct shm_address *address, const char *text)
 void
 shm_usual_address (const struct backend_job *job, struct shm_address *address)
 {
-    uint64_t value = UINT64_C (0xcbf29ce484222325);
+    uint64_t hash = HASH_START;
     char text[64];
     for (size_t i = 0; i < sizeof identifying / sizeof *identifying; i++) {
         const char *part = getenv (identifying[i]);
-        value = hash (value, part ? part : "");
+        hash = hash_text (hash, part ? part : "");
     }
     snprintf (text, sizeof text, "%d/%d", job->identity.world_size, job->identity.local_world_size);
-    value = hash (value, text);
-    snprintf (text, sizeof text, "accel-%u-%016llx", (unsigned) geteuid (), (unsigned long long) value);
+    hash = hash_text (hash, text);
+    snprintf (text, sizeof text, "accel-%u-%016llx", (unsigned) geteuid (), (unsigned long long) hash);
     set_text (address, text);
 }
 

@@ -83,8 +83,8 @@ look (struct shm *shm, const struct backend_call *call, struct accel_error *err)
                            shm_name (shm, partner), why, shm->local_rank, site);
     if (atomic_load (&next->step) == shm->step + 1 && !is_ready (shm, call)) {
         jobseg_describe (slot, why, sizeof why);
-        return accel_fail (err, ACCEL_ERR_PEER, "rank %d is waiting for all ranks, %s, while rank %d is waiting for it "
-                                                "in %s",
+        return accel_fail (err, ACCEL_ERR_PEER,
+                           "rank %d is waiting for all ranks, %s, while rank %d is waiting for it in %s",
                            shm_name (shm, partner), why, shm->local_rank, site);
     }
     if (call->kind == BACKEND_SEND && is_circle (shm)) {

@@ -19,8 +19,8 @@ shm_probe (const struct backend_job *job, struct accel_error *err)
 {
     const struct identity *identity = &job->identity;
     if (identity->local_world_size != identity->world_size)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects processes on one host only, but this host has %d of "
-                                                       "%d",
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "connects processes on one host only, but this host has %d of %d",
                            identity->local_world_size, identity->world_size);
     if (identity->world_size > JOBSEG_MAX_LOCAL)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects at most %d processes, but this job has %d",
