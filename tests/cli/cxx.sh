@@ -6,7 +6,7 @@
 
 library=$builddir/.libs/libaccel.a
 sanitizer=$(sed -n 's/^SAN_CFLAGS = //p' "$builddir/Makefile") coverage=$(sed -n 's/^COVERAGE_CFLAGS = //p' "$builddir/Makefile")
-warnings="-Wall -Wextra -Wpedantic -Werror -O0 -g1 -I$srcdir/include -DEXAMPLE_DATA=\"$srcdir/examples/data\""
+warnings="-Wall -Wextra -Wpedantic -Werror -O0 -g1 -I$srcdir/include"
 if [ ! -f "$library" ]; then
     test_skip 'accel.hpp' 'no static library in this build'
     test_done
@@ -24,7 +24,7 @@ fi
 examples="$srcdir/examples/pi.cc $srcdir/examples/train.cc"
 # build COMPILER STANDARD SOURCE PROGRAM
 build () {
-    $1 -std=$2 $warnings $sanitizer $coverage "$3" -o "$4" "$library" -lm -pthread
+    $1 -std=$2 $warnings -DEXAMPLE_DATA="\"$srcdir/examples/data\"" $sanitizer $coverage "$3" -o "$4" "$library" -lm -pthread
 }
 launch () {
     processes=$1

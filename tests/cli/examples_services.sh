@@ -93,7 +93,7 @@ echo $$ >pid
 SLURM_NODEID=0 SLURM_STEP_NUM_TASKS=1 exec "$@"
 END
 is_ready () {
-    test "$(cat ready 2>/dev/null | wc -l)" = 2
+    [ -e ready ] && test "$(wc -l <ready)" = 2
 }
 test_expect_success 'SIGUSR1, which Slurm sends before the time limit, reaches all ranks' '
     RANKS_PER_NODE=2 && export RANKS_PER_NODE && { job 1 "" --cpu program >out 2>&1 & } && wait_for is_ready &&

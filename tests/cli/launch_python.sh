@@ -55,8 +55,9 @@ if ! command -v python3 >/dev/null; then
     test_skip 'what python takes' 'no python3'
     test_done
 fi
-what='import sys; print ("python", *sys.argv)'
-echo "$what" >train && mkdir folder && echo "$what" >folder/__main__.py && mkdir empty &&
+# One write() for each line: two ranks write to one file, and print() writes each argument alone where Python has -u.
+what='import sys; sys.stdout.write (" ".join (["python"] + sys.argv) + "\n")'
+printf "%s\n" "$what" >train && mkdir folder && cp train folder/__main__.py && mkdir empty &&
     python3 -m zipapp folder -o app.pyz && python3 -m zipapp folder -o app -p "/usr/bin/env python3" &&
     python3 -c 'import py_compile; py_compile.compile ("train", "compiled")' &&
     mkdir only_compiled && cp compiled only_compiled/__main__.pyc || exit 99
