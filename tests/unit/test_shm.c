@@ -618,7 +618,7 @@ test_groups (void)
 int
 main (void)
 {
-    alarm (120);
+    alarm (900);
     test_differences ();
     test_places ();
     test_missing ();

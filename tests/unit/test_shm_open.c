@@ -539,7 +539,7 @@ test_self (void)
 int
 main (void)
 {
-    alarm (120);
+    alarm (900);
     unsetenv (ENV_MASTER_PORT);
     char name[32];
     snprintf (name, sizeof name, "test-%d", (int) getpid ()); /* two runs at once are two jobs */
