@@ -16,7 +16,7 @@ for ranks in 1 2 5; do
 done
 test_expect_success 'as the configuration says' '
     printf "distributed_type: MULTI_CPU\nuse_cpu: true\nnum_processes: 3\nmixed_precision: bf16\n" >c.yaml &&
-    run_test --config_file c.yaml && grep "3 processes, backend shm" out && grep -Fx "$sentence" out'
+    run_test --config_file c.yaml && grep "3 processes, engine shm" out && grep -Fx "$sentence" out'
 test_expect_success 'the default file' '
     mkdir -p "$HOME/.cache/huggingface/accelerate" && cp c.yaml "$HOME/.cache/huggingface/accelerate/default_config.yaml" &&
     run_test && grep "3 processes" out'
