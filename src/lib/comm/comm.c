@@ -6,7 +6,7 @@
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
 #include "lib/kernels/reduce.h"
-#include "lib/utility/profile.h"
+#include "util/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,8 +75,9 @@ end_comm (struct object *object)
     comm_abandon (comm, comm->unsettled);
     if (comm->engine)
         comm->engine->close (comm->transport);
-    profile_destroy (comm->profile);
-    comm->profile = NULL;
+    if (comm->observer)
+        comm->observer->end (comm->observer);
+    comm->observer = NULL;
     if (comm->parent)
         object_let_go (&comm->parent->object);
 }
@@ -229,7 +230,7 @@ run (struct accel_comm *comm, struct engine_call *call, bool buffers, struct acc
     enum accel_status status = check (comm, call, buffers, err);
     if (status)
         return status;
-    struct profile *profile = NULL;
+    struct comm_observer *observer = NULL;
     for (struct accel_comm *part = comm; part; part = part->parent) {
         if (object_is_gone (&part->object))
             return comm_refuse (call->site, part == comm ? "the group has been destroyed"
@@ -246,17 +247,17 @@ run (struct accel_comm *comm, struct engine_call *call, bool buffers, struct acc
                 *err = part->broken;
             return part->broken.code;
         }
-        profile = part->profile;
+        observer = part->observer;
     }
     call->form = call->site->form ? comm_form_hash (call->site->form) : 0;
     struct ledger_entry entry = {
         .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
     };
     struct jobseg_record *record = ledger_begin (comm->ledger, call->site, &entry);
-    uint64_t begin_ns = profile ? profile_now () : 0;
+    int64_t begin_ns = observer ? clock_ns () : 0;
     status = comm->engine->run (comm->transport, call, &mine);
-    if (profile)
-        profile_note_call (profile, call, begin_ns);
+    if (observer)
+        observer->note (observer, call, begin_ns);
     if (!status) {
         ledger_end (record);
         return ACCEL_OK;

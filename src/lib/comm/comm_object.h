@@ -9,6 +9,14 @@
 
 #include <stdatomic.h>
 
+/** Who is told of the collectives of a world and of its groups.  The waist calls higher floors through it alone. */
+struct comm_observer {
+    /** @p call, which began at @p begin_ns of clock_ns(), has returned.  Runs on the thread that made the call. */
+    void (*note) (struct comm_observer *observer, const struct engine_call *call, int64_t begin_ns);
+    /** The world ends: free the observer. */
+    void (*end) (struct comm_observer *observer);
+};
+
 struct accel_comm {
     struct object object;
     const struct engine *engine;
@@ -18,7 +26,7 @@ struct accel_comm {
     struct accel_comm *parent; /* of a group; NULL: the world */
     struct ledger *ledger;     /* the world's */
     struct ledger own_ledger;
-    struct profile *profile; /* of the world alone; NULL: nothing is recorded */
+    struct comm_observer *observer; /* of the world alone; NULL: none */
     atomic_bool reserved;    /* see comm_reserve() */
     struct accel_error broken; /* code is ACCEL_OK while it works */
     const void *unsettled;     /* whose failure it is that this process may still recover from; NULL: nobody's */

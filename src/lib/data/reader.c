@@ -28,24 +28,6 @@ enum { CHEAP_NS = 100000, SPIN_NS = 50000, SPINS = 32, AVERAGED = 8 };
 /* Batches between two looks at what they cost; most looks between two trials; what nobody but threads should read. */
 enum { LOOK = 128, MOST_PATIENCE = 256, LONG_NS = 1000000 };
 
-static int64_t
-clock_ns (void)
-{
-    struct timespec now;
-    clock_gettime (CLOCK_MONOTONIC, &now);
-    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static inline void
-relax (void)
-{
-#if defined __x86_64__ || defined __i386__
-    __builtin_ia32_pause ();
-#elif defined __aarch64__
-    __asm__ volatile ("yield");
-#endif
-}
-
 /* With the lock held, which is given up meanwhile: wait a little for @p count to change.  @return whether to look */
 static bool
 spin (struct reader *reader, atomic_uint *count)

@@ -8,6 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
 #include "lib/state/state_object.h"
+#include "lib/utility/profile.h"
 
 enum accel_status
 accel_end_training_at (const char *file, int line, struct accel *acc, struct accel_error *err)
@@ -21,6 +22,6 @@ accel_end_training_at (const char *file, int line, struct accel *acc, struct acc
     for (struct object *object = acc->prepared; object; object = object->next)
         if ((object->magic ^ OBJECT_MAGIC) == OBJECT_LOADER)
             accel_loader_end ((struct accel_loader *) (void *) object);
-    enum accel_status status = acc->world->profile ? accel_profile_stop_at (file, line, acc, err) : ACCEL_OK;
+    enum accel_status status = profile_is_recording (acc) ? accel_profile_stop_at (file, line, acc, err) : ACCEL_OK;
     return status ? status : comm_barrier (acc->world, &site, err);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recording of one process, and its hook at the waist of communication. */
+/* A recording of one process, which observes its collectives. */
 #ifndef LIB_UTILITY_PROFILE_H
 #define LIB_UTILITY_PROFILE_H
+
+#include "lib/comm/comm_object.h"
 
 #include <accel/utility.h>
 
@@ -27,6 +29,7 @@ struct profile_names {
 };
 
 struct profile {
+    struct comm_observer observer;
     struct profile_event *events; /* [most] */
     size_t count, most;
     uint64_t dropped, calls, steps;
@@ -48,16 +51,8 @@ struct profile_part {
     struct profile_names names;
 };
 
-struct engine_call;
-
-/** Nanoseconds of CLOCK_MONOTONIC. */
-uint64_t profile_now (void);
-
-/** Note a collective that began at @p begin_ns and is over. */
-void profile_note_call (struct profile *profile, const struct engine_call *call, uint64_t begin_ns);
-
-/** Accepts NULL. */
-void profile_destroy (struct profile *profile);
+/** @return whether @p acc, which may be NULL, is being recorded. */
+bool profile_is_recording (struct accel *acc);
 
 /** Write the recordings of @p ranks processes to @p path. */
 enum accel_status profile_write (const char *path, const struct profile_part *parts, int ranks,

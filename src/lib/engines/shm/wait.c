@@ -37,16 +37,6 @@ shm_wake (struct shm_block *block, uint32_t parity)
     shm_futex_wake (&block->posts[parity].step);
 }
 
-static inline void
-relax (void)
-{
-#if defined __x86_64__ || defined __i386__
-    __builtin_ia32_pause ();
-#elif defined __aarch64__
-    __asm__ volatile ("yield");
-#endif
-}
-
 static bool
 has_come (const struct shm_post *post, uint32_t step)
 {
