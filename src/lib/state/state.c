@@ -5,9 +5,9 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/comm/comm_object.h"
+#include "lib/state/log.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
-#include "lib/utility/log.h"
 #include "util/envnames.h"
 #include "util/parse.h"
 
