@@ -26,7 +26,6 @@ cat >known_upward <<'EOF'
 state/state.c -> train/accumulate.c
 state/state.c -> train/accumulate.h
 state/state.c -> train/scaler.c
-state/state.c -> train/unwrap.c
 state/state_object.h -> train/scaler.h
 EOF
 sed -n '/^```floors$/,/^```$/ s/^\([0-9]\)  *\([a-z]*\) .*/\1 \2/p' "$srcdir/HACKING.md" >floors

@@ -330,7 +330,7 @@ test_bad (struct job *job)
     struct accel *acc = job->acc;
     struct accel_model *model = job->model;
     struct accel_local_sgd *local_sgd = (struct accel_local_sgd *) job;
-    struct accel_model stranger = { .object = OBJECT_INIT (OBJECT_MODEL, NULL) };
+    struct accel_model stranger = { .object = OBJECT_INIT (&kind_model) };
     uint64_t passes = acc->micro_step;
     struct {
         enum accel_status status;

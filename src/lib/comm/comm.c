@@ -82,10 +82,12 @@ end_comm (struct object *object)
         object_let_go (&comm->parent->object);
 }
 
+static const struct object_kind kind_comm = { .end = end_comm };
+
 void
 comm_init (struct accel_comm *comm, struct accel_comm *parent)
 {
-    comm->object = (struct object) OBJECT_INIT (OBJECT_COMM, end_comm);
+    comm->object = (struct object) OBJECT_INIT (&kind_comm);
     comm->parent = parent;
     if (parent)
         object_hold (&parent->object);

@@ -8,6 +8,7 @@
 #include "lib/data/compare.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
+#include "lib/state/prepared.h"
 #include "lib/state/state_private.h"
 
 #include <stdlib.h>
@@ -156,7 +157,7 @@ end_loader (struct object *object)
         comm_abandon (accel_world (object->owner), loader);
     pass_end (loader);
     pass_release (loader);
-    state_remove_prepared (&loader->object);
+    prepared_remove (&loader->object);
     if (loader->owns_sampler)
         accel_sampler_destroy (loader->sampler);
     else if (loader->sampler && loader->persistent)
@@ -169,13 +170,43 @@ end_loader (struct object *object)
 }
 
 static enum accel_status
+prepare (struct object *object, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    return loader_prepare ((struct accel_loader *) (void *) object, acc, site, err);
+}
+
+static enum accel_status
+release (struct object *object, struct accel_error *err)
+{
+    prepared_remove (object);
+    enum accel_status status = loader_release ((struct accel_loader *) (void *) object, err);
+    object->owner = NULL;
+    return status;
+}
+
+static void
+let_go (struct object *object)
+{
+    (void) loader_release ((struct accel_loader *) (void *) object, NULL);
+}
+
+static void
+stop (struct object *object)
+{
+    accel_loader_end ((struct accel_loader *) (void *) object);
+}
+
+const struct object_kind kind_loader
+    = { .end = end_loader, .prepare = prepare, .release = release, .let_go = let_go, .stop = stop };
+
+static enum accel_status
 make (struct accel_loader **loader, const struct accel_dataset *dataset, const struct accel_stream *stream,
       const struct accel_loader_options *options, struct accel_error *err)
 {
     struct accel_loader *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a loader");
-    made->object = (struct object) OBJECT_INIT (OBJECT_LOADER, end_loader);
+    made->object = (struct object) OBJECT_INIT (&kind_loader);
     made->dataset = dataset;
     made->stream = stream;
     made->fields = dataset ? dataset->fields : stream->fields;

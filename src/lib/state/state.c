@@ -6,6 +6,7 @@
 #include "lib/base/option.h"
 #include "lib/comm/comm_object.h"
 #include "lib/state/log.h"
+#include "lib/state/prepared.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "util/envnames.h"
@@ -141,10 +142,12 @@ static void
 leave (struct object *object)
 {
     struct accel *acc = (struct accel *) (void *) object;
-    state_let_go (acc);
+    prepared_let_go (acc);
     comm_close (acc->world);
     jobseg_detach (&acc->segment);
 }
+
+static const struct object_kind kind_job = { .end = leave };
 
 enum accel_status
 accel_open (struct accel **acc, const struct accel_options *options, struct accel_error *err)
@@ -156,7 +159,7 @@ accel_open (struct accel **acc, const struct accel_options *options, struct acce
     struct accel *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
-    made->object = (struct object) OBJECT_INIT (OBJECT_JOB, leave);
+    made->object = (struct object) OBJECT_INIT (&kind_job);
     made->split_batches = options && options->split_batches;
     enum accel_status status = read_timeout (options, &job.timeout_ms, err);
     if (!status)
@@ -200,32 +203,6 @@ void
 state_set_active_loader (struct accel *acc, struct accel_loader *loader)
 {
     acc->active_loader = loader;
-}
-
-void
-state_add_prepared (struct accel *acc, struct object *object)
-{
-    object->number = ++acc->prepared_count;
-    object->next = acc->prepared;
-    acc->prepared = object;
-}
-
-void
-state_remove_prepared (struct object *object)
-{
-    if (!object->owner)
-        return;
-    for (struct object **at = &object->owner->prepared; *at; at = &(*at)->next)
-        if (*at == object) {
-            *at = object->next;
-            return;
-        }
-}
-
-struct object *
-state_prepared (const struct accel *acc)
-{
-    return acc->prepared;
 }
 
 int64_t *

@@ -84,12 +84,6 @@ accumulate_scale (const struct accel *acc)
     return 1.0F / (float) accel_gradient_accumulation_steps (acc);
 }
 
-static bool
-is_model (const struct object *object)
-{
-    return (object->magic ^ OBJECT_MAGIC) == OBJECT_MODEL;
-}
-
 /* The object is the first member of a model. */
 static struct accel_model *
 as_model (struct object *object)
@@ -114,7 +108,7 @@ count_models (const struct accel *acc, va_list models, size_t *count, struct acc
         const struct object *object = va_arg (models, const struct object *);
         if (object == accel_prepare_end_mark ())
             return ACCEL_OK;
-        if (!object || !is_model (object))
+        if (!object || !object_is (object, &kind_model))
             return accel_fail (err, ACCEL_ERR_INVALID, "object %zu passed to accel_accumulate is %s", *count + 1,
                                object ? "not a model, or has been destroyed" : "NULL");
         if (object->owner != acc)
@@ -137,9 +131,8 @@ accel_accumulate_models (struct accel *acc, struct accel_error *err, ...)
     if (!status) {
         next_pass (acc);
         bool holds = acc->accumulating && !(acc->accumulation.sync_each_batch && acc->identity.world_size > 1);
-        for (struct object *object = acc->prepared; object; object = object->next)
-            if (is_model (object))
-                as_model (object)->held = holds && !count;
+        for (struct accel_model *model = model_first (acc); model; model = model_next (model))
+            model->held = holds && !count;
         for (size_t i = 0; i < count; i++)
             as_model (va_arg (again, struct object *))->held = holds;
     }

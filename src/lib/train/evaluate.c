@@ -30,29 +30,21 @@ struct accel_evaluation {
     size_t model_count;
 };
 
-static bool
-is_model (const struct object *object)
-{
-    return (object->magic ^ OBJECT_MAGIC) == OBJECT_MODEL;
-}
-
 static enum accel_status
 remember_models (struct accel_evaluation *evaluation, struct accel_error *err)
 {
     size_t count = 0;
-    for (const struct object *object = evaluation->acc->prepared; object; object = object->next)
-        count += is_model (object);
+    for (const struct accel_model *model = model_first (evaluation->acc); model; model = model_next (model))
+        count++;
     evaluation->models = calloc (count + 1, sizeof *evaluation->models);
     if (!evaluation->models)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to save the state of %zu models", count);
-    for (struct object *object = evaluation->acc->prepared; object; object = object->next)
-        if (is_model (object)) { /* the object is the first member of a model */
-            struct accel_model *model = (struct accel_model *) (void *) object;
-            evaluation->models[evaluation->model_count++] = (struct model_memo){
-                .model = model, .unsynced = model->unsynced, .held = model->held, .triggered = model->triggered
-            };
-            object_hold (object);
-        }
+    for (struct accel_model *model = model_first (evaluation->acc); model; model = model_next (model)) {
+        evaluation->models[evaluation->model_count++] = (struct model_memo){
+            .model = model, .unsynced = model->unsynced, .held = model->held, .triggered = model->triggered
+        };
+        object_hold (&model->object);
+    }
     return ACCEL_OK;
 }
 

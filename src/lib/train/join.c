@@ -10,19 +10,13 @@
 #include "lib/train/precision.h"
 #include "lib/train/reducer.h"
 
-static bool
-is_kind (const struct object *object, enum object_kind kind)
-{
-    return (object->magic ^ OBJECT_MAGIC) == (uint64_t) kind;
-}
-
-/* The object is the first member of each of these. */
+/* The object is the first member. */
 static void
 set_loaders (struct accel *acc, enum accel_join_even even)
 {
-    for (struct object *object = state_prepared (acc); object; object = object->next)
-        if (is_kind (object, OBJECT_LOADER))
-            loader_set_join ((struct accel_loader *) (void *) object, even);
+    for (struct object *object = prepared_first (acc, &kind_loader); object;
+         object = prepared_next (object, &kind_loader))
+        loader_set_join ((struct accel_loader *) (void *) object, even);
 }
 
 enum accel_status
@@ -89,10 +83,10 @@ join_find_root (struct accel *acc, const struct comm_site *site, bool live, int 
 static struct accel_model *
 find_model (const struct accel *acc, int64_t number)
 {
-    for (struct object *object = state_prepared (acc); object; object = object->next)
-        if (object->number == number && is_kind (object, OBJECT_MODEL))
-            return (struct accel_model *) (void *) object;
-    return NULL;
+    struct accel_model *model = model_first (acc);
+    while (model && model->object.number != number)
+        model = model_next (model);
+    return model;
 }
 
 /* One step of the others, with gradients of zero. */
@@ -115,9 +109,8 @@ agree (struct accel *acc, const struct comm_site *site, int64_t steps, struct ac
     struct accel_comm *comm = accel_world (acc);
     int64_t size = accel_num_processes (acc), last = steps * size + accel_process_index (acc);
     enum accel_status status = comm_all_reduce (comm, site, &last, &last, 1, ACCEL_INT64, ACCEL_MAX, err);
-    for (struct object *object = state_prepared (acc); object && !status; object = object->next)
-        if (is_kind (object, OBJECT_MODEL))
-            status = model_broadcast ((struct accel_model *) (void *) object, comm, site, (int) (last % size), err);
+    for (struct accel_model *model = model_first (acc); model && !status; model = model_next (model))
+        status = model_broadcast (model, comm, site, (int) (last % size), err);
     return status ? status : precision_broadcast (acc, site, (int) (last % size), err);
 }
 

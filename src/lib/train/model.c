@@ -123,7 +123,7 @@ end_model (struct object *object)
 {
     struct accel_model *model = (struct accel_model *) (void *) object;
     model_release (model);
-    state_remove_prepared (&model->object);
+    prepared_remove (&model->object);
     for (size_t i = 0; i < model->count; i++) {
         if (model->owned[i])
             model->parameters[i].data->data = NULL;
@@ -143,6 +143,15 @@ end_model (struct object *object)
     model->parameters = NULL;
 }
 
+static void
+let_go (struct object *object)
+{
+    model_release ((struct accel_model *) (void *) object);
+}
+
+const struct object_kind kind_model
+    = { .end = end_model, .prepare = model_prepare, .release = model_unwrap, .let_go = let_go };
+
 enum accel_status
 accel_model_create (struct accel_model **model, const struct accel_parameter *parameters, size_t count,
                     struct accel_error *err)
@@ -161,7 +170,7 @@ accel_model_create (struct accel_model **model, const struct accel_parameter *pa
     struct accel_model *made = calloc (1, sizeof *made);
     if (!made)
         goto error;
-    made->object = (struct object) OBJECT_INIT (OBJECT_MODEL, end_model);
+    made->object = (struct object) OBJECT_INIT (&kind_model);
     made->parameters = calloc (count, sizeof *made->parameters);
     made->owned = calloc (count, sizeof *made->owned);
     made->kept = calloc (count, sizeof *made->kept);

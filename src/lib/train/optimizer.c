@@ -141,7 +141,7 @@ static void
 end_optimizer (struct object *object)
 {
     struct accel_optimizer *optimizer = (struct accel_optimizer *) (void *) object;
-    state_remove_prepared (&optimizer->object);
+    prepared_remove (&optimizer->object);
     if (!optimizer->begin && optimizer->custom.destroy)
         optimizer->custom.destroy (optimizer->custom.user);
     for (size_t i = 0; optimizer->state_names && i < optimizer->state_count; i++)
@@ -154,6 +154,8 @@ end_optimizer (struct object *object)
     optimizer_free_groups (optimizer);
     object_let_go (&optimizer->model->object);
 }
+
+const struct object_kind kind_optimizer = { .end = end_optimizer, .prepare = optimizer_prepare };
 
 enum accel_status
 optimizer_check (const char *function, const struct accel_optimizer *optimizer, struct accel_error *err)
@@ -175,7 +177,7 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer");
     *made = *like;
-    made->object = (struct object) OBJECT_INIT (OBJECT_OPTIMIZER, end_optimizer);
+    made->object = (struct object) OBJECT_INIT (&kind_optimizer);
     made->model = model;
     object_hold (&model->object);
     made->threads = threads_of_environment ();

@@ -10,6 +10,8 @@
 #include "lib/train/compare.h"
 #include "lib/train/model.h"
 
+extern const struct object_kind kind_optimizer;
+
 /** A tensor that an optimizer remembers of one parameter. */
 struct optimizer_state {
     DLTensor tensor; /* data NULL: its parameter is not trained */
@@ -146,8 +148,9 @@ optimizer_state_at (const struct accel_optimizer *optimizer, size_t parameter, s
 /** @return what parameter @p index is to be changed by, for callbacks. */
 struct accel_update optimizer_update (const struct accel_optimizer *optimizer, size_t index);
 
-/** Note what has to agree over the ranks; the same numbers in the same order for all kinds. */
-void optimizer_note_numbers (const struct accel_optimizer *optimizer, struct noted_numbers *numbers);
+/** accel_prepare(): compare optimizers over the ranks.  Collective. */
+enum accel_status optimizer_prepare (struct object *object, struct accel *acc, const struct comm_site *site,
+                                     struct accel_error *err);
 
 /** One step of a custom optimizer. */
 enum accel_status optimizer_step_custom (struct accel_optimizer *optimizer, struct accel_error *err);

@@ -256,9 +256,11 @@ optimizer_momentum (const struct accel_optimizer *optimizer, size_t group)
     return &its->own.number[optimizer->kind == OPTIMIZER_SGD ? GROUP_MOMENTUM : GROUP_BETA1];
 }
 
-void
-optimizer_note_numbers (const struct accel_optimizer *optimizer, struct noted_numbers *noted)
+/* The object is the first member. */
+static void
+note (const struct object *object, struct noted_numbers *noted)
 {
+    const struct accel_optimizer *optimizer = (const struct accel_optimizer *) (const void *) object;
     noted->what = optimizer_kind_name (optimizer);
     noted->sizes[0] = (struct noted_size){ "the number of groups", optimizer->group_count };
     noted->sizes[1] = (struct noted_size){ "the number of parameters", optimizer->model->count };
@@ -280,4 +282,10 @@ optimizer_note_numbers (const struct accel_optimizer *optimizer, struct noted_nu
             numbers_add (noted, flags[i].name, kind, group->name, group->own.flag[i]);
         numbers_add_text (noted, "the name", "group", group->name, group->name);
     }
+}
+
+enum accel_status
+optimizer_prepare (struct object *object, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    return compare_numbers (site, acc, object, note, err);
 }

@@ -134,23 +134,13 @@ precision_unscale (struct accel_model *model, const struct comm_site *site, bool
     return status;
 }
 
-/* The first model among what was prepared from @object on. */
-static struct accel_model *
-next_model (struct object *object)
-{
-    while (object && (object->magic ^ OBJECT_MAGIC) != (uint64_t) OBJECT_MODEL)
-        object = object->next;
-    return (struct accel_model *) (void *) object;
-}
-
 void
 precision_update (struct accel_model *model)
 {
     struct accel *acc = model->object.owner;
     /* As in torch the other optimizers' gradients count too, if they have been looked at. */
     bool found = false, scaling = acc && acc->scaling;
-    for (struct accel_model *other = scaling ? next_model (acc->prepared) : NULL; other;
-         other = next_model (other->object.next))
+    for (struct accel_model *other = scaling ? model_first (acc) : NULL; other; other = model_next (other))
         found = found || (other->unscaled && other->found_inf);
     if (scaling)
         scaler_update (&acc->scaler, found);
@@ -171,17 +161,17 @@ accel_unscale_gradients_at (const char *file, int line, struct accel *acc, struc
     if (only && only->object.owner != acc)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_unscale_gradients: the optimizer's model was not prepared with this struct accel");
-    struct accel_model *model = only ? only : next_model (acc->prepared);
+    struct accel_model *model = only ? only : model_first (acc);
     enum accel_status status = ACCEL_OK;
     if (!acc->scaling || acc->accumulating)
         return ACCEL_OK;
-    for (struct accel_model *other = model; other; other = only ? NULL : next_model (other->object.next))
+    for (struct accel_model *other = model; other; other = only ? NULL : model_next (other))
         if (other->unscaled)
             return accel_fail (err, ACCEL_ERR_INVALID,
                                "accel_unscale_gradients at %s:%d: the gradients have already been unscaled since the "
                                "last step (clipping unscales too)",
                                file, line);
-    for (; model && !status; model = only ? NULL : next_model (model->object.next))
+    for (; model && !status; model = only ? NULL : model_next (model))
         status = precision_unscale (model, &site, NULL, err);
     return status;
 }

@@ -74,4 +74,8 @@ size_t scheduler_part_at (const struct accel_scheduler *scheduler, uint64_t step
 enum accel_status scheduler_check (const char *function, const struct accel_scheduler *scheduler,
                                    struct accel_error *err);
 
+/** accel_prepare(): compare schedulers over the ranks.  Collective. */
+enum accel_status scheduler_prepare (struct object *object, struct accel *acc, const struct comm_site *site,
+                                     struct accel_error *err);
+
 #endif
