@@ -9,7 +9,6 @@
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
 #include "lib/state/prepared.h"
-#include "lib/state/state_private.h"
 
 #include <stdlib.h>
 

@@ -20,6 +20,18 @@ accel_prepare_end_mark (void)
     return (void *) (uintptr_t) &end_mark;
 }
 
+struct prepared {
+    struct part part;
+    struct object *latest;
+    int64_t count; /* so far, of those that have gone too */
+};
+
+static struct prepared *
+prepared_of (const struct accel *acc)
+{
+    return (struct prepared *) (void *) part_find (acc, &part_prepared);
+}
+
 static struct object *
 find (struct object *object, const struct object_kind *kind)
 {
@@ -31,7 +43,7 @@ find (struct object *object, const struct object_kind *kind)
 struct object *
 prepared_first (const struct accel *acc, const struct object_kind *kind)
 {
-    return find (acc->prepared, kind);
+    return find (prepared_of (acc)->latest, kind);
 }
 
 struct object *
@@ -45,18 +57,20 @@ prepared_remove (struct object *object)
 {
     if (!object->owner)
         return;
-    for (struct object **at = &object->owner->prepared; *at; at = &(*at)->next)
+    for (struct object **at = &prepared_of (object->owner)->latest; *at; at = &(*at)->next)
         if (*at == object) {
             *at = object->next;
             return;
         }
 }
 
-void
-prepared_let_go (struct accel *acc)
+/* Nothing points to a job that has gone, or into its memory. */
+static void
+close_prepared (struct part *part)
 {
-    while (acc->prepared) {
-        struct object *object = acc->prepared;
+    struct prepared *prepared = (struct prepared *) (void *) part;
+    while (prepared->latest) {
+        struct object *object = prepared->latest;
         prepared_remove (object);
         if (object->kind->let_go)
             object->kind->let_go (object);
@@ -64,10 +78,12 @@ prepared_let_go (struct accel *acc)
     }
 }
 
+const struct part_kind part_prepared = { .size_bytes = sizeof (struct prepared), .close = close_prepared };
+
 void
 prepared_stop (struct accel *acc)
 {
-    for (struct object *object = acc->prepared; object; object = object->next)
+    for (struct object *object = prepared_of (acc)->latest; object; object = object->next)
         if (object->kind->stop)
             object->kind->stop (object);
 }
@@ -90,10 +106,11 @@ prepare_object (struct accel *acc, struct object *object, int number, const stru
     enum accel_status status = object->kind->prepare (object, acc, site, err);
     if (status)
         return status;
+    struct prepared *prepared = prepared_of (acc);
     object->owner = acc;
-    object->number = ++acc->prepared_count;
-    object->next = acc->prepared;
-    acc->prepared = object;
+    object->number = ++prepared->count;
+    object->next = prepared->latest;
+    prepared->latest = object;
     return ACCEL_OK;
 }
 
@@ -132,8 +149,9 @@ accel_free_memory (struct accel *acc, struct accel_error *err)
     enum accel_status status = ACCEL_OK;
     if (!acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_free_memory: acc is NULL");
-    acc->micro_step = 0;
-    while (acc->prepared && !status)
-        status = release (acc->prepared, err);
+    parts_release (acc);
+    struct prepared *prepared = prepared_of (acc);
+    while (prepared->latest && !status)
+        status = release (prepared->latest, err);
     return status;
 }

@@ -4,6 +4,9 @@
 #define LIB_STATE_PREPARED_H
 
 #include "lib/base/object.h"
+#include "lib/state/part.h"
+
+extern const struct part_kind part_prepared;
 
 /** The prepared objects of one kind: the latest, and the one before @p object.  @return NULL: there is none  @{ */
 struct object *prepared_first (const struct accel *acc, const struct object_kind *kind);
@@ -12,9 +15,6 @@ struct object *prepared_next (const struct object *object, const struct object_k
 
 /** Take @p object, which goes away or is released, from its owner's list, if it has an owner. */
 void prepared_remove (struct object *object);
-
-/** The job goes away: let all of its objects forget it. */
-void prepared_let_go (struct accel *acc);
 
 /** End what is running in prepared objects. */
 void prepared_stop (struct accel *acc);

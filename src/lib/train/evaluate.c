@@ -6,7 +6,8 @@
 #include "lib/data/generator.h"
 #include "lib/data/memo.h"
 #include "lib/state/state_object.h"
-#include "lib/train/model.h"
+#include "lib/train/accumulate.h"
+#include "lib/train/precision.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -56,11 +57,13 @@ remember_job (struct accel_evaluation *evaluation, struct accel *acc, struct acc
     if (status)
         return status;
     object_hold (&acc->object);
-    evaluation->scaler = acc->scaler;
-    evaluation->autocast_off = acc->autocast_off;
-    evaluation->accumulating = acc->accumulating;
-    evaluation->num_steps = acc->accumulation.num_steps;
-    evaluation->micro_step = acc->micro_step;
+    const struct precision *precision = precision_of (acc);
+    const struct accumulation *accumulation = accumulation_of (acc);
+    evaluation->scaler = precision->scaler;
+    evaluation->autocast_off = precision->autocast_off;
+    evaluation->accumulating = accumulation->accumulating;
+    evaluation->num_steps = accumulation->options.num_steps;
+    evaluation->micro_step = accumulation->micro_step;
     return ACCEL_OK;
 }
 
@@ -91,11 +94,13 @@ static void
 restore_job (const struct accel_evaluation *evaluation)
 {
     struct accel *acc = evaluation->acc;
-    acc->scaler = evaluation->scaler;
-    acc->autocast_off = evaluation->autocast_off;
-    acc->accumulating = evaluation->accumulating;
-    acc->accumulation.num_steps = evaluation->num_steps;
-    acc->micro_step = evaluation->micro_step;
+    struct precision *precision = precision_of (acc);
+    struct accumulation *accumulation = accumulation_of (acc);
+    precision->scaler = evaluation->scaler;
+    precision->autocast_off = evaluation->autocast_off;
+    accumulation->accumulating = evaluation->accumulating;
+    accumulation->options.num_steps = evaluation->num_steps;
+    accumulation->micro_step = evaluation->micro_step;
     for (size_t i = 0; i < evaluation->model_count; i++) {
         const struct model_memo *memo = &evaluation->models[i];
         if (memo->model->object.owner != acc) /* it has been destroyed, or released */

@@ -7,7 +7,6 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/kernels/half.h"
-#include "lib/state/state_private.h"
 #include "lib/train/reducer.h"
 
 #include <math.h>

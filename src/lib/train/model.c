@@ -6,7 +6,6 @@
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
-#include "lib/state/state_private.h"
 #include "lib/train/reducer.h"
 #include "util/memory.h"
 

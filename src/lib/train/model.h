@@ -138,17 +138,6 @@ enum accel_status model_make_spans (struct accel *acc, struct accel_model *model
 enum accel_status model_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
                                    int root, struct accel_error *err);
 
-/** Between accel_join_uneven_inputs() and its end: tell all that this process averages @p model's gradients. */
-enum accel_status join_announce (struct accel *acc, const struct comm_site *site, const struct accel_model *model,
-                                 struct accel_error *err);
-
-/**
- * Whose buffers all get: rank 0's, or between those two calls the highest rank's that has data, as torch has it.
- * Collective there.
- */
-enum accel_status join_find_root (struct accel *acc, const struct comm_site *site, bool live, int *root,
-                                  struct accel_error *err);
-
 /** accel_prepare(): compare models over the ranks, copy parameters from rank 0, give gradients memory.  Collective. */
 enum accel_status model_prepare (struct object *object, struct accel *acc, const struct comm_site *site,
                                  struct accel_error *err);

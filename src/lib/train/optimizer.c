@@ -229,7 +229,7 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     bool skip;
     struct accel_model *model = optimizer->model;
     const struct accel *acc = model->object.owner;
-    if (accumulate_waits (&optimizer->object) || (acc && acc->scaling && acc->accumulating))
+    if (accumulate_waits (&optimizer->object) || (precision_scales (acc) && accumulation_of (acc)->accumulating))
         return ACCEL_OK;
     precision_share (model, optimizer->stepped_by);
     enum accel_status status = precision_unscale (model, site, &skip, err);

@@ -14,7 +14,6 @@
 #include "lib/data/generator.h"
 #include "lib/kernels/arithmetic.h"
 #include "lib/kernels/half.h"
-#include "lib/state/state_private.h"
 #include "lib/train/reducer.h"
 
 #include <math.h>

@@ -6,7 +6,31 @@
 #include <accel/precision.h>
 
 #include "lib/comm/comm_private.h"
+#include "lib/state/part.h"
 #include "lib/train/model.h"
+#include "lib/train/scaler.h"
+
+struct precision {
+    struct part part;
+    struct scaler scaler;
+    bool scaling;      /* the precision is fp16, and the scaler is not disabled */
+    bool autocast_off; /* accel_autocast_enable() */
+};
+
+extern const struct part_kind part_precision;
+
+static inline struct precision *
+precision_of (const struct accel *acc)
+{
+    return (struct precision *) (void *) part_find (acc, &part_precision);
+}
+
+/** @return whether @p acc, which may be NULL, scales losses. */
+static inline bool
+precision_scales (const struct accel *acc)
+{
+    return acc && precision_of (acc)->scaling;
+}
 
 /** Note what the scaler multiplies the loss of @p model by, whose gradients come now. */
 void precision_note_scale (const struct accel *acc, struct accel_model *model);

@@ -11,6 +11,9 @@
 
 #include "lib/base/error.h"
 #include "lib/state/state_object.h"
+#include "lib/train/accumulate.h"
+#include "lib/train/join_round.h"
+#include "lib/train/precision.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -185,7 +188,7 @@ reduce_rest (struct accel_model *model, bool live, struct accel_error *err)
             status = model_broadcast_buffers (model, reducer->comm, reducer->site, root, err);
     }
     /* Passes that follow in the same step add to averages, which are alike on all ranks. */
-    if (live && reducer->mask && model->object.owner->accumulating)
+    if (live && reducer->mask && accumulation_of (model->object.owner)->accumulating)
         memcpy (reducer->used, reducer->mask, model->count);
     else
         memset (reducer->used, 0, model->count);
@@ -246,7 +249,7 @@ reducer_begin (struct accel_model *model, const struct comm_site *site, bool red
         model->spans[s].pending = model->spans[s].gradients;
     reducer->site = site;
     reducer->reduces = reduces;
-    reducer->checks = model->object.owner->check_gradients && !model->object.owner->scaling;
+    reducer->checks = model->object.owner->check_gradients && !precision_scales (model->object.owner);
     reducer->announced = reducer->stop = false;
     reducer->reported = reducer->next = 0;
     reducer->error.code = ACCEL_OK;

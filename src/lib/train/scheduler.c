@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
+#include "lib/data/active.h"
 #include "lib/data/loader.h"
 #include "lib/kernels/arithmetic.h"
 #include "lib/state/state_object.h"
@@ -342,8 +343,8 @@ splits_batches (const struct accel *acc, const struct accel_scheduler *scheduler
 {
     if (scheduler->parts->options.split_batches)
         return true;
-    if (acc->active_loader)
-        return loader_splits_batches (acc->active_loader);
+    if (loader_active (acc))
+        return loader_splits_batches (loader_active (acc));
     for (struct object *object = prepared_first (acc, &kind_loader); object;
          object = prepared_next (object, &kind_loader))
         if (loader_splits_batches ((const struct accel_loader *) (const void *) object))

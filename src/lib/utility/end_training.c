@@ -9,6 +9,7 @@
 #include "lib/comm/comm_object.h"
 #include "lib/state/prepared.h"
 #include "lib/state/state_object.h"
+#include "lib/train/join_round.h"
 #include "lib/utility/profile.h"
 
 enum accel_status
@@ -17,7 +18,7 @@ accel_end_training_at (const char *file, int line, struct accel *acc, struct acc
     struct comm_site site = { file, line, JOBSEG_CALL_END_TRAINING };
     if (!acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_end_training: acc is NULL");
-    if (acc->joining)
+    if (join_steps (acc))
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_end_training: end accel_join_uneven_inputs with accel_join_end first");
     prepared_stop (acc);
