@@ -6,8 +6,8 @@
 #include "lib/data/active.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
-#include "lib/train/model.h"
-#include "lib/train/optimizer.h"
+#include "lib/train/model_object.h"
+#include "lib/train/optimizer_object.h"
 #include "tests/allocators.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
@@ -331,7 +331,8 @@ test_bad (struct job *job)
     struct accel *acc = job->acc;
     struct accel_model *model = job->model;
     struct accel_local_sgd *local_sgd = (struct accel_local_sgd *) job;
-    struct accel_model stranger = { .object = OBJECT_INIT (&kind_model) };
+    static const struct object_kind kind = { .name = kind_of_model };
+    struct accel_model stranger = { .object = OBJECT_INIT (&kind) };
     uint64_t passes = accumulation_of (acc)->micro_step;
     struct {
         enum accel_status status;

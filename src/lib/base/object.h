@@ -21,6 +21,7 @@ struct object;
  * is a part of the job as long as it is; checkpoints will add `save` and `load` here.
  */
 struct object_kind {
+    const char *name; /* static; objects of one kind have the same address here */
     /** Free all but the struct. */
     void (*end) (struct object *object);
     /** Compare @p object over the ranks and make it work for @p acc.  Collective.  NULL: it cannot be prepared. */
@@ -48,11 +49,11 @@ struct object {
 #define OBJECT_MAGIC UINT64_C (0xacce1e7a7e000000)
 #define OBJECT_INIT(its_kind) { .magic = OBJECT_MAGIC, .kind = (its_kind), .holds = 1 }
 
-/** @return whether @p object is one of this kind that has not ended. */
+/** @return whether @p object is of the kind whose name this is, and has not ended. */
 static inline bool
-object_is (const struct object *object, const struct object_kind *kind)
+object_is (const struct object *object, const char *kind)
 {
-    return object->magic == OBJECT_MAGIC && object->kind == kind;
+    return object->magic == OBJECT_MAGIC && object->kind->name == kind;
 }
 
 /** What the program calls: end @p object now, or when the calls that are at work with it do.  Accepts NULL. */

@@ -82,7 +82,7 @@ end_comm (struct object *object)
         object_let_go (&comm->parent->object);
 }
 
-static const struct object_kind kind_comm = { .end = end_comm };
+static const struct object_kind kind_comm = { .name = "communicator", .end = end_comm };
 
 void
 comm_init (struct accel_comm *comm, struct accel_comm *parent)

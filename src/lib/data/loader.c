@@ -195,8 +195,10 @@ stop (struct object *object)
     accel_loader_end ((struct accel_loader *) (void *) object);
 }
 
-const struct object_kind kind_loader
-    = { .end = end_loader, .prepare = prepare, .release = release, .let_go = let_go, .stop = stop };
+const char kind_of_loader[] = "loader";
+static const struct object_kind kind_loader = {
+    .name = kind_of_loader, .end = end_loader, .prepare = prepare, .release = release, .let_go = let_go, .stop = stop,
+};
 
 static enum accel_status
 make (struct accel_loader **loader, const struct accel_dataset *dataset, const struct accel_stream *stream,

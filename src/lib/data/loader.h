@@ -8,7 +8,8 @@
 
 #include <accel/loader.h>
 
-extern const struct object_kind kind_loader;
+/** The name of the kind. */
+extern const char kind_of_loader[];
 
 /** Give @p loader to @p acc: from now on it yields this process's share.  Collective: compares it with the peers'. */
 enum accel_status loader_prepare (struct accel_loader *loader, struct accel *acc, const struct comm_site *site,

@@ -137,7 +137,7 @@ leave (struct object *object)
     jobseg_detach (&acc->segment);
 }
 
-static const struct object_kind kind_job = { .end = leave };
+static const struct object_kind kind_job = { .name = "job", .end = leave };
 
 enum accel_status
 accel_open (struct accel **acc, const struct accel_options *options, struct accel_error *err)

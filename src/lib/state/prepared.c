@@ -33,7 +33,7 @@ prepared_of (const struct accel *acc)
 }
 
 static struct object *
-find (struct object *object, const struct object_kind *kind)
+find (struct object *object, const char *kind)
 {
     while (object && !object_is (object, kind))
         object = object->next;
@@ -41,13 +41,13 @@ find (struct object *object, const struct object_kind *kind)
 }
 
 struct object *
-prepared_first (const struct accel *acc, const struct object_kind *kind)
+prepared_first (const struct accel *acc, const char *kind)
 {
     return find (prepared_of (acc)->latest, kind);
 }
 
 struct object *
-prepared_next (const struct object *object, const struct object_kind *kind)
+prepared_next (const struct object *object, const char *kind)
 {
     return find (object->next, kind);
 }

@@ -8,9 +8,9 @@
 
 extern const struct part_kind part_prepared;
 
-/** The prepared objects of one kind: the latest, and the one before @p object.  @return NULL: there is none  @{ */
-struct object *prepared_first (const struct accel *acc, const struct object_kind *kind);
-struct object *prepared_next (const struct object *object, const struct object_kind *kind);
+/** The prepared objects of the kind of this name: the latest, and the one before @p object; NULL: there is none.  @{ */
+struct object *prepared_first (const struct accel *acc, const char *kind);
+struct object *prepared_next (const struct object *object, const char *kind);
 /** @} */
 
 /** Take @p object, which goes away or is released, from its owner's list, if it has an owner. */

@@ -5,8 +5,9 @@
 
 #include "lib/base/identity.h"
 #include "lib/base/object.h"
-#include "lib/state/part.h"
 #include "util/jobseg.h"
+
+struct part;
 
 struct accel {
     struct object object;

@@ -7,7 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/data/active.h"
 #include "lib/state/state_object.h"
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 #include "util/envnames.h"
 #include "util/parse.h"
 
@@ -123,7 +123,7 @@ count_models (const struct accel *acc, va_list models, size_t *count, struct acc
         const struct object *object = va_arg (models, const struct object *);
         if (object == accel_prepare_end_mark ())
             return ACCEL_OK;
-        if (!object || !object_is (object, &kind_model))
+        if (!object || !object_is (object, kind_of_model))
             return accel_fail (err, ACCEL_ERR_INVALID, "object %zu passed to accel_accumulate is %s", *count + 1,
                                object ? "not a model, or has been destroyed" : "NULL");
         if (object->owner != acc)

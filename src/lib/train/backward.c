@@ -7,7 +7,7 @@
 #include "lib/train/accumulate.h"
 #include "lib/train/join_round.h"
 #include "lib/train/precision.h"
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 
 float
 accel_accumulation_scale (const struct accel *acc)

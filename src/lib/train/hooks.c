@@ -7,7 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/kernels/half.h"
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 
 #include <math.h>
 #include <string.h>

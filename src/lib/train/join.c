@@ -7,14 +7,14 @@
 #include "lib/data/loader.h"
 #include "lib/train/join_round.h"
 #include "lib/train/precision.h"
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 
 /* The object is the first member. */
 static void
 set_loaders (struct accel *acc, enum accel_join_even even)
 {
-    for (struct object *object = prepared_first (acc, &kind_loader); object;
-         object = prepared_next (object, &kind_loader))
+    for (struct object *object = prepared_first (acc, kind_of_loader); object;
+         object = prepared_next (object, kind_of_loader))
         loader_set_join ((struct accel_loader *) (void *) object, even);
 }
 

@@ -6,7 +6,7 @@
 
 #include "lib/comm/comm_private.h"
 #include "lib/state/part.h"
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 
 extern const struct part_kind part_join;
 

@@ -4,7 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 #include "util/memory.h"
 
 #include <accel/layout.h>

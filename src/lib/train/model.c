@@ -2,11 +2,11 @@
 /* Models: named parameters and their gradients. */
 #include <config.h>
 
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 #include "util/memory.h"
 
 #include <accel/comm.h>
@@ -95,27 +95,6 @@ allocate_data (struct accel_model *model, size_t index, struct accel_error *err)
     return ACCEL_OK;
 }
 
-void
-model_release (struct accel_model *model)
-{
-    for (size_t s = 0; s < model->span_count; s++) {
-        const struct span *span = &model->spans[s];
-        FOR_GRADIENTS_OF (model, s, i)
-            if (span->allocated)
-                model->parameters[i].grad->data = model->kept[i];
-        if (span->allocated || span->scattered)
-            accel_free (model->object.owner, span->data);
-    }
-    reducer_destroy (model);
-    free (model->spans);
-    free (model->span_of);
-    model->spans = NULL;
-    model->span_of = NULL;
-    model->span_count = 0;
-    model->unsynced = 0;
-    model->held = model->triggered = false;
-}
-
 /* The object is the first member. */
 static void
 end_model (struct object *object)
@@ -148,8 +127,9 @@ let_go (struct object *object)
     model_release ((struct accel_model *) (void *) object);
 }
 
-const struct object_kind kind_model
-    = { .end = end_model, .prepare = model_prepare, .release = model_unwrap, .let_go = let_go };
+static const struct object_kind kind_model = {
+    .name = kind_of_model, .end = end_model, .prepare = model_prepare, .release = model_unwrap, .let_go = let_go,
+};
 
 enum accel_status
 accel_model_create (struct accel_model **model, const struct accel_parameter *parameters, size_t count,
@@ -214,35 +194,4 @@ const struct accel_parameter *
 accel_model_parameter (const struct accel_model *model, size_t index)
 {
     return model && index < model->count ? &model->parameters[index] : NULL;
-}
-
-bool
-model_is_trained (const struct accel_model *model, size_t index)
-{
-    return model->parameters[index].grad != NULL;
-}
-
-enum accel_dtype
-model_grad_dtype (const struct accel_model *model, size_t index)
-{
-    return accel_dtype_from_dl (model->parameters[index].grad->dtype);
-}
-
-size_t
-model_grad_bytes (const struct accel_model *model, size_t index)
-{
-    const DLTensor *grad = model->parameters[index].grad;
-    return accel_tensor_count (grad) * tensor_element_bytes (grad);
-}
-
-enum accel_status
-model_check_gradients (const struct accel_model *model, struct accel_error *err)
-{
-    for (size_t i = 0; i < model->count; i++)
-        if (model_is_trained (model, i) && !model->parameters[i].grad->data
-            && accel_tensor_count (model->parameters[i].grad))
-            return accel_fail (err, ACCEL_ERR_INVALID,
-                               "the gradient of '%s' has no memory: call accel_prepare first, or set its grad->data",
-                               model->parameters[i].name);
-    return ACCEL_OK;
 }

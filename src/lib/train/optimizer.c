@@ -2,7 +2,7 @@
 /* Optimizers: what all kinds have in common, and the states they remember. */
 #include <config.h>
 
-#include "lib/train/optimizer.h"
+#include "lib/train/optimizer_object.h"
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
@@ -155,19 +155,8 @@ end_optimizer (struct object *object)
     object_let_go (&optimizer->model->object);
 }
 
-const struct object_kind kind_optimizer = { .end = end_optimizer, .prepare = optimizer_prepare };
-
-enum accel_status
-optimizer_check (const char *function, const struct accel_optimizer *optimizer, struct accel_error *err)
-{
-    if (!optimizer)
-        return accel_fail_null (err, function, "optimizer");
-    if (object_is_gone (&optimizer->object))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer has been destroyed", function);
-    if (object_is_gone (&optimizer->model->object))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer's model has been destroyed", function);
-    return ACCEL_OK;
-}
+static const struct object_kind kind_optimizer
+    = { .name = "optimizer", .end = end_optimizer, .prepare = optimizer_prepare };
 
 enum accel_status
 optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_optimizer *like,
@@ -209,7 +198,7 @@ change_parameters (struct accel_optimizer *optimizer, struct accel_error *err)
     masters_need (optimizer->model);
     optimizer->step++;
     if (!optimizer->begin) {
-        enum accel_status status = optimizer_step_custom (optimizer, err);
+        enum accel_status status = optimizer_for_each (optimizer, "the optimizer's step", optimizer->custom.step, err);
         accel_model_narrow (optimizer->model);
         return status;
     }
@@ -266,12 +255,6 @@ bool
 accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer)
 {
     return optimizer && optimizer->step_was_skipped;
-}
-
-struct accel_model *
-optimizer_model (const struct accel_optimizer *optimizer)
-{
-    return optimizer->model;
 }
 
 enum accel_status

@@ -3,7 +3,7 @@
  * may be.  Options, checks, public look-up and the comparison over ranks go through it. */
 #include <config.h>
 
-#include "lib/train/optimizer.h"
+#include "lib/train/optimizer_object.h"
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
@@ -43,6 +43,18 @@ static const struct {
 
 _Static_assert (sizeof numbers / sizeof *numbers == NUMBERS_OF_A_GROUP, "one row for each number");
 _Static_assert (sizeof flags / sizeof *flags == FLAGS_OF_A_GROUP, "one row for each flag");
+
+enum accel_status
+optimizer_check (const char *function, const struct accel_optimizer *optimizer, struct accel_error *err)
+{
+    if (!optimizer)
+        return accel_fail_null (err, function, "optimizer");
+    if (object_is_gone (&optimizer->object))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer has been destroyed", function);
+    if (object_is_gone (&optimizer->model->object))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer's model has been destroyed", function);
+    return ACCEL_OK;
+}
 
 const char *
 optimizer_kind_name (const struct accel_optimizer *optimizer)

@@ -11,6 +11,7 @@
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/join_round.h"
+#include "lib/train/optimizer_object.h"
 
 #include <string.h>
 
@@ -184,7 +185,7 @@ accel_unscale_gradients_at (const char *file, int line, struct accel *acc, struc
     struct comm_site site = { file, line, JOBSEG_CALL_UNSCALE_GRADIENTS };
     if (!acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_unscale_gradients: acc is NULL");
-    struct accel_model *only = optimizer ? optimizer_model (optimizer) : NULL;
+    struct accel_model *only = optimizer ? optimizer->model : NULL;
     if (only && only->object.owner != acc)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_unscale_gradients: the optimizer's model was not prepared with this struct accel");

@@ -7,7 +7,7 @@
 
 #include "lib/comm/comm_private.h"
 #include "lib/state/part.h"
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 #include "lib/train/scaler.h"
 
 struct precision {
@@ -53,9 +53,6 @@ enum accel_status precision_unscale (struct accel_model *model, const struct com
  * optimizer of the same model has since, these gradients are unscaled already.
  */
 void precision_share (struct accel_model *model, uint64_t stepped_by);
-
-/** @return the model that @p optimizer changes. */
-struct accel_model *optimizer_model (const struct accel_optimizer *optimizer);
 
 /** After an optimizer's step over @p model, or a skipped one: change the scale, if there is one. */
 void precision_update (struct accel_model *model);

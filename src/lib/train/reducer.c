@@ -7,7 +7,7 @@
  * does: where a process has one CPU there is nothing to gain, and all is left to the end. */
 #include <config.h>
 
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 
 #include "lib/base/error.h"
 #include "lib/state/state_object.h"

@@ -106,7 +106,8 @@ end_scheduler (struct object *object)
     object_let_go (&scheduler->optimizer->object);
 }
 
-static const struct object_kind kind_scheduler = { .end = end_scheduler, .prepare = scheduler_prepare };
+static const struct object_kind kind_scheduler
+    = { .name = "scheduler", .end = end_scheduler, .prepare = scheduler_prepare };
 
 /* The groups that @p name says: one, or all that the optimizer changes. */
 static enum accel_status
@@ -345,8 +346,8 @@ splits_batches (const struct accel *acc, const struct accel_scheduler *scheduler
         return true;
     if (loader_active (acc))
         return loader_splits_batches (loader_active (acc));
-    for (struct object *object = prepared_first (acc, &kind_loader); object;
-         object = prepared_next (object, &kind_loader))
+    for (struct object *object = prepared_first (acc, kind_of_loader); object;
+         object = prepared_next (object, kind_of_loader))
         if (loader_splits_batches ((const struct accel_loader *) (const void *) object))
             return true;
     return false;

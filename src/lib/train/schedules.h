@@ -6,7 +6,7 @@
 #include <accel/scheduler.h>
 
 #include "lib/base/object.h"
-#include "lib/train/optimizer.h"
+#include "lib/train/optimizer_object.h"
 
 enum { ONE_CYCLE_PHASES = 3 };
 

@@ -3,10 +3,31 @@
 #include <config.h>
 
 #include "lib/base/error.h"
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 #include "util/memory.h"
 
 #include <stdlib.h>
+
+void
+model_release (struct accel_model *model)
+{
+    for (size_t s = 0; s < model->span_count; s++) {
+        const struct span *span = &model->spans[s];
+        FOR_GRADIENTS_OF (model, s, i)
+            if (span->allocated)
+                model->parameters[i].grad->data = model->kept[i];
+        if (span->allocated || span->scattered)
+            accel_free (model->object.owner, span->data);
+    }
+    reducer_destroy (model);
+    free (model->spans);
+    free (model->span_of);
+    model->spans = NULL;
+    model->span_of = NULL;
+    model->span_count = 0;
+    model->unsynced = 0;
+    model->held = model->triggered = false;
+}
 
 /* Copies of the gradients in shared memory, all or none. */
 static enum accel_status

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model from the inside: its parameters, the memory it owns, and the spans in which its gradients are reduced. */
-#ifndef LIB_TRAIN_MODEL_H
-#define LIB_TRAIN_MODEL_H
+#ifndef LIB_TRAIN_MODEL_OBJECT_H
+#define LIB_TRAIN_MODEL_OBJECT_H
 
 #include <accel/train.h>
 
@@ -64,19 +64,20 @@ struct accel_model {
     for (size_t i = (model)->spans[s].begin; i < (model)->spans[s].end; i++)       \
         if ((model)->span_of[i] == (ptrdiff_t) (s))
 
-extern const struct object_kind kind_model;
+/** The name of the kind. */
+extern const char kind_of_model[];
 
 /** The models that @p acc has prepared: the latest, and the one before @p model.  They begin with the object.  @{ */
 static inline struct accel_model *
 model_first (const struct accel *acc)
 {
-    return (struct accel_model *) (void *) prepared_first (acc, &kind_model);
+    return (struct accel_model *) (void *) prepared_first (acc, kind_of_model);
 }
 
 static inline struct accel_model *
 model_next (const struct accel_model *model)
 {
-    return (struct accel_model *) (void *) prepared_next (&model->object, &kind_model);
+    return (struct accel_model *) (void *) prepared_next (&model->object, kind_of_model);
 }
 /** @} */
 

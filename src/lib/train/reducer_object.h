@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Averaging a model's gradients: bucket by bucket, as they become ready, through the hook that was asked for. */
-#ifndef LIB_TRAIN_REDUCER_H
-#define LIB_TRAIN_REDUCER_H
+#ifndef LIB_TRAIN_REDUCER_OBJECT_H
+#define LIB_TRAIN_REDUCER_OBJECT_H
 
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 
 #include <pthread.h>
 
