@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dialogue of `accelerate config`; see questionnaire.h.  It knows kinds of questions, not questions: those stand in
+/* The dialogue of `accelerate config`; see questionnaire.h.  It knows kinds of questions, not questions: those are in
  * questions_machine.c and questions_sagemaker.c. */
 #include <config.h>
 
@@ -240,7 +240,7 @@ ask (const struct answers *answers, struct answer *item, struct fail *fail)
     }
 }
 
-/* A flag's answer that is none is an error; an answer that became wrong by another one's change is asked anew. */
+/* An invalid answer of a flag is an error; an answer that became invalid because another one changed is asked again. */
 static int
 check_answer (const struct answers *answers, struct answer *item, struct fail *fail)
 {
@@ -290,7 +290,7 @@ give_up (enum prompt_result result, struct fail *fail)
     }
     if (fail->status)
         return -1;
-    prompt_say (""); /* the error begins on a line of its own */
+    prompt_say (""); /* the error begins on a new line */
     return fail_set (fail, FAIL_GENERAL, "the input ended before the last question; nothing was written");
 }
 
@@ -398,7 +398,7 @@ show_answers (const struct answers *answers, size_t **items)
     return count;
 }
 
-/* Ask one question anew, then those that its answer brings with it. */
+/* Ask one question again, then those that its answer makes necessary. */
 static int
 change (struct answers *answers, size_t i, struct fail *fail)
 {

@@ -82,7 +82,7 @@ keeper_lives (const struct keeper *keeper)
     return poll (&fd, 1, 0) == 0;
 }
 
-/* Linux 6.15 keeps it for those who hold a pidfd; linux/pidfd.h of older systems does not know. */
+/* Linux 6.15 keeps it for processes that hold a pidfd; linux/pidfd.h of older systems lacks it. */
 static bool
 ask_pidfd (int pidfd, int *wait_status)
 {
@@ -168,7 +168,7 @@ keeper_split (struct keeper *keeper, struct fail *fail)
                          status_exec_hint (errno));
     }
     if (supervisor == 0) {
-        /* Signals of the terminal reach the keeper alone, who tells us once. */
+        /* Signals of the terminal reach only the keeper, which tells us once. */
         setpgid (0, 0);
         prctl (PR_SET_CHILD_SUBREAPER, 1);
         change_title ();
