@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What loaders cost: time per index of a shuffled order, throughput compared with a bare loop over the same reads, and memory
+/* What loaders cost: time per index of a shuffled order, throughput next to a bare loop over the same reads, and memory
  * beyond the permutation.
  *
  *   bench_data index [SAMPLES [RUNS]]     bench_data read [ROUNDS]     bench_data memory [SAMPLES] */

@@ -6,7 +6,7 @@
  * To build it by hand: cc digits*.c -o digits $(pkg-config --cflags --libs libaccel) -lm
  *
  * --batch_size is that of all processes together, so the same seed gives the same training on 1, 2 or 4 of them.
- * This file has everything that concerns libaccel; begin with main(), train() and test().  digits_network.c has the network,
+ * This file has all calls of libaccel; begin with main(), train() and test().  digits_network.c has the network,
  * which would be the same without. */
 #include "digits.h"
 
