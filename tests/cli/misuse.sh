@@ -39,7 +39,8 @@ test_expect_success 'DeepSpeed files that are right: one that is there, none, ba
     for file in ds.json none eyJ6ZXJvX29wdGltaXphdGlvbiI6IHt9fQ==; do
         "$accelerate" launch --use_deepspeed --num_processes 1 --no_python --deepspeed_config_file $file ./p >out && grep started out || return 1
     done && "$accelerate" launch --use_deepspeed --deepspeed_config_file nofile.json --dry_run program.py'
-if [ "$("$accelerate" --emit=gpu-ids)" ]; then
+"$accelerate" --emit=gpu-ids >gpus || exit 99
+if [ -s gpus ]; then
     test_skip 'a machine without GPUs' 'here are some'
 else
     test_expect_success 'FSDP without a GPU: the note names FSDP, not an option that was not given' '
