@@ -90,19 +90,19 @@ ACCEL_API const char *accel_status_string (enum accel_status status);
 ACCEL_API double accel_exactly (double value);
 
 /**
- * End the program where @p status is a failure: for programs that want nothing else than to end with the message.
+ * End the program if @p status is a failure: for programs that only need to end with the message.
  *
  *   accel_check (accel_open (&acc, NULL, &err), &err);
  *
  * Prints one line to standard error (program, file and line, text of @p err), writes the text to the file that the
- * launcher reads errors from (variable TORCHELASTIC_ERROR_FILE) where there is one, and calls exit (EXIT_FAILURE).
- * Returns where @p status is ACCEL_OK.  Any thread, but as for exit(), one at a time.
+ * launcher reads errors from (variable TORCHELASTIC_ERROR_FILE) if there is one, and calls exit (EXIT_FAILURE).
+ * Returns if @p status is ACCEL_OK.  Any thread, but as for exit(), one at a time.
  *
  * A process that failed only because of a peer (ACCEL_ERR_PEER) first waits, up to a second: in that time the launcher
  * sees the peer end, ends this process too, and reports the peer's error as the cause.
  *
  * @param file  NULL for accel_check_at(): no place is printed
- * @param err   what the call filled in; where it is NULL, or of another status, the meaning of @p status is printed
+ * @param err   the error of the call; if it is NULL, or of another status, the meaning of @p status is printed
  */
 #define accel_check(status, err) accel_check_at (ACCEL_HERE, (status), (err))
 ACCEL_API void

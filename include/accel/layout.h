@@ -36,7 +36,7 @@ struct accel_array {
  * arrays: accel_model_parameter() and accel_model_get_parameter() return them.
  *
  * Averaging copies nothing if `grad` is NULL or was allocated with accel_alloc().  In other memory, adjacent rows are
- * averaged in place.
+ * averaged in place.  Pass `grad` if the program clears or reads all gradients as one array, for example with memset().
  *
  * @param array  copied
  * @param rows   [row_count]; copied

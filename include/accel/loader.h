@@ -238,6 +238,17 @@ ACCEL_API size_t accel_batch_size (const struct accel_batch *batch);
 ACCEL_API const DLTensor *accel_batch_tensor (const struct accel_batch *batch, const char *name);
 
 /**
+ * Get the elements of field @p name of @p batch: [samples, ...], contiguous host memory.
+ *
+ * @param[out] data  the field's memory, valid as long as the batch
+ * @param dtype      the type that the program reads them as
+ * @retval ACCEL_ERR_INVALID  no such field (`text` has the nearest name), or one of another type
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_batch_data (const struct accel_batch *batch, const char *name, void **data, enum accel_dtype dtype,
+                  struct accel_error *err);
+
+/**
  * Make a tree from @p batch: a dict of its fields in the data set's order, for all functions that accept trees (map,
  * slice, pad, accel_send_to_device(), accel_tree_gather(), ...).
  *

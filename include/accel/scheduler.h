@@ -36,6 +36,7 @@ typedef double (*accel_lr_lambda) (void *user, uint64_t step);
 struct accel_scheduler_options {
     enum accel_schedule schedule;
     uint64_t warmup_steps; /**< constant, linear, both cosines, warm-up-stable-decay */
+    bool warmup_from_one;  /**< its first step has base / warmup_steps, not 0, and its last one base: as in llm.c */
     uint64_t total_steps;  /**< linear, both cosines, polynomial (0: 5, as in torch), one-cycle (required) */
     double cycles;         /**< cosine: waves (0: 0.5, falls once); restarts: a whole number (0: 1), or refused */
     double final_fraction; /**< linear, both cosines, warm-up-stable-decay: ends at this fraction of base; 0: at 0 */

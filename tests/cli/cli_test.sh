@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# accelerate test: it finds what is right to be right, and names rank, step and peer of what is wrong.
+# accelerate test: it passes a correct library, and names rank, step and peer of a fault.
 . "${srcdir:-.}/tests/testlib.sh"
 
 sentence='All tests passed: this machine is ready for distributed training.'

@@ -352,8 +352,11 @@ class batch {
     operator[] (const char *name) const
     {
         const DLTensor *found = accel_batch_tensor (raw_, name);
-        if (!found)
-            throw error (ACCEL_ERR_INVALID, std::string ("the batch has no field '") + name + "'");
+        if (!found) { /* it fails, with "did you mean" */
+            void *none;
+            detail::attempt call;
+            call (accel_batch_data (raw_, name, &none, ACCEL_FLOAT32, call.err ()));
+        }
         return *found;
     }
     template <class T>

@@ -220,7 +220,7 @@ class optimizer {
     void set_threads (unsigned threads) noexcept { accel_optimizer_set_threads (get (), threads); }
     std::size_t state_count () const noexcept { return accel_optimizer_state_count (get ()); }
     const char *state_name (std::size_t state) const noexcept { return accel_optimizer_state_name (get (), state); }
-    /** What it remembers of a parameter; empty where there is nothing of that name.  @{ */
+    /** The state of a parameter; empty if there is none of that name.  @{ */
     template <class I, class = std::enable_if_t<std::is_integral_v<I>>> /* or a literal 0 could be a name too */
     span<float>
     state (I parameter, const char *name)
@@ -245,7 +245,7 @@ class optimizer {
         return accel_optimizer_group_of (get (), parameter);
     }
     /** The numbers of a group, by name or position.  set_group() changes those that were set in @p numbers.
-     *  All throw where there is no such group.  @{ */
+     *  All throw if there is no such group.  @{ */
     template <class Key>
     accel_param_group
     group (Key key) const

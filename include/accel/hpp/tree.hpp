@@ -34,7 +34,7 @@ class node {
     node operator[] (const std::string &key) const noexcept { return accel_tree_get (raw_, key.c_str ()); }
     const char *key (std::size_t index) const noexcept { return accel_tree_key (raw_, index); }
 
-    /** The tensor of a leaf.  Throws where it is not one. */
+    /** The tensor of a leaf.  Throws if it is not one. */
     const DLTensor &
     tensor () const
     {

@@ -111,8 +111,9 @@ check_array (const struct accel_array *array, const struct draft *draft, const s
     for (size_t i = 0; i < draft->count && array->count; i++) {
         size_t end = offsets[i] + accel_tensor_count (&draft->views[2 * i].dl);
         if (end > array->count)
-            return accel_fail (err, ACCEL_ERR_INVALID, "parameter '%s' ends at element %zu of an array of %zu",
-                               rows[i].name, end, array->count);
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "the rows need %zu elements, but the array has %zu: parameter '%s' ends at %zu", needed,
+                               array->count, rows[i].name, end);
     }
     size_t bytes = accel_dtype_bytes (array->dtype), grad_bytes = accel_dtype_bytes (array->grad_dtype);
     if (needed > SIZE_MAX / (bytes > grad_bytes ? bytes : grad_bytes))
