@@ -17,8 +17,8 @@
 
 enum { VALUE_SIZE = 192 };
 
-/* What is compared, in the order in which it is reported.  How a rank reads (workers, prefetch, timeout_ms) is its own
- * affair.  Fields follow. */
+/* What is compared, in the order in which it is reported.  How a rank reads (workers, prefetch, timeout_ms, reader) is
+ * its own affair.  Fields follow. */
 enum fact {
     FACT_KIND, FACT_DISPATCH, FACT_FILES, FACT_SAMPLES, FACT_BATCH_SIZE, FACT_ORDER, FACT_SEED, FACT_SPLIT,
     FACT_DROP_LAST, FACT_EVEN, FACT_BATCH_SAMPLER, FACT_COLLATE, FACT_RNG, FACT_POSITION, FACT_FIELD_COUNT, FACT_COUNT

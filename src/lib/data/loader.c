@@ -28,6 +28,10 @@ check_options (const struct accel_loader_options *options, bool is_stream, struc
                            options->batch_size);
     if ((unsigned) options->dispatch_batches > ACCEL_DISPATCH_YES)
         return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'dispatch_batches'");
+    if ((unsigned) options->reader > ACCEL_READER_CALLER)
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'reader'");
+    if (options->reader == ACCEL_READER_THREADS && !options->workers)
+        return accel_fail (err, ACCEL_ERR_INVALID, "ACCEL_READER_THREADS needs threads: set workers");
     if (is_stream && (has_own_order (options) || options->collate))
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "a stream has its own order and shape: it cannot be combined with shuffle, sampler, "

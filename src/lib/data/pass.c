@@ -20,7 +20,7 @@ enum accel_status
 pass_make_reader (struct accel_loader *loader, struct accel *acc, struct accel_error *err)
 {
     const struct accel_loader_options *options = &loader->options;
-    size_t threads = options->workers;
+    size_t threads = options->reader == ACCEL_READER_CALLER ? 0 : options->workers;
     size_t ahead = options->prefetch ? options->prefetch : DEFAULT_PREFETCH;
     if (loader->data->is_serial && threads) {
         ahead *= threads;
@@ -46,7 +46,7 @@ pass_read (struct accel_loader *loader, size_t first, size_t length)
         .user = loader,
         .serial = loader->data->is_serial,
         .length = length,
-        .only_threads = loader->options.timeout_ms > 0,
+        .only_threads = loader->options.reader == ACCEL_READER_THREADS || loader->options.timeout_ms,
     };
     reader_start (loader->reader, &source, first);
 }
