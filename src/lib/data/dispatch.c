@@ -6,8 +6,8 @@
 
 #include "lib/data/sources.h"
 
+#include "lib/base/error.h"
 #include "lib/data/loader_object.h"
-#include "lib/error.h"
 
 #include <stdlib.h>
 #include <string.h>

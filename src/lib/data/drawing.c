@@ -2,9 +2,9 @@
 /* The order of an epoch, and what else is drawn from generators when one begins. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
-#include "lib/error.h"
 #include "lib/state/state_private.h"
 
 void

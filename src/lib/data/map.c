@@ -4,8 +4,8 @@
 
 #include "lib/data/sources.h"
 
+#include "lib/base/error.h"
 #include "lib/data/loader_object.h"
-#include "lib/error.h"
 
 #include <string.h>
 

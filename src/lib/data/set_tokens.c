@@ -2,8 +2,8 @@
 /* The data set of a file of tokens, as nanoGPT and llm.c write them. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/data/set.h"
-#include "lib/error.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
 /* Which part of the data is this process's: numbers, without data. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/data/loader_object.h"
-#include "lib/error.h"
 #include "lib/state/state_private.h"
 
 bool

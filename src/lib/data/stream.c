@@ -5,8 +5,8 @@
 
 #include "lib/data/sources.h"
 
+#include "lib/base/error.h"
 #include "lib/data/loader_object.h"
-#include "lib/error.h"
 
 #include <stdlib.h>
 

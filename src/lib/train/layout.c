@@ -2,8 +2,8 @@
 /* Models from memory that a program has laid out itself.  The tensors are the model's, the elements the program's. */
 #include <config.h>
 
-#include "lib/error.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/base/tensor.h"
 #include "lib/train/model.h"
 #include "util/memory.h"
 

@@ -4,9 +4,9 @@
 
 #include "lib/train/model.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
+#include "lib/base/tensor.h"
 #include "lib/state/state_private.h"
-#include "lib/tensor.h"
 #include "lib/train/reducer.h"
 #include "util/memory.h"
 

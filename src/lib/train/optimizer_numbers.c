@@ -5,8 +5,8 @@
 
 #include "lib/train/optimizer.h"
 
-#include "lib/error.h"
-#include "lib/option.h"
+#include "lib/base/error.h"
+#include "lib/base/option.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,12 +4,12 @@
 
 #include "lib/train/schedules.h"
 
+#include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/data/loader.h"
-#include "lib/error.h"
-#include "lib/option.h"
+#include "lib/kernels/arithmetic.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
-#include "lib/train/arithmetic.h"
 #include "util/suggest.h"
 
 #include <stdlib.h>
