@@ -25,6 +25,17 @@ enum accel_dispatch {
     ACCEL_DISPATCH_YES,  /**< rank 0 reads for all, and sends each its rows */
 };
 
+/** Which threads read, if there are workers. */
+enum accel_reader {
+    /**
+     * The workers; but if most of the first 32 batches take less than 20 us each to read, the workers end, and
+     * accel_loader_next() reads from then on.
+     */
+    ACCEL_READER_AUTO,
+    ACCEL_READER_THREADS, /**< always the workers */
+    ACCEL_READER_CALLER,  /**< always accel_loader_next(), as if `workers` were 0 */
+};
+
 /**
  * Combine samples of different sizes into a batch, for example with padding: read samples @p indices and store them in
  * the fields of @p batch, whose shape and memory accel_batch_resize() sets.  Reader threads call it for several batches
@@ -53,11 +64,11 @@ struct accel_loader_options {
 
     accel_collate collate; /**< must call accel_batch_resize() for each field of each batch */
     void *collate_user;
-    unsigned workers;     /**< threads that read ahead; 0: none, accel_loader_next() reads.  It also reads if there are
-                           *   threads, as long as that is measured to be faster and timeout_ms is not set */
+    unsigned workers;     /**< threads that read ahead; 0: none, accel_loader_next() reads.  See `reader` */
     unsigned prefetch;    /**< batches that each thread reads ahead; 0: 2 */
     uint32_t timeout_ms;  /**< longest wait for such a thread; 0: 1800000, 30 minutes.  If set, only threads read */
     bool synchronize_rng; /**< epochs begin with rank 0's default generator: "torch" in Accelerate's rng_types */
+    enum accel_reader reader; /**< which threads read, if there are workers */
 };
 
 /** Iterates over data in batches; after accel_prepare(), over this process's share of them. */

@@ -8,6 +8,7 @@
 #include "lib/data/compare.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
+#include "lib/data/sources.h"
 #include "lib/state/state_private.h"
 
 #include <stdlib.h>
@@ -27,6 +28,10 @@ check_options (const struct accel_loader_options *options, bool is_stream, struc
                            options->batch_size);
     if ((unsigned) options->dispatch_batches > ACCEL_DISPATCH_YES)
         return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'dispatch_batches'");
+    if ((unsigned) options->reader > ACCEL_READER_CALLER)
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'reader'");
+    if (options->reader == ACCEL_READER_THREADS && !options->workers)
+        return accel_fail (err, ACCEL_ERR_INVALID, "ACCEL_READER_THREADS needs threads: set workers");
     if (is_stream && (has_own_order (options) || options->collate))
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "a stream has its own order and shape: it cannot be combined with shuffle, sampler, "
@@ -61,90 +66,23 @@ make_sampler (struct accel_loader *loader, struct accel_error *err)
 {
     const struct accel_loader_options *options = &loader->options;
     struct accel_random_options random = { .generator = options->generator };
-    loader->sampler = options->sampler;
+    struct accel_sampler **sampler = &loader->drawing.sampler;
+    *sampler = options->sampler;
     if (options->sampler || options->batch_sampler)
         return ACCEL_OK;
-    loader->owns_sampler = true;
+    loader->drawing.owns_sampler = true;
     bool draws = (options->shuffle || options->random_sampler) && loader->samples;
     if (draws && options->random_sampler)
-        return accel_sampler_random (&loader->sampler, loader->samples, &random, err);
+        return accel_sampler_random (sampler, loader->samples, &random, err);
     if (draws)
-        return accel_sampler_seedable (&loader->sampler, loader->samples, options->seed, &random, err);
-    return accel_sampler_sequential (&loader->sampler, loader->samples, err);
-}
-
-void
-loader_shape_sampler (const struct accel_loader *loader)
-{
-    size_t parts = loader->options.split_batches ? loader->processes : 1;
-    if (loader->sampler)
-        sampler_set_shape (loader->sampler, loader->options.batch_size / parts, loader->processes);
-}
-
-/* The length of the order, which is known before it is. */
-static size_t
-order_length (const struct accel_loader *loader)
-{
-    const struct accel_batch_sampler *batches = loader->options.batch_sampler;
-    if (!batches) {
-        loader_shape_sampler (loader);
-        return loader->stream ? loader->samples : accel_sampler_length (loader->sampler);
-    }
-    return batches->batch_size ? batches->batch_size * batches->length : batches->length;
-}
-
-bool
-loader_is_even (const struct accel_loader *loader)
-{
-    return loader->join_even ? loader->join_even == ACCEL_JOIN_EVEN : !loader->options.uneven;
+        return accel_sampler_seedable (sampler, loader->samples, options->seed, &random, err);
+    return accel_sampler_sequential (sampler, loader->samples, err);
 }
 
 void
 loader_set_join (struct accel_loader *loader, enum accel_join_even even)
 {
-    if (!loader->dispatching)
-        loader->join_even = even;
-}
-
-/* What the loader says comes first, then what the job says. */
-static void
-choose_split (struct accel_loader *loader, const struct accel *acc)
-{
-    struct accel_loader_options *options = &loader->options;
-    options->split_batches = loader->split_given || (accel_split_batches (acc) && !options->without_split_batches);
-}
-
-/* One process, until accel_prepare() says otherwise. */
-static enum accel_status
-set_up_share (struct accel_loader *loader, struct accel_error *err)
-{
-    struct accel_loader_options *options = &loader->options;
-    const struct accel_batch_sampler *batches = options->batch_sampler;
-    size_t size = batches ? batches->batch_size ? batches->batch_size : 1 : options->batch_size, all;
-    size_t parts = loader->dispatching ? 1 : loader->processes;
-    if (options->split_batches && batches && !batches->batch_size)
-        return accel_fail (err, ACCEL_ERR_INVALID, "batches of varying size cannot be split; set without_split_batches "
-                           "for this loader");
-    if (options->split_batches && size % loader->processes)
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "split_batches: batch_size %zu is not a multiple of the number of processes, %zu", size,
-                           loader->processes);
-    if (__builtin_mul_overflow (size, loader->processes, &all) || all > PTRDIFF_MAX / sizeof (int64_t))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%zu samples for each of %zu processes are too many: size overflows",
-                           size, loader->processes);
-    loader->row_capacity = batches && !batches->batch_size ? batches->most
-                           : options->split_batches && !loader->dispatching ? size / loader->processes
-                                                                            : size;
-    loader->shard = (struct shard){
-        .samples = order_length (loader),
-        .batch_size = options->split_batches && !loader->dispatching ? size / loader->processes : size,
-        .processes = parts,
-        .process = loader->dispatching ? 0 : loader->process,
-        .drop_last = options->drop_last || (batches && batches->drop_last),
-        .even = loader_is_even (loader),
-    };
-    options->drop_last = loader->shard.drop_last;
-    return ACCEL_OK;
+    loader->share.join_even = even;
 }
 
 /* The object is the first member. */
@@ -157,15 +95,19 @@ end_loader (struct object *object)
     pass_end (loader);
     pass_release (loader);
     state_remove_prepared (&loader->object);
-    if (loader->owns_sampler)
-        accel_sampler_destroy (loader->sampler);
-    else if (loader->sampler && loader->persistent)
-        sampler_set_generator (loader->sampler, NULL);
-    accel_generator_destroy (loader->persistent);
+    drawing_drop_persistent (loader);
+    if (loader->drawing.owns_sampler)
+        accel_sampler_destroy (loader->drawing.sampler);
     if (loader->abandoned)
         object_hold (object); /* for ever: its order may be in use as well */
     else
         order_release (&loader->order);
+}
+
+static const struct loader_source *
+choose_source (const struct accel_loader *loader, size_t processes)
+{
+    return share_is_dispatched (loader, processes) ? &loader_dispatch : loader->data;
 }
 
 static enum accel_status
@@ -183,14 +125,14 @@ make (struct accel_loader **loader, const struct accel_dataset *dataset, const s
     made->samples = dataset ? dataset->size : stream->size;
     if (options)
         made->options = *options;
-    made->split_given = made->options.split_batches;
+    made->share.split_given = made->options.split_batches;
     if (!made->options.batch_size && !made->options.batch_sampler)
         made->options.batch_size = 1;
-    made->processes = 1;
-    made->dispatching = made->options.dispatch_batches == ACCEL_DISPATCH_YES;
+    made->data = dataset ? &loader_map : &loader_stream;
+    made->source = choose_source (made, 1);
     enum accel_status status = dataset ? make_sampler (made, err) : ACCEL_OK;
-    if (!status)
-        status = set_up_share (made, err);
+    if (!status) /* one process, until accel_prepare() says otherwise */
+        status = share_set (made, 1, 0, err);
     if (!status) /* so that memory which is not there is missed now, and not in the middle of a training */
         status = pass_init (made, err);
     if (status)
@@ -241,46 +183,26 @@ accel_loader_destroy (struct accel_loader *loader)
     object_destroy (loader ? &loader->object : NULL);
 }
 
-/* A RandomSampler that several processes share draws from one generator, which is made now and agreed on at the
- * beginning of each epoch. */
-static enum accel_status
-make_persistent (struct accel_loader *loader, struct accel_error *err)
-{
-    if (loader->processes == 1 || loader->dispatching || !loader->sampler || !sampler_wants_generator (loader->sampler))
-        return ACCEL_OK;
-    uint64_t seed = (uint64_t) accel_generator_random (accel_default_generator ());
-    enum accel_status status = accel_generator_create (&loader->persistent, seed, err);
-    if (!status)
-        sampler_set_generator (loader->sampler, loader->persistent);
-    return status;
-}
-
 enum accel_status
 loader_share (struct accel_loader *loader, struct accel *acc, size_t processes, size_t process,
               struct accel_error *err)
 {
-    enum accel_dispatch dispatch = loader->options.dispatch_batches;
-    bool old_dispatching = loader->dispatching;
-    choose_split (loader, acc);
-    loader->processes = processes;
-    loader->process = process;
-    loader->dispatching = dispatch == ACCEL_DISPATCH_YES
-                          || (dispatch == ACCEL_DISPATCH_AUTO && loader->stream && loader->processes > 1);
-    enum accel_status status = set_up_share (loader, err);
+    const struct loader_source *before = loader->source;
+    share_choose_split (loader, acc);
+    loader->source = choose_source (loader, processes);
+    enum accel_status status = share_set (loader, processes, process, err);
     if (!status)
-        status = make_persistent (loader, err);
+        status = drawing_make_persistent (loader, err);
     if (!status) {
         pass_release (loader);
         loader->object.owner = acc;
         status = pass_init (loader, err);
     }
     if (status) { /* as it was */
-        loader->processes = 1;
-        loader->process = 0;
-        loader->dispatching = old_dispatching;
+        loader->source = before;
         loader->object.owner = NULL;
-        choose_split (loader, NULL);
-        (void) set_up_share (loader, NULL);
+        share_choose_split (loader, NULL);
+        (void) share_set (loader, 1, 0, NULL);
     }
     return status;
 }
@@ -288,13 +210,13 @@ loader_share (struct accel_loader *loader, struct accel *acc, size_t processes, 
 enum accel_status
 loader_prepare (struct accel_loader *loader, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
-    choose_split (loader, acc);
+    share_choose_split (loader, acc);
     enum accel_status status = loader_compare (loader, accel_world (acc), site, err);
-    if (!status && loader->running)
+    if (!status && loader->pass.running)
         status = accel_fail (err, ACCEL_ERR_INVALID, "cannot prepare a loader in the middle of an epoch");
     if (!status)
         return loader_share (loader, acc, (size_t) accel_num_processes (acc), (size_t) accel_process_index (acc), err);
-    choose_split (loader, NULL);
+    share_choose_split (loader, NULL);
     return status;
 }
 
@@ -305,10 +227,7 @@ loader_release (struct accel_loader *loader, struct accel_error *err)
         comm_abandon (accel_world (loader->object.owner), loader);
     pass_end (loader);
     enum accel_status status = loader_share (loader, NULL, 1, 0, err);
-    if (loader->persistent && loader->sampler)
-        sampler_set_generator (loader->sampler, NULL);
-    accel_generator_destroy (loader->persistent);
-    loader->persistent = NULL;
+    drawing_drop_persistent (loader);
     return status;
 }
 
@@ -317,7 +236,7 @@ loader_release (struct accel_loader *loader, struct accel_error *err)
 static void
 tell_peers (struct accel_loader *loader, const struct accel_error *cause)
 {
-    if (!loader->object.owner || loader->processes == 1 || loader->dispatching)
+    if (!loader->object.owner || !share_is_dealt (loader))
         return;
     if (cause->code == ACCEL_ERR_TIMEOUT)
         comm_give_up (accel_world (loader->object.owner), cause->text);
@@ -336,7 +255,7 @@ settle (struct accel_loader *loader)
 static bool
 finish_pass (struct accel_loader *loader)
 {
-    loader->epoch++;
+    loader->place.epoch++;
     pass_end (loader);
     return false;
 }
@@ -345,31 +264,29 @@ static bool
 next_batch (struct accel_loader *loader, const struct comm_site *site, const struct accel_batch **batch,
             struct accel_error *err)
 {
-    struct accel_batch *got = NULL;
-    bool is_last = true;
+    struct pass *pass = &loader->pass;
+    struct handed handed = { .batch = NULL, .is_last = true };
     enum accel_status status = ACCEL_OK;
-    if (!loader->reader && loader_reads (loader)) /* where accel_prepare() could not make one */
+    if (!loader->made) /* where accel_prepare() could not */
         status = pass_init (loader, err);
-    if (!status && !loader->running) /* a loader that shared its sampler's generator may have taken it along */
-        status = make_persistent (loader, err);
-    if (!status && !loader->running)
+    if (!status && !pass->running) /* a loader that shared its sampler's generator may have taken it along */
+        status = drawing_make_persistent (loader, err);
+    if (!status && !pass->running)
         status = pass_begin (loader, site, err);
-    if (!status && loader->at_end)
+    if (!status && pass->at_end)
         return finish_pass (loader);
-    if (!status && loader->dispatching)
-        status = dispatch_next (loader, site, &got, &is_last, err);
-    else if (!status)
-        status = pass_read (loader, &got, &is_last, err);
+    if (!status)
+        status = loader->source->next (loader, site, &handed, err);
     if (status)
         return false;
-    if (!got)
+    if (!handed.batch)
         return finish_pass (loader);
-    if (is_last && loader->stream && !loader->dispatching)
-        loader->stream_remainder = loader->cursor.tail;
-    loader->next++;
-    loader->at_end = is_last;
-    loader->given = *got;
-    *batch = &loader->given;
+    if (handed.is_last)
+        loader->place.remainder = handed.remainder;
+    pass->next++;
+    pass->at_end = handed.is_last;
+    pass->given = *handed.batch;
+    *batch = &pass->given;
     return true;
 }
 
@@ -389,8 +306,8 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
         err = &own;
     err->code = ACCEL_OK;
     struct jobseg_record *record = NULL;
-    if (loader->object.owner && loader->processes > 1 && !loader->dispatching)
-        record = comm_note_begin (accel_world (loader->object.owner), &site, loader->next);
+    if (loader->object.owner && share_is_dealt (loader))
+        record = comm_note_begin (accel_world (loader->object.owner), &site, loader->pass.next);
     struct object *job = object_of_job (loader->object.owner);
     object_pin (job); /* reading calls functions of the program */
     object_pin (&loader->object);
@@ -414,10 +331,10 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
 void
 accel_loader_end (struct accel_loader *loader)
 {
-    if (!loader || !(loader->running || loader->agreed)) /* what the next pass is to begin behind stays */
+    if (!loader || !(loader->pass.running || loader->pass.agreed)) /* what the next pass is to begin behind stays */
         return;
     settle (loader);
-    loader->epoch++;
+    loader->place.epoch++;
     pass_end (loader);
 }
 
@@ -428,47 +345,27 @@ accel_loader_set_epoch (struct accel_loader *loader, uint64_t epoch)
         return;
     /* What the next pass is to begin behind stays, but that a state's position is one of its own epoch. */
     settle (loader);
-    if (loader->running || loader->agreed || (loader->resumed && epoch != loader->epoch))
+    if (loader->pass.running || loader->pass.agreed || (loader->place.resumed && epoch != loader->place.epoch))
         pass_end (loader);
-    loader->epoch = epoch;
+    loader->place.epoch = epoch;
 }
 
 uint64_t
 accel_loader_epoch (const struct accel_loader *loader)
 {
-    return loader ? loader->epoch : 0;
+    return loader ? loader->place.epoch : 0;
 }
 
 size_t
 accel_loader_total_batch_size (const struct accel_loader *loader)
 {
-    if (!loader)
-        return 0;
-    size_t parts = loader->dispatching && loader->options.split_batches ? 1 : loader->processes;
-    return loader->shard.batch_size * parts;
-}
-
-/* The length of a dispatched epoch, or a stream's: rounds of all processes. */
-static size_t
-count_rounds (const struct accel_loader *loader, size_t samples)
-{
-    size_t round = accel_loader_total_batch_size (loader);
-    return samples / round + (samples % round && !loader->options.drop_last);
+    return loader ? loader->share.round : 0;
 }
 
 size_t
 accel_loader_length (const struct accel_loader *loader)
 {
-    if (!loader)
-        return 0;
-    if (loader->stream && !loader->stream->size)
-        return ACCEL_LENGTH_UNKNOWN;
-    if (loader->stream || loader->dispatching)
-        return count_rounds (loader, order_length (loader));
-    struct shard whole = loader->shard;
-    whole.start = 0;
-    whole.even = loader_is_even (loader);
-    return shard_length (&whole);
+    return loader ? loader->source->length (loader) : 0;
 }
 
 bool
@@ -480,17 +377,11 @@ loader_splits_batches (const struct accel_loader *loader)
 bool
 accel_loader_end_of_dataloader (const struct accel_loader *loader)
 {
-    return loader && loader->at_end;
+    return loader && loader->pass.at_end;
 }
 
 size_t
 accel_loader_remainder (const struct accel_loader *loader)
 {
-    if (!loader)
-        return 0;
-    if (loader->stream || loader->dispatching)
-        return loader->stream_remainder;
-    if (loader->options.batch_sampler && !loader->options.batch_sampler->batch_size)
-        return 0; /* whole batches are repeated, and nobody says of what size */
-    return shard_remainder (&loader->shard);
+    return loader ? loader->source->remainder (loader) : 0;
 }
