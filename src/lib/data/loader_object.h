@@ -51,6 +51,11 @@ struct accel_loader {
     struct object object;
     const struct accel_dataset *dataset; /* or */
     const struct accel_stream *stream;
+    struct {
+        struct accel_dataset dataset;
+        struct accel_stream stream;
+        struct accel_batch_sampler batches;
+    } room; /* for those of the program that are shorter than ours; see base/sized.h */
     struct accel_loader_options options; /* split_batches and drop_last as they are in effect */
     bool split_given; /* split_batches as the program gave it */
     size_t samples;     /* of the data set when the loader was made */
