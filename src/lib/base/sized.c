@@ -23,6 +23,17 @@ public_length (const char *function)
     return (int) length;
 }
 
+/* Of an expression such as "options->grad_scaler", the last name. */
+static const char *
+last_name (const char *what)
+{
+    const char *name = what;
+    for (; *what; what++)
+        if (*what == '.' || *what == '>')
+            name = what + 1;
+    return name;
+}
+
 static bool
 is_zero (const unsigned char *bytes, size_t count)
 {
@@ -38,13 +49,13 @@ check (const char *function, const char *what, const void *given, size_t size, s
 {
     if (!size)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%.*s: the size of '%s' is 0: pass the size of the struct",
-                           public_length (function), function, what);
+                           public_length (function), function, last_name (what));
     if (size > known && !is_zero ((const unsigned char *) given + known, size - known))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                            "%.*s: '%s' sets a field that libaccel " PACKAGE_VERSION " does not have (%zu bytes, but "
                            "only %zu are known): the program was compiled for a newer libaccel; install that, or do "
                            "not set the field",
-                           public_length (function), function, what, size, known);
+                           public_length (function), function, last_name (what), size, known);
     return ACCEL_OK;
 }
 
@@ -76,7 +87,7 @@ sized_array (const char *function, const char *what, const void *given, size_t s
     char *copy = calloc (count, known);
     if (!copy) {
         *status = accel_fail (err, ACCEL_ERR_NOMEM, "%.*s: cannot allocate memory for %zu elements of '%s'",
-                              public_length (function), function, count, what);
+                              public_length (function), function, count, last_name (what));
         return NULL;
     }
     for (size_t i = 0; i < count; i++)

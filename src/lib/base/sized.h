@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Structs of the program have the size that they had when it was compiled.  This is the one place that knows how shorter
- * and longer ones are treated.  The macros in the public headers pass the sizes (accel/base.h, rule 7). */
+/* Structs of the program have the size that they had when it was compiled.  This is the one place that knows how
+ * shorter and longer ones are treated.  The macros in the public headers pass the sizes (accel/base.h, rule 7). */
 #ifndef LIB_BASE_SIZED_H
 #define LIB_BASE_SIZED_H
 
@@ -38,7 +38,12 @@
 /** @return the address of @p room; a warning if it has another type than @p given. */
 #define SIZED_SAME(room, given) (0 * sizeof (&(room) == &(given)) + &(room))
 
-/** What SIZED() calls.  @param what  the name of @p given  @param function  a public one; _sized and _at are cut off */
+/**
+ * What SIZED() calls.
+ *
+ * @param function  the public function, for messages; without its _sized or _at
+ * @param what      the name of @p given; of "options->groups" the last part
+ */
 const void *sized_read (const char *function, const char *what, const void *given, size_t size, void *room,
                         size_t known, enum accel_status *status, struct accel_error *err);
 

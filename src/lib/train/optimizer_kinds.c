@@ -87,9 +87,11 @@ create (struct accel_optimizer **optimizer, struct accel_model *model, struct ac
         struct given_groups given, struct accel_error *err)
 {
     like->base = no_numbers;
-    AUTO_FREE struct accel_param_group *resized = NULL;
     enum accel_status status;
-    given.groups = SIZED_ARRAY (given.groups, given.size, given.count, resized, &status, err);
+    AUTO_FREE struct accel_param_group *resized
+        = sized_array (given.function, "groups", given.groups, given.size, sizeof *resized, given.count, &status, err);
+    if (resized)
+        given.groups = resized;
     if (!status && defaults)
         status = optimizer_take_numbers (like, NULL, defaults, &like->base, err);
     if (!status)
@@ -117,7 +119,7 @@ accel_sgd_create_sized (size_t options_size, size_t group_size, struct accel_opt
     };
     struct accel_optimizer like = { .kind = OPTIMIZER_SGD, .begin = begin_sgd };
     return create (optimizer, model, &like, NULL, &numbers, names,
-                   (struct given_groups){ given.groups, given.group_count, group_size }, err);
+                   (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
 }
 
 static enum accel_status
@@ -148,7 +150,7 @@ accel_adamw_create_sized (size_t options_size, size_t group_size, struct accel_o
         .weight_decay = given.weight_decay, .amsgrad = flag_of (given.amsgrad), .maximize = flag_of (given.maximize),
     };
     return create_adam (optimizer, model, true, &numbers,
-                        (struct given_groups){ given.groups, given.group_count, group_size }, err);
+                        (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
 }
 
 enum accel_status
@@ -169,7 +171,7 @@ accel_adam_create_sized (size_t options_size, size_t group_size, struct accel_op
         .weight_decay = given.weight_decay, .amsgrad = flag_of (given.amsgrad), .maximize = flag_of (given.maximize),
     };
     return create_adam (optimizer, model, false, &numbers,
-                        (struct given_groups){ given.groups, given.group_count, group_size }, err);
+                        (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
 }
 
 enum accel_status
@@ -192,7 +194,7 @@ accel_lion_create_sized (size_t options_size, size_t group_size, struct accel_op
     };
     struct accel_optimizer like = { .kind = OPTIMIZER_LION, .begin = begin_lion };
     return create (optimizer, model, &like, &defaults, &numbers, names,
-                   (struct given_groups){ given.groups, given.group_count, group_size }, err);
+                   (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
 }
 
 struct accel_update
@@ -249,8 +251,9 @@ make_custom (struct accel_optimizer **optimizer, struct accel_model *model, size
         return accel_fail (err, ACCEL_ERR_INVALID, "a custom optimizer needs a step function");
     const struct accel_param_group numbers = { .lr = options->lr };
     struct accel_optimizer like = { .kind = OPTIMIZER_CUSTOM, .custom = *options };
-    enum accel_status status = create (optimizer, model, &like, NULL, &numbers, options->state_names,
-                                       (struct given_groups){ options->groups, options->group_count, group_size }, err);
+    const struct given_groups given = { options->groups, options->group_count, "accel_custom_create", group_size };
+    enum accel_status status
+        = create (optimizer, model, &like, NULL, &numbers, options->state_names, given, err);
     if (status)
         return status;
     status = for_each (*optimizer, "the first state", options->init, err);
