@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Structs of programs that were compiled with other headers: shorter ones are not read beyond their end; longer ones are
- * accepted if the bytes beyond ours are 0, and refused if not.  Each function that takes such a struct has a row;
+/* Structs of programs that were compiled with other headers: shorter ones are not read beyond their end; longer ones
+ * are accepted if the bytes beyond ours are 0, and refused if not.  Each function that takes such a struct has a row;
  * tests/lint/sized.py compares the rows with the headers. */
 #include <config.h>
 
