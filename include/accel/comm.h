@@ -2,7 +2,7 @@
 /* Communication: collectives on plain buffers (accel_comm_...), and on tensors under the names of Hugging Face
  * Accelerate.
  *
- * The backends "self" and "shm" reduce in rank order, and 16-bit floats in float32, so results depend only on the
+ * The engines "self" and "shm" reduce in rank order, and 16-bit floats in float32, so results depend only on the
  * inputs and the world size: they have the same bits on every run and on every rank. */
 #ifndef ACCEL_COMM_H
 #define ACCEL_COMM_H
@@ -41,7 +41,10 @@ ACCEL_API int accel_comm_rank (const struct accel_comm *comm);
 /** @return the number of processes in @p comm. */
 ACCEL_API int accel_comm_size (const struct accel_comm *comm);
 
-/** @return the backend's name, "self" or "shm"; static. */
+/** @return the name of the engine that moves the data, "self" or "shm"; static. */
+ACCEL_API const char *accel_comm_engine (const struct accel_comm *comm);
+
+/** The former name of accel_comm_engine(). */
 ACCEL_API const char *accel_comm_backend (const struct accel_comm *comm);
 
 /**

@@ -34,7 +34,10 @@ struct accel_grad_scaler {
 /** How to open; a field that is 0 is taken from the environment, or else has its default. */
 struct accel_options {
     bool cpu;            /**< use the CPU even if there is an accelerator (variable ACCELERATE_USE_CPU) */
-    const char *backend; /**< "self", "shm"; NULL: the best one that works (variable ACCEL_BACKEND) */
+    union {
+        const char *engine;  /**< "self", "shm"; NULL: the best one that works (variable ACCEL_ENGINE) */
+        const char *backend; /**< the former name of `engine` */
+    };
     uint32_t timeout_ms; /**< longest wait for peers; 0: 1800000, 30 minutes (variable ACCEL_TIMEOUT_MS) */
     /** Backward passes per step; 0: 1.  Overridden by the variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. */
     uint32_t gradient_accumulation_steps;
@@ -64,7 +67,7 @@ struct accel;
  * @param options      may be NULL
  * @retval ACCEL_ERR_INVALID      a variable is malformed or contradicts another (`text` names it), or both a
  *                                gradient_accumulation_plugin and gradient_accumulation_steps other than 1 are set
- * @retval ACCEL_ERR_UNSUPPORTED  no backend can connect these processes; `text` gives the reason for each one tried
+ * @retval ACCEL_ERR_UNSUPPORTED  no engine can connect these processes; `text` gives the reason for each one tried
  * @retval ACCEL_ERR_TIMEOUT      a process did not arrive; `text` lists the missing ranks
  * @retval ACCEL_ERR_PEER         a process died before all had arrived
  */

@@ -35,7 +35,7 @@ tell_build (const struct machine *machine, struct strlist *values)
     strlist_add (values, "line editing: " READLINE_STATE);
     strlist_add (values, "sanitizer: " BUILD_SANITIZER);
     strlist_add (values, "coverage: " BUILD_COVERAGE);
-    strlist_add (values, "backends: self, shm");
+    strlist_add (values, "engines: self, shm");
 }
 
 static void

@@ -92,8 +92,8 @@ main (void)
     self.rank = accel_process_index (self.acc);
     self.size = accel_num_processes (self.acc);
     if (self.rank == 0)
-        printf ("libaccel %s, %d process%s, backend %s\n", accel_version (), self.size, self.size == 1 ? "" : "es",
-                accel_comm_backend (self.world));
+        printf ("libaccel %s, %d process%s, engine %s\n", accel_version (), self.size, self.size == 1 ? "" : "es",
+                accel_comm_engine (self.world));
     int status = run_steps (&self, state_steps, timeout_ms) || run_steps (&self, comm_steps, timeout_ms)
                  || run_steps (&self, collection_steps, timeout_ms) || run_steps (&self, group_steps, timeout_ms)
                  || run_steps (&self, train_steps, timeout_ms) || run_steps (&self, utility_steps, timeout_ms);

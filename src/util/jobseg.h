@@ -4,7 +4,7 @@
  * The launcher (or, under a foreign launcher, the library) makes it as a memfd: it has no name in /dev/shm, so nothing
  * can be left behind.  Ranks open it as /proc/PID/fd/N of its maker.  Nobody can make it shorter, and only once does it
  * grow: seals see to that.  It begins with a header and one slot per local
- * rank; behind them lies room that the shm backend sizes and lays out for itself (data_offset).
+ * rank; behind them lies room that the shm engine sizes and lays out for itself (data_offset).
  *
  * A rank writes its own slot only; the launcher writes the exit fields when it has reaped the rank.  Everything that
  * another process reads is atomic.  Readers may be processes of other builds: version and sizes stand in the header. */
@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #define JOBSEG_MAGIC UINT64_C (0x314c454343414a53)
 enum {
@@ -151,8 +152,8 @@ struct jobseg_header {
     _Atomic uint32_t ready_generation; /* the generation whose data area is laid out; a futex */
     uint32_t spare;
     uint64_t data_offset;          /* first byte behind the slots, a multiple of the page size */
-    _Atomic uint64_t arena_bytes;  /* the shm backend's: of each rank's arena */
-    _Atomic uint64_t arena_offset; /* the shm backend's: of rank 0's arena in the file */
+    _Atomic uint64_t arena_bytes;  /* the shm engine's: of each rank's arena */
+    _Atomic uint64_t arena_offset; /* the shm engine's: of rank 0's arena in the file */
 };
 
 /** A mapping of header and slots. */
@@ -200,5 +201,15 @@ void jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size);
 
 /** Say in words how a process ended: "exited with status 7", "was killed by signal 9 (SIGKILL)". */
 void jobseg_describe_exit (int wait_status, char *text, size_t size);
+
+/** A sign of life of the rank whose slot this is.  A few nanoseconds. */
+static inline void
+jobseg_beat (struct jobseg_slot *slot)
+{
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC_COARSE, &now);
+    atomic_store_explicit (&slot->heartbeat_ns, (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec,
+                           memory_order_relaxed);
+}
 
 #endif

@@ -538,8 +538,11 @@ test_exceptions (accelerator &acc)
         "an exception goes through a backward pass");
     auto failing = [] (float) { throw error (ACCEL_ERR_FORMAT, "own text"); };
     ok (throws (ACCEL_ERR_FORMAT, "own text", [&] { acc.backward (net, 1, failing); }), "and an error");
-    ok (throws (ACCEL_ERR_UNSUPPORTED, "tcp", [] { accelerator other (open_options ().backend ("tcp")); }),
+    ok (throws (ACCEL_ERR_UNSUPPORTED, "tcp", [] { accelerator other (open_options ().engine ("tcp")); }),
         "a job that cannot be opened");
+    ok (throws (ACCEL_ERR_UNSUPPORTED, "tcp", [] { accelerator other (open_options ().backend ("tcp")); }),
+        "the former name of an engine's option");
+    ok (acc.world ().backend () == std::string (acc.world ().engine ()), "and of a communicator's engine");
 }
 
 } // namespace

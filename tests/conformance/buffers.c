@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-/* As in the shm backend: bytes that travel in a post, and of a stage piece. */
+/* As in the shm engine: bytes that travel in a post, and of a stage piece. */
 enum { INLINE = 4096, PIECE = 256 << 10 };
 /* Three pieces: the third lies where the first one did. */
 enum { LARGEST = 2 * PIECE + 8192, SLACK = 1024, GUARD = 64, HUGE_BYTES = 9 << 20 };

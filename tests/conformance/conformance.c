@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank of the conformance tests of backends: conformance [SUITE]...
+/* One rank of the conformance tests of engines: conformance [SUITE]...
  *
  * Runs the suites named, by default all but "debug"; "rounds" (opening and closing many times) apart from the others.
  * Rank 0 says on standard output how much it did; whatever is wrong is one line on standard error and exit status 1. */
@@ -120,7 +120,7 @@ main (int argc, char **argv)
         if (is_wanted (suites[i].name, argc, argv))
             suites[i].run (&self);
     if (self.rank == 0)
-        printf ("%s, %d ranks: %zu collectives\n", accel_comm_backend (self.comm), self.size, self.calls);
+        printf ("%s, %d ranks: %zu collectives\n", accel_comm_engine (self.comm), self.size, self.calls);
     accel_close (self.acc);
     return 0;
 }

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DEADLINE_S = 60, BLOCKS = 40, TURNS = 3000 };
+enum { DEADLINE_S = 900, BLOCKS = 40, TURNS = 3000 };
 
 static struct accel_error err;
 

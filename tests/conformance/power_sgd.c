@@ -3,7 +3,7 @@
  * allocations fail, one after the other, on all ranks at once. */
 #include <config.h>
 
-#include "lib/half.h"
+#include "lib/kernels/half.h"
 #include "lib/train/reducer.h"
 #include "tests/allocators.h"
 #include "tests/golden/golden.h"

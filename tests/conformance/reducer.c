@@ -4,7 +4,7 @@
 #include <config.h>
 
 #include "lib/data/generator.h"
-#include "lib/half.h"
+#include "lib/kernels/half.h"
 #include "lib/state/state_object.h"
 #include "lib/train/reducer.h"
 #include "tests/slow.h"

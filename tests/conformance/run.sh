@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The same cases for every backend and number of processes: under our launcher, by hand, and under mpirun.
+# The same cases for every engine and number of processes: under our launcher, by hand, and under mpirun.
 . "${srcdir:-.}/tests/testlib.sh"
 conformance=$builddir/tests/conformance/conformance
 all="types sizes mixture tensors control arguments memory random objects trees messages groups rounds"
@@ -19,7 +19,7 @@ alone=
 is_thread_sanitized && alone='control memory random trees'
 test_expect_success '1 process, without a launcher' 'timeout $patience "$conformance" $alone && nothing_left'
 test_expect_success '1 process, launched' 'launched 1 $alone && nothing_left'
-test_expect_success 'an empty variable is none' 'ACCEL_BACKEND= launched 2 control && ACCEL_BACKEND=shm launched 2 control'
+test_expect_success 'an empty variable is none' 'ACCEL_ENGINE= launched 2 control && ACCEL_ENGINE=shm launched 2 control'
 test_expect_success '2 processes' 'launched 2 $all && nothing_left'
 test_expect_success '2 processes, buffers larger than caches' 'launched 2 large && nothing_left'
 test_expect_success '2 processes, instructions of older processors' '

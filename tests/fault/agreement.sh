@@ -5,6 +5,6 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 test_expect_success 'every difference is named, on all ranks, also to those who come late' '
-    timeout 100 "$accelerate" launch --quiet --cpu --num_processes 3 "$builddir/tests/fault/agreement"
+    timeout 900 "$accelerate" launch --quiet --cpu --num_processes 3 "$builddir/tests/fault/agreement"
 '
 test_done

@@ -126,16 +126,20 @@ refuse "local rank 3 (LOCAL_RANK) must be less than local world size 2" 1 RANK=3
 refuse "LOCAL_WORLD_SIZE=3 is greater than the world size 2" 1 "$two" LOCAL_RANK=0 LOCAL_WORLD_SIZE=3
 refuse "LOCAL_RANK=0 is set, but LOCAL_WORLD_SIZE is not" 1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=0
 refuse "shm connects processes on one host only" 6 "$two" LOCAL_RANK=0 LOCAL_WORLD_SIZE=1
-refuse "unknown backend 'nope'" 6 ACCEL_BACKEND=nope
-refuse "unknown backend 'nope'" 6 "$two" ACCEL_BACKEND=nope
-refuse "self connects one process only" 6 "$two" ACCEL_BACKEND=self
+refuse "unknown engine 'nope'" 6 ACCEL_ENGINE=nope
+refuse "unknown engine 'nope'" 6 "$two" ACCEL_ENGINE=nope
+refuse "self connects one process only" 6 "$two" ACCEL_ENGINE=self
+# The former name of the variable, which the new one overrides unless it is empty.
+refuse "unknown engine 'nope'" 6 ACCEL_BACKEND=nope
+refuse "unknown engine 'nope'" 6 ACCEL_BACKEND=nope ACCEL_ENGINE=
+refuse "unknown engine 'new'" 6 ACCEL_BACKEND=self ACCEL_ENGINE=new
 refuse "ACCEL_TIMEOUT_MS='0' is not a number" 1 ACCEL_TIMEOUT_MS=0
 refuse "ACCEL_TIMEOUT_MS='1s' is not a number" 1 ACCEL_TIMEOUT_MS=1s
 refuse "ACCELERATE_MIXED_PRECISION='fp7' is invalid" 1 ACCELERATE_MIXED_PRECISION=fp7
 refuse "ACCELERATE_USE_CPU='maybe' is not a boolean" 1 ACCELERATE_USE_CPU=maybe
 refuse "/proc/1/fd/none: " 1 "$two" ACCEL_JOB_SEGMENT=/proc/1/fd/none
 test_expect_success "a process that is alone needs no job segment: one that cannot be had is passed over" '
-    timeout 20 env ACCEL_JOB_SEGMENT=/proc/1/fd/none "$faults" open
+    timeout 900 env ACCEL_JOB_SEGMENT=/proc/1/fd/none "$faults" open
 '
 refuse "garbage: not a job segment" 1 "$two" ACCEL_JOB_SEGMENT=garbage
 refuse "zeros: not a job segment" 1 "$two" ACCEL_JOB_SEGMENT=zeros

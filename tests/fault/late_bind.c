@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ID_BYTES = 16, LIMIT_S = 120 };
+enum { ID_BYTES = 16, LIMIT_S = 900 };
 
 static const char *job;
 static int port;

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { OUTPUT_BYTES = 1 << 16, TRACE = 24, CHILD_SECONDS = 30 };
+enum { OUTPUT_BYTES = 1 << 16, TRACE = 24, CHILD_SECONDS = 600 };
 
 extern void *__libc_malloc (size_t size);
 extern void *__libc_calloc (size_t count, size_t size);

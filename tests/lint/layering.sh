@@ -19,6 +19,68 @@ includes config lib launch cli
 includes launch lib cli
 includes selftest util lib config launch cli
 
+# ---- the floors of src/lib, which HACKING.md lists ----
+
+# The includes and calls that go up.  The list only gets shorter: a line that is no longer true fails too.
+cat >known_upward <<'EOF'
+collectives/verify.c -> utility/log.c
+comm/comm.c -> utility/profile.c
+comm/comm.c -> utility/profile.h
+state/state.c -> train/accumulate.c
+state/state.c -> train/accumulate.h
+state/state.c -> train/scaler.c
+state/state.c -> train/unwrap.c
+state/state.c -> utility/log.c
+state/state.c -> utility/log.h
+state/state_object.h -> train/scaler.h
+EOF
+sed -n '/^```floors$/,/^```$/ s/^\([0-9]\)  *\([a-z]*\) .*/\1 \2/p' "$srcdir/HACKING.md" >floors
+
+# pairs_of_includes FOLDER: "base/error.c base/error.h" for each include in the sources under FOLDER.
+pairs_of_includes () {
+    (cd "$1" && grep -rnoE '^#[[:space:]]*include[[:space:]]+"lib/[^"]*' --include='*.[ch]' .) |
+        sed 's|^\./\([^:]*\):.*"lib/|\1 |'
+}
+
+# pairs_of_calls FOLDER: the same for symbols, from the objects under FOLDER whose sources are still there.
+pairs_of_calls () {
+    (cd "$1" && find . -name '*.o' -exec nm -A -P {} +) |
+        awk -v sources="$(cd "$srcdir/src/lib" && find . -name '*.c')" '
+            BEGIN { n = split (sources, list, "\n"); for (i = 1; i <= n; i++) exists[list[i]] = 1; n = 0 }
+            { file = $1; sub (/\.libs\//, "", file); sub (/o:$/, "c", file) }
+            !(file in exists) { next }
+            { sub (/^\.\//, "", file) }
+            $3 ~ /^[TDBRV]$/ { home[$2] = file }
+            $3 ~ /^[Uw]$/ { user[++n] = file; symbol[n] = $2 }
+            END { for (i = 1; i <= n; i++) if (symbol[i] in home) print user[i], home[symbol[i]] }'
+}
+
+# upward: of pairs "USER USED", those that leave their folder for one that is not on a lower floor, as "USER -> USED".
+upward () {
+    awk 'NR == FNR { floor[$2] = $1; next }
+         { split ($1, user, "/"); split ($2, used, "/") }
+         user[1] != used[1] && (!(used[1] in floor) || !(user[1] in floor) || floor[used[1]] >= floor[user[1]]) {
+             print $1 " -> " $2
+         }' floors - | LC_ALL=C sort -u
+}
+
+printf '%s\n' 'comm/a.c state/a.h' 'kernels/a.c files/a.h' 'comm/a.c attic/a.h' 'comm/a.c base/a.h' 'comm/a.c comm/b.h' |
+    upward >planted
+test_expect_success 'planted: up, beside and to a folder without a floor' 'test "$(wc -l <planted)" -eq 3'
+test_expect_success 'each folder of src/lib has a floor in HACKING.md, and each floor a folder' \
+    '(cd "$srcdir/src/lib" && ls -d */*.c) | cut -d / -f 1 | sort -u >folders && cut -d " " -f 2 floors | sort | diff folders -'
+pairs_of_includes "$srcdir/src/lib" | upward >upward_includes
+grep '\.h$' known_upward >known_includes
+test_expect_success 'src/lib includes only what is on lower floors' 'diff known_includes upward_includes'
+pairs_of_calls "$builddir/src/lib" >calls
+if test "$(wc -l <calls)" -gt 1000; then
+    upward <calls >upward_calls
+    grep '\.c$' known_upward >known_calls
+    test_expect_success 'src/lib calls only what is on lower floors' 'diff known_calls upward_calls'
+else
+    test_skip 'src/lib calls only what is on lower floors' 'needs the objects of a build, and nm'
+fi
+
 test_expect_success 'util, config and launch do not include the public headers' \
     "! grep -rnE '^#[[:space:]]*include[[:space:]]+<accel/' '$srcdir/src/util' '$srcdir/src/config' '$srcdir/src/launch'"
 test_expect_success 'public headers include only each other, DLPack and the C standard' \
@@ -31,9 +93,9 @@ test_expect_success 'every source file includes <config.h> first' \
     "! grep -rLZ --include='*.c' '^#include <config.h>' '$srcdir/src' | grep -z . &&
      ! awk 'FNR == 1 { seen = 0 } /^#[ ]*include/ && !seen { seen = 1; if (\$0 != \"#include <config.h>\") print FILENAME \": \" \$0 }' \
          \$(find '$srcdir/src' -name '*.c') | grep ."
-test_expect_success '#if HAVE_... only in backends, device and the prompt' \
+test_expect_success '#if HAVE_... only in engines, device and the prompt' \
     "! grep -rnE '^#[[:space:]]*(if|ifdef|ifndef|elif).*HAVE_' '$srcdir/src' --include='*.[ch]' |
-         grep -vE '/src/(lib/(backends|device)/|cli/prompt\.c|util/compat\.h)'"
+         grep -vE '/src/(lib/(engines|device)/|cli/prompt\.c|util/compat\.h)'"
 test_expect_success 'nobody sets variables of the environment but the launcher, for its children' \
     "! grep -rnwE 'setenv|putenv|unsetenv|clearenv' '$srcdir/src' --include='*.[ch]'"
 test_expect_success 'no shell is given a string' \

@@ -12,6 +12,7 @@ text = (include / "hpp" / "options.hpp").read_text()
 
 def fields(name):
     body = re.search(r"struct %s \{(.*?)\n\};" % name, c, re.S).group(1)
+    body = re.sub(r"union \{(.*?)\};", r"\1", body, flags=re.S)  # two names of one field
     for declaration in filter(None, (part.strip() for part in body.split(";"))):
         yield from (re.search(r"(\w+)\s*$", part).group(1) for part in declaration.split(","))
 

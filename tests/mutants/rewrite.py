@@ -34,7 +34,7 @@ class Mutant:
 
 
 def folder_of(file):
-    """The group that a file's mutants are counted in: launch, cli, lib/data, lib/backends/shm ..."""
+    """The group that a file's mutants are counted in: launch, cli, lib/data, lib/engines/shm ..."""
     return file.removeprefix('src/').rpartition('/')[0]
 
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks of the shm backend that live in one process: one of them acts, the others are what the test writes into shared
+/* Ranks of the shm engine that live in one process: one of them acts, the others are what the test writes into shared
  * memory.  The system calls in which it would wait or fail are the test's as well, and so is the clock. */
 #ifndef TESTS_SHM_PUPPETS_H
 #define TESTS_SHM_PUPPETS_H
 
-#include "lib/backends/shm/shm.h"
-#include "lib/backends/shm/shm_private.h"
+#include "lib/engines/shm/shm.h"
+#include "lib/engines/shm/shm_private.h"
 #include "tests/tap.h"
 #include "util/fail.h"
 

@@ -127,6 +127,7 @@ test_null (void)
         { "world", accel_world (NULL) == NULL, true },
         { "comm_rank", accel_comm_rank (NULL), 0 },
         { "comm_size", accel_comm_size (NULL), 1 },
+        { "comm_engine", *accel_comm_engine (NULL), 0 },
         { "comm_backend", *accel_comm_backend (NULL), 0 },
         { "runs", runs, 2 },
     };
@@ -156,7 +157,7 @@ int
 main (void)
 {
     struct accel *second;
-    setenv ("ACCEL_BACKEND", "shm", 1);
+    setenv ("ACCEL_ENGINE", "shm", 1);
     if (!ok (!accel_open (&acc, NULL, &err), "open: %s", err.text))
         return done_testing ();
     world = accel_world (acc);

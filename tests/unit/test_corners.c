@@ -614,7 +614,7 @@ test_long_parameter (void)
 int
 main (void)
 {
-    alarm (120);
+    alarm (900);
     test_progress ();
     test_profile_file ();
     now_ms = 0;

@@ -3,7 +3,7 @@
  * between neighbours, the float32 on either side of both, and 60000 or more others, of both signs. */
 #include <config.h>
 
-#include "lib/half.h"
+#include "lib/kernels/half.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 

@@ -442,8 +442,8 @@ int
 main (void)
 {
     struct accel_error err;
-    static const char *const names[] = { "RANK", "WORLD_SIZE", "LOCAL_RANK", "ACCEL_BACKEND", "OMPI_COMM_WORLD_SIZE",
-                                         "PMI_SIZE", "SLURM_NTASKS" };
+    static const char *const names[] = { "RANK", "WORLD_SIZE", "LOCAL_RANK", "ACCEL_ENGINE", "ACCEL_BACKEND",
+                                         "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv (names[i]);
     if (accel_open (&acc, NULL, &err)) {

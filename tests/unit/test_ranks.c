@@ -3,8 +3,8 @@
  * whichever way the bytes go, and what it is told where ranks do not agree. */
 #include <config.h>
 
-#include "lib/backends/shm/shm_private.h"
 #include "lib/comm/comm_private.h"
+#include "lib/engines/shm/shm_private.h"
 #include "lib/train/model.h"
 #include "lib/train/reducer.h"
 #include "tests/ranks.h"
@@ -49,13 +49,13 @@ put_back (struct accel *acc, bool shared, void *memory)
 }
 
 static enum accel_status
-call (struct accel_comm *comm, enum backend_kind kind, const float *send, float *recv, size_t count)
+call (struct accel_comm *comm, enum engine_kind kind, const float *send, float *recv, size_t count)
 {
     switch (kind) {
-    case BACKEND_ALL_REDUCE: return accel_comm_all_reduce (comm, send, recv, count, ACCEL_FLOAT32, ACCEL_SUM, &err);
-    case BACKEND_ALL_GATHER: return accel_comm_all_gather (comm, send, recv, count, ACCEL_FLOAT32, &err);
-    case BACKEND_BROADCAST: return accel_comm_broadcast (comm, recv, count, ACCEL_FLOAT32, 1, &err);
-    case BACKEND_REDUCE_SCATTER:
+    case ENGINE_ALL_REDUCE: return accel_comm_all_reduce (comm, send, recv, count, ACCEL_FLOAT32, ACCEL_SUM, &err);
+    case ENGINE_ALL_GATHER: return accel_comm_all_gather (comm, send, recv, count, ACCEL_FLOAT32, &err);
+    case ENGINE_BROADCAST: return accel_comm_broadcast (comm, recv, count, ACCEL_FLOAT32, 1, &err);
+    case ENGINE_REDUCE_SCATTER:
         return accel_comm_reduce_scatter (comm, send, recv, count, ACCEL_FLOAT32, ACCEL_SUM, &err);
     default: return accel_comm_all_to_all (comm, send, recv, count, ACCEL_FLOAT32, &err);
     }
@@ -63,28 +63,28 @@ call (struct accel_comm *comm, enum backend_kind kind, const float *send, float 
 
 /* Element @i of what rank @rank of @size must receive. */
 static float
-wanted (enum backend_kind kind, int rank, int size, size_t count, size_t i)
+wanted (enum engine_kind kind, int rank, int size, size_t count, size_t i)
 {
     int from = (int) (i / count), all = size * (size + 1) / 2;
     switch (kind) {
-    case BACKEND_ALL_REDUCE: return (float) all * element (0, i);
-    case BACKEND_ALL_GATHER: return element (from, i % count);
-    case BACKEND_BROADCAST: return element (1, i);
-    case BACKEND_REDUCE_SCATTER: return (float) all * element (0, (size_t) rank * count + i);
+    case ENGINE_ALL_REDUCE: return (float) all * element (0, i);
+    case ENGINE_ALL_GATHER: return element (from, i % count);
+    case ENGINE_BROADCAST: return element (1, i);
+    case ENGINE_REDUCE_SCATTER: return (float) all * element (0, (size_t) rank * count + i);
     default: return element (from, (size_t) rank * count + i % count);
     }
 }
 
 static void
-check_call (struct accel *acc, enum backend_kind kind, bool send_shared, bool recv_shared, size_t count)
+check_call (struct accel *acc, enum engine_kind kind, bool send_shared, bool recv_shared, size_t count)
 {
     int rank = accel_process_index (acc), size = accel_num_processes (acc);
-    bool many = kind != BACKEND_ALL_REDUCE && kind != BACKEND_BROADCAST;
-    size_t rows = many ? (size_t) size : 1, received = kind == BACKEND_REDUCE_SCATTER ? count : rows * count;
+    bool many = kind != ENGINE_ALL_REDUCE && kind != ENGINE_BROADCAST;
+    size_t rows = many ? (size_t) size : 1, received = kind == ENGINE_REDUCE_SCATTER ? count : rows * count;
     float *send = get (acc, send_shared, rows * count + 1), *recv = get (acc, recv_shared, rows * count + 1);
     for (size_t i = 0; i < rows * count; i++)
         send[i] = element (rank, i);
-    if (kind == BACKEND_BROADCAST && rank == 1)
+    if (kind == ENGINE_BROADCAST && rank == 1)
         memcpy (recv, send, count * sizeof *recv);
     recv[received] = -1;
     rank_must (call (accel_world (acc), kind, send, recv, count), &err);
@@ -102,8 +102,8 @@ static void
 test_collectives (struct accel *acc)
 {
     static const size_t counts[] = { 1, SHM_INLINE / sizeof (float), SHM_INLINE / sizeof (float) + 1, COUNT_MOST };
-    static const enum backend_kind kinds[] = { BACKEND_ALL_REDUCE, BACKEND_ALL_GATHER, BACKEND_BROADCAST,
-                                               BACKEND_REDUCE_SCATTER, BACKEND_ALL_TO_ALL };
+    static const enum engine_kind kinds[] = { ENGINE_ALL_REDUCE, ENGINE_ALL_GATHER, ENGINE_BROADCAST,
+                                               ENGINE_REDUCE_SCATTER, ENGINE_ALL_TO_ALL };
     bool first = !accel_process_index (acc);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
@@ -481,28 +481,31 @@ test_lines (struct accel *acc)
            "%s", text);
 }
 
-/* ---- choosing a backend ---- */
+/* ---- choosing an engine ---- */
 
 static void
-test_backends (void)
+test_engines (void)
 {
     static const struct {
-        const char *backend, *words;
+        const char *engine, *words;
+        struct accel_options options;
     } cases[] = {
-        { "nothing", "unknown backend 'nothing': this build has self and shm" },
-        { "self", "no backend can connect this job: self " },
+        { "nothing", "unknown engine 'nothing': this build has self and shm", { 0 } },
+        { "self", "no engine can connect this job: self ", { 0 } },
+        { "shm", "unknown engine 'option'", { .engine = "option" } },
+        { "shm", "unknown engine 'former'", { .backend = "former" } },
     };
     setenv (ENV_RANK, "0", 1);
     setenv (ENV_WORLD_SIZE, "2", 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct accel *acc;
-        setenv (ENV_BACKEND, cases[i].backend, 1);
-        enum accel_status status = accel_open (&acc, NULL, &err);
+        setenv (ENV_ENGINE, cases[i].engine, 1);
+        enum accel_status status = accel_open (&acc, &cases[i].options, &err);
         if (!ok (status == ACCEL_ERR_UNSUPPORTED && strstr (err.text, cases[i].words), "%s", cases[i].words))
             diag ("status %d: %s", (int) status, status ? err.text : "");
         accel_close (acc);
     }
-    unsetenv (ENV_BACKEND);
+    unsetenv (ENV_ENGINE);
     unsetenv (ENV_RANK);
     unsetenv (ENV_WORLD_SIZE);
 }
@@ -528,6 +531,6 @@ main (void)
     as_ranks (2, "generators", test_generators);
     scratch_folder ();
     as_ranks (2, "lines", test_lines);
-    test_backends ();
+    test_engines ();
     return done_testing ();
 }

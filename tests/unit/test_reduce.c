@@ -2,8 +2,8 @@
 /* Reductions with every set of kernels that this processor runs, element by element against the plainest code. */
 #include <config.h>
 
-#include "lib/comm/kernels.h"
-#include "lib/comm/reduce.h"
+#include "lib/kernels/kernels.h"
+#include "lib/kernels/reduce.h"
 #include "tests/tap.h"
 
 #include <math.h>

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing the backends: how ranks meet, what they are told of those that do not come, and what is left.
+/* Opening and closing the engines: how ranks meet, what they are told of those that do not come, and what is left.
  * See shm_puppets.h. */
 #include <config.h>
 
 #include "tests/unit/shm_puppets.h"
 
-#include "lib/backends/self/self.h"
+#include "lib/engines/self/self.h"
 #include "util/envnames.h"
 
 #include <signal.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
-static struct backend_job job;
+static struct engine_job job;
 
 /* ---- joining ---- */
 
@@ -147,15 +147,15 @@ struct hello {
     uint32_t spare;
 };
 
-static struct backend_job leader, follower;
+static struct engine_job leader, follower;
 static int listener = -1;
 static enum accel_status served;
 static struct accel_error serving_err;
 
-static struct backend_job
+static struct engine_job
 job_of (int rank, int size)
 {
-    return (struct backend_job){ .identity = { rank, size, rank, size }, .timeout_ms = TIMEOUT_MS,
+    return (struct engine_job){ .identity = { rank, size, rank, size }, .timeout_ms = TIMEOUT_MS,
                                  .segment = JOBSEG_NONE };
 }
 
@@ -375,7 +375,7 @@ close_listener (void)
 static void
 test_taken_name (void)
 {
-    struct backend_job second = job_of (0, 2);
+    struct engine_job second = job_of (0, 2);
     int its_listener = -1;
     host ();
     told.waits = serve;
@@ -399,7 +399,7 @@ open_alone (enum accel_status wanted, const char *words)
     void *transport = NULL;
     job = job_of (0, 1);
     job.segment = segment;
-    is_error (backend_shm.open (&transport, &job, &err), wanted, words);
+    is_error (engine_shm.open (&transport, &job, &err), wanted, words);
     return transport;
 }
 
@@ -408,34 +408,34 @@ test_open (void)
 {
     void *transport;
     job = job_of (0, 2);
-    is_error (backend_shm.probe (&job, &err), ACCEL_OK, "");
+    is_error (engine_shm.probe (&job, &err), ACCEL_OK, "");
     job.identity.local_world_size = 1;
-    is_error (backend_shm.probe (&job, &err), ACCEL_ERR_UNSUPPORTED, "but this host has 1 of 2");
+    is_error (engine_shm.probe (&job, &err), ACCEL_ERR_UNSUPPORTED, "but this host has 1 of 2");
     job = job_of (0, JOBSEG_MAX_LOCAL + 1);
-    is_error (backend_shm.probe (&job, &err), ACCEL_ERR_UNSUPPORTED, "at most 4096 processes");
+    is_error (engine_shm.probe (&job, &err), ACCEL_ERR_UNSUPPORTED, "at most 4096 processes");
 
     make_ranks (1);
     struct shm *first = open_alone (ACCEL_OK, "");
     open_alone (ACCEL_ERR_INVALID, "this process has already joined its job");
-    backend_shm.close (first);
-    backend_shm.close (open_alone (ACCEL_OK, ""));
+    engine_shm.close (first);
+    engine_shm.close (open_alone (ACCEL_OK, ""));
     end_ranks ();
 
     make_ranks (2);
     job = job_of (0, 2);
     job.segment = segment;
-    is_error (backend_shm.open (&transport, &job, &err), ACCEL_ERR_TIMEOUT, "for rank 1");
+    is_error (engine_shm.open (&transport, &job, &err), ACCEL_ERR_TIMEOUT, "for rank 1");
     set_slot (0, JOBSEG_EMPTY, 0);
     set_slot (1, JOBSEG_JOINING, 1);
     cpu_set_t before, one;
     CPU_ZERO (&one);
     CPU_SET ((size_t) sched_getcpu (), &one);
     bool bound = !sched_getaffinity (0, sizeof before, &before) && !sched_setaffinity (0, sizeof one, &one);
-    is_error (backend_shm.open (&transport, &job, &err), ACCEL_OK, "");
+    is_error (engine_shm.open (&transport, &job, &err), ACCEL_OK, "");
     ok (!bound || ((struct shm *) transport)->crowded, "two ranks on one processor are crowded");
     if (bound)
         sched_setaffinity (0, sizeof before, &before);
-    backend_shm.close (transport);
+    engine_shm.close (transport);
     end_ranks ();
 }
 
@@ -455,7 +455,7 @@ test_close (void)
         if (what == 3)
             shm->pid++; /* as in a fork */
         unsigned before = saw.holes;
-        backend_shm.close (shm);
+        engine_shm.close (shm);
         static const char *const names[] = { "nothing is given back", "memory is given back",
                                              "but not where groups meet", "and not by a fork" };
         ok (saw.holes == before + (what == 1), "%s", names[what]);
@@ -481,7 +481,7 @@ open_self (void)
     jobseg_detach (&job.segment);
     if (segment.header && jobseg_attach_fd (&job.segment, dup (segment.fd), &fail))
         must (ACCEL_ERR_SYSTEM);
-    must (backend_self.open (&transport, &job, &err));
+    must (engine_self.open (&transport, &job, &err));
     own = job.segment;
     return transport;
 }
@@ -489,7 +489,7 @@ open_self (void)
 static void
 close_self (void *transport)
 {
-    backend_self.close (transport);
+    engine_self.close (transport);
     jobseg_detach (&own);
 }
 
@@ -503,7 +503,7 @@ test_self (void)
     atomic_store (&slot->pid, other);
     void *transport = open_self ();
     ok (!own.header && atomic_load (&slot->pid) == other, "the slot of a living process is left alone");
-    backend_self.give_up (transport, "not told");
+    engine_self.give_up (transport, "not told");
     close_self (transport);
     ok (atomic_load (&slot->state) == JOBSEG_READY, "also at the end");
     kill (other, SIGKILL);
@@ -511,7 +511,7 @@ test_self (void)
     transport = open_self ();
     ok (own.header && atomic_load (&slot->pid) == getpid () && atomic_load (&slot->generation) == 1,
         "the slot of a dead process is taken");
-    backend_self.give_up (transport, "no data");
+    engine_self.give_up (transport, "no data");
     is_text (slot->reason, "no data", "why it gave up is told");
     ok (atomic_load (&slot->state) == JOBSEG_FAILED, "and that it did");
     atomic_store (&slot->state, JOBSEG_READY);
@@ -523,14 +523,14 @@ test_self (void)
     ok (atomic_load (&slot->state) == JOBSEG_LEFT, "who closes has left");
     end_ranks ();
 
-    static const enum backend_kind kinds[] = { BACKEND_ALL_REDUCE, BACKEND_ALL_GATHER, BACKEND_REDUCE_SCATTER,
-                                               BACKEND_ALL_TO_ALL };
+    static const enum engine_kind kinds[] = { ENGINE_ALL_REDUCE, ENGINE_ALL_GATHER, ENGINE_REDUCE_SCATTER,
+                                               ENGINE_ALL_TO_ALL };
     transport = open_self ();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         float from[3] = { 1, 2, 3 }, to[3] = { 0, 0, 9 };
-        struct backend_call call = { .site = &here, .send = from, .recv = to, .count = 2, .element_bytes = 4,
+        struct engine_call call = { .site = &here, .send = from, .recv = to, .count = 2, .element_bytes = 4,
                                      .kind = kinds[i], .dtype = ACCEL_FLOAT32 };
-        must (backend_self.run (transport, &call, &err));
+        must (engine_self.run (transport, &call, &err));
         ok (to[0] == 1 && to[1] == 2 && to[2] == 9, "kind %d copies what it is told", (int) kinds[i]);
     }
     close_self (transport);
@@ -539,7 +539,7 @@ test_self (void)
 int
 main (void)
 {
-    alarm (120);
+    alarm (900);
     unsetenv (ENV_MASTER_PORT);
     char name[32];
     snprintf (name, sizeof name, "test-%d", (int) getpid ()); /* two runs at once are two jobs */

@@ -540,7 +540,7 @@ test_send (void)
     accel_tree_destroy (sent);
     ok (accel_send_to_device (&sent, tree, cuda, NULL, &err) == ACCEL_ERR_UNSUPPORTED && !sent
             && strstr (err.text, "accel_send_to_device: tree['a']: cannot copy from DLPack device 1:0 to 2:1"),
-        "no backend: %s", err.text);
+        "no engine: %s", err.text);
     struct accel_send_options options = { .skip_keys = (const char *[]){ "a", "keep" }, .skip_key_count = 2 };
     ok (!accel_send_to_device (&sent, tree, cuda, &options, &err)
             && accel_tree_tensor (accel_tree_item (accel_tree_get (sent, "keep"), 0))->device.device_type == kDLCPU,

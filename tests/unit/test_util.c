@@ -151,7 +151,7 @@ test_failures (void)
     AUTO_STRBUF struct strbuf buf = { 0 };
     AUTO_STRLIST struct strlist list = { 0 };
     volatile size_t most = SIZE_MAX - 8;
-    alarm (60);
+    alarm (900);
     strbuf_add (&buf, "old");
     strbuf_add_bytes (&buf, "", most);
     alarm (0);

@@ -44,7 +44,8 @@ namespace accelerate {
 
 struct open_options : accel_options {
     ACCEL_OPTIONS_ (open_options, accel_options)
-    ACCEL_SET_ (cpu) ACCEL_SET_ (backend) ACCEL_SET_ (timeout_ms) ACCEL_SET_ (gradient_accumulation_steps)
+    ACCEL_SET_ (cpu) ACCEL_SET_ (engine) ACCEL_SET_ (backend) ACCEL_SET_ (timeout_ms)
+    ACCEL_SET_ (gradient_accumulation_steps)
     ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (split_batches)
     ACCEL_SET_ (grad_scaler) ACCEL_SET_ (check_gradients)
 };

@@ -4,7 +4,7 @@
 
 #include "lib/base/sized.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 #include <stdlib.h>
 #include <string.h>

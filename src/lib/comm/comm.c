@@ -1,53 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The waist of communication: every collective, public or the library's own, is checked, noted in the ledger and handed
- * to the backend here. */
+ * to the engine here. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
-#include "lib/comm/tensors.h"
-#include "lib/error.h"
+#include "lib/kernels/reduce.h"
 #include "lib/utility/profile.h"
-#include "util/hash.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Ask each backend in turn; the reasons of those that refuse make the message when none is left. */
+/* Ask each engine in turn; the reasons of those that refuse make the message when none is left. */
 static enum accel_status
-choose (const struct backend **chosen, const struct backend_job *job, struct accel_error *err)
+choose (const struct engine **chosen, const struct engine_job *job, struct accel_error *err)
 {
     char reasons[ACCEL_ERROR_TEXT_SIZE] = "";
     size_t length = 0;
     bool known = false;
-    for (int i = 0; backends[i]; i++) {
-        const struct backend *backend = backends[i];
+    for (int i = 0; engines[i]; i++) {
+        const struct engine *engine = engines[i];
         struct accel_error why = { 0 };
-        if (job->backend && strcmp (job->backend, backend->name))
+        if (job->engine && strcmp (job->engine, engine->name))
             continue;
         known = true;
-        if (backend->abi == BACKEND_ABI && backend->size == sizeof *backend && !backend->probe (job, &why)) {
-            *chosen = backend;
+        if (engine->abi == ENGINE_ABI && engine->size == sizeof *engine && !engine->probe (job, &why)) {
+            *chosen = engine;
             return ACCEL_OK;
         }
         if (length < sizeof reasons)
             length += (size_t) snprintf (reasons + length, sizeof reasons - length, "%s%s %s", length ? "; " : "",
-                                         backend->name, why.text[0] ? why.text : "was built for a different libaccel "
+                                         engine->name, why.text[0] ? why.text : "was built for a different libaccel "
                                                                                  "release");
     }
     if (!known)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "accel_open: unknown backend '%.40s': this build has self and shm", job->backend);
-    return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no backend can connect this job: %s", reasons);
+                           "accel_open: unknown engine '%.40s': this build has self and shm", job->engine);
+    return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine can connect this job: %s", reasons);
 }
 
 enum accel_status
-comm_open (struct accel_comm **comm, struct backend_job *job, struct accel_error *err)
+comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err)
 {
     *comm = NULL;
-    const struct backend *backend;
-    enum accel_status status = choose (&backend, job, err);
+    const struct engine *engine;
+    enum accel_status status = choose (&engine, job, err);
     if (status)
         return status;
     struct accel_comm *made = calloc (1, sizeof *made);
@@ -56,10 +54,10 @@ comm_open (struct accel_comm **comm, struct backend_job *job, struct accel_error
     comm_init (made, NULL);
     made->rank = job->identity.rank;
     made->size = job->identity.world_size;
-    status = backend->open (&made->transport, job, err);
+    status = engine->open (&made->transport, job, err);
     if (status)
         goto error;
-    made->backend = backend;
+    made->engine = engine;
     made->ledger = &made->own_ledger;
     ledger_open (made->ledger, job->segment.header ? jobseg_slot (&job->segment, job->identity.local_rank) : NULL);
     *comm = made;
@@ -75,8 +73,8 @@ end_comm (struct object *object)
 {
     struct accel_comm *comm = (struct accel_comm *) (void *) object;
     comm_abandon (comm, comm->unsettled);
-    if (comm->backend)
-        comm->backend->close (comm->transport);
+    if (comm->engine)
+        comm->engine->close (comm->transport);
     profile_destroy (comm->profile);
     comm->profile = NULL;
     if (comm->parent)
@@ -106,7 +104,7 @@ break_off (struct accel_comm *comm, const struct accel_error *why, const char *r
         if (comm->broken.code)
             continue;
         comm->broken = *why;
-        comm->backend->give_up (comm->transport, reason);
+        comm->engine->give_up (comm->transport, reason);
     }
 }
 
@@ -180,51 +178,37 @@ comm_note_end (struct jobseg_record *record)
 }
 
 enum accel_status
-comm_fail (const struct comm_site *site, enum accel_status status, struct accel_error *err, const char *format, ...)
+comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum accel_op op, double scale,
+                      struct accel_error *err)
 {
-    char text[ACCEL_ERROR_TEXT_SIZE];
-    va_list args;
-    va_start (args, format);
-    vsnprintf (text, sizeof text, format, args);
-    va_end (args);
-    return accel_fail (err, status, "%s at %s:%d: %s", jobseg_call_name (site->call), site->file, site->line, text);
-}
-
-enum accel_status
-comm_refuse (const struct comm_site *site, const char *what, struct accel_error *err)
-{
-    return comm_fail (site, ACCEL_ERR_INVALID, err, "%s", what);
-}
-
-enum accel_status
-comm_no_memory (const struct comm_site *site, struct accel_error *err)
-{
-    return comm_fail (site, ACCEL_ERR_NOMEM, err, "out of memory");
-}
-
-enum accel_status
-comm_fail_in (const struct comm_site *site, enum accel_status status, struct accel_error *err)
-{
-    accel_fail_in (err, status, "%s at %s:%d", jobseg_call_name (site->call), site->file, site->line);
-    return status;
+    if ((unsigned) op >= ACCEL_OP_COUNT)
+        return comm_refuse (site, "invalid operation", err);
+    if (!reduce_is_defined (dtype, op))
+        return comm_fail (site, ACCEL_ERR_INVALID, err,
+                          op == ACCEL_AVG ? "cannot average %s: use ACCEL_SUM, or a floating-point type"
+                                          : "cannot reduce %s: convert to float32",
+                          accel_dtype_name (dtype));
+    if (scale != 1 && !reduce_is_defined (dtype, ACCEL_AVG))
+        return comm_refuse (site, "only floating-point tensors can be scaled", err);
+    return ACCEL_OK;
 }
 
 /* @buffers: whether the call has any, and so a count and an element type. */
 static enum accel_status
-check (const struct accel_comm *comm, const struct backend_call *call, bool buffers, struct accel_error *err)
+check (const struct accel_comm *comm, const struct engine_call *call, bool buffers, struct accel_error *err)
 {
     if (!comm)
         return comm_refuse (call->site, "the job, or its communicator, is NULL", err);
     if ((unsigned) call->dtype >= ACCEL_DTYPE_COUNT || (unsigned) call->op >= ACCEL_OP_COUNT)
         return comm_refuse (call->site, "invalid element type or operation", err);
-    bool reads = call->kind != BACKEND_BROADCAST && call->kind != BACKEND_RECV, writes = call->kind != BACKEND_SEND;
+    bool reads = call->kind != ENGINE_BROADCAST && call->kind != ENGINE_RECV, writes = call->kind != ENGINE_SEND;
     if (buffers && call->count && ((writes && !call->recv) || (reads && !call->send)))
         return comm_refuse (call->site, "a buffer is NULL", err);
     size_t bytes;
     if (__builtin_mul_overflow (call->count, call->element_bytes * (size_t) comm->size, &bytes)
         || bytes > PTRDIFF_MAX)
         return comm_refuse (call->site, "the count is too large: size overflows", err);
-    bool reduces = call->kind == BACKEND_ALL_REDUCE || call->kind == BACKEND_REDUCE_SCATTER;
+    bool reduces = call->kind == ENGINE_ALL_REDUCE || call->kind == ENGINE_REDUCE_SCATTER;
     if (reduces) {
         enum accel_status status = comm_check_reduction (call->site, call->dtype, call->op, 1, err);
         if (status)
@@ -236,23 +220,9 @@ check (const struct accel_comm *comm, const struct backend_call *call, bool buff
     return ACCEL_OK;
 }
 
-uint32_t
-comm_form_hash (const struct comm_form *form)
-{
-    uint64_t hash = HASH_START, value;
-    if (!form)
-        return 0;
-    memcpy (&value, &form->value, sizeof value);
-    hash = hash_word (hash, form->argument);
-    hash = hash_word (hash, value ^ value >> 32);
-    for (int i = 0; form->tensor && i < form->tensor->ndim; i++)
-        hash = hash_word (hash, (uint64_t) form->tensor->shape[i]);
-    return (uint32_t) (hash ^ hash >> 32) | 1u;
-}
-
 /* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
 static enum accel_status
-run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct accel_error *err)
+run (struct accel_comm *comm, struct engine_call *call, bool buffers, struct accel_error *err)
 {
     struct accel_error mine;
     call->element_bytes = accel_dtype_bytes (call->dtype);
@@ -284,7 +254,7 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
     };
     struct jobseg_record *record = ledger_begin (comm->ledger, call->site, &entry);
     uint64_t begin_ns = profile ? profile_now () : 0;
-    status = comm->backend->run (comm->transport, call, &mine);
+    status = comm->engine->run (comm->transport, call, &mine);
     if (profile)
         profile_note_call (profile, call, begin_ns);
     if (!status) {
@@ -300,7 +270,7 @@ run (struct accel_comm *comm, struct backend_call *call, bool buffers, struct ac
 enum accel_status
 comm_barrier (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
 {
-    struct backend_call call = { .site = site, .kind = BACKEND_BARRIER, .root = -1 };
+    struct engine_call call = { .site = site, .kind = ENGINE_BARRIER, .root = -1 };
     return run (comm, &call, false, err);
 }
 
@@ -308,8 +278,8 @@ enum accel_status
 comm_all_reduce (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
-    struct backend_call call = {
-        .site = site, .kind = BACKEND_ALL_REDUCE, .send = send, .recv = recv, .count = count, .dtype = dtype, .op = op,
+    struct engine_call call = {
+        .site = site, .kind = ENGINE_ALL_REDUCE, .send = send, .recv = recv, .count = count, .dtype = dtype, .op = op,
         .root = -1,
     };
     return run (comm, &call, true, err);
@@ -319,8 +289,8 @@ enum accel_status
 comm_all_gather (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, struct accel_error *err)
 {
-    struct backend_call call = {
-        .site = site, .kind = BACKEND_ALL_GATHER, .send = send, .recv = recv, .count = count, .dtype = dtype,
+    struct engine_call call = {
+        .site = site, .kind = ENGINE_ALL_GATHER, .send = send, .recv = recv, .count = count, .dtype = dtype,
         .root = -1,
     };
     return run (comm, &call, true, err);
@@ -332,8 +302,8 @@ comm_broadcast (struct accel_comm *comm, const struct comm_site *site, void *buf
 {
     if (root < 0)
         return comm_refuse (site, "the root is negative", err);
-    struct backend_call call = {
-        .site = site, .kind = BACKEND_BROADCAST, .recv = buffer, .count = count, .dtype = dtype, .root = root,
+    struct engine_call call = {
+        .site = site, .kind = ENGINE_BROADCAST, .recv = buffer, .count = count, .dtype = dtype, .root = root,
     };
     return run (comm, &call, true, err);
 }
@@ -342,8 +312,8 @@ enum accel_status
 comm_reduce_scatter (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv,
                      size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
-    struct backend_call call = {
-        .site = site, .kind = BACKEND_REDUCE_SCATTER, .send = send, .recv = recv, .count = count, .dtype = dtype,
+    struct engine_call call = {
+        .site = site, .kind = ENGINE_REDUCE_SCATTER, .send = send, .recv = recv, .count = count, .dtype = dtype,
         .op = op, .root = -1,
     };
     return run (comm, &call, true, err);
@@ -353,8 +323,8 @@ enum accel_status
 comm_all_to_all (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, struct accel_error *err)
 {
-    struct backend_call call = {
-        .site = site, .kind = BACKEND_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .dtype = dtype,
+    struct engine_call call = {
+        .site = site, .kind = ENGINE_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .dtype = dtype,
         .root = -1,
     };
     if (count && send == recv)
@@ -364,7 +334,7 @@ comm_all_to_all (struct accel_comm *comm, const struct comm_site *site, const vo
 
 /* @call has all but the site and the other rank. */
 static enum accel_status
-run_pair (struct accel_comm *comm, const struct comm_site *site, struct backend_call *call, int peer,
+run_pair (struct accel_comm *comm, const struct comm_site *site, struct engine_call *call, int peer,
           struct accel_error *err)
 {
     call->site = site;
@@ -380,7 +350,7 @@ enum accel_status
 comm_send (struct accel_comm *comm, const struct comm_site *site, const void *send, size_t count,
            enum accel_dtype dtype, int to, struct accel_error *err)
 {
-    struct backend_call call = { .kind = BACKEND_SEND, .send = send, .count = count, .dtype = dtype };
+    struct engine_call call = { .kind = ENGINE_SEND, .send = send, .count = count, .dtype = dtype };
     return run_pair (comm, site, &call, to, err);
 }
 
@@ -388,6 +358,6 @@ enum accel_status
 comm_recv (struct accel_comm *comm, const struct comm_site *site, void *recv, size_t count, enum accel_dtype dtype,
            int from, struct accel_error *err)
 {
-    struct backend_call call = { .kind = BACKEND_RECV, .recv = recv, .count = count, .dtype = dtype };
+    struct engine_call call = { .kind = ENGINE_RECV, .recv = recv, .count = count, .dtype = dtype };
     return run_pair (comm, site, &call, from, err);
 }

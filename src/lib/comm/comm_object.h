@@ -3,16 +3,16 @@
 #ifndef LIB_COMM_OBJECT_H
 #define LIB_COMM_OBJECT_H
 
-#include "lib/backends/backend.h"
+#include "lib/base/object.h"
 #include "lib/comm/ledger.h"
-#include "lib/object.h"
+#include "lib/engines/engine.h"
 
 #include <stdatomic.h>
 
 struct accel_comm {
     struct object object;
-    const struct backend *backend;
-    void *transport; /* the backend's own */
+    const struct engine *engine;
+    void *transport; /* the engine's own */
     int rank;
     int size;
     struct accel_comm *parent; /* of a group; NULL: the world */
@@ -28,8 +28,8 @@ struct accel_comm {
 /** Make @p comm, which is zeroed, an object; of a group that of @p parent, else NULL. */
 void comm_init (struct accel_comm *comm, struct accel_comm *parent);
 
-/** Connect with the best backend, or the one called @p job->backend.  @param[out] comm  NULL on failure */
-enum accel_status comm_open (struct accel_comm **comm, struct backend_job *job, struct accel_error *err);
+/** Connect with the best engine, or the one called @p job->engine.  @param[out] comm  NULL on failure */
+enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err);
 
 /** Leave and free.  Accepts NULL. */
 void comm_close (struct accel_comm *comm);

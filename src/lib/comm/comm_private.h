@@ -6,45 +6,11 @@
 
 #include <accel/comm.h>
 
-#include "util/jobseg.h"
+#include "lib/base/site.h"
 
-/** What ranks compare beside count, element type, operation and root: the shape of a tensor, and one more argument. */
-struct comm_form {
-    const DLTensor *tensor; /* whose sizes; NULL: none */
-    enum comm_argument { COMM_NO_ARGUMENT, COMM_SCALE, COMM_DIM } argument;
-    double value; /* of the argument */
-};
-
-/** Where a program called, and what. */
-struct comm_site {
-    const char *file; /* a literal: only the address is kept */
-    int line;
-    enum jobseg_call call;
-    const struct comm_form *form; /* NULL: nothing else has to agree */
-};
-
-/** @return 32 bits that differ where forms do; 0 for NULL. */
-uint32_t comm_form_hash (const struct comm_form *form);
-
-/** @return @p site with @p form, which has to live as long. */
-static inline struct comm_site
-comm_site_of (const struct comm_site *site, const struct comm_form *form)
-{
-    return (struct comm_site){ .file = site->file, .line = site->line, .call = site->call, .form = form };
-}
-
-/** Fail with the call and where it is before the rest of the text. */
-enum accel_status comm_fail (const struct comm_site *site, enum accel_status status, struct accel_error *err,
-                             const char *format, ...) ACCEL_PRINTF (4, 5);
-
-/** ACCEL_ERR_INVALID with the same before @p what. */
-enum accel_status comm_refuse (const struct comm_site *site, const char *what, struct accel_error *err);
-
-/** ACCEL_ERR_NOMEM. */
-enum accel_status comm_no_memory (const struct comm_site *site, struct accel_error *err);
-
-/** Put the call and where it is before the text of @p err.  @return @p status */
-enum accel_status comm_fail_in (const struct comm_site *site, enum accel_status status, struct accel_error *err);
+/** Whether @p op and @p scale are defined for @p dtype. */
+enum accel_status comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum accel_op op,
+                                        double scale, struct accel_error *err);
 
 enum accel_status comm_barrier (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err);
 
@@ -69,10 +35,6 @@ enum accel_status comm_send (struct accel_comm *comm, const struct comm_site *si
 
 enum accel_status comm_recv (struct accel_comm *comm, const struct comm_site *site, void *recv, size_t count,
                              enum accel_dtype dtype, int from, struct accel_error *err);
-
-/** accel_gather() for any call that gathers a tensor: checks @p tensor, shapes @p out, gathers. */
-enum accel_status comm_gather_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
-                                      struct accel_tensor *out, struct accel_error *err);
 
 /**
  * Note a call in the ledger that is no collective, but may take long: who waits for this rank is told of it.

@@ -16,7 +16,7 @@ ledger_open (struct ledger *ledger, struct jobseg_slot *slot)
     /* Names stay while there is room, for peers may still tell where this rank was before it opened again. */
     if (atomic_load (&slot->file_count) > JOBSEG_FILES / 2)
         atomic_store (&slot->file_count, 0);
-    ledger_beat (slot);
+    jobseg_beat (slot);
 }
 
 /* The name is written before the count, so whoever sees the index sees the name.  Equal literals at several addresses

@@ -5,8 +5,6 @@
 
 #include "lib/comm/comm_private.h"
 
-#include <time.h>
-
 /** All zero is a ledger that records nothing: a process alone, without a launcher. */
 struct ledger {
     struct jobseg_slot *slot;
@@ -30,15 +28,6 @@ void ledger_open (struct ledger *ledger, struct jobseg_slot *slot);
 /** The index of @p file in the slot's table, which is made on first use; JOBSEG_FILES where the table is full. */
 unsigned ledger_file (struct ledger *ledger, const char *file);
 
-static inline void
-ledger_beat (struct jobseg_slot *slot)
-{
-    struct timespec now;
-    clock_gettime (CLOCK_MONOTONIC_COARSE, &now);
-    atomic_store_explicit (&slot->heartbeat_ns, (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec,
-                           memory_order_relaxed);
-}
-
 /** Note that a call begins.  @return its record, for ledger_end(); NULL where nothing is recorded */
 static inline struct jobseg_record *
 ledger_begin (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry)
@@ -61,7 +50,7 @@ ledger_begin (struct ledger *ledger, const struct comm_site *site, const struct 
         .form = entry->form,
     };
     atomic_store_explicit (&slot->ledger_count, sequence, memory_order_release);
-    ledger_beat (slot);
+    jobseg_beat (slot);
     return record;
 }
 

@@ -4,7 +4,7 @@
 
 #include "lib/data/batch.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "util/memory.h"
 
 #include <accel/comm.h>

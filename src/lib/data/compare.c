@@ -5,10 +5,10 @@
 
 #include "lib/data/compare.h"
 
+#include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
 #include "lib/data/set_tokens.h"
-#include "lib/error.h"
 #include "util/hash.h"
 
 #include <stdio.h>

@@ -4,8 +4,8 @@
  * share of the rows.  A failure to read travels the same way, so that nobody waits for what will not come. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/data/loader_object.h"
-#include "lib/error.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 
 #include "lib/data/distributions.h"
 
+#include "lib/base/error.h"
 #include "lib/data/generator.h"
-#include "lib/error.h"
 
 #include <float.h>
 #include <math.h>

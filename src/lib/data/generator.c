@@ -6,7 +6,7 @@
 
 #include "lib/data/generator.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@
 
 #include "lib/data/llmc_order.h"
 
+#include "lib/base/error.h"
 #include "lib/data/generator.h"
-#include "lib/error.h"
 
 #include <stdlib.h>
 

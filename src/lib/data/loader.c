@@ -4,11 +4,11 @@
 
 #include "lib/data/loader.h"
 
+#include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/data/compare.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
-#include "lib/error.h"
 #include "lib/state/state_private.h"
 
 #include <stdlib.h>

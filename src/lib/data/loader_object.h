@@ -4,12 +4,12 @@
 #ifndef LIB_DATA_LOADER_OBJECT_H
 #define LIB_DATA_LOADER_OBJECT_H
 
+#include "lib/base/object.h"
 #include "lib/comm/comm_private.h"
 #include "lib/data/generator.h"
 #include "lib/data/order.h"
 #include "lib/data/reader.h"
 #include "lib/data/shard.h"
-#include "lib/object.h"
 
 #include <accel/loader.h>
 

@@ -2,8 +2,8 @@
 /* Batches of a data set with random access: which samples, and reading them in place. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/data/loader_object.h"
-#include "lib/error.h"
 
 #include <string.h>
 

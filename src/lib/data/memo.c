@@ -4,9 +4,9 @@
 
 #include "lib/data/memo.h"
 
+#include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
-#include "lib/error.h"
 
 #include <stdlib.h>
 #include <string.h>

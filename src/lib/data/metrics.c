@@ -2,9 +2,9 @@
 /* accel_gather_for_metrics(), of a tensor or of a tree: a gather that knows where the active loader's data end. */
 #include <config.h>
 
-#include "lib/comm/tensors.h"
-#include "lib/comm/verify.h"
-#include "lib/error.h"
+#include "lib/base/error.h"
+#include "lib/collectives/tensors.h"
+#include "lib/collectives/verify.h"
 #include "lib/state/state_private.h"
 
 #include <accel/collectives.h>

@@ -4,8 +4,8 @@
 
 #include "lib/data/order.h"
 
+#include "lib/base/error.h"
 #include "lib/data/sampler.h"
-#include "lib/error.h"
 #include "util/memory.h"
 
 #include <stdlib.h>

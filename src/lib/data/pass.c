@@ -2,9 +2,9 @@
 /* One pass through the data: memory and threads, random numbers, the order, the beginning and the end. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
-#include "lib/error.h"
 #include "lib/state/state_private.h"
 
 enum { DEFAULT_TIMEOUT_MS = 1800000, DEFAULT_PREFETCH = 2 };

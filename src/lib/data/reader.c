@@ -11,7 +11,7 @@
 
 #include "lib/data/reader.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "util/clock.h"
 
 #include <errno.h>

@@ -4,9 +4,9 @@
  * processes. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
-#include "lib/error.h"
 #include "util/hash.h"
 
 #include <string.h>

@@ -5,11 +5,11 @@
 
 #include "lib/data/sampler.h"
 
+#include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/data/generator.h"
 #include "lib/data/llmc_order.h"
 #include "lib/data/set_tokens.h"
-#include "lib/error.h"
 #include "util/hash.h"
 
 #include <math.h>

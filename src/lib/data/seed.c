@@ -2,9 +2,9 @@
 /* The process's own generator, seeding it, and making generators of all processes agree. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/comm/comm_private.h"
 #include "lib/data/generator.h"
-#include "lib/error.h"
 #include "util/suggest.h"
 
 #include <pthread.h>

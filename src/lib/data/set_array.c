@@ -2,8 +2,8 @@
 /* The data set of arrays in memory. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/data/set.h"
-#include "lib/error.h"
 
 enum accel_status
 accel_dataset_from_arrays (struct accel_dataset **dataset, const struct accel_field *fields, const void *const *arrays,

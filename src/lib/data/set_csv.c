@@ -2,11 +2,11 @@
 /* The data set of a CSV file: rows of numbers (RFC 4180, any separator), parsed when it is opened. */
 #include <config.h>
 
+#include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/base/sized.h"
 #include "lib/data/numbers.h"
 #include "lib/data/set.h"
-#include "lib/error.h"
-#include "lib/option.h"
 #include "util/cleanup.h"
 #include "util/strbuf.h"
 #include "util/suggest.h"

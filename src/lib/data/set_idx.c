@@ -3,9 +3,9 @@
  * elements; all big-endian (the format of https://yann.lecun.com/exdb/mnist/). */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/data/set.h"
-#include "lib/error.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
 /* The data set of tensors in a safetensors file. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/data/set.h"
-#include "lib/error.h"
 #include "lib/files/safetensors.h"
 #include "util/suggest.h"
 

@@ -3,10 +3,10 @@
  * needed.  A limited number stays open, of which the one that was not used for longest makes room for the next. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/data/set.h"
 #include "lib/data/set_tokens.h"
-#include "lib/error.h"
 #include "util/hash.h"
 
 #include <errno.h>

@@ -2,9 +2,9 @@
 /* The data set of a file of tokens, as nanoGPT and llm.c write them. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/data/set.h"
-#include "lib/error.h"
 
 #include <string.h>
 

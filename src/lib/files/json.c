@@ -4,7 +4,7 @@
 
 #include "lib/files/json.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "util/cleanup.h"
 #include "util/strbuf.h"
 

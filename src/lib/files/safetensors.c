@@ -5,7 +5,7 @@
 
 #include "lib/files/safetensors.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "lib/files/json.h"
 #include "util/cleanup.h"
 

@@ -4,7 +4,7 @@
 
 #include "lib/files/source.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "util/memory.h"
 
 #include <errno.h>

@@ -2,10 +2,10 @@
 /* Opening and closing, and what a process may ask about itself. */
 #include <config.h>
 
+#include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/base/sized.h"
 #include "lib/comm/comm_object.h"
-#include "lib/error.h"
-#include "lib/option.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/utility/log.h"
@@ -32,6 +32,21 @@ read_timeout (const struct accel_options *options, uint32_t *timeout_ms, struct 
                            UINT32_MAX);
     *timeout_ms = (uint32_t) number;
     return ACCEL_OK;
+}
+
+/* @return the only engine to try; NULL: any.  An empty variable is none. */
+static const char *
+read_engine (const struct accel_options *options)
+{
+    static const char *const names[] = { ENV_ENGINE, ENV_BACKEND };
+    if (options && options->engine)
+        return *options->engine ? options->engine : NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv (names[i]);
+        if (text && *text)
+            return text;
+    }
+    return NULL;
 }
 
 /* The name is kept as a literal: the variable may change later. */
@@ -150,8 +165,7 @@ read_options (struct accel *made, const struct accel_options *options, uint32_t 
 static enum accel_status
 open_job (struct accel **acc, const struct accel_options *options, struct accel_error *err)
 {
-    const char *backend = options && options->backend ? options->backend : getenv (ENV_BACKEND);
-    struct backend_job job = { .backend = backend && *backend ? backend : NULL, .segment = JOBSEG_NONE };
+    struct engine_job job = { .engine = read_engine (options), .segment = JOBSEG_NONE };
     struct accel *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");

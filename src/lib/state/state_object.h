@@ -5,7 +5,7 @@
 
 #include <accel/accumulate.h>
 
-#include "lib/state/identity.h"
+#include "lib/base/identity.h"
 #include "lib/state/state_private.h"
 #include "lib/train/scaler.h"
 #include "util/jobseg.h"

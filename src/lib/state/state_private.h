@@ -6,7 +6,7 @@
 #include <accel/loader.h>
 #include <accel/state.h>
 
-#include "lib/object.h"
+#include "lib/base/object.h"
 
 /** The loader that is in the middle of an epoch, or NULL: what accel_gather_for_metrics() looks at. */
 struct accel_loader *state_active_loader (const struct accel *acc);

@@ -4,7 +4,7 @@
 
 #include "lib/train/accumulate.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "lib/state/state_object.h"
 #include "lib/train/model.h"
 #include "util/envnames.h"

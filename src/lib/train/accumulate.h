@@ -5,7 +5,7 @@
 
 #include <accel/accumulate.h>
 
-#include "lib/object.h"
+#include "lib/base/object.h"
 
 /** What accel_open() is told about accumulation, by the program and by the environment. */
 enum accel_status accumulate_open (struct accel *acc, const struct accel_options *options, struct accel_error *err);

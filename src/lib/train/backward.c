@@ -2,11 +2,11 @@
 /* accel_backward(): the program's own backward pass, and the averages of its gradients. */
 #include <config.h>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
-#include "lib/train/reducer.h"
 #include "lib/train/precision.h"
+#include "lib/train/reducer.h"
 
 float
 accel_accumulation_scale (const struct accel *acc)

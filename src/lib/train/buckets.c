@@ -5,8 +5,8 @@
  * it, each element type has its own, and all are reduced in the order in which they were opened. */
 #include <config.h>
 
-#include "lib/error.h"
-#include "lib/tensor.h"
+#include "lib/base/error.h"
+#include "lib/base/tensor.h"
 #include "lib/train/model.h"
 #include "util/memory.h"
 

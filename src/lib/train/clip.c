@@ -7,10 +7,10 @@
 
 #include <accel/optimizer.h>
 
-#include "lib/error.h"
-#include "lib/half.h"
+#include "lib/base/error.h"
+#include "lib/kernels/arithmetic.h"
+#include "lib/kernels/half.h"
 #include "lib/state/state_object.h"
-#include "lib/train/arithmetic.h"
 #include "lib/train/precision.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 
 #include "lib/train/compare.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "lib/train/optimizer.h"
 #include "util/cleanup.h"
 #include "util/hash.h"

@@ -3,8 +3,8 @@
 #ifndef LIB_TRAIN_COMPARE_H
 #define LIB_TRAIN_COMPARE_H
 
+#include "lib/base/object.h"
 #include "lib/comm/comm_private.h"
-#include "lib/object.h"
 
 #include <accel/scheduler.h>
 

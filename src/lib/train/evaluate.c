@@ -2,9 +2,9 @@
 /* Evaluation during training: at its end, everything that a pass over a loader changes is put back. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/data/generator.h"
 #include "lib/data/memo.h"
-#include "lib/error.h"
 #include "lib/state/state_object.h"
 #include "lib/train/model.h"
 

@@ -4,10 +4,10 @@
  * again, added up, and widened. */
 #include <config.h>
 
+#include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/base/sized.h"
-#include "lib/error.h"
-#include "lib/option.h"
-#include "lib/half.h"
+#include "lib/kernels/half.h"
 #include "lib/state/state_private.h"
 #include "lib/train/reducer.h"
 

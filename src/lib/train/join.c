@@ -3,9 +3,9 @@
  * Join (torch/distributed/algorithms/join.py): before each average all say whether they are still at work. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/comm/comm_private.h"
 #include "lib/data/loader.h"
-#include "lib/error.h"
 #include "lib/state/state_private.h"
 #include "lib/train/precision.h"
 #include "lib/train/reducer.h"

@@ -2,9 +2,9 @@
 /* Models from memory that a program has laid out itself.  The tensors are the model's, the elements the program's. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/base/sized.h"
-#include "lib/error.h"
-#include "lib/tensor.h"
+#include "lib/base/tensor.h"
 #include "lib/train/model.h"
 #include "util/cleanup.h"
 #include "util/memory.h"

@@ -4,7 +4,7 @@
 
 #include <accel/accumulate.h>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "lib/state/state_object.h"
 #include "lib/train/precision.h"
 

@@ -4,9 +4,9 @@
  * Those of 8 bits wait for the largest magnitude of the whole tensor, which decides their scale. */
 #include <config.h>
 
-#include "lib/error.h"
-#include "lib/half.h"
-#include "lib/train/arithmetic.h"
+#include "lib/base/error.h"
+#include "lib/kernels/arithmetic.h"
+#include "lib/kernels/half.h"
 #include "lib/train/model.h"
 #include "lib/train/scaler.h"
 #include "util/memory.h"

@@ -4,10 +4,10 @@
 
 #include "lib/train/model.h"
 
+#include "lib/base/error.h"
 #include "lib/base/sized.h"
-#include "lib/error.h"
+#include "lib/base/tensor.h"
 #include "lib/state/state_private.h"
-#include "lib/tensor.h"
 #include "lib/train/reducer.h"
 #include "util/cleanup.h"
 #include "util/memory.h"

@@ -5,8 +5,8 @@
 
 #include <accel/train.h>
 
+#include "lib/base/object.h"
 #include "lib/comm/comm_private.h"
-#include "lib/object.h"
 
 /** A bucket: gradients of one element type that lie one behind the other and are reduced together. */
 struct span {

@@ -4,10 +4,10 @@
 
 #include "lib/train/reducer.h"
 
-#include "lib/error.h"
-#include "lib/half.h"
+#include "lib/base/error.h"
+#include "lib/kernels/arithmetic.h"
+#include "lib/kernels/half.h"
 #include "lib/state/state_object.h"
-#include "lib/train/arithmetic.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,9 +4,9 @@
 
 #include "lib/train/optimizer.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
+#include "lib/base/tensor.h"
 #include "lib/state/state_object.h"
-#include "lib/tensor.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/precision.h"
 #include "util/memory.h"

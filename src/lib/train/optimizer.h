@@ -5,10 +5,10 @@
 
 #include <accel/optimizer.h>
 
-#include "lib/object.h"
+#include "lib/base/object.h"
+#include "lib/kernels/rules.h"
 #include "lib/train/compare.h"
 #include "lib/train/model.h"
-#include "lib/train/rules.h"
 
 /** A tensor that an optimizer remembers of one parameter. */
 struct optimizer_state {

@@ -2,12 +2,12 @@
 /* The kinds of optimizers: their options, the numbers of a step, and the program's own. */
 #include <config.h>
 
-#include "lib/base/sized.h"
 #include "lib/train/optimizer.h"
 
-#include "lib/error.h"
-#include "lib/option.h"
-#include "lib/train/arithmetic.h"
+#include "lib/base/error.h"
+#include "lib/base/option.h"
+#include "lib/base/sized.h"
+#include "lib/kernels/arithmetic.h"
 #include "util/cleanup.h"
 
 #include <math.h>

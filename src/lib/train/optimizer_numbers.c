@@ -3,11 +3,11 @@
  * may be.  Options, checks, public look-up and the comparison over ranks go through it. */
 #include <config.h>
 
-#include "lib/base/sized.h"
 #include "lib/train/optimizer.h"
 
-#include "lib/error.h"
-#include "lib/option.h"
+#include "lib/base/error.h"
+#include "lib/base/option.h"
+#include "lib/base/sized.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * fork() and wait somewhere between the steps.  OpenMP would be one more library to link. */
 #include <config.h>
 
-#include "lib/half.h"
+#include "lib/kernels/half.h"
 #include "lib/train/optimizer.h"
 
 #include <pthread.h>

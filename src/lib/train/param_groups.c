@@ -4,7 +4,7 @@
 
 #include "lib/train/optimizer.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "util/cleanup.h"
 #include "util/suggest.h"
 

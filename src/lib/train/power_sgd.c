@@ -10,11 +10,11 @@
  * good.  For the same reason what is not finite is neither remembered as an error nor as a Q. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/data/generator.h"
-#include "lib/half.h"
-#include "lib/error.h"
+#include "lib/kernels/arithmetic.h"
+#include "lib/kernels/half.h"
 #include "lib/state/state_private.h"
-#include "lib/train/arithmetic.h"
 #include "lib/train/reducer.h"
 
 #include <math.h>

@@ -4,10 +4,10 @@
 
 #include "lib/train/precision.h"
 
-#include "lib/error.h"
-#include "lib/half.h"
+#include "lib/base/error.h"
+#include "lib/base/tensor.h"
+#include "lib/kernels/half.h"
 #include "lib/state/state_object.h"
-#include "lib/tensor.h"
 
 #include <string.h>
 

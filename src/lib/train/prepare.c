@@ -3,12 +3,12 @@
  * memory all ranks have mapped; loaders are cut into shards. */
 #include <config.h>
 
+#include "lib/base/error.h"
+#include "lib/base/object.h"
+#include "lib/base/tensor.h"
 #include "lib/comm/comm_private.h"
 #include "lib/data/loader.h"
-#include "lib/error.h"
-#include "lib/object.h"
 #include "lib/state/state_private.h"
-#include "lib/tensor.h"
 #include "lib/train/compare.h"
 #include "lib/train/optimizer.h"
 #include "lib/train/precision.h"

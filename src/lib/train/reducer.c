@@ -9,7 +9,7 @@
 
 #include "lib/train/reducer.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "lib/state/state_object.h"
 
 #include <sched.h>

@@ -4,8 +4,8 @@
 
 #include "lib/train/scaler.h"
 
-#include "lib/error.h"
-#include "lib/train/arithmetic.h"
+#include "lib/base/error.h"
+#include "lib/kernels/arithmetic.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,15 +2,15 @@
 /* Schedulers: one schedule, a sequence or a product of several, over all groups of an optimizer or over one. */
 #include <config.h>
 
-#include "lib/base/sized.h"
 #include "lib/train/schedules.h"
 
+#include "lib/base/error.h"
+#include "lib/base/option.h"
+#include "lib/base/sized.h"
 #include "lib/data/loader.h"
-#include "lib/error.h"
-#include "lib/option.h"
+#include "lib/kernels/arithmetic.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
-#include "lib/train/arithmetic.h"
 #include "util/cleanup.h"
 #include "util/suggest.h"
 

@@ -4,7 +4,7 @@
 
 #include "lib/train/schedules.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "lib/state/state_object.h"
 
 #include <math.h>

@@ -5,9 +5,9 @@
 
 #include "lib/train/schedules.h"
 
-#include "lib/error.h"
-#include "lib/option.h"
-#include "lib/train/arithmetic.h"
+#include "lib/base/error.h"
+#include "lib/base/option.h"
+#include "lib/kernels/arithmetic.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
 
 #include <accel/scheduler.h>
 
-#include "lib/object.h"
+#include "lib/base/object.h"
 #include "lib/train/optimizer.h"
 
 enum { ONE_CYCLE_PHASES = 3 };

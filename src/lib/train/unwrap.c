@@ -2,8 +2,8 @@
 /* Undoing accel_prepare(): accel_unwrap_model() and accel_free_memory(). */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/data/loader.h"
-#include "lib/error.h"
 #include "lib/state/state_object.h"
 #include "lib/train/reducer.h"
 #include "util/memory.h"

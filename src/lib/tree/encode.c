@@ -13,7 +13,7 @@
 
 #include "lib/tree/tree.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "util/cleanup.h"
 
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 
 #include "lib/tree/tree.h"
 
-#include "lib/error.h"
-#include "lib/half.h"
+#include "lib/base/error.h"
+#include "lib/kernels/half.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "lib/tree/tree.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 
 #include <errno.h>
 #include <stdlib.h>

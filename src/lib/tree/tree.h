@@ -6,7 +6,7 @@
 
 #include <accel/tree.h>
 
-#include "lib/tensor.h"
+#include "lib/base/tensor.h"
 #include "util/strbuf.h"
 
 #include <stdatomic.h>

@@ -2,10 +2,10 @@
 /* Walking through a tree, and the operations that are such a walk: copy, map, slice, send, batch size. */
 #include <config.h>
 
-#include "lib/base/sized.h"
 #include "lib/tree/tree.h"
 
-#include "lib/error.h"
+#include "lib/base/error.h"
+#include "lib/base/sized.h"
 
 #include <stdlib.h>
 #include <string.h>

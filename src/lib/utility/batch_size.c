@@ -2,8 +2,8 @@
 /* accel_find_executable_batch_size(): try, agree, try less. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/comm/comm_private.h"
-#include "lib/error.h"
 
 #include <accel/utility.h>
 

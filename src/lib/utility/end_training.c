@@ -5,8 +5,8 @@
 #include <accel/accumulate.h>
 #include <accel/utility.h>
 
+#include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
-#include "lib/error.h"
 #include "lib/state/state_object.h"
 
 enum accel_status

@@ -4,8 +4,8 @@
 
 #include "lib/utility/log.h"
 
+#include "lib/base/error.h"
 #include "lib/comm/comm_private.h"
-#include "lib/error.h"
 #include "util/envnames.h"
 #include "util/hash.h"
 #include "util/io.h"

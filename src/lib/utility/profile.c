@@ -5,9 +5,9 @@
 
 #include "lib/utility/profile.h"
 
+#include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/comm/comm_object.h"
-#include "lib/error.h"
 #include "lib/state/state_object.h"
 
 #include <pthread.h>
@@ -63,7 +63,7 @@ note (struct profile *profile, const struct profile_event *event)
 
 /* A file is told by the end of its path. */
 void
-profile_note_call (struct profile *profile, const struct backend_call *call, uint64_t begin_ns)
+profile_note_call (struct profile *profile, const struct engine_call *call, uint64_t begin_ns)
 {
     const char *slash = strrchr (call->site->file, '/');
     note (profile, &(struct profile_event){

@@ -5,7 +5,7 @@
  * from its own coming to that of the last one. */
 #include <config.h>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "lib/utility/profile.h"
 #include "util/io.h"
 #include "util/jobseg.h"

@@ -2,7 +2,7 @@
 /* A progress bar on standard error, on local rank 0: redrawn in place on a terminal, elsewhere a line now and then. */
 #include <config.h>
 
-#include "lib/error.h"
+#include "lib/base/error.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/io.h"

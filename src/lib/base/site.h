@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a program called, and what: every message about a public call begins with it. */
+#ifndef LIB_BASE_SITE_H
+#define LIB_BASE_SITE_H
+
+#include <accel/tensor.h>
+
+#include "util/jobseg.h"
+
+/** What ranks compare beside count, element type, operation and root: the shape of a tensor, and one more argument. */
+struct comm_form {
+    const DLTensor *tensor; /* whose sizes; NULL: none */
+    enum comm_argument { COMM_NO_ARGUMENT, COMM_SCALE, COMM_DIM } argument;
+    double value; /* of the argument */
+};
+
+/** Where a program called, and what. */
+struct comm_site {
+    const char *file; /* a literal: only the address is kept */
+    int line;
+    enum jobseg_call call;
+    const struct comm_form *form; /* NULL: nothing else has to agree */
+};
+
+/** @return 32 bits that differ where forms do; 0 for NULL. */
+uint32_t comm_form_hash (const struct comm_form *form);
+
+/** @return @p site with @p form, which has to live as long. */
+static inline struct comm_site
+comm_site_of (const struct comm_site *site, const struct comm_form *form)
+{
+    return (struct comm_site){ .file = site->file, .line = site->line, .call = site->call, .form = form };
+}
+
+/** Fail with the call and where it is before the rest of the text. */
+enum accel_status comm_fail (const struct comm_site *site, enum accel_status status, struct accel_error *err,
+                             const char *format, ...) ACCEL_PRINTF (4, 5);
+
+/** ACCEL_ERR_INVALID with the same before @p what. */
+enum accel_status comm_refuse (const struct comm_site *site, const char *what, struct accel_error *err);
+
+/** ACCEL_ERR_NOMEM. */
+enum accel_status comm_no_memory (const struct comm_site *site, struct accel_error *err);
+
+/** Put the call and where it is before the text of @p err.  @return @p status */
+enum accel_status comm_fail_in (const struct comm_site *site, enum accel_status status, struct accel_error *err);
+
+#endif

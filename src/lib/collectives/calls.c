@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public collectives on buffers, and shared memory: what is in accel/comm.h up to the original's names. */
+#include <config.h>
+
+#include "lib/base/error.h"
+#include "lib/comm/comm_object.h"
+#include "lib/state/state_object.h"
+
+#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
+
+struct accel_comm *
+accel_world (struct accel *acc)
+{
+    return acc ? acc->world : NULL;
+}
+
+int
+accel_comm_rank (const struct accel_comm *comm)
+{
+    return comm ? comm->rank : 0;
+}
+
+int
+accel_comm_size (const struct accel_comm *comm)
+{
+    return comm ? comm->size : 1;
+}
+
+const char *
+accel_comm_engine (const struct accel_comm *comm)
+{
+    return comm ? comm->engine->name : "";
+}
+
+const char *
+accel_comm_backend (const struct accel_comm *comm)
+{
+    return accel_comm_engine (comm);
+}
+
+enum accel_status
+accel_alloc (struct accel *acc, void **memory, size_t size_bytes, struct accel_error *err)
+{
+    if (!memory)
+        return accel_fail_null (err, __func__, "memory");
+    *memory = NULL;
+    if (!acc)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_alloc: the job is NULL");
+    return acc->world->engine->alloc (acc->world->transport, memory, size_bytes, err);
+}
+
+void
+accel_free (struct accel *acc, void *memory)
+{
+    if (acc && memory)
+        acc->world->engine->free (acc->world->transport, memory);
+}
+
+enum accel_status
+accel_comm_barrier_at (const char *file, int line, struct accel_comm *comm, struct accel_error *err)
+{
+    return comm_barrier (comm, SITE (BARRIER), err);
+}
+
+enum accel_status
+accel_comm_all_reduce_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                          size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
+{
+    return comm_all_reduce (comm, SITE (ALL_REDUCE), send, recv, count, dtype, op, err);
+}
+
+enum accel_status
+accel_comm_all_gather_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                          size_t count, enum accel_dtype dtype, struct accel_error *err)
+{
+    return comm_all_gather (comm, SITE (ALL_GATHER), send, recv, count, dtype, err);
+}
+
+enum accel_status
+accel_comm_broadcast_at (const char *file, int line, struct accel_comm *comm, void *buffer, size_t count,
+                         enum accel_dtype dtype, int root, struct accel_error *err)
+{
+    return comm_broadcast (comm, SITE (BROADCAST_BUFFER), buffer, count, dtype, root, err);
+}
+
+enum accel_status
+accel_comm_reduce_scatter_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                              size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
+{
+    return comm_reduce_scatter (comm, SITE (REDUCE_SCATTER), send, recv, count, dtype, op, err);
+}
+
+enum accel_status
+accel_comm_all_to_all_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                          size_t count, enum accel_dtype dtype, struct accel_error *err)
+{
+    return comm_all_to_all (comm, SITE (ALL_TO_ALL), send, recv, count, dtype, err);
+}
+
+enum accel_status
+accel_comm_send_at (const char *file, int line, struct accel_comm *comm, const void *send, size_t count,
+                    enum accel_dtype dtype, int to, struct accel_error *err)
+{
+    return comm_send (comm, SITE (SEND), send, count, dtype, to, err);
+}
+
+enum accel_status
+accel_comm_recv_at (const char *file, int line, struct accel_comm *comm, void *recv, size_t count,
+                    enum accel_dtype dtype, int from, struct accel_error *err)
+{
+    return comm_recv (comm, SITE (RECV), recv, count, dtype, from, err);
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Objects of bytes over all ranks; see accel/collectives.h.
+ *
+ * First all ranks tell each other how much they have; then it travels, one parcel per rank: the sizes of its objects
+ * (8 bytes each), then their bytes.  Parcels arrive where they stay: a list is one block of memory, its items in front
+ * of the parcels that they point into. */
+#include <config.h>
+
+#include "lib/collectives/objects.h"
+
+#include "lib/base/error.h"
+#include "lib/collectives/tensors.h"
+#include "util/cleanup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
+
+/* Parcels that are together not larger go in one all-gather, as if all were as long as the longest; others one by one,
+ * for which no memory but their own is needed. */
+enum { TOGETHER = 1 << 20 };
+
+/* What a rank announces. */
+struct notice {
+    int64_t count;
+    int64_t bytes; /* of the objects, without their sizes */
+    int64_t root; /* of a message between two: the call that sends it */
+};
+enum { NOTICE_NUMBERS = sizeof (struct notice) / sizeof (int64_t) };
+
+/* What is being made: an allocation, and where in it each rank's parcel is. */
+struct delivery {
+    struct accel_object_list list;
+    char *parcels;
+};
+
+static size_t
+parcel_bytes (const struct notice *notice)
+{
+    return (size_t) notice->count * sizeof (uint64_t) + (size_t) notice->bytes;
+}
+
+void
+accel_object_list_release (struct accel_object_list *list)
+{
+    if (!list)
+        return;
+    free (list->items);
+    *list = (struct accel_object_list){ 0 };
+}
+
+/* Add up what this rank has. */
+static enum accel_status
+measure (const struct comm_site *site, const struct accel_object *objects, size_t count, struct notice *notice,
+         struct accel_error *err)
+{
+    if (count > PTRDIFF_MAX / sizeof *objects)
+        return comm_refuse (site, "too many objects: size overflows", err);
+    if (count && !objects)
+        return comm_refuse (site, "the objects are NULL", err);
+    notice->count = (int64_t) count;
+    for (size_t i = 0; i < count; i++) {
+        if (objects[i].size_bytes && !objects[i].data)
+            return comm_refuse (site, "an object has a size, but its data is NULL", err);
+        if (objects[i].size_bytes > PTRDIFF_MAX
+            || __builtin_add_overflow (notice->bytes, (int64_t) objects[i].size_bytes, &notice->bytes))
+            return comm_refuse (site, "objects too large: size overflows", err);
+    }
+    return ACCEL_OK;
+}
+
+static enum accel_status
+no_memory (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
+{
+    comm_give_up (comm, "cannot allocate memory for the objects of all processes");
+    return comm_fail (site, ACCEL_ERR_NOMEM, err, "cannot allocate memory for the objects of all processes");
+}
+
+/* Memory for @parcels parcels and their items.  All ranks know all notices, so all refuse what no memory could hold; a
+ * rank that has none left must give up, for the others are on their way already. */
+static enum accel_status
+prepare (struct accel_comm *comm, const struct comm_site *site, const struct notice *notices, int parcels,
+         struct delivery *delivery, struct accel_error *err)
+{
+    size_t count = 0, total = 0;
+    for (int i = 0; i < parcels; i++) {
+        size_t items = (size_t) notices[i].count, one;
+        if (__builtin_mul_overflow (items, sizeof (struct accel_object) + sizeof (uint64_t), &one)
+            || __builtin_add_overflow (one, (size_t) notices[i].bytes, &one)
+            || __builtin_add_overflow (total, one, &total) || total > PTRDIFF_MAX)
+            return comm_refuse (site, "the objects of all processes are too large: size overflows", err);
+        count += items;
+    }
+    delivery->list = (struct accel_object_list){ .items = malloc (total + !total), .count = count };
+    if (!delivery->list.items)
+        return no_memory (comm, site, err);
+    delivery->parcels = (char *) (delivery->list.items + count);
+    return ACCEL_OK;
+}
+
+static void
+pack (char *parcel, const struct accel_object *objects, size_t count)
+{
+    char *bytes = parcel + count * sizeof (uint64_t);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t size = objects[i].size_bytes;
+        memcpy (parcel + i * sizeof size, &size, sizeof size);
+        if (size)
+            memcpy (bytes, objects[i].data, size);
+        bytes += size;
+    }
+}
+
+/* @return the items behind those of this parcel. */
+static struct accel_object *
+unpack (struct accel_object *items, const char *parcel, const struct notice *notice)
+{
+    const char *bytes = parcel + (size_t) notice->count * sizeof (uint64_t);
+    for (int64_t i = 0; i < notice->count; i++) {
+        uint64_t size;
+        memcpy (&size, parcel + (size_t) i * sizeof size, sizeof size);
+        *items++ = (struct accel_object){ .data = bytes, .size_bytes = size };
+        bytes += size;
+    }
+    return items;
+}
+
+static enum accel_status
+send_one_by_one (struct accel_comm *comm, const struct comm_site *site, const struct notice *notices, char *parcel,
+                 struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (int r = 0; !status && r < accel_comm_size (comm); r++) {
+        size_t bytes = parcel_bytes (&notices[r]);
+        if (bytes)
+            status = comm_broadcast (comm, site, parcel, bytes, ACCEL_UINT8, r, err);
+        parcel += bytes;
+    }
+    return status;
+}
+
+static enum accel_status
+send_together (struct accel_comm *comm, const struct comm_site *site, const struct notice *notices, size_t longest,
+               char *parcels, const char *own, struct accel_error *err)
+{
+    size_t size = (size_t) accel_comm_size (comm), mine = (size_t) accel_comm_rank (comm);
+    AUTO_FREE char *rows = calloc (size, longest);
+    if (!rows)
+        return no_memory (comm, site, err);
+    memcpy (rows + mine * longest, own, parcel_bytes (&notices[mine]));
+    enum accel_status status = comm_all_gather (comm, site, rows + mine * longest, rows, longest, ACCEL_UINT8, err);
+    for (size_t r = 0; !status && r < size; r++) {
+        memcpy (parcels, rows + r * longest, parcel_bytes (&notices[r]));
+        parcels += parcel_bytes (&notices[r]);
+    }
+    return status;
+}
+
+static enum accel_status
+exchange (struct accel_comm *comm, const struct comm_site *site, const struct accel_object *objects,
+          const struct notice *notices, char *parcels, struct accel_error *err)
+{
+    int size = accel_comm_size (comm), rank = accel_comm_rank (comm);
+    size_t before = 0, longest = 0;
+    for (int r = 0; r < size; r++) {
+        size_t bytes = parcel_bytes (&notices[r]);
+        before += r < rank ? bytes : 0;
+        longest = bytes > longest ? bytes : longest;
+    }
+    pack (parcels + before, objects, (size_t) notices[rank].count);
+    if (!longest)
+        return ACCEL_OK;
+    if (longest <= TOGETHER / (size_t) size)
+        return send_together (comm, site, notices, longest, parcels, parcels + before, err);
+    return send_one_by_one (comm, site, notices, parcels, err);
+}
+
+static enum accel_status
+announce (struct accel_comm *comm, const struct comm_site *site, const struct notice *own, struct notice **notices,
+          struct accel_error *err)
+{
+    if (!comm)
+        return comm_refuse (site, "the job is NULL", err);
+    *notices = calloc ((size_t) accel_comm_size (comm), sizeof **notices);
+    if (!*notices)
+        return comm_no_memory (site, err);
+    return comm_all_gather (comm, site, own, *notices, NOTICE_NUMBERS, ACCEL_INT64, err);
+}
+
+/* Hand over what was made, or free it. */
+static enum accel_status
+finish (enum accel_status status, struct delivery *delivery, const struct notice *notices, int parcels,
+        struct accel_object_list *list)
+{
+    if (status) {
+        accel_object_list_release (&delivery->list);
+        return status;
+    }
+    struct accel_object *items = delivery->list.items;
+    const char *parcel = delivery->parcels;
+    for (int i = 0; i < parcels; i++) {
+        items = unpack (items, parcel, &notices[i]);
+        parcel += parcel_bytes (&notices[i]);
+    }
+    accel_object_list_release (list);
+    *list = delivery->list;
+    return ACCEL_OK;
+}
+
+enum accel_status
+comm_gather_objects (struct accel_comm *comm, const struct comm_site *site, const struct accel_object *objects,
+                     size_t count, struct accel_object_list *list, struct accel_error *err)
+{
+    struct notice own = { 0 };
+    struct delivery delivery = { 0 };
+    AUTO_FREE struct notice *notices = NULL;
+    enum accel_status status = measure (site, objects, count, &own, err);
+    if (!status)
+        status = announce (comm, site, &own, &notices, err);
+    if (!status)
+        status = prepare (comm, site, notices, accel_comm_size (comm), &delivery, err);
+    if (!status)
+        status = exchange (comm, site, objects, notices, delivery.parcels, err);
+    return finish (status, &delivery, notices, accel_comm_size (comm), list);
+}
+
+enum accel_status
+accel_gather_object_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
+                        size_t count, struct accel_object_list *list, struct accel_error *err)
+{
+    const struct comm_site *site = SITE (GATHER_OBJECT);
+    if (!list)
+        return comm_refuse (site, "the list is NULL", err);
+    return comm_gather_objects (accel_world (acc), site, objects, count, list, err);
+}
+
+/* All ranks find the same, so that none waits for another that found something wrong. */
+static enum accel_status
+agree (const struct comm_site *site, const struct notice *notices, int size, struct accel_error *err)
+{
+    for (int r = 1; r < size; r++) {
+        bool roots = notices[r].root != notices[0].root;
+        if (roots || notices[r].count != notices[0].count)
+            return comm_fail (site, ACCEL_ERR_INVALID, err, "%s differ: %lld on rank 0, %lld on rank %d",
+                              roots ? "roots" : "numbers of objects",
+                              (long long) (roots ? notices[0].root : notices[0].count),
+                              (long long) (roots ? notices[r].root : notices[r].count), r);
+    }
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_broadcast_object_list_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
+                                size_t count, int from_process, struct accel_object_list *list,
+                                struct accel_error *err)
+{
+    const struct comm_site *site = SITE (BROADCAST_OBJECT_LIST);
+    struct accel_comm *world = accel_world (acc);
+    int size = accel_comm_size (world);
+    bool root = accel_comm_rank (world) == from_process;
+    struct notice own = { .count = (int64_t) count, .root = from_process };
+    struct delivery delivery = { 0 };
+    AUTO_FREE struct notice *notices = NULL;
+    if (!list || from_process < 0 || from_process >= size || count > PTRDIFF_MAX)
+        return comm_refuse (site, !list                 ? "the list is NULL"
+                                  : count > PTRDIFF_MAX ? "too many objects: size overflows"
+                                                        : "from_process is not a rank of this job",
+                            err);
+    enum accel_status status = root ? measure (site, objects, count, &own, err) : ACCEL_OK;
+    if (!status)
+        status = announce (world, site, &own, &notices, err);
+    if (!status)
+        status = agree (site, notices, size, err);
+    struct notice *sent = notices ? &notices[from_process] : NULL;
+    if (!status)
+        status = prepare (world, site, sent, 1, &delivery, err);
+    if (status)
+        return finish (status, &delivery, NULL, 0, list);
+    if (root)
+        pack (delivery.parcels, objects, count);
+    if (parcel_bytes (sent))
+        status = comm_broadcast (world, site, delivery.parcels, parcel_bytes (sent), ACCEL_UINT8, from_process, err);
+    return finish (status, &delivery, sent, 1, list);
+}
+
+enum accel_status
+comm_send_objects (struct accel_comm *comm, const struct comm_site *site, const struct accel_object *objects,
+                   size_t count, int to, struct accel_error *err)
+{
+    struct notice own = { .root = (int64_t) site->call };
+    enum accel_status status = measure (site, objects, count, &own, err);
+    if (status)
+        return status;
+    size_t bytes = parcel_bytes (&own);
+    AUTO_FREE char *parcel = malloc (bytes + !bytes);
+    if (!parcel)
+        return comm_no_memory (site, err);
+    pack (parcel, objects, count);
+    status = comm_send (comm, site, &own, NOTICE_NUMBERS, ACCEL_INT64, to, err);
+    return status || !bytes ? status : comm_send (comm, site, parcel, bytes, ACCEL_UINT8, to, err);
+}
+
+/* Whether the sizes of the objects in @parcel are those of its bytes: a rank may have sent anything. */
+static enum accel_status
+check_parcel (const struct comm_site *site, const char *parcel, const struct notice *notice, struct accel_error *err)
+{
+    uint64_t size, left = (uint64_t) notice->bytes;
+    bool good = true;
+    for (int64_t i = 0; i < notice->count && good; i++) {
+        memcpy (&size, parcel + (size_t) i * sizeof size, sizeof size);
+        good = size <= left;
+        left -= size;
+    }
+    return good && !left
+               ? ACCEL_OK
+               : comm_refuse (site, "the sizes of the received objects do not add up to the bytes received", err);
+}
+
+enum accel_status
+comm_recv_objects (struct accel_comm *comm, const struct comm_site *site, int from, enum jobseg_call sent,
+                   struct accel_object_list *list, struct accel_error *err)
+{
+    struct notice notice;
+    struct delivery delivery = { 0 };
+    enum accel_status status = comm_recv (comm, site, &notice, NOTICE_NUMBERS, ACCEL_INT64, from, err);
+    if (status)
+        return status;
+    if (notice.root != (int64_t) sent || notice.count < 0 || notice.bytes < 0)
+        status = comm_fail (site, ACCEL_ERR_PEER, err, "the message from rank %d was not sent by %s", from,
+                            jobseg_call_name (sent));
+    if (!status)
+        status = prepare (comm, site, &notice, 1, &delivery, err);
+    size_t bytes = parcel_bytes (&notice);
+    if (!status && bytes)
+        status = comm_recv (comm, site, delivery.parcels, bytes, ACCEL_UINT8, from, err);
+    if (!status)
+        status = check_parcel (site, delivery.parcels, &notice, err);
+    if (status)
+        comm_give_up (comm, err ? err->text : "it could not process the data it received");
+    return finish (status, &delivery, &notice, 1, list);
+}
+
+enum accel_status
+accel_send_object_list_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
+                           size_t count, int to_process, struct accel_error *err)
+{
+    return comm_send_objects (accel_world (acc), SITE (SEND_OBJECT_LIST), objects, count, to_process, err);
+}
+
+enum accel_status
+accel_recv_object_list_at (const char *file, int line, struct accel *acc, int from_process,
+                           struct accel_object_list *list, struct accel_error *err)
+{
+    const struct comm_site *site = SITE (RECV_OBJECT_LIST);
+    if (!list)
+        return comm_refuse (site, "the list is NULL", err);
+    return comm_recv_objects (accel_world (acc), site, from_process, JOBSEG_CALL_SEND_OBJECT_LIST, list, err);
+}
+
+/* Each rank meets the others in the order of ranks, and of two the lower one sends first.  Nobody waits in a circle:
+ * who waits for rank p waits until p has met all below, and so on, ever lower. */
+static enum accel_status
+swap (struct accel_comm *comm, const struct comm_site *site, const struct accel_object *objects,
+      const struct notice *notices, char *parcel, struct accel_error *err)
+{
+    int rank = accel_comm_rank (comm);
+    enum accel_status status = ACCEL_OK;
+    for (int peer = 0; !status && peer < accel_comm_size (comm); peer++) {
+        char *bytes = parcel + sizeof (uint64_t);
+        size_t size = (size_t) notices[peer].bytes, own = objects[peer].size_bytes;
+        memcpy (parcel, &notices[peer].bytes, sizeof (uint64_t));
+        if (peer == rank && size)
+            memcpy (bytes, objects[peer].data, size);
+        for (int step = 0; peer != rank && step < 2 && !status; step++) {
+            if (rank < peer ? !step : step)
+                status = own ? comm_send (comm, site, objects[peer].data, own, ACCEL_UINT8, peer, err) : ACCEL_OK;
+            else if (size)
+                status = comm_recv (comm, site, bytes, size, ACCEL_UINT8, peer, err);
+        }
+        parcel = bytes + size;
+    }
+    return status;
+}
+
+enum accel_status
+accel_all_to_all_object_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
+                            struct accel_object_list *list, struct accel_error *err)
+{
+    const struct comm_site *site = SITE (ALL_TO_ALL_OBJECT);
+    struct accel_comm *world = accel_world (acc);
+    size_t size = (size_t) accel_comm_size (world);
+    struct notice total = { 0 };
+    struct delivery delivery = { 0 };
+    if (!list || !world)
+        return comm_refuse (site, world ? "the list is NULL" : "the job is NULL", err);
+    enum accel_status status = measure (site, objects, size, &total, err);
+    if (status)
+        return status;
+    AUTO_FREE struct notice *notices = calloc (2 * size, sizeof *notices);
+    if (!notices)
+        return comm_no_memory (site, err);
+    for (size_t r = 0; r < size; r++)
+        notices[size + r] = (struct notice){ .count = 1, .bytes = (int64_t) objects[r].size_bytes };
+    status = comm_all_to_all (world, site, notices + size, notices, NOTICE_NUMBERS, ACCEL_INT64, err);
+    if (status)
+        return status;
+    status = prepare (world, site, notices, (int) size, &delivery, err);
+    if (!status)
+        status = swap (world, site, objects, notices, delivery.parcels, err);
+    if (status)
+        comm_give_up (world, err ? err->text : "it could not process the data it received");
+    return finish (status, &delivery, notices, (int) size, list);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Engine "self": one process.  Every collective is a copy from the send to the receive buffer; a reduction goes
+ * through the same kernels as everywhere, so that booleans become 0 and 1 here too. */
+#include <config.h>
+
+#include "lib/engines/self/self.h"
+
+#include "lib/base/error.h"
+#include "lib/kernels/reduce.h"
+#include "util/memory.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct self {
+    struct jobseg_slot *slot; /* under our launcher: where it reads what this rank does; else NULL */
+};
+
+static enum accel_status
+self_probe (const struct engine_job *job, struct accel_error *err)
+{
+    if (job->identity.world_size != 1)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects one process only, but this job has %d",
+                           job->identity.world_size);
+    return ACCEL_OK;
+}
+
+/* A second program of the job (a child of the rank, say) leaves the slot to the first. */
+static bool
+is_taken (const struct jobseg_slot *slot)
+{
+    pid_t pid = atomic_load (&slot->pid);
+    return atomic_load (&slot->state) == JOBSEG_READY && pid > 0 && !kill (pid, 0);
+}
+
+static enum accel_status
+self_open (void **transport, struct engine_job *job, struct accel_error *err)
+{
+    struct self *self = calloc (1, sizeof *self);
+    if (!self)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    if (job->segment.header) {
+        self->slot = jobseg_slot (&job->segment, job->identity.local_rank);
+        if (is_taken (self->slot)) {
+            self->slot = NULL;
+            jobseg_detach (&job->segment);
+        } else {
+            atomic_store (&self->slot->pid, getpid ());
+            atomic_store (&self->slot->generation, atomic_load (&self->slot->generation) + 1);
+            atomic_store (&self->slot->state, JOBSEG_READY);
+        }
+    }
+    *transport = self;
+    return ACCEL_OK;
+}
+
+static void
+self_close (void *transport)
+{
+    struct self *self = transport;
+    if (self->slot && atomic_load (&self->slot->pid) == getpid ())
+        atomic_store (&self->slot->state, JOBSEG_LEFT);
+    free (self);
+}
+
+static void
+self_give_up (void *transport, const char *reason)
+{
+    struct self *self = transport;
+    if (!self->slot)
+        return;
+    strncpy (self->slot->reason, reason, sizeof self->slot->reason - 1);
+    atomic_store (&self->slot->state, JOBSEG_FAILED);
+}
+
+static enum accel_status
+self_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err)
+{
+    (void) transport;
+    *memory = memory_create_zeroed (bytes);
+    return *memory ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: cannot allocate %zu bytes", bytes);
+}
+
+static void
+self_free (void *transport, void *memory)
+{
+    (void) transport;
+    free (memory);
+}
+
+static enum accel_status
+self_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
+{
+    (void) transport, (void) size, (void) err;
+    *place = 0;
+    return ACCEL_OK;
+}
+
+/* Without a slot, which is the world's. */
+static enum accel_status
+self_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+                 struct accel_error *err)
+{
+    (void) transport, (void) ranks, (void) size, (void) rank, (void) place;
+    *group = calloc (1, sizeof (struct self));
+    return *group ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a group");
+}
+
+static enum accel_status
+self_run (void *transport, const struct engine_call *call, struct accel_error *err)
+{
+    (void) transport;
+    (void) err;
+    if (call->kind == ENGINE_ALL_REDUCE || call->kind == ENGINE_REDUCE_SCATTER)
+        reduce_run (&(struct reduction){ .dtype = call->dtype, .op = call->op, .sources = 1, .targets = 1 },
+                    &call->send, &call->recv, call->count);
+    else if ((call->kind == ENGINE_ALL_GATHER || call->kind == ENGINE_ALL_TO_ALL) && call->send != call->recv
+             && call->count)
+        memory_copy (call->recv, call->send, call->count * call->element_bytes);
+    return ACCEL_OK;
+}
+
+const struct engine engine_self = {
+    .abi = ENGINE_ABI,
+    .size = sizeof (struct engine),
+    .name = "self",
+    .probe = self_probe,
+    .open = self_open,
+    .close = self_close,
+    .give_up = self_give_up,
+    .alloc = self_alloc,
+    .free = self_free,
+    .make_group = self_make_group,
+    .join_group = self_join_group,
+    .run = self_run,
+};

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine for a job of one process. */
+#ifndef LIB_ENGINES_SELF_H
+#define LIB_ENGINES_SELF_H
+
+#include "lib/engines/engine.h"
+
+extern const struct engine engine_self;
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The abstract names at which ranks find local rank 0 under another launcher.
+ *
+ * The usual name follows from what identifies the job, so every rank can work it out; and so can another user, who may
+ * have taken it.  Then rank 0 takes a spare one, which ends in random digits.  Nobody can take that in advance, and the
+ * other ranks find it in the kernel's list of all names. */
+#include <config.h>
+
+#include "lib/engines/shm/shm_private.h"
+
+#include "util/cleanup.h"
+#include "util/envnames.h"
+#include "util/hash.h"
+
+#include <ctype.h>
+#include <stddef.h>
+#include <sys/random.h>
+
+enum { SPARE_DIGITS = 16 };
+
+/* What tells one job from another on this host; those that a launcher does not set are empty. */
+static const char *const identifying[] = {
+    ENV_MASTER_ADDR, ENV_MASTER_PORT, ENV_JOB_ID, "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "PMIX_NAMESPACE",
+    "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "MV2_COMM_WORLD_ID", "SLURM_JOB_ID", "SLURM_STEP_ID",
+};
+
+/* The end of the text separates it from the next part. */
+static uint64_t
+hash_text (uint64_t hash, const char *text)
+{
+    return hash_bytes (hash, text, strlen (text) + 1);
+}
+
+static void
+set_text (struct shm_address *address, const char *text)
+{
+    address->un = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    int length = snprintf (address->un.sun_path + 1, sizeof address->un.sun_path - 1, "%s", text);
+    address->length = (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + (size_t) length);
+}
+
+void
+shm_usual_address (const struct engine_job *job, struct shm_address *address)
+{
+    uint64_t hash = HASH_START;
+    char text[64];
+    for (size_t i = 0; i < sizeof identifying / sizeof *identifying; i++) {
+        const char *part = getenv (identifying[i]);
+        hash = hash_text (hash, part ? part : "");
+    }
+    snprintf (text, sizeof text, "%d/%d", job->identity.world_size, job->identity.local_world_size);
+    hash = hash_text (hash, text);
+    snprintf (text, sizeof text, "accel-%u-%016llx", (unsigned) geteuid (), (unsigned long long) hash);
+    set_text (address, text);
+}
+
+bool
+shm_spare_address (const struct shm_address *usual, struct shm_address *address)
+{
+    uint64_t number;
+    char text[96];
+    if (getrandom (&number, sizeof number, 0) != sizeof number)
+        return false;
+    snprintf (text, sizeof text, "%s-%016llx", shm_address_text (usual), (unsigned long long) number);
+    set_text (address, text);
+    return true;
+}
+
+FILE *
+shm_open_addresses (void)
+{
+    return fopen ("/proc/self/net/unix", "re");
+}
+
+/* Names are the last field of a line: "... 12345 @accel-0-0123456789abcdef-0123456789abcdef". */
+bool
+shm_next_spare (FILE *list, const struct shm_address *usual, struct shm_address *address)
+{
+    char line[512], start[128];
+    int length = snprintf (start, sizeof start, " @%s-", shm_address_text (usual));
+    while (fgets (line, sizeof line, list)) {
+        const char *name = strstr (line, start);
+        int digits = 0;
+        if (!name)
+            continue;
+        while (isxdigit ((unsigned char) name[length + digits]))
+            digits++;
+        if (digits != SPARE_DIGITS || name[length + digits] != '\n')
+            continue;
+        line[strlen (line) - 1] = '\0';
+        set_text (address, name + 2);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Engine "shm": its table, opening and closing. */
+#include <config.h>
+
+#include "lib/engines/shm/shm.h"
+
+#include "lib/base/error.h"
+#include "lib/engines/shm/shm_private.h"
+#include "lib/kernels/reduce.h"
+#include "util/cleanup.h"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sched.h>
+#include <stdlib.h>
+
+static enum accel_status
+shm_probe (const struct engine_job *job, struct accel_error *err)
+{
+    const struct identity *identity = &job->identity;
+    if (identity->local_world_size != identity->world_size)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "connects processes on one host only, but this host has %d of %d",
+                           identity->local_world_size, identity->world_size);
+    if (identity->world_size > JOBSEG_MAX_LOCAL)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects at most %d processes, but this job has %d",
+                           JOBSEG_MAX_LOCAL, identity->world_size);
+    return ACCEL_OK;
+}
+
+static int
+usable_processors (void)
+{
+    cpu_set_t set;
+    if (!sched_getaffinity (0, sizeof set, &set))
+        return CPU_COUNT (&set);
+    return (int) sysconf (_SC_NPROCESSORS_ONLN);
+}
+
+void
+shm_destroy (struct shm *shm)
+{
+    if (!shm)
+        return;
+    if (!shm->world) /* a group lies in the world's memory */
+        shm_unmap (shm);
+    if (shm->peers)
+        shm_unwatch (shm);
+    free (shm->peers);
+    free (shm->sources);
+    free (shm->targets);
+    free (shm->arena.extents);
+    free (shm->members);
+    free (shm);
+}
+
+bool
+shm_make_scratch (struct shm *shm)
+{
+    size_t size = (size_t) shm->size;
+    shm->peers = calloc (size, sizeof *shm->peers);
+    shm->sources = calloc (size, sizeof *shm->sources);
+    shm->targets = calloc (size, sizeof *shm->targets);
+    for (size_t i = 0; shm->peers && i < size; i++)
+        shm->peers[i].pidfd = -1;
+    return shm->peers && shm->sources && shm->targets;
+}
+
+static struct shm *
+create (const struct engine_job *job)
+{
+    struct shm *shm = calloc (1, sizeof *shm);
+    if (!shm)
+        return NULL;
+    shm->rank = shm->local_rank = job->identity.local_rank;
+    shm->size = job->identity.local_world_size;
+    shm->timeout_ms = job->timeout_ms;
+    shm->crowded = shm->size > usable_processors ();
+    /* Where ranks share processors a step takes a switch, and the fewer the better. */
+    shm->small_pieces = reduce_likes_small_pieces () && !shm->crowded;
+    shm->pid = getpid ();
+    if (shm_make_scratch (shm))
+        return shm;
+    shm_destroy (shm);
+    return NULL;
+}
+
+/* The process that is a member of a job: a rank is one member, whoever launched it.  By its id, because what a fork
+ * inherits is not its own. */
+static _Atomic pid_t member;
+
+static enum accel_status
+shm_open_job (void **transport, struct engine_job *job, struct accel_error *err)
+{
+    AUTO_CLOSE int listener = -1;
+    pid_t before = atomic_exchange (&member, getpid ());
+    if (before == getpid ())
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: this process has already joined its job");
+    struct shm *shm = create (job);
+    if (!shm) {
+        atomic_store (&member, 0);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    }
+    enum accel_status status = job->segment.header ? ACCEL_OK : shm_rendezvous (job, &listener, err);
+    if (status)
+        goto error;
+    shm->segment = job->segment;
+    shm->slot = jobseg_slot (&job->segment, shm->rank);
+    status = shm_join (shm, job, listener, err);
+    if (status)
+        goto error;
+    *transport = shm;
+    return ACCEL_OK;
+error:
+    shm_destroy (shm);
+    atomic_store (&member, 0);
+    return status;
+}
+
+/* The launcher holds the segment as long as the job lives, so this rank's memory is given back here.  No peer reads it
+ * any more, for every collective ends with a step of all; but where groups meet, that step may still be looked at, and
+ * the memory goes back with the segment, or when its next program opens. */
+static void
+shm_close (void *transport)
+{
+    struct shm *shm = transport;
+    const struct shm_layout *layout = &shm->layout;
+    if (shm->world) {
+        shm_destroy (shm);
+        return;
+    }
+    shm_leave (shm, JOBSEG_LEFT, NULL);
+    if (shm->arena.count && !shm->leads && getpid () == shm->pid)
+        fallocate (shm->segment.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                   (off_t) (layout->arenas + (size_t) shm->rank * layout->arena_bytes), (off_t) layout->arena_bytes);
+    if (getpid () == shm->pid)
+        atomic_store (&member, 0);
+    shm_destroy (shm);
+}
+
+static void
+shm_give_up (void *transport, const char *reason)
+{
+    shm_leave (transport, JOBSEG_FAILED, reason);
+}
+
+const struct engine engine_shm = {
+    .abi = ENGINE_ABI,
+    .size = sizeof (struct engine),
+    .name = "shm",
+    .probe = shm_probe,
+    .open = shm_open_job,
+    .close = shm_close,
+    .give_up = shm_give_up,
+    .alloc = shm_alloc,
+    .free = shm_free,
+    .make_group = shm_make_group,
+    .join_group = shm_join_group,
+    .run = shm_run,
+};

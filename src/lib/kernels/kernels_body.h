@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Included by each kernels_NAME.c, which defines
+ *   KERNEL_TABLE   the table's name
+ *   KERNEL_NAME    the same for people
+ *   KERNEL_TARGET  the attribute of the instruction set
+ *   KERNEL_F16C    defined where the processor converts float16 itself
+ *   KERNEL_RARE    defined where newer processors have another variant
+ *   KERNEL_REST    the table whose loops are used where this variant has none of its own, the base has all
+ *   KERNEL_FEW     defined where only sums and averages of floats are worth loops of their own
+ *   KERNEL_OVERLAP defined where chunks are always short, lines are taken over, and a copy is made on the way
+ * Plain loops: the compiler makes vectors of them.  No multiplication is followed by an addition, so there is nothing
+ * to contract, and all variants give the same bits. */
+#include "lib/kernels/kernels.h"
+#include "util/memory.h"
+
+#if defined __x86_64__
+#include <immintrin.h>
+#endif
+#include <string.h>
+
+/* -O3 unrolls loops of known length into straight code, which keeps a short chunk in registers; at the ends of all the
+ * others it doubles the size and gains nothing.  (It also jams loops over sources, which are no vectors then.)  Neither
+ * that nor loops for short chunks are worth the room where few processors are left that run the variant. */
+#ifdef __clang__
+#define KERNEL __attribute__ ((KERNEL_TARGET))
+#else
+#define KERNEL __attribute__ ((optimize ("O2", "tree-vectorize", "vect-cost-model=dynamic"), KERNEL_TARGET))
+#endif
+#ifdef KERNEL_RARE
+#define IN_REGISTERS 0
+#else
+#define IN_REGISTERS 1
+#endif
+#if defined __clang__ || defined KERNEL_RARE
+#define KERNEL_TIGHT KERNEL
+#else
+#define KERNEL_TIGHT __attribute__ ((optimize ("O3", "no-loop-unroll-and-jam"), KERNEL_TARGET))
+#endif
+
+/* sum and sources never overlap, which the compiler does not see where it does not inline. */
+#ifdef __clang__
+#define INDEPENDENT _Pragma ("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma ("GCC ivdep")
+#endif
+#define ALWAYS __attribute__ ((always_inline))
+
+#ifdef KERNEL_OVERLAP
+enum { OVERLAPS = 1, VECTOR = 64 };
+#else
+enum { OVERLAPS = 0, VECTOR = 32 };
+#endif
+typedef unsigned char kernel_vector __attribute__ ((vector_size (VECTOR), aligned (1), may_alias));
+
+/* A chunk of every source is read before any of a target is written, so that a target may be a source.  From and to
+ * memory, and to the processor's own caches, it is SHORT, so that reading the next overlaps writing the last.  Into
+ * another processor's cache it is LONG, and memcpy() writes it: string instructions take the lines over without reading
+ * them.
+ *
+ * That is so on Zen 3.  On Cascade Lake chunks are best short everywhere, and what is slow is to read a line from the
+ * other processor's cache (4.5 ns) and then to make it one's own to write it (another 3.8 ns).  Fetching it to be
+ * written in the first place, AHEAD of its use, takes no longer than reading it does. */
+enum { SHORT = KERNEL_CHUNK, LONG = 8192, AHEAD = 2048, LINE = 64 };
+
+KERNEL ALWAYS static inline void
+copy_vectors (char *to, const char *from, size_t bytes)
+{
+    size_t i = 0;
+    for (; bytes - i >= sizeof (kernel_vector); i += sizeof (kernel_vector)) {
+        *(kernel_vector *) (void *) (to + i) = *(const kernel_vector *) (const void *) (from + i);
+        __asm__ volatile ("" ::: "memory"); /* or the compiler makes a memcpy() of it */
+    }
+    if (i < bytes)
+        memcpy (to + i, from + i, bytes - i);
+}
+
+#if defined __x86_64__
+KERNEL ALWAYS static inline void
+stream_vectors (char *to, const char *from, size_t bytes)
+{
+    size_t i = 0;
+    for (; bytes - i >= sizeof (__m128i); i += sizeof (__m128i))
+        _mm_stream_si128 ((__m128i *) (void *) (to + i), _mm_loadu_si128 ((const __m128i *) (const void *) (from + i)));
+    if (i < bytes)
+        memcpy (to + i, from + i, bytes - i);
+}
+#endif
+
+KERNEL ALWAYS static inline void
+put (const struct kernel_job *job, size_t offset, const void *chunk, size_t bytes)
+{
+#if defined __x86_64__
+    if (job->stream) {
+        for (int t = 0; t < job->target_count; t++)
+            stream_vectors ((char *) job->targets[t] + offset, chunk, bytes);
+        return;
+    }
+#endif
+    for (int t = 0; t < job->target_count; t++)
+        if (bytes > SHORT)
+            memory_copy ((char *) job->targets[t] + offset, chunk, bytes);
+        else
+            copy_vectors ((char *) job->targets[t] + offset, chunk, bytes);
+}
+
+/* For chunks that are worth a call. */
+KERNEL __attribute__ ((noinline)) static void
+put_long (const struct kernel_job *job, size_t offset, const void *chunk, size_t bytes)
+{
+    put (job, offset, chunk, bytes);
+}
+
+/* A hint that goes behind the end of an array would take lines from whoever works there. */
+KERNEL ALWAYS static inline void
+take_over (const struct kernel_job *job, size_t from, size_t to, size_t bytes)
+{
+    for (int s = job->take_from; OVERLAPS && to <= bytes && s < job->take_to; s++)
+        for (size_t i = from; i < to; i += LINE)
+            __builtin_prefetch ((const char *) job->sources[s] + i, 1);
+}
+
+/* Behind the reduction of the same chunk: the stage pieces that it reads and this writes are equal modulo a page, and
+ * loads behind such stores wait for them. */
+KERNEL ALWAYS static inline void
+copy_ahead (const struct kernel_job *job, size_t offset)
+{
+    if (OVERLAPS && offset < job->ahead_bytes)
+        copy_vectors ((char *) job->ahead_to + offset, (const char *) job->ahead_from + offset, SHORT);
+}
+
+/* Weakly ordered stores come before whatever tells the peers that they are done. */
+KERNEL ALWAYS static inline void
+finish (const struct kernel_job *job)
+{
+#if defined __x86_64__
+    if (job->stream)
+        _mm_sfence ();
+#else
+    (void) job;
+#endif
+}
+
+/* @expression: of x and y, each source after the other; @last: of x, in the end.  */
+#define REDUCE(name, type, expression, last)                                                                         \
+    KERNEL ALWAYS static inline void name##_step (const struct kernel_job *job, type *sum, size_t at, size_t count)  \
+    {                                                                                                                \
+        const type *first = (const type *) job->sources[0] + at, *next = (const type *) job->sources[1] + at;        \
+        for (size_t i = 0; i < count; i++) {                                                                         \
+            type x = first[i], y = next[i];                                                                          \
+            sum[i] = (type) (expression);                                                                            \
+        }                                                                                                            \
+        for (int s = 2; s < job->source_count; s++) {                                                                \
+            next = (const type *) job->sources[s] + at;                                                              \
+            INDEPENDENT                                                                                              \
+            for (size_t i = 0; i < count; i++) {                                                                     \
+                type x = sum[i], y = next[i];                                                                        \
+                sum[i] = (type) (expression);                                                                        \
+            }                                                                                                        \
+        }                                                                                                            \
+        for (size_t i = 0; i < count; i++) {                                                                         \
+            type x = sum[i];                                                                                         \
+            sum[i] = (type) (last);                                                                                  \
+        }                                                                                                            \
+    }                                                                                                                \
+    KERNEL __attribute__ ((noinline)) static void name##_long (const struct kernel_job *job, size_t at)              \
+    {                                                                                                                \
+        const size_t most = LONG / sizeof (type);                                                                    \
+        type sum[LONG / sizeof (type)] __attribute__ ((aligned (64)));                                               \
+        for (; at < job->count; at += most) {                                                                        \
+            size_t count = job->count - at < most ? job->count - at : most;                                          \
+            name##_step (job, sum, at, count);                                                                       \
+            put_long (job, at * sizeof (type), sum, count * sizeof (type));                                          \
+        }                                                                                                            \
+    }                                                                                                                \
+    KERNEL_TIGHT static void name (const struct kernel_job *job)                                                     \
+    {                                                                                                                \
+        const size_t most = SHORT / sizeof (type), bytes = job->count * sizeof (type);                               \
+        type sum[SHORT / sizeof (type)];                                                                             \
+        size_t at = 0;                                                                                               \
+        if (IN_REGISTERS && (OVERLAPS || job->short_chunks || job->count <= most)) {                                 \
+            take_over (job, 0, AHEAD, bytes);                                                                        \
+            for (; job->count - at >= most; at += most) {                                                            \
+                size_t offset = at * sizeof (type);                                                                  \
+                take_over (job, offset + AHEAD, offset + AHEAD + SHORT, bytes);                                      \
+                name##_step (job, sum, at, most);                                                                    \
+                put (job, offset, sum, SHORT);                                                                       \
+                copy_ahead (job, offset);                                                                            \
+            }                                                                                                        \
+        }                                                                                                            \
+        if (at < job->count)                                                                                         \
+            name##_long (job, at);                                                                                   \
+        finish (job);                                                                                                \
+    }
+
+/* A NaN on either side stays: x is kept where it is NaN, y is taken where it is. */
+REDUCE (sum_f32, float, x + y, x)
+REDUCE (avg_f32, float, x + y, x / (float) job->source_count)
+#ifndef KERNEL_FEW
+REDUCE (min_f32, float, ((y < x) | (y != y)) ? y : x, x)
+REDUCE (max_f32, float, ((y > x) | (y != y)) ? y : x, x)
+#endif
+REDUCE (sum_f64, double, x + y, x)
+REDUCE (avg_f64, double, x + y, x / (double) job->source_count)
+#ifndef KERNEL_FEW
+REDUCE (min_f64, double, ((y < x) | (y != y)) ? y : x, x)
+REDUCE (max_f64, double, ((y > x) | (y != y)) ? y : x, x)
+/* Signed sums and products are made of unsigned ones, which wrap by definition. */
+REDUCE (sum_32, uint32_t, x + y, x)
+REDUCE (min_i32, int32_t, y < x ? y : x, x)
+REDUCE (max_i32, int32_t, y > x ? y : x, x)
+REDUCE (sum_64, uint64_t, x + y, x)
+REDUCE (min_i64, int64_t, y < x ? y : x, x)
+REDUCE (max_i64, int64_t, y > x ? y : x, x)
+#endif
+#ifndef KERNEL_REST
+REDUCE (prod_f32, float, x *y, x)
+REDUCE (prod_f64, double, x *y, x)
+REDUCE (prod_32, uint32_t, x *y, x)
+REDUCE (prod_64, uint64_t, x *y, x)
+REDUCE (sum_8, uint8_t, x + y, x)
+REDUCE (prod_8, uint8_t, (unsigned) x * y, x)
+REDUCE (min_i8, int8_t, y < x ? y : x, x)
+REDUCE (max_i8, int8_t, y > x ? y : x, x)
+REDUCE (min_u8, uint8_t, y < x ? y : x, x)
+REDUCE (max_u8, uint8_t, y > x ? y : x, x)
+REDUCE (or_bool, uint8_t, (x | y) != 0, x)
+REDUCE (and_bool, uint8_t, (x != 0) & (y != 0), x)
+#endif
+
+#ifdef KERNEL_OVERLAP
+KERNEL static void
+copy_by_vectors (void *to, const void *from, size_t bytes)
+{
+    copy_vectors (to, from, bytes);
+}
+#endif
+
+KERNEL static void
+to_bool (uint8_t *target, const uint8_t *source, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        target[i] = source[i] != 0;
+}
+
+KERNEL static void
+divide_f32 (float *values, size_t count, float divisor)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] /= divisor;
+}
+
+static inline uint32_t
+bits_of (float value)
+{
+    uint32_t bits;
+    memcpy (&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float
+float_of (uint32_t bits)
+{
+    float value;
+    memcpy (&value, &bits, sizeof value);
+    return value;
+}
+
+KERNEL_TIGHT static void
+widen_bf16 (float *target, const uint16_t *source, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        target[i] = float_of ((uint32_t) source[i] << 16);
+}
+
+/* Adding just under half a unit, and the last kept bit, carries exactly where nearest-even rounds up.  A NaN must not
+ * carry into infinity: it keeps its upper bits and becomes quiet. */
+KERNEL_TIGHT static void
+narrow_bf16 (uint16_t *target, const float *source, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = bits_of (source[i]);
+        uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+        uint32_t nan = bits >> 16 | 0x40u;
+        target[i] = (uint16_t) ((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+    }
+}
+
+static inline float
+float_of_half (uint16_t half)
+{
+    uint32_t sign = (uint32_t) (half & 0x8000u) << 16, rest = half & 0x7fffu;
+    if (rest >= 0x7c00u) /* infinity, or NaN made quiet */
+        return float_of (sign | 0x7f800000u | (rest & 0x3ffu) << 13 | (rest > 0x7c00u ? 0x400000u : 0));
+    /* Scaling by 2^112 moves the exponent's bias, for subnormal numbers too. */
+    return float_of (sign | bits_of (float_of (rest << 13) * 0x1p112f));
+}
+
+static inline uint16_t
+half_of_float (float value)
+{
+    uint32_t bits = bits_of (value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
+    if (rest > 0x7f800000u)
+        return (uint16_t) (sign | 0x7e00u | (rest >> 13 & 0x3ffu));
+    if (rest >= 0x477ff000u) /* 65520 and above */
+        return (uint16_t) (sign | 0x7c00u);
+    if (rest < 0x38800000u) /* below 2^-14: the addition of 0.5 leaves the rounded subnormal in the low bits */
+        return (uint16_t) (sign | (bits_of (float_of (rest) + 0.5f) - 0x3f000000u));
+    rest += 0xfffu + (rest >> 13 & 1u);
+    return (uint16_t) (sign | ((rest - 0x38000000u) >> 13));
+}
+
+KERNEL_TIGHT static void
+widen_f16 (float *target, const uint16_t *source, size_t count)
+{
+    size_t i = 0;
+#ifdef KERNEL_F16C
+    for (; count - i >= 8; i += 8) {
+        __m128i half = _mm_loadu_si128 ((const __m128i *) (const void *) (source + i));
+        _mm256_storeu_ps (target + i, _mm256_cvtph_ps (half));
+    }
+#endif
+    for (; i < count; i++)
+        target[i] = float_of_half (source[i]);
+}
+
+KERNEL_TIGHT static void
+narrow_f16 (uint16_t *target, const float *source, size_t count)
+{
+    size_t i = 0;
+#ifdef KERNEL_F16C
+    for (; count - i >= 8; i += 8) {
+        __m128i half = _mm256_cvtps_ph (_mm256_loadu_ps (source + i), _MM_FROUND_TO_NEAREST_INT);
+        _mm_storeu_si128 ((__m128i *) (void *) (target + i), half);
+    }
+#endif
+    for (; i < count; i++)
+        target[i] = half_of_float (source[i]);
+}
+
+#ifdef KERNEL_REST
+#define OF_BASE(kernel) NULL
+#else
+#define OF_BASE(kernel) kernel
+#endif
+#ifdef KERNEL_FEW
+#define OF_MOST(kernel) NULL
+#else
+#define OF_MOST(kernel) kernel
+#endif
+#define ROW(sum_kernel, avg_kernel, min_kernel, max_kernel, prod_kernel)                                             \
+    {                                                                                                                \
+        [ACCEL_SUM] = sum_kernel, [ACCEL_AVG] = avg_kernel, [ACCEL_MIN] = OF_MOST (min_kernel),                      \
+        [ACCEL_MAX] = OF_MOST (max_kernel), [ACCEL_PROD] = OF_BASE (prod_kernel)                                     \
+    }
+
+const struct kernels KERNEL_TABLE = {
+    .name = KERNEL_NAME,
+    .reduce = {
+        [ACCEL_FLOAT32] = ROW (sum_f32, avg_f32, min_f32, max_f32, prod_f32),
+        [ACCEL_FLOAT64] = ROW (sum_f64, avg_f64, min_f64, max_f64, prod_f64),
+        [ACCEL_INT32] = ROW (OF_MOST (sum_32), NULL, min_i32, max_i32, prod_32),
+        [ACCEL_INT64] = ROW (OF_MOST (sum_64), NULL, min_i64, max_i64, prod_64),
+#ifndef KERNEL_REST
+        [ACCEL_INT8] = ROW (sum_8, NULL, min_i8, max_i8, prod_8),
+        [ACCEL_UINT8] = ROW (sum_8, NULL, min_u8, max_u8, prod_8),
+        [ACCEL_BOOL] = ROW (or_bool, NULL, and_bool, or_bool, and_bool),
+#endif
+    },
+#ifdef KERNEL_REST
+    .rest = &KERNEL_REST,
+#endif
+    .overlaps = OVERLAPS,
+#ifdef KERNEL_OVERLAP
+    .copy = copy_by_vectors,
+#endif
+    .widen = { [ACCEL_FLOAT16] = widen_f16, [ACCEL_BFLOAT16] = widen_bf16 },
+    .narrow = { [ACCEL_FLOAT16] = narrow_f16, [ACCEL_BFLOAT16] = narrow_bf16 },
+    .divide_f32 = divide_f32,
+    .to_bool = to_bool,
+};
