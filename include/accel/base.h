@@ -15,7 +15,12 @@
  *     prepared with one `struct accel` counts as one object with it.
  *  6. In options, 0 selects each field's default.  If that is another number, ACCEL_ZERO (ACCEL_NONE for counts) means
  *     0.
- *  7. The library never prints (except accel_print, accel_log..., accel_progress...), never exits and installs no
+ *  7. The structs that a program fills in may get new fields, always at the end.  Functions that read them are macros
+ *     that add the size that each struct had when the program was compiled; the underlying functions end in _sized.
+ *     Fields that the program's struct lacks count as 0.  A struct that is larger than the library's is accepted if
+ *     the bytes that the library does not know are 0; otherwise the call fails with ACCEL_ERR_UNSUPPORTED.  Bindings
+ *     for other languages call the _sized functions with the sizes of their own structs, as C's sizeof gives them.
+ *  8. The library never prints (except accel_print, accel_log..., accel_progress...), never exits and installs no
  *     signal handler.  accel_check() does the first two, for programs that call it. */
 #ifndef ACCEL_BASE_H
 #define ACCEL_BASE_H

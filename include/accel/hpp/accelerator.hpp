@@ -418,7 +418,8 @@ class accelerator {
     void
     profile_start (const accel_profile_options &options = {}, site at = site::here ())
     {
-        must (at, accel_profile_start_at, &options);
+        detail::attempt call;
+        call (accel_profile_start_at (at.file, at.line, sizeof options, get (), &options, call.err ()));
     }
     void profile_stop (site at = site::here ()) { must (at, accel_profile_stop_at); }
     void profile_step () noexcept { accel_profile_step (get ()); }

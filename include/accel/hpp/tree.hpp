@@ -180,7 +180,7 @@ node::pad_input_tensors (std::size_t batch_size, std::size_t num_processes) cons
 inline tree
 node::send_to_device (DLDevice device, const accel_send_options &options) const
 {
-    return tree::make (accel_send_to_device, raw_, device, &options);
+    return tree::make (ACCEL_CALL_ (accel_send_to_device), raw_, device, &options);
 }
 
 template <class F>
