@@ -4,7 +4,7 @@
 #include <config.h>
 
 #include "cli/questions.h"
-#include "config/load.h"
+#include "config/values.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 #include "util/suggest.h"

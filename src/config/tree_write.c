@@ -4,7 +4,7 @@
 
 #include "config/tree.h"
 
-#include "config/file.h"
+#include "config/yaml_text.h"
 #include "util/cleanup.h"
 #include "util/utf8.h"
 

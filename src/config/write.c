@@ -2,9 +2,11 @@
 /* Settings to the text of a configuration file, as PyYAML's safe_dump or Python's json.dump would write it. */
 #include <config.h>
 
-#include "config/file.h"
-#include "config/load.h"
+#include "config/write.h"
+
+#include "config/file_keys.h"
 #include "config/scalar.h"
+#include "config/yaml_text.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 

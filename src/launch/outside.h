@@ -4,7 +4,7 @@
 #ifndef LAUNCH_OUTSIDE_H
 #define LAUNCH_OUTSIDE_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "launch/program.h"
 #include "launch/topology.h"
 #include "util/strbuf.h"

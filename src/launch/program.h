@@ -3,7 +3,7 @@
 #ifndef LAUNCH_PROGRAM_H
 #define LAUNCH_PROGRAM_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "util/fail.h"
 #include "util/strbuf.h"
 

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "config/load.h"
+#include "config/mode.h"
 #include "config/tee.h"
 #include "launch/cgroup.h"
 #include "launch/outside.h"

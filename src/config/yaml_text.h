@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Texts as YAML 1.1 scalars, quoted as PyYAML quotes them. */
+#ifndef CONFIG_YAML_TEXT_H
+#define CONFIG_YAML_TEXT_H
+
+#include "util/strbuf.h"
+
+#include <stdbool.h>
+
+/** Whether YAML 1.1 would read the bare word @p text as something else than a text. */
+bool yaml_is_special (const char *text);
+
+/** Append @p text as a YAML scalar that stays a text. */
+void yaml_add_text (struct strbuf *out, const char *text);
+
+#endif
