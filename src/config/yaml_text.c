@@ -67,3 +67,13 @@ yaml_add_text (struct strbuf *out, const char *text)
     } else
         strbuf_add (out, text);
 }
+
+void
+yaml_add_float (struct strbuf *out, const char *text)
+{
+    const char *e = strchr (text, 'e');
+    if (e && !strchr (text, '.'))
+        strbuf_printf (out, "%.*s.0%s", (int) (e - text), text, e);
+    else
+        strbuf_add (out, text);
+}

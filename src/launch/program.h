@@ -26,13 +26,6 @@ struct program {
  */
 int program_resolve (struct program *program, const struct config *config, struct fail *fail);
 
-/** Find the first executable file called @p name in PATH.
- *  @param[out] found  to be freed; NULL where there is none  @return 0, or -1 without memory */
-int program_find_in_path (const char *name, char **found, struct fail *fail);
-
-/** Whether @p path is a regular file that this process may execute. */
-bool program_is_executable (const char *path);
-
 void program_release (struct program *program);
 
 #endif
