@@ -13,7 +13,7 @@ bool yaml_is_special (const char *text);
 /** Append @p text as a YAML scalar that stays a text. */
 void yaml_add_text (struct strbuf *out, const char *text);
 
-/** Append Python's text of a finite float as PyYAML writes it: YAML 1.1 takes 1e-05 for a text, so it becomes 1.0e-05. */
+/** Append Python's text of a finite float as PyYAML writes it: 1.0e-05 for 1e-05, which YAML 1.1 reads as a text. */
 void yaml_add_float (struct strbuf *out, const char *text);
 
 #endif
