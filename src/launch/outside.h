@@ -23,8 +23,8 @@ int outside_add_argv (struct strlist *argv, enum option_path path, const struct 
 
 /**
  * Write @p env, the "NAME=VALUE" of a plan's ranks, to the file from which DeepSpeed's launcher passes variables to
- * other machines: $DS_ENV_FILE, else .deepspeed_env here.  Unlike the original's it is made anew, holds nothing of the caller's, and
- * nobody else may read it.
+ * other machines: $DS_ENV_FILE, else .deepspeed_env here.  Unlike the original's it is made anew, holds nothing
+ * of the caller's, and nobody else may read it.
  */
 int outside_write_environment (const struct strlist *env, struct fail *fail);
 
