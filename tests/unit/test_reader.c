@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading ahead: batches come in order and whole, whoever reads them; threads end where reads are cheap; failures, ends,
- * stops in the middle and reads that hang. */
+/* Reading ahead: batches come in order and whole, whoever reads them; threads end where reads are cheap; failures,
+ * ends, stops in the middle and reads that hang. */
 #include <config.h>
 
 #include "lib/data/reader.h"
@@ -234,8 +234,8 @@ test_stop_of_hanging (void)
     ok (reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS), "no thread is left");
 }
 
-/* Threads that would take longer to hand a batch over than to read it end, and not before 32 batches have shown that.  A
- * few slow reads among them do not count, nor do cheap ones later. */
+/* Threads that would take longer to hand a batch over than to read it end, and not before 32 batches have shown that.
+ * A few slow reads among them do not count, nor do cheap ones later. */
 static void
 test_cheap_reads (void)
 {

@@ -69,7 +69,7 @@ struct loader_options : accel_loader_options {
     ACCEL_SET_ (dispatch_batches) ACCEL_SET_ (shuffle) ACCEL_SET_ (seed) ACCEL_SET_ (random_sampler)
     ACCEL_SET_ (generator) ACCEL_SET_ (sampler) ACCEL_SET_ (batch_sampler) ACCEL_SET_ (collate)
     ACCEL_SET_ (collate_user) ACCEL_SET_ (workers) ACCEL_SET_ (prefetch) ACCEL_SET_ (timeout_ms)
-    ACCEL_SET_ (synchronize_rng)
+    ACCEL_SET_ (synchronize_rng) ACCEL_SET_ (reader)
 };
 
 struct random_options : accel_random_options {
