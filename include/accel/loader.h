@@ -80,14 +80,22 @@ struct accel_loader;
  * @retval ACCEL_ERR_INVALID  no fields, no read function, an invalid shape, contradictory options, or a batch_size that
  *                            overflows
  */
+#define accel_loader_create(...)                                                                    \
+    accel_loader_create_sized (sizeof (struct accel_dataset), sizeof (struct accel_loader_options), \
+                               sizeof (struct accel_batch_sampler), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_loader_create (struct accel_loader **loader, const struct accel_dataset *dataset,
-                     const struct accel_loader_options *options, struct accel_error *err);
+accel_loader_create_sized (size_t dataset_size, size_t options_size, size_t batches_size,
+                           struct accel_loader **loader, const struct accel_dataset *dataset,
+                           const struct accel_loader_options *options, struct accel_error *err);
 
 /** Make a loader over a stream.  A stream has its own order, so options that affect the order are refused. */
+#define accel_loader_create_stream(...)                                                                   \
+    accel_loader_create_stream_sized (sizeof (struct accel_stream), sizeof (struct accel_loader_options), \
+                                      sizeof (struct accel_batch_sampler), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_loader_create_stream (struct accel_loader **loader, const struct accel_stream *stream,
-                            const struct accel_loader_options *options, struct accel_error *err);
+accel_loader_create_stream_sized (size_t stream_size, size_t options_size, size_t batches_size,
+                                  struct accel_loader **loader, const struct accel_stream *stream,
+                                  const struct accel_loader_options *options, struct accel_error *err);
 
 /**
  * Free @p loader and its batches.  Waits for threads that are reading, but not longer than `timeout_ms`: a thread that
@@ -247,6 +255,17 @@ ACCEL_API size_t accel_batch_size (const struct accel_batch *batch);
 
 /** @return field @p name of @p batch: [samples, ...], contiguous host memory; NULL if there is no such field. */
 ACCEL_API const DLTensor *accel_batch_tensor (const struct accel_batch *batch, const char *name);
+
+/**
+ * Get the elements of field @p name of @p batch: [samples, ...], contiguous host memory.
+ *
+ * @param[out] data  the field's memory, valid as long as the batch
+ * @param dtype      the type that the program reads them as
+ * @retval ACCEL_ERR_INVALID  no such field (`text` has the nearest name), or one of another type
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_batch_data (const struct accel_batch *batch, const char *name, void **data, enum accel_dtype dtype,
+                  struct accel_error *err);
 
 /**
  * Make a tree from @p batch: a dict of its fields in the data set's order, for all functions that accept trees (map,

@@ -5,6 +5,7 @@
 #include "lib/data/loader.h"
 
 #include "lib/base/error.h"
+#include "lib/base/sized.h"
 #include "lib/data/compare.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
@@ -110,31 +111,59 @@ choose_source (const struct accel_loader *loader, size_t processes)
     return share_is_dispatched (loader, processes) ? &loader_dispatch : loader->data;
 }
 
+/* Memory for a loader, with the program's options in it. */
 static enum accel_status
-make (struct accel_loader **loader, const struct accel_dataset *dataset, const struct accel_stream *stream,
-      const struct accel_loader_options *options, struct accel_error *err)
+begin (const char *function, struct accel_loader **result, size_t options_size, size_t batches_size,
+       const struct accel_loader_options *options, struct accel_error *err)
 {
+    struct accel_loader_options room;
+    enum accel_status status;
+    options = sized_read (function, "options", options, options_size, &room, sizeof room, &status, err);
+    if (status)
+        return status;
     struct accel_loader *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a loader");
     made->object = (struct object) OBJECT_INIT (OBJECT_LOADER, end_loader);
-    made->dataset = dataset;
-    made->stream = stream;
-    made->fields = dataset ? dataset->fields : stream->fields;
-    made->field_count = dataset ? dataset->field_count : stream->field_count;
-    made->samples = dataset ? dataset->size : stream->size;
-    if (options)
+    if (options) {
         made->options = *options;
+        made->options.batch_sampler
+            = sized_read (function, "batch_sampler", options->batch_sampler, batches_size, &made->room.batches,
+                          sizeof made->room.batches, &status, err);
+    }
+    *result = made;
+    return status;
+}
+
+static enum accel_status
+finish (struct accel_loader *made, const struct accel_field *fields, size_t field_count, size_t samples,
+        struct accel_error *err)
+{
+    enum accel_status status = batch_check_fields (fields, field_count, err);
+    if (!status)
+        status = check_options (&made->options, made->stream != NULL, err);
+    if (status)
+        return status;
+    made->fields = fields;
+    made->field_count = field_count;
+    made->samples = samples;
     made->share.split_given = made->options.split_batches;
     if (!made->options.batch_size && !made->options.batch_sampler)
         made->options.batch_size = 1;
-    made->data = dataset ? &loader_map : &loader_stream;
+    made->data = made->dataset ? &loader_map : &loader_stream;
     made->source = choose_source (made, 1);
-    enum accel_status status = dataset ? make_sampler (made, err) : ACCEL_OK;
+    status = made->dataset ? make_sampler (made, err) : ACCEL_OK;
     if (!status) /* one process, until accel_prepare() says otherwise */
         status = share_set (made, 1, 0, err);
     if (!status) /* so that memory which is not there is missed now, and not in the middle of a training */
         status = pass_init (made, err);
+    return status;
+}
+
+/* @return @p status, with the loader destroyed unless it is ACCEL_OK. */
+static enum accel_status
+hand_out (struct accel_loader **loader, struct accel_loader *made, enum accel_status status)
+{
     if (status)
         accel_loader_destroy (made);
     else
@@ -142,39 +171,59 @@ make (struct accel_loader **loader, const struct accel_dataset *dataset, const s
     return status;
 }
 
-static const struct accel_loader_options no_options;
-
-enum accel_status
-accel_loader_create (struct accel_loader **loader, const struct accel_dataset *dataset,
-                     const struct accel_loader_options *options, struct accel_error *err)
+static enum accel_status
+make_map (struct accel_loader *made, struct accel_error *err)
 {
-    if (!loader)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: loader is NULL", __func__);
-    *loader = NULL;
-    if (!dataset || !(dataset->read || dataset->read_many || (options && options->collate)))
+    const struct accel_dataset *dataset = made->dataset;
+    if (!dataset || !(dataset->read || dataset->read_many || made->options.collate))
         return accel_fail (err, ACCEL_ERR_INVALID, "a loader needs a data set with a read function");
     if (dataset->size > PTRDIFF_MAX)
         return accel_fail (err, ACCEL_ERR_INVALID, "a data set of %zu samples is too large for its indices",
                            dataset->size);
-    enum accel_status status = batch_check_fields (dataset->fields, dataset->field_count, err);
-    if (!status)
-        status = check_options (options ? options : &no_options, false, err);
-    return status ? status : make (loader, dataset, NULL, options, err);
+    return finish (made, dataset->fields, dataset->field_count, dataset->size, err);
 }
 
 enum accel_status
-accel_loader_create_stream (struct accel_loader **loader, const struct accel_stream *stream,
-                            const struct accel_loader_options *options, struct accel_error *err)
+accel_loader_create_sized (size_t dataset_size, size_t options_size, size_t batches_size,
+                           struct accel_loader **loader, const struct accel_dataset *dataset,
+                           const struct accel_loader_options *options, struct accel_error *err)
 {
     if (!loader)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: loader is NULL", __func__);
+        return accel_fail_null (err, "accel_loader_create", "loader");
     *loader = NULL;
+    struct accel_loader *made = NULL;
+    enum accel_status status = begin (__func__, &made, options_size, batches_size, options, err);
+    if (!status)
+        made->dataset = SIZED (dataset, dataset_size, made->room.dataset, &status, err);
+    if (!status)
+        status = make_map (made, err);
+    return hand_out (loader, made, status);
+}
+
+static enum accel_status
+make_stream (struct accel_loader *made, struct accel_error *err)
+{
+    const struct accel_stream *stream = made->stream;
     if (!stream || !stream->next)
         return accel_fail (err, ACCEL_ERR_INVALID, "a loader needs a stream with a next function");
-    enum accel_status status = batch_check_fields (stream->fields, stream->field_count, err);
+    return finish (made, stream->fields, stream->field_count, stream->size, err);
+}
+
+enum accel_status
+accel_loader_create_stream_sized (size_t stream_size, size_t options_size, size_t batches_size,
+                                  struct accel_loader **loader, const struct accel_stream *stream,
+                                  const struct accel_loader_options *options, struct accel_error *err)
+{
+    if (!loader)
+        return accel_fail_null (err, "accel_loader_create_stream", "loader");
+    *loader = NULL;
+    struct accel_loader *made = NULL;
+    enum accel_status status = begin (__func__, &made, options_size, batches_size, options, err);
     if (!status)
-        status = check_options (options ? options : &no_options, true, err);
-    return status ? status : make (loader, NULL, stream, options, err);
+        made->stream = SIZED (stream, stream_size, made->room.stream, &status, err);
+    if (!status)
+        status = make_stream (made, err);
+    return hand_out (loader, made, status);
 }
 
 void

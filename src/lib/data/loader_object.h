@@ -130,6 +130,11 @@ struct accel_loader {
     const struct loader_source *made;   /* whose memory there is; NULL: none */
     const struct accel_dataset *dataset; /* or */
     const struct accel_stream *stream;
+    struct {
+        struct accel_dataset dataset;
+        struct accel_stream stream;
+        struct accel_batch_sampler batches;
+    } room; /* for those of the program that are shorter than ours; see base/sized.h */
     const struct accel_field *fields;
     size_t field_count;
     size_t samples; /* of the data when the loader was made */
