@@ -70,7 +70,7 @@ fill_in (struct node *root, const struct filled *filled, size_t count)
 static int
 fill_all_in (struct node *root)
 {
-    static const char *const needed[] = { "compute_environment", "distributed_type" }; /* or Accelerate cannot read it */
+    static const char *const needed[] = { "compute_environment", "distributed_type" }; /* by Accelerate */
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         const struct node *node = node_find (root, needed[i]);
         if (node && node->kind == NODE_NULL)

@@ -8,7 +8,7 @@
 #include "util/fail.h"
 #include "util/strbuf.h"
 
-/** Old keys under their new names, values in their usual form, and what the original's `config update` fills in.
+/** Old keys under their new names, values in their usual form, and what Accelerate's `config update` fills in.
  * @p doc has gone through filedoc_apply().  @return 0, or -1 with @p fail */
 int filedoc_update (struct filedoc *doc, struct fail *fail);
 

@@ -22,9 +22,9 @@ int outside_add_argv (struct strlist *argv, enum option_path path, const struct 
                       const struct topology *topology, const struct program *program, struct fail *fail);
 
 /**
- * Write @p env, the "NAME=VALUE" of a plan's ranks, to the file from which DeepSpeed's launcher hands variables to other
- * machines: $DS_ENV_FILE, else .deepspeed_env here.  Unlike Accelerate's it is always new, contains nothing of the
- * caller's, and no other user may read it.
+ * Write @p env, the "NAME=VALUE" of a plan's ranks, to the file from which DeepSpeed's launcher hands variables to
+ * other machines: $DS_ENV_FILE, else .deepspeed_env here.  Unlike Accelerate's it is always new, contains nothing of
+ * the caller's, and no other user may read it.
  */
 int outside_write_environment (const struct strlist *env, struct fail *fail);
 

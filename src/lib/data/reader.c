@@ -26,7 +26,7 @@ enum { STACK_BYTES = 1 << 20, MOST_THREADS = 1024 };
 enum { CHEAP_NS = 100000, SPIN_NS = 50000, SPINS = 32, AVERAGED = 8 };
 
 /* Reads that are looked at; most of them shorter than this: threads are of no use. */
-enum { MEASURED = 32, HANDOVER_NS = 20000 };
+enum { MEASURED = 32, HANDOVER_NS = 50000 };
 
 /* With the lock held, which is given up meanwhile: wait a little for @p count to change.  @return whether to look */
 static bool
