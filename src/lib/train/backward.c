@@ -18,7 +18,7 @@ accel_accumulation_scale (const struct accel *acc)
 float
 accel_scaler_scale (const struct accel *acc)
 {
-    return precision_scales (acc) ? precision_of (acc)->scaler.scale : 1;
+    return precision_scales (acc) ? scaler_scale (&precision_of (acc)->scaler) : 1;
 }
 
 float
