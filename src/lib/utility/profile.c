@@ -7,6 +7,7 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
+#include "lib/comm/work.h"
 #include "lib/state/state_object.h"
 
 #include <pthread.h>
@@ -53,10 +54,13 @@ static void
 note (struct profile *profile, const struct profile_event *event)
 {
     pthread_mutex_lock (&lock);
+    uint64_t number = event->kind == PROFILE_CALL ? profile->calls++ : event->number;
     if (profile->count == profile->most)
         profile->dropped++;
-    else
-        profile->events[profile->count++] = *event;
+    else {
+        profile->events[profile->count] = *event;
+        profile->events[profile->count++].number = number;
+    }
     pthread_mutex_unlock (&lock);
 }
 
@@ -68,7 +72,6 @@ profile_note_call (struct profile *profile, const struct engine_call *call, uint
     note (profile, &(struct profile_event){
                        .begin_ns = begin_ns,
                        .end_ns = profile_now (),
-                       .number = profile->calls++,
                        .count = call->count,
                        .line = (uint32_t) call->site->line,
                        .name = name_index (&profile->names, slash ? slash + 1 : call->site->file),
@@ -122,6 +125,7 @@ accel_profile_start_at (const char *file, int line, struct accel *acc, const str
         profile_destroy (made);
         return status;
     }
+    work_drain (acc->world); /* whose thread reads this */
     made->step_begin_ns = profile_now ();
     acc->world->profile = made;
     return ACCEL_OK;
@@ -255,6 +259,7 @@ accel_profile_stop_at (const char *file, int line, struct accel *acc, struct acc
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_profile_stop at %s:%d: no profile is being recorded", file,
                            line);
     struct accel_comm *comm = acc->world;
+    work_drain (comm);
     comm->profile = NULL;
     uint64_t now = profile_now ();
     while (profile->depth)
