@@ -161,31 +161,21 @@ comm_abandon (struct accel_comm *comm, const void *owner)
     comm_give_up (comm, comm->unsettled_text);
 }
 
-static _Thread_local bool reserved_for_me;
-
 void
 comm_reserve (struct accel_comm *comm, bool reserved)
 {
     atomic_store_explicit (&comm->reserved, reserved, memory_order_relaxed);
 }
 
-void
-comm_reserved_for_me (void)
-{
-    reserved_for_me = true;
-}
-
 static bool
 is_reserved (const struct accel_comm *comm)
 {
-    return atomic_load_explicit (&comm->reserved, memory_order_relaxed) && !reserved_for_me;
+    return atomic_load_explicit (&comm->reserved, memory_order_relaxed);
 }
 
 uint64_t
 comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count)
 {
-    if (is_reserved (comm))
-        return 0; /* another thread may be writing in the ledger */
     return ledger_begin (comm->ledger, site, &(struct ledger_entry){ .count = count, .root = -1 });
 }
 

@@ -87,10 +87,12 @@ serve (void *user)
         queue->head = work->next;
         if (!queue->head)
             queue->tail = &queue->head;
+        bool is_call = !work->act; /* a function may be started again, or its memory be gone, when it has run */
         work_unlock ();
         perform (work);
         work_lock ();
-        work->over = true;
+        if (is_call)
+            work->over = true;
         atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
         pthread_cond_broadcast (&queue->over);
     }
@@ -203,6 +205,14 @@ work_start (struct accel_comm *comm, const struct engine_call *call, struct acce
     remember (made);
     *work = made;
     return ACCEL_OK;
+}
+
+bool
+work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *user), void *user)
+{
+    comm_abandon (comm, comm->unsettled);
+    *work = (struct accel_work){ .comm = comm, .act = act, .user = user };
+    return !enqueue (work);
 }
 
 bool

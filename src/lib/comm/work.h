@@ -25,6 +25,15 @@ struct accel_work {
 enum accel_status work_start (struct accel_comm *comm, const struct engine_call *call, struct accel_work **work,
                               struct accel_error *err);
 
+/**
+ * Start @p act, a function of the library whose collectives are all on @p comm; for a chain of them with work between
+ * them.  It counts as a call on @p comm.  Only work_take_turn() waits for it.
+ *
+ * @param work  any memory, which stays until then; may be started again while it runs
+ * @return false where there is no thread: nothing was started
+ */
+bool work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *user), void *user);
+
 /** Whether this thread is the one that runs the work of @p comm: its calls do not wait for their turn. */
 bool work_serves (const struct accel_comm *comm);
 
