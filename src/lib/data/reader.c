@@ -26,7 +26,7 @@ enum { STACK_BYTES = 1 << 20, MOST_THREADS = 1024 };
 enum { CHEAP_NS = 100000, SPIN_NS = 50000, SPINS = 32, AVERAGED = 8 };
 
 /* Reads that are looked at; most of them shorter than this: threads are of no use. */
-enum { MEASURED = 32, HANDOVER_NS = 20000 };
+enum { MEASURED = 32, HANDOVER_NS = 50000 };
 
 static int64_t
 clock_ns (void)
