@@ -89,7 +89,13 @@ enum {
     X (RECV_OBJECT_LIST, "accel_recv_object_list") \
     X (ALL_TO_ALL_OBJECT, "accel_all_to_all_object") \
     X (CLIP_GRAD_NORM_MODELS, "accel_clip_grad_norm_models") \
-    X (REDUCE_NUMBER, "accel_reduce_number")
+    X (REDUCE_NUMBER, "accel_reduce_number") \
+    X (BARRIER_START, "accel_comm_barrier_start") \
+    X (ALL_REDUCE_START, "accel_comm_all_reduce_start") \
+    X (ALL_GATHER_START, "accel_comm_all_gather_start") \
+    X (BROADCAST_BUFFER_START, "accel_comm_broadcast_start") \
+    X (REDUCE_SCATTER_START, "accel_comm_reduce_scatter_start") \
+    X (ALL_TO_ALL_START, "accel_comm_all_to_all_start")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

@@ -15,8 +15,8 @@ static float values[4];
 static struct engine_call
 call_of (enum engine_kind kind)
 {
-    return (struct engine_call){ .site = &here, .send = values, .recv = values, .count = 4, .element_bytes = 4,
-                                  .kind = kind, .dtype = ACCEL_FLOAT32, .root = -1 };
+    return (struct engine_call){ .site = &here, .sequence = 1, .send = values, .recv = values, .count = 4,
+                                  .element_bytes = 4, .kind = kind, .dtype = ACCEL_FLOAT32, .root = -1 };
 }
 
 /* What a rank publishes that calls the same as call_of(). */

@@ -28,7 +28,9 @@ struct accel_comm {
     struct ledger own_ledger;
     struct comm_observer *observer; /* of the world alone; NULL: none */
     atomic_bool reserved;    /* see comm_reserve() */
-    struct accel_error broken; /* code is ACCEL_OK while it works */
+    struct accel_error broken; /* why, once `is_broken`; written once, with work_lock() */
+    atomic_bool is_broken;
+    struct work_queue *queue;  /* of what was started; NULL: nothing ever was */
     const void *unsettled;     /* whose failure it is that this process may still recover from; NULL: nobody's */
     char unsettled_text[ACCEL_ERROR_TEXT_SIZE];
 };
@@ -38,6 +40,9 @@ void comm_init (struct accel_comm *comm, struct accel_comm *parent);
 
 /** Connect with the best engine, or the one called @p job->engine.  @param[out] comm  NULL on failure */
 enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err);
+
+/** Note @p call in the ledger and run it, on this thread and now. */
+enum accel_status comm_execute (struct accel_comm *comm, struct engine_call *call, struct accel_error *err);
 
 /** Leave and free.  Accepts NULL. */
 void comm_close (struct accel_comm *comm);

@@ -386,9 +386,9 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
     if (!err)
         err = &own;
     err->code = ACCEL_OK;
-    struct jobseg_record *record = NULL;
+    uint64_t note = 0;
     if (loader->object.owner && share_is_dealt (loader))
-        record = comm_note_begin (accel_world (loader->object.owner), &site, loader->pass.next);
+        note = comm_note_begin (accel_world (loader->object.owner), &site, loader->pass.next);
     struct object *job = object_of_job (loader->object.owner);
     object_pin (job); /* reading calls functions of the program */
     object_pin (&loader->object);
@@ -399,7 +399,7 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
         accel_fail (err, ACCEL_ERR_CALLBACK, "accel_loader_next: a function called while reading destroyed the %s",
                     loader_gone ? "loader" : "job");
     }
-    comm_note_end (record);
+    comm_note_end (accel_world (loader->object.owner), note);
     if (!more && err->code)
         tell_peers (loader, err);
     else

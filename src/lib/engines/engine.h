@@ -35,6 +35,7 @@ enum engine_kind {
 /** One collective, complete. */
 struct engine_call {
     const struct comm_site *site;
+    uint64_t sequence; /* of the ledger's record; 0: there is none */
     const void *send; /* of a broadcast and of ENGINE_RECV: NULL */
     void *recv;       /* of a broadcast: the buffer; of ENGINE_SEND: NULL */
     size_t count;

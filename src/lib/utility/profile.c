@@ -8,6 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/comm/comm_object.h"
+#include "lib/comm/work.h"
 #include "lib/state/state_object.h"
 #include "util/clock.h"
 
@@ -47,10 +48,13 @@ static void
 note (struct profile *profile, const struct profile_event *event)
 {
     pthread_mutex_lock (&lock);
+    uint64_t number = event->kind == PROFILE_CALL ? profile->calls++ : event->number;
     if (profile->count == profile->most)
         profile->dropped++;
-    else
-        profile->events[profile->count++] = *event;
+    else {
+        profile->events[profile->count] = *event;
+        profile->events[profile->count++].number = number;
+    }
     pthread_mutex_unlock (&lock);
 }
 
@@ -63,7 +67,6 @@ note_call (struct comm_observer *observer, const struct engine_call *call, int64
     note (profile, &(struct profile_event){
                        .begin_ns = (uint64_t) begin_ns,
                        .end_ns = now (),
-                       .number = profile->calls++,
                        .count = call->count,
                        .line = (uint32_t) call->site->line,
                        .name = name_index (&profile->names, slash ? slash + 1 : call->site->file),
@@ -143,6 +146,7 @@ accel_profile_start_at (const char *file, int line, size_t options_size, struct 
         destroy (made);
         return status;
     }
+    work_drain (acc->world); /* whose thread reads this */
     made->step_begin_ns = now ();
     acc->world->observer = &made->observer;
     return ACCEL_OK;
@@ -276,6 +280,7 @@ accel_profile_stop_at (const char *file, int line, struct accel *acc, struct acc
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_profile_stop at %s:%d: no profile is being recorded", file,
                            line);
     struct accel_comm *comm = acc->world;
+    work_drain (comm);
     comm->observer = NULL;
     uint64_t end_ns = now ();
     while (profile->depth)

@@ -28,7 +28,7 @@ begin (struct shm *shm, const struct engine_call *call, const void *payload, siz
        size_t recv_bytes, struct accel_error *err)
 {
     struct shm_post *post = shm_next_post (shm);
-    post->sequence = (uint32_t) atomic_load_explicit (&shm->slot->ledger_count, memory_order_relaxed);
+    post->sequence = (uint32_t) call->sequence;
     post->count = call->count;
     post->kind = (uint8_t) call->kind;
     post->call = (uint8_t) call->site->call;
