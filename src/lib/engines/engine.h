@@ -78,6 +78,7 @@ struct engine_call {
     enum accel_op op;
     int root; /* -1: none */
     uint32_t form;   /* comm_form_hash() of the site's; to be compared as the fields above are, but for pairs */
+    uint64_t sequence; /* of this rank's ledger; 0: nothing is recorded */
     uint32_t number; /* which collective of the communicator this is, from 1, the same on all ranks; of a pair: which
                       * message from the one to the other */
 };
