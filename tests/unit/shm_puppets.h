@@ -9,6 +9,7 @@
 #include "lib/engines/shm/shm_private.h"
 #include "tests/tap.h"
 #include "util/fail.h"
+#include "util/procfs.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -276,7 +277,7 @@ make_members (int size)
         members[r].source = watch_local_create (&segment, r, size, 1);
         atomic_store (&ranks[r]->slot->generation, 1);
         atomic_store (&ranks[r]->slot->pid, getpid ());
-        atomic_store (&ranks[r]->slot->pid_space, watch_pid_space ());
+        atomic_store (&ranks[r]->slot->pid_space, procfs_pid_space ());
         atomic_store (&ranks[r]->slot->state, JOBSEG_READY);
     }
     must (shm_lay_out (ranks[0], &err));
