@@ -4,6 +4,7 @@
 #ifndef TESTS_SHM_PUPPETS_H
 #define TESTS_SHM_PUPPETS_H
 
+#include "lib/comm/bootstrap/bootstrap.h"
 #include "lib/engines/shm/shm.h"
 #include "lib/engines/shm/shm_private.h"
 #include "tests/tap.h"
@@ -51,6 +52,9 @@ static struct {
 
 static struct jobseg segment = JOBSEG_NONE;
 static struct shm *ranks[MOST_RANKS];
+static struct bootstrap members[MOST_RANKS];
+static struct watch watch; /* of the rank that acts */
+static uint32_t calls;
 static struct accel_error err;
 static const struct comm_site here = { "here.c", 7, JOBSEG_CALL_ALL_REDUCE, NULL };
 
@@ -242,6 +246,8 @@ make_rank (int rank, int size)
     shm->slot = jobseg_slot (&segment, rank);
     if (!shm_make_scratch (shm))
         must (ACCEL_ERR_NOMEM);
+    members[rank] = (struct bootstrap){ .segment = segment, .slot = shm->slot, .rank = rank, .size = size,
+                                        .timeout_ms = TIMEOUT_MS, .pid = getpid () };
     return shm;
 }
 
@@ -267,7 +273,8 @@ make_members (int size)
 {
     make_ranks (size);
     for (int r = 0; r < size; r++) {
-        ranks[r]->generation = 1;
+        ranks[r]->generation = members[r].generation = 1;
+        members[r].source = watch_local_create (&segment, r, size, 1);
         atomic_store (&ranks[r]->slot->generation, 1);
         atomic_store (&ranks[r]->slot->pid, getpid ());
         atomic_store (&ranks[r]->slot->pid_space, procfs_pid_space ());
@@ -279,10 +286,64 @@ make_members (int size)
         must (shm_map (ranks[r], &err));
 }
 
+/** Rank @p rank acts from now on, as one of the @p size ranks of @p transport; NULL members: of the world. */
+__attribute__ ((unused)) static const struct engine_helpers *
+act (int rank, void *transport)
+{
+    const struct shm *shm = transport;
+    watch_local_destroy (watch.source);
+    watch = (struct watch){ .engine = &engine_shm, .transport = transport, .rank = shm->rank, .size = shm->size,
+                            .members = shm->members, .timeout_ms = TIMEOUT_MS, .generation = 1, .calls = &calls };
+    watch_init (&watch);
+    watch.source = watch_local_create (&segment, rank, (int) segment.header->local_world_size, 1);
+    return &watch.helpers;
+}
+
+static enum accel_status
+exchange (void *context, const void *mine, void *all, size_t bytes, struct accel_error *error)
+{
+    return bootstrap_exchange (context, mine, all, bytes, error);
+}
+
+/** Open @p rank as comm_open() does. */
+__attribute__ ((unused)) static enum accel_status
+join (int rank, struct engine_job *job)
+{
+    const struct engine_helpers helpers = { .context = &members[rank], .exchange = exchange };
+    enum accel_status status = bootstrap_join (&members[rank], job, -1, &err);
+    ranks[rank]->generation = members[rank].generation;
+    if (!status)
+        status = shm_connect (ranks[rank], &helpers, &err);
+    if (status)
+        bootstrap_leave (&members[rank], JOBSEG_FAILED, err.text);
+    else
+        bootstrap_ready (&members[rank]);
+    return status;
+}
+
+/** Note @p call in the ledger of @p rank; all calls have number 1.  @return its record */
+__attribute__ ((unused)) static struct jobseg_record *
+note_call (int rank, const struct engine_call *call)
+{
+    struct jobseg_slot *slot = ranks[rank]->slot;
+    uint64_t sequence = atomic_load (&slot->ledger_count) + 1;
+    struct jobseg_record *record = &slot->ledger[(sequence - 1) % JOBSEG_LEDGER];
+    *record = (struct jobseg_record){
+        .sequence = sequence, .generation = 1, .number = 1, .kind = (uint8_t) call->kind,
+        .call = (uint8_t) call->site->call, .count = call->count, .dtype = (uint8_t) call->dtype,
+        .op = (uint8_t) call->op, .root = (int16_t) call->root, .form = call->form, .line = (unsigned) call->site->line,
+    };
+    atomic_store (&slot->ledger_count, sequence);
+    return record;
+}
+
 static void
 end_ranks (void)
 {
+    watch_local_destroy (watch.source);
+    memset (&watch, 0, sizeof watch);
     for (int r = 0; r < MOST_RANKS; r++) {
+        bootstrap_close (&members[r]);
         shm_destroy (ranks[r]);
         ranks[r] = NULL;
     }

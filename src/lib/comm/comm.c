@@ -41,24 +41,52 @@ choose (const struct engine **chosen, const struct engine_job *job, struct accel
     return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine can connect this job: %s", reasons);
 }
 
+static enum accel_status
+exchange (void *context, const void *mine, void *all, size_t bytes, struct accel_error *err)
+{
+    const struct watch *watch = context;
+    return bootstrap_exchange (watch->bootstrap, mine, all, bytes, err);
+}
+
+/* All ranks are here before the engine connects them, and it has connected them before this one counts as a member. */
+static enum accel_status
+connect_job (struct accel_comm *comm, const struct engine *engine, struct engine_job *job, struct accel_error *err)
+{
+    enum accel_status status = bootstrap_open (&comm->bootstrap, job, err);
+    if (status)
+        return status;
+    comm_watch (comm, NULL, job->timeout_ms);
+    comm->watch.helpers.exchange = exchange;
+    comm->watch.engine = engine;
+    job->helpers = &comm->watch.helpers;
+    status = engine->open (&comm->transport, job, err);
+    if (status)
+        return status;
+    comm->engine = engine;
+    comm->watch.transport = comm->transport;
+    bootstrap_ready (&comm->bootstrap);
+    return ACCEL_OK;
+}
+
 enum accel_status
 comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err)
 {
     *comm = NULL;
-    const struct engine *engine;
+    const struct engine *engine = NULL;
+    struct accel_error why;
     enum accel_status status = choose (&engine, job, err);
     if (status)
         return status;
-    struct accel_comm *made = calloc (1, sizeof *made);
+    struct accel_comm *made = comm_create (NULL, job->identity.rank, job->identity.world_size);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
-    comm_init (made, NULL);
-    made->rank = job->identity.rank;
-    made->size = job->identity.world_size;
-    status = engine->open (&made->transport, job, err);
-    if (status)
+    status = connect_job (made, engine, job, &why);
+    if (status) {
+        bootstrap_leave (&made->bootstrap, JOBSEG_FAILED, why.text);
+        if (err)
+            *err = why;
         goto error;
-    made->engine = engine;
+    }
     made->ledger = &made->own_ledger;
     ledger_open (made->ledger, job->segment.header ? jobseg_slot (&job->segment, job->identity.local_rank) : NULL);
     *comm = made;
@@ -75,24 +103,63 @@ end_comm (struct object *object)
     struct accel_comm *comm = (struct accel_comm *) (void *) object;
     comm_abandon (comm, comm->unsettled);
     work_end (comm);
+    bootstrap_leave (&comm->bootstrap, JOBSEG_LEFT, NULL);
     if (comm->engine)
         comm->engine->close (comm->transport);
     if (comm->observer)
         comm->observer->end (comm->observer);
     comm->observer = NULL;
+    free (comm->messages);
+    free (comm->watch.members);
+    bootstrap_close (&comm->bootstrap);
     if (comm->parent)
         object_let_go (&comm->parent->object);
 }
 
 static const struct object_kind kind_comm = { .name = "communicator", .end = end_comm };
 
-void
-comm_init (struct accel_comm *comm, struct accel_comm *parent)
+struct accel_comm *
+comm_create (struct accel_comm *parent, int rank, int size)
 {
+    struct accel_comm *comm = calloc (1, sizeof *comm);
+    uint32_t *messages = calloc ((size_t) size, 2 * sizeof *messages);
+    if (!comm || !messages) {
+        free (comm);
+        free (messages);
+        return NULL;
+    }
     comm->object = (struct object) OBJECT_INIT (&kind_comm);
     comm->parent = parent;
+    comm->rank = rank;
+    comm->size = size;
+    comm->messages = messages;
     if (parent)
         object_hold (&parent->object);
+    return comm;
+}
+
+bool
+comm_watch (struct accel_comm *comm, const int *ranks, uint32_t timeout_ms)
+{
+    struct watch *watch = &comm->watch;
+    watch_init (watch);
+    watch->engine = comm->engine;
+    watch->transport = comm->transport;
+    watch->calls = &comm->calls;
+    watch->comm = comm->id;
+    watch->rank = comm->rank;
+    watch->size = comm->size;
+    watch->timeout_ms = timeout_ms;
+    watch->source = comm->parent ? comm->parent->watch.source : comm->bootstrap.source;
+    watch->generation = comm->parent ? comm->parent->watch.generation : comm->bootstrap.generation;
+    watch->bootstrap = &comm->bootstrap;
+    if (comm->parent) {
+        watch->members = calloc ((size_t) comm->size, sizeof *watch->members);
+        for (int i = 0; watch->members && i < comm->size; i++)
+            watch->members[i] = watch_name (&comm->parent->watch, ranks[i]);
+        return watch->members;
+    }
+    return true;
 }
 
 void
@@ -105,7 +172,11 @@ comm_close (struct accel_comm *comm)
 static void
 break_off (struct accel_comm *comm, const struct accel_error *why, const char *reason)
 {
+    struct accel_comm *world = comm;
+    while (world->parent)
+        world = world->parent;
     work_lock ();
+    bootstrap_leave (&world->bootstrap, JOBSEG_FAILED, reason);
     for (; comm; comm = comm->parent) {
         if (comm->is_broken)
             continue;
@@ -232,6 +303,17 @@ check (const struct accel_comm *comm, const struct engine_call *call, bool buffe
     return ACCEL_OK;
 }
 
+/* The number by which other ranks' records of the same call are found. */
+static uint32_t
+count_call (struct accel_comm *comm, const struct engine_call *call)
+{
+    switch (call->kind) {
+    case ENGINE_SEND: return ++comm->messages[call->root];
+    case ENGINE_RECV: return ++comm->messages[comm->size + call->root];
+    default: return ++comm->calls;
+    }
+}
+
 /* Whether the program may call on @comm at all, now and at @site. */
 static enum accel_status
 admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
@@ -263,7 +345,10 @@ comm_execute (struct accel_comm *comm, struct engine_call *call, struct accel_er
     for (const struct accel_comm *part = comm; part; part = part->parent)
         observer = part->observer;
     call->form = call->site->form ? comm_form_hash (call->site->form) : 0;
+    call->helpers = &comm->watch.helpers;
+    call->number = count_call (comm, call);
     struct ledger_entry entry = {
+        .comm = comm->id, .number = call->number, .kind = call->kind,
         .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
     };
     call->sequence = ledger_begin (comm->ledger, call->site, &entry);

@@ -4,7 +4,9 @@
 #define LIB_COMM_OBJECT_H
 
 #include "lib/base/object.h"
+#include "lib/comm/bootstrap/bootstrap.h"
 #include "lib/comm/ledger.h"
+#include "lib/comm/watch/watch.h"
 #include "lib/engines/engine.h"
 
 #include <stdatomic.h>
@@ -24,6 +26,11 @@ struct accel_comm {
     int rank;
     int size;
     struct accel_comm *parent; /* of a group; NULL: the world */
+    uint64_t id;               /* the same on all members; 0: the world */
+    uint32_t calls;            /* collectives ever begun, so the number of the latest */
+    uint32_t *messages;        /* [2 * size], ever begun: sent to each rank, then received from each */
+    struct bootstrap bootstrap; /* of the world */
+    struct watch watch;        /* its source is the world's */
     struct ledger *ledger;     /* the world's */
     struct ledger own_ledger;
     struct comm_observer *observer; /* of the world alone; NULL: none */
@@ -35,8 +42,13 @@ struct accel_comm {
     char unsettled_text[ACCEL_ERROR_TEXT_SIZE];
 };
 
-/** Make @p comm, which is zeroed, an object; of a group that of @p parent, else NULL. */
-void comm_init (struct accel_comm *comm, struct accel_comm *parent);
+/** A communicator without an engine, for @p size ranks; of a group that of @p parent, else NULL.
+ *  @return NULL without memory; else for comm_close() */
+struct accel_comm *comm_create (struct accel_comm *parent, int rank, int size);
+
+/** Begin to watch the members; of a group, rank i of which is @p ranks[i] in the parent.
+ *  @return false without memory */
+bool comm_watch (struct accel_comm *comm, const int *ranks, uint32_t timeout_ms);
 
 /** Connect with the best engine, or the one called @p job->engine.  @param[out] comm  NULL on failure */
 enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err);

@@ -12,12 +12,47 @@
 
 enum { ENGINE_ABI = 1 };
 
+struct engine_call;
+
+/**
+ * What the library does for an engine: words for every kind of hang, and a first exchange between ranks.  Each function
+ * takes @p context first.  Ranks are those of the communicator that the call belongs to.
+ *
+ * An engine waits in slices of 50 ms at most, and between them asks look().  What it waits for may come while look()
+ * reads the ledgers of others, so the engine tests once more before it returns an error from here.
+ */
+struct engine_helpers {
+    uint32_t size; /* sizeof (struct engine_helpers); a newer, larger one has more functions at its end */
+    void *context;
+
+    /** Is it certain that waiting in @p call is in vain?  A rank that has not come is gone; ranks that have come call
+     *  something else; of a pair: the partner waits for all ranks, sends another count or type, or sends in a cycle.
+     *  @return ACCEL_OK: go on waiting.  About a microsecond per rank */
+    enum accel_status (*look) (void *context, const struct engine_call *call, struct accel_error *err);
+
+    /** ACCEL_ERR_TIMEOUT: who is missing in @p call, and what each does instead. */
+    enum accel_status (*time_is_out) (void *context, const struct engine_call *call, struct accel_error *err);
+
+    /** ACCEL_ERR_PEER: ranks @p a and @p b, which have both come to @p call, call different things; the words say what
+     *  differs.  For engines that compare calls on their own, because it is faster. */
+    enum accel_status (*differ) (void *context, const struct engine_call *call, int a, int b, struct accel_error *err);
+
+    /** ACCEL_ERR_PEER: a rank gave up while this one was at work in @p call.  @param rank  -1: find out which */
+    enum accel_status (*blame) (void *context, const struct engine_call *call, int rank, struct accel_error *err);
+
+    /** While opening: give every rank @p bytes (<= 256) of each, in rank order, with deadline and verdicts.
+     *  @param[out] all  [size, bytes] */
+    enum accel_status (*exchange) (void *context, const void *mine, void *all, size_t bytes, struct accel_error *err);
+};
+
 /** The processes to connect. */
 struct engine_job {
     struct identity identity;
     const char *engine; /* the only one to try, or NULL */
     uint32_t timeout_ms;
-    struct jobseg segment; /* our launcher's; an engine that connects processes makes one where there is none */
+    struct jobseg segment; /* the job's on this host; none: a process alone without a launcher, or several hosts */
+    uint32_t generation;   /* the round of opening that all ranks are in */
+    const struct engine_helpers *helpers; /* of the world: for exchange() */
 };
 
 /** What is moved.  Engines compare the kinds of all ranks, never the fields that a kind does not use. */
@@ -34,6 +69,7 @@ enum engine_kind {
 
 /** One collective, complete. */
 struct engine_call {
+    const struct engine_helpers *helpers; /* of the communicator that runs it */
     const struct comm_site *site;
     uint64_t sequence; /* of the ledger's record; 0: there is none */
     const void *send; /* of a broadcast and of ENGINE_RECV: NULL */
@@ -44,7 +80,9 @@ struct engine_call {
     enum accel_dtype dtype;
     enum accel_op op;
     int root; /* -1: none */
-    uint32_t form; /* comm_form_hash() of the site's; to be compared as the fields above are, but for pairs */
+    uint32_t form;   /* comm_form_hash() of the site's; to be compared as the fields above are, but for pairs */
+    uint32_t number; /* which collective of the communicator this is, from 1, the same on all ranks; of a pair: which
+                      * message from the one to the other */
 };
 
 struct engine {
@@ -78,6 +116,10 @@ struct engine {
 
     /** Run one collective. */
     enum accel_status (*run) (void *transport, const struct engine_call *call, struct accel_error *err);
+
+    /** May be NULL.  Whether the collective that this rank is in still lacks something from @p rank.  Without it,
+     *  engine_helpers.look() takes a rank for late as long as its ledger does not show that it has finished. */
+    bool (*awaits) (void *transport, int rank);
 };
 
 /** Engines in the order of preference, ended by NULL. */

@@ -13,13 +13,13 @@
 
 #include "lib/engines/engine.h"
 #include "util/clock.h"
+#include "util/futex.h"
 
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <unistd.h>
 #include <time.h>
 
 enum {
@@ -35,23 +35,17 @@ enum {
 /** What a rank is in, and where its buffers are. */
 struct shm_post {
     _Atomic uint32_t step; /* a futex; written last */
-    uint32_t sequence;     /* of the ledger's record */
+    uint32_t form;         /* comm_form_hash() */
     uint64_t count;
     uint8_t kind; /* enum engine_kind */
     uint8_t call; /* enum jobseg_call */
     uint8_t dtype;
     uint8_t op;
     int32_t root;
-    uint32_t form; /* comm_form_hash() */
     uint32_t small_pieces; /* pieces have to be equal: all do as rank 0 says */
     uint64_t send; /* offset from the first arena, or SHM_FOREIGN */
     uint64_t recv;
     unsigned char payload[SHM_INLINE];
-    /* What was hashed, for messages; behind the payload, so that it shares no cache line with what all ranks read. */
-    int64_t shape[ACCEL_MAX_DIMS];
-    double value;
-    uint8_t ndim;
-    uint8_t argument; /* enum comm_argument */
 } __attribute__ ((aligned (128)));
 
 #define SHM_FOREIGN UINT64_MAX
@@ -85,12 +79,6 @@ struct shm_layout {
     size_t end;
 };
 
-/** How another process is watched. */
-struct shm_peer {
-    pid_t pid;
-    int pidfd; /* -1: not available, ask with kill() */
-};
-
 /** One rank's own allocations in its arena: private, in the order of addresses.  Free memory in an arena is zero. */
 struct shm_arena {
     struct shm_extent {
@@ -110,7 +98,6 @@ struct shm {
     uint32_t step;
     uint32_t generation;
     uint32_t timeout_ms;
-    bool described;        /* the current step carries a call, which can be compared */
     bool leads;            /* a group meets in this rank's arena */
     bool small_pieces;     /* what this rank would choose */
     bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */
@@ -127,16 +114,15 @@ struct shm {
     struct jobseg segment; /* the job's, not ours to close */
     struct jobseg_slot *slot;
     struct shm_arena arena;
-    struct shm_peer *peers; /* [size] */
 };
 
 /* ---- shm.c ---- */
 /** Allocate what is as long as the size. */
 bool shm_make_scratch (struct shm *shm);
 void shm_destroy (struct shm *shm);
+enum accel_status shm_connect (struct shm *shm, const struct engine_helpers *helpers, struct accel_error *err);
 
-/* ---- join.c ---- */
-enum accel_status shm_join (struct shm *shm, struct engine_job *job, int listener, struct accel_error *err);
+/* ---- map.c ---- */
 enum accel_status shm_map (struct shm *shm, struct accel_error *err);
 void shm_unmap (struct shm *shm);
 
@@ -145,67 +131,19 @@ void shm_unmap (struct shm *shm);
 enum accel_status shm_lay_out (struct shm *shm, struct accel_error *err);
 void shm_read_layout (struct shm *shm);
 
-/* ---- rendezvous.c ---- */
-/** Under a foreign launcher: get the segment of local rank 0, which makes it and a socket that hands it out. */
-enum accel_status shm_rendezvous (struct engine_job *job, int *listener, struct accel_error *err);
-/** Local rank 0: hand the segment to whoever asks now, waiting for @p wait_ms at most.
- *  @return ACCEL_OK, or an error where another process has come that is rank 0 too */
-enum accel_status shm_rendezvous_serve (const struct engine_job *job, int listener, int wait_ms,
-                                        struct accel_error *err);
-
-/* ---- names.c ---- */
-/** An abstract name of a socket. */
-struct shm_address {
-    struct sockaddr_un un;
-    socklen_t length;
-};
-
-/** The name without the byte 0 with which it begins. */
-static inline const char *
-shm_address_text (const struct shm_address *address)
-{
-    return address->un.sun_path + 1;
-}
-
-/** The name that every rank of the job works out. */
-void shm_usual_address (const struct engine_job *job, struct shm_address *address);
-/** One that belongs to the usual one and that nobody can foresee.  @return false without random numbers */
-bool shm_spare_address (const struct shm_address *usual, struct shm_address *address);
-/** The kernel's list of names.  @return NULL where it cannot be read */
-FILE *shm_open_addresses (void);
-/** The next spare name on the list, whoever owns it.  @return false at the end */
-bool shm_next_spare (FILE *list, const struct shm_address *usual, struct shm_address *address);
-
-/* ---- peers.c ---- */
-/** Begin to watch @p rank, which has opened. */
-void shm_watch (struct shm *shm, int rank);
-void shm_unwatch (struct shm *shm);
-/** @return whether @p rank will never come, and why in @p text: "was killed by signal 9 (SIGKILL)". */
-bool shm_is_gone (struct shm *shm, int rank, char *text, size_t size);
-/** @return whether @p rank gave up in this generation, though it may have opened again since. */
-bool shm_has_failed (const struct shm *shm, int rank);
-/** Note in the own slot that this rank will not come, and wake who waits for it. */
-void shm_leave (struct shm *shm, enum jobseg_state state, const char *reason);
-
 /* ---- wait.c ---- */
-void shm_futex_wait (_Atomic uint32_t *word, uint32_t value, int64_t limit_ms);
-void shm_futex_wake (_Atomic uint32_t *word);
+/** Wake whoever sleeps on this rank's posts, which gives up or leaves. */
+void shm_wake_all (struct shm *shm, bool failed);
 /** Wake who sleeps on the post of @p parity, which is just published. */
 void shm_wake (struct shm_block *block, uint32_t parity);
-/** A rank has given up while this one was at work. */
-enum accel_status shm_blame (struct shm *shm, const struct engine_call *call, struct accel_error *err);
+/** For the verdicts on a wait: whether @p rank has not published the current step. */
+bool shm_awaits (void *transport, int rank);
+/** Compare what all ranks that have come are calling.  @return ACCEL_OK where they agree */
+enum accel_status shm_compare (const struct shm *shm, const struct engine_call *call, struct accel_error *err);
 /** Wait for one rank.
  *  @param deadline_ms  of the step: 0 until a first rank is waited for long, then when time is out */
 enum accel_status shm_wait_for (struct shm *shm, int rank, const struct engine_call *call, int64_t *deadline_ms,
                                 struct accel_error *err);
-
-/* ---- verdict.c ---- */
-/** Compare what all ranks that have come are calling.  @return ACCEL_OK where they agree */
-enum accel_status shm_compare (struct shm *shm, struct accel_error *err);
-/** "accel_gather at train.c:88" */
-void shm_describe_site (const struct comm_site *site, char *text, size_t size);
-/** "train.c:88": where @p rank made the call that its ledger has as @p sequence. */
-void shm_describe_place (struct shm *shm, int rank, uint32_t sequence, char *text, size_t size);
 
 /* ---- arena.c ---- */
 enum accel_status shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err);
@@ -240,23 +178,6 @@ shm_piece_of (const struct shm *shm, int rank)
     return shm->stages + (owner * 2 + (shm->pieces & 1)) * SHM_PIECE;
 }
 
-/**
- * Between reading what another rank may overwrite and asking whether it has.  ThreadSanitizer does not know fences, and
- * GCC warns of that; it sees one process, so nothing that ranks share is judged by it anyway.
- */
-static inline void
-shm_fence_reads (void)
-{
-#ifdef __SANITIZE_THREAD__
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-    atomic_thread_fence (memory_order_seq_cst);
-#ifdef __SANITIZE_THREAD__
-#pragma GCC diagnostic pop
-#endif
-}
-
 /** The rank that people know: in the world. */
 static inline int
 shm_name (const struct shm *shm, int rank)
@@ -268,6 +189,13 @@ static inline struct jobseg_slot *
 shm_slot (const struct shm *shm, int rank)
 {
     return jobseg_slot (&shm->segment, shm_name (shm, rank));
+}
+
+/** Whether @p rank gave up in this generation, though it may have opened again since. */
+static inline bool
+shm_has_failed (const struct shm *shm, int rank)
+{
+    return atomic_load (&shm_slot (shm, rank)->failed_generation) == shm->generation;
 }
 
 /** The post in which this rank publishes its next step. */
@@ -318,11 +246,10 @@ shm_wait (struct shm *shm, const struct engine_call *call, struct accel_error *e
 static inline enum accel_status
 shm_sync (struct shm *shm, const struct engine_call *call, struct accel_error *err)
 {
-    shm->described = false;
     shm_publish (shm, shm_next_post (shm));
     enum accel_status status = shm_wait (shm, call, err);
     if (!status && atomic_load_explicit (&shm->blocks->failed, memory_order_acquire))
-        status = shm_blame (shm, call, err);
+        status = call->helpers->blame (call->helpers->context, call, -1, err);
     return status;
 }
 
