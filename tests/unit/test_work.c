@@ -90,6 +90,7 @@ in_child (struct accel *acc, struct accel_work *work)
     good = good && accel_work_test (work, &done, &err) == ACCEL_ERR_INVALID;
     good = good && accel_comm_barrier_start (accel_world (acc), &mine, &err) == ACCEL_ERR_INVALID;
     good = good && strstr (err.text, "is a fork") && !mine;
+    work_drain (accel_world (acc)); /* nobody would wake it */
     accel_close (acc);
     _exit (good ? 0 : 9);
 }
