@@ -246,6 +246,7 @@ make_rank (int rank, int size)
     shm->slot = jobseg_slot (&segment, rank);
     if (!shm_make_scratch (shm))
         must (ACCEL_ERR_NOMEM);
+    bootstrap_close (&members[rank]);
     members[rank] = (struct bootstrap){ .segment = segment, .slot = shm->slot, .rank = rank, .size = size,
                                         .timeout_ms = TIMEOUT_MS, .pid = getpid () };
     return shm;
@@ -310,6 +311,7 @@ __attribute__ ((unused)) static enum accel_status
 join (int rank, struct engine_job *job)
 {
     const struct engine_helpers helpers = { .context = &members[rank], .exchange = exchange };
+    bootstrap_close (&members[rank]); /* of an attempt before */
     enum accel_status status = bootstrap_join (&members[rank], job, -1, &err);
     ranks[rank]->generation = members[rank].generation;
     if (!status)

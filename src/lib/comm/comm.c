@@ -52,7 +52,7 @@ exchange (void *context, const void *mine, void *all, size_t bytes, struct accel
 static enum accel_status
 connect_job (struct accel_comm *comm, const struct engine *engine, struct engine_job *job, struct accel_error *err)
 {
-    enum accel_status status = bootstrap_open (&comm->bootstrap, job, err);
+    enum accel_status status = engine->alone ? ACCEL_OK : bootstrap_open (&comm->bootstrap, job, err);
     if (status)
         return status;
     comm_watch (comm, NULL, job->timeout_ms);

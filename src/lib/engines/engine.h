@@ -89,6 +89,7 @@ struct engine {
     uint32_t abi;  /* ENGINE_ABI */
     uint32_t size; /* sizeof (struct engine) */
     const char *name;
+    bool alone; /* it connects one process only, which has nobody to meet and is not watched */
 
     /** Say whether it could connect @p job, and if not, why. */
     enum accel_status (*probe) (const struct engine_job *job, struct accel_error *err);

@@ -125,6 +125,7 @@ const struct engine engine_self = {
     .abi = ENGINE_ABI,
     .size = sizeof (struct engine),
     .name = "self",
+    .alone = true,
     .probe = self_probe,
     .open = self_open,
     .close = self_close,
