@@ -2,7 +2,7 @@
 /* The verdicts on a wait; see watch.h. */
 #include <config.h>
 
-#include "lib/comm/watch/watch.h"
+#include "lib/comm/watch/watch_object.h"
 
 #include "lib/base/error.h"
 
