@@ -137,8 +137,9 @@ watch_look (void *context, const struct engine_call *call, struct accel_error *e
         return ACCEL_OK;
     struct jobseg_slot *own = watch->source->own;
     jobseg_beat (own);
-    if (call->sequence)
-        own->ledger[(call->sequence - 1) % JOBSEG_LEDGER].looked_ns = jobseg_now_ns ();
+    struct jobseg_record *record = &own->ledger[(call->sequence - 1) % JOBSEG_LEDGER];
+    if (call->sequence && record->sequence == call->sequence) /* a later call may have taken its place */
+        record->looked_ns = jobseg_now_ns ();
     if (is_pair (call))
         return look_at_partner (watch, call, err);
     enum accel_status status = compare (watch, call, err);
