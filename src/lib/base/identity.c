@@ -22,7 +22,7 @@ struct found {
     int value;
 };
 
-/* In the original's order.  The names after the first are those of MPI launchers. */
+/* In Accelerate's order.  The names after the first are those of MPI launchers. */
 static const char *const rank_names[]
     = { ENV_RANK, "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", NULL };
 static const char *const size_names[]

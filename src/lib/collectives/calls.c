@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public collectives on buffers, and shared memory: what is in accel/comm.h up to the original's names. */
+/* The public collectives on buffers, and shared memory: what is in accel/comm.h up to Accelerate's names. */
 #include <config.h>
 
 #include "lib/base/error.h"

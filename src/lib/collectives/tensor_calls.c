@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives under the original's names: on tensors, and on who runs when. */
+/* Collectives under Accelerate's names: on tensors, and on who runs when. */
 #include <config.h>
 
 #include "lib/collectives/tensors.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Debug mode; see verify.h.  What is passed is written as the original shows it: a tensor as a list of sizes, lists and
- * dicts as Python prints them; then once more with element types, which the original does not look at. */
+/* Debug mode; see verify.h.  What is passed is written as Accelerate shows it: a tensor as a list of sizes, lists and
+ * dicts as Python prints them; then once more with element types, which Accelerate does not look at. */
 #include <config.h>
 
 #include "lib/collectives/verify.h"

@@ -28,7 +28,7 @@ struct work_queue {
     pthread_cond_t over; /* for those that wait: some work is */
 };
 
-/* All of this, and the queues, are guarded by `lock`. */
+/* All of this, and the queues, are guarded by work_lock(). */
 static struct work_queue *queues;
 static struct accel_work *works, **last_work = &works; /* that the program has not waited for, in the order of starts */
 static unsigned process; /* how many forks lie between the first process and this one */

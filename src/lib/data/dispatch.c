@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One process reads for all: the original's DataLoaderDispatcher (accelerate, data_loader.py).  Rank 0 puts the batches
+/* One process reads for all: Accelerate's DataLoaderDispatcher (accelerate, data_loader.py).  Rank 0 puts the batches
  * of a round together, says how many rows there are and whether more follow, and sends them; each process takes its
  * share of the rows.  A failure to read travels the same way, so that nobody waits for what will not come. */
 #include <config.h>
@@ -248,7 +248,7 @@ begin (struct accel_loader *loader, struct accel_error *err)
     dispatcher->not_begun = false;
     dispatcher->current = 1; /* so that the first round to be given out is 0 */
     if (!loader->share.reads) {
-        drawing_draw_base_seed (loader); /* so do the original's processes that only receive */
+        drawing_draw_base_seed (loader); /* so do Accelerate's processes that only receive */
         return ACCEL_OK;
     }
     enum accel_status status = drawing_try (loader, begin_reading, tells ? &dispatcher->failure : err);

@@ -332,7 +332,7 @@ settle (struct accel_loader *loader)
         comm_settle (accel_world (loader->object.owner), loader);
 }
 
-/* An epoch without batches counts too, unlike the original's: ranks that have none stay with those that have some. */
+/* An epoch without batches counts too, unlike Accelerate's: ranks that have none stay with those that have some. */
 static bool
 finish_pass (struct accel_loader *loader)
 {

@@ -188,7 +188,7 @@ enum accel_status drawing_make_persistent (struct accel_loader *loader, struct a
 /** Take it away from the sampler, and free it. */
 void drawing_drop_persistent (struct accel_loader *loader);
 
-/** Agree on random numbers, collectively, as the original does at the beginning of an epoch. */
+/** Agree on random numbers, collectively, as Accelerate does at the beginning of an epoch. */
 enum accel_status drawing_agree (struct accel_loader *loader, const struct comm_site *site, struct accel_error *err);
 
 /** Draw the number that torch's loaders draw for their workers, unless that is done. */

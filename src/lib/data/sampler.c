@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samplers.  The algorithms are torch's (torch/utils/data/sampler.py and distributed.py) and the original's
+/* Samplers.  The algorithms are torch's (torch/utils/data/sampler.py and distributed.py) and Accelerate's
  * (accelerate/data_loader.py, SeedableRandomSampler); see sampler.h. */
 #include <config.h>
 

@@ -24,7 +24,7 @@ full_rounds (const struct shard *shard)
     return samples_left (shard) / round_size (shard);
 }
 
-/* One process repeats nothing: the original shards only where there are several. */
+/* One process repeats nothing: Accelerate shards only where there are several. */
 static bool
 is_even (const struct shard *shard)
 {

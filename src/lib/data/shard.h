@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which positions of an epoch's order are in which batch of which process: the original's BatchSamplerShard
+/* Which positions of an epoch's order are in which batch of which process: Accelerate's BatchSamplerShard
  * (accelerate, data_loader.py) as arithmetic.  Pure.
  *
  * Its split_batches=True, where processes take slices of a batch of B, is the same as dealing out batches of B / P; and

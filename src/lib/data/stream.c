@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches of a stream.  Every process reads all of it and keeps its own: the original's IterableDatasetShard
+/* Batches of a stream.  Every process reads all of it and keeps its own: Accelerate's IterableDatasetShard
  * (accelerate, data_loader.py).  Only the first round is remembered, for the last one is filled up from it. */
 #include <config.h>
 

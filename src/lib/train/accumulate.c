@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-/* The variable comes before the argument, but a plugin before both, as in the original. */
+/* The variable comes before the argument, but a plugin before both, as in Accelerate. */
 static enum accel_status
 read_steps (struct accumulation *accumulation, const struct accel_options *options, struct accel_error *err)
 {
@@ -105,7 +105,7 @@ as_model (struct object *object)
     return (struct accel_model *) (void *) object;
 }
 
-/* What accumulation and the original decide by: the loader that is running has given its last batch. */
+/* What accumulation and Accelerate decide by: the loader that is running has given its last batch. */
 static void
 next_pass (struct accel *acc)
 {

@@ -11,7 +11,7 @@
 struct accumulation {
     struct part part;
     struct accel_gradient_accumulation options;
-    bool accumulating;        /* gradients stay as they are in this step: the original's `not sync_gradients` */
+    bool accumulating;        /* gradients stay as they are in this step: Accelerate's `not sync_gradients` */
     uint64_t micro_step;      /* backward passes since the end of a loader */
     double gradient_clipping; /* 0: none */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Local SGD: the original's (local_sgd.py), which is parameters averaged every so many steps in place of gradients. */
+/* Local SGD: Accelerate's (local_sgd.py), which is parameters averaged every so many steps in place of gradients. */
 #include <config.h>
 
 #include <accel/accumulate.h>

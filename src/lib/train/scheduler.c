@@ -354,7 +354,7 @@ step_once (struct accel_scheduler *scheduler, struct accel_error *err)
 }
 
 /* As the scheduler was told, or as the loader that is running shares its batches out.  Where none is running, any that
- * was prepared: the original says it once for all loaders. */
+ * was prepared: Accelerate says it once for all loaders. */
 static bool
 splits_batches (const struct accel *acc, const struct accel_scheduler *scheduler)
 {
