@@ -399,7 +399,7 @@ open_alone (enum accel_status wanted, const char *words)
     void *transport = NULL;
     job = job_of (0, 1);
     job.segment = segment;
-    is_error (engine_shm.open (&transport, &job, &err), wanted, words);
+    is_error (engine_shm.open (&transport, engine_job_show (&job, NULL), &err), wanted, words);
     return transport;
 }
 
@@ -408,11 +408,11 @@ test_open (void)
 {
     void *transport;
     job = job_of (0, 2);
-    is_error (engine_shm.probe (&job, &err), ACCEL_OK, "");
+    is_error (engine_shm.probe (engine_job_show (&job, NULL), &err), ACCEL_OK, "");
     job.identity.local_world_size = 1;
-    is_error (engine_shm.probe (&job, &err), ACCEL_ERR_UNSUPPORTED, "but this host has 1 of 2");
+    is_error (engine_shm.probe (engine_job_show (&job, NULL), &err), ACCEL_ERR_UNSUPPORTED, "but this host has 1 of 2");
     job = job_of (0, JOBSEG_MAX_LOCAL + 1);
-    is_error (engine_shm.probe (&job, &err), ACCEL_ERR_UNSUPPORTED, "at most 4096 processes");
+    is_error (engine_shm.probe (engine_job_show (&job, NULL), &err), ACCEL_ERR_UNSUPPORTED, "at most 4096 processes");
 
     make_ranks (1);
     struct shm *first = open_alone (ACCEL_OK, "");
@@ -424,14 +424,14 @@ test_open (void)
     make_ranks (2);
     job = job_of (0, 2);
     job.segment = segment;
-    is_error (engine_shm.open (&transport, &job, &err), ACCEL_ERR_TIMEOUT, "for rank 1");
+    is_error (engine_shm.open (&transport, engine_job_show (&job, NULL), &err), ACCEL_ERR_TIMEOUT, "for rank 1");
     set_slot (0, JOBSEG_EMPTY, 0);
     set_slot (1, JOBSEG_JOINING, 1);
     cpu_set_t before, one;
     CPU_ZERO (&one);
     CPU_SET ((size_t) sched_getcpu (), &one);
     bool bound = !sched_getaffinity (0, sizeof before, &before) && !sched_setaffinity (0, sizeof one, &one);
-    is_error (engine_shm.open (&transport, &job, &err), ACCEL_OK, "");
+    is_error (engine_shm.open (&transport, engine_job_show (&job, NULL), &err), ACCEL_OK, "");
     ok (!bound || ((struct shm *) transport)->crowded, "two ranks on one processor are crowded");
     if (bound)
         sched_setaffinity (0, sizeof before, &before);
@@ -481,7 +481,7 @@ open_self (void)
     jobseg_detach (&job.segment);
     if (segment.header && jobseg_attach_fd (&job.segment, dup (segment.fd), &fail))
         must (ACCEL_ERR_SYSTEM);
-    must (engine_self.open (&transport, &job, &err));
+    must (engine_self.open (&transport, engine_job_show (&job, NULL), &err));
     own = job.segment;
     return transport;
 }
@@ -523,16 +523,20 @@ test_self (void)
     ok (atomic_load (&slot->state) == JOBSEG_LEFT, "who closes has left");
     end_ranks ();
 
-    static const enum engine_kind kinds[] = { ENGINE_ALL_REDUCE, ENGINE_ALL_GATHER, ENGINE_REDUCE_SCATTER,
-                                               ENGINE_ALL_TO_ALL };
+    static const enum accel_engine_kind kinds[] = {
+        ACCEL_ENGINE_ALL_REDUCE, ACCEL_ENGINE_ALL_GATHER, ACCEL_ENGINE_REDUCE_SCATTER, ACCEL_ENGINE_ALL_TO_ALL,
+    };
     transport = open_self ();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         float from[3] = { 1, 2, 3 }, to[3] = { 0, 0, 9 };
-        struct engine_call call = { .site = &here, .send = from, .recv = to, .count = 2, .element_bytes = 4,
+        struct accel_engine_call call = { .site = &here, .send = from, .recv = to, .count = 2, .element_bytes = 4,
                                      .kind = kinds[i], .dtype = ACCEL_FLOAT32 };
         must (engine_self.run (transport, &call, &err));
         ok (to[0] == 1 && to[1] == 2 && to[2] == 9, "kind %d copies what it is told", (int) kinds[i]);
     }
+    struct accel_engine_call newer = { .site = &here, .kind = (enum accel_engine_kind) 40 };
+    is_error (engine_self.run (transport, &newer, &err), ACCEL_ERR_UNSUPPORTED, "unknown kind of collective 40");
+    is_error (engine_shm.run (transport, &newer, &err), ACCEL_ERR_UNSUPPORTED, "unknown kind of collective 40");
     close_self (transport);
 }
 

@@ -11,7 +11,7 @@
 
 struct accel_comm {
     struct object object;
-    const struct engine *engine;
+    const struct accel_engine *engine;
     void *transport; /* the engine's own */
     int rank;
     int size;
@@ -30,6 +30,16 @@ void comm_init (struct accel_comm *comm, struct accel_comm *parent);
 
 /** Connect with the best engine, or the one called @p job->engine.  @param[out] comm  NULL on failure */
 enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err);
+
+/** Find a place where a group of @p size ranks of @p comm will meet.  @param[out] place  >= 0; for comm_join_group() */
+enum accel_status comm_make_group (struct accel_comm *comm, int size, int64_t *place, struct accel_error *err);
+
+/** Connect @p group, whose parent, rank and size are set; rank i of it is @p ranks[i] there.  Waits for nobody. */
+enum accel_status comm_join_group (struct accel_comm *group, const int *ranks, int64_t place, struct accel_error *err);
+
+/** Whether the engine can run @p call; the message names both. */
+enum accel_status comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call *call,
+                                     struct accel_error *err);
 
 /** Leave and free.  Accepts NULL. */
 void comm_close (struct accel_comm *comm);

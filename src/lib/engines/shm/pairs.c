@@ -34,10 +34,10 @@ on_the_way (const struct shm *shm, int from, uint32_t *word)
 
 /* Whether what this call waits for has happened. */
 static bool
-is_ready (const struct shm *shm, const struct engine_call *call)
+is_ready (const struct shm *shm, const struct accel_engine_call *call)
 {
     uint32_t word;
-    if (call->kind == ENGINE_SEND)
+    if (call->kind == ACCEL_ENGINE_SEND)
         return !on_the_way (shm, shm->rank, &word);
     return on_the_way (shm, call->root, &word) && (word & RANK_MASK) == (uint32_t) shm->rank;
 }
@@ -70,7 +70,7 @@ is_circle (const struct shm *shm)
 
 /* Whether it is certain that this wait is in vain.  A partner that is found elsewhere may have done its part before. */
 static enum accel_status
-look (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+look (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     int partner = call->root;
     char why[ACCEL_ERROR_TEXT_SIZE], site[160];
@@ -86,7 +86,7 @@ look (struct shm *shm, const struct engine_call *call, struct accel_error *err)
                            "rank %d is waiting for all ranks, %s, while rank %d is waiting for it in %s",
                            shm_name (shm, partner), why, shm->local_rank, site);
     }
-    if (call->kind == ENGINE_SEND && is_circle (shm)) {
+    if (call->kind == ACCEL_ENGINE_SEND && is_circle (shm)) {
         jobseg_describe (slot, why, sizeof why);
         return accel_fail (err, ACCEL_ERR_PEER,
                            "ranks are sending in a cycle and none is receiving: rank %d in %s to rank %d, which is %s",
@@ -96,7 +96,7 @@ look (struct shm *shm, const struct engine_call *call, struct accel_error *err)
 }
 
 static enum accel_status
-time_is_out (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+time_is_out (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     char site[160], did[160];
     shm_describe_site (call->site, site, sizeof site);
@@ -106,7 +106,7 @@ time_is_out (struct shm *shm, const struct engine_call *call, struct accel_error
 }
 
 static bool
-spin (const struct shm *shm, const struct engine_call *call)
+spin (const struct shm *shm, const struct accel_engine_call *call)
 {
     int spins = shm->crowded ? SPINS_CROWDED : SPINS;
     for (int i = 0; i < spins; i++)
@@ -121,9 +121,9 @@ spin (const struct shm *shm, const struct engine_call *call)
 }
 
 static enum accel_status
-await (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+await (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
-    bool sends = call->kind == ENGINE_SEND;
+    bool sends = call->kind == ACCEL_ENGINE_SEND;
     struct shm_mail *mail = mail_of (shm, sends ? shm->rank : call->root);
     _Atomic uint32_t *word = sends ? &mail->taken : &mail->full;
     _Atomic uint32_t *sleepers = sends ? &mail->sender_sleeps : &mail->receivers_sleep;
@@ -156,7 +156,7 @@ publish (_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_t value)
 }
 
 enum accel_status
-shm_send (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+shm_send (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct shm_mail *mail = mail_of (shm, shm->rank);
     size_t bytes = call->count * call->element_bytes, done = 0;
@@ -183,7 +183,7 @@ shm_send (struct shm *shm, const struct engine_call *call, struct accel_error *e
 
 /* Both sides count the same: pieces are cut from the same number of bytes. */
 static enum accel_status
-compare (struct shm *shm, const struct shm_mail *mail, const struct engine_call *call, struct accel_error *err)
+compare (struct shm *shm, const struct shm_mail *mail, const struct accel_engine_call *call, struct accel_error *err)
 {
     char there[160], here[160];
     if (mail->count == call->count && mail->dtype == call->dtype)
@@ -199,7 +199,7 @@ compare (struct shm *shm, const struct shm_mail *mail, const struct engine_call 
 
 /* A sender that has given up while this rank copied may have changed what was there. */
 static enum accel_status
-check_sender (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+check_sender (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     char why[ACCEL_ERROR_TEXT_SIZE], site[160];
     shm_fence_reads ();
@@ -211,7 +211,7 @@ check_sender (struct shm *shm, const struct engine_call *call, struct accel_erro
 }
 
 enum accel_status
-shm_recv (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+shm_recv (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct shm_mail *mail = mail_of (shm, call->root);
     size_t bytes = call->count * call->element_bytes, done = 0;

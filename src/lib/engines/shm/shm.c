@@ -15,16 +15,15 @@
 #include <stdlib.h>
 
 static enum accel_status
-shm_probe (const struct engine_job *job, struct accel_error *err)
+shm_probe (const struct accel_engine_job *job, struct accel_error *err)
 {
-    const struct identity *identity = &job->identity;
-    if (identity->local_world_size != identity->world_size)
+    if (job->local_world_size != job->world_size)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                            "connects processes on one host only, but this host has %d of %d",
-                           identity->local_world_size, identity->world_size);
-    if (identity->world_size > JOBSEG_MAX_LOCAL)
+                           job->local_world_size, job->world_size);
+    if (job->world_size > JOBSEG_MAX_LOCAL)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects at most %d processes, but this job has %d",
-                           JOBSEG_MAX_LOCAL, identity->world_size);
+                           JOBSEG_MAX_LOCAL, job->world_size);
     return ACCEL_OK;
 }
 
@@ -90,8 +89,9 @@ create (const struct engine_job *job)
 static _Atomic pid_t member;
 
 static enum accel_status
-shm_open_job (void **transport, struct engine_job *job, struct accel_error *err)
+shm_open_job (void **transport, struct accel_engine_job *seen, struct accel_error *err)
 {
+    struct engine_job *job = engine_job_of (seen);
     AUTO_CLOSE int listener = -1;
     pid_t before = atomic_exchange (&member, getpid ());
     if (before == getpid ())
@@ -144,10 +144,13 @@ shm_give_up (void *transport, const char *reason)
     shm_leave (transport, JOBSEG_FAILED, reason);
 }
 
-const struct engine engine_shm = {
-    .abi = ENGINE_ABI,
-    .size = sizeof (struct engine),
+const struct accel_engine engine_shm = {
+    .abi = ACCEL_ENGINE_ABI,
+    .size = sizeof (struct accel_engine),
     .name = "shm",
+    .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_KIND_COUNT),
+    .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
+    .devices = ENGINE_HOST_DEVICES,
     .probe = shm_probe,
     .open = shm_open_job,
     .close = shm_close,

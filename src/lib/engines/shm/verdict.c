@@ -38,7 +38,7 @@ static void
 describe_post (const struct shm_post *post, char *text, size_t size)
 {
     const char *name = jobseg_call_name (post->call);
-    if (post->kind == ENGINE_BARRIER)
+    if (post->kind == ACCEL_ENGINE_BARRIER)
         snprintf (text, size, "%s", name);
     else
         snprintf (text, size, "%s (%s x %llu)", name, accel_dtype_name (post->dtype),

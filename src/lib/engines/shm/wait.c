@@ -55,7 +55,7 @@ has_come (const struct shm_post *post, uint32_t step)
 
 /* Look at every rank that is missing, the dead before those that only despaired because of them. */
 static enum accel_status
-look_at_peers (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+look_at_peers (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     char why[ACCEL_ERROR_TEXT_SIZE], did[160], site[160];
     for (int despaired = 0; despaired < 2; despaired++)
@@ -77,7 +77,7 @@ look_at_peers (struct shm *shm, const struct engine_call *call, struct accel_err
 }
 
 enum accel_status
-shm_blame (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+shm_blame (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     char why[ACCEL_ERROR_TEXT_SIZE] = "", site[160];
     int rank = 0;
@@ -93,7 +93,7 @@ shm_blame (struct shm *shm, const struct engine_call *call, struct accel_error *
 }
 
 static enum accel_status
-time_is_out (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+time_is_out (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     char site[160], did[160], missing[ACCEL_ERROR_TEXT_SIZE] = "";
     size_t length = 0;
@@ -143,7 +143,7 @@ spin (struct shm *shm, int rank, const struct shm_post *post)
 /* Ranks that came already are compared too, so that a disagreement is not hidden behind a third rank's long
  * computation. */
 enum accel_status
-shm_wait_for (struct shm *shm, int rank, const struct engine_call *call, int64_t *deadline_ms,
+shm_wait_for (struct shm *shm, int rank, const struct accel_engine_call *call, int64_t *deadline_ms,
               struct accel_error *err)
 {
     struct shm_post *post = shm_post_of (shm, rank);
