@@ -493,7 +493,7 @@ test_engines (void)
         const char *engine, *words;
         struct accel_options options;
     } cases[] = {
-        { "nothing", "unknown engine 'nothing': this build has self and shm", { 0 } },
+        { "nothing", "unknown engine 'nothing': there are self and shm; ", { 0 } },
         { "self", "no engine can connect this job: self ", { 0 } },
         { "shm", "unknown engine 'option'", { .engine = "option" } },
         { "shm", "unknown engine 'former'", { .backend = "former" } },

@@ -12,39 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ask each engine in turn; the reasons of those that refuse make the message when none is left. */
-static enum accel_status
-choose (const struct accel_engine **chosen, struct engine_job *job, struct accel_error *err)
-{
-    char reasons[ACCEL_ERROR_TEXT_SIZE] = "";
-    size_t length = 0;
-    bool known = false;
-    for (int i = 0; engines[i]; i++) {
-        const struct accel_engine *engine = engines[i];
-        struct accel_error why = { 0 };
-        if (job->engine && strcmp (job->engine, engine->name))
-            continue;
-        known = true;
-        if (!engine->probe (engine_job_show (job, NULL), &why)) {
-            *chosen = engine;
-            return ACCEL_OK;
-        }
-        if (length < sizeof reasons)
-            length += (size_t) snprintf (reasons + length, sizeof reasons - length, "%s%s %s", length ? "; " : "",
-                                         engine->name, why.text);
-    }
-    if (!known)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "accel_open: unknown engine '%.40s': this build has self and shm", job->engine);
-    return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine can connect this job: %s", reasons);
-}
-
 enum accel_status
 comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err)
 {
     *comm = NULL;
     const struct accel_engine *engine;
-    enum accel_status status = choose (&engine, job, err);
+    engine_job_show (job, &comm_helpers);
+    enum accel_status status = engine_choose (&engine, job, err);
     if (status)
         return status;
     struct accel_comm *made = calloc (1, sizeof *made);
@@ -254,6 +228,8 @@ run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, stru
     };
     struct jobseg_record *record = ledger_begin (comm->ledger, call->site, &entry);
     uint64_t begin_ns = profile ? profile_now () : 0;
+    call->helpers = &comm_helpers;
+    call->device = (DLDevice){ .device_type = kDLCPU };
     status = comm->engine->run (comm->transport, call, &mine);
     if (profile)
         profile_note_call (profile, call, begin_ns);

@@ -31,6 +31,9 @@ void comm_init (struct accel_comm *comm, struct accel_comm *parent);
 /** Connect with the best engine, or the one called @p job->engine.  @param[out] comm  NULL on failure */
 enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err);
 
+/** The helpers that need no context. */
+extern const struct accel_engine_helpers comm_helpers;
+
 /** Find a place where a group of @p size ranks of @p comm will meet.  @param[out] place  >= 0; for comm_join_group() */
 enum accel_status comm_make_group (struct accel_comm *comm, int size, int64_t *place, struct accel_error *err);
 

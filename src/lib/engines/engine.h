@@ -51,7 +51,16 @@ engine_site (const struct accel_engine_call *call)
 #define ENGINE_HOST_DEVICES \
     (ACCEL_ENGINE_BIT (kDLCPU) | ACCEL_ENGINE_BIT (kDLCUDAHost) | ACCEL_ENGINE_BIT (kDLROCMHost))
 
-/** Engines in the order of preference, ended by NULL. */
-extern const struct accel_engine *const engines[];
+struct engine_file;
+
+/** Load the module @p file once; it stays loaded.  @param[out] engine  its table, whose unknown members are left out
+ *  and whose missing ones are zero */
+enum accel_status engine_load (const struct accel_engine **engine, const struct engine_file *file,
+                               struct accel_error *err);
+
+/** Choose the engine called @p job->engine, or the first that can connect @p job: of those that are built in, then of
+ *  the modules.  Fails with the reason of each that was tried. */
+enum accel_status engine_choose (const struct accel_engine **engine, const struct engine_job *job,
+                                 struct accel_error *err);
 
 #endif
