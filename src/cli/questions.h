@@ -99,7 +99,7 @@ int answers_init (struct answers *answers, const struct config *old, int gpus, s
 void answers_release (struct answers *answers);
 /** @} */
 
-/** Find anew which questions apply. */
+/** Find out again which questions apply. */
 void answers_refresh (struct answers *answers);
 
 /**

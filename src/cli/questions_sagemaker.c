@@ -10,7 +10,7 @@
 
 #include "cli/questions_dynamo.h"
 
-#define ROLE "accelerate_sagemaker_execution_role" /* that the original makes */
+#define ROLE "accelerate_sagemaker_execution_role" /* that Accelerate makes */
 
 static const struct choice authorizations[] = {
     { "profile", "AWS profile" },

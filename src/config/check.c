@@ -41,7 +41,7 @@ has_parallelism_alone (const struct config *config)
            && !(settings->use_fsdp && !strcmp (settings->fsdp_version, "2"));
 }
 
-/* The original looks at truth values of a file only, and misses the same words on the command line. */
+/* Accelerate looks at truth values of a file only, and misses the same words on the command line. */
 static bool
 has_unsynchronised_loading (const struct config *config)
 {
@@ -96,7 +96,7 @@ has_tpu_without_python (const struct config *config)
     return config->settings.tpu && config->settings.no_python;
 }
 
-/* As in the original, a file may say 1: it may have been written for another run. */
+/* As in Accelerate, a file may say 1: it may have been written for another run. */
 static bool
 has_multi_gpu_alone (const struct config *config)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rules over several settings, as a table: what may not stand together. */
+/* Rules over several settings, as a table: what cannot be combined. */
 #ifndef CONFIG_CHECK_H
 #define CONFIG_CHECK_H
 

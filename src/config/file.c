@@ -102,7 +102,7 @@ refuse_unknown (const struct place *place, struct fail *fail)
                      place->section ? place->section : "", suggest_text (&suggest, "", space, sizeof space));
 }
 
-/* Keys that the original knows and that mean nothing here. */
+/* Keys that Accelerate knows and that mean nothing here. */
 static const struct {
     const char *section, *key;
 } ignored[] = {
@@ -205,7 +205,7 @@ check_duplicate (const struct place *place, struct fail *fail)
     return 0;
 }
 
-/* What the original's own questionnaire calls some keys of fp8_config, under names that nothing reads. */
+/* What Accelerate's own questionnaire calls some keys of fp8_config, under names that nothing reads. */
 static const struct {
     const char *wrong, *right;
 } fp8_keys[] = {
@@ -235,7 +235,7 @@ find_old_key (const struct place *place)
         return option_find (right);
     if (place->section)
         return NULL;
-    if (!strcmp (node->key, "dynamo_backend")) /* null too: the original takes it for "no" */
+    if (!strcmp (node->key, "dynamo_backend")) /* null too: Accelerate takes it for "no" */
         return option_find_in_file ("dynamo_config", node->key);
     if (!node->text || strcmp (node->key, "fp16") || parse_bool (node->text, &truth) != PARSE_OK || !truth
         || node_find (place->parent, "mixed_precision"))

@@ -33,7 +33,7 @@ int filedoc_read_text (struct filedoc *doc, const char *path, const char *text, 
 /** Give the values to their settings; errors name the file and the line. */
 int filedoc_apply (struct config *config, struct filedoc *doc, struct fail *fail);
 
-/** Old keys under their new names, values in their usual form, and what the original's `config update` fills in.
+/** Old keys under their new names, values in their usual form, and what Accelerate's `config update` fills in.
  * @p doc has gone through filedoc_apply().  @return 0, or -1 with @p fail */
 int filedoc_update (struct filedoc *doc, struct fail *fail);
 

@@ -97,7 +97,7 @@ is_version_2 (struct conversion *conversion, yaml_node_t *map)
            && number - 2 == 0;
 }
 
-/* @return what a value of a strategy means, or NULL where it is none */
+/* @return what a value of a strategy means, or NULL if it is not one */
 static const char *
 reshard_of (yaml_document_t *tree, const yaml_node_pair_t *pair, bool numbers)
 {

@@ -187,7 +187,7 @@ config_load_file (struct config *config, struct fail *fail)
     return config->file ? config_read_file (config, config->file, fail) : 0;
 }
 
-/* A variable that is not a valid value is left to those who read it: OMP_NUM_THREADS=4,2 is good OpenMP. */
+/* An invalid variable is left to the programs that read it: OMP_NUM_THREADS=4,2 is good OpenMP. */
 void
 config_load_environment (struct config *config)
 {

@@ -67,7 +67,7 @@ resolve_parallelism (struct config *config, struct fail *fail)
 }
 
 /* Questionnaires of FSDP 1 store the strategy under the name of version 2's switch; the library looks for it under its
- * own, where launch of the original writes the default. */
+ * own, where Accelerate's launch writes the default. */
 static int
 resolve_strategy (struct config *config, struct fail *fail)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the original's `config update` does to a file: old keys get their new names, and what is missing is filled in.
+/* What Accelerate's `config update` does to a file: old keys get their new names, and what is missing is filled in.
  * Everything else stays as it is, down to the types of values: `gpu_ids: 0` does not become a text. */
 #include <config.h>
 
@@ -102,7 +102,7 @@ static const struct filled {
     { "py_version", NODE_TEXT, "py38" },
 }, all_defaults[] = {
     { "compute_environment", NODE_TEXT, "LOCAL_MACHINE" },
-    { "distributed_type", NODE_TEXT, "NO" }, /* without it the original does not read a file */
+    { "distributed_type", NODE_TEXT, "NO" }, /* without it, Accelerate does not read a file */
     { "use_cpu", NODE_BOOL, "False" },
     { "debug", NODE_BOOL, "False" },
     { "enable_cpu_affinity", NODE_BOOL, "False" },
@@ -130,7 +130,7 @@ fill_in (struct node *root, const struct filled *filled, size_t count)
 static int
 fill_all_in (struct node *root)
 {
-    for (size_t i = 0; i < 2; i++) { /* of all null, those without which the original does not read a file */
+    for (size_t i = 0; i < 2; i++) { /* of all null, those without which Accelerate does not read a file */
         const struct node *node = node_find (root, shared[i]);
         if (node && node->kind == NODE_NULL)
             node_remove (root, shared[i]);
@@ -142,7 +142,7 @@ fill_all_in (struct node *root)
     if (!is_for_sagemaker (root))
         return (is_one && fill_in (root, &(struct filled){ "num_processes", NODE_INT, "1" }, 1))
                || fill_in (root, machine_defaults, sizeof machine_defaults / sizeof *machine_defaults);
-    /* The original takes the word NO in a file for SageMaker for one of machines, but false for NO. */
+    /* Accelerate takes the word NO in a file for SageMaker for one of machines, but false for NO. */
     return (is_one && set_key (root, "distributed_type", NODE_BOOL, "False"))
            || fill_in (root, sagemaker_defaults, sizeof sagemaker_defaults / sizeof *sagemaker_defaults);
 }
@@ -195,14 +195,14 @@ set_choice (const struct option *row, struct node *node)
     return strcmp (word, node->text) ? node_set (node, NODE_TEXT, word) : 0;
 }
 
-/* Words where the original wants numbers and truth values: it would take 'false' for true, and count with '2'. */
+/* Words where Accelerate expects numbers and truth values: it would take 'false' for true, and count with '2'. */
 static int
 settle_value (const struct option *row, struct node *node)
 {
     bool truth;
     int64_t number;
     char digits[24];
-    if (!node->text || !strcmp (row->key, "downcast_bf16")) /* the original's own questionnaire writes 'no' there */
+    if (!node->text || !strcmp (row->key, "downcast_bf16")) /* Accelerate's own questionnaire writes 'no' there */
         return 0;
     if (row->choices && (node->kind == NODE_BOOL || (node->kind == NODE_TEXT && !row->section)))
         return set_choice (row, node);
@@ -236,7 +236,7 @@ settle_map (struct node *map, const char *section)
     return 0;
 }
 
-/* The original's files have null for an empty mapping inside a section, and nothing for one at the top. */
+/* Accelerate's files have null for an empty mapping inside a section, and nothing for one at the top. */
 static void
 empty_to_null (struct node *map)
 {

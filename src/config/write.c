@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The original refuses keys that it does not know, and drops empty sections: write ours, and sections' keys, only where
+/* Accelerate refuses keys that it does not know, and drops empty sections: write ours, and sections' keys, only where
  * somebody gave a value. */
 static bool
 is_written (const struct config *config, const struct option *row)
@@ -41,7 +41,7 @@ by_name (const void *a, const void *b)
     return order ? order : strcmp (one->key, two->key);
 }
 
-/* Names of backends are in upper case in files, as the original's library wants them. */
+/* Names of backends are in upper case in files, as Accelerate's library expects them. */
 static void
 format_value (const struct option *row, const struct settings *settings, struct strbuf *text)
 {
@@ -103,7 +103,7 @@ add_short_float (const char *text, struct strbuf *out)
     return true;
 }
 
-/* A choice between numbers, such as fsdp_version, is a number to the original. */
+/* A choice between numbers, such as fsdp_version, is a number to Accelerate. */
 static bool
 is_number_of_list (const struct option *row, const char *text)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* YAML files, read with libyaml's events so that each value knows its line, and the quoting of texts.
  *
- * Aliases, with which a small file can stand for a huge tree, are refused, and so are merges of mappings (<<). */
+ * Aliases, with which a small file can mean a huge tree, are refused, and so are merges of mappings (<<). */
 #include <config.h>
 
 #include "config/file.h"
@@ -49,7 +49,7 @@ fail_syntax (struct reader *reader)
     if (parser->error == YAML_MEMORY_ERROR || parser->error == YAML_NO_ERROR)
         return fail_nomem (reader->fail);
     size_t line = parser->problem_mark.line + 1;
-    if (parser->error == YAML_READER_ERROR) { /* bytes that are no text have only a place among bytes */
+    if (parser->error == YAML_READER_ERROR) { /* bytes that are not text have only a byte offset */
         line = 1;
         for (size_t i = 0; i < parser->problem_offset && i < reader->length; i++)
             line += reader->text[i] == '\n';
@@ -127,7 +127,7 @@ kind_of_node (enum scalar_kind kind)
     return kinds[kind];
 }
 
-/* The event is a key: append a node for it, and go on to its value. */
+/* The event is a key: append a node for it, and continue with its value. */
 static int
 add_key (struct reader *reader, struct node **node)
 {

@@ -13,7 +13,7 @@
 
 #define MOUNT "/sys/fs/cgroup"
 
-/* What version 1 writes where there is no limit is the largest multiple of a page. */
+/* Version 1 writes the largest multiple of a page if there is no limit. */
 static const int64_t no_memory_limit = (int64_t) 1 << 60;
 
 static bool

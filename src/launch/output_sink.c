@@ -42,7 +42,7 @@ output_sink_is_empty (const struct output_sink *sink)
     return sink->count == 0;
 }
 
-/* Somebody who closes the reading end wants no more, as in `| head`.  Any other error loses what was wanted. */
+/* A reader that closes its end needs no more, as in `| head`.  Any other error loses output. */
 static void
 give_up (struct output_sink *sink, int error)
 {

@@ -25,8 +25,8 @@ struct plan;
 
 /**
  * Write what @p plan sets for its ranks to the file from which DeepSpeed's launcher hands variables to other machines:
- * $DS_ENV_FILE, else .deepspeed_env here.  Unlike the original's it is made anew, holds nothing of the caller's, and
- * nobody else may read it.
+ * $DS_ENV_FILE, else .deepspeed_env here.  Unlike Accelerate's it is always new, contains nothing of the caller's, and
+ * no other user may read it.
  */
 int outside_write_environment (const struct plan *plan, struct fail *fail);
 

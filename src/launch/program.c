@@ -76,7 +76,7 @@ has_main (const char *folder)
     return false;
 }
 
-/* Where the program is.  Without a slash a name means what it does in the original: with --no_python what exec finds in
+/* Where the program is.  Without a slash a name means what it does in Accelerate: with --no_python what exec finds in
  * PATH, else, as for `python NAME`, what is in the current folder.  Programs in PATH come after that, which is ours.
  * @param path  set on success, to be freed */
 static int
@@ -127,7 +127,7 @@ is_script (const struct head *head)
     return head->length >= 2 && !memcmp (head->bytes, "#!", 2);
 }
 
-/* Type and machine stand at the same place in both classes.  Our own file tells what this machine is; a 32-bit program
+/* Type and machine are at the same offset in both classes.  Our own file tells what this machine is; a 32-bit program
  * on a 64-bit x86 is left to the kernel. */
 static int
 check_elf (const char *path, const struct head *head, struct fail *fail)
@@ -218,7 +218,7 @@ is_other_binary (const struct head *head)
     return memchr (head->bytes, '\0', head->length) && !is_zip && !is_compiled;
 }
 
-/* Without --no_python: is the file for Python?  As in the original everything is, but what the kernel runs by itself,
+/* Without --no_python: is the file for Python?  As in Accelerate, everything is, except what the kernel runs by itself,
  * and what Python could only choke on.  @return 0 with *is_for_python, -1 with @fail */
 static int
 choose_python (const char *path, bool *is_for_python, struct fail *fail)
@@ -264,7 +264,7 @@ resolve_file (struct program *program, const struct config *config, struct fail 
     if (is_for_python) {
         if (add_python (program, fail))
             return -1;
-        /* Its sys.argv[0] is what was typed, as it is under the original. */
+        /* Its sys.argv[0] is what was typed, as it is under Accelerate. */
         bool is_as_typed = !strncmp (path, "./", 2) && !strcmp (path + 2, config->program) && *config->program != '-';
         strlist_add (&program->argv, is_as_typed ? config->program : path);
         return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the word after the options stands for, decided before anything is started. */
+/* What the word after the options means, decided before anything is started. */
 #ifndef LAUNCH_PROGRAM_H
 #define LAUNCH_PROGRAM_H
 
@@ -27,7 +27,7 @@ struct program {
 int program_resolve (struct program *program, const struct config *config, struct fail *fail);
 
 /** Find the first executable file called @p name in PATH.
- *  @param[out] found  to be freed; NULL where there is none  @return 0, or -1 without memory */
+ *  @param[out] found  to be freed; NULL if there is none  @return 0, or -1 without memory */
 int program_find_in_path (const char *name, char **found, struct fail *fail);
 
 /** Whether @p path is a regular file that this process may execute. */

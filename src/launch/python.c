@@ -17,7 +17,7 @@ enum { MOST_LINKS = 40 }; /* as the kernel follows */
 
 static const char *const names[] = { "python3", "python" };
 
-/* The interpreter in @folder, which need not end; *path stays as it is where there is none. */
+/* The interpreter in @folder, which need not end; *path is unchanged if there is none. */
 static int
 find_in (const char *folder, size_t length, char **path, struct fail *fail)
 {
@@ -50,7 +50,7 @@ is_in_environment (const char *path)
     return false;
 }
 
-/* From @path to where its link leads.  @return false where it is no link, or leads too far */
+/* From @path to where its link leads.  @return false if it is not a link, or leads too far */
 static bool
 follow (char *path)
 {
@@ -86,7 +86,7 @@ find_beside (char **found, char *beside, struct fail *fail)
     return 0;
 }
 
-/* Where in PATH is PREFIX/bin?  @return its place, or one behind all */
+/* Where in PATH is PREFIX/bin?  @return its index, or the number of folders */
 static size_t
 place_in_path (const char *prefix)
 {

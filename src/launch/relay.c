@@ -49,7 +49,7 @@ relay_read (struct supervisor *supervisor, int number)
     struct output_stream *stream = stream_of (job, number);
     if (stream->fd < 0)
         return;
-    /* Closing takes it out of the epoll set too: nobody else holds the reading end. */
+    /* Closing takes it out of the epoll set too: no other process holds the reading end. */
     if (!output_stream_read (stream, sink_of (job, number), clock_ms ()))
         output_stream_end (stream, sink_of (job, number));
     if (stream->log.error && !job->incomplete)
@@ -151,7 +151,7 @@ relay_deadline (struct supervisor *supervisor, int64_t now_ms)
     return next;
 }
 
-/* Nobody can add to a stream that is empty now. */
+/* Nothing can be added to a stream that is empty now. */
 static bool
 finish_stream (struct supervisor *supervisor, int number)
 {

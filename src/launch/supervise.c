@@ -21,10 +21,10 @@
 
 enum {
     TERMINAL_WAIT_MS = 250,   /* for the keeper to pass on what the terminal sent, when it has ended all ranks */
-    LEFTOVER_GRACE_MS = 2000, /* for what ranks left behind */
+    LEFTOVER_GRACE_MS = 2000, /* for what ranks left running */
     LEFTOVER_KILL_MS = 10000, /* after which what SIGKILL does not end is left to the kernel */
     SWEEP_MS = 5,             /* until what leftovers have started meanwhile is killed too */
-    HASTY_READER_MS = 1000,   /* how long our reader may take nothing when somebody wanted the job to end at once */
+    HASTY_READER_MS = 1000,   /* how long our reader may take nothing after a signal that ends the job immediately */
 };
 
 int

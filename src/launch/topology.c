@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Read a small file of /sys or /proc as text.  @return false where there is none */
+/* Read a small file of /sys or /proc as text.  @return false if there is none */
 static bool
 read_line (const char *path, char *text, size_t size)
 {
