@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What loaders cost: time per index of a shuffled order, throughput beside a bare loop over the same reads, and memory
+/* What loaders cost: time per index of a shuffled order, throughput next to a bare loop over the same reads, and memory
  * beyond the permutation.
  *
  *   bench_data index [SAMPLES [RUNS]]     bench_data read [ROUNDS]     bench_data memory [SAMPLES] */
@@ -66,7 +66,7 @@ number (const char *text, size_t otherwise)
 {
     size_t value = text ? strtoull (text, NULL, 10) : otherwise;
     if (!value) {
-        fprintf (stderr, "bench_data: '%s' is no number above 0\n", text);
+        fprintf (stderr, "bench_data: '%s' is not a number greater than 0\n", text);
         exit (2);
     }
     return value;
@@ -83,7 +83,7 @@ read_nothing (void *user, const int64_t *indices, size_t count, void *const *int
 
 static const struct accel_field nothing[] = { { .name = "nothing", .dtype = ACCEL_UINT8, .ndim = 1 } };
 
-/* One epoch.  @return a sum over all its indices, so that all were there */
+/* One epoch.  @return a sum over all its indices, so all must have been there */
 static uint64_t
 go_through (size_t samples, size_t batch_size, double *drawing, double *all)
 {
@@ -272,7 +272,7 @@ peak_kib (void)
     return usage.ru_maxrss;
 }
 
-/* In a process of its own, for a peak is never forgotten. */
+/* In a separate process, because the peak of a process never falls. */
 static void
 bench_memory (size_t samples, size_t batch_size)
 {

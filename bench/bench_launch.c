@@ -145,7 +145,7 @@ struct word {
     long peak_kib;
 };
 
-/* In turns, so that what else the machine does is shared out. */
+/* In turns, so that whatever else the machine does affects all of them alike. */
 static void
 bench_in_turns (struct word *words, int count, int repeats)
 {

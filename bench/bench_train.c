@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training by libaccel, beside the same by hand.
+/* Training with libaccel, compared with the same loop by hand.
  *
  *   bench_train step PARAMETERS BLOCKS [malloc]     one process: what a step costs beyond the loop by hand
  *   bench_train several PARAMETERS STEPS            under accelerate launch: whole steps, as mpi_train makes them
- *   bench_train adamw PARAMETERS STEPS THREADS      AdamW alone, beside plain loops and their memory accesses
- *   bench_train overlap PARAMETERS STEPS            under accelerate launch: averaging during the pass, or behind it
+ *   bench_train adamw PARAMETERS STEPS THREADS      AdamW alone, compared with plain loops and their memory accesses
+ *   bench_train overlap PARAMETERS STEPS            under accelerate launch: averaging during the pass, or after it
  *
  * Prints a line for each peer: name, parameters, microseconds of every step. */
 #include <config.h>
@@ -211,7 +211,7 @@ step_hand (struct hand *hand)
     struct network *network = &hand->network;
     size_t in = (size_t) network->width[0], out = (size_t) network->width[LAYERS], batch = (size_t) network->batch;
     size_t first = (size_t) hand->step * batch % SAMPLES;
-    for (size_t s = 0; s < batch; s++) { /* a batch is copied together, as samples lie anywhere in an epoch's order */
+    for (size_t s = 0; s < batch; s++) { /* a batch is copied together, because its samples are scattered */
         memcpy (hand->input + s * in, network->inputs + (first + s) * in, in * sizeof (float));
         memcpy (hand->target + s * out, network->targets + (first + s) * out, out * sizeof (float));
     }
@@ -436,11 +436,11 @@ make_elsewhere (struct elsewhere *elsewhere, struct accel *acc, size_t parameter
     CHECK (accel_prepare (acc, &err, elsewhere->model));
 }
 
-/* In turns: the pass alone, averaging while it goes on, and averaging behind it. */
+/* In turns: the pass alone, averaging during it, and averaging after it. */
 static void
 measure_overlap (struct accel *acc, size_t parameters, int steps)
 {
-    static const char *const names[] = { "pass-alone", "during", "behind" };
+    static const char *const names[] = { "pass-alone", "during", "after" };
     enum { WAYS = 3 };
     struct elsewhere ways[WAYS] = { { NULL } };
     double *times[WAYS];

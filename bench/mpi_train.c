@@ -3,7 +3,7 @@
  *
  *   mpi_train tensor|flat PARAMETERS STEPS
  *
- * tensor: one MPI_Allreduce for each tensor; flat: all gradients lie in one array, one MPI_Allreduce. */
+ * tensor: one MPI_Allreduce for each tensor; flat: all gradients are in one array, one MPI_Allreduce. */
 #include "bench/train.h"
 
 #include <mpi.h>

@@ -113,5 +113,5 @@ for size in 10000000 40000000; do
             >>"$samples" || exit 1
     done
     echo "averaging during a backward pass elsewhere of 40 times 1 ms, 2 processes, $size parameters (load $(load))"
-    table behind
+    table after
 done

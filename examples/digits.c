@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Learns to read handwritten digits: a network with one hidden layer, in plain C, on any number of processes.
  *
- *   accelerate launch --num_processes 2 examples/digits [--epochs N] [--batch_size N] [--lr X] ...; --help says all
+ *   accelerate launch --num_processes 2 examples/digits [--epochs N] [--batch_size N] [--lr X] ...; see --help
  *
- * Built by hand: cc digits*.c -o digits $(pkg-config --cflags --libs libaccel) -lm
+ * To build it by hand: cc digits*.c -o digits $(pkg-config --cflags --libs libaccel) -lm
  *
  * --batch_size is that of all processes together, so the same seed gives the same training on 1, 2 or 4 of them.
- * Here is what has to do with accelerate; begin with main(), train() and test().  digits_network.c has the network,
+ * This file has all calls of libaccel; begin with main(), train() and test().  digits_network.c has the network,
  * which would be the same without. */
 #include "digits.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the example digits: the network, and what the program was asked. */
+/* The parts of the example digits: the network and the options. */
 #ifndef DIGITS_H
 #define DIGITS_H
 
@@ -11,11 +11,11 @@ enum { PIXELS = 64, HIDDEN = 128, CLASSES = 10 };
 
 struct layer {
     int in, out;
-    struct accel_tensor weight, bias; /* [in, out] and [out]; the weight in the precision that was asked for */
+    struct accel_tensor weight, bias; /* [in, out] and [out]; the weight in the precision of the options */
     struct accel_tensor weight_grad, bias_grad;
     size_t index;        /* of the weight in the model */
     const float *values; /* the weight as the latest batch saw it, in floats */
-    float *widened;      /* memory for that, where the weight is of fewer bits */
+    float *widened;      /* memory for that, if the weight has fewer bits */
 };
 
 struct network {
@@ -29,7 +29,7 @@ struct network {
     float *probabilities; /* [samples, CLASSES] */
 };
 
-/* Begin as torch's linear layers do: uniform within 1 / sqrt (inputs). */
+/* Initial parameters as in torch's linear layers: uniform within 1 / sqrt (inputs). */
 void network_start (struct network *network, long seed);
 
 /* @return the mean loss of the batch */

@@ -42,7 +42,7 @@ parse_positive (const char *name, const char *text, const char *what)
     return value;
 }
 
-/* data/digits.csv beside the program (a copy anywhere), else that of the source tree. */
+/* data/digits.csv in the folder of the program, if there is one; otherwise that of the source tree. */
 static void
 find_data (char path[PATH_MAX])
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goes through shuffled data, can be killed at any moment, and goes on where it was, on any number of processes.
+/* Goes through shuffled data, can be killed at any moment, and continues where it was, on any number of processes.
  *
  *   accelerate launch --num_processes 2 examples/resume [--state FILE] [--log FILE] [--samples N] [--batch_size N]
  *                                                       [--epochs N] [--every N] [--seed N] [--step_ms N]
  *
- * Built by hand: cc resume.c -o resume $(pkg-config --cflags --libs libaccel)
+ * To build it by hand: cc resume.c -o resume $(pkg-config --cflags --libs libaccel)
  *
  * Each sample that was used is a line in the log: its epoch, the sample, a random number.  Every few steps the state is
- * saved: where the loader is, where the random numbers are, how long the log is.  Start the program again, and the log
- * is cut back to what the state knows of, so that it becomes the log of a run that nobody has killed. */
+ * saved: where the loader is, where the random numbers are, how long the log is.  If the program is started
+ * again, it cuts the log back to that length, and the log becomes the same as that of a run that was never killed. */
 #include <accel/accel.h>
 
 #include <errno.h>
@@ -73,23 +73,24 @@ sync_folder_of (const char *path)
     close (fd);
 }
 
-/* Whatever happens, there is the old file or the new one, whole: it is written beside, synced, and renamed. */
+/* Whatever happens, either the old file or the new one is there and complete: a temporary file is written, synced and
+ * renamed. */
 static void
 replace_file (const char *path, const void *bytes, size_t count)
 {
-    char beside[PATH_MAX];
-    if ((size_t) snprintf (beside, sizeof beside, "%s.new", path) >= sizeof beside)
+    char temporary[PATH_MAX];
+    if ((size_t) snprintf (temporary, sizeof temporary, "%s.new", path) >= sizeof temporary)
         die ("%s: the name is too long", path);
-    int fd = open (beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = open (temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
-        die ("%s: %s", beside, strerror (errno));
-    write_all (fd, beside, bytes, count);
-    if (fsync (fd) || close (fd) || rename (beside, path))
-        die ("%s: %s", beside, strerror (errno));
+        die ("%s: %s", temporary, strerror (errno));
+    write_all (fd, temporary, bytes, count);
+    if (fsync (fd) || close (fd) || rename (temporary, path))
+        die ("%s: %s", temporary, strerror (errno));
     sync_folder_of (path);
 }
 
-/* Ranks of a run that was killed may be about to end: until they have, the log is theirs. */
+/* Ranks of a run that was killed may not have ended yet: until then, they write to the log. */
 static int
 open_log (const char *path)
 {
@@ -108,7 +109,7 @@ open_log (const char *path)
 
 static const char magic[8] = "resume1";
 
-/* All that is needed to go on; the file holds it as it is. */
+/* Everything needed to continue, written to the file as it is in memory. */
 struct state {
     char magic[sizeof magic];
     uint64_t samples;   /* of the data set */
@@ -117,7 +118,7 @@ struct state {
     uint8_t generator[ACCEL_GENERATOR_STATE_BYTES]; /* rank 0's default one */
 };
 
-/* @return whether there is a state to go on from */
+/* @return whether there is a state to continue from */
 static bool
 read_state (struct state *state, const char *path)
 {
@@ -132,7 +133,7 @@ read_state (struct state *state, const char *path)
     return true;
 }
 
-/* What the state says was logged has to be on the disk before the state is. */
+/* Everything that the state says was logged must be on the disk before the state is. */
 static void
 save_state (const struct accel_loader *loader, uint64_t samples, int log, const char *log_path, const char *path)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learns on which of three spirals a point lies: a network with one hidden layer, in C. */
+/* Learns which of three spirals a point is on: a network with one hidden layer, in C. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

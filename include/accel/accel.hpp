@@ -38,4 +38,6 @@
 #include <accel/hpp/comm.hpp>
 #include <accel/hpp/accelerator.hpp>
 
+#undef ACCEL_CALL_
+
 #endif

@@ -9,14 +9,6 @@
 
 ACCEL_BEGIN_DECLS
 
-/** GradientAccumulationPlugin of Hugging Face Accelerate.  0 is each field's default. */
-struct accel_gradient_accumulation {
-    uint32_t num_steps;      /**< backward passes per step; 0: 1 */
-    bool keep_scheduler;     /**< adjust_scheduler=False; has no effect, as in Accelerate */
-    bool without_dataloader; /**< sync_with_dataloader=False: counting continues past the end of a loader */
-    bool sync_each_batch;    /**< average in each backward pass, although optimizers wait: less memory, more time */
-};
-
 /** @return num_steps: from the plugin, from the variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS, or as set since. */
 ACCEL_API uint32_t accel_gradient_accumulation_steps (const struct accel *acc);
 

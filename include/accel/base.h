@@ -15,7 +15,12 @@
  *     prepared with one `struct accel` counts as one object with it.
  *  6. In options, 0 selects each field's default.  If that is another number, ACCEL_ZERO (ACCEL_NONE for counts) means
  *     0.
- *  7. The library never prints (except accel_print, accel_log..., accel_progress...), never exits and installs no
+ *  7. The structs that a program fills in may get new fields, always at the end.  Functions that read them are macros
+ *     that add the size that each struct had when the program was compiled; the underlying functions end in _sized.
+ *     Fields that the program's struct lacks count as 0.  A struct that is larger than the library's is accepted if
+ *     the bytes that the library does not know are 0; otherwise the call fails with ACCEL_ERR_UNSUPPORTED.  Bindings
+ *     for other languages call the _sized functions with the sizes of their own structs, as C's sizeof gives them.
+ *  8. The library never prints (except accel_print, accel_log..., accel_progress...), never exits and installs no
  *     signal handler.  accel_check() does the first two, for programs that call it. */
 #ifndef ACCEL_BASE_H
 #define ACCEL_BASE_H
@@ -90,19 +95,19 @@ ACCEL_API const char *accel_status_string (enum accel_status status);
 ACCEL_API double accel_exactly (double value);
 
 /**
- * End the program where @p status is a failure: for programs that want nothing else than to end with the message.
+ * End the program if @p status is a failure: for programs that only need to end with the message.
  *
  *   accel_check (accel_open (&acc, NULL, &err), &err);
  *
  * Prints one line to standard error (program, file and line, text of @p err), writes the text to the file that the
- * launcher reads errors from (variable TORCHELASTIC_ERROR_FILE) where there is one, and calls exit (EXIT_FAILURE).
- * Returns where @p status is ACCEL_OK.  Any thread, but as for exit(), one at a time.
+ * launcher reads errors from (variable TORCHELASTIC_ERROR_FILE) if there is one, and calls exit (EXIT_FAILURE).
+ * Returns if @p status is ACCEL_OK.  Any thread, but as for exit(), one at a time.
  *
  * A process that failed only because of a peer (ACCEL_ERR_PEER) first waits, up to a second: in that time the launcher
  * sees the peer end, ends this process too, and reports the peer's error as the cause.
  *
  * @param file  NULL for accel_check_at(): no place is printed
- * @param err   what the call filled in; where it is NULL, or of another status, the meaning of @p status is printed
+ * @param err   the error of the call; if it is NULL, or of another status, the meaning of @p status is printed
  */
 #define accel_check(status, err) accel_check_at (ACCEL_HERE, (status), (err))
 ACCEL_API void

@@ -201,6 +201,8 @@ accel_reduce_scaled_at (const char *file, int line, struct accel *acc, DLTensor 
 /**
  * Reduce one number over all ranks, such as a loss or a count.  Whole numbers up to 2^53 are exact.  Collective.
  *
+ * For a float in place: accel_comm_all_reduce (accel_world (acc), &x, &x, 1, ACCEL_FLOAT32, ACCEL_AVG, &err).
+ *
  * @param[in,out] number  this rank's; then the result, the same on all ranks
  */
 #define accel_reduce_number(...) accel_reduce_number_at (ACCEL_HERE, __VA_ARGS__)

@@ -117,9 +117,11 @@ struct accel_tokens_options {
  * @retval ACCEL_ERR_FORMAT   a partial token at the end, or not an llm.c header
  * @retval ACCEL_ERR_SYSTEM   the file cannot be opened, read or mapped
  */
+#define accel_dataset_open_tokens(...)                                                  \
+    accel_dataset_open_tokens_sized (sizeof (struct accel_tokens_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_dataset_open_tokens (struct accel_dataset **dataset, const char *path, const struct accel_tokens_options *options,
-                           struct accel_error *err);
+accel_dataset_open_tokens_sized (size_t options_size, struct accel_dataset **dataset, const char *path,
+                                 const struct accel_tokens_options *options, struct accel_error *err);
 
 /**
  * Several token files as one data set, in the order of @p paths.  Fields and samples are like those of
@@ -138,9 +140,12 @@ accel_dataset_open_tokens (struct accel_dataset **dataset, const char *path, con
  *                            no file with a complete sample
  * @retval ACCEL_ERR_SYSTEM   a file cannot be opened or read
  */
+#define accel_dataset_open_token_files(...)                                                  \
+    accel_dataset_open_token_files_sized (sizeof (struct accel_tokens_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_dataset_open_token_files (struct accel_dataset **dataset, const char *const *paths, size_t count,
-                                const struct accel_tokens_options *options, struct accel_error *err);
+accel_dataset_open_token_files_sized (size_t options_size, struct accel_dataset **dataset, const char *const *paths,
+                                      size_t count, const struct accel_tokens_options *options,
+                                      struct accel_error *err);
 
 /**
  * The same for all files that match @p pattern, a glob(7) pattern such as "fineweb_train_*.bin", sorted by path in byte
@@ -148,9 +153,11 @@ accel_dataset_open_token_files (struct accel_dataset **dataset, const char *cons
  *
  * @retval ACCEL_ERR_SYSTEM  also: no file matches, or a folder cannot be read
  */
+#define accel_dataset_open_token_pattern(...)                                                  \
+    accel_dataset_open_token_pattern_sized (sizeof (struct accel_tokens_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_dataset_open_token_pattern (struct accel_dataset **dataset, const char *pattern,
-                                  const struct accel_tokens_options *options, struct accel_error *err);
+accel_dataset_open_token_pattern_sized (size_t options_size, struct accel_dataset **dataset, const char *pattern,
+                                        const struct accel_tokens_options *options, struct accel_error *err);
 
 /** Whether the first row of a CSV file names the columns. */
 enum accel_csv_header {
@@ -195,9 +202,11 @@ struct accel_csv_options {
  * @retval ACCEL_ERR_INVALID  fields or columns that do not match the file
  * @retval ACCEL_ERR_FORMAT   malformed text
  */
+#define accel_dataset_open_csv(...)                                                                                \
+    accel_dataset_open_csv_sized (sizeof (struct accel_csv_options), sizeof (struct accel_csv_field), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_dataset_open_csv (struct accel_dataset **dataset, const char *path, const struct accel_csv_options *options,
-                        struct accel_error *err);
+accel_dataset_open_csv_sized (size_t options_size, size_t field_size, struct accel_dataset **dataset,
+                              const char *path, const struct accel_csv_options *options, struct accel_error *err);
 
 /** How to read IDX files; 0 is each field's default. */
 struct accel_idx_options {
@@ -215,9 +224,10 @@ struct accel_idx_options {
  * @retval ACCEL_ERR_FORMAT  not an IDX file, or one that is compressed, truncated or too long, or numbers of samples
  *                           that differ
  */
+#define accel_dataset_open_idx(...) accel_dataset_open_idx_sized (sizeof (struct accel_idx_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_dataset_open_idx (struct accel_dataset **dataset, const char *images, const char *labels,
-                        const struct accel_idx_options *options, struct accel_error *err);
+accel_dataset_open_idx_sized (size_t options_size, struct accel_dataset **dataset, const char *images,
+                              const char *labels, const struct accel_idx_options *options, struct accel_error *err);
 
 /**
  * Tensors of a safetensors file whose first dimension counts samples; fields have the names of the tensors.

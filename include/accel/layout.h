@@ -36,7 +36,7 @@ struct accel_array {
  * arrays: accel_model_parameter() and accel_model_get_parameter() return them.
  *
  * Averaging copies nothing if `grad` is NULL or was allocated with accel_alloc().  In other memory, adjacent rows are
- * averaged in place.
+ * averaged in place.  Pass `grad` if the program clears or reads all gradients as one array, for example with memset().
  *
  * @param array  copied
  * @param rows   [row_count]; copied
@@ -44,9 +44,12 @@ struct accel_array {
  *                                aligned to its elements, or an error of accel_model_create()
  * @retval ACCEL_ERR_UNSUPPORTED  parameters of this type cannot be trained
  */
+#define accel_model_from_array(...)                                                                          \
+    accel_model_from_array_sized (sizeof (struct accel_array), sizeof (struct accel_array_row), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_model_from_array (struct accel_model **model, const struct accel_array *array,
-                        const struct accel_array_row *rows, size_t row_count, struct accel_error *err);
+accel_model_from_array_sized (size_t array_size, size_t row_size, struct accel_model **model,
+                              const struct accel_array *array, const struct accel_array_row *rows, size_t row_count,
+                              struct accel_error *err);
 
 /** In struct accel_struct_layout: the struct has no such field. */
 #define ACCEL_NO_FIELD SIZE_MAX
@@ -78,9 +81,10 @@ struct accel_struct_layout {
  * @param layout   copied
  * @retval ACCEL_ERR_INVALID  an invalid layout or shape, or an error of accel_model_create()
  */
+#define accel_model_from_structs(...) accel_model_from_structs_sized (sizeof (struct accel_struct_layout), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_model_from_structs (struct accel_model **model, const void *structs, size_t count,
-                          const struct accel_struct_layout *layout, struct accel_error *err);
+accel_model_from_structs_sized (size_t layout_size, struct accel_model **model, const void *structs, size_t count,
+                                const struct accel_struct_layout *layout, struct accel_error *err);
 
 /** @return the parameter of that name, as accel_model_parameter(); NULL if there is none.  torch's get_parameter. */
 ACCEL_API const struct accel_parameter *

@@ -25,6 +25,17 @@ enum accel_dispatch {
     ACCEL_DISPATCH_YES,  /**< rank 0 reads for all, and sends each its rows */
 };
 
+/** Which threads read, if there are workers. */
+enum accel_reader {
+    /**
+     * The workers; but if most of the first 32 batches take less than 20 us each to read, the workers end, and
+     * accel_loader_next() reads from then on.
+     */
+    ACCEL_READER_AUTO,
+    ACCEL_READER_THREADS, /**< always the workers */
+    ACCEL_READER_CALLER,  /**< always accel_loader_next(), as if `workers` were 0 */
+};
+
 /**
  * Combine samples of different sizes into a batch, for example with padding: read samples @p indices and store them in
  * the fields of @p batch, whose shape and memory accel_batch_resize() sets.  Reader threads call it for several batches
@@ -53,11 +64,11 @@ struct accel_loader_options {
 
     accel_collate collate; /**< must call accel_batch_resize() for each field of each batch */
     void *collate_user;
-    unsigned workers;     /**< threads that read ahead; 0: none, accel_loader_next() reads.  It also reads if there are
-                           *   threads, as long as that is measured to be faster and timeout_ms is not set */
+    unsigned workers;     /**< threads that read ahead; 0: none, accel_loader_next() reads.  See `reader` */
     unsigned prefetch;    /**< batches that each thread reads ahead; 0: 2 */
     uint32_t timeout_ms;  /**< longest wait for such a thread; 0: 1800000, 30 minutes.  If set, only threads read */
     bool synchronize_rng; /**< epochs begin with rank 0's default generator: "torch" in Accelerate's rng_types */
+    enum accel_reader reader; /**< which threads read, if there are workers */
 };
 
 /** Iterates over data in batches; after accel_prepare(), over this process's share of them. */
@@ -69,14 +80,22 @@ struct accel_loader;
  * @retval ACCEL_ERR_INVALID  no fields, no read function, an invalid shape, contradictory options, or a batch_size that
  *                            overflows
  */
+#define accel_loader_create(...)                                                                    \
+    accel_loader_create_sized (sizeof (struct accel_dataset), sizeof (struct accel_loader_options), \
+                               sizeof (struct accel_batch_sampler), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_loader_create (struct accel_loader **loader, const struct accel_dataset *dataset,
-                     const struct accel_loader_options *options, struct accel_error *err);
+accel_loader_create_sized (size_t dataset_size, size_t options_size, size_t batches_size,
+                           struct accel_loader **loader, const struct accel_dataset *dataset,
+                           const struct accel_loader_options *options, struct accel_error *err);
 
 /** Make a loader over a stream.  A stream has its own order, so options that affect the order are refused. */
+#define accel_loader_create_stream(...)                                                                   \
+    accel_loader_create_stream_sized (sizeof (struct accel_stream), sizeof (struct accel_loader_options), \
+                                      sizeof (struct accel_batch_sampler), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_loader_create_stream (struct accel_loader **loader, const struct accel_stream *stream,
-                            const struct accel_loader_options *options, struct accel_error *err);
+accel_loader_create_stream_sized (size_t stream_size, size_t options_size, size_t batches_size,
+                                  struct accel_loader **loader, const struct accel_stream *stream,
+                                  const struct accel_loader_options *options, struct accel_error *err);
 
 /**
  * Free @p loader and its batches.  Waits for threads that are reading, but not longer than `timeout_ms`: a thread that
@@ -236,6 +255,17 @@ ACCEL_API size_t accel_batch_size (const struct accel_batch *batch);
 
 /** @return field @p name of @p batch: [samples, ...], contiguous host memory; NULL if there is no such field. */
 ACCEL_API const DLTensor *accel_batch_tensor (const struct accel_batch *batch, const char *name);
+
+/**
+ * Get the elements of field @p name of @p batch: [samples, ...], contiguous host memory.
+ *
+ * @param[out] data  the field's memory, valid as long as the batch
+ * @param dtype      the type that the program reads them as
+ * @retval ACCEL_ERR_INVALID  no such field (`text` has the nearest name), or one of another type
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_batch_data (const struct accel_batch *batch, const char *name, void **data, enum accel_dtype dtype,
+                  struct accel_error *err);
 
 /**
  * Make a tree from @p batch: a dict of its fields in the data set's order, for all functions that accept trees (map,

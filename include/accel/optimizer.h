@@ -39,14 +39,18 @@ struct accel_lion {
 };
 
 /** Make an Adam optimizer.  @param options  NULL: torch's defaults */
+#define accel_adam_create(...)                                                                           \
+    accel_adam_create_sized (sizeof (struct accel_adam), sizeof (struct accel_param_group), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_adam_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_adam *options,
-                   struct accel_error *err);
+accel_adam_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                         struct accel_model *model, const struct accel_adam *options, struct accel_error *err);
 
 /** Make a Lion optimizer.  @param options  NULL: the defaults */
+#define accel_lion_create(...)                                                                           \
+    accel_lion_create_sized (sizeof (struct accel_lion), sizeof (struct accel_param_group), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_lion_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_lion *options,
-                   struct accel_error *err);
+accel_lion_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                         struct accel_model *model, const struct accel_lion *options, struct accel_error *err);
 
 /** One parameter in one step of a custom optimizer. */
 struct accel_update {
@@ -91,9 +95,12 @@ struct accel_custom_optimizer {
  * @retval ACCEL_ERR_INVALID   no step function, no learning rate, a missing or duplicate name, or an invalid shape
  * @retval ACCEL_ERR_CALLBACK  `shape` or `init` failed
  */
+#define accel_custom_create(...)                                                                                       \
+    accel_custom_create_sized (sizeof (struct accel_custom_optimizer), sizeof (struct accel_param_group), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_custom_create (struct accel_optimizer **optimizer, struct accel_model *model,
-                     const struct accel_custom_optimizer *options, struct accel_error *err);
+accel_custom_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                           struct accel_model *model, const struct accel_custom_optimizer *options,
+                           struct accel_error *err);
 
 /** @return the number of state tensors that @p optimizer keeps per parameter; some groups may need fewer. */
 ACCEL_API size_t accel_optimizer_state_count (const struct accel_optimizer *optimizer);
@@ -147,9 +154,10 @@ accel_optimizer_set_group_lr (struct accel_optimizer *optimizer, size_t group, d
  * @p optimizer; `match` and `parameters` are NULL.  Numbers that are 0 are given as ACCEL_ZERO, and flags as YES or NO,
  * so that @p numbers can be passed to accel_optimizer_set_group().
  */
+#define accel_optimizer_get_group(...) accel_optimizer_get_group_sized (sizeof (struct accel_param_group), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_optimizer_get_group (const struct accel_optimizer *optimizer, size_t group, struct accel_param_group *numbers,
-                           struct accel_error *err);
+accel_optimizer_get_group_sized (size_t numbers_size, const struct accel_optimizer *optimizer, size_t group,
+                                 struct accel_param_group *numbers, struct accel_error *err);
 
 /**
  * Change the numbers of group @p group, starting with the next step.  Those that are 0, and flags that are
@@ -158,9 +166,10 @@ accel_optimizer_get_group (const struct accel_optimizer *optimizer, size_t group
  * @retval ACCEL_ERR_INVALID  a number is out of range, or needs state that the group was created without (amsgrad, or a
  *                            momentum); nothing has changed
  */
+#define accel_optimizer_set_group(...) accel_optimizer_set_group_sized (sizeof (struct accel_param_group), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_optimizer_set_group (struct accel_optimizer *optimizer, size_t group, const struct accel_param_group *numbers,
-                           struct accel_error *err);
+accel_optimizer_set_group_sized (size_t numbers_size, struct accel_optimizer *optimizer, size_t group,
+                                 const struct accel_param_group *numbers, struct accel_error *err);
 
 /** @return whether the last step was skipped because gradients were infinite or NaN in fp16. */
 ACCEL_API bool accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer);

@@ -20,15 +20,6 @@ ACCEL_API enum accel_dtype accel_autocast (const struct accel *acc);
  */
 ACCEL_API bool accel_autocast_enable (struct accel *acc, bool enabled);
 
-/** How the loss scale changes in fp16: torch's GradScaler.  0 means its default, ACCEL_ZERO is refused. */
-struct accel_grad_scaler {
-    double init_scale;        /**< 65536 */
-    double growth_factor;     /**< 2 */
-    double backoff_factor;    /**< 0.5: after a step whose gradients were infinite or NaN, which is skipped */
-    uint32_t growth_interval; /**< 2000: steps without one before the scale grows */
-    bool disabled;            /**< no scaling: Accelerate's enabled=False */
-};
-
 /** The complete state of a scaler: torch's state_dict(). */
 struct accel_scaler_state {
     double growth_factor;

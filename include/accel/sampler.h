@@ -24,9 +24,10 @@ struct accel_random_options {
 };
 
 /** torch's RandomSampler.  @param options  may be NULL  @retval ACCEL_ERR_INVALID  size 0 */
+#define accel_sampler_random(...) accel_sampler_random_sized (sizeof (struct accel_random_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_random (struct accel_sampler **sampler, size_t size, const struct accel_random_options *options,
-                      struct accel_error *err);
+accel_sampler_random_sized (size_t options_size, struct accel_sampler **sampler, size_t size,
+                            const struct accel_random_options *options, struct accel_error *err);
 
 /**
  * SeedableRandomSampler of Hugging Face Accelerate: pass e draws from the seed @p seed + e, so every process sees the
@@ -35,9 +36,10 @@ accel_sampler_random (struct accel_sampler **sampler, size_t size, const struct 
  *
  * @param options  may be NULL; its generator is seeded again for each pass
  */
+#define accel_sampler_seedable(...) accel_sampler_seedable_sized (sizeof (struct accel_random_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_seedable (struct accel_sampler **sampler, size_t size, uint64_t seed,
-                        const struct accel_random_options *options, struct accel_error *err);
+accel_sampler_seedable_sized (size_t options_size, struct accel_sampler **sampler, size_t size, uint64_t seed,
+                              const struct accel_random_options *options, struct accel_error *err);
 
 /**
  * torch's WeightedRandomSampler: index i has the probability weights[i] / sum.
@@ -45,9 +47,10 @@ accel_sampler_seedable (struct accel_sampler **sampler, size_t size, uint64_t se
  * @param weights  [size], copied; finite, none negative, with a positive sum
  * @param options  num_samples 0: size.  Without replacement, at most as many as there are weights above 0
  */
+#define accel_sampler_weighted(...) accel_sampler_weighted_sized (sizeof (struct accel_random_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_weighted (struct accel_sampler **sampler, const double *weights, size_t size,
-                        const struct accel_random_options *options, struct accel_error *err);
+accel_sampler_weighted_sized (size_t options_size, struct accel_sampler **sampler, const double *weights, size_t size,
+                              const struct accel_random_options *options, struct accel_error *err);
 
 /** torch's SubsetRandomSampler: @p indices in random order.  @param indices  [count], copied */
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -66,9 +69,11 @@ struct accel_distributed_options {
  * torch's DistributedSampler, for programs that distribute data themselves.  Do not prepare a loader over it, which
  * would distribute the data a second time.
  */
+#define accel_sampler_distributed(...)                                                       \
+    accel_sampler_distributed_sized (sizeof (struct accel_distributed_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_distributed (struct accel_sampler **sampler, size_t size,
-                           const struct accel_distributed_options *options, struct accel_error *err);
+accel_sampler_distributed_sized (size_t options_size, struct accel_sampler **sampler, size_t size,
+                                 const struct accel_distributed_options *options, struct accel_error *err);
 
 struct accel_dataset;
 
@@ -94,9 +99,10 @@ struct accel_llmc_options {
  * @param options  may be NULL
  * @retval ACCEL_ERR_INVALID  another kind of data set, or samples that cross files
  */
+#define accel_sampler_llmc(...) accel_sampler_llmc_sized (sizeof (struct accel_llmc_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_llmc (struct accel_sampler **sampler, const struct accel_dataset *dataset,
-                    const struct accel_llmc_options *options, struct accel_error *err);
+accel_sampler_llmc_sized (size_t options_size, struct accel_sampler **sampler, const struct accel_dataset *dataset,
+                          const struct accel_llmc_options *options, struct accel_error *err);
 
 /** The program's own sampler. */
 struct accel_sampler_calls {
@@ -109,8 +115,10 @@ struct accel_sampler_calls {
 };
 
 /** @param calls  copied.  All processes must produce the same indices, because each takes its share of them. */
+#define accel_sampler_custom(...) accel_sampler_custom_sized (sizeof (struct accel_sampler_calls), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_custom (struct accel_sampler **sampler, const struct accel_sampler_calls *calls, struct accel_error *err);
+accel_sampler_custom_sized (size_t calls_size, struct accel_sampler **sampler,
+                            const struct accel_sampler_calls *calls, struct accel_error *err);
 
 /** Free @p sampler; destroy loaders over it first.  Accepts NULL. */
 ACCEL_API void accel_sampler_destroy (struct accel_sampler *sampler);

@@ -36,6 +36,7 @@ typedef double (*accel_lr_lambda) (void *user, uint64_t step);
 struct accel_scheduler_options {
     enum accel_schedule schedule;
     uint64_t warmup_steps; /**< constant, linear, both cosines, warm-up-stable-decay */
+    bool warmup_from_one;  /**< its first step has base / warmup_steps, not 0, and its last one base: as in llm.c */
     uint64_t total_steps;  /**< linear, both cosines, polynomial (0: 5, as in torch), one-cycle (required) */
     double cycles;         /**< cosine: waves (0: 0.5, falls once); restarts: a whole number (0: 1), or refused */
     double final_fraction; /**< linear, both cosines, warm-up-stable-decay: ends at this fraction of base; 0: at 0 */
@@ -76,9 +77,11 @@ struct accel_scheduler;
  * @retval ACCEL_ERR_INVALID  a required field is missing, a field is out of range, or one-cycle would change the
  *                            momentum of an optimizer that has none
  */
+#define accel_scheduler_create(...) accel_scheduler_create_sized (sizeof (struct accel_scheduler_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
-                        const struct accel_scheduler_options *options, struct accel_error *err);
+accel_scheduler_create_sized (size_t options_size, struct accel_scheduler **scheduler,
+                              struct accel_optimizer *optimizer, const struct accel_scheduler_options *options,
+                              struct accel_error *err);
 
 /**
  * Create a scheduler that runs several schedules one after the other: torch's SequentialLR.  Schedule 0 begins in step
@@ -95,10 +98,13 @@ accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimiz
  * @retval ACCEL_ERR_INVALID  as for accel_scheduler_create(), invalid milestones, or a one-cycle schedule whose
  *                            total_steps end before the next schedule begins
  */
+#define accel_scheduler_create_sequential(...)                                                     \
+    accel_scheduler_create_sequential_sized (sizeof (struct accel_scheduler_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_scheduler_create_sequential (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
-                                   const struct accel_scheduler_options *options, const uint64_t *milestones,
-                                   size_t count, struct accel_error *err);
+accel_scheduler_create_sequential_sized (size_t options_size, struct accel_scheduler **scheduler,
+                                         struct accel_optimizer *optimizer,
+                                         const struct accel_scheduler_options *options, const uint64_t *milestones,
+                                         size_t count, struct accel_error *err);
 
 /**
  * Create a scheduler whose learning rate is base times the factors of several schedules that run at the same time.  For
@@ -107,9 +113,13 @@ accel_scheduler_create_sequential (struct accel_scheduler **scheduler, struct ac
  *
  * @param options  [count]; `group`, `without_optimizer` and `split_batches` of the first apply to all
  */
+#define accel_scheduler_create_chained(...)                                                     \
+    accel_scheduler_create_chained_sized (sizeof (struct accel_scheduler_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_scheduler_create_chained (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
-                                const struct accel_scheduler_options *options, size_t count, struct accel_error *err);
+accel_scheduler_create_chained_sized (size_t options_size, struct accel_scheduler **scheduler,
+                                      struct accel_optimizer *optimizer,
+                                      const struct accel_scheduler_options *options, size_t count,
+                                      struct accel_error *err);
 
 /** Free @p scheduler; the optimizer keeps its learning rate.  Accepts NULL. */
 ACCEL_API void accel_scheduler_destroy (struct accel_scheduler *scheduler);

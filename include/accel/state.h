@@ -14,8 +14,22 @@ enum accel_distributed_type {
     ACCEL_DISTRIBUTED_MULTI_CPU, /**< several processes, computing on CPUs */
 };
 
-struct accel_gradient_accumulation;
-struct accel_grad_scaler;
+/** GradientAccumulationPlugin of Hugging Face Accelerate.  0 is each field's default. */
+struct accel_gradient_accumulation {
+    uint32_t num_steps;      /**< backward passes per step; 0: 1 */
+    bool keep_scheduler;     /**< adjust_scheduler=False; has no effect, as in Accelerate */
+    bool without_dataloader; /**< sync_with_dataloader=False: counting continues past the end of a loader */
+    bool sync_each_batch;    /**< average in each backward pass, although optimizers wait: less memory, more time */
+};
+
+/** How the loss scale changes in fp16: torch's GradScaler.  0 means its default, ACCEL_ZERO is refused. */
+struct accel_grad_scaler {
+    double init_scale;        /**< 65536 */
+    double growth_factor;     /**< 2 */
+    double backoff_factor;    /**< 0.5: after a step whose gradients were infinite or NaN, which is skipped */
+    uint32_t growth_interval; /**< 2000: steps without one before the scale grows */
+    bool disabled;            /**< no scaling: Accelerate's enabled=False */
+};
 
 /** How to open; a field that is 0 is taken from the environment, or else has its default. */
 struct accel_options {
@@ -27,11 +41,11 @@ struct accel_options {
     uint32_t timeout_ms; /**< longest wait for peers; 0: 1800000, 30 minutes (variable ACCEL_TIMEOUT_MS) */
     /** Backward passes per step; 0: 1.  Overridden by the variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. */
     uint32_t gradient_accumulation_steps;
-    /** The same with all options (accel/accumulate.h); overrides the variable.  Copied; may be NULL. */
+    /** The same with all options; overrides the variable.  Copied; may be NULL. */
     const struct accel_gradient_accumulation *gradient_accumulation_plugin;
     const char *mixed_precision; /**< "no", "fp16", "bf16", "fp8"; NULL: variable ACCELERATE_MIXED_PRECISION, or "no" */
     bool split_batches; /**< of every loader that is prepared, unless it has without_split_batches (accel/loader.h) */
-    const struct accel_grad_scaler *grad_scaler; /**< copied; NULL: its defaults.  Used under fp16; precision.h */
+    const struct accel_grad_scaler *grad_scaler; /**< copied; NULL: its defaults.  Used under fp16 */
     /**
      * For debugging: fail a backward pass whose gradients are infinite or NaN on any rank, before they are averaged.
      * The message, on every rank, names the parameter, the element and the rank.  Also set by the variable
@@ -57,8 +71,12 @@ struct accel;
  * @retval ACCEL_ERR_TIMEOUT      a process did not arrive; `text` lists the missing ranks
  * @retval ACCEL_ERR_PEER         a process died before all had arrived
  */
+#define accel_open(...)                                                                           \
+    accel_open_sized (sizeof (struct accel_options), sizeof (struct accel_gradient_accumulation), \
+                      sizeof (struct accel_grad_scaler), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_open (struct accel **acc, const struct accel_options *options, struct accel_error *err);
+accel_open_sized (size_t options_size, size_t accumulation_size, size_t scaler_size, struct accel **acc,
+                  const struct accel_options *options, struct accel_error *err);
 
 /**
  * Leave the job and free @p acc.  Does not wait; peers that wait for this process are notified that it left.  Prepared

@@ -34,9 +34,10 @@ struct accel_model;
  * @retval ACCEL_ERR_INVALID      a name is missing or duplicate, or a gradient and its parameter have different shapes
  * @retval ACCEL_ERR_UNSUPPORTED  a dtype that cannot be trained, memory that is not the host's, or a strided tensor
  */
+#define accel_model_create(...) accel_model_create_sized (sizeof (struct accel_parameter), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_model_create (struct accel_model **model, const struct accel_parameter *parameters, size_t count,
-                    struct accel_error *err);
+accel_model_create_sized (size_t parameter_size, struct accel_model **model, const struct accel_parameter *parameters,
+                          size_t count, struct accel_error *err);
 
 /**
  * Free @p model and the memory it allocated.  Calls on its optimizers then fail with ACCEL_ERR_INVALID.  Accepts NULL.
@@ -90,8 +91,10 @@ struct accel_ddp_options {
  * @param options  copied
  * @retval ACCEL_ERR_INVALID  an invalid value, or the model is already prepared
  */
+#define accel_model_set_ddp(...) accel_model_set_ddp_sized (sizeof (struct accel_ddp_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_model_set_ddp (struct accel_model *model, const struct accel_ddp_options *options, struct accel_error *err);
+accel_model_set_ddp_sized (size_t options_size, struct accel_model *model, const struct accel_ddp_options *options,
+                           struct accel_error *err);
 
 /** Updates parameters from their gradients. */
 struct accel_optimizer;
@@ -176,14 +179,18 @@ struct accel_adamw {
  * @retval ACCEL_ERR_INVALID  a number out of range; a parameter in two groups; a pattern or name that matches no
  *                            trained parameter; a group without parameters, or with a number that SGD does not use
  */
+#define accel_sgd_create(...)                                                                          \
+    accel_sgd_create_sized (sizeof (struct accel_sgd), sizeof (struct accel_param_group), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sgd_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_sgd *options,
-                  struct accel_error *err);
+accel_sgd_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                        struct accel_model *model, const struct accel_sgd *options, struct accel_error *err);
 
 /** Make an AdamW optimizer.  @param options  NULL: torch's defaults, weight decay included */
+#define accel_adamw_create(...)                                                                            \
+    accel_adamw_create_sized (sizeof (struct accel_adamw), sizeof (struct accel_param_group), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_adamw_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_adamw *options,
-                    struct accel_error *err);
+accel_adamw_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                          struct accel_model *model, const struct accel_adamw *options, struct accel_error *err);
 
 /** Free @p optimizer and its state.  Accepts NULL. */
 ACCEL_API void accel_optimizer_destroy (struct accel_optimizer *optimizer);

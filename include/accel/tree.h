@@ -204,9 +204,10 @@ struct accel_send_options {
  * @param options  may be NULL
  * @retval ACCEL_ERR_UNSUPPORTED  a copy from or to memory that is not the host's
  */
+#define accel_send_to_device(...) accel_send_to_device_sized (sizeof (struct accel_send_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_send_to_device (struct accel_tree **sent, const struct accel_tree *tree, DLDevice device,
-                      const struct accel_send_options *options, struct accel_error *err);
+accel_send_to_device_sized (size_t options_size, struct accel_tree **sent, const struct accel_tree *tree,
+                            DLDevice device, const struct accel_send_options *options, struct accel_error *err);
 
 ACCEL_END_DECLS
 

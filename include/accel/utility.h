@@ -106,10 +106,10 @@ struct accel_profile_options {
  * @param options  may be NULL; rank 0's path is used
  * @retval ACCEL_ERR_INVALID  a profile is already being recorded
  */
-#define accel_profile_start(...) accel_profile_start_at (ACCEL_HERE, __VA_ARGS__)
+#define accel_profile_start(...) accel_profile_start_at (ACCEL_HERE, sizeof (struct accel_profile_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_profile_start_at (const char *file, int line, struct accel *acc, const struct accel_profile_options *options,
-                        struct accel_error *err);
+accel_profile_start_at (const char *file, int line, size_t options_size, struct accel *acc,
+                        const struct accel_profile_options *options, struct accel_error *err);
 
 /** Begin a span of the program, inside the open one, up to 32 deep.  @param name  47 bytes are copied */
 ACCEL_API void accel_profile_begin (struct accel *acc, const char *name);

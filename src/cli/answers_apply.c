@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From answers to the settings of a file; see questions.h.  Everything that the file shall hold is set here, so that it
- * has the original's keys for the same answers, and no others. */
+ * has Accelerate's keys for the same answers, and no others. */
 #include <config.h>
 
 #include "cli/questions.h"
 #include "config/conditions.h"
-#include "config/file.h"
-#include "config/load.h"
+#include "config/file_keys.h"
+#include "config/values.h"
 #include "util/cleanup.h"
 
 #include <string.h>

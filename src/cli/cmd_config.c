@@ -12,6 +12,8 @@
 #include "config/file.h"
 #include "config/load.h"
 #include "config/paths.h"
+#include "config/update.h"
+#include "config/write.h"
 #include "launch/topology.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -96,7 +98,7 @@ run_questions (struct config *config, const char *path, struct fail *fail)
     AUTO_FREE char *folder = folder_of (path);
     if (!folder)
         return fail_nomem (fail);
-    /* As in the original, but before the questions. */
+    /* As in Accelerate, but before the questions. */
     if (config->settings.config_file && *folder && access (folder, F_OK))
         return fail_set (fail, FAIL_GENERAL, "%s: the folder does not exist; create it with mkdir -p", folder);
     int gpus = count_gpus ();

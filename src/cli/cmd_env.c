@@ -30,7 +30,7 @@ is_shown (const struct config *config, const struct option *row)
     return (row->properties & PROPERTY_FILE) && config->origins[row - options].kind != ORIGIN_DEFAULT;
 }
 
-/* A value that may be shown to others: a key is none, and an address keeps to itself who may use it. */
+/* A value that may be shown to others: keys are hidden, and so are the credentials in an address. */
 static void
 add_value (const struct config *config, const struct option *row, struct strbuf *out)
 {

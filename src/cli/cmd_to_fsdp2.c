@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* In the original's order, so that of two mistakes the same one is told. */
+/* In Accelerate's order, so that the same one of two mistakes is reported. */
 static int
 check_flags (const struct settings *settings, struct fail *fail)
 {

@@ -5,8 +5,7 @@
 #include "cli/guess.h"
 
 #include "config/conditions.h"
-#include "config/file.h"
-#include "config/load.h"
+#include "config/file_keys.h"
 #include "config/mode.h"
 #include "launch/plan.h"
 
@@ -16,7 +15,7 @@
 static int
 guess (struct config *config, const char *key, const char *text, struct fail *fail)
 {
-    /* Nobody gave it, so nobody can be blamed for it. */
+    /* It was not given, so the message must not blame it. */
     static const struct origin guessed = { ORIGIN_COMPUTED, 0 };
     if (config_origin (config, key).kind != ORIGIN_DEFAULT || !file_has_key (when_sagemaker (&config->settings), key))
         return 0;

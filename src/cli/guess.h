@@ -3,7 +3,7 @@
 #ifndef CLI_GUESS_H
 #define CLI_GUESS_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "util/fail.h"
 
 /** What the flags imply; see mode_infer().  @p gpus: of this machine. */
@@ -11,7 +11,7 @@ int guess_mode (struct config *config, int gpus, struct fail *fail);
 
 /**
  * After guess_mode(): distributed_type, use_cpu and num_processes, where no flag says them.  One process for each GPU
- * that the job may use, else one on the CPU: what the original's `config default` writes.
+ * that the job may use, else one on the CPU: what Accelerate's `config default` writes.
  */
 int guess_rest (struct config *config, int gpus, struct fail *fail);
 

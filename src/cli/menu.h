@@ -13,7 +13,7 @@ bool menu_is_number (const char *label);
 /**
  * Let a person choose.  Needs prompt_can_draw().
  *
- * @param numbers         what digits stand for, one for each label
+ * @param numbers         the meaning of digits, one for each label
  * @param[in,out] chosen  the label that is marked first, then the chosen one
  */
 enum prompt_result menu_choose (const char *question, const char *const *labels, const int *numbers, size_t count,

@@ -161,9 +161,11 @@ prompt_columns (void)
 
 /* A word that is longer than the line is left to the terminal.  Bytes count as columns: the questions are ASCII. */
 void
-prompt_wrap (const char *text, struct strbuf *out)
+prompt_wrap (const char *text, size_t indent, struct strbuf *out)
 {
     size_t column = 0, width = (size_t) prompt_columns () - 1;
+    if (indent > width / 2)
+        indent = 0;
     if (!prompt_can_draw ()) {
         strbuf_add (out, text);
         return;
@@ -171,8 +173,9 @@ prompt_wrap (const char *text, struct strbuf *out)
     while (*text) {
         size_t blanks = strspn (text, " "), word = strcspn (text + blanks, " \n");
         if (column && word && column + blanks + word > width) {
-            strbuf_add_char (out, '\n');
-            column = blanks = 0;
+            strbuf_printf (out, "\n%*s", (int) indent, "");
+            column = indent;
+            blanks = 0;
             text += strspn (text, " ");
         }
         strbuf_add_bytes (out, text, blanks + word);
@@ -186,12 +189,18 @@ prompt_wrap (const char *text, struct strbuf *out)
 }
 
 void
-prompt_say (const char *text)
+prompt_say_indented (const char *text, size_t indent)
 {
     AUTO_STRBUF struct strbuf wrapped = { 0 };
-    prompt_wrap (text, &wrapped);
+    prompt_wrap (text, indent, &wrapped);
     printf ("%s\n", wrapped.text && !wrapped.failed ? wrapped.text : text);
     fflush (stdout);
+}
+
+void
+prompt_say (const char *text)
+{
+    prompt_say_indented (text, 0);
 }
 
 static enum prompt_result
@@ -334,7 +343,7 @@ read_edited (const char *question, bool is_path, char **line)
 static const char *
 begin_question (const char *question, struct strbuf *wrapped)
 {
-    prompt_wrap (question, wrapped);
+    prompt_wrap (question, 0, wrapped);
     const char *last = wrapped->text && !wrapped->failed ? strrchr (wrapped->text, '\n') : NULL;
     if (!last)
         return question;

@@ -39,11 +39,15 @@ enum prompt_result prompt_line (const char *question, bool is_path, char **line)
 /** Print a part of the dialogue that is not a question; at a terminal, long lines break between words. */
 void prompt_say (const char *text);
 
+/** The same; lines that continue it begin after @p indent columns. */
+void prompt_say_indented (const char *text, size_t indent);
+
 /** The width of the terminal, in columns; 80 where unknown. */
 int prompt_columns (void);
 
-/** Append @p text with lines broken between words, for the terminal; unchanged where none can draw. */
-void prompt_wrap (const char *text, struct strbuf *out);
+/** Append @p text for the terminal, broken between words; lines that continue it begin after @p indent columns.  Text
+ *  that is not for a terminal is unchanged. */
+void prompt_wrap (const char *text, size_t indent, struct strbuf *out);
 
 /**
  * Wait for a byte on standard input, or a signal.  For the menu.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dialogue of `accelerate config`; see questionnaire.h.  It knows kinds of questions, not questions: those stand in
+/* The dialogue of `accelerate config`; see questionnaire.h.  It knows kinds of questions, not questions: those are in
  * questions_machine.c and questions_sagemaker.c. */
 #include <config.h>
 
@@ -8,10 +8,11 @@
 #include "cli/menu.h"
 #include "cli/questions.h"
 #include "cli/verify.h"
-#include "config/load.h"
+#include "config/values.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 #include "util/printable.h"
+#include "util/utf8.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -239,7 +240,7 @@ ask (const struct answers *answers, struct answer *item, struct fail *fail)
     }
 }
 
-/* A flag's answer that is none is an error; an answer that became wrong by another one's change is asked anew. */
+/* An invalid answer of a flag is an error; an answer that became invalid because another one changed is asked again. */
 static int
 check_answer (const struct answers *answers, struct answer *item, struct fail *fail)
 {
@@ -289,7 +290,7 @@ give_up (enum prompt_result result, struct fail *fail)
     }
     if (fail->status)
         return -1;
-    prompt_say (""); /* the error begins on a line of its own */
+    prompt_say (""); /* the error begins on a new line */
     return fail_set (fail, FAIL_GENERAL, "the input ended before the last question; nothing was written");
 }
 
@@ -342,29 +343,62 @@ label_of (const struct answer *item)
     return item->text;
 }
 
+enum { LABEL_COLUMNS = 32 }; /* longer answers have their question on the next line */
+
+/* An answer as the review shows it, on one line.  @return its columns */
+static size_t
+add_label (struct strbuf *out, const struct answer *item)
+{
+    AUTO_STRBUF struct strbuf line = { 0 };
+    size_t before = out->length, columns = 0;
+    strbuf_add (&line, label_of (item));
+    for (char *at = line.text; at && (at = strchr (at, '\n'));)
+        *at = ';';
+    printable_add (out, line.text ? line.text : "");
+    for (const char *at = out->text ? out->text + before : ""; *at; columns++)
+        utf8_next (&at);
+    return columns;
+}
+
+/* The columns of the widest answer that shares a line with its question. */
+static size_t
+measure_labels (const struct answers *answers)
+{
+    size_t widest = 0;
+    for (size_t i = 0; i < answers->count; i++) {
+        AUTO_STRBUF struct strbuf label = { 0 };
+        size_t columns = answers->items[i].applies ? add_label (&label, &answers->items[i]) : 0;
+        if (columns > widest && columns <= LABEL_COLUMNS)
+            widest = columns;
+    }
+    return widest;
+}
+
 /* @return how many; *items are their indices, which the caller frees, or NULL without memory */
 static size_t
 show_answers (const struct answers *answers, size_t **items)
 {
-    size_t count = 0;
+    size_t count = 0, widest = measure_labels (answers), indent = strlen (" 123  ") + widest + strlen ("  ");
     *items = calloc (answers->count, sizeof **items);
     prompt_say ("\nYour answers:");
     for (size_t i = 0; *items && i < answers->count; i++) {
         if (!answers->items[i].applies)
             continue;
-        AUTO_STRBUF struct strbuf line = { 0 }, shown = { 0 };
+        AUTO_STRBUF struct strbuf line = { 0 };
         (*items)[count++] = i;
-        strbuf_printf (&line, " %3zu  %-16s  %s", count, label_of (&answers->items[i]),
-                       answers->items[i].question->text);
-        for (char *at = line.text; at && (at = strchr (at, '\n'));)
-            *at = ';';
-        printable_add (&shown, line.text ? line.text : "");
-        prompt_say (shown.text ? shown.text : "");
+        strbuf_printf (&line, " %3zu  ", count);
+        size_t columns = add_label (&line, &answers->items[i]);
+        if (columns > widest)
+            strbuf_printf (&line, "\n%*s", (int) indent, "");
+        else
+            strbuf_printf (&line, "%*s", (int) (widest - columns + strlen ("  ")), "");
+        printable_add (&line, answers->items[i].question->text);
+        prompt_say_indented (line.text ? line.text : "", indent);
     }
     return count;
 }
 
-/* Ask one question anew, then those that its answer brings with it. */
+/* Ask one question again, then those that its answer makes necessary. */
 static int
 change (struct answers *answers, size_t i, struct fail *fail)
 {

@@ -5,7 +5,7 @@
 #ifndef CLI_QUESTIONS_H
 #define CLI_QUESTIONS_H
 
-#include "config/options.h"
+#include "config/values.h"
 
 enum question_kind {
     ASK_MENU,   /* one of `choices` */
@@ -99,7 +99,7 @@ int answers_init (struct answers *answers, const struct config *old, int gpus, s
 void answers_release (struct answers *answers);
 /** @} */
 
-/** Find anew which questions apply. */
+/** Find out again which questions apply. */
 void answers_refresh (struct answers *answers);
 
 /**

@@ -20,7 +20,7 @@
 #else
 static const struct choice precisions[] = { { "no" }, { "fp16" }, { "bf16" }, { "fp8" }, { NULL } };
 
-/* The original misspells torchxla_trace_once and then refuses it. */
+/* Accelerate misspells torchxla_trace_once and then refuses it. */
 static const struct choice dynamo_backends[] = {
     { "eager" }, { "aot_eager" }, { "inductor" }, { "aot_ts_nvfuser" }, { "nvprims_nvfuser" }, { "cudagraphs" },
     { "ofi" }, { "fx2trt" }, { "onnxrt" }, { "tensorrt" }, { "aot_torchxla_trace_once" }, { "torchxla_trace_once" },

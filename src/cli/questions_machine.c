@@ -6,7 +6,7 @@
 
 #include "cli/questions.h"
 #include "config/host.h"
-#include "config/load.h"
+#include "config/values.h"
 #include "util/parse.h"
 
 #include <string.h>
@@ -111,7 +111,7 @@ with_accelerators (const struct answers *answers)
     return with_several_kinds (answers) && !with_multi_cpu (answers);
 }
 
-/* Asked even after "CPU only", as in the original; which leaves it out on Apple's machines. */
+/* Asked even after "CPU only", as in Accelerate; which leaves it out on Apple's machines. */
 static bool
 with_deepspeed_possible (const struct answers *answers)
 {
@@ -366,7 +366,7 @@ with_ao (const struct answers *answers)
     return answers_is (answers, "fp8_backend", "ao");
 }
 
-/* Objections: where the original ends with a traceback. */
+/* Objections: where Accelerate ends with a traceback. */
 
 static const char *
 refuse_on_neuron (const struct answers *answers, const char *text)
@@ -412,7 +412,7 @@ refuse_host (const struct answers *answers, const char *text)
     return host_complaint (text);
 }
 
-/* What an old file, or flags, stand for. */
+/* What an old file, or flags, mean. */
 
 static bool
 has_type (const struct config *old, const char *type)

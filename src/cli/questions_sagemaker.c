@@ -4,13 +4,12 @@
 #include <config.h>
 
 #include "cli/questions.h"
-#include "config/load.h"
 
 #include <string.h>
 
 #include "cli/questions_dynamo.h"
 
-#define ROLE "accelerate_sagemaker_execution_role" /* that the original makes */
+#define ROLE "accelerate_sagemaker_execution_role" /* that Accelerate makes */
 
 static const struct choice authorizations[] = {
     { "profile", "AWS profile" },
@@ -119,6 +118,7 @@ static const struct question rows[] = {
 
 #define QUESTIONS_DYNAMO_ROWS
 #include "cli/questions_dynamo.h"
+#include "config/values.h"
 #undef QUESTIONS_DYNAMO_ROWS
 
     { .id = "ec2_instance_type", .kind = ASK_MENU, .choices = parallel_instances, .dflt = "ml.p3.16xlarge",

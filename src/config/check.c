@@ -8,7 +8,6 @@
 #include "config/conditions.h"
 #include "config/gpu_ids.h"
 #include "config/host.h"
-#include "config/load.h"
 #include "config/mode.h"
 #include "config/tee.h"
 #include "util/parse.h"
@@ -24,16 +23,6 @@ is_flag_given (const struct config *config, const char *key)
 }
 
 static bool
-has_several_modes (const struct config *config)
-{
-    static const char *const modes[] = { "cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp" };
-    int given = 0;
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-        given += config_is_on (config, modes[i], ORIGIN_FLAG);
-    return given > 1;
-}
-
-static bool
 has_parallelism_alone (const struct config *config)
 {
     const struct settings *settings = &config->settings;
@@ -41,7 +30,7 @@ has_parallelism_alone (const struct config *config)
            && !(settings->use_fsdp && !strcmp (settings->fsdp_version, "2"));
 }
 
-/* The original looks at truth values of a file only, and misses the same words on the command line. */
+/* Accelerate looks at truth values of a file only, and misses the same words on the command line. */
 static bool
 has_unsynchronised_loading (const struct config *config)
 {
@@ -96,7 +85,7 @@ has_tpu_without_python (const struct config *config)
     return config->settings.tpu && config->settings.no_python;
 }
 
-/* As in the original, a file may say 1: it may have been written for another run. */
+/* As in Accelerate, a file may say 1: it may have been written for another run. */
 static bool
 has_multi_gpu_alone (const struct config *config)
 {
@@ -239,14 +228,6 @@ check_gpu_ids (const struct config *config, struct fail *fail)
     if (why.failed || blamed.failed)
         return fail_nomem (fail);
     return fail_set (fail, FAIL_USAGE, "%s%s", why.text, blamed.text);
-}
-
-int
-config_check_modes (const struct config *config, struct fail *fail)
-{
-    return has_several_modes (config)
-               ? fail_set (fail, FAIL_USAGE, "choose one of --cpu, --multi_gpu, --tpu, --use_deepspeed and --use_fsdp")
-               : 0;
 }
 
 int

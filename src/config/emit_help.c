@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The option table as --help; see emit.h.  As in the original, groups of a mode show only where that mode is chosen. */
+/* The option table as --help; see emit.h.  As in Accelerate, groups of a mode show only where that mode is chosen. */
 #include <config.h>
 
 #include "config/emit.h"
 
 #include "config/load.h"
+#include "config/mode.h"
 #include "config/opt_argv.h"
 
 #include <ctype.h>

@@ -13,7 +13,7 @@ struct values {
     const char *const *words;
 };
 
-/* Keys without a flag of their own have no word for help. */
+/* Keys without a flag have no help text. */
 static bool
 has_metavar (const struct option *row, const char *word)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The environment that settings stand for: the variables of the option table's rows, and those that depend on several
+/* The environment that settings result in: the variables of the option table's rows, and those that depend on several
  * settings.  Pure: nothing is read from or written to this process's own environment. */
 #ifndef CONFIG_ENVMAP_H
 #define CONFIG_ENVMAP_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "util/fail.h"
 #include "util/strbuf.h"
 

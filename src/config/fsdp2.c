@@ -6,7 +6,6 @@
 #include "config/fsdp2.h"
 
 #include "config/file.h"
-#include "config/load.h"
 #include "config/scalar.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -97,7 +96,7 @@ is_version_2 (struct conversion *conversion, yaml_node_t *map)
            && number - 2 == 0;
 }
 
-/* @return what a value of a strategy means, or NULL where it is none */
+/* @return what a value of a strategy means, or NULL if it is not one */
 static const char *
 reshard_of (yaml_document_t *tree, const yaml_node_pair_t *pair, bool numbers)
 {

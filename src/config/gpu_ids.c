@@ -86,7 +86,7 @@ gpu_ids_check (const char *text, struct strbuf *why)
         return true;
     bool plain = split (text, &words);
     if (words.failed)
-        return true; /* without memory the launch will say so itself */
+        return true; /* if memory ran out, the launch reports it */
     for (size_t i = 0; i < words.count; i++) {
         if (!explain_word (words.items[i], words.count, why))
             return false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON files, as Python's json reads them: NaN, Infinity and whole numbers of any length included, so a library that
- * keeps to the standard would refuse what the original has written.  And every value knows its line. */
+ * keeps to the standard would refuse what Accelerate has written.  And every value knows its line. */
 #include <config.h>
 
-#include "config/file.h"
+#include "config/json.h"
 
 #include "config/scalar.h"
 #include "util/cleanup.h"

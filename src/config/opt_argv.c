@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command lines; see opt_argv.h.  The grammar is that of the original (argparse without abbreviations): both
+/* Command lines; see opt_argv.h.  The grammar is that of Accelerate (argparse without abbreviations): both
  * --key=value and --key value, all '_' or all '-', combined short flags. */
 #include <config.h>
 

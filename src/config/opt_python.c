@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The types of settings that are kept as Python's text of their value: programs get it through the environment, where
- * the original's library compares it by the letter.  (The other types: opt_type.c.) */
+ * Accelerate's library compares it letter by letter.  (The other types: opt_type.c.) */
 #include <config.h>
 
 #include "config/opt_python.h"
@@ -33,7 +33,7 @@ is_extra_word (const struct option *row, const char *text)
     return false;
 }
 
-/* From a flag a value is read and written anew, as int(), float() and bool() do; from a file it is what it is there. */
+/* A value of a flag is read and rewritten, as int(), float() and bool() do; from a file it is what it is there. */
 int
 opt_parse_number (const struct option *row, const char *text, bool from_file, void *field, struct fail *fail)
 {
@@ -77,7 +77,7 @@ opt_parse_python_bool (const struct option *row, const char *text, bool from_fil
     return keep (field, from_file ? text : truth ? "True" : "False", fail);
 }
 
-/* The original's str_to_bool() makes 1 or 0 of a flag's word. */
+/* Accelerate's str_to_bool() makes 1 or 0 of a flag's word. */
 static const char *
 switch_text (bool truth)
 {
@@ -94,7 +94,7 @@ opt_parse_switch (const struct option *row, const char *text, bool from_file, vo
     return keep (field, from_file ? text : switch_text (truth), fail);
 }
 
-/* "a,b,c"; a file may have it in brackets, as old ones do.  The default is the original's: three times False. */
+/* "a,b,c"; a file may have it in brackets, as old ones do.  The default is Accelerate's: three times False. */
 int
 opt_parse_triple (const struct option *row, const char *text, bool from_file, void *field, struct fail *fail)
 {

@@ -78,7 +78,7 @@ enum option_command {
 enum option_property {
     PROPERTY_FILE = 1 << 0,       /* a key of the configuration file */
     PROPERTY_NO_FLAG = 1 << 1,    /* only a key of the file, no flag */
-    PROPERTY_EXTENSION = 1 << 2,  /* the original does not have it */
+    PROPERTY_EXTENSION = 1 << 2,  /* Accelerate does not have it */
     PROPERTY_HIDDEN = 1 << 3,     /* not in help, man page and completion */
     PROPERTY_SECRET = 1 << 5,     /* never printed */
     PROPERTY_FROM_ENV = 1 << 4,   /* the variable counts as a value where flag and file are silent */
@@ -92,7 +92,7 @@ struct option {
     size_t field_size;
     const char *dflt;      /* default as text, through the same parser; NULL: absent (false, 0, NULL) */
     const char *const *choices; /* NULL-terminated, or NULL */
-    const char *const *words;   /* usual words of a free text, and words that are no number or truth value but count */
+    const char *const *words;   /* usual words of a free text, and accepted words of numbers and truth values */
     int64_t min, max;      /* of OPTION_INT; of OPTION_NUMBER only min */
     bool decimals;         /* of OPTION_NUMBER */
     const char *section;   /* of the file: "fsdp_config"; NULL: top level */
@@ -129,7 +129,7 @@ struct option_type_info {
     bool takes_value;       /* on the command line */
     /* Set *field from text; on failure nothing changes and fail says what is wrong with the text, without a place. */
     int (*parse) (const struct option *row, const char *text, bool from_file, void *field, struct fail *fail);
-    /* Append the canonical text, which parse() accepts; nothing where the value is none. */
+    /* Append the canonical text, which parse() accepts; nothing if the value is invalid. */
     void (*format) (const void *field, struct strbuf *out);
     void (*release) (void *field);
     const char *yaml_tag;   /* of a value written to a file: "bool", "int", "str" */
@@ -166,32 +166,5 @@ option_field_const (const struct option *row, const struct settings *settings)
 {
     return (const char *) settings + row->offset;
 }
-
-/** Where a value came from. */
-enum origin_kind {
-    ORIGIN_DEFAULT,
-    ORIGIN_ENVIRONMENT,
-    ORIGIN_FILE,
-    ORIGIN_FLAG,
-    ORIGIN_COMPUTED, /* follows from another setting; `line` is that of the other setting, if it is in the file */
-};
-
-struct origin {
-    enum origin_kind kind;
-    int line; /* of ORIGIN_FILE; 0 where unknown */
-    int file_place; /* its number among the keys of the file, though a flag may count before it; 0: it has none */
-};
-
-/** All that is known after reading flags, file and environment. */
-struct config {
-    struct settings settings;
-    struct origin *origins; /* [option_count] */
-    char *file;             /* the file that was read, or NULL */
-    int file_keys;          /* how many keys were read from it */
-    bool only_given;        /* write no key without a value of somebody's: the questionnaire sets all that it wants */
-    struct strlist *problems; /* where to note what is wrong with a file, which is then no failure; or NULL */
-    char *program;          /* launch: the program, or NULL; other commands: the first free word */
-    char **program_args;    /* launch: NULL-terminated tail of argv, not owned */
-};
 
 #endif

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Only a leading ~ of one's own is expanded, variables inside are not: as the original does. */
+/* Only a leading ~ of the user's own is expanded, and no variables: as in Accelerate. */
 static void
 add_expanded (struct strbuf *out, const char *text)
 {
@@ -34,7 +34,7 @@ path_of_default_file (char **path, struct fail *fail)
     add_expanded (&buf, hf_home ? hf_home : cache ? cache : "~/.cache");
     if (!hf_home)
         strbuf_add (&buf, "/huggingface");
-    /* An empty HF_HOME means the current folder, as in the original. */
+    /* An empty HF_HOME means the current folder, as in Accelerate. */
     strbuf_add (&buf, buf.length ? "/accelerate/default_config.yaml" : "accelerate/default_config.yaml");
     *path = strbuf_take (&buf);
     return *path ? 0 : fail_nomem (fail);

@@ -60,7 +60,7 @@ is_made_of (const char *text, const char *characters)
     return *text && strspn (text, characters) == strlen (text);
 }
 
-/* Digits of @base with '_' among them.  @return false where it is none, or larger than Python's text could be here */
+/* Digits of @base with '_' among them.  @return false if there are none, or more than Python accepts in a text */
 static bool
 read_digits (const char *text, const char *digits, int base, uint64_t *value)
 {

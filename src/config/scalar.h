@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Python makes of a scalar: the original reads files with PyYAML (YAML 1.1) and writes values into the environment
+/* What Python makes of a scalar: Accelerate reads files with PyYAML (YAML 1.1) and writes values into the environment
  * with str(), so `yes` becomes True, 0x10 becomes 16, 1.50 becomes 1.5, and 1e3 stays a text. */
 #ifndef CONFIG_SCALAR_H
 #define CONFIG_SCALAR_H

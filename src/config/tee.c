@@ -10,7 +10,7 @@ is_for_all (const char *spec)
     return spec[0] >= '0' && spec[0] <= '3' && !spec[1];
 }
 
-/* A rank has one digit, as in the original. */
+/* A rank has one digit, as in Accelerate. */
 bool
 tee_is_valid (const char *spec)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of --tee, spelled as torchrun has them: one digit for all ranks, or RANK:DIGIT with commas between. */
+/* The words of --tee, spelled as for torchrun: one digit for all ranks, or RANK:DIGIT with commas between. */
 #ifndef CONFIG_TEE_H
 #define CONFIG_TEE_H
 
@@ -10,7 +10,7 @@ enum { TEE_OUT = 1, TEE_ERR = 2 };
 
 bool tee_is_valid (const char *spec);
 
-/** The bits of @p local_rank; none where a valid @p spec does not name it.  As in the original the last pair counts. */
+/** The bits of @p local_rank; none if a valid @p spec does not name it.  As in Accelerate, the last pair counts. */
 unsigned tee_of_rank (const char *spec, int local_rank);
 
 /** The greatest rank that @p spec names, -1 where it is for all. */

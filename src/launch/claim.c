@@ -20,7 +20,7 @@
 #include <time.h>
 
 /* Where ports are chosen: below the range from which Linux takes ports for connections (from 32768) and that of
- * Kubernetes' services (from 30000), above those of most servers.  The usual port is for those who ask for none. */
+ * Kubernetes' services (from 30000), above those of most servers.  The usual port is for launches that ask for none. */
 enum { FIRST_PORT = 20000, LAST_PORT = PLAN_USUAL_PORT - 1 };
 
 enum { ASK_TRIES = 20, ASK_PAUSE_NS = 10000000 }; /* between bind() and listen() a holder cannot be asked */
@@ -131,7 +131,7 @@ claim_take_any (struct claim *claim, struct fail *fail)
                      "--main_process_port", FIRST_PORT, LAST_PORT);
 }
 
-/* In a process of its own: names may come from a server that does not answer. */
+/* In a separate process: names may come from a server that does not answer. */
 static int
 ask_name (void *answer, const void *user, struct fail *fail)
 {
@@ -182,7 +182,7 @@ refuse (const struct config *config, int port, struct fail *fail)
                      config->settings.num_machines > 1 ? " on all machines" : ", or 0 for any free port");
 }
 
-/* The usual port or any other: nobody depends on which. */
+/* The usual port or any other: nothing depends on which. */
 static int
 take_default (struct claim *claim, struct fail *fail)
 {

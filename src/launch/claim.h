@@ -12,7 +12,7 @@
 #ifndef LAUNCH_CLAIM_H
 #define LAUNCH_CLAIM_H
 
-#include "config/load.h"
+#include "config/values.h"
 #include "launch/topology.h"
 #include "util/fail.h"
 
@@ -20,7 +20,7 @@
 
 struct claim {
     int fd;    /* close-on-exec; -1: none */
-    int error; /* of the last attempt: EADDRINUSE where another holds it; others say that nobody can claim here */
+    int error; /* of the last attempt: EADDRINUSE: another launch holds it; others: no launch can claim one here */
 };
 
 #define CLAIM_NONE { .fd = -1 }
@@ -28,7 +28,7 @@ struct claim {
 /** Claim @p port, whether or not anybody listens there.  @return 0, or -1 with `error` set */
 int claim_take (struct claim *claim, int port);
 
-/** Find a port at which nobody listens and which nobody has claimed, and claim it.
+/** Find a port on which no process listens and which no launch has claimed, and claim it.
  *  @return the port, or -1 with @p fail set */
 int claim_take_any (struct claim *claim, struct fail *fail);
 

@@ -3,7 +3,7 @@
 #ifndef LAUNCH_ENDS_H
 #define LAUNCH_ENDS_H
 
-#include "launch/supervise.h"
+#include "launch/supervisor.h"
 
 #include <sys/signalfd.h>
 
@@ -19,7 +19,7 @@ void ends_kill_ranks (struct supervisor *supervisor);
 /** Do what a signal to the launcher, or the end of a child, asks for. */
 void ends_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *info);
 
-/** The keeper has ended: nobody waits for the job any more, and nobody else could end it. */
+/** The keeper has ended: no process waits for the job any more, and no other process could end it. */
 void ends_lose_keeper (struct supervisor *supervisor);
 
 /** Whether the first failure is a rank's death by a signal of the terminal that we have not been told of yet.  A

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job while it runs: what spawn.c starts, supervise.c watches and report.c explains. */
+/* A job while it runs: what spawn.c starts, supervise.c watches and report.c explains.  See
+ * job_run.h for its course. */
 #ifndef LAUNCH_JOB_H
 #define LAUNCH_JOB_H
 
@@ -20,7 +21,7 @@ struct job_rank {
     const struct plan_process *process;
     pid_t pid;        /* 0: not started */
     int pidfd;        /* -1: reaped or not started */
-    bool own_group;   /* it leads a process group of its own */
+    bool own_group;   /* it leads its own process group */
     bool ended;
     int wait_status;  /* once ended */
     struct output_stream streams[JOB_STREAMS]; /* its stdout and stderr, where they come through us */
@@ -51,26 +52,16 @@ struct job {
 
     enum job_end end;
     int first_failed; /* local rank, of JOB_FAILED; -1 */
-    int signal;       /* of JOB_TOLD; 0: the launcher was killed, nobody knows by what */
+    int signal;       /* of JOB_TOLD; 0: the launcher was killed, by an unknown signal */
     int killed;       /* ranks that had to be killed */
     bool out_of_grace; /* because their time was over */
     int64_t oom_kills_before;
-    bool out_of_memory; /* the first failure was the kernel's doing, for want of memory */
+    bool out_of_memory; /* the kernel caused the first failure, because memory ran out */
     uint64_t not_passed_on; /* bytes of output that nobody has got, because somebody had no patience with the reader */
     bool has_leftovers;     /* processes of the job that SIGKILL did not end in time */
 };
 
-/**
- * Start the processes of @p plan and wait for their end, in the supervisor that keeper_split() has made.  Makes no
- * report, prints nothing of its own.
- *
- * @param claim     of the job's port: those who ask are answered; -1: none
- * @param[out] job  how it went; release it with job_release(), also after a failure
- * @return 0 where the job was started, whatever became of it; -1 with @p fail set where it could not be
- */
-int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim, struct fail *fail);
-
-/** The exit status that a job's end stands for; not 0 where output was lost. */
+/** The exit status that a job's end leads to; not 0 if output was lost. */
 int job_status (const struct job *job);
 
 /** How many bytes of the ranks' output were lost, for whatever reason. */

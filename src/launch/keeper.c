@@ -9,6 +9,7 @@
 #include "launch/sweep.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/procfs.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -20,31 +21,18 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-enum { LEFTOVER_KILL_MS = 10000 };
-
 /* The supervisor has a name of its own, so that who kills launchers by name (pkill -9 -f "accelerate launch") leaves it
  * to clean up.  The words of the command line are no longer needed: the plan has copies. */
 static void
 change_title (void)
 {
     static const char title[] = "accel-job";
-    char text[1024];
+    struct procfs_stat stat;
     prctl (PR_SET_NAME, title);
-    AUTO_CLOSE int fd = open ("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read (fd, text, sizeof text - 1);
-    if (length <= 0)
+    if (!procfs_read_stat (getpid (), &stat) || !stat.arg_start || stat.arg_end < stat.arg_start + sizeof title)
         return;
-    text[length] = '\0';
-    char *field = strrchr (text, ')');
-    for (int i = 2; field && i < 48; i++) /* the name is field 2, the addresses of the words are 48 and 49 */
-        field = strchr (field + 1, ' ');
-    if (!field)
-        return;
-    unsigned long start = strtoul (field, &field, 10), end = strtoul (field, NULL, 10);
-    if (!start || end < start + sizeof title)
-        return;
-    char *words = (char *) start;
-    memset (words, 0, end - start);
+    char *words = (char *) stat.arg_start;
+    memset (words, 0, stat.arg_end - stat.arg_start);
     memcpy (words, title, sizeof title);
 }
 
@@ -92,7 +80,7 @@ keeper_lives (const struct keeper *keeper)
     return poll (&fd, 1, 0) == 0;
 }
 
-/* Linux 6.15 keeps it for those who hold a pidfd; linux/pidfd.h of older systems does not know. */
+/* Linux 6.15 keeps it for processes that hold a pidfd; linux/pidfd.h of older systems lacks it. */
 static bool
 ask_pidfd (int pidfd, int *wait_status)
 {
@@ -107,20 +95,14 @@ ask_pidfd (int pidfd, int *wait_status)
     return true;
 }
 
-/* Field 52, as long as nobody has waited for it. */
+/* As long as no process has waited for it. */
 static bool
 ask_proc (pid_t pid, int *wait_status)
 {
-    char text[1024];
-    snprintf (text, sizeof text, "/proc/%d/stat", (int) pid);
-    AUTO_CLOSE int fd = open (text, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read (fd, text, sizeof text - 1);
-    text[length > 0 ? length : 0] = '\0';
-    const char *field = strrchr (text, ')'), *last = strrchr (text, ' ');
-    if (!field || !last || field[1] != ' ' || field[2] != 'Z')
-        return false;
-    *wait_status = atoi (last);
-    return true;
+    struct procfs_stat stat;
+    bool ended = procfs_read_stat (pid, &stat) && stat.state == 'Z';
+    *wait_status = stat.exit_code;
+    return ended;
 }
 
 int
@@ -184,7 +166,7 @@ keeper_split (struct keeper *keeper, struct fail *fail)
                          status_exec_hint (errno));
     }
     if (supervisor == 0) {
-        /* Signals of the terminal reach the keeper alone, who tells us once. */
+        /* Signals of the terminal reach only the keeper, which tells us once. */
         setpgid (0, 0);
         prctl (PR_SET_CHILD_SUBREAPER, 1);
         change_title ();
@@ -194,7 +176,7 @@ keeper_split (struct keeper *keeper, struct fail *fail)
     keeper->pidfd = -1;
     int status = wait_and_pass_on (keeper, supervisor);
     if (WIFSIGNALED (status)) {
-        bool all = sweep_kill (LEFTOVER_KILL_MS);
+        bool all = sweep_kill (SWEEP_KILL_MS);
         return fail_set (fail, status_of_wait (status), "the process that supervises the ranks was killed by signal "
                                                         "%d%s",
                          WTERMSIG (status), all ? "" : "; could not kill all processes of the job");

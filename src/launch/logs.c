@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 enum {
-    ERROR_FILE_BYTES = 1024 * 1024, /* a larger error.json is none of torch's */
+    ERROR_FILE_BYTES = 1024 * 1024, /* a larger error.json is not from torch */
     MESSAGE_BYTES = 500,
 };
 
@@ -76,7 +76,7 @@ logs_make_attempt (const struct plan *plan, struct fail *fail)
 /* Where a stream of a rank comes from, and what comes before its lines. */
 enum capture {
     CAPTURE_NONE,     /* the rank writes to what we write to */
-    CAPTURE_PLAIN,    /* its last lines are wanted */
+    CAPTURE_PLAIN,    /* its last lines are needed */
     CAPTURE_NAMED,    /* --tee */
     CAPTURE_TERMINAL, /* shares a terminal with others */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of the ranks' output, laid out as torchrun has them:
+/* Files of the ranks' output, laid out like torchrun's:
  * FOLDER/RUN_RANDOM/attempt_N/LOCAL_RANK/stdout.log, stderr.log and, where the program writes one, error.json. */
 #ifndef LAUNCH_LOGS_H
 #define LAUNCH_LOGS_H
@@ -7,7 +7,7 @@
 #include "launch/job.h"
 #include "launch/plan.h"
 
-/** Make the run's folder, and choose its name; before anything is started.  Nothing where no logs are wanted. */
+/** Make the run's folder, and choose its name; before anything is started.  Does nothing if no logs are wanted. */
 int logs_make_run (struct plan *plan, struct fail *fail);
 
 /** Make the folders of the plan's attempt. */
@@ -22,7 +22,7 @@ int logs_open_streams (struct job *job, struct job_rank *rank, int ends[JOB_STRE
 void logs_close_streams (struct job_rank *rank);
 
 /** What the program of a rank has written about its own failure.
- * @param[out] message  one line, empty where there is none
+ * @param[out] message  one line, empty if there is none
  * @param[out] lines    the last ones of a traceback */
 void logs_read_error (const struct plan *plan, const struct job_rank *rank, struct strbuf *message,
                       struct strlist *lines);

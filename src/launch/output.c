@@ -70,7 +70,7 @@ ends_line (char c)
     return c == '\n' || c == '\r';
 }
 
-/* The end of the last line in it, 0 where there is none.  A carriage return ends one too: progress bars live on it. */
+/* The end of the last line in it, 0 if there is none.  A carriage return ends one too: progress bars live on it. */
 static size_t
 find_last_end (const char *bytes, size_t length)
 {
@@ -140,7 +140,7 @@ make_room (struct output_stream *stream)
     return stream->capacity - stream->length;
 }
 
-/* @length bytes have been put behind the others. */
+/* @length bytes have been appended. */
 static void
 add (struct output_stream *stream, size_t length, int64_t now_ms)
 {
@@ -210,8 +210,8 @@ show_named (struct output_stream *stream, struct output_sink *sink)
     return true;
 }
 
-/* A carriage return stays one, so that a progress bar draws over itself, behind its prefix.
- * @return false where there is no room for the line's end */
+/* A carriage return stays one, so that a progress bar draws over itself, after its prefix.
+ * @return false if there is no room for the line's end */
 static bool
 end_line_on_terminal (struct output_stream *stream, struct output_sink *sink, char end)
 {
@@ -268,7 +268,7 @@ is_pending (const struct output_stream *stream)
     return stream->start < stream->ready;
 }
 
-/* Pass on what is ready; nobody else's lines come between.  @return whether nothing of it is left */
+/* Pass on what is ready; no other stream's lines come between.  @return whether nothing of it is left */
 static bool
 show (struct output_stream *stream, struct output_sink *sink)
 {

@@ -43,7 +43,7 @@ struct output_pool {
 struct output_stream {
     int fd;
     bool paused;   /* not listened to for now */
-    bool has_tail; /* its last lines are wanted */
+    bool has_tail; /* its last lines are needed */
     struct output_pool *pool;
     char *least;   /* [OUTPUT_TEXT_BYTES]; what `text` is unless it has grown */
     char *text;    /* [capacity]; passed on up to `start`, to be passed on up to `ready`, then an unfinished line */
@@ -55,11 +55,11 @@ struct output_stream {
     size_t tail_capacity;
     uint64_t total; /* bytes ever */
 
-    char *prefix;  /* before each line; NULL: lines go on as they are */
+    char *prefix;  /* before each line; NULL: lines are passed on unchanged */
     size_t prefix_done; /* bytes of it that have been put */
     bool after_return; /* its last byte was a carriage return */
     bool on_terminal;  /* its lines go to one: carriage returns stay what they are */
-    bool from_terminal; /* its writer has a terminal of its own, and `fd` is the other side of that */
+    bool from_terminal; /* its writer has its own terminal, and `fd` is the other side of it */
     uint64_t last_line; /* the number of its last whole line among those of the sink; `on_terminal` only */
     uint64_t run;       /* how many lines up to that one are its own, with no other's between */
     struct logfile log;

@@ -42,7 +42,7 @@ output_sink_is_empty (const struct output_sink *sink)
     return sink->count == 0;
 }
 
-/* Somebody who closes the reading end wants no more, as in `| head`.  Any other error loses what was wanted. */
+/* A reader that closes its end needs no more, as in `| head`.  Any other error loses output. */
 static void
 give_up (struct output_sink *sink, int error)
 {
@@ -118,6 +118,8 @@ output_sink_put_whole (struct output_sink *sink, const char *bytes, size_t lengt
     return true;
 }
 
+/* circle: output output_sink: streams put their lines into the sink, and the sink, before another's line, ends a
+ * stream's unfinished one, with a mark if the stream has cut it. */
 bool
 output_sink_end_foreign_line (struct output_sink *sink, const struct output_stream *stream)
 {

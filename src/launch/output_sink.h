@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the ranks' lines go: our stdout or stderr, behind a buffer of fixed size.  When its reader is slow the buffer
+/* Where the ranks' lines go: our stdout or stderr, through a buffer of fixed size.  When its reader is slow the buffer
  * fills up and takes no more; nothing that it has taken is dropped while somebody reads. */
 #ifndef LAUNCH_OUTPUT_SINK_H
 #define LAUNCH_OUTPUT_SINK_H
@@ -16,7 +16,7 @@ struct output_stream;
 
 struct output_sink {
     int fd;
-    int own_fd;        /* the same, which never makes us wait; -1 where there is none */
+    int own_fd;        /* the same, which never makes us wait; -1 if there is none */
     const char *name;  /* for people: "standard error" */
     bool is_terminal;
     bool may_block;    /* a pipe, socket or terminal: ask before writing */
@@ -44,10 +44,10 @@ void output_sink_drain (struct output_sink *sink);
 /** @return how many of @p bytes it has taken, from their beginning */
 size_t output_sink_put (struct output_sink *sink, const char *bytes, size_t length);
 
-/** The same for few bytes that must stay together.  @return false where there is no room: nothing was taken */
+/** The same for few bytes that must stay together.  @return false if there is no room: nothing was taken */
 bool output_sink_put_whole (struct output_sink *sink, const char *bytes, size_t length);
 
-/** Begin a new line after an unfinished one, unless that is @p stream's.  @return false where there is no room */
+/** Begin a new line after an unfinished one, unless that is @p stream's.  @return false if there is no room */
 bool output_sink_end_foreign_line (struct output_sink *sink, const struct output_stream *stream);
 
 /** Put a line of our own.  @return false where it cannot be taken now: try again later */

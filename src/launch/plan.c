@@ -7,7 +7,6 @@
 #include "config/conditions.h"
 #include "config/envmap.h"
 #include "config/host.h"
-#include "config/load.h"
 #include "config/mode.h"
 #include "config/tee.h"
 #include "launch/outside.h"
@@ -68,7 +67,7 @@ plan_port_scope (const struct settings *settings, int gpus)
     return settings->machine_rank > 0 ? PLAN_PORT_NONE : PLAN_PORT_SHARED;
 }
 
-/* Ranks as evenly as possible: the first machines get one more.  The original drops the remainder. */
+/* Ranks as evenly as possible: the first machines get one more.  Accelerate drops the remainder. */
 static int
 divide_ranks (struct draft *draft, int64_t world_size, struct fail *fail)
 {
@@ -138,7 +137,7 @@ set_number (struct strlist *env, const char *name, int64_t value)
     set (env, name, text);
 }
 
-/* OMP_NUM_THREADS where nobody chose it: on CPUs the cores are shared out among the ranks of this machine, else 1. */
+/* OMP_NUM_THREADS if it was not chosen: on CPUs the cores are divided among the ranks of this machine, otherwise 1. */
 static void
 set_threads (const struct draft *draft, struct strlist *env)
 {
@@ -187,7 +186,7 @@ set_address (const struct draft *draft, struct strlist *env)
     }
     if (draft->topology->port_taken)
         strlist_printf (&plan->notes, "port %lld is in use: rank 0 cannot listen on it", (long long) port);
-    /* As in the original, torch's ranks of one machine meet on it whatever the file says. */
+    /* As in Accelerate, torch's ranks of one machine meet on it whatever the file says. */
     bool has_ip = settings->main_process_ip && *settings->main_process_ip
                   && (draft->machines > 1 || plan->path == PATH_SIMPLE || plan->path == PATH_MPIRUN);
     AUTO_STRBUF struct strbuf host = { 0 };
@@ -197,7 +196,7 @@ set_address (const struct draft *draft, struct strlist *env)
     set_number (env, ENV_MASTER_PORT, port);
 }
 
-/* The keys of the file's section, in its order, as the original lists them: its library refuses a DeepSpeed file that
+/* The keys of the file's section, in its order, as Accelerate lists them: its library refuses a DeepSpeed file that
  * sets the same things. */
 static void
 set_deepspeed_fields (const struct draft *draft, struct strlist *env)
@@ -240,14 +239,14 @@ set_deepspeed (const struct draft *draft, struct strlist *env)
     set_deepspeed_fields (draft, env);
 }
 
-/* As in the original: DeepSpeed's own launcher and TPUs decide for themselves. */
+/* As in Accelerate: DeepSpeed's own launcher and TPUs decide for themselves. */
 static bool
 has_threads (const struct plan *plan)
 {
     return plan->path != PATH_TPU && plan->path != PATH_TPU_POD && !(plan->path == PATH_DEEPSPEED && plan->outside);
 }
 
-/* As in the original, on the paths where several GPUs work together. */
+/* As in Accelerate, on the paths where several GPUs work together. */
 static void
 set_nccl (const struct draft *draft, struct strlist *env)
 {
@@ -344,7 +343,7 @@ set_error_file (const struct plan *plan, struct plan_process *process, struct fa
     return 0;
 }
 
-/* Whether --tee and --log_dir ask for files; the original's word for names without files is /dev/null. */
+/* Whether --tee and --log_dir ask for files; Accelerate's word for names without files is /dev/null. */
 static bool
 wants_files (const struct draft *draft)
 {
@@ -387,7 +386,7 @@ decide_logs (const struct draft *draft, struct fail *fail)
     return 0;
 }
 
-/* As the original's state chooses it: by local rank, in turns where there are more ranks than devices. */
+/* As Accelerate's state chooses it: by local rank, in turns if there are more ranks than devices. */
 static void
 name_device (const struct draft *draft, struct plan_process *process)
 {

@@ -4,7 +4,7 @@
 #ifndef LAUNCH_PLAN_H
 #define LAUNCH_PLAN_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "launch/program.h"
 #include "launch/topology.h"
 #include "util/fail.h"
@@ -25,17 +25,17 @@ struct plan_process {
     unsigned tee; /* what of its output bears its name and goes into files; bits of config/tee.h */
 };
 
-/** Where files of the ranks' output go.  In the names X stands for what is chosen at the start. */
+/** Where files of the ranks' output go.  In the names, X means what is chosen at the start. */
 struct plan_logs {
     char *base; /* the folder that holds the run's one */
-    char *run;  /* NULL: no files are wanted */
-    bool is_temporary; /* nobody has named `base` */
+    char *run;  /* NULL: no files */
+    bool is_temporary; /* `base` was not given */
 };
 
 /** All zero is an empty plan. */
 struct plan {
     char *host;
-    char cpus[256]; /* that the processes may run on, "0-3,8"; nobody is bound to some of them */
+    char cpus[256]; /* that the processes may run on, "0-3,8"; no process is bound to some of them */
     char *program; /* as the user named it */
     enum option_path path;
     bool outside; /* another launcher starts the ranks: the one process here is that launcher */
@@ -63,7 +63,7 @@ int64_t plan_world_size (const struct settings *settings, int gpus);
 /** Who else depends on the port at which rank 0 listens. */
 enum plan_port_scope {
     PLAN_PORT_NONE,    /* there is none, or rank 0 is on another machine */
-    PLAN_PORT_LOCAL,   /* nobody: all ranks are here and learn it from us */
+    PLAN_PORT_LOCAL,   /* none in advance: all ranks are here and learn it from us */
     PLAN_PORT_SHARED,  /* rank 0 is here, and launches on other machines have been given the same number */
     PLAN_PORT_OUTSIDE, /* another launcher decides where rank 0 is */
 };

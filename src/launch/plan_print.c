@@ -96,7 +96,7 @@ print_environment (const struct plan *plan, struct strbuf *out)
     }
 }
 
-/* Which files there will be; X stands for what is chosen at the start. */
+/* Which files there will be; X means what is chosen at the start. */
 static void
 print_logs (const struct plan *plan, struct strbuf *out)
 {

@@ -4,6 +4,7 @@
 
 #include "launch/program.h"
 
+#include "launch/executable.h"
 #include "launch/python.h"
 #include "util/cleanup.h"
 
@@ -17,13 +18,6 @@ struct head {
     char bytes[256];
     size_t length;
 };
-
-bool
-program_is_executable (const char *path)
-{
-    struct stat info;
-    return !stat (path, &info) && S_ISREG (info.st_mode) && !faccessat (AT_FDCWD, path, X_OK, AT_EACCESS);
-}
 
 static bool
 exists (const char *path)
@@ -39,31 +33,6 @@ ends_in_py (const char *name)
     return length > 3 && !strcmp (name + length - 3, ".py");
 }
 
-int
-program_find_in_path (const char *name, char **found, struct fail *fail)
-{
-    const char *path = getenv ("PATH");
-    *found = NULL;
-    if (!path)
-        path = "/usr/local/bin:/usr/bin:/bin";
-    for (;;) {
-        size_t length = strcspn (path, ":");
-        AUTO_STRBUF struct strbuf candidate = { 0 };
-        strbuf_add_bytes (&candidate, path, length);
-        strbuf_add (&candidate, length ? "/" : "./"); /* an empty entry is the current folder */
-        strbuf_add (&candidate, name);
-        if (candidate.failed)
-            return fail_nomem (fail);
-        if (program_is_executable (candidate.text)) {
-            *found = strbuf_take (&candidate);
-            return 0;
-        }
-        if (!path[length])
-            return 0;
-        path += length + 1;
-    }
-}
-
 /* What `python FOLDER` runs. */
 static bool
 has_main (const char *folder)
@@ -76,7 +45,7 @@ has_main (const char *folder)
     return false;
 }
 
-/* Where the program is.  Without a slash a name means what it does in the original: with --no_python what exec finds in
+/* Where the program is.  Without a slash a name means what it does in Accelerate: with --no_python what exec finds in
  * PATH, else, as for `python NAME`, what is in the current folder.  Programs in PATH come after that, which is ours.
  * @param path  set on success, to be freed */
 static int
@@ -90,7 +59,7 @@ find (const char *name, bool no_python, char **path, struct fail *fail)
     bool is_here = !stat (here.text, &info), is_folder = is_here && S_ISDIR (info.st_mode);
     *path = NULL;
     if (!strchr (name, '/') && (no_python || !is_here || (is_folder && !has_main (here.text)))
-        && program_find_in_path (name, path, fail))
+        && executable_find (name, path, fail))
         return -1;
     if (!*path && no_python && !strchr (name, '/'))
         return fail_set (fail, FAIL_NOT_FOUND, is_here && !is_folder
@@ -127,7 +96,7 @@ is_script (const struct head *head)
     return head->length >= 2 && !memcmp (head->bytes, "#!", 2);
 }
 
-/* Type and machine stand at the same place in both classes.  Our own file tells what this machine is; a 32-bit program
+/* Type and machine are at the same offset in both classes.  Our own file tells what this machine is; a 32-bit program
  * on a 64-bit x86 is left to the kernel. */
 static int
 check_elf (const char *path, const struct head *head, struct fail *fail)
@@ -162,7 +131,7 @@ check_script (const char *path, const struct head *head, struct fail *fail)
                          "%s: its #! line ends in a carriage return; save the file with Unix line endings", path);
     if (!*interpreter)
         return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: its #! line names no interpreter", path);
-    if (!program_is_executable (interpreter))
+    if (!executable_is (interpreter))
         return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: its #! line names %s, which %s", path, interpreter,
                          exists (interpreter) ? "cannot be executed" : "does not exist");
     return 0;
@@ -218,7 +187,7 @@ is_other_binary (const struct head *head)
     return memchr (head->bytes, '\0', head->length) && !is_zip && !is_compiled;
 }
 
-/* Without --no_python: is the file for Python?  As in the original everything is, but what the kernel runs by itself,
+/* Without --no_python: is the file for Python?  As in Accelerate, everything is, except what the kernel runs by itself,
  * and what Python could only choke on.  @return 0 with *is_for_python, -1 with @fail */
 static int
 choose_python (const char *path, bool *is_for_python, struct fail *fail)
@@ -264,7 +233,7 @@ resolve_file (struct program *program, const struct config *config, struct fail 
     if (is_for_python) {
         if (add_python (program, fail))
             return -1;
-        /* Its sys.argv[0] is what was typed, as it is under the original. */
+        /* Its sys.argv[0] is what was typed, as it is under Accelerate. */
         bool is_as_typed = !strncmp (path, "./", 2) && !strcmp (path + 2, config->program) && *config->program != '-';
         strlist_add (&program->argv, is_as_typed ? config->program : path);
         return 0;

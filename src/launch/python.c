@@ -4,7 +4,7 @@
 
 #include "launch/python.h"
 
-#include "launch/program.h"
+#include "launch/executable.h"
 #include "util/cleanup.h"
 #include "util/strbuf.h"
 
@@ -17,7 +17,7 @@ enum { MOST_LINKS = 40 }; /* as the kernel follows */
 
 static const char *const names[] = { "python3", "python" };
 
-/* The interpreter in @folder, which need not end; *path stays as it is where there is none. */
+/* The interpreter in @folder, which need not end; *path is unchanged if there is none. */
 static int
 find_in (const char *folder, size_t length, char **path, struct fail *fail)
 {
@@ -26,7 +26,7 @@ find_in (const char *folder, size_t length, char **path, struct fail *fail)
         strbuf_printf (&candidate, "%.*s/%s", (int) length, folder, names[i]);
         if (candidate.failed)
             return fail_nomem (fail);
-        if (program_is_executable (candidate.text)) {
+        if (executable_is (candidate.text)) {
             *path = strbuf_take (&candidate);
             return 0;
         }
@@ -50,7 +50,7 @@ is_in_environment (const char *path)
     return false;
 }
 
-/* From @path to where its link leads.  @return false where it is no link, or leads too far */
+/* From @path to where its link leads.  @return false if it is not a link, or leads too far */
 static bool
 follow (char *path)
 {
@@ -86,7 +86,7 @@ find_beside (char **found, char *beside, struct fail *fail)
     return 0;
 }
 
-/* Where in PATH is PREFIX/bin?  @return its place, or one behind all */
+/* Where in PATH is PREFIX/bin?  @return its index, or the number of folders */
 static size_t
 place_in_path (const char *prefix)
 {
@@ -156,7 +156,7 @@ python_find (char **path, char **note, struct fail *fail)
     if (found && variable)
         strbuf_printf (&why, "in the environment that %s points to", variable);
     for (size_t i = 0; !found && i < sizeof names / sizeof *names; i++) {
-        if (program_find_in_path (names[i], &found, fail))
+        if (executable_find (names[i], &found, fail))
             return -1;
         if (found)
             strbuf_printf (&why, "the first %s in PATH%s", names[i], i ? ", which has no python3" : "");

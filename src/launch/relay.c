@@ -49,7 +49,7 @@ relay_read (struct supervisor *supervisor, int number)
     struct output_stream *stream = stream_of (job, number);
     if (stream->fd < 0)
         return;
-    /* Closing takes it out of the epoll set too: nobody else holds the reading end. */
+    /* Closing takes it out of the epoll set too: no other process holds the reading end. */
     if (!output_stream_read (stream, sink_of (job, number), clock_ms ()))
         output_stream_end (stream, sink_of (job, number));
     if (stream->log.error && !job->incomplete)
@@ -71,7 +71,7 @@ watch_sink (struct supervisor *supervisor, int which)
     if (wanted == supervisor->sink_is_watched[which])
         return;
     if (wanted)
-        supervise_watch (supervisor, sink->fd, EPOLLOUT, ABOUT_SINK, which);
+        supervisor_watch (supervisor, sink->fd, EPOLLOUT, ABOUT_SINK, which);
     else
         epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, sink->fd, NULL);
     supervisor->sink_is_watched[which] = wanted;
@@ -87,7 +87,7 @@ pause_or_go_on (struct supervisor *supervisor, int number)
     if (paused) /* watched for nothing it would still report the end of its writer, again and again */
         epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, stream->fd, NULL);
     else
-        supervise_watch (supervisor, stream->fd, EPOLLIN, ABOUT_STREAM, number);
+        supervisor_watch (supervisor, stream->fd, EPOLLIN, ABOUT_STREAM, number);
     stream->paused = paused;
 }
 
@@ -151,7 +151,7 @@ relay_deadline (struct supervisor *supervisor, int64_t now_ms)
     return next;
 }
 
-/* Nobody can add to a stream that is empty now. */
+/* Nothing can be added to a stream that is empty now. */
 static bool
 finish_stream (struct supervisor *supervisor, int number)
 {

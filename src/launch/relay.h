@@ -3,7 +3,7 @@
 #ifndef LAUNCH_RELAY_H
 #define LAUNCH_RELAY_H
 
-#include "launch/supervise.h"
+#include "launch/supervisor.h"
 
 /** Read stream @p number (see ABOUT_STREAM), if it is open. */
 void relay_read (struct supervisor *supervisor, int number);
@@ -21,7 +21,7 @@ void relay_balance (struct supervisor *supervisor);
 /** No process of the job lives: read what is still there.  @return whether all of it has been passed on */
 bool relay_finish (struct supervisor *supervisor);
 
-/** @return whether output is left that waits for its reader, who causes an event by reading */
+/** @return whether output is left that waits for its reader, which causes an event by reading */
 bool relay_awaits_reader (const struct supervisor *supervisor);
 
 /** @return whether the readers have taken something since the last time */

@@ -96,7 +96,7 @@ is_just_above (const struct job *job, const struct job_rank *rank, size_t count)
            && job->sink_of[JOB_ERR]->lines - stream->last_line <= NEAR_LINES;
 }
 
-/* What the rank has said about it: in the error file of torch's @record, and on stderr, where the same traceback stands
+/* What the rank has said about it: in the error file of torch's @record, and on stderr, where the same traceback is
  * as a rule. */
 static void
 add_words (const struct job *job, const struct job_rank *rank, struct strbuf *out)

@@ -10,7 +10,7 @@
 /** Append the report of @p job as lines of text, the first beginning "accelerate: "; nothing where all went well. */
 void report_text (const struct job *job, struct strbuf *out);
 
-/** Append what must not go unsaid, also where nobody wants a report: output that was lost, processes that stay. */
+/** Append what must be reported even if no report is wanted: output that was lost, processes that remain. */
 void report_losses (const struct job *job, struct strbuf *out);
 
 /** Append it as one JSON object on one line; also where all went well. */

@@ -10,7 +10,7 @@
  * Block all that is passed on, SIGCHLD, and what writing to a closed pipe or from the background would bring.  What was
  * ignored (nohup) stays ignored and is left out.
  *
- * @param[out] wanted  what to take by signalfd() or sigwaitinfo()
+ * @param[out] wanted  the signals for signalfd() or sigwaitinfo()
  * @param[out] old     the mask as it was given to us
  */
 void signals_block (sigset_t *wanted, sigset_t *old);

@@ -28,7 +28,7 @@ struct child {
     char *const *argv;
     char *const *envp;
     int in, out, err; /* -1: as ours */
-    pid_t group; /* 0: one of its own */
+    pid_t group; /* 0: a new one */
     pid_t launcher;
     const sigset_t *mask;
     const struct rlimit *descriptors; /* NULL: as ours */
@@ -44,7 +44,7 @@ struct child {
 
 /* The thread sanitizer takes each clone() for a fork(), and in a child of several threads it stops to look at what
  * synchronises them.  This child shares our memory, so it would stop doing that in ours; __clone() it does not see.
- * Descriptors are the child's own, though: its dup2() is none of ours. */
+ * Descriptors are the child's own, though: its dup2() does not change ours. */
 #ifdef __SANITIZE_THREAD__
 extern __typeof__ (clone) __clone;
 #define clone __clone

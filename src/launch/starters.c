@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting ranks from several threads.  A thread stands still from clone() until its child has called exec, which is
+/* Starting ranks from several threads.  A thread is stopped from clone() until its child has called exec, which is
  * most of the time that a start takes; others can start theirs meanwhile.  See starters.h. */
 #include <config.h>
 
@@ -22,14 +22,14 @@ count_starters (int ranks)
     return most < STARTERS_MOST ? most : STARTERS_MOST;
 }
 
-/* Starting thousands of ranks takes a while, in which nobody looks at events. */
+/* Starting thousands of ranks takes a while, during which events are not handled. */
 static int
 check_keeper (const struct starters *all, struct fail *fail)
 {
     return keeper_lives (all->spawn.job->keeper) ? 0 : fail_set (fail, FAIL_GENERAL, "the launcher was killed");
 }
 
-/* A failure takes all numbers that are left, so that nobody starts another rank. */
+/* A failure takes all remaining numbers, so that no thread starts another rank. */
 static void
 start_some (struct starter *starter)
 {
@@ -44,7 +44,7 @@ start_some (struct starter *starter)
     }
     for (int i; (i = atomic_fetch_add (&all->next, 1)) < ranks;)
         if (check_keeper (all, &starter->fail) || spawn_rank (&hand, i, &starter->fail)
-            || supervise_add (all->supervisor, i, &starter->fail)) {
+            || supervisor_add (all->supervisor, i, &starter->fail)) {
             starter->failed = i;
             atomic_store (&all->next, ranks);
         }
@@ -98,7 +98,7 @@ starters_start (struct starters *starters, struct supervisor *supervisor, struct
             ;
     for (int i = 0; i < job->count; i++)
         job->alive += job->ranks[i].pid != 0;
-    const struct starter *first = NULL; /* the failure of the lowest rank is the one that is told */
+    const struct starter *first = NULL; /* the failure of the lowest rank is reported */
     for (int i = 0; i < starters->count; i++)
         if (starters->each[i].failed >= 0 && (!first || starters->each[i].failed < first->failed))
             first = &starters->each[i];

@@ -6,7 +6,7 @@
 /** Of a rank that ended as waitpid() reports: its own status, or 128+N for signal N. */
 int status_of_wait (int wait_status);
 
-/** Of an exec that failed with @p error: 127 where there is no such program, 126 where it cannot be executed. */
+/** Of an exec that failed with @p error: 127 if there is no such program, 126 if it cannot be executed. */
 int status_of_exec (int error);
 
 /** Of a launcher that was told to end by @p signal: 128+N. */

@@ -125,7 +125,7 @@ signal_children_between (pid_t first, pid_t last, int signal)
     return count;
 }
 
-/* PIDs are given in rising order, so children lie between us and the newest process, unless the numbers have started
+/* PIDs are given in rising order, so children are between us and the newest process, unless the numbers have started
  * again from the lowest since: then all have to be tried, which takes about a second. */
 static void
 signal_children (int signal)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that share a terminal: each writes to a pseudo-terminal of its own, so that it still writes line by line and in
+/* Ranks that share a terminal: each writes to its own pseudo-terminal, so that it still writes line by line and in
  * colour, while we pass its lines on one at a time with the rank's number before each. */
 #ifndef LAUNCH_TERMINAL_H
 #define LAUNCH_TERMINAL_H

@@ -4,7 +4,8 @@
 
 #include "launch/topology.h"
 
-#include "launch/cgroup.h"
+#include "launch/cgroup_limits.h"
+#include "launch/topology_nvidia.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
 #include "util/parse.h"
@@ -18,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Read a small file of /sys or /proc as text.  @return false where there is none */
+/* Read a small file of /sys or /proc as text.  @return false if there is none */
 static bool
 read_line (const char *path, char *text, size_t size)
 {

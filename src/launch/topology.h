@@ -15,9 +15,9 @@ struct topology {
     char cpu_list[256]; /* those that the affinity allows, "0-3,8"; "" where unknown */
     int gpus;           /* NVIDIA devices that a process sees, CUDA_VISIBLE_DEVICES heeded */
     int gpus_present; /* the same, CUDA_VISIBLE_DEVICES not heeded */
-    int free_port;      /* for MASTER_PORT where none is given and the usual one is taken, or any is wanted; 0: none */
+    int free_port;      /* for MASTER_PORT if none is given and the usual one is in use, or any will do; 0: none */
     bool port_taken;    /* somebody listens at the port that the job has to use */
-    char port_note[512]; /* what else the user should know of the port, "" where nothing */
+    char port_note[512]; /* what else the user should know about the port; may be "" */
     int mpi_local_size; /* ranks on this host by a surrounding mpirun; 0: none */
     const char *omp_num_threads;           /* OMP_NUM_THREADS, or NULL */
     const char *python_path;     /* PYTHONPATH, or NULL */
@@ -44,11 +44,6 @@ int topology_probe_mpi (struct topology *topology, struct fail *fail);
 
 /** Find DeepSpeed's own launcher in PATH. */
 void topology_probe_deepspeed (struct topology *topology);
-
-/** Whether there are several GPUs, cards of the RTX 40 series among them, with a driver before 550.40.07: NCCL hangs
- *  there unless it is told to leave P2P and InfiniBand alone.
- *  @param root  what the paths begin with: "" but in tests */
-bool topology_lacks_p2p (const char *root);
 
 /** How many devices a CUDA_VISIBLE_DEVICES of @p text leaves of @p present ones. */
 int topology_visible_gpus (const char *text, int present);

@@ -5,7 +5,7 @@
 
 #include "launch/topology.h"
 
-#include "launch/program.h"
+#include "launch/executable.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 
@@ -29,7 +29,7 @@ static bool
 find (const char *name, char *path, size_t size)
 {
     AUTO_FREE char *found = NULL;
-    int length = !program_find_in_path (name, &found, NULL) && found ? snprintf (path, size, "%s", found) : -1;
+    int length = !executable_find (name, &found, NULL) && found ? snprintf (path, size, "%s", found) : -1;
     return length >= 0 && (size_t) length < size;
 }
 
@@ -54,7 +54,7 @@ void
 topology_probe_deepspeed (struct topology *topology)
 {
     if (!find ("deepspeed", topology->deepspeed_program, sizeof topology->deepspeed_program))
-        memcpy (topology->deepspeed_program, "deepspeed", sizeof "deepspeed"); /* the start will say so */
+        memcpy (topology->deepspeed_program, "deepspeed", sizeof "deepspeed"); /* the start will report it */
 }
 
 /* Start @program so that its answer comes through a pipe. @return 0, or an errno */
@@ -98,7 +98,7 @@ topology_probe_mpi (struct topology *topology, struct fail *fail)
     if (error == ENOMEM)
         return fail_nomem (fail);
     if (error)
-        return 0; /* the start will fail too, and say so */
+        return 0; /* the start will fail too, and report it */
     read_answer (answer, text, sizeof text);
     topology->mpi_is_open = strstr (text, "Open MPI") || strstr (text, "OpenRTE");
     kill (pid, SIGKILL); /* it has answered, or never will */

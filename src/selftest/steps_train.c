@@ -29,8 +29,12 @@ check_batch (struct self *self, const struct accel_batch *batch)
         return;
     }
     expect (self, "accel_batch_size", tensor->shape[0], (long long) accel_batch_size (batch));
+    struct accel_error err = { 0 };
+    void *data;
+    if (!CALL (self, accel_batch_data (batch, "value", &data, ACCEL_FLOAT32, &err), &err))
+        return;
     for (size_t i = 0; i < accel_batch_size (batch); i++)
-        expect (self, "a sample", accel_batch_indices (batch)[i], (long long) ((const float *) tensor->data)[i]);
+        expect (self, "a sample", accel_batch_indices (batch)[i], (long long) ((const float *) data)[i]);
 }
 
 /* The whole batch as a tree, gathered for metrics: as many rows as of its field alone. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one contract between command and library, first half: names of environment variables.  (The other half is the job
- * segment, jobseg.h.)  Variables that are a setting's own spelling stand in that setting's row of the option table. */
+ * segment, jobseg.h.)  Variables that are a setting's own spelling are in that setting's row of the option table. */
 #ifndef UTIL_ENVNAMES_H
 #define UTIL_ENVNAMES_H
 
@@ -29,7 +29,7 @@
 #define ENV_NCCL_IB_DISABLE "NCCL_IB_DISABLE"
 #define ENV_NCCL_ASYNC_ERROR_HANDLING "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 
-/* the original's, read by libaccel */
+/* Accelerate's, read by libaccel */
 #define ENV_USE_CPU "ACCELERATE_USE_CPU"
 #define ENV_MIXED_PRECISION "ACCELERATE_MIXED_PRECISION"
 #define ENV_GRADIENT_ACCUMULATION_STEPS "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why something failed: one line of text and the exit status it stands for.  The first function that knows the cause
+/* Why something failed: one line of text and the exit status that it leads to.  The first function that knows the cause
  * fills it; callers pass it on, or prefix it; only main.c prints it. */
 #ifndef UTIL_FAIL_H
 #define UTIL_FAIL_H

@@ -111,7 +111,7 @@ sync_directory_of (const char *path)
     return fd < 0 ? -1 : fsync (fd);
 }
 
-/* mkostemp() makes files that nobody else may read, and fchmod() afterwards does not know the umask: open() does. */
+/* mkostemp() creates files that no other user may read, and fchmod() does not know the umask: open() does. */
 static int
 create_beside (const char *path, mode_t mode, struct strbuf *name)
 {

@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 /**
- * Read a file whole, without waiting: a pipe that nobody has filled yet is an error.
+ * Read a file whole, without waiting: a pipe without data is an error.
  *
  * @param limit        largest size accepted, bytes
  * @param[out] text    the bytes and a terminating 0; the caller frees them
@@ -30,7 +30,7 @@ int io_write_file (const char *path, const void *bytes, size_t length, mode_t mo
 /** Say now whether io_write_file() could write @p path, as far as that can be known; what is there stays as it is. */
 int io_check_writable (const char *path, struct fail *fail);
 
-/** Where io_write_file() would write, and with which mode, for those who remove the file in between. */
+/** Where io_write_file() would write, and with which mode, for callers that remove the file in between. */
 struct io_target {
     char *path;  /* no link */
     mode_t mode;

@@ -4,8 +4,9 @@
 
 #include "util/jobseg.h"
 
-#include "util/cleanup.h"
+#include "util/procfs.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
@@ -209,22 +210,12 @@ jobseg_file (const struct jobseg_slot *slot, const struct jobseg_record *record)
 static const char *
 find_stop (const struct jobseg_slot *slot)
 {
-    char path[40], text[512];
-    struct stat space;
+    struct procfs_stat stat;
     pid_t pid = atomic_load (&slot->pid);
-    if (pid <= 0 || pid == getpid () || atomic_load (&slot->exited) || stat ("/proc/self/ns/pid", &space)
-        || (uint32_t) space.st_ino != atomic_load (&slot->pid_space))
+    if (pid <= 0 || pid == getpid () || atomic_load (&slot->exited)
+        || atomic_load (&slot->pid_space) != procfs_pid_space () || !procfs_read_stat (pid, &stat))
         return NULL;
-    snprintf (path, sizeof path, "/proc/%d/stat", (int) pid);
-    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read (fd, text, sizeof text - 1);
-    if (length <= 0)
-        return NULL;
-    text[length] = '\0';
-    const char *end = strrchr (text, ')'); /* of the program's name, in which anything may be */
-    if (end && !strncmp (end, ") T", 3))
-        return "stopped by a signal";
-    return end && !strncmp (end, ") t", 3) ? "stopped by a debugger" : NULL;
+    return stat.state == 'T' ? "stopped by a signal" : stat.state == 't' ? "stopped by a debugger" : NULL;
 }
 
 void

@@ -2,12 +2,12 @@
 /* The one contract between command and library, second half: the job segment, shared memory of one job on one host.
  *
  * The launcher (or, under a foreign launcher, the library) makes it as a memfd: it has no name in /dev/shm, so nothing
- * can be left behind.  Ranks open it as /proc/PID/fd/N of its maker.  Nobody can make it shorter, and only once does it
+ * can be left behind.  Ranks open it as /proc/PID/fd/N of its maker.  No process can shrink it, and only once does it
  * grow: seals see to that.  It begins with a header and one slot per local
  * rank; behind them lies room that the shm engine sizes and lays out for itself (data_offset).
  *
  * A rank writes its own slot only; the launcher writes the exit fields when it has reaped the rank.  Everything that
- * another process reads is atomic.  Readers may be processes of other builds: version and sizes stand in the header. */
+ * another process reads is atomic.  Readers may be processes of other builds: version and sizes are in the header. */
 #ifndef UTIL_JOBSEG_H
 #define UTIL_JOBSEG_H
 
@@ -99,7 +99,7 @@ enum jobseg_call {
     JOBSEG_CALL_COUNT
 };
 
-/** @return the public name of @p call, "?" for a number that is none. */
+/** @return the public name of @p call, "?" for an invalid number. */
 const char *jobseg_call_name (unsigned call);
 
 /** What a rank is doing with the library. */
@@ -167,7 +167,7 @@ struct jobseg_header {
     char job_id[40];
     _Atomic uint32_t ready_generation; /* the generation whose data area is laid out; a futex */
     uint32_t spare;
-    uint64_t data_offset;          /* first byte behind the slots, a multiple of the page size */
+    uint64_t data_offset;          /* first byte after the slots, a multiple of the page size */
     _Atomic uint64_t arena_bytes;  /* the shm engine's: of each rank's arena */
     _Atomic uint64_t arena_offset; /* the shm engine's: of rank 0's arena in the file */
 };
@@ -191,7 +191,7 @@ int jobseg_attach (struct jobseg *segment, const char *path, struct fail *fail);
 /** The same with an open descriptor, which the segment then owns also on failure. */
 int jobseg_attach_fd (struct jobseg *segment, int fd, struct fail *fail);
 
-/** Give the segment its final size: from now on nobody can change it.  @return 0, or -1 with errno */
+/** Give the segment its final size: from now on no process can change it.  @return 0, or -1 with errno */
 int jobseg_grow (const struct jobseg *segment, size_t bytes);
 
 /** Unmap and close; the segment itself lives as long as somebody holds it.  Accepts JOBSEG_NONE. */
@@ -203,7 +203,7 @@ struct jobseg_slot *jobseg_slot (const struct jobseg *segment, int local_rank);
 /** Launcher: note that the rank's process is gone. */
 void jobseg_mark_exit (struct jobseg *segment, int local_rank, int wait_status);
 
-/** Copy the newest record of @p slot.  @return false where its program has none */
+/** Copy the newest record of @p slot.  @return false if its program has none */
 bool jobseg_latest (const struct jobseg_slot *slot, struct jobseg_record *record);
 
 /**

@@ -18,7 +18,7 @@ enum parse_result parse_int64 (const char *text, int64_t min, int64_t max, int64
 /** A decimal floating-point number in the C locale; finite. */
 enum parse_result parse_double (const char *text, double min, double max, double *value);
 
-/** The original's truth words in any case: y yes t true on 1, n no f false off 0. */
+/** Accelerate's truth words in any case: y yes t true on 1, n no f false off 0. */
 enum parse_result parse_bool (const char *text, bool *value);
 
 #endif

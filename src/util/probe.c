@@ -57,7 +57,7 @@ isolate (pid_t parent)
         dup2 (null, fd);
 }
 
-/* What the child sends: whether it failed, why, and the answer behind it, aligned for whatever that is. */
+/* What the child sends: whether it failed, why, and then the answer, aligned for whatever that is. */
 struct reply {
     _Alignas (16) int result;
     struct fail fail;

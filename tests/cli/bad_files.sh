@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Files that are wrong, unreadable or cannot be written: one line that says what and where, exit 1, and the old file as
+# Files that are wrong, unreadable or unwritable: one line that says what and where, exit 1, and the old file as
 # it was.
 . "${srcdir:-.}/tests/testlib.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# accelerate config: questions, the file they make, and what happens to the old file when they stop.
+# accelerate config: questions, the resulting file, and the old file if they are interrupted.
 . "${srcdir:-.}/tests/testlib.sh"
 
 q="'"

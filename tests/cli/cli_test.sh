@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# accelerate test: it finds what is right to be right, and names rank, step and peer of what is wrong.
+# accelerate test: it passes a correct library, and names rank, step and peer of a fault.
 . "${srcdir:-.}/tests/testlib.sh"
 
 sentence='All tests passed: this machine is ready for distributed training.'
@@ -28,7 +28,7 @@ functions_of () {
 test_expect_success 'every function of state, control, communication and training is called' '
     { functions_of "$srcdir"/include/accel/state.h "$srcdir"/include/accel/comm.h "$srcdir"/include/accel/train.h &&
         functions_of "$srcdir"/include/accel/*.h | grep "_at\$"; } |
-        sed "s/_at\$//" | grep -vE "^accel_(prepare_end_mark|check)\$" | sort -u >declared && [ "$(wc -l <declared)" -gt 50 ] &&
+        sed "s/_at\$//; s/_sized\$//" | grep -vE "^accel_(prepare_end_mark|check)\$" | sort -u >declared && [ "$(wc -l <declared)" -gt 50 ] &&
     for name in $(cat declared); do
         grep -qE "(^|[^a-z_])$name \(" "$srcdir"/src/selftest/*.c || echo "$name"
     done >missing && cat missing && [ ! -s missing ]'
@@ -44,11 +44,16 @@ if [ -f "$fake" ]; then
         ! grep "ready for" out || return 99
         return $status
     }
+    # is_named MS: a short timeout is not enough where the machine is busy
+    is_named () {
+        test_exit 1 faked_test stop "$1" &&
+            grep -E "^accel_selftest: rank [02]: broadcast: accel_comm_broadcast: .*rank 1 \(stopped by a signal after accel" error
+    }
     test_expect_success 'a wrong number: rank, step, expected and got' '
         test_exit 1 faked_test corrupt && grep -Ex "accel_selftest: rank 1: broadcast: an element from the root: expected [0-9]+, got [0-9]+" error &&
         grep -x "all-gather  *ok" out && ! grep "^broadcast" out'
     test_expect_success 'a rank that is stopped is waited for until the timeout, and named' '
-        test_exit 1 faked_test stop 3000 && grep -E "^accel_selftest: rank [02]: broadcast: accel_comm_broadcast: .*rank 1 \(stopped by a signal after accel" error'
+        { is_named 3000 || is_named 60000; }'
     test_expect_success 'a rank that leaves is named' '
         ! faked_test leave && grep -E "^accel_selftest: rank [02]: broadcast: accel_comm_broadcast: .*rank 1 " error'
     test_expect_success 'a rank that crashes is named' '

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# accelerate to-fsdp2: the same data as the original's, and files that are whole or stay as they were.
+# accelerate to-fsdp2: the same data as Accelerate's, and files that are complete or unchanged.
 . "${srcdir:-.}/tests/testlib.sh"
 
 cat >one.yaml <<'EOT'

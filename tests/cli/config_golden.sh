@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The questionnaire of the original, answered here: the same questions, and the same file.
+# Walks through Accelerate's questionnaire, repeated here: the same questions, and the same file.
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! command -v python3 >/dev/null; then

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# accelerate config schema: it accepts the example files and what else is right, and rejects what `config lint` rejects.
+# accelerate config schema: it accepts the example files and other valid files, and rejects those that `config lint` rejects.
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! python3 -c 'import yaml; from jsonschema import Draft202012Validator' 2>/dev/null; then

@@ -144,6 +144,28 @@ def arrows_and_review():
     has("distributed_type: MULTI_CPU", "num_processes: 2", "mixed_precision: 'no'")
 
 
+def review_is_a_table():
+    """All questions of the review begin in one column, whatever the lengths of the answers and of the lines."""
+    host, path = "trainer-é001.example.com", "/home/trainer/a/long/name/of/a/folder/hostfile"
+    flags = ["--main_process_ip", host, "--mpirun_hostfile", path, "--num_machines", "2", "--mixed_precision", "no"]
+    with Terminal("--distributed_type", "MULTI_CPU", "--num_processes", "2", *flags, columns=84) as t:
+        t.choose(ENVIRONMENT, ENTER)
+        t.choose("rank of this", ENTER)
+        t.rest("TCP port", "local network", DEBUG, DYNAMO)
+        t.expect("Your answers:\r\n")
+        begin = t.seen
+        t.expect(SAVE)
+        shown = t.screen[begin:].split("\033")[0].split("\r\n")
+        t.send("\003")
+        t.ends_with(130)
+    column = shown[0].index("In which")
+    starts = {f"{1:4}  This machine", f"{5:4}  {host}", f"{7:4}  yes", ""}
+    for line in filter(None, shown):
+        starts.discard(line[:column].rstrip())
+        assert line[column - 2:column] == "  " and line[column] != " " or line == f"{10:4}  {path}", shown
+    assert not starts, f"{starts} not in {shown}"
+
+
 def old_values_are_marked():
     with Terminal() as t:
         t.choose(ENVIRONMENT, ENTER)
@@ -404,6 +426,7 @@ def flags():
 
 TESTS = [
     ("arrow keys choose, Enter saves after the review", arrows_and_review),
+    ("the review is a table", review_is_a_table),
     ("the old file's values are marked", old_values_are_marked),
     ("menus hint at keys, ? explains a question", help_and_hints),
     ("questions break between words", wrapped),

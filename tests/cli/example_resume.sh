@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# examples/resume: killed anywhere and started again on another number of processes, it logs what an undisturbed run logs.
+# examples/resume: killed anywhere and restarted on another number of processes, it writes the log of an undisturbed run.
 . "${srcdir:-.}/tests/testlib.sh"
 
 resume=$builddir/examples/resume

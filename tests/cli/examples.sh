@@ -105,4 +105,17 @@ test_expect_success 'digits --help is help' '"$digits" --help >out && grep "^usa
 test_expect_success 'the README lists the packages that a build needs' '
     sed -n "/apt-get install/,/[^\\\\]\$/p" "$srcdir/README.md" | tr -d "\\\\" | tr -s " " "\n" | sed "1,3d" | sort >shown &&
     sed -n "s/^build //p" "$srcdir/scripts/packages.txt" | sort >needed && test -s needed && diff needed shown'
+# A tree of stubs: bootstrap, configure, make and the launcher only print their arguments.
+mkdir -p tree/scripts tree/build bin
+cp "$srcdir/run-demo" tree
+cp "$srcdir/scripts/setup.sh" tree/scripts
+: >tree/scripts/packages.txt
+for stub in bin/make tree/configure tree/bootstrap tree/build/accelerate; do
+    printf '#!/bin/sh\necho "$@"\n' >$stub
+    chmod +x $stub
+done
+test_expect_success 'run-demo says what it is doing' '
+    PATH=$PWD/bin:$PATH ./tree/run-demo --no-install >out 2>&1 && cat out &&
+    grep -x "run-demo: configuring build" out && grep -x "run-demo: running in build/: .*" out &&
+    grep -x "launch --num_processes 2 examples/digits" out'
 test_done

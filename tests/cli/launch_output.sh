@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The launcher neither loses what ranks write nor hoards it: slow readers, readers that stand still, long lines.
+# The launcher neither loses nor hoards the output of ranks: slow readers, stopped readers, long lines.
 . "${srcdir:-.}/tests/testlib.sh"
 two="--cpu --num_processes 2"
 

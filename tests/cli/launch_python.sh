@@ -3,7 +3,7 @@
 # Which file a program's name means, and which Python runs it.
 . "${srcdir:-.}/tests/testlib.sh"
 
-# Pythons that say which they are.  The environments' folders are such by what is beside their bin.
+# Pythons that print which they are.  A folder is an environment because of the files next to its bin.
 for prefix in system other venv copied conda; do
     mkdir -p $prefix/bin && printf '#!/bin/sh\necho %s "$@"\n' $prefix >$prefix/bin/python3 && chmod +x $prefix/bin/python3
 done

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What ranks get, how they may end, and what the launcher says about it.
+# The environment of ranks, how they may end, and what the launcher reports.
 . "${srcdir:-.}/tests/testlib.sh"
 
 cat >show <<'EOF'

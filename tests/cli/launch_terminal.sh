@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Several ranks on one terminal: whose line is whose, in colour; what a failure and ^C leave on the screen.
+# Several ranks on one terminal: prefixes of lines, in colour; what a failure and ^C leave on the screen.
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! command -v python3 >/dev/null || ! python3 -c 'import pty; pty.openpty ()' 2>/dev/null; then

@@ -39,6 +39,21 @@ test_expect_success 'DeepSpeed files that are right: one that is there, none, ba
     for file in ds.json none eyJ6ZXJvX29wdGltaXphdGlvbiI6IHt9fQ==; do
         "$accelerate" launch --use_deepspeed --num_processes 1 --no_python --deepspeed_config_file $file ./p >out && grep started out || return 1
     done && "$accelerate" launch --use_deepspeed --deepspeed_config_file nofile.json --dry_run program.py'
+"$accelerate" --emit=gpu-ids >gpus || exit 99
+if [ -s gpus ]; then
+    test_skip 'a machine without GPUs' 'here are some'
+else
+    test_expect_success 'FSDP without a GPU: the note names FSDP, not an option that was not given' '
+        "$accelerate" launch --use_fsdp --num_processes 1 --no_python true 2>error && cat error &&
+        grep -x "accelerate: note: no NVIDIA GPU found, but FSDP needs one" error && ! grep -e "--" error'
+    test_expect_success 'a dry run marks GPUs that are missing' '
+        "$accelerate" launch --multi_gpu --num_processes 2 --dry_run program.py >out && cat out &&
+        grep "^  0 .* device cuda:0 (not found)" out && grep "^  1 .* device cuda:1 (not found)" out'
+fi
+test_expect_success 'a dry run for mpirun says that mpirun starts the ranks' '
+    printf "#!/bin/sh\necho \"mpirun (Open MPI) 4.1.4\"\n" >mpirun && chmod +x mpirun &&
+    PATH=$PWD:$PATH "$accelerate" launch --cpu --mpirun_hostfile hosts --num_processes 4 --dry_run program.py >out && cat out &&
+    grep "^  started by mpirun" out && ! grep "1 of 1" out'
 # At 40, 60 and 100 columns no line is longer; the important options come first.
 for columns in 40 60 100 500; do
     test_expect_success "help in $columns columns" '

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Loaders over real ranks: the original's batches, properties of random options, ragged data, resuming in other jobs.
+# Loaders over real ranks: Accelerate's batches, properties of random options, ragged data, resuming in other jobs.
 . "${srcdir:-.}/tests/testlib.sh"
 loaders=$builddir/tests/conformance/loaders
 

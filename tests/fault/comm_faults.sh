@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A rank dies, leaves, disagrees or does not come: the others are told who and where, and nothing remains.
+# A rank dies, leaves, disagrees or does not arrive: the others get an error with its rank and place, and nothing remains.
 . "${srcdir:-.}/tests/testlib.sh"
 drive=$builddir/tests/fault/drive
 faults=$builddir/tests/fault/comm_faults

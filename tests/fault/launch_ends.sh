@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# How jobs end: who gets which signal, what is told of it, and what a report file holds, whoever is killed when.
+# How jobs end: which process gets which signal, the messages, and the report file, whichever process is killed.
 . "${srcdir:-.}/tests/testlib.sh"
 two="--cpu --num_processes 2"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Data that cannot be loaded, on one rank or on all: everybody is told why, and nobody waits for ever.
+# Data that cannot be loaded, on one rank or on all: all ranks get the reason, and none waits for ever.
 . "${srcdir:-.}/tests/testlib.sh"
 drive=$builddir/tests/fault/drive
 faults=$builddir/tests/fault/loader_faults

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Messages of trees and objects that are not what the other process waits for.
+# Messages of trees and objects that differ from what the receiver expects.
 . "${srcdir:-.}/tests/testlib.sh"
 faults=$builddir/tests/fault/message_faults
-# Sizes that no memory has are refused by a sanitizer's allocator only if it is told so.
+# A sanitizer's allocator refuses impossible sizes only with this option.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}allocator_may_return_null=1"
 export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}allocator_may_return_null=1"
 

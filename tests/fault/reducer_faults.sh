@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A rank dies, fails, forgets, hangs or makes a NaN in its backward pass, with buckets under way: the others are told, in time.
+# A rank dies, fails, forgets, hangs or makes a NaN in its backward pass, with buckets under way: the others get an error in time.
 . "${srcdir:-.}/tests/testlib.sh"
 drive=$builddir/tests/fault/drive
 faults=$builddir/tests/fault/reducer_faults

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranks join only their own job, whoever else is about; and nobody can be in the way of a job that another launcher
+# Ranks join only their own job, whatever other processes do; and no process can block a job that another launcher
 # starts by taking the name at which its ranks meet.
 . "${srcdir:-.}/tests/testlib.sh"
 faults=$builddir/tests/fault/comm_faults

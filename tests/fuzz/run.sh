@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# make check-fuzz: every fuzzer for so many seconds, at once; what it finds is left in the build folder and named.
+# make check-fuzz: all fuzzers at the same time, for the given seconds; inputs that they find stay in the build folder and are named.
 set -u
 seconds=${1:-60}
 seed=${FUZZ_SEED:-1} # the same inputs each time, in their order; 0: others

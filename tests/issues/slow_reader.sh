@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A slow reader of standard error got only what fitted into the pipe: the launcher ended without passing on the rest.
+# A slow reader of standard error got only the first bytes, as many as the pipe holds: the launcher ended without passing on the rest.
 . "${srcdir:-.}/tests/testlib.sh"
 
 cat >rank <<'EOF'

@@ -18,18 +18,19 @@ nm -D --defined-only "$library" | awk '$2 ~ /[TDBRW]/ { sub (/@.*/, "", $3); pri
 test_expect_success 'declarations were found' 'test "$(wc -l <declared)" -gt 30'
 test_expect_success 'exports equal declarations' 'diff declared exported'
 test_expect_success 'every declaration has a comment' \
-    "! awk '/^ACCEL_API/ && last !~ /\*\/\$/ && last !~ /^#define / { print FILENAME \": \" \$0 } NF { last = \$0 }' \
+    "! awk '/^ACCEL_API/ && last !~ /\*\/\$/ && last !~ /^#define / { print FILENAME \": \" \$0 }
+            NF { if (!more) last = \$0; more = /[\\\\]\$/ }' \
         '$srcdir'/include/accel/*.h | grep ."
 # Other flags than the default ones give other sizes, clang unrolls more, and instrumented code is larger.  What programs pay for beyond this
 # are the engines that were chosen at configure time.
 engines=$(find "$builddir/src/lib/engines" -path "*/.libs/*.o" -exec size {} + | awk "{ sum += \$1 + \$2 } END { print sum + 0 }")
-limit=$((484 * 1024 + engines))
+limit=$((492 * 1024 + engines))
 flags=$(sed -n 's/^CFLAGS = //p' "$builddir/Makefile") extra=$(sed -n 's/^\(SAN\|COVERAGE\)_CFLAGS = //p' "$builddir/Makefile")
 if [ "$flags" = '-g -O2' ] && grep -q '^CC = gcc' "$builddir/Makefile" && [ -z "$(echo $extra)" ] && nm "$library" | grep -q kernels_avx512; then
-    test_expect_success 'stripped and without engines, libaccel takes less than 484 KiB' \
+    test_expect_success 'stripped and without engines, libaccel takes less than 492 KiB' \
         "strip -s -o stripped '$library' && test \"\$(wc -c <stripped)\" -lt $limit"
 else
-    test_skip 'stripped and without engines, libaccel takes less than 484 KiB' 'measured with gcc, its default CFLAGS and on x86-64'
+    test_skip 'stripped and without engines, libaccel takes less than 492 KiB' 'measured with gcc, its default CFLAGS and on x86-64'
 fi
 test_expect_success 'libaccel links nothing but the C library' \
     "! readelf -d '$library' | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' |

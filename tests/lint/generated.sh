@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What is made from the option table and committed equals what the table says now; `make regen` rewrites it.
+# The committed files that are generated from the option table are up to date; `make regen` rewrites them.
 . "${srcdir:-.}/tests/testlib.sh"
 
 for source in "$srcdir"/man/*.in; do

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# No shell test has a command whose exit status goes nowhere; and what finds such commands does find them.
+# No shell test ignores the exit status of a command; and the script that finds such commands works.
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! command -v python3 >/dev/null; then

@@ -9,6 +9,7 @@
 #include "lib/engines/shm/shm_private.h"
 #include "tests/tap.h"
 #include "util/fail.h"
+#include "util/procfs.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -272,7 +273,7 @@ make_members (int size)
         ranks[r]->generation = 1;
         atomic_store (&ranks[r]->slot->generation, 1);
         atomic_store (&ranks[r]->slot->pid, getpid ());
-        atomic_store (&ranks[r]->slot->pid_space, shm_pid_space ());
+        atomic_store (&ranks[r]->slot->pid_space, procfs_pid_space ());
         atomic_store (&ranks[r]->slot->state, JOBSEG_READY);
     }
     must (shm_lay_out (ranks[0], &err));

@@ -306,6 +306,9 @@ test_batch (void)
     ok (!accel_batch_size (batch) && !accel_batch_tensor (batch, "x") && !accel_batch_indices (batch),
         "a batch is empty after the job was closed");
     is_error (accel_batch_tree (&tree, batch, &err), ACCEL_ERR_INVALID, "the batch is no longer valid");
+    void *elements;
+    is_error (accel_batch_data (batch, "x", &elements, ACCEL_FLOAT32, &err), ACCEL_ERR_INVALID,
+              "the batch is no longer valid");
     ok (accel_loader_next (loader, &batch, &err) && accel_batch_size (batch) == 2, "its loader goes on: %s", err.text);
     clean ();
     accel_dataset_close (dataset);

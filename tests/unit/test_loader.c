@@ -219,6 +219,40 @@ check_tree (const struct accel_batch *batch, bool *same, bool *sliced)
     accel_tree_destroy (copy);
 }
 
+/* The elements of a field, or an error that names it: a typing error must not end in a crash. */
+static void
+test_fields_by_name (void)
+{
+    const struct {
+        const char *name;
+        enum accel_dtype dtype;
+        const char *words;
+    } refused[] = {
+        { "lable", ACCEL_INT64, "the batch has no field 'lable' (did you mean 'label'?)" },
+        { "Pixels", ACCEL_UINT8, "the batch has no field 'Pixels' (did you mean 'pixels'?)" },
+        { "targets", ACCEL_INT32, "the batch has no field 'targets' (its fields: 'x', 'label', 'flag', 'pixels')" },
+        { "", ACCEL_FLOAT32, "the batch has no field '' (its fields: 'x', 'label', 'flag', 'pixels')" },
+        { "label", ACCEL_INT32, "field 'label' is int64, not int32" },
+        { "label", (enum accel_dtype) 77, "field 'label' is int64, not ?" },
+    };
+    struct accel_loader *loader = make_loader (5, &(struct accel_loader_options){ .batch_size = 2 });
+    const struct accel_batch *batch;
+    struct accel_error err = { 0 };
+    void *data = NULL;
+    ok (accel_loader_next (loader, &batch, NULL) && !accel_batch_data (batch, "label", &data, ACCEL_INT64, &err)
+            && data == accel_batch_tensor (batch, "label")->data, "the elements of a field");
+    void *before = data;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        ok (accel_batch_data (batch, refused[i].name, &data, refused[i].dtype, &err) == ACCEL_ERR_INVALID
+                && data == before, "field '%s' is refused", refused[i].name);
+        is_text (err.text, refused[i].words, "and the text");
+    }
+    ok (accel_batch_data (NULL, "label", &data, ACCEL_INT64, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    ok (accel_batch_data (batch, NULL, &data, ACCEL_INT64, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    ok (accel_batch_data (batch, "label", NULL, ACCEL_INT64, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    accel_loader_destroy (loader);
+}
+
 static void
 test_trees (void)
 {
@@ -466,6 +500,7 @@ main (void)
     test_orders ();
     test_sizes ();
     test_content ();
+    test_fields_by_name ();
     test_trees ();
     test_epochs ();
     test_epoch_of_a_rest ();

@@ -111,6 +111,8 @@ static const struct {
     { "more samples than numbers", SIZE_MAX, { .batch_size = 1 }, "too large for its indices" },
     { "batches of all memory", 4, { .batch_size = SIZE_MAX }, "size overflows" },
     { "no such way to dispatch", 4, { .dispatch_batches = (enum accel_dispatch) 9 }, "dispatch_batches" },
+    { "no such reader", 4, { .reader = (enum accel_reader) 3 }, "reader" },
+    { "threads that are none", 4, { .reader = ACCEL_READER_THREADS }, "set workers" },
     { "too many workers", 4, { .workers = UINT_MAX }, "threads" },
     { "too much read ahead", 4, { .workers = 1, .prefetch = UINT_MAX }, "threads" },
     { "a batch sampler without a function", 4, { .batch_sampler = &no_next }, "needs a next function" },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loaders of one process, rule by rule: samplers of the program, what is skipped, states, what is drawn from which
- * generator, what one epoch leaves to the next, and how far streams are read ahead. */
+ * generator, what one epoch leaves to the next, how far streams are read ahead, and which threads read. */
 #include <config.h>
 
 #include "lib/data/loader.h"
@@ -8,6 +8,7 @@
 #include "lib/data/sampler.h"
 #include "tests/tap.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -451,6 +452,74 @@ test_reading_ahead (void)
     }
 }
 
+/* ---- which threads read ---- */
+
+struct watched {
+    pthread_t caller;
+    useconds_t takes_us;
+    atomic_long by_caller, by_threads;
+    int64_t at; /* of a stream */
+};
+
+static enum accel_status
+read_watched (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    struct watched *watched = user;
+    atomic_fetch_add (pthread_equal (pthread_self (), watched->caller) ? &watched->by_caller : &watched->by_threads, 1);
+    if (watched->takes_us)
+        usleep (watched->takes_us);
+    return read_number (NULL, index, into, err);
+}
+
+static enum accel_status
+next_watched (void *user, void *const *into, bool *end, struct accel_error *err)
+{
+    struct watched *watched = user;
+    *end = watched->at == 200;
+    return *end ? ACCEL_OK : read_watched (user, (size_t) watched->at++, into, err);
+}
+
+/* The caller, workers, or first workers and then the caller. */
+static void
+test_reader (bool streams)
+{
+    enum { SAMPLES = 200 };
+    static const struct {
+        struct accel_loader_options options;
+        useconds_t takes_us;
+        const char *who, *name;
+    } rows[] = {
+        { { .workers = 0 }, 0, "caller", "no workers" },
+        { { .workers = 2 }, 0, "both", "cheap reads" },
+        { { .workers = 2 }, 300, "workers", "reads of 300 us" },
+        { { .workers = 2, .timeout_ms = 1000000 }, 0, "workers", "cheap reads that may not hang" },
+        { { .workers = 2, .reader = ACCEL_READER_THREADS }, 0, "workers", "cheap reads, threads" },
+        { { .workers = 2, .reader = ACCEL_READER_CALLER }, 0, "caller", "cheap reads, caller" },
+        { { .workers = 2, .reader = ACCEL_READER_CALLER }, 300, "caller", "reads of 300 us, caller" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct watched watched = { .caller = pthread_self (), .takes_us = rows[i].takes_us };
+        const struct accel_dataset data = { SAMPLES, &field, 1, read_watched, &watched, NULL };
+        const struct accel_stream stream = { .fields = &field, .field_count = 1, .next = next_watched,
+                                             .user = &watched };
+        const struct accel_batch *batch;
+        struct accel_loader *loader;
+        struct accel_error err;
+        long batches = 0;
+        if (!ok (!(streams ? accel_loader_create_stream (&loader, &stream, &rows[i].options, &err)
+                           : accel_loader_create (&loader, &data, &rows[i].options, &err)),
+                 "%s: %s", streams ? "a stream" : "a data set", rows[i].name))
+            return;
+        for (; accel_loader_next (loader, &batch, &err) && *accel_batch_indices (batch) == batches; batches++)
+            ;
+        long callers = watched.by_caller, workers = watched.by_threads;
+        const char *who = callers && workers ? "both" : callers ? "caller" : "workers";
+        ok (batches == SAMPLES && callers + workers == SAMPLES, "all of it is read once, in order");
+        is_text (who, rows[i].who, rows[i].who);
+        accel_loader_destroy (loader);
+    }
+}
+
 /* A stream that could not be shared out is as it was: not dispatched, as several processes' are. */
 static void
 test_failed_share (void)
@@ -551,5 +620,7 @@ main (void)
     test_failed_epoch ();
     test_reading_ahead ();
     test_failed_share ();
+    test_reader (false);
+    test_reader (true);
     return done_testing ();
 }

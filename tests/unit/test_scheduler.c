@@ -274,6 +274,60 @@ test_state (enum accel_schedule schedule)
     accel_optimizer_destroy (second);
 }
 
+/* llm.c's schedulers count warm-up from 1: get_learning_rate() of its llmc/schedulers.h, in double. */
+static double
+llmc_rate (const struct accel_scheduler_options *options, double base, int step)
+{
+    double warmup = (double) options->warmup_steps, total = (double) options->total_steps;
+    double last = base * options->final_fraction, decay_from = warmup;
+    if (step < warmup)
+        return base * (step + 1) / warmup;
+    if (options->schedule == ACCEL_SCHEDULE_WARMUP_STABLE_DECAY && step < (decay_from = total - options->decay_steps))
+        return base;
+    if (options->schedule == ACCEL_SCHEDULE_CONSTANT)
+        return base;
+    double done = (step - decay_from) / (total - decay_from);
+    if (options->schedule == ACCEL_SCHEDULE_LINEAR)
+        return base - done * (base - last);
+    if (options->schedule == ACCEL_SCHEDULE_COSINE)
+        return last + 0.5 * (1 + cos (M_PI * done)) * (base - last);
+    return last + (1 - sqrt (done)) * (base - last);
+}
+
+static void
+test_warmup_from_one (void)
+{
+    static const struct accel_scheduler_options cases[] = {
+        { ACCEL_SCHEDULE_CONSTANT, .warmup_steps = 7, .warmup_from_one = true },
+        { ACCEL_SCHEDULE_LINEAR, .warmup_steps = 7, .warmup_from_one = true, .total_steps = 40, .final_fraction = 0.1 },
+        { ACCEL_SCHEDULE_COSINE, .warmup_steps = 7, .warmup_from_one = true, .total_steps = 40, .final_fraction = 0.1 },
+        { ACCEL_SCHEDULE_COSINE, .warmup_steps = 1, .warmup_from_one = true, .total_steps = 40 },
+        { ACCEL_SCHEDULE_COSINE, .warmup_from_one = true, .total_steps = 40 },
+        { ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .warmup_steps = 7, .warmup_from_one = true, .total_steps = 40,
+          .decay_steps = 8, .decay_shape = ACCEL_SHAPE_ONE_MINUS_SQRT },
+    };
+    const double base = 0.1;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct accel_optimizer *optimizer = make_optimizer (false, base);
+        struct accel_scheduler *scheduler;
+        struct accel_error err = { 0 };
+        double worst = 0;
+        if (accel_scheduler_create (&scheduler, optimizer, &cases[i], &err)) {
+            ok (false, "%s", err.text);
+            continue;
+        }
+        double first = accel_optimizer_lr (optimizer);
+        for (int step = 0; step <= 40 && !err.code; step++) {
+            worst = fmax (worst, fabs (accel_optimizer_lr (optimizer) - llmc_rate (&cases[i], base, step)));
+            if (accel_scheduler_step (scheduler, &err))
+                diag ("step %d: %s", step, err.text);
+        }
+        ok (!err.code && first > 0 && worst < 1e-15, "warm-up from 1, case %zu: at most %g from llm.c's", i, worst);
+        accel_scheduler_destroy (scheduler);
+        accel_optimizer_destroy (optimizer);
+    }
+}
+
 static void
 test_refusals (void)
 {
@@ -359,6 +413,7 @@ main (void)
             test_case (&golden);
     for (int schedule = 0; schedule <= ACCEL_SCHEDULE_LAMBDA; schedule++)
         test_state ((enum accel_schedule) schedule);
+    test_warmup_from_one ();
     test_refusals ();
     accel_model_destroy (model);
     return done_testing ();

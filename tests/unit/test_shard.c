@@ -46,24 +46,9 @@ test_case (struct golden *golden)
     ok (good, "%s", name);
 }
 
-/* Where an epoch stands: behind its last batch, that is its end, however much was repeated. */
-static void
-test_progress (void)
-{
-    static const struct {
-        size_t start, batches, position;
-    } rows[] = { { 0, 0, 0 }, { 0, 1, 8 }, { 0, 2, 16 }, { 0, 3, 21 }, { 8, 1, 16 }, { 20, 1, 21 }, { 24, 0, 21 } };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct shard shard = { .samples = 21, .batch_size = 4, .processes = 2, .start = rows[i].start };
-        ok (shard_progress (&shard, rows[i].batches) == rows[i].position, "%zu batches from %zu on: %zu of 21 samples",
-            rows[i].batches, rows[i].start, shard_progress (&shard, rows[i].batches));
-    }
-}
-
 int
 main (void)
 {
-    test_progress ();
     struct golden golden;
     golden_find (&golden, "shard.txt");
     while (golden_next (&golden))

@@ -306,13 +306,13 @@ test_watch (void)
     struct stat info = { 0 };
     make_members (2);
     struct jobseg_slot *slot = ranks[1]->slot;
-    ok (!stat ("/proc/self/ns/pid", &info) && shm_pid_space () == (uint32_t) info.st_ino, "processes have a space");
+    ok (!stat ("/proc/self/ns/pid", &info) && procfs_pid_space () == (uint32_t) info.st_ino, "processes have a space");
     int before = count_descriptors ();
     atomic_store (&slot->pid, first);
-    atomic_store (&slot->pid_space, shm_pid_space () + 1);
+    atomic_store (&slot->pid_space, procfs_pid_space () + 1);
     shm_watch (ranks[0], 1);
     ok (!ranks[0]->peers[1].pid && count_descriptors () == before, "a process of another container is not watched");
-    atomic_store (&slot->pid_space, shm_pid_space ());
+    atomic_store (&slot->pid_space, procfs_pid_space ());
     shm_watch (ranks[0], 1);
     int more = count_descriptors ();
     ok (ranks[0]->peers[1].pid == first, "a process is watched");

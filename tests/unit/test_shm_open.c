@@ -21,7 +21,7 @@ set_slot (int rank, enum jobseg_state state, uint32_t generation)
 {
     struct jobseg_slot *slot = jobseg_slot (&segment, rank);
     atomic_store (&slot->pid, getpid ());
-    atomic_store (&slot->pid_space, shm_pid_space ());
+    atomic_store (&slot->pid_space, procfs_pid_space ());
     atomic_store (&slot->generation, generation);
     atomic_store (&slot->state, state);
 }
@@ -58,7 +58,7 @@ static void
 test_claim (void)
 {
     pid_t other = make_process ();
-    uint32_t space = shm_pid_space ();
+    uint32_t space = procfs_pid_space ();
     claim (other, space, ACCEL_ERR_INVALID, "are both rank 0");
     claim (other, space + 1, ACCEL_OK, "");
     claim (getpid (), space, ACCEL_OK, "");

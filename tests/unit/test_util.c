@@ -12,6 +12,7 @@
 #include "util/memory.h"
 #include "util/parse.h"
 #include "util/printable.h"
+#include "util/procfs.h"
 #include "util/strbuf.h"
 #include "util/suggest.h"
 #include "util/utf8.h"
@@ -19,9 +20,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -499,6 +503,36 @@ test_hashes (void)
     ok (hash_word (HASH_START, 'a') == cases[1].hash, "a word that is a byte");
 }
 
+/* A child whose name looks like fields of /proc/PID/stat: running, stopped, ended and gone. */
+static void
+test_processes (void)
+{
+    struct procfs_stat seen;
+    char words[4096];
+    AUTO_CLOSE int fd = open ("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t length = read (fd, words, sizeof words);
+    ok (procfs_read_stat (getpid (), &seen) && seen.state == 'R' && !seen.exit_code, "this process runs");
+    ok (length > 0 && seen.arg_end - seen.arg_start == (unsigned long) length
+            && !memcmp ((const char *) seen.arg_start, words, (size_t) length),
+        "where the words of its command line are");
+    struct stat space;
+    ok (!stat ("/proc/self/ns/pid", &space) && procfs_pid_space () == (uint32_t) space.st_ino, "its pid namespace");
+    pid_t pid = fork ();
+    if (!pid) {
+        prctl (PR_SET_NAME, "a) Z 1 (b) T 2");
+        raise (SIGSTOP);
+        _exit (7);
+    }
+    siginfo_t info;
+    ok (pid > 0 && !waitid (P_PID, (id_t) pid, &info, WSTOPPED) && procfs_read_stat (pid, &seen) && seen.state == 'T',
+        "a stopped child, whatever its name is");
+    kill (pid, SIGCONT);
+    ok (!waitid (P_PID, (id_t) pid, &info, WEXITED | WNOWAIT) && procfs_read_stat (pid, &seen) && seen.state == 'Z'
+            && WIFEXITED (seen.exit_code) && WEXITSTATUS (seen.exit_code) == 7, "a child that has ended with status 7");
+    waitpid (pid, NULL, 0);
+    ok (!procfs_read_stat (pid, &seen) && !seen.state, "a process that is gone");
+}
+
 int
 main (void)
 {
@@ -521,5 +555,6 @@ main (void)
     test_replacing ();
     test_copies ();
     test_hashes ();
+    test_processes ();
     return done_testing ();
 }

@@ -376,7 +376,7 @@ class accelerator {
     void unscale_gradients (site at = site::here ()) { unscale (at, nullptr); }
     void unscale_gradients (optimizer &of, site at = site::here ()) { unscale (at, of.get ()); }
     accel_dtype autocast () const noexcept { return accel_autocast (get ()); }
-    /** @return false where there is no scaler */
+    /** @return false if there is no scaler */
     bool scaler_state (accel_scaler_state &state) const noexcept { return accel_scaler_get_state (get (), &state); }
     void
     set_scaler_state (const accel_scaler_state &state)
@@ -418,7 +418,8 @@ class accelerator {
     void
     profile_start (const accel_profile_options &options = {}, site at = site::here ())
     {
-        must (at, accel_profile_start_at, &options);
+        detail::attempt call;
+        call (accel_profile_start_at (at.file, at.line, sizeof options, get (), &options, call.err ()));
     }
     void profile_stop (site at = site::here ()) { must (at, accel_profile_stop_at); }
     void profile_step () noexcept { accel_profile_step (get ()); }

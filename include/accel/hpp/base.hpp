@@ -101,6 +101,9 @@ end_program (const std::exception &why)
     std::abort (); /* not reached */
 }
 
+/* A function of the C API to pass on: many are macros, which have no address. */
+#define ACCEL_CALL_(name) ([] (auto... args) { return name (args...); })
+
 namespace detail {
 
 /** One call of a C function: attempt call; call (accel_thing (..., call.err ())); */

@@ -130,17 +130,17 @@ class sampler {
     static sampler
     random (std::size_t size, const accel_random_options &options = {})
     {
-        return make (accel_sampler_random, size, &options);
+        return make (ACCEL_CALL_ (accel_sampler_random), size, &options);
     }
     static sampler
     seedable (std::size_t size, std::uint64_t seed, const accel_random_options &options = {})
     {
-        return make (accel_sampler_seedable, size, seed, &options);
+        return make (ACCEL_CALL_ (accel_sampler_seedable), size, seed, &options);
     }
     static sampler
     weighted (span<const double> weights, const accel_random_options &options = {})
     {
-        return make (accel_sampler_weighted, weights.data (), weights.size (), &options);
+        return make (ACCEL_CALL_ (accel_sampler_weighted), weights.data (), weights.size (), &options);
     }
     /** @param from  must outlive the sampler */
     static sampler
@@ -151,7 +151,7 @@ class sampler {
     static sampler
     distributed (std::size_t size, const accel_distributed_options &options)
     {
-        return make (accel_sampler_distributed, size, &options);
+        return make (ACCEL_CALL_ (accel_sampler_distributed), size, &options);
     }
     /** The order of llm.c's trainer over token files. */
     static sampler llmc (const dataset &files, const accel_llmc_options &options = {});
@@ -170,7 +170,7 @@ class sampler {
             functions *f = static_cast<functions *> (user);
             return detail::run (err, [&] { f->start ? f->start (epoch) : void (); });
         };
-        sampler result = make (accel_sampler_custom, &calls);
+        sampler result = make (ACCEL_CALL_ (accel_sampler_custom), &calls);
         result.functions_ = std::move (own);
         return result;
     }
@@ -256,7 +256,7 @@ class dataset {
     static dataset
     open_tokens (const std::string &path, const accel_tokens_options &options)
     {
-        return make (accel_dataset_open_tokens, path.c_str (), &options);
+        return make (ACCEL_CALL_ (accel_dataset_open_tokens), path.c_str (), &options);
     }
     /** Several files as one data set. */
     static dataset
@@ -265,24 +265,25 @@ class dataset {
         std::vector<const char *> raw;
         for (const std::string &path : paths)
             raw.push_back (path.c_str ());
-        return make (accel_dataset_open_token_files, raw.data (), raw.size (), &options);
+        return make (ACCEL_CALL_ (accel_dataset_open_token_files), raw.data (), raw.size (), &options);
     }
     /** The same by a glob(7) pattern. */
     static dataset
     open_token_pattern (const std::string &pattern, const accel_tokens_options &options)
     {
-        return make (accel_dataset_open_token_pattern, pattern.c_str (), &options);
+        return make (ACCEL_CALL_ (accel_dataset_open_token_pattern), pattern.c_str (), &options);
     }
     static dataset
     open_csv (const std::string &path, const accel_csv_options &options = {})
     {
-        return make (accel_dataset_open_csv, path.c_str (), &options);
+        return make (ACCEL_CALL_ (accel_dataset_open_csv), path.c_str (), &options);
     }
     /** @param labels  a second file; empty: there is none */
     static dataset
     open_idx (const std::string &images, const std::string &labels = {}, const accel_idx_options &options = {})
     {
-        return make (accel_dataset_open_idx, images.c_str (), labels.empty () ? nullptr : labels.c_str (), &options);
+        return make (ACCEL_CALL_ (accel_dataset_open_idx), images.c_str (),
+                     labels.empty () ? nullptr : labels.c_str (), &options);
     }
     /** @param names  of the tensors; none: all of the file */
     static dataset
@@ -329,7 +330,7 @@ class dataset {
 inline sampler
 sampler::llmc (const dataset &files, const accel_llmc_options &options)
 {
-    return make (accel_sampler_llmc, files.get (), &options);
+    return make (ACCEL_CALL_ (accel_sampler_llmc), files.get (), &options);
 }
 
 /** Samples one after the other; 0 and empty functions mean what they do in struct accel_stream. */
@@ -352,8 +353,11 @@ class batch {
     operator[] (const char *name) const
     {
         const DLTensor *found = accel_batch_tensor (raw_, name);
-        if (!found)
-            throw error (ACCEL_ERR_INVALID, std::string ("the batch has no field '") + name + "'");
+        if (!found) { /* it fails, with "did you mean" */
+            void *none;
+            detail::attempt call;
+            call (accel_batch_data (raw_, name, &none, ACCEL_FLOAT32, call.err ()));
+        }
         return *found;
     }
     template <class T>

@@ -69,7 +69,7 @@ struct loader_options : accel_loader_options {
     ACCEL_SET_ (dispatch_batches) ACCEL_SET_ (shuffle) ACCEL_SET_ (seed) ACCEL_SET_ (random_sampler)
     ACCEL_SET_ (generator) ACCEL_SET_ (sampler) ACCEL_SET_ (batch_sampler) ACCEL_SET_ (collate)
     ACCEL_SET_ (collate_user) ACCEL_SET_ (workers) ACCEL_SET_ (prefetch) ACCEL_SET_ (timeout_ms)
-    ACCEL_SET_ (synchronize_rng)
+    ACCEL_SET_ (synchronize_rng) ACCEL_SET_ (reader)
 };
 
 struct random_options : accel_random_options {
@@ -154,10 +154,10 @@ struct lion : accel_lion {
 
 struct scheduler_options : accel_scheduler_options {
     ACCEL_OPTIONS_ (scheduler_options, accel_scheduler_options)
-    ACCEL_SET_ (schedule) ACCEL_SET_ (warmup_steps) ACCEL_SET_ (total_steps) ACCEL_SET_ (cycles)
-    ACCEL_SET_ (final_fraction) ACCEL_SET_ (stable_steps) ACCEL_SET_ (decay_steps) ACCEL_SET_ (warmup_shape)
-    ACCEL_SET_ (decay_shape) ACCEL_SET_ (step_size) ACCEL_SET_ (gamma) ACCEL_SET_ (power) ACCEL_SET_ (max_lr)
-    ACCEL_SET_ (pct_start) ACCEL_SET_ (div_factor) ACCEL_SET_ (final_div_factor) ACCEL_SET_ (linear)
+    ACCEL_SET_ (schedule) ACCEL_SET_ (warmup_steps) ACCEL_SET_ (warmup_from_one) ACCEL_SET_ (total_steps)
+    ACCEL_SET_ (cycles) ACCEL_SET_ (final_fraction) ACCEL_SET_ (stable_steps) ACCEL_SET_ (decay_steps)
+    ACCEL_SET_ (warmup_shape) ACCEL_SET_ (decay_shape) ACCEL_SET_ (step_size) ACCEL_SET_ (gamma) ACCEL_SET_ (power)
+    ACCEL_SET_ (max_lr) ACCEL_SET_ (pct_start) ACCEL_SET_ (div_factor) ACCEL_SET_ (final_div_factor) ACCEL_SET_ (linear)
     ACCEL_SET_ (three_phase) ACCEL_SET_ (keep_momentum) ACCEL_SET_ (base_momentum) ACCEL_SET_ (max_momentum)
     ACCEL_SET_ (lambda) ACCEL_SET_ (user) ACCEL_SET_ (without_optimizer) ACCEL_SET_ (split_batches)
     ACCEL_SET_ (group)

@@ -44,7 +44,7 @@ values_of (const DLTensor &tensor)
 }
 } // namespace detail
 
-/** The elements of a contiguous tensor in host memory.  Throws where they are of another type.  @{ */
+/** The elements of a contiguous tensor in host memory.  Throws if they have another type.  @{ */
 template <class T>
 span<T>
 values (DLTensor &tensor)
@@ -75,7 +75,7 @@ class tensor {
             throw error (ACCEL_ERR_INVALID, "the shape does not have as many elements as the span");
     }
 
-    /** A view of memory of any type, NULL where the library is to find it. */
+    /** A view of memory of any type, NULL if the library allocates it. */
     tensor (accel_dtype dtype, const shape_type &shape, void *data = nullptr)
     {
         detail::attempt call;

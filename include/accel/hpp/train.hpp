@@ -35,13 +35,13 @@ class model {
             c[i].offset = rows[i].offset;
             c[i].frozen = rows[i].frozen;
         }
-        make (accel_model_from_array, &array, c.data (), c.size ());
+        make (ACCEL_CALL_ (accel_model_from_array), &array, c.data (), c.size ());
     }
 
     /** Tensors of the program, which must outlive the model. */
     explicit model (span<const accel_parameter> parameters)
     {
-        make (accel_model_create, parameters.data (), parameters.size ());
+        make (ACCEL_CALL_ (accel_model_create), parameters.data (), parameters.size ());
     }
 
     /** The program's own structs, see accel_model_from_structs(). */
@@ -50,7 +50,8 @@ class model {
     from_structs (span<S> structs, const accel_struct_layout &layout)
     {
         model result;
-        result.make (accel_model_from_structs, static_cast<const void *> (structs.data ()), structs.size (), &layout);
+        result.make (ACCEL_CALL_ (accel_model_from_structs), static_cast<const void *> (structs.data ()),
+                     structs.size (), &layout);
         return result;
     }
 
@@ -170,13 +171,33 @@ struct custom_optimizer {
 class optimizer {
   public:
     /** Without options: PyTorch's defaults.  @{ */
-    static optimizer sgd (model &of, const accel_sgd &options) { return make (accel_sgd_create, of, &options); }
-    static optimizer adam (model &of) { return make<const accel_adam> (accel_adam_create, of, nullptr); }
-    static optimizer adam (model &of, const accel_adam &options) { return make (accel_adam_create, of, &options); }
-    static optimizer adamw (model &of) { return make<const accel_adamw> (accel_adamw_create, of, nullptr); }
-    static optimizer adamw (model &of, const accel_adamw &options) { return make (accel_adamw_create, of, &options); }
-    static optimizer lion (model &of) { return make<const accel_lion> (accel_lion_create, of, nullptr); }
-    static optimizer lion (model &of, const accel_lion &options) { return make (accel_lion_create, of, &options); }
+    static optimizer
+    sgd (model &of, const accel_sgd &options)
+    {
+        return make (ACCEL_CALL_ (accel_sgd_create), of, &options);
+    }
+    static optimizer adam (model &of) { return make<const accel_adam> (ACCEL_CALL_ (accel_adam_create), of, nullptr); }
+    static optimizer
+    adam (model &of, const accel_adam &options)
+    {
+        return make (ACCEL_CALL_ (accel_adam_create), of, &options);
+    }
+    static optimizer
+    adamw (model &of)
+    {
+        return make<const accel_adamw> (ACCEL_CALL_ (accel_adamw_create), of, nullptr);
+    }
+    static optimizer
+    adamw (model &of, const accel_adamw &options)
+    {
+        return make (ACCEL_CALL_ (accel_adamw_create), of, &options);
+    }
+    static optimizer lion (model &of) { return make<const accel_lion> (ACCEL_CALL_ (accel_lion_create), of, nullptr); }
+    static optimizer
+    lion (model &of, const accel_lion &options)
+    {
+        return make (ACCEL_CALL_ (accel_lion_create), of, &options);
+    }
     /** @} */
 
     static optimizer
@@ -195,7 +216,7 @@ class optimizer {
         c.step = own->step ? step_c : nullptr;
         c.destroy = [] (void *user) { delete static_cast<custom_optimizer *> (user); };
         c.user = own.release (); /* the library calls destroy, whatever happens */
-        return make (accel_custom_create, of, &c);
+        return make (ACCEL_CALL_ (accel_custom_create), of, &c);
     }
 
     accel_optimizer *get () const noexcept { return own_.get (); }
@@ -220,7 +241,7 @@ class optimizer {
     void set_threads (unsigned threads) noexcept { accel_optimizer_set_threads (get (), threads); }
     std::size_t state_count () const noexcept { return accel_optimizer_state_count (get ()); }
     const char *state_name (std::size_t state) const noexcept { return accel_optimizer_state_name (get (), state); }
-    /** What it remembers of a parameter; empty where there is nothing of that name.  @{ */
+    /** The state of a parameter; empty if there is none of that name.  @{ */
     template <class I, class = std::enable_if_t<std::is_integral_v<I>>> /* or a literal 0 could be a name too */
     span<float>
     state (I parameter, const char *name)
@@ -245,7 +266,7 @@ class optimizer {
         return accel_optimizer_group_of (get (), parameter);
     }
     /** The numbers of a group, by name or position.  set_group() changes those that were set in @p numbers.
-     *  All throw where there is no such group.  @{ */
+     *  All throw if there is no such group.  @{ */
     template <class Key>
     accel_param_group
     group (Key key) const
@@ -342,7 +363,10 @@ class optimizer {
 /** Changes the learning rate of an optimizer from step to step. */
 class scheduler {
   public:
-    scheduler (optimizer &of, const accel_scheduler_options &options) { make (accel_scheduler_create, of, &options); }
+    scheduler (optimizer &of, const accel_scheduler_options &options)
+    {
+        make (ACCEL_CALL_ (accel_scheduler_create), of, &options);
+    }
 
     /** The base learning rate times what @p factor says of each step; it must not throw. */
     static scheduler
@@ -355,7 +379,7 @@ class scheduler {
         options.lambda = [] (void *user, std::uint64_t step) noexcept {
             return (*static_cast<std::function<double (std::uint64_t)> *> (user)) (step);
         };
-        result.make (accel_scheduler_create, of, &std::as_const (options));
+        result.make (ACCEL_CALL_ (accel_scheduler_create), of, &std::as_const (options));
         return result;
     }
 
@@ -366,13 +390,14 @@ class scheduler {
     {
         if (parts.size () != milestones.size () + 1)
             throw error (ACCEL_ERR_INVALID, "a sequence of schedules needs one milestone between every two of them");
-        return made (accel_scheduler_create_sequential, of, parts.data (), milestones.data (), parts.size ());
+        return made (ACCEL_CALL_ (accel_scheduler_create_sequential), of, parts.data (), milestones.data (),
+                     parts.size ());
     }
     /** Base times the factors of several schedules. */
     static scheduler
     chained (optimizer &of, const std::vector<accel_scheduler_options> &parts)
     {
-        return made (accel_scheduler_create_chained, of, parts.data (), parts.size ());
+        return made (ACCEL_CALL_ (accel_scheduler_create_chained), of, parts.data (), parts.size ());
     }
 
     accel_scheduler *get () const noexcept { return own_.get (); }

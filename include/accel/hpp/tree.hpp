@@ -34,7 +34,7 @@ class node {
     node operator[] (const std::string &key) const noexcept { return accel_tree_get (raw_, key.c_str ()); }
     const char *key (std::size_t index) const noexcept { return accel_tree_key (raw_, index); }
 
-    /** The tensor of a leaf.  Throws where it is not one. */
+    /** The tensor of a leaf.  Throws if it is not one. */
     const DLTensor &
     tensor () const
     {
@@ -180,7 +180,7 @@ node::pad_input_tensors (std::size_t batch_size, std::size_t num_processes) cons
 inline tree
 node::send_to_device (DLDevice device, const accel_send_options &options) const
 {
-    return tree::make (accel_send_to_device, raw_, device, &options);
+    return tree::make (ACCEL_CALL_ (accel_send_to_device), raw_, device, &options);
 }
 
 template <class F>

@@ -6,9 +6,11 @@
 
 #include "lib/base/error.h"
 #include "util/memory.h"
+#include "util/suggest.h"
 
 #include <accel/comm.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,6 +180,49 @@ accel_batch_tensor (const struct accel_batch *batch, const char *name)
     return batch && name && find_field (batch, name, &index) ? &batch->fields[index].dl : NULL;
 }
 
+static enum accel_status
+fail_invalid_batch (struct accel_error *err, const char *function)
+{
+    return accel_fail (err, ACCEL_ERR_INVALID,
+                       "%s: the batch is no longer valid: its loader was prepared, released or closed", function);
+}
+
+/* "did you mean", or all names if none is near. */
+static enum accel_status
+fail_no_field (const struct accel_batch *batch, const char *name, struct accel_error *err)
+{
+    struct suggest suggest = { .wanted = name };
+    char near[ACCEL_ERROR_TEXT_SIZE], all[ACCEL_ERROR_TEXT_SIZE] = "";
+    for (size_t i = 0, length = 0; i < batch->field_count; i++) {
+        suggest_consider (&suggest, batch->descriptions[i].name);
+        if (length < sizeof all)
+            length += (size_t) snprintf (all + length, sizeof all - length, "%s'%s'", i ? ", " : "",
+                                         batch->descriptions[i].name);
+    }
+    suggest_text (&suggest, "", near, sizeof near);
+    return accel_fail (err, ACCEL_ERR_INVALID, "the batch has no field '%s'%s%s%s", name,
+                       suggest.best ? near : " (its fields: ", suggest.best ? "" : all, suggest.best ? "" : ")");
+}
+
+enum accel_status
+accel_batch_data (const struct accel_batch *batch, const char *name, void **data, enum accel_dtype dtype,
+                  struct accel_error *err)
+{
+    size_t index;
+    if (!batch || !name || !data)
+        return accel_fail_null (err, __func__, !batch ? "batch" : name ? "data" : "name");
+    if (!batch->field_count)
+        return fail_invalid_batch (err, __func__);
+    if (!find_field (batch, name, &index))
+        return fail_no_field (batch, name, err);
+    enum accel_dtype own = batch->descriptions[index].dtype;
+    if (own != dtype)
+        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' is %s, not %s", name, accel_dtype_name (own),
+                           accel_dtype_name (dtype));
+    *data = batch->fields[index].dl.data;
+    return ACCEL_OK;
+}
+
 enum accel_status
 accel_batch_tree (struct accel_tree **tree, const struct accel_batch *batch, struct accel_error *err)
 {
@@ -186,8 +231,7 @@ accel_batch_tree (struct accel_tree **tree, const struct accel_batch *batch, str
     if (!tree || !batch)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, tree ? "batch" : "tree");
     if (!batch->field_count)
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "%s: the batch is no longer valid: its loader was prepared, released or closed", __func__);
+        return fail_invalid_batch (err, __func__);
     struct accel_tree *dict, *leaf = NULL;
     enum accel_status status = accel_tree_create_dict (&dict, err);
     if (status)

@@ -17,8 +17,8 @@
 
 enum { VALUE_SIZE = 192 };
 
-/* What is compared, in the order in which it is reported.  How a rank reads (workers, prefetch, timeout_ms) is its own
- * affair.  Fields follow. */
+/* What is compared, in the order in which it is reported.  How a rank reads (workers, prefetch, timeout_ms, reader) is
+ * its own affair.  Fields follow. */
 enum fact {
     FACT_KIND, FACT_DISPATCH, FACT_FILES, FACT_SAMPLES, FACT_BATCH_SIZE, FACT_ORDER, FACT_SEED, FACT_SPLIT,
     FACT_DROP_LAST, FACT_EVEN, FACT_BATCH_SAMPLER, FACT_COLLATE, FACT_RNG, FACT_POSITION, FACT_FIELD_COUNT, FACT_COUNT
@@ -43,8 +43,7 @@ yes_or_no (bool value)
 static bool
 others_have_data (const struct accel_loader *loader)
 {
-    enum accel_dispatch dispatch = loader->options.dispatch_batches;
-    return dispatch == ACCEL_DISPATCH_NO || (dispatch == ACCEL_DISPATCH_AUTO && !loader->stream);
+    return !share_is_dispatched (loader, 2); /* or more */
 }
 
 static void
@@ -80,10 +79,11 @@ describe_fact (const struct accel_loader *loader, enum fact fact, char value[VAL
         describe_order (loader, value);
     else if (fact == FACT_BATCH_SAMPLER)
         describe_batch_sampler (options->batch_sampler, value);
-    else if (fact == FACT_POSITION && loader->running)
+    else if (fact == FACT_POSITION && loader->pass.running)
         text = "in the middle of an epoch";
     else if (fact == FACT_POSITION)
-        snprintf (value, VALUE_SIZE, "epoch %llu after %zu samples", (unsigned long long) loader->epoch, loader->start);
+        snprintf (value, VALUE_SIZE, "epoch %llu after %zu samples", (unsigned long long) loader->place.epoch,
+                  loader->place.start);
     else if (fact == FACT_FILES)
         token_files_describe (others_have_data (loader) ? loader->dataset : NULL, value, VALUE_SIZE);
     else if (fact == FACT_SAMPLES)
@@ -95,7 +95,7 @@ describe_fact (const struct accel_loader *loader, enum fact fact, char value[VAL
     else if (fact == FACT_FIELD_COUNT)
         number = loader->field_count;
     else
-        text = fact == FACT_KIND       ? loader->stream ? "a stream" : "a data set"
+        text = fact == FACT_KIND       ? loader->data->name
                : fact == FACT_DISPATCH ? dispatch[options->dispatch_batches]
                : fact == FACT_COLLATE  ? options->collate ? "a function" : "none"
                                        : yes_or_no (fact == FACT_SPLIT       ? options->split_batches

@@ -4,6 +4,8 @@
  * share of the rows.  A failure to read travels the same way, so that nobody waits for what will not come. */
 #include <config.h>
 
+#include "lib/data/sources.h"
+
 #include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 
@@ -16,6 +18,22 @@ enum { HEADER_STATUS, HEADER_LAST, HEADER_ROWS, HEADER_SOURCE, HEADER_FIELDS, HE
 
 /* In HEADER_SOURCE beside the kind of source: the generator goes on from epoch to epoch. */
 enum { SOURCE_GOES_ON = 4 };
+
+/* One process reads and sends, all take their rows. */
+struct dispatcher {
+    struct accel_batch rounds[2]; /* rank 0 reads one ahead; others use the first */
+    size_t rows[2];
+    size_t current;        /* which one the batch that was given out is in */
+    size_t filling_parts;  /* rank 0: batches, and rows, of the round that is being put together; */
+    size_t filling_rows;   /* where reading fails the next attempt goes on from here */
+    bool read_over;        /* rank 0: nothing comes behind the round read last */
+    bool not_begun;        /* rank 0: the pass could not begin; the next round is to try again */
+    struct accel_error failure; /* rank 0: why the pass could not begin or can never go on; sent instead of a round */
+    struct accel_batch first; /* the first rows of the epoch, to fill the last round up with */
+    struct accel_batch view;  /* this process's rows of a round */
+    int64_t *header;
+    size_t capacity;       /* rows of a round */
+};
 
 static size_t
 header_count (const struct accel_loader *loader)
@@ -31,35 +49,62 @@ forget_memory (struct accel_tensor *tensor)
     tensor->owned_bytes = 0;
 }
 
-enum accel_status
-dispatch_init (struct accel_loader *loader, struct accel_error *err)
+/* Rank 0 reads all, as if it were alone. */
+static void
+deal (struct accel_loader *loader, size_t size)
 {
-    struct dispatcher *dispatcher = &loader->dispatcher;
-    size_t parts = loader->options.split_batches ? 1 : loader->processes;
-    struct accel *acc = loader->options.collate ? NULL : loader->object.owner;
+    struct share *share = &loader->share;
+    share->shard = (struct shard){ .batch_size = size, .processes = 1 };
+    share->round = loader->options.split_batches ? size : size * share->processes;
+    share->row_capacity = size;
+    share->reads = share->process == 0;
+    loader->drawing.base_seed = NULL;
+}
+
+static enum accel_status
+make_rounds (struct accel_loader *loader, struct accel *acc, struct accel_error *err)
+{
+    struct dispatcher *dispatcher = loader->dispatcher;
+    size_t processes = loader->share.processes;
     enum accel_status status = ACCEL_OK;
-    dispatcher->capacity = loader->row_capacity * parts;
+    dispatcher->capacity = loader->share.round;
     /* The last round is filled up to a multiple of the number of processes. */
-    size_t rows = dispatcher->capacity + loader->processes;
-    for (int i = 0; i < (loader->process == 0 ? 2 : 1) && !status; i++)
+    size_t rows = dispatcher->capacity + processes;
+    for (int i = 0; i < (loader->share.reads ? 2 : 1) && !status; i++)
         status = batch_init (&dispatcher->rounds[i], loader->fields, loader->field_count, rows, acc, err);
-    if (!status && loader->process == 0)
-        status = batch_init (&dispatcher->first, loader->fields, loader->field_count, loader->processes, NULL, err);
+    if (!status && loader->share.reads)
+        status = batch_init (&dispatcher->first, loader->fields, loader->field_count, processes, NULL, err);
     if (!status)
         status = batch_init (&dispatcher->view, loader->fields, loader->field_count, 0, NULL, err);
     for (size_t i = 0; i < loader->field_count && !status; i++) /* the view has no memory of its own */
         forget_memory (&dispatcher->view.fields[i]);
-    dispatcher->header = status ? NULL : calloc (header_count (loader), sizeof *dispatcher->header);
-    if (!status && !dispatcher->header)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a dispatcher");
     return status;
 }
 
-/* The view's fields lie in a round. */
-void
-dispatch_release (struct accel_loader *loader)
+static enum accel_status
+init (struct accel_loader *loader, struct accel *acc, struct accel_error *err)
 {
-    struct dispatcher *dispatcher = &loader->dispatcher;
+    enum accel_status status = loader->share.reads ? loader->data->init (loader, NULL, err) : ACCEL_OK;
+    if (status)
+        return status;
+    loader->dispatcher = calloc (1, sizeof *loader->dispatcher);
+    if (loader->dispatcher)
+        loader->dispatcher->header = calloc (header_count (loader), sizeof *loader->dispatcher->header);
+    if (!loader->dispatcher || !loader->dispatcher->header)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a dispatcher");
+    return make_rounds (loader, loader->options.collate ? NULL : acc, err);
+}
+
+/* The view's fields lie in a round. */
+static void
+release (struct accel_loader *loader)
+{
+    struct dispatcher *dispatcher = loader->dispatcher;
+    if (loader->data->release)
+        loader->data->release (loader);
+    loader->place.draws_on = false;
+    if (!dispatcher)
+        return;
     for (size_t i = 0; dispatcher->view.fields && i < loader->field_count; i++)
         dispatcher->view.fields[i].dl.data = NULL;
     batch_release (&dispatcher->view);
@@ -67,7 +112,8 @@ dispatch_release (struct accel_loader *loader)
     batch_release (&dispatcher->rounds[1]);
     batch_release (&dispatcher->first);
     free (dispatcher->header);
-    *dispatcher = (struct dispatcher){ 0 };
+    free (dispatcher);
+    loader->dispatcher = NULL;
 }
 
 static size_t
@@ -124,21 +170,21 @@ append (struct accel_loader *loader, struct accel_batch *round, size_t *rows, co
 static enum accel_status
 assemble (struct accel_loader *loader, int which, struct accel_error *err)
 {
-    struct dispatcher *dispatcher = &loader->dispatcher;
+    struct dispatcher *dispatcher = loader->dispatcher;
     struct accel_batch *round = &dispatcher->rounds[which];
-    size_t parts = loader->options.split_batches ? 1 : loader->processes;
+    size_t parts = loader->options.split_batches ? 1 : loader->share.processes;
     enum accel_status status = ACCEL_OK;
     for (; dispatcher->filling_parts < parts && !dispatcher->read_over; dispatcher->filling_parts++) {
-        struct accel_batch *part;
-        bool is_last;
-        status = pass_read (loader, &part, &is_last, err);
+        struct handed handed = { 0 };
+        status = loader->data->next (loader, NULL, &handed, err);
         if (status)
             return status;
-        dispatcher->read_over = is_last || !part;
+        const struct accel_batch *part = handed.batch;
+        dispatcher->read_over = handed.is_last || !part;
         if (!part)
             break;
         if (loader->options.collate && !dispatcher->filling_parts)
-            status = take_shapes (loader, round, part, dispatcher->capacity + loader->processes, err);
+            status = take_shapes (loader, round, part, dispatcher->capacity + loader->share.processes, err);
         if (!status)
             status = append (loader, round, &dispatcher->filling_rows, part, part->size, err);
         if (status) {
@@ -155,50 +201,69 @@ assemble (struct accel_loader *loader, int which, struct accel_error *err)
 static enum accel_status
 read_first (struct accel_loader *loader, struct accel_error *err)
 {
-    struct dispatcher *dispatcher = &loader->dispatcher;
+    struct dispatcher *dispatcher = loader->dispatcher;
+    size_t start = loader->place.start, rows = dispatcher->rows[0], wanted = loader->share.processes, none = 0;
+    enum accel_status status = ACCEL_OK;
     dispatcher->first.size = 0;
-    if (loader->options.drop_last) /* nothing is filled up */
+    if (loader->options.drop_last || wanted == 1 || !rows) /* nothing is filled up */
         return ACCEL_OK;
-    if (!loader->start) { /* they are the first of the first round */
-        size_t rows = dispatcher->rows[0] < loader->processes ? dispatcher->rows[0] : loader->processes, none = 0;
-        enum accel_status status = ACCEL_OK;
-        if (loader->options.collate && rows)
-            status = take_shapes (loader, &dispatcher->first, &dispatcher->rounds[0], rows, err);
-        if (!status && rows)
-            status = append (loader, &dispatcher->first, &none, &dispatcher->rounds[0], rows, err);
-        dispatcher->first.size = rows;
-        return status;
-    }
-    if (!loader->stream)
-        return map_read_first (loader, &dispatcher->first, loader->processes, err);
-    /* What the first round proves to have been read; a thread may be reading on. */
-    size_t rows = 0, known = dispatcher->rows[0] ? loader->start + dispatcher->rows[0] : 0;
-    if (known > loader->processes)
-        known = loader->processes;
-    enum accel_status status = append (loader, &dispatcher->first, &rows, &loader->cursor.first, known, err);
-    dispatcher->first.size = rows;
+    if (wanted > start + rows)
+        wanted = start + rows;
+    if (start)
+        return loader->data->read_first (loader, &dispatcher->first, wanted, err);
+    /* They are the first of the first round. */
+    if (loader->options.collate)
+        status = take_shapes (loader, &dispatcher->first, &dispatcher->rounds[0], wanted, err);
+    if (!status)
+        status = append (loader, &dispatcher->first, &none, &dispatcher->rounds[0], wanted, err);
+    dispatcher->first.size = wanted;
     return status;
 }
 
-enum accel_status
-dispatch_start (struct accel_loader *loader, struct accel_error *err)
+static enum accel_status
+begin_reading (struct accel_loader *loader, struct accel_error *err)
 {
-    struct dispatcher *dispatcher = &loader->dispatcher;
+    struct dispatcher *dispatcher = loader->dispatcher;
+    enum accel_status status = loader->data->begin (loader, err);
+    if (status)
+        return status;
     dispatcher->read_over = false;
     dispatcher->filling_parts = dispatcher->filling_rows = 0;
     dispatcher->rows[0] = dispatcher->rows[1] = 0;
-    enum accel_status status = assemble (loader, 0, err);
-    return status ? status : read_first (loader, err);
+    status = assemble (loader, 0, err);
+    if (!status)
+        status = read_first (loader, err);
+    if (status) /* the next attempt begins anew */
+        reader_stop (loader->reader, loader->reader->broken ? 0 : pass_timeout (loader));
+    return status;
+}
+
+/* Nothing is sent: what went wrong is told with the first round. */
+static enum accel_status
+begin (struct accel_loader *loader, struct accel_error *err)
+{
+    struct dispatcher *dispatcher = loader->dispatcher;
+    bool tells = loader->share.processes > 1;
+    dispatcher->failure = (struct accel_error){ 0 };
+    dispatcher->not_begun = false;
+    dispatcher->current = 1; /* so that the first round to be given out is 0 */
+    if (!loader->share.reads) {
+        drawing_draw_base_seed (loader); /* so do the original's processes that only receive */
+        return ACCEL_OK;
+    }
+    enum accel_status status = drawing_try (loader, begin_reading, tells ? &dispatcher->failure : err);
+    dispatcher->not_begun = tells && status;
+    return tells ? ACCEL_OK : status;
 }
 
 /* Rows that the last round lacks come from the front of the epoch, again and again, so that all get equally many. */
 static enum accel_status
 fill_up (struct accel_loader *loader, struct accel_batch *round, size_t rows, struct accel_error *err)
 {
-    struct dispatcher *dispatcher = &loader->dispatcher;
+    struct dispatcher *dispatcher = loader->dispatcher;
     enum accel_status status = ACCEL_OK;
-    while (rows % loader->processes && !status) {
-        size_t wanted = loader->processes - rows % loader->processes;
+    while (rows % loader->share.processes && !status) {
+        size_t wanted = loader->share.processes - rows % loader->share.processes;
         size_t count = dispatcher->first.size < wanted ? dispatcher->first.size : wanted;
         status = append (loader, round, &rows, &dispatcher->first, count, err);
     }
@@ -209,7 +274,7 @@ fill_up (struct accel_loader *loader, struct accel_batch *round, size_t rows, st
 static enum accel_status
 describe (struct accel_loader *loader, int which, struct accel_error *err)
 {
-    struct dispatcher *dispatcher = &loader->dispatcher;
+    struct dispatcher *dispatcher = loader->dispatcher;
     int64_t *header = dispatcher->header;
     struct accel_batch *round = &dispatcher->rounds[which];
     enum accel_status status = ACCEL_OK;
@@ -218,7 +283,7 @@ describe (struct accel_loader *loader, int which, struct accel_error *err)
         *err = dispatcher->failure;
         status = err->code;
     } else if (dispatcher->not_begun) { /* once more */
-        status = pass_begin_reading (loader, err);
+        status = drawing_try (loader, begin_reading, err);
         dispatcher->not_begun = status;
     }
     if (dispatcher->not_begun) /* all are told of each attempt */
@@ -231,8 +296,8 @@ describe (struct accel_loader *loader, int which, struct accel_error *err)
     header[HEADER_STATUS] = (int64_t) status;
     header[HEADER_LAST] = is_last;
     header[HEADER_ROWS] = (int64_t) dispatcher->rows[which];
-    if (!loader->next)
-        header[HEADER_SOURCE] = loader->epoch_source | (loader_order_generator (loader) ? SOURCE_GOES_ON : 0);
+    if (!loader->pass.next)
+        header[HEADER_SOURCE] = loader->place.epoch_source | (drawing_generator (loader) ? SOURCE_GOES_ON : 0);
     for (size_t i = 0; i < loader->field_count; i++) {
         int64_t *field = header + HEADER_FIELDS + i * HEADER_FIELD_WORDS;
         field[0] = round->fields[i].dl.ndim;
@@ -248,11 +313,11 @@ share_failure (struct accel_loader *loader, const struct comm_site *site, enum a
 {
     struct accel_comm *comm = accel_world (loader->object.owner);
     char text[ACCEL_ERROR_TEXT_SIZE] = "";
-    if (loader->process == 0)
+    if (loader->share.process == 0)
         memcpy (text, mine->text, sizeof text);
     enum accel_status sent = comm_broadcast (comm, site, text, sizeof text, ACCEL_UINT8, 0, err);
     text[sizeof text - 1] = '\0';
-    return sent ? sent : accel_fail (err, status, "%s%s", loader->process ? "rank 0: " : "", text);
+    return sent ? sent : accel_fail (err, status, "%s%s", loader->share.process ? "rank 0: " : "", text);
 }
 
 /* What rank 0's order is drawn from, so that the state of a loader is the same on all ranks: a generator's state as it
@@ -261,21 +326,21 @@ static enum accel_status
 share_source (struct accel_loader *loader, const struct comm_site *site, struct accel_error *err)
 {
     uint8_t states[2][ACCEL_GENERATOR_STATE_BYTES] = { 0 };
-    struct accel_generator *own = loader_order_generator (loader);
-    int64_t source = loader->dispatcher.header[HEADER_SOURCE];
-    loader->epoch_source = (enum epoch_source) (source & ~SOURCE_GOES_ON);
-    loader->dispatcher.draws_on = source & SOURCE_GOES_ON;
-    loader->restored = false;
+    struct accel_generator *own = drawing_generator (loader);
+    int64_t source = loader->dispatcher->header[HEADER_SOURCE];
+    loader->place.epoch_source = (enum epoch_source) (source & ~SOURCE_GOES_ON);
+    loader->place.draws_on = source & SOURCE_GOES_ON;
+    loader->place.restored = false;
     if (!source)
         return ACCEL_OK;
-    memcpy (states[0], loader->epoch_state, sizeof states[0]);
+    memcpy (states[0], loader->place.epoch_state, sizeof states[0]);
     if (own)
         accel_generator_get_state (own, states[1]);
     enum accel_status status = comm_broadcast (accel_world (loader->object.owner), site, states, sizeof states,
                                                ACCEL_UINT8, 0, err);
-    memcpy (loader->epoch_state, states[0], sizeof states[0]);
-    memcpy (loader->dispatcher.next_state, states[1], sizeof states[1]);
-    return status || !own || !loader->process ? status
+    memcpy (loader->place.epoch_state, states[0], sizeof states[0]);
+    memcpy (loader->place.next_state, states[1], sizeof states[1]);
+    return status || !own || !loader->share.process ? status
                                               : accel_generator_set_state (own, states[1], sizeof states[1], err);
 }
 
@@ -285,7 +350,7 @@ accept_shapes (struct accel_loader *loader, struct accel_batch *round, size_t ro
 {
     enum accel_status status = ACCEL_OK;
     for (size_t i = 0; i < loader->field_count && !status; i++) {
-        const int64_t *field = loader->dispatcher.header + HEADER_FIELDS + i * HEADER_FIELD_WORDS;
+        const int64_t *field = loader->dispatcher->header + HEADER_FIELDS + i * HEADER_FIELD_WORDS;
         int64_t shape[ACCEL_MAX_DIMS];
         void *memory;
         memcpy (shape, field + 1, sizeof shape);
@@ -305,7 +370,7 @@ send_rows (struct accel_loader *loader, const struct comm_site *site, struct acc
         status = accel_fail (err, ACCEL_ERR_INVALID,
                              "rank 0 sends %zu rows, but this loader has room for %zu: the ranks' loaders differ", rows,
                              round->capacity);
-    else if (loader->process && loader->options.collate)
+    else if (loader->share.process && loader->options.collate)
         status = accept_shapes (loader, round, rows, err);
     if (status)
         comm_give_up (comm, err->text); /* who sends does not know */
@@ -319,7 +384,7 @@ send_rows (struct accel_loader *loader, const struct comm_site *site, struct acc
 static void
 aim_view (struct accel_loader *loader, struct accel_batch *round, size_t begin, size_t count)
 {
-    struct accel_batch *view = &loader->dispatcher.view;
+    struct accel_batch *view = &loader->dispatcher->view;
     for (size_t i = 0; i < loader->field_count; i++) {
         struct accel_tensor *tensor = &view->fields[i];
         tensor->dl.ndim = round->fields[i].dl.ndim;
@@ -331,49 +396,80 @@ aim_view (struct accel_loader *loader, struct accel_batch *round, size_t begin, 
     view->listed = round->indices + begin;
 }
 
-enum accel_status
-dispatch_next (struct accel_loader *loader, const struct comm_site *site, struct accel_batch **batch, bool *is_last,
-               struct accel_error *err)
+static enum accel_status
+next (struct accel_loader *loader, const struct comm_site *site, struct handed *handed, struct accel_error *err)
 {
-    struct dispatcher *dispatcher = &loader->dispatcher;
-    bool alone = loader->processes == 1;
-    int which = loader->process ? 0 : !dispatcher->current;
+    struct dispatcher *dispatcher = loader->dispatcher;
+    size_t processes = loader->share.processes;
+    int which = loader->share.reads ? !dispatcher->current : 0;
     struct accel_batch *round = &dispatcher->rounds[which];
     struct accel_error mine = { 0 };
     enum accel_status status = ACCEL_OK, failed = ACCEL_OK;
-    *batch = NULL;
-    if (loader->process == 0)
+    if (loader->share.reads)
         failed = describe (loader, which, &mine);
-    if (!alone)
+    if (processes > 1)
         status = comm_broadcast (accel_world (loader->object.owner), site, dispatcher->header, header_count (loader),
                                  ACCEL_INT64, 0, err);
     if (status)
         return status;
     failed = (enum accel_status) dispatcher->header[HEADER_STATUS];
-    if (failed && alone) {
-        if (err)
-            *err = mine;
-        return failed;
-    }
+    if (failed && processes == 1 && err)
+        *err = mine;
     if (failed)
-        return share_failure (loader, site, failed, &mine, err);
-    if (!alone && !loader->next)
+        return processes == 1 ? failed : share_failure (loader, site, failed, &mine, err);
+    if (processes > 1 && !loader->pass.next)
         status = share_source (loader, site, err);
     if (status)
         return status;
-    size_t rows = (size_t) dispatcher->header[HEADER_ROWS];
-    *is_last = dispatcher->header[HEADER_LAST];
-    if (!rows)
-        return ACCEL_OK;
-    size_t each = (rows + loader->processes - 1) / loader->processes;
-    if (!alone)
-        status = send_rows (loader, site, round, each * loader->processes, err);
-    if (status)
+    size_t rows = (size_t) dispatcher->header[HEADER_ROWS], each = (rows + processes - 1) / processes;
+    handed->is_last = dispatcher->header[HEADER_LAST];
+    handed->remainder = rows;
+    if (rows && processes > 1)
+        status = send_rows (loader, site, round, each * processes, err);
+    if (status || !rows)
         return status;
     dispatcher->current = (size_t) which;
-    aim_view (loader, round, each * loader->process, each);
-    if (*is_last)
-        loader->stream_remainder = rows;
-    *batch = &dispatcher->view;
+    aim_view (loader, round, each * loader->share.process, each);
+    handed->batch = &dispatcher->view;
     return ACCEL_OK;
 }
+
+static size_t
+count_batches (const struct accel_loader *loader)
+{
+    return share_count_rounds (loader, loader->data->samples (loader));
+}
+
+static size_t
+find_remainder (const struct accel_loader *loader)
+{
+    return loader->place.remainder;
+}
+
+static size_t
+find_end (const struct accel_loader *loader)
+{
+    return loader->share.reads ? loader->data->end (loader) : SIZE_MAX;
+}
+
+/* The last round may be incomplete, as rank 0 told all. */
+static size_t
+find_position (const struct accel_loader *loader)
+{
+    size_t position = loader->place.start + loader->pass.next * loader->share.round, end = find_end (loader);
+    if (loader->pass.at_end)
+        position -= loader->share.round - loader->place.remainder;
+    return position < end ? position : end;
+}
+
+const struct loader_source loader_dispatch = {
+    .deal = deal,
+    .init = init,
+    .release = release,
+    .begin = begin,
+    .next = next,
+    .length = count_batches,
+    .remainder = find_remainder,
+    .position = find_position,
+    .end = find_end,
+};

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loader, for the files that make it up: loader.c (its life), pass.c (an epoch), map.c and stream.c (where batches
- * come from), dispatch.c (one process reads for all), resume.c (its state). */
+/* The loader, for the files that make it up.  From the top down: loader.c (its life), resume.c, memo.c (where it is),
+ * the sources map.c, stream.c and dispatch.c (where batches come from; sources.h), pass.c (one epoch), share.c (which
+ * part is this process's) and drawing.c (the order, and random numbers).  Those below the sources call them through
+ * their tables only. */
 #ifndef LIB_DATA_LOADER_OBJECT_H
 #define LIB_DATA_LOADER_OBJECT_H
 
@@ -13,142 +15,218 @@
 
 #include <accel/loader.h>
 
-/** One pass through a stream, by one process. */
-struct stream_cursor {
-    size_t group;     /* samples of one round */
-    size_t begin;     /* first of them that is this process's */
-    size_t own;       /* how many are */
-    bool pad;         /* fill the last round up with the first samples */
-    size_t keep;      /* how many of the first samples are remembered for that, or for the dispatcher */
-    struct accel_batch first;
-    struct accel_batch scratch; /* of one sample, for what is others' */
-    size_t taken;     /* samples read in this pass */
-    size_t tail;      /* samples of an incomplete last round; 0: none so far */
+/** A batch on its way to the program. */
+struct handed {
+    struct accel_batch *batch; /* NULL: the pass is over */
+    bool is_last;              /* no other follows */
+    size_t remainder;          /* of the last: what accel_loader_remainder() returns */
+};
+
+/**
+ * Where the batches of a loader come from.  There are three: a data set (map.c) and a stream (stream.c), which this
+ * process reads itself, and the dispatcher (dispatch.c), whose rank 0 reads one of these two for all.
+ */
+struct loader_source {
+    const char *name;    /* of the kind of data; NULL: that of what is dispatched */
+    bool is_dispatched;  /* where several processes share it, unless the program says otherwise */
+
+    /** Deal out batches of @p size samples: set the numbers of loader->share, and where the base seed is drawn. */
+    void (*deal) (struct accel_loader *loader, size_t size);
+
+    /**
+     * Make the reader and other memory; free it but for the reader.
+     *
+     * @param acc  whose memory batches are in, if the program gets them as they were read; NULL: ordinary memory
+     */
+    enum accel_status (*init) (struct accel_loader *loader, struct accel *acc, struct accel_error *err);
+    void (*release) (struct accel_loader *loader); /* may be NULL */
+
+    /** Begin a pass at loader->place.start. */
+    enum accel_status (*begin) (struct accel_loader *loader, struct accel_error *err);
+
+    /**
+     * Get the next batch; after a failure, try again.
+     *
+     * @param site  of what is collective; not used by those that read
+     */
+    enum accel_status (*next) (struct accel_loader *loader, const struct comm_site *site, struct handed *handed,
+                               struct accel_error *err);
+
+    /** What accel_loader_length() and accel_loader_remainder() return. @{ */
+    size_t (*length) (const struct accel_loader *loader);
+    size_t (*remainder) (const struct accel_loader *loader);
+    /** @} */
+
+    /** Samples of the epoch that all processes together have finished. */
+    size_t (*position) (const struct accel_loader *loader);
+
+    /** The last position that this process knows to exist; SIZE_MAX: it knows of no end. */
+    size_t (*end) (const struct accel_loader *loader);
+
+    /** The rest is for those that read.  Samples of an epoch, or batches that vary; ACCEL_LENGTH_UNKNOWN. */
+    size_t (*samples) (const struct accel_loader *loader);
+
+    /** Read the first @p count samples of the epoch, or as many as there are, into @p batch. */
+    enum accel_status (*read_first) (struct accel_loader *loader, struct accel_batch *batch, size_t count,
+                                     struct accel_error *err);
+
+    /** For the reader; see struct reader_source. @{ */
+    enum accel_status (*fill) (void *loader, size_t number, struct accel_batch *batch, bool *end,
+                               _Atomic int64_t *progress, struct accel_error *err);
+    bool is_serial;
+    /** @} */
+};
+
+/** What part of the data this process gets. */
+struct share {
+    size_t processes, process;
+    bool reads;          /* this process reads data itself */
+    bool split_given;    /* split_batches as the program gave it */
+    size_t row_capacity; /* samples of the largest batch that is read at once */
+    size_t round;        /* samples of all processes per step */
+    struct shard shard;  /* of samples, or of the program's batches where these vary */
+    enum accel_join_even join_even; /* accel_join_uneven_inputs()'s word instead of `uneven`, from the next pass on */
+};
+
+/** What orders are drawn from. */
+struct drawing {
+    struct accel_sampler *sampler;      /* the program's, or ours; NULL for streams and batch samplers */
+    bool owns_sampler;
+    struct accel_generator *persistent; /* made for a RandomSampler that is shared by several processes */
+    struct accel_generator *base_seed;  /* torch's base seed is drawn from it; NULL: from the default generator */
 };
 
 /** What is drawn from a generator: no order, the order, or the seed of one that draws it. */
 enum epoch_source { EPOCH_FIXED, EPOCH_DRAWN, EPOCH_SEEDED, EPOCH_SOURCES };
 
-/** One process reads and sends, all take their rows. */
-struct dispatcher {
-    struct accel_batch rounds[2]; /* rank 0 reads one ahead; others use the first */
-    size_t rows[2];
-    size_t current;        /* which one the batch that was given out is in */
-    size_t filling_parts;  /* rank 0: batches, and rows, of the round that is being put together; */
-    size_t filling_rows;   /* where reading fails the next attempt goes on from here */
-    bool read_over;        /* rank 0: nothing comes behind the round read last */
-    bool not_begun;        /* rank 0: the pass could not begin; the next round is to try again */
-    struct accel_error failure; /* rank 0: why the pass could not begin or can never go on; sent instead of a round */
-    struct accel_batch first; /* the first rows of the epoch, to fill the last round up with */
-    struct accel_batch view;  /* this process's rows of a round */
-    int64_t *header;
-    size_t capacity;       /* rows of a round */
-    bool draws_on;         /* rank 0's order is drawn from a generator that goes on from epoch to epoch, */
+/** Where a loader is between two passes: what an evaluation puts back, and a state records. */
+struct place {
+    uint64_t epoch;
+    size_t start;       /* where the next pass begins: samples of the order, or the program's batches */
+    size_t remainder;   /* of the last pass over a stream, or a dispatched one; known when its last batch is */
+    bool resumed;       /* `start` was in a state */
+    bool restored;      /* the next pass draws its order from `epoch_state` */
+    bool base_seed_drawn; /* the next pass is the rest of one that began elsewhere, and drew its base seed there */
+    enum epoch_source epoch_source;
+    uint8_t epoch_state[ACCEL_GENERATOR_STATE_BYTES]; /* of the generator when the epoch began */
+    bool draws_on;      /* rank 0's order is drawn from a generator that goes on from epoch to epoch, */
     uint8_t next_state[ACCEL_GENERATOR_STATE_BYTES]; /* which will be in this state when the next one begins */
 };
 
-struct accel_loader {
-    struct object object;
-    const struct accel_dataset *dataset; /* or */
-    const struct accel_stream *stream;
-    struct accel_loader_options options; /* split_batches and drop_last as they are in effect */
-    bool split_given; /* split_batches as the program gave it */
-    size_t samples;     /* of the data set when the loader was made */
-    const struct accel_field *fields;
-    size_t field_count;
-
-    size_t processes, process;
-    bool dispatching;
-    struct shard shard; /* of samples, or of the program's batches where these vary */
-    size_t row_capacity; /* samples of the largest batch that is read at once */
-
-    struct accel_sampler *sampler;    /* the program's, or ours; NULL for streams and batch samplers */
-    bool owns_sampler;
-    struct accel_generator *persistent; /* made for a RandomSampler that is shared by several processes */
-    struct order order;
-
-    uint64_t epoch;
-    size_t next;        /* batches given out in this pass */
-    size_t start;       /* where the next pass begins: samples of the order, or the program's batches */
-    bool running;       /* between the first batch and the end */
-    bool at_end;        /* the batch given out last was the epoch's last */
-    size_t stream_remainder; /* of streams and dispatched ones, known when the last batch is */
-    bool agreed;        /* what is collective at the beginning of a pass is done: it may be tried again without */
-    bool interrupted;   /* reading the stream failed: it has to be started again to go on */
-    bool restored;      /* the next pass draws its order from `epoch_state` */
-    enum epoch_source epoch_source;
-    bool resumed;       /* where the next pass begins was in a state */
-    bool base_seed_drawn; /* the next pass is the rest of one that began elsewhere, and drew its base seed there */
-    uint8_t epoch_state[ACCEL_GENERATOR_STATE_BYTES]; /* of the generator when the epoch began */
-
-    struct reader *reader;
-    _Atomic bool abandoned; /* a reading thread did not come back: what it uses is never freed, and it reads no more */
-    struct stream_cursor cursor;
-    struct dispatcher dispatcher;
-    enum accel_join_even join_even; /* accel_join_uneven_inputs()'s word in place of `uneven`, from the next pass on */
+/** The pass that is running. */
+struct pass {
+    size_t next;      /* batches given out */
+    bool running;     /* between the first batch and the end */
+    bool at_end;      /* the batch given out last was the epoch's last */
+    bool agreed;      /* what is collective at its beginning is done: it may be tried again without */
     struct accel_batch given;   /* what the program has: the latest batch; empty once its memory is gone */
     struct accel_loader *outer; /* whose loop we run in, if any */
 };
 
-/** Whether this process reads data itself. */
-static inline bool
-loader_reads (const struct accel_loader *loader)
-{
-    return !loader->dispatching || loader->process == 0;
-}
+struct accel_loader {
+    struct object object;
+    const struct loader_source *source; /* whom accel_loader_next() asks: `data`, or the dispatcher */
+    const struct loader_source *data;   /* what is read: map or stream */
+    const struct loader_source *made;   /* whose memory there is; NULL: none */
+    const struct accel_dataset *dataset; /* or */
+    const struct accel_stream *stream;
+    struct {
+        struct accel_dataset dataset;
+        struct accel_stream stream;
+        struct accel_batch_sampler batches;
+    } room; /* for those of the program that are shorter than ours; see base/sized.h */
+    const struct accel_field *fields;
+    size_t field_count;
+    size_t samples; /* of the data when the loader was made */
+    struct accel_loader_options options; /* split_batches and drop_last as they are in effect */
+    struct share share;
+    struct drawing drawing;
+    struct order order;
+    struct place place;
+    struct pass pass;
+    struct reader *reader;
+    _Atomic bool abandoned; /* a reading thread did not come back: what it uses is never freed, and it reads no more */
+    struct stream_cursor *cursor;  /* stream.c's */
+    struct dispatcher *dispatcher; /* dispatch.c's */
+};
+
+/** share.c @{ */
+
+/** Whether processes deal the data out among themselves, so that each reads, and fails to read, its own share. */
+bool share_is_dealt (const struct accel_loader *loader);
 
 /** Whether the last round of the next pass is filled up. */
-bool loader_is_even (const struct accel_loader *loader);
+bool share_is_even (const struct accel_loader *loader);
+
+/** Whether several processes get this loader's batches from rank 0. */
+bool share_is_dispatched (const struct accel_loader *loader, size_t processes);
+
+/** `deal` of those that read themselves. */
+void share_deal (struct accel_loader *loader, size_t size);
+
+/** Let `split_batches` be what the loader says, or if it says nothing, the job. */
+void share_choose_split (struct accel_loader *loader, const struct accel *acc);
+
+/** Give the loader the share of process @p process of @p processes. */
+enum accel_status share_set (struct accel_loader *loader, size_t processes, size_t process, struct accel_error *err);
+
+/** @return the rounds of all processes that @p samples make, with the incomplete one unless it is dropped. */
+size_t share_count_rounds (const struct accel_loader *loader, size_t samples);
+/** @} */
+
+/** drawing.c @{ */
 
 /** Tell the sampler, which may be that of other loaders too, how this one deals out samples. */
-void loader_shape_sampler (const struct accel_loader *loader);
-
-/** Longest wait for a reading thread. */
-uint32_t loader_timeout (const struct accel_loader *loader);
-
-/** Fill one batch from the data set, for the reader.  @param user  the loader */
-enum accel_status map_fill (void *user, size_t number, struct accel_batch *batch, bool *end, _Atomic int64_t *progress,
-                            struct accel_error *err);
-
-/** Read the samples at positions 0 .. @p count - 1 of the order, or what there is of them. */
-enum accel_status map_read_first (struct accel_loader *loader, struct accel_batch *batch, size_t count,
-                                  struct accel_error *err);
-
-/** Make the cursor's memory; start a pass behind @p start samples; fill one batch. @{ */
-enum accel_status stream_init (struct accel_loader *loader, struct accel_error *err);
-void stream_release (struct accel_loader *loader);
-enum accel_status stream_start (struct accel_loader *loader, size_t start, struct accel_error *err);
-enum accel_status stream_fill (void *user, size_t number, struct accel_batch *batch, bool *end,
-                               _Atomic int64_t *progress, struct accel_error *err);
-/** @} */
-
-/** The dispatcher's memory; the start of a pass, at which nothing is sent; the next batch, collective. @{ */
-enum accel_status dispatch_init (struct accel_loader *loader, struct accel_error *err);
-void dispatch_release (struct accel_loader *loader);
-enum accel_status dispatch_start (struct accel_loader *loader, struct accel_error *err);
-enum accel_status dispatch_next (struct accel_loader *loader, const struct comm_site *site,
-                                 struct accel_batch **batch, bool *is_last, struct accel_error *err);
-/** @} */
+void drawing_shape_sampler (const struct accel_loader *loader);
 
 /** The generator that the orders of @p loader are drawn from, going on from epoch to epoch; NULL: there is none. */
-struct accel_generator *loader_order_generator (const struct accel_loader *loader);
+struct accel_generator *drawing_generator (const struct accel_loader *loader);
 
-/** The reader's next batch.  After a failure it is read once more, and of a stream from its start if need be. */
-enum accel_status pass_read (struct accel_loader *loader, struct accel_batch **batch, bool *is_last,
-                             struct accel_error *err);
+/** A RandomSampler that several processes share draws from one generator: make it if it is missing. */
+enum accel_status drawing_make_persistent (struct accel_loader *loader, struct accel_error *err);
 
-/** Start reading on a process that does; a failed attempt leaves the generators as they were. */
-enum accel_status pass_begin_reading (struct accel_loader *loader, struct accel_error *err);
+/** Take it away from the sampler, and free it. */
+void drawing_drop_persistent (struct accel_loader *loader);
+
+/** Agree on random numbers, collectively, as the original does at the beginning of an epoch. */
+enum accel_status drawing_agree (struct accel_loader *loader, const struct comm_site *site, struct accel_error *err);
+
+/** Draw the number that torch's loaders draw for their workers, unless that is done. */
+void drawing_draw_base_seed (const struct accel_loader *loader);
+
+/** Make the order of the epoch of a data set, base seed included. */
+enum accel_status drawing_make_order (struct accel_loader *loader, struct accel_error *err);
+
+/** Call @p begin; a failure leaves the generators as they were. */
+enum accel_status drawing_try (struct accel_loader *loader,
+                               enum accel_status (*begin) (struct accel_loader *loader, struct accel_error *err),
+                               struct accel_error *err);
+/** @} */
+
+/** pass.c @{ */
+
+/** Longest wait for a reading thread. */
+uint32_t pass_timeout (const struct accel_loader *loader);
+
+/** Make the reader.  @param acc  as for `init` */
+enum accel_status pass_make_reader (struct accel_loader *loader, struct accel *acc, struct accel_error *err);
+
+/** Whether a thread of the last pass still reads: neither the order nor the program's stream may change under it. */
+enum accel_status pass_check_idle (const struct accel_loader *loader, struct accel_error *err);
+
+/** Let the reader begin at batch @p first of @p length; SIZE_MAX: only reading tells. */
+void pass_read (struct accel_loader *loader, size_t first, size_t length);
+
+/** Memory and threads; made with the loader, and anew after accel_prepare(). @{ */
+enum accel_status pass_init (struct accel_loader *loader, struct accel_error *err);
+void pass_release (struct accel_loader *loader);
+/** @} */
 
 /** Begin a pass: agree on random numbers, draw the order, set the reader going. */
 enum accel_status pass_begin (struct accel_loader *loader, const struct comm_site *site, struct accel_error *err);
 
 /** End it, wherever it is. */
 void pass_end (struct accel_loader *loader);
-
-/** Memory and threads; made when the first pass begins, and anew after accel_prepare(). @{ */
-enum accel_status pass_init (struct accel_loader *loader, struct accel_error *err);
-void pass_release (struct accel_loader *loader);
 /** @} */
 
 #endif

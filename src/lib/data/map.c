@@ -2,6 +2,8 @@
 /* Batches of a data set with random access: which samples, and reading them in place. */
 #include <config.h>
 
+#include "lib/data/sources.h"
+
 #include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 
@@ -105,7 +107,7 @@ list_piece (const struct accel_loader *loader, struct accel_batch *batch, size_t
 static size_t
 list_varying (const struct accel_loader *loader, size_t number, struct accel_batch *batch)
 {
-    size_t which = shard_position (&loader->shard, number, 0);
+    size_t which = shard_position (&loader->share.shard, number, 0);
     size_t begin = which ? loader->order.ends[which - 1] : 0, count = loader->order.ends[which] - begin;
     list_piece (loader, batch, 0, begin, count, true);
     return count;
@@ -115,7 +117,7 @@ list_varying (const struct accel_loader *loader, size_t number, struct accel_bat
 static size_t
 list_samples (const struct accel_loader *loader, size_t number, struct accel_batch *batch)
 {
-    const struct shard *shard = &loader->shard;
+    const struct shard *shard = &loader->share.shard;
     size_t count = shard_batch_size (shard, number);
     for (size_t done = 0, piece = 0; done < count; done += piece) {
         piece = shard_run (shard, number, done);
@@ -131,9 +133,9 @@ has_varying_batches (const struct accel_loader *loader)
     return loader->options.batch_sampler && !loader->options.batch_sampler->batch_size;
 }
 
-enum accel_status
-map_fill (void *user, size_t number, struct accel_batch *batch, bool *end, _Atomic int64_t *progress,
-          struct accel_error *err)
+static enum accel_status
+fill (void *user, size_t number, struct accel_batch *batch, bool *end, _Atomic int64_t *progress,
+      struct accel_error *err)
 {
     struct accel_loader *loader = user;
     (void) end;
@@ -147,8 +149,8 @@ map_fill (void *user, size_t number, struct accel_batch *batch, bool *end, _Atom
     return status;
 }
 
-enum accel_status
-map_read_first (struct accel_loader *loader, struct accel_batch *batch, size_t count, struct accel_error *err)
+static enum accel_status
+read_first (struct accel_loader *loader, struct accel_batch *batch, size_t count, struct accel_error *err)
 {
     if (count > loader->order.samples)
         count = loader->order.samples;
@@ -162,3 +164,83 @@ map_read_first (struct accel_loader *loader, struct accel_batch *batch, size_t c
         batch_set_size (batch, count);
     return status;
 }
+
+static enum accel_status
+begin (struct accel_loader *loader, struct accel_error *err)
+{
+    struct shard *shard = &loader->share.shard;
+    enum accel_status status = pass_check_idle (loader, err);
+    if (status)
+        return status;
+    status = drawing_make_order (loader, err);
+    shard->samples = has_varying_batches (loader) ? loader->order.batches : loader->order.samples;
+    shard->start = loader->place.start;
+    shard->even = share_is_even (loader);
+    if (!status)
+        pass_read (loader, 0, shard_length (shard));
+    return status;
+}
+
+static enum accel_status
+next (struct accel_loader *loader, const struct comm_site *site, struct handed *handed, struct accel_error *err)
+{
+    (void) site;
+    return reader_next (loader->reader, &handed->batch, &handed->is_last, pass_timeout (loader), err);
+}
+
+/* Of the order, which is known before it is drawn. */
+static size_t
+count_samples (const struct accel_loader *loader)
+{
+    const struct accel_batch_sampler *batches = loader->options.batch_sampler;
+    if (batches)
+        return batches->batch_size ? batches->batch_size * batches->length : batches->length;
+    drawing_shape_sampler (loader);
+    return accel_sampler_length (loader->drawing.sampler);
+}
+
+static size_t
+count_batches (const struct accel_loader *loader)
+{
+    struct shard whole = loader->share.shard;
+    whole.start = 0;
+    whole.even = share_is_even (loader);
+    return shard_length (&whole);
+}
+
+static size_t
+find_remainder (const struct accel_loader *loader)
+{
+    if (has_varying_batches (loader))
+        return 0; /* whole batches are repeated, and nobody says of what size */
+    return shard_remainder (&loader->share.shard);
+}
+
+static size_t
+find_end (const struct accel_loader *loader)
+{
+    return loader->share.shard.samples;
+}
+
+/* The last round may be incomplete. */
+static size_t
+find_position (const struct accel_loader *loader)
+{
+    size_t position = loader->place.start + loader->pass.next * loader->share.round, end = find_end (loader);
+    return position < end ? position : end;
+}
+
+const struct loader_source loader_map = {
+    .name = "a data set",
+    .deal = share_deal,
+    .init = pass_make_reader,
+    .begin = begin,
+    .next = next,
+    .length = count_batches,
+    .remainder = find_remainder,
+    .position = find_position,
+    .end = find_end,
+    .samples = count_samples,
+    .read_first = read_first,
+    .fill = fill,
+};

@@ -5,8 +5,8 @@
  * The slot that became free last is used first: its memory is most likely in the caches still.
  *
  * Where reading a batch takes less than putting a thread to sleep and waking it up, whoever waits spins a little first:
- * it would come back too late otherwise.  Where the caller still waits for longer than a batch takes to be read, he
- * reads himself while the threads sleep, and stays with what costs him less; now and then the other way is tried. */
+ * it would come back too late otherwise.  Where it takes even less than handing a batch over, which the first reads
+ * show, the threads end, and the caller reads: see bench/README.md for the figures. */
 #include <config.h>
 
 #include "lib/data/reader.h"
@@ -25,8 +25,8 @@ enum { STACK_BYTES = 1 << 20, MOST_THREADS = 1024 };
 /* Reads that take longer are worth a sleep; how long to spin, and how often to look at the clock meanwhile. */
 enum { CHEAP_NS = 100000, SPIN_NS = 50000, SPINS = 32, AVERAGED = 8 };
 
-/* Batches between two looks at what they cost; most looks between two trials; what nobody but threads should read. */
-enum { LOOK = 128, MOST_PATIENCE = 256, LONG_NS = 1000000 };
+/* Reads that are looked at; most of them shorter than this: threads are of no use. */
+enum { MEASURED = 32, HANDOVER_NS = 20000 };
 
 static int64_t
 clock_ns (void)
@@ -64,7 +64,7 @@ spin (struct reader *reader, atomic_uint *count)
     return changed || atomic_load_explicit (count, memory_order_relaxed) != seen;
 }
 
-/* Where the caller alone reads there is nobody to keep out. @{ */
+/* Where the caller alone reads, there is nobody to keep out. @{ */
 static void
 lock (struct reader *reader)
 {
@@ -97,7 +97,7 @@ is_read (const struct reader *reader, size_t number)
 static bool
 has_room (const struct reader *reader)
 {
-    return reader->next_read < reader->source.length && reader->spare_count
+    return reader->next_read < reader->source.length && reader->spare_count && !reader->unneeded
            && !(reader->source.serial && reader->reading);
 }
 
@@ -105,7 +105,7 @@ has_room (const struct reader *reader)
 static void
 call_thread (struct reader *reader)
 {
-    if (reader->pace.caller || !reader->thread_count)
+    if (!reader->thread_count)
         return;
     atomic_fetch_add_explicit (&reader->given, 1, memory_order_relaxed);
     pthread_cond_signal (&reader->work);
@@ -122,15 +122,6 @@ release_held (struct reader *reader)
     call_thread (reader);
 }
 
-/* @param by_thread  somebody may wait for it, who wants to know how far it is */
-static enum accel_status
-fill_slot (const struct reader_source *source, struct reader_slot *slot, bool by_thread, bool *end)
-{
-    accel_error_clear (&slot->error);
-    return source->fill (source->user, slot->number, &slot->batch, end, by_thread ? &slot->progress : NULL,
-                         &slot->error);
-}
-
 static void
 note_outcome (struct reader *reader, struct reader_slot *slot, enum accel_status status, bool end)
 {
@@ -139,62 +130,78 @@ note_outcome (struct reader *reader, struct reader_slot *slot, enum accel_status
         reader->source.length = reader->next_read; /* nothing is read behind it */
 }
 
-/* By a thread, or by the caller in the place of threads; with the lock held, which is given up meanwhile. */
+/* By the caller: nobody waits, who would want to know how far it is. */
 static void
-read_beside_threads (struct reader *reader, struct reader_slot *slot, bool by_thread)
+read_alone (struct reader *reader, struct reader_slot *slot)
 {
     bool end = false;
+    accel_error_clear (&slot->error);
+    enum accel_status status
+        = reader->source.fill (reader->source.user, slot->number, &slot->batch, &end, NULL, &slot->error);
+    note_outcome (reader, slot, status, end);
+}
+
+static void
+mark_reading (struct reader_slot *slot)
+{
     slot->state = SLOT_READING;
     slot->since_ns = clock_ns ();
     atomic_store_explicit (&slot->progress, -1, memory_order_relaxed);
+}
+
+/* A thread's read took so long. */
+static void
+measure (struct reader *reader, int64_t took_ns)
+{
+    int64_t most = reader->fill_ns ? AVERAGED * reader->fill_ns : took_ns; /* a thread may be kept from running */
+    reader->fill_ns += ((took_ns < most ? took_ns : most) - reader->fill_ns) / AVERAGED;
+    if (reader->source.only_threads || reader->measured == MEASURED)
+        return;
+    reader->measured++;
+    reader->cheap += took_ns < HANDOVER_NS;
+    reader->unneeded = reader->measured == MEASURED && reader->cheap > MEASURED / 2;
+}
+
+/* By a thread, with the lock held, which is given up meanwhile. */
+static void
+read_by_thread (struct reader *reader, struct reader_slot *slot)
+{
+    bool end = false;
+    mark_reading (slot);
+    accel_error_clear (&slot->error);
     reader->reading++;
     struct reader_source source = reader->source;
     pthread_mutex_unlock (&reader->lock);
-    enum accel_status status = fill_slot (&source, slot, by_thread, &end);
+    enum accel_status status
+        = source.fill (source.user, slot->number, &slot->batch, &end, &slot->progress, &slot->error);
     int64_t took = clock_ns () - slot->since_ns;
     pthread_mutex_lock (&reader->lock);
-    reader->took_ns = took;
-    int64_t most = reader->fill_ns ? AVERAGED * reader->fill_ns : took; /* a thread may have been kept from running */
-    reader->fill_ns += ((took < most ? took : most) - reader->fill_ns) / AVERAGED;
+    measure (reader, took);
     note_outcome (reader, slot, status, end);
     reader->reading--;
     atomic_fetch_add_explicit (&reader->taken, 1, memory_order_relaxed);
     pthread_cond_broadcast (&reader->done);
 }
 
-static void
-read_into (struct reader *reader, struct reader_slot *slot, bool by_thread)
-{
-    bool end = false;
-    if (reader->thread_count) {
-        read_beside_threads (reader, slot, by_thread);
-        return;
-    }
-    enum accel_status status = fill_slot (&reader->source, slot, by_thread, &end);
-    note_outcome (reader, slot, status, end);
-}
-
-/* The next batch that nobody reads yet; there has to be room. */
-static void
-read_next (struct reader *reader, bool by_thread)
+/* A slot for the next batch that nobody reads yet; there has to be room. */
+static struct reader_slot *
+take_slot (struct reader *reader)
 {
     struct reader_slot *slot = reader->spare[--reader->spare_count];
     slot->number = reader->next_read++;
     reader->ring[slot->number % reader->slot_count] = slot;
-    read_into (reader, slot, by_thread);
+    return slot;
 }
 
 /* A batch that could not be read, once more. */
 static void
 read_again (struct reader *reader, struct reader_slot *slot)
 {
-    if (!reader->thread_count || !reader->source.only_threads) {
-        read_into (reader, slot, false);
+    if (!reader->thread_count) {
+        read_alone (reader, slot);
         return;
     }
-    slot->state = SLOT_READING;
-    slot->since_ns = clock_ns ();
-    atomic_store (&slot->progress, -1);
+    mark_reading (slot);
     reader->again = slot;
     call_thread (reader);
 }
@@ -206,12 +213,10 @@ run_thread (void *argument)
     pthread_mutex_lock (&reader->lock);
     while (!reader->quit) {
         struct reader_slot *again = reader->again;
-        if (!reader->paused && again) {
-            reader->again = NULL;
-            read_into (reader, again, true);
-        } else if (!reader->paused && !reader->pace.caller && has_room (reader))
-            read_next (reader, true);
-        else if (reader->paused || reader->pace.caller || !spin (reader, &reader->given))
+        reader->again = NULL;
+        if (!reader->paused && (again || has_room (reader)))
+            read_by_thread (reader, again ? again : take_slot (reader));
+        else if (reader->paused || !spin (reader, &reader->given))
             pthread_cond_wait (&reader->work, &reader->lock);
     }
     pthread_mutex_unlock (&reader->lock);
@@ -296,7 +301,7 @@ reader_start (struct reader *reader, const struct reader_source *source, size_t 
         reader->spare[i] = &reader->slots[i];
     reader->spare_count = reader->slot_count;
     reader->held = reader->again = NULL;
-    reader->pace.caller = reader->pace.caller && !source->only_threads;
+    reader->unneeded = reader->unneeded && !source->only_threads;
     reader->paused = false;
     atomic_fetch_add_explicit (&reader->given, 1, memory_order_relaxed);
     pthread_cond_broadcast (&reader->work);
@@ -330,13 +335,32 @@ fail_late (const struct reader *reader, size_t number, struct accel_error *err)
                        sample, number, (long long) (clock_ns () - slot->since_ns) / 1000000000);
 }
 
-/* With the lock held: have batch @p number read, by whoever reads. */
+/* With the lock held, which is given up.  @param wait  they are not reading, or soon will not be */
+static void
+end_threads (struct reader *reader, bool wait)
+{
+    reader->quit = true;
+    atomic_fetch_add_explicit (&reader->given, 1, memory_order_relaxed);
+    pthread_cond_broadcast (&reader->work);
+    pthread_mutex_unlock (&reader->lock);
+    for (; reader->thread_count; reader->thread_count--)
+        if (wait)
+            pthread_join (reader->threads[reader->thread_count - 1], NULL);
+        else
+            pthread_detach (reader->threads[reader->thread_count - 1]);
+    free (reader->threads);
+    reader->threads = NULL;
+}
+
+/* With the lock held, if there are threads: have batch @p number read, by whoever reads. */
 static enum accel_status
 obtain (struct reader *reader, size_t number, uint32_t timeout_ms, struct accel_error *err)
 {
-    if (!reader->thread_count || (reader->pace.caller && number >= reader->next_read)) {
+    if (reader->unneeded && reader->thread_count && number >= reader->next_read) /* so none of them is reading */
+        end_threads (reader, true);
+    if (!reader->thread_count) {
         while (reader->next_read <= number && reader->next_read < reader->source.length)
-            read_next (reader, false);
+            read_alone (reader, take_slot (reader));
         return ACCEL_OK;
     }
     if (wait_for (reader, number, timeout_ms))
@@ -355,56 +379,6 @@ look_ahead (struct reader *reader, size_t number, uint32_t timeout_ms, bool *exi
     enum accel_status status = obtain (reader, number, timeout_ms, err);
     *exists = !status && slot_of (reader, number)->state != SLOT_END;
     return status;
-}
-
-static void
-change_pace (struct reader *reader, bool caller)
-{
-    struct reader_pace *pace = &reader->pace;
-    pace->unlike = pace->caller == caller ? 0 : (unsigned) reader->slot_count;
-    pace->caller = caller;
-    pace->seen = 0;
-    pace->waited_ns = 0;
-    if (!caller && pace->unlike) {
-        atomic_fetch_add_explicit (&reader->given, 1, memory_order_relaxed);
-        pthread_cond_broadcast (&reader->work);
-    }
-}
-
-/* Whether the caller could fare better by reading himself, so that it is worth a trial: what he would pay then is about
- * the time of a read.  Or, where he does so, threads. */
-static bool
-is_worth_trying (const struct reader *reader)
-{
-    return reader->pace.caller || reader->pace.cost_ns[false] > reader->fill_ns / 4 * 3;
-}
-
-/* The caller has waited this long for a batch: who is to read the next ones? */
-static void
-look (struct reader *reader, int64_t waited_ns)
-{
-    struct reader_pace *pace = &reader->pace;
-    bool possible = !reader->source.only_threads && reader->fill_ns < LONG_NS;
-    if (pace->caller && !possible)
-        change_pace (reader, false);
-    if (++pace->seen <= pace->unlike)
-        return;
-    pace->waited_ns += waited_ns;
-    if (pace->seen < pace->unlike + LOOK)
-        return;
-    int64_t cost = pace->waited_ns / LOOK + 1, *known = &pace->cost_ns[pace->caller];
-    *known = *known ? (3 * *known + cost) / 4 : cost;
-    bool better = pace->cost_ns[true] && pace->cost_ns[true] < pace->cost_ns[false], tries = false;
-    if (pace->trying && better != pace->caller)
-        pace->patience = pace->patience < MOST_PATIENCE ? 2 * pace->patience + 2 : MOST_PATIENCE;
-    else if (pace->trying || better != pace->caller)
-        pace->patience = 2;
-    if (better == pace->caller && !pace->trying)
-        tries = ++pace->looks >= pace->patience && possible && is_worth_trying (reader);
-    pace->trying = tries;
-    if (tries)
-        pace->looks = 0;
-    change_pace (reader, tries ? !better : better && possible);
 }
 
 /* Batch @p number, which was obtained, as far as it is one; nobody is told before of what failed. */
@@ -437,8 +411,6 @@ reader_next (struct reader *reader, struct accel_batch **batch, bool *is_last, u
     *is_last = true;
     lock (reader);
     size_t number = reader->next_out;
-    bool waits = reader->thread_count && !reader->pace.caller;
-    int64_t start = waits ? clock_ns () : 0;
     release_held (reader);
     if (!reader->broken && is_read (reader, number) && slot_of (reader, number)->state == SLOT_RETRY)
         read_again (reader, slot_of (reader, number));
@@ -453,8 +425,6 @@ reader_next (struct reader *reader, struct accel_batch **batch, bool *is_last, u
         *batch = status ? NULL : *batch;
         *is_last = !more;
     }
-    if (*batch && reader->thread_count)
-        look (reader, waits ? clock_ns () - start : reader->took_ns);
     unlock (reader);
     return status;
 }
@@ -484,17 +454,7 @@ reader_destroy (struct reader *reader, uint32_t timeout_ms)
         return true;
     bool stopped = reader_stop (reader, reader->broken ? 0 : timeout_ms);
     pthread_mutex_lock (&reader->lock);
-    reader->quit = true;
-    atomic_fetch_add_explicit (&reader->given, 1, memory_order_relaxed);
-    pthread_cond_broadcast (&reader->work);
-    pthread_mutex_unlock (&reader->lock);
-    for (size_t i = 0; i < reader->thread_count; i++)
-        if (stopped)
-            pthread_join (reader->threads[i], NULL);
-        else
-            pthread_detach (reader->threads[i]);
-    free (reader->threads);
-    reader->threads = NULL;
+    end_threads (reader, stopped);
     if (!stopped)
         return false; /* a thread may write into its slot at any time */
     for (size_t i = 0; i < reader->slot_count; i++)

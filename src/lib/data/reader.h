@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading batches ahead: by threads into a ring of slots, and out of it in order, whatever the threads do.  Without
- * threads the caller reads, one batch ahead where only reading can tell which batch is the last; with threads he does
- * too, where that has turned out to be faster. */
+ * threads the caller reads, one batch ahead where only reading can tell which batch is the last.  Threads that turn out
+ * to be of no use at the beginning end, once and for all. */
 #ifndef LIB_DATA_READER_H
 #define LIB_DATA_READER_H
 
@@ -23,7 +23,7 @@ struct reader_source {
                                _Atomic int64_t *progress, struct accel_error *err);
     void *user;
     bool serial;
-    bool only_threads; /* the caller never reads in their place: somebody has to be there to tell that a read hangs */
+    bool only_threads; /* they never end, however cheap reads are */
     size_t length; /* batches of the pass; SIZE_MAX: only reading tells */
 };
 
@@ -34,17 +34,6 @@ struct reader_slot {
     struct accel_error error;
     _Atomic int64_t progress;
     int64_t since_ns; /* when reading began */
-};
-
-/** Who reads: threads, or the caller while they sleep. */
-struct reader_pace {
-    bool caller;        /* he does */
-    bool trying;        /* only to see what it costs now */
-    unsigned seen;      /* batches since the last look at the costs */
-    unsigned unlike;    /* of them, those at the beginning that still come from how it was before */
-    unsigned looks, patience; /* looks since the last trial; how many to wait for the next */
-    int64_t waited_ns;  /* by the caller, for what was seen */
-    int64_t cost_ns[2]; /* of a batch to the caller, with `caller` as it says; 0: not known */
 };
 
 struct reader {
@@ -63,9 +52,9 @@ struct reader {
     atomic_uint given, taken;   /* counts of changes that `work` and `done` tell of, for who spins before he sleeps */
     size_t next_read, next_out; /* batch numbers */
     size_t reading;      /* threads that are in fill() */
-    struct reader_pace pace;
-    int64_t fill_ns;     /* what reading a batch takes, a moving average */
-    int64_t took_ns;     /* what reading the last one took */
+    int64_t fill_ns;     /* what reading a batch takes, a moving average: whether to spin before a sleep */
+    unsigned measured, cheap; /* reads that were looked at; how many of them took less than handing a batch over */
+    bool unneeded;       /* most of them did: no thread begins to read, and the caller ends all when he has caught up */
     bool alone;          /* there is one processor: who spins keeps the awaited from running */
     bool paused, quit, broken;
 };

@@ -27,27 +27,23 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, loader ? "state" : "loader");
     memset (state, 0, sizeof *state);
     state->version = STATE_VERSION;
-    state->epoch = loader->epoch;
+    state->epoch = loader->place.epoch;
     state->seed = loader->options.seed;
-    state->position = loader->start + loader->next * accel_loader_total_batch_size (loader);
-    if (loader->dispatching && loader->at_end) /* the last round may be incomplete, as rank 0 told all */
-        state->position -= accel_loader_total_batch_size (loader) - loader->stream_remainder;
-    if (!loader->stream && loader->running && !loader->dispatching)
-        state->position = shard_progress (&loader->shard, loader->next);
-    if (!loader->stream && loader_reads (loader) && state->position > loader->shard.samples)
-        state->position = loader->shard.samples; /* the last round may be incomplete */
-    struct accel_generator *own = loader->sampler ? sampler_generator (loader->sampler) : NULL;
-    if ((loader->running || loader->restored) && loader->epoch_source) {
-        state->has_generator = loader->epoch_source;
-        memcpy (state->generator, loader->epoch_state, sizeof state->generator);
-    } else if (!loader->running && own) { /* between epochs: one that several processes share nobody else could note */
+    state->position = loader->source->position (loader);
+    const struct place *place = &loader->place;
+    struct accel_generator *own = drawing_generator (loader);
+    bool running = loader->pass.running;
+    if ((running || place->restored) && place->epoch_source) {
+        state->has_generator = place->epoch_source;
+        memcpy (state->generator, place->epoch_state, sizeof state->generator);
+    } else if (!running && own) { /* between epochs: one that several processes share nobody else could note */
         state->has_generator = EPOCH_DRAWN;
         accel_generator_get_state (own, state->generator);
-    } else if (!loader->running && loader->dispatcher.draws_on) { /* rank 0's, where this rank has none */
+    } else if (!running && place->draws_on) { /* rank 0's, where this rank has none */
         state->has_generator = EPOCH_DRAWN;
-        memcpy (state->generator, loader->dispatcher.next_state, sizeof state->generator);
+        memcpy (state->generator, place->next_state, sizeof state->generator);
     }
-    if (loader->running || loader->base_seed_drawn)
+    if (running || place->base_seed_drawn)
         state->has_generator |= ACCEL_LOADER_STATE_BEGUN;
     state->checksum = checksum (state);
     return ACCEL_OK;
@@ -60,6 +56,13 @@ has_begun (const struct accel_loader_state *state)
     if (state->version == STATE_VERSION_WITHOUT_BEGUN)
         return state->position || state->has_generator == EPOCH_SEEDED;
     return state->has_generator & ACCEL_LOADER_STATE_BEGUN;
+}
+
+/* Whether orders, or their seeds, are drawn from a generator. */
+static bool
+has_source (const struct accel_loader *loader)
+{
+    return loader->drawing.sampler && sampler_source (loader->drawing.sampler);
 }
 
 static enum accel_status
@@ -75,12 +78,12 @@ check_state (const struct accel_loader *loader, const struct accel_loader_state 
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "the state is from a loader with seed %llu, but this loader has %llu: their orders differ",
                            (unsigned long long) state->seed, (unsigned long long) loader->options.seed);
-    if (source && loader_reads (loader) && !(loader->sampler && sampler_source (loader->sampler)))
+    if (source && loader->share.reads && !has_source (loader))
         return accel_fail (err, ACCEL_ERR_INVALID, "the state contains a generator, but this loader uses none");
-    if (!loader->stream && loader_reads (loader) && state->position > loader->shard.samples)
+    if (state->position > loader->source->end (loader))
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "the state is %llu samples into an epoch, but this loader's epochs have %zu",
-                           (unsigned long long) state->position, loader->shard.samples);
+                           (unsigned long long) state->position, loader->source->end (loader));
     struct accel_generator scratch = *accel_default_generator ();
     if (source && accel_generator_set_state (&scratch, state->generator, sizeof state->generator, NULL))
         return accel_fail (err, ACCEL_ERR_FORMAT, "the loader state contains an invalid generator state");
@@ -100,13 +103,14 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
     if (loader->object.owner)
         comm_settle (accel_world (loader->object.owner), loader);
     pass_end (loader);
-    loader->restored = source;
-    loader->epoch_source = (enum epoch_source) source;
-    loader->resumed = source || state->position;
-    loader->base_seed_drawn = has_begun (state);
-    memcpy (loader->epoch_state, state->generator, sizeof loader->epoch_state);
-    loader->epoch = state->epoch;
-    loader->start = (size_t) state->position;
+    struct place *place = &loader->place;
+    place->restored = source;
+    place->epoch_source = (enum epoch_source) source;
+    place->resumed = source || state->position;
+    place->base_seed_drawn = has_begun (state);
+    memcpy (place->epoch_state, state->generator, sizeof place->epoch_state);
+    place->epoch = state->epoch;
+    place->start = (size_t) state->position;
     return ACCEL_OK;
 }
 
@@ -116,10 +120,10 @@ accel_skip_first_batches (struct accel_loader *loader, size_t batches, struct ac
     size_t start;
     if (!loader)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: loader is NULL", __func__);
-    if (loader->running)
+    if (loader->pass.running)
         return accel_fail (err, ACCEL_ERR_INVALID, "cannot skip batches in the middle of an epoch");
     if (__builtin_mul_overflow (batches, accel_loader_total_batch_size (loader), &start) || start > PTRDIFF_MAX)
         return accel_fail (err, ACCEL_ERR_INVALID, "cannot skip %zu batches: too many", batches);
-    loader->start = start;
+    loader->place.start = start;
     return ACCEL_OK;
 }

@@ -6,6 +6,7 @@
 #include "lib/data/sampler.h"
 
 #include "lib/base/error.h"
+#include "lib/base/sized.h"
 #include "lib/data/generator.h"
 #include "lib/data/llmc_order.h"
 #include "lib/data/set_tokens.h"
@@ -186,10 +187,15 @@ make_random (struct accel_sampler **sampler, const struct sampler_kind *kind, si
 }
 
 enum accel_status
-accel_sampler_random (struct accel_sampler **sampler, size_t size, const struct accel_random_options *options,
-                      struct accel_error *err)
+accel_sampler_random_sized (size_t options_size, struct accel_sampler **sampler, size_t size,
+                            const struct accel_random_options *options, struct accel_error *err)
 {
-    return make_random (sampler, &random_kind, size, options, err);
+    if (sampler)
+        *sampler = NULL;
+    struct accel_random_options room;
+    enum accel_status status;
+    options = SIZED (options, options_size, room, &status, err);
+    return status ? status : make_random (sampler, &random_kind, size, options, err);
 }
 
 void
@@ -209,10 +215,16 @@ draw_seedable (struct accel_sampler *sampler, int64_t *indices, struct accel_err
 static const struct sampler_kind seedable = { "seedable", draw_seedable };
 
 enum accel_status
-accel_sampler_seedable (struct accel_sampler **sampler, size_t size, uint64_t seed,
-                        const struct accel_random_options *options, struct accel_error *err)
+accel_sampler_seedable_sized (size_t options_size, struct accel_sampler **sampler, size_t size, uint64_t seed,
+                              const struct accel_random_options *options, struct accel_error *err)
 {
-    enum accel_status status = make_random (sampler, &seedable, size, options, err);
+    if (sampler)
+        *sampler = NULL;
+    struct accel_random_options room;
+    enum accel_status status;
+    options = SIZED (options, options_size, room, &status, err);
+    if (!status)
+        status = make_random (sampler, &seedable, size, options, err);
     if (!status)
         (*sampler)->seed = seed;
     return status;
@@ -253,12 +265,16 @@ check_weights (const double *weights, size_t size, const struct accel_random_opt
 }
 
 enum accel_status
-accel_sampler_weighted (struct accel_sampler **sampler, const double *weights, size_t size,
-                        const struct accel_random_options *options, struct accel_error *err)
+accel_sampler_weighted_sized (size_t options_size, struct accel_sampler **sampler, const double *weights, size_t size,
+                              const struct accel_random_options *options, struct accel_error *err)
 {
     if (sampler)
         *sampler = NULL;
-    enum accel_status status = check_weights (weights, size, options, err);
+    struct accel_random_options room;
+    enum accel_status status;
+    options = SIZED (options, options_size, room, &status, err);
+    if (!status)
+        status = check_weights (weights, size, options, err);
     if (!status)
         status = make_random (sampler, &weighted, size, options, err);
     if (status)
@@ -328,16 +344,21 @@ draw_distributed (struct accel_sampler *sampler, int64_t *indices, struct accel_
 static const struct sampler_kind distributed = { "distributed", draw_distributed };
 
 enum accel_status
-accel_sampler_distributed (struct accel_sampler **sampler, size_t size,
-                           const struct accel_distributed_options *options, struct accel_error *err)
+accel_sampler_distributed_sized (size_t options_size, struct accel_sampler **sampler, size_t size,
+                                 const struct accel_distributed_options *options, struct accel_error *err)
 {
     if (sampler)
         *sampler = NULL;
+    struct accel_distributed_options room;
+    enum accel_status status;
+    options = SIZED (options, options_size, room, &status, err);
+    if (status)
+        return status;
     if (!options || !options->replicas || options->rank >= options->replicas)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "a distributed sampler needs a rank less than the number of replicas");
     size_t whole = size / options->replicas, rest = size % options->replicas;
-    enum accel_status status = make (sampler, &distributed, size, whole + (rest && !options->drop_last), err);
+    status = make (sampler, &distributed, size, whole + (rest && !options->drop_last), err);
     if (!status)
         (*sampler)->distributed = *options;
     return status;
@@ -392,13 +413,19 @@ draw_custom (struct accel_sampler *sampler, int64_t *indices, struct accel_error
 static const struct sampler_kind custom = { "custom", draw_custom };
 
 enum accel_status
-accel_sampler_custom (struct accel_sampler **sampler, const struct accel_sampler_calls *calls, struct accel_error *err)
+accel_sampler_custom_sized (size_t calls_size, struct accel_sampler **sampler, const struct accel_sampler_calls *calls,
+                            struct accel_error *err)
 {
     if (sampler)
         *sampler = NULL;
+    struct accel_sampler_calls room;
+    enum accel_status status;
+    calls = SIZED (calls, calls_size, room, &status, err);
+    if (status)
+        return status;
     if (!calls || !calls->next)
         return accel_fail (err, ACCEL_ERR_INVALID, "the program's sampler needs a next function");
-    enum accel_status status = make (sampler, &custom, calls->length, calls->length, err);
+    status = make (sampler, &custom, calls->length, calls->length, err);
     if (!status)
         (*sampler)->calls = *calls;
     return status;
@@ -413,16 +440,21 @@ draw_llmc (struct accel_sampler *sampler, int64_t *indices, struct accel_error *
 static const struct sampler_kind llmc = { "llm.c", draw_llmc };
 
 enum accel_status
-accel_sampler_llmc (struct accel_sampler **sampler, const struct accel_dataset *dataset,
-                    const struct accel_llmc_options *options, struct accel_error *err)
+accel_sampler_llmc_sized (size_t options_size, struct accel_sampler **sampler, const struct accel_dataset *dataset,
+                          const struct accel_llmc_options *options, struct accel_error *err)
 {
     if (sampler)
         *sampler = NULL;
+    struct accel_llmc_options room;
+    enum accel_status status;
+    options = SIZED (options, options_size, room, &status, err);
+    if (status)
+        return status;
     size_t shards = dataset ? token_shards (dataset) : 0;
     if (!shards)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_sampler_llmc: expected a data set of token files whose samples do not cross files");
-    enum accel_status status = make (sampler, &llmc, dataset->size, 0, err);
+    status = make (sampler, &llmc, dataset->size, 0, err);
     if (status)
         return status;
     struct llmc_order *order = &(*sampler)->llmc;

@@ -4,6 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
+#include "lib/base/sized.h"
 #include "lib/data/numbers.h"
 #include "lib/data/set.h"
 #include "util/cleanup.h"
@@ -549,17 +550,25 @@ finish (struct csv *csv)
 }
 
 enum accel_status
-accel_dataset_open_csv (struct accel_dataset **dataset, const char *path, const struct accel_csv_options *options,
-                        struct accel_error *err)
+accel_dataset_open_csv_sized (size_t options_size, size_t field_size, struct accel_dataset **dataset,
+                              const char *path, const struct accel_csv_options *options, struct accel_error *err)
 {
     struct csv csv = { .line = 1, .err = err };
+    struct accel_csv_options room;
+    AUTO_FREE struct accel_csv_field *fields = NULL;
+    enum accel_status status;
     if (!dataset)
-        return accel_fail_null (err, __func__, "dataset");
+        return accel_fail_null (err, "accel_dataset_open_csv", "dataset");
     *dataset = NULL;
-    if (options)
+    options = SIZED (options, options_size, room, &status, err);
+    if (options) {
         csv.options = *options;
+        csv.options.fields = SIZED_ARRAY (options->fields, field_size, options->field_count, fields, &status, err);
+    }
+    if (status)
+        return status;
     size_t count = csv.options.fields ? csv.options.field_count : csv.options.label_column ? 2 : 1;
-    enum accel_status status = set_create (&csv.set, count, err);
+    status = set_create (&csv.set, count, err);
     if (status)
         return status;
     csv.set->owned = calloc (count, sizeof *csv.set->owned);

@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/base/sized.h"
 #include "lib/data/set.h"
 
 #include <string.h>
@@ -106,17 +107,22 @@ open_file (struct set *set, size_t index, const char *path, const char *name, bo
 }
 
 enum accel_status
-accel_dataset_open_idx (struct accel_dataset **dataset, const char *images, const char *labels,
-                        const struct accel_idx_options *options, struct accel_error *err)
+accel_dataset_open_idx_sized (size_t options_size, struct accel_dataset **dataset, const char *images,
+                              const char *labels, const struct accel_idx_options *options, struct accel_error *err)
 {
     static const struct accel_idx_options defaults = { 0 };
     struct set *set;
+    struct accel_idx_options room;
+    enum accel_status status;
     if (!dataset)
-        return accel_fail_null (err, __func__, "dataset");
+        return accel_fail_null (err, "accel_dataset_open_idx", "dataset");
     *dataset = NULL;
+    options = SIZED (options, options_size, room, &status, err);
+    if (status)
+        return status;
     if (!options)
         options = &defaults;
-    enum accel_status status = set_create (&set, labels ? 2 : 1, err);
+    status = set_create (&set, labels ? 2 : 1, err);
     if (status)
         return status;
     status = open_file (set, 0, images, options->image_name ? options->image_name : "image", options->scale, err);

@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/base/sized.h"
 #include "lib/data/set.h"
 #include "lib/data/set_tokens.h"
 #include "util/hash.h"
@@ -259,17 +260,20 @@ add_files (struct set *set, const char *const *paths, struct accel_error *err)
 }
 
 enum accel_status
-accel_dataset_open_token_files (struct accel_dataset **dataset, const char *const *paths, size_t count,
-                                const struct accel_tokens_options *options, struct accel_error *err)
+accel_dataset_open_token_files_sized (size_t options_size, struct accel_dataset **dataset, const char *const *paths,
+                                      size_t count, const struct accel_tokens_options *options,
+                                      struct accel_error *err)
 {
     struct set *set;
+    struct accel_tokens_options room;
+    enum accel_status status;
     if (!dataset)
-        return accel_fail_null (err, __func__, "dataset");
+        return accel_fail_null (err, "accel_dataset_open_token_files", "dataset");
     *dataset = NULL;
     if (!paths || !count)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the list of files is empty", __func__);
-    enum accel_status status = tokens_create (&set, options, err);
-    if (status)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_dataset_open_token_files: the list of files is empty");
+    options = SIZED (options, options_size, room, &status, err);
+    if (status || (status = tokens_create (&set, options, err)))
         return status;
     set->dataset.read = read_file_sample;
     if ((status = make_files (set, count, err)) || (status = add_files (set, paths, err)))
@@ -299,16 +303,20 @@ compare_paths (const void *left, const void *right)
 }
 
 enum accel_status
-accel_dataset_open_token_pattern (struct accel_dataset **dataset, const char *pattern,
-                                  const struct accel_tokens_options *options, struct accel_error *err)
+accel_dataset_open_token_pattern_sized (size_t options_size, struct accel_dataset **dataset, const char *pattern,
+                                        const struct accel_tokens_options *options, struct accel_error *err)
 {
     glob_t found = { 0 };
+    struct accel_tokens_options room;
     enum accel_status status;
     if (!dataset)
-        return accel_fail_null (err, __func__, "dataset");
+        return accel_fail_null (err, "accel_dataset_open_token_pattern", "dataset");
     *dataset = NULL;
     if (!pattern)
-        return accel_fail_null (err, __func__, "pattern");
+        return accel_fail_null (err, "accel_dataset_open_token_pattern", "pattern");
+    options = SIZED (options, options_size, room, &status, err);
+    if (status)
+        return status;
     unreadable.error = 0;
     int result = glob (pattern, GLOB_ERR | GLOB_NOSORT, note_unreadable, &found);
     if (result == GLOB_NOMATCH)

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/base/sized.h"
 #include "lib/data/set.h"
 
 #include <string.h>
@@ -217,15 +218,17 @@ tokens_samples (const struct accel_tokens_options *options, uint64_t count)
 }
 
 enum accel_status
-accel_dataset_open_tokens (struct accel_dataset **dataset, const char *path, const struct accel_tokens_options *options,
-                           struct accel_error *err)
+accel_dataset_open_tokens_sized (size_t options_size, struct accel_dataset **dataset, const char *path,
+                                 const struct accel_tokens_options *options, struct accel_error *err)
 {
     struct set *set;
+    struct accel_tokens_options room;
+    enum accel_status status;
     if (!dataset)
-        return accel_fail_null (err, __func__, "dataset");
+        return accel_fail_null (err, "accel_dataset_open_tokens", "dataset");
     *dataset = NULL;
-    enum accel_status status = tokens_create (&set, options, err);
-    if (status)
+    options = SIZED (options, options_size, room, &status, err);
+    if (status || (status = tokens_create (&set, options, err)))
         return status;
     if ((status = source_open (&set->sources[0], path, err))
         || (status = tokens_measure (&set->sources[0], options, &set->layout, err))

@@ -91,10 +91,3 @@ shard_remainder (const struct shard *shard)
 {
     return shard->drop_last ? 0 : samples_left (shard) % round_size (shard);
 }
-
-size_t
-shard_progress (const struct shard *shard, size_t batches)
-{
-    size_t position = shard->start + batches * round_size (shard);
-    return position < shard->samples ? position : shard->samples;
-}

@@ -34,7 +34,4 @@ size_t shard_run (const struct shard *shard, size_t batch, size_t sample);
 /** @return samples beyond the last full round: how many of the last gathered round are no repetitions; 0: all. */
 size_t shard_remainder (const struct shard *shard);
 
-/** @return the position behind the samples of the first @p batches batches of all processes. */
-size_t shard_progress (const struct shard *shard, size_t batches);
-
 #endif

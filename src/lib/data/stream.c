@@ -3,33 +3,56 @@
  * (accelerate, data_loader.py).  Only the first round is remembered, for the last one is filled up from it. */
 #include <config.h>
 
+#include "lib/data/sources.h"
+
 #include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 
-#include <string.h>
+#include <stdlib.h>
 
-enum accel_status
-stream_init (struct accel_loader *loader, struct accel_error *err)
+/* One pass, by one process. */
+struct stream_cursor {
+    size_t group;     /* samples of one round */
+    size_t begin;     /* first of them that is this process's */
+    size_t own;       /* how many are */
+    bool pad;         /* fill the last round up with the first samples */
+    size_t keep;      /* how many of the first samples are remembered for that, or for the dispatcher */
+    struct accel_batch first;
+    struct accel_batch scratch; /* of one sample, for what is others' */
+    size_t taken;     /* samples read in this pass */
+    size_t tail;      /* samples of an incomplete last round; 0: none so far */
+    bool interrupted; /* reading failed: the stream has to be started again to go on */
+};
+
+static enum accel_status
+init (struct accel_loader *loader, struct accel *acc, struct accel_error *err)
 {
-    struct stream_cursor *cursor = &loader->cursor;
-    cursor->own = loader->shard.batch_size;
-    cursor->group = cursor->own * (loader->dispatching ? 1 : loader->processes);
-    cursor->begin = loader->dispatching ? 0 : cursor->own * loader->process;
-    cursor->pad = loader->processes > 1 && !loader->dispatching;
-    cursor->keep = loader->dispatching ? loader->processes : cursor->pad ? cursor->group : 0;
-    enum accel_status status = ACCEL_OK;
-    if (loader->options.drop_last)
-        cursor->keep = 0; /* nothing is filled up */
+    const struct shard *shard = &loader->share.shard;
+    enum accel_status status = pass_make_reader (loader, acc, err);
+    struct stream_cursor *cursor = loader->cursor = status ? NULL : calloc (1, sizeof *cursor);
+    if (!cursor)
+        return status ? status : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to read a stream");
+    cursor->own = shard->batch_size;
+    cursor->group = cursor->own * shard->processes;
+    cursor->begin = cursor->own * shard->process;
+    cursor->pad = share_is_dealt (loader);
+    if (loader->share.processes > 1 && !loader->options.drop_last) /* otherwise nothing is filled up */
+        cursor->keep = cursor->pad ? cursor->group : loader->share.processes;
     if (cursor->keep)
         status = batch_init (&cursor->first, loader->fields, loader->field_count, cursor->keep, NULL, err);
     return status ? status : batch_init (&cursor->scratch, loader->fields, loader->field_count, 1, NULL, err);
 }
 
-void
-stream_release (struct accel_loader *loader)
+static void
+release (struct accel_loader *loader)
 {
-    batch_release (&loader->cursor.first);
-    batch_release (&loader->cursor.scratch);
+    struct stream_cursor *cursor = loader->cursor;
+    if (!cursor || loader->abandoned)
+        return;
+    batch_release (&cursor->first);
+    batch_release (&cursor->scratch);
+    free (cursor);
+    loader->cursor = NULL;
 }
 
 /* The next sample into row @row of @batch. */
@@ -37,7 +60,7 @@ static enum accel_status
 take (struct accel_loader *loader, struct accel_batch *batch, size_t row, bool *end, struct accel_error *err)
 {
     const struct accel_stream *stream = loader->stream;
-    struct stream_cursor *cursor = &loader->cursor;
+    struct stream_cursor *cursor = loader->cursor;
     struct accel_error cause = { 0 };
     struct accel_batch *target = cursor->taken < cursor->keep ? &cursor->first : batch;
     size_t at = cursor->taken < cursor->keep ? cursor->taken : row;
@@ -61,7 +84,7 @@ static enum accel_status
 get_behind (struct accel_loader *loader, size_t start, struct accel_error *err)
 {
     const struct accel_stream *stream = loader->stream;
-    struct stream_cursor *cursor = &loader->cursor;
+    struct stream_cursor *cursor = loader->cursor;
     size_t to_read = stream->skip && cursor->keep < start ? cursor->keep : start;
     struct accel_error cause = { 0 };
     enum accel_status status = ACCEL_OK;
@@ -78,17 +101,18 @@ get_behind (struct accel_loader *loader, size_t start, struct accel_error *err)
     return ACCEL_OK;
 }
 
-enum accel_status
-stream_start (struct accel_loader *loader, size_t start, struct accel_error *err)
+/* Start a pass after @p start samples. */
+static enum accel_status
+start_after (struct accel_loader *loader, size_t start, struct accel_error *err)
 {
     const struct accel_stream *stream = loader->stream;
-    struct stream_cursor *cursor = &loader->cursor;
+    struct stream_cursor *cursor = loader->cursor;
     struct accel_error cause = { 0 };
     cursor->taken = cursor->tail = 0;
-    enum accel_status status = stream->start ? stream->start (stream->user, loader->epoch, &cause) : ACCEL_OK;
+    enum accel_status status = stream->start ? stream->start (stream->user, loader->place.epoch, &cause) : ACCEL_OK;
     if (status)
         return accel_fail (err, ACCEL_ERR_CALLBACK, "the stream could not start epoch %llu: %s",
-                           (unsigned long long) loader->epoch,
+                           (unsigned long long) loader->place.epoch,
                            *cause.text ? cause.text : accel_status_string (status));
     return get_behind (loader, start, err);
 }
@@ -103,12 +127,12 @@ fill_up (struct stream_cursor *cursor, struct accel_batch *batch, size_t got)
             batch_copy_row (batch, row, &cursor->first, (cursor->begin + row - got) % known);
 }
 
-enum accel_status
-stream_fill (void *user, size_t number, struct accel_batch *batch, bool *end, _Atomic int64_t *progress,
-             struct accel_error *err)
+static enum accel_status
+fill (void *user, size_t number, struct accel_batch *batch, bool *end, _Atomic int64_t *progress,
+      struct accel_error *err)
 {
     struct accel_loader *loader = user;
-    struct stream_cursor *cursor = &loader->cursor;
+    struct stream_cursor *cursor = loader->cursor;
     size_t got = 0, rows = cursor->own;
     (void) number;
     for (bool over = false; got < cursor->group && !loader->abandoned; got++) {
@@ -135,3 +159,106 @@ stream_fill (void *user, size_t number, struct accel_batch *batch, bool *end, _A
     batch_set_size (batch, rows);
     return ACCEL_OK;
 }
+
+static enum accel_status
+begin (struct accel_loader *loader, struct accel_error *err)
+{
+    enum accel_status status = pass_check_idle (loader, err);
+    loader->cursor->interrupted = false;
+    if (status)
+        return status;
+    drawing_draw_base_seed (loader);
+    status = start_after (loader, loader->place.start, err);
+    if (!status)
+        pass_read (loader, 0, SIZE_MAX);
+    return status;
+}
+
+/* Go on after reading failed: behind what was given out. */
+static enum accel_status
+start_again (struct accel_loader *loader, struct accel_error *err)
+{
+    struct reader *reader = loader->reader;
+    if (!reader_stop (reader, pass_timeout (loader)))
+        return accel_fail (err, ACCEL_ERR_TIMEOUT, "the data set is still reading a sample of an earlier attempt");
+    size_t given = reader->next_out;
+    enum accel_status status = start_after (loader, loader->place.start + given * loader->cursor->group, err);
+    if (!status)
+        pass_read (loader, given, SIZE_MAX);
+    return status;
+}
+
+static enum accel_status
+next (struct accel_loader *loader, const struct comm_site *site, struct handed *handed, struct accel_error *err)
+{
+    struct stream_cursor *cursor = loader->cursor;
+    enum accel_status status = cursor->interrupted ? start_again (loader, err) : ACCEL_OK;
+    (void) site;
+    handed->batch = NULL;
+    if (!status)
+        status = reader_next (loader->reader, &handed->batch, &handed->is_last, pass_timeout (loader), err);
+    cursor->interrupted = status && loader->stream->start && !loader->reader->broken;
+    if (!status && handed->batch && handed->is_last)
+        handed->remainder = cursor->tail;
+    return status;
+}
+
+/* What the first round proves to have been read; a thread may be reading on. */
+static enum accel_status
+read_first (struct accel_loader *loader, struct accel_batch *batch, size_t count, struct accel_error *err)
+{
+    (void) err;
+    for (size_t row = 0; row < count; row++)
+        batch_copy_row (batch, row, &loader->cursor->first, row);
+    batch_set_size (batch, count);
+    return ACCEL_OK;
+}
+
+static size_t
+count_samples (const struct accel_loader *loader)
+{
+    return loader->stream->size ? loader->samples : ACCEL_LENGTH_UNKNOWN;
+}
+
+static size_t
+count_batches (const struct accel_loader *loader)
+{
+    return share_count_rounds (loader, count_samples (loader));
+}
+
+static size_t
+find_remainder (const struct accel_loader *loader)
+{
+    return loader->place.remainder;
+}
+
+static size_t
+find_position (const struct accel_loader *loader)
+{
+    return loader->place.start + loader->pass.next * loader->share.round;
+}
+
+static size_t
+find_end (const struct accel_loader *loader)
+{
+    (void) loader;
+    return SIZE_MAX;
+}
+
+const struct loader_source loader_stream = {
+    .name = "a stream",
+    .is_dispatched = true,
+    .deal = share_deal,
+    .init = init,
+    .release = release,
+    .begin = begin,
+    .next = next,
+    .length = count_batches,
+    .remainder = find_remainder,
+    .position = find_position,
+    .end = find_end,
+    .samples = count_samples,
+    .read_first = read_first,
+    .fill = fill,
+    .is_serial = true,
+};

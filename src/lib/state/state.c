@@ -4,6 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
+#include "lib/base/sized.h"
 #include "lib/comm/comm_object.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
@@ -146,27 +147,30 @@ leave (struct object *object)
     jobseg_detach (&acc->segment);
 }
 
-enum accel_status
-accel_open (struct accel **acc, const struct accel_options *options, struct accel_error *err)
+/* What the variables of the environment are laid over. */
+static enum accel_status
+read_options (struct accel *made, const struct accel_options *options, uint32_t *timeout_ms, struct accel_error *err)
 {
-    if (!acc)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: acc is NULL", __func__);
-    *acc = NULL;
-    struct engine_job job = { .engine = read_engine (options), .segment = JOBSEG_NONE };
-    struct accel *made = calloc (1, sizeof *made);
-    if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
-    made->object = (struct object) OBJECT_INIT (OBJECT_JOB, leave);
     made->split_batches = options && options->split_batches;
-    enum accel_status status = read_timeout (options, &job.timeout_ms, err);
+    enum accel_status status = read_timeout (options, timeout_ms, err);
     if (!status)
         status = read_precision (options, &made->mixed_precision, err);
     if (!status)
         status = make_scaler (made, options ? options->grad_scaler : NULL, err);
     if (!status)
         status = read_flags (made, options, err);
-    if (!status)
-        status = accumulate_open (made, options, err);
+    return status ? status : accumulate_open (made, options, err);
+}
+
+static enum accel_status
+open_job (struct accel **acc, const struct accel_options *options, struct accel_error *err)
+{
+    struct engine_job job = { .engine = read_engine (options), .segment = JOBSEG_NONE };
+    struct accel *made = calloc (1, sizeof *made);
+    if (!made)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    made->object = (struct object) OBJECT_INIT (OBJECT_JOB, leave);
+    enum accel_status status = read_options (made, options, &job.timeout_ms, err);
     if (!status)
         status = log_check_environment (err);
     if (!status)
@@ -182,6 +186,28 @@ accel_open (struct accel **acc, const struct accel_options *options, struct acce
 error:
     accel_close (made);
     return status;
+}
+
+enum accel_status
+accel_open_sized (size_t options_size, size_t accumulation_size, size_t scaler_size, struct accel **acc,
+                  const struct accel_options *options, struct accel_error *err)
+{
+    if (!acc)
+        return accel_fail_null (err, "accel_open", "acc");
+    *acc = NULL;
+    struct accel_options own, room;
+    struct accel_gradient_accumulation accumulation;
+    struct accel_grad_scaler scaler;
+    enum accel_status status;
+    options = SIZED (options, options_size, room, &status, err);
+    if (status || !options)
+        return status ? status : open_job (acc, NULL, err);
+    own = *options;
+    own.gradient_accumulation_plugin
+        = SIZED (options->gradient_accumulation_plugin, accumulation_size, accumulation, &status, err);
+    if (!status)
+        own.grad_scaler = SIZED (options->grad_scaler, scaler_size, scaler, &status, err);
+    return status ? status : open_job (acc, &own, err);
 }
 
 void

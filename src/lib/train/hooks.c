@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
+#include "lib/base/sized.h"
 #include "lib/kernels/half.h"
 #include "lib/state/state_private.h"
 #include "lib/train/reducer.h"
@@ -25,12 +26,18 @@ model_set_defaults (struct accel_ddp_options *ddp)
 }
 
 enum accel_status
-accel_model_set_ddp (struct accel_model *model, const struct accel_ddp_options *options, struct accel_error *err)
+accel_model_set_ddp_sized (size_t options_size, struct accel_model *model, const struct accel_ddp_options *options,
+                           struct accel_error *err)
 {
     if (!model || !options)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, model ? "options" : "model");
+        return accel_fail_null (err, "accel_model_set_ddp", model ? "options" : "model");
     if (model->object.owner)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model is already prepared", __func__);
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_model_set_ddp: the model is already prepared");
+    struct accel_ddp_options room;
+    enum accel_status status;
+    options = SIZED (options, options_size, room, &status, err);
+    if (status)
+        return status;
     if (!(options->bucket_cap_mb >= 0) || isinf (options->bucket_cap_mb))
         return accel_fail (err, ACCEL_ERR_INVALID, "bucket_cap_mb is %g, but must be a size in MiB",
                            options->bucket_cap_mb);

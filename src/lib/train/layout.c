@@ -3,8 +3,10 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/base/sized.h"
 #include "lib/base/tensor.h"
 #include "lib/train/model.h"
+#include "util/cleanup.h"
 #include "util/memory.h"
 
 #include <accel/layout.h>
@@ -111,8 +113,9 @@ check_array (const struct accel_array *array, const struct draft *draft, const s
     for (size_t i = 0; i < draft->count && array->count; i++) {
         size_t end = offsets[i] + accel_tensor_count (&draft->views[2 * i].dl);
         if (end > array->count)
-            return accel_fail (err, ACCEL_ERR_INVALID, "parameter '%s' ends at element %zu of an array of %zu",
-                               rows[i].name, end, array->count);
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "the rows need %zu elements, but the array has %zu: parameter '%s' ends at %zu", needed,
+                               array->count, rows[i].name, end);
     }
     size_t bytes = accel_dtype_bytes (array->dtype), grad_bytes = accel_dtype_bytes (array->grad_dtype);
     if (needed > SIZE_MAX / (bytes > grad_bytes ? bytes : grad_bytes))
@@ -153,17 +156,26 @@ fill_views (struct draft *draft, const struct accel_array *array, const struct a
 }
 
 enum accel_status
-accel_model_from_array (struct accel_model **model, const struct accel_array *array,
-                        const struct accel_array_row *rows, size_t row_count, struct accel_error *err)
+accel_model_from_array_sized (size_t array_size, size_t row_size, struct accel_model **model,
+                              const struct accel_array *array, const struct accel_array_row *rows, size_t row_count,
+                              struct accel_error *err)
 {
     if (!model)
-        return accel_fail_null (err, __func__, "model");
+        return accel_fail_null (err, "accel_model_from_array", "model");
     *model = NULL;
     if (!array || !rows || !row_count)
-        return accel_fail_null (err, __func__, array ? "rows" : "array");
+        return accel_fail_null (err, "accel_model_from_array", array ? "rows" : "array");
+    struct accel_array room;
+    AUTO_FREE struct accel_array_row *resized = NULL;
+    enum accel_status status;
+    array = SIZED (array, array_size, room, &status, err);
+    if (!status)
+        rows = SIZED_ARRAY (rows, row_size, row_count, resized, &status, err);
+    if (status)
+        return status;
     struct draft draft;
     const enum accel_dtype dtypes[] = { array->dtype, array->grad_dtype };
-    enum accel_status status = draft_init (&draft, row_count, err);
+    status = draft_init (&draft, row_count, err);
     for (size_t i = 0; i < row_count && !status; i++)
         status = draft_describe (&draft, i, rows[i].name, rows[i].ndim, rows[i].shape, dtypes, !rows[i].frozen, err);
     if (!status && !accel_dtype_bytes (array->grad_dtype))
@@ -259,16 +271,20 @@ read_struct (struct draft *draft, size_t index, const char *bytes, const struct 
 }
 
 enum accel_status
-accel_model_from_structs (struct accel_model **model, const void *structs, size_t count,
-                          const struct accel_struct_layout *layout, struct accel_error *err)
+accel_model_from_structs_sized (size_t layout_size, struct accel_model **model, const void *structs, size_t count,
+                                const struct accel_struct_layout *layout, struct accel_error *err)
 {
     if (!model)
-        return accel_fail_null (err, __func__, "model");
+        return accel_fail_null (err, "accel_model_from_structs", "model");
     *model = NULL;
     if (!layout || !structs || !count)
-        return accel_fail_null (err, __func__, layout ? "structs" : "layout");
+        return accel_fail_null (err, "accel_model_from_structs", layout ? "structs" : "layout");
     struct draft draft = { 0 };
-    enum accel_status status = check_layout (layout, err);
+    struct accel_struct_layout room;
+    enum accel_status status;
+    layout = SIZED (layout, layout_size, room, &status, err);
+    if (!status)
+        status = check_layout (layout, err);
     if (!status)
         status = draft_init (&draft, count, err);
     const char *bytes = structs;

@@ -5,9 +5,11 @@
 #include "lib/train/model.h"
 
 #include "lib/base/error.h"
+#include "lib/base/sized.h"
 #include "lib/base/tensor.h"
 #include "lib/state/state_private.h"
 #include "lib/train/reducer.h"
+#include "util/cleanup.h"
 #include "util/memory.h"
 
 #include <accel/comm.h>
@@ -144,20 +146,22 @@ end_model (struct object *object)
 }
 
 enum accel_status
-accel_model_create (struct accel_model **model, const struct accel_parameter *parameters, size_t count,
-                    struct accel_error *err)
+accel_model_create_sized (size_t parameter_size, struct accel_model **model, const struct accel_parameter *parameters,
+                          size_t count, struct accel_error *err)
 {
     if (!model)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: model is NULL", __func__);
+        return accel_fail_null (err, "accel_model_create", "model");
     *model = NULL;
     if (!count || !parameters)
         return accel_fail (err, ACCEL_ERR_INVALID, "a model needs at least one parameter");
-    for (size_t i = 0; i < count; i++) {
-        enum accel_status status = check_parameter (parameters, i, err);
-        if (status)
-            return status;
-    }
-    enum accel_status status = ACCEL_ERR_NOMEM;
+    AUTO_FREE struct accel_parameter *resized = NULL;
+    enum accel_status status;
+    parameters = SIZED_ARRAY (parameters, parameter_size, count, resized, &status, err);
+    for (size_t i = 0; i < count && !status; i++)
+        status = check_parameter (parameters, i, err);
+    if (status)
+        return status;
+    status = ACCEL_ERR_NOMEM;
     struct accel_model *made = calloc (1, sizeof *made);
     if (!made)
         goto error;

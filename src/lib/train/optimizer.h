@@ -81,6 +81,8 @@ struct accel_optimizer {
 struct given_groups {
     const struct accel_param_group *groups;
     size_t count;
+    const char *function; /* to which */
+    size_t size;          /* of each, in the program */
 };
 
 /**

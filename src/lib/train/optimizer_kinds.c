@@ -6,7 +6,9 @@
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
+#include "lib/base/sized.h"
 #include "lib/kernels/arithmetic.h"
+#include "util/cleanup.h"
 
 #include <math.h>
 
@@ -85,18 +87,27 @@ create (struct accel_optimizer **optimizer, struct accel_model *model, struct ac
         struct given_groups given, struct accel_error *err)
 {
     like->base = no_numbers;
-    enum accel_status status = defaults ? optimizer_take_numbers (like, NULL, defaults, &like->base, err) : ACCEL_OK;
+    enum accel_status status;
+    AUTO_FREE struct accel_param_group *resized
+        = sized_array (given.function, "groups", given.groups, given.size, sizeof *resized, given.count, &status, err);
+    if (resized)
+        given.groups = resized;
+    if (!status && defaults)
+        status = optimizer_take_numbers (like, NULL, defaults, &like->base, err);
     if (!status)
         status = optimizer_take_numbers (like, NULL, options, &like->base, err);
     return status ? status : optimizer_create (optimizer, model, like, names, given, err);
 }
 
 enum accel_status
-accel_sgd_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_sgd *options,
-                  struct accel_error *err)
+accel_sgd_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                        struct accel_model *model, const struct accel_sgd *options, struct accel_error *err)
 {
     static const char *const names[] = { "momentum_buffer" };
-    enum accel_status status = check_place (__func__, optimizer, model, err);
+    struct accel_sgd room;
+    enum accel_status status = check_place ("accel_sgd_create", optimizer, model, err);
+    if (!status)
+        options = SIZED (options, options_size, room, &status, err);
     if (status)
         return status;
     struct accel_sgd given = { 0 };
@@ -108,7 +119,7 @@ accel_sgd_create (struct accel_optimizer **optimizer, struct accel_model *model,
     };
     struct accel_optimizer like = { .kind = OPTIMIZER_SGD, .begin = begin_sgd };
     return create (optimizer, model, &like, NULL, &numbers, names,
-                   (struct given_groups){ given.groups, given.group_count }, err);
+                   (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
 }
 
 static enum accel_status
@@ -122,10 +133,13 @@ create_adam (struct accel_optimizer **optimizer, struct accel_model *model, bool
 }
 
 enum accel_status
-accel_adamw_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_adamw *options,
-                    struct accel_error *err)
+accel_adamw_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                          struct accel_model *model, const struct accel_adamw *options, struct accel_error *err)
 {
-    enum accel_status status = check_place (__func__, optimizer, model, err);
+    struct accel_adamw room;
+    enum accel_status status = check_place ("accel_adamw_create", optimizer, model, err);
+    if (!status)
+        options = SIZED (options, options_size, room, &status, err);
     if (status)
         return status;
     struct accel_adamw given = { .weight_decay = ACCEL_ADAMW_WEIGHT_DECAY };
@@ -135,15 +149,18 @@ accel_adamw_create (struct accel_optimizer **optimizer, struct accel_model *mode
         .lr = given.lr, .beta1 = given.beta1, .beta2 = given.beta2, .eps = given.eps,
         .weight_decay = given.weight_decay, .amsgrad = flag_of (given.amsgrad), .maximize = flag_of (given.maximize),
     };
-    return create_adam (optimizer, model, true, &numbers, (struct given_groups){ given.groups, given.group_count },
-                        err);
+    return create_adam (optimizer, model, true, &numbers,
+                        (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
 }
 
 enum accel_status
-accel_adam_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_adam *options,
-                   struct accel_error *err)
+accel_adam_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                         struct accel_model *model, const struct accel_adam *options, struct accel_error *err)
 {
-    enum accel_status status = check_place (__func__, optimizer, model, err);
+    struct accel_adam room;
+    enum accel_status status = check_place ("accel_adam_create", optimizer, model, err);
+    if (!status)
+        options = SIZED (options, options_size, room, &status, err);
     if (status)
         return status;
     struct accel_adam given = { 0 };
@@ -153,17 +170,20 @@ accel_adam_create (struct accel_optimizer **optimizer, struct accel_model *model
         .lr = given.lr, .beta1 = given.beta1, .beta2 = given.beta2, .eps = given.eps,
         .weight_decay = given.weight_decay, .amsgrad = flag_of (given.amsgrad), .maximize = flag_of (given.maximize),
     };
-    return create_adam (optimizer, model, false, &numbers, (struct given_groups){ given.groups, given.group_count },
-                        err);
+    return create_adam (optimizer, model, false, &numbers,
+                        (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
 }
 
 enum accel_status
-accel_lion_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_lion *options,
-                   struct accel_error *err)
+accel_lion_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                         struct accel_model *model, const struct accel_lion *options, struct accel_error *err)
 {
     static const char *const names[] = { "exp_avg" };
     static const struct accel_param_group defaults = { .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99 };
-    enum accel_status status = check_place (__func__, optimizer, model, err);
+    struct accel_lion room;
+    enum accel_status status = check_place ("accel_lion_create", optimizer, model, err);
+    if (!status)
+        options = SIZED (options, options_size, room, &status, err);
     if (status)
         return status;
     struct accel_lion given = { 0 };
@@ -174,7 +194,7 @@ accel_lion_create (struct accel_optimizer **optimizer, struct accel_model *model
     };
     struct accel_optimizer like = { .kind = OPTIMIZER_LION, .begin = begin_lion };
     return create (optimizer, model, &like, &defaults, &numbers, names,
-                   (struct given_groups){ given.groups, given.group_count }, err);
+                   (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
 }
 
 struct accel_update
@@ -224,15 +244,16 @@ optimizer_step_custom (struct accel_optimizer *optimizer, struct accel_error *er
 }
 
 static enum accel_status
-make_custom (struct accel_optimizer **optimizer, struct accel_model *model,
+make_custom (struct accel_optimizer **optimizer, struct accel_model *model, size_t group_size,
              const struct accel_custom_optimizer *options, struct accel_error *err)
 {
     if (!options->step)
         return accel_fail (err, ACCEL_ERR_INVALID, "a custom optimizer needs a step function");
     const struct accel_param_group numbers = { .lr = options->lr };
     struct accel_optimizer like = { .kind = OPTIMIZER_CUSTOM, .custom = *options };
-    enum accel_status status = create (optimizer, model, &like, NULL, &numbers, options->state_names,
-                                       (struct given_groups){ options->groups, options->group_count }, err);
+    const struct given_groups given = { options->groups, options->group_count, "accel_custom_create", group_size };
+    enum accel_status status
+        = create (optimizer, model, &like, NULL, &numbers, options->state_names, given, err);
     if (status)
         return status;
     status = for_each (*optimizer, "the first state", options->init, err);
@@ -246,25 +267,30 @@ make_custom (struct accel_optimizer **optimizer, struct accel_model *model,
 
 /* Its functions may destroy the model, which then ends with the call. */
 static enum accel_status
-create_custom (struct accel_optimizer **optimizer, struct accel_model *model,
+create_custom (struct accel_optimizer **optimizer, struct accel_model *model, size_t group_size,
                const struct accel_custom_optimizer *options, struct accel_error *err)
 {
     object_pin (&model->object);
-    enum accel_status status = make_custom (optimizer, model, options, err);
+    enum accel_status status = make_custom (optimizer, model, group_size, options, err);
     object_unpin (&model->object);
     return status;
 }
 
 enum accel_status
-accel_custom_create (struct accel_optimizer **optimizer, struct accel_model *model,
-                     const struct accel_custom_optimizer *options, struct accel_error *err)
+accel_custom_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                           struct accel_model *model, const struct accel_custom_optimizer *options,
+                           struct accel_error *err)
 {
-    enum accel_status status = check_place (__func__, optimizer, model, err);
+    struct accel_custom_optimizer room;
+    enum accel_status refused, status = check_place ("accel_custom_create", optimizer, model, err);
     if (!options)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: options is NULL", __func__);
-    if (!status)
-        status = create_custom (optimizer, model, options, err);
-    if (status && options->destroy)
-        options->destroy (options->user);
+        return accel_fail_null (err, "accel_custom_create", "options");
+    const struct accel_custom_optimizer *known = SIZED (options, options_size, room, &refused, status ? NULL : err);
+    if (refused && options_size > sizeof *options) /* all that we know is there */
+        known = options;
+    if (!status && !(status = refused))
+        status = create_custom (optimizer, model, group_size, known, err);
+    if (status && known && known->destroy)
+        known->destroy (known->user);
     return status;
 }

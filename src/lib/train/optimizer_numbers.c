@@ -7,6 +7,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
+#include "lib/base/sized.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -177,31 +178,35 @@ check_group (const char *function, const struct accel_optimizer *optimizer, size
 
 /* Only what the kind has: what is shown can then be given back. */
 enum accel_status
-accel_optimizer_get_group (const struct accel_optimizer *optimizer, size_t group, struct accel_param_group *result,
-                           struct accel_error *err)
+accel_optimizer_get_group_sized (size_t numbers_size, const struct accel_optimizer *optimizer, size_t group,
+                                 struct accel_param_group *result, struct accel_error *err)
 {
-    enum accel_status status = check_group (__func__, optimizer, group, err);
+    enum accel_status status = check_group ("accel_optimizer_get_group", optimizer, group, err);
     if (!status && !result)
-        return accel_fail_null (err, __func__, "numbers");
+        return accel_fail_null (err, "accel_optimizer_get_group", "numbers");
     if (status)
         return status;
-    *result = optimizer_show_group (&optimizer->groups[group]);
+    struct accel_param_group shown = optimizer_show_group (&optimizer->groups[group]);
     for (size_t i = 0; i < NUMBERS_OF_A_GROUP; i++)
         if (!(numbers[i].kinds & 1U << optimizer->kind))
-            memset ((char *) result + numbers[i].offset, 0, sizeof (double));
+            memset ((char *) &shown + numbers[i].offset, 0, sizeof (double));
     for (size_t i = 0; i < FLAGS_OF_A_GROUP; i++)
         if (!(flags[i].kinds & 1U << optimizer->kind))
-            memset ((char *) result + flags[i].offset, 0, sizeof (enum accel_flag));
+            memset ((char *) &shown + flags[i].offset, 0, sizeof (enum accel_flag));
+    sized_write (result, numbers_size, &shown, sizeof shown);
     return ACCEL_OK;
 }
 
 enum accel_status
-accel_optimizer_set_group (struct accel_optimizer *optimizer, size_t group, const struct accel_param_group *given,
-                           struct accel_error *err)
+accel_optimizer_set_group_sized (size_t numbers_size, struct accel_optimizer *optimizer, size_t group,
+                                 const struct accel_param_group *given, struct accel_error *err)
 {
-    enum accel_status status = check_group (__func__, optimizer, group, err);
+    struct accel_param_group room;
+    enum accel_status status = check_group ("accel_optimizer_set_group", optimizer, group, err);
     if (!status && !given)
-        return accel_fail_null (err, __func__, "numbers");
+        return accel_fail_null (err, "accel_optimizer_set_group", "numbers");
+    if (!status)
+        given = SIZED (given, numbers_size, room, &status, err);
     if (status)
         return status;
     struct optimizer_group *its = &optimizer->groups[group];

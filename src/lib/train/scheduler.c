@@ -6,10 +6,12 @@
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
+#include "lib/base/sized.h"
 #include "lib/data/loader.h"
 #include "lib/kernels/arithmetic.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
+#include "util/cleanup.h"
 #include "util/suggest.h"
 
 #include <stdlib.h>
@@ -268,37 +270,51 @@ check_arguments (const char *function, struct accel_scheduler **scheduler, const
 }
 
 enum accel_status
-accel_scheduler_create (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
-                        const struct accel_scheduler_options *options, struct accel_error *err)
+accel_scheduler_create_sized (size_t options_size, struct accel_scheduler **scheduler,
+                              struct accel_optimizer *optimizer, const struct accel_scheduler_options *options,
+                              struct accel_error *err)
 {
-    const struct request request = { .options = options, .count = 1 };
-    enum accel_status status = check_arguments (__func__, scheduler, optimizer, &request, err);
+    struct request request = { .options = options, .count = 1 };
+    struct accel_scheduler_options room;
+    enum accel_status status = check_arguments ("accel_scheduler_create", scheduler, optimizer, &request, err);
+    if (!status)
+        request.options = SIZED (options, options_size, room, &status, err);
     return status ? status : create (scheduler, optimizer, &request, err);
 }
 
 enum accel_status
-accel_scheduler_create_sequential (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
-                                   const struct accel_scheduler_options *options, const uint64_t *milestones,
-                                   size_t count, struct accel_error *err)
+accel_scheduler_create_sequential_sized (size_t options_size, struct accel_scheduler **scheduler,
+                                         struct accel_optimizer *optimizer,
+                                         const struct accel_scheduler_options *options, const uint64_t *milestones,
+                                         size_t count, struct accel_error *err)
 {
-    const struct request request = { options, count, COMPOSED_IN_SEQUENCE, milestones };
-    enum accel_status status = check_arguments (__func__, scheduler, optimizer, &request, err);
+    static const char call[] = "accel_scheduler_create_sequential";
+    struct request request = { options, count, COMPOSED_IN_SEQUENCE, milestones };
+    AUTO_FREE struct accel_scheduler_options *resized = NULL;
+    enum accel_status status = check_arguments (call, scheduler, optimizer, &request, err);
     if (!status && count > 1 && !milestones)
-        return accel_fail_null (err, __func__, "milestones");
+        return accel_fail_null (err, call, "milestones");
     for (size_t i = 0; !status && i + 1 < count; i++)
         if (milestones[i] <= (i ? milestones[i - 1] : 0))
             return accel_fail (err, ACCEL_ERR_INVALID, "%s: milestone %zu is %llu, but must be greater than %llu",
-                               __func__, i, (unsigned long long) milestones[i],
+                               call, i, (unsigned long long) milestones[i],
                                (unsigned long long) (i ? milestones[i - 1] : 0));
+    if (!status)
+        request.options = SIZED_ARRAY (options, options_size, count, resized, &status, err);
     return status ? status : create (scheduler, optimizer, &request, err);
 }
 
 enum accel_status
-accel_scheduler_create_chained (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer,
-                                const struct accel_scheduler_options *options, size_t count, struct accel_error *err)
+accel_scheduler_create_chained_sized (size_t options_size, struct accel_scheduler **scheduler,
+                                      struct accel_optimizer *optimizer,
+                                      const struct accel_scheduler_options *options, size_t count,
+                                      struct accel_error *err)
 {
-    const struct request request = { options, count, COMPOSED_AS_PRODUCT, NULL };
-    enum accel_status status = check_arguments (__func__, scheduler, optimizer, &request, err);
+    struct request request = { options, count, COMPOSED_AS_PRODUCT, NULL };
+    AUTO_FREE struct accel_scheduler_options *resized = NULL;
+    enum accel_status status = check_arguments ("accel_scheduler_create_chained", scheduler, optimizer, &request, err);
+    if (!status)
+        request.options = SIZED_ARRAY (options, options_size, count, resized, &status, err);
     return status ? status : create (scheduler, optimizer, &request, err);
 }
 

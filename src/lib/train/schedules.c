@@ -41,6 +41,13 @@ shape_down (enum accel_schedule_shape shape, double cycles, double progress)
     return 1.0 - sqrt (progress);
 }
 
+/* How much of the warm-up is done in its step @step: the first is 0, as in transformers, or 1, as in llm.c. */
+UNFUSED static double
+warmup_done (const struct accel_scheduler_options *options, uint64_t step)
+{
+    return (double) (step + options->warmup_from_one) / (double) options->warmup_steps;
+}
+
 /* transformers' get_wsd_schedule(). */
 UNFUSED static double
 warmup_stable_decay (const struct schedule *part)
@@ -49,7 +56,7 @@ warmup_stable_decay (const struct schedule *part)
     uint64_t step = part->step, warmup = options->warmup_steps, decay_from = warmup + options->stable_steps;
     double last = options->final_fraction, factor;
     if (step < warmup)
-        factor = shape_up (options->warmup_shape, (double) step / (double) warmup);
+        factor = shape_up (options->warmup_shape, warmup_done (options, step));
     else if (step < decay_from)
         return 1;
     else if (step - decay_from < options->decay_steps)
@@ -79,7 +86,7 @@ schedule_factor (const struct schedule *part)
     if (options->schedule == ACCEL_SCHEDULE_WARMUP_STABLE_DECAY)
         return warmup_stable_decay (part);
     if (step < warmup)
-        return (double) step / (double) warmup;
+        return warmup_done (options, step);
     if (options->schedule == ACCEL_SCHEDULE_CONSTANT)
         return 1;
     if (options->schedule == ACCEL_SCHEDULE_LINEAR)

@@ -5,6 +5,7 @@
 #include "lib/tree/tree.h"
 
 #include "lib/base/error.h"
+#include "lib/base/sized.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -276,13 +277,18 @@ send_leaf (const struct tree_walk *walk, const struct tree_place *place, const s
 }
 
 enum accel_status
-accel_send_to_device (struct accel_tree **sent, const struct accel_tree *tree, DLDevice device,
-                      const struct accel_send_options *options, struct accel_error *err)
+accel_send_to_device_sized (size_t options_size, struct accel_tree **sent, const struct accel_tree *tree,
+                            DLDevice device, const struct accel_send_options *options, struct accel_error *err)
 {
     static const struct accel_send_options none;
-    struct send send = { .device = device, .options = options ? options : &none };
+    struct accel_send_options room;
+    enum accel_status status;
     if (sent)
         *sent = NULL;
+    options = SIZED (options, options_size, room, &status, err);
+    if (status)
+        return status;
+    struct send send = { .device = device, .options = options ? options : &none };
     for (size_t i = 0; i < send.options->skip_key_count; i++)
         if (!send.options->skip_keys || !send.options->skip_keys[i])
             return accel_fail (err, ACCEL_ERR_INVALID, "accel_send_to_device: skip_keys[%zu] is NULL", i);

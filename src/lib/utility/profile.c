@@ -6,6 +6,7 @@
 #include "lib/utility/profile.h"
 
 #include "lib/base/error.h"
+#include "lib/base/sized.h"
 #include "lib/comm/comm_object.h"
 #include "lib/state/state_object.h"
 
@@ -105,13 +106,18 @@ create (const struct accel_profile_options *options)
 
 /* All record from the same call on, so that the n-th collective of one process is the n-th of every other. */
 enum accel_status
-accel_profile_start_at (const char *file, int line, struct accel *acc, const struct accel_profile_options *options,
-                        struct accel_error *err)
+accel_profile_start_at (const char *file, int line, size_t options_size, struct accel *acc,
+                        const struct accel_profile_options *options, struct accel_error *err)
 {
     const struct comm_site site = { .file = file, .line = line, .call = JOBSEG_CALL_PROFILE_START };
+    struct accel_profile_options room;
+    enum accel_status status;
+    options = SIZED (options, options_size, room, &status, err);
+    if (status)
+        return status;
     struct profile *made = acc && !active (acc) ? create (options) : NULL;
     int32_t wrong[2] = { active (acc) != NULL, !made };
-    enum accel_status status = comm_all_reduce (accel_world (acc), &site, wrong, wrong, 2, ACCEL_INT32, ACCEL_MAX, err);
+    status = comm_all_reduce (accel_world (acc), &site, wrong, wrong, 2, ACCEL_INT32, ACCEL_MAX, err);
     if (!status && wrong[0])
         status = accel_fail (err, ACCEL_ERR_INVALID,
                              "accel_profile_start at %s:%d: a profile is already being recorded", file, line);

@@ -9,6 +9,7 @@
 #include "lib/engines/shm/shm_private.h"
 
 #include "lib/base/error.h"
+#include "util/procfs.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -33,14 +34,14 @@ claim_slot (struct shm *shm, struct accel_error *err)
     uint32_t state = atomic_load (&slot->state);
     pid_t pid = atomic_load (&slot->pid);
     bool active = state == JOBSEG_JOINING || state == JOBSEG_READY;
-    if (active && pid != getpid () && atomic_load (&slot->pid_space) == shm_pid_space () && !kill (pid, 0))
+    if (active && pid != getpid () && atomic_load (&slot->pid_space) == procfs_pid_space () && !kill (pid, 0))
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: processes %d and %d are both rank %d", (int) pid,
                            (int) getpid (), shm->rank);
     shm->generation = atomic_load (&shm->segment.header->ready_generation) + 1;
     /* The old state goes first: with the new generation it would say that this rank has left that one. */
     atomic_store (&slot->state, JOBSEG_EMPTY);
     atomic_store (&slot->pid, getpid ());
-    atomic_store (&slot->pid_space, shm_pid_space ());
+    atomic_store (&slot->pid_space, procfs_pid_space ());
     if (atomic_load (&slot->failed_generation) == shm->generation) /* it gave up before all had joined */
         atomic_store (&slot->failed_generation, 0);
     atomic_store (&slot->generation, shm->generation);

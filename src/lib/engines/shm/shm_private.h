@@ -170,7 +170,6 @@ FILE *shm_open_addresses (void);
 bool shm_next_spare (FILE *list, const struct shm_address *usual, struct shm_address *address);
 
 /* ---- peers.c ---- */
-uint32_t shm_pid_space (void);
 /** Begin to watch @p rank, which has opened. */
 void shm_watch (struct shm *shm, int rank);
 void shm_unwatch (struct shm *shm);

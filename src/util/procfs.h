@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What /proc says about a process. */
+#ifndef UTIL_PROCFS_H
+#define UTIL_PROCFS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/** The fields of /proc/PID/stat that are of interest; see proc(5). */
+struct procfs_stat {
+    char state;                       /* 'T': stopped by a signal, 't': by a debugger, 'Z': ended, not yet waited for */
+    unsigned long arg_start, arg_end; /* where the words of its command line are in its memory */
+    int exit_code;                    /* of a zombie, as wait() returns it; 0 without permission to ptrace it */
+};
+
+/** Read the status of process @p pid, which must be in our pid namespace.  @return false if there is no such process */
+bool procfs_read_stat (pid_t pid, struct procfs_stat *stat);
+
+/** @return our pid namespace, because process ids mean something only within one; 0: unknown */
+uint32_t procfs_pid_space (void);
+
+#endif
