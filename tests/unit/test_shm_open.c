@@ -524,12 +524,12 @@ test_self (void)
     ok (atomic_load (&slot->state) == JOBSEG_LEFT, "who closes has left");
     end_ranks ();
 
-    static const enum engine_kind kinds[] = { ENGINE_ALL_REDUCE, ENGINE_ALL_GATHER, ENGINE_REDUCE_SCATTER,
-                                               ENGINE_ALL_TO_ALL };
+    static const enum accel_engine_kind kinds[] = { ACCEL_ENGINE_ALL_REDUCE, ACCEL_ENGINE_ALL_GATHER, ACCEL_ENGINE_REDUCE_SCATTER,
+                                               ACCEL_ENGINE_ALL_TO_ALL };
     transport = open_self ();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         float from[3] = { 1, 2, 3 }, to[3] = { 0, 0, 9 };
-        struct engine_call call = { .site = &here, .send = from, .recv = to, .count = 2, .element_bytes = 4,
+        struct accel_engine_call call = { .site = &here, .send = from, .recv = to, .count = 2, .element_bytes = 4,
                                      .kind = kinds[i], .dtype = ACCEL_FLOAT32 };
         must (engine_self.run (transport, &call, &err));
         ok (to[0] == 1 && to[1] == 2 && to[2] == 9, "kind %d copies what it is told", (int) kinds[i]);

@@ -14,18 +14,18 @@
 
 /* Ask each engine in turn; the reasons of those that refuse make the message when none is left. */
 static enum accel_status
-choose (const struct engine **chosen, const struct engine_job *job, struct accel_error *err)
+choose (const struct accel_engine **chosen, const struct engine_job *job, struct accel_error *err)
 {
     char reasons[ACCEL_ERROR_TEXT_SIZE] = "";
     size_t length = 0;
     bool known = false;
     for (int i = 0; engines[i]; i++) {
-        const struct engine *engine = engines[i];
+        const struct accel_engine *engine = engines[i];
         struct accel_error why = { 0 };
         if (job->engine && strcmp (job->engine, engine->name))
             continue;
         known = true;
-        if (engine->abi == ENGINE_ABI && engine->size == sizeof *engine && !engine->probe (job, &why)) {
+        if (engine->abi == ACCEL_ENGINE_ABI && engine->size == sizeof *engine && !engine->probe (job, &why)) {
             *chosen = engine;
             return ACCEL_OK;
         }
@@ -44,7 +44,7 @@ enum accel_status
 comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err)
 {
     *comm = NULL;
-    const struct engine *engine;
+    const struct accel_engine *engine;
     enum accel_status status = choose (&engine, job, err);
     if (status)
         return status;
@@ -238,20 +238,20 @@ comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum
 
 /* @buffers: whether the call has any, and so a count and an element type. */
 static enum accel_status
-check (const struct accel_comm *comm, const struct engine_call *call, bool buffers, struct accel_error *err)
+check (const struct accel_comm *comm, const struct accel_engine_call *call, bool buffers, struct accel_error *err)
 {
     if (!comm)
         return comm_refuse (call->site, "the job, or its communicator, is NULL", err);
     if ((unsigned) call->dtype >= ACCEL_DTYPE_COUNT || (unsigned) call->op >= ACCEL_OP_COUNT)
         return comm_refuse (call->site, "invalid element type or operation", err);
-    bool reads = call->kind != ENGINE_BROADCAST && call->kind != ENGINE_RECV, writes = call->kind != ENGINE_SEND;
+    bool reads = call->kind != ACCEL_ENGINE_BROADCAST && call->kind != ACCEL_ENGINE_RECV, writes = call->kind != ACCEL_ENGINE_SEND;
     if (buffers && call->count && ((writes && !call->recv) || (reads && !call->send)))
         return comm_refuse (call->site, "a buffer is NULL", err);
     size_t bytes;
     if (__builtin_mul_overflow (call->count, call->element_bytes * (size_t) comm->size, &bytes)
         || bytes > PTRDIFF_MAX)
         return comm_refuse (call->site, "the count is too large: size overflows", err);
-    bool reduces = call->kind == ENGINE_ALL_REDUCE || call->kind == ENGINE_REDUCE_SCATTER;
+    bool reduces = call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
     if (reduces) {
         enum accel_status status = comm_check_reduction (call->site, call->dtype, call->op, 1, err);
         if (status)
@@ -265,18 +265,18 @@ check (const struct accel_comm *comm, const struct engine_call *call, bool buffe
 
 /* The number by which other ranks' records of the same call are found. */
 static uint32_t
-count_call (struct accel_comm *comm, const struct engine_call *call)
+count_call (struct accel_comm *comm, const struct accel_engine_call *call)
 {
     switch (call->kind) {
-    case ENGINE_SEND: return ++comm->messages[call->root];
-    case ENGINE_RECV: return ++comm->messages[comm->size + call->root];
+    case ACCEL_ENGINE_SEND: return ++comm->messages[call->root];
+    case ACCEL_ENGINE_RECV: return ++comm->messages[comm->size + call->root];
     default: return ++comm->calls;
     }
 }
 
 /* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
 static enum accel_status
-run (struct accel_comm *comm, struct engine_call *call, bool buffers, struct accel_error *err)
+run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, struct accel_error *err)
 {
     struct accel_error mine;
     call->element_bytes = accel_dtype_bytes (call->dtype);
@@ -302,7 +302,7 @@ run (struct accel_comm *comm, struct engine_call *call, bool buffers, struct acc
         }
         profile = part->profile;
     }
-    call->form = call->site->form ? comm_form_hash (call->site->form) : 0;
+    call->form = engine_site (call)->form ? comm_form_hash (engine_site (call)->form) : 0;
     call->helpers = &comm->watch.helpers;
     call->number = count_call (comm, call);
     struct ledger_entry entry = {
@@ -328,7 +328,7 @@ run (struct accel_comm *comm, struct engine_call *call, bool buffers, struct acc
 enum accel_status
 comm_barrier (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
 {
-    struct engine_call call = { .site = site, .kind = ENGINE_BARRIER, .root = -1 };
+    struct accel_engine_call call = { .site = site, .kind = ACCEL_ENGINE_BARRIER, .root = -1 };
     return run (comm, &call, false, err);
 }
 
@@ -336,8 +336,8 @@ enum accel_status
 comm_all_reduce (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
-    struct engine_call call = {
-        .site = site, .kind = ENGINE_ALL_REDUCE, .send = send, .recv = recv, .count = count, .dtype = dtype, .op = op,
+    struct accel_engine_call call = {
+        .site = site, .kind = ACCEL_ENGINE_ALL_REDUCE, .send = send, .recv = recv, .count = count, .dtype = dtype, .op = op,
         .root = -1,
     };
     return run (comm, &call, true, err);
@@ -347,8 +347,8 @@ enum accel_status
 comm_all_gather (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, struct accel_error *err)
 {
-    struct engine_call call = {
-        .site = site, .kind = ENGINE_ALL_GATHER, .send = send, .recv = recv, .count = count, .dtype = dtype,
+    struct accel_engine_call call = {
+        .site = site, .kind = ACCEL_ENGINE_ALL_GATHER, .send = send, .recv = recv, .count = count, .dtype = dtype,
         .root = -1,
     };
     return run (comm, &call, true, err);
@@ -360,8 +360,8 @@ comm_broadcast (struct accel_comm *comm, const struct comm_site *site, void *buf
 {
     if (root < 0)
         return comm_refuse (site, "the root is negative", err);
-    struct engine_call call = {
-        .site = site, .kind = ENGINE_BROADCAST, .recv = buffer, .count = count, .dtype = dtype, .root = root,
+    struct accel_engine_call call = {
+        .site = site, .kind = ACCEL_ENGINE_BROADCAST, .recv = buffer, .count = count, .dtype = dtype, .root = root,
     };
     return run (comm, &call, true, err);
 }
@@ -370,8 +370,8 @@ enum accel_status
 comm_reduce_scatter (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv,
                      size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
-    struct engine_call call = {
-        .site = site, .kind = ENGINE_REDUCE_SCATTER, .send = send, .recv = recv, .count = count, .dtype = dtype,
+    struct accel_engine_call call = {
+        .site = site, .kind = ACCEL_ENGINE_REDUCE_SCATTER, .send = send, .recv = recv, .count = count, .dtype = dtype,
         .op = op, .root = -1,
     };
     return run (comm, &call, true, err);
@@ -381,8 +381,8 @@ enum accel_status
 comm_all_to_all (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, struct accel_error *err)
 {
-    struct engine_call call = {
-        .site = site, .kind = ENGINE_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .dtype = dtype,
+    struct accel_engine_call call = {
+        .site = site, .kind = ACCEL_ENGINE_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .dtype = dtype,
         .root = -1,
     };
     if (count && send == recv)
@@ -392,7 +392,7 @@ comm_all_to_all (struct accel_comm *comm, const struct comm_site *site, const vo
 
 /* @call has all but the site and the other rank. */
 static enum accel_status
-run_pair (struct accel_comm *comm, const struct comm_site *site, struct engine_call *call, int peer,
+run_pair (struct accel_comm *comm, const struct comm_site *site, struct accel_engine_call *call, int peer,
           struct accel_error *err)
 {
     call->site = site;
@@ -408,7 +408,7 @@ enum accel_status
 comm_send (struct accel_comm *comm, const struct comm_site *site, const void *send, size_t count,
            enum accel_dtype dtype, int to, struct accel_error *err)
 {
-    struct engine_call call = { .kind = ENGINE_SEND, .send = send, .count = count, .dtype = dtype };
+    struct accel_engine_call call = { .kind = ACCEL_ENGINE_SEND, .send = send, .count = count, .dtype = dtype };
     return run_pair (comm, site, &call, to, err);
 }
 
@@ -416,6 +416,6 @@ enum accel_status
 comm_recv (struct accel_comm *comm, const struct comm_site *site, void *recv, size_t count, enum accel_dtype dtype,
            int from, struct accel_error *err)
 {
-    struct engine_call call = { .kind = ENGINE_RECV, .recv = recv, .count = count, .dtype = dtype };
+    struct accel_engine_call call = { .kind = ACCEL_ENGINE_RECV, .recv = recv, .count = count, .dtype = dtype };
     return run_pair (comm, site, &call, from, err);
 }

@@ -12,7 +12,7 @@
 
 struct accel_comm {
     struct object object;
-    const struct engine *engine;
+    const struct accel_engine *engine;
     void *transport; /* the engine's own */
     int rank;
     int size;

@@ -10,9 +10,9 @@
 #include "lib/base/site.h"
 #include "util/jobseg.h"
 
-enum { ENGINE_ABI = 1 };
+enum { ACCEL_ENGINE_ABI = 1 };
 
-struct engine_call;
+struct accel_engine_call;
 
 /**
  * What the library does for an engine: words for every kind of hang, and a first exchange between ranks.  Each function
@@ -21,24 +21,24 @@ struct engine_call;
  * An engine waits in slices of 50 ms at most, and between them asks look().  What it waits for may come while look()
  * reads the ledgers of others, so the engine tests once more before it returns an error from here.
  */
-struct engine_helpers {
-    uint32_t size; /* sizeof (struct engine_helpers); a newer, larger one has more functions at its end */
+struct accel_engine_helpers {
+    uint32_t size; /* sizeof (struct accel_engine_helpers); a newer, larger one has more functions at its end */
     void *context;
 
     /** Is it certain that waiting in @p call is in vain?  A rank that has not come is gone; ranks that have come call
      *  something else; of a pair: the partner waits for all ranks, sends another count or type, or sends in a cycle.
      *  @return ACCEL_OK: go on waiting.  About a microsecond per rank */
-    enum accel_status (*look) (void *context, const struct engine_call *call, struct accel_error *err);
+    enum accel_status (*look) (void *context, const struct accel_engine_call *call, struct accel_error *err);
 
     /** ACCEL_ERR_TIMEOUT: who is missing in @p call, and what each does instead. */
-    enum accel_status (*time_is_out) (void *context, const struct engine_call *call, struct accel_error *err);
+    enum accel_status (*time_is_out) (void *context, const struct accel_engine_call *call, struct accel_error *err);
 
     /** ACCEL_ERR_PEER: ranks @p a and @p b, which have both come to @p call, call different things; the words say what
      *  differs.  For engines that compare calls on their own, because it is faster. */
-    enum accel_status (*differ) (void *context, const struct engine_call *call, int a, int b, struct accel_error *err);
+    enum accel_status (*differ) (void *context, const struct accel_engine_call *call, int a, int b, struct accel_error *err);
 
     /** ACCEL_ERR_PEER: a rank gave up while this one was at work in @p call.  @param rank  -1: find out which */
-    enum accel_status (*blame) (void *context, const struct engine_call *call, int rank, struct accel_error *err);
+    enum accel_status (*blame) (void *context, const struct accel_engine_call *call, int rank, struct accel_error *err);
 
     /** While opening: give every rank @p bytes (<= 256) of each, in rank order, with deadline and verdicts.
      *  @param[out] all  [size, bytes] */
@@ -54,26 +54,26 @@ struct engine_job {
 };
 
 /** What is moved.  Engines compare the kinds of all ranks, never the fields that a kind does not use. */
-enum engine_kind {
-    ENGINE_BARRIER,
-    ENGINE_ALL_REDUCE,
-    ENGINE_ALL_GATHER,
-    ENGINE_BROADCAST,
-    ENGINE_REDUCE_SCATTER,
-    ENGINE_ALL_TO_ALL,
-    ENGINE_SEND, /* these two take two ranks: root is the other one */
-    ENGINE_RECV,
+enum accel_engine_kind {
+    ACCEL_ENGINE_BARRIER,
+    ACCEL_ENGINE_ALL_REDUCE,
+    ACCEL_ENGINE_ALL_GATHER,
+    ACCEL_ENGINE_BROADCAST,
+    ACCEL_ENGINE_REDUCE_SCATTER,
+    ACCEL_ENGINE_ALL_TO_ALL,
+    ACCEL_ENGINE_SEND, /* these two take two ranks: root is the other one */
+    ACCEL_ENGINE_RECV,
 };
 
 /** One collective, complete. */
-struct engine_call {
-    const struct engine_helpers *helpers; /* of the communicator that runs it */
+struct accel_engine_call {
+    const struct accel_engine_helpers *helpers; /* of the communicator that runs it */
     const struct comm_site *site;
-    const void *send; /* of a broadcast and of ENGINE_RECV: NULL */
-    void *recv;       /* of a broadcast: the buffer; of ENGINE_SEND: NULL */
+    const void *send; /* of a broadcast and of ACCEL_ENGINE_RECV: NULL */
+    void *recv;       /* of a broadcast: the buffer; of ACCEL_ENGINE_SEND: NULL */
     size_t count;
     size_t element_bytes;
-    enum engine_kind kind;
+    enum accel_engine_kind kind;
     enum accel_dtype dtype;
     enum accel_op op;
     int root; /* -1: none */
@@ -83,9 +83,9 @@ struct engine_call {
                       * message from the one to the other */
 };
 
-struct engine {
-    uint32_t abi;  /* ENGINE_ABI */
-    uint32_t size; /* sizeof (struct engine) */
+struct accel_engine {
+    uint32_t abi;  /* ACCEL_ENGINE_ABI */
+    uint32_t size; /* sizeof (struct accel_engine) */
     const char *name;
 
     /** Say whether it could connect @p job, and if not, why. */
@@ -113,7 +113,7 @@ struct engine {
                                      struct accel_error *err);
 
     /** Run one collective. */
-    enum accel_status (*run) (void *transport, const struct engine_call *call, struct accel_error *err);
+    enum accel_status (*run) (void *transport, const struct accel_engine_call *call, struct accel_error *err);
 
     /** May be NULL.  Whether the collective that this rank is in still lacks something from @p rank.  Without it,
      *  engine_helpers.look() takes a rank for late as long as its ledger does not show that it has finished. */
@@ -121,6 +121,6 @@ struct engine {
 };
 
 /** Engines in the order of preference, ended by NULL. */
-extern const struct engine *const engines[];
+extern const struct accel_engine *const engines[];
 
 #endif

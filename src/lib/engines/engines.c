@@ -6,4 +6,4 @@
 #include "lib/engines/self/self.h"
 #include "lib/engines/shm/shm.h"
 
-const struct engine *const engines[] = { &engine_self, &engine_shm, NULL };
+const struct accel_engine *const engines[] = { &engine_self, &engine_shm, NULL };

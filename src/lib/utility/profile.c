@@ -63,18 +63,18 @@ note (struct profile *profile, const struct profile_event *event)
 
 /* A file is told by the end of its path. */
 void
-profile_note_call (struct profile *profile, const struct engine_call *call, uint64_t begin_ns)
+profile_note_call (struct profile *profile, const struct accel_engine_call *call, uint64_t begin_ns)
 {
-    const char *slash = strrchr (call->site->file, '/');
+    const char *slash = strrchr (engine_site (call)->file, '/');
     note (profile, &(struct profile_event){
                        .begin_ns = begin_ns,
                        .end_ns = profile_now (),
                        .number = profile->calls++,
                        .count = call->count,
-                       .line = (uint32_t) call->site->line,
-                       .name = name_index (&profile->names, slash ? slash + 1 : call->site->file),
+                       .line = (uint32_t) engine_site (call)->line,
+                       .name = name_index (&profile->names, slash ? slash + 1 : engine_site (call)->file),
                        .kind = PROFILE_CALL,
-                       .call = (uint8_t) call->site->call,
+                       .call = (uint8_t) engine_site (call)->call,
                        .dtype = (uint8_t) call->dtype,
                    });
 }

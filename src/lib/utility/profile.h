@@ -48,13 +48,13 @@ struct profile_part {
     struct profile_names names;
 };
 
-struct engine_call;
+struct accel_engine_call;
 
 /** Nanoseconds of CLOCK_MONOTONIC. */
 uint64_t profile_now (void);
 
 /** Note a collective that began at @p begin_ns and is over. */
-void profile_note_call (struct profile *profile, const struct engine_call *call, uint64_t begin_ns);
+void profile_note_call (struct profile *profile, const struct accel_engine_call *call, uint64_t begin_ns);
 
 /** Accepts NULL. */
 void profile_destroy (struct profile *profile);

@@ -9,15 +9,15 @@
 #include <stdio.h>
 
 static bool
-is_pair (const struct engine_call *call)
+is_pair (const struct accel_engine_call *call)
 {
-    return call->kind == ENGINE_SEND || call->kind == ENGINE_RECV;
+    return call->kind == ACCEL_ENGINE_SEND || call->kind == ACCEL_ENGINE_RECV;
 }
 
 /* Whether this rank's collective lacks something from @rank.  If its ledger no longer tells, a rank that left in good
  * order, or opened again, may have done its part long ago. */
 static bool
-is_awaited (const struct watch *watch, const struct engine_call *call, int rank)
+is_awaited (const struct watch *watch, const struct accel_engine_call *call, int rank)
 {
     struct watch_entry entry;
     bool found;
@@ -35,7 +35,7 @@ is_awaited (const struct watch *watch, const struct engine_call *call, int rank)
 /* Ranks that came already are compared before all are there, so that a disagreement is not hidden behind a third rank's
  * long computation. */
 static enum accel_status
-compare (const struct watch *watch, const struct engine_call *call, struct accel_error *err)
+compare (const struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct watch_entry entries[2];
     int first = -1;
@@ -54,7 +54,7 @@ compare (const struct watch *watch, const struct engine_call *call, struct accel
 
 /* Look at every rank that is missing, the dead before those that only despaired because of them. */
 static enum accel_status
-look_for_dead (struct watch *watch, const struct engine_call *call, struct accel_error *err)
+look_for_dead (struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct watch_source *source = watch->source;
     char why[ACCEL_ERROR_TEXT_SIZE], did[160], site[160];
@@ -78,7 +78,7 @@ look_for_dead (struct watch *watch, const struct engine_call *call, struct accel
 /* ---- pairs ---- */
 
 static enum accel_status
-differ_in_message (const struct watch *watch, const struct engine_call *call, struct accel_error *err)
+differ_in_message (const struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct watch_entry entry;
     bool found;
@@ -97,7 +97,7 @@ differ_in_message (const struct watch *watch, const struct engine_call *call, st
 
 /* A partner that is found elsewhere may have done its part before: the engine asks once more whether it has. */
 static enum accel_status
-look_at_partner (struct watch *watch, const struct engine_call *call, struct accel_error *err)
+look_at_partner (struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
 {
     int partner = call->root, name = watch_name (watch, partner), self = watch_name (watch, watch->rank);
     char why[ACCEL_ERROR_TEXT_SIZE], site[160];
@@ -109,7 +109,7 @@ look_at_partner (struct watch *watch, const struct engine_call *call, struct acc
     if (watch->source->is_gone (watch->source, name, why, sizeof why))
         return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d is waiting for it in %s", name, why, self, site);
     watch_find (watch, call, partner, &entry, &found);
-    if (call->kind == ENGINE_RECV && found
+    if (call->kind == ACCEL_ENGINE_RECV && found
         && (entry.record.dtype != call->dtype || entry.record.count != call->count))
         return differ_in_message (watch, call, err);
     if (watch_find_latest (watch, partner, false, &latest) && !latest.done && latest.number > *watch->calls) {
@@ -118,7 +118,7 @@ look_at_partner (struct watch *watch, const struct engine_call *call, struct acc
                            "rank %d is waiting for all ranks, %s, while rank %d is waiting for it in %s", name, why,
                            self, site);
     }
-    if (call->kind == ENGINE_SEND && watch_is_cycle (watch, partner)) {
+    if (call->kind == ACCEL_ENGINE_SEND && watch_is_cycle (watch, partner)) {
         jobseg_describe (slot, why, sizeof why);
         return accel_fail (err, ACCEL_ERR_PEER,
                            "ranks are sending in a cycle and none is receiving: rank %d in %s to rank %d, which is %s",
@@ -130,7 +130,7 @@ look_at_partner (struct watch *watch, const struct engine_call *call, struct acc
 /* ---- what engines call ---- */
 
 enum accel_status
-watch_look (void *context, const struct engine_call *call, struct accel_error *err)
+watch_look (void *context, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct watch *watch = context;
     if (!watch->source)
@@ -147,7 +147,7 @@ watch_look (void *context, const struct engine_call *call, struct accel_error *e
 
 /* Those who have not come; if all have, those who have not left. */
 static void
-list_missing (const struct watch *watch, const struct engine_call *call, char *text, size_t size)
+list_missing (const struct watch *watch, const struct accel_engine_call *call, char *text, size_t size)
 {
     char did[160];
     size_t length = 0;
@@ -168,7 +168,7 @@ list_missing (const struct watch *watch, const struct engine_call *call, char *t
 }
 
 enum accel_status
-watch_time_is_out (void *context, const struct engine_call *call, struct accel_error *err)
+watch_time_is_out (void *context, const struct accel_engine_call *call, struct accel_error *err)
 {
     const struct watch *watch = context;
     char site[160], missing[ACCEL_ERROR_TEXT_SIZE] = "";
@@ -180,7 +180,7 @@ watch_time_is_out (void *context, const struct engine_call *call, struct accel_e
 }
 
 enum accel_status
-watch_differ (void *context, const struct engine_call *call, int a, int b, struct accel_error *err)
+watch_differ (void *context, const struct accel_engine_call *call, int a, int b, struct accel_error *err)
 {
     const struct watch *watch = context;
     struct watch_entry entries[2];
@@ -198,7 +198,7 @@ watch_differ (void *context, const struct engine_call *call, int a, int b, struc
 }
 
 enum accel_status
-watch_blame (void *context, const struct engine_call *call, int rank, struct accel_error *err)
+watch_blame (void *context, const struct accel_engine_call *call, int rank, struct accel_error *err)
 {
     struct watch *watch = context;
     struct watch_source *source = watch->source;
@@ -225,7 +225,7 @@ no_exchange (void *context, const void *mine, void *all, size_t bytes, struct ac
 void
 watch_init (struct watch *watch)
 {
-    watch->helpers = (struct engine_helpers){
+    watch->helpers = (struct accel_engine_helpers){
         .size = sizeof watch->helpers,
         .context = watch,
         .look = watch_look,

@@ -108,22 +108,22 @@ self_join_group (void *transport, const int *ranks, int size, int rank, int64_t 
 }
 
 static enum accel_status
-self_run (void *transport, const struct engine_call *call, struct accel_error *err)
+self_run (void *transport, const struct accel_engine_call *call, struct accel_error *err)
 {
     (void) transport;
     (void) err;
-    if (call->kind == ENGINE_ALL_REDUCE || call->kind == ENGINE_REDUCE_SCATTER)
+    if (call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER)
         reduce_run (&(struct reduction){ .dtype = call->dtype, .op = call->op, .sources = 1, .targets = 1 },
                     &call->send, &call->recv, call->count);
-    else if ((call->kind == ENGINE_ALL_GATHER || call->kind == ENGINE_ALL_TO_ALL) && call->send != call->recv
+    else if ((call->kind == ACCEL_ENGINE_ALL_GATHER || call->kind == ACCEL_ENGINE_ALL_TO_ALL) && call->send != call->recv
              && call->count)
         memory_copy (call->recv, call->send, call->count * call->element_bytes);
     return ACCEL_OK;
 }
 
-const struct engine engine_self = {
-    .abi = ENGINE_ABI,
-    .size = sizeof (struct engine),
+const struct accel_engine engine_self = {
+    .abi = ACCEL_ENGINE_ABI,
+    .size = sizeof (struct accel_engine),
     .name = "self",
     .probe = self_probe,
     .open = self_open,

@@ -144,9 +144,9 @@ shm_give_up (void *transport, const char *reason)
     shm_leave (transport, JOBSEG_FAILED, reason);
 }
 
-const struct engine engine_shm = {
-    .abi = ENGINE_ABI,
-    .size = sizeof (struct engine),
+const struct accel_engine engine_shm = {
+    .abi = ACCEL_ENGINE_ABI,
+    .size = sizeof (struct accel_engine),
     .name = "shm",
     .probe = shm_probe,
     .open = shm_open_job,
