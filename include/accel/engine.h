@@ -118,6 +118,7 @@ struct accel_engine_call {
     uint32_t form;   /**< a hash of what else ranks must agree on, except in pairs; compare it like the members above */
     uint32_t number; /**< which collective of the communicator this is, from 1, the same on all ranks; of a pair: which
                       *   message from the one to the other */
+    uint64_t sequence; /**< for the helpers: which record of this rank's ledger */
     DLDevice device; /**< where the buffers are; one of the engine's `devices` */
     void *stream;    /**< of the device: where earlier work and the result are queued; NULL on the host */
 };

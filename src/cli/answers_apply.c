@@ -5,8 +5,8 @@
 
 #include "cli/questions.h"
 #include "config/conditions.h"
-#include "config/file.h"
-#include "config/load.h"
+#include "config/file_keys.h"
+#include "config/values.h"
 #include "util/cleanup.h"
 
 #include <string.h>

@@ -12,6 +12,8 @@
 #include "config/file.h"
 #include "config/load.h"
 #include "config/paths.h"
+#include "config/update.h"
+#include "config/write.h"
 #include "launch/topology.h"
 #include "util/cleanup.h"
 #include "util/io.h"

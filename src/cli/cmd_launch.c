@@ -8,7 +8,7 @@
 #include "config/load.h"
 #include "config/mode.h"
 #include "launch/claim.h"
-#include "launch/job.h"
+#include "launch/job_run.h"
 #include "launch/keeper.h"
 #include "launch/logs.h"
 #include "launch/outside.h"
@@ -209,7 +209,7 @@ static int
 run_plan (struct launch *launch, struct fail *fail)
 {
     struct plan *plan = &launch->plan;
-    if (plan->path == PATH_DEEPSPEED && plan->outside && outside_write_environment (plan, fail))
+    if (plan->path == PATH_DEEPSPEED && plan->outside && outside_write_environment (&plan->processes[0].env, fail))
         return -1;
     if (prepare_report (launch->config.settings.failure_report, &launch->report, fail) || logs_make_run (plan, fail))
         return -1;

@@ -10,6 +10,7 @@
 #include "config/load.h"
 #include "config/mode.h"
 #include "config/paths.h"
+#include "config/update.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/printable.h"

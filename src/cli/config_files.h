@@ -3,7 +3,7 @@
 #ifndef CLI_CONFIG_FILES_H
 #define CLI_CONFIG_FILES_H
 
-#include "config/options.h"
+#include "config/values.h"
 
 /** Read @p path and rewrite it: old keys under their new names, defaults filled in.  @return 0 or -1 */
 int config_files_update (struct config *config, const char *path, struct fail *fail);

@@ -7,7 +7,7 @@
 #include "config/check.h"
 #include "config/conditions.h"
 #include "config/file.h"
-#include "config/load.h"
+#include "config/mode.h"
 #include "config/useless.h"
 #include "util/cleanup.h"
 #include "util/printable.h"

@@ -5,8 +5,7 @@
 #include "cli/guess.h"
 
 #include "config/conditions.h"
-#include "config/file.h"
-#include "config/load.h"
+#include "config/file_keys.h"
 #include "config/mode.h"
 #include "launch/plan.h"
 

@@ -3,7 +3,7 @@
 #ifndef CLI_GUESS_H
 #define CLI_GUESS_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "util/fail.h"
 
 /** What the flags imply; see mode_infer().  @p gpus: of this machine. */

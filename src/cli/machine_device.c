@@ -6,9 +6,9 @@
  * MPI_Get_library_version() may be called before MPI_Init() and says the same. */
 #include <config.h>
 
-#include "cli/machine.h"
+#include "cli/machine_tell.h"
 
-#include "launch/program.h"
+#include "launch/executable.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/probe.h"
@@ -175,7 +175,7 @@ tell_mpi (const struct machine *machine, struct strlist *values)
     if (!text)
         return;
     for (size_t i = 0; i < sizeof programs / sizeof *programs && !program; i++)
-        values->failed = values->failed || program_find_in_path (programs[i], &program, NULL);
+        values->failed = values->failed || executable_find (programs[i], &program, NULL);
     if (program)
         strlist_add (values, program);
     if (!probe_run (&probe, text, &fail))

@@ -2,9 +2,9 @@
 /* Facts about system, processors, memory and limits, from /proc and /sys. */
 #include <config.h>
 
-#include "cli/machine.h"
+#include "cli/machine_tell.h"
 
-#include "launch/cgroup.h"
+#include "launch/cgroup_limits.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 

@@ -8,7 +8,7 @@
 #include "cli/menu.h"
 #include "cli/questions.h"
 #include "cli/verify.h"
-#include "config/load.h"
+#include "config/values.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 #include "util/printable.h"

@@ -3,7 +3,7 @@
 #ifndef CLI_QUESTIONNAIRE_H
 #define CLI_QUESTIONNAIRE_H
 
-#include "config/options.h"
+#include "config/values.h"
 
 /**
  * Ask what flags do not answer, with the old file's values as proposals; with --yes, ask nothing.

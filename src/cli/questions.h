@@ -5,7 +5,7 @@
 #ifndef CLI_QUESTIONS_H
 #define CLI_QUESTIONS_H
 
-#include "config/options.h"
+#include "config/values.h"
 
 enum question_kind {
     ASK_MENU,   /* one of `choices` */

@@ -6,7 +6,7 @@
 
 #include "cli/questions.h"
 #include "config/host.h"
-#include "config/load.h"
+#include "config/values.h"
 #include "util/parse.h"
 
 #include <string.h>

@@ -4,7 +4,6 @@
 #include <config.h>
 
 #include "cli/questions.h"
-#include "config/load.h"
 
 #include <string.h>
 
@@ -119,6 +118,7 @@ static const struct question rows[] = {
 
 #define QUESTIONS_DYNAMO_ROWS
 #include "cli/questions_dynamo.h"
+#include "config/values.h"
 #undef QUESTIONS_DYNAMO_ROWS
 
     { .id = "ec2_instance_type", .kind = ASK_MENU, .choices = parallel_instances, .dflt = "ml.p3.16xlarge",

@@ -7,9 +7,12 @@
 #include "config/check.h"
 #include "config/conditions.h"
 #include "config/file.h"
-#include "config/load.h"
+#include "config/file_keys.h"
+#include "config/json.h"
 #include "config/mode.h"
 #include "config/useless.h"
+#include "config/write.h"
+#include "config/yaml.h"
 #include "util/cleanup.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef CLI_VERIFY_H
 #define CLI_VERIFY_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "util/fail.h"
 #include "util/strbuf.h"
 

@@ -8,7 +8,6 @@
 #include "config/conditions.h"
 #include "config/gpu_ids.h"
 #include "config/host.h"
-#include "config/load.h"
 #include "config/mode.h"
 #include "config/tee.h"
 #include "util/parse.h"
@@ -21,16 +20,6 @@ static bool
 is_flag_given (const struct config *config, const char *key)
 {
     return config_origin (config, key).kind == ORIGIN_FLAG;
-}
-
-static bool
-has_several_modes (const struct config *config)
-{
-    static const char *const modes[] = { "cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp" };
-    int given = 0;
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-        given += config_is_on (config, modes[i], ORIGIN_FLAG);
-    return given > 1;
 }
 
 static bool
@@ -239,14 +228,6 @@ check_gpu_ids (const struct config *config, struct fail *fail)
     if (why.failed || blamed.failed)
         return fail_nomem (fail);
     return fail_set (fail, FAIL_USAGE, "%s%s", why.text, blamed.text);
-}
-
-int
-config_check_modes (const struct config *config, struct fail *fail)
-{
-    return has_several_modes (config)
-               ? fail_set (fail, FAIL_USAGE, "choose one of --cpu, --multi_gpu, --tpu, --use_deepspeed and --use_fsdp")
-               : 0;
 }
 
 int

@@ -3,7 +3,7 @@
 #ifndef CONFIG_CHECK_H
 #define CONFIG_CHECK_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "util/fail.h"
 
 /** Refuse settings that contradict each other; run it when all is known. */
@@ -11,8 +11,5 @@ int config_check (const struct config *config, struct fail *fail);
 
 /** Refuse files that the ranks will read and that are not there.  For a job that is really started. */
 int config_check_files (const struct config *config, struct fail *fail);
-
-/** Refuse flags that choose several modes. */
-int config_check_modes (const struct config *config, struct fail *fail);
 
 #endif

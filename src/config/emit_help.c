@@ -5,6 +5,7 @@
 #include "config/emit.h"
 
 #include "config/load.h"
+#include "config/mode.h"
 #include "config/opt_argv.h"
 
 #include <ctype.h>

@@ -6,7 +6,7 @@
 #include <config.h>
 
 #include "config/emit.h"
-#include "config/file.h"
+#include "config/file_keys.h"
 #include "util/cleanup.h"
 
 #include <ctype.h>

@@ -5,7 +5,7 @@
 #include "config/envmap.h"
 
 #include "config/conditions.h"
-#include "config/load.h"
+#include "config/values.h"
 #include "util/envnames.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef CONFIG_ENVMAP_H
 #define CONFIG_ENVMAP_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "util/fail.h"
 #include "util/strbuf.h"
 

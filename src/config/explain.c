@@ -5,8 +5,8 @@
 #include "config/explain.h"
 
 #include "config/json_text.h"
-#include "config/load.h"
 #include "config/useless.h"
+#include "config/values.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
 

@@ -3,7 +3,7 @@
 #ifndef CONFIG_EXPLAIN_H
 #define CONFIG_EXPLAIN_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "util/strbuf.h"
 
 /**

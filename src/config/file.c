@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration files: entries to settings, settings to text; see file.h. */
+/* Configuration files: entries to settings; see file.h. */
 #include <config.h>
 
 #include "config/file.h"
 
-#include "config/load.h"
+#include "config/file_keys.h"
+#include "config/json.h"
 #include "config/paths.h"
+#include "config/yaml.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/parse.h"
@@ -23,13 +25,6 @@ struct place {
     const struct node *parent;
     struct node *node;
 };
-
-void
-filedoc_release (struct filedoc *doc)
-{
-    node_release (&doc->root);
-    *doc = (struct filedoc){ 0 };
-}
 
 /* Put "FILE:LINE" before the message. */
 static int
@@ -120,17 +115,6 @@ is_ignored (const struct place *place)
     return false;
 }
 
-/* The row's own word for a value: words in any case, and `no` even where YAML makes it a truth value. */
-const char *
-file_choice (const struct option *row, const struct node *node)
-{
-    bool is_false = node->kind == NODE_BOOL && *node->text == 'F';
-    for (size_t i = 0; row->choices[i]; i++)
-        if (!strcasecmp (row->choices[i], node->text) || (is_false && !strcasecmp (row->choices[i], "no")))
-            return row->choices[i];
-    return node->text;
-}
-
 /* A truth value where the row wants a text: YAML made it one, and the author can hardly have meant that. */
 static bool
 is_misread (const struct option *row, const struct node *node)
@@ -203,25 +187,6 @@ check_duplicate (const struct place *place, struct fail *fail)
                                      other->key, other->line);
     }
     return 0;
-}
-
-/* What Accelerate's own questionnaire calls some keys of fp8_config, under names that nothing reads. */
-static const struct {
-    const char *wrong, *right;
-} fp8_keys[] = {
-    { "amax_history_length", "fp8_amax_history_len" },
-    { "amax_compute_algorithm", "fp8_amax_compute_algo" },
-    { "optimization_level", "fp8_opt_level" },
-};
-
-const char *
-file_new_name (const char *section, const char *wrong)
-{
-    bool is_fp8 = section && !strcmp (section, "fp8_config");
-    for (size_t i = 0; is_fp8 && i < sizeof fp8_keys / sizeof *fp8_keys; i++)
-        if (!strcmp (wrong, fp8_keys[i].wrong))
-            return fp8_keys[i].right;
-    return NULL;
 }
 
 /* Keys of old releases: `fp16: true` was mixed precision, and dynamo's backend stood at the top. */

@@ -6,7 +6,6 @@
 #include "config/fsdp2.h"
 
 #include "config/file.h"
-#include "config/load.h"
 #include "config/scalar.h"
 #include "util/cleanup.h"
 #include "util/io.h"

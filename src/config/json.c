@@ -3,7 +3,7 @@
  * keeps to the standard would refuse what Accelerate has written.  And every value knows its line. */
 #include <config.h>
 
-#include "config/file.h"
+#include "config/json.h"
 
 #include "config/scalar.h"
 #include "util/cleanup.h"

@@ -5,9 +5,7 @@
 
 #include "config/mode.h"
 
-#include "config/check.h"
 #include "config/conditions.h"
-#include "config/load.h"
 
 #include <string.h>
 
@@ -145,6 +143,24 @@ mode_fits (const char *key, const char *type)
         return fits && !(kinds[i].unfit && !strcmp (type, kinds[i].unfit));
     }
     return true;
+}
+
+static bool
+has_several_modes (const struct config *config)
+{
+    static const char *const alternatives[] = { "cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp" };
+    int given = 0;
+    for (size_t i = 0; i < sizeof alternatives / sizeof *alternatives; i++)
+        given += config_is_on (config, alternatives[i], ORIGIN_FLAG);
+    return given > 1;
+}
+
+int
+config_check_modes (const struct config *config, struct fail *fail)
+{
+    return has_several_modes (config)
+               ? fail_set (fail, FAIL_USAGE, "choose one of --cpu, --multi_gpu, --tpu, --use_deepspeed and --use_fsdp")
+               : 0;
 }
 
 /* --multi_gpu and --tpu beside a distributed_type of another kind. */

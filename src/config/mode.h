@@ -3,8 +3,15 @@
 #ifndef CONFIG_MODE_H
 #define CONFIG_MODE_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "util/fail.h"
+
+/** Set what follows from other settings: the switches that the file's distributed_type means, and the like.
+ * @return 0, or -1 with @p fail set */
+int config_resolve (struct config *config, struct fail *fail);
+
+/** Refuse flags that choose several modes. */
+int config_check_modes (const struct config *config, struct fail *fail);
 
 /** Whether a launcher of another kind (mpirun, deepspeed) starts the ranks of @p settings. */
 bool mode_is_mpirun (const struct settings *settings);

@@ -167,31 +167,4 @@ option_field_const (const struct option *row, const struct settings *settings)
     return (const char *) settings + row->offset;
 }
 
-/** Where a value came from. */
-enum origin_kind {
-    ORIGIN_DEFAULT,
-    ORIGIN_ENVIRONMENT,
-    ORIGIN_FILE,
-    ORIGIN_FLAG,
-    ORIGIN_COMPUTED, /* follows from another setting; `line` is that of the other setting, if it is in the file */
-};
-
-struct origin {
-    enum origin_kind kind;
-    int line; /* of ORIGIN_FILE; 0 where unknown */
-    int file_place; /* its number among the keys of the file, though a flag may count before it; 0: it has none */
-};
-
-/** All that is known after reading flags, file and environment. */
-struct config {
-    struct settings settings;
-    struct origin *origins; /* [option_count] */
-    char *file;             /* the file that was read, or NULL */
-    int file_keys;          /* how many keys were read from it */
-    bool only_given;        /* write no key without a value of somebody's: the questionnaire sets all that it wants */
-    struct strlist *problems; /* where to note what is wrong with a file, which is then no failure; or NULL */
-    char *program;          /* launch: the program, or NULL; other commands: the first free word */
-    char **program_args;    /* launch: NULL-terminated tail of argv, not owned */
-};
-
 #endif

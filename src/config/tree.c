@@ -95,3 +95,10 @@ node_release (struct node *node)
     free (node->text);
     *node = (struct node){ 0 };
 }
+
+void
+filedoc_release (struct filedoc *doc)
+{
+    node_release (&doc->root);
+    *doc = (struct filedoc){ 0 };
+}

@@ -61,6 +61,14 @@ node_is_scalar (const struct node *node)
 
 void node_release (struct node *node);
 
+/** A file: its path and its content.  All zero is an empty one. */
+struct filedoc {
+    const char *path; /* for messages; not owned */
+    struct node root; /* a mapping */
+};
+
+void filedoc_release (struct filedoc *doc);
+
 /** Append a mapping as yaml.safe_dump() or json.dump (indent=2, sort_keys=True) writes it, sorting it first; of a key
  * that is there twice, the last counts.  @return 0, or -1 without memory @{ */
 int node_write_yaml (struct node *map, struct strbuf *out);

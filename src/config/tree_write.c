@@ -4,7 +4,7 @@
 
 #include "config/tree.h"
 
-#include "config/file.h"
+#include "config/yaml_text.h"
 #include "util/cleanup.h"
 #include "util/utf8.h"
 
@@ -50,7 +50,6 @@ append (void *data, unsigned char *bytes, size_t length)
 static void
 add_yaml_word (struct strbuf *out, enum node_kind kind, const char *text)
 {
-    const char *e = strchr (text, 'e');
     bool is_negative = *text == '-';
     if (kind == NODE_NULL)
         strbuf_add (out, "null");
@@ -58,8 +57,8 @@ add_yaml_word (struct strbuf *out, enum node_kind kind, const char *text)
         strbuf_add (out, *text == 'T' ? "true" : "false");
     else if (kind == NODE_FLOAT && strpbrk (text, "in")) /* inf, nan */
         strbuf_printf (out, "%s.%s", is_negative ? "-" : "", text + is_negative);
-    else if (kind == NODE_FLOAT && e && !strchr (text, '.')) /* 1e-05 would be a text */
-        strbuf_printf (out, "%.*s.0%s", (int) (e - text), text, e);
+    else if (kind == NODE_FLOAT)
+        yaml_add_float (out, text);
     else
         strbuf_add (out, text);
 }

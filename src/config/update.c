@@ -3,78 +3,18 @@
  * Everything else stays as it is, down to the types of values: `gpu_ids: 0` does not become a text. */
 #include <config.h>
 
-#include "config/file.h"
+#include "config/update.h"
 
-#include "config/load.h"
+#include "config/file_keys.h"
+#include "config/write.h"
+#include "config/yaml.h"
+#include "util/cleanup.h"
 #include "util/parse.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-/* Keys at the top that only one kind of file has; sections but dynamo_config are for machines of one's own. */
-static const char *const shared[] = {
-    "compute_environment", "distributed_type", "mixed_precision", "use_cpu", "debug", "num_machines", "gpu_ids",
-    "enable_cpu_affinity", "dynamo_config", "dynamo_backend", "fp16",
-};
-
-static bool
-is_for_sagemaker (const struct node *root)
-{
-    const struct node *environment = node_find (root, "compute_environment");
-    return environment && environment->text && !strcasecmp (environment->text, "AMAZON_SAGEMAKER");
-}
-
-static const char parallel[] = "_PARALLEL";
-
-static int
-check_type (const struct node *node, bool is_aws, struct fail *fail)
-{
-    const struct option *row = option_find_in_file (NULL, "distributed_type");
-    if (!node->text)
-        return 0;
-    const char *type = file_choice (row, node), *end = strstr (type, parallel);
-    bool is_parallel = end && !strcmp (end, parallel);
-    if (is_aws && !is_parallel && strcmp (type, "NO"))
-        return fail_set (fail, FAIL_GENERAL, "distributed_type: '%s' is not supported on SageMaker; use NO, "
-                         "DATA_PARALLEL, MODEL_PARALLEL", type);
-    if (!is_aws && is_parallel)
-        return fail_set (fail, FAIL_GENERAL, "distributed_type: '%s' needs compute_environment: AMAZON_SAGEMAKER",
-                         type);
-    return 0;
-}
-
-bool
-file_has_key (bool is_aws, const char *key)
-{
-    bool is_aws_key = !strcmp (key, "additional_args");
-    const struct option *row = option_find_in_file (NULL, key);
-    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
-        if (!strcmp (shared[i], key))
-            return true;
-    is_aws_key = is_aws_key || (row && row->group == GROUP_AWS);
-    return (row && (row->properties & PROPERTY_EXTENSION)) || is_aws == is_aws_key;
-}
-
-static bool
-is_known (const char *key)
-{
-    for (size_t i = 0; i < option_count; i++)
-        if (!strcmp (options[i].section ? options[i].section : options[i].key, key))
-            return true;
-    return !strcmp (key, "additional_args");
-}
-
-int
-file_check_kind (const struct node *root, const struct node *node, struct fail *fail)
-{
-    bool is_aws = is_for_sagemaker (root);
-    if (is_known (node->key) && !file_has_key (is_aws, node->key))
-        return fail_set (fail, FAIL_GENERAL, is_aws ? "'%s' is not a key for SageMaker" : "'%s' is a key for "
-                         "compute_environment: AMAZON_SAGEMAKER only", node->key);
-    return strcmp (node->key, "distributed_type") ? 0 : check_type (node, is_aws, fail);
-}
 
 /* ---- filling in ---- */
 
@@ -130,16 +70,17 @@ fill_in (struct node *root, const struct filled *filled, size_t count)
 static int
 fill_all_in (struct node *root)
 {
-    for (size_t i = 0; i < 2; i++) { /* of all null, those without which Accelerate does not read a file */
-        const struct node *node = node_find (root, shared[i]);
+    static const char *const needed[] = { "compute_environment", "distributed_type" }; /* by Accelerate */
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        const struct node *node = node_find (root, needed[i]);
         if (node && node->kind == NODE_NULL)
-            node_remove (root, shared[i]);
+            node_remove (root, needed[i]);
     }
     const struct node *type = node_find (root, "distributed_type");
     bool is_one = !type || (type->text && !strcmp (type->text, "NO"));
     if (fill_in (root, all_defaults, sizeof all_defaults / sizeof *all_defaults))
         return -1;
-    if (!is_for_sagemaker (root))
+    if (!file_is_for_sagemaker (root))
         return (is_one && fill_in (root, &(struct filled){ "num_processes", NODE_INT, "1" }, 1))
                || fill_in (root, machine_defaults, sizeof machine_defaults / sizeof *machine_defaults);
     /* Accelerate takes the word NO in a file for SageMaker for one of machines, but false for NO. */
@@ -255,7 +196,7 @@ filedoc_update (struct filedoc *doc, struct fail *fail)
 {
     static const char *const needed[] = { "ec2_instance_type", "iam_role_name" };
     struct node *root = &doc->root;
-    for (size_t i = 0; is_for_sagemaker (root) && i < sizeof needed / sizeof *needed; i++)
+    for (size_t i = 0; file_is_for_sagemaker (root) && i < sizeof needed / sizeof *needed; i++)
         if (!node_find (root, needed[i]))
             return fail_set (fail, FAIL_GENERAL, "%s: missing key for SageMaker: %s", doc->path, needed[i]);
     if (move_fp16 (root) || move_dynamo (root) || settle_map (root, NULL) || fill_all_in (root))

@@ -5,7 +5,6 @@
 #include "config/useless.h"
 
 #include "config/conditions.h"
-#include "config/load.h"
 #include "config/mode.h"
 #include "util/parse.h"
 

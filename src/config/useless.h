@@ -4,7 +4,7 @@
 #ifndef CONFIG_USELESS_H
 #define CONFIG_USELESS_H
 
-#include "config/options.h"
+#include "config/values.h"
 
 struct useless {
     const char *text; /* after the key: "has no effect without " */

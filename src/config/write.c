@@ -2,9 +2,11 @@
 /* Settings to the text of a configuration file, as PyYAML's safe_dump or Python's json.dump would write it. */
 #include <config.h>
 
-#include "config/file.h"
-#include "config/load.h"
+#include "config/write.h"
+
+#include "config/file_keys.h"
 #include "config/scalar.h"
+#include "config/yaml_text.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 
@@ -87,16 +89,13 @@ write_triple (const char *text, struct strbuf *out)
     strbuf_add_char (out, '\n');
 }
 
-/* Python's 1e-05, which YAML 1.1 would take for a text: PyYAML writes 1.0e-05, which has to be that number again. */
+/* What was a number where it came from; read again, it has to be the same one. */
 static bool
-add_short_float (const char *text, struct strbuf *out)
+add_float (const char *text, struct strbuf *out)
 {
     AUTO_STRBUF struct strbuf longer = { 0 };
     AUTO_STRBUF struct strbuf again = { 0 };
-    const char *e = strchr (text, 'e');
-    if (!e || (e[1] != '-' && e[1] != '+') || memchr (text, '.', (size_t) (e - text)))
-        return false;
-    strbuf_printf (&longer, "%.*s.0%s", (int) (e - text), text, e);
+    yaml_add_float (&longer, text);
     if (longer.failed || scalar_read (longer.text, &again) != SCALAR_FLOAT || again.failed || strcmp (again.text, text))
         return false;
     strbuf_add (out, longer.text);
@@ -128,7 +127,7 @@ write_value (const struct option *row, const void *field, const char *text, cons
         strbuf_add (out, text);
     else if (!strcmp (tag, "truth"))
         write_truth (text, out);
-    else if (!strcmp (tag, "plain") && add_short_float (text, out))
+    else if (!strcmp (tag, "plain") && add_float (text, out))
         ;
     else if (!strcmp (tag, "str") || (!strcmp (tag, "plain") && scalar_read (text, NULL) == SCALAR_TEXT))
         yaml_add_text (out, text);

@@ -88,15 +88,6 @@ read_group (const char *controller, const char *name, char *text, size_t size)
     return read_text (path, text, size);
 }
 
-int
-cgroup_cpu_quota (void)
-{
-    struct cgroup_limits limits;
-    cgroup_own_limits (&limits);
-    int whole = limits.cpus < 1 << 20 ? (int) limits.cpus : 0;
-    return whole + (whole < limits.cpus && limits.cpus < 1 << 20);
-}
-
 int64_t
 cgroup_oom_kills (void)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What control groups allow; see cgroup.h.  A group's own file does not show what its parents allow, so the way goes up
- * to the root.  In a container the path may be the host's, and its folders are not there: then only the root counts. */
+/* What control groups allow; see cgroup_limits.h.  A group's own file does not show what its parents allow, so the way
+ * goes up to the root.  In a container the path may be the host's, and its folders are not there: then only the root
+ * counts. */
 #include <config.h>
 
-#include "launch/cgroup.h"
+#include "launch/cgroup_limits.h"
 
+#include "launch/cgroup.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 
@@ -114,4 +116,13 @@ cgroup_own_limits (struct cgroup_limits *limits)
     *limits = (struct cgroup_limits){ 0 };
     if (!io_read_file ("/proc/self/cgroup", 65536, &lines, NULL, NULL))
         cgroup_read_limits (lines, MOUNT, limits);
+}
+
+int
+cgroup_cpu_quota (void)
+{
+    struct cgroup_limits limits;
+    cgroup_own_limits (&limits);
+    int whole = limits.cpus < 1 << 20 ? (int) limits.cpus : 0;
+    return whole + (whole < limits.cpus && limits.cpus < 1 << 20);
 }

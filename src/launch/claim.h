@@ -12,7 +12,7 @@
 #ifndef LAUNCH_CLAIM_H
 #define LAUNCH_CLAIM_H
 
-#include "config/load.h"
+#include "config/values.h"
 #include "launch/topology.h"
 #include "util/fail.h"
 

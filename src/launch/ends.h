@@ -3,7 +3,7 @@
 #ifndef LAUNCH_ENDS_H
 #define LAUNCH_ENDS_H
 
-#include "launch/supervise.h"
+#include "launch/supervisor.h"
 
 #include <sys/signalfd.h>
 

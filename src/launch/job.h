@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job while it runs: what spawn.c starts, supervise.c watches and report.c explains. */
+/* A job while it runs: what spawn.c starts, supervise.c watches and report.c explains.  See
+ * job_run.h for its course. */
 #ifndef LAUNCH_JOB_H
 #define LAUNCH_JOB_H
 
@@ -59,16 +60,6 @@ struct job {
     uint64_t not_passed_on; /* bytes of output that nobody has got, because somebody had no patience with the reader */
     bool has_leftovers;     /* processes of the job that SIGKILL did not end in time */
 };
-
-/**
- * Start the processes of @p plan and wait for their end, in the supervisor that keeper_split() has made.  Makes no
- * report, prints nothing itself.
- *
- * @param claim     of the job's port: it answers launches that ask; -1: none
- * @param[out] job  how it went; release it with job_release(), also after a failure
- * @return 0 where the job was started, whatever became of it; -1 with @p fail set where it could not be
- */
-int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim, struct fail *fail);
 
 /** The exit status that a job's end leads to; not 0 if output was lost. */
 int job_status (const struct job *job);

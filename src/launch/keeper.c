@@ -21,8 +21,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-enum { LEFTOVER_KILL_MS = 10000 };
-
 /* The supervisor has a name of its own, so that who kills launchers by name (pkill -9 -f "accelerate launch") leaves it
  * to clean up.  The words of the command line are no longer needed: the plan has copies. */
 static void
@@ -178,7 +176,7 @@ keeper_split (struct keeper *keeper, struct fail *fail)
     keeper->pidfd = -1;
     int status = wait_and_pass_on (keeper, supervisor);
     if (WIFSIGNALED (status)) {
-        bool all = sweep_kill (LEFTOVER_KILL_MS);
+        bool all = sweep_kill (SWEEP_KILL_MS);
         return fail_set (fail, status_of_wait (status), "the process that supervises the ranks was killed by signal "
                                                         "%d%s",
                          WTERMSIG (status), all ? "" : "; could not kill all processes of the job");

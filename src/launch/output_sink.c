@@ -118,6 +118,8 @@ output_sink_put_whole (struct output_sink *sink, const char *bytes, size_t lengt
     return true;
 }
 
+/* circle: output output_sink: streams put their lines into the sink, and the sink, before another's line, ends a
+ * stream's unfinished one, with a mark if the stream has cut it. */
 bool
 output_sink_end_foreign_line (struct output_sink *sink, const struct output_stream *stream)
 {

@@ -6,7 +6,6 @@
 
 #include "config/conditions.h"
 #include "config/mode.h"
-#include "launch/plan.h"
 #include "util/io.h"
 
 #include <stdio.h>
@@ -180,10 +179,9 @@ outside_add_argv (struct strlist *argv, enum option_path path, const struct conf
 }
 
 int
-outside_write_environment (const struct plan *plan, struct fail *fail)
+outside_write_environment (const struct strlist *env, struct fail *fail)
 {
     const char *path = getenv ("DS_ENV_FILE");
-    const struct strlist *env = &plan->processes[0].env;
     AUTO_STRBUF struct strbuf text = { 0 };
     for (size_t i = 0; i < env->count; i++)
         if (!strpbrk (env->items[i], ";\n<> ") && !(strchr (env->items[i], '=')[1] == '\0'))

@@ -4,7 +4,7 @@
 #ifndef LAUNCH_OUTSIDE_H
 #define LAUNCH_OUTSIDE_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "launch/program.h"
 #include "launch/topology.h"
 #include "util/strbuf.h"
@@ -21,13 +21,11 @@ bool outside_is_wanted (enum option_path path, const struct settings *settings);
 int outside_add_argv (struct strlist *argv, enum option_path path, const struct config *config,
                       const struct topology *topology, const struct program *program, struct fail *fail);
 
-struct plan;
-
 /**
- * Write what @p plan sets for its ranks to the file from which DeepSpeed's launcher hands variables to other machines:
- * $DS_ENV_FILE, else .deepspeed_env here.  Unlike Accelerate's it is always new, contains nothing of the caller's, and
- * no other user may read it.
+ * Write @p env, the "NAME=VALUE" of a plan's ranks, to the file from which DeepSpeed's launcher hands variables to
+ * other machines: $DS_ENV_FILE, else .deepspeed_env here.  Unlike Accelerate's it is always new, contains nothing of
+ * the caller's, and no other user may read it.
  */
-int outside_write_environment (const struct plan *plan, struct fail *fail);
+int outside_write_environment (const struct strlist *env, struct fail *fail);
 
 #endif

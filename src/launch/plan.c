@@ -7,7 +7,6 @@
 #include "config/conditions.h"
 #include "config/envmap.h"
 #include "config/host.h"
-#include "config/load.h"
 #include "config/mode.h"
 #include "config/tee.h"
 #include "launch/outside.h"

@@ -4,7 +4,7 @@
 #ifndef LAUNCH_PLAN_H
 #define LAUNCH_PLAN_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "launch/program.h"
 #include "launch/topology.h"
 #include "util/fail.h"

@@ -4,6 +4,7 @@
 
 #include "launch/program.h"
 
+#include "launch/executable.h"
 #include "launch/python.h"
 #include "util/cleanup.h"
 
@@ -18,13 +19,6 @@ struct head {
     size_t length;
 };
 
-bool
-program_is_executable (const char *path)
-{
-    struct stat info;
-    return !stat (path, &info) && S_ISREG (info.st_mode) && !faccessat (AT_FDCWD, path, X_OK, AT_EACCESS);
-}
-
 static bool
 exists (const char *path)
 {
@@ -37,31 +31,6 @@ ends_in_py (const char *name)
 {
     size_t length = strlen (name);
     return length > 3 && !strcmp (name + length - 3, ".py");
-}
-
-int
-program_find_in_path (const char *name, char **found, struct fail *fail)
-{
-    const char *path = getenv ("PATH");
-    *found = NULL;
-    if (!path)
-        path = "/usr/local/bin:/usr/bin:/bin";
-    for (;;) {
-        size_t length = strcspn (path, ":");
-        AUTO_STRBUF struct strbuf candidate = { 0 };
-        strbuf_add_bytes (&candidate, path, length);
-        strbuf_add (&candidate, length ? "/" : "./"); /* an empty entry is the current folder */
-        strbuf_add (&candidate, name);
-        if (candidate.failed)
-            return fail_nomem (fail);
-        if (program_is_executable (candidate.text)) {
-            *found = strbuf_take (&candidate);
-            return 0;
-        }
-        if (!path[length])
-            return 0;
-        path += length + 1;
-    }
 }
 
 /* What `python FOLDER` runs. */
@@ -90,7 +59,7 @@ find (const char *name, bool no_python, char **path, struct fail *fail)
     bool is_here = !stat (here.text, &info), is_folder = is_here && S_ISDIR (info.st_mode);
     *path = NULL;
     if (!strchr (name, '/') && (no_python || !is_here || (is_folder && !has_main (here.text)))
-        && program_find_in_path (name, path, fail))
+        && executable_find (name, path, fail))
         return -1;
     if (!*path && no_python && !strchr (name, '/'))
         return fail_set (fail, FAIL_NOT_FOUND, is_here && !is_folder
@@ -162,7 +131,7 @@ check_script (const char *path, const struct head *head, struct fail *fail)
                          "%s: its #! line ends in a carriage return; save the file with Unix line endings", path);
     if (!*interpreter)
         return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: its #! line names no interpreter", path);
-    if (!program_is_executable (interpreter))
+    if (!executable_is (interpreter))
         return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: its #! line names %s, which %s", path, interpreter,
                          exists (interpreter) ? "cannot be executed" : "does not exist");
     return 0;

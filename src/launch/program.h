@@ -3,7 +3,7 @@
 #ifndef LAUNCH_PROGRAM_H
 #define LAUNCH_PROGRAM_H
 
-#include "config/options.h"
+#include "config/values.h"
 #include "util/fail.h"
 #include "util/strbuf.h"
 
@@ -25,13 +25,6 @@ struct program {
  * @return 0; or -1 with @p fail: 127 not found, 126 found but cannot be run, 2 for options that contradict
  */
 int program_resolve (struct program *program, const struct config *config, struct fail *fail);
-
-/** Find the first executable file called @p name in PATH.
- *  @param[out] found  to be freed; NULL if there is none  @return 0, or -1 without memory */
-int program_find_in_path (const char *name, char **found, struct fail *fail);
-
-/** Whether @p path is a regular file that this process may execute. */
-bool program_is_executable (const char *path);
 
 void program_release (struct program *program);
 

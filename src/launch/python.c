@@ -4,7 +4,7 @@
 
 #include "launch/python.h"
 
-#include "launch/program.h"
+#include "launch/executable.h"
 #include "util/cleanup.h"
 #include "util/strbuf.h"
 
@@ -26,7 +26,7 @@ find_in (const char *folder, size_t length, char **path, struct fail *fail)
         strbuf_printf (&candidate, "%.*s/%s", (int) length, folder, names[i]);
         if (candidate.failed)
             return fail_nomem (fail);
-        if (program_is_executable (candidate.text)) {
+        if (executable_is (candidate.text)) {
             *path = strbuf_take (&candidate);
             return 0;
         }
@@ -156,7 +156,7 @@ python_find (char **path, char **note, struct fail *fail)
     if (found && variable)
         strbuf_printf (&why, "in the environment that %s points to", variable);
     for (size_t i = 0; !found && i < sizeof names / sizeof *names; i++) {
-        if (program_find_in_path (names[i], &found, fail))
+        if (executable_find (names[i], &found, fail))
             return -1;
         if (found)
             strbuf_printf (&why, "the first %s in PATH%s", names[i], i ? ", which has no python3" : "");

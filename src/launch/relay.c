@@ -71,7 +71,7 @@ watch_sink (struct supervisor *supervisor, int which)
     if (wanted == supervisor->sink_is_watched[which])
         return;
     if (wanted)
-        supervise_watch (supervisor, sink->fd, EPOLLOUT, ABOUT_SINK, which);
+        supervisor_watch (supervisor, sink->fd, EPOLLOUT, ABOUT_SINK, which);
     else
         epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, sink->fd, NULL);
     supervisor->sink_is_watched[which] = wanted;
@@ -87,7 +87,7 @@ pause_or_go_on (struct supervisor *supervisor, int number)
     if (paused) /* watched for nothing it would still report the end of its writer, again and again */
         epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, stream->fd, NULL);
     else
-        supervise_watch (supervisor, stream->fd, EPOLLIN, ABOUT_STREAM, number);
+        supervisor_watch (supervisor, stream->fd, EPOLLIN, ABOUT_STREAM, number);
     stream->paused = paused;
 }
 

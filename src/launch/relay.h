@@ -3,7 +3,7 @@
 #ifndef LAUNCH_RELAY_H
 #define LAUNCH_RELAY_H
 
-#include "launch/supervise.h"
+#include "launch/supervisor.h"
 
 /** Read stream @p number (see ABOUT_STREAM), if it is open. */
 void relay_read (struct supervisor *supervisor, int number);

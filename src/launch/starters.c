@@ -44,7 +44,7 @@ start_some (struct starter *starter)
     }
     for (int i; (i = atomic_fetch_add (&all->next, 1)) < ranks;)
         if (check_keeper (all, &starter->fail) || spawn_rank (&hand, i, &starter->fail)
-            || supervise_add (all->supervisor, i, &starter->fail)) {
+            || supervisor_add (all->supervisor, i, &starter->fail)) {
             starter->failed = i;
             atomic_store (&all->next, ranks);
         }

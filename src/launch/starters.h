@@ -4,7 +4,7 @@
 #define LAUNCH_STARTERS_H
 
 #include "launch/spawn.h"
-#include "launch/supervise.h"
+#include "launch/supervisor.h"
 
 #include <pthread.h>
 #include <semaphore.h>

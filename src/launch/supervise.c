@@ -15,65 +15,15 @@
 #include "util/cleanup.h"
 #include "util/clock.h"
 
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 
 enum {
     TERMINAL_WAIT_MS = 250,   /* for the keeper to pass on what the terminal sent, when it has ended all ranks */
     LEFTOVER_GRACE_MS = 2000, /* for what ranks left running */
-    LEFTOVER_KILL_MS = 10000, /* after which what SIGKILL does not end is left to the kernel */
     SWEEP_MS = 5,             /* until what leftovers have started meanwhile is killed too */
     HASTY_READER_MS = 1000,   /* how long our reader may take nothing after a signal that ends the job immediately */
 };
-
-int
-supervise_watch (struct supervisor *supervisor, int fd, uint32_t events, uint64_t about, int index)
-{
-    struct epoll_event event = { .events = events, .data.u64 = about << 32 | (uint32_t) index };
-    return epoll_ctl (supervisor->epoll, EPOLL_CTL_ADD, fd, &event);
-}
-
-int
-supervise_init (struct supervisor *supervisor, struct job *job, struct fail *fail)
-{
-    *supervisor = (struct supervisor){ .job = job, .epoll = -1, .signals = -1 };
-    supervisor->signals = signalfd (-1, &job->keeper->signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    supervisor->epoll = epoll_create1 (EPOLL_CLOEXEC);
-    if (supervisor->signals < 0 || supervisor->epoll < 0
-        || supervise_watch (supervisor, supervisor->signals, EPOLLIN, ABOUT_SIGNAL, 0)
-        || supervise_watch (supervisor, job->keeper->pidfd, EPOLLIN, ABOUT_KEEPER, 0)
-        || (job->claim >= 0 && supervise_watch (supervisor, job->claim, EPOLLIN | EPOLLET, ABOUT_CLAIM, 0))) {
-        fail_set (fail, FAIL_GENERAL, "cannot watch processes: %s", strerror (errno));
-        supervise_release (supervisor);
-        return -1;
-    }
-    return 0;
-}
-
-int
-supervise_add (struct supervisor *supervisor, int index, struct fail *fail)
-{
-    struct job_rank *rank = &supervisor->job->ranks[index];
-    int result = supervise_watch (supervisor, rank->pidfd, EPOLLIN, ABOUT_RANK, index);
-    for (int i = 0; i < JOB_STREAMS && result == 0; i++)
-        if (rank->streams[i].fd >= 0)
-            result = supervise_watch (supervisor, rank->streams[i].fd, EPOLLIN, ABOUT_STREAM,
-                                      index * JOB_STREAMS + i);
-    return result ? fail_set (fail, FAIL_GENERAL, "cannot watch rank %d: %s", rank->process->rank, strerror (errno))
-                  : 0;
-}
-
-void
-supervise_release (struct supervisor *supervisor)
-{
-    if (supervisor->epoll >= 0)
-        close (supervisor->epoll);
-    if (supervisor->signals >= 0)
-        close (supervisor->signals);
-    supervisor->epoll = supervisor->signals = -1;
-    /* The mask stays: a signal that comes now must not take away the exit status that the job has earned. */
-}
 
 static void
 take_signals (struct supervisor *supervisor)
@@ -150,7 +100,7 @@ enter_leftovers (struct supervisor *supervisor)
     if (sweep_reap ())
         enter_output (supervisor);
     else if (is_hasty (supervisor))
-        enter (supervisor, PHASE_KILL, LEFTOVER_KILL_MS);
+        enter (supervisor, PHASE_KILL, SWEEP_KILL_MS);
     else {
         sweep_signal (SIGTERM);
         sweep_signal (SIGCONT);
@@ -203,7 +153,7 @@ advance (struct supervisor *supervisor)
         if (sweep_reap ())
             enter_output (supervisor);
         else if (is_hasty (supervisor) || now >= supervisor->phase_until_ms)
-            enter (supervisor, PHASE_KILL, LEFTOVER_KILL_MS);
+            enter (supervisor, PHASE_KILL, SWEEP_KILL_MS);
     }
     if (supervisor->phase == PHASE_KILL) {
         bool none = sweep_reap ();

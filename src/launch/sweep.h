@@ -13,6 +13,8 @@ void sweep_signal (int signal);
 /** Reap children that have ended.  @return whether none is left, dead or alive */
 bool sweep_reap (void);
 
+enum { SWEEP_KILL_MS = 10000 }; /* after which what SIGKILL does not end is left to the kernel */
+
 /** Kill all descendants and reap them, for at most @p limit_ms.  @return whether none is left */
 bool sweep_kill (int limit_ms);
 

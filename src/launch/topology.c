@@ -4,7 +4,8 @@
 
 #include "launch/topology.h"
 
-#include "launch/cgroup.h"
+#include "launch/cgroup_limits.h"
+#include "launch/topology_nvidia.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
 #include "util/parse.h"

@@ -45,11 +45,6 @@ int topology_probe_mpi (struct topology *topology, struct fail *fail);
 /** Find DeepSpeed's own launcher in PATH. */
 void topology_probe_deepspeed (struct topology *topology);
 
-/** Whether there are several GPUs, cards of the RTX 40 series among them, with a driver before 550.40.07: NCCL hangs
- *  there unless it is told to leave P2P and InfiniBand alone.
- *  @param root  what the paths begin with: "" but in tests */
-bool topology_lacks_p2p (const char *root);
-
 /** How many devices a CUDA_VISIBLE_DEVICES of @p text leaves of @p present ones. */
 int topology_visible_gpus (const char *text, int present);
 

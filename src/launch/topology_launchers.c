@@ -5,7 +5,7 @@
 
 #include "launch/topology.h"
 
-#include "launch/program.h"
+#include "launch/executable.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 
@@ -29,7 +29,7 @@ static bool
 find (const char *name, char *path, size_t size)
 {
     AUTO_FREE char *found = NULL;
-    int length = !program_find_in_path (name, &found, NULL) && found ? snprintf (path, size, "%s", found) : -1;
+    int length = !executable_find (name, &found, NULL) && found ? snprintf (path, size, "%s", found) : -1;
     return length >= 0 && (size_t) length < size;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NVIDIA's driver tells in /proc, without any library of its; see topology.h. */
+/* What NVIDIA's driver tells in /proc, without any library of its; see topology_nvidia.h. */
 #include <config.h>
 
-#include "launch/topology.h"
+#include "launch/topology_nvidia.h"
 
 #include "util/cleanup.h"
 #include "util/io.h"

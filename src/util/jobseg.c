@@ -194,7 +194,7 @@ jobseg_latest (const struct jobseg_slot *slot, struct jobseg_record *record)
     if (!count)
         return false;
     *record = slot->ledger[(count - 1) % JOBSEG_LEDGER];
-    return true;
+    return record->generation == atomic_load (&slot->generation);
 }
 
 const char *

@@ -21,10 +21,11 @@
 
 #define JOBSEG_MAGIC UINT64_C (0x314c454343414a53)
 enum {
-    JOBSEG_VERSION = 2,
+    JOBSEG_VERSION = 3,
     JOBSEG_LEDGER = 64,    /* latest collectives kept per rank; a power of two */
     JOBSEG_FILES = 32,     /* source files named per rank */
     JOBSEG_FILE_NAME = 64, /* bytes of a file's name, the end of a longer one */
+    JOBSEG_MAX_DIMS = 8,   /* of a tensor */
     JOBSEG_MAX_LOCAL = 4096,
 };
 
@@ -110,18 +111,32 @@ enum jobseg_state {
     JOBSEG_FAILED,  /* gave up the communicator; `reason` says why */
 };
 
-/** One collective in a rank's ledger. */
+/** One collective in a rank's ledger.  Communicator, kind and number say which records of other ranks belong to the
+ * same call: collectives of a communicator are numbered from 1, and so are the messages from one rank to another. */
 struct jobseg_record {
-    uint64_t sequence; /* 1, 2, 3 ... per rank and generation */
+    uint64_t sequence; /* 1, 2, 3 ... per rank */
+    uint64_t comm;     /* the communicator, the same on all its ranks; 0: the world */
     uint64_t count;    /* elements */
+    uint64_t looked_ns; /* CLOCK_MONOTONIC when the rank last found that this call still has to wait; 0: never */
+    uint32_t generation; /* of the program that called; earlier ones of the same rank are still there */
+    uint32_t number;   /* 0: no other rank takes part in this call */
     uint32_t line;
+    uint32_t form;  /* a hash of a tensor's shape and of what else ranks must agree on; 0: nothing */
     uint16_t file;  /* index in the slot's `files` */
+    int16_t root;   /* of a message: the other rank, in the communicator; -1: none */
+    uint8_t kind;   /* enum engine_kind */
     uint8_t call;   /* enum jobseg_call */
     uint8_t dtype;  /* enum accel_dtype */
     uint8_t op;     /* enum accel_op */
     uint8_t done;   /* 0: the rank is still in it */
-    int16_t root;   /* -1: none */
-    uint32_t form;  /* a hash of a tensor's shape and of what else ranks must agree on; 0: nothing */
+};
+
+/** What was hashed for a record's `form`, so that messages can show it. */
+struct jobseg_form {
+    int64_t shape[JOBSEG_MAX_DIMS];
+    double value;
+    uint8_t ndim;
+    uint8_t argument; /* enum comm_argument */
 };
 
 struct jobseg_slot {
@@ -138,6 +153,7 @@ struct jobseg_slot {
     char reason[256];              /* of JOBSEG_FAILED; written before failed_generation, and that before the state */
     char files[JOBSEG_FILES][JOBSEG_FILE_NAME];
     struct jobseg_record ledger[JOBSEG_LEDGER];
+    struct jobseg_form forms[JOBSEG_LEDGER]; /* of the records whose `form` is not 0 */
 } __attribute__ ((aligned (128)));
 
 struct jobseg_header {
@@ -187,8 +203,25 @@ struct jobseg_slot *jobseg_slot (const struct jobseg *segment, int local_rank);
 /** Launcher: note that the rank's process is gone. */
 void jobseg_mark_exit (struct jobseg *segment, int local_rank, int wait_status);
 
-/** Copy the newest record of @p slot.  @return false if there is none */
+/** Copy the newest record of @p slot.  @return false if its program has none */
 bool jobseg_latest (const struct jobseg_slot *slot, struct jobseg_record *record);
+
+/**
+ * Between reading what another process may overwrite and asking whether it has.  ThreadSanitizer does not know fences,
+ * and GCC warns of that; it sees one process, so nothing that ranks share is judged by it anyway.
+ */
+static inline void
+jobseg_fence_reads (void)
+{
+#ifdef __SANITIZE_THREAD__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+    atomic_thread_fence (memory_order_seq_cst);
+#ifdef __SANITIZE_THREAD__
+#pragma GCC diagnostic pop
+#endif
+}
 
 /** @return the name of @p record's file, "?" where it was not kept; valid as long as the mapping. */
 const char *jobseg_file (const struct jobseg_slot *slot, const struct jobseg_record *record);
@@ -202,14 +235,20 @@ void jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size);
 /** Say in words how a process ended: "exited with status 7", "was killed by signal 9 (SIGKILL)". */
 void jobseg_describe_exit (int wait_status, char *text, size_t size);
 
+/** The time of heartbeats: CLOCK_MONOTONIC to a few milliseconds, in a few nanoseconds. */
+static inline uint64_t
+jobseg_now_ns (void)
+{
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec;
+}
+
 /** A sign of life of the rank whose slot this is.  A few nanoseconds. */
 static inline void
 jobseg_beat (struct jobseg_slot *slot)
 {
-    struct timespec now;
-    clock_gettime (CLOCK_MONOTONIC_COARSE, &now);
-    atomic_store_explicit (&slot->heartbeat_ns, (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec,
-                           memory_order_relaxed);
+    atomic_store_explicit (&slot->heartbeat_ns, jobseg_now_ns (), memory_order_relaxed);
 }
 
 #endif

@@ -28,8 +28,8 @@ utf8_next (const char **text)
     return character;
 }
 
-bool
-utf8_is_valid (const char *bytes, size_t length)
+size_t
+utf8_valid_length (const char *bytes, size_t length)
 {
     static const uint32_t least[] = { 0, 0x80, 0x800, 0x10000 };
     const unsigned char *at = (const unsigned char *) bytes, *end = at + length;
@@ -37,17 +37,23 @@ utf8_is_valid (const char *bytes, size_t length)
         int more = bytes_after (*at);
         uint32_t character = more ? *at & (0x3fu >> more) : *at;
         if ((*at >= 0x80 && !more) || *at >= 0xf8 || end - at <= more)
-            return false;
+            return (size_t) (at - (const unsigned char *) bytes);
         for (int i = 1; i <= more; i++) {
             if ((at[i] & 0xc0) != 0x80)
-                return false;
+                return (size_t) (at - (const unsigned char *) bytes);
             character = character << 6 | (at[i] & 0x3fu);
         }
         if (character < least[more] || character > 0x10ffff || (character >= 0xd800 && character < 0xe000))
-            return false;
+            return (size_t) (at - (const unsigned char *) bytes);
         at += more + 1;
     }
-    return true;
+    return length;
+}
+
+bool
+utf8_is_valid (const char *bytes, size_t length)
+{
+    return utf8_valid_length (bytes, length) == length;
 }
 
 void

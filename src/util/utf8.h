@@ -10,7 +10,10 @@
 /** The character that begins at *text, which goes on to the next; a byte that is no UTF-8 counts by itself. */
 uint32_t utf8_next (const char **text);
 
-/** Whether all of the bytes are UTF-8: nothing longer than needed, no halves of surrogate pairs. */
+/** How many of the first bytes are UTF-8 (RFC 3629): nothing longer than needed, no halves of surrogate pairs. */
+size_t utf8_valid_length (const char *bytes, size_t length);
+
+/** Whether all of the bytes are. */
 bool utf8_is_valid (const char *bytes, size_t length);
 
 void utf8_add (struct strbuf *out, uint32_t character);

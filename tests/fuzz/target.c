@@ -4,6 +4,11 @@
 
 #include "tests/fuzz/target.h"
 
+#include "config/json.h"
+#include "config/update.h"
+#include "config/write.h"
+#include "config/yaml.h"
+
 static const char *
 text_of (const struct strbuf *buf)
 {

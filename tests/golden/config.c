@@ -8,7 +8,9 @@
 #include <config.h>
 
 #include "config/file.h"
-#include "config/load.h"
+#include "config/json.h"
+#include "config/update.h"
+#include "config/yaml.h"
 #include "tests/golden/differences.h"
 #include "tests/scratch.h"
 #include "util/io.h"

@@ -9,7 +9,6 @@
 #include <config.h>
 
 #include "config/load.h"
-#include "config/mode.h"
 #include "launch/plan.h"
 #include "tests/golden/differences.h"
 #include "tests/scratch.h"

@@ -2,8 +2,8 @@
 /* Words in YAML: what PyYAML makes of them (yaml_scalars.tsv), and how it writes texts (yaml_strings.tsv). */
 #include <config.h>
 
-#include "config/file.h"
 #include "config/scalar.h"
+#include "config/yaml_text.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 

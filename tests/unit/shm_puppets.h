@@ -4,6 +4,7 @@
 #ifndef TESTS_SHM_PUPPETS_H
 #define TESTS_SHM_PUPPETS_H
 
+#include "lib/comm/watch/watch.h"
 #include "lib/engines/shm/shm.h"
 #include "lib/engines/shm/shm_private.h"
 #include "tests/tap.h"
@@ -51,6 +52,8 @@ static struct {
 
 static struct jobseg segment = JOBSEG_NONE;
 static struct shm *ranks[MOST_RANKS];
+static struct watch watch; /* of the rank that acts */
+static uint32_t calls;
 static struct accel_error err;
 static const struct comm_site here = { "here.c", 7, JOBSEG_CALL_ALL_REDUCE, NULL };
 
@@ -279,9 +282,41 @@ make_members (int size)
         must (shm_map (ranks[r], &err));
 }
 
+/** Rank @p rank acts from now on, as one of the @p size ranks of @p transport; NULL members: of the world. */
+__attribute__ ((unused)) static const struct accel_engine_helpers *
+act (int rank, void *transport)
+{
+    const struct shm *shm = transport;
+    watch_local_destroy (watch.source);
+    watch = (struct watch){ .engine = &engine_shm, .transport = transport, .rank = shm->rank, .size = shm->size,
+                            .members = shm->members, .timeout_ms = TIMEOUT_MS, .generation = 1, .calls = &calls };
+    watch_init (&watch);
+    watch.source = watch_local_create (&segment, rank, (int) segment.header->local_world_size, 1);
+    return &watch.helpers;
+}
+
+/** Note @p call in the ledger of @p rank; all calls have number 1.  @return its record */
+__attribute__ ((unused)) static struct jobseg_record *
+note_call (int rank, const struct accel_engine_call *call)
+{
+    struct jobseg_slot *slot = ranks[rank]->slot;
+    uint64_t sequence = atomic_load (&slot->ledger_count) + 1;
+    struct jobseg_record *record = &slot->ledger[(sequence - 1) % JOBSEG_LEDGER];
+    *record = (struct jobseg_record){
+        .sequence = sequence, .generation = 1, .number = 1, .kind = (uint8_t) call->kind,
+        .call = (uint8_t) engine_site (call)->call, .count = call->count, .dtype = (uint8_t) call->dtype,
+        .op = (uint8_t) call->op, .root = (int16_t) call->root, .form = call->form,
+        .line = (unsigned) engine_site (call)->line,
+    };
+    atomic_store (&slot->ledger_count, sequence);
+    return record;
+}
+
 static void
 end_ranks (void)
 {
+    watch_local_destroy (watch.source);
+    memset (&watch, 0, sizeof watch);
     for (int r = 0; r < MOST_RANKS; r++) {
         shm_destroy (ranks[r]);
         ranks[r] = NULL;

@@ -358,6 +358,7 @@ drain_sink (struct output_sink *sink)
 #define output_sink_drain(sink) drain_sink (sink)
 #include "launch/ends.c"
 #include "launch/relay.c"
+#include "launch/supervisor.c"
 #include "launch/supervise.c"
 #undef kill
 #undef waitpid
@@ -415,12 +416,12 @@ make_world (void)
             exit (99);
         the_job.sink_of[i] = &the_job.sinks[i];
     }
-    if (jobseg_create (&the_job.segment, RANKS, RANKS, 0, "test", NULL) || supervise_init (&loop, &the_job, NULL))
+    if (jobseg_create (&the_job.segment, RANKS, RANKS, 0, "test", NULL) || supervisor_init (&loop, &the_job, NULL))
         exit (99);
     for (int i = 0; i < RANKS; i++) {
         processes[i] = (struct plan_process){ .rank = i, .local_rank = i };
         make_rank (i);
-        if (supervise_add (&loop, i, NULL))
+        if (supervisor_add (&loop, i, NULL))
             exit (99);
     }
 }
@@ -454,7 +455,7 @@ end_world (const char *name)
         close (world.sink_ends[i]);
         strbuf_release (&world.got[i]);
     }
-    supervise_release (&loop); /* signals[0], too */
+    supervisor_release (&loop); /* signals[0], too */
     close (world.signals[1]);
     close (the_keeper.pidfd);
     jobseg_detach (&the_job.segment);

@@ -4,8 +4,11 @@
 
 #include "config/file.h"
 #include "config/fsdp2.h"
-#include "config/load.h"
+#include "config/json.h"
 #include "config/scalar.h"
+#include "config/update.h"
+#include "config/yaml.h"
+#include "config/yaml_text.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

@@ -12,6 +12,7 @@
 #include "config/opt_argv.h"
 #include "config/paths.h"
 #include "config/tee.h"
+#include "config/write.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

@@ -3,10 +3,13 @@
 #include <config.h>
 
 #include "config/load.h"
+#include "config/mode.h"
 #include "config/tee.h"
 #include "launch/cgroup.h"
+#include "launch/cgroup_limits.h"
 #include "launch/outside.h"
 #include "launch/output.h"
+#include "launch/topology_nvidia.h"
 #include "launch/plan.h"
 #include "launch/status.h"
 #include "tests/scratch.h"
@@ -313,7 +316,8 @@ test_environment_file (void)
         unsetenv ("DS_ENV_FILE");
         if (names[i])
             setenv ("DS_ENV_FILE", names[i], 1);
-        ok (!outside_write_environment (&plan, NULL) && !io_read_file (path, 1000, &text, &length, NULL), "a file");
+        ok (!outside_write_environment (&plan.processes[0].env, NULL)
+                && !io_read_file (path, 1000, &text, &length, NULL), "a file");
         is_text (text, "A=1\nH=a=b\n", "with what it can hold");
         ok (!stat (path, &info) && (info.st_mode & 0777) == 0600, "for nobody else");
         unlink (path);

@@ -3,7 +3,7 @@
  * and files that such a job writes. */
 #include <config.h>
 
-#include "launch/job.h"
+#include "launch/job_run.h"
 #include "launch/logs.h"
 #include "launch/report.h"
 #include "launch/starters.h"
@@ -23,7 +23,7 @@ static int abandoned, supervised;
 #define starters_release(starters) ((void) (starters))
 #define supervise_abandon(supervisor) ((void) (supervisor), abandoned++)
 #define supervise(supervisor) ((void) (supervisor), supervised++)
-#include "launch/job.c"
+#include "launch/job_run.c"
 
 enum { MOST = 64 };
 static struct plan_process processes[MOST];

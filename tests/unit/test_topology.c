@@ -3,7 +3,7 @@
  * test's. */
 #include <config.h>
 
-#include "launch/cgroup.h"
+#include "launch/cgroup_limits.h"
 #include "launch/topology.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"

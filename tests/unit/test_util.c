@@ -354,6 +354,10 @@ test_slots (void)
     slot->ledger_count = JOBSEG_LEDGER + 2;
     ok (jobseg_latest (slot, &record) && record.line == JOBSEG_LEDGER + 2, "the latest of more than the ledger holds");
     struct jobseg_record *latest = &slot->ledger[1];
+    atomic_store (&slot->generation, 1);
+    jobseg_describe (slot, text, sizeof text);
+    is_text (text, "computing, no collective yet", "records of an earlier program");
+    atomic_store (&slot->generation, 0);
     for (uint8_t done = 0; done < 2; done++) {
         char wanted[128];
         latest->done = done;

@@ -8,6 +8,7 @@
 #include "lib/collectives/tensors.h"
 #include "lib/comm/comm_object.h"
 #include "util/cleanup.h"
+#include "util/hash.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,18 +49,27 @@ collect (const struct accel_comm *comm, const struct choice *choices, struct mem
         members->index++;
 }
 
+/* All members know the parent, which of its calls made the group, and who comes first in it. */
+static uint64_t
+id_of_group (const struct accel_comm *parent, const struct members *members)
+{
+    uint64_t hash = hash_word (HASH_START, parent->id);
+    hash = hash_word (hash, parent->calls);
+    return hash_word (hash, (uint64_t) members->ranks[0]) | 1;
+}
+
 static enum accel_status
 join (struct accel_comm *comm, const struct comm_site *site, const struct members *members, int64_t place,
       struct accel_comm **group, struct accel_error *err)
 {
-    struct accel_comm *made = calloc (1, sizeof *made);
+    struct accel_comm *made = comm_create (comm, members->index, members->count);
     if (!made)
         return comm_no_memory (site, err);
-    comm_init (made, comm);
+    made->id = id_of_group (comm, members);
     made->ledger = comm->ledger;
-    made->rank = members->index;
-    made->size = members->count;
     enum accel_status status = comm_join_group (made, members->ranks, place, err);
+    if (!status && !comm_watch (made, NULL, members->ranks, comm->watch.timeout_ms))
+        status = comm_no_memory (site, err);
     if (status)
         comm_close (made);
     else

@@ -17,20 +17,21 @@ comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error 
 {
     *comm = NULL;
     const struct accel_engine *engine;
-    engine_job_show (job, &comm_helpers);
-    enum accel_status status = engine_choose (&engine, job, err);
-    if (status)
-        return status;
-    struct accel_comm *made = calloc (1, sizeof *made);
+    struct accel_comm *made = comm_create (NULL, job->identity.rank, job->identity.world_size);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
-    comm_init (made, NULL);
-    made->rank = job->identity.rank;
-    made->size = job->identity.world_size;
-    status = engine->open (&made->transport, &job->seen, err);
+    watch_init (&made->watch);
+    engine_job_show (job, &made->watch.helpers);
+    enum accel_status status = engine_choose (&engine, job, err);
+    if (!status)
+        status = engine->open (&made->transport, &job->seen, err);
     if (status)
         goto error;
     made->engine = engine;
+    if (!comm_watch (made, job->segment.header ? &job->segment : NULL, NULL, job->timeout_ms)) {
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+        goto error;
+    }
     made->ledger = &made->own_ledger;
     ledger_open (made->ledger, job->segment.header ? jobseg_slot (&job->segment, job->identity.local_rank) : NULL);
     *comm = made;
@@ -50,17 +51,59 @@ end_comm (struct object *object)
         comm->engine->close (comm->transport);
     profile_destroy (comm->profile);
     comm->profile = NULL;
+    free (comm->messages);
+    free (comm->watch.members);
+    if (!comm->parent)
+        watch_local_destroy (comm->watch.source);
     if (comm->parent)
         object_let_go (&comm->parent->object);
 }
 
-void
-comm_init (struct accel_comm *comm, struct accel_comm *parent)
+struct accel_comm *
+comm_create (struct accel_comm *parent, int rank, int size)
 {
+    struct accel_comm *comm = calloc (1, sizeof *comm);
+    uint32_t *messages = calloc ((size_t) size, 2 * sizeof *messages);
+    if (!comm || !messages) {
+        free (comm);
+        free (messages);
+        return NULL;
+    }
     comm->object = (struct object) OBJECT_INIT (OBJECT_COMM, end_comm);
     comm->parent = parent;
+    comm->rank = rank;
+    comm->size = size;
+    comm->messages = messages;
     if (parent)
         object_hold (&parent->object);
+    return comm;
+}
+
+bool
+comm_watch (struct accel_comm *comm, const struct jobseg *segment, const int *ranks, uint32_t timeout_ms)
+{
+    struct watch *watch = &comm->watch;
+    watch_init (watch);
+    watch->engine = comm->engine;
+    watch->transport = comm->transport;
+    watch->calls = &comm->calls;
+    watch->comm = comm->id;
+    watch->rank = comm->rank;
+    watch->size = comm->size;
+    watch->timeout_ms = timeout_ms;
+    if (comm->parent) {
+        watch->source = comm->parent->watch.source;
+        watch->generation = comm->parent->watch.generation;
+        watch->members = calloc ((size_t) comm->size, sizeof *watch->members);
+        for (int i = 0; watch->members && i < comm->size; i++)
+            watch->members[i] = watch_name (&comm->parent->watch, ranks[i]);
+        return watch->members;
+    }
+    if (comm->size == 1 || !segment)
+        return true;
+    watch->generation = atomic_load (&jobseg_slot (segment, comm->rank)->generation);
+    watch->source = watch_local_create (segment, comm->rank, comm->size, watch->generation);
+    return watch->source;
 }
 
 void
@@ -194,6 +237,17 @@ check (const struct accel_comm *comm, const struct accel_engine_call *call, bool
     return comm_check_engine (comm, call, err);
 }
 
+/* The number by which other ranks' records of the same call are found. */
+static uint32_t
+count_call (struct accel_comm *comm, const struct accel_engine_call *call)
+{
+    switch (call->kind) {
+    case ACCEL_ENGINE_SEND: return ++comm->messages[call->root];
+    case ACCEL_ENGINE_RECV: return ++comm->messages[comm->size + call->root];
+    default: return ++comm->calls;
+    }
+}
+
 /* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
 static enum accel_status
 run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, struct accel_error *err)
@@ -223,12 +277,15 @@ run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, stru
         profile = part->profile;
     }
     call->form = engine_site (call)->form ? comm_form_hash (engine_site (call)->form) : 0;
+    call->helpers = &comm->watch.helpers;
+    call->number = count_call (comm, call);
     struct ledger_entry entry = {
+        .comm = comm->id, .number = call->number, .kind = call->kind,
         .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
     };
     struct jobseg_record *record = ledger_begin (comm->ledger, call->site, &entry);
+    call->sequence = record ? record->sequence : 0;
     uint64_t begin_ns = profile ? profile_now () : 0;
-    call->helpers = &comm_helpers;
     call->device = (DLDevice){ .device_type = kDLCPU };
     status = comm->engine->run (comm->transport, call, &mine);
     if (profile)

@@ -5,6 +5,7 @@
 
 #include "lib/base/object.h"
 #include "lib/comm/ledger.h"
+#include "lib/comm/watch/watch.h"
 #include "lib/engines/engine.h"
 
 #include <stdatomic.h>
@@ -16,6 +17,10 @@ struct accel_comm {
     int rank;
     int size;
     struct accel_comm *parent; /* of a group; NULL: the world */
+    uint64_t id;               /* the same on all members; 0: the world */
+    uint32_t calls;            /* collectives ever begun, so the number of the latest */
+    uint32_t *messages;        /* [2 * size], ever begun: sent to each rank, then received from each */
+    struct watch watch;        /* its source is the world's */
     struct ledger *ledger;     /* the world's */
     struct ledger own_ledger;
     struct profile *profile; /* of the world alone; NULL: nothing is recorded */
@@ -25,14 +30,16 @@ struct accel_comm {
     char unsettled_text[ACCEL_ERROR_TEXT_SIZE];
 };
 
-/** Make @p comm, which is zeroed, an object; of a group that of @p parent, else NULL. */
-void comm_init (struct accel_comm *comm, struct accel_comm *parent);
+/** A communicator without an engine, for @p size ranks; of a group that of @p parent, else NULL.
+ *  @return NULL without memory; else for comm_close() */
+struct accel_comm *comm_create (struct accel_comm *parent, int rank, int size);
+
+/** Begin to watch the members; of a group, rank i of which is @p ranks[i] in the parent.  The engine is open.
+ *  @param segment  of the world: the job's, which outlives it; else NULL  @return false without memory */
+bool comm_watch (struct accel_comm *comm, const struct jobseg *segment, const int *ranks, uint32_t timeout_ms);
 
 /** Connect with the best engine, or the one called @p job->engine.  @param[out] comm  NULL on failure */
 enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err);
-
-/** The helpers that need no context. */
-extern const struct accel_engine_helpers comm_helpers;
 
 /** Find a place where a group of @p size ranks of @p comm will meet.  @param[out] place  >= 0; for comm_join_group() */
 enum accel_status comm_make_group (struct accel_comm *comm, int size, int64_t *place, struct accel_error *err);

@@ -4,21 +4,6 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
-#include "lib/kernels/reduce.h"
-
-static void
-reduce (enum accel_dtype dtype, enum accel_op op, const void *const *sources, int count_of_sources, void *target,
-        size_t count)
-{
-    struct reduction reduction = { .dtype = dtype, .op = op, .sources = count_of_sources, .targets = 1 };
-    reduce_run (&reduction, sources, &target, count);
-}
-
-const struct accel_engine_helpers comm_helpers = {
-    .size = sizeof comm_helpers,
-    .fail = accel_fail,
-    .reduce = reduce,
-};
 
 const char *
 comm_engine_name (const struct accel_comm *comm)

@@ -12,7 +12,8 @@ ledger_open (struct ledger *ledger, struct jobseg_slot *slot)
     *ledger = (struct ledger){ .slot = slot };
     if (!slot)
         return;
-    atomic_store (&slot->ledger_count, 0);
+    ledger->sequence = atomic_load (&slot->ledger_count);
+    ledger->generation = atomic_load (&slot->generation);
     /* Names stay while there is room, for peers may still tell where this rank was before it opened again. */
     if (atomic_load (&slot->file_count) > JOBSEG_FILES / 2)
         atomic_store (&slot->file_count, 0);

@@ -4,17 +4,22 @@
 #define LIB_COMM_LEDGER_H
 
 #include "lib/comm/comm_private.h"
+#include "lib/engines/engine.h"
 
 /** All zero is a ledger that records nothing: a process alone, without a launcher. */
 struct ledger {
     struct jobseg_slot *slot;
     uint64_t sequence;
+    uint32_t generation;
     const char *files[JOBSEG_FILES]; /* literals, by address */
     unsigned latest;                 /* index of the file named last */
 };
 
 /** What a call does, for its record. */
 struct ledger_entry {
+    uint64_t comm;   /* see struct jobseg_record */
+    uint32_t number; /* 0: no other rank takes part */
+    enum accel_engine_kind kind;
     size_t count;
     enum accel_dtype dtype;
     enum accel_op op;
@@ -22,11 +27,23 @@ struct ledger_entry {
     uint32_t form;
 };
 
-/** Begin with an empty ledger in @p slot. */
+/** Continue the ledger in @p slot: peers may still read what an earlier program of this rank called. */
 void ledger_open (struct ledger *ledger, struct jobseg_slot *slot);
 
 /** The index of @p file in the slot's table, which is made on first use; JOBSEG_FILES where the table is full. */
 unsigned ledger_file (struct ledger *ledger, const char *file);
+
+/** Keep what a record's hash was made of, for messages. */
+static inline void
+ledger_note_form (struct jobseg_form *kept, const struct comm_form *form)
+{
+    _Static_assert ((int) JOBSEG_MAX_DIMS == (int) ACCEL_MAX_DIMS, "a ledger has room for every shape");
+    kept->ndim = form->tensor ? (uint8_t) form->tensor->ndim : 0;
+    for (int i = 0; i < kept->ndim; i++)
+        kept->shape[i] = form->tensor->shape[i];
+    kept->argument = (uint8_t) form->argument;
+    kept->value = form->value;
+}
 
 /** Note that a call begins.  @return its record, for ledger_end(); NULL where nothing is recorded */
 static inline struct jobseg_record *
@@ -40,6 +57,10 @@ ledger_begin (struct ledger *ledger, const struct comm_site *site, const struct 
     struct jobseg_record *record = &slot->ledger[(sequence - 1) % JOBSEG_LEDGER];
     *record = (struct jobseg_record){
         .sequence = sequence,
+        .generation = ledger->generation,
+        .comm = entry->comm,
+        .number = entry->number,
+        .kind = (uint8_t) entry->kind,
         .count = entry->count,
         .line = (uint32_t) site->line,
         .file = (uint16_t) file,
@@ -49,6 +70,8 @@ ledger_begin (struct ledger *ledger, const struct comm_site *site, const struct 
         .root = (int16_t) entry->root,
         .form = entry->form,
     };
+    if (site->form)
+        ledger_note_form (&slot->forms[(sequence - 1) % JOBSEG_LEDGER], site->form);
     atomic_store_explicit (&slot->ledger_count, sequence, memory_order_release);
     jobseg_beat (slot);
     return record;

@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "util/cleanup.h"
 #include "util/strbuf.h"
+#include "util/utf8.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -97,21 +98,6 @@ take_hex (struct json *json, unsigned *value)
     return true;
 }
 
-static void
-add_utf8 (struct strbuf *buf, unsigned code)
-{
-    if (code < 0x80)
-        strbuf_add_char (buf, (char) code);
-    else if (code < 0x800)
-        strbuf_add_bytes (buf, (char[]){ (char) (0xc0 | code >> 6), (char) (0x80 | (code & 0x3f)) }, 2);
-    else if (code < 0x10000)
-        strbuf_add_bytes (buf, (char[]){ (char) (0xe0 | code >> 12), (char) (0x80 | (code >> 6 & 0x3f)),
-                                         (char) (0x80 | (code & 0x3f)) }, 3);
-    else
-        strbuf_add_bytes (buf, (char[]){ (char) (0xf0 | code >> 18), (char) (0x80 | (code >> 12 & 0x3f)),
-                                         (char) (0x80 | (code >> 6 & 0x3f)), (char) (0x80 | (code & 0x3f)) }, 4);
-}
-
 /* What follows a backslash. */
 static enum accel_status
 take_escape (struct json *json, struct strbuf *buf)
@@ -140,7 +126,7 @@ take_escape (struct json *json, struct strbuf *buf)
             return json_fail (json, "half of a surrogate pair");
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
-    add_utf8 (buf, code);
+    utf8_add (buf, code);
     return ACCEL_OK;
 }
 
@@ -283,35 +269,4 @@ json_end (struct json *json)
 {
     json_peek (json);
     return json->at == json->length ? ACCEL_OK : json_fail (json, "text after the end of the JSON");
-}
-
-/* Bytes of the character at @p at, 0 if it is none: RFC 3629, so no surrogates, no overlong forms. */
-static size_t
-utf8_character (const unsigned char *at, size_t left)
-{
-    unsigned char c = at[0], low = 0x80, high = 0xbf;
-    size_t length = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
-    if (length > left)
-        return 0;
-    if (c == 0xe0)
-        low = 0xa0;
-    else if (c == 0xed)
-        high = 0x9f;
-    else if (c == 0xf0)
-        low = 0x90;
-    else if (c == 0xf4)
-        high = 0x8f;
-    for (size_t i = 1; i < length; i++, low = 0x80, high = 0xbf)
-        if (at[i] < low || at[i] > high)
-            return 0;
-    return length;
-}
-
-size_t
-utf8_valid_length (const char *text, size_t length)
-{
-    size_t at = 0, step;
-    while (at < length && (step = utf8_character ((const unsigned char *) text + at, length - at)))
-        at += step;
-    return at;
 }

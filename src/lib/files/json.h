@@ -46,7 +46,4 @@ bool json_word (struct json *json, const char *word);
 /** Fail unless nothing but white space is left. */
 enum accel_status json_end (struct json *json);
 
-/** @return the first byte of @p text that is not valid UTF-8, or @p length. */
-size_t utf8_valid_length (const char *text, size_t length);
-
 #endif

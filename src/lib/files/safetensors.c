@@ -8,6 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/files/json.h"
 #include "util/cleanup.h"
+#include "util/utf8.h"
 
 #include <string.h>
 

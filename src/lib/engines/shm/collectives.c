@@ -14,23 +14,12 @@
 #include "lib/kernels/reduce.h"
 #include "util/memory.h"
 
-static void
-note_form (struct shm_post *post, const struct comm_form *form)
-{
-    post->ndim = form->tensor ? (uint8_t) form->tensor->ndim : 0;
-    for (int i = 0; i < post->ndim; i++)
-        post->shape[i] = form->tensor->shape[i];
-    post->argument = (uint8_t) form->argument;
-    post->value = form->value;
-}
-
 /* Publish what this rank calls, wait for all and compare.  @inline_bytes of @payload travel with it. */
 static enum accel_status
 begin (struct shm *shm, const struct accel_engine_call *call, const void *payload, size_t inline_bytes,
        size_t send_bytes, size_t recv_bytes, struct accel_error *err)
 {
     struct shm_post *post = shm_next_post (shm);
-    post->sequence = (uint32_t) atomic_load_explicit (&shm->slot->ledger_count, memory_order_relaxed);
     post->count = call->count;
     post->kind = (uint8_t) call->kind;
     post->call = (uint8_t) engine_site (call)->call;
@@ -38,8 +27,6 @@ begin (struct shm *shm, const struct accel_engine_call *call, const void *payloa
     post->op = (uint8_t) call->op;
     post->root = call->root;
     post->form = call->form;
-    if (engine_site (call)->form)
-        note_form (post, engine_site (call)->form);
     post->small_pieces = shm->small_pieces;
     if (inline_bytes)
         memcpy (post->payload, payload, inline_bytes);
@@ -47,10 +34,9 @@ begin (struct shm *shm, const struct accel_engine_call *call, const void *payloa
         post->send = shm_offset (shm, call->send, send_bytes);
         post->recv = shm_offset (shm, call->recv, recv_bytes);
     }
-    shm->described = true;
     shm_publish (shm, post);
     enum accel_status status = shm_wait (shm, call, err);
-    return status ? status : shm_compare (shm, err);
+    return status ? status : shm_compare (shm, call, err);
 }
 
 static bool

@@ -42,7 +42,6 @@ claim_slot (struct shm *shm, struct accel_error *err)
     atomic_store (&slot->state, JOBSEG_EMPTY);
     atomic_store (&slot->pid, getpid ());
     atomic_store (&slot->pid_space, procfs_pid_space ());
-    atomic_store (&slot->ledger_count, 0);
     if (atomic_load (&slot->failed_generation) == shm->generation) /* it gave up before all had joined */
         atomic_store (&slot->failed_generation, 0);
     atomic_store (&slot->generation, shm->generation);

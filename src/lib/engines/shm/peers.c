@@ -87,7 +87,7 @@ describe_failure (const struct shm *shm, int rank, char *text, size_t size)
     if (!shm_has_failed (shm, rank))
         return false;
     snprintf (text, size, "gave up: %.*s", (int) sizeof slot->reason, slot->reason);
-    shm_fence_reads ();
+    jobseg_fence_reads ();
     return shm_has_failed (shm, rank);
 }
 

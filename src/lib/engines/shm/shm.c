@@ -160,4 +160,5 @@ const struct accel_engine engine_shm = {
     .make_group = shm_make_group,
     .join_group = shm_join_group,
     .run = shm_run,
+    .awaits = shm_awaits,
 };

@@ -35,23 +35,17 @@ enum {
 /** What a rank is in, and where its buffers are. */
 struct shm_post {
     _Atomic uint32_t step; /* a futex; written last */
-    uint32_t sequence;     /* of the ledger's record */
+    uint32_t form;         /* comm_form_hash() */
     uint64_t count;
     uint8_t kind; /* enum accel_engine_kind */
     uint8_t call; /* enum jobseg_call */
     uint8_t dtype;
     uint8_t op;
     int32_t root;
-    uint32_t form; /* comm_form_hash() */
     uint32_t small_pieces; /* pieces have to be equal: all do as rank 0 says */
     uint64_t send; /* offset from the first arena, or SHM_FOREIGN */
     uint64_t recv;
     unsigned char payload[SHM_INLINE];
-    /* What was hashed, for messages; behind the payload, so that it shares no cache line with what all ranks read. */
-    int64_t shape[ACCEL_MAX_DIMS];
-    double value;
-    uint8_t ndim;
-    uint8_t argument; /* enum comm_argument */
 } __attribute__ ((aligned (128)));
 
 #define SHM_FOREIGN UINT64_MAX
@@ -110,7 +104,6 @@ struct shm {
     uint32_t step;
     uint32_t generation;
     uint32_t timeout_ms;
-    bool described;        /* the current step carries a call, which can be compared */
     bool leads;            /* a group meets in this rank's arena */
     bool small_pieces;     /* what this rank would choose */
     bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */
@@ -192,20 +185,14 @@ void shm_futex_wait (_Atomic uint32_t *word, uint32_t value, int64_t limit_ms);
 void shm_futex_wake (_Atomic uint32_t *word);
 /** Wake who sleeps on the post of @p parity, which is just published. */
 void shm_wake (struct shm_block *block, uint32_t parity);
-/** A rank has given up while this one was at work. */
-enum accel_status shm_blame (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err);
+/** For the verdicts on a wait: whether @p rank has not published the current step. */
+bool shm_awaits (void *transport, int rank);
+/** Compare what all ranks that have come are calling.  @return ACCEL_OK where they agree */
+enum accel_status shm_compare (const struct shm *shm, const struct accel_engine_call *call, struct accel_error *err);
 /** Wait for one rank.
  *  @param deadline_ms  of the step: 0 until a first rank is waited for long, then when time is out */
 enum accel_status shm_wait_for (struct shm *shm, int rank, const struct accel_engine_call *call, int64_t *deadline_ms,
                                 struct accel_error *err);
-
-/* ---- verdict.c ---- */
-/** Compare what all ranks that have come are calling.  @return ACCEL_OK where they agree */
-enum accel_status shm_compare (struct shm *shm, struct accel_error *err);
-/** "accel_gather at train.c:88" */
-void shm_describe_site (const struct comm_site *site, char *text, size_t size);
-/** "train.c:88": where @p rank made the call that its ledger has as @p sequence. */
-void shm_describe_place (struct shm *shm, int rank, uint32_t sequence, char *text, size_t size);
 
 /* ---- arena.c ---- */
 enum accel_status shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err);
@@ -238,23 +225,6 @@ shm_piece_of (const struct shm *shm, int rank)
 {
     uint64_t owner = shm->size == 2 ? (uint64_t) rank ^ (shm->pieces >> 1 & 1) : (uint64_t) rank;
     return shm->stages + (owner * 2 + (shm->pieces & 1)) * SHM_PIECE;
-}
-
-/**
- * Between reading what another rank may overwrite and asking whether it has.  ThreadSanitizer does not know fences, and
- * GCC warns of that; it sees one process, so nothing that ranks share is judged by it anyway.
- */
-static inline void
-shm_fence_reads (void)
-{
-#ifdef __SANITIZE_THREAD__
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-    atomic_thread_fence (memory_order_seq_cst);
-#ifdef __SANITIZE_THREAD__
-#pragma GCC diagnostic pop
-#endif
 }
 
 /** The rank that people know: in the world. */
@@ -318,11 +288,10 @@ shm_wait (struct shm *shm, const struct accel_engine_call *call, struct accel_er
 static inline enum accel_status
 shm_sync (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
-    shm->described = false;
     shm_publish (shm, shm_next_post (shm));
     enum accel_status status = shm_wait (shm, call, err);
     if (!status && atomic_load_explicit (&shm->blocks->failed, memory_order_acquire))
-        status = shm_blame (shm, call, err);
+        status = call->helpers->blame (call->helpers->context, call, -1, err);
     return status;
 }
 

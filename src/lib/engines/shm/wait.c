@@ -4,12 +4,10 @@
 
 #include "lib/engines/shm/shm_private.h"
 
-#include "lib/base/error.h"
-
+#include <stddef.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
-#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -53,59 +51,35 @@ has_come (const struct shm_post *post, uint32_t step)
     return atomic_load_explicit (&post->step, memory_order_acquire) == step;
 }
 
-/* Look at every rank that is missing, the dead before those that only despaired because of them. */
-static enum accel_status
-look_at_peers (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
+bool
+shm_awaits (void *transport, int rank)
 {
-    char why[ACCEL_ERROR_TEXT_SIZE], did[160], site[160];
-    for (int despaired = 0; despaired < 2; despaired++)
-        for (int rank = 0; rank < shm->size; rank++) {
-            struct jobseg_slot *slot = shm_slot (shm, rank);
-            struct shm_post *post = shm_post_of (shm, rank);
-            if (has_come (post, shm->step) || shm_has_failed (shm, rank) != despaired
-                || !shm_is_gone (shm, rank, why, sizeof why) || has_come (post, shm->step))
-                continue;
-            shm_describe_site (call->site, site, sizeof site);
-            if (atomic_load (&slot->state) != JOBSEG_READY)
-                return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d is waiting for it in %s",
-                                   shm_name (shm, rank), why, shm->local_rank, site);
-            jobseg_describe (slot, did, sizeof did);
-            return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s, %s; rank %d is waiting for it in %s",
-                               shm_name (shm, rank), why, did, shm->local_rank, site);
-        }
-    return ACCEL_OK;
+    const struct shm *shm = transport;
+    return !has_come (shm_post_of (shm, rank), shm->step);
 }
 
+static bool
+agree (const struct shm_post *a, const struct shm_post *b)
+{
+    return a->count == b->count && a->form == b->form && !memcmp (&a->kind, &b->kind, 8);
+}
+
+/* Faster than reading ledgers, which have the words for what differs. */
 enum accel_status
-shm_blame (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
+shm_compare (const struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
-    char why[ACCEL_ERROR_TEXT_SIZE] = "", site[160];
-    int rank = 0;
-    while (rank < shm->size
-           && (!shm_has_failed (shm, rank) || !shm_is_gone (shm, rank, why, sizeof why)))
-        rank++;
-    shm_describe_site (call->site, site, sizeof site);
-    if (rank == shm->size)
-        return accel_fail (err, ACCEL_ERR_PEER, "another rank gave up while rank %d was in %s", shm->local_rank,
-                           site);
-    return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; meanwhile rank %d was in %s", shm_name (shm, rank), why,
-                       shm->local_rank, site);
-}
-
-static enum accel_status
-time_is_out (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
-{
-    char site[160], did[160], missing[ACCEL_ERROR_TEXT_SIZE] = "";
-    size_t length = 0;
-    for (int rank = 0; rank < shm->size && length < sizeof missing; rank++)
-        if (!has_come (shm_post_of (shm, rank), shm->step)) {
-            jobseg_describe (shm_slot (shm, rank), did, sizeof did);
-            length += (size_t) snprintf (missing + length, sizeof missing - length, "%srank %d (%s)",
-                                         length ? ", " : "", shm_name (shm, rank), did);
-        }
-    shm_describe_site (call->site, site, sizeof site);
-    return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d timed out after %u ms in %s, waiting for %s",
-                       shm->local_rank, shm->timeout_ms, site, missing);
+    int first = -1;
+    _Static_assert (offsetof (struct shm_post, root) - offsetof (struct shm_post, kind) == 4, "compared as 8 bytes");
+    for (int rank = 0; rank < shm->size; rank++) {
+        const struct shm_post *post = shm_post_of (shm, rank);
+        if (!has_come (post, shm->step))
+            continue;
+        if (first < 0)
+            first = rank;
+        else if (!agree (shm_post_of (shm, first), post))
+            return call->helpers->differ (call->helpers->context, call, first, rank, err);
+    }
+    return ACCEL_OK;
 }
 
 static void
@@ -140,8 +114,6 @@ spin (struct shm *shm, int rank, const struct shm_post *post)
     return false;
 }
 
-/* Ranks that came already are compared too, so that a disagreement is not hidden behind a third rank's long
- * computation. */
 enum accel_status
 shm_wait_for (struct shm *shm, int rank, const struct accel_engine_call *call, int64_t *deadline_ms,
               struct accel_error *err)
@@ -153,15 +125,13 @@ shm_wait_for (struct shm *shm, int rank, const struct accel_engine_call *call, i
     if (!*deadline_ms)
         *deadline_ms = now + shm->timeout_ms;
     while (!has_come (post, shm->step)) {
-        enum accel_status status = shm->described ? shm_compare (shm, err) : ACCEL_OK;
-        if (!status)
-            status = look_at_peers (shm, call, err);
+        const struct accel_engine_helpers *helpers = call->helpers;
+        enum accel_status status = helpers->look (helpers->context, call, err);
         if (status || has_come (post, shm->step))
             return status;
         if (now >= *deadline_ms)
-            return time_is_out (shm, call, err);
+            return helpers->time_is_out (helpers->context, call, err);
         sleep_on (shm, rank, post, *deadline_ms - now < SHM_SLICE_MS ? *deadline_ms - now : SHM_SLICE_MS);
-        jobseg_beat (shm->slot);
         now = clock_ms ();
     }
     return ACCEL_OK;

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions that tell one fact about the machine each, and what several of them start from. */
+#ifndef CLI_MACHINE_TELL_H
+#define CLI_MACHINE_TELL_H
+
+#include "launch/topology.h"
+#include "util/fail.h"
+#include "util/nvml.h"
+#include "util/strbuf.h"
+
+enum { MACHINE_MOST_GPUS = 64 };
+
+/** What several facts are taken from. */
+struct machine {
+    struct topology topology;
+    struct gpu gpus[MACHINE_MOST_GPUS];
+    int gpu_count;         /* by NVML; -1: it does not say */
+    struct fail gpu_fail;  /* then, why not */
+};
+
+/** Append what is known to @p values, nothing if nothing is.  Rows of machine_facts (machine.h). @{ */
+void tell_platform (const struct machine *machine, struct strlist *values);
+void tell_cpu (const struct machine *machine, struct strlist *values);
+void tell_cpu_count (const struct machine *machine, struct strlist *values);
+void tell_memory (const struct machine *machine, struct strlist *values);
+void tell_limits (const struct machine *machine, struct strlist *values);
+void tell_gpus (const struct machine *machine, struct strlist *values);
+void tell_driver (const struct machine *machine, struct strlist *values);
+void tell_cuda (const struct machine *machine, struct strlist *values);
+void tell_nccl (const struct machine *machine, struct strlist *values);
+void tell_mpi (const struct machine *machine, struct strlist *values);
+/** @} */
+
+#endif

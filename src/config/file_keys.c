@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys and words of files; see file_keys.h. */
+#include <config.h>
+
+#include "config/file_keys.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* The row's own word for a value: words in any case, and `no` even where YAML makes it a truth value. */
+const char *
+file_choice (const struct option *row, const struct node *node)
+{
+    bool is_false = node->kind == NODE_BOOL && *node->text == 'F';
+    for (size_t i = 0; row->choices[i]; i++)
+        if (!strcasecmp (row->choices[i], node->text) || (is_false && !strcasecmp (row->choices[i], "no")))
+            return row->choices[i];
+    return node->text;
+}
+
+/* What Accelerate's own questionnaire calls some keys of fp8_config, under names that nothing reads. */
+static const struct {
+    const char *wrong, *right;
+} fp8_keys[] = {
+    { "amax_history_length", "fp8_amax_history_len" },
+    { "amax_compute_algorithm", "fp8_amax_compute_algo" },
+    { "optimization_level", "fp8_opt_level" },
+};
+
+const char *
+file_new_name (const char *section, const char *wrong)
+{
+    bool is_fp8 = section && !strcmp (section, "fp8_config");
+    for (size_t i = 0; is_fp8 && i < sizeof fp8_keys / sizeof *fp8_keys; i++)
+        if (!strcmp (wrong, fp8_keys[i].wrong))
+            return fp8_keys[i].right;
+    return NULL;
+}
+
+/* Keys at the top that only one kind of file has; sections but dynamo_config are for machines of one's own. */
+static const char *const shared[] = {
+    "compute_environment", "distributed_type", "mixed_precision", "use_cpu", "debug", "num_machines", "gpu_ids",
+    "enable_cpu_affinity", "dynamo_config", "dynamo_backend", "fp16",
+};
+
+bool
+file_is_for_sagemaker (const struct node *root)
+{
+    const struct node *environment = node_find (root, "compute_environment");
+    return environment && environment->text && !strcasecmp (environment->text, "AMAZON_SAGEMAKER");
+}
+
+static const char parallel[] = "_PARALLEL";
+
+static int
+check_type (const struct node *node, bool is_aws, struct fail *fail)
+{
+    const struct option *row = option_find_in_file (NULL, "distributed_type");
+    if (!node->text)
+        return 0;
+    const char *type = file_choice (row, node), *end = strstr (type, parallel);
+    bool is_parallel = end && !strcmp (end, parallel);
+    if (is_aws && !is_parallel && strcmp (type, "NO"))
+        return fail_set (fail, FAIL_GENERAL, "distributed_type: '%s' is not supported on SageMaker; use NO, "
+                         "DATA_PARALLEL, MODEL_PARALLEL", type);
+    if (!is_aws && is_parallel)
+        return fail_set (fail, FAIL_GENERAL, "distributed_type: '%s' needs compute_environment: AMAZON_SAGEMAKER",
+                         type);
+    return 0;
+}
+
+bool
+file_has_key (bool is_aws, const char *key)
+{
+    bool is_aws_key = !strcmp (key, "additional_args");
+    const struct option *row = option_find_in_file (NULL, key);
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+        if (!strcmp (shared[i], key))
+            return true;
+    is_aws_key = is_aws_key || (row && row->group == GROUP_AWS);
+    return (row && (row->properties & PROPERTY_EXTENSION)) || is_aws == is_aws_key;
+}
+
+static bool
+is_known (const char *key)
+{
+    for (size_t i = 0; i < option_count; i++)
+        if (!strcmp (options[i].section ? options[i].section : options[i].key, key))
+            return true;
+    return !strcmp (key, "additional_args");
+}
+
+int
+file_check_kind (const struct node *root, const struct node *node, struct fail *fail)
+{
+    bool is_aws = file_is_for_sagemaker (root);
+    if (is_known (node->key) && !file_has_key (is_aws, node->key))
+        return fail_set (fail, FAIL_GENERAL, is_aws ? "'%s' is not a key for SageMaker" : "'%s' is a key for "
+                         "compute_environment: AMAZON_SAGEMAKER only", node->key);
+    return strcmp (node->key, "distributed_type") ? 0 : check_type (node, is_aws, fail);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What configuration files say that the option table does not: words in other spellings, keys under older names, and
+ * which keys are for SageMaker and which for machines of one's own. */
+#ifndef CONFIG_FILE_KEYS_H
+#define CONFIG_FILE_KEYS_H
+
+#include "config/options.h"
+#include "config/tree.h"
+#include "util/fail.h"
+
+/** The row's own word for a value. */
+const char *file_choice (const struct option *row, const struct node *node);
+
+/** The present name of a key under which older questionnaires wrote it, or NULL. */
+const char *file_new_name (const char *section, const char *key);
+
+/** Whether the file's compute_environment is SageMaker. */
+bool file_is_for_sagemaker (const struct node *root);
+
+/** Whether a file for SageMaker, or one for machines of one's own, may have @p key at the top. */
+bool file_has_key (bool is_for_sagemaker, const char *key);
+
+/** Refuse key @p node of @p root, or its value, if it is for files of the other kind.  @return 0, or -1 with @p fail */
+int file_check_kind (const struct node *root, const struct node *node, struct fail *fail);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a plan to a running job and to its end. */
+#ifndef LAUNCH_JOB_RUN_H
+#define LAUNCH_JOB_RUN_H
+
+#include "launch/job.h"
+
+/**
+ * Start the processes of @p plan and wait for their end, in the supervisor that keeper_split() has made.  Makes no
+ * report, prints nothing itself.
+ *
+ * @param claim     of the job's port: it answers launches that ask; -1: none
+ * @param[out] job  how it went; release it with job_release(), also after a failure
+ * @return 0 where the job was started, whatever became of it; -1 with @p fail set where it could not be
+ */
+int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim, struct fail *fail);
+
+#endif

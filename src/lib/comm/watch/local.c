@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ranks of this host: slots in the job segment, and the kernel's word on whether their processes live. */
+#include <config.h>
+
+#include "lib/comm/watch/watch.h"
+
+#include "util/cleanup.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* How another process is watched. */
+struct peer {
+    pid_t pid;
+    int pidfd; /* -1: not available, ask with kill() */
+};
+
+struct local {
+    struct watch_source source;
+    struct jobseg segment; /* the job's, not ours to close */
+    uint32_t generation;
+    int rank;
+    int size;
+    pthread_mutex_t lock; /* of `peers`: communicators may wait at the same time, in threads of their own */
+    struct peer peers[];
+};
+
+/* The source is the first member. */
+static struct local *
+local_of (struct watch_source *source)
+{
+    return (struct local *) (void *) source;
+}
+
+static struct jobseg_slot *
+slot_of (struct local *local, int rank)
+{
+    return jobseg_slot (&local->segment, rank);
+}
+
+/* Process ids mean something only within one namespace: ranks in containers of their own are watched by the launcher
+ * alone. */
+uint32_t
+watch_pid_space (void)
+{
+    struct stat info;
+    return stat ("/proc/self/ns/pid", &info) ? 0 : (uint32_t) info.st_ino;
+}
+
+static bool
+same_space (const struct local *local, const struct jobseg_slot *slot)
+{
+    uint32_t space = atomic_load (&slot->pid_space);
+    return space && space == atomic_load (&local->source.own->pid_space);
+}
+
+/* A rank may be another process than last time. */
+static void
+follow (struct local *local, int rank)
+{
+    struct jobseg_slot *slot = slot_of (local, rank);
+    struct peer *peer = &local->peers[rank];
+    pid_t pid = atomic_load (&slot->pid);
+    if (rank == local->rank || peer->pid == pid || !same_space (local, slot))
+        return;
+    if (peer->pidfd >= 0)
+        close (peer->pidfd);
+    peer->pid = pid;
+    peer->pidfd = (int) syscall (SYS_pidfd_open, pid, 0);
+}
+
+static bool
+has_ended (const struct peer *peer)
+{
+    if (!peer->pid)
+        return false;
+    if (peer->pidfd < 0)
+        return kill (peer->pid, 0) && errno == ESRCH;
+    struct pollfd poll_fd = { .fd = peer->pidfd, .events = POLLIN };
+    return poll (&poll_fd, 1, 0) == 1;
+}
+
+/* Until its parent reaps it, the kernel shows a dead process's status as the last field of its stat. */
+static bool
+read_zombie (pid_t pid, int *wait_status)
+{
+    char path[40], text[1024];
+    snprintf (path, sizeof path, "/proc/%d/stat", (int) pid);
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read (fd, text, sizeof text - 1);
+    if (length <= 0)
+        return false;
+    text[length] = '\0';
+    const char *name_end = strrchr (text, ')'), *last = strrchr (text, ' ');
+    if (!name_end || strncmp (name_end, ") Z", 3))
+        return false;
+    *wait_status = atoi (last);
+    return true;
+}
+
+static void
+describe_end (const struct jobseg_slot *slot, const struct peer *peer, char *text, size_t size)
+{
+    int status;
+    /* The launcher learns it at the same moment; give it the time to write it down. */
+    for (int i = 0; i < 100 && !atomic_load (&slot->exited); i++) {
+        if (read_zombie (peer->pid, &status)) {
+            jobseg_describe_exit (status, text, size);
+            return;
+        }
+        nanosleep (&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+    if (atomic_load (&slot->exited))
+        jobseg_describe_exit (atomic_load (&slot->wait_status), text, size);
+    else
+        snprintf (text, size, "ended (process %d)", (int) peer->pid);
+}
+
+static const struct jobseg_slot *
+local_slot (struct watch_source *source, int rank)
+{
+    return slot_of (local_of (source), rank);
+}
+
+static bool
+has_failed (struct watch_source *source, int rank)
+{
+    struct local *local = local_of (source);
+    return atomic_load (&slot_of (local, rank)->failed_generation) == local->generation;
+}
+
+/* What a rank that has opened again said when it gave up.  It may give up once more while we read. */
+static bool
+describe_failure (struct watch_source *source, int rank, char *text, size_t size)
+{
+    const struct jobseg_slot *slot = local_slot (source, rank);
+    if (!has_failed (source, rank))
+        return false;
+    snprintf (text, size, "gave up: %.*s", (int) sizeof slot->reason, slot->reason);
+    jobseg_fence_reads ();
+    return has_failed (source, rank);
+}
+
+/* Only the kernel knows. */
+static bool
+is_dead (struct local *local, int rank, char *text, size_t size)
+{
+    pthread_mutex_lock (&local->lock);
+    follow (local, rank);
+    bool ended = has_ended (&local->peers[rank]);
+    if (ended)
+        describe_end (slot_of (local, rank), &local->peers[rank], text, size);
+    pthread_mutex_unlock (&local->lock);
+    return ended;
+}
+
+static bool
+is_gone (struct watch_source *source, int rank, char *text, size_t size)
+{
+    struct local *local = local_of (source);
+    struct jobseg_slot *slot = slot_of (local, rank);
+    uint32_t generation = atomic_load (&slot->generation), state = atomic_load (&slot->state);
+    if (rank == local->rank)
+        return false;
+    if (generation == local->generation && (state == JOBSEG_LEFT || state == JOBSEG_FAILED)) {
+        jobseg_describe (slot, text, size);
+        return true;
+    }
+    if (generation != local->generation && describe_failure (source, rank, text, size))
+        return true;
+    if (atomic_load (&slot->exited)) {
+        jobseg_describe_exit (atomic_load (&slot->wait_status), text, size);
+        return true;
+    }
+    /* Joining, an older generation is a rank still on its way; later a newer one has left us for its next program. */
+    if (generation != local->generation) {
+        snprintf (text, size, "has left the job and opened it again");
+        return generation - local->generation < UINT32_MAX / 2;
+    }
+    return is_dead (local, rank, text, size);
+}
+
+struct watch_source *
+watch_local_create (const struct jobseg *segment, int rank, int size, uint32_t generation)
+{
+    struct local *local = calloc (1, sizeof *local + (size_t) size * sizeof *local->peers);
+    if (!local)
+        return NULL;
+    *local = (struct local){
+        .source = { .slot = local_slot, .is_gone = is_gone, .has_failed = has_failed },
+        .segment = *segment, .generation = generation, .rank = rank, .size = size,
+        .lock = PTHREAD_MUTEX_INITIALIZER,
+    };
+    local->source.own = slot_of (local, rank);
+    for (int i = 0; i < size; i++)
+        local->peers[i].pidfd = -1;
+    for (int i = 0; i < size; i++)
+        follow (local, i); /* its number may be somebody else's later */
+    return &local->source;
+}
+
+void
+watch_local_destroy (struct watch_source *source)
+{
+    struct local *local = source ? local_of (source) : NULL;
+    for (int rank = 0; local && rank < local->size; rank++)
+        if (local->peers[rank].pidfd >= 0)
+            close (local->peers[rank].pidfd);
+    free (local);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verdicts on a wait; see watch.h. */
+#include <config.h>
+
+#include "lib/comm/watch/watch.h"
+
+#include "lib/base/error.h"
+#include "lib/kernels/reduce.h"
+
+#include <stdio.h>
+
+static bool
+is_pair (const struct accel_engine_call *call)
+{
+    return call->kind == ACCEL_ENGINE_SEND || call->kind == ACCEL_ENGINE_RECV;
+}
+
+/* Whether this rank's collective lacks something from @rank.  If its ledger no longer tells, a rank that left in good
+ * order, or opened again, may have done its part long ago. */
+static bool
+is_awaited (const struct watch *watch, const struct accel_engine_call *call, int rank)
+{
+    struct watch_entry entry;
+    bool found;
+    if (rank == watch->rank)
+        return false;
+    if (watch->engine && watch->engine->awaits)
+        return watch->engine->awaits (watch->transport, rank);
+    enum watch_where where = watch_find (watch, call, rank, &entry, &found);
+    if (where != WATCH_UNKNOWN)
+        return where != WATCH_PAST;
+    const struct jobseg_slot *slot = watch_slot (watch, rank);
+    return atomic_load (&slot->generation) == watch->generation && atomic_load (&slot->state) != JOBSEG_LEFT;
+}
+
+/* Ranks that came already are compared before all are there, so that a disagreement is not hidden behind a third rank's
+ * long computation. */
+static enum accel_status
+compare (const struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
+{
+    struct watch_entry entries[2];
+    int first = -1;
+    for (int rank = 0; rank < watch->size; rank++) {
+        bool found;
+        watch_find (watch, call, rank, &entries[first >= 0], &found);
+        if (!found)
+            continue;
+        if (first < 0)
+            first = rank;
+        else if (!watch_agree (&entries[0].record, &entries[1].record))
+            return watch_say_difference (watch, first, &entries[0], rank, &entries[1], err);
+    }
+    return ACCEL_OK;
+}
+
+/* Look at every rank that is missing, the dead before those that only despaired because of them. */
+static enum accel_status
+look_for_dead (struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
+{
+    struct watch_source *source = watch->source;
+    char why[ACCEL_ERROR_TEXT_SIZE], did[160], site[160];
+    for (int despaired = 0; despaired < 2; despaired++)
+        for (int rank = 0; rank < watch->size; rank++) {
+            int name = watch_name (watch, rank);
+            if (!is_awaited (watch, call, rank) || source->has_failed (source, name) != despaired
+                || !source->is_gone (source, name, why, sizeof why) || !is_awaited (watch, call, rank))
+                continue;
+            watch_describe_site (call->site, site, sizeof site);
+            if (atomic_load (&watch_slot (watch, rank)->state) != JOBSEG_READY)
+                return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d is waiting for it in %s", name, why,
+                                   watch_name (watch, watch->rank), site);
+            jobseg_describe (watch_slot (watch, rank), did, sizeof did);
+            return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s, %s; rank %d is waiting for it in %s", name, why, did,
+                               watch_name (watch, watch->rank), site);
+        }
+    return ACCEL_OK;
+}
+
+/* ---- pairs ---- */
+
+static enum accel_status
+differ_in_message (const struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
+{
+    struct watch_entry entry;
+    bool found;
+    char there[160], here[160], what[80] = "something else";
+    int partner = call->root;
+    watch_find (watch, call, partner, &entry, &found);
+    if (found)
+        snprintf (what, sizeof what, "%s x %llu", accel_dtype_name (entry.record.dtype),
+                  (unsigned long long) entry.record.count);
+    jobseg_describe (watch_slot (watch, partner), there, sizeof there); /* it waits in the call that sends */
+    watch_describe_site (call->site, here, sizeof here);
+    return accel_fail (err, ACCEL_ERR_PEER, "rank %d sends %s %s, rank %d expects %s x %llu in %s",
+                       watch_name (watch, partner), what, there, watch_name (watch, watch->rank),
+                       accel_dtype_name (call->dtype), (unsigned long long) call->count, here);
+}
+
+/* A partner that is found elsewhere may have done its part before: the engine asks once more whether it has. */
+static enum accel_status
+look_at_partner (struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
+{
+    int partner = call->root, name = watch_name (watch, partner), self = watch_name (watch, watch->rank);
+    char why[ACCEL_ERROR_TEXT_SIZE], site[160];
+    const struct jobseg_slot *slot = watch_slot (watch, partner);
+    struct watch_entry entry;
+    struct jobseg_record latest;
+    bool found;
+    watch_describe_site (call->site, site, sizeof site);
+    if (watch->source->is_gone (watch->source, name, why, sizeof why))
+        return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d is waiting for it in %s", name, why, self, site);
+    watch_find (watch, call, partner, &entry, &found);
+    if (call->kind == ACCEL_ENGINE_RECV && found
+        && (entry.record.dtype != call->dtype || entry.record.count != call->count))
+        return differ_in_message (watch, call, err);
+    if (watch_find_latest (watch, partner, false, &latest) && !latest.done && latest.number > *watch->calls) {
+        jobseg_describe (slot, why, sizeof why);
+        return accel_fail (err, ACCEL_ERR_PEER,
+                           "rank %d is waiting for all ranks, %s, while rank %d is waiting for it in %s", name, why,
+                           self, site);
+    }
+    if (call->kind == ACCEL_ENGINE_SEND && watch_is_cycle (watch, partner)) {
+        jobseg_describe (slot, why, sizeof why);
+        return accel_fail (err, ACCEL_ERR_PEER,
+                           "ranks are sending in a cycle and none is receiving: rank %d in %s to rank %d, which is %s",
+                           self, site, name, why);
+    }
+    return ACCEL_OK;
+}
+
+/* ---- what engines call ---- */
+
+enum accel_status
+watch_look (void *context, const struct accel_engine_call *call, struct accel_error *err)
+{
+    struct watch *watch = context;
+    if (!watch->source)
+        return ACCEL_OK;
+    struct jobseg_slot *own = watch->source->own;
+    jobseg_beat (own);
+    if (call->sequence)
+        own->ledger[(call->sequence - 1) % JOBSEG_LEDGER].looked_ns = jobseg_now_ns ();
+    if (is_pair (call))
+        return look_at_partner (watch, call, err);
+    enum accel_status status = compare (watch, call, err);
+    return status ? status : look_for_dead (watch, call, err);
+}
+
+/* Those who have not come; if all have, those who have not left. */
+static void
+list_missing (const struct watch *watch, const struct accel_engine_call *call, char *text, size_t size)
+{
+    char did[160];
+    size_t length = 0;
+    *text = '\0';
+    for (int inside = 0; inside < 2 && !length; inside++)
+        for (int rank = 0; rank < watch->size && length < size; rank++) {
+            struct watch_entry entry;
+            bool found;
+            if (is_pair (call) ? rank != call->root : !is_awaited (watch, call, rank))
+                continue;
+            if (!inside && !is_pair (call) && !(watch->engine && watch->engine->awaits)
+                && watch_find (watch, call, rank, &entry, &found) == WATCH_IN)
+                continue;
+            jobseg_describe (watch_slot (watch, rank), did, sizeof did);
+            length += (size_t) snprintf (text + length, size - length, "%srank %d (%s)", length ? ", " : "",
+                                         watch_name (watch, rank), did);
+        }
+}
+
+enum accel_status
+watch_time_is_out (void *context, const struct accel_engine_call *call, struct accel_error *err)
+{
+    const struct watch *watch = context;
+    char site[160], missing[ACCEL_ERROR_TEXT_SIZE] = "";
+    if (watch->source)
+        list_missing (watch, call, missing, sizeof missing);
+    watch_describe_site (call->site, site, sizeof site);
+    return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d timed out after %u ms in %s, waiting for %s",
+                       watch_name (watch, watch->rank), watch->timeout_ms, site, missing);
+}
+
+enum accel_status
+watch_differ (void *context, const struct accel_engine_call *call, int a, int b, struct accel_error *err)
+{
+    const struct watch *watch = context;
+    struct watch_entry entries[2];
+    bool found_a, found_b;
+    char site[160];
+    if (is_pair (call))
+        return differ_in_message (watch, call, err);
+    watch_find (watch, call, a, &entries[0], &found_a);
+    watch_find (watch, call, b, &entries[1], &found_b);
+    if (found_a && found_b)
+        return watch_say_difference (watch, a, &entries[0], b, &entries[1], err);
+    watch_describe_site (call->site, site, sizeof site);
+    return accel_fail (err, ACCEL_ERR_PEER, "ranks %d and %d do not call the same thing while rank %d is in %s",
+                       watch_name (watch, a), watch_name (watch, b), watch_name (watch, watch->rank), site);
+}
+
+enum accel_status
+watch_blame (void *context, const struct accel_engine_call *call, int rank, struct accel_error *err)
+{
+    struct watch *watch = context;
+    struct watch_source *source = watch->source;
+    char why[ACCEL_ERROR_TEXT_SIZE] = "", site[160];
+    int at = rank < 0 ? 0 : rank, end = rank < 0 ? watch->size : rank + 1;
+    watch_describe_site (call->site, site, sizeof site);
+    for (; at < end; at++) {
+        int name = watch_name (watch, at);
+        if (source->has_failed (source, name) && source->is_gone (source, name, why, sizeof why))
+            return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; meanwhile rank %d was in %s", name, why,
+                               watch_name (watch, watch->rank), site);
+    }
+    return accel_fail (err, ACCEL_ERR_PEER, "another rank gave up while rank %d was in %s",
+                       watch_name (watch, watch->rank), site);
+}
+
+static enum accel_status
+no_exchange (void *context, const void *mine, void *all, size_t bytes, struct accel_error *err)
+{
+    (void) context, (void) mine, (void) all, (void) bytes;
+    return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "ranks exchange data only while they open");
+}
+
+static void
+reduce (enum accel_dtype dtype, enum accel_op op, const void *const *sources, int count_of_sources, void *target,
+        size_t count)
+{
+    struct reduction reduction = { .dtype = dtype, .op = op, .sources = count_of_sources, .targets = 1 };
+    reduce_run (&reduction, sources, &target, count);
+}
+
+void
+watch_init (struct watch *watch)
+{
+    watch->helpers = (struct accel_engine_helpers){
+        .size = sizeof watch->helpers,
+        .context = watch,
+        .fail = accel_fail,
+        .reduce = reduce,
+        .look = watch_look,
+        .time_is_out = watch_time_is_out,
+        .differ = watch_differ,
+        .blame = watch_blame,
+        .exchange = no_exchange,
+    };
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who waits for whom: a hang has a name, whichever engine moves the data.
+ *
+ * Everything here is computed from two things that each rank shows of itself: its ledger (which calls it has begun and
+ * ended) and whether it lives.  Both come through struct watch_source.  There is one source today, the job segment of
+ * this host (local.c).  Across hosts, a channel that bootstrap provides will keep copies of the other hosts' slots. */
+#ifndef LIB_COMM_WATCH_H
+#define LIB_COMM_WATCH_H
+
+#include "lib/engines/engine.h"
+
+/** Where ledgers and signs of life come from.  Ranks are those of the world.  Any thread. */
+struct watch_source {
+    struct jobseg_slot *own; /* in which this rank shows what it does */
+
+    /** @return the slot of @p rank, or the latest copy of it with times on this host's clock; never NULL */
+    const struct jobseg_slot *(*slot) (struct watch_source *source, int rank);
+
+    /** @return whether @p rank will never come, and why in @p text: "was killed by signal 9 (SIGKILL)" */
+    bool (*is_gone) (struct watch_source *source, int rank, char *text, size_t size);
+
+    /** @return whether @p rank gave up in this generation, though it may have opened again since */
+    bool (*has_failed) (struct watch_source *source, int rank);
+};
+
+/** One communicator's view.  All zero: a process alone, which never waits. */
+struct watch {
+    struct accel_engine_helpers helpers; /* what its engine gets; the context is this struct */
+    struct watch_source *source;   /* the world's, not owned */
+    const struct accel_engine *engine;   /* asked whom it awaits */
+    void *transport;
+    const uint32_t *calls;         /* collectives that this rank has begun in the communicator */
+    uint64_t comm;                 /* the number of the communicator in ledgers */
+    int rank;
+    int size;
+    int *members;                  /* [size], ranks in the world; NULL: this is the world */
+    uint32_t timeout_ms;
+    uint32_t generation;
+    struct {
+        uint64_t trace;
+        uint64_t since_ns;
+        int rounds;
+    } cycle; /* senders that seem to wait for each other */
+};
+
+/** Fill in `helpers` and their context; the other fields are the caller's. */
+void watch_init (struct watch *watch);
+
+/** The functions of struct accel_engine_helpers; @p context is a struct watch.  @{ */
+enum accel_status watch_look (void *context, const struct accel_engine_call *call, struct accel_error *err);
+enum accel_status watch_time_is_out (void *context, const struct accel_engine_call *call, struct accel_error *err);
+enum accel_status watch_differ (void *context, const struct accel_engine_call *call, int a, int b,
+                                struct accel_error *err);
+enum accel_status watch_blame (void *context, const struct accel_engine_call *call, int rank, struct accel_error *err);
+/** @} */
+
+/** The rank that people know: in the world. */
+static inline int
+watch_name (const struct watch *watch, int rank)
+{
+    return watch->members ? watch->members[rank] : rank;
+}
+
+static inline const struct jobseg_slot *
+watch_slot (const struct watch *watch, int rank)
+{
+    return watch->source->slot (watch->source, watch_name (watch, rank));
+}
+
+/* ---- find.c ---- */
+/** Where a rank is, seen from a call. */
+enum watch_where {
+    WATCH_BEFORE,  /* has not come to it */
+    WATCH_IN,      /* has come and not left */
+    WATCH_PAST,    /* has left it */
+    WATCH_UNKNOWN, /* its ledger no longer goes back that far */
+};
+
+/** A call in another rank's ledger, as its record and what its hash was made of. */
+struct watch_entry {
+    struct jobseg_record record;
+    struct jobseg_form form;
+    char place[JOBSEG_FILE_NAME + 16]; /* "train.c:88" */
+};
+
+/**
+ * Find @p call in the ledger of @p rank: the same collective; of a pair, the other end of the message.
+ *
+ * @param[out] entry  filled in if it was found: WATCH_IN, and WATCH_PAST if @p has_entry
+ */
+enum watch_where watch_find (const struct watch *watch, const struct accel_engine_call *call, int rank,
+                             struct watch_entry *entry, bool *has_entry);
+
+/** Find the newest collective (@p sends: message sent) of the communicator.  @return false if there is none */
+bool watch_find_latest (const struct watch *watch, int rank, bool sends, struct jobseg_record *record);
+
+/* ---- differ.c ---- */
+/** @return whether two records of one collective agree. */
+bool watch_agree (const struct jobseg_record *a, const struct jobseg_record *b);
+
+/** ACCEL_ERR_PEER: what differs between the calls of ranks @p rank_a and @p rank_b. */
+enum accel_status watch_say_difference (const struct watch *watch, int rank_a, const struct watch_entry *a, int rank_b,
+                                        const struct watch_entry *b, struct accel_error *err);
+
+/** "accel_gather at train.c:88" */
+void watch_describe_site (const struct comm_site *site, char *text, size_t size);
+
+/* ---- cycle.c ---- */
+/** Whether it is certain that ranks send in a cycle that this rank, which sends to @p to, is in. */
+bool watch_is_cycle (struct watch *watch, int to);
+
+/* ---- local.c ---- */
+/** The source of ranks on this host.  @return NULL without memory; the slots live as long as @p segment's mapping */
+struct watch_source *watch_local_create (const struct jobseg *segment, int rank, int size, uint32_t generation);
+void watch_local_destroy (struct watch_source *source);
+
+/** The pid namespace of this process; 0: unknown. */
+uint32_t watch_pid_space (void);
+
+#endif
