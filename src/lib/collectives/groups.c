@@ -72,7 +72,7 @@ join (struct accel_comm *comm, const struct comm_site *site, const struct member
                                      &made->transport, err);
     if (!status) {
         made->engine = comm->engine;
-        if (!comm_watch (made, NULL, members->ranks, comm->watch.timeout_ms))
+        if (!comm_watch (made, members->ranks, comm->watch.timeout_ms))
             status = comm_no_memory (site, err);
     }
     if (status) {

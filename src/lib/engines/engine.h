@@ -50,7 +50,9 @@ struct engine_job {
     struct identity identity;
     const char *engine; /* the only one to try, or NULL */
     uint32_t timeout_ms;
-    struct jobseg segment; /* our launcher's; an engine that connects processes makes one where there is none */
+    struct jobseg segment; /* the job's on this host; none: a process alone without a launcher, or several hosts */
+    uint32_t generation;   /* the round of opening that all ranks are in */
+    const struct accel_engine_helpers *helpers; /* of the world: for exchange() */
 };
 
 /** What is moved.  Engines compare the kinds of all ranks, never the fields that a kind does not use. */
