@@ -138,7 +138,8 @@ struct accel_engine {
     uint64_t devices; /**< set of DLDeviceType of the memory that it reads and writes */
     uint64_t flags;   /**< ACCEL_ENGINE_SEVERAL_HOSTS */
 
-    /** Say whether it could connect @p job, and if not, why: "finds no device".  Does not wait. */
+    /** Say whether it could connect @p job, and if not, why: "finds no device".  Does not wait.  NULL: it always can,
+     *  apart from what `flags` say. */
     enum accel_status (*probe) (const struct accel_engine_job *job, struct accel_error *err);
 
     /** Connect; waits for all.  @param[out] transport  passed to all the others */
@@ -147,10 +148,11 @@ struct accel_engine {
     /** Leave; waits for nobody. */
     void (*close) (void *transport);
 
-    /** Notify whoever waits for this rank that it will not come.  May be called while another thread is in run(). */
+    /** Wake whoever waits for this rank, which will not come.  May be called while another thread is in run().  NULL:
+     *  they notice at their next look(). */
     void (*give_up) (void *transport, const char *reason);
 
-    /** Zeroed memory, aligned to 64 bytes, that makes collectives fast. */
+    /** Zeroed memory, aligned to 64 bytes, that makes collectives fast.  NULL, both: any memory is as good. */
     enum accel_status (*alloc) (void *transport, void **memory, size_t bytes, struct accel_error *err);
     void (*free) (void *transport, void *memory);
 

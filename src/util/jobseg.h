@@ -4,7 +4,8 @@
  * The launcher (or, under a foreign launcher, the library) makes it as a memfd: it has no name in /dev/shm, so nothing
  * can be left behind.  Ranks open it as /proc/PID/fd/N of its maker.  No process can shrink it, and only once does it
  * grow: seals see to that.  It begins with a header and one slot per local
- * rank; behind them lies room that the shm engine sizes and lays out for itself (data_offset).
+ * rank, through which ranks meet and see each other; behind them lies room that the shm engine sizes and lays out for
+ * itself (data_offset).
  *
  * A rank writes its own slot only; the launcher writes the exit fields when it has reaped the rank.  Everything that
  * another process reads is atomic.  Readers may be processes of other builds: version and sizes are in the header. */
@@ -25,6 +26,7 @@ enum {
     JOBSEG_LEDGER = 64,    /* latest collectives kept per rank; a power of two */
     JOBSEG_FILES = 32,     /* source files named per rank */
     JOBSEG_FILE_NAME = 64, /* bytes of a file's name, the end of a longer one */
+    JOBSEG_BLOB = 256,     /* bytes that a rank tells the others in an exchange, while it opens */
     JOBSEG_MAX_DIMS = 8,   /* of a tensor */
     JOBSEG_MAX_LOCAL = 4096,
 };
@@ -150,9 +152,12 @@ struct jobseg_slot {
     _Atomic uint32_t failed_generation; /* what `reason` is about; it stays when the rank opens again.  0: none */
     _Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC at the latest sign of life */
     _Atomic uint64_t ledger_count; /* records ever written; the newest is ledger[(count - 1) % JOBSEG_LEDGER] */
+    _Atomic uint64_t exchanged;    /* generation << 32 | round of the latest exchange */
+    _Atomic uint32_t exchange_bell; /* a futex */
     char reason[256];              /* of JOBSEG_FAILED; written before failed_generation, and that before the state */
     char files[JOBSEG_FILES][JOBSEG_FILE_NAME];
     struct jobseg_record ledger[JOBSEG_LEDGER];
+    unsigned char blobs[2][JOBSEG_BLOB];     /* of the latest two exchanges, by the parity of the round */
     struct jobseg_form forms[JOBSEG_LEDGER]; /* of the records whose `form` is not 0 */
 } __attribute__ ((aligned (128)));
 
@@ -165,7 +170,7 @@ struct jobseg_header {
     uint32_t first_rank; /* global rank of local rank 0; a host's ranks are consecutive */
     uint32_t slots_offset;
     char job_id[40];
-    _Atomic uint32_t ready_generation; /* the generation whose data area is laid out; a futex */
+    _Atomic uint32_t ready_generation; /* the generation that all have joined; a futex */
     uint32_t spare;
     uint64_t data_offset;          /* first byte after the slots, a multiple of the page size */
     _Atomic uint64_t arena_bytes;  /* the shm engine's: of each rank's arena */

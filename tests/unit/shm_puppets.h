@@ -4,7 +4,7 @@
 #ifndef TESTS_SHM_PUPPETS_H
 #define TESTS_SHM_PUPPETS_H
 
-#include "lib/comm/watch/watch.h"
+#include "lib/comm/bootstrap/bootstrap.h"
 #include "lib/engines/shm/shm.h"
 #include "lib/engines/shm/shm_private.h"
 #include "tests/tap.h"
@@ -52,6 +52,7 @@ static struct {
 
 static struct jobseg segment = JOBSEG_NONE;
 static struct shm *ranks[MOST_RANKS];
+static struct bootstrap members[MOST_RANKS];
 static struct watch watch; /* of the rank that acts */
 static uint32_t calls;
 static struct accel_error err;
@@ -245,6 +246,8 @@ make_rank (int rank, int size)
     shm->slot = jobseg_slot (&segment, rank);
     if (!shm_make_scratch (shm))
         must (ACCEL_ERR_NOMEM);
+    members[rank] = (struct bootstrap){ .segment = segment, .slot = shm->slot, .rank = rank, .size = size,
+                                        .timeout_ms = TIMEOUT_MS, .pid = getpid () };
     return shm;
 }
 
@@ -270,10 +273,11 @@ make_members (int size)
 {
     make_ranks (size);
     for (int r = 0; r < size; r++) {
-        ranks[r]->generation = 1;
+        ranks[r]->generation = members[r].generation = 1;
+        members[r].source = watch_local_create (&segment, r, size, 1);
         atomic_store (&ranks[r]->slot->generation, 1);
         atomic_store (&ranks[r]->slot->pid, getpid ());
-        atomic_store (&ranks[r]->slot->pid_space, procfs_pid_space ());
+        atomic_store (&ranks[r]->slot->pid_space, watch_pid_space ());
         atomic_store (&ranks[r]->slot->state, JOBSEG_READY);
     }
     must (shm_lay_out (ranks[0], &err));
@@ -293,6 +297,28 @@ act (int rank, void *transport)
     watch_init (&watch);
     watch.source = watch_local_create (&segment, rank, (int) segment.header->local_world_size, 1);
     return &watch.helpers;
+}
+
+static enum accel_status
+exchange (void *context, const void *mine, void *all, size_t bytes, struct accel_error *error)
+{
+    return bootstrap_exchange (context, mine, all, bytes, error);
+}
+
+/** Open @p rank as comm_open() does. */
+__attribute__ ((unused)) static enum accel_status
+join (int rank, struct engine_job *job)
+{
+    const struct accel_engine_helpers helpers = { .context = &members[rank], .exchange = exchange };
+    enum accel_status status = bootstrap_join (&members[rank], job, -1, &err);
+    ranks[rank]->generation = members[rank].generation;
+    if (!status)
+        status = shm_connect (ranks[rank], &helpers, &err);
+    if (status)
+        bootstrap_leave (&members[rank], JOBSEG_FAILED, err.text);
+    else
+        bootstrap_ready (&members[rank]);
+    return status;
 }
 
 /** Note @p call in the ledger of @p rank; all calls have number 1.  @return its record */
@@ -318,6 +344,7 @@ end_ranks (void)
     watch_local_destroy (watch.source);
     memset (&watch, 0, sizeof watch);
     for (int r = 0; r < MOST_RANKS; r++) {
+        bootstrap_close (&members[r]);
         shm_destroy (ranks[r]);
         ranks[r] = NULL;
     }

@@ -38,7 +38,8 @@ fill_post (int rank, enum accel_engine_kind kind)
 static void
 fail_rank (int rank, const char *reason)
 {
-    shm_leave (ranks[rank], JOBSEG_FAILED, reason);
+    bootstrap_leave (&members[rank], JOBSEG_FAILED, reason);
+    shm_wake_all (ranks[rank], true);
 }
 
 static void
@@ -249,7 +250,7 @@ static bool
 is_gone (int rank, const char *words)
 {
     char text[ACCEL_ERROR_TEXT_SIZE] = "";
-    bool gone = shm_is_gone (ranks[0], rank, text, sizeof text);
+    bool gone = watch.source->is_gone (watch.source, rank, text, sizeof text);
     if (gone && strcmp (text, words))
         diag ("%s", text);
     return gone && !strcmp (text, words);
@@ -266,8 +267,11 @@ test_gone (void)
 {
     char words[64], text[ACCEL_ERROR_TEXT_SIZE];
     make_members (2);
+    act (0, ranks[0]);
+    struct watch_local *local = (struct watch_local *) (void *) watch.source;
     struct jobseg_slot *slot = ranks[1]->slot;
-    ok (!shm_is_gone (ranks[0], 1, text, sizeof text) && !shm_is_gone (ranks[0], 0, text, sizeof text),
+    ok (!watch.source->is_gone (watch.source, 1, text, sizeof text)
+            && !watch.source->is_gone (watch.source, 0, text, sizeof text),
         "nobody is gone");
     atomic_store (&slot->state, JOBSEG_LEFT);
     ok (is_gone (1, "has left the job (accel_close)"), "a rank that has left is gone");
@@ -275,7 +279,7 @@ test_gone (void)
     atomic_store (&slot->generation, 2);
     ok (is_gone (1, "has left the job and opened it again"), "a rank of the next generation is gone");
     atomic_store (&slot->generation, 0);
-    ok (!shm_is_gone (ranks[0], 1, text, sizeof text), "a rank of the generation before may still come");
+    ok (!watch.source->is_gone (watch.source, 1, text, sizeof text), "a rank of the generation before may still come");
     atomic_store (&slot->generation, 1);
 
     lose_rank (1);
@@ -288,14 +292,14 @@ test_gone (void)
 
     /* Its number may be somebody else's by now. */
     pid_t pid = make_process ();
-    ranks[0]->peers[1].pid = pid;
-    ranks[0]->peers[1].pidfd = (int) syscall (SYS_pidfd_open, pid, 0);
+    local->peers[1].pid = pid;
+    local->peers[1].pidfd = (int) syscall (SYS_pidfd_open, pid, 0);
     kill (pid, SIGKILL);
     waitpid (pid, NULL, 0);
-    ranks[0]->peers[1].pid = getpid ();
+    local->peers[1].pid = getpid ();
     atomic_store (&slot->pid, getpid ());
     snprintf (words, sizeof words, "ended (process %d)", (int) getpid ());
-    ok (ranks[0]->peers[1].pidfd < 0 || is_gone (1, words), "a living process has not the status of the dead one");
+    ok (local->peers[1].pidfd < 0 || is_gone (1, words), "a living process has not the status of the dead one");
     end_ranks ();
 }
 
@@ -305,20 +309,22 @@ test_watch (void)
     pid_t first = make_process (), second = make_process ();
     struct stat info = { 0 };
     make_members (2);
+    act (0, ranks[0]);
+    struct watch_local *local = (struct watch_local *) (void *) watch.source;
     struct jobseg_slot *slot = ranks[1]->slot;
-    ok (!stat ("/proc/self/ns/pid", &info) && procfs_pid_space () == (uint32_t) info.st_ino, "processes have a space");
+    ok (!stat ("/proc/self/ns/pid", &info) && watch_pid_space () == (uint32_t) info.st_ino, "processes have a space");
     int before = count_descriptors ();
     atomic_store (&slot->pid, first);
-    atomic_store (&slot->pid_space, procfs_pid_space () + 1);
-    shm_watch (ranks[0], 1);
-    ok (!ranks[0]->peers[1].pid && count_descriptors () == before, "a process of another container is not watched");
-    atomic_store (&slot->pid_space, procfs_pid_space ());
-    shm_watch (ranks[0], 1);
+    atomic_store (&slot->pid_space, watch_pid_space () + 1);
+    watch_local_follow (watch.source, 1);
+    ok (!local->peers[1].pid && count_descriptors () == before, "a process of another container is not watched");
+    atomic_store (&slot->pid_space, watch_pid_space ());
+    watch_local_follow (watch.source, 1);
     int more = count_descriptors ();
-    ok (ranks[0]->peers[1].pid == first, "a process is watched");
+    ok (local->peers[1].pid == first, "a process is watched");
     atomic_store (&slot->pid, second);
-    shm_watch (ranks[0], 1);
-    ok (ranks[0]->peers[1].pid == second, "so is the next process of the same rank");
+    watch_local_follow (watch.source, 1);
+    ok (local->peers[1].pid == second, "so is the next process of the same rank");
     ok (count_descriptors () == more, "and the one before no longer");
     end_ranks ();
     ok (count_descriptors () == before - 1, "nobody is watched by a rank that is closed: %d descriptors, %d before",
@@ -334,13 +340,14 @@ test_leave (void)
 {
     make_members (2);
     struct shm *shm = ranks[1];
-    shm->pid = getpid () + 1;
-    shm_leave (shm, JOBSEG_FAILED, "a fork");
-    ok (atomic_load (&shm->slot->state) == JOBSEG_READY, "a fork does not leave for its parent");
-    shm->pid = getpid ();
-    shm_leave (shm, JOBSEG_FAILED, "the first");
-    shm_leave (shm, JOBSEG_FAILED, "the second");
-    shm_leave (shm, JOBSEG_LEFT, NULL);
+    shm->pid = members[1].pid = getpid () + 1;
+    fail_rank (1, "a fork");
+    ok (atomic_load (&shm->slot->state) == JOBSEG_READY && !atomic_load (&ranks[0]->blocks->failed),
+        "a fork does not leave for its parent");
+    shm->pid = members[1].pid = getpid ();
+    fail_rank (1, "the first");
+    fail_rank (1, "the second");
+    bootstrap_leave (&members[1], JOBSEG_LEFT, NULL);
     is_text (shm->slot->reason, "the first", "the first reason stays");
     ok (atomic_load (&shm->slot->state) == JOBSEG_FAILED, "and so does the failure");
     ok (atomic_load (&ranks[0]->blocks->failed) == 1, "who is at work can see that a rank gave up");

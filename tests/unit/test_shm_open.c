@@ -14,6 +14,13 @@
 
 static struct engine_job job;
 
+static struct engine_job
+job_of (int rank, int size)
+{
+    return (struct engine_job){ .identity = { rank, size, rank, size }, .timeout_ms = TIMEOUT_MS,
+                                 .segment = JOBSEG_NONE };
+}
+
 /* ---- joining ---- */
 
 static void
@@ -21,8 +28,9 @@ set_slot (int rank, enum jobseg_state state, uint32_t generation)
 {
     struct jobseg_slot *slot = jobseg_slot (&segment, rank);
     atomic_store (&slot->pid, getpid ());
-    atomic_store (&slot->pid_space, procfs_pid_space ());
+    atomic_store (&slot->pid_space, watch_pid_space ());
     atomic_store (&slot->generation, generation);
+    atomic_store (&slot->exchanged, (uint64_t) generation << 32 | 1); /* it has laid out its memory, or waits */
     atomic_store (&slot->state, state);
 }
 
@@ -45,7 +53,7 @@ claim (pid_t pid, uint32_t space, enum accel_status wanted, const char *words)
     atomic_store (&slot->pid, pid);
     atomic_store (&slot->pid_space, space);
     atomic_store (&slot->ledger_count, 5);
-    enum accel_status status = shm_join (ranks[0], &job, -1, &err);
+    enum accel_status status = join (0, &job);
     struct jobseg_record record;
     bool untouched = status || !jobseg_latest (slot, &record);
     is_error (status, wanted, words);
@@ -58,7 +66,7 @@ static void
 test_claim (void)
 {
     pid_t other = make_process ();
-    uint32_t space = procfs_pid_space ();
+    uint32_t space = watch_pid_space ();
     claim (other, space, ACCEL_ERR_INVALID, "are both rank 0");
     claim (other, space + 1, ACCEL_OK, "");
     claim (getpid (), space, ACCEL_OK, "");
@@ -70,7 +78,7 @@ test_claim (void)
     set_slot (0, JOBSEG_LEFT, 0);
     saw.claimed = &ranks[0]->slot->state;
     saw.state_while_claiming = JOBSEG_LEFT;
-    must (shm_join (ranks[0], &job, -1, &err));
+    must (join (0, &job));
     saw.claimed = NULL;
     ok (saw.state_while_claiming == JOBSEG_EMPTY, "a rank has no state while it takes its slot");
     end_ranks ();
@@ -82,7 +90,7 @@ test_lead (void)
     make_ranks (3);
     set_slot (1, JOBSEG_JOINING, 1);
     set_slot (2, JOBSEG_READY, 0);
-    enum accel_status status = shm_join (ranks[0], &job, -1, &err);
+    enum accel_status status = join (0, &job);
     is_text (ranks[0]->slot->reason, err.text, "why it failed is told to the others");
     ok (atomic_load (&ranks[0]->slot->state) == JOBSEG_FAILED, "so is that it did");
     is_error (status, ACCEL_ERR_TIMEOUT,
@@ -93,14 +101,14 @@ test_lead (void)
     fail_slot (1, "no data");
     set_slot (2, JOBSEG_EMPTY, 0);
     jobseg_mark_exit (&segment, 2, SIGKILL);
-    is_error (shm_join (ranks[0], &job, -1, &err), ACCEL_ERR_PEER,
+    is_error (join (0, &job), ACCEL_ERR_PEER,
               "rank 2 was killed by signal 9 (SIGKILL) before all ranks had joined");
     end_ranks ();
 
     make_ranks (3);
     set_slot (1, JOBSEG_JOINING, 1);
     set_slot (2, JOBSEG_READY, 1);
-    is_error (shm_join (ranks[0], &job, -1, &err), ACCEL_OK, "");
+    is_error (join (0, &job), ACCEL_OK, "");
     ok (was_woken (&segment.header->ready_generation), "followers are woken");
     ok (atomic_load (&ranks[0]->slot->state) == JOBSEG_READY, "the leader is a member");
     end_ranks ();
@@ -117,9 +125,9 @@ test_follow (void)
 {
     make_ranks (3);
     set_slot (0, JOBSEG_JOINING, 1);
-    is_error (shm_join (ranks[1], &job, -1, &err), ACCEL_ERR_TIMEOUT, "for rank 2 (not in accel_open() yet)");
+    is_error (join (1, &job), ACCEL_ERR_TIMEOUT, "for rank 2 (not in accel_open() yet)");
     set_slot (2, JOBSEG_JOINING, 1);
-    is_error (shm_join (ranks[1], &job, -1, &err), ACCEL_ERR_TIMEOUT, "waiting for rank 0 to let it in");
+    is_error (join (1, &job), ACCEL_ERR_TIMEOUT, "waiting for rank 0 to let it in");
     end_ranks ();
 
     /* All had joined: what happened to one of them after that is for the first collective. */
@@ -133,8 +141,64 @@ test_follow (void)
     waitpid (pid, NULL, 0);
     atomic_store (&ranks[2]->slot->pid, pid);
     told.waits = let_in;
-    is_error (shm_join (ranks[1], &job, -1, &err), ACCEL_OK, "");
+    is_error (join (1, &job), ACCEL_OK, "");
     end_ranks ();
+}
+
+/* ---- what ranks tell each other while they open ---- */
+
+static void
+tell (int rank, uint32_t round, const char *text)
+{
+    struct jobseg_slot *slot = jobseg_slot (&segment, rank);
+    snprintf ((char *) slot->blobs[round & 1], JOBSEG_BLOB, "%s", text);
+    atomic_store (&slot->exchanged, UINT64_C (1) << 32 | round);
+}
+
+static void
+tell_late (void)
+{
+    tell (1, 3, "third");
+}
+
+static void
+test_exchange (void)
+{
+    char all[2][8], large[2 * JOBSEG_BLOB];
+    make_members (2);
+    struct bootstrap *own = &members[0];
+    is_error (bootstrap_exchange (own, "mine", all, sizeof *all, &err), ACCEL_ERR_TIMEOUT,
+              "accel_open: rank 0 timed out after 300 ms, waiting for rank 1 (computing, no collective yet)");
+    own->round = 0;
+    tell (1, 1, "first");
+    is_error (bootstrap_exchange (own, "mine", all, sizeof *all, &err), ACCEL_OK, "");
+    ok (!strcmp (all[0], "mine") && !strcmp (all[1], "first"), "each rank has what all told");
+    ok (was_woken (&own->slot->exchange_bell), "who waits for it is woken");
+    tell (1, 2, "second");
+    is_error (bootstrap_exchange (own, "more", all, sizeof *all, &err), ACCEL_OK, "");
+    ok (!strcmp (all[0], "more") && !strcmp (all[1], "second"), "and then the next");
+    ok (!strcmp ((char *) own->slot->blobs[1], "mine"), "while slower ranks may still read the one before");
+    told.waits = tell_late;
+    is_error (bootstrap_exchange (own, "last", all, sizeof *all, &err), ACCEL_OK, "");
+    ok (!strcmp (all[1], "third"), "a rank may be late");
+    told.waits = NULL;
+    atomic_store (&jobseg_slot (&segment, 1)->generation, 2);
+    atomic_store (&jobseg_slot (&segment, 1)->exchanged, UINT64_C (2) << 32 | 1);
+    own->round = 2;
+    is_error (bootstrap_exchange (own, "last", all, sizeof *all, &err), ACCEL_OK, "");
+    set_slot (1, JOBSEG_JOINING, 1);
+    jobseg_mark_exit (&segment, 1, SIGKILL);
+    is_error (bootstrap_exchange (own, "late", all, sizeof *all, &err), ACCEL_ERR_PEER,
+              "accel_open: rank 1 was killed by signal 9 (SIGKILL) before all ranks had joined");
+    is_error (bootstrap_exchange (own, large, large, JOBSEG_BLOB + 1, &err), ACCEL_ERR_INVALID,
+              "exchanges 257 bytes, but at most 256 are possible");
+    end_ranks ();
+    job = job_of (0, 2);
+    job.identity.world_size = 4; /* the others are on another host */
+    struct bootstrap none;
+    is_error (bootstrap_open (&none, &job, &err), ACCEL_OK, "");
+    is_error (bootstrap_exchange (&none, "mine", all, sizeof *all, &err), ACCEL_ERR_UNSUPPORTED, "all are on one host");
+    bootstrap_close (&none);
 }
 
 /* ---- the rendezvous ---- */
@@ -153,13 +217,6 @@ static int listener = -1;
 static enum accel_status served;
 static struct accel_error serving_err;
 
-static struct engine_job
-job_of (int rank, int size)
-{
-    return (struct engine_job){ .identity = { rank, size, rank, size }, .timeout_ms = TIMEOUT_MS,
-                                 .segment = JOBSEG_NONE };
-}
-
 /* The leader does what it does while it waits for the others. */
 static void
 serve (void)
@@ -168,7 +225,7 @@ serve (void)
     int strangers = told.stranger; /* for it the others are none */
     told.waits = NULL;
     told.stranger = 0;
-    served = shm_rendezvous_serve (&leader, listener, 0, &serving_err);
+    served = bootstrap_serve (&leader, listener, 0, &serving_err);
     told.waits = before;
     told.stranger = strangers;
 }
@@ -180,7 +237,7 @@ host (void)
     saw.waits = 0;
     leader = job_of (0, 2);
     follower = job_of (1, 2);
-    must (shm_rendezvous (&leader, &listener, &err));
+    must (bootstrap_rendezvous (&leader, &listener, &err));
 }
 
 static void
@@ -200,7 +257,7 @@ ask (enum accel_status wanted, const char *words)
 {
     int unused = -1, before = count_descriptors ();
     told.waits = serve;
-    enum accel_status status = shm_rendezvous (&follower, &unused, &err);
+    enum accel_status status = bootstrap_rendezvous (&follower, &unused, &err);
     ok (count_descriptors () == before + (status == ACCEL_OK), "no descriptor is left open");
     is_error (status, wanted, words);
 }
@@ -234,21 +291,21 @@ test_meeting (void)
 static void
 test_names (void)
 {
-    struct shm_address usual, spare, other;
+    struct bootstrap_address usual, spare, other;
     char text[1024], wanted[128];
     job = job_of (0, 2);
-    shm_usual_address (&job, &usual);
-    ok (shm_spare_address (&usual, &spare) && shm_spare_address (&usual, &other)
-            && strcmp (shm_address_text (&spare), shm_address_text (&other)),
+    bootstrap_usual_address (&job, &usual);
+    ok (bootstrap_spare_address (&usual, &spare) && bootstrap_spare_address (&usual, &other)
+            && strcmp (bootstrap_address_text (&spare), bootstrap_address_text (&other)),
         "spare names are not foreseen");
-    const char *name = shm_address_text (&usual);
+    const char *name = bootstrap_address_text (&usual);
     snprintf (text, sizeof text, "1 @%s\n1 @%s-0123456789abcde\n1 @%s-0123456789abcdef0\n1 @%s-0123456789abcdef.x\n"
               "1 @%s-fedcba9876543210\n1 @%s-fedcba987654321g\n", name, name, name, name, name, name);
     FILE *list = fmemopen (text, strlen (text), "r");
     snprintf (wanted, sizeof wanted, "%s-fedcba9876543210", name);
-    ok (list && shm_next_spare (list, &usual, &spare), "a spare name is found");
-    is_text (shm_address_text (&spare), wanted, "and is the whole one");
-    ok (list && !shm_next_spare (list, &usual, &other), "there is no other");
+    ok (list && bootstrap_next_spare (list, &usual, &spare), "a spare name is found");
+    is_text (bootstrap_address_text (&spare), wanted, "and is the whole one");
+    ok (list && !bootstrap_next_spare (list, &usual, &other), "there is no other");
     if (list)
         fclose (list);
 }
@@ -262,7 +319,8 @@ test_bind_fails (void)
     leader = job_of (0, 2);
     told.bind_error = EACCES;
     saw.binds = 0;
-    is_error (shm_rendezvous (&leader, &unused, &err), ACCEL_ERR_SYSTEM, "accel_open: cannot bind the socket @accel-");
+    is_error (bootstrap_rendezvous (&leader, &unused, &err), ACCEL_ERR_SYSTEM,
+              "accel_open: cannot bind the socket @accel-");
     ok (saw.binds == 1, "after one trial: %u", saw.binds);
     listener = unused;
     end_host ();
@@ -289,7 +347,7 @@ is_served (struct hello hello, int strangers)
     bool sent = !connect (fd, (struct sockaddr *) &address, length)
                 && send (fd, &hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t) sizeof hello;
     told.stranger = strangers;
-    bool accepted = !shm_rendezvous_serve (&leader, listener, 0, &serving_err);
+    bool accepted = !bootstrap_serve (&leader, listener, 0, &serving_err);
     told.stranger = 0;
     bool has_segment = sent && accepted && recv (fd, reply, sizeof reply, 0) == (ssize_t) sizeof hello;
     close (fd);
@@ -357,7 +415,7 @@ test_bad_answers (void)
         answer_bytes = cases[i].bytes;
         int unused = -1, before = count_descriptors ();
         told.waits = answer_badly;
-        enum accel_status status = shm_rendezvous (&follower, &unused, &err);
+        enum accel_status status = bootstrap_rendezvous (&follower, &unused, &err);
         ok (count_descriptors () == before, "what came with a bad answer is closed");
         is_error (status, ACCEL_ERR_TIMEOUT, "waiting for rank 0");
         ok (answered, "there was an answer");
@@ -380,13 +438,13 @@ test_taken_name (void)
     int its_listener = -1;
     host ();
     told.waits = serve;
-    is_error (shm_rendezvous (&second, &its_listener, &err), ACCEL_ERR_INVALID, "are both rank 0");
+    is_error (bootstrap_rendezvous (&second, &its_listener, &err), ACCEL_ERR_INVALID, "are both rank 0");
     ok (served == ACCEL_ERR_INVALID && strstr (serving_err.text, "are both rank 0"), "the first says it, too: %s",
         serving_err.text);
     close (its_listener);
     jobseg_detach (&second.segment);
     told.waits = close_listener; /* an earlier program of the job ends */
-    is_error (shm_rendezvous (&second, &its_listener, &err), ACCEL_OK, "");
+    is_error (bootstrap_rendezvous (&second, &its_listener, &err), ACCEL_OK, "");
     close (its_listener);
     jobseg_detach (&second.segment);
     end_host ();
@@ -394,49 +452,72 @@ test_taken_name (void)
 
 /* ---- opening ---- */
 
+static struct bootstrap boot;
+static const struct accel_engine_helpers opening = { .context = &boot, .exchange = exchange };
+
+/* Rank 0 of two, the other of which is there, in @generation; 0: it is not. */
 static struct shm *
-open_alone (enum accel_status wanted, const char *words)
+open_job (uint32_t generation, enum accel_status wanted, const char *words)
 {
     void *transport = NULL;
-    job = job_of (0, 1);
+    job = job_of (0, 2);
     job.segment = segment;
-    is_error (engine_shm.open (&transport, engine_job_show (&job, NULL), &err), wanted, words);
+    job.helpers = &opening;
+    if (generation)
+        set_slot (1, JOBSEG_JOINING, generation);
+    enum accel_status status = bootstrap_open (&boot, &job, &err);
+    if (!status)
+        status = engine_shm.open (&transport, engine_job_show (&job), &err);
+    is_error (status, wanted, words);
     return transport;
+}
+
+static void
+close_job (struct shm *shm)
+{
+    if (shm)
+        engine_shm.close (shm);
+    bootstrap_close (&boot);
+}
+
+static void
+open_twice (enum accel_status wanted, const char *words)
+{
+    struct bootstrap second;
+    job = job_of (0, 2);
+    job.segment = segment;
+    is_error (bootstrap_open (&second, &job, &err), wanted, words);
+    bootstrap_close (&second);
 }
 
 static void
 test_open (void)
 {
-    void *transport;
     job = job_of (0, 2);
-    is_error (engine_shm.probe (engine_job_show (&job, NULL), &err), ACCEL_OK, "");
-    job.identity.local_world_size = 1;
-    is_error (engine_shm.probe (engine_job_show (&job, NULL), &err), ACCEL_ERR_UNSUPPORTED, "but this host has 1 of 2");
+    is_error (engine_shm.probe (engine_job_show (&job), &err), ACCEL_OK, "");
     job = job_of (0, JOBSEG_MAX_LOCAL + 1);
-    is_error (engine_shm.probe (engine_job_show (&job, NULL), &err), ACCEL_ERR_UNSUPPORTED, "at most 4096 processes");
+    is_error (engine_shm.probe (engine_job_show (&job), &err), ACCEL_ERR_UNSUPPORTED, "at most 4096 processes");
 
-    make_ranks (1);
-    struct shm *first = open_alone (ACCEL_OK, "");
-    open_alone (ACCEL_ERR_INVALID, "this process has already joined its job");
-    engine_shm.close (first);
-    engine_shm.close (open_alone (ACCEL_OK, ""));
+    make_ranks (2);
+    struct shm *first = open_job (1, ACCEL_OK, "");
+    open_twice (ACCEL_ERR_INVALID, "this process has already joined its job");
+    open_twice (ACCEL_ERR_INVALID, "this process has already joined its job");
+    close_job (first);
+    close_job (open_job (2, ACCEL_OK, ""));
     end_ranks ();
 
     make_ranks (2);
-    job = job_of (0, 2);
-    job.segment = segment;
-    is_error (engine_shm.open (&transport, engine_job_show (&job, NULL), &err), ACCEL_ERR_TIMEOUT, "for rank 1");
+    close_job (open_job (0, ACCEL_ERR_TIMEOUT, "for rank 1"));
     set_slot (0, JOBSEG_EMPTY, 0);
-    set_slot (1, JOBSEG_JOINING, 1);
     cpu_set_t before, one;
     CPU_ZERO (&one);
     CPU_SET ((size_t) sched_getcpu (), &one);
     bool bound = !sched_getaffinity (0, sizeof before, &before) && !sched_setaffinity (0, sizeof one, &one);
-    is_error (engine_shm.open (&transport, engine_job_show (&job, NULL), &err), ACCEL_OK, "");
-    ok (!bound || ((struct shm *) transport)->crowded, "two ranks on one processor are crowded");
+    struct shm *shm = open_job (1, ACCEL_OK, "");
+    ok (!bound || shm->crowded, "two ranks on one processor are crowded");
     if (bound)
         sched_setaffinity (0, sizeof before, &before);
-    engine_shm.close (transport);
+    close_job (shm);
     end_ranks ();
 }
 
@@ -447,21 +528,21 @@ test_close (void)
     void *memory;
     int64_t place;
     for (int what = 0; what < 4; what++) {
-        make_ranks (1);
-        struct shm *shm = open_alone (ACCEL_OK, "");
+        make_ranks (2);
+        struct shm *shm = open_job (1, ACCEL_OK, "");
         if (what)
             must (shm_alloc (shm, &memory, 100, &err));
         if (what == 2)
             must (shm_make_group (shm, 1, &place, &err));
         if (what == 3)
-            shm->pid++; /* as in a fork */
+            shm->pid = ++boot.pid; /* as in a fork */
         unsigned before = saw.holes;
-        engine_shm.close (shm);
+        close_job (shm);
         static const char *const names[] = { "nothing is given back", "memory is given back",
                                              "but not where groups meet", "and not by a fork" };
         ok (saw.holes == before + (what == 1), "%s", names[what]);
         if (what == 3) { /* its parent is still a member */
-            open_alone (ACCEL_ERR_INVALID, "already joined its job");
+            open_twice (ACCEL_ERR_INVALID, "already joined its job");
             break;
         }
         end_ranks ();
@@ -482,7 +563,7 @@ open_self (void)
     jobseg_detach (&job.segment);
     if (segment.header && jobseg_attach_fd (&job.segment, dup (segment.fd), &fail))
         must (ACCEL_ERR_SYSTEM);
-    must (engine_self.open (&transport, engine_job_show (&job, NULL), &err));
+    must (engine_self.open (&transport, engine_job_show (&job), &err));
     own = job.segment;
     return transport;
 }
@@ -552,6 +633,7 @@ main (void)
     test_claim ();
     test_lead ();
     test_follow ();
+    test_exchange ();
     test_meeting ();
     test_names ();
     test_bind_fails ();

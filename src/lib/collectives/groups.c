@@ -68,7 +68,7 @@ join (struct accel_comm *comm, const struct comm_site *site, const struct member
     made->id = id_of_group (comm, members);
     made->ledger = comm->ledger;
     enum accel_status status = comm_join_group (made, members->ranks, place, err);
-    if (!status && !comm_watch (made, NULL, members->ranks, comm->watch.timeout_ms))
+    if (!status && !comm_watch (made, members->ranks, comm->watch.timeout_ms))
         status = comm_no_memory (site, err);
     if (status)
         comm_close (made);

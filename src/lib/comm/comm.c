@@ -12,24 +12,53 @@
 #include <stdlib.h>
 #include <string.h>
 
+static enum accel_status
+exchange (void *context, const void *mine, void *all, size_t bytes, struct accel_error *err)
+{
+    const struct watch *watch = context;
+    return bootstrap_exchange (watch->bootstrap, mine, all, bytes, err);
+}
+
+/* All ranks are here before the engine connects them, and it has connected them before this one counts as a member. */
+static enum accel_status
+connect_job (struct accel_comm *comm, const struct accel_engine *engine, struct engine_job *job,
+             struct accel_error *err)
+{
+    enum accel_status status = bootstrap_open (&comm->bootstrap, job, err);
+    if (status)
+        return status;
+    comm_watch (comm, NULL, job->timeout_ms);
+    comm->watch.helpers.exchange = exchange;
+    comm->watch.engine = engine;
+    status = engine->open (&comm->transport, engine_job_show (job), err);
+    if (status)
+        return status;
+    comm->engine = engine;
+    comm->watch.transport = comm->transport;
+    bootstrap_ready (&comm->bootstrap);
+    return ACCEL_OK;
+}
+
 enum accel_status
 comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err)
 {
     *comm = NULL;
-    const struct accel_engine *engine;
+    const struct accel_engine *engine = NULL;
+    struct accel_error why;
     struct accel_comm *made = comm_create (NULL, job->identity.rank, job->identity.world_size);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
     watch_init (&made->watch);
-    engine_job_show (job, &made->watch.helpers);
+    job->helpers = &made->watch.helpers;
+    engine_job_show (job);
     enum accel_status status = engine_choose (&engine, job, err);
-    if (!status)
-        status = engine->open (&made->transport, &job->seen, err);
     if (status)
         goto error;
-    made->engine = engine;
-    if (!comm_watch (made, job->segment.header ? &job->segment : NULL, NULL, job->timeout_ms)) {
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    status = connect_job (made, engine, job, &why);
+    if (status) {
+        bootstrap_leave (&made->bootstrap, JOBSEG_FAILED, why.text);
+        if (err)
+            *err = why;
         goto error;
     }
     made->ledger = &made->own_ledger;
@@ -47,14 +76,14 @@ end_comm (struct object *object)
 {
     struct accel_comm *comm = (struct accel_comm *) (void *) object;
     comm_abandon (comm, comm->unsettled);
+    bootstrap_leave (&comm->bootstrap, JOBSEG_LEFT, NULL);
     if (comm->engine)
         comm->engine->close (comm->transport);
     profile_destroy (comm->profile);
     comm->profile = NULL;
     free (comm->messages);
     free (comm->watch.members);
-    if (!comm->parent)
-        watch_local_destroy (comm->watch.source);
+    bootstrap_close (&comm->bootstrap);
     if (comm->parent)
         object_let_go (&comm->parent->object);
 }
@@ -80,7 +109,7 @@ comm_create (struct accel_comm *parent, int rank, int size)
 }
 
 bool
-comm_watch (struct accel_comm *comm, const struct jobseg *segment, const int *ranks, uint32_t timeout_ms)
+comm_watch (struct accel_comm *comm, const int *ranks, uint32_t timeout_ms)
 {
     struct watch *watch = &comm->watch;
     watch_init (watch);
@@ -91,19 +120,16 @@ comm_watch (struct accel_comm *comm, const struct jobseg *segment, const int *ra
     watch->rank = comm->rank;
     watch->size = comm->size;
     watch->timeout_ms = timeout_ms;
+    watch->source = comm->parent ? comm->parent->watch.source : comm->bootstrap.source;
+    watch->generation = comm->parent ? comm->parent->watch.generation : comm->bootstrap.generation;
+    watch->bootstrap = &comm->bootstrap;
     if (comm->parent) {
-        watch->source = comm->parent->watch.source;
-        watch->generation = comm->parent->watch.generation;
         watch->members = calloc ((size_t) comm->size, sizeof *watch->members);
         for (int i = 0; watch->members && i < comm->size; i++)
             watch->members[i] = watch_name (&comm->parent->watch, ranks[i]);
         return watch->members;
     }
-    if (comm->size == 1 || !segment)
-        return true;
-    watch->generation = atomic_load (&jobseg_slot (segment, comm->rank)->generation);
-    watch->source = watch_local_create (segment, comm->rank, comm->size, watch->generation);
-    return watch->source;
+    return true;
 }
 
 void
@@ -116,11 +142,16 @@ comm_close (struct accel_comm *comm)
 static void
 break_off (struct accel_comm *comm, const struct accel_error *why, const char *reason)
 {
+    struct accel_comm *world = comm;
+    while (world->parent)
+        world = world->parent;
+    bootstrap_leave (&world->bootstrap, JOBSEG_FAILED, reason);
     for (; comm; comm = comm->parent) {
         if (comm->broken.code)
             continue;
         comm->broken = *why;
-        comm->engine->give_up (comm->transport, reason);
+        if (comm->engine->give_up)
+            comm->engine->give_up (comm->transport, reason);
     }
 }
 

@@ -4,6 +4,7 @@
 #define LIB_COMM_OBJECT_H
 
 #include "lib/base/object.h"
+#include "lib/comm/bootstrap/bootstrap.h"
 #include "lib/comm/ledger.h"
 #include "lib/comm/watch/watch.h"
 #include "lib/engines/engine.h"
@@ -20,6 +21,7 @@ struct accel_comm {
     uint64_t id;               /* the same on all members; 0: the world */
     uint32_t calls;            /* collectives ever begun, so the number of the latest */
     uint32_t *messages;        /* [2 * size], ever begun: sent to each rank, then received from each */
+    struct bootstrap bootstrap; /* of the world */
     struct watch watch;        /* its source is the world's */
     struct ledger *ledger;     /* the world's */
     struct ledger own_ledger;
@@ -34,9 +36,9 @@ struct accel_comm {
  *  @return NULL without memory; else for comm_close() */
 struct accel_comm *comm_create (struct accel_comm *parent, int rank, int size);
 
-/** Begin to watch the members; of a group, rank i of which is @p ranks[i] in the parent.  The engine is open.
- *  @param segment  of the world: the job's, which outlives it; else NULL  @return false without memory */
-bool comm_watch (struct accel_comm *comm, const struct jobseg *segment, const int *ranks, uint32_t timeout_ms);
+/** Begin to watch the members; of a group, rank i of which is @p ranks[i] in the parent.
+ *  @return false without memory */
+bool comm_watch (struct accel_comm *comm, const int *ranks, uint32_t timeout_ms);
 
 /** Connect with the best engine, or the one called @p job->engine.  @param[out] comm  NULL on failure */
 enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err);

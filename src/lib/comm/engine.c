@@ -4,6 +4,9 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
+#include "util/memory.h"
+
+#include <stdlib.h>
 
 const char *
 comm_engine_name (const struct accel_comm *comm)
@@ -14,13 +17,19 @@ comm_engine_name (const struct accel_comm *comm)
 enum accel_status
 comm_alloc (struct accel_comm *comm, void **memory, size_t bytes, struct accel_error *err)
 {
-    return comm->engine->alloc (comm->transport, memory, bytes, err);
+    if (comm->engine->alloc)
+        return comm->engine->alloc (comm->transport, memory, bytes, err);
+    *memory = memory_create_zeroed (bytes);
+    return *memory ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: cannot allocate %zu bytes", bytes);
 }
 
 void
 comm_free (struct accel_comm *comm, void *memory)
 {
-    comm->engine->free (comm->transport, memory);
+    if (comm->engine->free)
+        comm->engine->free (comm->transport, memory);
+    else
+        free (memory);
 }
 
 enum accel_status

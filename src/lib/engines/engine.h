@@ -16,12 +16,14 @@ struct engine_job {
     struct identity identity;
     const char *engine; /* the only one to try, or NULL */
     uint32_t timeout_ms;
-    struct jobseg segment; /* our launcher's; an engine that connects processes makes one where there is none */
+    struct jobseg segment; /* the job's on this host; none: a process alone without a launcher, or several hosts */
+    uint32_t generation;   /* the round of opening that all ranks are in */
+    const struct accel_engine_helpers *helpers; /* of the world: for exchange() */
 };
 
 /** The part of @p job that every engine gets, from the rest of it. */
 static inline struct accel_engine_job *
-engine_job_show (struct engine_job *job, const struct accel_engine_helpers *helpers)
+engine_job_show (struct engine_job *job)
 {
     job->seen = (struct accel_engine_job){
         .size = sizeof job->seen,
@@ -30,7 +32,7 @@ engine_job_show (struct engine_job *job, const struct accel_engine_helpers *help
         .local_rank = job->identity.local_rank,
         .local_world_size = job->identity.local_world_size,
         .timeout_ms = job->timeout_ms,
-        .helpers = helpers,
+        .helpers = job->helpers,
     };
     return &job->seen;
 }

@@ -39,7 +39,12 @@ static bool
 can_connect (const struct accel_engine *engine, const struct engine_job *job, struct reasons *reasons)
 {
     struct accel_error why = { 0 };
-    if (!engine->probe (&job->seen, &why))
+    const struct accel_engine_job *seen = &job->seen;
+    bool wanted = !engine->probe || !engine->probe (seen, &why);
+    if (wanted && seen->local_world_size != seen->world_size && !(engine->flags & ACCEL_ENGINE_SEVERAL_HOSTS))
+        accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "connects processes on one host only, but this host has %d of %d",
+                    seen->local_world_size, seen->world_size);
+    else if (wanted)
         return true;
     add_reason (reasons, engine->name, why.text);
     return false;

@@ -33,16 +33,14 @@ find_missing (const struct accel_engine *engine)
         return #member;
     MISSES (kinds)
     MISSES (devices)
-    MISSES (probe)
     MISSES (open)
     MISSES (close)
-    MISSES (give_up)
-    MISSES (alloc)
-    MISSES (free)
     MISSES (make_group)
     MISSES (join_group)
     MISSES (run)
 #undef MISSES
+    if (!engine->alloc != !engine->free)
+        return "one of alloc and free";
     return !engine->start == !engine->wait && !engine->start == !engine->test ? NULL : "one of start, test and wait";
 }
 

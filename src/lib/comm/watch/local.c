@@ -8,7 +8,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,31 +16,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* How another process is watched. */
-struct peer {
-    pid_t pid;
-    int pidfd; /* -1: not available, ask with kill() */
-};
-
-struct local {
-    struct watch_source source;
-    struct jobseg segment; /* the job's, not ours to close */
-    uint32_t generation;
-    int rank;
-    int size;
-    pthread_mutex_t lock; /* of `peers`: communicators may wait at the same time, in threads of their own */
-    struct peer peers[];
-};
-
 /* The source is the first member. */
-static struct local *
+static struct watch_local *
 local_of (struct watch_source *source)
 {
-    return (struct local *) (void *) source;
+    return (struct watch_local *) (void *) source;
 }
 
 static struct jobseg_slot *
-slot_of (struct local *local, int rank)
+slot_of (struct watch_local *local, int rank)
 {
     return jobseg_slot (&local->segment, rank);
 }
@@ -56,7 +39,7 @@ watch_pid_space (void)
 }
 
 static bool
-same_space (const struct local *local, const struct jobseg_slot *slot)
+same_space (const struct watch_local *local, const struct jobseg_slot *slot)
 {
     uint32_t space = atomic_load (&slot->pid_space);
     return space && space == atomic_load (&local->source.own->pid_space);
@@ -64,10 +47,10 @@ same_space (const struct local *local, const struct jobseg_slot *slot)
 
 /* A rank may be another process than last time. */
 static void
-follow (struct local *local, int rank)
+follow (struct watch_local *local, int rank)
 {
     struct jobseg_slot *slot = slot_of (local, rank);
-    struct peer *peer = &local->peers[rank];
+    struct watch_peer *peer = &local->peers[rank];
     pid_t pid = atomic_load (&slot->pid);
     if (rank == local->rank || peer->pid == pid || !same_space (local, slot))
         return;
@@ -78,7 +61,7 @@ follow (struct local *local, int rank)
 }
 
 static bool
-has_ended (const struct peer *peer)
+has_ended (const struct watch_peer *peer)
 {
     if (!peer->pid)
         return false;
@@ -107,7 +90,7 @@ read_zombie (pid_t pid, int *wait_status)
 }
 
 static void
-describe_end (const struct jobseg_slot *slot, const struct peer *peer, char *text, size_t size)
+describe_end (const struct jobseg_slot *slot, const struct watch_peer *peer, char *text, size_t size)
 {
     int status;
     /* The launcher learns it at the same moment; give it the time to write it down. */
@@ -133,7 +116,7 @@ local_slot (struct watch_source *source, int rank)
 static bool
 has_failed (struct watch_source *source, int rank)
 {
-    struct local *local = local_of (source);
+    struct watch_local *local = local_of (source);
     return atomic_load (&slot_of (local, rank)->failed_generation) == local->generation;
 }
 
@@ -151,7 +134,7 @@ describe_failure (struct watch_source *source, int rank, char *text, size_t size
 
 /* Only the kernel knows. */
 static bool
-is_dead (struct local *local, int rank, char *text, size_t size)
+is_dead (struct watch_local *local, int rank, char *text, size_t size)
 {
     pthread_mutex_lock (&local->lock);
     follow (local, rank);
@@ -165,7 +148,7 @@ is_dead (struct local *local, int rank, char *text, size_t size)
 static bool
 is_gone (struct watch_source *source, int rank, char *text, size_t size)
 {
-    struct local *local = local_of (source);
+    struct watch_local *local = local_of (source);
     struct jobseg_slot *slot = slot_of (local, rank);
     uint32_t generation = atomic_load (&slot->generation), state = atomic_load (&slot->state);
     if (rank == local->rank)
@@ -188,13 +171,22 @@ is_gone (struct watch_source *source, int rank, char *text, size_t size)
     return is_dead (local, rank, text, size);
 }
 
+void
+watch_local_follow (struct watch_source *source, int rank)
+{
+    struct watch_local *local = local_of (source);
+    pthread_mutex_lock (&local->lock);
+    follow (local, rank);
+    pthread_mutex_unlock (&local->lock);
+}
+
 struct watch_source *
 watch_local_create (const struct jobseg *segment, int rank, int size, uint32_t generation)
 {
-    struct local *local = calloc (1, sizeof *local + (size_t) size * sizeof *local->peers);
+    struct watch_local *local = calloc (1, sizeof *local + (size_t) size * sizeof *local->peers);
     if (!local)
         return NULL;
-    *local = (struct local){
+    *local = (struct watch_local){
         .source = { .slot = local_slot, .is_gone = is_gone, .has_failed = has_failed },
         .segment = *segment, .generation = generation, .rank = rank, .size = size,
         .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -202,15 +194,13 @@ watch_local_create (const struct jobseg *segment, int rank, int size, uint32_t g
     local->source.own = slot_of (local, rank);
     for (int i = 0; i < size; i++)
         local->peers[i].pidfd = -1;
-    for (int i = 0; i < size; i++)
-        follow (local, i); /* its number may be somebody else's later */
     return &local->source;
 }
 
 void
 watch_local_destroy (struct watch_source *source)
 {
-    struct local *local = source ? local_of (source) : NULL;
+    struct watch_local *local = source ? local_of (source) : NULL;
     for (int rank = 0; local && rank < local->size; rank++)
         if (local->peers[rank].pidfd >= 0)
             close (local->peers[rank].pidfd);

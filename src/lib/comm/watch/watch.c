@@ -216,13 +216,6 @@ watch_blame (void *context, const struct accel_engine_call *call, int rank, stru
                        watch_name (watch, watch->rank), site);
 }
 
-static enum accel_status
-no_exchange (void *context, const void *mine, void *all, size_t bytes, struct accel_error *err)
-{
-    (void) context, (void) mine, (void) all, (void) bytes;
-    return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "ranks exchange data only while they open");
-}
-
 static void
 reduce (enum accel_dtype dtype, enum accel_op op, const void *const *sources, int count_of_sources, void *target,
         size_t count)
@@ -243,6 +236,5 @@ watch_init (struct watch *watch)
         .time_is_out = watch_time_is_out,
         .differ = watch_differ,
         .blame = watch_blame,
-        .exchange = no_exchange,
     };
 }

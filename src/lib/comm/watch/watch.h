@@ -9,6 +9,9 @@
 
 #include "lib/engines/engine.h"
 
+#include <pthread.h>
+#include <sys/types.h>
+
 /** Where ledgers and signs of life come from.  Ranks are those of the world.  Any thread. */
 struct watch_source {
     struct jobseg_slot *own; /* in which this rank shows what it does */
@@ -36,6 +39,7 @@ struct watch {
     int *members;                  /* [size], ranks in the world; NULL: this is the world */
     uint32_t timeout_ms;
     uint32_t generation;
+    struct bootstrap *bootstrap;   /* for exchanges while opening; NULL: none */
     struct {
         uint64_t trace;
         uint64_t since_ns;
@@ -43,7 +47,7 @@ struct watch {
     } cycle; /* senders that seem to wait for each other */
 };
 
-/** Fill in `helpers` and their context; the other fields are the caller's. */
+/** Fill in `helpers`, but for exchange(), and their context; the other fields are the caller's. */
 void watch_init (struct watch *watch);
 
 /** The functions of struct accel_engine_helpers; @p context is a struct watch.  @{ */
@@ -110,8 +114,24 @@ void watch_describe_site (const struct comm_site *site, char *text, size_t size)
 bool watch_is_cycle (struct watch *watch, int to);
 
 /* ---- local.c ---- */
-/** The source of ranks on this host.  @return NULL without memory; the slots live as long as @p segment's mapping */
+/** The source of ranks on this host. */
+struct watch_local {
+    struct watch_source source;
+    struct jobseg segment; /* the job's, not ours to close */
+    uint32_t generation;
+    int rank;
+    int size;
+    pthread_mutex_t lock; /* of `peers`: communicators may wait at the same time, in threads of their own */
+    struct watch_peer {
+        pid_t pid;
+        int pidfd; /* -1: not available, ask with kill() */
+    } peers[];
+};
+
+/** @return NULL without memory; the slots live as long as @p segment's mapping */
 struct watch_source *watch_local_create (const struct jobseg *segment, int rank, int size, uint32_t generation);
+/** From now on it is the process that has the slot of @p rank now whose end means that the rank is gone. */
+void watch_local_follow (struct watch_source *source, int rank);
 void watch_local_destroy (struct watch_source *source);
 
 /** The pid namespace of this process; 0: unknown. */

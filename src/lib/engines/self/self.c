@@ -76,21 +76,6 @@ self_give_up (void *transport, const char *reason)
 }
 
 static enum accel_status
-self_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err)
-{
-    (void) transport;
-    *memory = memory_create_zeroed (bytes);
-    return *memory ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: cannot allocate %zu bytes", bytes);
-}
-
-static void
-self_free (void *transport, void *memory)
-{
-    (void) transport;
-    free (memory);
-}
-
-static enum accel_status
 self_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
 {
     (void) transport, (void) size, (void) err;
@@ -134,8 +119,6 @@ const struct accel_engine engine_self = {
     .open = self_open,
     .close = self_close,
     .give_up = self_give_up,
-    .alloc = self_alloc,
-    .free = self_free,
     .make_group = self_make_group,
     .join_group = self_join_group,
     .run = self_run,

@@ -77,7 +77,7 @@ await (struct shm *shm, const struct accel_engine_call *call, struct accel_error
         atomic_store (sleepers, 1);
         uint32_t seen = atomic_load (word);
         if (!is_ready (shm, call))
-            shm_futex_wait (word, seen, SHM_SLICE_MS);
+            futex_wait (word, seen, SHM_SLICE_MS);
         now = clock_ms ();
     }
     return ACCEL_OK;
@@ -88,7 +88,7 @@ publish (_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_t value)
 {
     atomic_exchange (word, value);
     if (atomic_exchange (sleepers, 0))
-        shm_futex_wake (word);
+        futex_wake (word);
 }
 
 enum accel_status

@@ -17,10 +17,6 @@
 static enum accel_status
 shm_probe (const struct accel_engine_job *job, struct accel_error *err)
 {
-    if (job->local_world_size != job->world_size)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "connects processes on one host only, but this host has %d of %d",
-                           job->local_world_size, job->world_size);
     if (job->world_size > JOBSEG_MAX_LOCAL)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects at most %d processes, but this job has %d",
                            JOBSEG_MAX_LOCAL, job->world_size);
@@ -43,9 +39,6 @@ shm_destroy (struct shm *shm)
         return;
     if (!shm->world) /* a group lies in the world's memory */
         shm_unmap (shm);
-    if (shm->peers)
-        shm_unwatch (shm);
-    free (shm->peers);
     free (shm->sources);
     free (shm->targets);
     free (shm->arena.extents);
@@ -57,12 +50,9 @@ bool
 shm_make_scratch (struct shm *shm)
 {
     size_t size = (size_t) shm->size;
-    shm->peers = calloc (size, sizeof *shm->peers);
     shm->sources = calloc (size, sizeof *shm->sources);
     shm->targets = calloc (size, sizeof *shm->targets);
-    for (size_t i = 0; shm->peers && i < size; i++)
-        shm->peers[i].pidfd = -1;
-    return shm->peers && shm->sources && shm->targets;
+    return shm->sources && shm->targets;
 }
 
 static struct shm *
@@ -74,6 +64,9 @@ create (const struct engine_job *job)
     shm->rank = shm->local_rank = job->identity.local_rank;
     shm->size = job->identity.local_world_size;
     shm->timeout_ms = job->timeout_ms;
+    shm->generation = job->generation;
+    shm->segment = job->segment;
+    shm->slot = jobseg_slot (&job->segment, shm->rank);
     shm->crowded = shm->size > usable_processors ();
     /* Where ranks share processors a step takes a switch, and the fewer the better. */
     shm->small_pieces = reduce_likes_small_pieces () && !shm->crowded;
@@ -84,36 +77,32 @@ create (const struct engine_job *job)
     return NULL;
 }
 
-/* The process that is a member of a job: a rank is one member, whoever launched it.  By its id, because what a fork
- * inherits is not its own. */
-static _Atomic pid_t member;
+/* Rank 0 sizes the file and lays out its memory; the others wait for that and map it. */
+enum accel_status
+shm_connect (struct shm *shm, const struct accel_engine_helpers *helpers, struct accel_error *err)
+{
+    unsigned char ready = 1;
+    enum accel_status status = shm->rank ? ACCEL_OK : shm_lay_out (shm, err);
+    AUTO_FREE unsigned char *all = calloc ((size_t) shm->size, 1);
+    if (!status && !all)
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    if (!status)
+        status = helpers->exchange (helpers->context, &ready, all, sizeof ready, err);
+    return status ? status : shm_map (shm, err);
+}
 
 static enum accel_status
 shm_open_job (void **transport, struct accel_engine_job *seen, struct accel_error *err)
 {
     struct engine_job *job = engine_job_of (seen);
-    AUTO_CLOSE int listener = -1;
-    pid_t before = atomic_exchange (&member, getpid ());
-    if (before == getpid ())
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: this process has already joined its job");
     struct shm *shm = create (job);
-    if (!shm) {
-        atomic_store (&member, 0);
+    if (!shm)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
-    }
-    enum accel_status status = job->segment.header ? ACCEL_OK : shm_rendezvous (job, &listener, err);
+    enum accel_status status = shm_connect (shm, job->helpers, err);
     if (status)
-        goto error;
-    shm->segment = job->segment;
-    shm->slot = jobseg_slot (&job->segment, shm->rank);
-    status = shm_join (shm, job, listener, err);
-    if (status)
-        goto error;
-    *transport = shm;
-    return ACCEL_OK;
-error:
-    shm_destroy (shm);
-    atomic_store (&member, 0);
+        shm_destroy (shm);
+    else
+        *transport = shm;
     return status;
 }
 
@@ -129,19 +118,18 @@ shm_close (void *transport)
         shm_destroy (shm);
         return;
     }
-    shm_leave (shm, JOBSEG_LEFT, NULL);
+    shm_wake_all (shm, false);
     if (shm->arena.count && !shm->leads && getpid () == shm->pid)
         fallocate (shm->segment.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                    (off_t) (layout->arenas + (size_t) shm->rank * layout->arena_bytes), (off_t) layout->arena_bytes);
-    if (getpid () == shm->pid)
-        atomic_store (&member, 0);
     shm_destroy (shm);
 }
 
 static void
 shm_give_up (void *transport, const char *reason)
 {
-    shm_leave (transport, JOBSEG_FAILED, reason);
+    (void) reason;
+    shm_wake_all (transport, true);
 }
 
 const struct accel_engine engine_shm = {

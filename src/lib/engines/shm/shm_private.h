@@ -13,13 +13,13 @@
 
 #include "lib/engines/engine.h"
 #include "util/clock.h"
+#include "util/futex.h"
 
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <unistd.h>
 #include <time.h>
 
 enum {
@@ -79,12 +79,6 @@ struct shm_layout {
     size_t end;
 };
 
-/** How another process is watched. */
-struct shm_peer {
-    pid_t pid;
-    int pidfd; /* -1: not available, ask with kill() */
-};
-
 /** One rank's own allocations in its arena: private, in the order of addresses.  Free memory in an arena is zero. */
 struct shm_arena {
     struct shm_extent {
@@ -120,16 +114,15 @@ struct shm {
     struct jobseg segment; /* the job's, not ours to close */
     struct jobseg_slot *slot;
     struct shm_arena arena;
-    struct shm_peer *peers; /* [size] */
 };
 
 /* ---- shm.c ---- */
 /** Allocate what is as long as the size. */
 bool shm_make_scratch (struct shm *shm);
 void shm_destroy (struct shm *shm);
+enum accel_status shm_connect (struct shm *shm, const struct accel_engine_helpers *helpers, struct accel_error *err);
 
-/* ---- join.c ---- */
-enum accel_status shm_join (struct shm *shm, struct engine_job *job, int listener, struct accel_error *err);
+/* ---- map.c ---- */
 enum accel_status shm_map (struct shm *shm, struct accel_error *err);
 void shm_unmap (struct shm *shm);
 
@@ -138,51 +131,9 @@ void shm_unmap (struct shm *shm);
 enum accel_status shm_lay_out (struct shm *shm, struct accel_error *err);
 void shm_read_layout (struct shm *shm);
 
-/* ---- rendezvous.c ---- */
-/** Under a foreign launcher: get the segment of local rank 0, which makes it and a socket that hands it out. */
-enum accel_status shm_rendezvous (struct engine_job *job, int *listener, struct accel_error *err);
-/** Local rank 0: hand the segment to whoever asks now, waiting for @p wait_ms at most.
- *  @return ACCEL_OK, or an error where another process has come that is rank 0 too */
-enum accel_status shm_rendezvous_serve (const struct engine_job *job, int listener, int wait_ms,
-                                        struct accel_error *err);
-
-/* ---- names.c ---- */
-/** An abstract name of a socket. */
-struct shm_address {
-    struct sockaddr_un un;
-    socklen_t length;
-};
-
-/** The name without the byte 0 with which it begins. */
-static inline const char *
-shm_address_text (const struct shm_address *address)
-{
-    return address->un.sun_path + 1;
-}
-
-/** The name that every rank of the job works out. */
-void shm_usual_address (const struct engine_job *job, struct shm_address *address);
-/** One that belongs to the usual one and that nobody can foresee.  @return false without random numbers */
-bool shm_spare_address (const struct shm_address *usual, struct shm_address *address);
-/** The kernel's list of names.  @return NULL where it cannot be read */
-FILE *shm_open_addresses (void);
-/** The next spare name on the list, whoever owns it.  @return false at the end */
-bool shm_next_spare (FILE *list, const struct shm_address *usual, struct shm_address *address);
-
-/* ---- peers.c ---- */
-/** Begin to watch @p rank, which has opened. */
-void shm_watch (struct shm *shm, int rank);
-void shm_unwatch (struct shm *shm);
-/** @return whether @p rank will never come, and why in @p text: "was killed by signal 9 (SIGKILL)". */
-bool shm_is_gone (struct shm *shm, int rank, char *text, size_t size);
-/** @return whether @p rank gave up in this generation, though it may have opened again since. */
-bool shm_has_failed (const struct shm *shm, int rank);
-/** Note in the own slot that this rank will not come, and wake who waits for it. */
-void shm_leave (struct shm *shm, enum jobseg_state state, const char *reason);
-
 /* ---- wait.c ---- */
-void shm_futex_wait (_Atomic uint32_t *word, uint32_t value, int64_t limit_ms);
-void shm_futex_wake (_Atomic uint32_t *word);
+/** Wake whoever sleeps on this rank's posts, which gives up or leaves. */
+void shm_wake_all (struct shm *shm, bool failed);
 /** Wake who sleeps on the post of @p parity, which is just published. */
 void shm_wake (struct shm_block *block, uint32_t parity);
 /** For the verdicts on a wait: whether @p rank has not published the current step. */
@@ -238,6 +189,13 @@ static inline struct jobseg_slot *
 shm_slot (const struct shm *shm, int rank)
 {
     return jobseg_slot (&shm->segment, shm_name (shm, rank));
+}
+
+/** Whether @p rank gave up in this generation, though it may have opened again since. */
+static inline bool
+shm_has_failed (const struct shm *shm, int rank)
+{
+    return atomic_load (&shm_slot (shm, rank)->failed_generation) == shm->generation;
 }
 
 /** The post in which this rank publishes its next step. */

@@ -5,34 +5,28 @@
 #include "lib/engines/shm/shm_private.h"
 
 #include <stddef.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { SPINS = 8000, SPINS_CROWDED = 100, YIELDS = 20, SLEEP_EVERY = 16 };
-
-/* Not the _PRIVATE kind: the word is shared between processes. */
-void
-shm_futex_wait (_Atomic uint32_t *word, uint32_t value, int64_t limit_ms)
-{
-    struct timespec limit = { .tv_sec = (time_t) (limit_ms / 1000), .tv_nsec = (long) (limit_ms % 1000) * 1000000 };
-    syscall (SYS_futex, word, FUTEX_WAIT, value, &limit, NULL, 0);
-}
-
-void
-shm_futex_wake (_Atomic uint32_t *word)
-{
-    syscall (SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
 
 /* Sleepers are noted post by post: those of the next step may come before those of this one are woken. */
 void
 shm_wake (struct shm_block *block, uint32_t parity)
 {
     atomic_store (&block->sleepers[parity], 0);
-    shm_futex_wake (&block->posts[parity].step);
+    futex_wake (&block->posts[parity].step);
+}
+
+void
+shm_wake_all (struct shm *shm, bool failed)
+{
+    if (!shm->blocks || getpid () != shm->pid)
+        return;
+    if (failed)
+        atomic_store (&shm->blocks->failed, 1);
+    for (int parity = 0; parity < 2; parity++)
+        futex_wake (&shm->blocks[shm->rank].posts[parity].step);
 }
 
 static inline void
@@ -88,7 +82,7 @@ sleep_on (struct shm *shm, int rank, struct shm_post *post, int64_t limit_ms)
     atomic_store (&shm->blocks[rank].sleepers[shm->step & 1], 1);
     uint32_t seen = atomic_load (&post->step);
     if (seen != shm->step)
-        shm_futex_wait (&post->step, seen, limit_ms);
+        futex_wait (&post->step, seen, limit_ms);
 }
 
 /* Spinning is the fastest way to wait for a rank on another processor and the slowest for one on this, which it keeps

@@ -4,14 +4,18 @@
  * taken the name (names.c) is found out at once, and avoided or named. */
 #include <config.h>
 
-#include "lib/engines/shm/shm_private.h"
+#include "lib/comm/bootstrap/bootstrap.h"
 
 #include "lib/base/error.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/envnames.h"
 #include "util/peer.h"
 
 #include <poll.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum {
     ANSWER_MS = 1000,      /* rank 0 looks at its socket every millisecond */
@@ -114,7 +118,7 @@ fail_twice (const struct peer *other, struct accel_error *err)
 }
 
 enum accel_status
-shm_rendezvous_serve (const struct engine_job *job, int listener, int wait_ms, struct accel_error *err)
+bootstrap_serve (const struct engine_job *job, int listener, int wait_ms, struct accel_error *err)
 {
     struct hello hello, reply = introduce (job);
     struct peer peer;
@@ -132,7 +136,7 @@ shm_rendezvous_serve (const struct engine_job *job, int listener, int wait_ms, s
 
 /* @param[out] segment_fd  of ANSWER_SEGMENT  @param[out] owner  unless it is ANSWER_NONE or ANSWER_FULL */
 static enum answer
-ask (const struct engine_job *job, const struct shm_address *address, struct peer *owner, int *segment_fd)
+ask (const struct engine_job *job, const struct bootstrap_address *address, struct peer *owner, int *segment_fd)
 {
     struct hello hello = introduce (job), reply;
     AUTO_CLOSE int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -159,11 +163,11 @@ ask (const struct engine_job *job, const struct shm_address *address, struct pee
 
 /* The same at all spare names.  @return the first that is an answer of rank 0, else ANSWER_NONE */
 static enum answer
-ask_spares (const struct engine_job *job, const struct shm_address *usual, struct peer *owner, int *segment_fd)
+ask_spares (const struct engine_job *job, const struct bootstrap_address *usual, struct peer *owner, int *segment_fd)
 {
-    struct shm_address address;
-    AUTO_FILE FILE *list = shm_open_addresses ();
-    while (list && shm_next_spare (list, usual, &address)) {
+    struct bootstrap_address address;
+    AUTO_FILE FILE *list = bootstrap_open_addresses ();
+    while (list && bootstrap_next_spare (list, usual, &address)) {
         enum answer answer = ask (job, &address, owner, segment_fd);
         if (answer == ANSWER_RANK_0 || answer == ANSWER_SEGMENT)
             return answer;
@@ -174,36 +178,36 @@ ask_spares (const struct engine_job *job, const struct shm_address *usual, struc
 static bool
 can_list (void)
 {
-    AUTO_FILE FILE *list = shm_open_addresses ();
+    AUTO_FILE FILE *list = bootstrap_open_addresses ();
     return list != NULL;
 }
 
 /* @param owner  NULL: it accepts no connection, so the kernel does not tell */
 static enum accel_status
-fail_blocked (const struct shm_address *usual, const struct peer *owner, struct accel_error *err)
+fail_blocked (const struct bootstrap_address *usual, const struct peer *owner, struct accel_error *err)
 {
     char text[256] = "a process that accepts no connection";
     if (owner)
         peer_describe (owner, NULL, text, sizeof text);
     return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: the socket @%s is in use by %s, which does not answer: end "
                        "it, or give the job another %s",
-                       shm_address_text (usual), text, ENV_MASTER_PORT);
+                       bootstrap_address_text (usual), text, ENV_MASTER_PORT);
 }
 
 /* Not even the usual name's owner can take this one before us.  @param owner  of the usual name, or NULL */
 static enum accel_status
-take_spare (const struct engine_job *job, const struct shm_address *usual, const struct peer *owner, int listener,
+take_spare (const struct engine_job *job, const struct bootstrap_address *usual, const struct peer *owner, int listener,
             struct accel_error *err)
 {
-    struct shm_address address;
+    struct bootstrap_address address;
     struct peer other;
     int none;
-    if (!can_list () || !shm_spare_address (usual, &address))
+    if (!can_list () || !bootstrap_spare_address (usual, &address))
         return fail_blocked (usual, owner, err);
     if (ask_spares (job, usual, &other, &none) == ANSWER_RANK_0)
         return fail_twice (&other, err);
     if (bind (listener, (struct sockaddr *) &address.un, address.length))
-        return accel_fail_errno (err, "accel_open: cannot bind the socket @%s", shm_address_text (&address));
+        return accel_fail_errno (err, "accel_open: cannot bind the socket @%s", bootstrap_address_text (&address));
     return ACCEL_OK;
 }
 
@@ -212,7 +216,7 @@ take_spare (const struct engine_job *job, const struct shm_address *usual, const
  * only to those who are connected.  So after FULL_MS our ranks meet elsewhere, whoever it is.  The other ranks keep
  * looking in both places, and have at least half of their time left by then. */
 static enum accel_status
-take_name (const struct engine_job *job, const struct shm_address *usual, int listener, struct accel_error *err)
+take_name (const struct engine_job *job, const struct bootstrap_address *usual, int listener, struct accel_error *err)
 {
     int64_t begin = clock_ms (), deadline = begin + (job->timeout_ms < SILENCE_MS ? job->timeout_ms : SILENCE_MS);
     int64_t full_deadline = begin + (job->timeout_ms / 2 < FULL_MS ? job->timeout_ms / 2 : FULL_MS);
@@ -220,7 +224,7 @@ take_name (const struct engine_job *job, const struct shm_address *usual, int li
     int none, refusals = 0;
     while (bind (listener, (const struct sockaddr *) &usual->un, usual->length)) {
         if (errno != EADDRINUSE)
-            return accel_fail_errno (err, "accel_open: cannot bind the socket @%s", shm_address_text (usual));
+            return accel_fail_errno (err, "accel_open: cannot bind the socket @%s", bootstrap_address_text (usual));
         enum answer answer = ask (job, usual, &owner, &none);
         if (answer == ANSWER_RANK_0)
             return fail_twice (&owner, err);
@@ -238,12 +242,12 @@ take_name (const struct engine_job *job, const struct shm_address *usual, int li
 }
 
 static enum accel_status
-host (struct engine_job *job, const struct shm_address *usual, int *listener, struct accel_error *err)
+host (struct engine_job *job, const struct bootstrap_address *usual, int *listener, struct accel_error *err)
 {
     struct fail fail;
     const struct identity *identity = &job->identity;
     if (jobseg_create (&job->segment, identity->world_size, identity->local_world_size,
-                       identity->rank - identity->local_rank, shm_address_text (usual), &fail))
+                       identity->rank - identity->local_rank, bootstrap_address_text (usual), &fail))
         return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: %.400s", fail.text);
     *listener = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*listener < 0)
@@ -256,7 +260,7 @@ host (struct engine_job *job, const struct shm_address *usual, int *listener, st
 }
 
 static enum accel_status
-fail_late (const struct engine_job *job, const struct shm_address *usual, const struct peer *owner,
+fail_late (const struct engine_job *job, const struct bootstrap_address *usual, const struct peer *owner,
            struct accel_error *err)
 {
     char text[256] = "";
@@ -264,13 +268,13 @@ fail_late (const struct engine_job *job, const struct shm_address *usual, const 
         peer_describe (owner, NULL, text, sizeof text);
     return accel_fail (err, ACCEL_ERR_TIMEOUT,
                        "accel_open: rank %d timed out after %u ms, waiting for rank 0 (socket @%s%s%s)",
-                       job->identity.rank, job->timeout_ms, shm_address_text (usual),
+                       job->identity.rank, job->timeout_ms, bootstrap_address_text (usual),
                        owner ? ", in use by " : "", text);
 }
 
 /* Find rank 0, which may come later.  @return the segment's descriptor, or -1 with @err */
 static int
-find_segment (const struct engine_job *job, const struct shm_address *usual, struct accel_error *err)
+find_segment (const struct engine_job *job, const struct bootstrap_address *usual, struct accel_error *err)
 {
     int64_t now = clock_ms (), deadline = now + job->timeout_ms, silent_since = 0;
     struct peer owner, spare_owner;
@@ -296,12 +300,12 @@ find_segment (const struct engine_job *job, const struct shm_address *usual, str
 }
 
 enum accel_status
-shm_rendezvous (struct engine_job *job, int *listener, struct accel_error *err)
+bootstrap_rendezvous (struct engine_job *job, int *listener, struct accel_error *err)
 {
-    struct shm_address usual;
+    struct bootstrap_address usual;
     struct accel_error why;
     struct fail fail;
-    shm_usual_address (job, &usual);
+    bootstrap_usual_address (job, &usual);
     if (job->identity.local_rank == 0)
         return host (job, &usual, listener, err);
     int fd = find_segment (job, &usual, &why);

@@ -6,7 +6,7 @@
  * other ranks find it in the kernel's list of all names. */
 #include <config.h>
 
-#include "lib/engines/shm/shm_private.h"
+#include "lib/comm/bootstrap/bootstrap.h"
 
 #include "util/cleanup.h"
 #include "util/envnames.h"
@@ -14,7 +14,10 @@
 
 #include <ctype.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 enum { SPARE_DIGITS = 16 };
 
@@ -32,7 +35,7 @@ hash_text (uint64_t hash, const char *text)
 }
 
 static void
-set_text (struct shm_address *address, const char *text)
+set_text (struct bootstrap_address *address, const char *text)
 {
     address->un = (struct sockaddr_un){ .sun_family = AF_UNIX };
     int length = snprintf (address->un.sun_path + 1, sizeof address->un.sun_path - 1, "%s", text);
@@ -40,7 +43,7 @@ set_text (struct shm_address *address, const char *text)
 }
 
 void
-shm_usual_address (const struct engine_job *job, struct shm_address *address)
+bootstrap_usual_address (const struct engine_job *job, struct bootstrap_address *address)
 {
     uint64_t hash = HASH_START;
     char text[64];
@@ -55,29 +58,29 @@ shm_usual_address (const struct engine_job *job, struct shm_address *address)
 }
 
 bool
-shm_spare_address (const struct shm_address *usual, struct shm_address *address)
+bootstrap_spare_address (const struct bootstrap_address *usual, struct bootstrap_address *address)
 {
     uint64_t number;
     char text[96];
     if (getrandom (&number, sizeof number, 0) != sizeof number)
         return false;
-    snprintf (text, sizeof text, "%s-%016llx", shm_address_text (usual), (unsigned long long) number);
+    snprintf (text, sizeof text, "%s-%016llx", bootstrap_address_text (usual), (unsigned long long) number);
     set_text (address, text);
     return true;
 }
 
 FILE *
-shm_open_addresses (void)
+bootstrap_open_addresses (void)
 {
     return fopen ("/proc/self/net/unix", "re");
 }
 
 /* Names are the last field of a line: "... 12345 @accel-0-0123456789abcdef-0123456789abcdef". */
 bool
-shm_next_spare (FILE *list, const struct shm_address *usual, struct shm_address *address)
+bootstrap_next_spare (FILE *list, const struct bootstrap_address *usual, struct bootstrap_address *address)
 {
     char line[512], start[128];
-    int length = snprintf (start, sizeof start, " @%s-", shm_address_text (usual));
+    int length = snprintf (start, sizeof start, " @%s-", bootstrap_address_text (usual));
     while (fgets (line, sizeof line, list)) {
         const char *name = strstr (line, start);
         int digits = 0;
