@@ -71,6 +71,7 @@ enum accel_engine_kind {
 struct accel_engine_call {
     const struct accel_engine_helpers *helpers; /* of the communicator that runs it */
     const struct comm_site *site;
+    uint64_t sequence; /* of the ledger's record; 0: there is none */
     const void *send; /* of a broadcast and of ACCEL_ENGINE_RECV: NULL */
     void *recv;       /* of a broadcast: the buffer; of ACCEL_ENGINE_SEND: NULL */
     size_t count;
@@ -80,7 +81,6 @@ struct accel_engine_call {
     enum accel_op op;
     int root; /* -1: none */
     uint32_t form;   /* comm_form_hash() of the site's; to be compared as the fields above are, but for pairs */
-    uint64_t sequence; /* of this rank's ledger; 0: nothing is recorded */
     uint32_t number; /* which collective of the communicator this is, from 1, the same on all ranks; of a pair: which
                       * message from the one to the other */
 };
@@ -89,6 +89,7 @@ struct accel_engine {
     uint32_t abi;  /* ACCEL_ENGINE_ABI */
     uint32_t size; /* sizeof (struct accel_engine) */
     const char *name;
+    bool alone; /* it connects one process only, which has nobody to meet and is not watched */
 
     /** Say whether it could connect @p job, and if not, why. */
     enum accel_status (*probe) (const struct engine_job *job, struct accel_error *err);

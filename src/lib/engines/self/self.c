@@ -125,6 +125,7 @@ const struct accel_engine engine_self = {
     .abi = ACCEL_ENGINE_ABI,
     .size = sizeof (struct accel_engine),
     .name = "self",
+    .alone = true,
     .probe = self_probe,
     .open = self_open,
     .close = self_close,
