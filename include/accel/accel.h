@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All of libaccel.  Suggested reading order: base (rules of the whole API), state, comm, tree, collectives, group,
- * random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler, utility. */
+/* All of libaccel.  Suggested reading order: base (rules of the whole API), state, comm, work, tree, collectives,
+ * group, random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -22,5 +22,6 @@
 #include <accel/train.h>
 #include <accel/tree.h>
 #include <accel/utility.h>
+#include <accel/work.h>
 
 #endif

@@ -125,6 +125,7 @@ struct accel_engine_call {
 
 enum {
     ACCEL_ENGINE_SEVERAL_HOSTS = 1 << 0, /**< connects processes of more than one host */
+    ACCEL_ENGINE_ALONE = 1 << 1,         /**< connects one process only, which has nobody to meet and is not watched */
 };
 
 /** An engine.  Functions run on one thread at a time per transport, except for give_up(). */
@@ -136,7 +137,7 @@ struct accel_engine {
     uint64_t kinds;   /**< set of enum accel_engine_kind that run() knows; others are refused for it */
     uint64_t reduces; /**< set of enum accel_dtype that it can reduce; it moves all types */
     uint64_t devices; /**< set of DLDeviceType of the memory that it reads and writes */
-    uint64_t flags;   /**< ACCEL_ENGINE_SEVERAL_HOSTS */
+    uint64_t flags;   /**< ACCEL_ENGINE_SEVERAL_HOSTS and the like */
 
     /** Say whether it could connect @p job, and if not, why: "finds no device".  Does not wait.  NULL: it always can,
      *  apart from what `flags` say. */

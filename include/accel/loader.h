@@ -28,7 +28,7 @@ enum accel_dispatch {
 /** Which threads read, if there are workers. */
 enum accel_reader {
     /**
-     * The workers; but if most of the first 32 batches take less than 20 us each to read, the workers end, and
+     * The workers; but if most of the first 32 batches take less than 50 us each to read, the workers end, and
      * accel_loader_next() reads from then on.
      */
     ACCEL_READER_AUTO,

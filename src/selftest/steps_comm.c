@@ -219,6 +219,75 @@ check_all_to_all (struct self *self)
     release_buffers (&b);
 }
 
+enum { FLIGHTS = 6, ROW = 129 };
+
+/* One of every kind, with results one after the other in @recv. */
+static bool
+start_all (struct self *self, const int64_t *send, int64_t *recv, struct accel_work **work)
+{
+    struct accel_comm *world = self->world;
+    struct accel_error err;
+    int64_t *gathered = recv + 3, *swapped = gathered + (size_t) self->size * ROW;
+    recv[2] = send[0];
+    enum accel_dtype type = ACCEL_INT64;
+    int last = self->size - 1;
+    return CALL (self, accel_comm_all_reduce_start (world, send, recv, 1, type, ACCEL_SUM, work++, &err), &err)
+           && CALL (self, accel_comm_reduce_scatter_start (world, send, recv + 1, 1, type, ACCEL_MAX, work++, &err),
+                    &err)
+           && CALL (self, accel_comm_broadcast_start (world, recv + 2, 1, type, last, work++, &err), &err)
+           && CALL (self, accel_comm_all_gather_start (world, send, gathered, ROW, type, work++, &err), &err)
+           && CALL (self, accel_comm_all_to_all_start (world, send, swapped, ROW, type, work++, &err), &err)
+           && CALL (self, accel_comm_barrier_start (world, work, &err), &err);
+}
+
+static void
+compare_all (struct self *self, const int64_t *recv)
+{
+    size_t ranks = (size_t) self->size;
+    const int64_t *gathered = recv + 3, *swapped = gathered + ranks * ROW;
+    long long sum = 0, most = 0;
+    for (int r = 0; r < self->size; r++) {
+        long long number = (long long) piece (r, (size_t) self->rank);
+        sum += (long long) piece (r, 0);
+        most = number > most ? number : most;
+    }
+    expect (self, "the sum", sum, recv[0]);
+    expect (self, "the maximum", most, recv[1]);
+    expect (self, "the last rank's", (long long) piece (self->size - 1, 0), recv[2]);
+    for (size_t i = 0; i < ROW * ranks && !*self->why; i++) {
+        int from = (int) (i / ROW);
+        expect (self, "an element gathered", (long long) piece (from, i % ROW), gathered[i]);
+        expect (self, "an element exchanged", (long long) piece (from, (size_t) self->rank * ROW + i % ROW),
+                swapped[i]);
+    }
+}
+
+/* All in flight at once, and the last is waited for first. */
+static void
+check_work (struct self *self)
+{
+    struct accel_work *work[FLIGHTS] = { NULL };
+    struct accel_error err;
+    struct buffers b;
+    bool done = false;
+    size_t elements = (size_t) self->size * ROW;
+    if (take_buffers (self, &b, 3 + 2 * elements)) {
+        int64_t *send = b.send;
+        for (size_t i = 0; i < elements; i++)
+            send[i] = (int64_t) piece (self->rank, i);
+        bool good = start_all (self, send, b.recv, work);
+        for (int i = FLIGHTS - 1; i >= 0; i--) {
+            if (i == 0 && good && CALL (self, accel_work_test (work[i], &done, &err), &err))
+                expect (self, "whether the first of all is over", true, done);
+            if (work[i] && !CALL (self, accel_work_wait (work[i], &err), &err))
+                good = false;
+        }
+        if (good)
+            compare_all (self, b.recv);
+    }
+    release_buffers (&b);
+}
+
 /* From each rank to the next, and from the last to the first. */
 static void
 check_send_recv (struct self *self)
@@ -457,6 +526,7 @@ const struct step comm_steps[] = {
     { "reduce-scatter", check_reduce_scatter },
     { "all-gather", check_all_gather },
     { "all-to-all", check_all_to_all },
+    { "work in flight", check_work },
     { "parts of tensors", check_parts },
     { "send and receive", check_send_recv },
     { "broadcast", check_broadcast },

@@ -92,7 +92,13 @@ enum {
     X (RECV_OBJECT_LIST, "accel_recv_object_list") \
     X (ALL_TO_ALL_OBJECT, "accel_all_to_all_object") \
     X (CLIP_GRAD_NORM_MODELS, "accel_clip_grad_norm_models") \
-    X (REDUCE_NUMBER, "accel_reduce_number")
+    X (REDUCE_NUMBER, "accel_reduce_number") \
+    X (BARRIER_START, "accel_comm_barrier_start") \
+    X (ALL_REDUCE_START, "accel_comm_all_reduce_start") \
+    X (ALL_GATHER_START, "accel_comm_all_gather_start") \
+    X (BROADCAST_BUFFER_START, "accel_comm_broadcast_start") \
+    X (REDUCE_SCATTER_START, "accel_comm_reduce_scatter_start") \
+    X (ALL_TO_ALL_START, "accel_comm_all_to_all_start")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,
@@ -208,7 +214,7 @@ struct jobseg_slot *jobseg_slot (const struct jobseg *segment, int local_rank);
 /** Launcher: note that the rank's process is gone. */
 void jobseg_mark_exit (struct jobseg *segment, int local_rank, int wait_status);
 
-/** Copy the newest record of @p slot.  @return false if its program has none */
+/** Copy the newest record of @p slot.  @return false where its program has none */
 bool jobseg_latest (const struct jobseg_slot *slot, struct jobseg_record *record);
 
 /**

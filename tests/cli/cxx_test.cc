@@ -62,6 +62,7 @@ constexpr bool only_moves = std::is_nothrow_move_constructible_v<T> && !std::is_
 static_assert (only_moves<accelerator> && only_moves<tensor> && only_moves<tree> && only_moves<generator>);
 static_assert (only_moves<sampler> && only_moves<dataset> && only_moves<loader> && only_moves<model>);
 static_assert (only_moves<optimizer> && only_moves<scheduler> && only_moves<group> && only_moves<mesh>);
+static_assert (only_moves<work>);
 static_assert (only_moves<shared_array<float>> && !std::is_copy_assignable_v<shared_array<float>>);
 static_assert (std::is_base_of_v<std::runtime_error, error>);
 static_assert (dtype_of<const float> == ACCEL_FLOAT32 && dtype_of<std::int64_t> == ACCEL_INT64);
@@ -90,6 +91,35 @@ test_tensors (accelerator &acc)
     tensor padded = acc.pad_across_processes (moved, 0, 7);
     tensor exchanged = acc.all_to_all (all), part = acc.reduce_scatter (all);
     ok (padded.size () == 2 && exchanged.size () == std::size_t (2 * size) && part.size () == 2, "parts");
+}
+
+void
+test_work (accelerator &acc)
+{
+    communicator world = acc.world ();
+    const std::size_t size = std::size_t (world.size ());
+    std::vector<std::int64_t> one { 1 }, sum { 1 }, rows (size, 1), all (size), swapped (size), part { 0 }, from { 3 };
+    using view = span<std::int64_t>;
+    using input = span<const std::int64_t>;
+    work reduced = world.all_reduce_start (view (sum)), last = world.barrier_start ();
+    std::vector<work> others;
+    others.push_back (world.all_reduce_start (input (one), view (part), ACCEL_MAX));
+    others.push_back (world.all_gather_start (input (one), view (all)));
+    others.push_back (world.broadcast_start (view (from)));
+    others.push_back (world.all_to_all_start (input (rows), view (swapped)));
+    work moved = std::move (reduced);
+    last.wait ();
+    moved.wait ();
+    others.clear (); // waits
+    work scattered = world.reduce_scatter_start (input (rows), view (part));
+    world.barrier ();
+    ok (scattered.done () && scattered.get (), "work is done after a later call");
+    scattered.wait ();
+    ok (sum[0] == std::int64_t (size) && part[0] == sum[0] && all[size - 1] == 1 && swapped[0] == 1 && from[0] == 3,
+        "work");
+    ok (throws (ACCEL_ERR_INVALID, "work is NULL", [&] { scattered.wait (); }), "work is waited for once");
+    ok (throws (ACCEL_ERR_INVALID, "cxx_test.cc:", [&] { (void) world.broadcast_start (view (from), 99); }),
+        "the file of a start is named");
 }
 
 void
@@ -561,7 +591,8 @@ main (int argc, char **argv)
             });
         }
         test_tensors (acc);
-        test_trees (acc);
+        test_work (acc);
+    test_trees (acc);
         test_communicators (acc);
         test_control (acc);
         test_random ();

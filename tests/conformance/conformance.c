@@ -95,6 +95,7 @@ static const struct suite {
     { "memory", suite_memory },   { "large", suite_large },         { "random", suite_random },
     { "objects", suite_objects }, { "trees", suite_trees },         { "debug", suite_debug },
     { "groups", suite_groups },   { "messages", suite_messages },
+    { "work", suite_work },
 };
 enum { SUITES = sizeof suites / sizeof *suites };
 

@@ -40,6 +40,7 @@ void suite_debug (struct rank *self);     /* debug mode, which must be on: shape
 void suite_control (struct rank *self);   /* who runs what when */
 void suite_arguments (struct rank *self); /* what is refused */
 void suite_memory (struct rank *self);    /* accel_alloc() */
+void suite_work (struct rank *self);      /* started, and waited for later */
 void suite_random (struct rank *self);    /* seeds, and generators that agree */
 
 #endif

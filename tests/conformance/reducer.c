@@ -6,7 +6,7 @@
 #include "lib/data/generator.h"
 #include "lib/kernels/half.h"
 #include "lib/state/state_object.h"
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 #include "tests/slow.h"
 
 #include <accel/accel.h>
@@ -374,10 +374,10 @@ check_unused_sums (void)
         return;
     float first[7], more[7], *grad = example.grads[0].data;
     struct pass pass = { .example = &example, .step = 1, .order = BACKWARDS, .skip = rank ? 1 : 0 };
-    acc->accumulating = true;
+    accel_set_sync_gradients (acc, false);
     check (!accel_backward (acc, example.model, 1, backward, &pass, &err), "the first pass");
     memcpy (first, grad, sizeof first);
-    acc->accumulating = false;
+    accel_set_sync_gradients (acc, true);
     pass = (struct pass){ .example = &example, .step = 2, .order = BACKWARDS, .skip = rank < size - 1, .adds = true };
     check (!accel_backward (acc, example.model, 1, backward, &pass, &err), "the last pass");
     draw (more, 0, size - 1, 2);
@@ -420,7 +420,7 @@ check_unused_types (void)
     struct accel_ddp_options options = { .find_unused_parameters = true };
     check (!accel_model_set_ddp (model, &options, &err) && !accel_prepare (acc, &err, model), "prepare");
     for (int i = 1; i <= 2; i++) {
-        acc->accumulating = i == 1;
+        accel_set_sync_gradients (acc, i != 1);
         check (!accel_backward (acc, model, 1, use_all_on_rank_0, model, &err), "pass %d", i);
         float now = *(const float *) grads[1].data, sum = (float) i / (float) size;
         check (fabsf (now - sum) < 1e-6F, "after %d passes %g, not %g", i, (double) now, (double) sum);

@@ -3,7 +3,7 @@
 # The same cases for every engine and number of processes: under our launcher, by hand, and under mpirun.
 . "${srcdir:-.}/tests/testlib.sh"
 conformance=$builddir/tests/conformance/conformance
-all="types sizes mixture tensors control arguments memory random objects trees messages groups rounds"
+all="types sizes mixture tensors control arguments memory random objects trees messages groups work rounds"
 
 # launched N SUITES...
 launched () {
@@ -32,9 +32,9 @@ test_expect_success 'ranks that would choose pieces of different sizes do as ran
     done && nothing_left
 '
 test_expect_success '3 processes' 'launched 3 $all && nothing_left'
-test_expect_success '4 processes' 'launched 4 types mixture tensors control objects trees messages groups rounds && nothing_left'
+test_expect_success '4 processes' 'launched 4 types mixture tensors control objects trees messages groups work rounds && nothing_left'
 test_expect_success '5 processes' 'launched 5 mixture tensors control && nothing_left'
-test_expect_success '6 processes' 'launched 6 tensors control trees messages groups && nothing_left'
+test_expect_success '6 processes' 'launched 6 tensors control trees messages groups work && nothing_left'
 test_expect_success '7 processes' 'launched 7 mixture rounds && nothing_left'
 for seed in 2 3; do
     test_expect_success "random sequences of collectives, seed $seed" '

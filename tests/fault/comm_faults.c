@@ -392,6 +392,86 @@ act_fork_and_exit (struct job *job, struct accel_error *err)
     _exit (7);
 }
 
+/* ---- the same in flight ---- */
+
+/* Two in flight, the second of which is waited for first: both are told the same, and so is a later start. */
+static enum accel_status
+started (struct job *job, float *buffer, size_t count, struct accel_error *err)
+{
+    struct accel_work *work[2];
+    struct accel_error first;
+    enum accel_status status
+        = accel_comm_all_reduce_start (job->comm, buffer, buffer, count, ACCEL_FLOAT32, ACCEL_MAX, &work[0], err);
+    if (!status)
+        status = accel_comm_all_reduce_start (job->comm, few, few, 1, ACCEL_FLOAT32, ACCEL_SUM, &work[1], &first);
+    if (status)
+        return status;
+    enum accel_status second = accel_work_wait (work[1], err);
+    status = accel_work_wait (work[0], &first);
+    if (!status && !second)
+        return ACCEL_OK;
+    if (!second || (status && (second != status || strcmp (err->text, first.text))))
+        wrong (job, "work after work that failed: %s", second ? err->text : "");
+    if (accel_comm_barrier_start (job->comm, &work[0], &first) != second || strcmp (err->text, first.text) || work[0])
+        wrong (job, "a start after work that failed: %s", first.text);
+    return second;
+}
+
+static enum accel_status
+act_start (struct job *job, struct accel_error *err)
+{
+    return started (job, few, 8, err);
+}
+
+static enum accel_status
+act_start_count (struct job *job, struct accel_error *err)
+{
+    return started (job, few, 9, err);
+}
+
+static enum accel_status
+act_start_large (struct job *job, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (int i = 0; !status && i < MANY; i++)
+        status = started (job, job->large, LARGE, err);
+    return status;
+}
+
+static enum accel_status
+act_killed_in_start_large (struct job *job, struct accel_error *err)
+{
+    be_killed_soon ();
+    return act_start_large (job, err);
+}
+
+static enum accel_status
+act_start_and_exit (struct job *job, struct accel_error *err)
+{
+    struct accel_work *work;
+    enum accel_status status = accel_comm_barrier_start (job->comm, &work, err);
+    _exit (status ? 3 : 7);
+}
+
+/* In a group, whose thread is not that of the world. */
+static enum accel_status
+act_start_in_group (struct job *job, struct accel_error *err)
+{
+    struct accel_comm *group;
+    struct accel_work *work;
+    enum accel_status status = accel_comm_split (job->comm, 0, -job->rank, &group, err);
+    if (!status)
+        status = accel_comm_barrier_start (group, &work, err);
+    if (!status && job->rank == job->victim)
+        raise (SIGKILL);
+    if (!status)
+        status = accel_work_wait (work, err);
+    if (!status) /* it came, and died then */
+        status = accel_comm_barrier (group, err);
+    accel_comm_destroy (group);
+    return status;
+}
+
 static const struct scenario {
     const char *name;
     act *victim; /* NULL: it closes */
@@ -472,6 +552,24 @@ static const struct scenario {
       { "timed out after ", NULL, "%v (", "accel_comm_all_reduce" } },
     { "stopped-shared", act_stopped_in_large, act_large, false, true, 1000, ACCEL_ERR_TIMEOUT,
       { "timed out after ", NULL, "%v (", "accel_comm_all_reduce" } },
+    { "work-exits", act_start_and_exit, act_start, false, false, 0, ACCEL_ERR_PEER,
+      { "%v exited with status 7", "%v", "accel_comm_", NULL } },
+    { "work-dies", act_die, act_start, false, false, 0, ACCEL_ERR_PEER,
+      { "%v was killed by signal 9 (SIGKILL)", "%v ended (process", "accel_comm_all_reduce_start", NULL } },
+    { "work-killed-large", act_killed_in_start_large, act_start_large, false, false, 0, ACCEL_ERR_PEER,
+      { "%v was killed by signal 9 (SIGKILL)", "%v ended (process", "accel_comm_all_reduce_start", NULL } },
+    { "work-killed-large-shared", act_killed_in_start_large, act_start_large, false, true, 0, ACCEL_ERR_PEER,
+      { "%v was killed by signal 9 (SIGKILL)", "%v ended (process", "accel_comm_all_reduce_start", NULL } },
+    { "work-group-dies", act_start_in_group, act_start_in_group, false, false, 0, ACCEL_ERR_PEER,
+      { "%v was killed by signal 9 (SIGKILL)", "%v ended (process", "accel_comm_barrier", NULL } },
+    { "work-closes", NULL, act_start, false, false, 0, ACCEL_ERR_PEER,
+      { "%v has left the job (accel_close)", NULL, "accel_comm_all_reduce_start", NULL } },
+    { "work-count", act_start_count, act_start, true, false, 0, ACCEL_ERR_PEER,
+      { "counts differ in accel_comm_all_reduce_start", NULL, "9 on %v", "8 on rank" } },
+    { "work-blocks", act_reduce, act_start, true, false, 0, ACCEL_ERR_PEER,
+      { "accel_comm_all_reduce (float32 x 8)", NULL, "accel_comm_all_reduce_start (float32 x 8)", "%v" } },
+    { "work-late", act_late, act_start, false, false, 1000, ACCEL_ERR_TIMEOUT,
+      { "timed out after ", NULL, "%v (computing after accel_comm_all_reduce", "accel_comm_all_reduce_start" } },
     { "late", act_late, act_reduce, false, false, 1000, ACCEL_ERR_TIMEOUT,
       { "timed out after ", NULL, "%v (computing after accel_comm_all_reduce", "timed out after" } },
 };

@@ -50,6 +50,14 @@ scenario recv-closes 0 2 0
 scenario send-killed 1 2 137
 scenario send-killed-shared 0 2 137
 scenario group-dies 0 2 137
+scenario work-exits 1 2 7
+scenario work-dies 0 2 137
+scenario work-killed-large 1 2 137
+scenario work-killed-large-shared 2 2 137
+scenario work-group-dies 1 2 137
+scenario work-closes 2 2 0
+scenario work-count 1 3 0
+scenario work-blocks 0 3 0
 for what in tree-send tree-recv objects-send objects-recv objects-all; do
     scenario $what-dies 1 2 137
 done
@@ -62,7 +70,7 @@ done
 in_vain () {
     test_exit 0 "$drive" -- "$@" >out 2>err && told 2
 }
-for how in late stopped stopped-shared recv-late; do
+for how in late stopped stopped-shared recv-late work-late; do
     test_expect_success "$how, rank 1 of 3, launched" '
         patiently 20000 in_vain "$accelerate" launch --cpu --num_processes 3 "$faults" '"$how"' 1
     '

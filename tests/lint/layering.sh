@@ -21,20 +21,7 @@ includes selftest util lib config launch cli
 
 # ---- the floors of src/lib, which HACKING.md lists ----
 
-# The includes and calls that go up.  The list only gets shorter: a line that is no longer true fails too.
-cat >known_upward <<'EOF'
-collectives/verify.c -> utility/log.c
-comm/comm.c -> utility/profile.c
-comm/comm.c -> utility/profile.h
-state/state.c -> train/accumulate.c
-state/state.c -> train/accumulate.h
-state/state.c -> train/scaler.c
-state/state.c -> train/unwrap.c
-state/state.c -> utility/log.c
-state/state.c -> utility/log.h
-state/state_object.h -> train/scaler.h
-EOF
-sed -n '/^```floors$/,/^```$/ s/^\([0-9]\)  *\([a-z]*\) .*/\1 \2/p' "$srcdir/HACKING.md" >floors
+sed -n '/^```floors$/,/^```$/ s/^\([0-9][0-9]*\)  *\([a-z]*\) .*/\1 \2/p' "$srcdir/HACKING.md" >floors
 
 # pairs_of_includes FOLDER: "base/error.c base/error.h" for each include in the sources under FOLDER.
 pairs_of_includes () {
@@ -70,13 +57,11 @@ test_expect_success 'planted: up, beside and to a folder without a floor' 'test 
 test_expect_success 'each folder of src/lib has a floor in HACKING.md, and each floor a folder' \
     '(cd "$srcdir/src/lib" && ls -d */*.c) | cut -d / -f 1 | sort -u >folders && cut -d " " -f 2 floors | sort | diff folders -'
 pairs_of_includes "$srcdir/src/lib" | upward >upward_includes
-grep '\.h$' known_upward >known_includes
-test_expect_success 'src/lib includes only what is on lower floors' 'diff known_includes upward_includes'
+test_expect_success 'src/lib includes only what is on lower floors' 'diff /dev/null upward_includes'
 pairs_of_calls "$builddir/src/lib" >calls
 if test "$(wc -l <calls)" -gt 1000; then
     upward <calls >upward_calls
-    grep '\.c$' known_upward >known_calls
-    test_expect_success 'src/lib calls only what is on lower floors' 'diff known_calls upward_calls'
+    test_expect_success 'src/lib calls only what is on lower floors' 'diff /dev/null upward_calls'
 else
     test_skip 'src/lib calls only what is on lower floors' 'needs the objects of a build, and nm'
 fi

@@ -246,6 +246,7 @@ make_rank (int rank, int size)
     shm->slot = jobseg_slot (&segment, rank);
     if (!shm_make_scratch (shm))
         must (ACCEL_ERR_NOMEM);
+    bootstrap_close (&members[rank]);
     members[rank] = (struct bootstrap){ .segment = segment, .slot = shm->slot, .rank = rank, .size = size,
                                         .timeout_ms = TIMEOUT_MS, .pid = getpid () };
     return shm;
@@ -277,7 +278,7 @@ make_members (int size)
         members[r].source = watch_local_create (&segment, r, size, 1);
         atomic_store (&ranks[r]->slot->generation, 1);
         atomic_store (&ranks[r]->slot->pid, getpid ());
-        atomic_store (&ranks[r]->slot->pid_space, watch_pid_space ());
+        atomic_store (&ranks[r]->slot->pid_space, procfs_pid_space ());
         atomic_store (&ranks[r]->slot->state, JOBSEG_READY);
     }
     must (shm_lay_out (ranks[0], &err));
@@ -310,6 +311,7 @@ __attribute__ ((unused)) static enum accel_status
 join (int rank, struct engine_job *job)
 {
     const struct accel_engine_helpers helpers = { .context = &members[rank], .exchange = exchange };
+    bootstrap_close (&members[rank]); /* of an attempt before */
     enum accel_status status = bootstrap_join (&members[rank], job, -1, &err);
     ranks[rank]->generation = members[rank].generation;
     if (!status)

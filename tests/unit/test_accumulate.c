@@ -3,10 +3,11 @@
  * process stands for rank RANK of PROCESSES, as in make_accumulate_goldens.py. */
 #include <config.h>
 
+#include "lib/data/active.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
-#include "lib/train/model.h"
-#include "lib/train/optimizer.h"
+#include "lib/train/model_object.h"
+#include "lib/train/optimizer_object.h"
 #include "tests/allocators.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
@@ -330,8 +331,9 @@ test_bad (struct job *job)
     struct accel *acc = job->acc;
     struct accel_model *model = job->model;
     struct accel_local_sgd *local_sgd = (struct accel_local_sgd *) job;
-    struct accel_model stranger = { .object = OBJECT_INIT (OBJECT_MODEL, NULL) };
-    uint64_t passes = acc->micro_step;
+    static const struct object_kind kind = { .name = kind_of_model };
+    struct accel_model stranger = { .object = OBJECT_INIT (&kind) };
+    uint64_t passes = accumulation_of (acc)->micro_step;
     struct {
         enum accel_status status;
         const char *what;
@@ -357,7 +359,8 @@ test_bad (struct job *job)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ok (cases[i].status == ACCEL_ERR_INVALID, "%s", cases[i].what);
-    ok (!local_sgd && acc->micro_step == passes && !model->unsynced && !model->triggered, "and nothing has changed");
+    ok (!local_sgd && accumulation_of (acc)->micro_step == passes && !model->unsynced && !model->triggered,
+        "and nothing has changed");
     ok (accel_local_sgd_end (NULL, &err) == ACCEL_OK, "local SGD that did not begin ends all the same");
     accel_set_sync_gradients (NULL, false);
     ok (accel_sync_gradients (NULL) && accel_gradient_accumulation_steps (NULL) == 1
@@ -409,7 +412,7 @@ test_end_training (struct job *job)
     ok (accel_end_training (job->acc, &err) == ACCEL_ERR_INVALID, "the end within join: %s", err.text);
     must (accel_join_end (job->acc, &err), &err);
     must (accel_end_training (job->acc, &err), &err);
-    ok (!job->acc->active_loader, "the end stops loaders");
+    ok (!loader_active (job->acc), "the end stops loaders");
 }
 
 /* An optimizer and a scheduler that are not prepared know nothing of accumulation. */

@@ -5,8 +5,8 @@
 
 #include "lib/comm/comm_private.h"
 #include "lib/state/state_object.h"
-#include "lib/train/optimizer.h"
-#include "lib/utility/profile.h"
+#include "lib/train/optimizer_object.h"
+#include "lib/utility/profile_file.h"
 #include "tests/tap.h"
 #include "util/jobseg.h"
 

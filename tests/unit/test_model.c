@@ -184,6 +184,9 @@ test_strangers (void)
     struct accel_error err = { 0 };
     uint64_t stranger[8] = { 1, 2, 3 };
     make_example (&example);
+    ok (accel_prepare (acc, &err, acc) == ACCEL_ERR_INVALID && strstr (err.text, "object 1")
+            && accel_prepare (acc, &err, accel_world (acc)) == ACCEL_ERR_INVALID,
+        "neither the job nor its communicator can be prepared");
     ok (accel_prepare (acc, &err, example.model, stranger) == ACCEL_ERR_INVALID && strstr (err.text, "object 2"),
         "an object that is none: %s", err.text);
     ok (accel_prepare (NULL, &err, example.model) == ACCEL_ERR_INVALID, "no acc: %s", err.text);

@@ -3,7 +3,6 @@
  * the bit, and what gradients of 16 bits, accumulation, several models and bad arguments come to. */
 #include <config.h>
 
-#include "lib/state/state_object.h"
 #include "tests/allocators.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
@@ -301,7 +300,7 @@ test_accumulating (void)
     must (accel_prepare (net.acc, &err, net.model, net.optimizer), &err);
     for (int i = 0; i < COUNT; i++)
         net.drawn[i] = 1;
-    net.acc->accumulating = true;
+    accel_set_sync_gradients (net.acc, false);
     must (accel_backward (net.acc, net.model, 1, backward, &net, &err), &err);
     must (accel_unscale_gradients (net.acc, NULL, &err), &err);
     must (accel_clip_grad_norm (net.model, 1, &norm, INFINITY, false, &err), &err);
@@ -311,7 +310,7 @@ test_accumulating (void)
     ok (norm == 1 && gradient == 65536, "while accumulating gradients stay scaled; their norm is told");
     ok (!memcmp (first, net.values, sizeof first) && accel_scaler_get_state (net.acc, &state) && !state.growth_tracker,
         "no step, and none is counted");
-    net.acc->accumulating = false;
+    accel_set_sync_gradients (net.acc, true);
     must (accel_unscale_gradients (net.acc, net.optimizer, &err), &err);
     memcpy (&gradient, net.gradients, sizeof gradient);
     ok (gradient == 1, "unscaled");

@@ -3,7 +3,7 @@
  * make_random_goldens.py describes.  With the argument "large" the permutations of random_large.txt, in 1.7 GB. */
 #include <config.h>
 
-#include "lib/data/distributions.h"
+#include "lib/data/normal.h"
 #include "lib/data/generator.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"

@@ -5,10 +5,11 @@
 #include <config.h>
 
 #include "lib/state/state_object.h"
-#include "lib/train/optimizer.h"
+#include "lib/train/optimizer_object.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 
+#include <accel/accumulate.h>
 #include <accel/scheduler.h>
 
 #include <math.h>
@@ -199,17 +200,18 @@ test_wrapped (struct golden *golden)
     struct accel_error err = { 0 };
     bool good = true;
     read_case (golden, &one, name, sizeof name);
-    struct accel acc = { .identity.world_size = one.processes };
-    if (accel_scheduler_create (&scheduler, one.optimizer, &one.options, &err)
-        || accel_prepare (&acc, &err, one.optimizer, scheduler)) {
+    struct accel *acc;
+    if (accel_open (&acc, NULL, &err) || accel_scheduler_create (&scheduler, one.optimizer, &one.options, &err)
+        || accel_prepare (acc, &err, one.optimizer, scheduler)) {
         ok (false, "%s: %s", name, err.text);
         return;
     }
+    acc->identity.world_size = one.processes;
     int steps = -1;
     for (const char *word; *(word = golden_word (golden)); steps++) {
         enum accel_status status = ACCEL_OK;
         if (steps >= 0) {
-            acc.accumulating = one.calls[steps] == 'a';
+            accel_set_sync_gradients (acc, one.calls[steps] != 'a');
             one.optimizer->step_was_skipped = one.calls[steps] == 'x';
             status = accel_scheduler_step (scheduler, &err);
         }
@@ -224,6 +226,7 @@ test_wrapped (struct golden *golden)
     ok (good && steps > 1, "%s", name);
     accel_scheduler_destroy (scheduler);
     accel_optimizer_destroy (one.optimizer);
+    accel_close (acc);
 }
 
 /* Half of the steps, then the rest by another scheduler: as if there had been one. */

@@ -15,8 +15,8 @@ static float values[4];
 static struct accel_engine_call
 call_of (enum accel_engine_kind kind)
 {
-    return (struct accel_engine_call){ .site = &here, .send = values, .recv = values, .count = 4, .element_bytes = 4,
-                                  .kind = kind, .dtype = ACCEL_FLOAT32, .root = -1, .number = 1,
+    return (struct accel_engine_call){ .site = &here, .sequence = 1, .send = values, .recv = values, .count = 4,
+                                  .element_bytes = 4, .kind = kind, .dtype = ACCEL_FLOAT32, .root = -1, .number = 1,
                                   .helpers = &watch.helpers };
 }
 
@@ -312,13 +312,13 @@ test_watch (void)
     act (0, ranks[0]);
     struct watch_local *local = (struct watch_local *) (void *) watch.source;
     struct jobseg_slot *slot = ranks[1]->slot;
-    ok (!stat ("/proc/self/ns/pid", &info) && watch_pid_space () == (uint32_t) info.st_ino, "processes have a space");
+    ok (!stat ("/proc/self/ns/pid", &info) && procfs_pid_space () == (uint32_t) info.st_ino, "processes have a space");
     int before = count_descriptors ();
     atomic_store (&slot->pid, first);
-    atomic_store (&slot->pid_space, watch_pid_space () + 1);
+    atomic_store (&slot->pid_space, procfs_pid_space () + 1);
     watch_local_follow (watch.source, 1);
     ok (!local->peers[1].pid && count_descriptors () == before, "a process of another container is not watched");
-    atomic_store (&slot->pid_space, watch_pid_space ());
+    atomic_store (&slot->pid_space, procfs_pid_space ());
     watch_local_follow (watch.source, 1);
     int more = count_descriptors ();
     ok (local->peers[1].pid == first, "a process is watched");

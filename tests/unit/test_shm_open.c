@@ -28,7 +28,7 @@ set_slot (int rank, enum jobseg_state state, uint32_t generation)
 {
     struct jobseg_slot *slot = jobseg_slot (&segment, rank);
     atomic_store (&slot->pid, getpid ());
-    atomic_store (&slot->pid_space, watch_pid_space ());
+    atomic_store (&slot->pid_space, procfs_pid_space ());
     atomic_store (&slot->generation, generation);
     atomic_store (&slot->exchanged, (uint64_t) generation << 32 | 1); /* it has laid out its memory, or waits */
     atomic_store (&slot->state, state);
@@ -66,7 +66,7 @@ static void
 test_claim (void)
 {
     pid_t other = make_process ();
-    uint32_t space = watch_pid_space ();
+    uint32_t space = procfs_pid_space ();
     claim (other, space, ACCEL_ERR_INVALID, "are both rank 0");
     claim (other, space + 1, ACCEL_OK, "");
     claim (getpid (), space, ACCEL_OK, "");
@@ -167,28 +167,28 @@ test_exchange (void)
     char all[2][8], large[2 * JOBSEG_BLOB];
     make_members (2);
     struct bootstrap *own = &members[0];
-    is_error (bootstrap_exchange (own, "mine", all, sizeof *all, &err), ACCEL_ERR_TIMEOUT,
+    is_error (bootstrap_exchange (own, (char[8]){ "mine" }, all, sizeof *all, &err), ACCEL_ERR_TIMEOUT,
               "accel_open: rank 0 timed out after 300 ms, waiting for rank 1 (computing, no collective yet)");
     own->round = 0;
     tell (1, 1, "first");
-    is_error (bootstrap_exchange (own, "mine", all, sizeof *all, &err), ACCEL_OK, "");
+    is_error (bootstrap_exchange (own, (char[8]){ "mine" }, all, sizeof *all, &err), ACCEL_OK, "");
     ok (!strcmp (all[0], "mine") && !strcmp (all[1], "first"), "each rank has what all told");
     ok (was_woken (&own->slot->exchange_bell), "who waits for it is woken");
     tell (1, 2, "second");
-    is_error (bootstrap_exchange (own, "more", all, sizeof *all, &err), ACCEL_OK, "");
+    is_error (bootstrap_exchange (own, (char[8]){ "more" }, all, sizeof *all, &err), ACCEL_OK, "");
     ok (!strcmp (all[0], "more") && !strcmp (all[1], "second"), "and then the next");
     ok (!strcmp ((char *) own->slot->blobs[1], "mine"), "while slower ranks may still read the one before");
     told.waits = tell_late;
-    is_error (bootstrap_exchange (own, "last", all, sizeof *all, &err), ACCEL_OK, "");
+    is_error (bootstrap_exchange (own, (char[8]){ "last" }, all, sizeof *all, &err), ACCEL_OK, "");
     ok (!strcmp (all[1], "third"), "a rank may be late");
     told.waits = NULL;
     atomic_store (&jobseg_slot (&segment, 1)->generation, 2);
     atomic_store (&jobseg_slot (&segment, 1)->exchanged, UINT64_C (2) << 32 | 1);
     own->round = 2;
-    is_error (bootstrap_exchange (own, "last", all, sizeof *all, &err), ACCEL_OK, "");
+    is_error (bootstrap_exchange (own, (char[8]){ "last" }, all, sizeof *all, &err), ACCEL_OK, "");
     set_slot (1, JOBSEG_JOINING, 1);
     jobseg_mark_exit (&segment, 1, SIGKILL);
-    is_error (bootstrap_exchange (own, "late", all, sizeof *all, &err), ACCEL_ERR_PEER,
+    is_error (bootstrap_exchange (own, (char[8]){ "late" }, all, sizeof *all, &err), ACCEL_ERR_PEER,
               "accel_open: rank 1 was killed by signal 9 (SIGKILL) before all ranks had joined");
     is_error (bootstrap_exchange (own, large, large, JOBSEG_BLOB + 1, &err), ACCEL_ERR_INVALID,
               "exchanges 257 bytes, but at most 256 are possible");
@@ -197,7 +197,8 @@ test_exchange (void)
     job.identity.world_size = 4; /* the others are on another host */
     struct bootstrap none;
     is_error (bootstrap_open (&none, &job, &err), ACCEL_OK, "");
-    is_error (bootstrap_exchange (&none, "mine", all, sizeof *all, &err), ACCEL_ERR_UNSUPPORTED, "all are on one host");
+    is_error (bootstrap_exchange (&none, (char[8]){ "mine" }, all, sizeof *all, &err), ACCEL_ERR_UNSUPPORTED,
+              "all are on one host");
     bootstrap_close (&none);
 }
 

@@ -5,6 +5,7 @@
 #include "lib/comm/watch/watch.h"
 #include "tests/tap.h"
 #include "util/fail.h"
+#include "util/procfs.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -86,7 +87,7 @@ open_job (void)
         atomic_store (&slot->file_count, 1);
         atomic_store (&slot->generation, 1);
         atomic_store (&slot->pid, getpid ());
-        atomic_store (&slot->pid_space, watch_pid_space ());
+        atomic_store (&slot->pid_space, procfs_pid_space ());
         atomic_store (&slot->state, JOBSEG_READY);
     }
     watch = (struct watch){ .size = RANKS, .timeout_ms = TIMEOUT_MS, .generation = 1, .calls = &calls };

@@ -3,7 +3,7 @@
  * learning rates after some steps are those of torch 2.15 with the same options. */
 #include <config.h>
 
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 

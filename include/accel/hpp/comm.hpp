@@ -11,6 +11,42 @@ namespace accelerate {
 
 class group;
 
+/** A collective that was started (accel/work.h).  Its buffers must outlive it: the destructor waits. */
+class work {
+  public:
+    explicit work (accel_work *raw) noexcept : own_ (raw) {}
+    accel_work *get () const noexcept { return own_.get (); }
+
+    /** Wait until it is over; once. */
+    void
+    wait ()
+    {
+        detail::attempt call;
+        call (accel_work_wait (own_.release (), call.err ()));
+    }
+
+    /** Whether wait() would return at once. */
+    bool
+    done () const
+    {
+        bool done = false;
+        detail::attempt call;
+        call (accel_work_test (own_.get (), &done, call.err ()));
+        return done;
+    }
+
+  private:
+    struct waiter {
+        void
+        operator() (accel_work *raw) const noexcept
+        {
+            if (accel_work_wait (raw, nullptr))
+                return; /* who wants to know calls wait() */
+        }
+    };
+    std::unique_ptr<accel_work, waiter> own_;
+};
+
 /** A communicator that this object does not own: the world, or a dimension of a mesh. */
 class communicator {
   public:
@@ -105,10 +141,88 @@ class communicator {
                                   call.err ()));
     }
 
+    /** The same without blocking; the work has to be waited for.  @{ */
+    [[nodiscard]] work
+    barrier_start (site at = site::here ())
+    {
+        return start ([&] (accel_work **to, accel_error *err) {
+            return accel_comm_barrier_start_at (at.file, at.line, raw_, to, err);
+        });
+    }
+    template <class T>
+    [[nodiscard]] work
+    all_reduce_start (span<T> values, accel_op op = ACCEL_SUM, site at = site::here ())
+    {
+        return start ([&] (accel_work **to, accel_error *err) {
+            return accel_comm_all_reduce_start_at (at.file, at.line, raw_, values.data (), values.data (),
+                                                   values.size (), dtype_of<T>, op, to, err);
+        });
+    }
+    template <class T>
+    [[nodiscard]] work
+    all_reduce_start (span<const T> send, span<T> recv, accel_op op = ACCEL_SUM, site at = site::here ())
+    {
+        match (send.size (), recv.size ());
+        return start ([&] (accel_work **to, accel_error *err) {
+            return accel_comm_all_reduce_start_at (at.file, at.line, raw_, send.data (), recv.data (), send.size (),
+                                                   dtype_of<T>, op, to, err);
+        });
+    }
+    template <class T>
+    [[nodiscard]] work
+    all_gather_start (span<const T> send, span<T> recv, site at = site::here ())
+    {
+        match (send.size () * rows (), recv.size ());
+        return start ([&] (accel_work **to, accel_error *err) {
+            return accel_comm_all_gather_start_at (at.file, at.line, raw_, send.data (), recv.data (), send.size (),
+                                                   dtype_of<T>, to, err);
+        });
+    }
+    template <class T>
+    [[nodiscard]] work
+    broadcast_start (span<T> values, int root = 0, site at = site::here ())
+    {
+        return start ([&] (accel_work **to, accel_error *err) {
+            return accel_comm_broadcast_start_at (at.file, at.line, raw_, values.data (), values.size (), dtype_of<T>,
+                                                  root, to, err);
+        });
+    }
+    template <class T>
+    [[nodiscard]] work
+    reduce_scatter_start (span<const T> send, span<T> recv, accel_op op = ACCEL_SUM, site at = site::here ())
+    {
+        match (send.size (), recv.size () * rows ());
+        return start ([&] (accel_work **to, accel_error *err) {
+            return accel_comm_reduce_scatter_start_at (at.file, at.line, raw_, send.data (), recv.data (),
+                                                       recv.size (), dtype_of<T>, op, to, err);
+        });
+    }
+    template <class T>
+    [[nodiscard]] work
+    all_to_all_start (span<const T> send, span<T> recv, site at = site::here ())
+    {
+        match (send.size (), recv.size ());
+        match (send.size () % rows (), 0);
+        return start ([&] (accel_work **to, accel_error *err) {
+            return accel_comm_all_to_all_start_at (at.file, at.line, raw_, send.data (), recv.data (),
+                                                   send.size () / rows (), dtype_of<T>, to, err);
+        });
+    }
+    /** @} */
+
     /** Processes of one colour make a group; those of a negative colour get an empty one. */
     group split (int colour, int key = 0, site at = site::here ());
 
   private:
+    template <class F>
+    static work
+    start (F &&begin)
+    {
+        accel_work *raw = nullptr;
+        detail::attempt call;
+        call (begin (&raw, call.err ()));
+        return work (raw);
+    }
     std::size_t rows () const noexcept { return std::size_t (size ()); }
     static void
     match (std::size_t one, std::size_t other)

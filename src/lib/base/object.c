@@ -18,7 +18,7 @@ static void
 finish (struct object *object)
 {
     int saved = errno;
-    object->end (object);
+    object->kind->end (object);
     object->magic = 0;
     object->owner = NULL;
     object_let_go (object);

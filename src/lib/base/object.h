@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every object that others are built on begins with: the job, models, optimizers, schedulers, loaders and groups.
- * accel_prepare() tells them apart by it and refuses what is none, and what is built on another learns that it is gone.
+ * A table of functions says what can be done with objects of a kind.  What is built on another object learns that it is
+ * gone.
  *
  * Destroying an object ends it: all that it has is freed.  The struct itself stays until whatever is built on it has
  * gone too, so that these can ask object_is_gone().  An object that a call is at work with, whose callback destroys it,
@@ -12,28 +13,48 @@
 
 #include <stdatomic.h>
 
-enum object_kind {
-    OBJECT_MODEL = 0x4d0de1,
-    OBJECT_OPTIMIZER,
-    OBJECT_LOADER,
-    OBJECT_SCHEDULER,
-    OBJECT_JOB, /* from here on: nothing for accel_prepare() */
-    OBJECT_COMM,
+struct comm_site;
+struct object;
+
+/**
+ * What can be done with the objects of one kind, whose structs begin with a struct object.  A kind that can be prepared
+ * is a part of the job as long as it is; checkpoints will add `save` and `load` here.
+ */
+struct object_kind {
+    const char *name; /* static; objects of one kind have the same address here */
+    /** Free all but the struct. */
+    void (*end) (struct object *object);
+    /** Compare @p object over the ranks and make it work for @p acc.  Collective.  NULL: it cannot be prepared. */
+    enum accel_status (*prepare) (struct object *object, struct accel *acc, const struct comm_site *site,
+                                  struct accel_error *err);
+    /** accel_free_memory(): undo that, prepared_remove() included; or fail.  NULL: nothing else is to be undone. */
+    enum accel_status (*release) (struct object *object, struct accel_error *err);
+    /** accel_close(): forget what belongs to the job, whose list no longer has @p object.  NULL: there is nothing. */
+    void (*let_go) (struct object *object);
+    /** accel_end_training(): end what is running.  NULL: nothing runs. */
+    void (*stop) (struct object *object);
 };
 
 struct object {
-    uint64_t magic;      /* OBJECT_MAGIC ^ enum object_kind; 0 once it has ended */
+    uint64_t magic;      /* OBJECT_MAGIC; 0 once it has ended */
+    const struct object_kind *kind;
     struct accel *owner; /* who prepared it; NULL: nobody yet */
     struct object *next; /* of those that the owner prepared, the latest first */
     int64_t number;      /* among these, 1 for the first; the same on all processes */
-    void (*end) (struct object *object); /* free all but the struct, which begins with the object */
     atomic_uint holds;   /* the program's, until it has ended, and one of each object that is built on it */
     atomic_bool gone;    /* the program has destroyed it */
     unsigned pins;       /* calls that are at work with it */
 };
 
 #define OBJECT_MAGIC UINT64_C (0xacce1e7a7e000000)
-#define OBJECT_INIT(kind, function) { .magic = OBJECT_MAGIC ^ (kind), .end = (function), .holds = 1 }
+#define OBJECT_INIT(its_kind) { .magic = OBJECT_MAGIC, .kind = (its_kind), .holds = 1 }
+
+/** @return whether @p object is of the kind whose name this is, and has not ended. */
+static inline bool
+object_is (const struct object *object, const char *kind)
+{
+    return object->magic == OBJECT_MAGIC && object->kind->name == kind;
+}
 
 /** What the program calls: end @p object now, or when the calls that are at work with it do.  Accepts NULL. */
 void object_destroy (struct object *object);

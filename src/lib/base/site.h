@@ -7,6 +7,8 @@
 
 #include "util/jobseg.h"
 
+struct accel_work;
+
 /** What ranks compare beside count, element type, operation and root: the shape of a tensor, and one more argument. */
 struct comm_form {
     const DLTensor *tensor; /* whose sizes; NULL: none */
@@ -20,6 +22,7 @@ struct comm_site {
     int line;
     enum jobseg_call call;
     const struct comm_form *form; /* NULL: nothing else has to agree */
+    struct accel_work **work;     /* where a call that does not block leaves its work; NULL: it blocks */
 };
 
 /** @return 32 bits that differ where forms do; 0 for NULL. */

@@ -5,8 +5,9 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
+#include "lib/comm/work.h"
 #include "lib/kernels/reduce.h"
-#include "lib/utility/profile.h"
+#include "util/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ static enum accel_status
 connect_job (struct accel_comm *comm, const struct accel_engine *engine, struct engine_job *job,
              struct accel_error *err)
 {
-    enum accel_status status = bootstrap_open (&comm->bootstrap, job, err);
+    bool alone = engine->flags & ACCEL_ENGINE_ALONE;
+    enum accel_status status = alone ? ACCEL_OK : bootstrap_open (&comm->bootstrap, job, err);
     if (status)
         return status;
     comm_watch (comm, NULL, job->timeout_ms);
@@ -76,17 +78,21 @@ end_comm (struct object *object)
 {
     struct accel_comm *comm = (struct accel_comm *) (void *) object;
     comm_abandon (comm, comm->unsettled);
+    work_end (comm);
     bootstrap_leave (&comm->bootstrap, JOBSEG_LEFT, NULL);
     if (comm->engine)
         comm->engine->close (comm->transport);
-    profile_destroy (comm->profile);
-    comm->profile = NULL;
+    if (comm->observer)
+        comm->observer->end (comm->observer);
+    comm->observer = NULL;
     free (comm->messages);
     free (comm->watch.members);
     bootstrap_close (&comm->bootstrap);
     if (comm->parent)
         object_let_go (&comm->parent->object);
 }
+
+static const struct object_kind kind_comm = { .name = "communicator", .end = end_comm };
 
 struct accel_comm *
 comm_create (struct accel_comm *parent, int rank, int size)
@@ -98,7 +104,7 @@ comm_create (struct accel_comm *parent, int rank, int size)
         free (messages);
         return NULL;
     }
-    comm->object = (struct object) OBJECT_INIT (OBJECT_COMM, end_comm);
+    comm->object = (struct object) OBJECT_INIT (&kind_comm);
     comm->parent = parent;
     comm->rank = rank;
     comm->size = size;
@@ -145,21 +151,37 @@ break_off (struct accel_comm *comm, const struct accel_error *why, const char *r
     struct accel_comm *world = comm;
     while (world->parent)
         world = world->parent;
+    work_lock ();
     bootstrap_leave (&world->bootstrap, JOBSEG_FAILED, reason);
     for (; comm; comm = comm->parent) {
-        if (comm->broken.code)
+        if (comm->is_broken)
             continue;
         comm->broken = *why;
         if (comm->engine->give_up)
             comm->engine->give_up (comm->transport, reason);
+        atomic_store_explicit (&comm->is_broken, true, memory_order_release);
     }
+    work_unlock ();
+}
+
+/* Whether @comm, or what it is a group of, is broken: then fail with what was said at that time. */
+static enum accel_status
+check_broken (const struct accel_comm *comm, struct accel_error *err)
+{
+    for (; comm; comm = comm->parent)
+        if (atomic_load_explicit (&comm->is_broken, memory_order_acquire)) {
+            if (err)
+                *err = comm->broken;
+            return comm->broken.code;
+        }
+    return ACCEL_OK;
 }
 
 void
 comm_give_up (struct accel_comm *comm, const char *reason)
 {
     struct accel_error why;
-    if (comm->broken.code)
+    if (comm->is_broken)
         return;
     accel_fail (&why, ACCEL_ERR_PEER, "this process gave up: %s", reason);
     break_off (comm, &why, reason);
@@ -190,38 +212,29 @@ comm_abandon (struct accel_comm *comm, const void *owner)
     comm_give_up (comm, comm->unsettled_text);
 }
 
-static _Thread_local bool reserved_for_me;
-
 void
 comm_reserve (struct accel_comm *comm, bool reserved)
 {
     atomic_store_explicit (&comm->reserved, reserved, memory_order_relaxed);
 }
 
-void
-comm_reserved_for_me (void)
-{
-    reserved_for_me = true;
-}
-
 static bool
 is_reserved (const struct accel_comm *comm)
 {
-    return atomic_load_explicit (&comm->reserved, memory_order_relaxed) && !reserved_for_me;
+    return atomic_load_explicit (&comm->reserved, memory_order_relaxed);
 }
 
-struct jobseg_record *
+uint64_t
 comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count)
 {
-    if (is_reserved (comm))
-        return NULL; /* another thread may be writing in the ledger */
     return ledger_begin (comm->ledger, site, &(struct ledger_entry){ .count = count, .root = -1 });
 }
 
 void
-comm_note_end (struct jobseg_record *record)
+comm_note_end (struct accel_comm *comm, uint64_t sequence)
 {
-    ledger_end (record);
+    if (sequence)
+        ledger_end (comm->ledger, sequence);
 }
 
 enum accel_status
@@ -279,34 +292,36 @@ count_call (struct accel_comm *comm, const struct accel_engine_call *call)
     }
 }
 
-/* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
+/* Whether the program may call on @comm at all, now and at @site. */
 static enum accel_status
-run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, struct accel_error *err)
+admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
 {
-    struct accel_error mine;
-    call->element_bytes = accel_dtype_bytes (call->dtype);
-    enum accel_status status = check (comm, call, buffers, err);
-    if (status)
-        return status;
-    struct profile *profile = NULL;
     for (struct accel_comm *part = comm; part; part = part->parent) {
         if (object_is_gone (&part->object))
-            return comm_refuse (call->site, part == comm ? "the group has been destroyed"
+            return comm_refuse (site, part == comm ? "the group has been destroyed"
                                 : part->parent ? "the parent of this group has been destroyed"
                                                : "the job of this group has been closed", err);
         if (part->unsettled)
             comm_abandon (part, part->unsettled);
         if (is_reserved (part))
-            return comm_refuse (call->site,
+            return comm_refuse (site,
                                 "gradients of a backward pass are being averaged: wait for accel_backward to return",
                                 err);
-        if (part->broken.code) {
-            if (err)
-                *err = part->broken;
-            return part->broken.code;
-        }
-        profile = part->profile;
     }
+    return check_broken (comm, err);
+}
+
+/* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
+enum accel_status
+comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
+{
+    struct accel_error mine;
+    struct comm_observer *observer = NULL;
+    enum accel_status status = check_broken (comm, err);
+    if (status)
+        return status;
+    for (const struct accel_comm *part = comm; part; part = part->parent)
+        observer = part->observer;
     call->form = engine_site (call)->form ? comm_form_hash (engine_site (call)->form) : 0;
     call->helpers = &comm->watch.helpers;
     call->number = count_call (comm, call);
@@ -314,21 +329,38 @@ run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, stru
         .comm = comm->id, .number = call->number, .kind = call->kind,
         .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
     };
-    struct jobseg_record *record = ledger_begin (comm->ledger, call->site, &entry);
-    call->sequence = record ? record->sequence : 0;
-    uint64_t begin_ns = profile ? profile_now () : 0;
+    call->sequence = ledger_begin (comm->ledger, call->site, &entry);
     call->device = (DLDevice){ .device_type = kDLCPU };
+    int64_t begin_ns = observer ? clock_ns () : 0;
     status = comm->engine->run (comm->transport, call, &mine);
-    if (profile)
-        profile_note_call (profile, call, begin_ns);
+    if (observer)
+        observer->note (observer, call, begin_ns);
     if (!status) {
-        ledger_end (record);
+        ledger_end (comm->ledger, call->sequence);
         return ACCEL_OK;
     }
     break_off (comm, &mine, mine.text);
     if (err)
         *err = mine;
     return status;
+}
+
+/* Calls of work itself were admitted when it was started. */
+static enum accel_status
+run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, struct accel_error *err)
+{
+    call->element_bytes = accel_dtype_bytes (call->dtype);
+    if (engine_site (call)->work)
+        *engine_site (call)->work = NULL;
+    enum accel_status status = check (comm, call, buffers, err);
+    if (!status && !work_serves (comm)) {
+        status = admit (comm, call->site, err);
+        if (!status && engine_site (call)->work)
+            return work_start (comm, call, engine_site (call)->work, err);
+        if (!status)
+            work_take_turn (comm);
+    }
+    return status ? status : comm_execute (comm, call, err);
 }
 
 enum accel_status

@@ -11,6 +11,14 @@
 
 #include <stdatomic.h>
 
+/** Who is told of the collectives of a world and of its groups.  The waist calls higher floors through it alone. */
+struct comm_observer {
+    /** @p call, which began at @p begin_ns of clock_ns(), has returned.  Runs on the thread that made the call. */
+    void (*note) (struct comm_observer *observer, const struct accel_engine_call *call, int64_t begin_ns);
+    /** The world ends: free the observer. */
+    void (*end) (struct comm_observer *observer);
+};
+
 struct accel_comm {
     struct object object;
     const struct accel_engine *engine;
@@ -25,9 +33,11 @@ struct accel_comm {
     struct watch watch;        /* its source is the world's */
     struct ledger *ledger;     /* the world's */
     struct ledger own_ledger;
-    struct profile *profile; /* of the world alone; NULL: nothing is recorded */
+    struct comm_observer *observer; /* of the world alone; NULL: none */
     atomic_bool reserved;    /* see comm_reserve() */
-    struct accel_error broken; /* code is ACCEL_OK while it works */
+    struct accel_error broken; /* why, once `is_broken`; written once, with work_lock() */
+    atomic_bool is_broken;
+    struct work_queue *queue;  /* of what was started; NULL: nothing ever was */
     const void *unsettled;     /* whose failure it is that this process may still recover from; NULL: nobody's */
     char unsettled_text[ACCEL_ERROR_TEXT_SIZE];
 };
@@ -52,6 +62,9 @@ enum accel_status comm_join_group (struct accel_comm *group, const int *ranks, i
 /** Whether the engine can run @p call; the message names both. */
 enum accel_status comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call *call,
                                      struct accel_error *err);
+
+/** Note @p call in the ledger and run it, on this thread and now. */
+enum accel_status comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err);
 
 /** Leave and free.  Accepts NULL. */
 void comm_close (struct accel_comm *comm);

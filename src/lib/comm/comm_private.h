@@ -48,18 +48,16 @@ void comm_free (struct accel_comm *comm, void *memory);
  * Note a call in the ledger that is no collective, but may take long: who waits for this rank is told of it.
  *
  * @param count  what the call is about, such as a number of a batch
- * @return for comm_note_end(); NULL where nothing is recorded
+ * @return for comm_note_end(); 0 where nothing is recorded
  */
-struct jobseg_record *comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count);
-void comm_note_end (struct jobseg_record *record);
+uint64_t comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count);
+void comm_note_end (struct accel_comm *comm, uint64_t sequence);
 
 /**
- * While a communicator is reserved, collectives over it, and over its groups, are errors on all threads but those that
- * comm_reserved_for_me() was called on.  For a backward pass, whose gradients a thread of ours may be averaging.  @{
+ * While a communicator is reserved, collectives of the program over it, and over its groups, are errors; work in flight
+ * goes on.  For a backward pass, whose gradients may be averaged meanwhile.
  */
 void comm_reserve (struct accel_comm *comm, bool reserved);
-void comm_reserved_for_me (void);
-/** @} */
 
 /** Tell the peers that this rank cannot go on; whoever waits for it gets ACCEL_ERR_PEER with @p reason. */
 void comm_give_up (struct accel_comm *comm, const char *reason);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The slow parts of the ledger: starting it, and naming a source file for the first time. */
+/* The slow parts of the ledger: starting it, naming a source file for the first time, and writing where several threads
+ * do. */
 #include <config.h>
 
 #include "lib/comm/ledger.h"
+
+#include "lib/comm/work.h"
 
 #include <string.h>
 
@@ -41,4 +44,27 @@ ledger_file (struct ledger *ledger, const char *file)
     ledger->files[i] = file;
     ledger->latest = i;
     return i;
+}
+
+void
+ledger_share (struct ledger *ledger)
+{
+    atomic_store_explicit (&ledger->shared, true, memory_order_relaxed);
+}
+
+uint64_t
+ledger_begin_shared (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry)
+{
+    work_lock ();
+    uint64_t sequence = ledger_write (ledger, site, entry);
+    work_unlock ();
+    return sequence;
+}
+
+void
+ledger_end_shared (struct ledger *ledger, uint64_t sequence)
+{
+    work_lock ();
+    ledger_close (ledger, sequence);
+    work_unlock ();
 }

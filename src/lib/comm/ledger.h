@@ -6,9 +6,12 @@
 #include "lib/comm/comm_private.h"
 #include "lib/engines/engine.h"
 
+#include <stdatomic.h>
+
 /** All zero is a ledger that records nothing: a process alone, without a launcher. */
 struct ledger {
     struct jobseg_slot *slot;
+    atomic_bool shared; /* by several threads: see ledger_share() */
     uint64_t sequence;
     uint32_t generation;
     const char *files[JOBSEG_FILES]; /* literals, by address */
@@ -33,6 +36,20 @@ void ledger_open (struct ledger *ledger, struct jobseg_slot *slot);
 /** The index of @p file in the slot's table, which is made on first use; JOBSEG_FILES where the table is full. */
 unsigned ledger_file (struct ledger *ledger, const char *file);
 
+/** From now on several threads write in it: each write takes work_lock(), which the caller has. */
+void ledger_share (struct ledger *ledger);
+
+/** ledger_begin() and ledger_end() where it is shared.  @{ */
+uint64_t ledger_begin_shared (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry);
+void ledger_end_shared (struct ledger *ledger, uint64_t sequence);
+/** @} */
+
+static inline bool
+ledger_is_shared (const struct ledger *ledger)
+{
+    return atomic_load_explicit (&ledger->shared, memory_order_relaxed);
+}
+
 /** Keep what a record's hash was made of, for messages. */
 static inline void
 ledger_note_form (struct jobseg_form *kept, const struct comm_form *form)
@@ -45,13 +62,10 @@ ledger_note_form (struct jobseg_form *kept, const struct comm_form *form)
     kept->value = form->value;
 }
 
-/** Note that a call begins.  @return its record, for ledger_end(); NULL where nothing is recorded */
-static inline struct jobseg_record *
-ledger_begin (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry)
+static inline uint64_t
+ledger_write (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry)
 {
     struct jobseg_slot *slot = ledger->slot;
-    if (!slot)
-        return NULL;
     unsigned file = ledger->files[ledger->latest] == site->file ? ledger->latest : ledger_file (ledger, site->file);
     uint64_t sequence = ++ledger->sequence;
     struct jobseg_record *record = &slot->ledger[(sequence - 1) % JOBSEG_LEDGER];
@@ -74,15 +88,37 @@ ledger_begin (struct ledger *ledger, const struct comm_site *site, const struct 
         ledger_note_form (&slot->forms[(sequence - 1) % JOBSEG_LEDGER], site->form);
     atomic_store_explicit (&slot->ledger_count, sequence, memory_order_release);
     jobseg_beat (slot);
-    return record;
+    return sequence;
+}
+
+/** A later call may have taken the place of its record. */
+static inline void
+ledger_close (struct ledger *ledger, uint64_t sequence)
+{
+    struct jobseg_record *record = &ledger->slot->ledger[(sequence - 1) % JOBSEG_LEDGER];
+    if (record->sequence == sequence)
+        record->done = 1;
+}
+
+/** Note that a call begins.  @return its sequence number, for ledger_end(); 0 where nothing is recorded */
+static inline uint64_t
+ledger_begin (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry)
+{
+    if (!ledger->slot)
+        return 0;
+    return ledger_is_shared (ledger) ? ledger_begin_shared (ledger, site, entry) : ledger_write (ledger, site, entry);
 }
 
 /** Note that the call is over. */
 static inline void
-ledger_end (struct jobseg_record *record)
+ledger_end (struct ledger *ledger, uint64_t sequence)
 {
-    if (record)
-        record->done = 1;
+    if (!sequence)
+        return;
+    if (ledger_is_shared (ledger))
+        ledger_end_shared (ledger, sequence);
+    else
+        ledger_close (ledger, sequence);
 }
 
 #endif

@@ -3,7 +3,7 @@
  * ATen/native/cpu/DistributionTemplates.h and MultinomialKernel.cpp are where the algorithms stand. */
 #include <config.h>
 
-#include "lib/data/distributions.h"
+#include "lib/data/normal.h"
 
 #include "lib/base/error.h"
 #include "lib/data/generator.h"

@@ -5,7 +5,6 @@
 #include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
-#include "lib/state/state_private.h"
 
 void
 drawing_shape_sampler (const struct accel_loader *loader)

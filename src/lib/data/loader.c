@@ -10,7 +10,7 @@
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
 #include "lib/data/sources.h"
-#include "lib/state/state_private.h"
+#include "lib/state/prepared.h"
 
 #include <stdlib.h>
 
@@ -95,7 +95,7 @@ end_loader (struct object *object)
         comm_abandon (accel_world (object->owner), loader);
     pass_end (loader);
     pass_release (loader);
-    state_remove_prepared (&loader->object);
+    prepared_remove (&loader->object);
     drawing_drop_persistent (loader);
     if (loader->drawing.owns_sampler)
         accel_sampler_destroy (loader->drawing.sampler);
@@ -104,6 +104,38 @@ end_loader (struct object *object)
     else
         order_release (&loader->order);
 }
+
+static enum accel_status
+prepare (struct object *object, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    return loader_prepare ((struct accel_loader *) (void *) object, acc, site, err);
+}
+
+static enum accel_status
+release (struct object *object, struct accel_error *err)
+{
+    prepared_remove (object);
+    enum accel_status status = loader_release ((struct accel_loader *) (void *) object, err);
+    object->owner = NULL;
+    return status;
+}
+
+static void
+let_go (struct object *object)
+{
+    (void) loader_release ((struct accel_loader *) (void *) object, NULL);
+}
+
+static void
+stop (struct object *object)
+{
+    accel_loader_end ((struct accel_loader *) (void *) object);
+}
+
+const char kind_of_loader[] = "loader";
+static const struct object_kind kind_loader = {
+    .name = kind_of_loader, .end = end_loader, .prepare = prepare, .release = release, .let_go = let_go, .stop = stop,
+};
 
 static const struct loader_source *
 choose_source (const struct accel_loader *loader, size_t processes)
@@ -124,7 +156,7 @@ begin (const char *function, struct accel_loader **result, size_t options_size, 
     struct accel_loader *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a loader");
-    made->object = (struct object) OBJECT_INIT (OBJECT_LOADER, end_loader);
+    made->object = (struct object) OBJECT_INIT (&kind_loader);
     if (options) {
         made->options = *options;
         made->options.batch_sampler
@@ -354,9 +386,9 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
     if (!err)
         err = &own;
     err->code = ACCEL_OK;
-    struct jobseg_record *record = NULL;
+    uint64_t note = 0;
     if (loader->object.owner && share_is_dealt (loader))
-        record = comm_note_begin (accel_world (loader->object.owner), &site, loader->pass.next);
+        note = comm_note_begin (accel_world (loader->object.owner), &site, loader->pass.next);
     struct object *job = object_of_job (loader->object.owner);
     object_pin (job); /* reading calls functions of the program */
     object_pin (&loader->object);
@@ -367,7 +399,7 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
         accel_fail (err, ACCEL_ERR_CALLBACK, "accel_loader_next: a function called while reading destroyed the %s",
                     loader_gone ? "loader" : "job");
     }
-    comm_note_end (record);
+    comm_note_end (accel_world (loader->object.owner), note);
     if (!more && err->code)
         tell_peers (loader, err);
     else

@@ -3,9 +3,13 @@
 #ifndef LIB_DATA_LOADER_H
 #define LIB_DATA_LOADER_H
 
+#include "lib/base/object.h"
 #include "lib/comm/comm_private.h"
 
 #include <accel/loader.h>
+
+/** The name of the kind. */
+extern const char kind_of_loader[];
 
 /** Give @p loader to @p acc: from now on it yields this process's share.  Collective: compares it with the peers'. */
 enum accel_status loader_prepare (struct accel_loader *loader, struct accel *acc, const struct comm_site *site,

@@ -5,7 +5,7 @@
 #include "lib/base/error.h"
 #include "lib/collectives/tensors.h"
 #include "lib/collectives/verify.h"
-#include "lib/state/state_private.h"
+#include "lib/data/active.h"
 
 #include <accel/collectives.h>
 #include <accel/loader.h>
@@ -14,7 +14,7 @@
 static size_t
 rows_to_keep (const struct accel *acc)
 {
-    const struct accel_loader *loader = state_active_loader (acc);
+    const struct accel_loader *loader = loader_active (acc);
     return accel_loader_end_of_dataloader (loader) ? accel_loader_remainder (loader) : 0;
 }
 

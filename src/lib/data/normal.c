@@ -7,7 +7,7 @@
  * processor can; where it does is found by comparing bits with torch 2.15, and written out with fmaf (). */
 #include <config.h>
 
-#include "lib/data/distributions.h"
+#include "lib/data/normal.h"
 
 #include <math.h>
 #include <stdint.h>

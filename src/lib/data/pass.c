@@ -3,8 +3,8 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/data/active.h"
 #include "lib/data/loader_object.h"
-#include "lib/state/state_private.h"
 
 enum { DEFAULT_TIMEOUT_MS = 1800000, DEFAULT_PREFETCH = 2 };
 
@@ -88,8 +88,8 @@ pass_begin (struct accel_loader *loader, const struct comm_site *site, struct ac
         return status;
     pass->running = true;
     if (loader->object.owner) {
-        pass->outer = state_active_loader (loader->object.owner);
-        state_set_active_loader (loader->object.owner, loader);
+        pass->outer = loader_active (loader->object.owner);
+        loader_set_active (loader->object.owner, loader);
     }
     return ACCEL_OK;
 }
@@ -98,9 +98,9 @@ pass_begin (struct accel_loader *loader, const struct comm_site *site, struct ac
 static void
 leave (struct accel_loader *loader, struct accel *acc)
 {
-    struct accel_loader *inner = state_active_loader (acc);
+    struct accel_loader *inner = loader_active (acc);
     if (inner == loader)
-        state_set_active_loader (acc, loader->pass.outer);
+        loader_set_active (acc, loader->pass.outer);
     while (inner && inner->pass.outer != loader)
         inner = inner->pass.outer;
     if (inner)

@@ -26,25 +26,7 @@ enum { STACK_BYTES = 1 << 20, MOST_THREADS = 1024 };
 enum { CHEAP_NS = 100000, SPIN_NS = 50000, SPINS = 32, AVERAGED = 8 };
 
 /* Reads that are looked at; most of them shorter than this: threads are of no use. */
-enum { MEASURED = 32, HANDOVER_NS = 20000 };
-
-static int64_t
-clock_ns (void)
-{
-    struct timespec now;
-    clock_gettime (CLOCK_MONOTONIC, &now);
-    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static inline void
-relax (void)
-{
-#if defined __x86_64__ || defined __i386__
-    __builtin_ia32_pause ();
-#elif defined __aarch64__
-    __asm__ volatile ("yield");
-#endif
-}
+enum { MEASURED = 32, HANDOVER_NS = 50000 };
 
 /* With the lock held, which is given up meanwhile: wait a little for @p count to change.  @return whether to look */
 static bool

@@ -183,7 +183,8 @@ set_destroy (struct set *set)
         free (set->owned[i]);
     for (size_t i = 0; i < sizeof set->sources / sizeof *set->sources; i++)
         source_close (&set->sources[i]);
-    token_files_close (set->files);
+    if (set->files)
+        set->close_files (set->files);
     free (set->owned);
     free (set->fields);
     free (set->tables);

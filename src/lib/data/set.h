@@ -4,10 +4,17 @@
 #ifndef LIB_DATA_SET_H
 #define LIB_DATA_SET_H
 
-#include "lib/data/set_tokens.h"
 #include "lib/files/source.h"
 
 #include <accel/dataset.h>
+
+/** How one file stores its tokens. */
+struct token_layout {
+    enum accel_token_format format; /* never ACCEL_TOKENS_LLMC */
+    uint64_t first_token;           /* its offset in bytes */
+    size_t token_bytes;
+    uint64_t count;
+};
 
 /** What is done to the elements of a row on the way from the file. */
 enum set_convert {
@@ -39,7 +46,8 @@ struct set {
     /* Of token files; see set_tokens.h. */
     struct accel_tokens_options tokens;
     struct token_layout layout; /* of the only file */
-    struct token_files *files;  /* or several */
+    struct token_files *files;  /* or several, with */
+    void (*close_files) (struct token_files *files);
 };
 
 /** Make a set of @p field_count fields (all zero still) that reads from its tables. */

@@ -52,11 +52,9 @@ struct opened {
     struct source own;
 };
 
-void
-token_files_close (struct token_files *files)
+static void
+close_files (struct token_files *files)
 {
-    if (!files)
-        return;
     for (size_t i = 0; i < files->slot_count; i++)
         source_close (&files->slots[i].source);
     for (size_t i = 0; i < files->count; i++)
@@ -217,6 +215,7 @@ make_files (struct set *set, size_t count, struct accel_error *err)
     if (!files)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a data set of %zu files", count);
     set->files = files;
+    set->close_files = close_files;
     pthread_mutex_init (&files->lock, NULL);
     files->across = set->tokens.across_files;
     if (slots > count)

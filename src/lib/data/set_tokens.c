@@ -2,9 +2,10 @@
 /* The data set of a file of tokens, as nanoGPT and llm.c write them. */
 #include <config.h>
 
+#include "lib/data/set_tokens.h"
+
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
-#include "lib/data/set.h"
 
 #include <string.h>
 

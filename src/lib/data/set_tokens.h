@@ -3,20 +3,7 @@
 #ifndef LIB_DATA_SET_TOKENS_H
 #define LIB_DATA_SET_TOKENS_H
 
-#include "lib/files/source.h"
-
-#include <accel/dataset.h>
-
-struct set;
-struct token_files;
-
-/** How one file stores its tokens. */
-struct token_layout {
-    enum accel_token_format format; /* never ACCEL_TOKENS_LLMC */
-    uint64_t first_token;           /* its offset in bytes */
-    size_t token_bytes;
-    uint64_t count;
-};
+#include "lib/data/set.h"
 
 /** Check the options and make a set without files whose fields are described. */
 enum accel_status tokens_create (struct set **set, const struct accel_tokens_options *options,
@@ -44,9 +31,6 @@ enum accel_status tokens_read (const struct source *source, const struct token_l
 /** Calls the set's `read` for each sample. */
 enum accel_status tokens_read_many (void *user, const int64_t *indices, size_t count, void *const *into,
                                     struct accel_error *err);
-
-/** Accepts NULL. */
-void token_files_close (struct token_files *files);
 
 /**
  * Say which files @p dataset consists of, so that ranks can compare them: names without folders, sizes, their order.

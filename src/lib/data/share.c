@@ -4,7 +4,6 @@
 
 #include "lib/base/error.h"
 #include "lib/data/loader_object.h"
-#include "lib/state/state_private.h"
 
 bool
 share_is_dealt (const struct accel_loader *loader)

@@ -167,25 +167,22 @@ parse_tensor (struct safetensors *file, struct json *json, char **name)
     return status ? accel_fail_in (json->err, status, "tensor '%.80s'", tensor->name) : ACCEL_OK;
 }
 
+/* Checked, and not kept: nothing here depends on it. */
 static enum accel_status
-parse_metadata (struct safetensors *file, struct json *json)
+check_metadata (struct json *json)
 {
     bool first = true, more;
     if (json_word (json, "null"))
         return ACCEL_OK;
     enum accel_status status = json_take (json, '{', "'{' of __metadata__");
     while (!status) {
+        AUTO_FREE char *key = NULL;
+        AUTO_FREE char *value = NULL;
         if ((status = json_next (json, '}', &first, &more)) || !more)
             break;
-        status = make_room (&file->metadata, file->metadata_count, &file->metadata_room, 2 * sizeof *file->metadata,
-                            json->err);
-        if (status)
-            break;
-        char **pair = &file->metadata[2 * file->metadata_count++];
-        pair[0] = pair[1] = NULL;
-        status = json_key (json, &pair[0]);
+        status = json_key (json, &key);
         if (!status)
-            status = json_string (json, &pair[1], "a string (all values of __metadata__ are strings)");
+            status = json_string (json, &value, "a string (all values of __metadata__ are strings)");
     }
     return status;
 }
@@ -207,7 +204,7 @@ parse_header (struct safetensors *file, struct json *json)
             status = json_fail (json, "duplicate __metadata__");
         else {
             has_metadata = true;
-            status = parse_metadata (file, json);
+            status = check_metadata (json);
         }
     }
     return status ? status : json_end (json);
@@ -338,15 +335,6 @@ safetensors_find (const struct safetensors *file, const char *name)
     return NULL;
 }
 
-const char *
-safetensors_metadata (const struct safetensors *file, const char *key)
-{
-    for (size_t i = file->metadata_count; i--; )
-        if (!strcmp (file->metadata[2 * i], key))
-            return file->metadata[2 * i + 1];
-    return NULL;
-}
-
 void
 safetensors_release (struct safetensors *file)
 {
@@ -355,10 +343,7 @@ safetensors_release (struct safetensors *file)
         free (file->tensors[i].name);
         free (file->tensors[i].shape);
     }
-    for (size_t i = 0; i < 2 * file->metadata_count; i++)
-        free (file->metadata[i]);
     free (file->tensors);
-    free (file->metadata);
     free (file->by_name);
     *file = (struct safetensors){ 0 };
     errno = saved;

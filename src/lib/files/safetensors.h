@@ -57,11 +57,9 @@ struct safetensors_tensor {
 struct safetensors {
     struct safetensors_tensor *tensors; /* [count] in the order of the data */
     size_t count;
-    char **metadata; /* [2 * metadata_count]: key, value, key, value... in the order of the file */
-    size_t metadata_count;
     uint64_t data_bytes; /* end of the last tensor */
     size_t *by_name;     /* [count] indices of tensors, sorted */
-    size_t tensor_room, metadata_room;
+    size_t tensor_room;
 };
 
 /**
@@ -81,9 +79,6 @@ enum accel_status safetensors_read (struct safetensors *file, const struct sourc
 
 /** @return the tensor of this name, NULL where there is none. */
 const struct safetensors_tensor *safetensors_find (const struct safetensors *file, const char *name);
-
-/** @return the value of @p key in the metadata (of the last one, where it is there twice), NULL where there is none. */
-const char *safetensors_metadata (const struct safetensors *file, const char *key);
 
 /** @return the library's type, ACCEL_DTYPE_COUNT where it has none. */
 enum accel_dtype safetensors_to_accel (enum safetensors_dtype dtype);

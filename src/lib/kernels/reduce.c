@@ -22,13 +22,6 @@ choose (void)
         kernels = kernels_at (level);
 }
 
-void
-reduce_use (const struct kernels *chosen)
-{
-    pthread_once (&kernels_once, choose);
-    kernels = chosen;
-}
-
 bool
 reduce_is_defined (enum accel_dtype dtype, enum accel_op op)
 {

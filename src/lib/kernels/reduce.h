@@ -36,10 +36,6 @@ void reduce_copy (void *to, const void *from, size_t bytes);
  *  several in its second-level cache.  Others like large pieces, which cost fewer steps. */
 bool reduce_likes_small_pieces (void);
 
-/** For tests: reduce with @p chosen from now on instead of the fastest. */
-struct kernels;
-void reduce_use (const struct kernels *chosen);
-
 /** @return whether @p op is defined for @p dtype: averages are for floats only. */
 bool reduce_is_defined (enum accel_dtype dtype, enum accel_op op);
 

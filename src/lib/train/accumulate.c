@@ -5,8 +5,9 @@
 #include "lib/train/accumulate.h"
 
 #include "lib/base/error.h"
+#include "lib/data/active.h"
 #include "lib/state/state_object.h"
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 #include "util/envnames.h"
 #include "util/parse.h"
 
@@ -17,7 +18,7 @@
 
 /* The variable comes before the argument, but a plugin before both, as in the original. */
 static enum accel_status
-read_steps (struct accel *acc, const struct accel_options *options, struct accel_error *err)
+read_steps (struct accumulation *accumulation, const struct accel_options *options, struct accel_error *err)
 {
     const struct accel_gradient_accumulation *plugin = options ? options->gradient_accumulation_plugin : NULL;
     uint32_t steps = options ? options->gradient_accumulation_steps : 0;
@@ -27,46 +28,59 @@ read_steps (struct accel *acc, const struct accel_options *options, struct accel
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_open: give only one of gradient_accumulation_steps and gradient_accumulation_plugin: "
                            "set the plugin's num_steps");
-    acc->accumulation = plugin ? *plugin : (struct accel_gradient_accumulation){ .num_steps = steps };
+    accumulation->options = plugin ? *plugin : (struct accel_gradient_accumulation){ .num_steps = steps };
     if (plugin || !text)
         return ACCEL_OK;
     if (parse_int64 (text, 1, UINT32_MAX, &number) != PARSE_OK)
         return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of steps from 1 to %u",
                            ENV_GRADIENT_ACCUMULATION_STEPS, text, UINT32_MAX);
-    acc->accumulation.num_steps = (uint32_t) number;
+    accumulation->options.num_steps = (uint32_t) number;
     return ACCEL_OK;
 }
 
 /* "none" is what the launcher passes on where nothing was said, "auto" leaves it to DeepSpeed's file, 0 is off. */
 static enum accel_status
-read_clipping (struct accel *acc, struct accel_error *err)
+read_clipping (struct accumulation *accumulation, struct accel_error *err)
 {
     const char *text = getenv (ENV_GRADIENT_CLIPPING);
-    acc->gradient_clipping = 0;
     if (text && strcasecmp (text, "none") && strcasecmp (text, "auto")
-        && parse_double (text, 0, INFINITY, &acc->gradient_clipping) != PARSE_OK)
+        && parse_double (text, 0, INFINITY, &accumulation->gradient_clipping) != PARSE_OK)
         return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is invalid: expected a norm or none",
                            ENV_GRADIENT_CLIPPING, text);
     return ACCEL_OK;
 }
 
-enum accel_status
-accumulate_open (struct accel *acc, const struct accel_options *options, struct accel_error *err)
+static enum accel_status
+open_accumulation (struct part *part, const struct accel *acc, const struct accel_options *options,
+                   struct accel_error *err)
 {
-    enum accel_status status = read_steps (acc, options, err);
-    return status ? status : read_clipping (acc, err);
+    struct accumulation *accumulation = (struct accumulation *) (void *) part;
+    (void) acc;
+    enum accel_status status = read_steps (accumulation, options, err);
+    return status ? status : read_clipping (accumulation, err);
 }
+
+static void
+release_accumulation (struct part *part)
+{
+    ((struct accumulation *) (void *) part)->micro_step = 0;
+}
+
+const struct part_kind part_accumulation
+    = { .size_bytes = sizeof (struct accumulation), .open = open_accumulation, .release = release_accumulation };
 
 double
 accel_gradient_clipping (const struct accel *acc)
 {
-    return acc && acc->gradient_clipping > 0 ? acc->gradient_clipping : INFINITY;
+    double norm = acc ? accumulation_of (acc)->gradient_clipping : 0;
+    return norm > 0 ? norm : INFINITY;
 }
 
 uint32_t
 accel_gradient_accumulation_steps (const struct accel *acc)
 {
-    return acc && acc->accumulation.num_steps ? acc->accumulation.num_steps : 1;
+    uint32_t steps = acc ? accumulation_of (acc)->options.num_steps : 0;
+    return steps ? steps : 1;
 }
 
 enum accel_status
@@ -74,7 +88,7 @@ accel_set_gradient_accumulation_steps (struct accel *acc, uint32_t num_steps, st
 {
     if (!acc || !num_steps)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s", __func__, acc ? "num_steps is 0" : "acc is NULL");
-    acc->accumulation.num_steps = num_steps;
+    accumulation_of (acc)->options.num_steps = num_steps;
     return ACCEL_OK;
 }
 
@@ -82,12 +96,6 @@ float
 accumulate_scale (const struct accel *acc)
 {
     return 1.0F / (float) accel_gradient_accumulation_steps (acc);
-}
-
-static bool
-is_model (const struct object *object)
-{
-    return (object->magic ^ OBJECT_MAGIC) == OBJECT_MODEL;
 }
 
 /* The object is the first member of a model. */
@@ -101,9 +109,10 @@ as_model (struct object *object)
 static void
 next_pass (struct accel *acc)
 {
-    bool ends = !acc->accumulation.without_dataloader && accel_loader_end_of_dataloader (acc->active_loader);
-    acc->micro_step = ends ? 0 : acc->micro_step + 1;
-    acc->accumulating = acc->micro_step % accel_gradient_accumulation_steps (acc) != 0;
+    struct accumulation *its = accumulation_of (acc);
+    bool ends = !its->options.without_dataloader && accel_loader_end_of_dataloader (loader_active (acc));
+    its->micro_step = ends ? 0 : its->micro_step + 1;
+    its->accumulating = its->micro_step % accel_gradient_accumulation_steps (acc) != 0;
 }
 
 /* The models up to the end mark, each of which has to be one of @p acc's. */
@@ -114,7 +123,7 @@ count_models (const struct accel *acc, va_list models, size_t *count, struct acc
         const struct object *object = va_arg (models, const struct object *);
         if (object == accel_prepare_end_mark ())
             return ACCEL_OK;
-        if (!object || !is_model (object))
+        if (!object || !object_is (object, kind_of_model))
             return accel_fail (err, ACCEL_ERR_INVALID, "object %zu passed to accel_accumulate is %s", *count + 1,
                                object ? "not a model, or has been destroyed" : "NULL");
         if (object->owner != acc)
@@ -136,10 +145,10 @@ accel_accumulate_models (struct accel *acc, struct accel_error *err, ...)
     enum accel_status status = count_models (acc, models, &count, err);
     if (!status) {
         next_pass (acc);
-        bool holds = acc->accumulating && !(acc->accumulation.sync_each_batch && acc->identity.world_size > 1);
-        for (struct object *object = acc->prepared; object; object = object->next)
-            if (is_model (object))
-                as_model (object)->held = holds && !count;
+        const struct accumulation *its = accumulation_of (acc);
+        bool holds = its->accumulating && !(its->options.sync_each_batch && acc->identity.world_size > 1);
+        for (struct accel_model *model = model_first (acc); model; model = model_next (model))
+            model->held = holds && !count;
         for (size_t i = 0; i < count; i++)
             as_model (va_arg (again, struct object *))->held = holds;
     }
@@ -151,20 +160,20 @@ accel_accumulate_models (struct accel *acc, struct accel_error *err, ...)
 bool
 accel_sync_gradients (const struct accel *acc)
 {
-    return !acc || !acc->accumulating;
+    return !acc || !accumulation_of (acc)->accumulating;
 }
 
 void
 accel_set_sync_gradients (struct accel *acc, bool sync_gradients)
 {
     if (acc)
-        acc->accumulating = !sync_gradients;
+        accumulation_of (acc)->accumulating = !sync_gradients;
 }
 
 bool
 accumulate_waits (const struct object *object)
 {
-    return object->owner && object->owner->accumulating;
+    return object->owner && accumulation_of (object->owner)->accumulating;
 }
 
 bool

@@ -6,9 +6,23 @@
 #include <accel/accumulate.h>
 
 #include "lib/base/object.h"
+#include "lib/state/part.h"
 
-/** What accel_open() is told about accumulation, by the program and by the environment. */
-enum accel_status accumulate_open (struct accel *acc, const struct accel_options *options, struct accel_error *err);
+struct accumulation {
+    struct part part;
+    struct accel_gradient_accumulation options;
+    bool accumulating;        /* gradients stay as they are in this step: the original's `not sync_gradients` */
+    uint64_t micro_step;      /* backward passes since the end of a loader */
+    double gradient_clipping; /* 0: none */
+};
+
+extern const struct part_kind part_accumulation;
+
+static inline struct accumulation *
+accumulation_of (const struct accel *acc)
+{
+    return (struct accumulation *) (void *) part_find (acc, &part_accumulation);
+}
 
 /** @return whether @p object, an optimizer or a scheduler, has to wait for the last pass of this step. */
 bool accumulate_waits (const struct object *object);

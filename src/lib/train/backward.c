@@ -5,8 +5,9 @@
 #include "lib/base/error.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
+#include "lib/train/join_round.h"
 #include "lib/train/precision.h"
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 
 float
 accel_accumulation_scale (const struct accel *acc)
@@ -17,7 +18,7 @@ accel_accumulation_scale (const struct accel *acc)
 float
 accel_scaler_scale (const struct accel *acc)
 {
-    return acc && acc->scaling ? acc->scaler.scale : 1;
+    return precision_scales (acc) ? scaler_scale (&precision_of (acc)->scaler) : 1;
 }
 
 float
@@ -87,7 +88,7 @@ accel_average_gradients_at (const char *file, int line, struct accel *acc, struc
     enum accel_status status = check_model ("accel_average_gradients", acc, model, err);
     if (status)
         return status;
-    if (state_join_steps (acc)) /* who waits in accel_join_end() cannot know by which call the others average */
+    if (join_steps (acc)) /* who waits in accel_join_end() cannot know by which call the others average */
         site.call = JOBSEG_CALL_BACKWARD;
     precision_note_scale (acc, model);
     reducer_begin (model, &site, accumulate_reduces (model));

@@ -7,7 +7,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 #include "util/memory.h"
 
 #include <stdlib.h>
@@ -28,13 +28,6 @@ struct packing {
     double limit[KINDS];         /* bytes */
     double filled[KINDS];        /* of them, in what is open */
 };
-
-bool
-model_has_own_gradient (const struct accel_model *model, size_t index)
-{
-    const DLTensor *grad = model->parameters[index].grad;
-    return grad && grad->data && grad->data != model->kept[index] && accel_tensor_count (grad);
-}
 
 /* Mark the program's own gradients that lie right before the next one (in one big array, say). */
 static void

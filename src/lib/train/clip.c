@@ -11,6 +11,7 @@
 #include "lib/kernels/arithmetic.h"
 #include "lib/kernels/half.h"
 #include "lib/state/state_object.h"
+#include "lib/train/accumulate.h"
 #include "lib/train/precision.h"
 
 #include <math.h>
@@ -193,8 +194,8 @@ begin (struct accel_model *model, const struct comm_site *site, float *scaled, s
     if (!model)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: model is NULL", jobseg_call_name (site->call));
     const struct accel *acc = model->object.owner;
-    if (acc && acc->scaling && acc->accumulating)
-        *scaled = model->scaled_by > 0 ? model->scaled_by : acc->scaler.scale;
+    if (precision_scales (acc) && accumulation_of (acc)->accumulating)
+        *scaled = model->scaled_by > 0 ? model->scaled_by : precision_of (acc)->scaler.scale;
     return precision_unscale (model, site, NULL, err);
 }
 

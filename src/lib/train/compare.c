@@ -5,7 +5,6 @@
 #include "lib/train/compare.h"
 
 #include "lib/base/error.h"
-#include "lib/train/optimizer.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 
@@ -129,16 +128,13 @@ compare (const struct comm_site *site, struct accel *acc, const struct noted_num
 }
 
 enum accel_status
-compare_numbers (const struct comm_site *site, struct accel *acc, const struct object *object, struct accel_error *err)
+compare_numbers (const struct comm_site *site, struct accel *acc, const struct object *object, note_numbers *note,
+                 struct accel_error *err)
 {
     struct noted_numbers numbers = { 0 };
     if (accel_comm_size (accel_world (acc)) == 1)
         return ACCEL_OK;
-    /* The object is the first member of both. */
-    if ((object->magic ^ OBJECT_MAGIC) == OBJECT_OPTIMIZER)
-        optimizer_note_numbers ((const struct accel_optimizer *) (const void *) object, &numbers);
-    else
-        scheduler_note_numbers ((const struct accel_scheduler *) (const void *) object, &numbers);
+    note (object, &numbers);
     enum accel_status status = compare (site, acc, &numbers, err);
     free (numbers.numbers);
     return status;

@@ -6,7 +6,6 @@
 #include "lib/base/object.h"
 #include "lib/comm/comm_private.h"
 
-#include <accel/scheduler.h>
 
 /** A number, and in the message whose: "lr of group 'decay'". */
 struct noted_number {
@@ -40,15 +39,15 @@ void numbers_add_text (struct noted_numbers *numbers, const char *name, const ch
                        const char *text);
 /** @} */
 
-/** As optimizer_note_numbers(). */
-void scheduler_note_numbers (const struct accel_scheduler *scheduler, struct noted_numbers *numbers);
+/** Note what has to agree over the ranks, in an order that depends on what @p object is and on its sizes. */
+typedef void note_numbers (const struct object *object, struct noted_numbers *numbers);
 
 /**
- * Compare @p object, an optimizer or a scheduler, with those of the other ranks.  Collective.
+ * Compare the numbers of @p object, which @p note notes, with those of the other ranks.  Collective.
  *
  * @retval ACCEL_ERR_INVALID  on all ranks: they differ; `text` names two ranks and what both have
  */
 enum accel_status compare_numbers (const struct comm_site *site, struct accel *acc, const struct object *object,
-                                   struct accel_error *err);
+                                   note_numbers *note, struct accel_error *err);
 
 #endif

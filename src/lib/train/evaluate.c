@@ -6,7 +6,8 @@
 #include "lib/data/generator.h"
 #include "lib/data/memo.h"
 #include "lib/state/state_object.h"
-#include "lib/train/model.h"
+#include "lib/train/accumulate.h"
+#include "lib/train/precision.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,29 +31,21 @@ struct accel_evaluation {
     size_t model_count;
 };
 
-static bool
-is_model (const struct object *object)
-{
-    return (object->magic ^ OBJECT_MAGIC) == OBJECT_MODEL;
-}
-
 static enum accel_status
 remember_models (struct accel_evaluation *evaluation, struct accel_error *err)
 {
     size_t count = 0;
-    for (const struct object *object = evaluation->acc->prepared; object; object = object->next)
-        count += is_model (object);
+    for (const struct accel_model *model = model_first (evaluation->acc); model; model = model_next (model))
+        count++;
     evaluation->models = calloc (count + 1, sizeof *evaluation->models);
     if (!evaluation->models)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to save the state of %zu models", count);
-    for (struct object *object = evaluation->acc->prepared; object; object = object->next)
-        if (is_model (object)) { /* the object is the first member of a model */
-            struct accel_model *model = (struct accel_model *) (void *) object;
-            evaluation->models[evaluation->model_count++] = (struct model_memo){
-                .model = model, .unsynced = model->unsynced, .held = model->held, .triggered = model->triggered
-            };
-            object_hold (object);
-        }
+    for (struct accel_model *model = model_first (evaluation->acc); model; model = model_next (model)) {
+        evaluation->models[evaluation->model_count++] = (struct model_memo){
+            .model = model, .unsynced = model->unsynced, .held = model->held, .triggered = model->triggered
+        };
+        object_hold (&model->object);
+    }
     return ACCEL_OK;
 }
 
@@ -64,11 +57,13 @@ remember_job (struct accel_evaluation *evaluation, struct accel *acc, struct acc
     if (status)
         return status;
     object_hold (&acc->object);
-    evaluation->scaler = acc->scaler;
-    evaluation->autocast_off = acc->autocast_off;
-    evaluation->accumulating = acc->accumulating;
-    evaluation->num_steps = acc->accumulation.num_steps;
-    evaluation->micro_step = acc->micro_step;
+    const struct precision *precision = precision_of (acc);
+    const struct accumulation *accumulation = accumulation_of (acc);
+    evaluation->scaler = precision->scaler;
+    evaluation->autocast_off = precision->autocast_off;
+    evaluation->accumulating = accumulation->accumulating;
+    evaluation->num_steps = accumulation->options.num_steps;
+    evaluation->micro_step = accumulation->micro_step;
     return ACCEL_OK;
 }
 
@@ -99,11 +94,13 @@ static void
 restore_job (const struct accel_evaluation *evaluation)
 {
     struct accel *acc = evaluation->acc;
-    acc->scaler = evaluation->scaler;
-    acc->autocast_off = evaluation->autocast_off;
-    acc->accumulating = evaluation->accumulating;
-    acc->accumulation.num_steps = evaluation->num_steps;
-    acc->micro_step = evaluation->micro_step;
+    struct precision *precision = precision_of (acc);
+    struct accumulation *accumulation = accumulation_of (acc);
+    precision->scaler = evaluation->scaler;
+    precision->autocast_off = evaluation->autocast_off;
+    accumulation->accumulating = evaluation->accumulating;
+    accumulation->options.num_steps = evaluation->num_steps;
+    accumulation->micro_step = evaluation->micro_step;
     for (size_t i = 0; i < evaluation->model_count; i++) {
         const struct model_memo *memo = &evaluation->models[i];
         if (memo->model->object.owner != acc) /* it has been destroyed, or released */

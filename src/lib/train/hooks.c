@@ -8,8 +8,7 @@
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
 #include "lib/kernels/half.h"
-#include "lib/state/state_private.h"
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 
 #include <math.h>
 #include <string.h>

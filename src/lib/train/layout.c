@@ -5,7 +5,7 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/base/tensor.h"
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 #include "util/cleanup.h"
 #include "util/memory.h"
 

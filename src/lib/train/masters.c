@@ -7,7 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/kernels/arithmetic.h"
 #include "lib/kernels/half.h"
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 #include "lib/train/scaler.h"
 #include "util/memory.h"
 

@@ -2,13 +2,12 @@
 /* Models: named parameters and their gradients. */
 #include <config.h>
 
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/base/tensor.h"
-#include "lib/state/state_private.h"
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 #include "util/cleanup.h"
 #include "util/memory.h"
 
@@ -98,34 +97,13 @@ allocate_data (struct accel_model *model, size_t index, struct accel_error *err)
     return ACCEL_OK;
 }
 
-void
-model_release (struct accel_model *model)
-{
-    for (size_t s = 0; s < model->span_count; s++) {
-        const struct span *span = &model->spans[s];
-        FOR_GRADIENTS_OF (model, s, i)
-            if (span->allocated)
-                model->parameters[i].grad->data = model->kept[i];
-        if (span->allocated || span->scattered)
-            accel_free (model->object.owner, span->data);
-    }
-    reducer_destroy (model);
-    free (model->spans);
-    free (model->span_of);
-    model->spans = NULL;
-    model->span_of = NULL;
-    model->span_count = 0;
-    model->unsynced = 0;
-    model->held = model->triggered = false;
-}
-
 /* The object is the first member. */
 static void
 end_model (struct object *object)
 {
     struct accel_model *model = (struct accel_model *) (void *) object;
     model_release (model);
-    state_remove_prepared (&model->object);
+    prepared_remove (&model->object);
     for (size_t i = 0; i < model->count; i++) {
         if (model->owned[i])
             model->parameters[i].data->data = NULL;
@@ -144,6 +122,16 @@ end_model (struct object *object)
     model->count = 0;
     model->parameters = NULL;
 }
+
+static void
+let_go (struct object *object)
+{
+    model_release ((struct accel_model *) (void *) object);
+}
+
+static const struct object_kind kind_model = {
+    .name = kind_of_model, .end = end_model, .prepare = model_prepare, .release = model_unwrap, .let_go = let_go,
+};
 
 enum accel_status
 accel_model_create_sized (size_t parameter_size, struct accel_model **model, const struct accel_parameter *parameters,
@@ -165,7 +153,7 @@ accel_model_create_sized (size_t parameter_size, struct accel_model **model, con
     struct accel_model *made = calloc (1, sizeof *made);
     if (!made)
         goto error;
-    made->object = (struct object) OBJECT_INIT (OBJECT_MODEL, end_model);
+    made->object = (struct object) OBJECT_INIT (&kind_model);
     made->parameters = calloc (count, sizeof *made->parameters);
     made->owned = calloc (count, sizeof *made->owned);
     made->kept = calloc (count, sizeof *made->kept);
@@ -210,35 +198,4 @@ const struct accel_parameter *
 accel_model_parameter (const struct accel_model *model, size_t index)
 {
     return model && index < model->count ? &model->parameters[index] : NULL;
-}
-
-bool
-model_is_trained (const struct accel_model *model, size_t index)
-{
-    return model->parameters[index].grad != NULL;
-}
-
-enum accel_dtype
-model_grad_dtype (const struct accel_model *model, size_t index)
-{
-    return accel_dtype_from_dl (model->parameters[index].grad->dtype);
-}
-
-size_t
-model_grad_bytes (const struct accel_model *model, size_t index)
-{
-    const DLTensor *grad = model->parameters[index].grad;
-    return accel_tensor_count (grad) * tensor_element_bytes (grad);
-}
-
-enum accel_status
-model_check_gradients (const struct accel_model *model, struct accel_error *err)
-{
-    for (size_t i = 0; i < model->count; i++)
-        if (model_is_trained (model, i) && !model->parameters[i].grad->data
-            && accel_tensor_count (model->parameters[i].grad))
-            return accel_fail (err, ACCEL_ERR_INVALID,
-                               "the gradient of '%s' has no memory: call accel_prepare first, or set its grad->data",
-                               model->parameters[i].name);
-    return ACCEL_OK;
 }

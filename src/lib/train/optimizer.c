@@ -2,7 +2,7 @@
 /* Optimizers: what all kinds have in common, and the states they remember. */
 #include <config.h>
 
-#include "lib/train/optimizer.h"
+#include "lib/train/optimizer_object.h"
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
@@ -141,7 +141,7 @@ static void
 end_optimizer (struct object *object)
 {
     struct accel_optimizer *optimizer = (struct accel_optimizer *) (void *) object;
-    state_remove_prepared (&optimizer->object);
+    prepared_remove (&optimizer->object);
     if (!optimizer->begin && optimizer->custom.destroy)
         optimizer->custom.destroy (optimizer->custom.user);
     for (size_t i = 0; optimizer->state_names && i < optimizer->state_count; i++)
@@ -155,17 +155,8 @@ end_optimizer (struct object *object)
     object_let_go (&optimizer->model->object);
 }
 
-enum accel_status
-optimizer_check (const char *function, const struct accel_optimizer *optimizer, struct accel_error *err)
-{
-    if (!optimizer)
-        return accel_fail_null (err, function, "optimizer");
-    if (object_is_gone (&optimizer->object))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer has been destroyed", function);
-    if (object_is_gone (&optimizer->model->object))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer's model has been destroyed", function);
-    return ACCEL_OK;
-}
+static const struct object_kind kind_optimizer
+    = { .name = "optimizer", .end = end_optimizer, .prepare = optimizer_prepare };
 
 enum accel_status
 optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_optimizer *like,
@@ -175,7 +166,7 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer");
     *made = *like;
-    made->object = (struct object) OBJECT_INIT (OBJECT_OPTIMIZER, end_optimizer);
+    made->object = (struct object) OBJECT_INIT (&kind_optimizer);
     made->model = model;
     object_hold (&model->object);
     made->threads = threads_of_environment ();
@@ -207,7 +198,7 @@ change_parameters (struct accel_optimizer *optimizer, struct accel_error *err)
     masters_need (optimizer->model);
     optimizer->step++;
     if (!optimizer->begin) {
-        enum accel_status status = optimizer_step_custom (optimizer, err);
+        enum accel_status status = optimizer_for_each (optimizer, "the optimizer's step", optimizer->custom.step, err);
         accel_model_narrow (optimizer->model);
         return status;
     }
@@ -227,7 +218,7 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     bool skip;
     struct accel_model *model = optimizer->model;
     const struct accel *acc = model->object.owner;
-    if (accumulate_waits (&optimizer->object) || (acc && acc->scaling && acc->accumulating))
+    if (accumulate_waits (&optimizer->object) || (precision_scales (acc) && accumulation_of (acc)->accumulating))
         return ACCEL_OK;
     precision_share (model, optimizer->stepped_by);
     enum accel_status status = precision_unscale (model, site, &skip, err);
@@ -264,12 +255,6 @@ bool
 accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer)
 {
     return optimizer && optimizer->step_was_skipped;
-}
-
-struct accel_model *
-optimizer_model (const struct accel_optimizer *optimizer)
-{
-    return optimizer->model;
 }
 
 enum accel_status

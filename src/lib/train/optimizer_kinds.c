@@ -2,7 +2,7 @@
 /* The kinds of optimizers: their options, the numbers of a step, and the program's own. */
 #include <config.h>
 
-#include "lib/train/optimizer.h"
+#include "lib/train/optimizer_object.h"
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
@@ -197,52 +197,6 @@ accel_lion_create_sized (size_t options_size, size_t group_size, struct accel_op
                    (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
 }
 
-struct accel_update
-optimizer_update (const struct accel_optimizer *optimizer, size_t index)
-{
-    return (struct accel_update){
-        .index = index,
-        .parameter = &optimizer->model->trained[index],
-        .states = optimizer->state_tensors + index * optimizer->state_count,
-        .grad_scale = model_grad_dtype (optimizer->model, index) == ACCEL_FLOAT32 ? 1 : optimizer->model->pending,
-        .lr = optimizer_group_at (optimizer, index)->own.number[GROUP_LR],
-        .step = optimizer->step,
-        .group = &optimizer_group_at (optimizer, index)->shown,
-    };
-}
-
-/* Have @p callback see every trained parameter. */
-static enum accel_status
-for_each (const struct accel_optimizer *optimizer, const char *what,
-          enum accel_status (*callback) (void *user, const struct accel_update *update, struct accel_error *err),
-          struct accel_error *err)
-{
-    const struct accel_model *model = optimizer->model;
-    for (size_t i = 0; i < optimizer->group_count; i++)
-        optimizer->groups[i].shown = optimizer_show_group (&optimizer->groups[i]);
-    for (size_t i = 0; callback && i < model->count; i++) {
-        if (!optimizer_group_at (optimizer, i))
-            continue;
-        struct accel_error cause = { 0 };
-        struct accel_update update = optimizer_update (optimizer, i);
-        enum accel_status status = callback (optimizer->custom.user, &update, &cause);
-        bool model_gone = object_is_gone (&model->object);
-        if (!status && (model_gone || object_is_gone (&optimizer->object)))
-            status = accel_fail (&cause, ACCEL_ERR_CALLBACK, "the function destroyed its own %s",
-                                 model_gone ? "model" : "optimizer");
-        if (status)
-            return accel_fail (err, ACCEL_ERR_CALLBACK, "%s of '%.100s': %s", what, model->parameters[i].name,
-                               *cause.text ? cause.text : accel_status_string (status));
-    }
-    return ACCEL_OK;
-}
-
-enum accel_status
-optimizer_step_custom (struct accel_optimizer *optimizer, struct accel_error *err)
-{
-    return for_each (optimizer, "the optimizer's step", optimizer->custom.step, err);
-}
-
 static enum accel_status
 make_custom (struct accel_optimizer **optimizer, struct accel_model *model, size_t group_size,
              const struct accel_custom_optimizer *options, struct accel_error *err)
@@ -256,7 +210,7 @@ make_custom (struct accel_optimizer **optimizer, struct accel_model *model, size
         = create (optimizer, model, &like, NULL, &numbers, options->state_names, given, err);
     if (status)
         return status;
-    status = for_each (*optimizer, "the first state", options->init, err);
+    status = optimizer_for_each (*optimizer, "the first state", options->init, err);
     if (status) {
         (*optimizer)->custom.destroy = NULL;
         accel_optimizer_destroy (*optimizer);

@@ -3,7 +3,7 @@
  * may be.  Options, checks, public look-up and the comparison over ranks go through it. */
 #include <config.h>
 
-#include "lib/train/optimizer.h"
+#include "lib/train/optimizer_object.h"
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
@@ -44,6 +44,18 @@ static const struct {
 
 _Static_assert (sizeof numbers / sizeof *numbers == NUMBERS_OF_A_GROUP, "one row for each number");
 _Static_assert (sizeof flags / sizeof *flags == FLAGS_OF_A_GROUP, "one row for each flag");
+
+enum accel_status
+optimizer_check (const char *function, const struct accel_optimizer *optimizer, struct accel_error *err)
+{
+    if (!optimizer)
+        return accel_fail_null (err, function, "optimizer");
+    if (object_is_gone (&optimizer->object))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer has been destroyed", function);
+    if (object_is_gone (&optimizer->model->object))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer's model has been destroyed", function);
+    return ACCEL_OK;
+}
 
 const char *
 optimizer_kind_name (const struct accel_optimizer *optimizer)
@@ -261,9 +273,11 @@ optimizer_momentum (const struct accel_optimizer *optimizer, size_t group)
     return &its->own.number[optimizer->kind == OPTIMIZER_SGD ? GROUP_MOMENTUM : GROUP_BETA1];
 }
 
-void
-optimizer_note_numbers (const struct accel_optimizer *optimizer, struct noted_numbers *noted)
+/* The object is the first member. */
+static void
+note (const struct object *object, struct noted_numbers *noted)
 {
+    const struct accel_optimizer *optimizer = (const struct accel_optimizer *) (const void *) object;
     noted->what = optimizer_kind_name (optimizer);
     noted->sizes[0] = (struct noted_size){ "the number of groups", optimizer->group_count };
     noted->sizes[1] = (struct noted_size){ "the number of parameters", optimizer->model->count };
@@ -285,4 +299,10 @@ optimizer_note_numbers (const struct accel_optimizer *optimizer, struct noted_nu
             numbers_add (noted, flags[i].name, kind, group->name, group->own.flag[i]);
         numbers_add_text (noted, "the name", "group", group->name, group->name);
     }
+}
+
+enum accel_status
+optimizer_prepare (struct object *object, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    return compare_numbers (site, acc, object, note, err);
 }

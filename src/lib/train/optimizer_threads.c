@@ -5,7 +5,7 @@
 #include <config.h>
 
 #include "lib/kernels/half.h"
-#include "lib/train/optimizer.h"
+#include "lib/train/optimizer_object.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -14,8 +14,7 @@
 #include "lib/data/generator.h"
 #include "lib/kernels/arithmetic.h"
 #include "lib/kernels/half.h"
-#include "lib/state/state_private.h"
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 
 #include <math.h>
 #include <stdlib.h>

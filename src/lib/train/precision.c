@@ -5,17 +5,42 @@
 #include "lib/train/precision.h"
 
 #include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/base/tensor.h"
 #include "lib/kernels/half.h"
 #include "lib/state/state_object.h"
+#include "lib/train/accumulate.h"
+#include "lib/train/join_round.h"
+#include "lib/train/optimizer_object.h"
 
 #include <string.h>
+
+/* 0 is the default; scaler_init() refuses what is meant to be 0. */
+static enum accel_status
+open_precision (struct part *part, const struct accel *acc, const struct accel_options *given_options,
+                struct accel_error *err)
+{
+    struct precision *precision = (struct precision *) (void *) part;
+    const struct accel_grad_scaler *given = given_options ? given_options->grad_scaler : NULL;
+    struct accel_grad_scaler options = SCALER_DEFAULTS;
+    if (given) {
+        options.init_scale = option_or (given->init_scale, options.init_scale);
+        options.growth_factor = option_or (given->growth_factor, options.growth_factor);
+        options.backoff_factor = option_or (given->backoff_factor, options.backoff_factor);
+        options.growth_interval = option_count_or (given->growth_interval, options.growth_interval);
+        options.disabled = given->disabled;
+    }
+    precision->scaling = !strcmp (acc->mixed_precision, "fp16") && !options.disabled;
+    return scaler_init (&precision->scaler, &options, err);
+}
+
+const struct part_kind part_precision = { .size_bytes = sizeof (struct precision), .open = open_precision };
 
 enum accel_dtype
 accel_autocast (const struct accel *acc)
 {
     const char *precision = accel_mixed_precision (acc);
-    if (!strcmp (precision, "no") || acc->autocast_off)
+    if (!strcmp (precision, "no") || precision_of (acc)->autocast_off)
         return ACCEL_FLOAT32;
     return strcmp (precision, "fp16") ? ACCEL_BFLOAT16 : ACCEL_FLOAT16;
 }
@@ -23,9 +48,9 @@ accel_autocast (const struct accel *acc)
 bool
 accel_autocast_enable (struct accel *acc, bool enabled)
 {
-    bool before = !acc || !acc->autocast_off;
+    bool before = !acc || !precision_of (acc)->autocast_off;
     if (acc)
-        acc->autocast_off = !enabled;
+        precision_of (acc)->autocast_off = !enabled;
     return before;
 }
 
@@ -35,9 +60,9 @@ accel_scaler_get_state (const struct accel *acc, struct accel_scaler_state *stat
     if (!state)
         return false;
     *state = (struct accel_scaler_state){ 0 };
-    if (!acc || !acc->scaling)
+    if (!precision_scales (acc))
         return false;
-    const struct scaler *scaler = &acc->scaler;
+    const struct scaler *scaler = &precision_of (acc)->scaler;
     *state = (struct accel_scaler_state){ scaler->options.growth_factor, scaler->options.backoff_factor,
                                           scaler->options.growth_interval, scaler->growth_tracker, scaler->scale };
     return true;
@@ -49,10 +74,11 @@ accel_scaler_set_state (struct accel *acc, const struct accel_scaler_state *stat
     struct scaler made;
     if (!acc || !state)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, acc ? "state" : "acc");
-    if (!acc->scaling)
+    struct precision *precision = precision_of (acc);
+    if (!precision->scaling)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: mixed precision is %s%s, so there is no scaler", __func__,
-                           accel_mixed_precision (acc), acc->scaler.options.disabled ? " with the scaler disabled" :
-                                                                                       "");
+                           accel_mixed_precision (acc),
+                           precision->scaler.options.disabled ? " with the scaler disabled" : "");
     struct accel_grad_scaler options = { (double) state->scale, state->growth_factor, state->backoff_factor,
                                          state->growth_interval, false };
     enum accel_status status = scaler_init (&made, &options, err);
@@ -61,24 +87,24 @@ accel_scaler_set_state (struct accel *acc, const struct accel_scaler_state *stat
     if (state->growth_tracker >= state->growth_interval)
         return accel_fail (err, ACCEL_ERR_INVALID, "growth_tracker is %u, but must be less than growth_interval, %u",
                            state->growth_tracker, state->growth_interval);
-    made.options.init_scale = acc->scaler.options.init_scale;
+    made.options.init_scale = precision->scaler.options.init_scale;
     made.growth_tracker = state->growth_tracker;
-    acc->scaler = made;
+    precision->scaler = made;
     return ACCEL_OK;
 }
 
 void
 precision_note_scale (const struct accel *acc, struct accel_model *model)
 {
-    if (acc->scaling)
-        model->scaled_by = acc->scaler.scale;
+    if (precision_scales (acc))
+        model->scaled_by = precision_of (acc)->scaler.scale;
     model->stepped = false;
 }
 
 void
 precision_share (struct accel_model *model, uint64_t stepped_by)
 {
-    if (!model->stepped || stepped_by == model->unscalings || !model->object.owner || !model->object.owner->scaling)
+    if (!model->stepped || stepped_by == model->unscalings || !precision_scales (model->object.owner))
         return;
     model->unscaled = true;
     model->found_inf = model->stepped_inf;
@@ -88,9 +114,11 @@ precision_share (struct accel_model *model, uint64_t stepped_by)
 enum accel_status
 precision_broadcast (struct accel *acc, const struct comm_site *site, int root, struct accel_error *err)
 {
-    if (!acc->scaling)
+    struct precision *precision = precision_of (acc);
+    if (!precision->scaling)
         return ACCEL_OK;
-    return comm_broadcast (accel_world (acc), site, &acc->scaler, sizeof acc->scaler, ACCEL_UINT8, root, err);
+    return comm_broadcast (accel_world (acc), site, &precision->scaler, sizeof precision->scaler, ACCEL_UINT8, root,
+                           err);
 }
 
 /* Gradients of 16 bits are only looked at. */
@@ -111,10 +139,10 @@ precision_unscale (struct accel_model *model, const struct comm_site *site, bool
     enum accel_status status = model_check_gradients (model, err);
     if (skip)
         *skip = false;
-    if (status || !acc || !acc->scaling || acc->accumulating)
+    if (status || !precision_scales (acc) || accumulation_of (acc)->accumulating)
         return status;
     if (!model->unscaled) {
-        struct scaler scaler = acc->scaler;
+        struct scaler scaler = precision_of (acc)->scaler;
         if (model->scaled_by > 0)
             scaler.scale = model->scaled_by;
         uint8_t found = 0;
@@ -125,7 +153,7 @@ precision_unscale (struct accel_model *model, const struct comm_site *site, bool
         model->unscaled = true;
         model->unscalings++;
         /* Those that have no data left take no part in steps, and averaged gradients are the same without asking. */
-        if (accel_num_processes (acc) > 1 && !state_join_steps (acc))
+        if (accel_num_processes (acc) > 1 && !join_steps (acc))
             status = comm_all_reduce (accel_world (acc), site, &found, &found, 1, ACCEL_UINT8, ACCEL_MAX, err);
         model->found_inf = found;
     }
@@ -134,26 +162,16 @@ precision_unscale (struct accel_model *model, const struct comm_site *site, bool
     return status;
 }
 
-/* The first model among what was prepared from @object on. */
-static struct accel_model *
-next_model (struct object *object)
-{
-    while (object && (object->magic ^ OBJECT_MAGIC) != (uint64_t) OBJECT_MODEL)
-        object = object->next;
-    return (struct accel_model *) (void *) object;
-}
-
 void
 precision_update (struct accel_model *model)
 {
     struct accel *acc = model->object.owner;
     /* As in torch the other optimizers' gradients count too, if they have been looked at. */
-    bool found = false, scaling = acc && acc->scaling;
-    for (struct accel_model *other = scaling ? next_model (acc->prepared) : NULL; other;
-         other = next_model (other->object.next))
+    bool found = false, scaling = precision_scales (acc);
+    for (struct accel_model *other = scaling ? model_first (acc) : NULL; other; other = model_next (other))
         found = found || (other->unscaled && other->found_inf);
     if (scaling)
-        scaler_update (&acc->scaler, found);
+        scaler_update (&precision_of (acc)->scaler, found);
     model->stepped = model->unscaled;
     model->stepped_inf = model->found_inf;
     model->stepped_pending = model->pending;
@@ -167,21 +185,21 @@ accel_unscale_gradients_at (const char *file, int line, struct accel *acc, struc
     struct comm_site site = { file, line, JOBSEG_CALL_UNSCALE_GRADIENTS };
     if (!acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_unscale_gradients: acc is NULL");
-    struct accel_model *only = optimizer ? optimizer_model (optimizer) : NULL;
+    struct accel_model *only = optimizer ? optimizer->model : NULL;
     if (only && only->object.owner != acc)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_unscale_gradients: the optimizer's model was not prepared with this struct accel");
-    struct accel_model *model = only ? only : next_model (acc->prepared);
+    struct accel_model *model = only ? only : model_first (acc);
     enum accel_status status = ACCEL_OK;
-    if (!acc->scaling || acc->accumulating)
+    if (!precision_scales (acc) || accumulation_of (acc)->accumulating)
         return ACCEL_OK;
-    for (struct accel_model *other = model; other; other = only ? NULL : next_model (other->object.next))
+    for (struct accel_model *other = model; other; other = only ? NULL : model_next (other))
         if (other->unscaled)
             return accel_fail (err, ACCEL_ERR_INVALID,
                                "accel_unscale_gradients at %s:%d: the gradients have already been unscaled since the "
                                "last step (clipping unscales too)",
                                file, line);
-    for (; model && !status; model = only ? NULL : next_model (model->object.next))
+    for (; model && !status; model = only ? NULL : model_next (model))
         status = precision_unscale (model, &site, NULL, err);
     return status;
 }

@@ -6,7 +6,31 @@
 #include <accel/precision.h>
 
 #include "lib/comm/comm_private.h"
-#include "lib/train/model.h"
+#include "lib/state/part.h"
+#include "lib/train/model_object.h"
+#include "lib/train/scaler.h"
+
+struct precision {
+    struct part part;
+    struct scaler scaler;
+    bool scaling;      /* the precision is fp16, and the scaler is not disabled */
+    bool autocast_off; /* accel_autocast_enable() */
+};
+
+extern const struct part_kind part_precision;
+
+static inline struct precision *
+precision_of (const struct accel *acc)
+{
+    return (struct precision *) (void *) part_find (acc, &part_precision);
+}
+
+/** @return whether @p acc, which may be NULL, scales losses. */
+static inline bool
+precision_scales (const struct accel *acc)
+{
+    return acc && precision_of (acc)->scaling;
+}
 
 /** Note what the scaler multiplies the loss of @p model by, whose gradients come now. */
 void precision_note_scale (const struct accel *acc, struct accel_model *model);
@@ -29,9 +53,6 @@ enum accel_status precision_unscale (struct accel_model *model, const struct com
  * optimizer of the same model has since, these gradients are unscaled already.
  */
 void precision_share (struct accel_model *model, uint64_t stepped_by);
-
-/** @return the model that @p optimizer changes. */
-struct accel_model *optimizer_model (const struct accel_optimizer *optimizer);
 
 /** After an optimizer's step over @p model, or a skipped one: change the scale, if there is one. */
 void precision_update (struct accel_model *model);

@@ -1,34 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accel_prepare(): models are compared over the ranks, start from rank 0's parameters, and get gradients that lie in
- * memory all ranks have mapped; loaders are cut into shards. */
+/* accel_prepare() of a model: it is compared over the ranks, starts from rank 0's parameters, and gets gradients in
+ * memory that all ranks have mapped. */
 #include <config.h>
 
 #include "lib/base/error.h"
-#include "lib/base/object.h"
 #include "lib/base/tensor.h"
 #include "lib/comm/comm_private.h"
-#include "lib/data/loader.h"
-#include "lib/state/state_private.h"
-#include "lib/train/compare.h"
-#include "lib/train/optimizer.h"
+#include "lib/train/model_object.h"
 #include "lib/train/precision.h"
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 #include "util/hash.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { DESCRIPTION_SIZE = 256 };
-
-static const char end_mark;
-
-void *
-accel_prepare_end_mark (void)
-{
-    return (void *) (uintptr_t) &end_mark;
-}
 
 static void
 describe (const struct accel_model *model, size_t index, char text[DESCRIPTION_SIZE])
@@ -147,53 +134,21 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
     return status;
 }
 
-/* As bytes: what is not trained may be of a type that we do not know.  Of what is, the masters. */
-static enum accel_status
-broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site, int root, bool buffers,
-           struct accel_error *err)
-{
-    enum accel_status status = ACCEL_OK;
-    for (size_t i = 0; !status && i < model->count; i++) {
-        const DLTensor *data = model->trained[i].data;
-        if (!buffers || !model_is_trained (model, i))
-            status = comm_broadcast (comm, site, data->data, accel_tensor_count (data) * tensor_element_bytes (data),
-                                     ACCEL_UINT8, root, err);
-    }
-    return status;
-}
-
+/* The object is the first member. */
 enum accel_status
-model_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site, int root,
-                 struct accel_error *err)
+model_prepare (struct object *object, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
-    masters_need (model);
-    enum accel_status status = broadcast (model, comm, site, root, false, err);
-    if (!status)
-        accel_model_narrow (model);
-    return status;
-}
-
-enum accel_status
-model_broadcast_buffers (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site, int root,
-                         struct accel_error *err)
-{
-    return broadcast (model, comm, site, root, true, err);
-}
-
-enum accel_status
-model_prepare (const char *file, int line, struct accel *acc, struct accel_model *model, struct accel_error *err)
-{
-    struct comm_site site = { file, line, JOBSEG_CALL_PREPARE };
+    struct accel_model *model = (struct accel_model *) (void *) object;
     struct accel_comm *comm = accel_world (acc);
-    enum accel_status status = compare_models (comm, &site, model, err);
+    enum accel_status status = compare_models (comm, site, model, err);
     if (!status)
-        status = model_broadcast (model, comm, &site, 0, err);
+        status = model_broadcast (model, comm, site, 0, err);
     if (!status)
-        status = precision_broadcast (acc, &site, 0, err);
+        status = precision_broadcast (acc, site, 0, err);
     if (status)
         return status;
     model->object.owner = acc;
-    status = model_make_spans (acc, model, &site, err);
+    status = model_make_spans (acc, model, site, err);
     if (!status)
         status = reducer_create (model, acc, err);
     if (status) {
@@ -206,60 +161,4 @@ model_prepare (const char *file, int line, struct accel *acc, struct accel_model
         model->kept[i] = NULL;
     }
     return ACCEL_OK;
-}
-
-static enum accel_status
-prepare_new (const char *file, int line, struct accel *acc, void *address, uint64_t kind, struct accel_error *err)
-{
-    struct object *object = address;
-    const struct comm_site site = { file, line, JOBSEG_CALL_PREPARE };
-    enum accel_status status = ACCEL_OK;
-    if (kind == OBJECT_MODEL)
-        status = model_prepare (file, line, acc, address, err);
-    else if (kind == OBJECT_LOADER)
-        status = loader_prepare (address, acc, &site, err);
-    else
-        status = compare_numbers (&site, acc, object, err);
-    if (status)
-        return status;
-    object->owner = acc;
-    state_add_prepared (acc, object);
-    return ACCEL_OK;
-}
-
-static enum accel_status
-prepare_object (const char *file, int line, struct accel *acc, void *address, int number, struct accel_error *err)
-{
-    struct object *object = address;
-    if (!object)
-        return ACCEL_OK;
-    uint64_t kind = object->magic ^ OBJECT_MAGIC;
-    if (kind < OBJECT_MODEL || kind > OBJECT_SCHEDULER)
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "object %d passed to accel_prepare is not a model, optimizer, loader or scheduler, or has "
-                           "been destroyed",
-                           number);
-    if (object->owner == acc)
-        return ACCEL_OK;
-    if (object->owner)
-        return accel_fail (err, ACCEL_ERR_INVALID, "object %d already belongs to another struct accel", number);
-    return prepare_new (file, line, acc, address, kind, err);
-}
-
-enum accel_status
-accel_prepare_at (const char *file, int line, struct accel *acc, struct accel_error *err, ...)
-{
-    enum accel_status status = ACCEL_OK;
-    if (!acc)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_prepare: acc is NULL");
-    va_list objects;
-    va_start (objects, err);
-    for (int number = 1; !status; number++) {
-        void *object = va_arg (objects, void *);
-        if (object == (void *) (uintptr_t) &end_mark)
-            break;
-        status = prepare_object (file, line, acc, object, number, err);
-    }
-    va_end (objects);
-    return status;
 }

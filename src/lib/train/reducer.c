@@ -2,18 +2,20 @@
 /* Averaging gradients.  All processes reduce the same buckets in the same order, whatever order their gradients come
  * in: a bucket that is complete waits for its turn, as in torch's reducer (torch/csrc/distributed/c10d/reducer.cpp).
  *
- * While the program computes, a thread of ours reduces what is complete; what is left when the program's pass ends is
- * reduced by the program's own thread.  Reducing is work of the processor here, and no transfer that something else
- * does: where a process has one CPU there is nothing to gain, and all is left to the end. */
+ * While the program computes, what is complete is reduced as work in flight (comm/work.h); what is left when the
+ * program's pass ends is reduced by the program's own thread.  Reducing is work of the processor here, and no transfer
+ * that something else does: if a process has one CPU there is nothing to gain, and all is left to the end. */
 #include <config.h>
 
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 
 #include "lib/base/error.h"
 #include "lib/state/state_object.h"
+#include "lib/train/accumulate.h"
+#include "lib/train/join_round.h"
+#include "lib/train/precision.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,11 +51,7 @@ reducer_create (struct accel_model *model, struct accel *acc, struct accel_error
         goto error;
     if (pthread_mutex_init (&reducer->lock, NULL))
         goto error;
-    if (pthread_cond_init (&reducer->wake, NULL)) {
-        pthread_mutex_destroy (&reducer->lock);
-        goto error;
-    }
-    reducer->locks_made = true;
+    reducer->lock_made = true;
     if (reducer->size == 1)
         return ACCEL_OK;
     enum accel_status status = hook_make (model, acc, err);
@@ -70,10 +68,8 @@ reducer_destroy (struct accel_model *model)
         return;
     hook_free (model);
     power_sgd_free (model);
-    if (reducer->locks_made) {
-        pthread_cond_destroy (&reducer->wake);
+    if (reducer->lock_made)
         pthread_mutex_destroy (&reducer->lock);
-    }
     free (reducer->ready);
     free (reducer->used);
     free (reducer->mask);
@@ -185,7 +181,7 @@ reduce_rest (struct accel_model *model, bool live, struct accel_error *err)
             status = model_broadcast_buffers (model, reducer->comm, reducer->site, root, err);
     }
     /* Passes that follow in the same step add to averages, which are alike on all ranks. */
-    if (live && reducer->mask && model->object.owner->accumulating)
+    if (live && reducer->mask && accumulation_of (model->object.owner)->accumulating)
         memcpy (reducer->used, reducer->mask, model->count);
     else
         memset (reducer->used, 0, model->count);
@@ -199,42 +195,36 @@ is_next_complete (const struct accel_model *model)
     return next < model->span_count && !model->spans[next].pending;
 }
 
-static void *
-thread_main (void *user)
+/* Work of the communicator: a chain of collectives, for hooks compute between them. */
+static void
+reduce_complete (void *user)
 {
     struct accel_model *model = user;
     struct reducer *reducer = model->reducer;
     struct accel_error cause;
-    enum accel_status status = ACCEL_OK;
-    comm_reserved_for_me ();
     pthread_mutex_lock (&reducer->lock);
-    while (!status && !reducer->stop && reducer->next < model->span_count) {
-        if (!is_next_complete (model)) {
-            pthread_cond_wait (&reducer->wake, &reducer->lock);
-            continue;
-        }
+    while (!reducer->error.code && !reducer->stop && is_next_complete (model)) {
         pthread_mutex_unlock (&reducer->lock);
-        status = reduce_span (model, reducer->next, &cause);
+        enum accel_status status = reduce_span (model, reducer->next, &cause);
         pthread_mutex_lock (&reducer->lock);
         reducer->next++;
+        if (status)
+            reducer->error = cause;
     }
-    if (status)
-        reducer->error = cause;
+    reducer->busy = false;
     pthread_mutex_unlock (&reducer->lock);
-    return NULL;
 }
 
-/* Signals are for the program's threads.  Without a thread all is reduced in the end. */
+/* Reducing what is left when the pass ends needs no thread.  Without one, all is reduced then. */
 static void
-start_thread (struct accel_model *model)
+overlap (struct accel_model *model)
 {
     struct reducer *reducer = model->reducer;
-    sigset_t every, before;
-    sigfillset (&every);
-    pthread_sigmask (SIG_SETMASK, &every, &before);
-    reducer->threaded = !pthread_create (&reducer->thread, NULL, thread_main, model);
-    reducer->overlap = reducer->threaded;
-    pthread_sigmask (SIG_SETMASK, &before, NULL);
+    if (reducer->busy || !reducer->overlap || !is_next_complete (model)
+        || (!reducer->overlapped && reducer->next + 1 == model->span_count))
+        return;
+    reducer->overlap = work_act (reducer->comm, &reducer->work, reduce_complete, model);
+    reducer->busy = reducer->overlapped = reducer->overlap;
 }
 
 void
@@ -246,8 +236,8 @@ reducer_begin (struct accel_model *model, const struct comm_site *site, bool red
         model->spans[s].pending = model->spans[s].gradients;
     reducer->site = site;
     reducer->reduces = reduces;
-    reducer->checks = model->object.owner->check_gradients && !model->object.owner->scaling;
-    reducer->announced = reducer->stop = false;
+    reducer->checks = model->object.owner->check_gradients && !precision_scales (model->object.owner);
+    reducer->announced = reducer->stop = reducer->overlapped = reducer->busy = false;
     reducer->reported = reducer->next = 0;
     reducer->error.code = ACCEL_OK;
     reducer->open = true;
@@ -274,17 +264,12 @@ report (struct accel_model *model, size_t index, struct accel_error *err)
     reducer->reported++;
     if (!reducer->reduces)
         return ACCEL_OK;
-    /* Wherever the thread stands, and whether there is one: programs must not depend on it. */
+    /* Whether something is in flight or not: programs must not depend on it. */
     comm_reserve (reducer->comm, true);
     ptrdiff_t s = model->span_of[index];
     if (s != NO_SPAN)
         model->spans[s].pending--;
-    if (is_next_complete (model)) {
-        if (reducer->threaded)
-            pthread_cond_signal (&reducer->wake);
-        else if (reducer->overlap && (reducer->next + 1 < model->span_count))
-            start_thread (model);
-    }
+    overlap (model);
     return ACCEL_OK;
 }
 
@@ -338,11 +323,9 @@ reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
     pthread_mutex_lock (&reducer->lock);
     reducer->open = false;
     reducer->stop = true;
-    pthread_cond_signal (&reducer->wake);
     pthread_mutex_unlock (&reducer->lock);
-    if (reducer->threaded)
-        pthread_join (reducer->thread, NULL);
-    reducer->threaded = false;
+    if (reducer->overlapped)
+        work_take_turn (reducer->comm);
     comm_reserve (reducer->comm, false);
     if (!reducer->error.code && !failed)
         close_reports (model, &reducer->error);

@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
+#include "lib/data/active.h"
 #include "lib/data/loader.h"
 #include "lib/kernels/arithmetic.h"
 #include "lib/state/state_object.h"
@@ -99,13 +100,16 @@ static void
 end_scheduler (struct object *object)
 {
     struct accel_scheduler *scheduler = (struct accel_scheduler *) (void *) object;
-    state_remove_prepared (object);
+    prepared_remove (object);
     free (scheduler->parts);
     free (scheduler->milestones);
     free (scheduler->groups);
     free (scheduler->memory);
     object_let_go (&scheduler->optimizer->object);
 }
+
+static const struct object_kind kind_scheduler
+    = { .name = "scheduler", .end = end_scheduler, .prepare = scheduler_prepare };
 
 /* The groups that @p name says: one, or all that the optimizer changes. */
 static enum accel_status
@@ -238,7 +242,7 @@ create (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer, c
     struct accel_scheduler *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a scheduler");
-    made->object = (struct object) OBJECT_INIT (OBJECT_SCHEDULER, end_scheduler);
+    made->object = (struct object) OBJECT_INIT (&kind_scheduler);
     made->optimizer = optimizer;
     object_hold (&optimizer->object);
     made->composition = request->composition;
@@ -324,16 +328,6 @@ accel_scheduler_destroy (struct accel_scheduler *scheduler)
     object_destroy (scheduler ? &scheduler->object : NULL);
 }
 
-enum accel_status
-scheduler_check (const char *function, const struct accel_scheduler *scheduler, struct accel_error *err)
-{
-    if (!scheduler)
-        return accel_fail_null (err, function, "scheduler");
-    if (object_is_gone (&scheduler->optimizer->object))
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the scheduler's optimizer has been destroyed", function);
-    return ACCEL_OK;
-}
-
 /* The part that the next step belongs to, if that part has no more steps; NULL otherwise. */
 static const struct schedule *
 find_end (const struct accel_scheduler *scheduler)
@@ -366,11 +360,11 @@ splits_batches (const struct accel *acc, const struct accel_scheduler *scheduler
 {
     if (scheduler->parts->options.split_batches)
         return true;
-    if (acc->active_loader)
-        return loader_splits_batches (acc->active_loader);
-    for (struct object *object = acc->prepared; object; object = object->next)
-        if ((object->magic ^ OBJECT_MAGIC) == OBJECT_LOADER
-            && loader_splits_batches ((const struct accel_loader *) (const void *) object))
+    if (loader_active (acc))
+        return loader_splits_batches (loader_active (acc));
+    for (struct object *object = prepared_first (acc, kind_of_loader); object;
+         object = prepared_next (object, kind_of_loader))
+        if (loader_splits_batches ((const struct accel_loader *) (const void *) object))
             return true;
     return false;
 }

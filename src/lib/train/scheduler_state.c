@@ -13,6 +13,16 @@
 /* Of a sequence's or a product's own records, after the kinds of schedules. */
 enum { STATE_VERSION = 1, COMPOSED = 64 };
 
+enum accel_status
+scheduler_check (const char *function, const struct accel_scheduler *scheduler, struct accel_error *err)
+{
+    if (!scheduler)
+        return accel_fail_null (err, function, "scheduler");
+    if (object_is_gone (&scheduler->optimizer->object))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the scheduler's optimizer has been destroyed", function);
+    return ACCEL_OK;
+}
+
 double
 accel_scheduler_lr (const struct accel_scheduler *scheduler)
 {
@@ -173,9 +183,11 @@ note_part (const struct accel_scheduler *scheduler, const struct schedule *part,
         numbers_add (numbers, "the first learning rate", kind, name, part->base_lr[i]);
 }
 
-void
-scheduler_note_numbers (const struct accel_scheduler *scheduler, struct noted_numbers *numbers)
+/* The object is the first member. */
+static void
+note (const struct object *object, struct noted_numbers *numbers)
 {
+    const struct accel_scheduler *scheduler = (const struct accel_scheduler *) (const void *) object;
     const struct accel_optimizer *optimizer = scheduler->optimizer;
     numbers->what = schedule_name (scheduler->parts->options.schedule);
     if (scheduler->composition != COMPOSED_OF_ONE)
@@ -195,4 +207,10 @@ scheduler_note_numbers (const struct accel_scheduler *scheduler, struct noted_nu
     for (size_t i = 0; i < scheduler->group_count; i++)
         numbers_add (numbers, "lr", optimizer->group_count > 1 ? "group" : NULL,
                      optimizer->groups[scheduler->groups[i]].name, scheduler->lr[i]);
+}
+
+enum accel_status
+scheduler_prepare (struct object *object, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    return compare_numbers (site, acc, object, note, err);
 }

@@ -6,7 +6,7 @@
 #include <accel/scheduler.h>
 
 #include "lib/base/object.h"
-#include "lib/train/optimizer.h"
+#include "lib/train/optimizer_object.h"
 
 enum { ONE_CYCLE_PHASES = 3 };
 
@@ -73,5 +73,9 @@ size_t scheduler_part_at (const struct accel_scheduler *scheduler, uint64_t step
 /** @return ACCEL_OK if @p scheduler and its optimizer are there for a call of @p function. */
 enum accel_status scheduler_check (const char *function, const struct accel_scheduler *scheduler,
                                    struct accel_error *err);
+
+/** accel_prepare(): compare schedulers over the ranks.  Collective. */
+enum accel_status scheduler_prepare (struct object *object, struct accel *acc, const struct comm_site *site,
+                                     struct accel_error *err);
 
 #endif

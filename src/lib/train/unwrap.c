@@ -1,14 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Undoing accel_prepare(): accel_unwrap_model() and accel_free_memory(). */
+/* Undoing accel_prepare() of a model. */
 #include <config.h>
 
 #include "lib/base/error.h"
-#include "lib/data/loader.h"
-#include "lib/state/state_object.h"
-#include "lib/train/reducer.h"
+#include "lib/train/reducer_object.h"
 #include "util/memory.h"
 
 #include <stdlib.h>
+
+void
+model_release (struct accel_model *model)
+{
+    for (size_t s = 0; s < model->span_count; s++) {
+        const struct span *span = &model->spans[s];
+        FOR_GRADIENTS_OF (model, s, i)
+            if (span->allocated)
+                model->parameters[i].grad->data = model->kept[i];
+        if (span->allocated || span->scattered)
+            accel_free (model->object.owner, span->data);
+    }
+    reducer_destroy (model);
+    free (model->spans);
+    free (model->span_of);
+    model->spans = NULL;
+    model->span_of = NULL;
+    model->span_count = 0;
+    model->unsynced = 0;
+    model->held = model->triggered = false;
+}
 
 /* Copies of the gradients in shared memory, all or none. */
 static enum accel_status
@@ -50,45 +69,13 @@ accel_unwrap_model (struct accel *acc, struct accel_model *model, struct accel_e
     if (status)
         return status;
     model_release (model);
-    state_remove_prepared (&model->object);
+    prepared_remove (&model->object);
     model->object.owner = NULL;
     return ACCEL_OK;
 }
 
-void
-state_let_go (struct accel *acc)
-{
-    while (acc->prepared) {
-        struct object *object = acc->prepared;
-        uint64_t kind = object->magic ^ OBJECT_MAGIC;
-        if (kind == OBJECT_MODEL)
-            model_release ((struct accel_model *) (void *) object);
-        state_remove_prepared (object);
-        if (kind == OBJECT_LOADER)
-            (void) loader_release ((struct accel_loader *) (void *) object, NULL);
-        object->owner = NULL;
-    }
-}
-
 enum accel_status
-accel_free_memory (struct accel *acc, struct accel_error *err)
+model_unwrap (struct object *object, struct accel_error *err)
 {
-    enum accel_status status = ACCEL_OK;
-    if (!acc)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_free_memory: acc is NULL");
-    acc->micro_step = 0;
-    while (acc->prepared && !status) {
-        struct object *object = acc->prepared;
-        uint64_t kind = object->magic ^ OBJECT_MAGIC;
-        /* The object is the first member of each of these. */
-        if (kind == OBJECT_MODEL) {
-            status = accel_unwrap_model (acc, (struct accel_model *) (void *) object, err);
-            continue;
-        }
-        state_remove_prepared (object);
-        if (kind == OBJECT_LOADER)
-            status = loader_release ((struct accel_loader *) (void *) object, err);
-        object->owner = NULL;
-    }
-    return status;
+    return accel_unwrap_model (object->owner, (struct accel_model *) (void *) object, err);
 }

@@ -7,7 +7,10 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
+#include "lib/state/prepared.h"
 #include "lib/state/state_object.h"
+#include "lib/train/join_round.h"
+#include "lib/utility/profile.h"
 
 enum accel_status
 accel_end_training_at (const char *file, int line, struct accel *acc, struct accel_error *err)
@@ -15,12 +18,10 @@ accel_end_training_at (const char *file, int line, struct accel *acc, struct acc
     struct comm_site site = { file, line, JOBSEG_CALL_END_TRAINING };
     if (!acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_end_training: acc is NULL");
-    if (acc->joining)
+    if (join_steps (acc))
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_end_training: end accel_join_uneven_inputs with accel_join_end first");
-    for (struct object *object = acc->prepared; object; object = object->next)
-        if ((object->magic ^ OBJECT_MAGIC) == OBJECT_LOADER)
-            accel_loader_end ((struct accel_loader *) (void *) object);
-    enum accel_status status = acc->world->profile ? accel_profile_stop_at (file, line, acc, err) : ACCEL_OK;
+    prepared_stop (acc);
+    enum accel_status status = profile_is_recording (acc) ? accel_profile_stop_at (file, line, acc, err) : ACCEL_OK;
     return status ? status : comm_barrier (acc->world, &site, err);
 }

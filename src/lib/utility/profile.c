@@ -8,7 +8,9 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/comm/comm_object.h"
+#include "lib/comm/work.h"
 #include "lib/state/state_object.h"
+#include "util/clock.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,18 +18,10 @@
 
 enum { DEFAULT_EVENTS = 65536 };
 
-uint64_t
-profile_now (void)
+static uint64_t
+now (void)
 {
-    struct timespec now;
-    clock_gettime (CLOCK_MONOTONIC, &now);
-    return (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec;
-}
-
-static struct profile *
-active (struct accel *acc)
-{
-    return acc ? acc->world->profile : NULL;
+    return (uint64_t) clock_ns ();
 }
 
 /* Collectives of a backward pass may be noted by a thread of the library's. */
@@ -54,22 +48,25 @@ static void
 note (struct profile *profile, const struct profile_event *event)
 {
     pthread_mutex_lock (&lock);
+    uint64_t number = event->kind == PROFILE_CALL ? profile->calls++ : event->number;
     if (profile->count == profile->most)
         profile->dropped++;
-    else
-        profile->events[profile->count++] = *event;
+    else {
+        profile->events[profile->count] = *event;
+        profile->events[profile->count++].number = number;
+    }
     pthread_mutex_unlock (&lock);
 }
 
-/* A file is told by the end of its path. */
-void
-profile_note_call (struct profile *profile, const struct accel_engine_call *call, uint64_t begin_ns)
+/* The observer is the first member.  A file is told by the end of its path. */
+static void
+note_call (struct comm_observer *observer, const struct accel_engine_call *call, int64_t begin_ns)
 {
+    struct profile *profile = (struct profile *) (void *) observer;
     const char *slash = strrchr (engine_site (call)->file, '/');
     note (profile, &(struct profile_event){
-                       .begin_ns = begin_ns,
-                       .end_ns = profile_now (),
-                       .number = profile->calls++,
+                       .begin_ns = (uint64_t) begin_ns,
+                       .end_ns = now (),
                        .count = call->count,
                        .line = (uint32_t) engine_site (call)->line,
                        .name = name_index (&profile->names, slash ? slash + 1 : engine_site (call)->file),
@@ -79,8 +76,9 @@ profile_note_call (struct profile *profile, const struct accel_engine_call *call
                    });
 }
 
-void
-profile_destroy (struct profile *profile)
+/* Accepts NULL. */
+static void
+destroy (struct profile *profile)
 {
     if (!profile)
         return;
@@ -89,18 +87,38 @@ profile_destroy (struct profile *profile)
     free (profile);
 }
 
+static void
+end_observer (struct comm_observer *observer)
+{
+    destroy ((struct profile *) (void *) observer);
+}
+
+static struct profile *
+active (struct accel *acc)
+{
+    struct comm_observer *observer = acc ? acc->world->observer : NULL;
+    return observer && observer->note == note_call ? (struct profile *) (void *) observer : NULL;
+}
+
+bool
+profile_is_recording (struct accel *acc)
+{
+    return active (acc) != NULL;
+}
+
 static struct profile *
 create (const struct accel_profile_options *options)
 {
     struct profile *made = calloc (1, sizeof *made);
     if (!made)
         return NULL;
+    made->observer = (struct comm_observer){ .note = note_call, .end = end_observer };
     made->most = options && options->max_events ? options->max_events : DEFAULT_EVENTS;
     made->path = strdup (options && options->path ? options->path : "profile.json");
     made->events = calloc (made->most, sizeof *made->events);
     if (made->path && made->events)
         return made;
-    profile_destroy (made);
+    destroy (made);
     return NULL;
 }
 
@@ -125,11 +143,12 @@ accel_profile_start_at (const char *file, int line, size_t options_size, struct 
         status = accel_fail (err, ACCEL_ERR_NOMEM,
                              "accel_profile_start at %s:%d: out of memory on at least one process", file, line);
     if (status) {
-        profile_destroy (made);
+        destroy (made);
         return status;
     }
-    made->step_begin_ns = profile_now ();
-    acc->world->profile = made;
+    work_drain (acc->world); /* whose thread reads this */
+    made->step_begin_ns = now ();
+    acc->world->observer = &made->observer;
     return ACCEL_OK;
 }
 
@@ -143,17 +162,17 @@ accel_profile_begin (struct accel *acc, const char *name)
     if (depth >= PROFILE_DEPTH)
         return;
     profile->open[depth].name = name_index (&profile->names, name ? name : "");
-    profile->open[depth].begin_ns = profile_now ();
+    profile->open[depth].begin_ns = now ();
 }
 
 static void
-end_span (struct profile *profile, uint64_t now)
+end_span (struct profile *profile, uint64_t end_ns)
 {
     size_t depth = --profile->depth;
     if (depth >= PROFILE_DEPTH)
         profile->dropped++;
     else
-        note (profile, &(struct profile_event){ .begin_ns = profile->open[depth].begin_ns, .end_ns = now,
+        note (profile, &(struct profile_event){ .begin_ns = profile->open[depth].begin_ns, .end_ns = end_ns,
                                                 .name = profile->open[depth].name, .kind = PROFILE_SPAN });
 }
 
@@ -162,7 +181,7 @@ accel_profile_end (struct accel *acc)
 {
     struct profile *profile = active (acc);
     if (profile && profile->depth)
-        end_span (profile, profile_now ());
+        end_span (profile, now ());
 }
 
 void
@@ -171,10 +190,10 @@ accel_profile_step (struct accel *acc)
     struct profile *profile = active (acc);
     if (!profile)
         return;
-    uint64_t now = profile_now ();
-    note (profile, &(struct profile_event){ .begin_ns = profile->step_begin_ns, .end_ns = now,
+    uint64_t end_ns = now ();
+    note (profile, &(struct profile_event){ .begin_ns = profile->step_begin_ns, .end_ns = end_ns,
                                             .number = profile->steps++, .kind = PROFILE_STEP });
-    profile->step_begin_ns = now;
+    profile->step_begin_ns = end_ns;
 }
 
 static void
@@ -261,10 +280,11 @@ accel_profile_stop_at (const char *file, int line, struct accel *acc, struct acc
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_profile_stop at %s:%d: no profile is being recorded", file,
                            line);
     struct accel_comm *comm = acc->world;
-    comm->profile = NULL;
-    uint64_t now = profile_now ();
+    work_drain (comm);
+    comm->observer = NULL;
+    uint64_t end_ns = now ();
     while (profile->depth)
-        end_span (profile, now);
+        end_span (profile, end_ns);
     uint64_t *counts = calloc ((size_t) comm->size, 2 * sizeof *counts);
     enum accel_status status;
     if (counts) {
@@ -274,7 +294,7 @@ accel_profile_stop_at (const char *file, int line, struct accel *acc, struct acc
         status = accel_fail (err, ACCEL_ERR_NOMEM, "accel_profile_stop at %s:%d: out of memory", file, line);
     }
     free (counts);
-    profile_destroy (profile);
+    destroy (profile);
     if (!status && outcome.code) {
         status = outcome.code;
         if (err)

@@ -1,32 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recording of one process, and its hook at the waist of communication. */
+/* A recording of one process, which observes its collectives. */
 #ifndef LIB_UTILITY_PROFILE_H
 #define LIB_UTILITY_PROFILE_H
 
+#include "lib/comm/comm_object.h"
+#include "lib/utility/profile_file.h"
+
 #include <accel/utility.h>
 
-enum { PROFILE_NAME = 48, PROFILE_NAMES = 256, PROFILE_DEPTH = 32 };
-
-enum profile_kind { PROFILE_CALL, PROFILE_SPAN, PROFILE_STEP };
-
-/** What happened, as it is recorded and as it travels to rank 0. */
-struct profile_event {
-    uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC */
-    uint64_t number;           /* of a call: how many came before it; of a step: its own */
-    uint64_t count;            /* of a call: elements */
-    uint32_t line;
-    uint8_t name; /* in `names`; of a call: the file */
-    uint8_t kind;
-    uint8_t call; /* enum jobseg_call */
-    uint8_t dtype;
-};
-
-struct profile_names {
-    uint32_t count;
-    char text[PROFILE_NAMES][PROFILE_NAME]; /* the last one stands for all that found no place */
-};
+enum { PROFILE_DEPTH = 32 };
 
 struct profile {
+    struct comm_observer observer;
     struct profile_event *events; /* [most] */
     size_t count, most;
     uint64_t dropped, calls, steps;
@@ -40,27 +25,7 @@ struct profile {
     struct profile_names names;
 };
 
-/** What rank 0 has of one process. */
-struct profile_part {
-    struct profile_event *events; /* [count], in the order of their ends */
-    size_t count;
-    uint64_t dropped;
-    struct profile_names names;
-};
-
-struct accel_engine_call;
-
-/** Nanoseconds of CLOCK_MONOTONIC. */
-uint64_t profile_now (void);
-
-/** Note a collective that began at @p begin_ns and is over. */
-void profile_note_call (struct profile *profile, const struct accel_engine_call *call, uint64_t begin_ns);
-
-/** Accepts NULL. */
-void profile_destroy (struct profile *profile);
-
-/** Write the recordings of @p ranks processes to @p path. */
-enum accel_status profile_write (const char *path, const struct profile_part *parts, int ranks,
-                                 struct accel_error *err);
+/** @return whether @p acc, which may be NULL, is being recorded. */
+bool profile_is_recording (struct accel *acc);
 
 #endif

@@ -6,7 +6,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
-#include "lib/utility/profile.h"
+#include "lib/utility/profile_file.h"
 #include "util/io.h"
 #include "util/jobseg.h"
 #include "util/strbuf.h"

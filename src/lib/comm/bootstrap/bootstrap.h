@@ -18,7 +18,7 @@ enum { BOOTSTRAP_SLICE_MS = 50 }; /* sleep this long at most before looking whet
 
 /** One rank's membership of its job. */
 struct bootstrap {
-    struct jobseg segment; /* the job's, not ours to close; no header: a rank that is alone, or on its own */
+    struct jobseg segment; /* the job's, not ours to close; no header: not a member */
     struct jobseg_slot *slot;
     struct watch_source *source; /* owned */
     int rank;
@@ -31,8 +31,7 @@ struct bootstrap {
 };
 
 /**
- * Join the others: returns when all ranks of the job are here.  Nothing happens if the job has one rank, or several
- * hosts.
+ * Join the others: returns when all ranks of the job are here.  Nothing happens if the job has several hosts.
  *
  * @param job  its segment is made if it has none; it belongs to the caller, also on failure
  */

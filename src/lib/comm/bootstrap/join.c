@@ -11,6 +11,7 @@
 #include "lib/base/error.h"
 #include "util/clock.h"
 #include "util/futex.h"
+#include "util/procfs.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -35,14 +36,14 @@ claim_slot (struct bootstrap *bootstrap, struct accel_error *err)
     uint32_t state = atomic_load (&slot->state);
     pid_t pid = atomic_load (&slot->pid);
     bool active = state == JOBSEG_JOINING || state == JOBSEG_READY;
-    if (active && pid != getpid () && atomic_load (&slot->pid_space) == watch_pid_space () && !kill (pid, 0))
+    if (active && pid != getpid () && atomic_load (&slot->pid_space) == procfs_pid_space () && !kill (pid, 0))
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: processes %d and %d are both rank %d", (int) pid,
                            (int) getpid (), bootstrap->rank);
     bootstrap->generation = atomic_load (&bootstrap->segment.header->ready_generation) + 1;
     /* The old state goes first: with the new generation it would say that this rank has left that one. */
     atomic_store (&slot->state, JOBSEG_EMPTY);
     atomic_store (&slot->pid, getpid ());
-    atomic_store (&slot->pid_space, watch_pid_space ());
+    atomic_store (&slot->pid_space, procfs_pid_space ());
     if (atomic_load (&slot->failed_generation) == bootstrap->generation) /* it gave up before all had joined */
         atomic_store (&slot->failed_generation, 0);
     atomic_store (&slot->generation, bootstrap->generation);

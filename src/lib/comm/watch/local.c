@@ -4,15 +4,13 @@
 
 #include "lib/comm/watch/watch.h"
 
-#include "util/cleanup.h"
+#include "util/procfs.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,13 +29,6 @@ slot_of (struct watch_local *local, int rank)
 
 /* Process ids mean something only within one namespace: ranks in containers of their own are watched by the launcher
  * alone. */
-uint32_t
-watch_pid_space (void)
-{
-    struct stat info;
-    return stat ("/proc/self/ns/pid", &info) ? 0 : (uint32_t) info.st_ino;
-}
-
 static bool
 same_space (const struct watch_local *local, const struct jobseg_slot *slot)
 {
@@ -71,32 +62,14 @@ has_ended (const struct watch_peer *peer)
     return poll (&poll_fd, 1, 0) == 1;
 }
 
-/* Until its parent reaps it, the kernel shows a dead process's status as the last field of its stat. */
-static bool
-read_zombie (pid_t pid, int *wait_status)
-{
-    char path[40], text[1024];
-    snprintf (path, sizeof path, "/proc/%d/stat", (int) pid);
-    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read (fd, text, sizeof text - 1);
-    if (length <= 0)
-        return false;
-    text[length] = '\0';
-    const char *name_end = strrchr (text, ')'), *last = strrchr (text, ' ');
-    if (!name_end || strncmp (name_end, ") Z", 3))
-        return false;
-    *wait_status = atoi (last);
-    return true;
-}
-
 static void
 describe_end (const struct jobseg_slot *slot, const struct watch_peer *peer, char *text, size_t size)
 {
-    int status;
+    struct procfs_stat stat;
     /* The launcher learns it at the same moment; give it the time to write it down. */
     for (int i = 0; i < 100 && !atomic_load (&slot->exited); i++) {
-        if (read_zombie (peer->pid, &status)) {
-            jobseg_describe_exit (status, text, size);
+        if (procfs_read_stat (peer->pid, &stat) && stat.state == 'Z') {
+            jobseg_describe_exit (stat.exit_code, text, size);
             return;
         }
         nanosleep (&(struct timespec){ .tv_nsec = 1000000 }, NULL);

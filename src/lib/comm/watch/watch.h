@@ -134,7 +134,4 @@ struct watch_source *watch_local_create (const struct jobseg *segment, int rank,
 void watch_local_follow (struct watch_source *source, int rank);
 void watch_local_destroy (struct watch_source *source);
 
-/** The pid namespace of this process; 0: unknown. */
-uint32_t watch_pid_space (void);
-
 #endif

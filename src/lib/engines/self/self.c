@@ -115,6 +115,7 @@ const struct accel_engine engine_self = {
     .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_SEND), /* no other rank is there to send to */
     .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
     .devices = ENGINE_HOST_DEVICES,
+    .flags = ACCEL_ENGINE_ALONE,
     .probe = self_probe,
     .open = self_open,
     .close = self_close,

@@ -29,16 +29,6 @@ shm_wake_all (struct shm *shm, bool failed)
         futex_wake (&shm->blocks[shm->rank].posts[parity].step);
 }
 
-static inline void
-relax (void)
-{
-#if defined __x86_64__ || defined __i386__
-    __builtin_ia32_pause ();
-#elif defined __aarch64__
-    __asm__ volatile ("yield");
-#endif
-}
-
 static bool
 has_come (const struct shm_post *post, uint32_t step)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torch's transform of 16 uniforms into 16 normals, in its two forms for float32. */
-#ifndef LIB_DATA_DISTRIBUTIONS_H
-#define LIB_DATA_DISTRIBUTIONS_H
+#ifndef LIB_DATA_NORMAL_H
+#define LIB_DATA_NORMAL_H
 
 /** A form: @p values is [16], first eight u1, then eight u2; becomes eight cosines, then eight sines. */
 typedef void normal_16 (float *values, float mean, float std);

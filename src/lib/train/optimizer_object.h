@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An optimizer from the inside: a kind with its numbers, and its states per parameter. */
-#ifndef LIB_TRAIN_OPTIMIZER_H
-#define LIB_TRAIN_OPTIMIZER_H
+#ifndef LIB_TRAIN_OPTIMIZER_OBJECT_H
+#define LIB_TRAIN_OPTIMIZER_OBJECT_H
 
 #include <accel/optimizer.h>
 
 #include "lib/base/object.h"
 #include "lib/kernels/rules.h"
 #include "lib/train/compare.h"
-#include "lib/train/model.h"
+#include "lib/train/model_object.h"
 
 /** A tensor that an optimizer remembers of one parameter. */
 struct optimizer_state {
@@ -148,11 +148,19 @@ optimizer_state_at (const struct accel_optimizer *optimizer, size_t parameter, s
 /** @return what parameter @p index is to be changed by, for callbacks. */
 struct accel_update optimizer_update (const struct accel_optimizer *optimizer, size_t index);
 
-/** Note what has to agree over the ranks; the same numbers in the same order for all kinds. */
-void optimizer_note_numbers (const struct accel_optimizer *optimizer, struct noted_numbers *numbers);
+/** accel_prepare(): compare optimizers over the ranks.  Collective. */
+enum accel_status optimizer_prepare (struct object *object, struct accel *acc, const struct comm_site *site,
+                                     struct accel_error *err);
 
-/** One step of a custom optimizer. */
-enum accel_status optimizer_step_custom (struct accel_optimizer *optimizer, struct accel_error *err);
+typedef enum accel_status update_callback (void *user, const struct accel_update *update, struct accel_error *err);
+
+/**
+ * Have @p callback of a custom optimizer, which may be NULL, see every trained parameter.
+ *
+ * @param what  what it does, for the message: "the optimizer's step"
+ */
+enum accel_status optimizer_for_each (const struct accel_optimizer *optimizer, const char *what,
+                                      update_callback *callback, struct accel_error *err);
 
 /** Run each group's loop over its parameters, with several threads where that pays. */
 void optimizer_run (const struct accel_optimizer *optimizer);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model from the inside: its parameters, the memory it owns, and the spans in which its gradients are reduced. */
-#ifndef LIB_TRAIN_MODEL_H
-#define LIB_TRAIN_MODEL_H
+#ifndef LIB_TRAIN_MODEL_OBJECT_H
+#define LIB_TRAIN_MODEL_OBJECT_H
 
 #include <accel/train.h>
 
 #include "lib/base/object.h"
 #include "lib/comm/comm_private.h"
+#include "lib/state/prepared.h"
 
 /** A bucket: gradients of one element type that lie one behind the other and are reduced together. */
 struct span {
@@ -62,6 +63,23 @@ struct accel_model {
 #define FOR_GRADIENTS_OF(model, s, i)                                              \
     for (size_t i = (model)->spans[s].begin; i < (model)->spans[s].end; i++)       \
         if ((model)->span_of[i] == (ptrdiff_t) (s))
+
+/** The name of the kind. */
+extern const char kind_of_model[];
+
+/** The models that @p acc has prepared: the latest, and the one before @p model.  They begin with the object.  @{ */
+static inline struct accel_model *
+model_first (const struct accel *acc)
+{
+    return (struct accel_model *) (void *) prepared_first (acc, kind_of_model);
+}
+
+static inline struct accel_model *
+model_next (const struct accel_model *model)
+{
+    return (struct accel_model *) (void *) prepared_next (&model->object, kind_of_model);
+}
+/** @} */
 
 /** @return whether parameter @p index is trained. */
 bool model_is_trained (const struct accel_model *model, size_t index);
@@ -121,22 +139,11 @@ enum accel_status model_make_spans (struct accel *acc, struct accel_model *model
 enum accel_status model_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
                                    int root, struct accel_error *err);
 
-/** Between accel_join_uneven_inputs() and its end: tell all that this process averages @p model's gradients. */
-enum accel_status join_announce (struct accel *acc, const struct comm_site *site, const struct accel_model *model,
+/** accel_prepare(): compare models over the ranks, copy parameters from rank 0, give gradients memory.  Collective. */
+enum accel_status model_prepare (struct object *object, struct accel *acc, const struct comm_site *site,
                                  struct accel_error *err);
 
-/**
- * Whose buffers all get: rank 0's, or between those two calls the highest rank's that has data, as torch has it.
- * Collective there.
- */
-enum accel_status join_find_root (struct accel *acc, const struct comm_site *site, bool live, int *root,
-                                  struct accel_error *err);
-
-/**
- * The model's part of accel_prepare(): compare over the ranks, copy parameters from rank 0, give gradients memory.
- * Collective.
- */
-enum accel_status model_prepare (const char *file, int line, struct accel *acc, struct accel_model *model,
-                                 struct accel_error *err);
+/** accel_unwrap_model(), for accel_free_memory(). */
+enum accel_status model_unwrap (struct object *object, struct accel_error *err);
 
 #endif

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Averaging a model's gradients: bucket by bucket, as they become ready, through the hook that was asked for. */
-#ifndef LIB_TRAIN_REDUCER_H
-#define LIB_TRAIN_REDUCER_H
+#ifndef LIB_TRAIN_REDUCER_OBJECT_H
+#define LIB_TRAIN_REDUCER_OBJECT_H
 
-#include "lib/train/model.h"
+#include "lib/comm/work.h"
+#include "lib/train/model_object.h"
 
 #include <pthread.h>
 
 struct power_sgd;
 
-/* What `lock` guards is touched by the thread that reduces, and by those that call accel_grad_ready(). */
+/* What `lock` guards is touched by the thread of the communicator's work, and by those that call accel_grad_ready(). */
 struct reducer {
     struct accel_comm *comm;
     int size;     /* processes */
     bool overlap; /* reduce while the backward pass goes on */
     pthread_mutex_t lock;
-    pthread_cond_t wake;
-    pthread_t thread;
-    bool locks_made;
-    bool threaded;    /* `thread` runs; only within a pass: nothing has to survive fork(), or wait between steps */
-    bool stop;        /* and should end after the bucket that it is at */
+    bool lock_made;
+    struct accel_work work; /* which reduces what is complete */
+    bool overlapped;  /* it was started in this pass */
+    bool busy;        /* it is queued or running, and will see what becomes complete */
+    bool stop;        /* it should end after the bucket that it is at */
     bool open;        /* between the beginning and the end of the program's backward pass */
     bool reduces;     /* what it produces is averaged */
     bool checks;      /* gradients that are not finite are errors */

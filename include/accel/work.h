@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives that do not block: start one, compute, and wait for it.
+ *
+ *   accel_comm_all_reduce_start (comm, grad, grad, count, ACCEL_FLOAT32, ACCEL_AVG, &work, &err);
+ *   ... compute something else ...
+ *   accel_work_wait (work, &err);
+ *
+ * Any number may be in flight; wait for them in any order.  The results have the same bits as those of blocking calls.
+ *
+ * On one communicator, all ranks must start the same collectives in the same order, which is also the order in which
+ * they run; blocking calls count too: one that is made while work is in flight runs after it.  A started call does not
+ * match a blocking one: if one rank starts an all-reduce, all must start it.  Different communicators do not wait for
+ * each other.
+ *
+ * From the start until accel_work_wait() returns, the program must not write `send`, and must not read or write `recv`.
+ *
+ * Errors are those of blocking calls, with the file and line of the start.  Wrong arguments fail in the start; peers
+ * that died or called something else, and timeouts, in accel_work_wait().  After those, the communicator is broken:
+ * other work in flight fails with the same text, as do later starts.
+ *
+ * With the engine "shm", the first start on a communicator makes a thread, which runs the work and sleeps without any;
+ * it takes part of a processor.  Programs that start nothing have no such thread.  On a communicator of one process,
+ * the start itself does the work.
+ *
+ * accel_close() and accel_comm_destroy() finish work in flight, which takes at most the timeout, and free what was not
+ * waited for.  In a child of fork(), the parent's work cannot be waited for: the parent completes it.
+ *
+ * There is no start for messages between two ranks: work runs in order, so ranks that send to each other before they
+ * receive would wait for each other. */
+#ifndef ACCEL_WORK_H
+#define ACCEL_WORK_H
+
+#include <accel/comm.h>
+
+ACCEL_BEGIN_DECLS
+
+/** A collective that was started. */
+struct accel_work;
+
+/** accel_comm_barrier(), started: over when all processes have started it.  Collective. */
+#define accel_comm_barrier_start(...) accel_comm_barrier_start_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_barrier_start_at (const char *file, int line, struct accel_comm *comm, struct accel_work **work,
+                             struct accel_error *err);
+
+/**
+ * accel_comm_all_reduce(), started.  Collective.
+ *
+ * @param[out] work  for accel_work_wait(), which frees it; NULL on failure
+ * @retval ACCEL_ERR_INVALID  this process's arguments are wrong; nothing was sent
+ * @retval ACCEL_ERR_NOMEM, ACCEL_ERR_SYSTEM  no memory, or no thread; nothing was sent, and the call may be repeated
+ * @retval ACCEL_ERR_PEER, ACCEL_ERR_TIMEOUT  the communicator is broken; `text` says since when
+ */
+#define accel_comm_all_reduce_start(...) accel_comm_all_reduce_start_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_all_reduce_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                                size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_work **work,
+                                struct accel_error *err);
+
+/** accel_comm_all_gather(), started.  Collective. */
+#define accel_comm_all_gather_start(...) accel_comm_all_gather_start_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_all_gather_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                                size_t count, enum accel_dtype dtype, struct accel_work **work,
+                                struct accel_error *err);
+
+/** accel_comm_broadcast(), started.  Collective. */
+#define accel_comm_broadcast_start(...) accel_comm_broadcast_start_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_broadcast_start_at (const char *file, int line, struct accel_comm *comm, void *buffer, size_t count,
+                               enum accel_dtype dtype, int root, struct accel_work **work, struct accel_error *err);
+
+/** accel_comm_reduce_scatter(), started.  Collective. */
+#define accel_comm_reduce_scatter_start(...) accel_comm_reduce_scatter_start_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_reduce_scatter_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                                    size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_work **work,
+                                    struct accel_error *err);
+
+/** accel_comm_all_to_all(), started.  Collective. */
+#define accel_comm_all_to_all_start(...) accel_comm_all_to_all_start_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_all_to_all_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                                size_t count, enum accel_dtype dtype, struct accel_work **work,
+                                struct accel_error *err);
+
+/**
+ * Wait until @p work is over, and free it, whatever the outcome.  Any thread, but only once.
+ *
+ * @retval ACCEL_ERR_PEER, ACCEL_ERR_TIMEOUT  as for a blocking call; the buffers are undefined
+ * @retval ACCEL_ERR_INVALID  not a work that the program may wait for; nothing was freed
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status accel_work_wait (struct accel_work *work, struct accel_error *err);
+
+/**
+ * Whether accel_work_wait() would return at once; does not wait.  Any thread.
+ *
+ * @param[out] done  whether the work is over, successfully or not: accel_work_wait() still has to be called
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status accel_work_test (struct accel_work *work, bool *done,
+                                                             struct accel_error *err);
+
+ACCEL_END_DECLS
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting collectives: the blocking calls with a place for the work; see accel/work.h. */
+#include <config.h>
+
+#include "lib/comm/comm_private.h"
+
+#include <accel/work.h>
+
+#define STARTED(public_call) \
+    (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call, .work = work })
+
+/* Without a place there is nothing to wait for. */
+static enum accel_status
+refuse (const struct comm_site *site, struct accel_error *err)
+{
+    return comm_refuse (site, "work is NULL", err);
+}
+
+enum accel_status
+accel_comm_barrier_start_at (const char *file, int line, struct accel_comm *comm, struct accel_work **work,
+                             struct accel_error *err)
+{
+    const struct comm_site *site = STARTED (BARRIER_START);
+    return work ? comm_barrier (comm, site, err) : refuse (site, err);
+}
+
+enum accel_status
+accel_comm_all_reduce_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                                size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_work **work,
+                                struct accel_error *err)
+{
+    const struct comm_site *site = STARTED (ALL_REDUCE_START);
+    return work ? comm_all_reduce (comm, site, send, recv, count, dtype, op, err) : refuse (site, err);
+}
+
+enum accel_status
+accel_comm_all_gather_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                                size_t count, enum accel_dtype dtype, struct accel_work **work,
+                                struct accel_error *err)
+{
+    const struct comm_site *site = STARTED (ALL_GATHER_START);
+    return work ? comm_all_gather (comm, site, send, recv, count, dtype, err) : refuse (site, err);
+}
+
+enum accel_status
+accel_comm_broadcast_start_at (const char *file, int line, struct accel_comm *comm, void *buffer, size_t count,
+                               enum accel_dtype dtype, int root, struct accel_work **work, struct accel_error *err)
+{
+    const struct comm_site *site = STARTED (BROADCAST_BUFFER_START);
+    return work ? comm_broadcast (comm, site, buffer, count, dtype, root, err) : refuse (site, err);
+}
+
+enum accel_status
+accel_comm_reduce_scatter_start_at (const char *file, int line, struct accel_comm *comm, const void *send,
+                                    void *recv, size_t count, enum accel_dtype dtype, enum accel_op op,
+                                    struct accel_work **work, struct accel_error *err)
+{
+    const struct comm_site *site = STARTED (REDUCE_SCATTER_START);
+    return work ? comm_reduce_scatter (comm, site, send, recv, count, dtype, op, err) : refuse (site, err);
+}
+
+enum accel_status
+accel_comm_all_to_all_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
+                                size_t count, enum accel_dtype dtype, struct accel_work **work,
+                                struct accel_error *err)
+{
+    const struct comm_site *site = STARTED (ALL_TO_ALL_START);
+    return work ? comm_all_to_all (comm, site, send, recv, count, dtype, err) : refuse (site, err);
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives that do not block, on engines that do: a thread for each communicator, made by its first start, runs what
+ * was started, in the order of the starts, which is the same on all ranks.  Without work it sleeps.  Blocking calls on
+ * the same communicator run on the program's thread, when everything that was started before them is over; calls on
+ * other communicators need not wait, so ranks that are in several groups cannot wait for each other in a circle. */
+#include <config.h>
+
+#include "lib/comm/work.h"
+
+#include "lib/base/error.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct work_queue {
+    struct accel_comm *comm;
+    struct work_queue *next; /* of the process's */
+    struct accel_work *head, **tail;
+    atomic_uint pending; /* queued or running */
+    unsigned process;    /* the fork that has the thread */
+    bool stop;           /* end when the queue is empty */
+    pthread_t thread;
+    pthread_cond_t wake; /* for the thread: there is work, or `stop` */
+    pthread_cond_t over; /* for those that wait: some work is */
+};
+
+/* All of this, and the queues, are guarded by `lock`. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct work_queue *queues;
+static struct accel_work *works, **last_work = &works; /* that the program has not waited for, in the order of starts */
+static unsigned process; /* how many forks lie between the first process and this one */
+
+static _Thread_local const struct accel_comm *served;
+
+void
+work_lock (void)
+{
+    pthread_mutex_lock (&lock);
+}
+
+void
+work_unlock (void)
+{
+    pthread_mutex_unlock (&lock);
+}
+
+/* Threads do not survive fork(). */
+static void
+note_fork (void)
+{
+    process++;
+    work_unlock ();
+}
+
+static bool
+watch_forks (void)
+{
+    static bool watched;
+    watched = watched || !pthread_atfork (work_lock, work_unlock, note_fork);
+    return watched;
+}
+
+static void
+perform (struct accel_work *work)
+{
+    if (work->act)
+        work->act (work->user);
+    else
+        comm_execute (work->comm, &work->call, &work->error);
+}
+
+static void *
+serve (void *user)
+{
+    struct work_queue *queue = user;
+    served = queue->comm;
+    work_lock ();
+    while (queue->head || !queue->stop) {
+        struct accel_work *work = queue->head;
+        if (!work) {
+            pthread_cond_wait (&queue->wake, &lock);
+            continue;
+        }
+        queue->head = work->next;
+        if (!queue->head)
+            queue->tail = &queue->head;
+        bool is_call = !work->act; /* a function may be started again, or its memory be gone, when it has run */
+        work_unlock ();
+        perform (work);
+        work_lock ();
+        if (is_call)
+            work->over = true;
+        atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
+        pthread_cond_broadcast (&queue->over);
+    }
+    work_unlock ();
+    return NULL;
+}
+
+/* Signals are for the program's threads.  @return 0 or the number of an error */
+static int
+start_thread (struct work_queue *queue)
+{
+    sigset_t every, before;
+    queue->tail = &queue->head;
+    queue->process = process;
+    if (pthread_cond_init (&queue->wake, NULL) || pthread_cond_init (&queue->over, NULL))
+        return ENOMEM;
+    sigfillset (&every);
+    pthread_sigmask (SIG_SETMASK, &every, &before);
+    int number = pthread_create (&queue->thread, NULL, serve, queue);
+    pthread_sigmask (SIG_SETMASK, &before, NULL);
+    return number;
+}
+
+/* The queue of @comm, with its thread.  @return 0 or the number of an error; ECHILD: the thread is the parent's */
+static int
+need_queue (struct accel_comm *comm)
+{
+    if (comm->queue)
+        return comm->queue->process == process ? 0 : ECHILD;
+    struct work_queue *made = watch_forks () ? calloc (1, sizeof *made) : NULL;
+    if (!made)
+        return ENOMEM;
+    made->comm = comm;
+    ledger_share (comm->ledger);
+    int number = start_thread (made);
+    if (number) {
+        free (made);
+        return number;
+    }
+    made->next = queues;
+    queues = made;
+    comm->queue = made;
+    return 0;
+}
+
+/* @return 0 or the number of an error */
+static int
+enqueue (struct accel_work *work)
+{
+    work_lock ();
+    int number = need_queue (work->comm);
+    if (!number) {
+        struct work_queue *queue = work->comm->queue;
+        work->next = NULL;
+        work->process = process;
+        work->over = false;
+        *queue->tail = work;
+        queue->tail = &work->next;
+        atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
+        pthread_cond_signal (&queue->wake);
+    }
+    work_unlock ();
+    return number;
+}
+
+static void
+remember (struct accel_work *work)
+{
+    work_lock ();
+    work->process = process;
+    *last_work = work;
+    last_work = &work->later;
+    work_unlock ();
+}
+
+static enum accel_status
+fail_to_start (const struct comm_site *site, int number, struct accel_error *err)
+{
+    if (number == ENOMEM)
+        return comm_no_memory (site, err);
+    if (number == ECHILD)
+        return comm_refuse (site, "this process is a fork of the one that uses this communicator", err);
+    comm_fail (site, ACCEL_ERR_SYSTEM, err, "cannot start a thread: %s", strerror (number));
+    if (err)
+        err->sys_errno = number;
+    return ACCEL_ERR_SYSTEM;
+}
+
+/* A process alone waits for nobody, so its work is over at once. */
+enum accel_status
+work_start (struct accel_comm *comm, const struct accel_engine_call *call, struct accel_work **work,
+            struct accel_error *err)
+{
+    struct accel_work *made = calloc (1, sizeof *made);
+    if (!made)
+        return comm_no_memory (call->site, err);
+    made->comm = comm;
+    made->site = *engine_site (call);
+    made->call = *call;
+    made->call.site = &made->site;
+    if (comm->size == 1) {
+        perform (made);
+        made->over = true;
+    } else {
+        int number = enqueue (made);
+        if (number) {
+            free (made);
+            return fail_to_start (call->site, number, err);
+        }
+    }
+    remember (made);
+    *work = made;
+    return ACCEL_OK;
+}
+
+bool
+work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *user), void *user)
+{
+    comm_abandon (comm, comm->unsettled);
+    *work = (struct accel_work){ .comm = comm, .act = act, .user = user };
+    return !enqueue (work);
+}
+
+bool
+work_serves (const struct accel_comm *comm)
+{
+    return comm->queue && served == comm;
+}
+
+/* With the lock. */
+static void
+wait_until_idle (struct work_queue *queue)
+{
+    while (queue->process == process && atomic_load_explicit (&queue->pending, memory_order_relaxed))
+        pthread_cond_wait (&queue->over, &lock);
+}
+
+void
+work_take_turn (struct accel_comm *comm)
+{
+    if (!comm->queue || !atomic_load_explicit (&comm->queue->pending, memory_order_acquire))
+        return;
+    work_lock ();
+    wait_until_idle (comm->queue);
+    work_unlock ();
+}
+
+/* Whether @queue is that of @comm, or @comm is the world that it belongs to. */
+static bool
+belongs_to (const struct work_queue *queue, const struct accel_comm *comm)
+{
+    const struct accel_comm *top = queue->comm;
+    while (top->parent)
+        top = top->parent;
+    return queue->comm == comm || top == comm;
+}
+
+/* The program's thread alone makes and ends queues of its communicators, so the list is the same after waiting. */
+void
+work_drain (struct accel_comm *world)
+{
+    work_lock ();
+    for (struct work_queue *queue = queues; queue; queue = queue->next)
+        if (belongs_to (queue, world))
+            wait_until_idle (queue);
+    work_unlock ();
+}
+
+static struct work_queue *
+take_queue_of (struct accel_comm *comm)
+{
+    work_lock ();
+    struct work_queue **at = &queues;
+    while (*at && !belongs_to (*at, comm))
+        at = &(*at)->next;
+    struct work_queue *queue = *at;
+    if (queue) {
+        *at = queue->next;
+        queue->stop = true;
+        if (queue->process == process)
+            pthread_cond_signal (&queue->wake);
+    }
+    work_unlock ();
+    return queue;
+}
+
+/* Of a thread that stayed in the parent, the conditions still have their sleepers, so destroying them would wait. */
+static void
+end_queue (struct work_queue *queue)
+{
+    if (queue->process == process) {
+        pthread_join (queue->thread, NULL);
+        pthread_cond_destroy (&queue->wake);
+        pthread_cond_destroy (&queue->over);
+    }
+    queue->comm->queue = NULL;
+    free (queue);
+}
+
+void
+work_end (struct accel_comm *comm)
+{
+    struct work_queue *queue;
+    while ((queue = take_queue_of (comm)))
+        end_queue (queue);
+    work_lock ();
+    struct accel_work **at = &works;
+    while (*at) {
+        struct accel_work *work = *at;
+        if (work->comm == comm) {
+            *at = work->later;
+            free (work);
+        } else
+            at = &work->later;
+    }
+    last_work = at;
+    work_unlock ();
+}
+
+/* ---- for the program ---- */
+
+/* With the lock: where the list has @work. */
+static enum accel_status
+find (struct accel_work ***place, const struct accel_work *work, const char *call, struct accel_error *err)
+{
+    struct accel_work **at = &works;
+    while (*at && *at != work)
+        at = &(*at)->later;
+    *place = at;
+    if (!work)
+        return accel_fail_null (err, call, "work");
+    if (!*at)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "%s: not a work: it was waited for before, or its communicator has ended", call);
+    if (work->process != process)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: another process started this work, before fork()", call);
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_work_wait (struct accel_work *work, struct accel_error *err)
+{
+    struct accel_work **at;
+    work_lock ();
+    enum accel_status status = find (&at, work, __func__, err);
+    if (!status) {
+        *at = work->later;
+        if (last_work == &work->later)
+            last_work = at;
+        while (!work->over)
+            pthread_cond_wait (&work->comm->queue->over, &lock);
+    }
+    work_unlock ();
+    if (status)
+        return status;
+    status = work->error.code;
+    if (status && err)
+        *err = work->error;
+    free (work);
+    return status;
+}
+
+enum accel_status
+accel_work_test (struct accel_work *work, bool *done, struct accel_error *err)
+{
+    struct accel_work **at;
+    if (!done)
+        return accel_fail_null (err, __func__, "done");
+    work_lock ();
+    enum accel_status status = find (&at, work, __func__, err);
+    if (!status)
+        *done = work->over;
+    work_unlock ();
+    return status;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Work of a communicator that runs while the program computes: collectives that were started (accel/work.h), and
+ * functions of the library's own. */
+#ifndef LIB_COMM_WORK_H
+#define LIB_COMM_WORK_H
+
+#include <accel/work.h>
+
+#include "lib/comm/comm_object.h"
+
+struct accel_work {
+    struct accel_comm *comm;
+    struct accel_work *next;  /* in the queue */
+    struct accel_work *later; /* of those that the program has not waited for, the one started next */
+    struct accel_engine_call call;
+    struct comm_site site;     /* the call's */
+    void (*act) (void *user);  /* not NULL: run this instead of the call */
+    void *user;
+    unsigned process;         /* the fork that started it */
+    bool over;                /* and `error` is the outcome */
+    struct accel_error error; /* its code is ACCEL_OK after a success */
+};
+
+/** Start @p call, which has been checked.  @param[out] work  for accel_work_wait() */
+enum accel_status work_start (struct accel_comm *comm, const struct accel_engine_call *call, struct accel_work **work,
+                              struct accel_error *err);
+
+/**
+ * Start @p act, a function of the library whose collectives are all on @p comm; for a chain of them with work between
+ * them.  It counts as a call on @p comm.  Only work_take_turn() waits for it.
+ *
+ * @param work  any memory, which stays until then; may be started again while it runs
+ * @return false where there is no thread: nothing was started
+ */
+bool work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *user), void *user);
+
+/** Whether this thread is the one that runs the work of @p comm: its calls do not wait for their turn. */
+bool work_serves (const struct accel_comm *comm);
+
+/** Wait until nothing of @p comm is in flight. */
+void work_take_turn (struct accel_comm *comm);
+
+/** Wait until nothing of @p world and of its groups is in flight. */
+void work_drain (struct accel_comm *world);
+
+/** @p comm ends: finish what is in flight, of the world also that of its groups, and free what nobody waited for. */
+void work_end (struct accel_comm *comm);
+
+/** The lock of everything that several threads of one process write: queues, the ledger, what has broken.  Held for
+ *  moments.  A fork takes it, so that the child finds nothing half done.  @{ */
+void work_lock (void);
+void work_unlock (void);
+/** @} */
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing a job: what the program and the environment say, the parts, the connection. */
+#include <config.h>
+
+#include "lib/base/error.h"
+#include "lib/base/sized.h"
+#include "lib/comm/comm_object.h"
+#include "lib/data/active.h"
+#include "lib/state/log.h"
+#include "lib/state/prepared.h"
+#include "lib/state/state_object.h"
+#include "lib/train/accumulate.h"
+#include "lib/train/join_round.h"
+#include "lib/train/precision.h"
+#include "util/envnames.h"
+#include "util/parse.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_TIMEOUT_MS = 1800000 };
+
+static enum accel_status
+read_timeout (const struct accel_options *options, uint32_t *timeout_ms, struct accel_error *err)
+{
+    *timeout_ms = options && options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
+    const char *text = getenv (ENV_TIMEOUT_MS);
+    int64_t number;
+    if ((options && options->timeout_ms) || !text)
+        return ACCEL_OK;
+    if (parse_int64 (text, 1, UINT32_MAX, &number) != PARSE_OK)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "environment: %s='%.40s' is not a number of milliseconds from 1 to %u", ENV_TIMEOUT_MS, text,
+                           UINT32_MAX);
+    *timeout_ms = (uint32_t) number;
+    return ACCEL_OK;
+}
+
+/* @return the only engine to try; NULL: any.  An empty variable is none. */
+static const char *
+read_engine (const struct accel_options *options)
+{
+    static const char *const names[] = { ENV_ENGINE, ENV_BACKEND };
+    if (options && options->engine)
+        return *options->engine ? options->engine : NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv (names[i]);
+        if (text && *text)
+            return text;
+    }
+    return NULL;
+}
+
+/* The name is kept as a literal: the variable may change later. */
+static enum accel_status
+read_precision (const struct accel_options *options, const char **precision, struct accel_error *err)
+{
+    static const char *const names[] = { "no", "fp16", "bf16", "fp8" };
+    const char *given = options ? options->mixed_precision : NULL, *text = given ? given : getenv (ENV_MIXED_PRECISION);
+    *precision = names[0];
+    if (!text)
+        return ACCEL_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp (text, names[i])) {
+            *precision = names[i];
+            return ACCEL_OK;
+        }
+    return accel_fail (err, ACCEL_ERR_INVALID, "%s%s='%.40s' is invalid: expected no, fp16, bf16 or fp8",
+                       given ? "" : "environment: ", given ? "mixed_precision" : ENV_MIXED_PRECISION, text);
+}
+
+static enum accel_status
+read_bool (const char *name, bool *value, struct accel_error *err)
+{
+    const char *text = getenv (name);
+    *value = false;
+    if (text && parse_bool (text, value) != PARSE_OK)
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a boolean: expected true or false",
+                           name, text);
+    return ACCEL_OK;
+}
+
+/* This build computes on CPUs whatever ACCELERATE_USE_CPU says, but a word that is no truth value is still an error. */
+static enum accel_status
+read_flags (struct accel *acc, const struct accel_options *options, struct accel_error *err)
+{
+    bool use_cpu;
+    enum accel_status status = read_bool (ENV_USE_CPU, &use_cpu, err);
+    if (!status)
+        status = read_bool (ENV_CHECK_GRADIENTS, &acc->check_gradients, err);
+    acc->check_gradients = acc->check_gradients || (options && options->check_gradients);
+    return status ? status : read_bool (ENV_DEBUG_MODE, &acc->debug, err);
+}
+
+/* The path names a process by its number, which may by now be that of another launcher. */
+static int
+attach_own (struct jobseg *segment, const char *path, struct fail *fail)
+{
+    const char *id = getenv (ENV_JOB_ID);
+    if (jobseg_attach (segment, path, fail))
+        return -1;
+    if (!id || !strncmp (id, segment->header->job_id, sizeof segment->header->job_id))
+        return 0;
+    fail_set (fail, FAIL_GENERAL, "%s: the segment of job %.39s, but this process belongs to job %.39s (%s)", path,
+              segment->header->job_id, id, ENV_JOB_ID);
+    jobseg_detach (segment);
+    return -1;
+}
+
+/* A process alone needs no segment, so it does without one that it cannot open. */
+static enum accel_status
+attach (struct jobseg *segment, struct identity *identity, struct accel_error *err)
+{
+    const char *path = getenv (ENV_JOB_SEGMENT);
+    struct fail fail;
+    bool failed = path && *path && attach_own (segment, path, &fail);
+    enum accel_status status = identity_discover (identity, segment, err);
+    if (status || !failed || identity->world_size == 1)
+        return status;
+    return accel_fail (err, ACCEL_ERR_INVALID,
+                       "environment: %s: %.300s: is the launcher gone, or in another container? Unset the variable to "
+                       "connect without it",
+                       ENV_JOB_SEGMENT, fail.text);
+}
+
+/* What each job has of higher floors.  It is opened in this order, and closed in the opposite one. */
+static const struct part_kind *const parts[]
+    = { &part_loaders, &part_precision, &part_accumulation, &part_join, &part_prepared, NULL };
+
+/* The object is the first member. */
+static void
+leave (struct object *object)
+{
+    struct accel *acc = (struct accel *) (void *) object;
+    parts_close (acc);
+    comm_close (acc->world);
+    jobseg_detach (&acc->segment);
+}
+
+static const struct object_kind kind_job = { .name = "job", .end = leave };
+
+/* What the variables of the environment are laid over. */
+static enum accel_status
+read_options (struct accel *made, const struct accel_options *options, uint32_t *timeout_ms, struct accel_error *err)
+{
+    made->split_batches = options && options->split_batches;
+    enum accel_status status = read_timeout (options, timeout_ms, err);
+    if (!status)
+        status = read_precision (options, &made->mixed_precision, err);
+    if (!status)
+        status = read_flags (made, options, err);
+    return status ? status : parts_open (made, parts, options, err);
+}
+
+static enum accel_status
+open_job (struct accel **acc, const struct accel_options *options, struct accel_error *err)
+{
+    struct engine_job job = { .engine = read_engine (options), .segment = JOBSEG_NONE };
+    struct accel *made = calloc (1, sizeof *made);
+    if (!made)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    made->object = (struct object) OBJECT_INIT (&kind_job);
+    enum accel_status status = read_options (made, options, &job.timeout_ms, err);
+    if (!status)
+        status = log_check_environment (err);
+    if (!status)
+        status = attach (&job.segment, &job.identity, err);
+    if (!status)
+        status = comm_open (&made->world, &job, err);
+    made->identity = job.identity;
+    made->segment = job.segment;
+    if (status)
+        goto error;
+    *acc = made;
+    return ACCEL_OK;
+error:
+    accel_close (made);
+    return status;
+}
+
+enum accel_status
+accel_open_sized (size_t options_size, size_t accumulation_size, size_t scaler_size, struct accel **acc,
+                  const struct accel_options *options, struct accel_error *err)
+{
+    if (!acc)
+        return accel_fail_null (err, "accel_open", "acc");
+    *acc = NULL;
+    struct accel_options own, room;
+    struct accel_gradient_accumulation accumulation;
+    struct accel_grad_scaler scaler;
+    enum accel_status status;
+    options = SIZED (options, options_size, room, &status, err);
+    if (status || !options)
+        return status ? status : open_job (acc, NULL, err);
+    own = *options;
+    own.gradient_accumulation_plugin
+        = SIZED (options->gradient_accumulation_plugin, accumulation_size, accumulation, &status, err);
+    if (!status)
+        own.grad_scaler = SIZED (options->grad_scaler, scaler_size, scaler, &status, err);
+    return status ? status : open_job (acc, &own, err);
+}
+
+void
+accel_close (struct accel *acc)
+{
+    object_destroy (acc ? &acc->object : NULL);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Log lines of one process: their level, which is the process's, as in Python, and their form. */
+#include <config.h>
+
+#include "lib/state/log.h"
+
+#include "lib/base/error.h"
+#include "util/envnames.h"
+#include "util/io.h"
+#include "util/strbuf.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <unistd.h>
+
+static const struct {
+    const char *word;
+    enum accel_log_level level;
+} words[] = {
+    { "DEBUG", ACCEL_LOG_DEBUG }, { "INFO", ACCEL_LOG_INFO }, { "WARNING", ACCEL_LOG_WARNING },
+    { "ERROR", ACCEL_LOG_ERROR }, { "CRITICAL", ACCEL_LOG_CRITICAL },
+    /* Python's second names */
+    { "WARN", ACCEL_LOG_WARNING }, { "FATAL", ACCEL_LOG_CRITICAL },
+};
+enum { WORDS = sizeof words / sizeof *words };
+
+static _Atomic int chosen_level; /* 0: the environment's */
+
+/* @return false where the variable holds no level's word; empty is unset. */
+static bool
+environment_level (enum accel_log_level *level)
+{
+    const char *text = getenv (ENV_LOG_LEVEL);
+    *level = ACCEL_LOG_WARNING;
+    if (!text || !*text)
+        return true;
+    for (int i = 0; i < WORDS; i++)
+        if (!strcasecmp (text, words[i].word)) {
+            *level = words[i].level;
+            return true;
+        }
+    return false;
+}
+
+enum accel_status
+log_check_environment (struct accel_error *err)
+{
+    enum accel_log_level level;
+    if (environment_level (&level))
+        return ACCEL_OK;
+    return accel_fail (err, ACCEL_ERR_INVALID,
+                       "environment: %s='%.40s' is invalid: expected debug, info, warning, error or critical",
+                       ENV_LOG_LEVEL,
+                       getenv (ENV_LOG_LEVEL));
+}
+
+void
+accel_set_log_level (enum accel_log_level level)
+{
+    atomic_store (&chosen_level, (int) level);
+}
+
+enum accel_log_level
+accel_log_level (void)
+{
+    int chosen = atomic_load (&chosen_level);
+    enum accel_log_level level;
+    if (chosen)
+        return (enum accel_log_level) chosen;
+    environment_level (&level);
+    return level;
+}
+
+static const char *
+level_word (enum accel_log_level level)
+{
+    for (int i = 0; i < WORDS; i++)
+        if (words[i].level == level)
+            return words[i].word;
+    return "LEVEL ?";
+}
+
+void
+log_write (const struct accel *acc, enum accel_log_level level, const char *format, va_list args)
+{
+    AUTO_STRBUF struct strbuf line = { 0 };
+    char *text = NULL;
+    if (vasprintf (&text, format, args) < 0)
+        return;
+    strbuf_printf (&line, "%s: [RANK %d] %s\n", level_word (level), accel_process_index (acc), text);
+    free (text);
+    if (!line.failed)
+        io_write_all (STDERR_FILENO, line.text, line.length);
+}
+
+void
+accel_log (const struct accel *acc, enum accel_log_level level, const char *format, ...)
+{
+    if (level < accel_log_level () || !accel_is_main_process (acc))
+        return;
+    va_list args;
+    va_start (args, format);
+    log_write (acc, level, format, args);
+    va_end (args);
+}
+
+void
+accel_log_everywhere (const struct accel *acc, enum accel_log_level level, const char *format, ...)
+{
+    if (level < accel_log_level ())
+        return;
+    va_list args;
+    va_start (args, format);
+    log_write (acc, level, format, args);
+    va_end (args);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a folder of a higher floor keeps for each job: the loader that runs, the scaler, accumulation.  accel_open() has
+ * the list of these parts (job/open.c). */
+#ifndef LIB_STATE_PART_H
+#define LIB_STATE_PART_H
+
+#include <accel/state.h>
+
+struct part;
+
+/** The functions of one part, whose struct begins with a struct part.  Checkpoints will add `save` and `load` here. */
+struct part_kind {
+    size_t size_bytes; /* of the struct */
+    /**
+     * accel_open(): read the options and the environment.  The part is zeroed, and no process is connected yet.
+     *
+     * @param acc      its precision and flags have been read
+     * @param options  NULL: the defaults
+     */
+    enum accel_status (*open) (struct part *part, const struct accel *acc, const struct accel_options *options,
+                               struct accel_error *err); /* NULL: zeros are right */
+    /** accel_free_memory(): forget where training is.  NULL: there is nothing to forget. */
+    void (*release) (struct part *part);
+    /** accel_close(): let go of what the part has, while the communicator is still open.  NULL: it has nothing. */
+    void (*close) (struct part *part);
+};
+
+struct part {
+    const struct part_kind *kind;
+    struct part *next;
+};
+
+/** @return the part of this kind of @p acc, which is not NULL. */
+struct part *part_find (const struct accel *acc, const struct part_kind *kind);
+
+/** Make the parts of @p kinds, in their order; a NULL ends the list.  After a failure parts_close() frees them. */
+enum accel_status parts_open (struct accel *acc, const struct part_kind *const *kinds,
+                              const struct accel_options *options, struct accel_error *err);
+
+/** Close and free the parts, the latest first. */
+void parts_close (struct accel *acc);
+
+/** Have the parts forget where training is. */
+void parts_release (struct accel *acc);
+
+#endif

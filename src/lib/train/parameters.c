@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a model's parameters and gradients are like. */
+#include <config.h>
+
+#include "lib/base/error.h"
+#include "lib/base/tensor.h"
+#include "lib/train/model_object.h"
+
+const char kind_of_model[] = "model";
+
+bool
+model_is_trained (const struct accel_model *model, size_t index)
+{
+    return model->parameters[index].grad != NULL;
+}
+
+enum accel_dtype
+model_grad_dtype (const struct accel_model *model, size_t index)
+{
+    return accel_dtype_from_dl (model->parameters[index].grad->dtype);
+}
+
+size_t
+model_grad_bytes (const struct accel_model *model, size_t index)
+{
+    const DLTensor *grad = model->parameters[index].grad;
+    return accel_tensor_count (grad) * tensor_element_bytes (grad);
+}
+
+enum accel_status
+model_check_gradients (const struct accel_model *model, struct accel_error *err)
+{
+    for (size_t i = 0; i < model->count; i++)
+        if (model_is_trained (model, i) && !model->parameters[i].grad->data
+            && accel_tensor_count (model->parameters[i].grad))
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "the gradient of '%s' has no memory: call accel_prepare first, or set its grad->data",
+                               model->parameters[i].name);
+    return ACCEL_OK;
+}
+
+bool
+model_has_own_gradient (const struct accel_model *model, size_t index)
+{
+    const DLTensor *grad = model->parameters[index].grad;
+    return grad && grad->data && grad->data != model->kept[index] && accel_tensor_count (grad);
+}

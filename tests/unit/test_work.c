@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Work in flight (accel/work.h) at its edges, between ranks that this test forks: closing, forks, failing allocations
+ * and threads, signals, the ledger. */
+#include <config.h>
+
+#include "lib/comm/work.h"
+#include "tests/allocators.h"
+#include "tests/ranks.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+enum { LARGE = 200000 };
+
+static struct accel_error err;
+static bool no_threads;
+
+int __real_pthread_create (pthread_t *thread, const pthread_attr_t *attributes, void *(*begin) (void *), void *user);
+int __wrap_pthread_create (pthread_t *thread, const pthread_attr_t *attributes, void *(*begin) (void *), void *user);
+int
+__wrap_pthread_create (pthread_t *thread, const pthread_attr_t *attributes, void *(*begin) (void *), void *user)
+{
+    return no_threads ? EAGAIN : __real_pthread_create (thread, attributes, begin, user);
+}
+
+/* A group of all, whose calls meet while work of the world is in flight. */
+static struct accel_comm *
+make_group (struct accel *acc)
+{
+    struct accel_comm *group;
+    rank_must (accel_comm_split (accel_world (acc), 0, 0, &group, &err), &err);
+    return group;
+}
+
+/* ---- when work is over ---- */
+
+/* Rank 0 starts early and computes on, the others come when it has looked. */
+static void
+test_done (struct accel *acc)
+{
+    struct accel_comm *world = accel_world (acc), *group = make_group (acc);
+    struct accel_work *work;
+    int64_t sum = 1;
+    bool done = true, first = !accel_comm_rank (world);
+    if (!first)
+        rank_must (accel_comm_barrier (group, &err), &err);
+    rank_must (accel_comm_all_reduce_start (world, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &work, &err), &err);
+    if (first) {
+        rank_must (accel_work_test (work, &done, &err), &err);
+        right (!done || accel_comm_size (world) == 1, "the work is over before the others have come");
+        rank_must (accel_comm_barrier (group, &err), &err);
+    }
+    rank_must (accel_comm_barrier (world, &err), &err); /* runs after it */
+    rank_must (accel_work_test (work, &done, &err), &err);
+    right (done && sum == accel_comm_size (world), "after a later call: %d, %lld", done, (long long) sum);
+    rank_must (accel_work_wait (work, &err), &err);
+    rank_fails (accel_work_test (work, &done, &err), ACCEL_ERR_INVALID, &err, "accel_work_test: not a work");
+    accel_comm_destroy (group);
+}
+
+/* A group is destroyed with work in flight, which is finished; so is the world's, by accel_close(). */
+static void
+test_close (struct accel *acc)
+{
+    static int64_t sums[LARGE], more[LARGE];
+    struct accel_comm *group = make_group (acc), *other = make_group (acc);
+    struct accel_work *work[3], *last;
+    for (int i = 0; i < LARGE; i++)
+        sums[i] = i;
+    for (int i = 0; i < 3; i++)
+        rank_must (accel_comm_all_reduce_start (group, sums, sums, LARGE, ACCEL_INT64, ACCEL_SUM, &work[i], &err),
+                   &err);
+    accel_comm_destroy (group);
+    right (sums[5] == 5 * 8 && sums[LARGE - 1] == (LARGE - 1) * INT64_C (8), "destroyed: %lld", (long long) sums[5]);
+    rank_fails (accel_work_wait (work[1], &err), ACCEL_ERR_INVALID, &err, "its communicator has ended");
+    rank_must (accel_comm_all_reduce_start (accel_world (acc), more, more, LARGE, ACCEL_INT64, ACCEL_SUM, &last, &err),
+               &err);
+    for (int i = 0; i < 8; i++) /* longer than the world's own, whose memory they need */
+        rank_must (accel_comm_all_reduce_start (other, sums, sums, LARGE, ACCEL_INT64, ACCEL_SUM, &last, &err), &err);
+}
+
+/* ---- forks ---- */
+
+static void
+in_child (struct accel *acc, struct accel_work *work)
+{
+    struct accel_work *mine;
+    bool done, good = accel_work_wait (work, &err) == ACCEL_ERR_INVALID && strstr (err.text, "before fork()");
+    good = good && accel_work_test (work, &done, &err) == ACCEL_ERR_INVALID;
+    good = good && accel_comm_barrier_start (accel_world (acc), &mine, &err) == ACCEL_ERR_INVALID;
+    good = good && strstr (err.text, "is a fork") && !mine;
+    work_drain (accel_world (acc)); /* nobody would wake it */
+    accel_close (acc);
+    _exit (good ? 0 : 9);
+}
+
+/* With work in flight and without: a child that closes waits for no thread. */
+static void
+test_fork (struct accel *acc)
+{
+    struct accel_comm *world = accel_world (acc), *group = make_group (acc);
+    bool first = !accel_comm_rank (world);
+    for (int flying = 0; flying < 2; flying++) {
+        struct accel_work *work;
+        int status = -1;
+        if (flying && !first)
+            rank_must (accel_comm_barrier (group, &err), &err);
+        rank_must (accel_comm_barrier_start (world, &work, &err), &err);
+        if (!flying) {
+            rank_must (accel_comm_barrier (world, &err), &err);
+            rank_must (accel_comm_barrier (group, &err), &err);
+        }
+        pid_t child = fork ();
+        if (!child)
+            in_child (acc, work);
+        waitpid (child, &status, 0);
+        right (!status, "flying %d: the child's status is %x", flying, (unsigned) status);
+        if (flying && first)
+            rank_must (accel_comm_barrier (group, &err), &err);
+        rank_must (accel_work_wait (work, &err), &err);
+    }
+    accel_comm_destroy (group);
+}
+
+/* ---- what is not to be had ---- */
+
+static void
+test_no_memory (struct accel *acc)
+{
+    struct accel_comm *world = accel_world (acc);
+    struct accel_work *work = (void *) 1;
+    enum accel_status status = ACCEL_ERR_NOMEM;
+    int failed = -1;
+    no_threads = true;
+    rank_fails (accel_comm_barrier_start (world, &work, &err), ACCEL_ERR_SYSTEM, &err, "cannot start a thread: ");
+    right (!work && err.sys_errno == EAGAIN, "without a thread: errno %d", err.sys_errno);
+    no_threads = false;
+    for (long calls = 0; status; calls++) {
+        calls_left = calls;
+        status = accel_comm_barrier_start (world, &work, &err);
+        calls_left = -1;
+        right (!status || (status == ACCEL_ERR_NOMEM && !work), "status %d: %s", (int) status, err.text);
+        failed++;
+    }
+    right (failed == 2, "%d allocations failed", failed);
+    rank_must (accel_work_wait (work, &err), &err);
+    rank_must (accel_comm_barrier (world, &err), &err);
+}
+
+static volatile sig_atomic_t elsewhere;
+static pthread_t main_thread;
+
+static void
+note_signal (int number)
+{
+    (void) number;
+    elsewhere = elsewhere || !pthread_equal (pthread_self (), main_thread);
+}
+
+/* With the program's thread deaf, a signal to the process stays pending. */
+static void
+test_signals (struct accel *acc)
+{
+    struct accel_work *work;
+    sigset_t set, before, pending;
+    main_thread = pthread_self ();
+    signal (SIGUSR1, note_signal);
+    rank_must (accel_comm_barrier_start (accel_world (acc), &work, &err), &err);
+    rank_must (accel_work_wait (work, &err), &err);
+    sigemptyset (&set);
+    sigaddset (&set, SIGUSR1);
+    pthread_sigmask (SIG_BLOCK, &set, &before);
+    right (!sigismember (&before, SIGUSR2), "a start leaves signals blocked");
+    kill (getpid (), SIGUSR1);
+    nanosleep (&(struct timespec){ .tv_nsec = 20000000 }, NULL); /* another thread would have taken it by then */
+    sigpending (&pending);
+    right (sigismember (&pending, SIGUSR1) && !elsewhere, "the library's thread took a signal");
+    pthread_sigmask (SIG_SETMASK, &before, NULL);
+}
+
+/* ---- what others are told ---- */
+
+/* A later call takes the place of the record of work in flight, whose end is not that call's. */
+static void
+test_ledger (struct accel *acc)
+{
+    struct accel_comm *world = accel_world (acc), *group = make_group (acc);
+    const struct comm_site site = { .file = "a.c", .line = 1, .call = JOBSEG_CALL_LOADER_NEXT };
+    struct jobseg_slot *slot = world->ledger->slot;
+    struct accel_work *work;
+    struct jobseg_record record = { 0 };
+    uint64_t note = 0;
+    if (accel_comm_rank (world))
+        rank_must (accel_comm_barrier (group, &err), &err);
+    rank_must (accel_comm_barrier_start (world, &work, &err), &err);
+    if (!accel_comm_rank (world)) {
+        while (record.call != JOBSEG_CALL_BARRIER_START) {
+            sched_yield ();
+            work_lock ();
+            jobseg_latest (slot, &record);
+            work_unlock ();
+        }
+        while (note < record.sequence + JOBSEG_LEDGER) {
+            comm_note_end (world, note);
+            note = comm_note_begin (world, &site, 0);
+        }
+        rank_must (accel_comm_barrier (group, &err), &err);
+    }
+    rank_must (accel_work_wait (work, &err), &err);
+    if (note) {
+        const struct jobseg_record *mine = &slot->ledger[(note - 1) % JOBSEG_LEDGER];
+        right (mine->sequence == note && !mine->done, "the note's record has %llu, done %d",
+               (unsigned long long) mine->sequence, mine->done);
+    }
+    accel_comm_destroy (group);
+}
+
+int
+main (void)
+{
+    setenv (ENV_TIMEOUT_MS, "300000", 1);
+    as_ranks (1, "work of a process alone", test_done);
+    as_ranks (3, "accel_work_test, and calls after work in flight", test_done);
+    as_ranks (2, "a communicator ends with work in flight", test_close);
+    as_ranks (2, "a child of fork()", test_fork);
+    as_ranks (2, "a start without memory, or without a thread", test_no_memory);
+    as_ranks (2, "signals", test_signals);
+    as_ranks (2, "records of work and of other calls", test_ledger);
+    return done_testing ();
+}
