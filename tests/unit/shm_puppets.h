@@ -4,7 +4,7 @@
 #ifndef TESTS_SHM_PUPPETS_H
 #define TESTS_SHM_PUPPETS_H
 
-#include "lib/comm/bootstrap/bootstrap.h"
+#include "lib/comm/bootstrap/bootstrap_object.h"
 #include "lib/engines/shm/shm.h"
 #include "lib/engines/shm/shm_private.h"
 #include "tests/tap.h"

@@ -2,7 +2,7 @@
 /* Verdicts on waits, from ledgers and signs of life alone: the slots are made up, and no engine is asked. */
 #include <config.h>
 
-#include "lib/comm/watch/watch.h"
+#include "lib/comm/watch/watch_object.h"
 #include "tests/tap.h"
 #include "util/fail.h"
 #include "util/procfs.h"

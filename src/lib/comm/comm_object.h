@@ -4,9 +4,9 @@
 #define LIB_COMM_OBJECT_H
 
 #include "lib/base/object.h"
-#include "lib/comm/bootstrap/bootstrap.h"
+#include "lib/comm/bootstrap/bootstrap_object.h"
 #include "lib/comm/ledger.h"
-#include "lib/comm/watch/watch.h"
+#include "lib/comm/watch/watch_object.h"
 #include "lib/engines/engine.h"
 
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
 /* Membership of a job, and what ranks tell each other while they open; see bootstrap.h. */
 #include <config.h>
 
-#include "lib/comm/bootstrap/bootstrap.h"
+#include "lib/comm/bootstrap/bootstrap_object.h"
 
 #include "lib/base/error.h"
 #include "util/cleanup.h"

@@ -6,7 +6,7 @@
  * generation that was never ready. */
 #include <config.h>
 
-#include "lib/comm/bootstrap/bootstrap.h"
+#include "lib/comm/bootstrap/bootstrap_object.h"
 
 #include "lib/base/error.h"
 #include "util/clock.h"

@@ -6,7 +6,7 @@
  * other ranks find it in the kernel's list of all names. */
 #include <config.h>
 
-#include "lib/comm/bootstrap/bootstrap.h"
+#include "lib/comm/bootstrap/bootstrap_object.h"
 
 #include "util/cleanup.h"
 #include "util/envnames.h"

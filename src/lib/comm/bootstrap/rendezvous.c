@@ -4,7 +4,7 @@
  * taken the name (names.c) is found out at once, and avoided or named. */
 #include <config.h>
 
-#include "lib/comm/bootstrap/bootstrap.h"
+#include "lib/comm/bootstrap/bootstrap_object.h"
 
 #include "lib/base/error.h"
 #include "util/cleanup.h"

@@ -7,7 +7,7 @@
  * send: between the two it found its message there again, and all the others were in their sends by then. */
 #include <config.h>
 
-#include "lib/comm/watch/watch.h"
+#include "lib/comm/watch/watch_object.h"
 
 #include "util/hash.h"
 

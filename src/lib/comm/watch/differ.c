@@ -2,7 +2,7 @@
 /* What to say when ranks do not call the same thing.  All ranks compare in the same order, so they say the same. */
 #include <config.h>
 
-#include "lib/comm/watch/watch.h"
+#include "lib/comm/watch/watch_object.h"
 
 #include "lib/base/error.h"
 

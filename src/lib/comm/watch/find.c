@@ -5,7 +5,7 @@
  * can be trusted if, after it was copied, the count shows that its place is not the next one. */
 #include <config.h>
 
-#include "lib/comm/watch/watch.h"
+#include "lib/comm/watch/watch_object.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 /* The ranks of this host: slots in the job segment, and the kernel's word on whether their processes live. */
 #include <config.h>
 
-#include "lib/comm/watch/watch.h"
+#include "lib/comm/watch/watch_object.h"
 
 #include "util/procfs.h"
 

@@ -2,7 +2,7 @@
 /* The verdicts on a wait; see watch.h. */
 #include <config.h>
 
-#include "lib/comm/watch/watch.h"
+#include "lib/comm/watch/watch_object.h"
 
 #include "lib/base/error.h"
 #include "lib/kernels/reduce.h"
@@ -138,8 +138,9 @@ watch_look (void *context, const struct accel_engine_call *call, struct accel_er
         return ACCEL_OK;
     struct jobseg_slot *own = watch->source->own;
     jobseg_beat (own);
-    if (call->sequence)
-        own->ledger[(call->sequence - 1) % JOBSEG_LEDGER].looked_ns = jobseg_now_ns ();
+    struct jobseg_record *record = &own->ledger[(call->sequence - 1) % JOBSEG_LEDGER];
+    if (call->sequence && record->sequence == call->sequence) /* a later call may have taken its place */
+        record->looked_ns = jobseg_now_ns ();
     if (is_pair (call))
         return look_at_partner (watch, call, err);
     enum accel_status status = compare (watch, call, err);

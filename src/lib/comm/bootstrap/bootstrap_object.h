@@ -5,10 +5,10 @@
  * Each takes its slot there, and waits until all are in the same generation.  Then engines are opened, and may exchange
  * small blobs through the slots: addresses, offsets.  Jobs on several hosts need another way for that, such as MPI or a
  * channel between hosts; until there is one, engines for several hosts have to meet by themselves. */
-#ifndef LIB_COMM_BOOTSTRAP_H
-#define LIB_COMM_BOOTSTRAP_H
+#ifndef LIB_COMM_BOOTSTRAP_OBJECT_H
+#define LIB_COMM_BOOTSTRAP_OBJECT_H
 
-#include "lib/comm/watch/watch.h"
+#include "lib/comm/watch/watch_object.h"
 
 #include <stdio.h>
 #include <sys/socket.h>

@@ -4,8 +4,8 @@
  * Everything here is computed from two things that each rank shows of itself: its ledger (which calls it has begun and
  * ended) and whether it lives.  Both come through struct watch_source.  There is one source today, the job segment of
  * this host (local.c).  Across hosts, a channel that bootstrap provides will keep copies of the other hosts' slots. */
-#ifndef LIB_COMM_WATCH_H
-#define LIB_COMM_WATCH_H
+#ifndef LIB_COMM_WATCH_OBJECT_H
+#define LIB_COMM_WATCH_OBJECT_H
 
 #include "lib/engines/engine.h"
 
