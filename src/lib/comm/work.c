@@ -15,8 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* circle: comm comm_object ledger work: a call that does not block is admitted by comm, queued here, and run by comm in
- * this thread; while there is such a thread, the ledger is written under the lock that is here. */
+/* circle: comm comm_object engine ledger work: a call that does not block is admitted by comm, queued here, and run in
+ * this thread by comm, which asks engine whether it can; while there is such a thread, the ledger is written under the
+ * lock that is here. */
 struct work_queue {
     struct accel_comm *comm;
     struct work_queue *next; /* of the process's */
