@@ -115,6 +115,7 @@ struct accel_engine_call {
     enum accel_dtype dtype;
     enum accel_op op;
     int root;        /**< of a send or receive: the other rank; -1: none */
+    uint32_t public_call; /**< which function the program called; to be compared, except in pairs */
     uint32_t form;   /**< a hash of what else ranks must agree on, except in pairs; compare it like the members above */
     uint32_t number; /**< which collective of the communicator this is, from 1, the same on all ranks; of a pair: which
                       *   message from the one to the other */

@@ -322,6 +322,7 @@ comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct ac
         return status;
     for (const struct accel_comm *part = comm; part; part = part->parent)
         observer = part->observer;
+    call->public_call = engine_site (call)->call;
     call->form = engine_site (call)->form ? comm_form_hash (engine_site (call)->form) : 0;
     call->helpers = &comm->watch.helpers;
     call->number = count_call (comm, call);

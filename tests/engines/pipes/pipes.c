@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Engine "pipes": data through Unix sockets; a complete engine as another package would write it, from accel/engine.h
- * alone.  Each two ranks of a communicator have a pair of connected datagram sockets; the abstract names follow from a
- * random number that ranks exchange while opening.  Each call begins with a header from each to each, so calls are
- * compared before any data is read; then the bytes follow.  Simple rather than fast. */
+/* Engine "pipes": Unix sockets; a complete engine as another package would write it, from accel/engine.h alone.  Every
+ * two ranks of a communicator have a pair of datagram sockets, with names from random numbers that ranks exchange while
+ * opening.  A call begins with a header from each to each, which are compared; then follow the bytes.  Simple, slow. */
 #include <accel/engine.h>
 
 #include <errno.h>
@@ -21,8 +20,9 @@ enum { PART = 64 << 10, SLICE_MS = 50, SLICE_CONNECTING_MS = 2, ALL = -1 };
 /* The first datagram of a call.  Compared as bytes, so without padding. */
 struct header {
     uint64_t count;
-    int32_t kind, dtype, op, root;
-    uint32_t form, number;
+    int32_t kind, root;
+    int16_t dtype, op;
+    uint32_t public_call, form, number;
 };
 
 /* What goes between this rank and another one, until both counts are 0. */
@@ -77,8 +77,7 @@ create (const struct accel_engine_helpers *helpers, int size, int rank, int64_t 
     struct pipes *pipes = calloc (1, sizeof *pipes + (size_t) size * (sizeof *pipes->lanes + 2 * sizeof (uint64_t)));
     if (!pipes)
         return NULL;
-    *pipes = (struct pipes){ .helpers = helpers, .size = size, .rank = rank, .place = place,
-                             .timeout_ms = timeout_ms };
+    *pipes = (struct pipes){ helpers, size, rank, timeout_ms, place, NULL, NULL };
     pipes->tokens = (uint64_t *) (void *) &pipes->lanes[size];
     pipes->polls = (struct pollfd *) (void *) &pipes->tokens[size];
     for (int i = 0; i < size; i++)
@@ -137,9 +136,9 @@ step (struct pipes *pipes, int *wait_ms)
     return moved;
 }
 
-/* Move all that is in the lanes, or find out why that will never end. */
+/* Move all that is in the lanes, or find out why that will never end.  All late ranks together have one timeout. */
 static enum accel_status
-transfer (struct pipes *pipes, const struct accel_engine_call *call, struct accel_error *err)
+transfer (struct pipes *pipes, const struct accel_engine_call *call, bool meets, struct accel_error *err)
 {
     const struct accel_engine_helpers *helpers = call->helpers;
     int64_t deadline_ms = now_ms () + pipes->timeout_ms;
@@ -149,7 +148,7 @@ transfer (struct pipes *pipes, const struct accel_engine_call *call, struct acce
         if (!wait_ms)
             return ACCEL_OK;
         if (moved) {
-            deadline_ms = now_ms () + pipes->timeout_ms, verdict = ACCEL_OK;
+            deadline_ms = meets ? deadline_ms : now_ms () + pipes->timeout_ms, verdict = ACCEL_OK;
         } else if (verdict) {
             return verdict;
         } else {
@@ -172,10 +171,9 @@ move (struct pipes *pipes, const struct accel_engine_call *call, int only, size_
         struct lane *lane = &pipes->lanes[i];
         lane->out = used && out ? (const char *) out + (size_t) i * out_step : NULL;
         lane->in = used && in ? (char *) in + (size_t) i * in_step : NULL;
-        lane->out_bytes = lane->out ? bytes : 0;
-        lane->in_bytes = lane->in ? bytes : 0;
+        lane->out_bytes = lane->out ? bytes : 0, lane->in_bytes = lane->in ? bytes : 0;
     }
-    return transfer (pipes, call, err);
+    return transfer (pipes, call, bytes == sizeof (struct header), err);
 }
 
 /* A header from each to each.  Of two ranks, one sends and the other receives. */
@@ -183,14 +181,17 @@ static enum accel_status
 meet (struct pipes *pipes, const struct accel_engine_call *call, int only, struct accel_error *err)
 {
     bool pair = only != ALL;
-    struct header mine = { call->count, (int32_t) call->kind, (int32_t) call->dtype, pair ? 0 : (int32_t) call->op,
-                           pair ? 0 : call->root, pair ? 0 : call->form, call->number };
+    struct header mine = { call->count, (int32_t) call->kind, pair ? 0 : call->root, (int16_t) call->dtype,
+                           pair ? 0 : (int16_t) call->op, pair ? 0 : call->public_call, pair ? 0 : call->form,
+                           call->number };
     enum accel_status status = move (pipes, call, only, sizeof mine, &mine, 0, &pipes->lanes->header,
                                      sizeof *pipes->lanes, err);
     mine.kind = !pair ? mine.kind : mine.kind == ACCEL_ENGINE_SEND ? ACCEL_ENGINE_RECV : ACCEL_ENGINE_SEND;
     for (int i = 0; !status && i < pipes->size; i++)
         if (i != pipes->rank && (!pair || i == only) && memcmp (&mine, &pipes->lanes[i].header, sizeof mine))
-            status = call->helpers->differ (call->helpers->context, call, pipes->rank, i, err);
+            status = pair || pipes->lanes[i].header.kind >= ACCEL_ENGINE_SEND /* wait until look() knows why */
+                         ? move (pipes, call, i, sizeof mine, NULL, 0, &mine, 0, err)
+                         : call->helpers->differ (call->helpers->context, call, pipes->rank, i, err);
     return status;
 }
 
@@ -246,16 +247,15 @@ pipes_run (void *transport, const struct accel_engine_call *call, struct accel_e
 static enum accel_status
 pipes_open (void **transport, struct accel_engine_job *job, struct accel_error *err)
 {
-    const struct accel_engine_helpers *helpers = job->helpers;
-    struct pipes *pipes = create (helpers, job->world_size, job->rank, 0, job->timeout_ms);
+    struct pipes *pipes = create (job->helpers, job->world_size, job->rank, 0, job->timeout_ms);
     enum accel_status status = ACCEL_OK;
     uint64_t token;
     if (!pipes || getrandom (&token, sizeof token, 0) != sizeof token)
-        status = helpers->fail (err, ACCEL_ERR_NOMEM, "engine pipes: out of memory");
+        status = job->helpers->fail (err, ACCEL_ERR_NOMEM, "engine pipes: out of memory");
     else if (job->world_size > 1)
-        status = helpers->exchange (helpers->context, &token, pipes->tokens, sizeof token, err);
+        status = job->helpers->exchange (job->helpers->context, &token, pipes->tokens, sizeof token, err);
     if (!status && !listen_to_all (pipes))
-        status = helpers->fail (err, ACCEL_ERR_SYSTEM, "engine pipes: cannot make sockets: %s", strerror (errno));
+        status = job->helpers->fail (err, ACCEL_ERR_SYSTEM, "engine pipes: cannot make sockets: %s", strerror (errno));
     *transport = pipes;
     if (status && pipes)
         pipes_close (pipes);
