@@ -332,6 +332,7 @@ comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct ac
     };
     call->sequence = ledger_begin (comm->ledger, call->site, &entry);
     call->device = (DLDevice){ .device_type = kDLCPU };
+    call->stream = NULL;
     int64_t begin_ns = observer ? clock_ns () : 0;
     status = comm->engine->run (comm->transport, call, &mine);
     if (observer)
@@ -364,10 +365,27 @@ run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, stru
     return status ? status : comm_execute (comm, call, err);
 }
 
+/* Members one by one: an initializer would clear the whole struct first, which takes longer than all the rest.  What is
+ * not set here is set before the engine gets the call. */
+static inline void
+set_call (struct accel_engine_call *call, enum accel_engine_kind kind, const struct comm_site *site, const void *send,
+          void *recv, size_t count, enum accel_dtype dtype)
+{
+    call->site = site;
+    call->send = send;
+    call->recv = recv;
+    call->count = count;
+    call->kind = kind;
+    call->dtype = dtype;
+    call->op = ACCEL_SUM;
+    call->root = -1;
+}
+
 enum accel_status
 comm_barrier (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
 {
-    struct accel_engine_call call = { .site = site, .kind = ACCEL_ENGINE_BARRIER, .root = -1 };
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_BARRIER, site, NULL, NULL, 0, ACCEL_FLOAT32);
     return run (comm, &call, false, err);
 }
 
@@ -375,10 +393,9 @@ enum accel_status
 comm_all_reduce (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
-    struct accel_engine_call call = {
-        .site = site, .kind = ACCEL_ENGINE_ALL_REDUCE, .send = send, .recv = recv, .count = count, .dtype = dtype,
-        .op = op, .root = -1,
-    };
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_ALL_REDUCE, site, send, recv, count, dtype);
+    call.op = op;
     return run (comm, &call, true, err);
 }
 
@@ -386,10 +403,8 @@ enum accel_status
 comm_all_gather (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, struct accel_error *err)
 {
-    struct accel_engine_call call = {
-        .site = site, .kind = ACCEL_ENGINE_ALL_GATHER, .send = send, .recv = recv, .count = count, .dtype = dtype,
-        .root = -1,
-    };
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_ALL_GATHER, site, send, recv, count, dtype);
     return run (comm, &call, true, err);
 }
 
@@ -399,9 +414,9 @@ comm_broadcast (struct accel_comm *comm, const struct comm_site *site, void *buf
 {
     if (root < 0)
         return comm_refuse (site, "the root is negative", err);
-    struct accel_engine_call call = {
-        .site = site, .kind = ACCEL_ENGINE_BROADCAST, .recv = buffer, .count = count, .dtype = dtype, .root = root,
-    };
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_BROADCAST, site, NULL, buffer, count, dtype);
+    call.root = root;
     return run (comm, &call, true, err);
 }
 
@@ -409,10 +424,9 @@ enum accel_status
 comm_reduce_scatter (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv,
                      size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
-    struct accel_engine_call call = {
-        .site = site, .kind = ACCEL_ENGINE_REDUCE_SCATTER, .send = send, .recv = recv, .count = count, .dtype = dtype,
-        .op = op, .root = -1,
-    };
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_REDUCE_SCATTER, site, send, recv, count, dtype);
+    call.op = op;
     return run (comm, &call, true, err);
 }
 
@@ -420,26 +434,21 @@ enum accel_status
 comm_all_to_all (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, struct accel_error *err)
 {
-    struct accel_engine_call call = {
-        .site = site, .kind = ACCEL_ENGINE_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .dtype = dtype,
-        .root = -1,
-    };
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_ALL_TO_ALL, site, send, recv, count, dtype);
     if (count && send == recv)
         return comm_refuse (site, "the buffers are the same: this call does not work in place", err);
     return run (comm, &call, true, err);
 }
 
-/* @call has all but the site and the other rank. */
 static enum accel_status
-run_pair (struct accel_comm *comm, const struct comm_site *site, struct accel_engine_call *call, int peer,
-          struct accel_error *err)
+run_pair (struct accel_comm *comm, struct accel_engine_call *call, int peer, struct accel_error *err)
 {
-    call->site = site;
     call->root = peer;
     if (peer < 0)
-        return comm_refuse (site, "the rank is negative", err);
+        return comm_refuse (call->site, "the rank is negative", err);
     if (comm && peer == comm->rank)
-        return comm_refuse (site, "a rank cannot send to itself", err);
+        return comm_refuse (call->site, "a rank cannot send to itself", err);
     return run (comm, call, true, err);
 }
 
@@ -447,14 +456,16 @@ enum accel_status
 comm_send (struct accel_comm *comm, const struct comm_site *site, const void *send, size_t count,
            enum accel_dtype dtype, int to, struct accel_error *err)
 {
-    struct accel_engine_call call = { .kind = ACCEL_ENGINE_SEND, .send = send, .count = count, .dtype = dtype };
-    return run_pair (comm, site, &call, to, err);
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_SEND, site, send, NULL, count, dtype);
+    return run_pair (comm, &call, to, err);
 }
 
 enum accel_status
 comm_recv (struct accel_comm *comm, const struct comm_site *site, void *recv, size_t count, enum accel_dtype dtype,
            int from, struct accel_error *err)
 {
-    struct accel_engine_call call = { .kind = ACCEL_ENGINE_RECV, .recv = recv, .count = count, .dtype = dtype };
-    return run_pair (comm, site, &call, from, err);
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_RECV, site, NULL, recv, count, dtype);
+    return run_pair (comm, &call, from, err);
 }
