@@ -155,7 +155,7 @@ def review_is_a_table():
         t.expect("Your answers:\r\n")
         begin = t.seen
         t.expect(SAVE)
-        shown = t.screen[begin:].split("\033")[0].split("\r\n")
+        shown = t.screen[begin:].split("\033")[0].split("Enter saves")[0].split("\r\n")
         t.send("\003")
         t.ends_with(130)
     column = shown[0].index("In which")

@@ -5,7 +5,7 @@
 
 #include "lib/comm/ledger.h"
 
-#include "lib/comm/work.h"
+#include "lib/comm/lock.h"
 
 #include <string.h>
 

@@ -15,9 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* circle: comm comm_object engine ledger work: a call that does not block is admitted by comm, queued here, and run in
- * this thread by comm, which asks engine whether it can; while there is such a thread, the ledger is written under the
- * lock that is here. */
+/* circle: comm work: a call that does not block is admitted by comm, queued here, and run by comm in this thread. */
 struct work_queue {
     struct accel_comm *comm;
     struct work_queue *next; /* of the process's */
@@ -31,24 +29,11 @@ struct work_queue {
 };
 
 /* All of this, and the queues, are guarded by `lock`. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct work_queue *queues;
 static struct accel_work *works, **last_work = &works; /* that the program has not waited for, in the order of starts */
 static unsigned process; /* how many forks lie between the first process and this one */
 
 static _Thread_local const struct accel_comm *served;
-
-void
-work_lock (void)
-{
-    pthread_mutex_lock (&lock);
-}
-
-void
-work_unlock (void)
-{
-    pthread_mutex_unlock (&lock);
-}
 
 /* Threads do not survive fork(). */
 static void
@@ -84,7 +69,7 @@ serve (void *user)
     while (queue->head || !queue->stop) {
         struct accel_work *work = queue->head;
         if (!work) {
-            pthread_cond_wait (&queue->wake, &lock);
+            pthread_cond_wait (&queue->wake, &work_mutex);
             continue;
         }
         queue->head = work->next;
@@ -230,7 +215,7 @@ static void
 wait_until_idle (struct work_queue *queue)
 {
     while (queue->process == process && atomic_load_explicit (&queue->pending, memory_order_relaxed))
-        pthread_cond_wait (&queue->over, &lock);
+        pthread_cond_wait (&queue->over, &work_mutex);
 }
 
 void
@@ -346,7 +331,7 @@ accel_work_wait (struct accel_work *work, struct accel_error *err)
         if (last_work == &work->later)
             last_work = at;
         while (!work->over)
-            pthread_cond_wait (&work->comm->queue->over, &lock);
+            pthread_cond_wait (&work->comm->queue->over, &work_mutex);
     }
     work_unlock ();
     if (status)

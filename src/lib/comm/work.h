@@ -7,6 +7,7 @@
 #include <accel/work.h>
 
 #include "lib/comm/comm_object.h"
+#include "lib/comm/lock.h"
 
 struct accel_work {
     struct accel_comm *comm;
@@ -45,11 +46,5 @@ void work_drain (struct accel_comm *world);
 
 /** @p comm ends: finish what is in flight, of the world also that of its groups, and free what nobody waited for. */
 void work_end (struct accel_comm *comm);
-
-/** The lock of everything that several threads of one process write: queues, the ledger, what has broken.  Held for
- *  moments.  A fork takes it, so that the child finds nothing half done.  @{ */
-void work_lock (void);
-void work_unlock (void);
-/** @} */
 
 #endif

@@ -2,10 +2,13 @@
 /* Reading another rank's ledger while that rank writes it.
  *
  * A record is written before the count that includes it, and the oldest of the ring is overwritten next.  So a record
- * can be trusted if, after it was copied, the count shows that its place is not the next one. */
+ * can be trusted if, after it was copied, the count shows that its place is not the next one.  Other threads of this
+ * process write this rank's own ledger under a lock, which is taken to read it. */
 #include <config.h>
 
 #include "lib/comm/watch/watch_object.h"
+
+#include "lib/comm/lock.h"
 
 #include <stdio.h>
 
@@ -15,11 +18,9 @@ is_collective (const struct jobseg_record *record)
     return record->number && record->kind != ACCEL_ENGINE_SEND && record->kind != ACCEL_ENGINE_RECV;
 }
 
-/* @entry may be NULL: then only the record is copied. */
-static bool
-copy (const struct jobseg_slot *slot, uint64_t sequence, struct jobseg_record *record, struct watch_entry *entry)
+static void
+copy_place (const struct jobseg_slot *slot, size_t at, struct jobseg_record *record, struct watch_entry *entry)
 {
-    size_t at = (sequence - 1) % JOBSEG_LEDGER;
     *record = slot->ledger[at];
     if (entry) {
         entry->record = *record;
@@ -27,6 +28,19 @@ copy (const struct jobseg_slot *slot, uint64_t sequence, struct jobseg_record *r
         snprintf (entry->place, sizeof entry->place, "%.*s:%u", JOBSEG_FILE_NAME, jobseg_file (slot, record),
                   record->line);
     }
+}
+
+/* @entry may be NULL: then only the record is copied. */
+static bool
+copy (const struct watch *watch, const struct jobseg_slot *slot, uint64_t sequence, struct jobseg_record *record,
+      struct watch_entry *entry)
+{
+    bool own = slot == watch->source->own;
+    if (own)
+        work_lock ();
+    copy_place (slot, (sequence - 1) % JOBSEG_LEDGER, record, entry);
+    if (own)
+        work_unlock ();
     jobseg_fence_reads ();
     return record->sequence == sequence && atomic_load (&slot->ledger_count) < sequence + JOBSEG_LEDGER - 1;
 }
@@ -66,7 +80,7 @@ watch_find (const struct watch *watch, const struct accel_engine_call *call, int
     bool later = false;
     *has_entry = false;
     for (uint64_t sequence = count; sequence && sequence >= oldest_of (count); sequence--) {
-        if (!copy (slot, sequence, &record, NULL))
+        if (!copy (watch, slot, sequence, &record, NULL))
             return later ? WATCH_PAST : WATCH_UNKNOWN;
         if (is_older (watch, &record))
             return later ? WATCH_PAST : WATCH_BEFORE;
@@ -76,7 +90,7 @@ watch_find (const struct watch *watch, const struct accel_engine_call *call, int
         }
         if (record.number < call->number)
             return later ? WATCH_PAST : WATCH_BEFORE;
-        *has_entry = copy (slot, sequence, &record, entry);
+        *has_entry = copy (watch, slot, sequence, &record, entry);
         return !*has_entry || record.done ? WATCH_PAST : WATCH_IN;
     }
     return later ? WATCH_PAST : count < JOBSEG_LEDGER ? WATCH_BEFORE : WATCH_UNKNOWN;
@@ -88,7 +102,7 @@ watch_find_latest (const struct watch *watch, int rank, bool sends, struct jobse
     const struct jobseg_slot *slot = watch_slot (watch, rank);
     uint64_t count = atomic_load (&slot->ledger_count);
     for (uint64_t sequence = count; sequence && sequence >= oldest_of (count); sequence--)
-        if (!copy (slot, sequence, record, NULL))
+        if (!copy (watch, slot, sequence, record, NULL))
             return false;
         else if (record->comm == watch->comm && record->generation == watch->generation
                  && (sends ? record->number && record->kind == ACCEL_ENGINE_SEND : is_collective (record)))

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verdicts on a wait; see watch.h. */
+/* The verdicts on a wait; see watch_object.h. */
 #include <config.h>
 
 #include "lib/comm/watch/watch_object.h"
 
 #include "lib/base/error.h"
+#include "lib/comm/lock.h"
 #include "lib/kernels/reduce.h"
 
 #include <stdio.h>
@@ -130,6 +131,19 @@ look_at_partner (struct watch *watch, const struct accel_engine_call *call, stru
 
 /* ---- what engines call ---- */
 
+/* A later call may have taken the place of the record. */
+static void
+note_look (struct jobseg_slot *own, const struct accel_engine_call *call)
+{
+    struct jobseg_record *record = &own->ledger[(call->sequence - 1) % JOBSEG_LEDGER];
+    if (!call->sequence)
+        return;
+    work_lock ();
+    if (record->sequence == call->sequence)
+        record->looked_ns = jobseg_now_ns ();
+    work_unlock ();
+}
+
 enum accel_status
 watch_look (void *context, const struct accel_engine_call *call, struct accel_error *err)
 {
@@ -138,9 +152,7 @@ watch_look (void *context, const struct accel_engine_call *call, struct accel_er
         return ACCEL_OK;
     struct jobseg_slot *own = watch->source->own;
     jobseg_beat (own);
-    struct jobseg_record *record = &own->ledger[(call->sequence - 1) % JOBSEG_LEDGER];
-    if (call->sequence && record->sequence == call->sequence) /* a later call may have taken its place */
-        record->looked_ns = jobseg_now_ns ();
+    note_look (own, call);
     if (is_pair (call))
         return look_at_partner (watch, call, err);
     enum accel_status status = compare (watch, call, err);
