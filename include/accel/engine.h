@@ -166,7 +166,8 @@ struct accel_engine {
     enum accel_status (*join_group) (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
                                      struct accel_error *err);
 
-    /** Run one collective; returns when the buffers may be used again. */
+    /** Run one collective; returns when the buffers may be used again.  libaccel has a thread for collectives that do
+     *  not block. */
     enum accel_status (*run) (void *transport, const struct accel_engine_call *call, struct accel_error *err);
 
     /* All members from here on are optional. */
@@ -174,15 +175,6 @@ struct accel_engine {
     /** Whether the collective that this rank is in still lacks something from @p rank.  Without it, look() takes a rank
      *  for late as long as its ledger does not show that it has finished. */
     bool (*awaits) (void *transport, int rank);
-
-    /** Start a collective and return; without start(), a thread of libaccel calls run().  The engine executes calls in
-     *  the order in which they are started.  @param[out] request  passed to test() or wait() until it is done */
-    enum accel_status (*start) (void *transport, const struct accel_engine_call *call, void **request,
-                                struct accel_error *err);
-    /** @param[out] done  whether it is over; then, and after a failure, @p request is released */
-    enum accel_status (*test) (void *transport, void *request, bool *done, struct accel_error *err);
-    /** Wait until it is over, and release @p request. */
-    enum accel_status (*wait) (void *transport, void *request, struct accel_error *err);
 };
 
 ACCEL_END_DECLS

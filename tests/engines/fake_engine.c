@@ -76,13 +76,6 @@ fake_run (void *transport, const struct accel_engine_call *call, struct accel_er
     return ACCEL_OK;
 }
 
-static enum accel_status
-fake_start (void *transport, const struct accel_engine_call *call, void **request, struct accel_error *err)
-{
-    *request = NULL;
-    return fake_run (transport, call, err);
-}
-
 /* As a later release of libaccel would have it: members that this one does not know. */
 struct longer {
     struct accel_engine known;
@@ -122,7 +115,7 @@ spoil (void)
     else if (!strcmp (how, "longer"))
         engine->size = sizeof accel_engine;
     else if (!strcmp (how, "first")) /* as version 1 had it; what comes after it is not ours */
-        engine->size = offsetof (struct accel_engine, awaits), memset (&engine->awaits, 1, sizeof engine->awaits + 8);
+        engine->size = offsetof (struct accel_engine, awaits), memset (&engine->awaits, 1, sizeof engine->awaits);
     else if (!strcmp (how, "too-short"))
         engine->size = offsetof (struct accel_engine, run);
     else if (!strcmp (how, "other-name"))
@@ -132,5 +125,5 @@ spoil (void)
     else if (!strcmp (how, "no-open"))
         engine->open = NULL;
     else if (!strcmp (how, "half"))
-        engine->start = fake_start;
+        engine->alloc = NULL;
 }

@@ -44,7 +44,7 @@ too-short|has a table of
 other-name|says that it is engine 'other'
 no-name|says that it is engine ''
 no-open|lacks open
-half|lacks one of start, test and wait
+half|lacks one of alloc and free
 EOT
 test_expect_success 'a longer table is taken, and what this release does not know ignored' \
     'FAKE_ENGINE=longer opened "$opens" && grep -x "engine fake" out'
@@ -56,11 +56,11 @@ while IFS='|' read -r what change undo words; do
     test_expect_success "refused: $what" "
         $change && { refused '$words'; echo \$? >status; } && $undo && test \"\$(cat status)\" = 0 && opened \"\$opens\""
 done <<'EOT'
-a module that all may write to|chmod 666 here/accel_engine_fake.so|chmod 644 here/accel_engine_fake.so|fake is not loaded: others may write to
+a module that others may write to|chmod 646 here/accel_engine_fake.so|chmod 644 here/accel_engine_fake.so|fake is not loaded: others may write to
 a module that its group may write to|chmod 664 here/accel_engine_fake.so|chmod 644 here/accel_engine_fake.so|use chmod go-w
-a folder that all may write to|chmod 777 here|chmod 755 here|fake is not loaded: others may write to
+a folder that others may write to|chmod 757 here|chmod 755 here|fake is not loaded: others may write to
 a folder that its group may write to|chmod 775 here|chmod 755 here|/here: use chmod go-w
-a folder above that all may write to|chmod 777 .|chmod 700 .|fake is not loaded: others may write to
+a folder above that others may write to|chmod 707 .|chmod 700 .|fake is not loaded: others may write to
 a folder instead of a file|mv here/accel_engine_fake.so f && mkdir here/accel_engine_fake.so|rmdir here/accel_engine_fake.so && mv f here/accel_engine_fake.so|accel_engine_fake.so is not a plain file
 a named pipe|mv here/accel_engine_fake.so f && mkfifo here/accel_engine_fake.so|rm here/accel_engine_fake.so && mv f here/accel_engine_fake.so|accel_engine_fake.so is not a plain file
 a link to nothing|mv here/accel_engine_fake.so f && ln -s /nowhere here/accel_engine_fake.so|rm here/accel_engine_fake.so && mv f here/accel_engine_fake.so|accel_engine_fake.so: No such file or directory

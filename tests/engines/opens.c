@@ -4,6 +4,8 @@
 
 #include <accel/accel.h>
 
+#include "lib/comm/comm_object.h"
+
 #include <stdio.h>
 
 static void
@@ -25,7 +27,7 @@ main (void)
         return 1;
     }
     struct accel_comm *world = accel_world (acc);
-    printf ("engine %s\n", accel_comm_engine (world));
+    printf ("engine %s%s\n", accel_comm_engine (world), world->engine->awaits ? ", with awaits()" : "");
     say ("sum", accel_comm_all_reduce (world, &number, sum, 1, ACCEL_FLOAT64, ACCEL_SUM, &err), &err);
     printf ("sum is %g\n", sum[0]);
     say ("int32", accel_comm_all_reduce (world, &whole, &whole, 1, ACCEL_INT32, ACCEL_SUM, &err), &err);

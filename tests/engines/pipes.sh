@@ -65,6 +65,7 @@ exits 1 2 7 a rank has ended
 killed-large 1 2 137 a rank is killed in a large transfer
 closes 0 2 0 a rank has left
 other-call 1 3 0 a rank calls something else
+other-name 1 3 0 a rank calls another function of the same kind
 other-count 1 3 0 a rank has another count
 other-dtype 1 3 0 a rank has another type
 other-op 1 3 0 a rank reduces otherwise
