@@ -37,6 +37,11 @@ for name in $(env | sed -n 's/^\(\(ACCEL\|ACCELERATE\|FSDP\|MEGATRON_LM\|PARALLE
     unset "$name"
 done
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT OMP_NUM_THREADS CUDA_VISIBLE_DEVICES XDG_CACHE_HOME VIRTUAL_ENV CONDA_PREFIX NO_COLOR
+# TEST_ENGINE=NAME, with TEST_ENGINE_PATH where it is a module, runs a test with another engine.
+if [ -n "${TEST_ENGINE-}" ]; then
+    ACCEL_ENGINE=$TEST_ENGINE ACCEL_ENGINE_PATH=${TEST_ENGINE_PATH-}
+    export ACCEL_ENGINE ACCEL_ENGINE_PATH
+fi
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/accel-test.XXXXXX") || exit 99
 trap 'cd / && rm -rf "$scratch"' EXIT

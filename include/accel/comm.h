@@ -41,7 +41,7 @@ ACCEL_API int accel_comm_rank (const struct accel_comm *comm);
 /** @return the number of processes in @p comm. */
 ACCEL_API int accel_comm_size (const struct accel_comm *comm);
 
-/** @return the name of the engine that moves the data, "self" or "shm"; static. */
+/** @return the name of the engine that moves the data, such as "self" or "shm"; valid until the process ends. */
 ACCEL_API const char *accel_comm_engine (const struct accel_comm *comm);
 
 /** The former name of accel_comm_engine(). */

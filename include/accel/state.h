@@ -35,7 +35,7 @@ struct accel_grad_scaler {
 struct accel_options {
     bool cpu;            /**< use the CPU even if there is an accelerator (variable ACCELERATE_USE_CPU) */
     union {
-        const char *engine;  /**< "self", "shm"; NULL: the best one that works (variable ACCEL_ENGINE) */
+        const char *engine;  /**< by name, see accel_engine(3); NULL: the best one that works (variable ACCEL_ENGINE) */
         const char *backend; /**< the former name of `engine` */
     };
     uint32_t timeout_ms; /**< longest wait for peers; 0: 1800000, 30 minutes (variable ACCEL_TIMEOUT_MS) */

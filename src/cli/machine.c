@@ -6,6 +6,7 @@
 
 #include "launch/python.h"
 #include "util/cleanup.h"
+#include "util/engine_files.h"
 
 #include <limits.h>
 
@@ -26,6 +27,27 @@ tell_location (const struct machine *machine, struct strlist *values)
     strlist_add (values, length > 0 ? self : "unknown");
 }
 
+/* Those that are built in, then modules, which are not loaded to be listed. */
+static void
+tell_engines (struct strlist *values)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    AUTO_ENGINE_FILES struct engine_files files = { 0 };
+#define X(name) strbuf_add (&text, text.length ? ", " #name : "engines: " #name);
+    ENGINE_BUILT_IN_MAP (X)
+#undef X
+    engine_files_find (&files);
+    for (size_t i = 0; i < files.count && !files.failed; i++) {
+        const struct engine_file *file = &files.items[i];
+        strbuf_printf (&text, ", %s (%s%s)", file->name, file->refusal ? "not loaded: " : "",
+                       file->refusal ? file->refusal : file->path);
+    }
+    if (text.failed || files.failed)
+        values->failed = true;
+    else
+        strlist_add (values, text.text);
+}
+
 /* The rows of configure's closing table that say how this binary differs from another. */
 static void
 tell_build (const struct machine *machine, struct strlist *values)
@@ -35,7 +57,7 @@ tell_build (const struct machine *machine, struct strlist *values)
     strlist_add (values, "line editing: " READLINE_STATE);
     strlist_add (values, "sanitizer: " BUILD_SANITIZER);
     strlist_add (values, "coverage: " BUILD_COVERAGE);
-    strlist_add (values, "engines: self, shm");
+    tell_engines (values);
 }
 
 static void

@@ -256,6 +256,7 @@ check_state (struct rank *self)
 {
     struct accel *acc = self->acc;
     bool several = self->size > 1;
+    const char *named = getenv ("ACCEL_ENGINE"), *engine = named && *named ? named : several ? "shm" : "self";
     if (accel_num_processes (acc) != self->size || accel_process_index (acc) != self->rank
         || accel_local_process_index (acc) != self->rank || accel_local_num_processes (acc) != self->size
         || accel_is_main_process (acc) != (self->rank == 0) || accel_is_local_main_process (acc) != (self->rank == 0)
@@ -263,7 +264,7 @@ check_state (struct rank *self)
         fail (self, "accel_open: wrong ranks or sizes");
     if (strcmp (accel_distributed_type_name (accel_distributed_type (acc)), several ? "MULTI_CPU" : "NO")
         || strcmp (accel_mixed_precision (acc), "no") || accel_device (acc).device_type != kDLCPU
-        || strcmp (accel_comm_engine (self->comm), several ? "shm" : "self"))
+        || strcmp (accel_comm_engine (self->comm), engine))
         fail (self, "accel_open: wrong type, precision, device or engine");
 }
 

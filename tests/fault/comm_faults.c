@@ -403,7 +403,7 @@ started (struct job *job, float *buffer, size_t count, struct accel_error *err)
     enum accel_status status
         = accel_comm_all_reduce_start (job->comm, buffer, buffer, count, ACCEL_FLOAT32, ACCEL_MAX, &work[0], err);
     if (!status)
-        status = accel_comm_all_reduce_start (job->comm, few, few, 1, ACCEL_FLOAT32, ACCEL_SUM, &work[1], &first);
+        status = accel_comm_all_reduce_start (job->comm, few, few, 1, ACCEL_FLOAT32, ACCEL_SUM, &work[1], err);
     if (status)
         return status;
     enum accel_status second = accel_work_wait (work[1], err);

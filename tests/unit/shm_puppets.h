@@ -288,7 +288,7 @@ make_members (int size)
 }
 
 /** Rank @p rank acts from now on, as one of the @p size ranks of @p transport; NULL members: of the world. */
-__attribute__ ((unused)) static const struct engine_helpers *
+__attribute__ ((unused)) static const struct accel_engine_helpers *
 act (int rank, void *transport)
 {
     const struct shm *shm = transport;
@@ -310,7 +310,7 @@ exchange (void *context, const void *mine, void *all, size_t bytes, struct accel
 __attribute__ ((unused)) static enum accel_status
 join (int rank, struct engine_job *job)
 {
-    const struct engine_helpers helpers = { .context = &members[rank], .exchange = exchange };
+    const struct accel_engine_helpers helpers = { .context = &members[rank], .exchange = exchange };
     bootstrap_close (&members[rank]); /* of an attempt before */
     enum accel_status status = bootstrap_join (&members[rank], job, -1, &err);
     ranks[rank]->generation = members[rank].generation;
@@ -325,15 +325,16 @@ join (int rank, struct engine_job *job)
 
 /** Note @p call in the ledger of @p rank; all calls have number 1.  @return its record */
 __attribute__ ((unused)) static struct jobseg_record *
-note_call (int rank, const struct engine_call *call)
+note_call (int rank, const struct accel_engine_call *call)
 {
     struct jobseg_slot *slot = ranks[rank]->slot;
     uint64_t sequence = atomic_load (&slot->ledger_count) + 1;
     struct jobseg_record *record = &slot->ledger[(sequence - 1) % JOBSEG_LEDGER];
     *record = (struct jobseg_record){
         .sequence = sequence, .generation = 1, .number = 1, .kind = (uint8_t) call->kind,
-        .call = (uint8_t) call->site->call, .count = call->count, .dtype = (uint8_t) call->dtype,
-        .op = (uint8_t) call->op, .root = (int16_t) call->root, .form = call->form, .line = (unsigned) call->site->line,
+        .call = (uint8_t) engine_site (call)->call, .count = call->count, .dtype = (uint8_t) call->dtype,
+        .op = (uint8_t) call->op, .root = (int16_t) call->root, .form = call->form,
+        .line = (unsigned) engine_site (call)->line,
     };
     atomic_store (&slot->ledger_count, sequence);
     return record;

@@ -67,10 +67,11 @@ test_tensors (void)
     refused (accel_recv (acc, &tensor.dl, 0, &err), "stride 0");
     tensor.dl.strides = dense;
     ok (!accel_reduce (acc, &tensor.dl, ACCEL_SUM, &err), "strides of a contiguous tensor are fine");
-    tensor.dl.device.device_type = kDLCUDA;
-    ok (accel_broadcast (acc, &tensor.dl, 0, &err) == ACCEL_ERR_UNSUPPORTED && strstr (err.text, "not in host memory"),
+    tensor.dl.device = (DLDevice){ .device_type = kDLCUDA, .device_id = 3 };
+    ok (accel_broadcast (acc, &tensor.dl, 0, &err) == ACCEL_ERR_UNSUPPORTED
+            && strstr (err.text, "not in host memory but on cuda:3, which engine shm does not support"),
         "as for models and trees, a tensor on a GPU is not supported: %s", err.text);
-    tensor.dl.device.device_type = kDLCPU;
+    tensor.dl.device = (DLDevice){ .device_type = kDLCPU };
     tensor.dl.dtype.lanes = 2;
     refused (accel_broadcast (acc, &tensor.dl, 0, &err), "element type");
     refused (accel_tensor_init (&tensor, ACCEL_FLOAT32, 9, shape, &err), "ndim is 9");

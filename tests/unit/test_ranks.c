@@ -49,13 +49,14 @@ put_back (struct accel *acc, bool shared, void *memory)
 }
 
 static enum accel_status
-call (struct accel_comm *comm, enum engine_kind kind, const float *send, float *recv, size_t count)
+call (struct accel_comm *comm, enum accel_engine_kind kind, const float *send, float *recv, size_t count)
 {
     switch (kind) {
-    case ENGINE_ALL_REDUCE: return accel_comm_all_reduce (comm, send, recv, count, ACCEL_FLOAT32, ACCEL_SUM, &err);
-    case ENGINE_ALL_GATHER: return accel_comm_all_gather (comm, send, recv, count, ACCEL_FLOAT32, &err);
-    case ENGINE_BROADCAST: return accel_comm_broadcast (comm, recv, count, ACCEL_FLOAT32, 1, &err);
-    case ENGINE_REDUCE_SCATTER:
+    case ACCEL_ENGINE_ALL_REDUCE:
+        return accel_comm_all_reduce (comm, send, recv, count, ACCEL_FLOAT32, ACCEL_SUM, &err);
+    case ACCEL_ENGINE_ALL_GATHER: return accel_comm_all_gather (comm, send, recv, count, ACCEL_FLOAT32, &err);
+    case ACCEL_ENGINE_BROADCAST: return accel_comm_broadcast (comm, recv, count, ACCEL_FLOAT32, 1, &err);
+    case ACCEL_ENGINE_REDUCE_SCATTER:
         return accel_comm_reduce_scatter (comm, send, recv, count, ACCEL_FLOAT32, ACCEL_SUM, &err);
     default: return accel_comm_all_to_all (comm, send, recv, count, ACCEL_FLOAT32, &err);
     }
@@ -63,28 +64,28 @@ call (struct accel_comm *comm, enum engine_kind kind, const float *send, float *
 
 /* Element @i of what rank @rank of @size must receive. */
 static float
-wanted (enum engine_kind kind, int rank, int size, size_t count, size_t i)
+wanted (enum accel_engine_kind kind, int rank, int size, size_t count, size_t i)
 {
     int from = (int) (i / count), all = size * (size + 1) / 2;
     switch (kind) {
-    case ENGINE_ALL_REDUCE: return (float) all * element (0, i);
-    case ENGINE_ALL_GATHER: return element (from, i % count);
-    case ENGINE_BROADCAST: return element (1, i);
-    case ENGINE_REDUCE_SCATTER: return (float) all * element (0, (size_t) rank * count + i);
+    case ACCEL_ENGINE_ALL_REDUCE: return (float) all * element (0, i);
+    case ACCEL_ENGINE_ALL_GATHER: return element (from, i % count);
+    case ACCEL_ENGINE_BROADCAST: return element (1, i);
+    case ACCEL_ENGINE_REDUCE_SCATTER: return (float) all * element (0, (size_t) rank * count + i);
     default: return element (from, (size_t) rank * count + i % count);
     }
 }
 
 static void
-check_call (struct accel *acc, enum engine_kind kind, bool send_shared, bool recv_shared, size_t count)
+check_call (struct accel *acc, enum accel_engine_kind kind, bool send_shared, bool recv_shared, size_t count)
 {
     int rank = accel_process_index (acc), size = accel_num_processes (acc);
-    bool many = kind != ENGINE_ALL_REDUCE && kind != ENGINE_BROADCAST;
-    size_t rows = many ? (size_t) size : 1, received = kind == ENGINE_REDUCE_SCATTER ? count : rows * count;
+    bool many = kind != ACCEL_ENGINE_ALL_REDUCE && kind != ACCEL_ENGINE_BROADCAST;
+    size_t rows = many ? (size_t) size : 1, received = kind == ACCEL_ENGINE_REDUCE_SCATTER ? count : rows * count;
     float *send = get (acc, send_shared, rows * count + 1), *recv = get (acc, recv_shared, rows * count + 1);
     for (size_t i = 0; i < rows * count; i++)
         send[i] = element (rank, i);
-    if (kind == ENGINE_BROADCAST && rank == 1)
+    if (kind == ACCEL_ENGINE_BROADCAST && rank == 1)
         memcpy (recv, send, count * sizeof *recv);
     recv[received] = -1;
     rank_must (call (accel_world (acc), kind, send, recv, count), &err);
@@ -102,8 +103,10 @@ static void
 test_collectives (struct accel *acc)
 {
     static const size_t counts[] = { 1, SHM_INLINE / sizeof (float), SHM_INLINE / sizeof (float) + 1, COUNT_MOST };
-    static const enum engine_kind kinds[] = { ENGINE_ALL_REDUCE, ENGINE_ALL_GATHER, ENGINE_BROADCAST,
-                                               ENGINE_REDUCE_SCATTER, ENGINE_ALL_TO_ALL };
+    static const enum accel_engine_kind kinds[] = {
+        ACCEL_ENGINE_ALL_REDUCE, ACCEL_ENGINE_ALL_GATHER, ACCEL_ENGINE_BROADCAST,
+        ACCEL_ENGINE_REDUCE_SCATTER, ACCEL_ENGINE_ALL_TO_ALL,
+    };
     bool first = !accel_process_index (acc);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
@@ -490,7 +493,7 @@ test_engines (void)
         const char *engine, *words;
         struct accel_options options;
     } cases[] = {
-        { "nothing", "unknown engine 'nothing': this build has self and shm", { 0 } },
+        { "nothing", "unknown engine 'nothing': there are self and shm; ", { 0 } },
         { "self", "no engine can connect this job: self ", { 0 } },
         { "shm", "unknown engine 'option'", { .engine = "option" } },
         { "shm", "unknown engine 'former'", { .backend = "former" } },

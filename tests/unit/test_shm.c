@@ -12,17 +12,17 @@ enum { MANY_RANKS = 64 };
 
 static float values[4];
 
-static struct engine_call
-call_of (enum engine_kind kind)
+static struct accel_engine_call
+call_of (enum accel_engine_kind kind)
 {
-    return (struct engine_call){ .site = &here, .sequence = 1, .send = values, .recv = values, .count = 4,
+    return (struct accel_engine_call){ .site = &here, .sequence = 1, .send = values, .recv = values, .count = 4,
                                   .element_bytes = 4, .kind = kind, .dtype = ACCEL_FLOAT32, .root = -1, .number = 1,
                                   .helpers = &watch.helpers };
 }
 
 /* What a rank publishes that calls the same as call_of(). */
 static struct shm_post *
-fill_post (int rank, enum engine_kind kind)
+fill_post (int rank, enum accel_engine_kind kind)
 {
     struct shm_post *post = shm_next_post (ranks[rank]);
     post->kind = (uint8_t) kind;
@@ -58,7 +58,7 @@ change_nothing (struct shm_post *post)
 static void
 change_kind (struct shm_post *post)
 {
-    post->kind = ENGINE_BARRIER;
+    post->kind = ACCEL_ENGINE_BARRIER;
 }
 static void
 change_call (struct shm_post *post)
@@ -111,10 +111,10 @@ test_differences (void)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         make_members (2);
-        struct engine_call call = call_of (ENGINE_ALL_REDUCE);
+        struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE);
         call.helpers = act (0, ranks[0]);
         note_call (0, &call);
-        struct shm_post *post = fill_post (1, ENGINE_ALL_REDUCE);
+        struct shm_post *post = fill_post (1, ACCEL_ENGINE_ALL_REDUCE);
         memset (post->payload, 0, 16);
         cases[i].change (post);
         struct jobseg_record *record = note_call (1, &call);
@@ -138,10 +138,10 @@ test_differences (void)
 static void
 test_missing (void)
 {
-    struct engine_call call = call_of (ENGINE_BARRIER);
+    struct accel_engine_call call = call_of (ACCEL_ENGINE_BARRIER);
     make_members (3);
     act (0, ranks[0]);
-    struct shm_post *post = fill_post (2, ENGINE_ALL_GATHER);
+    struct shm_post *post = fill_post (2, ACCEL_ENGINE_ALL_GATHER);
     atomic_store (&post->step, 7); /* of long ago */
     atomic_store (&ranks[0]->slot->heartbeat_ns, 0);
     is_error (shm_run (ranks[0], &call, &err), ACCEL_ERR_TIMEOUT,
@@ -159,10 +159,10 @@ test_missing (void)
     make_members (3);
     act (0, ranks[0]);
     note_call (0, &call);
-    call.kind = ENGINE_ALL_GATHER;
+    call.kind = ACCEL_ENGINE_ALL_GATHER;
     note_call (1, &call);
-    call.kind = ENGINE_BARRIER;
-    post = fill_post (1, ENGINE_ALL_GATHER);
+    call.kind = ACCEL_ENGINE_BARRIER;
+    post = fill_post (1, ACCEL_ENGINE_ALL_GATHER);
     shm_publish (ranks[1], post);
     is_error (shm_run (ranks[0], &call, &err), ACCEL_ERR_PEER, "rank 1 is waiting in");
     ok (!saw.waits, "a disagreement is told before the third rank has come");
@@ -197,7 +197,7 @@ lose_rank (int rank)
 static void
 test_blame (void)
 {
-    struct engine_call call = call_of (ENGINE_BARRIER);
+    struct accel_engine_call call = call_of (ACCEL_ENGINE_BARRIER);
     make_members (3);
     act (0, ranks[0]);
     fail_rank (1, "no data");
@@ -216,7 +216,7 @@ test_blame (void)
 
     /* It publishes its step while we find out how it ended. */
     make_members (2);
-    fill_post (1, ENGINE_BARRIER);
+    fill_post (1, ACCEL_ENGINE_BARRIER);
     lose_rank (1);
     act (0, ranks[0]);
     told.waits = publish_1;
@@ -228,7 +228,7 @@ test_blame (void)
 static void
 test_same_processor (void)
 {
-    struct engine_call call = call_of (ENGINE_BARRIER);
+    struct accel_engine_call call = call_of (ACCEL_ENGINE_BARRIER);
     cpu_set_t before, one;
     make_members (2);
     act (0, ranks[0]);
@@ -358,10 +358,10 @@ test_leave (void)
 
 /* ---- two ranks ---- */
 
-static struct engine_call
-pair_call (enum engine_kind kind, int other)
+static struct accel_engine_call
+pair_call (enum accel_engine_kind kind, int other)
 {
-    struct engine_call call = call_of (kind);
+    struct accel_engine_call call = call_of (kind);
     call.root = other;
     return call;
 }
@@ -387,7 +387,7 @@ mail_1 (void)
 static void
 test_recv (void)
 {
-    struct engine_call call = pair_call (ENGINE_RECV, 1), send = pair_call (ENGINE_SEND, 0);
+    struct accel_engine_call call = pair_call (ACCEL_ENGINE_RECV, 1), send = pair_call (ACCEL_ENGINE_SEND, 0);
     make_members (3);
     act (0, ranks[0]);
     struct shm_mail *mail = post_mail (1, 0);
@@ -409,7 +409,7 @@ test_recv (void)
     ok (atomic_load (&ranks[0]->blocks[1].mail.receivers_sleep) == 1, "the sender can see who sleeps");
     ok (atomic_load (&ranks[0]->slot->heartbeat_ns) != 0, "who waits for a message shows that it lives");
 
-    struct engine_call barrier = call_of (ENGINE_BARRIER);
+    struct accel_engine_call barrier = call_of (ACCEL_ENGINE_BARRIER);
     note_call (1, &barrier);
     is_error (shm_run (ranks[0], &call, &err), ACCEL_ERR_PEER,
               "rank 1 is waiting for all ranks, in accel_comm_all_reduce at ?");
@@ -452,7 +452,7 @@ look_0 (void)
 static void
 test_send (void)
 {
-    struct engine_call call = pair_call (ENGINE_SEND, 0);
+    struct accel_engine_call call = pair_call (ACCEL_ENGINE_SEND, 0);
     static const float sent[4] = { 5, 6, 7, 8 };
     call.send = sent;
     make_members (3);
@@ -590,18 +590,20 @@ enum { MANY = SHM_INLINE / sizeof (float) + 1 };
 static void
 test_buffers_in_use (void)
 {
-    static const enum engine_kind kinds[] = { ENGINE_ALL_REDUCE, ENGINE_ALL_GATHER, ENGINE_BROADCAST,
-                                               ENGINE_REDUCE_SCATTER, ENGINE_ALL_TO_ALL };
+    static const enum accel_engine_kind kinds[] = {
+        ACCEL_ENGINE_ALL_REDUCE, ACCEL_ENGINE_ALL_GATHER, ACCEL_ENGINE_BROADCAST,
+        ACCEL_ENGINE_REDUCE_SCATTER, ACCEL_ENGINE_ALL_TO_ALL,
+    };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         make_members (2);
-        struct engine_call call = call_of (kinds[i]);
+        struct accel_engine_call call = call_of (kinds[i]);
         void *memory;
         act (0, ranks[0]);
         must (shm_alloc (ranks[1], &memory, 4 * sizeof (float) * MANY, &err));
         call.count = MANY;
         call.send = get (2 * sizeof (float) * MANY);
         call.recv = get (2 * sizeof (float) * MANY);
-        call.root = kinds[i] == ENGINE_BROADCAST ? 0 : -1;
+        call.root = kinds[i] == ACCEL_ENGINE_BROADCAST ? 0 : -1;
         struct shm_post *post = fill_post (1, kinds[i]);
         post->count = MANY;
         post->root = call.root;
@@ -619,7 +621,7 @@ test_groups (void)
 {
     int64_t place, inner_place;
     void *outer, *inner;
-    struct engine_call call = call_of (ENGINE_BARRIER);
+    struct accel_engine_call call = call_of (ACCEL_ENGINE_BARRIER);
     make_members (4);
     must (shm_make_group (ranks[1], 2, &place, &err));
     ok (ranks[1]->leads && !ranks[0]->leads, "who has the memory of a group knows");

@@ -41,7 +41,8 @@ static struct jobseg_record *
 come (int rank)
 {
     return note (rank, (struct jobseg_record){
-        .number = NUMBER, .comm = watch.comm, .kind = ENGINE_ALL_REDUCE, .call = JOBSEG_CALL_ALL_REDUCE, .count = 4,
+        .number = NUMBER, .comm = watch.comm, .kind = ACCEL_ENGINE_ALL_REDUCE, .call = JOBSEG_CALL_ALL_REDUCE,
+        .count = 4,
         .dtype = ACCEL_FLOAT32, .root = -1, .line = 10 + (unsigned) rank });
 }
 
@@ -52,16 +53,16 @@ come_before (int rank)
     struct jobseg_record *record = come (rank);
     record->number = NUMBER - 1;
     record->call = JOBSEG_CALL_BARRIER;
-    record->kind = ENGINE_BARRIER;
+    record->kind = ACCEL_ENGINE_BARRIER;
     record->done = 1;
 }
 
 static void
-message (int rank, enum engine_kind kind, int other, uint32_t number)
+message (int rank, enum accel_engine_kind kind, int other, uint32_t number)
 {
     note (rank, (struct jobseg_record){
         .number = number, .comm = watch.comm, .kind = kind, .count = 4, .dtype = ACCEL_FLOAT32, .root = (int16_t) other,
-        .call = kind == ENGINE_SEND ? JOBSEG_CALL_SEND : JOBSEG_CALL_RECV, .line = 10 + (unsigned) rank });
+        .call = kind == ACCEL_ENGINE_SEND ? JOBSEG_CALL_SEND : JOBSEG_CALL_RECV, .line = 10 + (unsigned) rank });
 }
 
 static struct jobseg_record *
@@ -102,11 +103,11 @@ close_job (void)
 }
 
 /* What rank 0 waits in. */
-static struct engine_call
-call_of (enum engine_kind kind, int root)
+static struct accel_engine_call
+call_of (enum accel_engine_kind kind, int root)
 {
-    bool pair = kind == ENGINE_SEND || kind == ENGINE_RECV;
-    return (struct engine_call){
+    bool pair = kind == ACCEL_ENGINE_SEND || kind == ACCEL_ENGINE_RECV;
+    return (struct accel_engine_call){
         .site = &here, .kind = kind, .count = 4, .element_bytes = 4, .dtype = ACCEL_FLOAT32, .root = root,
         .number = pair ? 1 : NUMBER, .sequence = atomic_load (&slot_of (0)->ledger_count) };
 }
@@ -282,7 +283,7 @@ static void
 messages_are_other_calls (void)
 {
     one_computes ();
-    message (1, ENGINE_SEND, 2, NUMBER);
+    message (1, ACCEL_ENGINE_SEND, 2, NUMBER);
 }
 
 /* @rank has made so many other calls that its ring shows no other. */
@@ -326,7 +327,7 @@ overwritten_next (void)
 static void
 other_kind (void)
 {
-    come (1)->kind = ENGINE_BARRIER;
+    come (1)->kind = ACCEL_ENGINE_BARRIER;
 }
 static void
 other_call (void)
@@ -453,7 +454,7 @@ test_collectives (void)
         open_job ();
         come (0);
         cases[i].happens ();
-        struct engine_call call = call_of (ENGINE_ALL_REDUCE, -1);
+        struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
         enum accel_status status = watch_look (&watch, &call, &err);
         is_error (status, cases[i].text ? ACCEL_ERR_PEER : ACCEL_OK, cases[i].text, cases[i].name);
         close_job ();
@@ -490,31 +491,31 @@ partner_waits_in_a_group (void)
 static void
 partner_sends_the_same (void)
 {
-    message (2, ENGINE_SEND, 0, 1);
+    message (2, ACCEL_ENGINE_SEND, 0, 1);
 }
 static void
 partner_sends_more (void)
 {
-    message (2, ENGINE_SEND, 0, 1);
+    message (2, ACCEL_ENGINE_SEND, 0, 1);
     latest (2)->count = 5;
 }
 static void
 partner_sends_integers (void)
 {
-    message (2, ENGINE_SEND, 0, 1);
+    message (2, ACCEL_ENGINE_SEND, 0, 1);
     latest (2)->dtype = ACCEL_INT32;
 }
 static void
 partner_sends_the_next (void)
 {
-    message (2, ENGINE_SEND, 0, 1);
-    message (2, ENGINE_SEND, 0, 2);
+    message (2, ACCEL_ENGINE_SEND, 0, 1);
+    message (2, ACCEL_ENGINE_SEND, 0, 2);
     latest (2)->count = 5;
 }
 static void
 partner_sends_to_another (void)
 {
-    message (2, ENGINE_SEND, 3, 1);
+    message (2, ACCEL_ENGINE_SEND, 3, 1);
     latest (2)->count = 5;
 }
 
@@ -523,36 +524,36 @@ test_messages (void)
 {
     static const struct {
         const char *name;
-        enum engine_kind kind;
+        enum accel_engine_kind kind;
         void (*happens) (void);
         const char *text;
     } cases[] = {
-        { "a partner that computes", ENGINE_RECV, nobody_does_anything, NULL },
-        { "a dead partner", ENGINE_RECV, partner_is_killed,
+        { "a partner that computes", ACCEL_ENGINE_RECV, nobody_does_anything, NULL },
+        { "a dead partner", ACCEL_ENGINE_RECV, partner_is_killed,
           "rank 2 was killed by signal 9 (SIGKILL); " IN },
-        { "a dead receiver", ENGINE_SEND, partner_is_killed, "rank 2 was killed by signal 9 (SIGKILL); " IN },
-        { "a partner that waits for all", ENGINE_RECV, partner_waits_for_all,
+        { "a dead receiver", ACCEL_ENGINE_SEND, partner_is_killed, "rank 2 was killed by signal 9 (SIGKILL); " IN },
+        { "a partner that waits for all", ACCEL_ENGINE_RECV, partner_waits_for_all,
           "rank 2 is waiting for all ranks, in accel_comm_all_reduce at two.c:12, while " IN },
-        { "a receiver that waits for all", ENGINE_SEND, partner_waits_for_all,
+        { "a receiver that waits for all", ACCEL_ENGINE_SEND, partner_waits_for_all,
           "rank 2 is waiting for all ranks, in accel_comm_all_reduce at two.c:12, while " IN },
-        { "a partner that returns from a call of all", ENGINE_RECV, partner_waited_for_all, NULL },
-        { "a partner that waits for others", ENGINE_RECV, partner_waits_in_a_group, NULL },
-        { "the message", ENGINE_RECV, partner_sends_the_same, NULL },
-        { "a longer message", ENGINE_RECV, partner_sends_more,
+        { "a partner that returns from a call of all", ACCEL_ENGINE_RECV, partner_waited_for_all, NULL },
+        { "a partner that waits for others", ACCEL_ENGINE_RECV, partner_waits_in_a_group, NULL },
+        { "the message", ACCEL_ENGINE_RECV, partner_sends_the_same, NULL },
+        { "a longer message", ACCEL_ENGINE_RECV, partner_sends_more,
           "rank 2 sends float32 x 5 in accel_comm_send at two.c:12, rank 0 expects float32 x 4 in "
           "accel_comm_all_reduce at here.c:7" },
-        { "a message of another type", ENGINE_RECV, partner_sends_integers,
+        { "a message of another type", ACCEL_ENGINE_RECV, partner_sends_integers,
           "rank 2 sends int32 x 4 in accel_comm_send at two.c:12, rank 0 expects float32 x 4 in "
           "accel_comm_all_reduce at here.c:7" },
-        { "the message after this", ENGINE_RECV, partner_sends_the_next, NULL },
-        { "a message to another rank", ENGINE_RECV, partner_sends_to_another, NULL },
+        { "the message after this", ACCEL_ENGINE_RECV, partner_sends_the_next, NULL },
+        { "a message to another rank", ACCEL_ENGINE_RECV, partner_sends_to_another, NULL },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         open_job ();
         calls = NUMBER - 1;
         message (0, cases[i].kind, 2, 1);
         cases[i].happens ();
-        struct engine_call call = call_of (cases[i].kind, 2);
+        struct accel_engine_call call = call_of (cases[i].kind, 2);
         enum accel_status status = watch_look (&watch, &call, &err);
         is_error (status, cases[i].text ? ACCEL_ERR_PEER : ACCEL_OK, cases[i].text, cases[i].name);
         close_job ();
@@ -573,11 +574,11 @@ test_cycles (void)
     const char *text = "ranks are sending in a cycle and none is receiving: rank 0 in accel_comm_all_reduce at "
                        "here.c:7 to rank 1, which is in accel_comm_send at one.c:11";
     open_job ();
-    message (0, ENGINE_SEND, 1, 1);
-    message (1, ENGINE_SEND, 2, 1);
-    struct engine_call call = call_of (ENGINE_SEND, 1);
+    message (0, ACCEL_ENGINE_SEND, 1, 1);
+    message (1, ACCEL_ENGINE_SEND, 2, 1);
+    struct accel_engine_call call = call_of (ACCEL_ENGINE_SEND, 1);
     is_error (watch_look (&watch, &call, &err), ACCEL_OK, "", "a chain of senders is not a cycle");
-    message (2, ENGINE_SEND, 0, 1);
+    message (2, ACCEL_ENGINE_SEND, 0, 1);
     is_error (watch_look (&watch, &call, &err), ACCEL_OK, "", "a cycle may be about to end");
     look_again (1, 1);
     is_error (watch_look (&watch, &call, &err), ACCEL_OK, "", "even if all looked once more");
@@ -588,7 +589,7 @@ test_cycles (void)
     look_again (1, 2);
     is_error (watch_look (&watch, &call, &err), ACCEL_ERR_PEER, text, "all looked twice: a cycle");
     latest (2)->done = 1;
-    message (2, ENGINE_SEND, 0, 2);
+    message (2, ACCEL_ENGINE_SEND, 0, 2);
     look_again (1, 3);
     is_error (watch_look (&watch, &call, &err), ACCEL_OK, "", "another message is another cycle");
     latest (1)->done = 1;
@@ -596,9 +597,9 @@ test_cycles (void)
     ok (latest (0)->looked_ns, "who looks is seen by the others");
     close_job ();
     open_job ();
-    message (0, ENGINE_SEND, 1, 1);
-    message (1, ENGINE_SEND, 2, 1);
-    message (2, ENGINE_SEND, 1, 1);
+    message (0, ACCEL_ENGINE_SEND, 1, 1);
+    message (1, ACCEL_ENGINE_SEND, 2, 1);
+    message (2, ACCEL_ENGINE_SEND, 1, 1);
     watch_look (&watch, &call, &err);
     watch.cycle.rounds = 2;
     is_error (watch_look (&watch, &call, &err), ACCEL_OK, "", "a cycle of others has its own ranks to name it");
@@ -613,11 +614,11 @@ test_time_is_out (void)
     const char *start = "rank 0 timed out after 300 ms in accel_comm_all_reduce at here.c:7, waiting for ";
     char text[400];
     open_job ();
-    struct engine_call call = call_of (ENGINE_ALL_REDUCE, -1), pair = call_of (ENGINE_RECV, 3);
+    struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1), pair = call_of (ACCEL_ENGINE_RECV, 3);
     come (0);
     come (2);
     come_before (1);
-    message (3, ENGINE_SEND, 1, 1);
+    message (3, ACCEL_ENGINE_SEND, 1, 1);
     snprintf (text, sizeof text, "%srank 1 (computing after accel_comm_barrier at one.c:11), rank 3 (in "
               "accel_comm_send at three.c:13)", start);
     is_error (watch_time_is_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, text, "who is missing, and what each does");
@@ -635,7 +636,7 @@ static void
 test_blame (void)
 {
     open_job ();
-    struct engine_call call = call_of (ENGINE_ALL_REDUCE, -1);
+    struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
     is_error (watch_blame (&watch, &call, -1, &err), ACCEL_ERR_PEER,
               "another rank gave up while rank 0 was in accel_comm_all_reduce at here.c:7", "nobody knows who");
     fail_rank (2, "no data");
@@ -655,7 +656,7 @@ static void
 test_differ (void)
 {
     open_job ();
-    struct engine_call call = call_of (ENGINE_ALL_REDUCE, -1);
+    struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
     come (1)->count = 6;
     come (2)->count = 7;
     is_error (watch_differ (&watch, &call, 1, 2, &err), ACCEL_ERR_PEER,
@@ -678,9 +679,9 @@ awaits_3 (void *transport, int rank)
 static void
 test_engine_knows (void)
 {
-    static const struct engine engine = { .awaits = awaits_3 };
+    static const struct accel_engine engine = { .awaits = awaits_3 };
     open_job ();
-    struct engine_call call = call_of (ENGINE_ALL_REDUCE, -1);
+    struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
     watch.engine = &engine;
     for (int rank = 0; rank < RANKS; rank++)
         come (rank);
@@ -706,7 +707,7 @@ test_group (void)
     watch.members = members;
     watch.size = 2;
     watch.comm = GROUP;
-    struct engine_call call = call_of (ENGINE_ALL_REDUCE, -1);
+    struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
     come (3);
     for (int rank = 0; rank < 3; rank++)
         come (rank)->comm = 0;

@@ -169,6 +169,24 @@ tensor_device_is_host (DLDevice device)
     return device.device_type == kDLCPU || device.device_type == kDLCUDAHost || device.device_type == kDLROCMHost;
 }
 
+const char *
+tensor_device_name (DLDevice device)
+{
+    switch ((int) device.device_type) {
+    case kDLCPU:
+    case kDLCUDAHost:
+    case kDLROCMHost: return "cpu";
+    case kDLCUDA:
+    case kDLCUDAManaged: return "cuda";
+    case kDLOpenCL: return "opencl";
+    case kDLVulkan: return "vulkan";
+    case kDLMetal: return "mps";
+    case kDLVPI: return "vpi";
+    case kDLROCM: return "rocm";
+    default: return "unknown";
+    }
+}
+
 void *
 tensor_data (const DLTensor *tensor)
 {

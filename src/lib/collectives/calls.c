@@ -29,7 +29,7 @@ accel_comm_size (const struct accel_comm *comm)
 const char *
 accel_comm_engine (const struct accel_comm *comm)
 {
-    return comm ? comm->engine->name : "";
+    return comm ? comm_engine_name (comm) : "";
 }
 
 const char *
@@ -46,14 +46,14 @@ accel_alloc (struct accel *acc, void **memory, size_t size_bytes, struct accel_e
     *memory = NULL;
     if (!acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_alloc: the job is NULL");
-    return acc->world->engine->alloc (acc->world->transport, memory, size_bytes, err);
+    return comm_alloc (acc->world, memory, size_bytes, err);
 }
 
 void
 accel_free (struct accel *acc, void *memory)
 {
     if (acc && memory)
-        acc->world->engine->free (acc->world->transport, memory);
+        comm_free (acc->world, memory);
 }
 
 enum accel_status

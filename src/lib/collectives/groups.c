@@ -67,20 +67,14 @@ join (struct accel_comm *comm, const struct comm_site *site, const struct member
         return comm_no_memory (site, err);
     made->id = id_of_group (comm, members);
     made->ledger = comm->ledger;
-    enum accel_status status
-        = comm->engine->join_group (comm->transport, members->ranks, members->count, members->index, place,
-                                     &made->transport, err);
-    if (!status) {
-        made->engine = comm->engine;
-        if (!comm_watch (made, members->ranks, comm->watch.timeout_ms))
-            status = comm_no_memory (site, err);
-    }
-    if (status) {
+    enum accel_status status = comm_join_group (made, members->ranks, place, err);
+    if (!status && !comm_watch (made, members->ranks, comm->watch.timeout_ms))
+        status = comm_no_memory (site, err);
+    if (status)
         comm_close (made);
-        return status;
-    }
-    *group = made;
-    return ACCEL_OK;
+    else
+        *group = made;
+    return status;
 }
 
 /* The first of each group finds the place where it meets, and all are told. */
@@ -94,7 +88,7 @@ meet (struct accel_comm *comm, const struct comm_site *site, const struct member
         comm_give_up (comm, "cannot allocate memory for a group");
         return comm_no_memory (site, err);
     }
-    if (leads && comm->engine->make_group (comm->transport, members->count, &place, err))
+    if (leads && comm_make_group (comm, members->count, &place, err))
         place = -1;
     enum accel_status status = comm_all_gather (comm, site, &place, places, 1, ACCEL_INT64, err);
     if (status || !members->count)

@@ -20,10 +20,11 @@ struct plain {
 };
 
 static enum accel_status
-make_plain (struct plain *plain, const struct comm_site *site, const DLTensor *tensor, struct accel_error *err)
+make_plain (struct plain *plain, struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
+            struct accel_error *err)
 {
     *plain = (struct plain){ 0 };
-    enum accel_status status = comm_check_tensor (site, tensor, &plain->dtype, err);
+    enum accel_status status = comm_check_tensor (acc, site, tensor, &plain->dtype, err);
     if (status)
         return status;
     if (!comm_is_plain (tensor)) {
@@ -55,7 +56,7 @@ comm_part_tensor (struct accel *acc, const struct comm_site *site, const DLTenso
     struct plain plain;
     int64_t rows = tensor->shape[0], processes = accel_num_processes (acc);
     size_t count = accel_tensor_count (tensor) / (size_t) processes;
-    enum accel_status status = make_plain (&plain, site, tensor, err);
+    enum accel_status status = make_plain (&plain, acc, site, tensor, err);
     if (status)
         return status;
     status = comm_shape_output (site, out, tensor, plain.dtype, op ? rows / processes : rows, err);
@@ -76,7 +77,7 @@ part (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, c
     enum accel_dtype dtype;
     if (!acc)
         return comm_refuse (site, "the job is NULL", err);
-    enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
+    enum accel_status status = comm_check_tensor (acc, site, tensor, &dtype, err);
     if (!status)
         status = comm_verify_tensor (acc, site, tensor, err);
     if (!status)
@@ -103,7 +104,7 @@ comm_send_tensor (struct accel *acc, const struct comm_site *site, const DLTenso
                   struct accel_error *err)
 {
     struct plain plain;
-    enum accel_status status = make_plain (&plain, site, tensor, err);
+    enum accel_status status = make_plain (&plain, acc, site, tensor, err);
     if (status)
         return status;
     status = comm_send (accel_world (acc), site, plain.data, accel_tensor_count (tensor), plain.dtype, to_process, err);
@@ -126,7 +127,7 @@ accel_recv_at (const char *file, int line, struct accel *acc, DLTensor *tensor, 
     struct plain plain;
     if (tensor && comm_has_doubles (tensor))
         return comm_refuse (site, "elements of the tensor share memory (stride 0): copy it first", err);
-    enum accel_status status = make_plain (&plain, site, tensor, err);
+    enum accel_status status = make_plain (&plain, acc, site, tensor, err);
     if (status)
         return status;
     status = comm_recv (accel_world (acc), site, plain.data, accel_tensor_count (tensor), plain.dtype, from_process,

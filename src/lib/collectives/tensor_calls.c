@@ -13,7 +13,7 @@ static enum accel_status
 verify (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, struct accel_error *err)
 {
     enum accel_dtype dtype;
-    enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
+    enum accel_status status = comm_check_tensor (acc, site, tensor, &dtype, err);
     return status ? status : comm_verify_tensor (acc, site, tensor, err);
 }
 

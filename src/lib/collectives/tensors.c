@@ -11,7 +11,7 @@
 #include "util/memory.h"
 
 enum accel_status
-comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum accel_dtype *dtype,
+comm_check_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, enum accel_dtype *dtype,
                    struct accel_error *err)
 {
     if (!tensor)
@@ -20,7 +20,10 @@ comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum ac
     if (*dtype == ACCEL_DTYPE_COUNT)
         return comm_refuse (site, "the tensor has an unsupported element type", err);
     if (!tensor_device_is_host (tensor->device))
-        return comm_fail (site, ACCEL_ERR_UNSUPPORTED, err, "the tensor is not in host memory");
+        return comm_fail (site, ACCEL_ERR_UNSUPPORTED, err,
+                          "the tensor is not in host memory but on %s:%d, which engine %s does not support",
+                          tensor_device_name (tensor->device), (int) tensor->device.device_id,
+                          accel_comm_engine (accel_world (acc)));
     enum accel_status status = tensor_check (tensor, err);
     return status ? comm_fail_in (site, status, err) : ACCEL_OK;
 }
@@ -88,7 +91,7 @@ comm_gather_tensor (struct accel *acc, const struct comm_site *site, const DLTen
                     struct accel_error *err)
 {
     enum accel_dtype dtype;
-    enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
+    enum accel_status status = comm_check_tensor (acc, site, tensor, &dtype, err);
     if (status)
         return status;
     int64_t rows = tensor->ndim ? tensor->shape[0] : 1;
@@ -154,7 +157,7 @@ comm_reduce_tensor (struct accel *acc, const struct comm_site *site, DLTensor *t
                     struct accel_error *err)
 {
     enum accel_dtype dtype;
-    enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
+    enum accel_status status = comm_check_tensor (acc, site, tensor, &dtype, err);
     if (status)
         return status;
     status = comm_check_reduction (site, dtype, op, scale, err);
@@ -168,7 +171,7 @@ comm_broadcast_tensor (struct accel *acc, const struct comm_site *site, DLTensor
                        struct accel_error *err)
 {
     enum accel_dtype dtype;
-    enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
+    enum accel_status status = comm_check_tensor (acc, site, tensor, &dtype, err);
     if (!status && root < 0)
         status = comm_refuse (site, "the root is negative", err);
     return status ? status : in_place (acc, site, tensor, dtype, &(struct in_place){ .root = root }, err);

@@ -8,8 +8,8 @@
 #include <accel/tree.h>
 
 /** Whether a collective can work on @p tensor: in host memory, of a type that we know, of sizes that fit. */
-enum accel_status comm_check_tensor (const struct comm_site *site, const DLTensor *tensor, enum accel_dtype *dtype,
-                                     struct accel_error *err);
+enum accel_status comm_check_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
+                                     enum accel_dtype *dtype, struct accel_error *err);
 
 /** Whether its elements lie one behind the other, or there are none. */
 bool comm_is_plain (const DLTensor *tensor);

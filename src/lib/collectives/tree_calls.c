@@ -58,7 +58,7 @@ check_leaf (const struct task *task, struct accel_tree *leaf, struct accel_error
         return ACCEL_OK;
     enum accel_status status = tree_need_host_tensor (leaf, err);
     if (!status)
-        status = comm_check_tensor (task->site, &leaf->tensor.dl, &dtype, err);
+        status = comm_check_tensor (task->acc, task->site, &leaf->tensor.dl, &dtype, err);
     if (!status && task->pad)
         status = tree_pad_element (dtype, task->pad->value, element, err);
     return status;
@@ -354,7 +354,7 @@ accel_pad_across_processes_at (const char *file, int line, struct accel *acc, co
     if (!acc || !out || (out->dl.data && !out->owned_bytes))
         return comm_refuse (site, "the job or the output is NULL, or the output holds memory that it does not own",
                             err);
-    enum accel_status status = comm_check_tensor (site, tensor, &dtype, err);
+    enum accel_status status = comm_check_tensor (acc, site, tensor, &dtype, err);
     if (status)
         return status;
     status = tree_pad_element (dtype, pad_index, element, err);

@@ -13,34 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ask each engine in turn; the reasons of those that refuse make the message when none is left. */
-static enum accel_status
-choose (const struct engine **chosen, const struct engine_job *job, struct accel_error *err)
-{
-    char reasons[ACCEL_ERROR_TEXT_SIZE] = "";
-    size_t length = 0;
-    bool known = false;
-    for (int i = 0; engines[i]; i++) {
-        const struct engine *engine = engines[i];
-        struct accel_error why = { 0 };
-        if (job->engine && strcmp (job->engine, engine->name))
-            continue;
-        known = true;
-        if (engine->abi == ENGINE_ABI && engine->size == sizeof *engine && !engine->probe (job, &why)) {
-            *chosen = engine;
-            return ACCEL_OK;
-        }
-        if (length < sizeof reasons)
-            length += (size_t) snprintf (reasons + length, sizeof reasons - length, "%s%s %s", length ? "; " : "",
-                                         engine->name, why.text[0] ? why.text : "was built for a different libaccel "
-                                                                                 "release");
-    }
-    if (!known)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "accel_open: unknown engine '%.40s': this build has self and shm", job->engine);
-    return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine can connect this job: %s", reasons);
-}
-
 static enum accel_status
 exchange (void *context, const void *mine, void *all, size_t bytes, struct accel_error *err)
 {
@@ -50,16 +22,17 @@ exchange (void *context, const void *mine, void *all, size_t bytes, struct accel
 
 /* All ranks are here before the engine connects them, and it has connected them before this one counts as a member. */
 static enum accel_status
-connect_job (struct accel_comm *comm, const struct engine *engine, struct engine_job *job, struct accel_error *err)
+connect_job (struct accel_comm *comm, const struct accel_engine *engine, struct engine_job *job,
+             struct accel_error *err)
 {
-    enum accel_status status = engine->alone ? ACCEL_OK : bootstrap_open (&comm->bootstrap, job, err);
+    bool alone = engine->flags & ACCEL_ENGINE_ALONE;
+    enum accel_status status = alone ? ACCEL_OK : bootstrap_open (&comm->bootstrap, job, err);
     if (status)
         return status;
     comm_watch (comm, NULL, job->timeout_ms);
     comm->watch.helpers.exchange = exchange;
     comm->watch.engine = engine;
-    job->helpers = &comm->watch.helpers;
-    status = engine->open (&comm->transport, job, err);
+    status = engine->open (&comm->transport, engine_job_show (job), err);
     if (status)
         return status;
     comm->engine = engine;
@@ -72,14 +45,17 @@ enum accel_status
 comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err)
 {
     *comm = NULL;
-    const struct engine *engine = NULL;
+    const struct accel_engine *engine = NULL;
     struct accel_error why;
-    enum accel_status status = choose (&engine, job, err);
-    if (status)
-        return status;
     struct accel_comm *made = comm_create (NULL, job->identity.rank, job->identity.world_size);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    watch_init (&made->watch);
+    job->helpers = &made->watch.helpers;
+    engine_job_show (job);
+    enum accel_status status = engine_choose (&engine, job, err);
+    if (status)
+        goto error;
     status = connect_job (made, engine, job, &why);
     if (status) {
         bootstrap_leave (&made->bootstrap, JOBSEG_FAILED, why.text);
@@ -181,7 +157,8 @@ break_off (struct accel_comm *comm, const struct accel_error *why, const char *r
         if (comm->is_broken)
             continue;
         comm->broken = *why;
-        comm->engine->give_up (comm->transport, reason);
+        if (comm->engine->give_up)
+            comm->engine->give_up (comm->transport, reason);
         atomic_store_explicit (&comm->is_broken, true, memory_order_release);
     }
     work_unlock ();
@@ -278,20 +255,21 @@ comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum
 
 /* @buffers: whether the call has any, and so a count and an element type. */
 static enum accel_status
-check (const struct accel_comm *comm, const struct engine_call *call, bool buffers, struct accel_error *err)
+check (const struct accel_comm *comm, const struct accel_engine_call *call, bool buffers, struct accel_error *err)
 {
     if (!comm)
         return comm_refuse (call->site, "the job, or its communicator, is NULL", err);
     if ((unsigned) call->dtype >= ACCEL_DTYPE_COUNT || (unsigned) call->op >= ACCEL_OP_COUNT)
         return comm_refuse (call->site, "invalid element type or operation", err);
-    bool reads = call->kind != ENGINE_BROADCAST && call->kind != ENGINE_RECV, writes = call->kind != ENGINE_SEND;
+    bool reads = call->kind != ACCEL_ENGINE_BROADCAST && call->kind != ACCEL_ENGINE_RECV;
+    bool writes = call->kind != ACCEL_ENGINE_SEND;
     if (buffers && call->count && ((writes && !call->recv) || (reads && !call->send)))
         return comm_refuse (call->site, "a buffer is NULL", err);
     size_t bytes;
     if (__builtin_mul_overflow (call->count, call->element_bytes * (size_t) comm->size, &bytes)
         || bytes > PTRDIFF_MAX)
         return comm_refuse (call->site, "the count is too large: size overflows", err);
-    bool reduces = call->kind == ENGINE_ALL_REDUCE || call->kind == ENGINE_REDUCE_SCATTER;
+    bool reduces = call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
     if (reduces) {
         enum accel_status status = comm_check_reduction (call->site, call->dtype, call->op, 1, err);
         if (status)
@@ -300,16 +278,16 @@ check (const struct accel_comm *comm, const struct engine_call *call, bool buffe
     if (call->root >= comm->size)
         return comm_fail (call->site, ACCEL_ERR_INVALID, err, "no rank %d in a communicator of size %d", call->root,
                           comm->size);
-    return ACCEL_OK;
+    return comm_check_engine (comm, call, err);
 }
 
 /* The number by which other ranks' records of the same call are found. */
 static uint32_t
-count_call (struct accel_comm *comm, const struct engine_call *call)
+count_call (struct accel_comm *comm, const struct accel_engine_call *call)
 {
     switch (call->kind) {
-    case ENGINE_SEND: return ++comm->messages[call->root];
-    case ENGINE_RECV: return ++comm->messages[comm->size + call->root];
+    case ACCEL_ENGINE_SEND: return ++comm->messages[call->root];
+    case ACCEL_ENGINE_RECV: return ++comm->messages[comm->size + call->root];
     default: return ++comm->calls;
     }
 }
@@ -335,7 +313,7 @@ admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error
 
 /* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
 enum accel_status
-comm_execute (struct accel_comm *comm, struct engine_call *call, struct accel_error *err)
+comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
 {
     struct accel_error mine;
     struct comm_observer *observer = NULL;
@@ -344,7 +322,8 @@ comm_execute (struct accel_comm *comm, struct engine_call *call, struct accel_er
         return status;
     for (const struct accel_comm *part = comm; part; part = part->parent)
         observer = part->observer;
-    call->form = call->site->form ? comm_form_hash (call->site->form) : 0;
+    call->public_call = engine_site (call)->call;
+    call->form = engine_site (call)->form ? comm_form_hash (engine_site (call)->form) : 0;
     call->helpers = &comm->watch.helpers;
     call->number = count_call (comm, call);
     struct ledger_entry entry = {
@@ -352,6 +331,8 @@ comm_execute (struct accel_comm *comm, struct engine_call *call, struct accel_er
         .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
     };
     call->sequence = ledger_begin (comm->ledger, call->site, &entry);
+    call->device = (DLDevice){ .device_type = kDLCPU };
+    call->stream = NULL;
     int64_t begin_ns = observer ? clock_ns () : 0;
     status = comm->engine->run (comm->transport, call, &mine);
     if (observer)
@@ -368,26 +349,43 @@ comm_execute (struct accel_comm *comm, struct engine_call *call, struct accel_er
 
 /* Calls of work itself were admitted when it was started. */
 static enum accel_status
-run (struct accel_comm *comm, struct engine_call *call, bool buffers, struct accel_error *err)
+run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, struct accel_error *err)
 {
     call->element_bytes = accel_dtype_bytes (call->dtype);
-    if (call->site->work)
-        *call->site->work = NULL;
+    if (engine_site (call)->work)
+        *engine_site (call)->work = NULL;
     enum accel_status status = check (comm, call, buffers, err);
     if (!status && !work_serves (comm)) {
         status = admit (comm, call->site, err);
-        if (!status && call->site->work)
-            return work_start (comm, call, call->site->work, err);
+        if (!status && engine_site (call)->work)
+            return work_start (comm, call, engine_site (call)->work, err);
         if (!status)
             work_take_turn (comm);
     }
     return status ? status : comm_execute (comm, call, err);
 }
 
+/* Members one by one: an initializer would clear the whole struct first, which takes longer than all the rest.  What is
+ * not set here is set before the engine gets the call. */
+static inline void
+set_call (struct accel_engine_call *call, enum accel_engine_kind kind, const struct comm_site *site, const void *send,
+          void *recv, size_t count, enum accel_dtype dtype)
+{
+    call->site = site;
+    call->send = send;
+    call->recv = recv;
+    call->count = count;
+    call->kind = kind;
+    call->dtype = dtype;
+    call->op = ACCEL_SUM;
+    call->root = -1;
+}
+
 enum accel_status
 comm_barrier (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
 {
-    struct engine_call call = { .site = site, .kind = ENGINE_BARRIER, .root = -1 };
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_BARRIER, site, NULL, NULL, 0, ACCEL_FLOAT32);
     return run (comm, &call, false, err);
 }
 
@@ -395,10 +393,9 @@ enum accel_status
 comm_all_reduce (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
-    struct engine_call call = {
-        .site = site, .kind = ENGINE_ALL_REDUCE, .send = send, .recv = recv, .count = count, .dtype = dtype, .op = op,
-        .root = -1,
-    };
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_ALL_REDUCE, site, send, recv, count, dtype);
+    call.op = op;
     return run (comm, &call, true, err);
 }
 
@@ -406,10 +403,8 @@ enum accel_status
 comm_all_gather (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, struct accel_error *err)
 {
-    struct engine_call call = {
-        .site = site, .kind = ENGINE_ALL_GATHER, .send = send, .recv = recv, .count = count, .dtype = dtype,
-        .root = -1,
-    };
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_ALL_GATHER, site, send, recv, count, dtype);
     return run (comm, &call, true, err);
 }
 
@@ -419,9 +414,9 @@ comm_broadcast (struct accel_comm *comm, const struct comm_site *site, void *buf
 {
     if (root < 0)
         return comm_refuse (site, "the root is negative", err);
-    struct engine_call call = {
-        .site = site, .kind = ENGINE_BROADCAST, .recv = buffer, .count = count, .dtype = dtype, .root = root,
-    };
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_BROADCAST, site, NULL, buffer, count, dtype);
+    call.root = root;
     return run (comm, &call, true, err);
 }
 
@@ -429,10 +424,9 @@ enum accel_status
 comm_reduce_scatter (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv,
                      size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
-    struct engine_call call = {
-        .site = site, .kind = ENGINE_REDUCE_SCATTER, .send = send, .recv = recv, .count = count, .dtype = dtype,
-        .op = op, .root = -1,
-    };
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_REDUCE_SCATTER, site, send, recv, count, dtype);
+    call.op = op;
     return run (comm, &call, true, err);
 }
 
@@ -440,26 +434,21 @@ enum accel_status
 comm_all_to_all (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, struct accel_error *err)
 {
-    struct engine_call call = {
-        .site = site, .kind = ENGINE_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .dtype = dtype,
-        .root = -1,
-    };
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_ALL_TO_ALL, site, send, recv, count, dtype);
     if (count && send == recv)
         return comm_refuse (site, "the buffers are the same: this call does not work in place", err);
     return run (comm, &call, true, err);
 }
 
-/* @call has all but the site and the other rank. */
 static enum accel_status
-run_pair (struct accel_comm *comm, const struct comm_site *site, struct engine_call *call, int peer,
-          struct accel_error *err)
+run_pair (struct accel_comm *comm, struct accel_engine_call *call, int peer, struct accel_error *err)
 {
-    call->site = site;
     call->root = peer;
     if (peer < 0)
-        return comm_refuse (site, "the rank is negative", err);
+        return comm_refuse (call->site, "the rank is negative", err);
     if (comm && peer == comm->rank)
-        return comm_refuse (site, "a rank cannot send to itself", err);
+        return comm_refuse (call->site, "a rank cannot send to itself", err);
     return run (comm, call, true, err);
 }
 
@@ -467,14 +456,16 @@ enum accel_status
 comm_send (struct accel_comm *comm, const struct comm_site *site, const void *send, size_t count,
            enum accel_dtype dtype, int to, struct accel_error *err)
 {
-    struct engine_call call = { .kind = ENGINE_SEND, .send = send, .count = count, .dtype = dtype };
-    return run_pair (comm, site, &call, to, err);
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_SEND, site, send, NULL, count, dtype);
+    return run_pair (comm, &call, to, err);
 }
 
 enum accel_status
 comm_recv (struct accel_comm *comm, const struct comm_site *site, void *recv, size_t count, enum accel_dtype dtype,
            int from, struct accel_error *err)
 {
-    struct engine_call call = { .kind = ENGINE_RECV, .recv = recv, .count = count, .dtype = dtype };
-    return run_pair (comm, site, &call, from, err);
+    struct accel_engine_call call;
+    set_call (&call, ACCEL_ENGINE_RECV, site, NULL, recv, count, dtype);
+    return run_pair (comm, &call, from, err);
 }

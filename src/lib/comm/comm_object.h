@@ -14,14 +14,14 @@
 /** Who is told of the collectives of a world and of its groups.  The waist calls higher floors through it alone. */
 struct comm_observer {
     /** @p call, which began at @p begin_ns of clock_ns(), has returned.  Runs on the thread that made the call. */
-    void (*note) (struct comm_observer *observer, const struct engine_call *call, int64_t begin_ns);
+    void (*note) (struct comm_observer *observer, const struct accel_engine_call *call, int64_t begin_ns);
     /** The world ends: free the observer. */
     void (*end) (struct comm_observer *observer);
 };
 
 struct accel_comm {
     struct object object;
-    const struct engine *engine;
+    const struct accel_engine *engine;
     void *transport; /* the engine's own */
     int rank;
     int size;
@@ -53,8 +53,18 @@ bool comm_watch (struct accel_comm *comm, const int *ranks, uint32_t timeout_ms)
 /** Connect with the best engine, or the one called @p job->engine.  @param[out] comm  NULL on failure */
 enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err);
 
+/** Find a place where a group of @p size ranks of @p comm will meet.  @param[out] place  >= 0; for comm_join_group() */
+enum accel_status comm_make_group (struct accel_comm *comm, int size, int64_t *place, struct accel_error *err);
+
+/** Connect @p group, whose parent, rank and size are set; rank i of it is @p ranks[i] there.  Waits for nobody. */
+enum accel_status comm_join_group (struct accel_comm *group, const int *ranks, int64_t place, struct accel_error *err);
+
+/** Whether the engine can run @p call; the message names both. */
+enum accel_status comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call *call,
+                                     struct accel_error *err);
+
 /** Note @p call in the ledger and run it, on this thread and now. */
-enum accel_status comm_execute (struct accel_comm *comm, struct engine_call *call, struct accel_error *err);
+enum accel_status comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err);
 
 /** Leave and free.  Accepts NULL. */
 void comm_close (struct accel_comm *comm);

@@ -36,6 +36,14 @@ enum accel_status comm_send (struct accel_comm *comm, const struct comm_site *si
 enum accel_status comm_recv (struct accel_comm *comm, const struct comm_site *site, void *recv, size_t count,
                              enum accel_dtype dtype, int from, struct accel_error *err);
 
+/** The name of the engine that moves data in host memory; static. */
+const char *comm_engine_name (const struct accel_comm *comm);
+
+/** Memory that makes collectives fast: accel_alloc().  @{ */
+enum accel_status comm_alloc (struct accel_comm *comm, void **memory, size_t bytes, struct accel_error *err);
+void comm_free (struct accel_comm *comm, void *memory);
+/** @} */
+
 /**
  * Note a call in the ledger that is no collective, but may take long: who waits for this rank is told of it.
  *

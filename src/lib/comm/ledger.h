@@ -22,7 +22,7 @@ struct ledger {
 struct ledger_entry {
     uint64_t comm;   /* see struct jobseg_record */
     uint32_t number; /* 0: no other rank takes part */
-    enum engine_kind kind;
+    enum accel_engine_kind kind;
     size_t count;
     enum accel_dtype dtype;
     enum accel_op op;

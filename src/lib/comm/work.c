@@ -171,13 +171,14 @@ fail_to_start (const struct comm_site *site, int number, struct accel_error *err
 
 /* A process alone waits for nobody, so its work is over at once. */
 enum accel_status
-work_start (struct accel_comm *comm, const struct engine_call *call, struct accel_work **work, struct accel_error *err)
+work_start (struct accel_comm *comm, const struct accel_engine_call *call, struct accel_work **work,
+            struct accel_error *err)
 {
     struct accel_work *made = calloc (1, sizeof *made);
     if (!made)
         return comm_no_memory (call->site, err);
     made->comm = comm;
-    made->site = *call->site;
+    made->site = *engine_site (call);
     made->call = *call;
     made->call.site = &made->site;
     if (comm->size == 1) {

@@ -13,7 +13,7 @@ struct accel_work {
     struct accel_comm *comm;
     struct accel_work *next;  /* in the queue */
     struct accel_work *later; /* of those that the program has not waited for, the one started next */
-    struct engine_call call;
+    struct accel_engine_call call;
     struct comm_site site;     /* the call's */
     void (*act) (void *user);  /* not NULL: run this instead of the call */
     void *user;
@@ -23,7 +23,7 @@ struct accel_work {
 };
 
 /** Start @p call, which has been checked.  @param[out] work  for accel_work_wait() */
-enum accel_status work_start (struct accel_comm *comm, const struct engine_call *call, struct accel_work **work,
+enum accel_status work_start (struct accel_comm *comm, const struct accel_engine_call *call, struct accel_work **work,
                               struct accel_error *err);
 
 /**

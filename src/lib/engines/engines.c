@@ -1,9 +1,110 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engines that are built in: one line each here, one folder each beside this file. */
+/* Which engines there are, and which one connects a job. */
 #include <config.h>
 
+#include "lib/base/error.h"
 #include "lib/engines/engine.h"
 #include "lib/engines/self/self.h"
 #include "lib/engines/shm/shm.h"
+#include "util/engine_files.h"
+#include "util/envnames.h"
+#include "util/strbuf.h"
+#include "util/suggest.h"
 
-const struct engine *const engines[] = { &engine_self, &engine_shm, NULL };
+#include <stdio.h>
+#include <string.h>
+
+static const struct accel_engine *const built_in[] = {
+#define X(name) &engine_##name,
+    ENGINE_BUILT_IN_MAP (X)
+#undef X
+};
+enum { BUILT_IN = sizeof built_in / sizeof *built_in };
+
+/* Why the engines that were tried cannot connect the job, with at most one sentence each. */
+struct reasons {
+    char text[ACCEL_ERROR_TEXT_SIZE];
+    size_t length;
+};
+
+static void
+add_reason (struct reasons *reasons, const char *name, const char *why)
+{
+    size_t room = sizeof reasons->text - reasons->length;
+    int length = snprintf (reasons->text + reasons->length, room, "%s%s %s", reasons->length ? "; " : "", name, why);
+    reasons->length += length < 0 ? 0 : (size_t) length < room ? (size_t) length : room - 1;
+}
+
+static bool
+can_connect (const struct accel_engine *engine, const struct engine_job *job, struct reasons *reasons)
+{
+    struct accel_error why = { 0 };
+    const struct accel_engine_job *seen = &job->seen;
+    bool wanted = !engine->probe || !engine->probe (seen, &why);
+    if (wanted && seen->local_world_size != seen->world_size && !(engine->flags & ACCEL_ENGINE_SEVERAL_HOSTS))
+        accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "connects processes on one host only, but this host has %d of %d",
+                    seen->local_world_size, seen->world_size);
+    else if (wanted)
+        return true;
+    add_reason (reasons, engine->name, why.text);
+    return false;
+}
+
+/* The same of a module, which must be loaded to be asked. */
+static bool
+is_usable (const struct engine_file *file, const struct engine_job *job, const struct accel_engine **engine,
+           struct reasons *reasons)
+{
+    struct accel_error why = { 0 };
+    if (!engine_load (engine, file, &why))
+        return can_connect (*engine, job, reasons);
+    add_reason (reasons, file->name, why.text);
+    return false;
+}
+
+static enum accel_status
+fail_unknown (const char *name, const struct engine_files *files, struct accel_error *err)
+{
+    struct suggest suggest = { .wanted = name };
+    char space[80], known[ACCEL_ERROR_TEXT_SIZE / 2] = "";
+    size_t count = BUILT_IN + files->count, length = 0;
+    for (size_t i = 0; i < count && length < sizeof known; i++) {
+        const char *next = i < BUILT_IN ? built_in[i]->name : files->items[i - BUILT_IN].name;
+        suggest_consider (&suggest, next);
+        length += (size_t) snprintf (known + length, sizeof known - length, "%s%s",
+                                     !i ? "" : i + 1 == count ? " and " : ", ", next);
+    }
+    return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                       "accel_open: unknown engine '%.40s'%s: there are %s; modules are found in %s and in %s", name,
+                       suggest_text (&suggest, "", space, sizeof space), known, ENV_ENGINE_PATH, ENGINE_FOLDER);
+}
+
+enum accel_status
+engine_choose (const struct accel_engine **engine, const struct engine_job *job, struct accel_error *err)
+{
+    struct reasons reasons = { 0 };
+    bool known = false;
+    for (int i = 0; i < BUILT_IN; i++) {
+        *engine = built_in[i];
+        if (job->engine && strcmp (job->engine, (*engine)->name))
+            continue;
+        known = true;
+        if (can_connect (*engine, job, &reasons))
+            return ACCEL_OK;
+    }
+    AUTO_ENGINE_FILES struct engine_files files = { 0 };
+    if (!known || !job->engine)
+        engine_files_find (&files);
+    if (files.failed)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    for (size_t i = 0; i < files.count; i++) {
+        if (job->engine && strcmp (job->engine, files.items[i].name))
+            continue;
+        known = true;
+        if (is_usable (&files.items[i], job, engine, &reasons))
+            return ACCEL_OK;
+    }
+    if (!known)
+        return fail_unknown (job->engine, &files, err);
+    return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine can connect this job: %s", reasons.text);
+}

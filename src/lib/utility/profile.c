@@ -60,18 +60,18 @@ note (struct profile *profile, const struct profile_event *event)
 
 /* The observer is the first member.  A file is told by the end of its path. */
 static void
-note_call (struct comm_observer *observer, const struct engine_call *call, int64_t begin_ns)
+note_call (struct comm_observer *observer, const struct accel_engine_call *call, int64_t begin_ns)
 {
     struct profile *profile = (struct profile *) (void *) observer;
-    const char *slash = strrchr (call->site->file, '/');
+    const char *slash = strrchr (engine_site (call)->file, '/');
     note (profile, &(struct profile_event){
                        .begin_ns = (uint64_t) begin_ns,
                        .end_ns = now (),
                        .count = call->count,
-                       .line = (uint32_t) call->site->line,
-                       .name = name_index (&profile->names, slash ? slash + 1 : call->site->file),
+                       .line = (uint32_t) engine_site (call)->line,
+                       .name = name_index (&profile->names, slash ? slash + 1 : engine_site (call)->file),
                        .kind = PROFILE_CALL,
-                       .call = (uint8_t) call->site->call,
+                       .call = (uint8_t) engine_site (call)->call,
                        .dtype = (uint8_t) call->dtype,
                    });
 }

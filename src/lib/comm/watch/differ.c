@@ -28,7 +28,7 @@ static void
 describe_call (const struct jobseg_record *record, char *text, size_t size)
 {
     const char *name = jobseg_call_name (record->call);
-    if (record->kind == ENGINE_BARRIER)
+    if (record->kind == ACCEL_ENGINE_BARRIER)
         snprintf (text, size, "%s", name);
     else
         snprintf (text, size, "%s (%s x %llu)", name, accel_dtype_name (record->dtype),

@@ -15,7 +15,7 @@
 static bool
 is_collective (const struct jobseg_record *record)
 {
-    return record->number && record->kind != ENGINE_SEND && record->kind != ENGINE_RECV;
+    return record->number && record->kind != ACCEL_ENGINE_SEND && record->kind != ACCEL_ENGINE_RECV;
 }
 
 static void
@@ -52,14 +52,14 @@ oldest_of (uint64_t count)
 }
 
 static bool
-is_same_call (const struct watch *watch, const struct engine_call *call, const struct jobseg_record *record)
+is_same_call (const struct watch *watch, const struct accel_engine_call *call, const struct jobseg_record *record)
 {
-    bool sends = call->kind == ENGINE_SEND, pair = sends || call->kind == ENGINE_RECV;
+    bool sends = call->kind == ACCEL_ENGINE_SEND, pair = sends || call->kind == ACCEL_ENGINE_RECV;
     if (!record->number || record->comm != watch->comm || record->generation != watch->generation)
         return false;
     if (!pair)
         return is_collective (record);
-    return record->kind == (sends ? ENGINE_RECV : ENGINE_SEND) && record->root == watch->rank;
+    return record->kind == (sends ? ACCEL_ENGINE_RECV : ACCEL_ENGINE_SEND) && record->root == watch->rank;
 }
 
 /* Whether a record was made by a program of the rank that came before this communicator. */
@@ -71,7 +71,7 @@ is_older (const struct watch *watch, const struct jobseg_record *record)
 
 /* Numbers get smaller on the way back, so the first that is not larger decides. */
 enum watch_where
-watch_find (const struct watch *watch, const struct engine_call *call, int rank, struct watch_entry *entry,
+watch_find (const struct watch *watch, const struct accel_engine_call *call, int rank, struct watch_entry *entry,
             bool *has_entry)
 {
     const struct jobseg_slot *slot = watch_slot (watch, rank);
@@ -105,7 +105,7 @@ watch_find_latest (const struct watch *watch, int rank, bool sends, struct jobse
         if (!copy (watch, slot, sequence, record, NULL))
             return false;
         else if (record->comm == watch->comm && record->generation == watch->generation
-                 && (sends ? record->number && record->kind == ENGINE_SEND : is_collective (record)))
+                 && (sends ? record->number && record->kind == ACCEL_ENGINE_SEND : is_collective (record)))
             return true;
     return false;
 }

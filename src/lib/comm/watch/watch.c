@@ -6,19 +6,20 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/lock.h"
+#include "lib/kernels/reduce.h"
 
 #include <stdio.h>
 
 static bool
-is_pair (const struct engine_call *call)
+is_pair (const struct accel_engine_call *call)
 {
-    return call->kind == ENGINE_SEND || call->kind == ENGINE_RECV;
+    return call->kind == ACCEL_ENGINE_SEND || call->kind == ACCEL_ENGINE_RECV;
 }
 
 /* Whether this rank's collective lacks something from @rank.  If its ledger no longer tells, a rank that left in good
  * order, or opened again, may have done its part long ago. */
 static bool
-is_awaited (const struct watch *watch, const struct engine_call *call, int rank)
+is_awaited (const struct watch *watch, const struct accel_engine_call *call, int rank)
 {
     struct watch_entry entry;
     bool found;
@@ -36,7 +37,7 @@ is_awaited (const struct watch *watch, const struct engine_call *call, int rank)
 /* Ranks that came already are compared before all are there, so that a disagreement is not hidden behind a third rank's
  * long computation. */
 static enum accel_status
-compare (const struct watch *watch, const struct engine_call *call, struct accel_error *err)
+compare (const struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct watch_entry entries[2];
     int first = -1;
@@ -55,7 +56,7 @@ compare (const struct watch *watch, const struct engine_call *call, struct accel
 
 /* Look at every rank that is missing, the dead before those that only despaired because of them. */
 static enum accel_status
-look_for_dead (struct watch *watch, const struct engine_call *call, struct accel_error *err)
+look_for_dead (struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct watch_source *source = watch->source;
     char why[ACCEL_ERROR_TEXT_SIZE], did[160], site[160];
@@ -79,7 +80,7 @@ look_for_dead (struct watch *watch, const struct engine_call *call, struct accel
 /* ---- pairs ---- */
 
 static enum accel_status
-differ_in_message (const struct watch *watch, const struct engine_call *call, struct accel_error *err)
+differ_in_message (const struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct watch_entry entry;
     bool found;
@@ -98,7 +99,7 @@ differ_in_message (const struct watch *watch, const struct engine_call *call, st
 
 /* A partner that is found elsewhere may have done its part before: the engine asks once more whether it has. */
 static enum accel_status
-look_at_partner (struct watch *watch, const struct engine_call *call, struct accel_error *err)
+look_at_partner (struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
 {
     int partner = call->root, name = watch_name (watch, partner), self = watch_name (watch, watch->rank);
     char why[ACCEL_ERROR_TEXT_SIZE], site[160];
@@ -110,7 +111,7 @@ look_at_partner (struct watch *watch, const struct engine_call *call, struct acc
     if (watch->source->is_gone (watch->source, name, why, sizeof why))
         return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d is waiting for it in %s", name, why, self, site);
     watch_find (watch, call, partner, &entry, &found);
-    if (call->kind == ENGINE_RECV && found
+    if (call->kind == ACCEL_ENGINE_RECV && found
         && (entry.record.dtype != call->dtype || entry.record.count != call->count))
         return differ_in_message (watch, call, err);
     if (watch_find_latest (watch, partner, false, &latest) && !latest.done && latest.number > *watch->calls) {
@@ -119,7 +120,7 @@ look_at_partner (struct watch *watch, const struct engine_call *call, struct acc
                            "rank %d is waiting for all ranks, %s, while rank %d is waiting for it in %s", name, why,
                            self, site);
     }
-    if (call->kind == ENGINE_SEND && watch_is_cycle (watch, partner)) {
+    if (call->kind == ACCEL_ENGINE_SEND && watch_is_cycle (watch, partner)) {
         jobseg_describe (slot, why, sizeof why);
         return accel_fail (err, ACCEL_ERR_PEER,
                            "ranks are sending in a cycle and none is receiving: rank %d in %s to rank %d, which is %s",
@@ -132,7 +133,7 @@ look_at_partner (struct watch *watch, const struct engine_call *call, struct acc
 
 /* A later call may have taken the place of the record. */
 static void
-note_look (struct jobseg_slot *own, const struct engine_call *call)
+note_look (struct jobseg_slot *own, const struct accel_engine_call *call)
 {
     struct jobseg_record *record = &own->ledger[(call->sequence - 1) % JOBSEG_LEDGER];
     if (!call->sequence)
@@ -144,7 +145,7 @@ note_look (struct jobseg_slot *own, const struct engine_call *call)
 }
 
 enum accel_status
-watch_look (void *context, const struct engine_call *call, struct accel_error *err)
+watch_look (void *context, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct watch *watch = context;
     if (!watch->source)
@@ -160,7 +161,7 @@ watch_look (void *context, const struct engine_call *call, struct accel_error *e
 
 /* Those who have not come; if all have, those who have not left. */
 static void
-list_missing (const struct watch *watch, const struct engine_call *call, char *text, size_t size)
+list_missing (const struct watch *watch, const struct accel_engine_call *call, char *text, size_t size)
 {
     char did[160];
     size_t length = 0;
@@ -181,7 +182,7 @@ list_missing (const struct watch *watch, const struct engine_call *call, char *t
 }
 
 enum accel_status
-watch_time_is_out (void *context, const struct engine_call *call, struct accel_error *err)
+watch_time_is_out (void *context, const struct accel_engine_call *call, struct accel_error *err)
 {
     const struct watch *watch = context;
     char site[160], missing[ACCEL_ERROR_TEXT_SIZE] = "";
@@ -193,7 +194,7 @@ watch_time_is_out (void *context, const struct engine_call *call, struct accel_e
 }
 
 enum accel_status
-watch_differ (void *context, const struct engine_call *call, int a, int b, struct accel_error *err)
+watch_differ (void *context, const struct accel_engine_call *call, int a, int b, struct accel_error *err)
 {
     const struct watch *watch = context;
     struct watch_entry entries[2];
@@ -211,7 +212,7 @@ watch_differ (void *context, const struct engine_call *call, int a, int b, struc
 }
 
 enum accel_status
-watch_blame (void *context, const struct engine_call *call, int rank, struct accel_error *err)
+watch_blame (void *context, const struct accel_engine_call *call, int rank, struct accel_error *err)
 {
     struct watch *watch = context;
     struct watch_source *source = watch->source;
@@ -228,12 +229,22 @@ watch_blame (void *context, const struct engine_call *call, int rank, struct acc
                        watch_name (watch, watch->rank), site);
 }
 
+static void
+reduce (enum accel_dtype dtype, enum accel_op op, const void *const *sources, int count_of_sources, void *target,
+        size_t count)
+{
+    struct reduction reduction = { .dtype = dtype, .op = op, .sources = count_of_sources, .targets = 1 };
+    reduce_run (&reduction, sources, &target, count);
+}
+
 void
 watch_init (struct watch *watch)
 {
-    watch->helpers = (struct engine_helpers){
+    watch->helpers = (struct accel_engine_helpers){
         .size = sizeof watch->helpers,
         .context = watch,
+        .fail = accel_fail,
+        .reduce = reduce,
         .look = watch_look,
         .time_is_out = watch_time_is_out,
         .differ = watch_differ,

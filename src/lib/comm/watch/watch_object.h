@@ -28,9 +28,9 @@ struct watch_source {
 
 /** One communicator's view.  All zero: a process alone, which never waits. */
 struct watch {
-    struct engine_helpers helpers; /* what its engine gets; the context is this struct */
+    struct accel_engine_helpers helpers; /* what its engine gets; the context is this struct */
     struct watch_source *source;   /* the world's, not owned */
-    const struct engine *engine;   /* asked whom it awaits */
+    const struct accel_engine *engine;   /* asked whom it awaits */
     void *transport;
     const uint32_t *calls;         /* collectives that this rank has begun in the communicator */
     uint64_t comm;                 /* the number of the communicator in ledgers */
@@ -50,11 +50,12 @@ struct watch {
 /** Fill in `helpers`, but for exchange(), and their context; the other fields are the caller's. */
 void watch_init (struct watch *watch);
 
-/** The functions of struct engine_helpers; @p context is a struct watch.  @{ */
-enum accel_status watch_look (void *context, const struct engine_call *call, struct accel_error *err);
-enum accel_status watch_time_is_out (void *context, const struct engine_call *call, struct accel_error *err);
-enum accel_status watch_differ (void *context, const struct engine_call *call, int a, int b, struct accel_error *err);
-enum accel_status watch_blame (void *context, const struct engine_call *call, int rank, struct accel_error *err);
+/** The functions of struct accel_engine_helpers; @p context is a struct watch.  @{ */
+enum accel_status watch_look (void *context, const struct accel_engine_call *call, struct accel_error *err);
+enum accel_status watch_time_is_out (void *context, const struct accel_engine_call *call, struct accel_error *err);
+enum accel_status watch_differ (void *context, const struct accel_engine_call *call, int a, int b,
+                                struct accel_error *err);
+enum accel_status watch_blame (void *context, const struct accel_engine_call *call, int rank, struct accel_error *err);
 /** @} */
 
 /** The rank that people know: in the world. */
@@ -91,7 +92,7 @@ struct watch_entry {
  *
  * @param[out] entry  filled in if it was found: WATCH_IN, and WATCH_PAST if @p has_entry
  */
-enum watch_where watch_find (const struct watch *watch, const struct engine_call *call, int rank,
+enum watch_where watch_find (const struct watch *watch, const struct accel_engine_call *call, int rank,
                              struct watch_entry *entry, bool *has_entry);
 
 /** Find the newest collective (@p sends: message sent) of the communicator.  @return false if there is none */

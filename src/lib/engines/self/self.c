@@ -18,11 +18,11 @@ struct self {
 };
 
 static enum accel_status
-self_probe (const struct engine_job *job, struct accel_error *err)
+self_probe (const struct accel_engine_job *job, struct accel_error *err)
 {
-    if (job->identity.world_size != 1)
+    if (job->world_size != 1)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects one process only, but this job has %d",
-                           job->identity.world_size);
+                           job->world_size);
     return ACCEL_OK;
 }
 
@@ -35,8 +35,9 @@ is_taken (const struct jobseg_slot *slot)
 }
 
 static enum accel_status
-self_open (void **transport, struct engine_job *job, struct accel_error *err)
+self_open (void **transport, struct accel_engine_job *seen, struct accel_error *err)
 {
+    struct engine_job *job = engine_job_of (seen);
     struct self *self = calloc (1, sizeof *self);
     if (!self)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
@@ -75,21 +76,6 @@ self_give_up (void *transport, const char *reason)
 }
 
 static enum accel_status
-self_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err)
-{
-    (void) transport;
-    *memory = memory_create_zeroed (bytes);
-    return *memory ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: cannot allocate %zu bytes", bytes);
-}
-
-static void
-self_free (void *transport, void *memory)
-{
-    (void) transport;
-    free (memory);
-}
-
-static enum accel_status
 self_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
 {
     (void) transport, (void) size, (void) err;
@@ -108,30 +94,32 @@ self_join_group (void *transport, const int *ranks, int size, int rank, int64_t 
 }
 
 static enum accel_status
-self_run (void *transport, const struct engine_call *call, struct accel_error *err)
+self_run (void *transport, const struct accel_engine_call *call, struct accel_error *err)
 {
     (void) transport;
-    (void) err;
-    if (call->kind == ENGINE_ALL_REDUCE || call->kind == ENGINE_REDUCE_SCATTER)
+    if ((unsigned) call->kind >= ACCEL_ENGINE_SEND)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "engine self: unknown kind of collective %d", (int) call->kind);
+    if (call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER)
         reduce_run (&(struct reduction){ .dtype = call->dtype, .op = call->op, .sources = 1, .targets = 1 },
                     &call->send, &call->recv, call->count);
-    else if ((call->kind == ENGINE_ALL_GATHER || call->kind == ENGINE_ALL_TO_ALL) && call->send != call->recv
-             && call->count)
+    else if ((call->kind == ACCEL_ENGINE_ALL_GATHER || call->kind == ACCEL_ENGINE_ALL_TO_ALL)
+             && call->send != call->recv && call->count)
         memory_copy (call->recv, call->send, call->count * call->element_bytes);
     return ACCEL_OK;
 }
 
-const struct engine engine_self = {
-    .abi = ENGINE_ABI,
-    .size = sizeof (struct engine),
+const struct accel_engine engine_self = {
+    .abi = ACCEL_ENGINE_ABI,
+    .size = sizeof (struct accel_engine),
     .name = "self",
-    .alone = true,
+    .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_SEND), /* no other rank is there to send to */
+    .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
+    .devices = ENGINE_HOST_DEVICES,
+    .flags = ACCEL_ENGINE_ALONE,
     .probe = self_probe,
     .open = self_open,
     .close = self_close,
     .give_up = self_give_up,
-    .alloc = self_alloc,
-    .free = self_free,
     .make_group = self_make_group,
     .join_group = self_join_group,
     .run = self_run,

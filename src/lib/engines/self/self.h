@@ -5,6 +5,6 @@
 
 #include "lib/engines/engine.h"
 
-extern const struct engine engine_self;
+extern const struct accel_engine engine_self;
 
 #endif

@@ -9,18 +9,20 @@
 #include <config.h>
 
 #include "lib/engines/shm/shm_private.h"
+
+#include "lib/base/error.h"
 #include "lib/kernels/reduce.h"
 #include "util/memory.h"
 
 /* Publish what this rank calls, wait for all and compare.  @inline_bytes of @payload travel with it. */
 static enum accel_status
-begin (struct shm *shm, const struct engine_call *call, const void *payload, size_t inline_bytes, size_t send_bytes,
-       size_t recv_bytes, struct accel_error *err)
+begin (struct shm *shm, const struct accel_engine_call *call, const void *payload, size_t inline_bytes,
+       size_t send_bytes, size_t recv_bytes, struct accel_error *err)
 {
     struct shm_post *post = shm_next_post (shm);
     post->count = call->count;
     post->kind = (uint8_t) call->kind;
-    post->call = (uint8_t) call->site->call;
+    post->call = (uint8_t) engine_site (call)->call;
     post->dtype = (uint8_t) call->dtype;
     post->op = (uint8_t) call->op;
     post->root = call->root;
@@ -67,7 +69,7 @@ share (size_t count, int rank, int size, size_t *begin_at, size_t *end_at)
 }
 
 static struct reduction
-reduction_of (const struct shm *shm, const struct engine_call *call, int targets)
+reduction_of (const struct shm *shm, const struct accel_engine_call *call, int targets)
 {
     /* What all ranks read and write together. */
     size_t bytes = 2 * (size_t) shm->size * call->count * call->element_bytes;
@@ -78,7 +80,7 @@ reduction_of (const struct shm *shm, const struct engine_call *call, int targets
 }
 
 static void
-reduce_payloads (struct shm *shm, const struct engine_call *call, size_t offset_bytes)
+reduce_payloads (struct shm *shm, const struct accel_engine_call *call, size_t offset_bytes)
 {
     struct reduction reduction = reduction_of (shm, call, 1);
     for (int rank = 0; rank < shm->size; rank++)
@@ -87,7 +89,7 @@ reduce_payloads (struct shm *shm, const struct engine_call *call, size_t offset_
 }
 
 static enum accel_status
-all_reduce_direct (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+all_reduce_direct (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct reduction reduction = reduction_of (shm, call, shm->size);
     size_t from, to;
@@ -115,7 +117,7 @@ piece_bytes (const struct shm *shm, const struct reduction *reduction, size_t by
 
 /* While a piece is reduced the next one is copied into the stage. */
 static enum accel_status
-all_reduce_staged (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+all_reduce_staged (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct reduction reduction = reduction_of (shm, call, 1);
     reduction.private_targets = true;
@@ -143,7 +145,7 @@ all_reduce_staged (struct shm *shm, const struct engine_call *call, struct accel
 }
 
 static enum accel_status
-all_reduce (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+all_reduce (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     size_t bytes = call->count * call->element_bytes, small = bytes <= SHM_INLINE ? bytes : 0;
     enum accel_status status = begin (shm, call, call->send, small, bytes, bytes, err);
@@ -166,7 +168,7 @@ copy (void *to, const void *from, size_t bytes)
 }
 
 static enum accel_status
-all_gather_direct (struct shm *shm, const struct engine_call *call, size_t bytes, struct accel_error *err)
+all_gather_direct (struct shm *shm, const struct accel_engine_call *call, size_t bytes, struct accel_error *err)
 {
     /* Each begins with its neighbour, so that not all read the same memory at once. */
     for (int i = 0; i < shm->size; i++) {
@@ -178,7 +180,7 @@ all_gather_direct (struct shm *shm, const struct engine_call *call, size_t bytes
 }
 
 static enum accel_status
-all_gather_staged (struct shm *shm, const struct engine_call *call, size_t bytes, struct accel_error *err)
+all_gather_staged (struct shm *shm, const struct accel_engine_call *call, size_t bytes, struct accel_error *err)
 {
     copy ((char *) call->recv + (size_t) shm->rank * bytes, call->send, bytes);
     for (size_t done = 0; done < bytes; done += SHM_PIECE, shm->pieces++) {
@@ -195,7 +197,7 @@ all_gather_staged (struct shm *shm, const struct engine_call *call, size_t bytes
 }
 
 static enum accel_status
-all_gather (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+all_gather (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     size_t bytes = call->count * call->element_bytes, small = bytes <= SHM_INLINE ? bytes : 0;
     enum accel_status status = begin (shm, call, call->send, small, bytes, bytes * (size_t) shm->size, err);
@@ -211,7 +213,7 @@ all_gather (struct shm *shm, const struct engine_call *call, struct accel_error 
 }
 
 static enum accel_status
-broadcast_staged (struct shm *shm, const struct engine_call *call, size_t bytes, struct accel_error *err)
+broadcast_staged (struct shm *shm, const struct accel_engine_call *call, size_t bytes, struct accel_error *err)
 {
     bool root = shm->rank == call->root;
     for (size_t done = 0; done < bytes; done += SHM_PIECE, shm->pieces++) {
@@ -229,7 +231,7 @@ broadcast_staged (struct shm *shm, const struct engine_call *call, size_t bytes,
 }
 
 static enum accel_status
-broadcast (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+broadcast (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     bool root = shm->rank == call->root;
     size_t bytes = call->count * call->element_bytes, small = root && bytes <= SHM_INLINE ? bytes : 0;
@@ -250,7 +252,7 @@ broadcast (struct shm *shm, const struct engine_call *call, struct accel_error *
 }
 
 static enum accel_status
-reduce_scatter_direct (struct shm *shm, const struct engine_call *call, size_t row, struct accel_error *err)
+reduce_scatter_direct (struct shm *shm, const struct accel_engine_call *call, size_t row, struct accel_error *err)
 {
     struct reduction reduction = reduction_of (shm, call, 1);
     for (int rank = 0; rank < shm->size; rank++)
@@ -261,7 +263,7 @@ reduce_scatter_direct (struct shm *shm, const struct engine_call *call, size_t r
 
 /* A piece holds the same columns of every row, so that all ranks have work in each step. */
 static enum accel_status
-reduce_scatter_staged (struct shm *shm, const struct engine_call *call, size_t row, struct accel_error *err)
+reduce_scatter_staged (struct shm *shm, const struct accel_engine_call *call, size_t row, struct accel_error *err)
 {
     struct reduction reduction = reduction_of (shm, call, 1);
     reduction.private_targets = true;
@@ -283,7 +285,7 @@ reduce_scatter_staged (struct shm *shm, const struct engine_call *call, size_t r
 }
 
 static enum accel_status
-reduce_scatter (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+reduce_scatter (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     size_t row = call->count * call->element_bytes, bytes = row * (size_t) shm->size;
     enum accel_status status
@@ -300,7 +302,7 @@ reduce_scatter (struct shm *shm, const struct engine_call *call, struct accel_er
 
 /* As a reduce-scatter, without the arithmetic: of each rank's rows every rank reads its own. */
 static enum accel_status
-all_to_all_staged (struct shm *shm, const struct engine_call *call, size_t row, struct accel_error *err)
+all_to_all_staged (struct shm *shm, const struct accel_engine_call *call, size_t row, struct accel_error *err)
 {
     size_t columns = SHM_PIECE / (size_t) shm->size, mine = (size_t) shm->rank * columns;
     for (size_t done = 0; done < row; done += columns, shm->pieces++) {
@@ -318,7 +320,7 @@ all_to_all_staged (struct shm *shm, const struct engine_call *call, size_t row, 
 }
 
 static enum accel_status
-all_to_all (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+all_to_all (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     size_t row = call->count * call->element_bytes, bytes = row * (size_t) shm->size, mine = (size_t) shm->rank * row;
     enum accel_status status = begin (shm, call, call->send, bytes <= SHM_INLINE ? bytes : 0, bytes, bytes, err);
@@ -338,18 +340,19 @@ all_to_all (struct shm *shm, const struct engine_call *call, struct accel_error 
 }
 
 enum accel_status
-shm_run (void *transport, const struct engine_call *call, struct accel_error *err)
+shm_run (void *transport, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct shm *shm = transport;
     switch (call->kind) {
-    case ENGINE_BARRIER: return begin (shm, call, NULL, 0, 0, 0, err);
-    case ENGINE_ALL_REDUCE: return all_reduce (shm, call, err);
-    case ENGINE_ALL_GATHER: return all_gather (shm, call, err);
-    case ENGINE_BROADCAST: return broadcast (shm, call, err);
-    case ENGINE_REDUCE_SCATTER: return reduce_scatter (shm, call, err);
-    case ENGINE_ALL_TO_ALL: return all_to_all (shm, call, err);
-    case ENGINE_SEND: return shm_send (shm, call, err);
-    case ENGINE_RECV: return shm_recv (shm, call, err);
+    case ACCEL_ENGINE_BARRIER: return begin (shm, call, NULL, 0, 0, 0, err);
+    case ACCEL_ENGINE_ALL_REDUCE: return all_reduce (shm, call, err);
+    case ACCEL_ENGINE_ALL_GATHER: return all_gather (shm, call, err);
+    case ACCEL_ENGINE_BROADCAST: return broadcast (shm, call, err);
+    case ACCEL_ENGINE_REDUCE_SCATTER: return reduce_scatter (shm, call, err);
+    case ACCEL_ENGINE_ALL_TO_ALL: return all_to_all (shm, call, err);
+    case ACCEL_ENGINE_SEND: return shm_send (shm, call, err);
+    case ACCEL_ENGINE_RECV: return shm_recv (shm, call, err);
+    case ACCEL_ENGINE_KIND_COUNT: break;
     }
-    return ACCEL_OK;
+    return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "engine shm: unknown kind of collective %d", (int) call->kind);
 }

@@ -33,16 +33,16 @@ on_the_way (const struct shm *shm, int from, uint32_t *word)
 
 /* Whether what this call waits for has happened. */
 static bool
-is_ready (const struct shm *shm, const struct engine_call *call)
+is_ready (const struct shm *shm, const struct accel_engine_call *call)
 {
     uint32_t word;
-    if (call->kind == ENGINE_SEND)
+    if (call->kind == ACCEL_ENGINE_SEND)
         return !on_the_way (shm, shm->rank, &word);
     return on_the_way (shm, call->root, &word) && (word & RANK_MASK) == (uint32_t) shm->rank;
 }
 
 static bool
-spin (const struct shm *shm, const struct engine_call *call)
+spin (const struct shm *shm, const struct accel_engine_call *call)
 {
     int spins = shm->crowded ? SPINS_CROWDED : SPINS;
     for (int i = 0; i < spins; i++)
@@ -57,10 +57,10 @@ spin (const struct shm *shm, const struct engine_call *call)
 }
 
 static enum accel_status
-await (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+await (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
-    const struct engine_helpers *helpers = call->helpers;
-    bool sends = call->kind == ENGINE_SEND;
+    const struct accel_engine_helpers *helpers = call->helpers;
+    bool sends = call->kind == ACCEL_ENGINE_SEND;
     struct shm_mail *mail = mail_of (shm, sends ? shm->rank : call->root);
     _Atomic uint32_t *word = sends ? &mail->taken : &mail->full;
     _Atomic uint32_t *sleepers = sends ? &mail->sender_sleeps : &mail->receivers_sleep;
@@ -92,7 +92,7 @@ publish (_Atomic uint32_t *word, _Atomic uint32_t *sleepers, uint32_t value)
 }
 
 enum accel_status
-shm_send (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+shm_send (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct shm_mail *mail = mail_of (shm, shm->rank);
     size_t bytes = call->count * call->element_bytes, done = 0;
@@ -119,7 +119,7 @@ shm_send (struct shm *shm, const struct engine_call *call, struct accel_error *e
 
 /* A sender that has given up while this rank copied may have changed what was there. */
 static enum accel_status
-check_sender (const struct shm *shm, const struct engine_call *call, struct accel_error *err)
+check_sender (const struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     jobseg_fence_reads ();
     return shm_has_failed (shm, call->root) ? call->helpers->blame (call->helpers->context, call, call->root, err)
@@ -127,7 +127,7 @@ check_sender (const struct shm *shm, const struct engine_call *call, struct acce
 }
 
 enum accel_status
-shm_recv (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+shm_recv (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct shm_mail *mail = mail_of (shm, call->root);
     size_t bytes = call->count * call->element_bytes, done = 0;

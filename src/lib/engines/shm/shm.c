@@ -15,16 +15,11 @@
 #include <stdlib.h>
 
 static enum accel_status
-shm_probe (const struct engine_job *job, struct accel_error *err)
+shm_probe (const struct accel_engine_job *job, struct accel_error *err)
 {
-    const struct identity *identity = &job->identity;
-    if (identity->local_world_size != identity->world_size)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "connects processes on one host only, but this host has %d of %d",
-                           identity->local_world_size, identity->world_size);
-    if (identity->world_size > JOBSEG_MAX_LOCAL)
+    if (job->world_size > JOBSEG_MAX_LOCAL)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects at most %d processes, but this job has %d",
-                           JOBSEG_MAX_LOCAL, identity->world_size);
+                           JOBSEG_MAX_LOCAL, job->world_size);
     return ACCEL_OK;
 }
 
@@ -84,7 +79,7 @@ create (const struct engine_job *job)
 
 /* Rank 0 sizes the file and lays out its memory; the others wait for that and map it. */
 enum accel_status
-shm_connect (struct shm *shm, const struct engine_helpers *helpers, struct accel_error *err)
+shm_connect (struct shm *shm, const struct accel_engine_helpers *helpers, struct accel_error *err)
 {
     unsigned char ready = 1;
     enum accel_status status = shm->rank ? ACCEL_OK : shm_lay_out (shm, err);
@@ -97,8 +92,9 @@ shm_connect (struct shm *shm, const struct engine_helpers *helpers, struct accel
 }
 
 static enum accel_status
-shm_open_job (void **transport, struct engine_job *job, struct accel_error *err)
+shm_open_job (void **transport, struct accel_engine_job *seen, struct accel_error *err)
 {
+    struct engine_job *job = engine_job_of (seen);
     struct shm *shm = create (job);
     if (!shm)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
@@ -136,10 +132,13 @@ shm_give_up (void *transport, const char *reason)
     shm_wake_all (transport, true);
 }
 
-const struct engine engine_shm = {
-    .abi = ENGINE_ABI,
-    .size = sizeof (struct engine),
+const struct accel_engine engine_shm = {
+    .abi = ACCEL_ENGINE_ABI,
+    .size = sizeof (struct accel_engine),
     .name = "shm",
+    .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_KIND_COUNT),
+    .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
+    .devices = ENGINE_HOST_DEVICES,
     .probe = shm_probe,
     .open = shm_open_job,
     .close = shm_close,

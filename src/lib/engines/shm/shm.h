@@ -5,6 +5,6 @@
 
 #include "lib/engines/engine.h"
 
-extern const struct engine engine_shm;
+extern const struct accel_engine engine_shm;
 
 #endif

@@ -37,7 +37,7 @@ struct shm_post {
     _Atomic uint32_t step; /* a futex; written last */
     uint32_t form;         /* comm_form_hash() */
     uint64_t count;
-    uint8_t kind; /* enum engine_kind */
+    uint8_t kind; /* enum accel_engine_kind */
     uint8_t call; /* enum jobseg_call */
     uint8_t dtype;
     uint8_t op;
@@ -120,7 +120,7 @@ struct shm {
 /** Allocate what is as long as the size. */
 bool shm_make_scratch (struct shm *shm);
 void shm_destroy (struct shm *shm);
-enum accel_status shm_connect (struct shm *shm, const struct engine_helpers *helpers, struct accel_error *err);
+enum accel_status shm_connect (struct shm *shm, const struct accel_engine_helpers *helpers, struct accel_error *err);
 
 /* ---- map.c ---- */
 enum accel_status shm_map (struct shm *shm, struct accel_error *err);
@@ -139,10 +139,10 @@ void shm_wake (struct shm_block *block, uint32_t parity);
 /** For the verdicts on a wait: whether @p rank has not published the current step. */
 bool shm_awaits (void *transport, int rank);
 /** Compare what all ranks that have come are calling.  @return ACCEL_OK where they agree */
-enum accel_status shm_compare (const struct shm *shm, const struct engine_call *call, struct accel_error *err);
+enum accel_status shm_compare (const struct shm *shm, const struct accel_engine_call *call, struct accel_error *err);
 /** Wait for one rank.
  *  @param deadline_ms  of the step: 0 until a first rank is waited for long, then when time is out */
-enum accel_status shm_wait_for (struct shm *shm, int rank, const struct engine_call *call, int64_t *deadline_ms,
+enum accel_status shm_wait_for (struct shm *shm, int rank, const struct accel_engine_call *call, int64_t *deadline_ms,
                                 struct accel_error *err);
 
 /* ---- arena.c ---- */
@@ -152,7 +152,7 @@ void shm_free (void *transport, void *memory);
 uint64_t shm_offset (const struct shm *shm, const void *memory, size_t bytes);
 
 /* ---- collectives.c ---- */
-enum accel_status shm_run (void *transport, const struct engine_call *call, struct accel_error *err);
+enum accel_status shm_run (void *transport, const struct accel_engine_call *call, struct accel_error *err);
 
 /* ---- group.c ---- */
 enum accel_status shm_make_group (void *transport, int size, int64_t *place, struct accel_error *err);
@@ -160,8 +160,8 @@ enum accel_status shm_join_group (void *transport, const int *ranks, int size, i
                                   struct accel_error *err);
 
 /* ---- pairs.c ---- */
-enum accel_status shm_send (struct shm *shm, const struct engine_call *call, struct accel_error *err);
-enum accel_status shm_recv (struct shm *shm, const struct engine_call *call, struct accel_error *err);
+enum accel_status shm_send (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err);
+enum accel_status shm_recv (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err);
 
 static inline size_t
 shm_round_up (size_t value, size_t unit)
@@ -229,7 +229,7 @@ shm_publish (struct shm *shm, struct shm_post *post)
 
 /** Wait until every rank has published the current step.  All late ones together have one timeout. */
 static inline enum accel_status
-shm_wait (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+shm_wait (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     int64_t deadline_ms = 0;
     for (int rank = 0; rank < shm->size; rank++)
@@ -244,7 +244,7 @@ shm_wait (struct shm *shm, const struct engine_call *call, struct accel_error *e
 /** A bare step.  A rank that has given up published it before, so it is not missed, but may have changed since then
  * what this one was reading. */
 static inline enum accel_status
-shm_sync (struct shm *shm, const struct engine_call *call, struct accel_error *err)
+shm_sync (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     shm_publish (shm, shm_next_post (shm));
     enum accel_status status = shm_wait (shm, call, err);

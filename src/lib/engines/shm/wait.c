@@ -50,7 +50,7 @@ agree (const struct shm_post *a, const struct shm_post *b)
 
 /* Faster than reading ledgers, which have the words for what differs. */
 enum accel_status
-shm_compare (const struct shm *shm, const struct engine_call *call, struct accel_error *err)
+shm_compare (const struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     int first = -1;
     _Static_assert (offsetof (struct shm_post, root) - offsetof (struct shm_post, kind) == 4, "compared as 8 bytes");
@@ -99,7 +99,7 @@ spin (struct shm *shm, int rank, const struct shm_post *post)
 }
 
 enum accel_status
-shm_wait_for (struct shm *shm, int rank, const struct engine_call *call, int64_t *deadline_ms,
+shm_wait_for (struct shm *shm, int rank, const struct accel_engine_call *call, int64_t *deadline_ms,
               struct accel_error *err)
 {
     struct shm_post *post = shm_post_of (shm, rank);
@@ -109,7 +109,7 @@ shm_wait_for (struct shm *shm, int rank, const struct engine_call *call, int64_t
     if (!*deadline_ms)
         *deadline_ms = now + shm->timeout_ms;
     while (!has_come (post, shm->step)) {
-        const struct engine_helpers *helpers = call->helpers;
+        const struct accel_engine_helpers *helpers = call->helpers;
         enum accel_status status = helpers->look (helpers->context, call, err);
         if (status || has_come (post, shm->step))
             return status;

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Engines: what moves the data of collectives.  For those who write one, as a module of their own package; programs
+ * that use libaccel do not need this header.
+ *
+ * A module is a shared library accel_engine_NAME.so that defines ACCEL_API const struct accel_engine accel_engine, a
+ * table of functions.  libaccel checks every argument, keeps the ledger and remembers failures, so an engine only moves
+ * data and waits.  What it needs from libaccel it gets as a second table, struct accel_engine_helpers: a module links
+ * nothing of libaccel, and works in programs that are linked statically too.
+ *
+ * Both sides may be of different releases.  A change that breaks engines changes ACCEL_ENGINE_ABI, and libaccel refuses
+ * modules with another number.  Everything else is added at the end of a structure whose `size` says where it ends:
+ * libaccel ignores what it does not know, takes what a shorter table lacks for zero, and an engine compares the `size`
+ * of the job and of the helpers before it uses a member that was added after version 1. */
+#ifndef ACCEL_ENGINE_H
+#define ACCEL_ENGINE_H
+
+#include <accel/comm.h>
+
+ACCEL_BEGIN_DECLS
+
+#define ACCEL_ENGINE_ABI 1
+
+/** The module's one symbol, a const struct accel_engine. */
+#define ACCEL_ENGINE_SYMBOL "accel_engine"
+
+/** What is moved: enum name, words for messages. */
+#define ACCEL_ENGINE_KIND_MAP(X)           \
+    X (BARRIER, "a barrier")               \
+    X (ALL_REDUCE, "all-reduce")           \
+    X (ALL_GATHER, "all-gather")           \
+    X (BROADCAST, "broadcast")             \
+    X (REDUCE_SCATTER, "reduce-scatter")   \
+    X (ALL_TO_ALL, "all-to-all")           \
+    X (SEND, "send") /* these two take two ranks: root is the other one */ \
+    X (RECV, "receive")
+
+/** Engines compare the kinds of all ranks, never the fields that a kind does not use. */
+enum accel_engine_kind {
+#define X(name, text) ACCEL_ENGINE_##name,
+    ACCEL_ENGINE_KIND_MAP (X)
+#undef X
+    ACCEL_ENGINE_KIND_COUNT
+};
+
+/** The bit of a kind, an element type or a DLDeviceType in the sets of struct accel_engine. */
+#define ACCEL_ENGINE_BIT(number) (UINT64_C (1) << (number))
+/** All bits below @p count: every kind of this release, say. */
+#define ACCEL_ENGINE_BITS(count) (ACCEL_ENGINE_BIT (count) - 1)
+
+struct accel_engine_call;
+
+/**
+ * What the library does for an engine: words for every kind of hang, an exchange while opening, and arithmetic.  Ranks
+ * are those of the communicator that the call belongs to.  Functions that take a context get `context` first.  `err`
+ * may be NULL.
+ *
+ * An engine waits in slices of 50 ms at most, and between them asks look().  What it waits for may come while look()
+ * reads the ledgers of others, so the engine tests once more before it returns an error from here.
+ */
+struct accel_engine_helpers {
+    uint32_t size; /**< sizeof (struct accel_engine_helpers) in libaccel */
+    void *context;
+
+    /** Is it certain that waiting in @p call is in vain?  A rank that has not come is gone; ranks that have come call
+     *  something else; of a pair: the partner waits for all ranks, sends another count or type, or sends in a cycle.
+     *  @return ACCEL_OK: go on waiting.  About a microsecond per rank */
+    enum accel_status (*look) (void *context, const struct accel_engine_call *call, struct accel_error *err);
+
+    /** ACCEL_ERR_TIMEOUT: who is missing in @p call, and what each does instead. */
+    enum accel_status (*time_is_out) (void *context, const struct accel_engine_call *call, struct accel_error *err);
+
+    /** ACCEL_ERR_PEER: ranks @p a and @p b, which have both come to @p call, call different things; the words say what
+     *  differs.  For engines that compare calls on their own, because it is faster. */
+    enum accel_status (*differ) (void *context, const struct accel_engine_call *call, int a, int b,
+                                 struct accel_error *err);
+
+    /** ACCEL_ERR_PEER: a rank gave up while this one was at work in @p call.  @param rank  -1: find out which */
+    enum accel_status (*blame) (void *context, const struct accel_engine_call *call, int rank, struct accel_error *err);
+
+    /** While opening: give every rank @p bytes (<= 256) of each, in rank order, with deadline and verdicts.
+     *  @param[out] all  [size, bytes] */
+    enum accel_status (*exchange) (void *context, const void *mine, void *all, size_t bytes, struct accel_error *err);
+
+    /** Fill @p err, keeping it one line.  @return @p status, so that `return helpers->fail (...)` is one line */
+    enum accel_status (*fail) (struct accel_error *err, enum accel_status status, const char *format, ...)
+        ACCEL_PRINTF (3, 4);
+
+    /** Reduce element by element in the order of the sources, with the bits that libaccel's own engines give.
+     *  @param sources  [count_of_sources], each [count]; an average divides by their number
+     *  @param target   [count]; may be equal to a source, but not overlap it otherwise */
+    void (*reduce) (enum accel_dtype dtype, enum accel_op op, const void *const *sources, int count_of_sources,
+                    void *target, size_t count);
+};
+
+/** The processes to connect. */
+struct accel_engine_job {
+    uint32_t size; /**< sizeof (struct accel_engine_job) in libaccel */
+    int rank;
+    int world_size;
+    int local_rank;
+    int local_world_size; /**< processes of the job on this host; world_size if it has one host */
+    uint32_t timeout_ms;  /**< longest wait for peers */
+    const struct accel_engine_helpers *helpers; /**< of the world; they live as long as the transport */
+};
+
+/** One collective, complete and checked.  Members are as in accel/comm.h: send and recv may be equal. */
+struct accel_engine_call {
+    const struct accel_engine_helpers *helpers; /**< of the communicator that runs it */
+    const void *site; /**< for the helpers: what the program called, and where */
+    const void *send; /**< of a broadcast and of a receive: NULL */
+    void *recv;       /**< of a broadcast: the buffer; of a send: NULL */
+    size_t count;
+    size_t element_bytes;
+    enum accel_engine_kind kind;
+    enum accel_dtype dtype;
+    enum accel_op op;
+    int root;        /**< of a send or receive: the other rank; -1: none */
+    uint32_t public_call; /**< which function the program called; to be compared, except in pairs */
+    uint32_t form;   /**< a hash of what else ranks must agree on, except in pairs; compare it like the members above */
+    uint32_t number; /**< which collective of the communicator this is, from 1, the same on all ranks; of a pair: which
+                      *   message from the one to the other */
+    uint64_t sequence; /**< for the helpers: which record of this rank's ledger */
+    DLDevice device; /**< where the buffers are; one of the engine's `devices` */
+    void *stream;    /**< of the device: where earlier work and the result are queued; NULL on the host */
+};
+
+enum {
+    ACCEL_ENGINE_SEVERAL_HOSTS = 1 << 0, /**< connects processes of more than one host */
+    ACCEL_ENGINE_ALONE = 1 << 1,         /**< connects one process only, which has nobody to meet and is not watched */
+};
+
+/** An engine.  Functions run on one thread at a time per transport, except for give_up(). */
+struct accel_engine {
+    uint32_t abi;     /**< ACCEL_ENGINE_ABI */
+    uint32_t size;    /**< sizeof (struct accel_engine) */
+    const char *name; /**< that of the file: accel_engine_NAME.so */
+
+    uint64_t kinds;   /**< set of enum accel_engine_kind that run() knows; others are refused for it */
+    uint64_t reduces; /**< set of enum accel_dtype that it can reduce; it moves all types */
+    uint64_t devices; /**< set of DLDeviceType of the memory that it reads and writes */
+    uint64_t flags;   /**< ACCEL_ENGINE_SEVERAL_HOSTS and the like */
+
+    /** Say whether it could connect @p job, and if not, why: "finds no device".  Does not wait.  NULL: it always can,
+     *  apart from what `flags` say. */
+    enum accel_status (*probe) (const struct accel_engine_job *job, struct accel_error *err);
+
+    /** Connect; waits for all.  @param[out] transport  passed to all the others */
+    enum accel_status (*open) (void **transport, struct accel_engine_job *job, struct accel_error *err);
+
+    /** Leave; waits for nobody. */
+    void (*close) (void *transport);
+
+    /** Wake whoever waits for this rank, which will not come.  May be called while another thread is in run().  NULL:
+     *  they notice at their next look(). */
+    void (*give_up) (void *transport, const char *reason);
+
+    /** Zeroed memory, aligned to 64 bytes, that makes collectives fast.  NULL, both: any memory is as good. */
+    enum accel_status (*alloc) (void *transport, void **memory, size_t bytes, struct accel_error *err);
+    void (*free) (void *transport, void *memory);
+
+    /** Find a place where a group of @p size ranks will meet.  @param[out] place  >= 0; passed to join_group() */
+    enum accel_status (*make_group) (void *transport, int size, int64_t *place, struct accel_error *err);
+
+    /** Be rank @p rank of a group, rank i of which is @p ranks[i] here; waits for nobody.  @param[out] group  like
+     *  the transport of open(), and closed before @p transport */
+    enum accel_status (*join_group) (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+                                     struct accel_error *err);
+
+    /** Run one collective; returns when the buffers may be used again.  libaccel has a thread for collectives that do
+     *  not block. */
+    enum accel_status (*run) (void *transport, const struct accel_engine_call *call, struct accel_error *err);
+
+    /* All members from here on are optional. */
+
+    /** Whether the collective that this rank is in still lacks something from @p rank.  Without it, look() takes a rank
+     *  for late as long as its ledger does not show that it has finished. */
+    bool (*awaits) (void *transport, int rank);
+};
+
+ACCEL_END_DECLS
+
+#endif

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Engine "pipes": Unix sockets; a complete engine as another package would write it, from accel/engine.h alone.  Every
+ * two ranks of a communicator have a pair of datagram sockets, with names from random numbers that ranks exchange while
+ * opening.  A call begins with a header from each to each, which are compared; then follow the bytes.  Simple, slow. */
+#include <accel/engine.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PART = 64 << 10, SLICE_MS = 50, SLICE_CONNECTING_MS = 2, ALL = -1 };
+
+/* The first datagram of a call.  Compared as bytes, so without padding. */
+struct header {
+    uint64_t count;
+    int32_t kind, root;
+    int16_t dtype, op;
+    uint32_t public_call, form, number;
+};
+
+/* What goes between this rank and another one, until both counts are 0. */
+struct lane {
+    const char *out;
+    char *in;
+    size_t out_bytes, in_bytes;
+    bool connected;
+    struct header header; /* what the other rank calls */
+};
+
+struct pipes {
+    const struct accel_engine_helpers *helpers;
+    int size, rank;
+    uint32_t timeout_ms;
+    int64_t place;        /* where this group meets; 0: the world */
+    uint64_t *tokens;     /* [size], of each rank, behind the lanes */
+    struct pollfd *polls; /* [size], behind the tokens */
+    struct lane lanes[];  /* [size] */
+};
+
+static int64_t
+now_ms (void)
+{
+    struct timespec now;
+    return clock_gettime (CLOCK_MONOTONIC, &now), (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* The socket at which rank @to hears rank @from. */
+static socklen_t
+name_of (const struct pipes *pipes, int to, int from, struct sockaddr_un *name)
+{
+    *name = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    int length = snprintf (name->sun_path + 1, sizeof name->sun_path - 1, "accel-pipes-%jx-%jx-%jx",
+                           (uintmax_t) pipes->tokens[to], (uintmax_t) pipes->tokens[from], (uintmax_t) pipes->place);
+    return (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + (size_t) length);
+}
+
+static void
+pipes_close (void *transport)
+{
+    struct pipes *pipes = transport;
+    for (int i = 0; i < pipes->size; i++)
+        if (pipes->polls[i].fd >= 0)
+            close (pipes->polls[i].fd);
+    free (pipes);
+}
+
+static struct pipes *
+create (const struct accel_engine_helpers *helpers, int size, int rank, int64_t place, uint32_t timeout_ms)
+{
+    struct pipes *pipes = calloc (1, sizeof *pipes + (size_t) size * (sizeof *pipes->lanes + 2 * sizeof (uint64_t)));
+    if (!pipes)
+        return NULL;
+    *pipes = (struct pipes){ helpers, size, rank, timeout_ms, place, NULL, NULL };
+    pipes->tokens = (uint64_t *) (void *) &pipes->lanes[size];
+    pipes->polls = (struct pollfd *) (void *) &pipes->tokens[size];
+    for (int i = 0; i < size; i++)
+        pipes->polls[i].fd = -1;
+    return pipes;
+}
+
+/* Make the sockets at which this rank hears the others; waits for nobody. */
+static bool
+listen_to_all (struct pipes *pipes)
+{
+    struct sockaddr_un name;
+    for (int i = 0; i < pipes->size; i++)
+        if (i != pipes->rank) {
+            socklen_t length = name_of (pipes, pipes->rank, i, &name);
+            int fd = pipes->polls[i].fd = socket (AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+            if (fd < 0 || bind (fd, (const struct sockaddr *) &name, length))
+                return false;
+        }
+    return true;
+}
+
+/* The other rank may not have opened, or joined the group, yet.  Once connected, nobody else can send to our socket. */
+static bool
+is_connected (struct pipes *pipes, int other)
+{
+    struct sockaddr_un name;
+    struct lane *lane = &pipes->lanes[other];
+    socklen_t length = name_of (pipes, other, pipes->rank, &name);
+    return lane->connected = lane->connected || !connect (pipes->polls[other].fd, (const void *) &name, length);
+}
+
+/* Move what goes without waiting.  @return whether anything went; @wait_ms: 0 if nothing is left to move. */
+static bool
+step (struct pipes *pipes, int *wait_ms)
+{
+    bool moved = false;
+    *wait_ms = 0;
+    for (int i = 0; i < pipes->size; i++) {
+        struct lane *lane = &pipes->lanes[i];
+        struct pollfd *poll_fd = &pipes->polls[i];
+        poll_fd->events = 0;
+        if ((!lane->out_bytes && !lane->in_bytes) || i == pipes->rank)
+            continue;
+        size_t part = !is_connected (pipes, i) ? 0 : lane->out_bytes < PART ? lane->out_bytes : PART;
+        ssize_t sent = part ? send (poll_fd->fd, lane->out, part, MSG_NOSIGNAL) : 0;
+        lane->connected = lane->connected && (sent >= 0 || errno == EAGAIN);
+        ssize_t got = lane->in_bytes ? recv (poll_fd->fd, lane->in, lane->in_bytes, 0) : 0;
+        lane->out += sent > 0 ? sent : 0, lane->out_bytes -= sent > 0 ? (size_t) sent : 0;
+        lane->in += got > 0 ? got : 0, lane->in_bytes -= got > 0 ? (size_t) got : 0;
+        moved = moved || sent > 0 || got > 0;
+        poll_fd->events = (short) ((lane->connected && lane->out_bytes ? POLLOUT : 0) | (lane->in_bytes ? POLLIN : 0));
+        if (lane->out_bytes || lane->in_bytes)
+            *wait_ms = lane->connected && *wait_ms != SLICE_CONNECTING_MS ? SLICE_MS : SLICE_CONNECTING_MS;
+    }
+    return moved;
+}
+
+/* Move all that is in the lanes, or find out why that will never end.  All late ranks together have one timeout. */
+static enum accel_status
+transfer (struct pipes *pipes, const struct accel_engine_call *call, bool meets, struct accel_error *err)
+{
+    const struct accel_engine_helpers *helpers = call->helpers;
+    int64_t deadline_ms = now_ms () + pipes->timeout_ms;
+    enum accel_status verdict = ACCEL_OK;
+    for (int wait_ms;;) {
+        bool moved = step (pipes, &wait_ms);
+        if (!wait_ms)
+            return ACCEL_OK;
+        if (moved) {
+            deadline_ms = meets ? deadline_ms : now_ms () + pipes->timeout_ms, verdict = ACCEL_OK;
+        } else if (verdict) {
+            return verdict;
+        } else {
+            poll (pipes->polls, (nfds_t) pipes->size, wait_ms);
+            verdict = helpers->look (helpers->context, call, err);
+            if (!verdict && now_ms () >= deadline_ms)
+                verdict = helpers->time_is_out (helpers->context, call, err);
+        }
+    }
+}
+
+/* @bytes at @out plus i times @out_step go to rank i, and @bytes at @in plus i times @in_step come from there; NULL:
+ * none do.  @only: the other rank of a pair, or ALL. */
+static enum accel_status
+move (struct pipes *pipes, const struct accel_engine_call *call, int only, size_t bytes, const void *out,
+      size_t out_step, void *in, size_t in_step, struct accel_error *err)
+{
+    for (int i = 0; i < pipes->size; i++) {
+        bool used = i != pipes->rank && (only == ALL || i == only);
+        struct lane *lane = &pipes->lanes[i];
+        lane->out = used && out ? (const char *) out + (size_t) i * out_step : NULL;
+        lane->in = used && in ? (char *) in + (size_t) i * in_step : NULL;
+        lane->out_bytes = lane->out ? bytes : 0, lane->in_bytes = lane->in ? bytes : 0;
+    }
+    return transfer (pipes, call, bytes == sizeof (struct header), err);
+}
+
+/* A header from each to each.  Of two ranks, one sends and the other receives. */
+static enum accel_status
+meet (struct pipes *pipes, const struct accel_engine_call *call, int only, struct accel_error *err)
+{
+    bool pair = only != ALL;
+    struct header mine = { call->count, (int32_t) call->kind, pair ? 0 : call->root, (int16_t) call->dtype,
+                           pair ? 0 : (int16_t) call->op, pair ? 0 : call->public_call, pair ? 0 : call->form,
+                           call->number };
+    enum accel_status status = move (pipes, call, only, sizeof mine, &mine, 0, &pipes->lanes->header,
+                                     sizeof *pipes->lanes, err);
+    mine.kind = !pair ? mine.kind : mine.kind == ACCEL_ENGINE_SEND ? ACCEL_ENGINE_RECV : ACCEL_ENGINE_SEND;
+    for (int i = 0; !status && i < pipes->size; i++)
+        if (i != pipes->rank && (!pair || i == only) && memcmp (&mine, &pipes->lanes[i].header, sizeof mine))
+            status = pair || pipes->lanes[i].header.kind >= ACCEL_ENGINE_SEND /* wait until look() knows why */
+                         ? move (pipes, call, i, sizeof mine, NULL, 0, &mine, 0, err)
+                         : call->helpers->differ (call->helpers->context, call, pipes->rank, i, err);
+    return status;
+}
+
+/* Every rank gets the rows that it reduces from all others, and reduces them in the order of ranks. */
+static enum accel_status
+reduce (struct pipes *pipes, const struct accel_engine_call *call, size_t row, size_t rows_step,
+        struct accel_error *err)
+{
+    size_t size = (size_t) pipes->size;
+    char *rows = malloc (size * row + 1);
+    const void **sources = calloc (size, sizeof *sources);
+    enum accel_status status = rows && sources ? move (pipes, call, ALL, row, call->send, rows_step, rows, row, err)
+                                               : call->helpers->fail (err, ACCEL_ERR_NOMEM, "engine pipes: no memory");
+    for (size_t i = 0; !status && i < size; i++)
+        sources[i] = (int) i == pipes->rank ? (const char *) call->send + i * rows_step : rows + i * row;
+    if (!status)
+        call->helpers->reduce (call->dtype, call->op, sources, pipes->size, call->recv, call->count);
+    free (rows), free (sources);
+    return status;
+}
+
+static enum accel_status
+pipes_run (void *transport, const struct accel_engine_call *call, struct accel_error *err)
+{
+    struct pipes *pipes = transport;
+    size_t row = call->count * call->element_bytes, own = (size_t) pipes->rank * row;
+    char *recv = call->recv;
+    const char *send = call->send;
+    bool pair = call->kind == ACCEL_ENGINE_SEND || call->kind == ACCEL_ENGINE_RECV;
+    enum accel_status status = meet (pipes, call, pair ? call->root : ALL, err);
+    if (status || (!row && !pair))
+        return status;
+    switch ((int) call->kind) {
+    case ACCEL_ENGINE_ALL_REDUCE: return reduce (pipes, call, row, 0, err);
+    case ACCEL_ENGINE_REDUCE_SCATTER: return reduce (pipes, call, row, row, err);
+    case ACCEL_ENGINE_BROADCAST:
+        return call->root == pipes->rank ? move (pipes, call, ALL, row, recv, 0, NULL, 0, err)
+                                         : move (pipes, call, call->root, row, NULL, 0, recv, 0, err);
+    case ACCEL_ENGINE_ALL_GATHER:
+        memmove (recv + own, send, row);
+        return move (pipes, call, ALL, row, recv + own, 0, recv, row, err);
+    case ACCEL_ENGINE_ALL_TO_ALL:
+        memcpy (recv + own, send + own, row);
+        return move (pipes, call, ALL, row, send, row, recv, row, err);
+    case ACCEL_ENGINE_SEND: /* a second header says that everything has arrived; what a pair lacks is NULL */
+    case ACCEL_ENGINE_RECV:
+        status = move (pipes, call, call->root, row, send, 0, recv, 0, err);
+        return status ? status : meet (pipes, call, call->root, err);
+    default: return ACCEL_OK;
+    }
+}
+
+static enum accel_status
+pipes_open (void **transport, struct accel_engine_job *job, struct accel_error *err)
+{
+    struct pipes *pipes = create (job->helpers, job->world_size, job->rank, 0, job->timeout_ms);
+    enum accel_status status = ACCEL_OK;
+    uint64_t token;
+    if (!pipes || getrandom (&token, sizeof token, 0) != sizeof token)
+        status = job->helpers->fail (err, ACCEL_ERR_NOMEM, "engine pipes: out of memory");
+    else if (job->world_size > 1)
+        status = job->helpers->exchange (job->helpers->context, &token, pipes->tokens, sizeof token, err);
+    if (!status && !listen_to_all (pipes))
+        status = job->helpers->fail (err, ACCEL_ERR_SYSTEM, "engine pipes: cannot make sockets: %s", strerror (errno));
+    *transport = pipes;
+    if (status && pipes)
+        pipes_close (pipes);
+    return status;
+}
+
+static enum accel_status
+pipes_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
+{
+    (void) transport, (void) size, (void) err;
+    return getrandom (place, sizeof *place, 0) == sizeof *place ? (*place &= INT64_MAX, ACCEL_OK) : ACCEL_ERR_SYSTEM;
+}
+
+static enum accel_status
+pipes_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+                  struct accel_error *err)
+{
+    const struct pipes *parent = transport;
+    struct pipes *pipes = create (parent->helpers, size, rank, place, parent->timeout_ms);
+    for (int i = 0; pipes && i < size; i++)
+        pipes->tokens[i] = parent->tokens[ranks[i]];
+    *group = pipes;
+    if (pipes && listen_to_all (pipes))
+        return ACCEL_OK;
+    if (pipes)
+        pipes_close (pipes);
+    return parent->helpers->fail (err, ACCEL_ERR_SYSTEM, "engine pipes: cannot make sockets for a group");
+}
+
+ACCEL_API const struct accel_engine accel_engine = {
+    .abi = ACCEL_ENGINE_ABI,
+    .size = sizeof (struct accel_engine),
+    .name = "pipes",
+    .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_KIND_COUNT),
+    .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
+    .devices = ACCEL_ENGINE_BIT (kDLCPU),
+    .open = pipes_open,
+    .close = pipes_close,
+    .make_group = pipes_make_group,
+    .join_group = pipes_join_group,
+    .run = pipes_run,
+};
