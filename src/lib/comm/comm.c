@@ -338,7 +338,7 @@ run (struct accel_comm *comm, struct engine_call *call, bool buffers, struct acc
         .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
     };
     struct jobseg_record *record = ledger_begin (comm->ledger, call->site, &entry);
-    call->sequence = record ? record->sequence : 0;
+    call->sequence = record ? comm->ledger->sequence : 0;
     uint64_t begin_ns = profile ? profile_now () : 0;
     status = comm->engine->run (comm->transport, call, &mine);
     if (profile)

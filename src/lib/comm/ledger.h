@@ -34,19 +34,10 @@ void ledger_open (struct ledger *ledger, struct jobseg_slot *slot);
 unsigned ledger_file (struct ledger *ledger, const char *file);
 
 /** Keep what a record's hash was made of, for messages. */
-static inline void
-ledger_note_form (struct jobseg_form *kept, const struct comm_form *form)
-{
-    _Static_assert ((int) JOBSEG_MAX_DIMS == (int) ACCEL_MAX_DIMS, "a ledger has room for every shape");
-    kept->ndim = form->tensor ? (uint8_t) form->tensor->ndim : 0;
-    for (int i = 0; i < kept->ndim; i++)
-        kept->shape[i] = form->tensor->shape[i];
-    kept->argument = (uint8_t) form->argument;
-    kept->value = form->value;
-}
+void ledger_note_form (struct jobseg_form *kept, const struct comm_form *form);
 
 /** Note that a call begins.  @return its record, for ledger_end(); NULL where nothing is recorded */
-static inline struct jobseg_record *
+__attribute__ ((always_inline)) static inline struct jobseg_record *
 ledger_begin (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry)
 {
     struct jobseg_slot *slot = ledger->slot;

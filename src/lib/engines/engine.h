@@ -67,7 +67,8 @@ enum engine_kind {
     ENGINE_RECV,
 };
 
-/** One collective, complete. */
+/** One collective, complete.  80 bytes: from 81 on, gcc clears it with a "rep stos",
+ *  which takes 6 ns of the 40 ns of a call. */
 struct engine_call {
     const struct engine_helpers *helpers; /* of the communicator that runs it */
     const struct comm_site *site;
@@ -80,9 +81,9 @@ struct engine_call {
     enum accel_op op;
     int root; /* -1: none */
     uint32_t form;   /* comm_form_hash() of the site's; to be compared as the fields above are, but for pairs */
-    uint64_t sequence; /* of this rank's ledger; 0: nothing is recorded */
     uint32_t number; /* which collective of the communicator this is, from 1, the same on all ranks; of a pair: which
                       * message from the one to the other */
+    uint64_t sequence; /* of this rank's ledger; 0: nothing is recorded */
 };
 
 struct engine {
