@@ -181,6 +181,14 @@ test_exchange (void)
     told.waits = tell_late;
     is_error (bootstrap_exchange (own, (char[8]){ "last" }, all, sizeof *all, &err), ACCEL_OK, "");
     ok (!strcmp (all[1], "third"), "a rank may be late");
+    atomic_store (&jobseg_slot (&segment, 1)->exchanged, 0);
+    own->round = 2;
+    pid_t pid = fork ();
+    if (!pid)
+        _exit (0);
+    waitpid (pid, NULL, 0);
+    atomic_store (&jobseg_slot (&segment, 1)->pid, pid);
+    is_error (bootstrap_exchange (own, (char[8]){ "last" }, all, sizeof *all, &err), ACCEL_OK, "");
     told.waits = NULL;
     atomic_store (&jobseg_slot (&segment, 1)->generation, 2);
     atomic_store (&jobseg_slot (&segment, 1)->exchanged, UINT64_C (2) << 32 | 1);

@@ -68,3 +68,14 @@ ledger_end_shared (struct ledger *ledger, uint64_t sequence)
     ledger_close (ledger, sequence);
     work_unlock ();
 }
+
+void
+ledger_note_form (struct jobseg_form *kept, const struct comm_form *form)
+{
+    _Static_assert ((int) JOBSEG_MAX_DIMS == (int) ACCEL_MAX_DIMS, "a ledger has room for every shape");
+    kept->ndim = form->tensor ? (uint8_t) form->tensor->ndim : 0;
+    for (int i = 0; i < kept->ndim; i++)
+        kept->shape[i] = form->tensor->shape[i];
+    kept->argument = (uint8_t) form->argument;
+    kept->value = form->value;
+}

@@ -51,18 +51,9 @@ ledger_is_shared (const struct ledger *ledger)
 }
 
 /** Keep what a record's hash was made of, for messages. */
-static inline void
-ledger_note_form (struct jobseg_form *kept, const struct comm_form *form)
-{
-    _Static_assert ((int) JOBSEG_MAX_DIMS == (int) ACCEL_MAX_DIMS, "a ledger has room for every shape");
-    kept->ndim = form->tensor ? (uint8_t) form->tensor->ndim : 0;
-    for (int i = 0; i < kept->ndim; i++)
-        kept->shape[i] = form->tensor->shape[i];
-    kept->argument = (uint8_t) form->argument;
-    kept->value = form->value;
-}
+void ledger_note_form (struct jobseg_form *kept, const struct comm_form *form);
 
-static inline uint64_t
+__attribute__ ((always_inline)) static inline uint64_t
 ledger_write (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry)
 {
     struct jobseg_slot *slot = ledger->slot;
@@ -101,7 +92,7 @@ ledger_close (struct ledger *ledger, uint64_t sequence)
 }
 
 /** Note that a call begins.  @return its sequence number, for ledger_end(); 0 where nothing is recorded */
-static inline uint64_t
+__attribute__ ((always_inline)) static inline uint64_t
 ledger_begin (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry)
 {
     if (!ledger->slot)
