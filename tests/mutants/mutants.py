@@ -330,6 +330,12 @@ class Examination:
     def reaching(self, mutant):
         return [test for test in self.tests if not test.failure and mutant.number in test.reached]
 
+    def cost(self, mutant):
+        """Seconds that a mutant is likely to take: those of the test that killed it, or of all that reach it."""
+        reaching = self.reaching(mutant)
+        last = self.notebook.get(mutant.key).get('test')
+        return sum(test.seconds for test in reaching if test.name == last) or sum(test.seconds for test in reaching)
+
     def examine(self, slot, mutant):
         reaching = self.reaching(mutant)
         last = self.notebook.get(mutant.key).get('test')
@@ -354,8 +360,9 @@ class Examination:
 
     def run(self, chosen):
         waiting = [mutant for mutant in chosen if not mutant.equivalent and not self.known(mutant)]
-        # Those that few tests reach first: a run that is interrupted has most of the results.
-        waiting.sort(key=lambda mutant: sum(test.seconds for test in self.reaching(mutant)))
+        # First those that were never killed, then by what they are likely to cost: a run that is interrupted has most
+        # of the results, and the new ones before all.
+        waiting.sort(key=lambda mutant: ('test' in self.notebook.get(mutant.key), self.cost(mutant)))
         self.total = len(waiting)
         say(f'{len(chosen)} mutants, {len(chosen) - self.total} of them known or equivalent')
         in_parallel(self.slots, waiting, self.examine)

@@ -287,12 +287,25 @@ class Piece:
         self.start, self.end, self.is_statement, self.mutants, self.inner = start, end, is_statement, [], []
 
 
+def skip_name(text, mutant, start):
+    """The name that both texts of a designated initialiser (.count = 1) begin with is no part of what is chosen."""
+    name = text[mutant.span[0]:start]
+    if mutant.span[0] >= start:
+        return
+    if not mutant.new.startswith(name):
+        raise BadTable(f'the replacement does not begin with {name.strip()}, as the text does')
+    mutant.span, mutant.new = (start, mutant.span[1]), mutant.new[len(name):]
+
+
 def pieces_of(text, code, mutants, errors):
     pieces = {}
     for mutant in mutants:
         try:
             mutant.span = find_text(text, code, mutant)
             span = piece_around(code, *mutant.span)
+            skip_name(text, mutant, span[0])
+            if mutant.span[1] > span[1]:
+                raise BadTable('the text is more than the value that it should be part of')
             pieces.setdefault(span, Piece(*span)).mutants.append(mutant)
         except BadTable as error:
             errors.append(f'table:{mutant.line}: {error}')
