@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many deliberate faults do the tests see?  See README.md beside this file.
 
-    mutants.py --check                                  every text of the table is where it should be
+    mutants.py --check                                  every text of the table is where it should be, and every C file
+                                                        has mutants
     mutants.py --source DIR --work DIR [OPTION]...      build them all in, run the tests that reach each, keep score
 """
 
@@ -63,6 +64,18 @@ def all_files(source, mutants):
     if errors:
         sys.exit('\n'.join(errors))
     return result
+
+
+def check_files(source, covered, exempt):
+    """End the program where a C file has no mutants and no reason for that, or has both."""
+    files = {str(path.relative_to(source)) for path in (source / 'src').rglob('*.c')}
+    errors = [f'{file}: add mutants to the table (tests/mutants/README.md says how), or "= no mutants: reason"'
+              for file in sorted(files - covered - set(exempt))]
+    errors += [f'{file}: the table says that it has no mutants, but it has some'
+               for file in sorted(covered & set(exempt))]
+    errors += [f'{file}: does not exist; the table says that it has no mutants' for file in sorted(set(exempt) - files)]
+    if errors:
+        sys.exit('\n'.join(errors))
 
 
 def those_that_fit(source, mutants):
@@ -330,6 +343,10 @@ class Examination:
     def reaching(self, mutant):
         return [test for test in self.tests if not test.failure and mutant.number in test.reached]
 
+    def age(self, mutant):
+        note = self.notebook.get(mutant.key)
+        return 0 if not note else 1 if 'test' in note else 2
+
     def cost(self, mutant):
         """Seconds that a mutant is likely to take: those of the test that killed it, or of all that reach it."""
         reaching = self.reaching(mutant)
@@ -360,9 +377,9 @@ class Examination:
 
     def run(self, chosen):
         waiting = [mutant for mutant in chosen if not mutant.equivalent and not self.known(mutant)]
-        # First those that were never killed, then by what they are likely to cost: a run that is interrupted has most
-        # of the results, and the new ones before all.
-        waiting.sort(key=lambda mutant: ('test' in self.notebook.get(mutant.key), self.cost(mutant)))
+        # First the new ones, last those that survived earlier tests, and cheap ones before others: a run that is
+        # interrupted has most of the results.
+        waiting.sort(key=lambda mutant: (self.age(mutant), self.cost(mutant)))
         self.total = len(waiting)
         say(f'{len(chosen)} mutants, {len(chosen) - self.total} of them known or equivalent')
         in_parallel(self.slots, waiting, self.examine)
@@ -423,8 +440,9 @@ def parse_options():
 
 def main():
     options = parse_options()
+    exempt = {}
     try:
-        mutants = read_table(options.table)
+        mutants = read_table(options.table, exempt)
     except BadTable as error:
         sys.exit(str(error))
     source, work = options.source.resolve(), options.work.resolve()
@@ -432,6 +450,7 @@ def main():
         for number, mutant in enumerate(mutants, 2):
             mutant.number = number
         all_files(source, mutants)
+        check_files(source, {mutant.file for mutant in mutants}, exempt)
         say(f'{len(mutants)} mutants fit the sources')
         return
     if options.fitting:

@@ -2,8 +2,8 @@
 /* safetensors files: what the header may and must not say, and tensors as data sets. */
 #include <config.h>
 
-#include "lib/files/json.h"
-#include "lib/files/safetensors.h"
+#include "files/cursor.h"
+#include "files/safetensors.h"
 #include "tests/unit/datasets.h"
 
 /* A tensor with the members that follow, of one float. */

@@ -4,7 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/data/set.h"
-#include "lib/files/safetensors.h"
+#include "files/safetensors.h"
 #include "util/suggest.h"
 
 static enum accel_status

@@ -3,10 +3,10 @@
  * free of dependencies, and says which byte is wrong. */
 #include <config.h>
 
-#include "lib/files/safetensors.h"
+#include "files/safetensors.h"
 
-#include "lib/base/error.h"
-#include "lib/files/json.h"
+#include "files/error.h"
+#include "files/cursor.h"
 #include "util/cleanup.h"
 #include "util/utf8.h"
 
@@ -51,12 +51,12 @@ make_room (void *array_address, size_t count, size_t *room, size_t element, stru
 }
 
 static enum accel_status
-parse_dtype (struct json *json, struct safetensors_tensor *tensor)
+parse_dtype (struct cursor *json, struct safetensors_tensor *tensor)
 {
     AUTO_FREE char *name = NULL;
-    json_peek (json);
+    cursor_peek (json);
     size_t start = json->at;
-    enum accel_status status = json_string (json, &name, "the name of an element type");
+    enum accel_status status = cursor_string (json, &name, "the name of an element type");
     if (status)
         return status;
     for (size_t i = 0; i < SAFETENSORS_DTYPE_COUNT; i++)
@@ -65,20 +65,20 @@ parse_dtype (struct json *json, struct safetensors_tensor *tensor)
             return ACCEL_OK;
         }
     json->at = start;
-    return json_fail (json, "unknown element type '%.40s'", name);
+    return cursor_fail (json, "unknown element type '%.40s'", name);
 }
 
 static enum accel_status
-parse_shape (struct json *json, struct safetensors_tensor *tensor)
+parse_shape (struct cursor *json, struct safetensors_tensor *tensor)
 {
     bool first = true, more;
     size_t room = 0;
-    enum accel_status status = json_take (json, '[', "'[' of the shape");
+    enum accel_status status = cursor_take (json, '[', "'[' of the shape");
     while (!status) {
         uint64_t size;
-        if ((status = json_next (json, ']', &first, &more)) || !more)
+        if ((status = cursor_next (json, ']', &first, &more)) || !more)
             break;
-        if ((status = json_uint64 (json, &size, "a size of the shape"))
+        if ((status = cursor_uint64 (json, &size, "a size of the shape"))
             || (status = make_room (&tensor->shape, tensor->ndim, &room, sizeof *tensor->shape, json->err)))
             break;
         tensor->shape[tensor->ndim++] = size;
@@ -87,74 +87,74 @@ parse_shape (struct json *json, struct safetensors_tensor *tensor)
 }
 
 static enum accel_status
-parse_offsets (struct json *json, struct safetensors_tensor *tensor)
+parse_offsets (struct cursor *json, struct safetensors_tensor *tensor)
 {
-    enum accel_status status = json_take (json, '[', "'[' of data_offsets");
+    enum accel_status status = cursor_take (json, '[', "'[' of data_offsets");
     if (!status)
-        status = json_uint64 (json, &tensor->begin, "the first offset");
+        status = cursor_uint64 (json, &tensor->begin, "the first offset");
     if (!status)
-        status = json_take (json, ',', "',' and the second offset");
+        status = cursor_take (json, ',', "',' and the second offset");
     if (!status)
-        status = json_uint64 (json, &tensor->end, "the second offset");
+        status = cursor_uint64 (json, &tensor->end, "the second offset");
     if (!status)
-        status = json_take (json, ']', "']' after two offsets");
+        status = cursor_take (json, ']', "']' after two offsets");
     return status;
 }
 
 /* The product of the shape in bytes must be what the offsets say. */
 static enum accel_status
-check_size (const struct json *json, const struct safetensors_tensor *tensor)
+check_size (const struct cursor *json, const struct safetensors_tensor *tensor)
 {
     uint64_t elements = 1, bits;
     size_t bytes;
     for (size_t i = 0; i < tensor->ndim; i++)
         if (__builtin_mul_overflow (elements, tensor->shape[i], &elements))
-            return json_fail (json, "too many elements: the count overflows 64 bits");
+            return cursor_fail (json, "too many elements: the count overflows 64 bits");
     if (__builtin_mul_overflow (elements, (uint64_t) types[tensor->dtype].bits, &bits)
         || __builtin_add_overflow (bits / 8, 0, &bytes))
-        return json_fail (json, "too many bytes: the size overflows 64 bits");
+        return cursor_fail (json, "too many bytes: the size overflows 64 bits");
     if (bits % 8)
-        return json_fail (json, "%llu elements of %u bits are not a whole number of bytes",
+        return cursor_fail (json, "%llu elements of %u bits are not a whole number of bytes",
                           (unsigned long long) elements, types[tensor->dtype].bits);
     if (tensor->end < tensor->begin)
-        return json_fail (json, "data_offsets end before they begin");
+        return cursor_fail (json, "data_offsets end before they begin");
     if (tensor->end - tensor->begin != bytes)
-        return json_fail (json, "shape and type give %zu bytes, but data_offsets say %llu", bytes,
+        return cursor_fail (json, "shape and type give %zu bytes, but data_offsets say %llu", bytes,
                           (unsigned long long) (tensor->end - tensor->begin));
     return ACCEL_OK;
 }
 
 static enum accel_status
-parse_members (struct json *json, struct safetensors_tensor *tensor)
+parse_members (struct cursor *json, struct safetensors_tensor *tensor)
 {
     static const struct {
         const char *key;
-        enum accel_status (*parse) (struct json *json, struct safetensors_tensor *tensor);
+        enum accel_status (*parse) (struct cursor *json, struct safetensors_tensor *tensor);
     } members[] = { { "dtype", parse_dtype }, { "shape", parse_shape }, { "data_offsets", parse_offsets } };
     unsigned seen = 0, i;
     bool first = true, more;
-    enum accel_status status = json_take (json, '{', "'{' of a tensor's description");
+    enum accel_status status = cursor_take (json, '{', "'{' of a tensor's description");
     for (; !status; ) {
         AUTO_FREE char *key = NULL;
-        if ((status = json_next (json, '}', &first, &more)) || !more)
+        if ((status = cursor_next (json, '}', &first, &more)) || !more)
             break;
-        if ((status = json_key (json, &key)))
+        if ((status = cursor_key (json, &key)))
             break;
         for (i = 0; i < 3 && strcmp (members[i].key, key) != 0; i++)
             ;
         if (i < 3 && seen & 1u << i)
-            return json_fail (json, "duplicate %s", key);
-        status = i < 3 ? members[i].parse (json, tensor) : json_skip (json);
+            return cursor_fail (json, "duplicate %s", key);
+        status = i < 3 ? members[i].parse (json, tensor) : cursor_skip (json);
         seen |= 1u << i;
     }
     for (i = 0; i < 3 && !status; i++)
         if (!(seen & 1u << i))
-            status = json_fail (json, "missing %s", members[i].key);
+            status = cursor_fail (json, "missing %s", members[i].key);
     return status ? status : check_size (json, tensor);
 }
 
 static enum accel_status
-parse_tensor (struct safetensors *file, struct json *json, char **name)
+parse_tensor (struct safetensors *file, struct cursor *json, char **name)
 {
     enum accel_status status
         = make_room (&file->tensors, file->count, &file->tensor_room, sizeof *file->tensors, json->err);
@@ -169,45 +169,45 @@ parse_tensor (struct safetensors *file, struct json *json, char **name)
 
 /* Checked, and not kept: nothing here depends on it. */
 static enum accel_status
-check_metadata (struct json *json)
+check_metadata (struct cursor *json)
 {
     bool first = true, more;
-    if (json_word (json, "null"))
+    if (cursor_word (json, "null"))
         return ACCEL_OK;
-    enum accel_status status = json_take (json, '{', "'{' of __metadata__");
+    enum accel_status status = cursor_take (json, '{', "'{' of __metadata__");
     while (!status) {
         AUTO_FREE char *key = NULL;
         AUTO_FREE char *value = NULL;
-        if ((status = json_next (json, '}', &first, &more)) || !more)
+        if ((status = cursor_next (json, '}', &first, &more)) || !more)
             break;
-        status = json_key (json, &key);
+        status = cursor_key (json, &key);
         if (!status)
-            status = json_string (json, &value, "a string (all values of __metadata__ are strings)");
+            status = cursor_string (json, &value, "a string (all values of __metadata__ are strings)");
     }
     return status;
 }
 
 static enum accel_status
-parse_header (struct safetensors *file, struct json *json)
+parse_header (struct safetensors *file, struct cursor *json)
 {
     bool first = true, more, has_metadata = false;
-    enum accel_status status = json_take (json, '{', "'{'");
+    enum accel_status status = cursor_take (json, '{', "'{'");
     while (!status) {
         AUTO_FREE char *key = NULL;
-        if ((status = json_next (json, '}', &first, &more)) || !more)
+        if ((status = cursor_next (json, '}', &first, &more)) || !more)
             break;
-        if ((status = json_key (json, &key)))
+        if ((status = cursor_key (json, &key)))
             break;
         if (strcmp (key, "__metadata__") != 0)
             status = parse_tensor (file, json, &key);
         else if (has_metadata)
-            status = json_fail (json, "duplicate __metadata__");
+            status = cursor_fail (json, "duplicate __metadata__");
         else {
             has_metadata = true;
             status = check_metadata (json);
         }
     }
-    return status ? status : json_end (json);
+    return status ? status : cursor_end (json);
 }
 
 /* In the order of the data; empty tensors before the one that begins at the same place. */
@@ -260,12 +260,12 @@ arrange (struct safetensors *file, struct accel_error *err)
 enum accel_status
 safetensors_parse (struct safetensors *file, const char *text, size_t length, struct accel_error *err)
 {
-    struct json json = { .text = text, .length = length, .err = err };
+    struct cursor json = { .text = text, .length = length, .err = err };
     enum accel_status status;
     *file = (struct safetensors){ 0 };
     json.at = utf8_valid_length (text, length);
     if (json.at < length)
-        status = json_fail (&json, "not valid UTF-8");
+        status = cursor_fail (&json, "not valid UTF-8");
     else {
         json.at = 0;
         status = parse_header (file, &json);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A regular file that is read at places, by any number of threads at once. */
-#ifndef LIB_FILES_SOURCE_H
-#define LIB_FILES_SOURCE_H
+#ifndef FILES_SOURCE_H
+#define FILES_SOURCE_H
 
 #include <accel/base.h>
 #include <time.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading the header of safetensors files (https://github.com/huggingface/safetensors): 8 bytes with the length of the
  * header, little-endian; the header, JSON; the tensors, little-endian and row-major, without holes. */
-#ifndef LIB_FILES_SAFETENSORS_H
-#define LIB_FILES_SAFETENSORS_H
+#ifndef FILES_SAFETENSORS_H
+#define FILES_SAFETENSORS_H
 
-#include "lib/files/source.h"
+#include "files/source.h"
 
 #include <accel/tensor.h>
 

@@ -2,9 +2,9 @@
 /* Files that are read at places; see source.h. */
 #include <config.h>
 
-#include "lib/files/source.h"
+#include "files/source.h"
 
-#include "lib/base/error.h"
+#include "files/error.h"
 #include "util/memory.h"
 
 #include <errno.h>
