@@ -31,7 +31,8 @@ test_expect_success '-V is --version, help COMMAND is COMMAND --help' '
     done &&
     "$accelerate" help launch --use_fsdp >one && grep "fsdp_version" one'
 test_expect_success 'host names and addresses that are right' '
-    for host in localhost node-0_a.local. 127.1 10.0.0.1 ::1 "[::1]" fe80::1%eth0 a.b.c 1a; do
+    label=$(printf "%063d" 0) && longest=a.$label.$label.$label.${label#????} && test ${#longest} -eq 253 &&
+    for host in localhost node-0_a.local. 127.1 10.0.0.1 ::1 "[::1]" fe80::1%eth0 a.b.c 1a $longest $longest.; do
         "$accelerate" launch --main_process_ip "$host" --dry_run program.py >out || return 1
     done'
 test_expect_success 'DeepSpeed files that are right: one that is there, none, base64; and dry runs look at none' '
