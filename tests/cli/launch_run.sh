@@ -240,4 +240,8 @@ test_expect_success 'too many for one machine' 'refused 2 "too many" --cpu --num
 test_expect_success 'several machines' '
     refused 2 main_process_ip --num_machines 2 --num_processes 2 --machine_rank 0 touch started
 '
+test_expect_success 'who kills launchers by name does not kill the process that supervises the ranks' '
+    "$accelerate" launch --cpu --num_processes 2 sh -c "[ \$RANK = 1 ] ||
+        { cat /proc/\$PPID/comm && tr -d \"\\0\" </proc/\$PPID/cmdline; } >name" && cat name &&
+    printf "accel-job\naccel-job" | cmp - name'
 test_done

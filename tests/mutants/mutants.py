@@ -307,12 +307,13 @@ class Examination:
                        *(f'{mutant.key}{mutant.number}' for mutant in self.mutants))
 
         def work(slot, test):
-            note = self.baselines.get(test.name)
-            if note.get('state') != state or self.options.fresh:
+            note, source = self.baselines.get(test.name), self.source_of(test.name)
+            kept = self.options.old_reach and note.get('source', source) == source and note
+            if self.options.fresh or not kept and note.get('state') != state:
                 outcome = slot.run(test, 0, 900)
                 if outcome.failure:  # once more: the machine may have been busy
                     outcome = slot.run(test, 0, 900)
-                note = {'state': state, 'seconds': outcome.seconds, 'points': outcome.points,
+                note = {'state': state, 'source': source, 'seconds': outcome.seconds, 'points': outcome.points,
                         'failure': outcome.failure, 'reached': sorted(outcome.reached)}
                 self.baselines.put(test.name, note)
             test.seconds, test.points, test.failure = note['seconds'], note['points'], note['failure']
@@ -430,6 +431,8 @@ def parse_options():
     parser.add_argument('--jobs', type=int, default=os.cpu_count() or 1, help='tests at a time [number of CPUs]')
     parser.add_argument('--slack', type=float, default=20, help='seconds beyond three times the usual [20]')
     parser.add_argument('--again', action='store_true', help='run those again that were not killed')
+    parser.add_argument('--old-reach', action='store_true', help='only measure what changed tests reach; mutants that '
+                        'are new since the last run count as not reached')
     parser.add_argument('--fresh', action='store_true', help='forget earlier results')
     parser.add_argument('--fitting', action='store_true', help='leave out mutants that do not fit the sources')
     parser.add_argument('--report', action='store_true', help='only print what is known')
