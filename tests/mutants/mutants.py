@@ -32,6 +32,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CONTROL_BYTES = 8192  # two for the number, one for each mutant
 LEFT_OUT = re.compile(r'^tests/lint/(?!generated|man)')  # they look at the sources, which are not the real ones here
 KILLED, SURVIVED, NOT_REACHED = 'killed', 'survived', 'not reached'
+NO_END = 'no end after'
 
 
 def say(text):
@@ -239,7 +240,7 @@ class Slot:
         if self.plain:
             stop()
         if timed_out.is_set():
-            failure = f'no end after {limit:.0f} s'
+            failure = f'{NO_END} {limit:.0f} s'
         elif not failure and status:
             failure = f'exit status {status}'
         elif not failure and plan != points:
@@ -344,9 +345,8 @@ class Examination:
     def reaching(self, mutant):
         return [test for test in self.tests if not test.failure and mutant.number in test.reached]
 
-    def age(self, mutant):
-        note = self.notebook.get(mutant.key)
-        return 0 if not note else 1 if 'test' in note else 2
+    def has_survived(self, mutant):
+        return self.notebook.get(mutant.key).get('result') in (SURVIVED, NOT_REACHED)
 
     def cost(self, mutant):
         """Seconds that a mutant is likely to take: those of the test that killed it, or of all that reach it."""
@@ -378,9 +378,9 @@ class Examination:
 
     def run(self, chosen):
         waiting = [mutant for mutant in chosen if not mutant.equivalent and not self.known(mutant)]
-        # First the new ones, last those that survived earlier tests, and cheap ones before others: a run that is
-        # interrupted has most of the results.
-        waiting.sort(key=lambda mutant: (self.age(mutant), self.cost(mutant)))
+        # Cheap ones before others, and last those that survived earlier tests: a run that is interrupted has most of
+        # the results.
+        waiting.sort(key=lambda mutant: (self.has_survived(mutant), self.cost(mutant)))
         self.total = len(waiting)
         say(f'{len(chosen)} mutants, {len(chosen) - self.total} of them known or equivalent')
         in_parallel(self.slots, waiting, self.examine)
@@ -408,6 +408,11 @@ def report(mutants, files, notebook, path):
         for mutant in mutants:
             if results[mutant.key] == result:
                 lines.append(f'{result}: {mutant.name}' + (f' ({mutant.note})' if mutant.note else ''))
+    lines.append('')
+    for mutant in mutants:
+        note = notebook.get(mutant.key)
+        if results[mutant.key] == KILLED and note['how'].startswith(NO_END):
+            lines.append(f'killed, but only by a test that did not end: {mutant.name} ({note["test"]})')
     text = '\n'.join(lines) + '\n'
     if path:
         path.write_text(text)

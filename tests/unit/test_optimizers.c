@@ -12,6 +12,7 @@
 #include <accel/random.h>
 
 #include <math.h>
+#include <signal.h>
 
 enum { COUNT = 37, TENSORS = 3, LARGE = (1 << 20) + 13 };
 
@@ -427,6 +428,8 @@ test_threads (int kind)
         accel_optimizer_destroy (optimizer);
     }
     ok (same, "%s: the same bits with one thread, with three, and on any processor", names[kind]);
+    sigset_t mask;
+    ok (!pthread_sigmask (SIG_BLOCK, NULL, &mask) && !sigismember (&mask, SIGUSR1), "and signals come as before");
     accel_model_destroy (big);
     free (memory);
 }
