@@ -437,7 +437,7 @@ check_released_model (void)
     accel_evaluate_end (evaluation);
     if (check (!accel_prepare (acc, &err, model) && !accel_backward (acc, model, 0, put_rank, &grad, &err),
                "again: %s", err.text))
-        check (((float *) grad.data)[0] == (float) (size - 1) / 2, "the gradients of a released model are not averaged");
+        check (((float *) grad.data)[0] == (float) (size - 1) / 2, "gradients of a released model are not averaged");
     accel_model_destroy (model);
 }
 
