@@ -356,7 +356,8 @@ test_limits (void)
             && accel_pad_input_tensors (&copy, tree, 1, 0, &err) && !copy,
         "sizes beyond any memory, and 0 processes");
     ok (!accel_tree_pad (&copy, tree, 0, 0, 7, true, &err)
-            && accel_tree_tensor (copy)->data == accel_tree_tensor (tree)->data && accel_tree_tensor (copy)->shape[0] == 1,
+            && accel_tree_tensor (copy)->data == accel_tree_tensor (tree)->data
+            && accel_tree_tensor (copy)->shape[0] == 1,
         "what is long enough is shared as it is");
     accel_tree_destroy (copy);
     accel_tree_destroy (tree);
