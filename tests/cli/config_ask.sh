@@ -70,6 +70,8 @@ test_expect_success 'the three truth values are recalled one by one' '
     sed -n "/override_linear/,/autocast/p" f8.yaml | tr -d "\n" | grep "true  - false  - true"'
 scenario 'dynamo' '\n\n\nyes\neager\nyes\n2\n\nyes\n\n\n\n\n\n' 'dynamo_backend: EAGER' 'dynamo_mode: max-autotune' \
     'dynamo_use_dynamic: true' 'dynamo_use_fullgraph: false'
+scenario 'a value without a default is asked for until it comes' '1\n\nwork\n\n\nmy-role\nyes\n\nuri\n\n\n\n\n\n\n' 'image_uri: uri'
+test_expect_success '... and why is said' 'grep -F "an answer is required" out error'
 scenario 'SageMaker' '1\n\nwork\n\n\nmy-role\n\n\n\n\n\nML.G4dn.XLARGE\n\n' 'compute_environment: AMAZON_SAGEMAKER' \
     'profile: work' 'region: us-east-1' 'iam_role_name: my-role' 'ec2_instance_type: ml.g4dn.xlarge' 'py_version: py38'
 scenario 'SageMaker, parallel, a new role' '1\n1\n\n1\ny\nRepo:Tag\n\n\nData parallelism\n\n2\ny\n3\n\n' \
