@@ -12,6 +12,7 @@
 #include "tests/unit/small_model.h"
 
 #include <math.h>
+#include <signal.h>
 
 enum { SEED = 2027, LARGE = (1 << 20) + 13 };
 
@@ -363,6 +364,8 @@ test_threads (int kind)
         accel_optimizer_destroy (optimizer);
     }
     ok (same, "%s: the same bits with one thread, with three, and on any processor", names[kind]);
+    sigset_t mask;
+    ok (!pthread_sigmask (SIG_BLOCK, NULL, &mask) && !sigismember (&mask, SIGUSR1), "and signals come as before");
     accel_model_destroy (big);
     free (memory);
 }
