@@ -19,6 +19,16 @@ struct source {
 
 enum accel_status source_open (struct source *source, const char *path, struct accel_error *err);
 
+/**
+ * Open a file of a folder, whose name came from another file: it must be the name of a regular file in that folder; '/',
+ * "." and ".." and symbolic links are refused.
+ *
+ * @param folder  descriptor of the folder
+ * @param path    of the folder, for messages
+ */
+enum accel_status source_open_in (struct source *source, int folder, const char *path, const char *name,
+                                  struct accel_error *err);
+
 /** Read through a mapping from now on, see accel_tokens_options.mapped. */
 enum accel_status source_map (struct source *source, struct accel_error *err);
 
