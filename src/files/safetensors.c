@@ -14,10 +14,11 @@
 
 static const struct {
     const char *name;
-    unsigned bits;
+    uint8_t bits;
+    uint8_t code;
     enum accel_dtype dtype;
 } types[SAFETENSORS_DTYPE_COUNT] = {
-#define X(name, bits, dtype) { #name, bits, dtype },
+#define X(name, bits, code, dtype) { #name, bits, code, dtype },
     SAFETENSORS_DTYPE_MAP (X)
 #undef X
 };
@@ -32,6 +33,28 @@ const char *
 safetensors_dtype_name (enum safetensors_dtype dtype)
 {
     return types[dtype].name;
+}
+
+unsigned
+safetensors_dtype_bits (enum safetensors_dtype dtype)
+{
+    return types[dtype].bits;
+}
+
+DLDataType
+safetensors_to_dl (enum safetensors_dtype dtype)
+{
+    return (DLDataType){ .code = types[dtype].code, .bits = types[dtype].bits, .lanes = 1 };
+}
+
+enum safetensors_dtype
+safetensors_from_dl (DLDataType type)
+{
+    size_t i = 0;
+    while (i < SAFETENSORS_DTYPE_COUNT
+           && (types[i].code != type.code || types[i].bits != type.bits || type.lanes != 1))
+        i++;
+    return (enum safetensors_dtype) i;
 }
 
 /* Room for one more element of an array. */
@@ -81,7 +104,9 @@ parse_shape (struct cursor *json, struct safetensors_tensor *tensor)
         if ((status = cursor_uint64 (json, &size, "a size of the shape"))
             || (status = make_room (&tensor->shape, tensor->ndim, &room, sizeof *tensor->shape, json->err)))
             break;
-        tensor->shape[tensor->ndim++] = size;
+        if (size > INT64_MAX)
+            return cursor_fail (json, "a size of the shape is too large");
+        tensor->shape[tensor->ndim++] = (int64_t) size;
     }
     return status;
 }
@@ -108,7 +133,7 @@ check_size (const struct cursor *json, const struct safetensors_tensor *tensor)
     uint64_t elements = 1, bits;
     size_t bytes;
     for (size_t i = 0; i < tensor->ndim; i++)
-        if (__builtin_mul_overflow (elements, tensor->shape[i], &elements))
+        if (__builtin_mul_overflow (elements, (uint64_t) tensor->shape[i], &elements))
             return cursor_fail (json, "too many elements: the count overflows 64 bits");
     if (__builtin_mul_overflow (elements, (uint64_t) types[tensor->dtype].bits, &bits)
         || __builtin_add_overflow (bits / 8, 0, &bytes))
@@ -167,23 +192,29 @@ parse_tensor (struct safetensors *file, struct cursor *json, char **name)
     return status ? accel_fail_in (json->err, status, "tensor '%.80s'", tensor->name) : ACCEL_OK;
 }
 
-/* Checked, and not kept: nothing here depends on it. */
 static enum accel_status
-check_metadata (struct cursor *json)
+parse_pair (struct safetensors *file, struct cursor *json)
+{
+    enum accel_status status
+        = make_room (&file->metadata, file->pairs, &file->pair_room, sizeof *file->metadata, json->err);
+    if (status)
+        return status;
+    struct safetensors_pair *pair = &file->metadata[file->pairs++];
+    *pair = (struct safetensors_pair){ 0 };
+    status = cursor_key (json, &pair->key);
+    return status ? status
+                  : cursor_string (json, &pair->value, "a string (all values of __metadata__ are strings)");
+}
+
+static enum accel_status
+parse_metadata (struct safetensors *file, struct cursor *json)
 {
     bool first = true, more;
     if (cursor_word (json, "null"))
         return ACCEL_OK;
     enum accel_status status = cursor_take (json, '{', "'{' of __metadata__");
-    while (!status) {
-        AUTO_FREE char *key = NULL;
-        AUTO_FREE char *value = NULL;
-        if ((status = cursor_next (json, '}', &first, &more)) || !more)
-            break;
-        status = cursor_key (json, &key);
-        if (!status)
-            status = cursor_string (json, &value, "a string (all values of __metadata__ are strings)");
-    }
+    while (!status && !(status = cursor_next (json, '}', &first, &more)) && more)
+        status = parse_pair (file, json);
     return status;
 }
 
@@ -204,7 +235,7 @@ parse_header (struct safetensors *file, struct cursor *json)
             status = cursor_fail (json, "duplicate __metadata__");
         else {
             has_metadata = true;
-            status = check_metadata (json);
+            status = parse_metadata (file, json);
         }
     }
     return status ? status : cursor_end (json);
@@ -229,13 +260,34 @@ compare_names (const void *a, const void *b, void *tensors)
     return strcmp (all[*(const size_t *) a].name, all[*(const size_t *) b].name);
 }
 
-/* Sort, and see that there are no holes, no overlaps and no name twice. */
-static enum accel_status
-arrange (struct safetensors *file, struct accel_error *err)
+static int
+compare_keys (const void *a, const void *b)
 {
-    if (!file->count)
+    return strcmp (*(char *const *) a, *(char *const *) b);
+}
+
+/* A key that is there twice has two values; which one is meant is anybody's guess. */
+static enum accel_status
+check_keys (const struct safetensors *file, struct accel_error *err)
+{
+    if (file->pairs < 2)
         return ACCEL_OK;
-    qsort (file->tensors, file->count, sizeof *file->tensors, compare_offsets);
+    AUTO_FREE char **keys = malloc (file->pairs * sizeof *keys);
+    if (!keys)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu keys", file->pairs);
+    for (size_t i = 0; i < file->pairs; i++)
+        keys[i] = file->metadata[i].key;
+    qsort (keys, file->pairs, sizeof *keys, compare_keys);
+    for (size_t i = 1; i < file->pairs; i++)
+        if (!strcmp (keys[i], keys[i - 1]))
+            return accel_fail (err, ACCEL_ERR_FORMAT, "duplicate key '%.80s' in __metadata__", keys[i]);
+    return ACCEL_OK;
+}
+
+/* Check that there are no holes and no overlaps. */
+static enum accel_status
+check_offsets (struct safetensors *file, struct accel_error *err)
+{
     for (size_t i = 0; i < file->count; i++) {
         const struct safetensors_tensor *tensor = &file->tensors[i];
         if (tensor->begin != file->data_bytes)
@@ -244,6 +296,16 @@ arrange (struct safetensors *file, struct accel_error *err)
                                (unsigned long long) file->data_bytes);
         file->data_bytes = tensor->end;
     }
+    return ACCEL_OK;
+}
+
+/* Sort, and check what concerns more than one tensor. */
+static enum accel_status
+arrange (struct safetensors *file, struct accel_error *err)
+{
+    if (!file->count)
+        return ACCEL_OK;
+    qsort (file->tensors, file->count, sizeof *file->tensors, compare_offsets);
     file->by_name = malloc (file->count * sizeof *file->by_name);
     if (!file->by_name)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the names of %zu tensors", file->count);
@@ -254,7 +316,7 @@ arrange (struct safetensors *file, struct accel_error *err)
         if (!strcmp (file->tensors[file->by_name[i]].name, file->tensors[file->by_name[i - 1]].name))
             return accel_fail (err, ACCEL_ERR_FORMAT, "duplicate tensor '%.80s'",
                                file->tensors[file->by_name[i]].name);
-    return ACCEL_OK;
+    return check_offsets (file, err);
 }
 
 enum accel_status
@@ -272,6 +334,8 @@ safetensors_parse (struct safetensors *file, const char *text, size_t length, st
     }
     if (!status)
         status = arrange (file, err);
+    if (!status)
+        status = check_keys (file, err);
     if (status)
         safetensors_release (file);
     return status;
@@ -343,7 +407,12 @@ safetensors_release (struct safetensors *file)
         free (file->tensors[i].name);
         free (file->tensors[i].shape);
     }
+    for (size_t i = 0; i < file->pairs; i++) {
+        free (file->metadata[i].key);
+        free (file->metadata[i].value);
+    }
     free (file->tensors);
+    free (file->metadata);
     free (file->by_name);
     *file = (struct safetensors){ 0 };
     errno = saved;

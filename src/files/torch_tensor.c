@@ -14,7 +14,7 @@
 enum { MAX_PICKLE = 1 << 20 }; /* bytes: that of one tensor has less than 1 KiB */
 
 static const unsigned char dtype_bits[SAFETENSORS_DTYPE_COUNT] = {
-#define X(name, bits, dtype) bits,
+#define X(name, bits, code, dtype) bits,
     SAFETENSORS_DTYPE_MAP (X)
 #undef X
 };
