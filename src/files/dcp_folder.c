@@ -10,6 +10,7 @@
 #include "util/cleanup.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -23,11 +24,29 @@ dcp_is_folder (const char *path)
     return fd >= 0 && !fstatat (fd, DCP_METADATA, &info, AT_SYMLINK_NOFOLLOW);
 }
 
+/* Files of the folder itself: what dcp_parse() accepted as a name has no '/', and links are refused. */
+static enum accel_status
+open_in (struct source *source, const struct dcp_folder *folder, const char *name, struct accel_error *err)
+{
+    struct accel_error own;
+    AUTO_FREE char *path = NULL;
+    *source = (struct source) SOURCE_CLOSED;
+    err = err ? err : &own; /* its errno is read here */
+    if (asprintf (&path, "%s/%s", folder->path, name) < 0) {
+        path = NULL;
+        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    }
+    enum accel_status status = source_open_in (source, folder->fd, name, path, false, err);
+    if (status && err->sys_errno == ELOOP)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: is a symbolic link, which may lead out of its folder", path);
+    return status;
+}
+
 static enum accel_status
 read_metadata (struct dcp_folder *folder, struct accel_error *err)
 {
     struct source source;
-    enum accel_status status = source_open_in (&source, folder->fd, folder->path, DCP_METADATA, err);
+    enum accel_status status = open_in (&source, folder, DCP_METADATA, err);
     if (status)
         return status;
     if (source.size > PICKLE_MAX_BYTES) {
@@ -85,7 +104,7 @@ open_file (struct dcp_folder *folder, size_t file, struct accel_error *err)
     if (folder->open_count >= MAX_OPEN)
         close_sources (folder);
     enum accel_status status
-        = source_open_in (&folder->sources[file], folder->fd, folder->path, folder->dcp.files.items[file], err);
+        = open_in (&folder->sources[file], folder, folder->dcp.files.items[file], err);
     folder->open_count += !status;
     return status;
 }

@@ -9,34 +9,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* What source->fd, just opened, refers to. */
-static enum accel_status
-take_opened (struct source *source, struct accel_error *err)
-{
-    struct stat info;
-    enum accel_status status;
-    if (source->fd < 0 || fstat (source->fd, &info))
-        status = accel_fail_errno (err, "%s", source->path);
-    else if (!S_ISREG (info.st_mode))
-        status = accel_fail (err, ACCEL_ERR_INVALID, "%s: is not a regular file", source->path);
-    else {
-        source->size = (uint64_t) info.st_size;
-        source->modified = info.st_mtim;
-        return ACCEL_OK;
-    }
-    source_close (source);
-    return status;
-}
-
-/* O_NONBLOCK: a FIFO without a writer must be refused, not waited for. */
-enum { OPEN_FLAGS = O_RDONLY | O_CLOEXEC | O_NONBLOCK };
 
 enum accel_status
 source_open (struct source *source, const char *path, struct accel_error *err)
@@ -44,31 +21,32 @@ source_open (struct source *source, const char *path, struct accel_error *err)
     *source = (struct source) SOURCE_CLOSED;
     if (!path)
         return accel_fail (err, ACCEL_ERR_INVALID, "path is NULL or empty");
-    source->path = strdup (path);
-    if (!source->path)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-    source->fd = open (path, OPEN_FLAGS);
-    return take_opened (source, err);
+    return source_open_in (source, AT_FDCWD, path, path, true, err);
 }
 
 enum accel_status
-source_open_in (struct source *source, int folder, const char *path, const char *name, struct accel_error *err)
+source_open_in (struct source *source, int folder, const char *name, const char *path, bool follow_links,
+                struct accel_error *err)
 {
+    struct stat info;
+    enum accel_status status = ACCEL_ERR_SYSTEM;
     *source = (struct source) SOURCE_CLOSED;
-    if (!*name || strchr (name, '/') || !strcmp (name, ".") || !strcmp (name, ".."))
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: '%.80s' is not the name of a file in this folder", path, name);
-    if (asprintf (&source->path, "%s/%s", path, name) < 0) {
-        source->path = NULL;
+    source->path = strdup (path);
+    if (!source->path)
         return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    /* O_NONBLOCK: a FIFO without a writer must be refused, not waited for. */
+    source->fd = openat (folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (follow_links ? 0 : O_NOFOLLOW));
+    if (source->fd < 0 || fstat (source->fd, &info))
+        accel_fail_errno (err, "%s", path);
+    else if (!S_ISREG (info.st_mode))
+        status = accel_fail (err, ACCEL_ERR_INVALID, "%s: is not a regular file", path);
+    else {
+        source->size = (uint64_t) info.st_size;
+        source->modified = info.st_mtim;
+        return ACCEL_OK;
     }
-    source->fd = openat (folder, name, OPEN_FLAGS | O_NOFOLLOW);
-    if (source->fd < 0 && errno == ELOOP) {
-        enum accel_status status = accel_fail (err, ACCEL_ERR_INVALID, "%s: is a symbolic link, which could lead out of "
-                                               "the folder; expected a file", source->path);
-        source_close (source);
-        return status;
-    }
-    return take_opened (source, err);
+    source_close (source);
+    return status;
 }
 
 enum accel_status
