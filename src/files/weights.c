@@ -143,15 +143,17 @@ is_same (const struct stat *a, const struct stat *b)
            && a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* Whether no save has replaced the set since its index was opened: then the files that were opened belong together. */
+/* Whether no save has replaced the set since its index was opened: then the files that were opened belong together.  A
+ * new index that has got its name does not say so: files called ".NAME.new" may be of the next save. */
 static bool
 is_current (const struct view *view, const char *name)
 {
     struct stat now;
-    if (!strcmp (name, WEIGHTS_INDEX_NAME)
-        && !fstatat (view->folder, WEIGHTS_NEW_INDEX_NAME, &now, AT_SYMLINK_NOFOLLOW))
-        return view->is_new && is_same (&now, &view->index);
-    return !fstatat (view->folder, name, &now, 0) && is_same (&now, &view->index);
+    bool has_new = !strcmp (name, WEIGHTS_INDEX_NAME)
+                   && !fstatat (view->folder, WEIGHTS_NEW_INDEX_NAME, &now, AT_SYMLINK_NOFOLLOW);
+    if (has_new != view->is_new || (!has_new && fstatat (view->folder, name, &now, 0)))
+        return false;
+    return is_same (&now, &view->index);
 }
 
 static enum accel_status

@@ -31,9 +31,9 @@ struct weights {
 };
 
 /**
- * Open a safetensors file, an index, or a directory: its model.safetensors, else its only *.index.json.  The headers are
- * read and compared with the index.  A set that a save replaces at the same time is read either as it was or as it will
- * be.
+ * Open a safetensors file, an index, or a directory: its model.safetensors, else its only *.index.json.  The headers
+ * are read and compared with the index.  A set that a save replaces at the same time is read either as it was or as it
+ * will be.
  *
  * @param path          an index if it ends in ".json"
  * @param follow_links  accept files of a set that are symbolic links, which may lead anywhere
