@@ -415,6 +415,10 @@ function __accelerate_free
     switch $argv[1]
         case config
             string split ' ' 'default update show schema lint'
+        case inspect
+            string split ' ' '@files'
+        case merge-weights
+            string split ' ' '@files'
     end
 end
 
@@ -473,6 +477,8 @@ function __accelerate_wants_files
     switch "$state[1..2]"
         case after 'after *' 'free launch'
             return 0
+        case 'free *'
+            test "$(__accelerate_free $state[2])" = @files
         case 'value *'
             test "$(__accelerate_value $state[2..3] '')" = @files
         case '*'
@@ -506,7 +512,7 @@ function __accelerate_words
             end
         case free
             if test $state[2] != launch
-                __accelerate_free $state[2]
+                string match -v @files (__accelerate_free $state[2])
             else if string match -qr '^[^/~]+$' -- $state[3]
                 complete -C $state[3]
             end

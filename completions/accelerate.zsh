@@ -235,7 +235,7 @@ _accelerate () {
             '--json:print JSON'
         )
         valued=()
-        free=()
+        free=(@files)
         ;;
     launch)
         flags=(
@@ -379,7 +379,7 @@ _accelerate () {
             '--follow_links:accept shards that are symbolic links'
         )
         valued=()
-        free=()
+        free=(@files)
         ;;
     test)
         flags=(
@@ -435,6 +435,8 @@ _accelerate () {
         _files && found=0
         [[ -n $PREFIX && $PREFIX != */* ]] && _command_names -e && found=0
         return found
+    elif [[ $free == @files ]]; then
+        _files
     else
         compadd -- $free
     fi
