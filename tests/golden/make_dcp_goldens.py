@@ -5,7 +5,8 @@
     make_dcp_goldens.py [FOLDER [NAME...]]     needs torch, accelerate and safetensors
 
 Writes FOLDER/NAME/ (torch.distributed.checkpoint, saved by several processes on the CPU) and FOLDER/NAME.safetensors
-(by accelerate's merge_fsdp_weights) for each case.
+(by accelerate's merge_fsdp_weights) for each case but the last; and
+FOLDER/codes.safetensors and FOLDER/values.safetensors: small floating-point types.
 """
 import os
 import shutil
@@ -16,6 +17,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as mp
 from accelerate.utils import merge_fsdp_weights
+from safetensors.torch import save_file
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
@@ -108,7 +110,26 @@ def grid(mesh):
                       "twice": distribute_tensor(numbers((7, 2), torch.bfloat16), mesh, [Shard(0), Shard(0)])}}
 
 
-CASES = [(fsdp1, 3), (fsdp2, 2), (dtypes, 2), (layouts, 3), (grid, 4)]
+def objects(mesh):
+    """What safetensors does not store; Accelerate fails."""
+    return {"text": "hello", "number": 3, "tensor": torch.ones(2), "list": [torch.zeros(1), {"deep": torch.ones(3)}]}
+
+
+def write_small_types(target):
+    """Codes of all small floating-point types, and what they mean in float32."""
+    codes, values = {}, {}
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
+                  torch.float8_e8m0fnu):
+        codes[str(dtype)] = torch.arange(256, dtype=torch.uint8).view(dtype)
+    for dtype in (torch.float16, torch.bfloat16):
+        codes[str(dtype)] = torch.arange(0, 65536, 61, dtype=torch.int32).to(torch.uint16).view(dtype)
+    for name, tensor in codes.items():
+        values[name] = tensor.to(torch.float32)
+    save_file(codes, os.path.join(target, "codes.safetensors"))
+    save_file(values, os.path.join(target, "values.safetensors"))
+
+
+CASES = [(fsdp1, 3), (fsdp2, 2), (dtypes, 2), (layouts, 3), (grid, 4), (objects, 1)]
 
 
 def rank_main(rank, make, world, folder, port):
@@ -122,12 +143,15 @@ def rank_main(rank, make, world, folder, port):
 if __name__ == "__main__":
     target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "dcp")
     os.makedirs(target, exist_ok=True)
+    write_small_types(target)
     for number, (make, world) in enumerate(CASES):
         if sys.argv[2:] and make.__name__ not in sys.argv[2:]:
             continue
         folder = os.path.join(target, make.__name__)
         shutil.rmtree(folder, ignore_errors=True)
         mp.spawn(rank_main, (make, world, folder, 29811 + number), nprocs=world)
+        if make is objects:
+            continue
         merge_fsdp_weights(folder, folder + ".merged")
         os.replace(os.path.join(folder + ".merged", "model.safetensors"), folder + ".safetensors")
         os.rmdir(folder + ".merged")
