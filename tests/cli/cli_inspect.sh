@@ -62,7 +62,7 @@ if command -v python3 >/dev/null; then
     test_expect_success 'JSON that Python reads' '
         for options in "--norms one.safetensors" "$golden/layouts" "$golden/objects" bad.safetensors; do
             inspect --json $options >out && python3 -m json.tool out >/dev/null || return 1
-        done; test_exit 1 inspect --json --diff one.safetensors two.safetensors >out && python3 -m json.tool out >pretty && cat pretty &&
+        done && test_exit 1 inspect --json --diff one.safetensors two.safetensors >out && python3 -m json.tool out >pretty && cat pretty &&
         grep "max_abs_difference\": 1$" pretty'
     test_expect_success 'a table on a terminal' '
         python3 "$srcdir/tests/cli/on_terminal.py" "$accelerate" inspect --norms one.safetensors >out && cat out &&
