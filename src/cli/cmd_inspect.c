@@ -12,8 +12,9 @@ check_words (const struct settings *settings, const struct strlist *words, struc
 {
     size_t wanted = settings->diff ? 2 : 1;
     if (words->count < wanted)
-        return fail_set (fail, FAIL_USAGE, settings->diff ? "--diff needs two checkpoints: accelerate inspect --diff A B"
-                                                          : "nothing to inspect: accelerate inspect FILE|FOLDER");
+        return fail_set (fail, FAIL_USAGE,
+                         settings->diff ? "--diff needs two checkpoints: accelerate inspect --diff A B"
+                                        : "nothing to inspect: accelerate inspect FILE|FOLDER");
     if (words->count > wanted)
         return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'%s", words->items[wanted],
                          settings->diff ? "" : "; to compare two checkpoints: accelerate inspect --diff A B");

@@ -55,8 +55,8 @@ check_words (const struct settings *settings, const struct strlist *words, struc
     if (words->count > 2)
         return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", words->items[2]);
     if (settings->unsafe_serialization)
-        return fail_set (fail, FAIL_USAGE, "--unsafe_serialization: pickled weights (pytorch_model.bin) are not written, "
-                         "because loading such a file can execute code; leave the option out to get model.safetensors");
+        return fail_set (fail, FAIL_USAGE, "--unsafe_serialization: pickled weights (pytorch_model.bin) are not "
+                         "written, because loading such a file can execute code; leave the option out to get model.safetensors");
     if (settings->remove_checkpoint_dir && !lstat (words->items[0], &info) && !S_ISDIR (info.st_mode))
         return fail_set (fail, FAIL_GENERAL, "--remove_checkpoint_dir: %s is not a folder", words->items[0]);
     return 0;
@@ -72,8 +72,8 @@ check_removal (const char *checkpoint, const char *output, struct fail *fail)
         return fail_set (fail, FAIL_GENERAL, "%s: %s", from ? output : checkpoint, strerror (errno));
     size_t length = strlen (from);
     if (!strncmp (to, from, length) && (!to[length] || to[length] == '/' || length == 1))
-        return fail_set (fail, FAIL_GENERAL, "--remove_checkpoint_dir would remove the output, too: %s is in %s", output,
-                         checkpoint);
+        return fail_set (fail, FAIL_GENERAL, "--remove_checkpoint_dir would remove the output, too: %s is in %s",
+                         output, checkpoint);
     return 0;
 }
 

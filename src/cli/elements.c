@@ -16,8 +16,8 @@ struct format {
     enum special special;
 };
 
-/* F8_E8M0 is a power of two without sign (OCP Microscaling Formats, 1.0); the FNUZ types have one NaN, in the place of -0
- * (Noune et al., 8-bit Numerical Formats for Deep Neural Networks, 2022); E4M3 has no infinity (Micikevicius et al.,
+/* F8_E8M0 is a power of two without sign (OCP Microscaling Formats, 1.0); the FNUZ types have one NaN, in the place of
+ * -0 (Noune et al., 8-bit Numerical Formats for Deep Neural Networks, 2022); E4M3 has no infinity (Micikevicius et al.,
  * FP8 Formats for Deep Learning, 2022). */
 static const struct format formats[SAFETENSORS_DTYPE_COUNT] = {
     [SAFETENSORS_F16] = { 5, 10, 15, IEEE },
@@ -42,8 +42,9 @@ decode (const struct format *format, unsigned code)
         return mantissa ? NAN : is_negative ? -INFINITY : INFINITY;
     if (exponent == ones && format->special == ONLY_NAN && mantissa == fractions)
         return NAN;
-    float value = exponent ? ldexpf ((float) (mantissa + fractions + 1), (int) exponent - format->bias - format->mantissa)
-                           : ldexpf ((float) mantissa, 1 - format->bias - format->mantissa);
+    int shift = format->bias + format->mantissa;
+    float value = exponent ? ldexpf ((float) (mantissa + fractions + 1), (int) exponent - shift)
+                           : ldexpf ((float) mantissa, 1 - shift);
     return is_negative ? -value : value;
 }
 

@@ -27,7 +27,7 @@ struct findings {
     const char *checksums;     /* "verified", or NULL: not asked for, or there are none */
 };
 
-/** The rows as columns with a heading and a sum, for terminals; without them and with tabs, for pipes; or as JSON. @{ */
+/** The rows as columns with a heading and a sum, for terminals; with tabs and without them, for pipes; or JSON. @{ */
 void inspect_show_table (const struct tensors *tensors, const char *path, const struct findings *findings,
                          bool is_terminal, struct strbuf *out);
 void inspect_show_json (const struct tensors *tensors, const char *path, const struct findings *findings,

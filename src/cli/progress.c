@@ -26,7 +26,8 @@ static void
 show (const struct progress *progress, int64_t now)
 {
     AUTO_STRBUF struct strbuf line = { 0 };
-    double seconds = (double) (now - progress->started) / 1000, share = (double) progress->done / (double) progress->total;
+    double seconds = (double) (now - progress->started) / 1000;
+    double share = (double) progress->done / (double) progress->total;
     strbuf_printf (&line, "\r%s %3.0f %%  ", progress->verb, 100 * share);
     progress_add_bytes (&line, progress->done);
     strbuf_add (&line, " of ");

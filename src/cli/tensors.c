@@ -33,7 +33,8 @@ refuse_folder (const char *path, struct fail *fail)
     static const char *const names[] = { "pytorch_model_fsdp_0", "optimizer_0" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (has_file (path, names[i]))
-            return fail_set (fail, FAIL_GENERAL, "%s: has no weights itself; give its folder %s/%s", path, path, names[i]);
+            return fail_set (fail, FAIL_GENERAL, "%s: has no weights itself; give its folder %s/%s", path, path,
+                             names[i]);
     return fail_set (fail, FAIL_GENERAL, "%s: has no safetensors file, no index (*.index.json) and no .metadata of a "
                      "distributed checkpoint", path);
 }

@@ -40,8 +40,8 @@ enum tensors_scope {
 int tensors_open (struct tensors *tensors, const char *path, enum tensors_scope scope, bool follow_links,
                   struct fail *fail);
 
-/** Read @p length bytes of item @p number from its byte @p offset on.  Of a distributed checkpoint, one tensor at a time
- *  is in memory. */
+/** Read @p length bytes of item @p number from its byte @p offset on.  Of a distributed checkpoint, one tensor at a
+ *  time is in memory. */
 int tensors_read (struct tensors *tensors, size_t number, uint64_t offset, void *into, size_t length,
                   struct fail *fail);
 

@@ -326,7 +326,8 @@ parse_tensor (struct reading *reading, struct dcp_tensor *tensor, const struct p
 static int
 compare_planned (const void *a, const void *b)
 {
-    return compare_texts (**(const struct pickle_value *const *const *) a, **(const struct pickle_value *const *const *) b);
+    const struct pickle_value *const *const *x = a, *const *const *y = b;
+    return compare_texts (**x, **y);
 }
 
 /* planner_data: {name: path}.  Other planners than PyTorch's have something else, or nothing, there. */
@@ -347,7 +348,7 @@ sort_paths (struct reading *reading, const struct pickle_value *paths)
     return ACCEL_OK;
 }
 
-/* The path of an entry in the saved dictionary: a tuple of strings and numbers of list elements; NULL if there is none. */
+/* The path of an entry in the saved dictionary: a tuple of strings and numbers of list elements; NULL: it has none. */
 static const struct pickle_value *
 path_of (const struct reading *reading, const struct pickle_value *key)
 {
@@ -427,7 +428,8 @@ static enum accel_status
 parse_entry (struct reading *reading, size_t number, size_t skip)
 {
     struct dcp *dcp = reading->dcp;
-    const struct pickle_value *key = reading->entries->items[2 * number], *value = reading->entries->items[2 * number + 1];
+    const struct pickle_value *key = reading->entries->items[2 * number];
+    const struct pickle_value *value = reading->entries->items[2 * number + 1];
     const struct pickle_value *state = state_of (value, TORCH_TENSOR_METADATA);
     AUTO_FREE char *name = NULL;
     if (key->type != PICKLE_STR || (!state && !torch_is_call (value, TORCH_BYTES_METADATA, 0, 0)))

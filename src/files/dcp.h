@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints of torch.distributed.checkpoint, as FSDP writes them with SHARDED_STATE_DICT: a folder with the pickle
- * .metadata, which says what the tensors are and where their chunks lie, and files *.distcp of archives, one a chunk. */
+ * .metadata, which says what the tensors are and where their chunks lie, and files *.distcp of archives, one for each
+ * chunk. */
 #ifndef FILES_DCP_H
 #define FILES_DCP_H
 
@@ -37,8 +38,8 @@ struct dcp {
 /**
  * Read the text of .metadata.  No file is touched.
  *
- * Names are the paths of the saved, nested dictionary, joined by '.'; if all of them begin with the same key, as those of
- * {"model": {...}} do, without that key.  No two are the same.
+ * Names are the paths of the saved, nested dictionary, joined by '.'; if all of them begin with the same key, as those
+ * of {"model": {...}} do, without that key.  No two are the same.
  */
 enum accel_status dcp_parse (struct dcp *dcp, const char *text, size_t length, struct accel_error *err);
 

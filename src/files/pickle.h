@@ -85,7 +85,7 @@ bool pickle_is_text (const struct pickle_value *value, const char *text);
  *  else or lacks it. */
 const struct pickle_value *pickle_find (const struct pickle_value *dict, const char *key);
 
-/** @return a copy of a string without 0 in it, which the caller frees; NULL otherwise, or if memory is short (ENOMEM). */
+/** @return a copy of a string without 0 in it, which the caller frees; NULL otherwise, or if there is no memory. */
 char *pickle_copy_text (const struct pickle_value *value);
 
 #endif

@@ -4,9 +4,9 @@
 
 #include "files/zip.h"
 
+#include "files/crc32.h"
 #include "files/error.h"
 #include "util/cleanup.h"
-#include "util/crc32.h"
 #include "util/printable.h"
 #include "util/utf8.h"
 
@@ -92,8 +92,8 @@ find_directory64 (const struct archive *archive, uint64_t locator_at, struct dir
     return ACCEL_OK;
 }
 
-/* From the end backwards: the record can be followed by a comment.  A comment that contains such a record does not count:
- * the length of the comment must fit. */
+/* From the end backwards: the record can be followed by a comment.  A comment that contains such a record does not
+ * count: the length of the comment must fit. */
 static enum accel_status
 find_directory (const struct archive *archive, struct directory *directory)
 {
@@ -282,8 +282,8 @@ zip_read (struct zip *zip, const struct source *source, uint64_t begin, uint64_t
     struct directory directory = { 0 };
     *zip = (struct zip){ 0 };
     if (begin > end || end > source->size)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: has %llu bytes, but should contain a zip archive up to byte %llu",
-                           source->path, (unsigned long long) source->size, (unsigned long long) end);
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: has %llu bytes, but should contain a zip archive up to byte "
+                           "%llu", source->path, (unsigned long long) source->size, (unsigned long long) end);
     enum accel_status status = find_directory (&archive, &directory);
     if (status)
         return status;
@@ -324,8 +324,8 @@ zip_read_entry (const struct zip_entry *entry, const struct source *source, void
     }
     if (crc == entry->crc)
         return ACCEL_OK;
-    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: '%.80s' at byte %llu is damaged: its CRC is %08x, but should be %08x",
-                       source->path, entry->name, (unsigned long long) entry->begin, crc, entry->crc);
+    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: '%.80s' at byte %llu is damaged: its CRC is %08x, but should be "
+                       "%08x", source->path, entry->name, (unsigned long long) entry->begin, crc, entry->crc);
 }
 
 void

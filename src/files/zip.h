@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading zip archives whose entries are stored uncompressed, as torch.save writes them, also with zip64 sizes.  An archive
- * may be a part of a file: PyTorch's distributed checkpoints have many in one.
+/* Reading zip archives whose entries are stored uncompressed, as torch.save writes them, also with zip64 sizes.  An
+ * archive may be a part of a file: PyTorch's distributed checkpoints have many in one.
  * Source of the format: PKWARE's APPNOTE.TXT, version 6.3.10. */
 #ifndef FILES_ZIP_H
 #define FILES_ZIP_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders of torch.distributed.checkpoint: those that PyTorch wrote give the tensors that Accelerate merged from them. */
+/* Folders of torch.distributed.checkpoint: those that PyTorch wrote give the tensors that Accelerate merged. */
 #include <config.h>
 
 #include "files/dcp.h"

@@ -2,10 +2,10 @@
 /* Zip archives: those that torch.save writes are read, and those that lie are refused. */
 #include <config.h>
 
+#include "files/crc32.h"
 #include "files/zip.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
-#include "util/crc32.h"
 #include "util/strbuf.h"
 
 #include <stdlib.h>
@@ -89,7 +89,8 @@ static void
 put_end (struct strbuf *out, const struct plan *plan, uint64_t archive, uint64_t directory)
 {
     uint64_t begin = plan->directory_begin ? plan->directory_begin : directory - archive;
-    uint64_t size = plan->directory_size ? plan->directory_size : out->length - directory, end64 = out->length - archive;
+    uint64_t size = plan->directory_size ? plan->directory_size : out->length - directory;
+    uint64_t end64 = out->length - archive;
     uint64_t count = 2 + plan->count_more;
     if (plan->is_long) {
         strbuf_add (out, "PK\6\6");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CRC-32, eight bytes at a time; see crc32.h.
- * Source: M. E. Kounavis, F. L. Berry: A Systematic Approach to Building High Performance Software-Based CRC Generators,
- * 2005 ("slicing by 8").  zlib has one, but linking it would make each start of the command slower. */
+ * Source: M. E. Kounavis, F. L. Berry: A Systematic Approach to Building High Performance Software-Based CRC
+ * Generators, 2005 ("slicing by 8").  zlib has one, but linking it would make each start of the command slower. */
 #include <config.h>
 
-#include "util/crc32.h"
+#include "files/crc32.h"
 
 #include <pthread.h>
 

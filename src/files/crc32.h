@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CRC of zip archives: polynomial 0xedb88320 (reflected), as in ISO 3309. */
-#ifndef UTIL_CRC32_H
-#define UTIL_CRC32_H
+#ifndef FILES_CRC32_H
+#define FILES_CRC32_H
 
 #include <stddef.h>
 #include <stdint.h>
