@@ -56,7 +56,8 @@ check_words (const struct settings *settings, const struct strlist *words, struc
         return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", words->items[2]);
     if (settings->unsafe_serialization)
         return fail_set (fail, FAIL_USAGE, "--unsafe_serialization: pickled weights (pytorch_model.bin) are not "
-                         "written, because loading such a file can execute code; leave the option out to get model.safetensors");
+                         "written, because loading such a file can execute code; leave the option out to get "
+                         "model.safetensors");
     if (settings->remove_checkpoint_dir && !lstat (words->items[0], &info) && !S_ISDIR (info.st_mode))
         return fail_set (fail, FAIL_GENERAL, "--remove_checkpoint_dir: %s is not a folder", words->items[0]);
     return 0;
