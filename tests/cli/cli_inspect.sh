@@ -13,6 +13,7 @@ file () {
     header=$2
     while [ $((${#header} % 8)) != 0 ]; do header="$header "; done
     {
+        # shellcheck disable=SC2059
         printf "\\$(printf %03o $((${#header} % 256)))\\$(printf %03o $((${#header} / 256)))\\0\\0\\0\\0\\0\\0"
         printf '%s%b' "$header" "$3"
     } >"$1"

@@ -21,6 +21,7 @@ shard () {
     header=$2
     while [ $((${#header} % 8)) != 0 ]; do header="$header "; done
     {
+        # shellcheck disable=SC2059
         printf "\\$(printf %03o "${#header}")\\0\\0\\0\\0\\0\\0\\0"
         printf '%s%s' "$header" "$3"
     } >"$1"
