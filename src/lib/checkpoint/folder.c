@@ -8,7 +8,6 @@
 #include "files/manifest.h"
 #include "lib/base/error.h"
 #include "util/cleanup.h"
-#include "util/io.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -195,14 +194,33 @@ resolve (char place[PATH_MAX], const char *path, struct accel_error *err)
     return ACCEL_OK;
 }
 
+/* Create the folders above @path.  Each is on disk when the one that contains it is synced. */
+static enum accel_status
+make_parents (const char *path, struct accel_error *err)
+{
+    char folder[PATH_MAX], parent[PATH_MAX + 3];
+    enum accel_status status = ACCEL_OK;
+    if ((size_t) snprintf (folder, sizeof folder, "%s", path) >= sizeof folder)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the path is too long", path);
+    for (char *at = strchr (folder + 1, '/'); !status && at; at = strchr (at + 1, '/')) {
+        *at = '\0';
+        if (!mkdir (folder, 0777)) {
+            snprintf (parent, sizeof parent, "%s/..", folder);
+            status = sync_folder (parent, err);
+        } else if (errno != EEXIST)
+            status = accel_fail_errno (err, "cannot create folder %s", folder);
+        *at = '/';
+    }
+    return status;
+}
+
 enum accel_status
 checkpoint_folder_begin (struct checkpoint_folder *folder, const char *path, bool automatic, struct accel_error *err)
 {
-    struct fail fail;
     *folder = (struct checkpoint_folder) CHECKPOINT_NO_FOLDER;
-    if (io_make_parents (path, &fail))
-        return accel_fail (err, ACCEL_ERR_SYSTEM, "%s", fail.text);
-    enum accel_status status = resolve (folder->place, path, err);
+    enum accel_status status = make_parents (path, err);
+    if (!status)
+        status = resolve (folder->place, path, err);
     if (!status && !strcmp (folder->place, "/"))
         status = accel_fail (err, ACCEL_ERR_INVALID, "cannot save to the root folder");
     if (!status)
@@ -246,13 +264,17 @@ exchange (const char *temporary, const char *place, char old[PATH_MAX])
     return -1;
 }
 
-/* What was there before goes only when the new name is on disk. */
+/* What was there before goes only when the new name is on disk.  The folder that contains all may have been made by a
+ * process that was killed before it could sync. */
 enum accel_status
 checkpoint_folder_commit (struct checkpoint_folder *folder, struct accel_error *err)
 {
-    char parent[PATH_MAX], old[PATH_MAX] = "";
+    char parent[PATH_MAX], above[PATH_MAX], old[PATH_MAX] = "";
     parent_of (parent, folder->place);
-    enum accel_status status = sync_folder (folder->temporary, err);
+    parent_of (above, parent);
+    enum accel_status status = access (above, R_OK) ? ACCEL_OK : sync_folder (above, err);
+    if (!status)
+        status = sync_folder (folder->temporary, err);
     if (status)
         return status;
     /* An empty folder is replaced by rename() itself. */
