@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accel_load_state(): rank 0 finds the checkpoint, the ranks divide its files among themselves to compare checksums, and
- * then each restores what it has. */
+/* accel_load_state(): rank 0 finds the checkpoint, the ranks divide its files among themselves to compare checksums,
+ * and then each restores what it has. */
 #include <config.h>
 
 #include <accel/utility.h>

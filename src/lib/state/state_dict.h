@@ -3,7 +3,7 @@
 #ifndef LIB_STATE_STATE_DICT_H
 #define LIB_STATE_STATE_DICT_H
 
-#include <accel/state_dict.h>
+#include <accel/statedict.h>
 
 #include "files/safetensors.h"
 #include "lib/base/tensor.h"
