@@ -72,7 +72,8 @@ accel_save_state_at (const char *file, int line, struct accel *acc, const char *
  * continues that of rank 0 if all ranks had the same; otherwise its generator is left as it is.
  *
  * @param input_dir  the checkpoint's folder; read on rank 0.  NULL: the newest, see above
- * @retval ACCEL_ERR_INVALID  no checkpoint there; different objects were prepared or registered
+ * @retval ACCEL_ERR_INVALID  no checkpoint there (if the project has none yet, `sys_errno` is ENOENT); different
+ *                            objects were prepared or registered
  * @retval ACCEL_ERR_FORMAT   a file is damaged, or does not fit its object.  In the second case objects may have been
  *                            changed already
  */
