@@ -16,8 +16,8 @@ start () {
     launcher=$!
 }
 train () {
-    start "$@"
-    wait "$launcher"
+    start "$@" &&
+        wait "$launcher"
 }
 # The ranks of a launcher that was killed end, too.
 are_gone () { ! pgrep -f "output_dir $folder " >/dev/null; }
@@ -41,13 +41,13 @@ test_expect_success 'saving changes nothing' '
 round=0 tries=0
 while [ $round -lt "$kills" ] && [ $tries -lt $((kills * 20)) ]; do
     tries=$((tries + 1))
-    start 2 killed >try.log 2>&1
+    start 2 killed >try.log 2>&1 || break
     sleep "0.$(awk -v seed="${SEED:-3}$tries" 'BEGIN { srand (seed); printf "%03d", rand () * 900 }')"
     victim=$launcher
     [ $((tries % 3)) = 0 ] || victim=$(pgrep -P "$(pgrep -d, -P $launcher)" -x digits 2>/dev/null | sed -n "$((tries % 3))p")
     kill -9 "${victim:-$launcher}" 2>/dev/null && round=$((round + 1))
     wait $launcher || :
-    wait_for are_gone
+    wait_for are_gone || break
     if grep "held-out" try.log >/dev/null; then rm -rf killed; fi
 done
 test_expect_success "$kills kills, and then to the end: the same parameters, bit for bit" '

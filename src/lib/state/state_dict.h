@@ -53,9 +53,6 @@ enum accel_status state_dict_parse (struct accel_state_dict *state, const char *
 /** Let it read tensors from @p source, which it takes, also on failure. */
 enum accel_status state_dict_open (struct accel_state_dict *state, struct source *source, struct accel_error *err);
 
-/** @return the number of tensors of the file that it reads. */
-size_t state_dict_stored (const struct accel_state_dict *state);
-
 /**
  * Check that there is a stored tensor that can be read into @p like.
  *
