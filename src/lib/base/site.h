@@ -23,16 +23,25 @@ struct comm_site {
     enum jobseg_call call;
     const struct comm_form *form; /* NULL: nothing else has to agree */
     struct accel_work **work;     /* where a call that does not block leaves its work; NULL: it blocks */
+    DLDevice device;              /* where its buffers are; all 0: in host memory */
 };
 
 /** @return 32 bits that differ where forms do; 0 for NULL. */
 uint32_t comm_form_hash (const struct comm_form *form);
 
-/** @return @p site with @p form, which has to live as long. */
+/** @return @p site with @p form, which has to live as long, for buffers on the device of its tensor. */
 static inline struct comm_site
 comm_site_of (const struct comm_site *site, const struct comm_form *form)
 {
-    return (struct comm_site){ .file = site->file, .line = site->line, .call = site->call, .form = form };
+    return (struct comm_site){ .file = site->file, .line = site->line, .call = site->call, .form = form,
+                               .device = form->tensor ? form->tensor->device : (DLDevice){ 0 } };
+}
+
+/** @return @p site for buffers on @p device. */
+static inline struct comm_site
+comm_site_on (const struct comm_site *site, DLDevice device)
+{
+    return (struct comm_site){ .file = site->file, .line = site->line, .call = site->call, .device = device };
 }
 
 /** Fail with the call and where it is before the rest of the text. */

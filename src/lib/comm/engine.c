@@ -4,9 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
-#include "util/memory.h"
-
-#include <stdlib.h>
+#include "lib/memory/memory.h"
 
 const char *
 comm_engine_name (const struct accel_comm *comm)
@@ -15,21 +13,23 @@ comm_engine_name (const struct accel_comm *comm)
 }
 
 enum accel_status
-comm_alloc (struct accel_comm *comm, void **memory, size_t bytes, struct accel_error *err)
+comm_alloc (struct accel_comm *comm, DLDevice device, void **memory, size_t bytes, struct accel_error *err)
 {
-    if (comm->engine->alloc)
+    const struct memory *kind = memory_of (device);
+    if (comm->engine->alloc && kind->host)
         return comm->engine->alloc (comm->transport, memory, bytes, err);
-    *memory = memory_create_zeroed (bytes);
+    *memory = kind->create (device, bytes, true);
     return *memory ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: cannot allocate %zu bytes", bytes);
 }
 
 void
-comm_free (struct accel_comm *comm, void *memory)
+comm_free (struct accel_comm *comm, DLDevice device, void *memory)
 {
-    if (comm->engine->free)
+    const struct memory *kind = memory_of (device);
+    if (comm->engine->free && kind->host)
         comm->engine->free (comm->transport, memory);
     else
-        free (memory);
+        kind->destroy (device, memory);
 }
 
 enum accel_status

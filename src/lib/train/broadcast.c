@@ -14,11 +14,12 @@ broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm
            struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
+    struct comm_site there = comm_site_on (site, model->device);
     for (size_t i = 0; !status && i < model->count; i++) {
         const DLTensor *data = model->trained[i].data;
         if (!buffers || !model_is_trained (model, i))
-            status = comm_broadcast (comm, site, data->data, accel_tensor_count (data) * tensor_element_bytes (data),
-                                     ACCEL_UINT8, root, err);
+            status = comm_broadcast (comm, &there, data->data,
+                                     accel_tensor_count (data) * tensor_element_bytes (data), ACCEL_UINT8, root, err);
     }
     return status;
 }

@@ -61,11 +61,12 @@ average (const struct accel_local_sgd *local_sgd, const struct comm_site *site, 
     if (model_gone || object_is_gone (&local_sgd->acc->object))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: the %s", jobseg_call_name (site->call),
                            model_gone ? "model has been destroyed" : "job has been closed");
+    struct comm_site there = comm_site_on (site, model->device);
     masters_need (model);
     for (size_t i = 0; i < model->count && !status; i++) {
         const DLTensor *data = model->trained[i].data;
         if (model_is_trained (model, i))
-            status = comm_all_reduce (accel_world (local_sgd->acc), site, data->data, data->data,
+            status = comm_all_reduce (accel_world (local_sgd->acc), &there, data->data, data->data,
                                       accel_tensor_count (data), accel_dtype_from_dl (data->dtype), ACCEL_AVG, err);
     }
     accel_model_narrow (model);
