@@ -7,9 +7,7 @@
 #include "lib/comm/comm_object.h"
 #include "lib/comm/work.h"
 #include "lib/kernels/reduce.h"
-#include "util/clock.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,74 +142,6 @@ comm_close (struct accel_comm *comm)
     object_destroy (comm ? &comm->object : NULL);
 }
 
-/* A process that gives up in a group is no member of the world any more either. */
-static void
-break_off (struct accel_comm *comm, const struct accel_error *why, const char *reason)
-{
-    struct accel_comm *world = comm;
-    while (world->parent)
-        world = world->parent;
-    work_lock ();
-    bootstrap_leave (&world->bootstrap, JOBSEG_FAILED, reason);
-    for (; comm; comm = comm->parent) {
-        if (comm->is_broken)
-            continue;
-        comm->broken = *why;
-        if (comm->engine->give_up)
-            comm->engine->give_up (comm->transport, reason);
-        atomic_store_explicit (&comm->is_broken, true, memory_order_release);
-    }
-    work_unlock ();
-}
-
-/* Whether @comm, or what it is a group of, is broken: then fail with what was said at that time. */
-static enum accel_status
-check_broken (const struct accel_comm *comm, struct accel_error *err)
-{
-    for (; comm; comm = comm->parent)
-        if (atomic_load_explicit (&comm->is_broken, memory_order_acquire)) {
-            if (err)
-                *err = comm->broken;
-            return comm->broken.code;
-        }
-    return ACCEL_OK;
-}
-
-void
-comm_give_up (struct accel_comm *comm, const char *reason)
-{
-    struct accel_error why;
-    if (comm->is_broken)
-        return;
-    accel_fail (&why, ACCEL_ERR_PEER, "this process gave up: %s", reason);
-    break_off (comm, &why, reason);
-}
-
-void
-comm_unsettle (struct accel_comm *comm, const void *owner, const char *reason)
-{
-    if (comm->unsettled)
-        return;
-    comm->unsettled = owner;
-    snprintf (comm->unsettled_text, sizeof comm->unsettled_text, "%s", reason);
-}
-
-void
-comm_settle (struct accel_comm *comm, const void *owner)
-{
-    if (comm->unsettled == owner)
-        comm->unsettled = NULL;
-}
-
-void
-comm_abandon (struct accel_comm *comm, const void *owner)
-{
-    if (!owner || comm->unsettled != owner)
-        return;
-    comm->unsettled = NULL;
-    comm_give_up (comm, comm->unsettled_text);
-}
-
 void
 comm_reserve (struct accel_comm *comm, bool reserved)
 {
@@ -281,17 +211,6 @@ check (const struct accel_comm *comm, const struct accel_engine_call *call, bool
     return comm_check_engine (comm, call, err);
 }
 
-/* The number by which other ranks' records of the same call are found. */
-static uint32_t
-count_call (struct accel_comm *comm, const struct accel_engine_call *call)
-{
-    switch (call->kind) {
-    case ACCEL_ENGINE_SEND: return ++comm->messages[call->root];
-    case ACCEL_ENGINE_RECV: return ++comm->messages[comm->size + call->root];
-    default: return ++comm->calls;
-    }
-}
-
 /* Whether the program may call on @comm at all, now and at @site. */
 static enum accel_status
 admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
@@ -308,43 +227,7 @@ admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error
                                 "gradients of a backward pass are being averaged: wait for accel_backward to return",
                                 err);
     }
-    return check_broken (comm, err);
-}
-
-/* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
-enum accel_status
-comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
-{
-    struct accel_error mine;
-    struct comm_observer *observer = NULL;
-    enum accel_status status = check_broken (comm, err);
-    if (status)
-        return status;
-    for (const struct accel_comm *part = comm; part; part = part->parent)
-        observer = part->observer;
-    call->public_call = engine_site (call)->call;
-    call->form = engine_site (call)->form ? comm_form_hash (engine_site (call)->form) : 0;
-    call->helpers = &comm->watch.helpers;
-    call->number = count_call (comm, call);
-    struct ledger_entry entry = {
-        .comm = comm->id, .number = call->number, .kind = call->kind,
-        .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
-    };
-    call->sequence = ledger_begin (comm->ledger, call->site, &entry);
-    call->device = (DLDevice){ .device_type = kDLCPU };
-    call->stream = NULL;
-    int64_t begin_ns = observer ? clock_ns () : 0;
-    status = comm->engine->run (comm->transport, call, &mine);
-    if (observer)
-        observer->note (observer, call, begin_ns);
-    if (!status) {
-        ledger_end (comm->ledger, call->sequence);
-        return ACCEL_OK;
-    }
-    break_off (comm, &mine, mine.text);
-    if (err)
-        *err = mine;
-    return status;
+    return comm_check_broken (comm, err);
 }
 
 /* Calls of work itself were admitted when it was started. */

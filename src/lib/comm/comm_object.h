@@ -66,6 +66,29 @@ enum accel_status comm_check_engine (const struct accel_comm *comm, const struct
 /** Note @p call in the ledger and run it, on this thread and now. */
 enum accel_status comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err);
 
+/** comm_execute() in two parts, around what the engine itself has in flight.
+ *  @param[out] begin_ns  for comm_conclude()
+ *  @param status, why  what the engine says
+ *  @param[out] err  not NULL; the cause of the failure, which may be an earlier one  @{ */
+enum accel_status comm_begin (struct accel_comm *comm, struct accel_engine_call *call, int64_t *begin_ns,
+                              struct accel_error *err);
+enum accel_status comm_conclude (struct accel_comm *comm, const struct accel_engine_call *call, int64_t begin_ns,
+                                 enum accel_status status, const struct accel_error *why, struct accel_error *err);
+/** @} */
+
+/** Whether @p comm, or what it is a group of, is broken: then fail with what was said at that time. */
+static inline enum accel_status
+comm_check_broken (const struct accel_comm *comm, struct accel_error *err)
+{
+    for (; comm; comm = comm->parent)
+        if (atomic_load_explicit (&comm->is_broken, memory_order_acquire)) {
+            if (err)
+                *err = comm->broken;
+            return comm->broken.code;
+        }
+    return ACCEL_OK;
+}
+
 /** Leave and free.  Accepts NULL. */
 void comm_close (struct accel_comm *comm);
 
