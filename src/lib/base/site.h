@@ -26,6 +26,14 @@ struct comm_site {
     DLDevice device;              /* where its buffers are; all 0: in host memory */
 };
 
+/** @return whether the buffers of the call are in the host's memory. */
+static inline bool
+comm_is_for_host (const struct comm_site *site)
+{
+    return (unsigned) site->device.device_type <= kDLCPU || site->device.device_type == kDLCUDAHost
+           || site->device.device_type == kDLROCMHost;
+}
+
 /** @return 32 bits that differ where forms do; 0 for NULL. */
 uint32_t comm_form_hash (const struct comm_form *form);
 

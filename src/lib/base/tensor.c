@@ -173,6 +173,7 @@ tensor_device_name (DLDevice device)
     case kDLMetal: return "mps";
     case kDLVPI: return "vpi";
     case kDLROCM: return "rocm";
+    case kDLExtDev: return "ext";
     default: return "unknown";
     }
 }

@@ -5,6 +5,7 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
+#include "lib/comm/links.h"
 #include "lib/comm/lock.h"
 #include "util/clock.h"
 
@@ -25,6 +26,7 @@ break_off (struct accel_comm *comm, const struct accel_error *why, const char *r
         comm->broken = *why;
         if (comm->engine->give_up)
             comm->engine->give_up (comm->transport, reason);
+        comm_give_up_links (comm, reason);
         atomic_store_explicit (&comm->is_broken, true, memory_order_release);
     }
     work_unlock ();
@@ -96,9 +98,10 @@ begin (struct accel_comm *comm, struct accel_engine_call *call)
     struct ledger_entry entry = {
         .comm = comm->id, .number = call->number, .kind = call->kind,
         .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
+        .device = comm_is_for_host (site) ? 0 : site->device.device_type,
     };
     call->sequence = ledger_begin (comm->ledger, site, &entry);
-    call->device = (DLDevice){ .device_type = kDLCPU };
+    call->device = comm_is_for_host (site) ? (DLDevice){ .device_type = kDLCPU } : site->device;
     call->stream = NULL;
 }
 
@@ -113,7 +116,8 @@ comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct ac
     struct comm_observer *observer = observer_of (comm);
     begin (comm, call);
     int64_t begin_ns = observer ? clock_ns () : 0;
-    status = comm->engine->run (comm->transport, call, &mine);
+    status = call->device.device_type == kDLCPU ? comm->engine->run (comm->transport, call, &mine)
+                                                : comm_run_link (comm, call, &mine);
     if (observer)
         observer->note (observer, call, begin_ns);
     if (!status) {
