@@ -13,7 +13,9 @@ static const struct accel_engine *base;
 static enum accel_status
 standin_probe (const struct accel_engine_job *job, struct accel_error *err)
 {
-    const char *path = getenv ("STANDIN_ENGINE");
+    const char *path = getenv ("STANDIN_ENGINE"), *refused = getenv ("STANDIN_REFUSES");
+    if (refused && atoi (refused) == job->rank)
+        return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "does not want to");
     void *module = path ? dlopen (path, RTLD_NOW | RTLD_LOCAL) : NULL;
     base = module ? dlsym (module, ACCEL_ENGINE_SYMBOL) : NULL;
     return base ? ACCEL_OK : job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "needs STANDIN_ENGINE");
