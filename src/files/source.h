@@ -19,6 +19,17 @@ struct source {
 
 enum accel_status source_open (struct source *source, const char *path, struct accel_error *err);
 
+/**
+ * Open a file of a directory.
+ *
+ * @param folder        a descriptor of the directory
+ * @param name          without '/'
+ * @param shown         its path, for messages; copied
+ * @param follow_links  else a symbolic link fails with errno ELOOP
+ */
+enum accel_status source_open_in (struct source *source, int folder, const char *name, const char *shown,
+                                  bool follow_links, struct accel_error *err);
+
 /** Read through a mapping from now on, see accel_tokens_options.mapped. */
 enum accel_status source_map (struct source *source, struct accel_error *err);
 

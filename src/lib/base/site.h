@@ -5,6 +5,7 @@
 
 #include <accel/tensor.h>
 
+#include "lib/base/tensor.h"
 #include "util/jobseg.h"
 
 struct accel_work;
@@ -30,8 +31,7 @@ struct comm_site {
 static inline bool
 comm_is_for_host (const struct comm_site *site)
 {
-    return (unsigned) site->device.device_type <= kDLCPU || site->device.device_type == kDLCUDAHost
-           || site->device.device_type == kDLROCMHost;
+    return (unsigned) site->device.device_type <= kDLCPU || tensor_device_is_host (site->device);
 }
 
 /** @return 32 bits that differ where forms do; 0 for NULL. */

@@ -5,6 +5,7 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
+#include "lib/comm/execute.h"
 #include "lib/comm/links.h"
 #include "lib/comm/work.h"
 #include "lib/kernels/reduce.h"
@@ -170,7 +171,7 @@ is_reserved (const struct accel_comm *comm)
 uint64_t
 comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count)
 {
-    return ledger_begin (comm->ledger, site, &(struct ledger_entry){ .count = count, .root = -1 });
+    return ledger_begin (comm->ledger, site, (struct ledger_entry){ .count = count, .root = -1 });
 }
 
 void
@@ -225,10 +226,11 @@ check (const struct accel_comm *comm, const struct accel_engine_call *call, bool
 }
 
 /* Whether the program may call on @comm at all, now and at @site. */
-static enum accel_status
-admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
+static inline enum accel_status
+admit (struct accel_comm *comm, const struct comm_site *site, struct comm_observer **observer, struct accel_error *err)
 {
-    for (struct accel_comm *part = comm; part; part = part->parent) {
+    struct accel_comm *part = comm;
+    do {
         if (object_is_gone (&part->object))
             return comm_refuse (site, part == comm ? "the group has been destroyed"
                                 : part->parent ? "the parent of this group has been destroyed"
@@ -239,26 +241,34 @@ admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error
             return comm_refuse (site,
                                 "gradients of a backward pass are being averaged: wait for accel_backward to return",
                                 err);
-    }
-    return comm_check_broken (comm, err);
+        part = part->parent;
+    } while (part);
+    return comm_check_broken (comm, observer, err);
 }
 
 /* Calls of work itself were admitted when it was started. */
 static enum accel_status
 run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, struct accel_error *err)
 {
+    struct accel_work **work = engine_site (call)->work;
+    struct comm_observer *observer = NULL;
     call->element_bytes = accel_dtype_bytes (call->dtype);
-    if (engine_site (call)->work)
-        *engine_site (call)->work = NULL;
+    if (work)
+        *work = NULL;
     enum accel_status status = check (comm, call, buffers, err);
-    if (!status && !work_serves (comm)) {
-        status = admit (comm, call->site, err);
-        if (!status && engine_site (call)->work)
-            return work_start (comm, call, engine_site (call)->work, err);
-        if (!status)
-            work_take_turn (comm);
-    }
-    return status ? status : comm_execute (comm, call, err);
+    if (status)
+        return status;
+    if (comm->queue && work_serves (comm))
+        return comm_execute (comm, call, err);
+    status = admit (comm, call->site, &observer, err);
+    if (status)
+        return status;
+    if (work)
+        return work_start (comm, call, work, err);
+    if (!comm->queue)
+        return comm_run (comm, call, observer, err);
+    work_take_turn (comm);
+    return comm_execute (comm, call, err);
 }
 
 /* Members one by one: an initializer would clear the whole struct first, which takes longer than all the rest.  What is

@@ -101,19 +101,6 @@ enum accel_status comm_conclude (struct accel_comm *comm, const struct accel_eng
                                  enum accel_status status, const struct accel_error *why, struct accel_error *err);
 /** @} */
 
-/** Whether @p comm, or what it is a group of, is broken: then fail with what was said at that time. */
-static inline enum accel_status
-comm_check_broken (const struct accel_comm *comm, struct accel_error *err)
-{
-    for (; comm; comm = comm->parent)
-        if (atomic_load_explicit (&comm->is_broken, memory_order_acquire)) {
-            if (err)
-                *err = comm->broken;
-            return comm->broken.code;
-        }
-    return ACCEL_OK;
-}
-
 /** Leave and free.  Accepts NULL. */
 void comm_close (struct accel_comm *comm);
 

@@ -156,6 +156,7 @@ comm_engine_for (const struct accel_comm *comm, DLDevice device)
 enum accel_status
 comm_run_link (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
 {
+    call->device = engine_site (call)->device;
     const struct memory *memory = memory_of (call->device);
     const struct comm_link *link = find (comm, call->device);
     call->stream = memory->stream ? memory->stream (call->device) : NULL;

@@ -101,7 +101,7 @@ listen_to_higher (struct pipes *pipes, const struct accel_engine_helpers *helper
     *transport = pipes;
     if (good)
         return ACCEL_OK;
-    helpers->fail (err, ACCEL_ERR_SYSTEM, "engine pipes: cannot make sockets: %s", strerror (errno));
+    helpers->fail (err, ACCEL_ERR_SYSTEM, "engine pipes: cannot make a socket: %s", strerror (errno));
     return pipes_close (pipes), ACCEL_ERR_SYSTEM;
 }
 
@@ -293,8 +293,7 @@ pipes_join_group (void *transport, const int *ranks, int size, int rank, int64_t
 
 ACCEL_API const struct accel_engine accel_engine = {
     .abi = ACCEL_ENGINE_ABI, .size = sizeof (struct accel_engine), .name = "pipes",
-    .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_KIND_COUNT),
-    .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
+    .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_KIND_COUNT), .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
     .devices = ACCEL_ENGINE_BIT (kDLCPU),
     .open = pipes_open, .close = pipes_close, .make_group = pipes_make_group, .join_group = pipes_join_group,
     .run = pipes_run,

@@ -36,11 +36,11 @@ describe_call (const struct jobseg_record *record, char *text, size_t size)
                   (unsigned long long) record->count);
 }
 
-static void
-describe_device (const struct jobseg_record *record, char *text, size_t size)
+/* "cpu" for all memory of the host. */
+static const char *
+device_name (const struct jobseg_record *record)
 {
-    snprintf (text, size, "%s", tensor_device_name ((DLDevice){ .device_type = record->device ? record->device
-                                                                                             : kDLCPU }));
+    return tensor_device_name ((DLDevice){ .device_type = record->device ? record->device : kDLCPU });
 }
 
 static const char *
@@ -94,7 +94,7 @@ bool
 watch_agree (const struct jobseg_record *a, const struct jobseg_record *b)
 {
     return a->kind == b->kind && a->call == b->call && a->dtype == b->dtype && a->count == b->count && a->op == b->op
-           && a->root == b->root && a->form == b->form && a->device == b->device;
+           && a->root == b->root && a->form == b->form && !strcmp (device_name (a), device_name (b));
 }
 
 enum accel_status
@@ -111,10 +111,10 @@ watch_say_difference (const struct watch *watch, int rank_a, const struct watch_
                            watch_name (watch, rank_b), text_b, entry_b->place, watch_name (watch, rank_a), text_a,
                            entry_a->place);
     }
-    if (a->device != b->device) {
+    if (strcmp (device_name (a), device_name (b))) {
         what = "devices";
-        describe_device (a, text_a, sizeof text_a);
-        describe_device (b, text_b, sizeof text_b);
+        snprintf (text_a, sizeof text_a, "%s", device_name (a));
+        snprintf (text_b, sizeof text_b, "%s", device_name (b));
     } else if (a->dtype != b->dtype) {
         what = "element types";
         snprintf (text_a, sizeof text_a, "%s", accel_dtype_name (a->dtype));
