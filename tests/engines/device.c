@@ -59,7 +59,8 @@ same (const DLTensor *host, const DLTensor *device, const char *what)
 {
     size_t bytes = bytes_of (host);
     char *read = malloc (bytes + 1);
-    bool good = right (bytes == bytes_of (device) && device->device.device_type == kDLExtDev, "%s: another result", what);
+    bool good = right (bytes == bytes_of (device) && device->device.device_type == kDLExtDev, "%s: another result",
+                       what);
     memory_standin.read (standin_device, read, device->data, good ? bytes : 0, NULL);
     for (size_t i = 0; good && i < bytes; i++)
         good = right (read[i] == ((const char *) host->data)[i], "%s: byte %zu of %zu is %#x, not %#x", what, i, bytes,
@@ -152,8 +153,8 @@ collectives (struct accel *acc)
         check_outputs (acc, &twin);
         rank_must (accel_reduce (acc, &twin.host.dl, ACCEL_SUM, &err), &err);
         if (accel_num_processes (acc) > 1) /* of the host, in flight meanwhile */
-            rank_must (accel_comm_all_reduce_start (accel_world (acc), &number, &sum, 1, ACCEL_FLOAT32, ACCEL_SUM, &work,
-                                                    &err), &err);
+            rank_must (accel_comm_all_reduce_start (accel_world (acc), &number, &sum, 1, ACCEL_FLOAT32, ACCEL_SUM,
+                                                    &work, &err), &err);
         rank_must (accel_reduce (acc, &twin.device.dl, ACCEL_SUM, &err), &err);
         if (work)
             rank_must (accel_work_wait (work, &err), &err);
@@ -218,7 +219,8 @@ static const struct {
     int64_t shape[2];
 } layout[PARAMETERS] = {
     { "float", ACCEL_FLOAT32, ACCEL_FLOAT32, { 64, 33 } },    { "half", ACCEL_FLOAT16, ACCEL_FLOAT16, { 40, 51 } },
-    { "brain", ACCEL_BFLOAT16, ACCEL_FLOAT32, { 30, 1025 } }, { "eighth", ACCEL_FLOAT8_E4M3FN, ACCEL_BFLOAT16, { 17, 65 } },
+    { "brain", ACCEL_BFLOAT16, ACCEL_FLOAT32, { 30, 1025 } },
+    { "eighth", ACCEL_FLOAT8_E4M3FN, ACCEL_BFLOAT16, { 17, 65 } },
     { "buffer", ACCEL_FLOAT32, ACCEL_FLOAT32, { 3, 5 } },     { "large", ACCEL_FLOAT32, ACCEL_FLOAT32, { LARGE, 1 } },
 };
 
@@ -274,10 +276,11 @@ static struct accel_optimizer *
 make_optimizer (const struct way *way, struct accel_model *model)
 {
     struct accel_optimizer *made = NULL;
-    enum accel_status status
-        = way->optimizer == 0   ? accel_adamw_create (&made, model, &(struct accel_adamw){ .lr = 0.01, .amsgrad = true }, &err)
-          : way->optimizer == 1 ? accel_sgd_create (&made, model, &(struct accel_sgd){ .lr = 0.1, .momentum = 0.9 }, &err)
-                                : accel_lion_create (&made, model, NULL, &err);
+    const struct accel_adamw adamw = { .lr = 0.01, .amsgrad = true };
+    const struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.9 };
+    enum accel_status status = way->optimizer == 0   ? accel_adamw_create (&made, model, &adamw, &err)
+                               : way->optimizer == 1 ? accel_sgd_create (&made, model, &sgd, &err)
+                                                     : accel_lion_create (&made, model, NULL, &err);
     rank_must (status, &err);
     accel_optimizer_set_threads (made, 3);
     return made;
@@ -290,7 +293,6 @@ make (struct training *training)
     struct accel_parameter parameters[2][PARAMETERS];
     for (int i = 0; i < PARAMETERS; i++) {
         struct twin *data = &training->data[i], *grad = &training->grads[i];
-        bool trained = strcmp (layout[i].name, "buffer");
         twin_make (data, layout[i].dtype, 2, layout[i].shape);
         twin_fill (data, accel_process_index (training->acc), i); /* rank 0's count */
         twin_make (grad, layout[i].grad_dtype, 2, layout[i].shape);
@@ -299,8 +301,10 @@ make (struct training *training)
             memory_standin.destroy (standin_device, grad->device.dl.data);
             grad->host.dl.data = grad->device.dl.data = NULL;
         }
-        parameters[0][i] = (struct accel_parameter){ layout[i].name, &data->host.dl, trained ? &grad->host.dl : NULL };
-        parameters[1][i] = (struct accel_parameter){ layout[i].name, &data->device.dl, trained ? &grad->device.dl : NULL };
+        parameters[0][i] = (struct accel_parameter){ layout[i].name, &data->host.dl, &grad->host.dl };
+        parameters[1][i] = (struct accel_parameter){ layout[i].name, &data->device.dl, &grad->device.dl };
+        if (!strcmp (layout[i].name, "buffer"))
+            parameters[0][i].grad = parameters[1][i].grad = NULL;
     }
     for (int which = 0; which < 2; which++) {
         rank_must (accel_model_create (&training->models[which], parameters[which], PARAMETERS, &err), &err);
@@ -341,8 +345,10 @@ compare_training (struct training *training)
         snprintf (what, sizeof what, "%s, step %d: parameter %s", training->way->name, training->step, layout[i].name);
         if (!same (&training->data[i].host.dl, &training->data[i].device.dl, what))
             return;
-        right (accel_model_scale (training->models[0], i) == accel_model_scale (training->models[1], i), "%s: scale", what);
-        for (size_t s = 0; training->grads[i].host.dl.data && s < accel_optimizer_state_count (training->optimizers[0]); s++) {
+        right (accel_model_scale (training->models[0], i) == accel_model_scale (training->models[1], i), "%s: scale",
+               what);
+        size_t states = training->grads[i].host.dl.data ? accel_optimizer_state_count (training->optimizers[0]) : 0;
+        for (size_t s = 0; s < states; s++) {
             const char *name = accel_optimizer_state_name (training->optimizers[0], s);
             const DLTensor *host = accel_optimizer_state_tensor (training->optimizers[0], i, name);
             const DLTensor *device = accel_optimizer_state_tensor (training->optimizers[1], i, name);
@@ -391,10 +397,12 @@ train (struct accel *acc)
 
 static const struct way ways[] = {
     { .name = "AdamW, buckets", .precision = "no", .norm_type = 2 },
-    { .name = "SGD, fp16 with an overflow", .precision = "fp16", .optimizer = 1, .norm_type = INFINITY, .infinite = true },
+    { .name = "SGD, fp16 with an overflow", .precision = "fp16", .optimizer = 1, .norm_type = INFINITY,
+      .infinite = true },
     { .name = "Lion, gradients of the program", .precision = "bf16", .optimizer = 2, .norm_type = 3,
       .own_gradients = true },
-    { .name = "gradients in bfloat16", .precision = "no", .norm_type = 1, .ddp = { .comm_hook = ACCEL_COMM_HOOK_BF16 } },
+    { .name = "gradients in bfloat16", .precision = "no", .norm_type = 1,
+      .ddp = { .comm_hook = ACCEL_COMM_HOOK_BF16 } },
     { .name = "PowerSGD", .precision = "no", .norm_type = 2,
       .ddp = { .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .matrix_approximation_rank = 2, .start_iter = 1 } },
     { .name = "unused parameters and buffers", .precision = "no", .norm_type = 2, .own_gradients = true,

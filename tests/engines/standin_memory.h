@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A kind of memory that programs and the library cannot touch: kDLExtDev.  It is mapped twice, without any access at the
- * addresses that tensors have, and readable and writable where only this table looks: whoever dereferences the address
- * of a tensor is killed by SIGSEGV.  Operations go to the host's table at the second address.  Each process has memory
- * of its own, made when it is first asked for. */
+/* A kind of memory that programs and the library cannot touch: kDLExtDev.  It is mapped twice, without any access at
+ * the addresses that tensors have, and readable and writable where only this table looks: whoever dereferences the
+ * address of a tensor is killed by SIGSEGV.  Operations go to the host's table at the second address.  Each process has
+ * memory of its own, made when it is first asked for. */
 #ifndef TESTS_ENGINES_STANDIN_MEMORY_H
 #define TESTS_ENGINES_STANDIN_MEMORY_H
 

@@ -18,7 +18,8 @@ void comm_close_links (struct accel_comm *comm);
 void comm_give_up_links (struct accel_comm *comm, const char *reason);
 
 /** Run @p call, whose site names a device that is not the host. */
-__attribute__ ((cold)) enum accel_status comm_run_link (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err);
+__attribute__ ((cold)) enum accel_status comm_run_link (struct accel_comm *comm, struct accel_engine_call *call,
+                                                        struct accel_error *err);
 
 /** Find places where a group meets: [1 + link_count], the host's engine's first. */
 enum accel_status comm_make_places (struct accel_comm *comm, int size, int64_t *places, struct accel_error *err);
