@@ -27,6 +27,9 @@ struct comm_site {
     DLDevice device;              /* where its buffers are; all 0: in host memory */
 };
 
+/** In a function that ends in _at: where and what it was called.  Valid until that function returns. */
+#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
+
 /** @return whether the buffers of the call are in the host's memory. */
 static inline bool
 comm_is_for_host (const struct comm_site *site)

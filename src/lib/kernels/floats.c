@@ -5,6 +5,7 @@
 #include "lib/kernels/floats.h"
 
 #include "lib/kernels/arithmetic.h"
+#include "lib/kernels/bits.h"
 #include "lib/kernels/half.h"
 
 #include <math.h>
@@ -65,9 +66,7 @@ unscale (float *values, size_t count, float factor)
 {
     uint32_t found = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy (&bits, &values[i], sizeof bits);
-        found |= (uint32_t) ((bits & 0x7f800000u) == 0x7f800000u); /* infinite or NaN */
+        found |= (uint32_t) ((bits_of (values[i]) & 0x7f800000u) == 0x7f800000u); /* infinite or NaN */
         values[i] *= factor;
     }
     return found != 0;
@@ -86,9 +85,7 @@ has_nonfinite (const float *values, size_t count)
 {
     uint32_t found = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy (&bits, &values[i], sizeof bits);
-        found |= (uint32_t) ((bits & 0x7f800000u) == 0x7f800000u);
+        found |= (uint32_t) ((bits_of (values[i]) & 0x7f800000u) == 0x7f800000u);
     }
     return found != 0;
 }
@@ -147,9 +144,7 @@ largest_bits (const float *values, size_t count)
 {
     uint32_t most = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy (&bits, &values[i], sizeof bits);
-        bits &= 0x7fffffffu;
+        uint32_t bits = bits_of (values[i]) & 0x7fffffffu;
         most = bits > most ? bits : most;
     }
     return most;
@@ -159,10 +154,8 @@ largest_bits (const float *values, size_t count)
 static float
 scale_for (const float *values, size_t count, float limit)
 {
-    uint32_t bits = largest_bits (values, count);
-    float most;
+    float most = float_of (largest_bits (values, count));
     int exponent;
-    memcpy (&most, &bits, sizeof most);
     if (most == 0 || !isfinite (most))
         return 1;
     frexp ((double) limit / (double) most, &exponent);
