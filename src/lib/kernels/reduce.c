@@ -5,6 +5,7 @@
 
 #include "lib/kernels/reduce.h"
 
+#include "lib/kernels/floats.h"
 #include "lib/kernels/kernels.h"
 #include "util/memory.h"
 
@@ -177,15 +178,13 @@ reduce_scale (void *data, enum accel_dtype dtype, size_t count, double scale)
         for (size_t i = 0; i < count; i++)
             ((double *) data)[i] *= scale;
     else if (dtype == ACCEL_FLOAT32)
-        for (size_t i = 0; i < count; i++)
-            ((float *) data)[i] *= factor;
+        floats_multiply (data, count, factor);
     else
         for (size_t done = 0; done < count; done += BLOCK) {
             size_t part = count - done < BLOCK ? count - done : BLOCK;
             uint16_t *here = (uint16_t *) data + done;
             kernels->widen[dtype] (block, here, part);
-            for (size_t i = 0; i < part; i++)
-                block[i] *= factor;
+            floats_multiply (block, part, factor);
             kernels->narrow[dtype] (here, block, part);
         }
 }
