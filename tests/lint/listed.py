@@ -14,7 +14,8 @@ NOT_OURS = re.compile(r"(~|\.(o|lo|la|a|so|log|trs|pyc|orig|rej|gcno|gcda|swp))$
 # Their folders are listed as a whole.
 WHOLE = ["tests/fuzz/corpus/"]
 # Other tests and targets run these.
-NOT_ALONE = "tests/abi/dump.sh tests/fuzz/run.sh tests/hand.sh tests/testlib.sh tests/unit/test_probe.c".split()
+NOT_ALONE = ("tests/abi/dump.sh tests/engines/engine.sh tests/fuzz/run.sh tests/hand.sh tests/testlib.sh "
+             "tests/unit/test_probe.c").split()
 
 lists = {}
 
