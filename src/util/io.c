@@ -80,26 +80,60 @@ io_write_all (int fd, const void *bytes, size_t length)
 }
 
 /* Beyond the limit for the size of files a write is to fail like any other, instead of ending the process. */
+struct limit {
+    sigset_t size, old;
+    bool blocked;
+};
+
+static void
+begin_limit (struct limit *limit)
+{
+    sigemptyset (&limit->size);
+    sigaddset (&limit->size, SIGXFSZ);
+    limit->blocked = !pthread_sigmask (SIG_BLOCK, &limit->size, &limit->old);
+}
+
+static void
+end_limit (struct limit *limit)
+{
+    int saved = errno;
+    if (limit->blocked && !sigismember (&limit->old, SIGXFSZ)) {
+        while (sigtimedwait (&limit->size, NULL, &(struct timespec){ 0 }) > 0)
+            continue;
+        pthread_sigmask (SIG_UNBLOCK, &limit->size, NULL);
+    }
+    errno = saved;
+}
+
 static int
 write_within_limit (int fd, const void *bytes, size_t length)
 {
-    sigset_t size, old;
-    sigemptyset (&size);
-    sigaddset (&size, SIGXFSZ);
-    int blocked = pthread_sigmask (SIG_BLOCK, &size, &old);
-    int result = io_write_all (fd, bytes, length), saved = errno;
-    if (!blocked && !sigismember (&old, SIGXFSZ)) {
-        while (sigtimedwait (&size, NULL, &(struct timespec){ 0 }) > 0)
-            continue;
-        pthread_sigmask (SIG_UNBLOCK, &size, NULL);
-    }
-    errno = saved;
+    struct limit limit;
+    begin_limit (&limit);
+    int result = io_write_all (fd, bytes, length);
+    end_limit (&limit);
     return result;
 }
 
-/* A rename is on disk only when its directory is. */
-static int
-sync_directory_of (const char *path)
+int
+io_reserve (int fd, off_t size)
+{
+    struct limit limit;
+    int result;
+    if (!size)
+        return 0;
+    begin_limit (&limit);
+    do
+        result = fallocate (fd, 0, 0, size);
+    while (result && errno == EINTR);
+    if (result && (errno == EOPNOTSUPP || errno == ENOSYS))
+        result = ftruncate (fd, size);
+    end_limit (&limit);
+    return result;
+}
+
+int
+io_sync_directory_of (const char *path)
 {
     AUTO_FREE char *copy = strdup (path);
     if (!copy)
@@ -146,7 +180,7 @@ io_target_write (const struct io_target *target, const void *bytes, size_t lengt
         unlink (beside.text);
         return -1;
     }
-    if (sync_directory_of (path))
+    if (io_sync_directory_of (path))
         return fail_set (fail, FAIL_GENERAL, "%s: written, but cannot sync its directory: %s", path,
                          strerror (errno));
     return 0;

@@ -48,6 +48,14 @@ int io_make_parents (const char *path, struct fail *fail);
 /** write() all of it, through EINTR and short writes.  @return 0, or -1 with errno. */
 int io_write_all (int fd, const void *bytes, size_t length);
 
+/** Sync the directory that @p path is in, so that its name, or its absence, survives a power failure.
+ * @return 0, or -1 with errno */
+int io_sync_directory_of (const char *path);
+
+/** Make the new file @p fd @p size bytes long, with its blocks where the file system can: a full disk, and the limit of
+ * a process for the size of its files, fail here instead of later.  @return 0, or -1 with errno */
+int io_reserve (int fd, off_t size);
+
 /** Open the pipe or terminal behind @p fd again, so that write() there never waits: O_NONBLOCK on @p fd itself would be
  * for all who share it.
  * @return a descriptor of the caller's, close-on-exec; -1 where it is neither, or may not be opened */

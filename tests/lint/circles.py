@@ -82,9 +82,13 @@ def find_objects(build):
     return objects
 
 
+def has_source(rooms, room):
+    return any(path.suffix == ".c" for path in rooms.get(room, ()))
+
+
 def add_symbols(rooms, build, ties):
     """@return rooms that have a .c file, but no object"""
-    objects = {room: path for room, path in find_objects(build).items() if room in rooms}
+    objects = {room: path for room, path in find_objects(build).items() if has_source(rooms, room)}
     rooms_of_paths = {str(path): room for room, path in objects.items()}
     needed, defined = collections.defaultdict(set), {}
     listing = subprocess.run(["nm", "-A", "-P", *rooms_of_paths], capture_output=True, text=True, check=True).stdout

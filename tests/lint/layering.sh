@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Dependencies run one way: cli -> launch -> config -> util, cli -> lib -> util; and a few things have one place only.
+# Dependencies run one way: cli -> launch -> config -> util, cli -> files -> util,
+# lib -> files -> util; and a few things have one place only.
 . "${srcdir:-.}/tests/testlib.sh"
 
 # includes FOLDER FORBIDDEN...: no file of src/FOLDER includes "FORBIDDEN/...".
@@ -13,11 +14,12 @@ includes () {
     done
 }
 
-includes util lib config launch cli
+includes util files lib config launch cli
+includes files lib config launch cli
 includes lib config launch cli
-includes config lib launch cli
-includes launch lib cli
-includes selftest util lib config launch cli
+includes config files lib launch cli
+includes launch files lib cli
+includes selftest util files lib config launch cli
 
 # ---- the floors of src/lib, which HACKING.md lists ----
 
@@ -51,7 +53,7 @@ upward () {
          }' floors - | LC_ALL=C sort -u
 }
 
-printf '%s\n' 'comm/a.c state/a.h' 'kernels/a.c files/a.h' 'comm/a.c attic/a.h' 'comm/a.c base/a.h' 'comm/a.c comm/b.h' |
+printf '%s\n' 'comm/a.c state/a.h' 'kernels/a.c tree/a.h' 'comm/a.c attic/a.h' 'comm/a.c base/a.h' 'comm/a.c comm/b.h' |
     upward >planted
 test_expect_success 'planted: up, beside and to a folder without a floor' 'test "$(wc -l <planted)" -eq 3'
 test_expect_success 'each folder of src/lib has a floor in HACKING.md, and each floor a folder' \

@@ -32,7 +32,7 @@ write_file (const char *name, const void *bytes, size_t length)
 }
 
 /* Whether an open failed with these words.  By its address, as the set is written by another argument. */
-static void
+__attribute__ ((unused)) static void
 is_refused (const char *name, enum accel_status status, struct accel_dataset **set, const char *words)
 {
     bool good = status && status == err.code && !*set && strstr (err.text, words);

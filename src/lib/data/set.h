@@ -4,7 +4,7 @@
 #ifndef LIB_DATA_SET_H
 #define LIB_DATA_SET_H
 
-#include "lib/files/source.h"
+#include "files/source.h"
 
 #include <accel/dataset.h>
 

@@ -2,9 +2,9 @@
 /* The data set of tensors in a safetensors file. */
 #include <config.h>
 
+#include "files/safetensors.h"
 #include "lib/base/error.h"
 #include "lib/data/set.h"
-#include "lib/files/safetensors.h"
 #include "util/suggest.h"
 
 static enum accel_status
@@ -35,17 +35,14 @@ add_tensor (struct set *set, size_t index, const struct safetensors_tensor *tens
     if (tensor->ndim > ACCEL_MAX_DIMS)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: tensor '%s' has %zu dimensions; the maximum is %d", path,
                            name, tensor->ndim, ACCEL_MAX_DIMS);
-    if (index && tensor->shape[0] != set->dataset.size)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%s' has %llu samples, but '%s' has %zu", path, name,
-                           (unsigned long long) tensor->shape[0], set->fields[0].name, set->dataset.size);
-    for (size_t i = 0; i < tensor->ndim; i++) {
-        if (tensor->shape[i] > (i ? INT64_MAX : PTRDIFF_MAX))
-            return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                               "%s: tensor '%s' has a dimension of size %llu, which is too large", path, name,
-                               (unsigned long long) tensor->shape[i]);
-        if (i)
-            field.shape[i - 1] = (int64_t) tensor->shape[i];
-    }
+    if (index && (uint64_t) tensor->shape[0] != set->dataset.size)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%s' has %lld samples, but '%s' has %zu", path, name,
+                           (long long) tensor->shape[0], set->fields[0].name, set->dataset.size);
+    if (tensor->shape[0] > PTRDIFF_MAX)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: tensor '%s' has %lld samples, which is too many", path,
+                           name, (long long) tensor->shape[0]);
+    for (size_t i = 1; i < tensor->ndim; i++)
+        field.shape[i - 1] = tensor->shape[i];
     field.ndim = (int) tensor->ndim - 1;
     enum accel_status status = set_describe (set, index, &field, err);
     if (status)

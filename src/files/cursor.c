@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading JSON (RFC 8259) piece by piece; see json.h. */
+/* Reading JSON (RFC 8259) piece by piece; see cursor.h. */
 #include <config.h>
 
-#include "lib/files/json.h"
+#include "files/cursor.h"
 
-#include "lib/base/error.h"
+#include "files/error.h"
 #include "util/cleanup.h"
 #include "util/strbuf.h"
 #include "util/utf8.h"
@@ -16,7 +16,7 @@
 enum { MAX_DEPTH = 127 };
 
 enum accel_status
-json_fail (const struct json *json, const char *format, ...)
+cursor_fail (const struct cursor *json, const char *format, ...)
 {
     char text[ACCEL_ERROR_TEXT_SIZE];
     va_list args;
@@ -40,13 +40,13 @@ is_digit (char c)
 
 /* The byte at the cursor; 0 at the end.  A 0 in the text is no JSON either, so the two need not be told apart. */
 static char
-byte (const struct json *json)
+byte (const struct cursor *json)
 {
     return json->at < json->length ? json->text[json->at] : '\0';
 }
 
 char
-json_peek (struct json *json)
+cursor_peek (struct cursor *json)
 {
     while (is_space (byte (json)))
         json->at++;
@@ -54,27 +54,27 @@ json_peek (struct json *json)
 }
 
 enum accel_status
-json_take (struct json *json, char c, const char *what)
+cursor_take (struct cursor *json, char c, const char *what)
 {
-    if (json_peek (json) != c)
-        return json_fail (json, json->at < json->length ? "expected %s" : "unexpected end: expected %s", what);
+    if (cursor_peek (json) != c)
+        return cursor_fail (json, json->at < json->length ? "expected %s" : "unexpected end: expected %s", what);
     json->at++;
     return ACCEL_OK;
 }
 
 enum accel_status
-json_next (struct json *json, char closing, bool *first, bool *more)
+cursor_next (struct cursor *json, char closing, bool *first, bool *more)
 {
-    char c = json_peek (json);
+    char c = cursor_peek (json);
     *more = c != closing;
     if (c == closing)
         json->at++;
     else if (!*first) {
-        enum accel_status status = json_take (json, ',', closing == '}' ? "',' or '}'" : "',' or ']'");
+        enum accel_status status = cursor_take (json, ',', closing == '}' ? "',' or '}'" : "',' or ']'");
         if (status)
             return status;
-        if (json_peek (json) == closing)
-            return json_fail (json, "trailing ',' before '%c'", closing);
+        if (cursor_peek (json) == closing)
+            return cursor_fail (json, "trailing ',' before '%c'", closing);
     }
     *first = false;
     return ACCEL_OK;
@@ -82,7 +82,7 @@ json_next (struct json *json, char closing, bool *first, bool *more)
 
 /* Four hexadecimal digits. */
 static bool
-take_hex (struct json *json, unsigned *value)
+take_hex (struct cursor *json, unsigned *value)
 {
     *value = 0;
     for (int i = 0; i < 4; i++, json->at++) {
@@ -100,7 +100,7 @@ take_hex (struct json *json, unsigned *value)
 
 /* What follows a backslash. */
 static enum accel_status
-take_escape (struct json *json, struct strbuf *buf)
+take_escape (struct cursor *json, struct strbuf *buf)
 {
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
     char c = byte (json);
@@ -112,18 +112,18 @@ take_escape (struct json *json, struct strbuf *buf)
     }
     unsigned code, low;
     if (c != 'u')
-        return json_fail (json, "invalid escape after a backslash");
+        return cursor_fail (json, "invalid escape after a backslash");
     json->at++;
     if (!take_hex (json, &code))
-        return json_fail (json, "expected four hexadecimal digits");
+        return cursor_fail (json, "expected four hexadecimal digits");
     if (!code)
-        return json_fail (json, "a NUL character in a string");
+        return cursor_fail (json, "a NUL character in a string");
     if (code >= 0xd800 && code < 0xe000) {
         if (code >= 0xdc00 || json->length - json->at < 6 || memcmp (json->text + json->at, "\\u", 2) != 0)
-            return json_fail (json, "half of a surrogate pair");
+            return cursor_fail (json, "half of a surrogate pair");
         json->at += 2;
         if (!take_hex (json, &low) || low < 0xdc00 || low >= 0xe000)
-            return json_fail (json, "half of a surrogate pair");
+            return cursor_fail (json, "half of a surrogate pair");
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
     utf8_add (buf, code);
@@ -131,23 +131,23 @@ take_escape (struct json *json, struct strbuf *buf)
 }
 
 enum accel_status
-json_string (struct json *json, char **text, const char *what)
+cursor_string (struct cursor *json, char **text, const char *what)
 {
     AUTO_STRBUF struct strbuf buf = { 0 };
     *text = NULL;
-    enum accel_status status = json_take (json, '"', what);
+    enum accel_status status = cursor_take (json, '"', what);
     while (!status && byte (json) != '"') {
         size_t start = json->at;
         while ((unsigned char) byte (json) >= ' ' && byte (json) != '"' && byte (json) != '\\')
             json->at++;
         strbuf_add_bytes (&buf, json->text + start, json->at - start);
         if (json->at >= json->length)
-            status = json_fail (json, "ends inside a string");
+            status = cursor_fail (json, "ends inside a string");
         else if (byte (json) == '\\') {
             json->at++;
             status = take_escape (json, &buf);
         } else if (byte (json) != '"')
-            status = json_fail (json, "a control character in a string");
+            status = cursor_fail (json, "a control character in a string");
     }
     if (status)
         return status;
@@ -157,10 +157,10 @@ json_string (struct json *json, char **text, const char *what)
 }
 
 enum accel_status
-json_key (struct json *json, char **key)
+cursor_key (struct cursor *json, char **key)
 {
-    enum accel_status status = json_string (json, key, "a name in quotes");
-    if (!status && (status = json_take (json, ':', "':'"))) {
+    enum accel_status status = cursor_string (json, key, "a name in quotes");
+    if (!status && (status = cursor_take (json, ':', "':'"))) {
         free (*key);
         *key = NULL;
     }
@@ -168,31 +168,31 @@ json_key (struct json *json, char **key)
 }
 
 enum accel_status
-json_uint64 (struct json *json, uint64_t *value, const char *what)
+cursor_uint64 (struct cursor *json, uint64_t *value, const char *what)
 {
-    char c = json_peek (json);
+    char c = cursor_peek (json);
     size_t start = json->at;
     uint64_t number = 0;
     if (!is_digit (c))
-        return json_fail (json, "expected %s", what);
+        return cursor_fail (json, "expected %s", what);
     for (; is_digit (byte (json)); json->at++)
         if (__builtin_mul_overflow (number, (uint64_t) 10, &number)
             || __builtin_add_overflow (number, (uint64_t) (byte (json) - '0'), &number))
-            return json_fail (json, "%s is too large", what);
+            return cursor_fail (json, "%s is too large", what);
     c = byte (json);
     if ((json->text[start] == '0' && json->at - start > 1) || c == '.' || c == 'e' || c == 'E') {
         json->at = start;
-        return json_fail (json, "expected %s", what);
+        return cursor_fail (json, "expected %s", what);
     }
     *value = number;
     return ACCEL_OK;
 }
 
 bool
-json_word (struct json *json, const char *word)
+cursor_word (struct cursor *json, const char *word)
 {
     size_t length = strlen (word);
-    json_peek (json);
+    cursor_peek (json);
     if (length > json->length - json->at || memcmp (json->text + json->at, word, length) != 0)
         return false;
     json->at += length;
@@ -201,7 +201,7 @@ json_word (struct json *json, const char *word)
 
 /* @return whether there was at least one digit */
 static bool
-skip_digits (struct json *json)
+skip_digits (struct cursor *json)
 {
     size_t start = json->at;
     while (is_digit (byte (json)))
@@ -210,7 +210,7 @@ skip_digits (struct json *json)
 }
 
 static enum accel_status
-skip_number (struct json *json)
+skip_number (struct cursor *json)
 {
     json->at += byte (json) == '-';
     bool good = byte (json) == '0' ? json->at++, true : skip_digits (json);
@@ -223,32 +223,32 @@ skip_number (struct json *json)
         json->at += byte (json) == '+' || byte (json) == '-';
         good = skip_digits (json);
     }
-    return good ? ACCEL_OK : json_fail (json, "expected a value");
+    return good ? ACCEL_OK : cursor_fail (json, "expected a value");
 }
 
 static enum accel_status
-skip_value (struct json *json, int depth)
+skip_value (struct cursor *json, int depth)
 {
-    char c = json_peek (json), *text = NULL, closing = c == '{' ? '}' : ']';
+    char c = cursor_peek (json), *text = NULL, closing = c == '{' ? '}' : ']';
     enum accel_status status;
     bool first = true, more;
     if (c == '"') {
-        status = json_string (json, &text, "a string");
+        status = cursor_string (json, &text, "a string");
         free (text);
         return status;
     }
     if (c != '{' && c != '[')
-        return json_word (json, "null") || json_word (json, "true") || json_word (json, "false") ? ACCEL_OK
+        return cursor_word (json, "null") || cursor_word (json, "true") || cursor_word (json, "false") ? ACCEL_OK
                                                                                                   : skip_number (json);
     if (depth > MAX_DEPTH)
-        return json_fail (json, "nested more than %d levels deep", MAX_DEPTH);
+        return cursor_fail (json, "nested more than %d levels deep", MAX_DEPTH);
     json->at++;
     for (;;) {
-        status = json_next (json, closing, &first, &more);
+        status = cursor_next (json, closing, &first, &more);
         if (status || !more)
             return status;
         if (c == '{') {
-            status = json_key (json, &text);
+            status = cursor_key (json, &text);
             free (text);
         }
         if (!status)
@@ -259,14 +259,14 @@ skip_value (struct json *json, int depth)
 }
 
 enum accel_status
-json_skip (struct json *json)
+cursor_skip (struct cursor *json)
 {
     return skip_value (json, 1);
 }
 
 enum accel_status
-json_end (struct json *json)
+cursor_end (struct cursor *json)
 {
-    json_peek (json);
-    return json->at == json->length ? ACCEL_OK : json_fail (json, "text after the end of the JSON");
+    cursor_peek (json);
+    return json->at == json->length ? ACCEL_OK : cursor_fail (json, "text after the end of the JSON");
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A cursor over JSON text: the caller asks for what it expects.  Enough for headers of files, and no tree in memory. */
-#ifndef LIB_FILES_JSON_H
-#define LIB_FILES_JSON_H
+#ifndef FILES_CURSOR_H
+#define FILES_CURSOR_H
 
 #include <accel/base.h>
 
-struct json {
+struct cursor {
     const char *text; /* [length], not terminated */
     size_t length;
     size_t at;
@@ -13,37 +13,37 @@ struct json {
 };
 
 /** Fail at the byte where the cursor stands; adds "byte N: ". */
-enum accel_status json_fail (const struct json *json, const char *format, ...) ACCEL_PRINTF (2, 3);
+enum accel_status cursor_fail (const struct cursor *json, const char *format, ...) ACCEL_PRINTF (2, 3);
 
 /** @return the next byte that is no white space, without taking it; 0 at the end. */
-char json_peek (struct json *json);
+char cursor_peek (struct cursor *json);
 
 /** Take @p c, after white space, or fail: "expected WHAT". */
-enum accel_status json_take (struct json *json, char c, const char *what);
+enum accel_status cursor_take (struct cursor *json, char c, const char *what);
 
 /**
  * The next member of an object or array whose opening bracket was taken; start with *first true.
  *
  * @param[out] more  false: the closing bracket was taken
  */
-enum accel_status json_next (struct json *json, char closing, bool *first, bool *more);
+enum accel_status cursor_next (struct cursor *json, char closing, bool *first, bool *more);
 
 /** A string, decoded to UTF-8; the caller frees it.  One with a character 0 is refused. */
-enum accel_status json_string (struct json *json, char **text, const char *what);
+enum accel_status cursor_string (struct cursor *json, char **text, const char *what);
 
 /** A key and its colon. */
-enum accel_status json_key (struct json *json, char **key);
+enum accel_status cursor_key (struct cursor *json, char **key);
 
 /** An integer >= 0 without fraction, exponent or needless zeros, that fits 64 bits. */
-enum accel_status json_uint64 (struct json *json, uint64_t *value, const char *what);
+enum accel_status cursor_uint64 (struct cursor *json, uint64_t *value, const char *what);
 
 /** Take any value. */
-enum accel_status json_skip (struct json *json);
+enum accel_status cursor_skip (struct cursor *json);
 
 /** Take the word @p word if it is next.  @return whether it was */
-bool json_word (struct json *json, const char *word);
+bool cursor_word (struct cursor *json, const char *word);
 
 /** Fail unless nothing but white space is left. */
-enum accel_status json_end (struct json *json);
+enum accel_status cursor_end (struct cursor *json);
 
 #endif

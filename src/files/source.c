@@ -2,9 +2,9 @@
 /* Files that are read at places; see source.h. */
 #include <config.h>
 
-#include "lib/files/source.h"
+#include "files/source.h"
 
-#include "lib/base/error.h"
+#include "files/error.h"
 #include "util/memory.h"
 
 #include <errno.h>
@@ -18,16 +18,24 @@
 enum accel_status
 source_open (struct source *source, const char *path, struct accel_error *err)
 {
-    struct stat info;
-    enum accel_status status = ACCEL_ERR_SYSTEM;
     *source = (struct source) SOURCE_CLOSED;
     if (!path)
         return accel_fail (err, ACCEL_ERR_INVALID, "path is NULL or empty");
+    return source_open_in (source, AT_FDCWD, path, path, true, err);
+}
+
+enum accel_status
+source_open_in (struct source *source, int folder, const char *name, const char *path, bool follow_links,
+                struct accel_error *err)
+{
+    struct stat info;
+    enum accel_status status = ACCEL_ERR_SYSTEM;
+    *source = (struct source) SOURCE_CLOSED;
     source->path = strdup (path);
     if (!source->path)
         return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
     /* O_NONBLOCK: a FIFO without a writer must be refused, not waited for. */
-    source->fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    source->fd = openat (folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (follow_links ? 0 : O_NOFOLLOW));
     if (source->fd < 0 || fstat (source->fd, &info))
         accel_fail_errno (err, "%s", path);
     else if (!S_ISREG (info.st_mode))

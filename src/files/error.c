@@ -2,7 +2,7 @@
 /* The library's error object; see error.h. */
 #include <config.h>
 
-#include "lib/base/error.h"
+#include "files/error.h"
 
 #include <errno.h>
 #include <stdarg.h>

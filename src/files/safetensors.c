@@ -3,10 +3,10 @@
  * free of dependencies, and says which byte is wrong. */
 #include <config.h>
 
-#include "lib/files/safetensors.h"
+#include "files/safetensors.h"
 
-#include "lib/base/error.h"
-#include "lib/files/json.h"
+#include "files/error.h"
+#include "files/cursor.h"
 #include "util/cleanup.h"
 #include "util/utf8.h"
 
@@ -14,10 +14,11 @@
 
 static const struct {
     const char *name;
-    unsigned bits;
+    uint8_t bits;
+    uint8_t code;
     enum accel_dtype dtype;
 } types[SAFETENSORS_DTYPE_COUNT] = {
-#define X(name, bits, dtype) { #name, bits, dtype },
+#define X(name, bits, code, dtype) { #name, bits, code, dtype },
     SAFETENSORS_DTYPE_MAP (X)
 #undef X
 };
@@ -32,6 +33,28 @@ const char *
 safetensors_dtype_name (enum safetensors_dtype dtype)
 {
     return types[dtype].name;
+}
+
+unsigned
+safetensors_dtype_bits (enum safetensors_dtype dtype)
+{
+    return types[dtype].bits;
+}
+
+DLDataType
+safetensors_to_dl (enum safetensors_dtype dtype)
+{
+    return (DLDataType){ .code = types[dtype].code, .bits = types[dtype].bits, .lanes = 1 };
+}
+
+enum safetensors_dtype
+safetensors_from_dl (DLDataType type)
+{
+    size_t i = 0;
+    while (i < SAFETENSORS_DTYPE_COUNT
+           && (types[i].code != type.code || types[i].bits != type.bits || type.lanes != 1))
+        i++;
+    return (enum safetensors_dtype) i;
 }
 
 /* Room for one more element of an array. */
@@ -51,12 +74,12 @@ make_room (void *array_address, size_t count, size_t *room, size_t element, stru
 }
 
 static enum accel_status
-parse_dtype (struct json *json, struct safetensors_tensor *tensor)
+parse_dtype (struct cursor *json, struct safetensors_tensor *tensor)
 {
     AUTO_FREE char *name = NULL;
-    json_peek (json);
+    cursor_peek (json);
     size_t start = json->at;
-    enum accel_status status = json_string (json, &name, "the name of an element type");
+    enum accel_status status = cursor_string (json, &name, "the name of an element type");
     if (status)
         return status;
     for (size_t i = 0; i < SAFETENSORS_DTYPE_COUNT; i++)
@@ -65,96 +88,98 @@ parse_dtype (struct json *json, struct safetensors_tensor *tensor)
             return ACCEL_OK;
         }
     json->at = start;
-    return json_fail (json, "unknown element type '%.40s'", name);
+    return cursor_fail (json, "unknown element type '%.40s'", name);
 }
 
 static enum accel_status
-parse_shape (struct json *json, struct safetensors_tensor *tensor)
+parse_shape (struct cursor *json, struct safetensors_tensor *tensor)
 {
     bool first = true, more;
     size_t room = 0;
-    enum accel_status status = json_take (json, '[', "'[' of the shape");
+    enum accel_status status = cursor_take (json, '[', "'[' of the shape");
     while (!status) {
         uint64_t size;
-        if ((status = json_next (json, ']', &first, &more)) || !more)
+        if ((status = cursor_next (json, ']', &first, &more)) || !more)
             break;
-        if ((status = json_uint64 (json, &size, "a size of the shape"))
+        if ((status = cursor_uint64 (json, &size, "a size of the shape"))
             || (status = make_room (&tensor->shape, tensor->ndim, &room, sizeof *tensor->shape, json->err)))
             break;
-        tensor->shape[tensor->ndim++] = size;
+        if (size > INT64_MAX)
+            return cursor_fail (json, "a size of the shape is too large");
+        tensor->shape[tensor->ndim++] = (int64_t) size;
     }
     return status;
 }
 
 static enum accel_status
-parse_offsets (struct json *json, struct safetensors_tensor *tensor)
+parse_offsets (struct cursor *json, struct safetensors_tensor *tensor)
 {
-    enum accel_status status = json_take (json, '[', "'[' of data_offsets");
+    enum accel_status status = cursor_take (json, '[', "'[' of data_offsets");
     if (!status)
-        status = json_uint64 (json, &tensor->begin, "the first offset");
+        status = cursor_uint64 (json, &tensor->begin, "the first offset");
     if (!status)
-        status = json_take (json, ',', "',' and the second offset");
+        status = cursor_take (json, ',', "',' and the second offset");
     if (!status)
-        status = json_uint64 (json, &tensor->end, "the second offset");
+        status = cursor_uint64 (json, &tensor->end, "the second offset");
     if (!status)
-        status = json_take (json, ']', "']' after two offsets");
+        status = cursor_take (json, ']', "']' after two offsets");
     return status;
 }
 
 /* The product of the shape in bytes must be what the offsets say. */
 static enum accel_status
-check_size (const struct json *json, const struct safetensors_tensor *tensor)
+check_size (const struct cursor *json, const struct safetensors_tensor *tensor)
 {
     uint64_t elements = 1, bits;
     size_t bytes;
     for (size_t i = 0; i < tensor->ndim; i++)
-        if (__builtin_mul_overflow (elements, tensor->shape[i], &elements))
-            return json_fail (json, "too many elements: the count overflows 64 bits");
+        if (__builtin_mul_overflow (elements, (uint64_t) tensor->shape[i], &elements))
+            return cursor_fail (json, "too many elements: the count overflows 64 bits");
     if (__builtin_mul_overflow (elements, (uint64_t) types[tensor->dtype].bits, &bits)
         || __builtin_add_overflow (bits / 8, 0, &bytes))
-        return json_fail (json, "too many bytes: the size overflows 64 bits");
+        return cursor_fail (json, "too many bytes: the size overflows 64 bits");
     if (bits % 8)
-        return json_fail (json, "%llu elements of %u bits are not a whole number of bytes",
+        return cursor_fail (json, "%llu elements of %u bits are not a whole number of bytes",
                           (unsigned long long) elements, types[tensor->dtype].bits);
     if (tensor->end < tensor->begin)
-        return json_fail (json, "data_offsets end before they begin");
+        return cursor_fail (json, "data_offsets end before they begin");
     if (tensor->end - tensor->begin != bytes)
-        return json_fail (json, "shape and type give %zu bytes, but data_offsets say %llu", bytes,
+        return cursor_fail (json, "shape and type give %zu bytes, but data_offsets say %llu", bytes,
                           (unsigned long long) (tensor->end - tensor->begin));
     return ACCEL_OK;
 }
 
 static enum accel_status
-parse_members (struct json *json, struct safetensors_tensor *tensor)
+parse_members (struct cursor *json, struct safetensors_tensor *tensor)
 {
     static const struct {
         const char *key;
-        enum accel_status (*parse) (struct json *json, struct safetensors_tensor *tensor);
+        enum accel_status (*parse) (struct cursor *json, struct safetensors_tensor *tensor);
     } members[] = { { "dtype", parse_dtype }, { "shape", parse_shape }, { "data_offsets", parse_offsets } };
     unsigned seen = 0, i;
     bool first = true, more;
-    enum accel_status status = json_take (json, '{', "'{' of a tensor's description");
+    enum accel_status status = cursor_take (json, '{', "'{' of a tensor's description");
     for (; !status; ) {
         AUTO_FREE char *key = NULL;
-        if ((status = json_next (json, '}', &first, &more)) || !more)
+        if ((status = cursor_next (json, '}', &first, &more)) || !more)
             break;
-        if ((status = json_key (json, &key)))
+        if ((status = cursor_key (json, &key)))
             break;
         for (i = 0; i < 3 && strcmp (members[i].key, key) != 0; i++)
             ;
         if (i < 3 && seen & 1u << i)
-            return json_fail (json, "duplicate %s", key);
-        status = i < 3 ? members[i].parse (json, tensor) : json_skip (json);
+            return cursor_fail (json, "duplicate %s", key);
+        status = i < 3 ? members[i].parse (json, tensor) : cursor_skip (json);
         seen |= 1u << i;
     }
     for (i = 0; i < 3 && !status; i++)
         if (!(seen & 1u << i))
-            status = json_fail (json, "missing %s", members[i].key);
+            status = cursor_fail (json, "missing %s", members[i].key);
     return status ? status : check_size (json, tensor);
 }
 
 static enum accel_status
-parse_tensor (struct safetensors *file, struct json *json, char **name)
+parse_tensor (struct safetensors *file, struct cursor *json, char **name)
 {
     enum accel_status status
         = make_room (&file->tensors, file->count, &file->tensor_room, sizeof *file->tensors, json->err);
@@ -167,47 +192,53 @@ parse_tensor (struct safetensors *file, struct json *json, char **name)
     return status ? accel_fail_in (json->err, status, "tensor '%.80s'", tensor->name) : ACCEL_OK;
 }
 
-/* Checked, and not kept: nothing here depends on it. */
 static enum accel_status
-check_metadata (struct json *json)
+parse_pair (struct safetensors *file, struct cursor *json)
+{
+    enum accel_status status
+        = make_room (&file->metadata, file->pairs, &file->pair_room, sizeof *file->metadata, json->err);
+    if (status)
+        return status;
+    struct safetensors_pair *pair = &file->metadata[file->pairs++];
+    *pair = (struct safetensors_pair){ 0 };
+    status = cursor_key (json, &pair->key);
+    return status ? status
+                  : cursor_string (json, &pair->value, "a string (all values of __metadata__ are strings)");
+}
+
+static enum accel_status
+parse_metadata (struct safetensors *file, struct cursor *json)
 {
     bool first = true, more;
-    if (json_word (json, "null"))
+    if (cursor_word (json, "null"))
         return ACCEL_OK;
-    enum accel_status status = json_take (json, '{', "'{' of __metadata__");
-    while (!status) {
-        AUTO_FREE char *key = NULL;
-        AUTO_FREE char *value = NULL;
-        if ((status = json_next (json, '}', &first, &more)) || !more)
-            break;
-        status = json_key (json, &key);
-        if (!status)
-            status = json_string (json, &value, "a string (all values of __metadata__ are strings)");
-    }
+    enum accel_status status = cursor_take (json, '{', "'{' of __metadata__");
+    while (!status && !(status = cursor_next (json, '}', &first, &more)) && more)
+        status = parse_pair (file, json);
     return status;
 }
 
 static enum accel_status
-parse_header (struct safetensors *file, struct json *json)
+parse_header (struct safetensors *file, struct cursor *json)
 {
     bool first = true, more, has_metadata = false;
-    enum accel_status status = json_take (json, '{', "'{'");
+    enum accel_status status = cursor_take (json, '{', "'{'");
     while (!status) {
         AUTO_FREE char *key = NULL;
-        if ((status = json_next (json, '}', &first, &more)) || !more)
+        if ((status = cursor_next (json, '}', &first, &more)) || !more)
             break;
-        if ((status = json_key (json, &key)))
+        if ((status = cursor_key (json, &key)))
             break;
         if (strcmp (key, "__metadata__") != 0)
             status = parse_tensor (file, json, &key);
         else if (has_metadata)
-            status = json_fail (json, "duplicate __metadata__");
+            status = cursor_fail (json, "duplicate __metadata__");
         else {
             has_metadata = true;
-            status = check_metadata (json);
+            status = parse_metadata (file, json);
         }
     }
-    return status ? status : json_end (json);
+    return status ? status : cursor_end (json);
 }
 
 /* In the order of the data; empty tensors before the one that begins at the same place. */
@@ -229,13 +260,34 @@ compare_names (const void *a, const void *b, void *tensors)
     return strcmp (all[*(const size_t *) a].name, all[*(const size_t *) b].name);
 }
 
-/* Sort, and see that there are no holes, no overlaps and no name twice. */
-static enum accel_status
-arrange (struct safetensors *file, struct accel_error *err)
+static int
+compare_keys (const void *a, const void *b)
 {
-    if (!file->count)
+    return strcmp (*(char *const *) a, *(char *const *) b);
+}
+
+/* A key that is there twice has two values; which one is meant is anybody's guess. */
+static enum accel_status
+check_keys (const struct safetensors *file, struct accel_error *err)
+{
+    if (file->pairs < 2)
         return ACCEL_OK;
-    qsort (file->tensors, file->count, sizeof *file->tensors, compare_offsets);
+    AUTO_FREE char **keys = malloc (file->pairs * sizeof *keys);
+    if (!keys)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu keys", file->pairs);
+    for (size_t i = 0; i < file->pairs; i++)
+        keys[i] = file->metadata[i].key;
+    qsort (keys, file->pairs, sizeof *keys, compare_keys);
+    for (size_t i = 1; i < file->pairs; i++)
+        if (!strcmp (keys[i], keys[i - 1]))
+            return accel_fail (err, ACCEL_ERR_FORMAT, "duplicate key '%.80s' in __metadata__", keys[i]);
+    return ACCEL_OK;
+}
+
+/* Check that there are no holes and no overlaps. */
+static enum accel_status
+check_offsets (struct safetensors *file, struct accel_error *err)
+{
     for (size_t i = 0; i < file->count; i++) {
         const struct safetensors_tensor *tensor = &file->tensors[i];
         if (tensor->begin != file->data_bytes)
@@ -244,6 +296,16 @@ arrange (struct safetensors *file, struct accel_error *err)
                                (unsigned long long) file->data_bytes);
         file->data_bytes = tensor->end;
     }
+    return ACCEL_OK;
+}
+
+/* Sort, and check what concerns more than one tensor. */
+static enum accel_status
+arrange (struct safetensors *file, struct accel_error *err)
+{
+    if (!file->count)
+        return ACCEL_OK;
+    qsort (file->tensors, file->count, sizeof *file->tensors, compare_offsets);
     file->by_name = malloc (file->count * sizeof *file->by_name);
     if (!file->by_name)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the names of %zu tensors", file->count);
@@ -254,24 +316,26 @@ arrange (struct safetensors *file, struct accel_error *err)
         if (!strcmp (file->tensors[file->by_name[i]].name, file->tensors[file->by_name[i - 1]].name))
             return accel_fail (err, ACCEL_ERR_FORMAT, "duplicate tensor '%.80s'",
                                file->tensors[file->by_name[i]].name);
-    return ACCEL_OK;
+    return check_offsets (file, err);
 }
 
 enum accel_status
 safetensors_parse (struct safetensors *file, const char *text, size_t length, struct accel_error *err)
 {
-    struct json json = { .text = text, .length = length, .err = err };
+    struct cursor json = { .text = text, .length = length, .err = err };
     enum accel_status status;
     *file = (struct safetensors){ 0 };
     json.at = utf8_valid_length (text, length);
     if (json.at < length)
-        status = json_fail (&json, "not valid UTF-8");
+        status = cursor_fail (&json, "not valid UTF-8");
     else {
         json.at = 0;
         status = parse_header (file, &json);
     }
     if (!status)
         status = arrange (file, err);
+    if (!status)
+        status = check_keys (file, err);
     if (status)
         safetensors_release (file);
     return status;
@@ -343,7 +407,12 @@ safetensors_release (struct safetensors *file)
         free (file->tensors[i].name);
         free (file->tensors[i].shape);
     }
+    for (size_t i = 0; i < file->pairs; i++) {
+        free (file->metadata[i].key);
+        free (file->metadata[i].value);
+    }
     free (file->tensors);
+    free (file->metadata);
     free (file->by_name);
     *file = (struct safetensors){ 0 };
     errno = saved;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A regular file that is read at places, by any number of threads at once. */
-#ifndef LIB_FILES_SOURCE_H
-#define LIB_FILES_SOURCE_H
+#ifndef FILES_SOURCE_H
+#define FILES_SOURCE_H
 
 #include <accel/base.h>
 #include <time.h>
@@ -18,6 +18,17 @@ struct source {
 #define SOURCE_CLOSED { .fd = -1 }
 
 enum accel_status source_open (struct source *source, const char *path, struct accel_error *err);
+
+/**
+ * Open a file of a directory.
+ *
+ * @param folder        a descriptor of the directory
+ * @param name          without '/'
+ * @param shown         its path, for messages; copied
+ * @param follow_links  else a symbolic link fails with errno ELOOP
+ */
+enum accel_status source_open_in (struct source *source, int folder, const char *name, const char *shown,
+                                  bool follow_links, struct accel_error *err);
 
 /** Read through a mapping from now on, see accel_tokens_options.mapped. */
 enum accel_status source_map (struct source *source, struct accel_error *err);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that are written beside their path; see partial.h.  Each is locked while it is written: one that is not locked
+ * was left by a process that was killed. */
+#include <config.h>
+
+#include "files/partial.h"
+
+#include "files/error.h"
+#include "util/cleanup.h"
+#include "util/io.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char suffix[] = ".partial";
+
+/* The length of the directory with its '/', 0 if @path has none. */
+static int
+folder_length (const char *path)
+{
+    const char *slash = strrchr (path, '/');
+    return slash ? (int) (slash + 1 - path) : 0;
+}
+
+static bool
+is_left_over (const char *name, const char *wanted)
+{
+    size_t length = strlen (name), prefix = strlen (wanted);
+    return length > prefix + sizeof suffix && name[0] == '.' && !strncmp (name + 1, wanted, prefix)
+           && name[1 + prefix] == '.' && !strcmp (name + length - (sizeof suffix - 1), suffix);
+}
+
+/* Remove what killed processes left.  That this may fail is no reason not to write. */
+static void
+sweep (const char *path)
+{
+    int folder = folder_length (path);
+    AUTO_FREE char *name = folder ? strndup (path, (size_t) folder) : strdup (".");
+    DIR *dir = name ? opendir (name) : NULL;
+    for (struct dirent *entry; dir && (entry = readdir (dir)); ) {
+        if (!is_left_over (entry->d_name, path + folder))
+            continue;
+        AUTO_CLOSE int fd = openat (dirfd (dir), entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd >= 0 && !flock (fd, LOCK_EX | LOCK_NB))
+            unlinkat (dirfd (dir), entry->d_name, 0);
+    }
+    if (dir)
+        closedir (dir);
+}
+
+/* A sweep may remove the file between open() and flock(): then it has no name any more, and another is made. */
+static bool
+lock (int fd)
+{
+    struct stat info;
+    return !flock (fd, LOCK_EX | LOCK_NB) ? !fstat (fd, &info) && info.st_nlink : errno != EWOULDBLOCK;
+}
+
+static enum accel_status
+create_beside (struct partial *partial, mode_t mode, struct accel_error *err)
+{
+    int folder = folder_length (partial->path);
+    for (unsigned i = 0; i < 1000; i++) {
+        if (asprintf (&partial->beside, "%.*s.%s.%d-%u%s", folder, partial->path, partial->path + folder,
+                      (int) getpid (), i, suffix) < 0) {
+            partial->beside = NULL;
+            return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        }
+        partial->fd = open (partial->beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (partial->fd >= 0 && lock (partial->fd))
+            return ACCEL_OK;
+        if (partial->fd < 0 && errno != EEXIST)
+            break;
+        if (partial->fd >= 0)
+            close (partial->fd);
+        partial->fd = -1;
+        free (partial->beside);
+        partial->beside = NULL;
+    }
+    accel_fail_errno (err, "%s: cannot create a temporary file in its directory", partial->path);
+    free (partial->beside);
+    partial->beside = NULL;
+    return ACCEL_ERR_SYSTEM;
+}
+
+static enum accel_status
+create_in_place (struct partial *partial, const char *path, struct accel_error *err)
+{
+    partial->path = strdup (path);
+    partial->beside = strdup (path);
+    if (!partial->path || !partial->beside)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    if (!unlink (path) || errno == ENOENT) /* not emptied: others may have the former file mapped */
+        partial->fd = open (path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (partial->fd >= 0)
+        return ACCEL_OK;
+    accel_fail_errno (err, "%s: cannot create", path);
+    free (partial->beside);
+    partial->beside = NULL;
+    return ACCEL_ERR_SYSTEM;
+}
+
+static enum accel_status
+create (struct partial *partial, const char *path, struct accel_error *err)
+{
+    struct io_target target;
+    struct fail fail;
+    if (io_target_find (&target, path, 0666, &fail))
+        return accel_fail (err, ACCEL_ERR_SYSTEM, "%s", fail.text);
+    partial->path = target.path;
+    sweep (partial->path);
+    enum accel_status status = create_beside (partial, target.mode, err);
+    /* The mode of a file that is replaced is not for the umask to cut. */
+    if (!status && target.exists && fchmod (partial->fd, target.mode))
+        status = accel_fail_errno (err, "%s: cannot write", partial->path);
+    return status;
+}
+
+enum accel_status
+partial_create (struct partial *partial, const char *path, bool in_place, uint64_t size, struct accel_error *err)
+{
+    *partial = (struct partial) PARTIAL_NONE;
+    if (!path || !*path)
+        return accel_fail (err, ACCEL_ERR_INVALID, "path is NULL or empty");
+    enum accel_status status = in_place ? create_in_place (partial, path, err) : create (partial, path, err);
+    if (!status && (size > INT64_MAX || io_reserve (partial->fd, (off_t) size)))
+        status = size > INT64_MAX ? accel_fail (err, ACCEL_ERR_INVALID, "%s: too large: size overflows", path)
+                                  : accel_fail_errno (err, "%s: cannot reserve %llu bytes", partial->path,
+                                                      (unsigned long long) size);
+    if (status)
+        partial_close (partial);
+    return status;
+}
+
+enum accel_status
+partial_write (const struct partial *partial, uint64_t offset, const void *bytes, size_t length,
+               struct accel_error *err)
+{
+    const char *at = bytes;
+    while (length) {
+        ssize_t put = pwrite (partial->fd, at, length, (off_t) offset);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return accel_fail_errno (err, "%s: cannot write", partial->path);
+        at += put;
+        offset += (uint64_t) put;
+        length -= (size_t) put;
+    }
+    return ACCEL_OK;
+}
+
+enum accel_status
+partial_finish (struct partial *partial, struct accel_error *err)
+{
+    if (fsync (partial->fd))
+        return accel_fail_errno (err, "%s: cannot sync", partial->path);
+    if (rename (partial->beside, partial->path))
+        return accel_fail_errno (err, "%s: cannot rename the temporary file", partial->path);
+    free (partial->beside);
+    partial->beside = NULL;
+    return ACCEL_OK;
+}
+
+void
+partial_close (struct partial *partial)
+{
+    int saved = errno;
+    if (partial->beside)
+        unlink (partial->beside);
+    if (partial->fd >= 0)
+        close (partial->fd);
+    free (partial->beside);
+    free (partial->path);
+    *partial = (struct partial) PARTIAL_NONE;
+    errno = saved;
+}
