@@ -345,8 +345,8 @@ class Examination:
     def reaching(self, mutant):
         return [test for test in self.tests if not test.failure and mutant.number in test.reached]
 
-    def has_survived(self, mutant):
-        return self.notebook.get(mutant.key).get('result') in (SURVIVED, NOT_REACHED)
+    def is_likely_to_survive(self, mutant):
+        return mutant.note or self.notebook.get(mutant.key).get('result') in (SURVIVED, NOT_REACHED)
 
     def count_kills(self):
         """How many mutants of each file each test has killed."""
@@ -396,7 +396,7 @@ class Examination:
         self.kills = self.count_kills()
         # Cheap ones before others, and last those that survived earlier tests: a run that is interrupted has most of
         # the results.
-        waiting.sort(key=lambda mutant: (self.has_survived(mutant), self.cost(mutant)))
+        waiting.sort(key=lambda mutant: (bool(self.is_likely_to_survive(mutant)), self.cost(mutant)))
         self.total = len(waiting)
         say(f'{len(chosen)} mutants, {len(chosen) - self.total} of them known or equivalent')
         in_parallel(self.slots, waiting, self.examine)
