@@ -13,8 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
-
 static struct accel_generator default_generator;
 static pthread_once_t default_once = PTHREAD_ONCE_INIT;
 
