@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  Suggested reading order: base (rules of the whole API), state, comm, work, tree, collectives,
- * group, random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler, utility. */
+ * group, random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler,
+ * safetensors, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -15,6 +16,7 @@
 #include <accel/optimizer.h>
 #include <accel/precision.h>
 #include <accel/random.h>
+#include <accel/safetensors.h>
 #include <accel/sampler.h>
 #include <accel/scheduler.h>
 #include <accel/state.h>
