@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Subcommands.  Each is one file, cmd_NAME.c, and one row in the table of main.c. */
+/* Subcommands.  Each is one file, cmd_NAME.c, and one row in config/rows_commands.h. */
 #ifndef CLI_COMMAND_H
 #define CLI_COMMAND_H
 
@@ -12,10 +12,8 @@ struct command {
     int (*run) (int argc, char **argv, struct fail *fail);
 };
 
-int cmd_config (int argc, char **argv, struct fail *fail);
-int cmd_env (int argc, char **argv, struct fail *fail);
-int cmd_launch (int argc, char **argv, struct fail *fail);
-int cmd_test (int argc, char **argv, struct fail *fail);
-int cmd_to_fsdp2 (int argc, char **argv, struct fail *fail);
+#define COMMAND(NAME, function, ...) int cmd_##function (int argc, char **argv, struct fail *fail);
+#include "config/rows_commands.h"
+#undef COMMAND
 
 #endif

@@ -19,38 +19,22 @@
 #include <unistd.h>
 
 static const struct command commands[] = {
-    { { "config", COMMAND_CONFIG, "[default|update|show|schema|lint FILE...]", "default update show schema lint",
-        "answer questions and write the configuration file",
-        "Every option answers a question, and implies what belongs to it: --num_processes 4\n"
-        "means several processes, --zero_stage 3 means DeepSpeed. --OPTION=no answers no.\n\n"
-        "default       write a file for this machine without asking, unless there is one\n"
-        "update        rewrite the file: old keys renamed, missing keys added\n"
-        "show          print the settings in effect and where each comes from\n"
-        "schema        print a JSON schema of the file, for editors\n"
-        "lint FILE...  report errors and settings without effect; exit status 1 if any" },
-      cmd_config },
-    { { "env", COMMAND_ENV, NULL, NULL, "show details of this installation and this machine",
-        "Paste this into bug reports." },
-      cmd_env },
-    { { "launch", COMMAND_LAUNCH, "PROGRAM [arguments]", NULL, "start a program as several processes",
-        "Everything after PROGRAM is passed to it, options included." },
-      cmd_launch },
-    { { "test", COMMAND_TEST, NULL, NULL, "test libaccel on this machine with your configuration",
-        "Runs every collective and a training loop on all processes, and compares the results\n"
-        "with those of one process." },
-      cmd_test },
-    { { "to-fsdp2", COMMAND_TO_FSDP2, NULL, NULL, "convert a configuration file from FSDP 1 to FSDP 2", NULL },
-      cmd_to_fsdp2 },
+#define COMMAND(NAME, function, word, ...)                                                                             \
+    { { .name = word, .options = COMMAND_##NAME, __VA_ARGS__ }, cmd_##function },
+#include "config/rows_commands.h"
+#undef COMMAND
 };
-
-enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static void
 add_help (struct strbuf *out)
 {
+    int width = 0;
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if ((int) strlen (commands[i].info.name) > width)
+            width = (int) strlen (commands[i].info.name);
     strbuf_add (out, "usage: accelerate COMMAND [options] [arguments]\n\ncommands:\n");
     for (int i = 0; i < COMMAND_COUNT; i++)
-        strbuf_printf (out, "  %-10s %s\n", commands[i].info.name, commands[i].info.summary);
+        strbuf_printf (out, "  %-*s  %s\n", width, commands[i].info.name, commands[i].info.summary);
     strbuf_add (out, "\noptions:\n"
                      "  -h, --help     print this help; after a command: the help of that command\n"
                      "      --help-all print the help of every command, with the options of all modes\n"
@@ -116,14 +100,18 @@ emit (const char *form, struct strbuf *out, struct fail *fail)
         emit_man_keys (out);
     else if (!strcmp (form, "man-environment"))
         emit_man_environment (out);
+    else if (!strcmp (form, "man-commands"))
+        emit_man_commands (infos, COMMAND_COUNT, out);
+    else if (!strcmp (form, "man-command-pages"))
+        emit_man_command_pages (infos, COMMAND_COUNT, out);
     else if (!strcmp (form, "gpu-ids"))
         add_gpu_ids (out);
     else if (!strcmp (form, "json"))
         return emit_json (out, fail);
     else
         return fail_set (fail, FAIL_USAGE,
-                         "--emit: '%s' is not one of man-COMMAND, man-keys, man-environment, bash, fish, zsh, gpu-ids, "
-                         "json",
+                         "--emit: '%s' is not one of man-COMMAND, man-keys, man-environment, man-commands, "
+                         "man-command-pages, bash, fish, zsh, gpu-ids, json",
                          form);
     return 0;
 }

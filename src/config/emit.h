@@ -46,6 +46,11 @@ void emit_man_keys (struct strbuf *out);
 void emit_man_environment (struct strbuf *out);
 /** @} */
 
+/** Items of an mdoc list, one for each command, and references to their pages for SEE ALSO. @{ */
+void emit_man_commands (const struct command_info *const *commands, size_t count, struct strbuf *out);
+void emit_man_command_pages (const struct command_info *const *commands, size_t count, struct strbuf *out);
+/** @} */
+
 /** Completion scripts. @{ */
 void emit_bash (const struct command_info *const *commands, size_t count, struct strbuf *out);
 void emit_fish (const struct command_info *const *commands, size_t count, struct strbuf *out);

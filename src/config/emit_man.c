@@ -6,6 +6,7 @@
 
 #include "config/envmap.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -174,4 +175,26 @@ emit_man_environment (struct strbuf *out)
         strbuf_printf (out, "Value:\n.Ql %s .\n", envrules[i].value);
     }
     strbuf_add (out, ".El\n");
+}
+
+void
+emit_man_commands (const struct command_info *const *commands, size_t count, struct strbuf *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        AUTO_STRBUF struct strbuf text = { 0 };
+        const char *summary = commands[i]->summary;
+        strbuf_printf (&text, "%c%s; see", toupper ((unsigned char) *summary), summary + 1);
+        strbuf_add (out, ".It Ic ");
+        add_man_text (commands[i]->name, out);
+        if (text.text)
+            add_man_text (text.text, out);
+        strbuf_printf (out, ".Xr accelerate-%s 1 .\n", commands[i]->name);
+    }
+}
+
+void
+emit_man_command_pages (const struct command_info *const *commands, size_t count, struct strbuf *out)
+{
+    for (size_t i = 0; i < count; i++)
+        strbuf_printf (out, ".Xr accelerate-%s 1 ,\n", commands[i]->name);
 }

@@ -34,13 +34,12 @@ is_spelling_of (const char *key, const char *word, size_t length)
 static const char *
 see_help (enum option_command command)
 {
-    switch (command) {
-    case COMMAND_LAUNCH:
+    if (command == COMMAND_LAUNCH)
         return "; see accelerate launch --help (options of the program go after its name)";
-    case COMMAND_CONFIG: return "; see accelerate config --help";
-    case COMMAND_ENV: return "; see accelerate env --help";
-    case COMMAND_TEST: return "; see accelerate test --help";
-    case COMMAND_TO_FSDP2: return "; see accelerate to-fsdp2 --help";
+    switch (command) {
+#define COMMAND(NAME, function, name, ...) case COMMAND_##NAME: return "; see accelerate " name " --help";
+#include "config/rows_commands.h"
+#undef COMMAND
     }
     return "";
 }

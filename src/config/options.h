@@ -66,13 +66,19 @@ enum option_path {
     PATH_SAGEMAKER = 1 << 6,
 };
 
+/** The place of each subcommand in the table. */
+enum command_index {
+#define COMMAND(NAME, ...) COMMAND_INDEX_##NAME,
+#include "config/rows_commands.h"
+#undef COMMAND
+    COMMAND_COUNT
+};
+
 /** Which subcommands have the flag; a set of bits. */
 enum option_command {
-    COMMAND_LAUNCH = 1 << 0,
-    COMMAND_ENV = 1 << 1,
-    COMMAND_CONFIG = 1 << 2,
-    COMMAND_TEST = 1 << 3,
-    COMMAND_TO_FSDP2 = 1 << 4,
+#define COMMAND(NAME, ...) COMMAND_##NAME = 1 << COMMAND_INDEX_##NAME,
+#include "config/rows_commands.h"
+#undef COMMAND
 };
 
 enum option_property {

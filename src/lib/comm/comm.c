@@ -164,16 +164,26 @@ break_off (struct accel_comm *comm, const struct accel_error *why, const char *r
     work_unlock ();
 }
 
-/* Whether @comm, or what it is a group of, is broken: then fail with what was said at that time. */
-static enum accel_status
-check_broken (const struct accel_comm *comm, struct accel_error *err)
+/* Fail with what was said when @comm broke. */
+static __attribute__ ((noinline, cold)) enum accel_status
+fail_as_before (const struct accel_comm *comm, struct accel_error *err)
 {
-    for (; comm; comm = comm->parent)
-        if (atomic_load_explicit (&comm->is_broken, memory_order_acquire)) {
-            if (err)
-                *err = comm->broken;
-            return comm->broken.code;
-        }
+    if (err)
+        *err = comm->broken;
+    return comm->broken.code;
+}
+
+/* Whether @comm, or what it is a group of, is broken.
+ * @param[out] observer  the world's, if none is */
+static inline enum accel_status
+check_broken (const struct accel_comm *comm, struct comm_observer **observer, struct accel_error *err)
+{
+    do {
+        if (atomic_load_explicit (&comm->is_broken, memory_order_acquire))
+            return fail_as_before (comm, err);
+        *observer = comm->observer;
+        comm = comm->parent;
+    } while (comm);
     return ACCEL_OK;
 }
 
@@ -227,7 +237,7 @@ is_reserved (const struct accel_comm *comm)
 uint64_t
 comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count)
 {
-    return ledger_begin (comm->ledger, site, &(struct ledger_entry){ .count = count, .root = -1 });
+    return ledger_begin (comm->ledger, site, (struct ledger_entry){ .count = count, .root = -1 });
 }
 
 void
@@ -293,10 +303,11 @@ count_call (struct accel_comm *comm, const struct accel_engine_call *call)
 }
 
 /* Whether the program may call on @comm at all, now and at @site. */
-static enum accel_status
-admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
+static inline enum accel_status
+admit (struct accel_comm *comm, const struct comm_site *site, struct comm_observer **observer, struct accel_error *err)
 {
-    for (struct accel_comm *part = comm; part; part = part->parent) {
+    struct accel_comm *part = comm;
+    do {
         if (object_is_gone (&part->object))
             return comm_refuse (site, part == comm ? "the group has been destroyed"
                                 : part->parent ? "the parent of this group has been destroyed"
@@ -307,34 +318,30 @@ admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error
             return comm_refuse (site,
                                 "gradients of a backward pass are being averaged: wait for accel_backward to return",
                                 err);
-    }
-    return check_broken (comm, err);
+        part = part->parent;
+    } while (part);
+    return check_broken (comm, observer, err);
 }
 
 /* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
-enum accel_status
-comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
+static enum accel_status
+execute (struct accel_comm *comm, struct accel_engine_call *call, struct comm_observer *observer,
+         struct accel_error *err)
 {
     struct accel_error mine;
-    struct comm_observer *observer = NULL;
-    enum accel_status status = check_broken (comm, err);
-    if (status)
-        return status;
-    for (const struct accel_comm *part = comm; part; part = part->parent)
-        observer = part->observer;
-    call->public_call = engine_site (call)->call;
-    call->form = engine_site (call)->form ? comm_form_hash (engine_site (call)->form) : 0;
+    const struct comm_site *site = engine_site (call);
+    call->public_call = site->call;
+    call->form = site->form ? comm_form_hash (site->form) : 0;
     call->helpers = &comm->watch.helpers;
     call->number = count_call (comm, call);
-    struct ledger_entry entry = {
+    call->sequence = ledger_begin (comm->ledger, site, (struct ledger_entry){
         .comm = comm->id, .number = call->number, .kind = call->kind,
         .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
-    };
-    call->sequence = ledger_begin (comm->ledger, call->site, &entry);
+    });
     call->device = (DLDevice){ .device_type = kDLCPU };
     call->stream = NULL;
     int64_t begin_ns = observer ? clock_ns () : 0;
-    status = comm->engine->run (comm->transport, call, &mine);
+    enum accel_status status = comm->engine->run (comm->transport, call, &mine);
     if (observer)
         observer->note (observer, call, begin_ns);
     if (!status) {
@@ -347,22 +354,37 @@ comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct ac
     return status;
 }
 
+enum accel_status
+comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
+{
+    struct comm_observer *observer = NULL;
+    enum accel_status status = check_broken (comm, &observer, err);
+    return status ? status : execute (comm, call, observer, err);
+}
+
 /* Calls of work itself were admitted when it was started. */
 static enum accel_status
 run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, struct accel_error *err)
 {
+    struct accel_work **work = engine_site (call)->work;
+    struct comm_observer *observer = NULL;
     call->element_bytes = accel_dtype_bytes (call->dtype);
-    if (engine_site (call)->work)
-        *engine_site (call)->work = NULL;
+    if (work)
+        *work = NULL;
     enum accel_status status = check (comm, call, buffers, err);
-    if (!status && !work_serves (comm)) {
-        status = admit (comm, call->site, err);
-        if (!status && engine_site (call)->work)
-            return work_start (comm, call, engine_site (call)->work, err);
-        if (!status)
-            work_take_turn (comm);
-    }
-    return status ? status : comm_execute (comm, call, err);
+    if (status)
+        return status;
+    if (comm->queue && work_serves (comm))
+        return comm_execute (comm, call, err);
+    status = admit (comm, call->site, &observer, err);
+    if (status)
+        return status;
+    if (work)
+        return work_start (comm, call, work, err);
+    if (!comm->queue)
+        return execute (comm, call, observer, err);
+    work_take_turn (comm);
+    return comm_execute (comm, call, err);
 }
 
 /* Members one by one: an initializer would clear the whole struct first, which takes longer than all the rest.  What is

@@ -53,7 +53,7 @@ ledger_share (struct ledger *ledger)
 }
 
 uint64_t
-ledger_begin_shared (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry)
+ledger_begin_shared (struct ledger *ledger, const struct comm_site *site, struct ledger_entry entry)
 {
     work_lock ();
     uint64_t sequence = ledger_write (ledger, site, entry);

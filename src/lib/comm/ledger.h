@@ -40,7 +40,7 @@ unsigned ledger_file (struct ledger *ledger, const char *file);
 void ledger_share (struct ledger *ledger);
 
 /** ledger_begin() and ledger_end() where it is shared.  @{ */
-uint64_t ledger_begin_shared (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry);
+uint64_t ledger_begin_shared (struct ledger *ledger, const struct comm_site *site, struct ledger_entry entry);
 void ledger_end_shared (struct ledger *ledger, uint64_t sequence);
 /** @} */
 
@@ -54,7 +54,7 @@ ledger_is_shared (const struct ledger *ledger)
 void ledger_note_form (struct jobseg_form *kept, const struct comm_form *form);
 
 __attribute__ ((always_inline)) static inline uint64_t
-ledger_write (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry)
+ledger_write (struct ledger *ledger, const struct comm_site *site, struct ledger_entry entry)
 {
     struct jobseg_slot *slot = ledger->slot;
     unsigned file = ledger->files[ledger->latest] == site->file ? ledger->latest : ledger_file (ledger, site->file);
@@ -63,17 +63,17 @@ ledger_write (struct ledger *ledger, const struct comm_site *site, const struct 
     *record = (struct jobseg_record){
         .sequence = sequence,
         .generation = ledger->generation,
-        .comm = entry->comm,
-        .number = entry->number,
-        .kind = (uint8_t) entry->kind,
-        .count = entry->count,
+        .comm = entry.comm,
+        .number = entry.number,
+        .kind = (uint8_t) entry.kind,
+        .count = entry.count,
         .line = (uint32_t) site->line,
         .file = (uint16_t) file,
         .call = (uint8_t) site->call,
-        .dtype = (uint8_t) entry->dtype,
-        .op = (uint8_t) entry->op,
-        .root = (int16_t) entry->root,
-        .form = entry->form,
+        .dtype = (uint8_t) entry.dtype,
+        .op = (uint8_t) entry.op,
+        .root = (int16_t) entry.root,
+        .form = entry.form,
     };
     if (site->form)
         ledger_note_form (&slot->forms[(sequence - 1) % JOBSEG_LEDGER], site->form);
@@ -91,9 +91,10 @@ ledger_close (struct ledger *ledger, uint64_t sequence)
         record->done = 1;
 }
 
-/** Note that a call begins.  @return its sequence number, for ledger_end(); 0 where nothing is recorded */
+/** Note that a call begins.  @p entry is passed by value, so it stays in registers.
+ *  @return its sequence number, for ledger_end(); 0 where nothing is recorded */
 __attribute__ ((always_inline)) static inline uint64_t
-ledger_begin (struct ledger *ledger, const struct comm_site *site, const struct ledger_entry *entry)
+ledger_begin (struct ledger *ledger, const struct comm_site *site, struct ledger_entry entry)
 {
     if (!ledger->slot)
         return 0;

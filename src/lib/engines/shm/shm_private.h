@@ -138,7 +138,7 @@ void shm_wake_all (struct shm *shm, bool failed);
 void shm_wake (struct shm_block *block, uint32_t parity);
 /** For the verdicts on a wait: whether @p rank has not published the current step. */
 bool shm_awaits (void *transport, int rank);
-/** Compare what all ranks that have come are calling.  @return ACCEL_OK where they agree */
+/** Compare what all ranks, which have come, are calling.  @return ACCEL_OK where they agree */
 enum accel_status shm_compare (const struct shm *shm, const struct accel_engine_call *call, struct accel_error *err);
 /** Wait for one rank.
  *  @param deadline_ms  of the step: 0 until a first rank is waited for long, then when time is out */
@@ -232,8 +232,10 @@ static inline enum accel_status
 shm_wait (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     int64_t deadline_ms = 0;
+    uint32_t step = shm->step;
+    struct shm_block *blocks = shm->blocks;
     for (int rank = 0; rank < shm->size; rank++)
-        if (atomic_load_explicit (&shm_post_of (shm, rank)->step, memory_order_acquire) != shm->step) {
+        if (atomic_load_explicit (&blocks[rank].posts[step & 1].step, memory_order_acquire) != step) {
             enum accel_status status = shm_wait_for (shm, rank, call, &deadline_ms, err);
             if (status)
                 return status;

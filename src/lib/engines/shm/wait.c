@@ -52,17 +52,11 @@ agree (const struct shm_post *a, const struct shm_post *b)
 enum accel_status
 shm_compare (const struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
-    int first = -1;
     _Static_assert (offsetof (struct shm_post, root) - offsetof (struct shm_post, kind) == 4, "compared as 8 bytes");
-    for (int rank = 0; rank < shm->size; rank++) {
-        const struct shm_post *post = shm_post_of (shm, rank);
-        if (!has_come (post, shm->step))
-            continue;
-        if (first < 0)
-            first = rank;
-        else if (!agree (shm_post_of (shm, first), post))
-            return call->helpers->differ (call->helpers->context, call, first, rank, err);
-    }
+    const struct shm_post *first = shm_post_of (shm, 0);
+    for (int rank = 1; rank < shm->size; rank++)
+        if (!agree (first, shm_post_of (shm, rank)))
+            return call->helpers->differ (call->helpers->context, call, 0, rank, err);
     return ACCEL_OK;
 }
 

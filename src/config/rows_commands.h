@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of subcommands, one row each: COMMAND (NAME, function, "name", members of struct command_info...).  NAME
+ * gives the bit COMMAND_NAME of rows of the option table, and cmd_function is in src/cli/cmd_function.c.  Help, manual
+ * and completion list the commands in this order.  After a change: `make regen`. */
+
+    COMMAND (CONFIG, config, "config", .arguments = "[default|update|show|schema|lint FILE...]",
+             .words = "default update show schema lint",
+             .summary = "answer questions and write the configuration file",
+             .text = "Every option answers a question, and implies what belongs to it: --num_processes 4\n"
+                     "means several processes, --zero_stage 3 means DeepSpeed. --OPTION=no answers no.\n\n"
+                     "default       write a file for this machine without asking, unless there is one\n"
+                     "update        rewrite the file: old keys renamed, missing keys added\n"
+                     "show          print the settings in effect and where each comes from\n"
+                     "schema        print a JSON schema of the file, for editors\n"
+                     "lint FILE...  report errors and settings without effect; exit status 1 if any")
+
+    COMMAND (ENV, env, "env", .summary = "show details of this installation and this machine",
+             .text = "Paste this into bug reports.")
+
+    COMMAND (LAUNCH, launch, "launch", .arguments = "PROGRAM [arguments]",
+             .summary = "start a program as several processes",
+             .text = "Everything after PROGRAM is passed to it, options included.")
+
+    COMMAND (TEST, test, "test", .summary = "test libaccel on this machine with your configuration",
+             .text = "Runs every collective and a training loop on all processes, and compares the results\n"
+                     "with those of one process.")
+
+    COMMAND (TO_FSDP2, to_fsdp2, "to-fsdp2", .summary = "convert a configuration file from FSDP 1 to FSDP 2")

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The recipes of HACKING.md were followed to their ends: what one place of the sources names is in the other places too.
+
+recipes.py TOP: prints a line for each step that is missing.  What compilers, headers.sh, man.sh, exports.sh, listed.sh
+and generated.sh see is left to them."""
+import pathlib
+import re
+import sys
+
+top = pathlib.Path(sys.argv[1])
+wrong = []
+
+
+def read(*patterns):
+    """The text of all files that match, without C's comments."""
+    paths = [path for pattern in patterns for path in sorted(top.glob(pattern))]
+    return re.sub(r"/\*.*?\*/", "", "".join(path.read_text() for path in paths), flags=re.S)
+
+
+def expect(condition, message):
+    if not condition:
+        wrong.append(message)
+
+
+def exists(name):
+    return any(top.glob(name))
+
+
+def option():
+    """A field of struct settings for each row (as the compiler sees) and a row for each field."""
+    fields = re.search(r"^struct settings \{\n(.*?)^\};", read("src/config/settings.h"), re.M | re.S)[1]
+    rows = re.findall(r"\bOPT_\w+ \((\w+)[,)]", read("src/config/options.c", "src/config/rows_*.h"))
+    for field in re.findall(r"(\w+);", fields):
+        expect(field in rows, f"option {field}: src/config/settings.h has the field, but no row of the option table "
+                              "(src/config/options.c, rows_*.h) does")
+    return len(rows)
+
+
+def subcommand():
+    rows = re.findall(r'^    COMMAND \((\w+), (\w+), "([^"]+)"', read("src/config/rows_commands.h"), re.M)
+    news = (top / "NEWS.md").read_text()
+    for _, function, name in rows:
+        expect(exists(f"src/cli/cmd_{function}.c"), f"accelerate {name}: no source src/cli/cmd_{function}.c")
+        page = top / f"man/accelerate-{name}.1.in"
+        expect(page.exists(), f"accelerate-{name}(1): no man page man/accelerate-{name}.1.in")
+        expect(not page.exists() or f"\n@man-{name}@\n" in page.read_text(),
+               f"accelerate-{name}(1): no line @man-{name}@, for its options")
+        expect(exists(f"tests/cli/cli_{function}.sh") or exists(f"tests/cli/{function}_*.sh"),
+               f"accelerate {name}: no test tests/cli/cli_{function}.sh")
+        expect(f"accelerate {name}" in news, f"accelerate {name}: not mentioned in NEWS.md")
+    absent = re.search(r"\bmissing\[\] = \{(.*?)\}", read("src/cli/main.c"))[1]
+    for _, function, name in rows:
+        expect(f'"{name}"' not in absent, f"accelerate {name}: take it off the list `missing` in src/cli/main.c")
+    functions = [function for _, function, _ in rows]
+    for path in sorted(top.glob("src/cli/cmd_*.c")):
+        expect(path.stem[4:] in functions, f"src/cli/{path.name}: no row in src/config/rows_commands.h")
+    return len(rows)
+
+
+def engine():
+    named = re.search(r"#define ENGINE_BUILT_IN_MAP\(X\)(.*?[^\\])\n", read("src/util/engine_files.h"), re.S)[1]
+    named = re.findall(r"X \((\w+)\)", named)
+    folders = sorted(path.parent.name for path in top.glob("src/lib/engines/*/*.c"))
+    page = (top / "man/accel_engine.3").read_text()
+    for name in named:
+        expect(name in folders, f"engine {name}: no folder src/lib/engines/{name}")
+        expect(re.search(rf"^\.It Dq {name}\b", page, re.M), f"engine {name}: no item in man/accel_engine.3")
+        expect(f'"lib/engines/{name}/{name}.h"' in read("src/lib/engines/engines.c"),
+               f"engine {name}: src/lib/engines/engines.c does not include lib/engines/{name}/{name}.h")
+    for name in sorted(set(folders)):
+        expect(name in named, f"src/lib/engines/{name}: not in ENGINE_BUILT_IN_MAP (src/util/engine_files.h)")
+    return len(named)
+
+
+def part():
+    listed = re.search(r"^static const struct part_kind \*const parts\[\]\s*= \{(.*?)\};", read("src/lib/job/open.c"),
+                       re.M | re.S)[1]
+    kinds = re.findall(r"^(?:static )?const struct part_kind (\w+)\s*=", read("src/lib/**/*.c"), re.M)
+    for kind in kinds:
+        expect(re.search(rf"&{kind}\b", listed), f"{kind}: not in the list of parts in src/lib/job/open.c")
+    return len(kinds)
+
+
+def function():
+    """What other lints do not look for: a test for each function, and what collectives need besides."""
+    declared = re.findall(r"^ACCEL_API[^;]*?\b(accel_\w+) \(", read("include/accel/*.h"), re.M)
+    tested = set(re.findall(r"\baccel_\w+", read("tests/**/*.[ch]", "tests/**/*.cc", "examples/*.c", "src/selftest/*.c")))
+    callers = {}
+    for macro, body in re.findall(r"^#define (\w+)((?:.*\\\n)*.*)", read("include/accel/*.h"), re.M):
+        for name in re.findall(r"\baccel_\w+", body):
+            callers.setdefault(name, set()).update({macro} | callers.get(macro, set()))
+    in_selftest = set(re.findall(r"\baccel_\w+", read("src/selftest/*.c")))
+    calls = re.findall(r'X \(\w+, "(accel_\w+)"\)', read("src/util/jobseg.h"))
+    for name in declared:
+        public = re.sub(r"_(at|sized)$", "", name)
+        if name == "accel_prepare_end_mark":  # accel.hpp calls it
+            continue
+        expect(({name} | callers.get(name, set())) & tested, f"{public}: no test calls it")
+        expect(not name.endswith("_at") or public in calls + ["accel_check"],
+               f"{public}: is a collective, but has no row in JOBSEG_CALL_MAP (src/util/jobseg.h)")
+    for name in calls:
+        expect(name in in_selftest, f"{name}: is a collective, but no step of src/selftest/ calls it")
+        expect({name, name + "_at", name + "_sized"} & set(declared),
+               f"{name}: JOBSEG_CALL_MAP names it, but no header declares it")
+    return len(declared)
+
+
+def header():
+    for kind, umbrella, folder in ("h", "accel.h", ""), ("hpp", "accel.hpp", "hpp/"):
+        text = (top / "include/accel" / umbrella).read_text()
+        for path in sorted((top / "include/accel" / folder).glob("*." + kind)):
+            # engine.h is for those who write engines, not for programs.
+            expect(path.name in (umbrella, "engine.h") or f"<accel/{folder}{path.name}>" in text,
+                   f"include/accel/{folder}{path.name}: accel/{umbrella} does not include it")
+    return 1
+
+
+def page():
+    """Each manual page can be reached from accelerate(1) or libaccel(3)."""
+    pages = {path.name: path.read_text() for path in sorted((top / "man").glob("*.[1-9]"))}
+    aliases = {alias: name for name, text in pages.items() for alias in re.findall(r"^\.Nm (accel_\w+)", text, re.M)}
+    reached, ahead = set(), ["accelerate.1", "libaccel.3"]
+    while ahead:
+        name = ahead.pop()
+        if name in reached:
+            continue
+        reached.add(name)
+        for title, section in re.findall(r"^\.Xr (\S+) (\d)", pages[name], re.M):
+            if re.match(r"accel|libaccel", title):
+                target = aliases.get(title, f"{title}.{section}")
+                expect(target in pages, f"man/{name}: .Xr {title} {section}, but there is no such page")
+                ahead += [target] if target in pages else []
+    for name in pages:
+        expect(name in reached, f"man/{name}: no page that accelerate(1) or libaccel(3) leads to refers to it")
+    return len(pages)
+
+
+checks = option, subcommand, engine, part, function, header, page
+empty = [check.__name__ for check in checks if not check()]
+wrong += [f"{name}: nothing was found, so nothing was checked" for name in empty]
+print("\n".join(dict.fromkeys(wrong)))
+sys.exit(bool(wrong))
