@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  Suggested reading order: base (rules of the whole API), state, comm, work, tree, collectives,
- * group, random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler,
- * safetensors, utility. */
+ * group, random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler, state_dict,
+ * save_state, safetensors, checkpoint, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
 #include <accel/accumulate.h>
 #include <accel/base.h>
+#include <accel/checkpoint.h>
 #include <accel/collectives.h>
 #include <accel/comm.h>
 #include <accel/dataset.h>
@@ -18,8 +19,10 @@
 #include <accel/random.h>
 #include <accel/safetensors.h>
 #include <accel/sampler.h>
+#include <accel/save_state.h>
 #include <accel/scheduler.h>
 #include <accel/state.h>
+#include <accel/state_dict.h>
 #include <accel/tensor.h>
 #include <accel/train.h>
 #include <accel/tree.h>

@@ -135,6 +135,7 @@ stop (struct object *object)
 const char kind_of_loader[] = "loader";
 static const struct object_kind kind_loader = {
     .name = kind_of_loader, .end = end_loader, .prepare = prepare, .release = release, .let_go = let_go, .stop = stop,
+    .save = loader_save, .load = loader_load, .file = "sampler", .floor = OBJECT_LOADER,
 };
 
 static const struct loader_source *
