@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  Suggested reading order: base (rules of the whole API), state, comm, work, tree, collectives,
- * group, random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler, state_dict,
- * save_state, safetensors, checkpoint, utility. */
+ * group, random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler, statedict,
+ * savestate, safetensors, checkpoint, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -19,10 +19,10 @@
 #include <accel/random.h>
 #include <accel/safetensors.h>
 #include <accel/sampler.h>
-#include <accel/save_state.h>
+#include <accel/savestate.h>
 #include <accel/scheduler.h>
 #include <accel/state.h>
-#include <accel/state_dict.h>
+#include <accel/statedict.h>
 #include <accel/tensor.h>
 #include <accel/train.h>
 #include <accel/tree.h>

@@ -265,6 +265,14 @@ const struct option options[] = {
       .doc = "When the job has ended, write a JSON object to this file: the exit status and, if a rank has failed, its "
              "number, its exit code or signal, its last lines on standard error, and what the other ranks were "
              "doing." },
+
+    { .key = "resume", OPT_PATH (resume), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "DIR",
+      .help = "continue from the newest complete checkpoint in this folder",
+      .doc = "Before each start of the ranks, also after a failure (see --max_restarts), find the newest checkpoint in "
+             "this folder, or in its folder checkpoints, that is complete and undamaged. The program gets its path in "
+             "the variable ACCEL_RESUME_FROM and from accel_resume_path(). If there is none, the variable is empty. "
+             "Checkpoints that are incomplete or damaged are passed over with a note." },
 };
 
 const size_t option_count = sizeof options / sizeof *options;

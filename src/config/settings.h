@@ -195,6 +195,7 @@ struct settings {
     bool no_prefix;
     int64_t grace; /* seconds between TERM and KILL */
     char *failure_report;
+    char *resume; /* folder of checkpoints */
 };
 
 #endif

@@ -78,4 +78,23 @@ test_expect_success 'a name that is no command is one error' '
 test_expect_success 'a full disk is an error' '{ test ! -e /dev/full || test_exit 1 "$accelerate" --help >/dev/full; }'
 test_expect_success 'the table as JSON is JSON' '
     "$accelerate" --emit=json >table && grep -c "\"key\":" table && tail -n 1 table | grep -x "]"'
+# row KEY: what the table says of an option
+row () {
+    sed -n "/\"key\": \"$1\"/,/}/p" table
+}
+test_expect_success '... and says which values there are, and what is a flag' '
+    row num_machines | grep "\"min\": 1," && row num_machines | grep "\"max\": 100000" &&
+    row num_machines | grep "\"flag\": true" && row compute_environment | grep "\"flag\": false" &&
+    for word in no fp16 bf16 fp8; do row mixed_precision | grep "^ *\"$word\"" || return 1; done &&
+    ! row main_process_ip | grep -e choices -e max'
+test_expect_success 'help has each option once, titles only where there are options, defaults, and no values of flags' '
+    for command in launch config env test to-fsdp2; do
+        "$accelerate" $command --help-all >out && sed -n "s/^ *\(-.,\)\{0,1\} *--\([a-z0-9_-]*\).*/\2/p" out | sort >keys &&
+        test -s keys && uniq -d keys >twice && ! grep . twice &&
+        ! grep -A1 "^[A-Z].*:$" out | grep -B1 "^$" || return 1
+    done &&
+    "$accelerate" launch --help >out && grep "fp8 \[no\]$" out && ! grep -e "--cpu .*\[" out'
+test_expect_success 'arguments of the program do not choose what help shows' '
+    "$accelerate" launch --help program.py --use_fsdp >out && ! grep -e "--fsdp_version" out &&
+    "$accelerate" launch --use_fsdp --help >out && grep -e "--fsdp_version" out'
 test_done

@@ -89,7 +89,8 @@ test_expect_success 'so they are in questions' '
     grep -F "A\\x1b[31m" out && ! grep "$(printf "\033")" out'
 test_expect_success 'a file that is broken is not overwritten' '
     echo "debug: [" >broken.yaml && test_exit 1 "$accelerate" config --config_file broken.yaml </dev/null 2>error &&
-    grep "broken.yaml:1: not YAML" error'
+    grep "broken.yaml:1: not YAML" error && test_exit 1 "$accelerate" config --yes --config_file broken.yaml &&
+    echo "debug: [" | cmp - broken.yaml'
 test_expect_success 'JSON by name' '
     yes "" | head -n 8 | "$accelerate" config --config_file c.json && head -n 1 c.json | grep -x "{" &&
     "$accelerate" env --config_file c.json >out && grep "num_processes: 1 (c.json:" out'
@@ -230,7 +231,9 @@ test_expect_success 'update: old keys, defaults, the same meaning' '
     printf "distributed_type: %sNO%s\nfp16: true\ndynamo_backend: EAGER\nmain_process_ip: null\n" "$q" "$q" >u.yaml &&
     "$accelerate" config update --config_file u.yaml && grep "mixed_precision: fp16" u.yaml &&
     grep "  dynamo_backend: EAGER" u.yaml && grep "machine_rank: 0" u.yaml && ! grep "null\|^fp16" u.yaml &&
-    cp u.yaml v.yaml && "$accelerate" config update --config_file v.yaml && diff u.yaml v.yaml'
+    cp u.yaml v.yaml && "$accelerate" config update --config_file v.yaml && diff u.yaml v.yaml &&
+    printf "fp16: true\ndebug: true\nfp16: true\n" >w.yaml && "$accelerate" config update --config_file w.yaml &&
+    ! grep fp16: w.yaml && grep "mixed_precision: fp16" w.yaml'
 test_expect_success 'update: numbers stay numbers' '
     printf "deepspeed_config:\n  gradient_clipping: 1.0e-5\nmegatron_lm_config:\n  megatron_lm_hidden_dropout: 1e5\n" >n.yaml &&
     "$accelerate" config update --config_file n.yaml && cat n.yaml && grep "gradient_clipping: 1.0e-05" n.yaml &&

@@ -8,6 +8,17 @@ test_expect_success 'text' '
     grep "^- CPUs: [1-9][0-9]* usable" out && grep "^- System RAM: [0-9.]* GB" out && grep "^- GPUs:" out &&
     grep "^- CPU: ." out && grep "^- NCCL: ." out && grep "^- CUDA runtime: ." out && grep "^- MPI:" out &&
     grep "^	- compiler: ." out && grep "^	- line editing: ." out && grep "^	- sanitizer: ." out'
+test_expect_success 'facts are those of the system, and lists are never unknown' '
+    ! grep -E "^- (Build|Control group limits|GPUs|MPI): unknown" out && ! grep "location: unknown" out &&
+    model=$(sed -n "s/^model name[^:]*: //p" /proc/cpuinfo | head -n 1) && { [ -z "$model" ] || grep -Fx -- "- CPU: $model" out; } &&
+    nodes=$(find /sys/devices/system/node -maxdepth 1 -name "node[0-9]*" 2>/dev/null | wc -l) &&
+    { [ "$nodes" = 0 ] || grep " $nodes NUMA node" out; } && total=$(sed -n "s/^MemTotal: *\([0-9]*\) kB/\1/p" /proc/meminfo) &&
+    awk -v total="$total" "/^- System RAM:/ { exit !(\$4 * 1048576 > total * 0.99) }" out'
+test_expect_success 'control characters of a fact are shown as escapes' '
+    folder=v$(printf "\033")e && echo >program.py && mkdir -p "$folder/bin" && ln -s /bin/true "$folder/bin/python3" &&
+    VIRTUAL_ENV=$PWD/$folder "$accelerate" env >two && grep -F "v\x1be/bin/python3" two &&
+    VIRTUAL_ENV=$PWD/$folder "$accelerate" launch --cpu --dry_run program.py >two && grep -F "v\x1be/bin/python3" two &&
+    ! grep "$(printf "\033")" two'
 test_expect_success 'no default file' 'grep -F "default config: $HOME/.cache/huggingface/accelerate/default_config.yaml" out && grep "Not found" out'
 test_expect_success 'settings with their lines' '
     printf "debug: true\n\nnum_processes: 3\n" >c.yaml && "$accelerate" env --config_file c.yaml >out &&

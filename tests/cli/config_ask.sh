@@ -64,8 +64,14 @@ test_expect_success 'without those that were taken back, and --yes keeps the oth
     ! grep "echo [0x]" c.yaml && cp c.yaml before && "$accelerate" config --yes --config_file c.yaml && cmp before c.yaml'
 scenario 'fp8 with TransformerEngine' '\n4\n\n\n\n\n\n\n2\n\n\nfp8\nte\n\n\n\n\n\nmost_recent\nyes\n\nyes\n\n' \
     'fp8_backend: TE' 'fp8_amax_compute_algo: most_recent' 'fp8_override_linear_precision:' '- true'
+test_expect_success 'the three truth values are recalled one by one' '
+    "$accelerate" config -y --mixed_precision fp8 --fp8_backend te --fp8_override_linear_precision True,False,True \
+        --config_file f8.yaml && cp f8.yaml before && "$accelerate" config -y --config_file f8.yaml && cmp before f8.yaml &&
+    sed -n "/override_linear/,/autocast/p" f8.yaml | tr -d "\n" | grep "true  - false  - true"'
 scenario 'dynamo' '\n\n\nyes\neager\nyes\n2\n\nyes\n\n\n\n\n\n' 'dynamo_backend: EAGER' 'dynamo_mode: max-autotune' \
     'dynamo_use_dynamic: true' 'dynamo_use_fullgraph: false'
+scenario 'a value without a default is asked for until it comes' '1\n\nwork\n\n\nmy-role\nyes\n\nuri\n\n\n\n\n\n\n' 'image_uri: uri'
+test_expect_success '... and why is said' 'grep -F "an answer is required" out error'
 scenario 'SageMaker' '1\n\nwork\n\n\nmy-role\n\n\n\n\n\nML.G4dn.XLARGE\n\n' 'compute_environment: AMAZON_SAGEMAKER' \
     'profile: work' 'region: us-east-1' 'iam_role_name: my-role' 'ec2_instance_type: ml.g4dn.xlarge' 'py_version: py38'
 scenario 'SageMaker, parallel, a new role' '1\n1\n\n1\ny\nRepo:Tag\n\n\nData parallelism\n\n2\ny\n3\n\n' \
@@ -167,7 +173,8 @@ test_expect_success 'a missing folder is refused before the questions' '
 test_expect_success 'config default makes it, and says so; umask counts' '
     (umask 027 && "$accelerate" config default --config_file new/er/c.json) >out &&
     printf "created folder new/er\nsaved in new/er/c.json\n" | diff - out && test "$(stat -c %a new/er/c.json)" = 640 &&
-    head -n 1 new/er/c.json | grep -x "{"'
+    head -n 1 new/er/c.json | grep -x "{" && "$accelerate" config default --config_file new/er/d.json >out &&
+    echo "saved in new/er/d.json" | diff - out'
 test_expect_success 'in the background, where shells have SIGINT ignored, it stays ignored while it asks; SIGTERM counts' '
     rm -f c.yaml keys && mkfifo keys && { "$accelerate" config --config_file c.yaml <keys >out 2>&1 & } &&
     asker=$! && exec 7>keys && wait_for grep "environment" out && sed -n "s/^SigIgn:[[:space:]]*//p;s/^SigCgt:[[:space:]]*//p" \

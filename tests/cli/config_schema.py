@@ -73,6 +73,8 @@ BROKEN = [
     "dynamo_config: {dynamo_backend: fast}\n",
     "mixed_precision: fp8\nfp8_config: {backend: XX}\n",
     "mixed_precision: fp8\nfp8_config: {override_linear_precision: [true]}\n",
+    "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {ccumulation_steps: 2}\n",
+    "dry_run: true\n",
     "tpu_vm: {a: b}\n",
     "gpu_ids: {a: b}\n",
     "grace: -5\n",

@@ -232,7 +232,9 @@ def letters_and_ends():
     with Terminal(rows=8) as t:  # five lines of it are shown
         t.choose(ENVIRONMENT, ENTER)
         t.expect("\033[J\033[?25h  This machine")  # the answer takes the menu's place
-        t.choose(MACHINE, "\033[H", "jjjjj")
+        t.choose(MACHINE, "\033[H", "jjjj")
+        t.expect(">  4  ")  # the first one that was not shown
+        t.send("j")
         t.expect(">  5  ")
         t.send(END)
         t.expect("> 10  TPU")

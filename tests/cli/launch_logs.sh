@@ -82,7 +82,7 @@ test_expect_success 'without a folder one is made in TMPDIR, and named' '
     grep "the ranks.* output is in $PWD/tmp/accelerate_....../none_" err.raw'
 test_expect_success 'a dry run tells the places and makes nothing' '
     rm -rf logs && "$accelerate" launch --dry_run $two --tee 0:3 --log_dir logs ./rank >plan &&
-    grep "^  $PWD/logs/none_XXXXXX$" plan && grep "^  attempt_0/0/stderr.log$" plan && ! grep "attempt_0/1/std" plan &&
+    grep "^  $PWD/logs/none_XXXXXX$" plan && grep "^  attempt_0/0/stderr.log$" plan && grep "^  attempt_0/0/stdout.log$" plan && ! grep "attempt_0/1/std" plan &&
     "$accelerate" launch --dry_run --json $two --tee 0:3 --log_dir logs ./rank >plan &&
     grep "\"logs\": \"$PWD/logs/none_XXXXXX\"" plan && [ ! -e logs ]'
 test_expect_success 'a folder that cannot be made is an error before anything starts' '

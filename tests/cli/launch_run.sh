@@ -192,6 +192,13 @@ test_expect_success 'a dry run starts nothing' '
     grep "^  1 .*device cuda:1[, ]" gpus && grep "^  2 .*device cuda:0[, ]" gpus &&
     "$accelerate" launch --dry_run --cpu --num_processes 2 touch started >again && diff again got
 '
+printf 'a%sb\nc\\d' "'" >word
+cat >want <<'EOF'
+$'a\'b\nc\\d' '' 'it'\''s' a=b '#'
+EOF
+test_expect_success 'a dry run prints words as a shell reads them' '
+    "$accelerate" launch --dry_run --cpu --num_processes 1 touch "$(cat word)" "" "it'\''s" a=b "#" >got && cat got &&
+    sed -n "s/^  .*touch //p" got | diff want - && ! grep "environment of rank" got'
 test_expect_success 'a dry run needs no port: another job may have it' '
     port=$(free_port) && { "$accelerate" launch --quiet --cpu --num_processes 2 --main_process_port $port \
         sh -c ": >up && exec sleep $patience" & } && job=$! && wait_for test -e up &&
@@ -240,4 +247,8 @@ test_expect_success 'too many for one machine' 'refused 2 "too many" --cpu --num
 test_expect_success 'several machines' '
     refused 2 main_process_ip --num_machines 2 --num_processes 2 --machine_rank 0 touch started
 '
+test_expect_success 'who kills launchers by name does not kill the process that supervises the ranks' '
+    "$accelerate" launch --cpu --num_processes 2 sh -c "[ \$RANK = 1 ] ||
+        { cat /proc/\$PPID/comm && tr -d \"\\0\" </proc/\$PPID/cmdline; } >name" && cat name &&
+    printf "accel-job\naccel-job" | cmp - name'
 test_done

@@ -31,7 +31,8 @@ test_expect_success '-V is --version, help COMMAND is COMMAND --help' '
     done &&
     "$accelerate" help launch --use_fsdp >one && grep "fsdp_version" one'
 test_expect_success 'host names and addresses that are right' '
-    for host in localhost node-0_a.local. 127.1 10.0.0.1 ::1 "[::1]" fe80::1%eth0 a.b.c 1a; do
+    label=$(printf "%063d" 0) && longest=a.$label.$label.$label.${label#????} && test ${#longest} -eq 253 &&
+    for host in localhost node-0_a.local. 127.1 10.0.0.1 ::1 "[::1]" fe80::1%eth0 a.b.c 1a $longest $longest.; do
         "$accelerate" launch --main_process_ip "$host" --dry_run program.py >out || return 1
     done'
 test_expect_success 'DeepSpeed files that are right: one that is there, none, base64; and dry runs look at none' '
@@ -54,12 +55,12 @@ test_expect_success 'a dry run for mpirun says that mpirun starts the ranks' '
     printf "#!/bin/sh\necho \"mpirun (Open MPI) 4.1.4\"\n" >mpirun && chmod +x mpirun &&
     PATH=$PWD:$PATH "$accelerate" launch --cpu --mpirun_hostfile hosts --num_processes 4 --dry_run program.py >out && cat out &&
     grep "^  started by mpirun" out && ! grep "1 of 1" out'
-# At 40, 60 and 100 columns no line is longer; the important options come first.
-for columns in 40 60 100 500; do
+# At 40, 60 and 100 columns no line is longer, at fewer no line is longer than 40; the important options come first.
+for columns in 9 40 60 100 500; do
     test_expect_success "help in $columns columns" '
         for command in $("$accelerate" --help | sed -n "s|^  \([a-z][a-z0-9-]*\) .*|\1|p"); do
             COLUMNS=$columns "$accelerate" $command --help-all >out || return 1
-            width=$columns && { [ $columns -le 100 ] || width=100; } &&
+            width=$columns && { [ $columns -le 100 ] || width=100; } && { [ $columns -ge 40 ] || width=40; } &&
                 sed "1,/^Common options/d" out >rows && ! grep -E "^.{$((width + 1)),}" rows | grep -v "^ *-[^ ]*\( [^ ]*\)*$" || return 1
         done'
 done

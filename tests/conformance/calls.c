@@ -264,7 +264,8 @@ check_state (struct rank *self)
         fail (self, "accel_open: wrong ranks or sizes");
     if (strcmp (accel_distributed_type_name (accel_distributed_type (acc)), several ? "MULTI_CPU" : "NO")
         || strcmp (accel_mixed_precision (acc), "no") || accel_device (acc).device_type != kDLCPU
-        || strcmp (accel_comm_engine (self->comm), engine))
+        || strcmp (accel_comm_engine (self->comm), engine) || strcmp (accel_comm_backend (self->comm), engine)
+        || strcmp (accel_version (), PACKAGE_VERSION))
         fail (self, "accel_open: wrong type, precision, device or engine");
 }
 

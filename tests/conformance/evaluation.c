@@ -375,6 +375,72 @@ check_source_gone (bool shared)
     accel_sampler_destroy (sampler);
 }
 
+/* A loader that lost its generator, which another loader of the sampler had made, makes its own in its next pass: the
+ * same whether an evaluation came before it or not. */
+static void
+check_taken_along (void)
+{
+    static struct run runs[2];
+    struct accel_evaluation *evaluation;
+    const struct accel_batch *batch;
+    struct accel_sampler *sampler;
+    struct accel_loader *loaders[2];
+    for (int with = 0; with < 2; with++) {
+        struct run *run = &runs[with];
+        run->dataset = (struct accel_dataset){ SAMPLES, &field, 1, read_training, run, NULL };
+        if (!check (!accel_set_seed (acc, 5, true, &err) && !accel_sampler_random (&sampler, SAMPLES, NULL, &err),
+                    "sampler: %s", err.text))
+            return;
+        for (int i = 0; i < 2; i++)
+            check (!accel_loader_create (&loaders[i], &run->dataset,
+                                         &(struct accel_loader_options){ .batch_size = 2, .sampler = sampler }, &err)
+                       && !accel_prepare (acc, &err, loaders[i]), "loader: %s", err.text);
+        accel_loader_destroy (loaders[0]);
+        if (with && check (!accel_evaluate_begin (&evaluation, acc, loaders[1], &err), "begin: %s", err.text)) {
+            check (accel_loader_next (loaders[1], &batch, &err), "next: %s", err.text);
+            accel_evaluate_end (evaluation);
+        }
+        err.code = ACCEL_OK;
+        while (accel_loader_next (loaders[1], &batch, &err))
+            note (run, accel_batch_tensor (batch, "x")->data, accel_batch_size (batch) * sizeof (int64_t));
+        check (!err.code, "a pass: %s", err.text);
+        accel_loader_destroy (loaders[1]);
+        accel_sampler_destroy (sampler);
+    }
+    check (runs[0].bytes && runs[0].bytes == runs[1].bytes && !memcmp (runs[0].result, runs[1].result, runs[0].bytes),
+           "an evaluation changed the order of a loader that had lost its generator");
+}
+
+static enum accel_status
+put_rank (void *user, float scale, struct accel_error *error)
+{
+    (void) scale, (void) error;
+    for (size_t i = 0; i < WEIGHTS; i++)
+        ((float *) ((DLTensor *) user)->data)[i] = (float) rank;
+    return ACCEL_OK;
+}
+
+/* A model that is released during an evaluation, and prepared again, knows nothing of a no_sync before. */
+static void
+check_released_model (void)
+{
+    static int64_t shape[] = { WEIGHTS };
+    struct accel_model *model;
+    struct accel_evaluation *evaluation;
+    DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    DLTensor grad = data;
+    struct accel_parameter parameter = { "w", &data, &grad };
+    if (!check (!accel_model_create (&model, &parameter, 1, &err) && !accel_prepare (acc, &err, model)
+                    && !accel_no_sync (acc, model, &err) && !accel_evaluate_begin (&evaluation, acc, NULL, &err)
+                    && !accel_unwrap_model (acc, model, &err), "release: %s", err.text))
+        return;
+    accel_evaluate_end (evaluation);
+    if (check (!accel_prepare (acc, &err, model) && !accel_backward (acc, model, 0, put_rank, &grad, &err),
+               "again: %s", err.text))
+        check (((float *) grad.data)[0] == (float) (size - 1) / 2, "gradients of a released model are not averaged");
+    accel_model_destroy (model);
+}
+
 /* ---- token files ---- */
 
 enum { FILES = 3, LENGTH = 4 };
@@ -571,6 +637,8 @@ main (int argc, char **argv)
         check_resumed ();
     else if (!strcmp (what, "released") || !strcmp (what, "shared"))
         check_source_gone (!strcmp (what, "shared"));
+    else if (!strcmp (what, "again"))
+        check_taken_along (), check_released_model ();
     else if (!strcmp (what, "files") && argc == 3)
         check_files (argv[2]);
     else if (!strcmp (what, "odd"))

@@ -21,6 +21,9 @@ for count in 1 2 3 4; do
     test_expect_success "$count ranks: the generator of an evaluated loader goes before the end" '
         ranks $count released && ranks $count shared
     '
+    test_expect_success "$count ranks: an evaluation after a generator has gone; a model that goes and comes back" '
+        ranks $count again
+    '
     mkdir -p files$count
     test_expect_success "$count ranks: token files are read once by all, in llm.c'\''s order too, and agreed on" '
         ranks $count files files$count

@@ -41,7 +41,7 @@ static const struct scenario {
     { "spoils", SPOILS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, false,
       "the gradient of 'layer 3' is NaN at element 1205 on rank 1, before averaging" },
     { "spoils-unreported", SPOILS_UNREPORTED, AT, ACCEL_OVERLAP_NEVER, ACCEL_COMM_HOOK_BF16, false,
-      "'layer 3' is NaN at element 1205 on rank 1, before averaging (the first of 1 such gradients among 6)" },
+      "'layer 3' is NaN at element 1205 on rank 1, before averaging (the first of 2 such gradients among 6)" },
     { "hangs", HANGS, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, true, "" },
 };
 
@@ -72,6 +72,8 @@ backward (void *user, float scale, struct accel_error *err)
     for (int i = LAYERS; i-- > 0;) {
         for (int j = 0; j < ROWS * ROWS; j++)
             ((float *) grads[i].data)[j] = (float) (i + j % 7);
+        if (armed && is_victim && scenario->fate == SPOILS_UNREPORTED && i == LAYERS - 1)
+            ((float *) grads[i].data)[7] = INFINITY; /* the second that is named nowhere, only counted */
         if (armed && is_victim && i == scenario->at) {
             meet_wait ("pass", 3, VICTIM);
             if (scenario->fate == SPOILS || scenario->fate == SPOILS_UNREPORTED)

@@ -88,4 +88,14 @@ golden_checksum (uint64_t total, uint64_t value)
     return total * UINT64_C (1099511628211) + value + 1;
 }
 
+/* The next word: the bits of a float. */
+__attribute__ ((unused)) static float
+golden_float (struct golden *golden)
+{
+    uint32_t bits = golden_bits (golden);
+    float value;
+    memcpy (&value, &bits, sizeof value);
+    return value;
+}
+
 #endif

@@ -77,6 +77,16 @@ esac
 test_expect_success 'programs compiled before still work, or ACCEL_ABI was raised, or (before the first release) make update-abi was run' '
     cat differences && grep "^status 0$" differences && { ! grep "^incompatible$" differences || was_raised "$old" "$new"; }'
 
+# padded FOLDER: the structs that are larger than in the dump, and have padding at their ends
+sed -n "s/.*<class-decl name='\\(accel_[a-z0-9_]*\\)' size-in-bits='\\([0-9]*\\)'.*/\\1 \\2/p" "$dump" >sizes
+padded () {
+    python3 "$srcdir/tests/lint/sized.py" --tails "$1" >tails.c && $CC -std=gnu11 -I"$1/include" tails.c -o tails && ./tails >now &&
+        awk 'FNR == NR { size[$1] = $2; next }
+             $1 in size && $2 > size[$1] && $3 { print $1 ": " $3 / 8 " bytes of padding after its last field" }' sizes now
+}
+test_expect_success 'structs that have grown have no padding at their ends, in which programs have any value' '
+    test "$(wc -l <sizes)" -gt 25 && padded "$srcdir" >found && cat found && test ! -s found'
+
 # is VERDICT HEADER SED-SCRIPT: whether this is the verdict on a header that was changed so
 is () {
     verdict=$1
@@ -91,6 +101,10 @@ test_expect_success 'a new function is compatible' '
     is compatible state.h "s/^ACCEL_API void accel_close.*/&\nACCEL_API void accel_planted (int x);/"'
 test_expect_success 'a new field at the end of options is compatible' '
     is compatible state.h "s/^    bool check_gradients;/&\n    uint64_t planted;/"'
+test_expect_success 'a new field with padding after it is found' '
+    is compatible state.h "s/^    bool check_gradients;/&\n    uint64_t planted;/" && padded planted >found && test ! -s found &&
+    is compatible state.h "s/^    bool check_gradients;/&\n    uint64_t planted;\n    bool more;/" && padded planted >found &&
+    grep "^accel_options: 7 bytes of padding" found'
 test_expect_success 'a new field in the padding of options is not' '
     is incompatible state.h "s/^    bool check_gradients;/&\n    bool planted;/"'
 test_expect_success 'a new field in the middle of options is not' '

@@ -5,11 +5,11 @@
 
 for source in "$srcdir"/man/*.in; do
     page=$(basename "$source" .in)
-    test_expect_success "man/$page is what the table says" \
+    test_expect_success "man/$page is what the tables of options and commands say; if not, run make regen" \
         "sh '$srcdir/man/expand.sh' '$accelerate' <'$source' >'$page' && diff -u '$srcdir/man/$page' '$page'"
 done
 for shell in bash fish zsh; do
-    test_expect_success "completions/accelerate.$shell is what the table says" \
+    test_expect_success "completions/accelerate.$shell is what the tables say; if not, run make regen" \
         "'$accelerate' --emit=$shell >out && diff -u '$srcdir/completions/accelerate.$shell' out"
 done
 test_expect_success 'accelerate-config(5) has every key' '

@@ -11,8 +11,6 @@ top = pathlib.Path(sys.argv[1])
 FOLDERS = "src include man completions examples bench docs scripts tests".split()
 # What an editor, a build in the source tree or Python leaves there.
 NOT_OURS = re.compile(r"(~|\.(o|lo|la|a|so|log|trs|pyc|orig|rej|gcno|gcda|swp))$|(^|/)(\.libs|\.deps|__pycache__|\.dirstamp)(/|$)")
-# Their folders are listed as a whole.
-WHOLE = ["tests/fuzz/corpus/"]
 # Other tests and targets run these.
 NOT_ALONE = "tests/abi/dump.sh tests/fuzz/run.sh tests/hand.sh tests/testlib.sh tests/unit/test_probe.c".split()
 
@@ -43,6 +41,7 @@ for makefile in makefiles:
     read(makefile)
 listed = {word for name in lists for word in expand(lists[name])}
 tests = set(expand(lists["TESTS"]))
+whole = tuple(f"{word}/" for word in listed if re.match("|".join(FOLDERS), word) and (top / word).is_dir())
 included = set(re.findall(r"^include (\S+)", "".join(path.read_text() for path in makefiles), re.M))
 
 
@@ -57,7 +56,7 @@ def home(name):
 wrong = []
 for path in sorted(path for folder in FOLDERS for path in (top / folder).rglob("*")):
     name = str(path.relative_to(top))
-    if not path.is_file() or NOT_OURS.search(name) or any(name.startswith(whole) for whole in WHOLE):
+    if not path.is_file() or NOT_OURS.search(name) or name.startswith(whole):
         continue
     if path.name == "Makefile.inc":
         if name not in included:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipes of HACKING.md were followed to their ends: what one place of the sources names is in the other places too.
 
-recipes.py TOP: prints a line for each step that is missing.  What compilers, headers.sh, man.sh, exports.sh, listed.sh
-and generated.sh see is left to them."""
+recipes.py TOP [CHECK...]: prints a line for each step that is missing.  What compilers, headers.sh, man.sh, exports.sh,
+listed.py and generated.sh see is left to them."""
 import pathlib
 import re
 import sys
@@ -12,10 +12,10 @@ top = pathlib.Path(sys.argv[1])
 wrong = []
 
 
-def read(*patterns):
-    """The text of all files that match, without C's comments."""
-    paths = [path for pattern in patterns for path in sorted(top.glob(pattern))]
-    return re.sub(r"/\*.*?\*/", "", "".join(path.read_text() for path in paths), flags=re.S)
+def read(*patterns, comments=False):
+    """The text of all files that match, without C's comments unless they do not matter."""
+    text = "".join(path.read_text() for pattern in patterns for path in sorted(top.glob(pattern)))
+    return text if comments else re.sub(r"/\*.*?\*/", "", text, flags=re.S)
 
 
 def expect(condition, message):
@@ -28,23 +28,27 @@ def exists(name):
 
 
 def option():
-    """A field of struct settings for each row (as the compiler sees) and a row for each field."""
+    """A field of struct settings for each row, and a row for each field."""
     fields = re.search(r"^struct settings \{\n(.*?)^\};", read("src/config/settings.h"), re.M | re.S)[1]
-    rows = re.findall(r"\bOPT_\w+ \((\w+)[,)]", read("src/config/options.c", "src/config/rows_*.h"))
-    for field in re.findall(r"(\w+);", fields):
+    fields = re.findall(r"(\w+);", fields)
+    rows = re.findall(r"\bOPT_[A-Z_]+ \(([a-z]\w*)[,)]", read("src/config/options.c", "src/config/rows_*.h"))
+    for field in fields:
         expect(field in rows, f"option {field}: src/config/settings.h has the field, but no row of the option table "
                               "(src/config/options.c, rows_*.h) does")
+    for row in rows:
+        expect(row in fields + ["field"], f"option {row}: no field in src/config/settings.h")
     return len(rows)
 
 
 def subcommand():
     rows = re.findall(r'^    COMMAND \((\w+), (\w+), "([^"]+)"', read("src/config/rows_commands.h"), re.M)
     news = (top / "NEWS.md").read_text()
-    for _, function, name in rows:
+    options = read("src/config/options.c", "src/config/rows_*.h")
+    for bit, function, name in rows:
         expect(exists(f"src/cli/cmd_{function}.c"), f"accelerate {name}: no source src/cli/cmd_{function}.c")
         page = top / f"man/accelerate-{name}.1.in"
         expect(page.exists(), f"accelerate-{name}(1): no man page man/accelerate-{name}.1.in")
-        expect(not page.exists() or f"\n@man-{name}@\n" in page.read_text(),
+        expect(not page.exists() or f"\n@man-{name}@\n" in page.read_text() or f" COMMAND_{bit}" not in options,
                f"accelerate-{name}(1): no line @man-{name}@, for its options")
         expect(exists(f"tests/cli/cli_{function}.sh") or exists(f"tests/cli/{function}_*.sh"),
                f"accelerate {name}: no test tests/cli/cli_{function}.sh")
@@ -63,10 +67,11 @@ def engine():
     named = re.findall(r"X \((\w+)\)", named)
     folders = sorted(path.parent.name for path in top.glob("src/lib/engines/*/*.c"))
     page = (top / "man/accel_engine.3").read_text()
+    includes = read("src/lib/engines/engines.c")
     for name in named:
         expect(name in folders, f"engine {name}: no folder src/lib/engines/{name}")
         expect(re.search(rf"^\.It Dq {name}\b", page, re.M), f"engine {name}: no item in man/accel_engine.3")
-        expect(f'"lib/engines/{name}/{name}.h"' in read("src/lib/engines/engines.c"),
+        expect(f'"lib/engines/{name}/{name}.h"' in includes,
                f"engine {name}: src/lib/engines/engines.c does not include lib/engines/{name}/{name}.h")
     for name in sorted(set(folders)):
         expect(name in named, f"src/lib/engines/{name}: not in ENGINE_BUILT_IN_MAP (src/util/engine_files.h)")
@@ -76,7 +81,7 @@ def engine():
 def part():
     listed = re.search(r"^static const struct part_kind \*const parts\[\]\s*= \{(.*?)\};", read("src/lib/job/open.c"),
                        re.M | re.S)[1]
-    kinds = re.findall(r"^(?:static )?const struct part_kind (\w+)\s*=", read("src/lib/**/*.c"), re.M)
+    kinds = re.findall(r"^(?:static )?const struct part_kind (\w+)\s*=", read("src/lib/*/*.c", comments=True), re.M)
     for kind in kinds:
         expect(re.search(rf"&{kind}\b", listed), f"{kind}: not in the list of parts in src/lib/job/open.c")
     return len(kinds)
@@ -85,7 +90,7 @@ def part():
 def function():
     """What other lints do not look for: a test for each function, and what collectives need besides."""
     declared = re.findall(r"^ACCEL_API[^;]*?\b(accel_\w+) \(", read("include/accel/*.h"), re.M)
-    tested = set(re.findall(r"\baccel_\w+", read("tests/**/*.[ch]", "tests/**/*.cc", "examples/*.c", "src/selftest/*.c")))
+    tested = set(re.findall(r"\baccel_\w+", read("tests/*/*.[ch]", "tests/*/*.cc", "examples/*.c", "src/selftest/*.c")))
     callers = {}
     for macro, body in re.findall(r"^#define (\w+)((?:.*\\\n)*.*)", read("include/accel/*.h"), re.M):
         for name in re.findall(r"\baccel_\w+", body):
@@ -99,11 +104,39 @@ def function():
         expect(({name} | callers.get(name, set())) & tested, f"{public}: no test calls it")
         expect(not name.endswith("_at") or public in calls + ["accel_check"],
                f"{public}: is a collective, but has no row in JOBSEG_CALL_MAP (src/util/jobseg.h)")
+    for name in declared:
+        public = re.sub(r"_at$", "", name)
+        expect(name == public or public in callers.get(name, ()), f"{public}: no macro passes ACCEL_HERE to {name}")
     for name in calls:
         expect(name in in_selftest, f"{name}: is a collective, but no step of src/selftest/ calls it")
         expect({name, name + "_at", name + "_sized"} & set(declared),
                f"{name}: JOBSEG_CALL_MAP names it, but no header declares it")
     return len(declared)
+
+
+# Programs need no description of these: old names, and what the page describes in other words.
+UNDESCRIBED = """accel_param_group.parameter_count accel_param_group.index_count""".split()
+
+
+def field():
+    """The fields of the structs that programs fill in are on some page, whatever its words for them are."""
+    listed = re.search(r"^FROZEN = \"\"\"(.*?)\"\"\"", (top / "tests/lint/sized.py").read_text(), re.M | re.S)[1].split()
+    headers = read(*(f"include/accel/{path.name}" for path in sorted((top / "include/accel").glob("*.h"))
+                     if path.name != "engine.h"))
+    pages = "".join(path.read_text() for path in sorted((top / "man").glob("*.3")))
+    found = 0
+    for name, body in re.findall(r"^struct (accel_\w+) \{(.*?)^\};", headers, re.M | re.S):
+        if name in listed:
+            continue
+        body = re.sub(r"union \{(.*?)\};", r"\1", body, flags=re.S)
+        for declaration in filter(None, (part.strip() for part in body.split(";"))):
+            callback = re.search(r"\(\*(\w+)\)", declaration)
+            for part in [callback[1]] if callback else declaration.split(","):
+                member = re.search(r"(\w+)(\[.*\])?\s*$", part)[1]
+                found += 1
+                expect(re.search(rf"\b{member}\b", pages) or f"{name}.{member}" in UNDESCRIBED,
+                       f"struct {name}: no page of man/*.3 describes the field {member}")
+    return found
 
 
 def header():
@@ -136,7 +169,8 @@ def page():
     return len(pages)
 
 
-checks = option, subcommand, engine, part, function, header, page
+checks = [option, subcommand, engine, part, function, field, header, page]
+checks = [check for check in checks if check.__name__ in sys.argv[2:] or len(sys.argv) == 2]
 empty = [check.__name__ for check in checks if not check()]
 wrong += [f"{name}: nothing was found, so nothing was checked" for name in empty]
 print("\n".join(dict.fromkeys(wrong)))

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every struct of the public headers that a program makes is passed with its size, so that it can grow.
 
-With --list: the structs that may get new fields at their end without breaking compiled programs."""
+With --list: the structs that may get new fields at their end without breaking compiled programs.
+With --tails: a C program that prints each of them, its bits and the bits of padding at its end."""
 import pathlib
 import re
 import sys
@@ -28,6 +29,16 @@ structs = dict(re.findall(r"^struct (\w+) \{\n(.*?)^\};", text, re.M | re.S))
 sized = [name for name in structs if name not in FROZEN + MADE_BY_LIBRARY]
 if sys.argv[1] == "--list":
     print("\n".join(sized + MADE_BY_LIBRARY))
+    sys.exit(0)
+
+if sys.argv[1] == "--tails":
+    print("#include <accel/accel.h>\n#include <stddef.h>\n#include <stdio.h>\nint main (void)\n{")
+    for name in sized:
+        last = re.findall(r"(\w+)(?:\[\w+\])?;|\(\*(\w+)\) \([^;]*\);", structs[name])[-1]
+        last = f"((struct {name} *) 0)->{last[0] or last[1]}"
+        print(f'    printf ("%s %zu %zu\\n", "{name}", 8 * sizeof (struct {name}), 8 * (sizeof (struct {name}) - '
+              f"(size_t) ((char *) &{last} - (char *) 0) - sizeof {last}));")
+    print("    return 0;\n}")
     sys.exit(0)
 
 wrong = [f"{name} is not in the headers: take it off the lists" for name in FROZEN + MADE_BY_LIBRARY

@@ -21,4 +21,9 @@ product=$(find src include -name '*.[ch]' | sort)
     test_expect_success 'the library neither prints nor exits' \
         '! grep -rnE "(^|[^a-z_])(printf|puts|putchar|fprintf|perror|exit|abort|assert|signal|sigaction) \(" src/lib --include="*.c" | grep -v "^src/lib/utility/check\.c:"'
 }
+if command -v python3 >/dev/null; then
+    test_expect_success 'src/ has no function that only tests call' 'python3 "$srcdir/tests/lint/unused.py" "$srcdir"'
+else
+    test_skip 'src/ has no function that only tests call' 'needs python3'
+fi
 test_done

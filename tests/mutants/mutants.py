@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many deliberate faults do the tests see?  See README.md beside this file.
 
-    mutants.py --check                                  every text of the table is where it should be
+    mutants.py --check                                  every text of the table is where it should be, and every C file
+                                                        has mutants
     mutants.py --source DIR --work DIR [OPTION]...      build them all in, run the tests that reach each, keep score
 """
 
@@ -31,6 +32,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CONTROL_BYTES = 8192  # two for the number, one for each mutant
 LEFT_OUT = re.compile(r'^tests/lint/(?!generated|man)')  # they look at the sources, which are not the real ones here
 KILLED, SURVIVED, NOT_REACHED = 'killed', 'survived', 'not reached'
+NO_END = 'no end after'
 
 
 def say(text):
@@ -63,6 +65,18 @@ def all_files(source, mutants):
     if errors:
         sys.exit('\n'.join(errors))
     return result
+
+
+def check_files(source, covered, exempt):
+    """End the program where a C file has no mutants and no reason for that, or has both."""
+    files = {str(path.relative_to(source)) for path in (source / 'src').rglob('*.c')}
+    errors = [f'{file}: add mutants to the table (tests/mutants/README.md says how), or "= no mutants: reason"'
+              for file in sorted(files - covered - set(exempt))]
+    errors += [f'{file}: the table says that it has no mutants, but it has some'
+               for file in sorted(covered & set(exempt))]
+    errors += [f'{file}: does not exist; the table says that it has no mutants' for file in sorted(set(exempt) - files)]
+    if errors:
+        sys.exit('\n'.join(errors))
 
 
 def those_that_fit(source, mutants):
@@ -226,7 +240,7 @@ class Slot:
         if self.plain:
             stop()
         if timed_out.is_set():
-            failure = f'no end after {limit:.0f} s'
+            failure = f'{NO_END} {limit:.0f} s'
         elif not failure and status:
             failure = f'exit status {status}'
         elif not failure and plan != points:
@@ -294,12 +308,13 @@ class Examination:
                        *(f'{mutant.key}{mutant.number}' for mutant in self.mutants))
 
         def work(slot, test):
-            note = self.baselines.get(test.name)
-            if note.get('state') != state or self.options.fresh:
+            note, source = self.baselines.get(test.name), self.source_of(test.name)
+            kept = self.options.old_reach and note.get('source', source) == source and note
+            if self.options.fresh or not kept and note.get('state') != state:
                 outcome = slot.run(test, 0, 900)
                 if outcome.failure:  # once more: the machine may have been busy
                     outcome = slot.run(test, 0, 900)
-                note = {'state': state, 'seconds': outcome.seconds, 'points': outcome.points,
+                note = {'state': state, 'source': source, 'seconds': outcome.seconds, 'points': outcome.points,
                         'failure': outcome.failure, 'reached': sorted(outcome.reached)}
                 self.baselines.put(test.name, note)
             test.seconds, test.points, test.failure = note['seconds'], note['points'], note['failure']
@@ -330,6 +345,15 @@ class Examination:
     def reaching(self, mutant):
         return [test for test in self.tests if not test.failure and mutant.number in test.reached]
 
+    def has_survived(self, mutant):
+        return self.notebook.get(mutant.key).get('result') in (SURVIVED, NOT_REACHED)
+
+    def cost(self, mutant):
+        """Seconds that a mutant is likely to take: those of the test that killed it, or of all that reach it."""
+        reaching = self.reaching(mutant)
+        last = self.notebook.get(mutant.key).get('test')
+        return sum(test.seconds for test in reaching if test.name == last) or sum(test.seconds for test in reaching)
+
     def examine(self, slot, mutant):
         reaching = self.reaching(mutant)
         last = self.notebook.get(mutant.key).get('test')
@@ -354,8 +378,9 @@ class Examination:
 
     def run(self, chosen):
         waiting = [mutant for mutant in chosen if not mutant.equivalent and not self.known(mutant)]
-        # Those that few tests reach first: a run that is interrupted has most of the results.
-        waiting.sort(key=lambda mutant: sum(test.seconds for test in self.reaching(mutant)))
+        # Cheap ones before others, and last those that survived earlier tests: a run that is interrupted has most of
+        # the results.
+        waiting.sort(key=lambda mutant: (self.has_survived(mutant), self.cost(mutant)))
         self.total = len(waiting)
         say(f'{len(chosen)} mutants, {len(chosen) - self.total} of them known or equivalent')
         in_parallel(self.slots, waiting, self.examine)
@@ -383,6 +408,11 @@ def report(mutants, files, notebook, path):
         for mutant in mutants:
             if results[mutant.key] == result:
                 lines.append(f'{result}: {mutant.name}' + (f' ({mutant.note})' if mutant.note else ''))
+    lines.append('')
+    for mutant in mutants:
+        note = notebook.get(mutant.key)
+        if results[mutant.key] == KILLED and note['how'].startswith(NO_END):
+            lines.append(f'killed, but only by a test that did not end: {mutant.name} ({note["test"]})')
     text = '\n'.join(lines) + '\n'
     if path:
         path.write_text(text)
@@ -406,6 +436,8 @@ def parse_options():
     parser.add_argument('--jobs', type=int, default=os.cpu_count() or 1, help='tests at a time [number of CPUs]')
     parser.add_argument('--slack', type=float, default=20, help='seconds beyond three times the usual [20]')
     parser.add_argument('--again', action='store_true', help='run those again that were not killed')
+    parser.add_argument('--old-reach', action='store_true', help='only measure what changed tests reach; mutants that '
+                        'are new since the last run count as not reached')
     parser.add_argument('--fresh', action='store_true', help='forget earlier results')
     parser.add_argument('--fitting', action='store_true', help='leave out mutants that do not fit the sources')
     parser.add_argument('--report', action='store_true', help='only print what is known')
@@ -416,8 +448,9 @@ def parse_options():
 
 def main():
     options = parse_options()
+    exempt = {}
     try:
-        mutants = read_table(options.table)
+        mutants = read_table(options.table, exempt)
     except BadTable as error:
         sys.exit(str(error))
     source, work = options.source.resolve(), options.work.resolve()
@@ -425,6 +458,7 @@ def main():
         for number, mutant in enumerate(mutants, 2):
             mutant.number = number
         all_files(source, mutants)
+        check_files(source, {mutant.file for mutant in mutants}, exempt)
         say(f'{len(mutants)} mutants fit the sources')
         return
     if options.fitting:

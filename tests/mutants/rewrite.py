@@ -38,8 +38,9 @@ def folder_of(file):
     return file.removeprefix('src/').rpartition('/')[0]
 
 
-def read_table(path):
-    """The mutants of a table; its form is described in README.md beside this file."""
+def read_table(path, exempt):
+    """The mutants of a table, whose form README.md beside this file describes; exempt gets {file: reason} for files
+    that need none."""
     mutants, file, mutant = [], None, None
     with open(path, encoding='utf-8') as table:
         for number, line in enumerate(table, 1):
@@ -59,6 +60,8 @@ def read_table(path):
                 mutant.old.append(rest)
             elif mark == '+' and mutant and mutant.old:
                 mutant.new.append(rest)
+            elif mark == '=' and file and not mutant and rest.startswith('no mutants: '):
+                exempt[file] = rest
             elif mark == '=' and mutant and mutant.new:
                 mutant.note = (mutant.note + ' ' + rest).strip()
             else:
@@ -287,12 +290,25 @@ class Piece:
         self.start, self.end, self.is_statement, self.mutants, self.inner = start, end, is_statement, [], []
 
 
+def skip_name(text, mutant, start):
+    """The name that both texts of a designated initialiser (.count = 1) begin with is no part of what is chosen."""
+    name = text[mutant.span[0]:start]
+    if mutant.span[0] >= start:
+        return
+    if not mutant.new.startswith(name):
+        raise BadTable(f'the replacement does not begin with {name.strip()}, as the text does')
+    mutant.span, mutant.new = (start, mutant.span[1]), mutant.new[len(name):]
+
+
 def pieces_of(text, code, mutants, errors):
     pieces = {}
     for mutant in mutants:
         try:
             mutant.span = find_text(text, code, mutant)
             span = piece_around(code, *mutant.span)
+            skip_name(text, mutant, span[0])
+            if mutant.span[1] > span[1]:
+                raise BadTable('the text is more than the value that it should be part of')
             pieces.setdefault(span, Piece(*span)).mutants.append(mutant)
         except BadTable as error:
             errors.append(f'table:{mutant.line}: {error}')

@@ -7,6 +7,7 @@
 #include "tests/tap.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <sys/stat.h>
 
 enum { SAMPLES = 60, BATCH = 12, WIDTH = 7, STEPS = 14, TRACE = 4096 };
@@ -45,6 +46,8 @@ save_seen (void *user, struct accel_state_dict *state, struct accel_error *err)
     accel_state_dict_set_double (state, "nan", (double) NAN);
     accel_state_dict_set_double (state, "zero", -0.0);
     accel_state_dict_set_bytes (state, "bytes", world->counts, sizeof world->counts);
+    accel_state_dict_set_bool (state, "yes", true);
+    accel_state_dict_set_tensor (state, "tensor", &world->buffer);
     return ACCEL_OK;
 }
 
@@ -55,12 +58,22 @@ load_seen (void *user, const struct accel_state_dict *state, struct accel_error 
     int64_t seen;
     double nan = 0, zero = 1;
     const char *text = "";
-    float counts[2];
+    float counts[2] = { -1, -1 };
     enum accel_status status = accel_state_dict_get_int64 (state, "seen", &seen, err);
     world->seen = status ? 0 : (int32_t) seen;
     right (!accel_state_dict_get_text (state, "text", &text, NULL) && !strcmp (text, "a \"text\"\n\xc3\xa4"), "text");
     right (!accel_state_dict_get_double (state, "nan", &nan, NULL) && isnan (nan), "nan");
     right (!accel_state_dict_get_double (state, "zero", &zero, NULL) && signbit (zero), "zero");
+    bool yes = false;
+    float wrong[3];
+    DLTensor into = world->buffer;
+    into.data = counts;
+    right (!accel_state_dict_get_bool (state, "yes", &yes, NULL) && yes, "bool");
+    right (accel_state_dict_tensor_count (state, "tensor") == 2 && !accel_state_dict_tensor_count (state, "no"), "count");
+    right (!accel_state_dict_get_tensor (state, "tensor", &into, NULL) && counts[0] >= 0, "tensor");
+    into.data = wrong;
+    into.shape = (int64_t[]){ 3 };
+    right (accel_state_dict_get_tensor (state, "tensor", &into, NULL) == ACCEL_ERR_FORMAT, "a tensor of another shape");
     right (!accel_state_dict_get_bytes (state, "bytes", counts, sizeof counts, NULL), "bytes");
     right (accel_state_dict_get_uint64 (state, "text", (uint64_t *) &seen, NULL) == ACCEL_ERR_FORMAT, "kind");
     right (!accel_state_dict_has (state, "none") && accel_state_dict_has (state, "bytes"), "has");
@@ -286,10 +299,222 @@ test_resume (int first, int then, int steps, const char *name)
     unsetenv ("ACCELERATE_MIXED_PRECISION");
 }
 
+/* ---- folders ---- */
+
+static bool
+there (const char *format, ...) ACCEL_PRINTF (1, 2);
+
+/* @return whether there is a file or folder of this name */
+static bool
+there (const char *format, ...)
+{
+    char name[300], path[600];
+    va_list args;
+    va_start (args, format);
+    vsnprintf (name, sizeof name, format, args);
+    va_end (args);
+    snprintf (path, sizeof path, "%s/%s", folder, name);
+    return !access (path, F_OK);
+}
+
+/* Change one byte of a file. */
+static void
+damage (const char *name, long at)
+{
+    char path[600];
+    snprintf (path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen (path, "r+");
+    int c = file && !fseek (file, at, at < 0 ? SEEK_END : SEEK_SET) ? fgetc (file) : EOF;
+    right (c != EOF && !fseek (file, -1, SEEK_CUR) && fputc (c ^ 1, file) != EOF, "cannot damage %s", name);
+    if (file)
+        fclose (file);
+}
+
+static void
+configure (struct accel *acc, uint64_t total_limit)
+{
+    struct accel_error err = { 0 };
+    char path[600];
+    snprintf (path, sizeof path, "%s/project", folder);
+    const struct accel_project_configuration configuration
+        = { .project_dir = path, .automatic_checkpoint_naming = true, .total_limit = total_limit };
+    rank_must (accel_set_project_configuration (acc, &configuration, &err), &err);
+}
+
+/* Two of five stay; a damaged one is passed over, and its number is not used again. */
+static void
+rotate (struct accel *acc)
+{
+    struct world world;
+    struct accel_error err = { 0 };
+    int rank = accel_process_index (acc);
+    precision = "no";
+    make_world (&world, acc, precision);
+    configure (acc, 2);
+    right (!strcmp (accel_project_dir (acc), accel_logging_dir (acc)), "the folder for logs");
+    rank_fails (accel_load_state (acc, NULL, &err), ACCEL_ERR_INVALID, &err, "no checkpoint in");
+    for (int i = 0; i < 5; i++) {
+        world.seen = i;
+        rank_must (accel_save_state (acc, "ignored", &err), &err);
+        right (accel_save_iteration (acc) == (uint64_t) i + 1, "the next number after %d", i);
+    }
+    right (!there ("project/checkpoints/checkpoint_2") && there ("project/checkpoints/checkpoint_3/manifest.json")
+               && there ("project/checkpoints/checkpoint_4"),
+           "not the newest two stay");
+    rank_must (accel_load_state (acc, NULL, &err), &err);
+    right (world.seen == 4, "loaded %d", (int) world.seen);
+    rank_must (accel_wait_for_everyone (acc, &err), &err);
+    if (!rank)
+        damage ("project/checkpoints/checkpoint_4/model.safetensors", -1);
+    accel_set_log_level (ACCEL_LOG_CRITICAL);
+    rank_must (accel_load_state (acc, NULL, &err), &err);
+    right (world.seen == 3 && accel_save_iteration (acc) == 5, "loaded %d", (int) world.seen);
+    char path[600];
+    snprintf (path, sizeof path, "%s/project/checkpoints/checkpoint_4", folder);
+    rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_FORMAT, &err, "the checksum of tensor");
+    configure (acc, 0);
+    for (int i = 0; i < 3; i++)
+        rank_must (accel_save_state (acc, NULL, &err), &err);
+    rank_fails (accel_save_state (acc, NULL, &err), ACCEL_ERR_INVALID, &err, "checkpoint_3 already exists");
+    end_world (&world);
+}
+
+/* A checkpoint is replaced; other folders are left alone. */
+static void
+replace (struct accel *acc)
+{
+    struct world world;
+    struct accel_error err = { 0 };
+    char path[600];
+    make_world (&world, acc, "no");
+    rank_fails (accel_save_state (acc, NULL, &err), ACCEL_ERR_INVALID, &err, "output_dir is needed");
+    rank_fails (accel_load_state (acc, NULL, &err), ACCEL_ERR_INVALID, &err, "input_dir is needed");
+    snprintf (path, sizeof path, "%s/nowhere", folder);
+    rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_INVALID, &err, "the folder does not exist");
+    snprintf (path, sizeof path, "%s/a/b/c/", folder);
+    for (world.seen = 7; world.seen < 9; world.seen++)
+        rank_must (accel_save_state (acc, path, &err), &err);
+    rank_must (accel_load_state (acc, path, &err), &err);
+    right (world.seen == 8, "loaded %d", (int) world.seen);
+    rank_must (accel_wait_for_everyone (acc, &err), &err);
+    if (!accel_process_index (acc)) {
+        char file[700];
+        snprintf (file, sizeof file, "%s/thesis.txt", path);
+        FILE *out = fopen (file, "w");
+        fclose (out);
+    }
+    rank_fails (accel_save_state (acc, path, &err), ACCEL_ERR_INVALID, &err, "'thesis.txt' in it is not part of");
+    rank_fails (accel_save_state (acc, folder, &err), ACCEL_ERR_INVALID, &err, "is not a checkpoint");
+    right (there ("a/b/c/thesis.txt") && there ("a/b/c/model.safetensors"), "files are gone");
+    end_world (&world);
+}
+
+/* ---- hooks, and what does not fit ---- */
+
+static int hooks_run;
+
+static enum accel_status
+write_note (void *user, const char *place, bool *without_models, struct accel_error *err)
+{
+    const struct accel *acc = user;
+    char path[700];
+    (void) err;
+    hooks_run++;
+    *without_models = true;
+    if (accel_process_index (acc))
+        return ACCEL_OK;
+    snprintf (path, sizeof path, "%s/notes", place);
+    right (!mkdir (path, 0777), "no folder of a hook");
+    snprintf (path, sizeof path, "%s/notes/note", place);
+    FILE *out = fopen (path, "w");
+    right (out && fputs ("a note", out) >= 0, "no file of a hook");
+    fclose (out);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+refuse (void *user, const char *place, bool *without_models, struct accel_error *err)
+{
+    (void) place, (void) without_models, (void) err;
+    return accel_process_index (user) ? ACCEL_ERR_INVALID : ACCEL_OK;
+}
+
+static void
+hook (struct accel *acc)
+{
+    struct world world;
+    struct accel_error err = { 0 };
+    uint64_t handles[3];
+    char path[600];
+    make_world (&world, acc, "no");
+    snprintf (path, sizeof path, "%s/hooked", folder);
+    rank_must (accel_register_save_state_pre_hook (acc, write_note, acc, &handles[0], &err), &err);
+    rank_must (accel_save_state (acc, path, &err), &err);
+    right (hooks_run == 1 && there ("hooked/notes/note") && !there ("hooked/model.safetensors"), "the hook's files");
+    rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_INVALID, &err, "has no model");
+    rank_must (accel_wait_for_everyone (acc, &err), &err);
+    if (!accel_process_index (acc))
+        damage ("hooked/notes/note", 0);
+    rank_must (accel_wait_for_everyone (acc, &err), &err);
+    rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_FORMAT, &err, "notes/note: damaged");
+    accel_remove_state_hook (acc, handles[0]);
+    rank_must (accel_register_load_state_pre_hook (acc, refuse, acc, &handles[1], &err), &err);
+    rank_must (accel_save_state (acc, path, &err), &err);
+    right (hooks_run == 1, "a hook runs that was removed, or is another");
+    rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_CALLBACK, &err, "the hook before loading the state");
+    right (!strncmp (err.text, "accel_load_state at", 19), "%s", err.text);
+    right (accel_process_index (acc) || strstr (err.text, "rank 1: "), "%s", err.text);
+    accel_remove_state_hook (acc, handles[1]);
+    const struct accel_checkpoint_object object = { .save = save_seen, .load = load_seen, .user = &world };
+    rank_must (accel_register_for_checkpointing (acc, &object, &err), &err);
+    rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_INVALID, &err, "1 registered objects, but 2");
+    end_world (&world);
+}
+
+/* Random numbers: rank r continues those of rank r; those that are the same on all ranks are continued by new ones. */
+static bool alike;
+
+static void
+save_random (struct accel *acc)
+{
+    struct accel_error err = { 0 };
+    char path[600];
+    snprintf (path, sizeof path, "%s/random", folder);
+    rank_must (accel_set_seed (acc, 40, !alike, &err), &err);
+    (void) accel_generator_random (accel_default_generator ());
+    rank_must (accel_save_state (acc, path, &err), &err);
+}
+
+static void
+load_random (struct accel *acc)
+{
+    struct accel_error err = { 0 };
+    struct accel_generator *expected;
+    char path[600];
+    int rank = accel_process_index (acc);
+    snprintf (path, sizeof path, "%s/random", folder);
+    rank_must (accel_set_seed (acc, 99, true, &err), &err);
+    rank_must (accel_load_state (acc, path, &err), &err);
+    uint64_t seed = alike ? 40 : rank < 2 ? 40 + (uint64_t) rank : 99 + (uint64_t) rank;
+    rank_must (accel_generator_create (&expected, seed, &err), &err);
+    if (alike || rank < 2)
+        (void) accel_generator_random (expected);
+    right (accel_generator_random (accel_default_generator ()) == accel_generator_random (expected), "other numbers");
+    accel_generator_destroy (expected);
+}
+
 int
 main (void)
 {
     folder = scratch_enter ();
+    as_ranks (2, "automatic naming", rotate);
+    as_ranks (2, "one folder again and again", replace);
+    as_ranks (2, "hooks, and objects that do not fit", hook);
+    for (int i = 0; i < 2; i++) {
+        alike = i;
+        as_ranks (2, alike ? "the same random numbers are saved" : "random numbers are saved", save_random);
+        as_ranks (3, "each rank continues its own", load_random);
+    }
     test_resume (1, 1, 5, "no");
     test_resume (2, 2, 7, "bf16");
     test_resume (4, 2, 10, "no");

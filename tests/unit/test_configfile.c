@@ -56,6 +56,8 @@ static const struct good {
     { "gpu_ids: 0\n", "gpu_ids", "0" },
     { "main_training_function: ''\ndebug: true\n", "debug", "true" },
     { "num_processes: -1\n", "num_processes", "0" },
+    { "fsdp_config: {fsdp_version: 1, fsdp_offload_params: true}\n"
+      "fsdp_config: {fsdp_offload_params: true, fsdp_version: 1}\n", "fsdp_version", "1" },
     { "compute_environment: AMAZON_SAGEMAKER\nadditional_args: {a: {b: c}}\n", "num_machines", "1" },
     { "deepspeed_config:\n  gradient_clipping: !!float 2\n", "gradient_clipping", "2.0" },
     { "gpu_ids: 0,1\n", "gpu_ids", "0,1" },
@@ -146,6 +148,7 @@ static const struct bad {
     { "a.yaml", "tpu_env: {a: b}\n", "a.yaml:1: tpu_env: expected a list, got a mapping" },
     { "a.yaml", "ipex_config: {a: b}\n", "a.yaml:1: unknown key 'ipex_config'" },
     { "a.yaml", "debug: true\nnum_machines: 1\ndebug: false\n", "a.yaml:3: duplicate key 'debug' (first on line 1)" },
+    { "a.yaml", "fsdp_config: {fsdp_version: 1}\nfsdp_config: {fsdp_version: '1'}\n", "a.yaml:2: duplicate key" },
     { "a.yaml", "", "a.yaml: the file is empty" },
     { "a.yaml", "# only a comment\n", "a.yaml: the file is empty" },
     { "a.yaml", "- a\n", "a.yaml:1: expected lines of the form 'key: value'" },

@@ -119,8 +119,12 @@ static const struct {
     { "id,first one,second,label\nx\"\"y,1,3,5\n", { FIELDS (named) }, ":2:2: a quote inside a cell that does not start"
       " with one", true },
     { "id,first one,second,label\n\"a\nb\",1,c,5\n", { FIELDS (named) }, ":3:6: 'c' is not a number", true },
+    { "id,first one,second,label\n\"a\nb\",1,2,5\nx,1,c,5\n", { FIELDS (named) }, ":4:5: 'c' is not a number", true },
+    { "a,\"first \"\"one\",c,label\n", { FIELDS (named) }, ": has no column 'first one' (did you mean 'first \"one'?)",
+      true },
     { "nan,inf,1\n-Infinity,+1e-400,-0\n", { FIELDS (two) }, "nan inf;1|-inf 0;0", false },
     { "1.5,-2.5e3,3\n", { FIELDS (two) }, "1.5 -2500;3", false },
+    { "1,1e18446744073709551621\n", { 0 }, ":1:3: 1e18446744073709551621 is too large for float32", true },
     { "1,1e39\n", { 0 }, ":1:3: 1e39 is too large for float32", true },
     { "1,-1e309\n", { .dtype = ACCEL_FLOAT64 }, ":1:3: -1e309 is too large for float64", true },
     { "1,2,3.0\n", { FIELDS (two) }, ":1:5: '3.0' is not an integer", true },

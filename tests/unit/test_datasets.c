@@ -354,6 +354,8 @@ test_bad_idx (void)
         { { 0, 0, 8, 1, 0, 0, 0, 2, 1, 2, 3 }, 11, "3 bytes of data, but its header says 2" },
         { { 0, 0, 0x0e, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255 }, 16, "more than" },
         { { 0, 0, 8, 4, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255 }, 20, "overflows" },
+        { { 0, 0, 8, 4, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0 }, 20, "its header says more than" }, /* 2^64 */
+        { { 0, 0, 8, 1, 0, 1, 2, 3, 4 }, 9, "its header says 66051" },
         { { 0x1f, 0x8b, 8, 8 }, 4, "is compressed; decompress it with gunzip" },
     };
     static const unsigned char two[] = { 0, 0, 8, 1, 0, 0, 0, 2, 1, 2 }, three[] = { 0, 0, 8, 1, 0, 0, 0, 3, 1, 2, 3 };

@@ -3,27 +3,22 @@
  * between neighbours, the float32 on either side of both, and 60000 or more others, of both signs. */
 #include <config.h>
 
+#include "lib/kernels/bits.h"
 #include "lib/kernels/half.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 
 #include <math.h>
 
-/* Both widths, as numbers. */
-struct type {
+static const struct type {
     const char *name;
-    int width;
-    void (*from16) (uint16_t *, const float *, size_t);
-    void (*to16) (float *, const uint16_t *, size_t);
-    void (*from8) (uint8_t *, const float *, size_t, bool);
-    void (*to8) (float *, const uint8_t *, size_t);
-};
-
-static const struct type types[] = {
-    { "float16", 16, half_from_floats, half_to_floats, NULL, NULL },
-    { "bfloat16", 16, bfloat16_from_floats, bfloat16_to_floats, NULL, NULL },
-    { "e4m3", 8, NULL, NULL, e4m3_from_floats, e4m3_to_floats },
-    { "e5m2", 8, NULL, NULL, e5m2_from_floats, e5m2_to_floats },
+    enum accel_dtype dtype;
+    int width; /* bits */
+} types[] = {
+    { "float16", ACCEL_FLOAT16, 16 },
+    { "bfloat16", ACCEL_BFLOAT16, 16 },
+    { "e4m3", ACCEL_FLOAT8_E4M3FN, 8 },
+    { "e5m2", ACCEL_FLOAT8_E5M2, 8 },
 };
 
 enum { MOST = 65536, PROBES = 1 << 20, STRIDE = 0x12345 };
@@ -31,49 +26,45 @@ enum { MOST = 65536, PROBES = 1 << 20, STRIDE = 0x12345 };
 static float floats[MOST], probes[PROBES];
 static uint32_t narrow[PROBES];
 
-static float
-float_of (uint32_t bits)
+union numbers {
+    uint8_t small[PROBES];
+    uint16_t wide[PROBES];
+};
+
+static void
+put (const struct type *type, union numbers *numbers, size_t i, uint32_t bits)
 {
-    float value;
-    memcpy (&value, &bits, sizeof value);
-    return value;
+    if (type->width == 8)
+        numbers->small[i] = (uint8_t) bits;
+    else
+        numbers->wide[i] = (uint16_t) bits;
 }
 
 static uint32_t
-bits_of (float value)
+get (const struct type *type, const union numbers *numbers, size_t i)
 {
-    uint32_t bits;
-    memcpy (&bits, &value, sizeof bits);
-    return bits;
+    return type->width == 8 ? numbers->small[i] : numbers->wide[i];
 }
 
 /* All numbers of the type as float32: floats[2^width]. */
 static size_t
 widen_all (const struct type *type)
 {
-    static uint16_t wide[MOST];
-    static uint8_t small[256];
+    static union numbers all;
     size_t count = (size_t) 1 << type->width;
     for (size_t i = 0; i < count; i++)
-        type->to16 ? (void) (wide[i] = (uint16_t) i) : (void) (small[i] = (uint8_t) i);
-    if (type->to16)
-        type->to16 (floats, wide, count);
-    else
-        type->to8 (floats, small, count);
+        put (type, &all, i, (uint32_t) i);
+    floats_widen (floats, &all, type->dtype, count);
     return count;
 }
 
 static void
 narrow_probes (const struct type *type, const float *from, size_t count, bool saturate)
 {
-    static uint16_t wide[PROBES];
-    static uint8_t small[PROBES];
-    if (type->from16)
-        type->from16 (wide, from, count);
-    else
-        type->from8 (small, from, count, saturate);
+    static union numbers made;
+    floats_narrow (&made, type->dtype, from, count, saturate);
     for (size_t i = 0; i < count; i++)
-        narrow[i] = type->from16 ? wide[i] : small[i];
+        narrow[i] = get (type, &made, i);
 }
 
 static size_t
@@ -137,61 +128,59 @@ test_golden (struct golden *golden)
 static void
 test_round_trip (const struct type *type)
 {
+    static union numbers one;
     size_t count = widen_all (type);
     int wrong = 0, alone = 0;
     for (int saturate = 0; saturate < 2; saturate++) {
         narrow_probes (type, floats, count, saturate);
         for (size_t i = 0; i < count; i++)
             if (isnan (floats[i])) {
-                uint32_t bits = narrow[i];
                 float again;
-                type->to16 ? type->to16 (&again, &(uint16_t){ (uint16_t) bits }, 1)
-                           : type->to8 (&again, &(uint8_t){ (uint8_t) bits }, 1);
+                put (type, &one, 0, narrow[i]);
+                floats_widen (&again, &one, type->dtype, 1);
                 wrong += !isnan (again) || !signbit (again) != !signbit (floats[i]);
             } else if (!(saturate && isinf (floats[i]) && type->width == 8))
                 wrong += narrow[i] != i;
         for (size_t i = 0; i < count; i += type->width == 8 ? 1 : 37) {
-            uint16_t wide = 0;
-            uint8_t small = 0;
-            type->from16 ? type->from16 (&wide, &floats[i], 1) : type->from8 (&small, &floats[i], 1, saturate);
-            alone += (type->from16 ? wide : small) != narrow[i];
+            floats_narrow (&one, type->dtype, &floats[i], 1, saturate);
+            alone += get (type, &one, 0) != narrow[i];
         }
     }
     ok (!wrong, "%s: every number comes back", type->name);
     ok (!alone, "%s: the same alone as in an array", type->name);
 }
 
-/* What torch has not: E4M3 without saturation, E5M2 with it. */
+/* What does not fit: E4M3 always saturates, as torch's does, and E5M2 when it is asked to. */
 static void
 test_overflow (void)
 {
     static const struct {
         float value;
-        uint8_t e4m3, e4m3_saturated, e5m2, e5m2_saturated;
+        uint8_t e4m3, e5m2, e5m2_saturated;
     } cases[] = {
-        { 448, 0x7e, 0x7e, 0x5f, 0x5f },
-        { 464, 0x7e, 0x7e, 0x5f, 0x5f }, /* the middle to what would be 480: to even */
-        { 464.0001F, 0x7f, 0x7e, 0x5f, 0x5f },
-        { -480, 0xff, 0xfe, 0xe0, 0xe0 },
-        { 57344, 0x7f, 0x7e, 0x7b, 0x7b },
-        { 61439, 0x7f, 0x7e, 0x7b, 0x7b },
-        { 61440, 0x7f, 0x7e, 0x7c, 0x7b },
-        { -3e38F, 0xff, 0xfe, 0xfc, 0xfb },
-        { INFINITY, 0x7f, 0x7e, 0x7c, 0x7b },
-        { -INFINITY, 0xff, 0xfe, 0xfc, 0xfb },
-        { NAN, 0x7f, 0x7f, 0x7f, 0x7f },
-        { 0x1p-10F, 0x00, 0x00, 0x14, 0x14 },
-        { 0x1.1p-10F, 0x01, 0x01, 0x14, 0x14 },
-        { 0x1p-17F, 0x00, 0x00, 0x00, 0x00 },
-        { -0.0F, 0x80, 0x80, 0x80, 0x80 },
+        { 448, 0x7e, 0x5f, 0x5f },
+        { 464, 0x7e, 0x5f, 0x5f }, /* the middle to what would be 480: to even */
+        { 464.0001F, 0x7e, 0x5f, 0x5f },
+        { -480, 0xfe, 0xe0, 0xe0 },
+        { 57344, 0x7e, 0x7b, 0x7b },
+        { 61439, 0x7e, 0x7b, 0x7b },
+        { 61440, 0x7e, 0x7c, 0x7b },
+        { -3e38F, 0xfe, 0xfc, 0xfb },
+        { INFINITY, 0x7e, 0x7c, 0x7b },
+        { -INFINITY, 0xfe, 0xfc, 0xfb },
+        { NAN, 0x7f, 0x7f, 0x7f },
+        { 0x1p-10F, 0x00, 0x14, 0x14 },
+        { 0x1.1p-10F, 0x01, 0x14, 0x14 },
+        { 0x1p-17F, 0x00, 0x00, 0x00 },
+        { -0.0F, 0x80, 0x80, 0x80 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t got[4];
-        e4m3_from_floats (&got[0], &cases[i].value, 1, false);
-        e4m3_from_floats (&got[1], &cases[i].value, 1, true);
-        e5m2_from_floats (&got[2], &cases[i].value, 1, false);
-        e5m2_from_floats (&got[3], &cases[i].value, 1, true);
-        bool good = got[0] == cases[i].e4m3 && got[1] == cases[i].e4m3_saturated && got[2] == cases[i].e5m2
+        floats_narrow (&got[0], ACCEL_FLOAT8_E4M3FN, &cases[i].value, 1, false);
+        floats_narrow (&got[1], ACCEL_FLOAT8_E4M3FN, &cases[i].value, 1, true);
+        floats_narrow (&got[2], ACCEL_FLOAT8_E5M2, &cases[i].value, 1, false);
+        floats_narrow (&got[3], ACCEL_FLOAT8_E5M2, &cases[i].value, 1, true);
+        bool good = got[0] == cases[i].e4m3 && got[1] == cases[i].e4m3 && got[2] == cases[i].e5m2
                     && got[3] == cases[i].e5m2_saturated;
         ok (good, "%a in 8 bits", (double) cases[i].value);
         if (!good)
@@ -199,24 +188,9 @@ test_overflow (void)
     }
 }
 
-/* What does not fit, through the function that takes any type: E4M3 is always saturated, as torch's is. */
-static void
-test_overflow_of_types (void)
-{
-    static const float large = 1e6F;
-    for (int saturate = 0; saturate < 2; saturate++) {
-        uint8_t e4m3 = 0, e5m2 = 0;
-        floats_narrow (&e4m3, ACCEL_FLOAT8_E4M3FN, &large, 1, saturate);
-        floats_narrow (&e5m2, ACCEL_FLOAT8_E5M2, &large, 1, saturate);
-        ok (e4m3 == 0x7e && e5m2 == (saturate ? 0x7b : 0x7c), "1e6%s: %02x and %02x", saturate ? ", saturated" : "",
-            e4m3, e5m2);
-    }
-}
-
 int
 main (void)
 {
-    test_overflow_of_types ();
     struct golden golden;
     golden_find (&golden, "half.txt");
     while (golden_next (&golden))

@@ -258,6 +258,8 @@ test_refused_arrays (void)
           { good, two } },
         { "the rows need 9 elements, but the array has 3: parameter 'a' ends at 4", { .data = memory, .count = 3 },
           { good, { "b", 1, { 2 }, 7, false } } },
+        { "the rows need 14 elements, but the array has 12: parameter 'a' ends at 14", { .data = memory, .count = 12 },
+          { { "a", 1, { 4 }, 10, false }, { "b", 1, { 2 }, ACCEL_OFFSET_ZERO, false } } },
         { "'a' (elements 0 to 3) and 'b' (3 to 4) overlap", { .data = memory }, { good, { "b", 1, { 2 }, 3, false } } },
         { "its end overflows", { .data = memory }, { good, { "b", 1, { 2 }, SIZE_MAX - 1, false } } },
         { "size overflows", { .data = memory }, { good, { "b", 1, { 2 }, SIZE_MAX / 4, false } } },
@@ -315,6 +317,12 @@ test_refused_structs (void)
     one.ndim = 9;
     ok (accel_model_from_structs (&model, &one, 1, &good, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "'a' has 9 dim"),
+        "structs refused: %s", err.text);
+    struct accel_struct_layout late = good; /* where the struct has room for four sizes */
+    struct narrow two[2] = { { .name = "a", .ndim = 5 } };
+    late.shape = sizeof one - 16;
+    ok (accel_model_from_structs (&model, two, 1, &late, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "'a' has 5 dim"),
         "structs refused: %s", err.text);
     one.ndim = 1;
     one.sizes[0] = -3;

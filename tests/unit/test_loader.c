@@ -4,6 +4,7 @@
 
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
+#include "tests/unit/loaders.h"
 
 #include <accel/accel.h>
 
@@ -54,19 +55,11 @@ make_loader (size_t samples, const struct accel_loader_options *options)
     return loader;
 }
 
-/* The indices of one epoch as make_goldens.py writes them. */
 static void
 print_epoch (struct accel_loader *loader, char *text, size_t size)
 {
-    const struct accel_batch *batch;
-    struct accel_error err;
-    size_t at = 0, count = 0;
-    snprintf (text, size, "-");
-    for (; accel_loader_next (loader, &batch, &err); count++)
-        for (size_t i = 0; i < accel_batch_size (batch) && at + 24 < size; i++)
-            at += (size_t) snprintf (text + at, size - at, "%s%lld", i ? "," : count ? "|" : "",
-                                     (long long) accel_batch_indices (batch)[i]);
-    if (err.code || batch || count != accel_loader_length (loader))
+    size_t count = epoch_text (loader, text, size);
+    if (count != accel_loader_length (loader))
         snprintf (text, size, "an error, or not %zu batches", accel_loader_length (loader));
 }
 

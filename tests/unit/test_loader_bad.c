@@ -4,6 +4,7 @@
 
 #include "lib/data/loader.h"
 #include "tests/tap.h"
+#include "tests/unit/loaders.h"
 
 #include <accel/loader.h>
 
@@ -33,21 +34,6 @@ make_loader (struct accel_loader **loader, size_t samples, const struct accel_lo
     return !accel_loader_create (loader, &set, options, err);
 }
 
-static void
-print_epoch (struct accel_loader *loader, char *text, size_t size)
-{
-    const struct accel_batch *batch;
-    struct accel_error err;
-    size_t at = 0, count = 0;
-    snprintf (text, size, "-");
-    for (; accel_loader_next (loader, &batch, &err); count++)
-        for (size_t i = 0; i < accel_batch_size (batch) && at + 24 < size; i++)
-            at += (size_t) snprintf (text + at, size - at, "%s%lld", i ? "," : count ? "|" : "",
-                                     (long long) accel_batch_indices (batch)[i]);
-    if (err.code)
-        snprintf (text, size, "%.100s", err.text);
-}
-
 /* What is there, on one process and as rank 1 of 2. */
 static const struct {
     size_t samples, batch_size;
@@ -75,7 +61,7 @@ test_little (void)
             if (make_loader (&loader, little[i].samples, &options, &err)
                 && (!shared || !loader_share (loader, NULL, 2, 1, &err)))
                 for (int epoch = 0; epoch < 2; epoch++)
-                    print_epoch (loader, got, sizeof got);
+                    epoch_text (loader, got, sizeof got);
             snprintf (name, sizeof name, "%zu samples in batches of %zu%s%s, %s, %u workers", little[i].samples,
                       little[i].batch_size, little[i].drop_last ? ", drop_last" : "",
                       little[i].uneven ? ", uneven" : "", shared ? "rank 1 of 2" : "alone", options.workers);
@@ -145,7 +131,7 @@ test_refusals (void)
             && strstr (err.text, "number of processes, 3"),
         "4 samples for 3 processes: %s", err.text);
     char got[64];
-    print_epoch (loader, got, sizeof got);
+    epoch_text (loader, got, sizeof got);
     is_text (got, "0,1,2,3", "a loader that was not shared out is as it was");
     ok (loader_share (loader, NULL, SIZE_MAX / 2, 1, &err) == ACCEL_ERR_INVALID, "too many processes: %s", err.text);
     accel_loader_destroy (loader);
@@ -174,7 +160,7 @@ test_batches_sizes (void)
         struct accel_error err = { 0 };
         char got[64] = "";
         if (make_loader (&loader, 4, &options, &err))
-            print_epoch (loader, got, sizeof got);
+            epoch_text (loader, got, sizeof got);
         ok (!strcmp (got, "0,1,2,3|0,1,2,3|0,1,2,3") && accel_loader_length (loader) == 3
                 && accel_loader_total_batch_size (loader) == 4,
             "a batch sampler's 3 batches of 4%s%s: %zu of %zu, %s", form & 1 ? ", split" : "",
@@ -346,7 +332,7 @@ test_failing_beginning (void)
     char got[128];
     ok (!accel_loader_create (&loader, &slow, &options, &err), "a loader that dispatches to itself");
     ok (!accel_loader_next (loader, &batch, &err) && err.code == ACCEL_ERR_CALLBACK, "its first batch fails");
-    print_epoch (loader, got, sizeof got);
+    epoch_text (loader, got, sizeof got);
     is_text (got, "0,1|2,3|4,5|6,7|8,9|10,11|12,13|14,15|16,17|18,19|20,21|22,23", "the next attempt has all samples");
     ok (!shared_targets, "no two threads ever read into the same memory");
     accel_loader_destroy (loader);
@@ -424,7 +410,7 @@ test_collated_fields (void)
             struct accel_error err;
             char got[128];
             ok (!accel_loader_create (&loader, &numbers, &options, &err), "fields %u", collating.fields);
-            print_epoch (loader, got, sizeof got);
+            epoch_text (loader, got, sizeof got);
             ok (!strcmp (got, rows[i].text), "collating fields %u of 3: %s", collating.fields, got);
             accel_loader_destroy (loader);
         }
@@ -470,7 +456,7 @@ test_streams (void)
         "a stream");
     ok (loader_share (loader, NULL, (size_t) 1 << 50, 0, &err), "for 2^50 processes: %s", err.text);
     char got[64];
-    print_epoch (loader, got, sizeof got);
+    epoch_text (loader, got, sizeof got);
     is_text (got, "0,1|2,3", "it is as it was");
     ok (accel_loader_total_batch_size (loader) == 2, "with all that belongs to it");
     accel_loader_destroy (loader);
@@ -508,7 +494,7 @@ test_memory (void)
             good = good && !accel_loader_create_stream (&loader, &stream, &options, &err);
             at = 0;
             if (good)
-                print_epoch (loader, got, sizeof got);
+                epoch_text (loader, got, sizeof got);
             good = good && !strcmp (got, "0,1|2,3");
             accel_loader_destroy (loader);
             before = i < LOADERS / 2 ? count_pages () : before;

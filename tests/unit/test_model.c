@@ -195,6 +195,15 @@ test_strangers (void)
     } else {
         ok (accel_prepare (other, &err, example.model) == ACCEL_ERR_INVALID && strstr (err.text, "another"),
             "a model of another struct accel: %s", err.text);
+        struct example moved;
+        struct accel_optimizer *sgd = NULL;
+        make_example (&moved);
+        ok (!accel_sgd_create (&sgd, moved.model, &(struct accel_sgd){ .lr = 0.1 }, &err)
+                && !accel_prepare (other, &err, moved.model, sgd) && !accel_free_memory (other, &err)
+                && !accel_prepare (acc, &err, moved.model, sgd),
+            "what one struct accel has released, another can prepare%s", err.text);
+        accel_optimizer_destroy (sgd);
+        accel_model_destroy (moved.model);
         accel_close (other);
     }
     accel_model_destroy (example.model);

@@ -5,51 +5,14 @@
 #include <config.h>
 
 #include "tests/golden/golden.h"
+#include "tests/golden/ulps.h"
 #include "tests/tap.h"
-
-#include <accel/optimizer.h>
-#include <accel/random.h>
-#include <accel/train.h>
+#include "tests/unit/small_model.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { COUNT = 37, TENSORS = 3 };
-
-static int64_t shapes[] = { 5, 5, 11, 0 };
-static float values[COUNT], gradients[COUNT];
-static DLTensor data[TENSORS], grads[TENSORS];
-static struct accel_model *model;
 static unsigned compared, equal;
-
-/* Three tensors of 25, 11 and 1 elements (the last without dimensions) in one array. */
-static void
-make_model (void)
-{
-    static const int first[] = { 0, 25, 36 }, shape[] = { 0, 2, 3 }, ndim[] = { 2, 1, 0 };
-    static const char *const names[] = { "a", "b", "c" };
-    struct accel_parameter parameters[TENSORS];
-    struct accel_error err;
-    for (int i = 0; i < TENSORS; i++) {
-        data[i] = (DLTensor){ .data = values + first[i], .device = { kDLCPU, 0 }, .ndim = ndim[i],
-                              .dtype = accel_dtype_to_dl (ACCEL_FLOAT32), .shape = shapes + shape[i] };
-        grads[i] = data[i];
-        grads[i].data = gradients + first[i];
-        parameters[i] = (struct accel_parameter){ names[i], &data[i], &grads[i] };
-    }
-    if (accel_model_create (&model, parameters, TENSORS, &err)) {
-        printf ("Bail out! %s\n", err.text);
-        exit (99);
-    }
-}
-
-/* How far apart, in units of the last place of @p wanted. */
-static double
-ulps (float got, float wanted)
-{
-    float size = fabsf (wanted);
-    return fabs ((double) got - (double) wanted) / ((double) nextafterf (size, INFINITY) - (double) size);
-}
 
 static struct accel_optimizer *
 make_optimizer (const char *kind, struct golden *golden, bool *halving, char *name, size_t size)
@@ -81,26 +44,6 @@ make_optimizer (const char *kind, struct golden *golden, bool *halving, char *na
     return optimizer;
 }
 
-/* The same as trained() in make_goldens.py. */
-static void
-train (struct accel_optimizer *optimizer, int steps, bool halving)
-{
-    struct accel_generator *generator;
-    if (accel_generator_create (&generator, 2026, NULL))
-        exit (99);
-    for (int i = 0; i < COUNT; i++)
-        values[i] = accel_generator_uniform (generator) + 0.5F;
-    for (int step = 1; step <= steps; step++) {
-        for (int i = 0; i < COUNT; i++)
-            gradients[i] = accel_generator_uniform (generator) * 2 - 1;
-        if (accel_optimizer_step (optimizer, NULL))
-            exit (99);
-        if (halving && step % 10 == 0)
-            accel_optimizer_set_lr (optimizer, accel_optimizer_lr (optimizer) / 2);
-    }
-    accel_generator_destroy (generator);
-}
-
 static void
 test_case (struct golden *golden)
 {
@@ -114,11 +57,9 @@ test_case (struct golden *golden)
     }
     int steps = (int) golden_number (golden);
     double worst = 0, limit = strcmp (kind, "adamw") ? 0 : 2;
-    train (optimizer, steps, halving);
+    train (optimizer, 2026, steps, halving);
     for (int i = 0; i < COUNT; i++) {
-        uint32_t bits = golden_bits (golden);
-        float wanted;
-        memcpy (&wanted, &bits, sizeof wanted);
+        float wanted = golden_float (golden);
         worst = fmax (worst, ulps (values[i], wanted));
         compared++;
         equal += !memcmp (&values[i], &wanted, sizeof wanted);

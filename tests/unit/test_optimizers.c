@@ -7,59 +7,14 @@
 
 #include "lib/train/optimizer_object.h"
 #include "tests/golden/golden.h"
+#include "tests/golden/ulps.h"
 #include "tests/tap.h"
-
-#include <accel/random.h>
+#include "tests/unit/small_model.h"
 
 #include <math.h>
+#include <signal.h>
 
-enum { COUNT = 37, TENSORS = 3, LARGE = (1 << 20) + 13 };
-
-static int64_t shapes[] = { 5, 5, 11, 0 };
-static float values[COUNT], gradients[COUNT];
-static DLTensor data[TENSORS], grads[TENSORS];
-static struct accel_model *model;
-
-/* Three tensors of 25, 11 and 1 elements (the last without dimensions) in one array. */
-static void
-make_model (void)
-{
-    static const int first[] = { 0, 25, 36 }, shape[] = { 0, 2, 3 }, ndim[] = { 2, 1, 0 };
-    static const char *const names[] = { "a", "b", "c" };
-    struct accel_parameter parameters[TENSORS];
-    for (int i = 0; i < TENSORS; i++) {
-        data[i] = (DLTensor){ .data = values + first[i], .device = { kDLCPU, 0 }, .ndim = ndim[i],
-                              .dtype = accel_dtype_to_dl (ACCEL_FLOAT32), .shape = shapes + shape[i] };
-        grads[i] = data[i];
-        grads[i].data = gradients + first[i];
-        parameters[i] = (struct accel_parameter){ names[i], &data[i], &grads[i] };
-    }
-    if (accel_model_create (&model, parameters, TENSORS, NULL)) {
-        printf ("Bail out! no model\n");
-        exit (99);
-    }
-}
-
-/* How far apart, in units of the last place of @p wanted. */
-static double
-ulps (float got, float wanted)
-{
-    float size = fabsf (wanted);
-    if ((isnan (got) && isnan (wanted)) || !memcmp (&got, &wanted, sizeof got))
-        return 0;
-    if (!isfinite (got) || !isfinite (wanted))
-        return INFINITY;
-    return fabs ((double) got - (double) wanted) / ((double) nextafterf (size, INFINITY) - (double) size);
-}
-
-static float
-golden_float (struct golden *golden)
-{
-    uint32_t bits = golden_bits (golden);
-    float value;
-    memcpy (&value, &bits, sizeof value);
-    return value;
-}
+enum { SEED = 2027, LARGE = (1 << 20) + 13 };
 
 static struct accel_optimizer *
 make_optimizer (struct golden *golden, char *name, size_t size)
@@ -99,24 +54,6 @@ make_optimizer (struct golden *golden, char *name, size_t size)
     return made;
 }
 
-/* The same as trained() in make_train_goldens.py. */
-static void
-train (struct accel_optimizer *optimizer, int steps)
-{
-    struct accel_generator *generator;
-    if (accel_generator_create (&generator, 2027, NULL))
-        exit (99);
-    for (int i = 0; i < COUNT; i++)
-        values[i] = accel_generator_uniform (generator) + 0.5F;
-    for (int step = 1; step <= steps; step++) {
-        for (int i = 0; i < COUNT; i++)
-            gradients[i] = accel_generator_uniform (generator) * 2 - 1;
-        if (accel_optimizer_step (optimizer, NULL))
-            exit (99);
-    }
-    accel_generator_destroy (generator);
-}
-
 static void
 test_trajectory (struct golden *golden)
 {
@@ -126,7 +63,7 @@ test_trajectory (struct golden *golden)
         return;
     int steps = (int) golden_number (golden);
     double worst = 0, limit = !strncmp (name, "adam", 4) && !strstr (name, "nearest") ? 2 : 0;
-    train (optimizer, steps);
+    train (optimizer, SEED, steps, false);
     for (int i = 0; i < COUNT; i++)
         worst = fmax (worst, ulps (values[i], golden_float (golden)));
     ok (worst <= limit, "%d steps: at most %g ulp off", steps, worst);
@@ -209,12 +146,12 @@ test_states (void)
     ok (!accel_optimizer_state_name (first, 3), "no fourth name");
     for (size_t i = 0; i < 3; i++)
         is_text (accel_optimizer_state_name (first, i), names[i], names[i]);
-    train (whole, 7);
+    train (whole, SEED, 7, false);
     memcpy (wanted, values, sizeof values);
     for (int i = 0; i < COUNT; i++)
         values[i] = 1;
     accel_optimizer_set_step_count (whole, 0);
-    train (first, 6);
+    train (first, SEED, 6, false);
     bool good = true;
     for (size_t i = 0; i < TENSORS; i++)
         for (int j = 0; j < 3; j++) {
@@ -318,12 +255,12 @@ test_custom (void)
     float wanted[COUNT];
     if (accel_sgd_create (&torch, model, &sgd, &err))
         exit (99);
-    train (torch, 20);
+    train (torch, SEED, 20, false);
     memcpy (wanted, values, sizeof values);
     accel_optimizer_destroy (torch);
     if (!ok (!accel_custom_create (&optimizer, model, &options, &err), "an optimizer of one's own"))
         return;
-    train (optimizer, 20);
+    train (optimizer, SEED, 20, false);
     ok (!memcmp (wanted, values, sizeof values), "computes what SGD does");
     ok (own.steps == 20 * TENSORS && own.inits == TENSORS, "sees each parameter in each step");
     const DLTensor *counter = accel_optimizer_state_tensor (optimizer, 2, "counter");
@@ -427,6 +364,8 @@ test_threads (int kind)
         accel_optimizer_destroy (optimizer);
     }
     ok (same, "%s: the same bits with one thread, with three, and on any processor", names[kind]);
+    sigset_t mask;
+    ok (!pthread_sigmask (SIG_BLOCK, NULL, &mask) && !sigismember (&mask, SIGUSR1), "and signals come as before");
     accel_model_destroy (big);
     free (memory);
 }

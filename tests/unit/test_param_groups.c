@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "tests/golden/golden.h"
+#include "tests/golden/ulps.h"
 #include "tests/tap.h"
 
 #include <accel/accel.h>
@@ -240,17 +241,6 @@ make_step (struct setup *setup)
     return status || !setup->scheduler ? status : accel_scheduler_step (setup->scheduler, &err);
 }
 
-static double
-ulps (float got, float wanted)
-{
-    float size = fabsf (wanted);
-    if (!memcmp (&got, &wanted, sizeof got))
-        return 0;
-    if (!isfinite (got) || !isfinite (wanted))
-        return INFINITY;
-    return fabs ((double) got - (double) wanted) / ((double) nextafterf (size, INFINITY) - (double) size);
-}
-
 /* How far off the worst of what is recorded is, in ulp of float32; rates that are off count as infinitely far. */
 static double
 run_steps (struct golden *golden, struct setup *setup)
@@ -268,12 +258,8 @@ run_steps (struct golden *golden, struct setup *setup)
             if (!(fabs (lr - wanted) <= 0x1p-52 * 0.1)) /* cosines and powers are libm's */
                 diag ("step %d: the rate of group %zu is %a, wanted %a", step, i, lr, worst = wanted), worst = INFINITY;
         }
-        for (int i = 0; i < ELEMENTS; i++) {
-            uint32_t bits = golden_bits (golden);
-            float wanted;
-            memcpy (&wanted, &bits, sizeof wanted);
-            worst = fmax (worst, ulps (values[i], wanted));
-        }
+        for (int i = 0; i < ELEMENTS; i++)
+            worst = fmax (worst, ulps (values[i], golden_float (golden)));
     }
     return step == 50 ? worst : INFINITY;
 }

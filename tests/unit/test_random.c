@@ -343,8 +343,13 @@ test_bad_bounds (void)
     ok (accel_generator_fill_randint (generator, i, 3, 5, 5, &err) == ACCEL_ERR_INVALID && strstr (err.text, "5"),
         "no integer is in [5, 5): %s", err.text);
     accel_generator_seed (generator, 1);
-    ok (accel_generator_randint (generator, 5, 4) == 5 && accel_generator_randint (generator, INT64_MIN, INT64_MIN + 1)
-                                                             == INT64_MIN,
+    float rounded[64];
+    bool below = !accel_generator_fill_uniform_f32 (generator, rounded, 64, 0x1p24, 0x1p24 + 2, &err);
+    for (size_t at = 0; at < 64; at++)
+        below = below && rounded[at] == 0x1p24F;
+    ok (below, "the end of the range, to which some are rounded up, is not drawn");
+    ok (accel_generator_randint (generator, 5, 4) == 5 && accel_generator_randint (generator, 5, 5) == 5
+            && accel_generator_randint (generator, INT64_MIN, INT64_MIN + 1) == INT64_MIN,
         "a single one is the lower bound then");
 }
 

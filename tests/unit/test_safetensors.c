@@ -276,6 +276,7 @@ test_set (void)
         const char *words;
     } bad[] = {
         { { "x", "w" }, "has no tensor 'w'" },
+        { { "x", "Y" }, "has no tensor 'Y' (did you mean 'y'?)" },
         { { "x", "x" }, "named 'x'" },
         { { "x", "u" }, "type U16, which fields do not support" },
         { { "x", "s" }, "is a scalar" },

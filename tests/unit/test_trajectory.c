@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "tests/golden/golden.h"
+#include "tests/golden/ulps.h"
 #include "tests/tap.h"
 
 #include <accel/accel.h>
@@ -57,27 +58,6 @@ make_model (void)
         printf ("Bail out! %s\n", err.text);
         exit (99);
     }
-}
-
-/* How far apart, in units of the last place of @p wanted. */
-static double
-ulps (float got, float wanted)
-{
-    float size = fabsf (wanted);
-    if ((isnan (got) && isnan (wanted)) || !memcmp (&got, &wanted, sizeof got))
-        return 0;
-    if (!isfinite (got) || !isfinite (wanted))
-        return INFINITY;
-    return fabs ((double) got - (double) wanted) / ((double) nextafterf (size, INFINITY) - (double) size);
-}
-
-static float
-golden_float (struct golden *golden)
-{
-    uint32_t bits = golden_bits (golden);
-    float value;
-    memcpy (&value, &bits, sizeof value);
-    return value;
 }
 
 static double

@@ -178,6 +178,7 @@ test_messages (void)
         { "batch", { "f=1;" }, "accel_tree_find_batch_size: tree: no batch size in a tensor without dimensions" },
         { "pad", { "[B1=1;]" }, "accel_tree_pad: tree[0]: cannot pad with -1: it is not a value of type uint8" },
         { "pad", { "{a:'x'}" }, "accel_tree_pad: tree['a']: expected a tensor, got bytes" },
+        { "inputs", { "[f=1;]" }, "accel_pad_input_tensors: tree[0]: a tensor without dimensions has no rows" },
         { "inputs", { "[f9=1,2,3,4,5,6,7,8,9;]" },
           "accel_pad_input_tensors: tree[0]: 9 rows, more than the 2 of the padded batch" },
     };
@@ -218,6 +219,7 @@ test_padding_values (void)
         { ACCEL_FLOAT16, 0x1.ff8p-15, 0x03ff }, { ACCEL_FLOAT16, 0x1.ffcp-15, 0x0400 },
         { ACCEL_FLOAT16, 1 + 0x1p-11, 0x3c00 }, { ACCEL_FLOAT16, 1 + 0x3p-11, 0x3c02 },
         { ACCEL_FLOAT16, -INFINITY, 0xfc00 },  { ACCEL_FLOAT16, NAN, 0x7e00 },
+        { ACCEL_FLOAT16, -1e30, 0xfc00 },      { ACCEL_BFLOAT16, -1e300, 0xff80 },
         { ACCEL_BFLOAT16, 1, 0x3f80 },         { ACCEL_BFLOAT16, -1e9, 0xce6e },
         { ACCEL_BFLOAT16, 1 + 0x1p-8, 0x3f80 }, { ACCEL_BFLOAT16, 1 + 0x3p-8, 0x3f82 },
         { ACCEL_BFLOAT16, 0x1p-133, 0x0001 },  { ACCEL_BFLOAT16, 0x1.fffp127, 0x7f80 },
@@ -281,9 +283,16 @@ test_ownership (void)
     ok (!accel_tensor_init (&tensor, ACCEL_INT32, 1, (int64_t[]){ 4 }, &err)
             && accel_tree_take_tensor (&leaf, &tensor, &err) == ACCEL_ERR_INVALID,
         "memory of others is not taken over");
+    tensor.dl.data = (int32_t[]){ 1, 2, 3, 4 };
+    ok (accel_tree_take_tensor (&leaf, &tensor, &err) == ACCEL_ERR_INVALID && !leaf && tensor.dl.data,
+        "... nor where there is some");
     tensor.dl.data = memcpy (malloc (16), (int32_t[]){ 1, 2, 3, 4 }, 16);
     tensor.owned_bytes = 16;
-    ok (!accel_tree_take_tensor (&leaf, &tensor, &err) && !tensor.dl.data && !tensor.owned_bytes, "taking memory over");
+    tensor.dl.shape = (int64_t[]){ 4 };
+    tensor.shape[0] = 3; /* the first is what counts */
+    ok (!accel_tree_take_tensor (&leaf, &tensor, &err) && !tensor.dl.data && !tensor.owned_bytes
+            && accel_tree_tensor (leaf)->shape[0] == 4,
+        "taking memory over");
     ok (!accel_tree_slice (&part, leaf, 1, 3, &err), "a part of it");
     accel_tree_destroy (leaf);
     AUTO_FREE char *text = text_of (part);
@@ -346,6 +355,11 @@ test_limits (void)
             && accel_pad_input_tensors (&copy, tree, SIZE_MAX, 3, &err) && !copy
             && accel_pad_input_tensors (&copy, tree, 1, 0, &err) && !copy,
         "sizes beyond any memory, and 0 processes");
+    ok (!accel_tree_pad (&copy, tree, 0, 0, 7, true, &err)
+            && accel_tree_tensor (copy)->data == accel_tree_tensor (tree)->data
+            && accel_tree_tensor (copy)->shape[0] == 1,
+        "what is long enough is shared as it is");
+    accel_tree_destroy (copy);
     accel_tree_destroy (tree);
 }
 

@@ -11,6 +11,7 @@
 #include "util/jobseg.h"
 #include "util/memory.h"
 #include "util/parse.h"
+#include "util/peer.h"
 #include "util/printable.h"
 #include "util/procfs.h"
 #include "util/strbuf.h"
@@ -24,6 +25,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -533,6 +535,63 @@ test_processes (void)
     ok (!procfs_read_stat (pid, &seen) && !seen.state, "a process that is gone");
 }
 
+/* What is said of a process with a command line like this. */
+static void
+describe_command (const char *first, const char *last, char *text, size_t size)
+{
+    int in[2], out[2];
+    char byte;
+    if (pipe (in) || pipe (out))
+        exit (99);
+    pid_t pid = fork ();
+    if (!pid) {
+        dup2 (in[0], STDIN_FILENO);
+        dup2 (out[1], STDOUT_FILENO);
+        close (in[1]);
+        execl ("/bin/sh", first, "-c", "echo; read x", last, (char *) NULL);
+        _exit (127);
+    }
+    close (in[0]);
+    close (out[1]);
+    if (read (out[0], &byte, 1) != 1) /* it is that program now */
+        diag ("no sh");
+    peer_describe (&(struct peer){ .pid = pid, .uid = 7 }, "me", text, size);
+    close (in[1]);
+    close (out[0]);
+    waitpid (pid, NULL, 0);
+}
+
+static void
+test_peers (void)
+{
+    char text[400], wanted[100], many[201];
+    struct peer self;
+    int ends[2];
+    describe_command ("job\033[1m", "a b", text, sizeof text);
+    ok (strstr (text, "user me, pid ") && strstr (text, " (job?[1m -c echo; read x a b)"), "a command line: %s", text);
+    describe_command ("job", "http://me:hush@host/", text, sizeof text);
+    ok (strstr (text, "http") && !strstr (text, "hush"), "its passwords are hidden: %s", text);
+    memset (many, 'x', 200);
+    many[200] = '\0';
+    describe_command ("job", many, text, sizeof text);
+    ok (strlen (text) < 150 && strstr (text, "xxx...)"), "a long one is cut: %s", text);
+    peer_describe (&(struct peer){ .pid = 0, .uid = 7 }, NULL, text, sizeof text);
+    ok (!strcmp (text, "user 7, in another container"), "%s", text);
+    pid_t gone = fork ();
+    if (!gone)
+        _exit (0);
+    waitpid (gone, NULL, 0);
+    peer_describe (&(struct peer){ .pid = gone, .uid = 7 }, NULL, text, sizeof text);
+    snprintf (wanted, sizeof wanted, "user 7, pid %d", (int) gone);
+    ok (!strcmp (text, wanted), "%s", text);
+    if (socketpair (AF_UNIX, SOCK_STREAM, 0, ends))
+        exit (99);
+    ok (peer_of (ends[0], &self) && self.pid == getpid () && self.uid == getuid (), "who is at the other end");
+    close (ends[0]);
+    close (ends[1]);
+    ok (!peer_of (ends[0], &self), "nobody");
+}
+
 int
 main (void)
 {
@@ -556,5 +615,6 @@ main (void)
     test_copies ();
     test_hashes ();
     test_processes ();
+    test_peers ();
     return done_testing ();
 }

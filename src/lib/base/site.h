@@ -25,6 +25,9 @@ struct comm_site {
     struct accel_work **work;     /* where a call that does not block leaves its work; NULL: it blocks */
 };
 
+/** In a function that ends in _at: where and what it was called.  Valid until that function returns. */
+#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
+
 /** @return 32 bits that differ where forms do; 0 for NULL. */
 uint32_t comm_form_hash (const struct comm_form *form);
 

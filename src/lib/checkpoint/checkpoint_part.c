@@ -145,7 +145,8 @@ enum accel_status
 accel_register_save_state_pre_hook (struct accel *acc, accel_state_hook hook, void *user, uint64_t *handle,
                                     struct accel_error *err)
 {
-    return add_hook (__func__, acc, (struct state_hook){ .hook = hook, .user = user, .before_save = true }, handle, err);
+    const struct state_hook made = { .hook = hook, .user = user, .before_save = true };
+    return add_hook (__func__, acc, made, handle, err);
 }
 
 enum accel_status

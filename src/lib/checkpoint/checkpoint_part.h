@@ -3,7 +3,7 @@
 #ifndef LIB_CHECKPOINT_PART_H
 #define LIB_CHECKPOINT_PART_H
 
-#include <accel/save_state.h>
+#include <accel/savestate.h>
 
 #include "lib/state/part.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accel_load_state(): rank 0 finds the checkpoint, the ranks divide its files among themselves to compare checksums, and
- * then each restores what it has. */
+/* accel_load_state(): rank 0 finds the checkpoint, the ranks divide its files among themselves to compare checksums,
+ * and then each restores what it has. */
 #include <config.h>
 
 #include <accel/utility.h>
@@ -13,6 +13,7 @@
 #include "lib/checkpoint/items.h"
 #include "util/cleanup.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,8 +68,11 @@ find_newest (struct load *load, const char *folder, struct accel_error *err)
         accel_log (load->acc, ACCEL_LOG_WARNING, "accel_load_state passes over a checkpoint: %s", passed.items[i]);
     if (!path && passed.count)
         return accel_fail (err, ACCEL_ERR_FORMAT, "no complete checkpoint in %s: %s", folder, passed.items[0]);
-    if (!path)
-        return accel_fail (err, ACCEL_ERR_INVALID, "no checkpoint in %s", folder);
+    if (!path) {
+        accel_fail (err, ACCEL_ERR_INVALID, "no checkpoint in %s", folder);
+        err->sys_errno = ENOENT; /* what programs ask for, to start from the beginning */
+        return ACCEL_ERR_INVALID;
+    }
     load->found.verified = true;
     return realpath (path, load->found.place) ? ACCEL_OK : accel_fail_errno (err, "%s", path);
 }

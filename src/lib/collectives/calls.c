@@ -6,8 +6,6 @@
 #include "lib/comm/comm_object.h"
 #include "lib/state/state_object.h"
 
-#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
-
 struct accel_comm *
 accel_world (struct accel *acc)
 {

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
-
 /* What a rank says of itself. */
 struct choice {
     int64_t colour, key;

@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
-
 /* Parcels that are together not larger go in one all-gather, as if all were as long as the longest; others one by one,
  * for which no memory but their own is needed. */
 enum { TOGETHER = 1 << 20 };

@@ -10,8 +10,6 @@
 
 #include <accel/collectives.h>
 
-#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
-
 /* A tensor that communication can work on: itself, or a contiguous copy. */
 struct plain {
     void *data;

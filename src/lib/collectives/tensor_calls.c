@@ -6,8 +6,6 @@
 #include "lib/collectives/verify.h"
 #include "lib/state/state_object.h"
 
-#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
-
 /* In debug mode: whether all ranks pass the same. */
 static enum accel_status
 verify (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, struct accel_error *err)

@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
-
 /* One collective over a tree. */
 struct task {
     struct accel *acc;

@@ -9,9 +9,9 @@
 
 #include "lib/data/normal.h"
 
+#include "lib/kernels/bits.h"
+
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 /* What is not written as fmaf () must round twice, whatever the processor could do. */
 #if defined __GNUC__ && !defined __clang__
@@ -29,22 +29,6 @@
 #define INLINED __attribute__ ((always_inline)) static inline
 
 enum { LANES = 8 };
-
-INLINED uint32_t
-bits_of (float value)
-{
-    uint32_t bits;
-    memcpy (&bits, &value, sizeof bits);
-    return bits;
-}
-
-INLINED float
-float_of (uint32_t bits)
-{
-    float value;
-    memcpy (&value, &bits, sizeof value);
-    return value;
-}
 
 /* ln x for a normal number 0 < x <= 1: x = m * 2^e, sqrt(1/2) <= m < sqrt(2), and a polynomial in m - 1. */
 VECTORISED INLINED float

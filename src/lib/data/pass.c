@@ -5,8 +5,9 @@
 #include "lib/base/error.h"
 #include "lib/data/active.h"
 #include "lib/data/loader_object.h"
+#include "lib/state/state_object.h"
 
-enum { DEFAULT_TIMEOUT_MS = 1800000, DEFAULT_PREFETCH = 2 };
+enum { DEFAULT_PREFETCH = 2 };
 
 uint32_t
 pass_timeout (const struct accel_loader *loader)

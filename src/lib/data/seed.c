@@ -43,8 +43,6 @@ load_random (struct part *part, const struct accel_state_dict *state, struct acc
 const struct part_kind part_random = { .size_bytes = sizeof (struct random_part), .save = save_random,
                                        .load = load_random, .file = "random_states", .of_each_rank = true };
 
-#define SITE(public_call) (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call })
-
 static struct accel_generator default_generator;
 static pthread_once_t default_once = PTHREAD_ONCE_INIT;
 

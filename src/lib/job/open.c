@@ -21,8 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_TIMEOUT_MS = 1800000 };
-
 static enum accel_status
 read_timeout (const struct accel_options *options, uint32_t *timeout_ms, struct accel_error *err)
 {

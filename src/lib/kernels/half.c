@@ -6,67 +6,10 @@
 #include "lib/kernels/half.h"
 
 #include "lib/kernels/arithmetic.h"
+#include "lib/kernels/bits.h"
 #include "lib/kernels/kernels.h"
 
-#include <pthread.h>
 #include <string.h>
-
-static const struct kernels *kernels;
-static pthread_once_t kernels_once = PTHREAD_ONCE_INIT;
-
-static void
-choose (void)
-{
-    for (int level = 0; kernels_at (level); level++)
-        kernels = kernels_at (level);
-}
-
-static const struct kernels *
-best (void)
-{
-    pthread_once (&kernels_once, choose);
-    return kernels;
-}
-
-void
-half_from_floats (uint16_t *target, const float *source, size_t count)
-{
-    best ()->narrow[ACCEL_FLOAT16] (target, source, count);
-}
-
-void
-half_to_floats (float *target, const uint16_t *source, size_t count)
-{
-    best ()->widen[ACCEL_FLOAT16] (target, source, count);
-}
-
-void
-bfloat16_from_floats (uint16_t *target, const float *source, size_t count)
-{
-    best ()->narrow[ACCEL_BFLOAT16] (target, source, count);
-}
-
-void
-bfloat16_to_floats (float *target, const uint16_t *source, size_t count)
-{
-    best ()->widen[ACCEL_BFLOAT16] (target, source, count);
-}
-
-static inline uint32_t
-bits_of (float value)
-{
-    uint32_t bits;
-    memcpy (&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline float
-float_of (uint32_t bits)
-{
-    float value;
-    memcpy (&value, &bits, sizeof value);
-    return value;
-}
 
 /* An 8-bit float with @p mantissa bits of it, whose exponents begin at @p least.  Below 2^least the addition of a power
  * of two rounds to whole units of the smallest number, and leaves them in the low bits; above, just under half a unit
@@ -88,15 +31,14 @@ narrow (float value, unsigned mantissa, int least, uint32_t largest, uint32_t ov
     return (uint8_t) (sign | result);
 }
 
-VECTORISED void
-e4m3_from_floats (uint8_t *target, const float *source, size_t count, bool saturate)
+VECTORISED static void
+e4m3_from_floats (uint8_t *target, const float *source, size_t count)
 {
-    uint32_t overflow = saturate ? 0x7eu : 0x7fu;
     for (size_t i = 0; i < count; i++)
-        target[i] = narrow (source[i], 3, -6, 0x7eu, overflow);
+        target[i] = narrow (source[i], 3, -6, 0x7eu, 0x7eu);
 }
 
-VECTORISED void
+VECTORISED static void
 e5m2_from_floats (uint8_t *target, const float *source, size_t count, bool saturate)
 {
     uint32_t overflow = saturate ? 0x7bu : 0x7cu;
@@ -105,7 +47,7 @@ e5m2_from_floats (uint8_t *target, const float *source, size_t count, bool satur
 }
 
 /* Multiplying moves the exponent's bias, for subnormal numbers too. */
-VECTORISED void
+VECTORISED static void
 e4m3_to_floats (float *target, const uint8_t *source, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -115,7 +57,7 @@ e4m3_to_floats (float *target, const uint8_t *source, size_t count)
     }
 }
 
-VECTORISED void
+VECTORISED static void
 e5m2_to_floats (float *target, const uint8_t *source, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -135,7 +77,7 @@ floats_widen (float *target, const void *source, enum accel_dtype dtype, size_t 
     else if (dtype == ACCEL_FLOAT8_E5M2)
         e5m2_to_floats (target, source, count);
     else
-        best ()->widen[dtype] (target, source, count);
+        kernels_best ()->widen[dtype] (target, source, count);
 }
 
 void
@@ -144,9 +86,9 @@ floats_narrow (void *target, enum accel_dtype dtype, const float *source, size_t
     if (dtype == ACCEL_FLOAT32)
         memcpy (target, source, count * sizeof *source);
     else if (dtype == ACCEL_FLOAT8_E4M3FN)
-        e4m3_from_floats (target, source, count, true);
+        e4m3_from_floats (target, source, count);
     else if (dtype == ACCEL_FLOAT8_E5M2)
         e5m2_from_floats (target, source, count, saturate);
     else
-        best ()->narrow[dtype] (target, source, count);
+        kernels_best ()->narrow[dtype] (target, source, count);
 }

@@ -8,33 +8,18 @@
 /** As many floats as a buffer on the stack holds where they are converted piece by piece: 4 KiB, in any cache. */
 enum { FLOATS_BLOCK = 1024 };
 
-/** By type, which is float32 or one of 16 or 8 bits; saturate as below.  @{ */
-void floats_widen (float *target, const void *source, enum accel_dtype dtype, size_t count);
-void floats_narrow (void *target, enum accel_dtype dtype, const float *source, size_t count, bool saturate);
-/** @} */
-
-/** IEEE binary16: 5 bits of exponent, 10 of mantissa; what is too large becomes infinite.  @{ */
-void half_from_floats (uint16_t *target, const float *source, size_t count);
-void half_to_floats (float *target, const uint16_t *source, size_t count);
-/** @} */
-
-/** bfloat16: the upper half of a float32.  @{ */
-void bfloat16_from_floats (uint16_t *target, const float *source, size_t count);
-void bfloat16_to_floats (float *target, const uint16_t *source, size_t count);
-/** @} */
-
 /**
- * The 8-bit floats of the Open Compute Project (OFP8, revision 1.0).  E4M3 has no infinity, 448 is its largest, 0x7f
- * NaN; E5M2 has, 57344 is its largest.
+ * Convert numbers of type @p dtype to float32 and back.
  *
- * @param saturate  what is too large, infinity too, becomes the largest number.  Else it becomes NaN (E4M3) or infinite
- *                  (E5M2).  torch 2.15's float8_e4m3fn saturates, its float8_e5m2 does not.
+ * @param dtype     float32 or a float of 16 or 8 bits.  Those of 8 bits are the Open Compute Project's (OFP8, revision
+ *                  1.0): E4M3 has no infinity, its largest number is 448, and 0x7f is NaN; E5M2 has an infinity, and
+ *                  its largest number is 57344.
+ * @param saturate  E5M2: numbers that are too large, and infinity, become the largest number, not infinity.  Like
+ *                  torch's, E4M3 always saturates, and 16-bit floats never do.
  * @{
  */
-void e4m3_from_floats (uint8_t *target, const float *source, size_t count, bool saturate);
-void e4m3_to_floats (float *target, const uint8_t *source, size_t count);
-void e5m2_from_floats (uint8_t *target, const float *source, size_t count, bool saturate);
-void e5m2_to_floats (float *target, const uint8_t *source, size_t count);
+void floats_widen (float *target, const void *source, enum accel_dtype dtype, size_t count);
+void floats_narrow (void *target, enum accel_dtype dtype, const float *source, size_t count, bool saturate);
 /** @} */
 
 #endif

@@ -5,6 +5,8 @@
 
 #include <accel/comm.h>
 
+#include <stdatomic.h>
+
 /** Arrays to reduce, in the order of the sources.  A target may be a source but not overlap it otherwise. */
 struct kernel_job {
     const void *const *sources; /* [source_count >= 2], each [count] */
@@ -50,5 +52,16 @@ extern const struct kernels kernels_avx512;
 /** The variants that this processor runs, from the slowest on; NULL after the last.  Where ENV_INSTRUCTIONS names one,
  *  it is the last. */
 const struct kernels *kernels_at (int level);
+
+extern _Atomic (const struct kernels *) kernels_chosen; /* NULL until they are */
+const struct kernels *kernels_choose (void);
+
+/** @return the fastest of them. */
+static inline const struct kernels *
+kernels_best (void)
+{
+    const struct kernels *chosen = atomic_load_explicit (&kernels_chosen, memory_order_relaxed);
+    return chosen ? chosen : kernels_choose ();
+}
 
 #endif

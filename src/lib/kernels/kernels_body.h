@@ -10,6 +10,7 @@
  *   KERNEL_OVERLAP defined where chunks are always short, lines are taken over, and a copy is made on the way
  * Plain loops: the compiler makes vectors of them.  No multiplication is followed by an addition, so there is nothing
  * to contract, and all variants give the same bits. */
+#include "lib/kernels/bits.h"
 #include "lib/kernels/kernels.h"
 #include "util/memory.h"
 
@@ -247,22 +248,6 @@ divide_f32 (float *values, size_t count, float divisor)
 {
     for (size_t i = 0; i < count; i++)
         values[i] /= divisor;
-}
-
-static inline uint32_t
-bits_of (float value)
-{
-    uint32_t bits;
-    memcpy (&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline float
-float_of (uint32_t bits)
-{
-    float value;
-    memcpy (&value, &bits, sizeof value);
-    return value;
 }
 
 KERNEL_TIGHT static void

@@ -8,19 +8,7 @@
 #include "lib/kernels/kernels.h"
 #include "util/memory.h"
 
-#include <pthread.h>
-
 enum { BLOCK = 2048 }; /* elements */
-
-static const struct kernels *kernels;
-static pthread_once_t kernels_once = PTHREAD_ONCE_INIT;
-
-static void
-choose (void)
-{
-    for (int level = 0; kernels_at (level); level++)
-        kernels = kernels_at (level);
-}
 
 bool
 reduce_is_defined (enum accel_dtype dtype, enum accel_op op)
@@ -42,7 +30,7 @@ at (const void *array, size_t offset_bytes)
 static const struct kernels *
 find_variant (enum accel_dtype dtype, enum accel_op op)
 {
-    const struct kernels *variant = kernels;
+    const struct kernels *variant = kernels_best ();
     while (!variant->reduce[dtype][op] && variant->rest)
         variant = variant->rest;
     return variant;
@@ -60,6 +48,7 @@ reduce_narrow (const struct reduction *r, const void *const *sources, size_t off
     };
     enum accel_op op = r->op == ACCEL_AVG ? ACCEL_SUM : r->op;
     kernel_reduce *reduce = find_variant (ACCEL_FLOAT32, op)->reduce[ACCEL_FLOAT32][op];
+    const struct kernels *kernels = kernels_best ();
     kernel_widen *widen = kernels->widen[r->dtype];
     widen (sum, at (sources[0], offset), count);
     for (int s = 1; s < r->sources; s++) {
@@ -90,7 +79,7 @@ copy_one (const struct reduction *r, const void *source, void *const *targets, s
 {
     for (int t = 0; t < r->targets; t++) {
         if (r->dtype == ACCEL_BOOL)
-            kernels->to_bool (targets[t], source, count);
+            kernels_best ()->to_bool (targets[t], source, count);
         else if (targets[t] != source)
             memory_copy (targets[t], source, count * accel_dtype_bytes (r->dtype));
     }
@@ -152,12 +141,11 @@ void
 reduce_run (const struct reduction *reduction, const void *const *sources, void *const *targets, size_t count)
 {
     size_t copied = 0;
-    pthread_once (&kernels_once, choose);
     if (!count)
         return;
     if (reduction->sources == 1)
         copy_one (reduction, sources[0], targets, count);
-    else if (kernels->widen[reduction->dtype])
+    else if (kernels_best ()->widen[reduction->dtype])
         reduce_by_float32 (reduction, sources, targets, count);
     else
         reduce_directly (reduction, sources, targets, count, &copied);
@@ -169,15 +157,14 @@ reduce_run (const struct reduction *reduction, const void *const *sources, void 
 void
 reduce_copy (void *to, const void *from, size_t bytes)
 {
-    pthread_once (&kernels_once, choose);
+    const struct kernels *kernels = kernels_best ();
     (kernels->copy ? kernels->copy : memory_copy) (to, from, bytes);
 }
 
 bool
 reduce_likes_small_pieces (void)
 {
-    pthread_once (&kernels_once, choose);
-    return kernels->overlaps;
+    return kernels_best ()->overlaps;
 }
 
 /* 16-bit floats are rounded once, from the product in float32. */
@@ -185,7 +172,7 @@ void
 reduce_scale (void *data, enum accel_dtype dtype, size_t count, double scale)
 {
     float block[BLOCK], factor = (float) scale;
-    pthread_once (&kernels_once, choose);
+    const struct kernels *kernels = kernels_best ();
     if (dtype == ACCEL_FLOAT64)
         for (size_t i = 0; i < count; i++)
             ((double *) data)[i] *= scale;

@@ -39,3 +39,16 @@ kernels_at (int level)
         return NULL;
     return usable[level];
 }
+
+_Atomic (const struct kernels *) kernels_chosen;
+
+/* Threads that choose at the same time choose the same. */
+const struct kernels *
+kernels_choose (void)
+{
+    const struct kernels *best = &kernels_base;
+    for (int level = 0; kernels_at (level); level++)
+        best = kernels_at (level);
+    atomic_store_explicit (&kernels_chosen, best, memory_order_relaxed);
+    return best;
+}

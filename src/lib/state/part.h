@@ -33,7 +33,7 @@ struct part_kind {
      */
     enum accel_status (*load) (struct part *part, const struct accel_state_dict *state, struct accel_error *err);
     const char *file; /* what its file is called: "scaler"; NULL: nothing is saved */
-    bool of_each_rank; /* each rank saves its own, and FILE_0, FILE_1 ... are the names; otherwise rank 0 saves for all */
+    bool of_each_rank; /* each rank saves its own: FILE_0, FILE_1 ...; otherwise rank 0 saves for all */
 };
 
 struct part {

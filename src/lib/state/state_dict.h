@@ -3,7 +3,7 @@
 #ifndef LIB_STATE_STATE_DICT_H
 #define LIB_STATE_STATE_DICT_H
 
-#include <accel/state_dict.h>
+#include <accel/statedict.h>
 
 #include "files/safetensors.h"
 #include "lib/base/tensor.h"
@@ -52,9 +52,6 @@ enum accel_status state_dict_parse (struct accel_state_dict *state, const char *
 
 /** Let it read tensors from @p source, which it takes, also on failure. */
 enum accel_status state_dict_open (struct accel_state_dict *state, struct source *source, struct accel_error *err);
-
-/** @return the number of tensors of the file that it reads. */
-size_t state_dict_stored (const struct accel_state_dict *state);
 
 /**
  * Check that there is a stored tensor that can be read into @p like.

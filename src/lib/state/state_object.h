@@ -9,6 +9,9 @@
 
 struct part;
 
+/* Of options whose timeout_ms is 0: 30 minutes. */
+enum { DEFAULT_TIMEOUT_MS = 1800000 };
+
 struct accel {
     struct object object;
     struct identity identity;

@@ -94,12 +94,6 @@ state_dict_open (struct accel_state_dict *state, struct source *source, struct a
     return safetensors_read (&state->header, &state->source, &state->data, err);
 }
 
-size_t
-state_dict_stored (const struct accel_state_dict *state)
-{
-    return state->header.count;
-}
-
 /* ---- values ---- */
 
 static const struct state_value *

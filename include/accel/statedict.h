@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* State dicts: what an object writes into a checkpoint, and reads from it: named tensors, numbers and texts. */
-#ifndef ACCEL_STATE_DICT_H
-#define ACCEL_STATE_DICT_H
+#ifndef ACCEL_STATEDICT_H
+#define ACCEL_STATEDICT_H
 
 #include <accel/base.h>
 #include <accel/tensor.h>
@@ -16,13 +16,16 @@ struct accel_state_dict;
 
 /* Saving: add a value.  A failure (no memory, an invalid name or a duplicate) is remembered, and fails the save. */
 
+/** Add a number. */
 ACCEL_API void accel_state_dict_set_uint64 (struct accel_state_dict *state, const char *name, uint64_t value);
 
+/** The same for a number with a sign. */
 ACCEL_API void accel_state_dict_set_int64 (struct accel_state_dict *state, const char *name, int64_t value);
 
 /** Any value: infinities, NaN and the sign of 0 are kept. */
 ACCEL_API void accel_state_dict_set_double (struct accel_state_dict *state, const char *name, double value);
 
+/** Add a truth value. */
 ACCEL_API void accel_state_dict_set_bool (struct accel_state_dict *state, const char *name, bool value);
 
 /** @param text  UTF-8; copied */
@@ -45,10 +48,12 @@ ACCEL_API void accel_state_dict_set_bytes (struct accel_state_dict *state, const
 /** @return whether there is a value or tensor of this name. */
 ACCEL_API bool accel_state_dict_has (const struct accel_state_dict *state, const char *name);
 
+/** @param[out] value  unchanged on failure */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_state_dict_get_uint64 (const struct accel_state_dict *state, const char *name, uint64_t *value,
                              struct accel_error *err);
 
+/** The same for a number with a sign. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_state_dict_get_int64 (const struct accel_state_dict *state, const char *name, int64_t *value,
                             struct accel_error *err);
@@ -58,6 +63,7 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_state_dict_get_double (const struct accel_state_dict *state, const char *name, double *value,
                              struct accel_error *err);
 
+/** Get a truth value. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_state_dict_get_bool (const struct accel_state_dict *state, const char *name, bool *value,
                            struct accel_error *err);

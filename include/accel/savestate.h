@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole-state checkpoints: models, optimizers, schedulers, loaders, random numbers, and objects of the program. */
-#ifndef ACCEL_SAVE_STATE_H
-#define ACCEL_SAVE_STATE_H
+#ifndef ACCEL_SAVESTATE_H
+#define ACCEL_SAVESTATE_H
 
 #include <accel/base.h>
 #include <accel/state.h>
-#include <accel/state_dict.h>
+#include <accel/statedict.h>
 
 ACCEL_BEGIN_DECLS
 
@@ -72,7 +72,8 @@ accel_save_state_at (const char *file, int line, struct accel *acc, const char *
  * continues that of rank 0 if all ranks had the same; otherwise its generator is left as it is.
  *
  * @param input_dir  the checkpoint's folder; read on rank 0.  NULL: the newest, see above
- * @retval ACCEL_ERR_INVALID  no checkpoint there; different objects were prepared or registered
+ * @retval ACCEL_ERR_INVALID  no checkpoint there (if the project has none yet, `sys_errno` is ENOENT); different
+ *                            objects were prepared or registered
  * @retval ACCEL_ERR_FORMAT   a file is damaged, or does not fit its object.  In the second case objects may have been
  *                            changed already
  */
@@ -84,8 +85,9 @@ accel_load_state_at (const char *file, int line, struct accel *acc, const char *
 ACCEL_API const char *accel_checkpoint_path (const struct accel *acc);
 
 /**
- * @return the newest complete checkpoint that `accelerate launch --resume` has found for this start: an absolute path,
- *         for accel_load_state(); NULL: there is none, or the option was not given.  Static; the variable ACCEL_RESUME_FROM
+ * @return the newest complete checkpoint that `accelerate launch --resume` has found for this start (the variable
+ *         ACCEL_RESUME_FROM): an absolute path, for accel_load_state(); NULL: there is none, or the option was not
+ *         given; owned by the environment
  */
 ACCEL_API const char *accel_resume_path (void);
 
@@ -114,8 +116,8 @@ accel_register_for_checkpointing_sized (size_t object_size, struct accel *acc,
 /**
  * A hook, which every rank runs before its state is saved or loaded.
  *
- * @param folder   before a save, the temporary folder that becomes the checkpoint: files that a hook writes there belong
- *                 to the checkpoint.  Before a load, the checkpoint's folder
+ * @param folder          before a save, the temporary folder that becomes the checkpoint: files that a hook writes
+ *                        there belong to the checkpoint.  Before a load, the checkpoint's folder
  * @param without_models  set it on all ranks to leave models to the hook: they are not saved, or not loaded
  */
 typedef enum accel_status (*accel_state_hook) (void *user, const char *folder, bool *without_models,

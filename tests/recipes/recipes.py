@@ -1,0 +1,580 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The recipes of HACKING.md, each followed with a small example in a copy of the sources: with all its steps every lint
+passes, and without any one of them a lint, the compiler or a test names what is missing.  Speaks TAP.
+
+recipes.py TOP          what can be seen without building
+recipes.py TOP --build  the whole: builds the examples, runs their tests (make check-recipes)
+
+The steps of an example are in the order of the recipe.  When HACKING.md gets another recipe, add its example here."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+top = pathlib.Path(sys.argv[1]).resolve()
+building = "--build" in sys.argv
+count = failures = 0
+
+
+def ok(good, title, output=""):
+    global count, failures
+    count += 1
+    failures += not good
+    print(f"{'' if good else 'not '}ok {count} - {title}", flush=True)
+    for line in "" if good else output.splitlines()[-40:]:
+        print(f"# {line}")
+
+
+class Step:
+    """One step of a recipe: edits, and what is said if it is left out.
+
+    lint     who says it: a script of tests/lint/; or with a build, "build" or "TEST" (tests/cli/TEST.sh ...)
+    message  a regular expression; None: nothing can notice"""
+
+    def __init__(self, title, edits, lint, message):
+        self.title, self.edits, self.lint, self.message = title, edits, lint, message
+
+
+def new(path, text):
+    return lambda tree: tree.write(path, text.lstrip("\n"))
+
+
+def after(path, line, text):
+    """Insert `text` after the only line that begins with `line`."""
+    return lambda tree: tree.insert(path, line, text.lstrip("\n"), True)
+
+
+def before(path, line, text):
+    return lambda tree: tree.insert(path, line, text.lstrip("\n"), False)
+
+
+def replace(path, old, text):
+    return lambda tree: tree.replace(path, old, text)
+
+
+def append(path, text):
+    return lambda tree: tree.write(path, (tree.read(path) or "") + text)
+
+
+def copy(path, source, *pairs):
+    """A file that is like another one, with other names."""
+    def edit(tree):
+        text = tree.read(source)
+        for old, text_of_it in pairs:
+            text = text.replace(old, text_of_it)
+        tree.write(path, text)
+    return edit
+
+
+class Tree:
+    """A copy of the sources.  Edits are kept beside it, until flush() writes what is different from the files."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.original = {}  # text, or None where there is no file
+        self.edited = {}
+        leave_out = shutil.ignore_patterns("*.o", "*.lo", "*.la", ".libs", ".deps", "__pycache__")
+        for name in ("src include man completions examples bench docs scripts tests m4 build-aux Makefile.am Makefile.in "
+                     "NEWS.md HACKING.md README.md LICENSE configure configure.ac aclocal.m4 config.h.in bootstrap "
+                     "run-demo run-tests .ci .shellcheckrc libaccel.pc.in accel-config.cmake.in "
+                     "accel-config-version.cmake.in").split():
+            source = top / name
+            if source.is_dir():
+                shutil.copytree(source, folder / name, ignore=leave_out)
+            elif source.exists():
+                shutil.copy2(source, folder / name)
+        for path in [folder, *folder.rglob("*")]:  # that of a tarball may be read-only
+            path.chmod(path.stat().st_mode | 0o200)
+
+    def on_disk(self, path):
+        target = self.folder / path
+        return target.read_text() if target.exists() else None
+
+    def read(self, path):
+        return self.edited[path] if path in self.edited else (self.folder / path).read_text()
+
+    def write(self, path, text):
+        self.original.setdefault(path, self.on_disk(path))
+        self.edited[path] = text
+
+    def flush(self):
+        for path, original in self.original.items():
+            text, target = self.edited.get(path, original), self.folder / path
+            if text is None and target.exists():
+                target.unlink()
+                if not any(target.parent.iterdir()):
+                    target.parent.rmdir()
+            elif text is not None and text != self.on_disk(path):
+                target.parent.mkdir(exist_ok=True)
+                target.write_text(text)
+
+    def restore(self):
+        """As it was; of files that were edited, read() would see the edited ones until flush()."""
+        self.edited = dict(self.original)
+
+    def insert(self, path, anchor, text, is_after):
+        lines = self.read(path).splitlines(True)
+        places = [i for i, line in enumerate(lines) if line.startswith(anchor)]
+        if len(places) != 1:
+            sys.exit(f"Bail out! {path}: {len(places)} lines begin with {anchor!r}; mend tests/recipes/recipes.py")
+        lines.insert(places[0] + is_after, text)
+        self.write(path, "".join(lines))
+
+    def replace(self, path, old, text):
+        if self.read(path).count(old) != 1:
+            sys.exit(f"Bail out! {path}: {old!r} is not there once; mend tests/recipes/recipes.py")
+        self.write(path, self.read(path).replace(old, text))
+
+
+LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */\n"
+TEST = '#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n# %s\n. "${srcdir:-.}/tests/testlib.sh"\n\n%s\ntest_done\n'
+
+OPTION = [
+    Step("the row", [before("src/config/options.c", '    { .key = "no_prefix"', '''
+    { .key = "niceness", OPT_INT (niceness, 0, 19), .dflt = "0", .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "N",
+      .help = "niceness of the processes",
+      .doc = "Start the processes with this niceness, as nice(1) does." },
+
+''')], "recipes option", "option niceness: src/config/settings.h has the field, but no row of the option table"),
+    Step("the field", [after("src/config/settings.h", "    bool no_python;", "    int64_t niceness;\n")],
+         "recipes option", "option niceness: no field in src/config/settings.h"),
+    Step("make regen", ["regen"], "generated.sh", r"not ok .*man/accelerate-launch\.1 .*make regen"),
+]
+
+WHERE = LICENCE + '''/* accelerate where: the name of the default configuration file. */
+#include <config.h>
+
+#include "cli/command.h"
+#include "config/load.h"
+#include "config/paths.h"
+#include "util/cleanup.h"
+
+int
+cmd_where (int argc, char **argv, struct fail *fail)
+{
+    AUTO_FREE char *path = NULL;
+    struct config config = { 0 };
+    int result = config_init (&config, fail) || config_load_flags (&config, COMMAND_WHERE, argc, argv, fail)
+                         || path_of_default_file (&path, fail) ? -1 : 0;
+    if (!result)
+        puts (config.settings.config_file ? config.settings.config_file : path);
+    config_release (&config);
+    return result;
+}
+'''
+WHERE_PAGE = '''.\\" SPDX-License-Identifier: Apache-2.0
+.Dd November 22, 2026
+.Dt ACCELERATE-WHERE 1
+.Os
+.Sh NAME
+.Nm accelerate-where
+.Nd print the name of the configuration file
+.Sh SYNOPSIS
+.Nm accelerate where
+.Op Fl \\-config_file Ar FILE
+.Sh DESCRIPTION
+Prints the name of the configuration file.
+.Sh OPTIONS
+@man-where@
+.Sh SEE ALSO
+.Xr accelerate 1
+'''
+SUBCOMMAND = [
+    Step("the source", [new("src/cli/cmd_where.c", WHERE)],
+         "recipes subcommand", r"accelerate where: no source src/cli/cmd_where\.c"),
+    Step("the row", [append("src/config/rows_commands.h", '''
+    COMMAND (WHERE, where, "where", .summary = "print the name of the configuration file")
+'''), replace("src/config/options.c", "COMMAND_TEST | COMMAND_TO_FSDP2, .metavar", "COMMAND_TEST | COMMAND_TO_FSDP2\n"
+              "                  | COMMAND_WHERE, .metavar")],
+         "recipes subcommand", r"src/cli/cmd_where\.c: no row in src/config/rows_commands\.h"),
+    Step("its line in src/cli/Makefile.inc", [after("src/cli/Makefile.inc", "\t%D%/cmd_to_fsdp2.c",
+                                                    "\t%D%/cmd_where.c \\\n")],
+         "listed", r"src/cli/cmd_where\.c: not listed in src/cli/Makefile\.inc"),
+    Step("the manual page", [new("man/accelerate-where.1.in", WHERE_PAGE), new("man/accelerate-where.1", WHERE_PAGE)],
+         "recipes subcommand", r"accelerate-where\(1\): no man page man/accelerate-where\.1\.in"),
+    Step("its line in man/Makefile.inc", [after("man/Makefile.inc", "\t%D%/accelerate-test.1",
+                                                "\t%D%/accelerate-where.1 \\\n")],
+         "listed", r"man/accelerate-where\.1\.in: not listed in man/Makefile\.inc"),
+    Step("the test", [new("tests/cli/cli_where.sh", TEST % ("accelerate where: the configuration file's name.", '''
+test_expect_success 'the name' '"$accelerate" where >out && grep -x "$HOME/.*/default_config.yaml" out'
+'''.lstrip()))], "recipes subcommand", r"accelerate where: no test tests/cli/cli_where\.sh"),
+    Step("its line in tests/cli/Makefile.inc", [after("tests/cli/Makefile.inc", "\t%D%/cli_to_fsdp2.sh",
+                                                      "\t%D%/cli_where.sh \\\n")],
+         "listed", r"tests/cli/cli_where\.sh: not listed in tests/cli/Makefile\.inc"),
+    Step("NEWS.md", [after("NEWS.md", "- `accelerate to-fsdp2`", "- `accelerate where` prints a name.\n")],
+         "recipes subcommand", r"accelerate where: not mentioned in NEWS\.md"),
+    Step("make regen", ["regen", after("man/accelerate.1", ".Xr accelerate-to-fsdp2 1 ,", ".Xr accelerate-where 1 ,\n")],
+         "generated.sh", r"not ok .*man/accelerate\.1 .*make regen"),
+]
+
+SOLO = ("self", "solo"), ("SELF", "SOLO")
+ENGINE = [
+    Step("the folder", [copy("src/lib/engines/solo/solo.c", "src/lib/engines/self/self.c", *SOLO),
+                        copy("src/lib/engines/solo/solo.h", "src/lib/engines/self/self.h", *SOLO)],
+         "recipes engine", "engine solo: no folder src/lib/engines/solo"),
+    Step("its include in engines.c", [after("src/lib/engines/engines.c", '#include "lib/engines/shm/shm.h"',
+                                            '#include "lib/engines/solo/solo.h"\n')],
+         "recipes engine", r"engine solo: src/lib/engines/engines\.c does not include lib/engines/solo/solo\.h"),
+    Step("its name in ENGINE_BUILT_IN_MAP", [replace("src/util/engine_files.h", "    X (shm)", "    X (shm)                    \\\n"
+                                                     "    X (solo)")],
+         "recipes engine", r"src/lib/engines/solo: not in ENGINE_BUILT_IN_MAP"),
+    Step("its sources in src/lib/Makefile.inc", [after("src/lib/Makefile.inc", "\t%D%/engines/self/self.c",
+                                                       "\t%D%/engines/solo/solo.c %D%/engines/solo/solo.h \\\n")],
+         "listed", r"src/lib/engines/solo/solo\.c: not listed in src/lib/Makefile\.inc"),
+    Step("its item in accel_engine(3)", [after("man/accel_engine.3", "The processes of one host, through",
+                                               ".It Dq solo\nA job of one process, again.\n")],
+         "recipes engine", r"engine solo: no item in man/accel_engine\.3"),
+]
+
+LAPS_H = LICENCE + '''/* Laps that a job counts. */
+#ifndef LIB_UTILITY_LAPS_H
+#define LIB_UTILITY_LAPS_H
+
+#include "lib/state/part.h"
+
+extern const struct part_kind part_laps;
+
+#endif
+'''
+LAPS_C = LICENCE + '''/* Laps that a job counts. */
+#include <config.h>
+
+#include "lib/utility/laps.h"
+
+#include "lib/base/error.h"
+#include "lib/base/sized.h"
+#include "lib/comm/comm_private.h"
+
+#include <accel/utility.h>
+
+struct laps {
+    struct part part;
+    uint64_t count;
+};
+
+const struct part_kind part_laps = { .size_bytes = sizeof (struct laps) };
+'''
+PART = [
+    Step("the table of functions", [new("src/lib/utility/laps.c", LAPS_C), new("src/lib/utility/laps.h", LAPS_H)],
+         "build", r"utility/laps\.h: No such file"),
+    Step("its line in src/lib/Makefile.inc", [after("src/lib/Makefile.inc", "\t%D%/utility/end_training.c",
+                                                    "\t%D%/utility/laps.c %D%/utility/laps.h \\\n")],
+         "listed", r"src/lib/utility/laps\.c: not listed in src/lib/Makefile\.inc"),
+    Step("its place in the list of parts", [
+        after("src/lib/job/open.c", '#include "lib/train/precision.h"', '#include "lib/utility/laps.h"\n'),
+        replace("src/lib/job/open.c", "&part_prepared, NULL };", "&part_prepared,\n        &part_laps, NULL };")],
+         "recipes part", r"part_laps: not in the list of parts in src/lib/job/open\.c"),
+]
+
+FUNCTION = [
+    Step("the declaration", [before("include/accel/utility.h", "/** A line on standard error that shows", '''
+/** Count a lap.  @return how many there have been in this job */
+ACCEL_API uint64_t accel_lap (struct accel *acc);
+
+''')], "build", "no previous (prototype|declaration).*accel_lap"),
+    Step("the definition", [append("src/lib/utility/laps.c", '''
+uint64_t
+accel_lap (struct accel *acc)
+{
+    return acc ? ++((struct laps *) (void *) part_find (acc, &part_laps))->count : 0;
+}
+''')], "exports.sh", r"(?s)not ok .*exports equal declarations.*accel_lap"),
+    Step("libaccel(3)", [before("man/libaccel.3", ".It Fn accel_log_level , Fn accel_set", '''
+.It Fn accel_lap , Fn accel_lap_sum , Fn accel_lap_begin
+Count laps.
+''')], "man.sh", r"(?s)not ok .*libaccel\(3\) names every function.*accel_lap"),
+    Step("the NAME section of its page", [after("man/accel_utility.3", ".Nm accel_set_log_level", '''
+.Nm accel_lap ,
+.Nm accel_lap_begin ,
+.Nm accel_lap_sum ,
+''')], "man.sh", r"(?s)not ok .*in the NAME section of one page.*accel_lap"),
+    Step("accel.hpp", [before("include/accel/hpp/accelerator.hpp", "    /** One number of each process. */", '''
+    /** Laps. @{ */
+    std::uint64_t lap () { return accel_lap (get ()); }
+    void
+    lap_begin (const accel_lap_options &options = {})
+    {
+        detail::attempt call;
+        call (accel_lap_begin (get (), &options, call.err ()));
+    }
+    [[nodiscard]] double
+    lap_sum (site at = site::here ())
+    {
+        double sum = 0;
+        must (at, accel_lap_sum_at, &sum);
+        return sum;
+    }
+    /** @} */
+''')], "functions", r"accel\.hpp does not call accel_lap"),
+    Step("a test", [new("tests/unit/test_laps.c", LICENCE + '''/* Laps. */
+#include <config.h>
+
+#include "tests/tap.h"
+
+#include <accel/accel.h>
+
+int
+main (void)
+{
+    struct accel *acc = NULL;
+    ok (!accel_open (&acc, NULL, NULL) && accel_lap (acc) == 1, "one lap");
+    accel_close (acc);
+    return done_testing ();
+}
+'''), before("tests/unit/Makefile.inc", "# libaccel's data and training.", '''
+check_PROGRAMS += %D%/test_laps
+TESTS += %D%/test_laps
+%C%_test_laps_SOURCES = %D%/test_laps.c
+%C%_test_laps_LDADD = src/lib/libaccelcore.la
+
+''')], "recipes function", "accel_lap: no test calls it"),
+]
+COLLECTIVE = [
+    Step("the function", [before("include/accel/utility.h", "/** A line on standard error that shows", '''
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_lap_sum_at (const char *file, int line, struct accel *acc, double *sum, struct accel_error *err);
+
+'''), append("src/lib/utility/laps.c", '''
+enum accel_status
+accel_lap_sum_at (const char *file, int line, struct accel *acc, double *sum, struct accel_error *err)
+{
+    const struct comm_site site = { .file = file, .line = line, .call = JOBSEG_CALL_LAP_SUM };
+    double own = acc ? (double) ((struct laps *) (void *) part_find (acc, &part_laps))->count : 0;
+    return comm_all_reduce (accel_world (acc), &site, &own, sum, 1, ACCEL_FLOAT64, ACCEL_SUM, err);
+}
+''')], None, None),
+    Step("the macro", [replace("include/accel/utility.h", "ACCEL_API ACCEL_NODISCARD enum accel_status\naccel_lap_sum_at",
+                               '''
+/** The laps of all processes.  Collective. */
+#define accel_lap_sum(...) accel_lap_sum_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_lap_sum_at'''.lstrip())], "recipes function", "accel_lap_sum: no macro passes ACCEL_HERE to accel_lap_sum_at"),
+    Step("its row in JOBSEG_CALL_MAP", [before("src/util/jobseg.h", '    X (BARRIER_START, "accel_comm_barrier_start")',
+                                               '    X (LAP_SUM, "accel_lap_sum") \\\n')],
+         "recipes function", "accel_lap_sum: is a collective, but has no row in JOBSEG_CALL_MAP"),
+    Step("a step of the selftest", [replace("src/selftest/steps_comm.c", "const struct step comm_steps[] = {\n", '''
+static void
+check_laps (struct self *self)
+{
+    struct accel_error err;
+    double laps = -1;
+    if (CALL (self, accel_lap_sum (self->acc, &laps, &err), &err))
+        expect_near (self, "the laps of all processes", 0, laps, 0);
+}
+
+const struct step comm_steps[] = {
+    { "laps", check_laps },
+'''.lstrip())], "recipes function", r"accel_lap_sum: is a collective, but no step of src/selftest/ calls it"),
+]
+SIZED = [
+    Step("the function", [before("include/accel/utility.h", "/** A line on standard error that shows", '''
+/** 0 is each field's default. */
+struct accel_lap_options {
+    uint64_t first; /**< the number of laps before the first; 0: none */
+    uint64_t last_lap; /**< 0: any number */
+};
+
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_lap_begin_sized (size_t options_size, struct accel *acc, const struct accel_lap_options *options,
+                       struct accel_error *err);
+
+'''), append("src/lib/utility/laps.c", '''
+enum accel_status
+accel_lap_begin_sized (size_t options_size, struct accel *acc, const struct accel_lap_options *options,
+                       struct accel_error *err)
+{
+    struct accel_lap_options room;
+    enum accel_status status;
+    options = SIZED (options, options_size, room, &status, err);
+    if (status)
+        return status;
+    if (!acc)
+        return accel_fail_null (err, "accel_lap_begin", "acc");
+    ((struct laps *) (void *) part_find (acc, &part_laps))->count = options ? options->first : 0;
+    return ACCEL_OK;
+}
+''')], None, None),
+    Step("the macro", [replace("include/accel/utility.h",
+                               "ACCEL_API ACCEL_NODISCARD enum accel_status\naccel_lap_begin_sized", '''
+/** Begin to count anew.  @param options  NULL: the defaults */
+#define accel_lap_begin(...) accel_lap_begin_sized (sizeof (struct accel_lap_options), __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_lap_begin_sized'''.lstrip())], "sized", "accel_lap_begin_sized: expected a macro accel_lap_begin that passes the size"),
+    Step("its row in test_sized", [before("tests/unit/test_sized.c", "CALL (profile)", '''
+CALL (lap)
+{
+    return accel_lap_begin_sized (size, acc, given, &err);
+}
+
+'''), before("tests/unit/test_sized.c", "    ROW (send_to_device", "    ROW (lap_begin, lap_options, last_lap, lap, .first = 1),\n")],
+         "sized", r"tests/unit/test_sized\.c has no row for accel_lap_begin, accel_lap_options"),
+    Step("its class in options.hpp", [before("include/accel/hpp/options.hpp", "struct idx_options : accel_idx_options {", '''
+struct lap_options : accel_lap_options {
+    ACCEL_OPTIONS_ (lap_options, accel_lap_options)
+    ACCEL_SET_ (first) ACCEL_SET_ (last_lap)
+};
+
+''')], "options", "accel_lap_options has no setters"),
+    Step("its fields in the page", [before("man/accel_utility.3", "Lines go to standard error, each in", '''
+Laps are counted from
+.Va first
+up to
+.Va last_lap .
+.Pp
+''')],
+         "recipes field", r"struct accel_lap_options: no page of man/\*\.3 describes the field last_lap"),
+]
+FIELD = [
+    Step("the field", [after("include/accel/dataset.h", "    int label_column;", "    uint64_t skipped_rows; /**< at the beginning */\n")],
+         "options", "csv_options: fields .*setters .*skipped_rows"),
+    Step("its setter", [replace("include/accel/hpp/options.hpp", "ACCEL_SET_ (dtype)\n    ACCEL_SET_ (label_column)\n",
+                                "ACCEL_SET_ (dtype)\n    ACCEL_SET_ (label_column) ACCEL_SET_ (skipped_rows)\n")],
+         "options", "csv_options: fields .*skipped_rows.*setters"),
+    Step("its page", [replace("man/accel_dataset.3", "Cells are separated by commas", "The first\n.Fa skipped_rows\n"
+                              "rows are skipped.\nCells are separated by commas")],
+         "recipes field", r"struct accel_csv_options: no page of man/\*\.3 describes the field skipped_rows"),
+]
+BUG = [
+    Step("the test", [new("tests/issues/laps.sh", TEST % ("A bug.", "test_expect_success 'none' true\n"))],
+         "listed", r"tests/issues/laps\.sh: is listed in a makefile, but is missing"),
+    Step("its place in Makefile.inc", [replace("tests/issues/Makefile.inc", "%D%/slow_reader.sh",
+                                               "%D%/slow_reader.sh %D%/laps.sh")],
+         "listed", r"tests/issues/laps\.sh: not listed in tests/issues/Makefile\.inc"),
+]
+
+# A recipe may need another one's example.
+RECIPES = {
+    "Add an option": [OPTION],
+    "Add a subcommand": [SUBCOMMAND],
+    "Add an engine": [ENGINE],
+    "Add a part of each job": [PART],
+    "Add a public function": [PART, FUNCTION, COLLECTIVE, SIZED],
+    "Add a field to a public struct": [FIELD],
+    "Fix a bug": [BUG],
+}
+PARTS = [OPTION, SUBCOMMAND, ENGINE, PART, FUNCTION, COLLECTIVE, SIZED, FIELD, BUG]
+# These consist of one step, which only their author can miss.
+ONE_STEP = ["Add a question", "Add a kind of object that accel_prepare takes"]
+
+def run(command, folder, **environment):
+    done = subprocess.run(command, cwd=folder, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    return done.returncode == 0, re.sub(r"^  (CC|CCLD|GEN) .*\n", "", done.stdout, flags=re.M)
+
+
+def lint(name, tree):
+    """One of tests/lint/*.py, with arguments."""
+    script, *arguments = name.split()
+    return run([sys.executable, f"tests/lint/{script}.py", ".", *arguments], tree.folder)
+
+
+BY_READING = "listed", "recipes", "functions", "options", "sized", "unused"
+
+
+def follow(tree, steps, left_out=None):
+    for step in steps:
+        for edit in step.edits if step is not left_out else []:
+            if edit != "regen":
+                edit(tree)
+    tree.flush()
+
+
+def all_steps(recipe):
+    return [step for part in RECIPES[recipe] for step in part]
+
+
+def check_names():
+    """Each recipe of HACKING.md has an example here."""
+    text = (top / "HACKING.md").read_text().split("\n## Recipes\n")[1].split("\n## ")[0]
+    named = re.findall(r"^\*\*(.*?)\.\*\*", text, re.M)
+    expected = list(RECIPES) + ONE_STEP
+    ok(sorted(named) == sorted(expected), "HACKING.md has the recipes that have examples here, and no others",
+       "\n".join(sorted(set(named) ^ set(expected))))
+
+
+def check_all(tree):
+    """Without a build: all examples at once."""
+    follow(tree, [step for part in PARTS for step in part])
+    for name in BY_READING:
+        good, output = lint(name, tree)
+        ok(good, f"all recipes followed: {name}.py", output)
+    tree.restore()
+
+
+def check_left_out(tree):
+    """Leave out one step after the other, and look for the message of a lint that only reads the sources."""
+    for recipe, parts in RECIPES.items():
+        for step in all_steps(recipe):
+            if not step.lint or step.lint.split()[0] not in BY_READING or (step in PART and PART != parts[-1]):
+                continue
+            follow(tree, all_steps(recipe), step)
+            good, output = lint(step.lint, tree)
+            ok(not good and re.search(step.message, output), f"{recipe}: {step.title} left out: {step.lint} says so",
+               output)
+            tree.restore()
+
+
+def check_build(tree, build):
+    """All examples at once: they are built, every lint passes, and their tests do; then the steps that only this shows."""
+    make = ["make", "-s", f"-j{os.cpu_count()}"]
+    programs = """accelerate libaccel.la src/selftest/accel_selftest tests/unit/test_laps tests/unit/test_sized
+        tests/unit/test_options tests/free_port tests/conformance/conformance""".split()
+    places = {"srcdir": str(tree.folder), "builddir": str(build)}
+    build.mkdir()
+    follow(tree, [step for part in PARTS for step in part])
+    ok(*named(run(["../tree/configure", "-q", "--enable-werror", "CFLAGS=-O0 -Wno-format-truncation"], build), "configure"))
+    ok(*named(run(make + programs, build), "all recipes followed: build"))
+    if failures:
+        return
+    ok(*named(run(make + ["regen"], build), "all recipes followed: make regen"))
+    written = run(["git", "diff", "--no-index", "--name-only", str(top / "man"), "man"], tree.folder)[1]
+    generated = [path for path in written.split() + ["completions/accelerate." + shell for shell in ("bash", "fish", "zsh")]
+                 if (tree.folder / path).exists() and not path.endswith(".in")]
+    stale = {path: (top / path).read_text() for path in generated if (top / path).exists()}
+    for path in generated:
+        tree.write(path, tree.on_disk(path))
+    for script in "generated man exports abi recipes style layering".split():
+        ok(*named(run(["sh", f"tests/lint/{script}.sh"], tree.folder, **places), f"all recipes followed: {script}.sh"))
+    for command in (["sh", "tests/cli/cli_where.sh"], [str(build / "tests/unit/test_laps")],
+                    [str(build / "tests/unit/test_sized")], [str(build / "tests/unit/test_options")],
+                    [str(build / "accelerate"), "test", "--cpu", "--num_processes", "2"]):
+        name = pathlib.Path(command[-1] if len(command) < 3 else "accelerate test").name
+        ok(*named(run(command, tree.folder, **places), f"all recipes followed: {name}"))
+    ok(*named(run([str(build / "tests/conformance/conformance")], build, ACCEL_ENGINE="solo"),
+              "all recipes followed: conformance on the engine"))
+    done = dict(tree.edited)
+    for recipe, parts in RECIPES.items():
+        for step in all_steps(recipe):
+            if not step.lint or step.lint.split()[0] in BY_READING or (step in PART and PART != parts[-1]):
+                continue
+            tree.restore()
+            if "regen" in step.edits:
+                tree.edited = {**done, **stale}
+                tree.flush()
+            else:
+                follow(tree, [each for part in PARTS for each in part], step)
+            good, output = run(make + ["-k", "libaccel.la"] + (["accelerate"] if "regen" in step.edits else []), build)
+            if step.lint != "build":
+                good, output = run(["sh", f"tests/lint/{step.lint}"], tree.folder, **places)
+            ok(not good and re.search(step.message, output), f"{recipe}: {step.title} left out: {step.lint} says so", output)
+
+
+def named(result, title):
+    return result[0], title, result[1]
+
+
+with tempfile.TemporaryDirectory(prefix="accel-recipes.") as scratch:
+    copied = Tree(pathlib.Path(scratch, "tree"))
+    if building:
+        check_build(copied, pathlib.Path(scratch, "build"))
+    else:
+        check_names()
+        check_all(copied)
+        check_left_out(copied)
+print(f"1..{count}")
+sys.exit(failures > 0)
