@@ -28,7 +28,6 @@ struct ledger_entry {
     enum accel_op op;
     int root; /* -1: none */
     uint32_t form;
-    unsigned device; /* DLDeviceType, or 0: the host */
 };
 
 /** Continue the ledger in @p slot: peers may still read what an earlier program of this rank called. */
@@ -75,7 +74,7 @@ ledger_write (struct ledger *ledger, const struct comm_site *site, struct ledger
         .op = (uint8_t) entry.op,
         .root = (int16_t) entry.root,
         .form = entry.form,
-        .device = (uint8_t) entry.device,
+        .device = (uint8_t) site->device.device_type,
     };
     if (site->form)
         ledger_note_form (&slot->forms[(sequence - 1) % JOBSEG_LEDGER], site->form);
