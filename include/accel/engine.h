@@ -187,8 +187,8 @@ struct accel_engine {
      * After one has failed, or give_up() was called, test() finds everything in flight on the transport over, wait()
      * returns at once, and no buffer is touched any more. */
 
-    /** Begin @p call, which stays as it is until wait() has returned, without waiting for other ranks.  On all ranks, the
-     *  calls of a transport are started in the same order; of messages, those between two ranks are.
+    /** Begin @p call, which stays as it is until wait() has returned, without waiting for other ranks.  All ranks start
+     *  the calls of a transport in the same order; of messages, any two ranks start theirs in the same order.
      *  @param[out] work  for test() and wait() */
     enum accel_status (*start) (void *transport, const struct accel_engine_call *call, void **work,
                                 struct accel_error *err);

@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the tests of an engine that is a module, after testlib.sh and with $engine: it alone is used from here on.
 conformance=$builddir/tests/conformance/conformance
@@ -31,13 +32,6 @@ told () {
     test_exit "$3" "$builddir/tests/fault/drive" -- "$accelerate" launch --cpu --num_processes 3 \
         "$builddir/tests/fault/comm_faults" "$4" "$2" >out 2>err &&
     ! grep WRONG out && test "$(grep -c "^rank [0-9]*: as expected" out)" = "$1" && nothing_left
-}
-
-# hangs <TABLE: each line's SCENARIO VICTIM N STATUS WHAT
-hangs () {
-    while read -r scenario victim told status what; do
-        test_expect_success "hang: $what" "told $told $victim $status $scenario"
-    done
 }
 
 # in_vain SCENARIO: a rank is waited for until time is out

@@ -27,7 +27,10 @@ test_expect_success 'a kind that it does not know is unsupported' '
     launched 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine lanes: unknown kind 40" out)" = 2 &&
     test "$(grep -cx "kind 40, started: engine lanes: unknown kind 40" out)" = 2'
 
-hangs <<'EOT'
+# Scenarios of tests/fault/comm_faults.sh: the victim, how many are told, and the status of the job.
+while read -r scenario victim told status what; do
+    test_expect_success "hang: $what" "told $told $victim $status $scenario"
+done <<'EOT'
 killed-large 1 2 137 a rank is killed in a large transfer
 other-count 1 3 0 a rank has another count
 group-dies 0 2 137 a member of a group is killed

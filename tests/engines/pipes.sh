@@ -36,7 +36,10 @@ done
 
 # ---- each kind of hang has its name: the scenarios of tests/fault/comm_faults.sh ----
 
-hangs <<'EOT'
+# Scenarios of tests/fault/comm_faults.sh: the victim, how many are told, and the status of the job.
+while read -r scenario victim told status what; do
+    test_expect_success "hang: $what" "told $told $victim $status $scenario"
+done <<'EOT'
 exits 1 2 7 a rank has ended
 killed-large 1 2 137 a rank is killed in a large transfer
 closes 0 2 0 a rank has left
@@ -62,14 +65,10 @@ test_expect_success 'a kind that it does not know is unsupported' '
 
 # A stranger finds the sockets at which ranks listen, and connects before the other rank does.
 visited () {
-    mkfifo hold && exec 9<>hold
-    launched 2 "$builddir/tests/engines/opens" "$scratch/go" >out &
-    job=$!
-    as_nobody "$builddir/tests/engines/stranger" accel-pipes- <hold >said &
-    await said && : >go && wait $job && grep "connected to [1-9]" said && test "$(grep -cx "sum is 6" out)" = 2
-    visit=$?
-    echo >hold && wait
-    return $visit
+    mkfifo hold && exec 9<>hold &&
+    { launched 2 "$builddir/tests/engines/opens" "$scratch/go" >out & } && job=$! &&
+    { as_nobody "$builddir/tests/engines/stranger" accel-pipes- <hold >said & } && stranger=$! && await said && : >go &&
+    wait $job && grep "connected to [1-9]" said && test "$(grep -cx "sum is 6" out)" = 2 && kill $stranger
 }
 if [ "$(id -u)" = 0 ]; then
     test_expect_success 'another user who connects is not taken for a rank' visited

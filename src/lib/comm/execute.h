@@ -11,7 +11,7 @@
 /** Fail with what was said when @p comm broke. */
 __attribute__ ((cold)) enum accel_status comm_fail_as_before (const struct accel_comm *comm, struct accel_error *err);
 
-/** A call on @p comm has failed: it, and what it is a group of, are broken, and the peers are told.  @return @p status */
+/** A call on @p comm has failed: break it, and what it is a group of, and tell the peers.  @return @p status */
 __attribute__ ((cold)) enum accel_status comm_break (struct accel_comm *comm, enum accel_status status,
                                                      const struct accel_error *why, struct accel_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several calls of the library that belong together: the tensors of one public call, or messages with many ranks.  On an
- * engine that starts calls itself, all of them are in flight at once, and the engine may run them as one; on others they
- * are blocking calls, one after the other.
+/* Several calls of the library that belong together: the tensors of one public call, or messages with many ranks.  If
+ * the engine starts calls itself, all of them are in flight at once, and the engine may run them as one.  Otherwise
+ * they block, one after the other.
  *
  *   struct comm_together together;
  *   comm_together_begin (&together, comm);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives that do not block.
  *
- * On engines that block: a thread for each communicator, made by its first start, runs what was started, in the order of
- * the starts, which is the same on all ranks.  Without work it sleeps.  On engines with start(), the engine has it in
- * flight, and there is no thread, except for functions of the library (work_act()), which run beside nothing else.
+ * On engines that block, a thread for each communicator, made by its first start, runs what was started.  It does so in
+ * the order of the starts, which is the same on all ranks.  Without work it sleeps.  On engines with start(), the
+ * engine has it in flight.  Then there is a thread only for functions of the library (work_act()), which run beside
+ * nothing else.
  *
  * Blocking calls on the same communicator run on the program's thread, when everything that was started before them is
  * over; calls on other communicators need not wait, so ranks that are in several groups cannot wait for each other in a

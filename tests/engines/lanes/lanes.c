@@ -183,7 +183,9 @@ consider (struct lanes *lanes, bool moved)
     struct flight *oldest = oldest_of (lanes);
     struct accel_error err;
     int64_t now = now_ms (), passed = now - lanes->seen_ms;
-    lanes->waited_ms = oldest != lanes->oldest || moved ? 0 : lanes->waited_ms + (passed < PAUSE_MS ? passed : PAUSE_MS);
+    lanes->waited_ms += passed < PAUSE_MS ? passed : PAUSE_MS;
+    if (oldest != lanes->oldest || moved)
+        lanes->waited_ms = 0;
     lanes->seen_ms = now;
     lanes->oldest = oldest;
     if (!oldest || now < lanes->looked_ms + SLICE_MS)
