@@ -6,8 +6,10 @@
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
 #include "lib/comm/execute.h"
+#include "lib/comm/links.h"
 #include "lib/comm/work.h"
 #include "lib/kernels/reduce.h"
+#include "util/engine_files.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +32,17 @@ connect_job (struct accel_comm *comm, const struct accel_engine *engine, struct 
         return status;
     comm_watch (comm, NULL, job->timeout_ms);
     comm->watch.helpers.exchange = exchange;
+    status = comm_choose_links (comm, engine, job, err);
+    if (status)
+        return status;
     comm->watch.engine = engine;
     status = engine->open (&comm->transport, engine_job_show (job), err);
     if (status)
         return status;
     comm->engine = engine;
+    status = comm_open_links (comm, job, err);
+    if (status)
+        return status;
     comm->watch.transport = comm->transport;
     bootstrap_ready (&comm->bootstrap);
     return ACCEL_OK;
@@ -52,7 +60,11 @@ comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error 
     watch_init (&made->watch);
     job->helpers = &made->watch.helpers;
     engine_job_show (job);
-    enum accel_status status = engine_choose (&engine, job, err);
+    char name[ENGINE_NAME_MOST + 1];
+    enum accel_status status = engine_check_names (job->engines, err);
+    job->engine = !status && engine_named (job->engines, "cpu", name) ? name : NULL;
+    if (!status)
+        status = engine_choose (&engine, job, err);
     if (status)
         goto error;
     status = connect_job (made, engine, job, &why);
@@ -79,6 +91,7 @@ end_comm (struct object *object)
     comm_abandon (comm, comm->unsettled);
     work_end (comm);
     bootstrap_leave (&comm->bootstrap, JOBSEG_LEFT, NULL);
+    comm_close_links (comm);
     if (comm->engine)
         comm->engine->close (comm->transport);
     if (comm->observer)

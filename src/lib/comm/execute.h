@@ -5,6 +5,7 @@
 #define LIB_COMM_EXECUTE_H
 
 #include "lib/comm/comm_object.h"
+#include "lib/comm/links.h"
 #include "util/clock.h"
 
 /** Fail with what was said when @p comm broke. */
@@ -51,6 +52,7 @@ comm_note_call (struct accel_comm *comm, struct accel_engine_call *call)
     call->sequence = ledger_begin (comm->ledger, site, (struct ledger_entry){
         .comm = comm->id, .number = call->number, .kind = call->kind,
         .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
+        .device = (unsigned) site->device.device_type,
     });
     call->device = (DLDevice){ .device_type = kDLCPU };
     call->stream = NULL;
@@ -64,7 +66,8 @@ comm_run (struct accel_comm *comm, struct accel_engine_call *call, struct comm_o
     struct accel_error mine;
     comm_note_call (comm, call);
     int64_t begin_ns = observer ? clock_ns () : 0;
-    enum accel_status status = comm->engine->run (comm->transport, call, &mine);
+    enum accel_status status = comm_is_for_host (engine_site (call)) ? comm->engine->run (comm->transport, call, &mine)
+                                                                     : comm_run_link (comm, call, &mine);
     if (observer)
         observer->note (observer, call, begin_ns);
     if (status)

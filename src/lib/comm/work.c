@@ -253,7 +253,7 @@ static int
 begin (struct accel_work *work)
 {
     struct accel_comm *comm = work->comm;
-    bool flies = comm->engine->start;
+    bool flies = comm->engine->start && comm_is_for_host (&work->site);
     int number = flies ? need_queue (comm) : enqueue (work);
     if (number)
         return number;

@@ -5,7 +5,9 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/comm/comm_object.h"
+#include "lib/checkpoint/checkpoint_part.h"
 #include "lib/data/active.h"
+#include "lib/data/random_part.h"
 #include "lib/state/log.h"
 #include "lib/state/prepared.h"
 #include "lib/state/state_object.h"
@@ -35,7 +37,7 @@ read_timeout (const struct accel_options *options, uint32_t *timeout_ms, struct 
     return ACCEL_OK;
 }
 
-/* @return the only engine to try; NULL: any.  An empty variable is none. */
+/* @return the engines to try; NULL: any.  An empty variable is none. */
 static const char *
 read_engine (const struct accel_options *options)
 {
@@ -124,7 +126,8 @@ attach (struct jobseg *segment, struct identity *identity, struct accel_error *e
 
 /* What each job has of higher floors.  It is opened in this order, and closed in the opposite one. */
 static const struct part_kind *const parts[]
-    = { &part_loaders, &part_precision, &part_accumulation, &part_join, &part_prepared, NULL };
+    = { &part_loaders, &part_random, &part_precision, &part_accumulation, &part_join, &part_prepared, &part_checkpoint,
+        NULL };
 
 /* The object is the first member. */
 static void
@@ -154,7 +157,7 @@ read_options (struct accel *made, const struct accel_options *options, uint32_t 
 static enum accel_status
 open_job (struct accel **acc, const struct accel_options *options, struct accel_error *err)
 {
-    struct engine_job job = { .engine = read_engine (options), .segment = JOBSEG_NONE };
+    struct engine_job job = { .engines = read_engine (options), .memory = kDLCPU, .segment = JOBSEG_NONE };
     struct accel *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");

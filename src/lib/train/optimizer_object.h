@@ -46,8 +46,8 @@ struct optimizer_group {
     size_t *indices;    /* [count], ascending */
     size_t count;
     /* The present step's. */
-    rule_loop *loop;
-    struct rule_numbers rule;
+    enum rule rule;
+    struct rule_numbers numbers;
     struct accel_param_group shown; /* for the program's own optimizer */
 };
 
@@ -56,9 +56,9 @@ struct accel_optimizer {
     struct accel_model *model;
     enum optimizer_kind kind;
     bool decoupled; /* Adam: AdamW */
-    /** Set the numbers of step `step` of a group; @return the loop to run over them.  NULL: the program's own. */
-    rule_loop *(*begin) (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
-                         struct rule_numbers *numbers);
+    /** Set the numbers of step `step` of a group; @return the rule that they are for.  NULL: the program's own. */
+    enum rule (*begin) (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
+                        struct rule_numbers *numbers);
     struct group_numbers base; /* of groups that say nothing; used while the optimizer is made */
     struct optimizer_group *groups; /* [group_count] */
     size_t group_count;
@@ -68,7 +68,6 @@ struct accel_optimizer {
     uint64_t stepped_by;   /* the unscaling of the model's gradients that the last step went by */
     bool step_was_skipped; /* the last one: a scaler found infinite gradients */
     unsigned threads;
-    const struct rules *rules;
 
     size_t state_count;
     char **state_names;             /* [state_count] */
@@ -148,6 +147,17 @@ optimizer_state_at (const struct accel_optimizer *optimizer, size_t parameter, s
 /** @return what parameter @p index is to be changed by, for callbacks. */
 struct accel_update optimizer_update (const struct accel_optimizer *optimizer, size_t index);
 
+/** The name of a number or flag of groups: "lr"; static.  @{ */
+const char *group_number_name (size_t number);
+const char *group_flag_name (size_t flag);
+/** @} */
+
+/** What checkpoints have of an optimizer.  @{ */
+void optimizer_save (const struct object *object, struct accel_state_dict *state);
+enum accel_status optimizer_load (struct object *object, const struct accel_state_dict *state,
+                                  struct accel_error *err);
+/** @} */
+
 /** accel_prepare(): compare optimizers over the ranks.  Collective. */
 enum accel_status optimizer_prepare (struct object *object, struct accel *acc, const struct comm_site *site,
                                      struct accel_error *err);
@@ -162,7 +172,7 @@ typedef enum accel_status update_callback (void *user, const struct accel_update
 enum accel_status optimizer_for_each (const struct accel_optimizer *optimizer, const char *what,
                                       update_callback *callback, struct accel_error *err);
 
-/** Run each group's loop over its parameters, with several threads where that pays. */
+/** Run each group's rule over its parameters, with several threads where that pays. */
 void optimizer_run (const struct accel_optimizer *optimizer);
 
 /** @return where the momentum (of Adam and Lion: beta1) of group @p group is, to be changed; NULL: it has none. */

@@ -7,7 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/tensor.h"
-#include "lib/kernels/half.h"
+#include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/join_round.h"
@@ -34,7 +34,71 @@ open_precision (struct part *part, const struct accel *acc, const struct accel_o
     return scaler_init (&precision->scaler, &options, err);
 }
 
-const struct part_kind part_precision = { .size_bytes = sizeof (struct precision), .open = open_precision };
+static void
+save_precision (const struct part *part, struct accel_state_dict *state)
+{
+    const struct precision *precision = (const struct precision *) (const void *) part;
+    const struct scaler *scaler = &precision->scaler;
+    if (!precision->scaling)
+        return;
+    accel_state_dict_set_double (state, "scale", (double) scaler->scale);
+    accel_state_dict_set_double (state, "growth_factor", scaler->options.growth_factor);
+    accel_state_dict_set_double (state, "backoff_factor", scaler->options.backoff_factor);
+    accel_state_dict_set_uint64 (state, "growth_interval", scaler->options.growth_interval);
+    accel_state_dict_set_uint64 (state, "_growth_tracker", scaler->growth_tracker);
+}
+
+static enum accel_status
+take_scaler (struct precision *precision, const struct accel_scaler_state *state, struct accel_error *err)
+{
+    struct scaler made;
+    struct accel_grad_scaler options = { (double) state->scale, state->growth_factor, state->backoff_factor,
+                                         state->growth_interval, false };
+    enum accel_status status = scaler_init (&made, &options, err);
+    if (status)
+        return status;
+    if (state->growth_tracker >= state->growth_interval)
+        return accel_fail (err, ACCEL_ERR_INVALID, "growth_tracker is %u, but must be less than growth_interval, %u",
+                           state->growth_tracker, state->growth_interval);
+    made.options.init_scale = precision->scaler.options.init_scale;
+    made.growth_tracker = state->growth_tracker;
+    precision->scaler = made;
+    return ACCEL_OK;
+}
+
+/* A job without a scaler ignores one that was saved: it went from fp16 to another precision. */
+static enum accel_status
+load_precision (struct part *part, const struct accel_state_dict *state, struct accel_error *err)
+{
+    struct precision *precision = (struct precision *) (void *) part;
+    struct accel_scaler_state saved = { 0 };
+    double scale = 0;
+    uint64_t interval = 0, tracker = 0;
+    if (!precision->scaling)
+        return ACCEL_OK;
+    if (!state)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the checkpoint has no loss scale, which fp16 needs");
+    enum accel_status status = accel_state_dict_get_double (state, "scale", &scale, err);
+    if (!status)
+        status = accel_state_dict_get_double (state, "growth_factor", &saved.growth_factor, err);
+    if (!status)
+        status = accel_state_dict_get_double (state, "backoff_factor", &saved.backoff_factor, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "growth_interval", &interval, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "_growth_tracker", &tracker, err);
+    if (status)
+        return status;
+    if (interval > UINT32_MAX || tracker > UINT32_MAX)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "growth_interval or _growth_tracker is too large");
+    saved.scale = (float) scale;
+    saved.growth_interval = (uint32_t) interval;
+    saved.growth_tracker = (uint32_t) tracker;
+    return take_scaler (precision, &saved, err);
+}
+
+const struct part_kind part_precision = { .size_bytes = sizeof (struct precision), .open = open_precision,
+                                          .save = save_precision, .load = load_precision, .file = "scaler" };
 
 enum accel_dtype
 accel_autocast (const struct accel *acc)
@@ -71,7 +135,6 @@ accel_scaler_get_state (const struct accel *acc, struct accel_scaler_state *stat
 enum accel_status
 accel_scaler_set_state (struct accel *acc, const struct accel_scaler_state *state, struct accel_error *err)
 {
-    struct scaler made;
     if (!acc || !state)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, acc ? "state" : "acc");
     struct precision *precision = precision_of (acc);
@@ -79,18 +142,7 @@ accel_scaler_set_state (struct accel *acc, const struct accel_scaler_state *stat
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: mixed precision is %s%s, so there is no scaler", __func__,
                            accel_mixed_precision (acc),
                            precision->scaler.options.disabled ? " with the scaler disabled" : "");
-    struct accel_grad_scaler options = { (double) state->scale, state->growth_factor, state->backoff_factor,
-                                         state->growth_interval, false };
-    enum accel_status status = scaler_init (&made, &options, err);
-    if (status)
-        return status;
-    if (state->growth_tracker >= state->growth_interval)
-        return accel_fail (err, ACCEL_ERR_INVALID, "growth_tracker is %u, but must be less than growth_interval, %u",
-                           state->growth_tracker, state->growth_interval);
-    made.options.init_scale = precision->scaler.options.init_scale;
-    made.growth_tracker = state->growth_tracker;
-    precision->scaler = made;
-    return ACCEL_OK;
+    return take_scaler (precision, state, err);
 }
 
 void
@@ -121,15 +173,33 @@ precision_broadcast (struct accel *acc, const struct comm_site *site, int root, 
                            err);
 }
 
-/* Gradients of 16 bits are only looked at. */
-static bool
-unscale_tensor (const struct scaler *scaler, const DLTensor *grad)
+/* Of all gradients, here and on the other processes.  16-bit gradients are only looked at. */
+static enum accel_status
+unscale (struct accel_model *model, const struct comm_site *site, float factor, struct accel_error *err)
 {
-    size_t count = accel_tensor_count (grad);
-    enum accel_dtype dtype = accel_dtype_from_dl (grad->dtype);
-    if (dtype == ACCEL_FLOAT32)
-        return scaler_unscale (scaler, grad->data, count);
-    return scaler_found_inf (grad->data, count, dtype == ACCEL_FLOAT16 ? 0x7c00 : 0x7f80);
+    struct accel *acc = model->object.owner;
+    const struct memory *memory = model->memory;
+    enum accel_status status = ACCEL_OK;
+    uint8_t found;
+    memory->zero (model->device, model->found, 1);
+    for (size_t i = 0; i < model->count; i++) {
+        const DLTensor *grad = model->parameters[i].grad;
+        if (model_is_trained (model, i))
+            memory->unscale (model->device, grad->data, accel_dtype_from_dl (grad->dtype), accel_tensor_count (grad),
+                             factor, model->found);
+    }
+    model->pending = factor;
+    model->unscaled = true;
+    model->unscalings++;
+    /* Those that have no data left take no part in steps, and averaged gradients are the same without asking. */
+    struct comm_site there = comm_site_on (site, model->device);
+    if (accel_num_processes (acc) > 1 && !join_steps (acc))
+        status = comm_all_reduce (accel_world (acc), &there, model->found, model->found, 1, ACCEL_UINT8, ACCEL_MAX,
+                                  err);
+    if (!status)
+        status = memory->read (model->device, &found, model->found, 1, err);
+    model->found_inf = !status && found;
+    return status;
 }
 
 enum accel_status
@@ -145,17 +215,7 @@ precision_unscale (struct accel_model *model, const struct comm_site *site, bool
         struct scaler scaler = precision_of (acc)->scaler;
         if (model->scaled_by > 0)
             scaler.scale = model->scaled_by;
-        uint8_t found = 0;
-        for (size_t i = 0; i < model->count; i++)
-            if (model_is_trained (model, i))
-                found |= unscale_tensor (&scaler, model->parameters[i].grad);
-        model->pending = (float) (1.0 / (double) scaler.scale);
-        model->unscaled = true;
-        model->unscalings++;
-        /* Those that have no data left take no part in steps, and averaged gradients are the same without asking. */
-        if (accel_num_processes (acc) > 1 && !join_steps (acc))
-            status = comm_all_reduce (accel_world (acc), site, &found, &found, 1, ACCEL_UINT8, ACCEL_MAX, err);
-        model->found_inf = found;
+        status = unscale (model, site, scaler_inverse (&scaler), err);
     }
     if (skip)
         *skip = model->found_inf;
@@ -215,28 +275,12 @@ enum accel_status
 accel_convert (const void *from, enum accel_dtype from_dtype, void *to, enum accel_dtype to_dtype, size_t count,
                struct accel_error *err)
 {
-    size_t from_bytes = accel_dtype_bytes (from_dtype), to_bytes = accel_dtype_bytes (to_dtype);
     if (count && (!from || !to))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, from ? "to" : "from");
     if (!is_convertible (from_dtype) || !is_convertible (to_dtype))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                            "%s: cannot convert from %s to %s: only 32-bit, 16-bit and 8-bit floats can be converted",
                            __func__, accel_dtype_name (from_dtype), accel_dtype_name (to_dtype));
-    for (size_t i = 0; i < count; i += FLOATS_BLOCK) {
-        float block[FLOATS_BLOCK];
-        size_t some = count - i < FLOATS_BLOCK ? count - i : FLOATS_BLOCK;
-        const char *source = (const char *) from + i * from_bytes;
-        char *target = (char *) to + i * to_bytes;
-        const float *floats = from_dtype == ACCEL_FLOAT32 ? (const float *) (const void *) source : block;
-        if (from_dtype == to_dtype)
-            memcpy (target, source, some * to_bytes);
-        else if (to_dtype == ACCEL_FLOAT32)
-            floats_widen ((float *) (void *) target, source, from_dtype, some);
-        else {
-            if (floats == block)
-                floats_widen (block, source, from_dtype, some);
-            floats_narrow (target, to_dtype, floats, some, false);
-        }
-    }
+    memory_host.convert ((DLDevice){ .device_type = kDLCPU }, to, to_dtype, from, from_dtype, count, 1);
     return ACCEL_OK;
 }
