@@ -24,7 +24,7 @@ struct comm_site {
     enum jobseg_call call;
     const struct comm_form *form; /* NULL: nothing else has to agree */
     struct accel_work **work;     /* where a call that does not block leaves its work; NULL: it blocks */
-    DLDevice device;              /* where its buffers are; all 0: in host memory */
+    DLDevice device;              /* where its buffers are; all 0: in host memory of any kind */
 };
 
 /** In a function that ends in _at: where and what it was called.  Valid until that function returns. */
@@ -34,7 +34,14 @@ struct comm_site {
 static inline bool
 comm_is_for_host (const struct comm_site *site)
 {
-    return (unsigned) site->device.device_type <= kDLCPU || tensor_device_is_host (site->device);
+    return __builtin_expect (!site->device.device_type, true);
+}
+
+/** @return @p device for a site. */
+static inline DLDevice
+comm_site_device (DLDevice device)
+{
+    return tensor_device_is_host (device) ? (DLDevice){ 0 } : device;
 }
 
 /** @return 32 bits that differ where forms do; 0 for NULL. */
@@ -45,14 +52,15 @@ static inline struct comm_site
 comm_site_of (const struct comm_site *site, const struct comm_form *form)
 {
     return (struct comm_site){ .file = site->file, .line = site->line, .call = site->call, .form = form,
-                               .device = form->tensor ? form->tensor->device : (DLDevice){ 0 } };
+                               .device = form->tensor ? comm_site_device (form->tensor->device) : (DLDevice){ 0 } };
 }
 
 /** @return @p site for buffers on @p device. */
 static inline struct comm_site
 comm_site_on (const struct comm_site *site, DLDevice device)
 {
-    return (struct comm_site){ .file = site->file, .line = site->line, .call = site->call, .device = device };
+    return (struct comm_site){ .file = site->file, .line = site->line, .call = site->call,
+                               .device = comm_site_device (device) };
 }
 
 /** Fail with the call and where it is before the rest of the text. */

@@ -63,19 +63,9 @@ kind_name (enum accel_engine_kind kind)
     return names[kind];
 }
 
-enum accel_status
-comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err)
+static inline enum accel_status
+check_call (const struct accel_engine *engine, const struct accel_engine_call *call, struct accel_error *err)
 {
-    const struct comm_site *site = engine_site (call);
-    const struct accel_engine *engine = comm->engine;
-    if (!comm_is_for_host (site))
-        engine = comm_engine_for (comm, site->device);
-    if (!engine)
-        return comm_fail (site, ACCEL_ERR_UNSUPPORTED, err,
-                          "the tensor of rank %d is on %s:%d, but this job has no engine for %s memory, only %s for "
-                          "the host's",
-                          watch_name (&comm->watch, comm->rank), tensor_device_name (site->device),
-                          (int) site->device.device_id, tensor_device_name (site->device), comm->engine->name);
     bool reduces = call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
     if (!(engine->kinds & ACCEL_ENGINE_BIT (call->kind)))
         return comm_fail (call->site, ACCEL_ERR_UNSUPPORTED, err, "engine %s does not support %s", engine->name,
@@ -84,4 +74,24 @@ comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call
         return comm_fail (call->site, ACCEL_ERR_UNSUPPORTED, err, "engine %s cannot reduce %s", engine->name,
                           accel_dtype_name (call->dtype));
     return ACCEL_OK;
+}
+
+__attribute__ ((cold, noinline)) static enum accel_status
+check_link (const struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err)
+{
+    DLDevice device = engine_site (call)->device;
+    const struct accel_engine *engine = comm_engine_for (comm, device);
+    if (engine)
+        return check_call (engine, call, err);
+    const char *kind = tensor_device_name (device);
+    return comm_fail (call->site, ACCEL_ERR_UNSUPPORTED, err,
+                      "the tensor of rank %d is on %s:%d, but this job has no engine for %s memory, only %s for the "
+                      "host's",
+                      watch_name (&comm->watch, comm->rank), kind, (int) device.device_id, kind, comm->engine->name);
+}
+
+enum accel_status
+comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err)
+{
+    return comm_is_for_host (engine_site (call)) ? check_call (comm->engine, call, err) : check_link (comm, call, err);
 }

@@ -36,7 +36,6 @@ describe_call (const struct jobseg_record *record, char *text, size_t size)
                   (unsigned long long) record->count);
 }
 
-/* "cpu" for all memory of the host. */
 static const char *
 device_name (const struct jobseg_record *record)
 {
@@ -94,7 +93,7 @@ bool
 watch_agree (const struct jobseg_record *a, const struct jobseg_record *b)
 {
     return a->kind == b->kind && a->call == b->call && a->dtype == b->dtype && a->count == b->count && a->op == b->op
-           && a->root == b->root && a->form == b->form && !strcmp (device_name (a), device_name (b));
+           && a->root == b->root && a->form == b->form && a->device == b->device;
 }
 
 enum accel_status
@@ -111,7 +110,7 @@ watch_say_difference (const struct watch *watch, int rank_a, const struct watch_
                            watch_name (watch, rank_b), text_b, entry_b->place, watch_name (watch, rank_a), text_a,
                            entry_a->place);
     }
-    if (strcmp (device_name (a), device_name (b))) {
+    if (a->device != b->device) {
         what = "devices";
         snprintf (text_a, sizeof text_a, "%s", device_name (a));
         snprintf (text_b, sizeof text_b, "%s", device_name (b));

@@ -8,6 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/kernels/reduce.h"
 #include "lib/memory/memory.h"
+#include "util/memory.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -95,16 +96,16 @@ self_join_group (void *transport, const int *ranks, int size, int rank, int64_t 
 
 enum { BLOCK = 1024 };
 
-/* Of one source, a reduction makes booleans 0 or 1, and else a copy. */
-static enum accel_status
-reduce_one (const struct memory *memory, const struct accel_engine_call *call, struct accel_error *err)
+/* In other memory than the host's.  Of one source, a reduction makes booleans 0 or 1, and else a copy. */
+__attribute__ ((cold, noinline)) static enum accel_status
+run_elsewhere (const struct accel_engine_call *call, struct accel_error *err)
 {
     const struct reduction reduction = { .dtype = call->dtype, .op = call->op, .sources = 1, .targets = 1 };
-    if (memory->host) {
-        reduce_run (&reduction, &call->send, &call->recv, call->count);
+    const struct memory *memory = memory_of (call->device);
+    bool reduces = call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
+    if (call->kind == ACCEL_ENGINE_BARRIER || call->kind == ACCEL_ENGINE_BROADCAST)
         return ACCEL_OK;
-    }
-    for (size_t at = 0; call->dtype == ACCEL_BOOL && at < call->count; at += BLOCK) {
+    for (size_t at = 0; reduces && call->dtype == ACCEL_BOOL && at < call->count; at += BLOCK) {
         uint8_t block[BLOCK];
         const void *source = block;
         void *target = block;
@@ -115,7 +116,7 @@ reduce_one (const struct memory *memory, const struct accel_engine_call *call, s
         reduce_run (&reduction, &source, &target, some);
         memory->write (call->device, memory_at (call->recv, at, 1), block, some);
     }
-    if (call->dtype != ACCEL_BOOL && call->send != call->recv)
+    if ((!reduces || call->dtype != ACCEL_BOOL) && call->send != call->recv && call->count)
         memory->copy (call->device, call->recv, call->send, call->count * call->element_bytes);
     return ACCEL_OK;
 }
@@ -123,15 +124,17 @@ reduce_one (const struct memory *memory, const struct accel_engine_call *call, s
 static enum accel_status
 self_run (void *transport, const struct accel_engine_call *call, struct accel_error *err)
 {
-    const struct memory *memory = memory_of (call->device);
     (void) transport;
     if ((unsigned) call->kind >= ACCEL_ENGINE_SEND)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "engine self: unknown kind of collective %d", (int) call->kind);
+    if (call->device.device_type != kDLCPU)
+        return run_elsewhere (call, err);
     if (call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER)
-        return reduce_one (memory, call, err);
-    if ((call->kind == ACCEL_ENGINE_ALL_GATHER || call->kind == ACCEL_ENGINE_ALL_TO_ALL) && call->send != call->recv
-        && call->count)
-        memory->copy (call->device, call->recv, call->send, call->count * call->element_bytes);
+        reduce_run (&(struct reduction){ .dtype = call->dtype, .op = call->op, .sources = 1, .targets = 1 },
+                    &call->send, &call->recv, call->count);
+    else if ((call->kind == ACCEL_ENGINE_ALL_GATHER || call->kind == ACCEL_ENGINE_ALL_TO_ALL)
+             && call->send != call->recv && call->count)
+        memory_copy (call->recv, call->send, call->count * call->element_bytes);
     return ACCEL_OK;
 }
 
