@@ -10,10 +10,18 @@
  * which would be the same without. */
 #include "digits.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+/* What checkpoints contain besides all that is prepared. */
+struct progress {
+    double loss; /* of the epoch so far: the sum over its batches, the mean over the processes */
+    double accuracy, best;
+    uint64_t best_epoch;
+};
 
 /* All that training needs. */
 struct training {
@@ -24,6 +32,7 @@ struct training {
     struct accel_optimizer *optimizer;
     struct accel_scheduler *scheduler;
     struct accel_loader *train_loader, *test_loader;
+    struct progress progress;
 };
 
 /* A row of the file: 64 pixels of 0 to 16, which become 0 to 1, and the digit. */
@@ -134,6 +143,72 @@ make_scheduler (struct training *training)
     accel_check (accel_scheduler_create (&training->scheduler, training->optimizer, &scheduler_options, &err), &err);
 }
 
+static enum accel_status
+save_progress (void *user, struct accel_state_dict *state, struct accel_error *err)
+{
+    const struct progress *progress = user;
+    (void) err;
+    accel_state_dict_set_double (state, "loss", progress->loss);
+    accel_state_dict_set_double (state, "accuracy", progress->accuracy);
+    accel_state_dict_set_double (state, "best", progress->best);
+    accel_state_dict_set_uint64 (state, "best_epoch", progress->best_epoch);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+load_progress (void *user, const struct accel_state_dict *state, struct accel_error *err)
+{
+    struct progress *progress = user;
+    enum accel_status status = accel_state_dict_get_double (state, "loss", &progress->loss, err);
+    if (!status)
+        status = accel_state_dict_get_double (state, "accuracy", &progress->accuracy, err);
+    if (!status)
+        status = accel_state_dict_get_double (state, "best", &progress->best, err);
+    return status ? status : accel_state_dict_get_uint64 (state, "best_epoch", &progress->best_epoch, err);
+}
+
+/* Add what this process has of the epoch's loss to the mean over all, as a checkpoint has one for all. */
+static void
+settle_loss (struct training *training, double *sum)
+{
+    struct accel_error err;
+    accel_check (accel_reduce_number (training->acc, sum, ACCEL_AVG, &err), &err);
+    training->progress.loss += *sum;
+    *sum = 0;
+}
+
+static bool
+is_checkpoint_step (const struct training *training)
+{
+    long steps = training->options.checkpointing_steps;
+    return steps > 0 && accel_sync_gradients (training->acc)
+           && accel_optimizer_step_count (training->optimizer) % (uint64_t) steps == 0;
+}
+
+/* Continue from a checkpoint, if one was asked for.  @return whether there is one */
+static bool
+resume (struct training *training)
+{
+    const struct options *options = &training->options;
+    struct accel *acc = training->acc;
+    struct accel_error err;
+    const struct accel_project_configuration project
+        = { .project_dir = options->output_dir, .automatic_checkpoint_naming = options->output_dir };
+    const struct accel_checkpoint_object object = { save_progress, load_progress, &training->progress };
+    accel_check (accel_set_project_configuration (acc, &project, &err), &err);
+    accel_check (accel_register_for_checkpointing (acc, &object, &err), &err);
+    const char *from = options->resume_from_checkpoint ? options->resume_from_checkpoint : accel_resume_path ();
+    if (!from)
+        return false;
+    bool latest = !strcmp (from, "latest");
+    enum accel_status status = accel_load_state (acc, latest ? NULL : from, &err);
+    if (latest && status && err.sys_errno == ENOENT)
+        return false;
+    accel_check (status, &err);
+    accel_print (acc, "resuming from %s\n", accel_checkpoint_path (acc));
+    return true;
+}
+
 /* @return the mean loss of the epoch over all processes */
 static double
 train (struct training *training)
@@ -153,11 +228,16 @@ train (struct training *training)
         accel_check (accel_scheduler_step (training->scheduler, &err), &err);
         accel_check (accel_optimizer_zero_grad (training->optimizer, &err), &err);
         sum += loss;
+        if (is_checkpoint_step (training)) {
+            settle_loss (training, &sum);
+            accel_check (accel_save_state (acc, NULL, &err), &err);
+        }
     }
     accel_check (err.code, &err);
-    sum /= (double) accel_loader_length (training->train_loader);
-    accel_check (accel_reduce_number (acc, &sum, ACCEL_AVG, &err), &err);
-    return sum;
+    settle_loss (training, &sum);
+    double loss = training->progress.loss / (double) accel_loader_length (training->train_loader);
+    training->progress.loss = 0;
+    return loss;
 }
 
 /* Each process reads its share of the test images; what all of them read is gathered, each image once.
@@ -194,29 +274,34 @@ static double
 train_and_test (struct training *training)
 {
     const struct options *options = &training->options;
+    struct progress *progress = &training->progress;
     struct accel_error err;
-    double accuracy = test (training), best = accuracy;
-    long best_epoch = 0;
-    for (long epoch = 1; epoch <= options->epochs; epoch++) {
+    if (!resume (training))
+        progress->best = progress->accuracy = test (training);
+    for (long epoch = (long) accel_loader_epoch (training->train_loader) + 1; epoch <= options->epochs; epoch++) {
         double loss = train (training);
-        accuracy = test (training);
+        progress->accuracy = test (training);
         accel_print (training->acc, "epoch %3ld of %ld  loss %.7g  test accuracy %.2f %%\n", epoch, options->epochs,
-                     loss, accuracy);
-        if (accuracy > best) {
-            best = accuracy;
-            best_epoch = epoch;
+                     loss, progress->accuracy);
+        if (progress->accuracy > progress->best) {
+            progress->best = progress->accuracy;
+            progress->best_epoch = (uint64_t) epoch;
         }
         /* One process decides, and all of them stop: any may raise the flag. */
         bool stop;
-        if (accel_is_main_process (training->acc) && options->patience && epoch - best_epoch >= options->patience)
+        if (accel_is_main_process (training->acc) && options->patience
+            && epoch - (long) progress->best_epoch >= options->patience)
             accel_set_trigger (training->acc);
         accel_check (accel_check_trigger (training->acc, &stop, &err), &err);
         if (stop) {
-            accel_print (training->acc, "no improvement since epoch %ld: stopping\n", best_epoch);
+            accel_print (training->acc, "no improvement since epoch %llu: stopping\n",
+                         (unsigned long long) progress->best_epoch);
             break;
         }
+        if (options->checkpointing_steps == CHECKPOINT_EACH_EPOCH)
+            accel_check (accel_save_state (training->acc, NULL, &err), &err);
     }
-    return accuracy;
+    return progress->accuracy;
 }
 
 static double

@@ -41,6 +41,8 @@ enum accel_status network_backward (void *network, float scale, struct accel_err
 /* Note for each sample of the latest batch whether the likeliest class is the right one.  @param right  [samples] */
 void network_judge (const struct network *network, uint8_t *right);
 
+enum { CHECKPOINT_EACH_EPOCH = -1 };
+
 struct options {
     long epochs, batch_size, seed;
     long gradient_accumulation_steps; /* 0: what the environment says */
@@ -48,6 +50,9 @@ struct options {
     long patience;                    /* epochs without a better accuracy before training stops; 0: it does not */
     double lr, max_grad_norm;
     const char *lr_scheduler;
+    const char *output_dir;             /* NULL: nothing is saved */
+    long checkpointing_steps;           /* 0: no checkpoints */
+    const char *resume_from_checkpoint; /* NULL: what launch --resume says */
     const char *mixed_precision; /* NULL: what the environment says */
     char data[PATH_MAX];
 };

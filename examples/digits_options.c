@@ -72,6 +72,13 @@ parse_precision (const char *name, const char *text)
     return text;
 }
 
+/* @return steps between checkpoints; CHECKPOINT_EACH_EPOCH */
+static long
+parse_checkpointing (const char *name, const char *text)
+{
+    return strcmp (text, "epoch") ? parse_count (name, text, 1, 1000000000) : CHECKPOINT_EACH_EPOCH;
+}
+
 static const char help[] = "usage: digits [option value]...\n"
     "  --epochs N                       passes over the images (30)\n"
     "  --batch_size N                   images per step, of all processes together (64)\n"
@@ -82,6 +89,10 @@ static const char help[] = "usage: digits [option value]...\n"
     "  --warmup N                       warm-up steps of the optimizer (20)\n"
     "  --mixed_precision no|fp16|bf16|fp8  precision of the weights (the one given to launch)\n"
     "  --max_grad_norm X                norm to which gradients are clipped (1)\n"
+    "  --output_dir DIR                 where checkpoints are put\n"
+    "  --checkpointing_steps N|epoch    save a checkpoint every N steps of the optimizer, or every epoch\n"
+    "  --resume_from_checkpoint DIR|latest  continue from there; latest: the newest in output_dir, if\n"
+    "                                   there is one.  By default, the one that launch --resume found\n"
     "  --patience N                     stop after N epochs without better accuracy; 0: never (12)\n"
     "  --seed N                         seed of the first parameters and the order of images (0)\n"
     "  --data FILE                      images (digits.csv)";
@@ -124,10 +135,19 @@ parse_options (int argc, char **argv)
             options.lr_scheduler = parse_schedule (name, value);
         else if (!strcmp (name, "--mixed_precision"))
             options.mixed_precision = parse_precision (name, value);
+        else if (!strcmp (name, "--output_dir"))
+            options.output_dir = value;
+        else if (!strcmp (name, "--checkpointing_steps"))
+            options.checkpointing_steps = parse_checkpointing (name, value);
+        else if (!strcmp (name, "--resume_from_checkpoint"))
+            options.resume_from_checkpoint = value;
         else if (!strcmp (name, "--data"))
             snprintf (options.data, sizeof options.data, "%s", value);
         else
             die ("unknown option '%s'; see --help", name);
     }
+    bool latest = options.resume_from_checkpoint && !strcmp (options.resume_from_checkpoint, "latest");
+    if ((options.checkpointing_steps || latest) && !options.output_dir)
+        die ("%s needs --output_dir", latest ? "--resume_from_checkpoint latest" : "--checkpointing_steps");
     return options;
 }

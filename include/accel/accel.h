@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  Suggested reading order: base (rules of the whole API), state, comm, work, tree, collectives,
- * group, random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler, utility. */
+ * group, random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler, statedict,
+ * savestate, safetensors, checkpoint, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
 #include <accel/accumulate.h>
 #include <accel/base.h>
+#include <accel/checkpoint.h>
 #include <accel/collectives.h>
 #include <accel/comm.h>
 #include <accel/dataset.h>
@@ -15,9 +17,12 @@
 #include <accel/optimizer.h>
 #include <accel/precision.h>
 #include <accel/random.h>
+#include <accel/safetensors.h>
 #include <accel/sampler.h>
+#include <accel/savestate.h>
 #include <accel/scheduler.h>
 #include <accel/state.h>
+#include <accel/statedict.h>
 #include <accel/tensor.h>
 #include <accel/train.h>
 #include <accel/tree.h>

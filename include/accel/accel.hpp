@@ -36,6 +36,7 @@
 #include <accel/hpp/data.hpp>
 #include <accel/hpp/train.hpp>
 #include <accel/hpp/comm.hpp>
+#include <accel/hpp/statedict.hpp>
 #include <accel/hpp/accelerator.hpp>
 
 #undef ACCEL_CALL_

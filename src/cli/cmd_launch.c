@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "cli/command.h"
+#include "cli/resume.h"
 #include "config/check.h"
 #include "config/explain.h"
 #include "config/load.h"
@@ -157,6 +158,25 @@ say_restart (const struct launch *launch, int64_t restarts)
         keeper_say (&launch->keeper, line.text, true);
 }
 
+/* @return -1 with @fail */
+static int
+find_checkpoint (struct launch *launch, bool before_split, struct fail *fail)
+{
+    const struct settings *settings = &launch->config.settings;
+    AUTO_STRBUF struct strbuf lines = { 0 };
+    if (!settings->resume)
+        return 0;
+    if (resume_find (&launch->plan, settings->resume, &lines, fail))
+        return -1;
+    if (settings->quiet || !lines.text)
+        return 0;
+    if (before_split)
+        fputs (lines.text, stderr);
+    else
+        keeper_say (&launch->keeper, lines.text, true);
+    return 0;
+}
+
 /* One start of all ranks, and what became of it.  @return the exit status, -1 with @fail */
 static int
 run_once (struct job *job, const struct launch *launch, struct fail *fail)
@@ -180,7 +200,7 @@ run_attempts (struct job *job, struct launch *launch, struct fail *fail)
             return status;
         has_lost |= job_lost_bytes (job) != 0;
         job_release (job);
-        if (plan_set_restarts (&launch->plan, restarts, fail))
+        if (plan_set_restarts (&launch->plan, restarts, fail) || find_checkpoint (launch, false, fail))
             return -1;
         status = run_once (job, launch, fail);
     }
@@ -241,6 +261,8 @@ cmd_launch (int argc, char **argv, struct fail *fail)
         || make_plan (&launch.plan, &launch.claim, &launch.config, fail))
         goto done;
     if (settings->explain && print_settings (&launch.config, fail))
+        goto done;
+    if (find_checkpoint (&launch, true, fail))
         goto done;
     status = settings->dry_run ? print_plan (&launch.plan, settings->json, fail) : run_plan (&launch, fail);
 done:

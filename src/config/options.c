@@ -222,6 +222,7 @@ const struct option options[] = {
 #include "config/rows_parallelism.h"
 #include "config/rows_sagemaker.h"
 #include "config/rows_tpu.h"
+#include "config/rows_weights.h"
 
     { .key = "dry_run", OPT_FLAG (dry_run), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,
@@ -235,7 +236,7 @@ const struct option options[] = {
              "flag, a line of the file, the environment, another setting, or the default." },
 
     { .key = "json", OPT_FLAG (json), .group = GROUP_OURS,
-      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG,
+      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_INSPECT,
       .properties = PROPERTY_EXTENSION,
       .help = "print JSON",
       .doc = "Print JSON instead of text." },
@@ -265,6 +266,14 @@ const struct option options[] = {
       .doc = "When the job has ended, write a JSON object to this file: the exit status and, if a rank has failed, its "
              "number, its exit code or signal, its last lines on standard error, and what the other ranks were "
              "doing." },
+
+    { .key = "resume", OPT_PATH (resume), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "DIR",
+      .help = "continue from the newest complete checkpoint in this folder",
+      .doc = "Before each start of the ranks, also after a failure (see --max_restarts), find the newest checkpoint in "
+             "this folder, or in its folder checkpoints, that is complete and undamaged. The program gets its path in "
+             "the variable ACCEL_RESUME_FROM and from accel_resume_path(). If there is none, the variable is empty. "
+             "Checkpoints that are incomplete or damaged are passed over with a note." },
 };
 
 const size_t option_count = sizeof options / sizeof *options;

@@ -17,6 +17,14 @@ struct settings {
     bool quiet;
     bool debug;
 
+    /* merge-weights and inspect */
+    bool unsafe_serialization;
+    bool remove_checkpoint_dir;
+    bool follow_links;
+    bool diff;
+    bool norms;
+    bool verify;
+
     /* hardware */
     bool cpu;
     bool use_cpu; /* the file's key; --cpu sets both */
@@ -195,6 +203,7 @@ struct settings {
     bool no_prefix;
     int64_t grace; /* seconds between TERM and KILL */
     char *failure_report;
+    char *resume; /* folder of checkpoints */
 };
 
 #endif

@@ -17,6 +17,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum {
+    WRITE_MOST = 8 << 20,    /* bytes of one pwrite() */
+    WRITE_AT_ONCE = 1 << 20, /* from so many on, the disk starts with them */
+};
+
 static const char suffix[] = ".partial";
 
 /* The length of the directory with its '/', 0 if @path has none. */
@@ -137,17 +142,27 @@ partial_create (struct partial *partial, const char *path, bool in_place, uint64
     return status;
 }
 
+/* The kernel would begin to write only at fsync(), or with much more memory dirty.  Told at once, the disk works while
+ * the next bytes are copied: that is up to half as fast again. */
+static void
+start_writing (int fd, uint64_t offset, size_t length)
+{
+    if (length >= WRITE_AT_ONCE)
+        (void) sync_file_range (fd, (off_t) offset, (off_t) length, SYNC_FILE_RANGE_WRITE);
+}
+
 enum accel_status
 partial_write (const struct partial *partial, uint64_t offset, const void *bytes, size_t length,
                struct accel_error *err)
 {
     const char *at = bytes;
     while (length) {
-        ssize_t put = pwrite (partial->fd, at, length, (off_t) offset);
+        ssize_t put = pwrite (partial->fd, at, length < WRITE_MOST ? length : WRITE_MOST, (off_t) offset);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
             return accel_fail_errno (err, "%s: cannot write", partial->path);
+        start_writing (partial->fd, offset, (size_t) put);
         at += put;
         offset += (uint64_t) put;
         length -= (size_t) put;

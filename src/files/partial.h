@@ -18,7 +18,7 @@ struct partial {
 /**
  * Create a file of @p size bytes, all 0, beside @p path: "DIR/.NAME.PID-N.partial".  If @p path is a symbolic link,
  * what it leads to will be replaced; a file that exists passes on its mode.  Unfinished files of this path that killed
- * processes left are removed.  Where the file system can, the blocks are reserved, so that a full disk fails here.
+ * processes left are removed.  A disk without enough space fails here.
  *
  * @param in_place  create @p path itself, removing a former file: the caller renames it, or its directory, later
  */

@@ -29,8 +29,8 @@ struct safetensors_plan {
 struct safetensors_writer;
 
 /**
- * Create a file of the final size beside @p path, and write its header.  Where the file system can, its blocks are
- * reserved: a full disk fails here.  Unfinished files of @p path that killed processes left are removed.
+ * Create a file of the final size beside @p path, and write its header.  A disk without enough space fails here.
+ * Unfinished files of @p path that killed processes left are removed.
  *
  * @retval ACCEL_ERR_INVALID  names that are missing, duplicate or not UTF-8; sizes that overflow
  */

@@ -516,6 +516,17 @@ plan_set_restarts (struct plan *plan, int64_t count, struct fail *fail)
     return 0;
 }
 
+int
+plan_set_variable (struct plan *plan, const char *name, const char *value, struct fail *fail)
+{
+    for (int i = 0; i < plan->process_count; i++) {
+        set (&plan->processes[i].env, name, value);
+        if (plan->processes[i].env.failed)
+            return fail_nomem (fail);
+    }
+    return 0;
+}
+
 void
 plan_release (struct plan *plan)
 {

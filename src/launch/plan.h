@@ -77,6 +77,9 @@ int plan_make (struct plan *plan, const struct config *config, const struct topo
 /** Before the ranks are started again: tell them that it is the @p count-th time.  @return 0 or -1 without memory */
 int plan_set_restarts (struct plan *plan, int64_t count, struct fail *fail);
 
+/** Set a variable of the environment of all processes.  @return 0 or -1 without memory */
+int plan_set_variable (struct plan *plan, const char *name, const char *value, struct fail *fail);
+
 /** The path of file @p name of a process in this attempt; to be freed.  @return NULL without memory */
 char *plan_log_path (const struct plan *plan, const struct plan_process *process, const char *name);
 

@@ -4,6 +4,7 @@
 
 #include "selftest/selftest.h"
 
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +67,39 @@ check_profile (struct self *self)
     }
 }
 
+static int
+remove_one (const char *path, const struct stat *info, int kind, struct FTW *ftw)
+{
+    (void) info, (void) kind, (void) ftw;
+    return remove (path);
+}
+
+/* What was saved is loaded: here, the numbers of the default generator. */
+static void
+check_checkpoint (struct self *self)
+{
+    enum { DESCRIPTORS = 8 };
+    const char *folder = getenv ("TMPDIR");
+    char path[4096] = "";
+    struct accel_error err;
+    if (!self->rank) {
+        snprintf (path, sizeof path, "%s/accel_selftest.XXXXXX", folder && *folder ? folder : "/tmp");
+        if (!mkdtemp (path))
+            wrong (self, "cannot create %s", path);
+    }
+    if (!CALL (self, accel_comm_broadcast (self->world, path, sizeof path, ACCEL_UINT8, 0, &err), &err)
+        || !CALL (self, accel_save_state (self->acc, path, &err), &err))
+        return;
+    long long next = (long long) accel_generator_random (accel_default_generator ());
+    if (CALL (self, accel_load_state (self->acc, path, &err), &err))
+        expect (self, "a random number after accel_load_state", next,
+                (long long) accel_generator_random (accel_default_generator ()));
+    if (CALL (self, accel_wait_for_everyone (self->acc, &err), &err) && !self->rank)
+        nftw (path, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
+}
+
 const struct step utility_steps[] = {
+    { "checkpoint", check_checkpoint },
     { "batch size", check_batch_size },
     { "log lines", check_log },
     { "profile", check_profile },

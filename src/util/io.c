@@ -10,10 +10,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 enum { MOST_LINKS = 40 }; /* as the kernel */
@@ -119,15 +121,19 @@ int
 io_reserve (int fd, off_t size)
 {
     struct limit limit;
+    struct statvfs space;
     int result;
-    if (!size)
-        return 0;
+    if (!fstatvfs (fd, &space) && space.f_blocks) {
+        uint64_t blocks = geteuid () ? space.f_bavail : space.f_bfree;
+        if ((uint64_t) size / space.f_frsize > blocks) {
+            errno = ENOSPC;
+            return -1;
+        }
+    }
     begin_limit (&limit);
     do
-        result = fallocate (fd, 0, 0, size);
-    while (result && errno == EINTR);
-    if (result && (errno == EOPNOTSUPP || errno == ENOSYS))
         result = ftruncate (fd, size);
+    while (result && errno == EINTR);
     end_limit (&limit);
     return result;
 }

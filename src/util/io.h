@@ -52,8 +52,9 @@ int io_write_all (int fd, const void *bytes, size_t length);
  * @return 0, or -1 with errno */
 int io_sync_directory_of (const char *path);
 
-/** Make the new file @p fd @p size bytes long, with its blocks where the file system can: a full disk, and the limit of
- * a process for the size of its files, fail here instead of later.  @return 0, or -1 with errno */
+/** Make the new file @p fd @p size bytes long.  A disk without space for it, and the limit of a process for the size of
+ * its files, fail here instead of later.  Nothing is allocated: that made writing slower.
+ * @return 0, or -1 with errno */
 int io_reserve (int fd, off_t size);
 
 /** Open the pipe or terminal behind @p fd again, so that write() there never waits: O_NONBLOCK on @p fd itself would be

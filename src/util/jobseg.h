@@ -98,7 +98,11 @@ enum {
     X (ALL_GATHER_START, "accel_comm_all_gather_start") \
     X (BROADCAST_BUFFER_START, "accel_comm_broadcast_start") \
     X (REDUCE_SCATTER_START, "accel_comm_reduce_scatter_start") \
-    X (ALL_TO_ALL_START, "accel_comm_all_to_all_start")
+    X (ALL_TO_ALL_START, "accel_comm_all_to_all_start") \
+    X (SAVE_STATE, "accel_save_state") \
+    X (LOAD_STATE, "accel_load_state") \
+    X (SAVE_MODEL, "accel_save_model") \
+    X (LOAD_MODEL, "accel_load_model")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

@@ -63,9 +63,9 @@ else:
     time.sleep (0.2)
     open ("said", "w")
 EOF
-# A busy machine may pause the rank for longer than an unfinished line is waited for, so there are several tries.
+# A busy machine may pause the rank for longer than an unfinished line is waited for, so there are many tries.
 stays_whole () {
-    for try in 1 2 3 4 5; do
+    for try in $(seq 60); do
         rm -f half said && "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null longer.py 1000000 >got &&
         sed "s/aaa*/A/; s/bbb*/B/" got | tr "\n" , >short && cat short && [ "$(wc -c <got)" = 1000028 ] || return 1
         [ "$(cat short)" != "[default1]:word,[default0]:AB," ] || return 0

@@ -14,7 +14,7 @@
 static struct accel_error err;
 
 /* A file of this test, which is written anew by each case. */
-static const char *
+__attribute__ ((unused)) static const char *
 write_file (const char *name, const void *bytes, size_t length)
 {
     static char paths[4][SCRATCH_SIZE + 64];

@@ -213,6 +213,22 @@ SAMPLER (calls, custom_sized (size, &made, given, &err))
 SCHEDULER (scheduler, create_sized (size, &made, optimizer, given, &err))
 SCHEDULER (sequential, create_sequential_sized (size, &made, optimizer, given, NULL, 1, &err))
 SCHEDULER (chained, create_chained_sized (size, &made, optimizer, given, 1, &err))
+static enum accel_status
+save_nothing (void *user, struct accel_state_dict *state, struct accel_error *why)
+{
+    (void) user, (void) state, (void) why;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+load_nothing (void *user, const struct accel_state_dict *state, struct accel_error *why)
+{
+    (void) user, (void) state, (void) why;
+    return ACCEL_OK;
+}
+
+CALL (project) { return accel_set_project_configuration_sized (size, acc, given, &err); }
+CALL (checkpoint_object) { return accel_register_for_checkpointing_sized (size, acc, given, &err); }
 CALL (ddp) { return accel_model_set_ddp_sized (size, model, given, &err); }
 CALL (set_group) { return accel_optimizer_set_group_sized (size, optimizer, 0, given, &err); }
 
@@ -277,6 +293,8 @@ static struct {
     ROW (open, options, check_gradients, options, .cpu = true),
     ROW (open, gradient_accumulation, keep_scheduler, accumulation, .num_steps = 2),
     ROW (open, grad_scaler, growth_interval, scaler, .init_scale = 2),
+    ROW (set_project_configuration, project_configuration, iteration, project, .project_dir = "x"),
+    ROW (register_for_checkpointing, checkpoint_object, user, checkpoint_object, save_nothing, load_nothing, NULL),
     ROW (dataset_open_tokens, tokens_options, open_files, tokens, .sequence_length = 2),
     ROW (dataset_open_token_files, tokens_options, open_files, token_files, .sequence_length = 2),
     ROW (dataset_open_token_pattern, tokens_options, open_files, token_pattern, .sequence_length = 2),

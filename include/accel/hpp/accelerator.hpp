@@ -4,11 +4,13 @@
 #define ACCEL_HPP_ACCELERATOR_HPP
 
 #include <accel/hpp/comm.hpp>
+#include <accel/hpp/statedict.hpp>
 #include <accel/hpp/train.hpp>
 
 #include <cstdarg>
 #include <cstdio>
 #include <initializer_list>
+#include <vector>
 
 namespace accelerate {
 
@@ -397,6 +399,55 @@ class accelerator {
     }
     void end_training (site at = site::here ()) { must (at, accel_end_training_at); }
 
+    /* Checkpoints. */
+    void
+    set_project_configuration (const accel_project_configuration &configuration)
+    {
+        detail::attempt call;
+        call (accel_set_project_configuration (get (), &configuration, call.err ()));
+    }
+    const char *project_dir () const noexcept { return accel_project_dir (get ()); }
+    const char *logging_dir () const noexcept { return accel_logging_dir (get ()); }
+    std::uint64_t save_iteration () const noexcept { return accel_save_iteration (get ()); }
+    /** @param output_dir  nullptr: automatic naming */
+    void
+    save_state (const char *output_dir = nullptr, site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_save_state_at (at.file, at.line, get (), output_dir, call.err ()));
+    }
+    /** @param input_dir  nullptr: automatic naming, the newest complete one */
+    void
+    load_state (const char *input_dir = nullptr, site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_load_state_at (at.file, at.line, get (), input_dir, call.err ()));
+    }
+    const char *checkpoint_path () const noexcept { return accel_checkpoint_path (get ()); }
+    static const char *resume_path () noexcept { return accel_resume_path (); }
+    void
+    register_for_checkpointing (checkpoint_object object)
+    {
+        auto own = std::make_unique<checkpoint_object> (std::move (object));
+        const accel_checkpoint_object c = { save_c, load_c, own.get () };
+        detail::attempt call;
+        call (accel_register_for_checkpointing (get (), &c, call.err ()));
+        objects_.push_back (std::move (own));
+    }
+    /** @return for remove_state_hook()  @{ */
+    std::uint64_t
+    register_save_state_pre_hook (state_hook hook)
+    {
+        return add_hook (accel_register_save_state_pre_hook, std::move (hook));
+    }
+    std::uint64_t
+    register_load_state_pre_hook (state_hook hook)
+    {
+        return add_hook (accel_register_load_state_pre_hook, std::move (hook));
+    }
+    /** @} */
+    void remove_state_hook (std::uint64_t handle) noexcept { accel_remove_state_hook (get (), handle); }
+
     /** Call @p function (batch_size) with less and less until it throws no std::bad_alloc.  @return the size */
     template <class F>
     std::size_t
@@ -506,6 +557,35 @@ class accelerator {
         return text;
     }
 
+    static accel_status
+    save_c (void *user, accel_state_dict *state, accel_error *err)
+    {
+        return detail::run (err, [&] { static_cast<checkpoint_object *> (user)->save (state_dict (state)); });
+    }
+    static accel_status
+    load_c (void *user, const accel_state_dict *state, accel_error *err)
+    {
+        return detail::run (err, [&] { static_cast<checkpoint_object *> (user)->load (saved_state_dict (state)); });
+    }
+    static accel_status
+    hook_c (void *user, const char *folder, bool *without_models, accel_error *err)
+    {
+        return detail::run (err, [&] { (*static_cast<state_hook *> (user)) (folder, *without_models); });
+    }
+    template <class F>
+    std::uint64_t
+    add_hook (F &&function, state_hook hook)
+    {
+        auto own = std::make_unique<state_hook> (std::move (hook));
+        std::uint64_t handle = 0;
+        detail::attempt call;
+        call (function (get (), hook_c, own.get (), &handle, call.err ()));
+        hooks_.push_back (std::move (own));
+        return handle;
+    }
+
+    std::vector<std::unique_ptr<checkpoint_object>> objects_;
+    std::vector<std::unique_ptr<state_hook>> hooks_;
     detail::handle<accel, accel_close> own_;
 };
 

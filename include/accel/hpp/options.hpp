@@ -62,6 +62,12 @@ struct grad_scaler : accel_grad_scaler {
     ACCEL_SET_ (growth_interval) ACCEL_SET_ (disabled)
 };
 
+struct project_configuration : accel_project_configuration {
+    ACCEL_OPTIONS_ (project_configuration, accel_project_configuration)
+    ACCEL_SET_ (project_dir) ACCEL_SET_ (logging_dir) ACCEL_SET_ (automatic_checkpoint_naming)
+    ACCEL_SET_ (total_limit) ACCEL_SET_ (iteration)
+};
+
 struct loader_options : accel_loader_options {
     ACCEL_OPTIONS_ (loader_options, accel_loader_options)
     ACCEL_SET_ (batch_size) ACCEL_SET_ (split_batches) ACCEL_SET_ (without_split_batches)

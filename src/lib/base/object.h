@@ -13,12 +13,16 @@
 
 #include <stdatomic.h>
 
+struct accel_state_dict;
 struct comm_site;
 struct object;
 
+/** In which order a checkpoint loads objects: those that others are built on come first. */
+enum object_floor { OBJECT_MODEL, OBJECT_OPTIMIZER, OBJECT_SCHEDULER, OBJECT_LOADER, OBJECT_FLOORS };
+
 /**
  * What can be done with the objects of one kind, whose structs begin with a struct object.  A kind that can be prepared
- * is a part of the job as long as it is; checkpoints will add `save` and `load` here.
+ * is a part of the job as long as it is.
  */
 struct object_kind {
     const char *name; /* static; objects of one kind have the same address here */
@@ -33,6 +37,16 @@ struct object_kind {
     void (*let_go) (struct object *object);
     /** accel_end_training(): end what is running.  NULL: nothing runs. */
     void (*stop) (struct object *object);
+    /**
+     * accel_save_state(): say what is to be restored.  Rank 0 calls it, for what it has stands for all.  NULL: nothing
+     * is saved.  @{
+     */
+    void (*save) (const struct object *object, struct accel_state_dict *state);
+    /** accel_load_state(): restore it.  Every rank calls it.  Not collective.  */
+    enum accel_status (*load) (struct object *object, const struct accel_state_dict *state, struct accel_error *err);
+    /** @} */
+    const char *file;        /* what its files are called: "model"; NULL: nothing is saved */
+    enum object_floor floor; /* of what is saved */
 };
 
 struct object {

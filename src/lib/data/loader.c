@@ -135,6 +135,7 @@ stop (struct object *object)
 const char kind_of_loader[] = "loader";
 static const struct object_kind kind_loader = {
     .name = kind_of_loader, .end = end_loader, .prepare = prepare, .release = release, .let_go = let_go, .stop = stop,
+    .save = loader_save, .load = loader_load, .file = "sampler", .floor = OBJECT_LOADER,
 };
 
 static const struct loader_source *
@@ -465,4 +466,18 @@ size_t
 accel_loader_remainder (const struct accel_loader *loader)
 {
     return loader ? loader->source->remainder (loader) : 0;
+}
+
+enum accel_status
+accel_skip_first_batches (struct accel_loader *loader, size_t batches, struct accel_error *err)
+{
+    size_t start;
+    if (!loader)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: loader is NULL", __func__);
+    if (loader->pass.running)
+        return accel_fail (err, ACCEL_ERR_INVALID, "cannot skip batches in the middle of an epoch");
+    if (__builtin_mul_overflow (batches, accel_loader_total_batch_size (loader), &start) || start > PTRDIFF_MAX)
+        return accel_fail (err, ACCEL_ERR_INVALID, "cannot skip %zu batches: too many", batches);
+    loader->place.start = start;
+    return ACCEL_OK;
 }

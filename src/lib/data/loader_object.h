@@ -150,6 +150,11 @@ struct accel_loader {
     struct dispatcher *dispatcher; /* dispatch.c's */
 };
 
+/** resume.c: what checkpoints have of a loader.  @{ */
+void loader_save (const struct object *object, struct accel_state_dict *state);
+enum accel_status loader_load (struct object *object, const struct accel_state_dict *state, struct accel_error *err);
+/** @} */
+
 /** share.c @{ */
 
 /** Whether processes deal the data out among themselves, so that each reads, and fails to read, its own share. */

@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
+#include "lib/state/state_dict.h"
 #include "util/hash.h"
 
 #include <string.h>
@@ -114,16 +115,43 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
     return ACCEL_OK;
 }
 
-enum accel_status
-accel_skip_first_batches (struct accel_loader *loader, size_t batches, struct accel_error *err)
+/* The object is the first member. */
+void
+loader_save (const struct object *object, struct accel_state_dict *state)
 {
-    size_t start;
-    if (!loader)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: loader is NULL", __func__);
-    if (loader->pass.running)
-        return accel_fail (err, ACCEL_ERR_INVALID, "cannot skip batches in the middle of an epoch");
-    if (__builtin_mul_overflow (batches, accel_loader_total_batch_size (loader), &start) || start > PTRDIFF_MAX)
-        return accel_fail (err, ACCEL_ERR_INVALID, "cannot skip %zu batches: too many", batches);
-    loader->place.start = start;
-    return ACCEL_OK;
+    struct accel_loader_state place;
+    if (accel_loader_get_state ((const struct accel_loader *) (const void *) object, &place, NULL))
+        return;
+    accel_state_dict_set_uint64 (state, "version", place.version);
+    accel_state_dict_set_uint64 (state, "epoch", place.epoch);
+    accel_state_dict_set_uint64 (state, "seed", place.seed);
+    accel_state_dict_set_uint64 (state, "position", place.position);
+    accel_state_dict_set_uint64 (state, "has_generator", place.has_generator);
+    if (place.has_generator & ~(uint32_t) ACCEL_LOADER_STATE_BEGUN)
+        accel_state_dict_set_bytes (state, "generator", place.generator, sizeof place.generator);
+}
+
+enum accel_status
+loader_load (struct object *object, const struct accel_state_dict *state, struct accel_error *err)
+{
+    struct accel_loader_state place;
+    uint64_t version = 0, has_generator = 0;
+    memset (&place, 0, sizeof place);
+    enum accel_status status = accel_state_dict_get_uint64 (state, "version", &version, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "epoch", &place.epoch, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "seed", &place.seed, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "position", &place.position, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "has_generator", &has_generator, err);
+    if (!status && (version > UINT32_MAX || has_generator > UINT32_MAX))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "not a loader state, or from a different release");
+    place.version = (uint32_t) version;
+    place.has_generator = (uint32_t) has_generator;
+    if (!status && (has_generator & ~(uint64_t) ACCEL_LOADER_STATE_BEGUN))
+        status = accel_state_dict_get_bytes (state, "generator", place.generator, sizeof place.generator, err);
+    place.checksum = checksum (&place);
+    return status ? status : accel_loader_set_state ((struct accel_loader *) (void *) object, &place, err);
 }

@@ -5,6 +5,8 @@
 #include "lib/base/error.h"
 #include "lib/comm/comm_private.h"
 #include "lib/data/generator.h"
+#include "lib/data/random_part.h"
+#include "lib/state/state_dict.h"
 #include "util/suggest.h"
 
 #include <pthread.h>
@@ -12,6 +14,34 @@
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
+
+struct random_part {
+    struct part part;
+};
+
+static void
+save_random (const struct part *part, struct accel_state_dict *state)
+{
+    uint8_t bytes[ACCEL_GENERATOR_STATE_BYTES];
+    (void) part;
+    accel_generator_get_state (accel_default_generator (), bytes);
+    accel_state_dict_set_bytes (state, "torch_manual_seed", bytes, sizeof bytes);
+}
+
+/* A rank that did not exist then keeps the numbers that the program has seeded. */
+static enum accel_status
+load_random (struct part *part, const struct accel_state_dict *state, struct accel_error *err)
+{
+    uint8_t bytes[ACCEL_GENERATOR_STATE_BYTES];
+    (void) part;
+    if (!state)
+        return ACCEL_OK;
+    enum accel_status status = accel_state_dict_get_bytes (state, "torch_manual_seed", bytes, sizeof bytes, err);
+    return status ? status : accel_generator_set_state (accel_default_generator (), bytes, sizeof bytes, err);
+}
+
+const struct part_kind part_random = { .size_bytes = sizeof (struct random_part), .save = save_random,
+                                       .load = load_random, .file = "random_states", .of_each_rank = true };
 
 static struct accel_generator default_generator;
 static pthread_once_t default_once = PTHREAD_ONCE_INIT;

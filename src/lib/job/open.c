@@ -5,7 +5,9 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/comm/comm_object.h"
+#include "lib/checkpoint/checkpoint_part.h"
 #include "lib/data/active.h"
+#include "lib/data/random_part.h"
 #include "lib/state/log.h"
 #include "lib/state/prepared.h"
 #include "lib/state/state_object.h"
@@ -124,7 +126,8 @@ attach (struct jobseg *segment, struct identity *identity, struct accel_error *e
 
 /* What each job has of higher floors.  It is opened in this order, and closed in the opposite one. */
 static const struct part_kind *const parts[]
-    = { &part_loaders, &part_precision, &part_accumulation, &part_join, &part_prepared, NULL };
+    = { &part_loaders, &part_random, &part_precision, &part_accumulation, &part_join, &part_prepared, &part_checkpoint,
+        NULL };
 
 /* The object is the first member. */
 static void

@@ -124,7 +124,8 @@ static void
 reduce_directly (const struct reduction *r, const void *const *sources, void *const *targets, size_t count,
                  size_t *copied)
 {
-    const struct kernels *variant = find_variant (r->dtype, r->op);
+    bool few = count <= KERNEL_FEW_ELEMENTS && r->targets == 1;
+    const struct kernels *variant = few ? &kernels_base : find_variant (r->dtype, r->op);
     struct kernel_job job = {
         .sources = sources, .targets = targets, .source_count = r->sources, .target_count = r->targets, .count = count,
         .short_chunks = r->beyond_caches || r->private_targets, .stream = may_stream (r, sources, targets),

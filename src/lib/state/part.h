@@ -6,9 +6,10 @@
 
 #include <accel/state.h>
 
+struct accel_state_dict;
 struct part;
 
-/** The functions of one part, whose struct begins with a struct part.  Checkpoints will add `save` and `load` here. */
+/** The functions of one part, whose struct begins with a struct part. */
 struct part_kind {
     size_t size_bytes; /* of the struct */
     /**
@@ -23,6 +24,16 @@ struct part_kind {
     void (*release) (struct part *part);
     /** accel_close(): let go of what the part has, while the communicator is still open.  NULL: it has nothing. */
     void (*close) (struct part *part);
+    /** accel_save_state(): say what is to be restored; nothing, if there is nothing now.  NULL: there never is. */
+    void (*save) (const struct part *part, struct accel_state_dict *state);
+    /**
+     * accel_load_state(): restore it.  Not collective.
+     *
+     * @param state  NULL: the checkpoint has nothing of this part, or of this rank
+     */
+    enum accel_status (*load) (struct part *part, const struct accel_state_dict *state, struct accel_error *err);
+    const char *file; /* what its file is called: "scaler"; NULL: nothing is saved */
+    bool of_each_rank; /* each rank saves its own: FILE_0, FILE_1 ...; otherwise rank 0 saves for all */
 };
 
 struct part {

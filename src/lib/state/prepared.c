@@ -52,6 +52,12 @@ prepared_next (const struct object *object, const char *kind)
     return find (object->next, kind);
 }
 
+struct object *
+prepared_latest (const struct accel *acc)
+{
+    return prepared_of (acc)->latest;
+}
+
 void
 prepared_remove (struct object *object)
 {

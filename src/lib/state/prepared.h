@@ -13,6 +13,9 @@ struct object *prepared_first (const struct accel *acc, const char *kind);
 struct object *prepared_next (const struct object *object, const char *kind);
 /** @} */
 
+/** Any prepared object: the latest, whose `next` is the one before it; NULL: there is none. */
+struct object *prepared_latest (const struct accel *acc);
+
 /** Take @p object, which goes away or is released, from its owner's list, if it has an owner. */
 void prepared_remove (struct object *object);
 

@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/data/active.h"
+#include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
 #include "lib/train/model_object.h"
 #include "util/envnames.h"
@@ -66,8 +67,35 @@ release_accumulation (struct part *part)
     ((struct accumulation *) (void *) part)->micro_step = 0;
 }
 
-const struct part_kind part_accumulation
-    = { .size_bytes = sizeof (struct accumulation), .open = open_accumulation, .release = release_accumulation };
+static void
+save_accumulation (const struct part *part, struct accel_state_dict *state)
+{
+    const struct accumulation *accumulation = (const struct accumulation *) (const void *) part;
+    accel_state_dict_set_uint64 (state, "step", accumulation->micro_step);
+    accel_state_dict_set_bool (state, "sync_gradients", !accumulation->accumulating);
+}
+
+static enum accel_status
+load_accumulation (struct part *part, const struct accel_state_dict *state, struct accel_error *err)
+{
+    struct accumulation *accumulation = (struct accumulation *) (void *) part;
+    uint64_t step;
+    bool sync_gradients;
+    if (!state)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the checkpoint does not say how far gradients were accumulated");
+    enum accel_status status = accel_state_dict_get_uint64 (state, "step", &step, err);
+    if (!status)
+        status = accel_state_dict_get_bool (state, "sync_gradients", &sync_gradients, err);
+    if (status)
+        return status;
+    accumulation->micro_step = step;
+    accumulation->accumulating = !sync_gradients;
+    return ACCEL_OK;
+}
+
+const struct part_kind part_accumulation = { .size_bytes = sizeof (struct accumulation), .open = open_accumulation,
+                                             .release = release_accumulation, .save = save_accumulation,
+                                             .load = load_accumulation, .file = "accumulation" };
 
 double
 accel_gradient_clipping (const struct accel *acc)

@@ -142,6 +142,7 @@ let_go (struct object *object)
 
 static const struct object_kind kind_model = {
     .name = kind_of_model, .end = end_model, .prepare = model_prepare, .release = model_unwrap, .let_go = let_go,
+    .save = model_save, .load = model_load, .file = "model", .floor = OBJECT_MODEL,
 };
 
 enum accel_status

@@ -149,6 +149,11 @@ enum accel_status model_broadcast (struct accel_model *model, struct accel_comm 
 enum accel_status model_prepare (struct object *object, struct accel *acc, const struct comm_site *site,
                                  struct accel_error *err);
 
+/** What checkpoints have of a model.  @{ */
+void model_save (const struct object *object, struct accel_state_dict *state);
+enum accel_status model_load (struct object *object, const struct accel_state_dict *state, struct accel_error *err);
+/** @} */
+
 /** accel_unwrap_model(), for accel_free_memory(). */
 enum accel_status model_unwrap (struct object *object, struct accel_error *err);
 

@@ -156,7 +156,8 @@ end_optimizer (struct object *object)
 }
 
 static const struct object_kind kind_optimizer
-    = { .name = "optimizer", .end = end_optimizer, .prepare = optimizer_prepare };
+    = { .name = "optimizer", .end = end_optimizer, .prepare = optimizer_prepare,
+        .save = optimizer_save, .load = optimizer_load, .file = "optimizer", .floor = OBJECT_OPTIMIZER };
 
 enum accel_status
 optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_optimizer *like,

@@ -64,6 +64,18 @@ optimizer_kind_name (const struct accel_optimizer *optimizer)
     return optimizer->kind == OPTIMIZER_ADAM && optimizer->decoupled ? "AdamW" : names[optimizer->kind];
 }
 
+const char *
+group_number_name (size_t number)
+{
+    return numbers[number].name;
+}
+
+const char *
+group_flag_name (size_t flag)
+{
+    return flags[flag].name;
+}
+
 static double
 number_in (const struct accel_param_group *group, size_t i)
 {

@@ -147,6 +147,17 @@ optimizer_state_at (const struct accel_optimizer *optimizer, size_t parameter, s
 /** @return what parameter @p index is to be changed by, for callbacks. */
 struct accel_update optimizer_update (const struct accel_optimizer *optimizer, size_t index);
 
+/** The name of a number or flag of groups: "lr"; static.  @{ */
+const char *group_number_name (size_t number);
+const char *group_flag_name (size_t flag);
+/** @} */
+
+/** What checkpoints have of an optimizer.  @{ */
+void optimizer_save (const struct object *object, struct accel_state_dict *state);
+enum accel_status optimizer_load (struct object *object, const struct accel_state_dict *state,
+                                  struct accel_error *err);
+/** @} */
+
 /** accel_prepare(): compare optimizers over the ranks.  Collective. */
 enum accel_status optimizer_prepare (struct object *object, struct accel *acc, const struct comm_site *site,
                                      struct accel_error *err);

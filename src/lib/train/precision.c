@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/tensor.h"
+#include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/join_round.h"
@@ -33,7 +34,71 @@ open_precision (struct part *part, const struct accel *acc, const struct accel_o
     return scaler_init (&precision->scaler, &options, err);
 }
 
-const struct part_kind part_precision = { .size_bytes = sizeof (struct precision), .open = open_precision };
+static void
+save_precision (const struct part *part, struct accel_state_dict *state)
+{
+    const struct precision *precision = (const struct precision *) (const void *) part;
+    const struct scaler *scaler = &precision->scaler;
+    if (!precision->scaling)
+        return;
+    accel_state_dict_set_double (state, "scale", (double) scaler->scale);
+    accel_state_dict_set_double (state, "growth_factor", scaler->options.growth_factor);
+    accel_state_dict_set_double (state, "backoff_factor", scaler->options.backoff_factor);
+    accel_state_dict_set_uint64 (state, "growth_interval", scaler->options.growth_interval);
+    accel_state_dict_set_uint64 (state, "_growth_tracker", scaler->growth_tracker);
+}
+
+static enum accel_status
+take_scaler (struct precision *precision, const struct accel_scaler_state *state, struct accel_error *err)
+{
+    struct scaler made;
+    struct accel_grad_scaler options = { (double) state->scale, state->growth_factor, state->backoff_factor,
+                                         state->growth_interval, false };
+    enum accel_status status = scaler_init (&made, &options, err);
+    if (status)
+        return status;
+    if (state->growth_tracker >= state->growth_interval)
+        return accel_fail (err, ACCEL_ERR_INVALID, "growth_tracker is %u, but must be less than growth_interval, %u",
+                           state->growth_tracker, state->growth_interval);
+    made.options.init_scale = precision->scaler.options.init_scale;
+    made.growth_tracker = state->growth_tracker;
+    precision->scaler = made;
+    return ACCEL_OK;
+}
+
+/* A job without a scaler ignores one that was saved: it went from fp16 to another precision. */
+static enum accel_status
+load_precision (struct part *part, const struct accel_state_dict *state, struct accel_error *err)
+{
+    struct precision *precision = (struct precision *) (void *) part;
+    struct accel_scaler_state saved = { 0 };
+    double scale = 0;
+    uint64_t interval = 0, tracker = 0;
+    if (!precision->scaling)
+        return ACCEL_OK;
+    if (!state)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the checkpoint has no loss scale, which fp16 needs");
+    enum accel_status status = accel_state_dict_get_double (state, "scale", &scale, err);
+    if (!status)
+        status = accel_state_dict_get_double (state, "growth_factor", &saved.growth_factor, err);
+    if (!status)
+        status = accel_state_dict_get_double (state, "backoff_factor", &saved.backoff_factor, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "growth_interval", &interval, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "_growth_tracker", &tracker, err);
+    if (status)
+        return status;
+    if (interval > UINT32_MAX || tracker > UINT32_MAX)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "growth_interval or _growth_tracker is too large");
+    saved.scale = (float) scale;
+    saved.growth_interval = (uint32_t) interval;
+    saved.growth_tracker = (uint32_t) tracker;
+    return take_scaler (precision, &saved, err);
+}
+
+const struct part_kind part_precision = { .size_bytes = sizeof (struct precision), .open = open_precision,
+                                          .save = save_precision, .load = load_precision, .file = "scaler" };
 
 enum accel_dtype
 accel_autocast (const struct accel *acc)
@@ -70,7 +135,6 @@ accel_scaler_get_state (const struct accel *acc, struct accel_scaler_state *stat
 enum accel_status
 accel_scaler_set_state (struct accel *acc, const struct accel_scaler_state *state, struct accel_error *err)
 {
-    struct scaler made;
     if (!acc || !state)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, acc ? "state" : "acc");
     struct precision *precision = precision_of (acc);
@@ -78,18 +142,7 @@ accel_scaler_set_state (struct accel *acc, const struct accel_scaler_state *stat
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: mixed precision is %s%s, so there is no scaler", __func__,
                            accel_mixed_precision (acc),
                            precision->scaler.options.disabled ? " with the scaler disabled" : "");
-    struct accel_grad_scaler options = { (double) state->scale, state->growth_factor, state->backoff_factor,
-                                         state->growth_interval, false };
-    enum accel_status status = scaler_init (&made, &options, err);
-    if (status)
-        return status;
-    if (state->growth_tracker >= state->growth_interval)
-        return accel_fail (err, ACCEL_ERR_INVALID, "growth_tracker is %u, but must be less than growth_interval, %u",
-                           state->growth_tracker, state->growth_interval);
-    made.options.init_scale = precision->scaler.options.init_scale;
-    made.growth_tracker = state->growth_tracker;
-    precision->scaler = made;
-    return ACCEL_OK;
+    return take_scaler (precision, state, err);
 }
 
 void

@@ -109,7 +109,8 @@ end_scheduler (struct object *object)
 }
 
 static const struct object_kind kind_scheduler
-    = { .name = "scheduler", .end = end_scheduler, .prepare = scheduler_prepare };
+    = { .name = "scheduler", .end = end_scheduler, .prepare = scheduler_prepare,
+        .save = scheduler_save, .load = scheduler_load, .file = "scheduler", .floor = OBJECT_SCHEDULER };
 
 /* The groups that @p name says: one, or all that the optimizer changes. */
 static enum accel_status

@@ -5,7 +5,9 @@
 #include "lib/train/schedules.h"
 
 #include "lib/base/error.h"
+#include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
+#include "util/cleanup.h"
 
 #include <math.h>
 #include <string.h>
@@ -140,6 +142,64 @@ accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel
                            struct accel_error *err)
 {
     return take_states (__func__, "state", scheduler, state, 1, err);
+}
+
+/* Record i is "i.step" and so on. */
+void
+scheduler_save (const struct object *object, struct accel_state_dict *state)
+{
+    const struct accel_scheduler *scheduler = (const struct accel_scheduler *) (const void *) object;
+    size_t count = accel_scheduler_state_count (scheduler);
+    accel_state_dict_set_uint64 (state, "count", count);
+    for (size_t i = 0; i < count; i++) {
+        struct accel_scheduler_state record = make_record (scheduler, i);
+        state_dict_set_uint64 (state, record.version, "%zu.version", i);
+        state_dict_set_uint64 (state, record.schedule, "%zu.schedule", i);
+        state_dict_set_uint64 (state, record.step, "%zu.last_epoch", i);
+        state_dict_set_double (state, record.base_lr, "%zu.base_lr", i);
+        state_dict_set_double (state, record.lr, "%zu.lr", i);
+        state_dict_set_double (state, record.momentum, "%zu.momentum", i);
+    }
+}
+
+static enum accel_status
+read_record (const struct accel_state_dict *state, size_t number, struct accel_scheduler_state *record,
+             struct accel_error *err)
+{
+    uint64_t version = 0, schedule = 0;
+    enum accel_status status = state_dict_get_uint64 (state, &version, err, "%zu.version", number);
+    if (!status)
+        status = state_dict_get_uint64 (state, &schedule, err, "%zu.schedule", number);
+    if (!status)
+        status = state_dict_get_uint64 (state, &record->step, err, "%zu.last_epoch", number);
+    if (!status)
+        status = state_dict_get_double (state, &record->base_lr, err, "%zu.base_lr", number);
+    if (!status)
+        status = state_dict_get_double (state, &record->lr, err, "%zu.lr", number);
+    if (!status)
+        status = state_dict_get_double (state, &record->momentum, err, "%zu.momentum", number);
+    record->version = version > UINT32_MAX ? 0 : (uint32_t) version;
+    record->schedule = schedule > UINT32_MAX ? UINT32_MAX : (uint32_t) schedule;
+    return status;
+}
+
+enum accel_status
+scheduler_load (struct object *object, const struct accel_state_dict *state, struct accel_error *err)
+{
+    struct accel_scheduler *scheduler = (struct accel_scheduler *) (void *) object;
+    size_t count = accel_scheduler_state_count (scheduler);
+    uint64_t saved;
+    AUTO_FREE struct accel_scheduler_state *records = calloc (count + 1, sizeof *records);
+    if (!records)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    enum accel_status status = accel_state_dict_get_uint64 (state, "count", &saved, err);
+    if (!status && saved != count)
+        return accel_fail (err, ACCEL_ERR_FORMAT,
+                           "the scheduler has %zu states, for its groups and schedules, but %llu were saved", count,
+                           (unsigned long long) saved);
+    for (size_t i = 0; !status && i < count; i++)
+        status = read_record (state, i, &records[i], err);
+    return status ? status : accel_scheduler_set_states (scheduler, records, count, err);
 }
 
 static void

@@ -78,4 +78,10 @@ enum accel_status scheduler_check (const char *function, const struct accel_sche
 enum accel_status scheduler_prepare (struct object *object, struct accel *acc, const struct comm_site *site,
                                      struct accel_error *err);
 
+/** What checkpoints have of a scheduler.  @{ */
+void scheduler_save (const struct object *object, struct accel_state_dict *state);
+enum accel_status scheduler_load (struct object *object, const struct accel_state_dict *state,
+                                  struct accel_error *err);
+/** @} */
+
 #endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole-state checkpoints: models, optimizers, schedulers, loaders, random numbers, and objects of the program. */
+#ifndef ACCEL_SAVESTATE_H
+#define ACCEL_SAVESTATE_H
+
+#include <accel/base.h>
+#include <accel/state.h>
+#include <accel/statedict.h>
+
+ACCEL_BEGIN_DECLS
+
+/** ProjectConfiguration of Hugging Face Accelerate.  0 is each field's default. */
+struct accel_project_configuration {
+    const char *project_dir; /**< where checkpoints are put by automatic naming; NULL: there is none */
+    const char *logging_dir; /**< NULL: project_dir */
+    bool automatic_checkpoint_naming; /**< save to project_dir/checkpoints/checkpoint_<iteration> */
+    uint64_t total_limit; /**< with automatic naming: keep only this many of the newest checkpoints; 0: all */
+    uint64_t iteration;   /**< number of the next checkpoint; accel_load_state() sets it too */
+};
+
+/**
+ * Set the project configuration of @p acc, which is empty before.
+ *
+ * @param configuration  copied; the same on all ranks
+ * @retval ACCEL_ERR_INVALID  automatic naming without a project_dir
+ */
+#define accel_set_project_configuration(...)                                                                \
+    accel_set_project_configuration_sized (sizeof (struct accel_project_configuration), __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_set_project_configuration_sized (size_t configuration_size, struct accel *acc,
+                                       const struct accel_project_configuration *configuration,
+                                       struct accel_error *err);
+
+/** @return the folder of the project; NULL: none was set; owned by @p acc. */
+ACCEL_API const char *accel_project_dir (const struct accel *acc);
+
+/** @return the folder for logs, by default that of the project; NULL: none was set; owned by @p acc. */
+ACCEL_API const char *accel_logging_dir (const struct accel *acc);
+
+/** @return the number of the next checkpoint of automatic naming. */
+ACCEL_API uint64_t accel_save_iteration (const struct accel *acc);
+
+/**
+ * Save everything that was prepared with @p acc, gradient accumulation, the loss scale, the random numbers of each rank
+ * and the registered objects.  Collective.
+ *
+ * The checkpoint is written to a temporary folder beside its place, synced to disk, and renamed.  If a process is
+ * killed, the disk is full or the power fails, whatever checkpoint was there before is still there and complete; all
+ * ranks return the same result.  Its manifest has a checksum of each tensor.  accel-checkpoint(5) describes the files.
+ *
+ * A checkpoint at @p output_dir is replaced as a whole.  Any other folder there must be empty.
+ *
+ * @param output_dir  the folder to make; read on rank 0.  With automatic naming it is ignored, and may be NULL
+ * @retval ACCEL_ERR_INVALID   no place to save to, or it exists and is not a checkpoint; with automatic naming: it
+ *                             exists
+ * @retval ACCEL_ERR_SYSTEM    a file cannot be written; `text` names the rank and the file
+ * @retval ACCEL_ERR_CALLBACK  a hook or a registered object failed
+ */
+#define accel_save_state(...) accel_save_state_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_save_state_at (const char *file, int line, struct accel *acc, const char *output_dir, struct accel_error *err);
+
+/**
+ * Restore what accel_save_state() saved; call it after everything was prepared and registered, in the same order as
+ * when it was saved.  The number of processes may be another one.  Collective.
+ *
+ * All files are compared with the manifest's checksums before anything is changed.  With automatic naming and without
+ * @p input_dir, the newest checkpoint of the project that is complete and undamaged is loaded; newer ones that are
+ * not are reported as warnings.  The next checkpoint then gets the number after the highest that exists.
+ *
+ * The default generator of rank r continues that of rank r.  A rank that did not exist when the state was saved
+ * continues that of rank 0 if all ranks had the same; otherwise its generator is left as it is.
+ *
+ * @param input_dir  the checkpoint's folder; read on rank 0.  NULL: the newest, see above
+ * @retval ACCEL_ERR_INVALID  no checkpoint there (if the project has none yet, `sys_errno` is ENOENT); different
+ *                            objects were prepared or registered
+ * @retval ACCEL_ERR_FORMAT   a file is damaged, or does not fit its object.  In the second case objects may have been
+ *                            changed already
+ */
+#define accel_load_state(...) accel_load_state_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_load_state_at (const char *file, int line, struct accel *acc, const char *input_dir, struct accel_error *err);
+
+/** @return the absolute path of the checkpoint that was saved or loaded last; NULL: none; owned by @p acc. */
+ACCEL_API const char *accel_checkpoint_path (const struct accel *acc);
+
+/**
+ * @return the newest complete checkpoint that `accelerate launch --resume` has found for this start (the variable
+ *         ACCEL_RESUME_FROM): an absolute path, for accel_load_state(); NULL: there is none, or the option was not
+ *         given; owned by the environment
+ */
+ACCEL_API const char *accel_resume_path (void);
+
+/** An object of the program that checkpoints contain.  Callbacks that fail return a status and fill in `err`. */
+struct accel_checkpoint_object {
+    /** Put the object's state into @p state; called on rank 0 only, whose object stands for those of all ranks. */
+    enum accel_status (*save) (void *user, struct accel_state_dict *state, struct accel_error *err);
+    /** Restore it from @p state; called on every rank. */
+    enum accel_status (*load) (void *user, const struct accel_state_dict *state, struct accel_error *err);
+    void *user; /**< the callbacks' first argument */
+};
+
+/**
+ * Register an object: Accelerate's register_for_checkpointing.  Its files are custom_checkpoint_0, and so on, in the
+ * order of registration, which must be the same on all ranks and whenever the state is loaded.
+ *
+ * @param object  copied; until accel_close()
+ * @retval ACCEL_ERR_INVALID  a callback is NULL
+ */
+#define accel_register_for_checkpointing(...) \
+    accel_register_for_checkpointing_sized (sizeof (struct accel_checkpoint_object), __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_register_for_checkpointing_sized (size_t object_size, struct accel *acc,
+                                        const struct accel_checkpoint_object *object, struct accel_error *err);
+
+/**
+ * A hook, which every rank runs before its state is saved or loaded.
+ *
+ * @param folder          before a save, the temporary folder that becomes the checkpoint: files that a hook writes
+ *                        there belong to the checkpoint.  Before a load, the checkpoint's folder
+ * @param without_models  set it on all ranks to leave models to the hook: they are not saved, or not loaded
+ */
+typedef enum accel_status (*accel_state_hook) (void *user, const char *folder, bool *without_models,
+                                               struct accel_error *err);
+
+/**
+ * Register a hook that runs before each save; several run in the order of registration.
+ *
+ * @param[out] handle  for accel_remove_state_hook(); may be NULL
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_register_save_state_pre_hook (struct accel *acc, accel_state_hook hook, void *user, uint64_t *handle,
+                                    struct accel_error *err);
+
+/** The same before each load. */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_register_load_state_pre_hook (struct accel *acc, accel_state_hook hook, void *user, uint64_t *handle,
+                                    struct accel_error *err);
+
+/** Remove a hook; one that does not exist is ignored. */
+ACCEL_API void accel_remove_state_hook (struct accel *acc, uint64_t handle);
+
+ACCEL_END_DECLS
+
+#endif

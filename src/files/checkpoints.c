@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding checkpoints; see checkpoints.h. */
+#include <config.h>
+
+#include "files/checkpoints.h"
+
+#include "files/error.h"
+#include "files/manifest.h"
+#include "util/cleanup.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static enum accel_status
+no_memory (struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+}
+
+void
+checkpoint_list_release (struct checkpoint_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        free (list->entries[i].name);
+        free (list->entries[i].reason);
+    }
+    free (list->entries);
+    *list = (struct checkpoint_list){ 0 };
+}
+
+uint64_t
+checkpoint_number (const char *name)
+{
+    size_t prefix = sizeof CHECKPOINT_PREFIX - 1;
+    uint64_t number = 0;
+    if (strncmp (name, CHECKPOINT_PREFIX, prefix) || !name[prefix])
+        return UINT64_MAX;
+    for (const char *at = name + prefix; *at; at++)
+        if (*at < '0' || *at > '9' || __builtin_mul_overflow (number, (uint64_t) 10, &number)
+            || __builtin_add_overflow (number, (uint64_t) (*at - '0'), &number))
+            return UINT64_MAX;
+    return number;
+}
+
+static int
+compare_numbers (const void *a, const void *b)
+{
+    uint64_t first = checkpoint_number (((const struct checkpoint_entry *) a)->name);
+    uint64_t second = checkpoint_number (((const struct checkpoint_entry *) b)->name);
+    return first < second ? 1 : first > second ? -1 : 0;
+}
+
+static int
+compare_times (const void *a, const void *b)
+{
+    const struct checkpoint_entry *first = a, *second = b;
+    if (first->saved_ns != second->saved_ns)
+        return first->saved_ns < second->saved_ns ? 1 : -1;
+    return strverscmp (second->name, first->name);
+}
+
+static bool
+is_folder (const char *path)
+{
+    struct stat info;
+    return !lstat (path, &info) && S_ISDIR (info.st_mode);
+}
+
+static bool
+has_manifest (const char *path)
+{
+    AUTO_FREE char *name = NULL;
+    struct stat info;
+    if (asprintf (&name, "%s/" MANIFEST_NAME, path) < 0)
+        return name = NULL, false;
+    return !lstat (name, &info);
+}
+
+/* Add the folder @name, if it is one to be told of. */
+static enum accel_status
+consider (struct checkpoint_list *list, const char *folder, const char *name, struct accel_error *err)
+{
+    AUTO_FREE char *path = NULL;
+    struct manifest manifest;
+    struct accel_error cause;
+    if (*name == '.' || strstr (name, CHECKPOINT_TEMPORARY))
+        return ACCEL_OK;
+    if (asprintf (&path, "%s/%s", folder, name) < 0) {
+        path = NULL;
+        return no_memory (err);
+    }
+    if (!is_folder (path) || (!has_manifest (path) && checkpoint_number (name) == UINT64_MAX))
+        return ACCEL_OK;
+    if (list->count == list->room) {
+        size_t room = list->room ? 2 * list->room : 16;
+        struct checkpoint_entry *more = reallocarray (list->entries, room, sizeof *more);
+        if (!more)
+            return no_memory (err);
+        list->entries = more;
+        list->room = room;
+    }
+    struct checkpoint_entry *entry = &list->entries[list->count++];
+    *entry = (struct checkpoint_entry){ .name = strdup (name) };
+    bool failed = manifest_read (&manifest, path, &cause) || manifest_check_sizes (&manifest, path, &cause);
+    entry->saved_ns = manifest.saved_ns;
+    manifest_release (&manifest);
+    entry->reason = failed ? strdup (cause.text) : NULL;
+    return entry->name && (entry->reason || !failed) ? ACCEL_OK : no_memory (err);
+}
+
+enum accel_status
+checkpoint_list_read (struct checkpoint_list *list, const char *folder, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    bool numbered = true;
+    *list = (struct checkpoint_list){ 0 };
+    DIR *stream = opendir (folder);
+    if (!stream && (errno == ENOENT || errno == ENOTDIR))
+        return ACCEL_OK;
+    if (!stream)
+        return accel_fail_errno (err, "%s", folder);
+    const struct dirent *found;
+    errno = 0;
+    while (!status && (found = readdir (stream))) {
+        status = consider (list, folder, found->d_name, err);
+        errno = 0;
+    }
+    if (!status && errno)
+        status = accel_fail_errno (err, "%s", folder);
+    closedir (stream);
+    if (status)
+        return status;
+    for (size_t i = 0; i < list->count; i++)
+        numbered = numbered && checkpoint_number (list->entries[i].name) != UINT64_MAX;
+    if (list->count)
+        qsort (list->entries, list->count, sizeof *list->entries, numbered ? compare_numbers : compare_times);
+    return ACCEL_OK;
+}
+
+enum accel_status
+checkpoint_verify (const char *path, struct accel_error *err)
+{
+    struct manifest manifest;
+    enum accel_status status = manifest_read (&manifest, path, err);
+    for (size_t i = 0; !status && i < manifest.count; i++)
+        status = manifest_check_file (&manifest.files[i], path, err);
+    manifest_release (&manifest);
+    return status;
+}
+
+/* The newest good one in @folder, none or an error. */
+static enum accel_status
+find_in (char **path, const char *folder, struct strlist *passed, struct accel_error *err)
+{
+    struct checkpoint_list list;
+    enum accel_status status = checkpoint_list_read (&list, folder, err);
+    for (size_t i = 0; !status && !*path && i < list.count; i++) {
+        const char *reason = list.entries[i].reason;
+        struct accel_error cause;
+        if (asprintf (path, "%s/%s", folder, list.entries[i].name) < 0) {
+            *path = NULL;
+            status = no_memory (err);
+            break;
+        }
+        if (!reason && checkpoint_verify (*path, &cause))
+            reason = cause.text;
+        if (!reason)
+            break;
+        if (passed)
+            strlist_add (passed, reason);
+        free (*path);
+        *path = NULL;
+    }
+    checkpoint_list_release (&list);
+    return status;
+}
+
+enum accel_status
+checkpoint_find_newest (char **path, const char *place, struct strlist *passed, struct accel_error *err)
+{
+    AUTO_FREE char *inner = NULL;
+    struct accel_error cause;
+    *path = NULL;
+    if (has_manifest (place)) {
+        if (!checkpoint_verify (place, &cause))
+            return (*path = strdup (place)) ? ACCEL_OK : no_memory (err);
+        if (passed)
+            strlist_add (passed, cause.text);
+        return ACCEL_OK;
+    }
+    enum accel_status status = find_in (path, place, passed, err);
+    if (status || *path)
+        return status;
+    if (asprintf (&inner, "%s/" CHECKPOINTS_FOLDER, place) < 0) {
+        inner = NULL;
+        return no_memory (err);
+    }
+    return find_in (path, inner, passed, err);
+}

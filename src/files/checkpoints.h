@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Folders of checkpoints: which are complete, and which is the newest. */
+#ifndef FILES_CHECKPOINTS_H
+#define FILES_CHECKPOINTS_H
+
+#include <accel/base.h>
+
+#include "util/strbuf.h"
+
+/** Where automatic naming puts checkpoints in a project, and what it calls them: "checkpoints/checkpoint_0". */
+#define CHECKPOINTS_FOLDER "checkpoints"
+#define CHECKPOINT_PREFIX "checkpoint_"
+
+/** What the name of a folder contains that is being written or removed; such folders are never loaded. */
+#define CHECKPOINT_TEMPORARY ".tmp-"
+
+struct checkpoint_entry {
+    char *name;        /* in its folder */
+    uint64_t saved_ns; /* 0 where that is unknown */
+    char *reason;      /* why it cannot be loaded; NULL: it is complete */
+};
+
+/** The checkpoints of a folder, the newest first.  All zero is an empty list. */
+struct checkpoint_list {
+    struct checkpoint_entry *entries; /* [count] */
+    size_t count, room;
+};
+
+/**
+ * List what is in @p folder: each folder with a manifest, and each that is named like a checkpoint without having one.
+ * Sizes are compared, checksums are not.
+ *
+ * Those whose names are "checkpoint_NUMBER" are ordered by number if all are named so; otherwise by the time when they
+ * were saved.
+ *
+ * @param[out] list  for checkpoint_list_release(), also after a failure; empty if there is no such folder
+ */
+enum accel_status checkpoint_list_read (struct checkpoint_list *list, const char *folder, struct accel_error *err);
+
+void checkpoint_list_release (struct checkpoint_list *list);
+
+/** @return the number at the end of "checkpoint_NUMBER"; UINT64_MAX if @p name is not such a name. */
+uint64_t checkpoint_number (const char *name);
+
+/** Read all of the checkpoint @p path, and compare all sizes and checksums with its manifest. */
+enum accel_status checkpoint_verify (const char *path, struct accel_error *err);
+
+/**
+ * Find the newest checkpoint at @p place whose sizes and checksums are right: @p place itself, or one in it, or one in
+ * its folder "checkpoints".
+ *
+ * @param[out] path    its path, for free(); NULL: there is none
+ * @param[out] passed  a line for each newer one that was passed over, with the reason; may be NULL
+ */
+enum accel_status checkpoint_find_newest (char **path, const char *place, struct strlist *passed,
+                                          struct accel_error *err);
+
+#endif

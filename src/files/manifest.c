@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of manifests; see manifest.h. */
+#include <config.h>
+
+#include "files/manifest.h"
+
+#include "files/checksum.h"
+#include "files/cursor.h"
+#include "files/error.h"
+#include "files/quote.h"
+#include "util/cleanup.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT "accel-checkpoint"
+
+/* @return whether there is room for one more of @size bytes each in *array. */
+static bool
+make_room (void *array, size_t *room, size_t count, size_t size)
+{
+    void *old, *more;
+    if (count < *room)
+        return true;
+    size_t wanted = *room ? 2 * *room : 16;
+    memcpy (&old, array, sizeof old);
+    more = reallocarray (old, wanted, size);
+    if (!more)
+        return false;
+    memcpy (array, &more, sizeof more);
+    *room = wanted;
+    return true;
+}
+
+struct manifest_file *
+manifest_add_file (struct manifest *manifest, const char *name, uint64_t bytes, uint64_t checksum)
+{
+    char *copy = strdup (name);
+    if (!copy || !make_room (&manifest->files, &manifest->room, manifest->count, sizeof *manifest->files)) {
+        free (copy);
+        return NULL;
+    }
+    struct manifest_file *file = &manifest->files[manifest->count++];
+    *file = (struct manifest_file){ .name = copy, .bytes = bytes, .checksum = checksum };
+    return file;
+}
+
+bool
+manifest_add_tensor (struct manifest_file *file, const char *name, uint64_t checksum)
+{
+    char *copy = strdup (name);
+    file->has_tensors = true;
+    if (!copy || !make_room (&file->tensors, &file->room, file->count, sizeof *file->tensors)) {
+        free (copy);
+        return false;
+    }
+    file->tensors[file->count++] = (struct manifest_tensor){ copy, checksum };
+    return true;
+}
+
+bool
+manifest_take_files (struct manifest *to, struct manifest *from)
+{
+    size_t total = to->count + from->count;
+    struct manifest_file *more = reallocarray (to->files, total + !total, sizeof *more);
+    if (!more)
+        return false;
+    to->files = more;
+    to->room = total;
+    for (size_t i = 0; i < from->count; i++)
+        more[to->count++] = from->files[i];
+    from->count = 0;
+    return true;
+}
+
+const struct manifest_file *
+manifest_find_file (const struct manifest *manifest, const char *name)
+{
+    for (size_t i = 0; i < manifest->count; i++)
+        if (!strcmp (manifest->files[i].name, name))
+            return &manifest->files[i];
+    return NULL;
+}
+
+static void
+release_file (struct manifest_file *file)
+{
+    for (size_t i = 0; i < file->count; i++)
+        free (file->tensors[i].name);
+    free (file->tensors);
+    free (file->name);
+}
+
+void
+manifest_release (struct manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->count; i++)
+        release_file (&manifest->files[i]);
+    free (manifest->files);
+    free (manifest->library);
+    *manifest = (struct manifest){ 0 };
+}
+
+/* ---- writing ---- */
+
+static void
+write_file (const struct manifest_file *file, struct strbuf *out)
+{
+    quote_utf8 (out, file->name);
+    strbuf_printf (out, ": {\n      \"bytes\": %" PRIu64 ",\n      \"%s\": \"%016" PRIx64 "\"", file->bytes,
+                   file->has_tensors ? "header" : "xxh3", file->checksum);
+    if (file->has_tensors)
+        strbuf_add (out, ",\n      \"tensors\": {");
+    for (size_t i = 0; i < file->count; i++) {
+        strbuf_add (out, i ? ",\n        " : "\n        ");
+        quote_utf8 (out, file->tensors[i].name);
+        strbuf_printf (out, ": \"%016" PRIx64 "\"", file->tensors[i].checksum);
+    }
+    strbuf_add (out, file->has_tensors ? "\n      }\n    }" : "\n    }");
+}
+
+void
+manifest_write (const struct manifest *manifest, struct strbuf *out)
+{
+    strbuf_printf (out, "{\n  \"format\": \"" FORMAT "\",\n  \"version\": %d,\n  \"library\": ", MANIFEST_VERSION);
+    quote_utf8 (out, manifest->library ? manifest->library : "");
+    strbuf_printf (out, ",\n  \"processes\": %" PRIu64 ",\n  \"saved_ns\": %" PRIu64 ",\n  \"files\": {",
+                   manifest->processes, manifest->saved_ns);
+    for (size_t i = 0; i < manifest->count; i++) {
+        strbuf_add (out, i ? ",\n    " : "\n    ");
+        write_file (&manifest->files[i], out);
+    }
+    strbuf_add (out, "\n  },\n  ");
+    if (!out->failed)
+        strbuf_printf (out, "\"xxh3\": \"%016" PRIx64 "\"\n}\n", checksum_bytes (out->text, out->length));
+}
+
+/* ---- reading ---- */
+
+static enum accel_status
+no_memory (struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+}
+
+static enum accel_status
+take_checksum (struct cursor *json, uint64_t *checksum)
+{
+    AUTO_FREE char *text = NULL;
+    enum accel_status status = cursor_string (json, &text, "a checksum");
+    if (status)
+        return status;
+    if (strlen (text) != CHECKSUM_DIGITS || strspn (text, "0123456789abcdef") != CHECKSUM_DIGITS)
+        return cursor_fail (json, "expected a checksum of %d hexadecimal digits", CHECKSUM_DIGITS);
+    *checksum = strtoull (text, NULL, 16);
+    return ACCEL_OK;
+}
+
+/* No name leads out of the folder, or to the manifest itself. */
+static bool
+is_safe (const char *name)
+{
+    if (!*name || !strcmp (name, MANIFEST_NAME))
+        return false;
+    for (const char *at = name;; at++) {
+        size_t length = strcspn (at, "/");
+        if (!length || (length <= 2 && !strncmp (at, "..", length)))
+            return false;
+        at += length;
+        if (!*at)
+            return true;
+    }
+}
+
+static enum accel_status
+take_tensors (struct cursor *json, struct manifest_file *file)
+{
+    bool first = true, more;
+    enum accel_status status = cursor_take (json, '{', "the tensors' checksums");
+    file->has_tensors = true;
+    while (!status && !(status = cursor_next (json, '}', &first, &more)) && more) {
+        AUTO_FREE char *name = NULL;
+        uint64_t checksum = 0;
+        status = cursor_key (json, &name);
+        if (!status)
+            status = take_checksum (json, &checksum);
+        if (!status && !manifest_add_tensor (file, name, checksum))
+            status = no_memory (json->err);
+    }
+    return status;
+}
+
+static enum accel_status
+take_file (struct cursor *json, struct manifest_file *file)
+{
+    bool first = true, more, has_bytes = false, has_checksum = false;
+    enum accel_status status = cursor_take (json, '{', "a description of the file");
+    while (!status && !(status = cursor_next (json, '}', &first, &more)) && more) {
+        AUTO_FREE char *key = NULL;
+        status = cursor_key (json, &key);
+        if (status)
+            return status;
+        if (!strcmp (key, "bytes"))
+            status = has_bytes ? cursor_fail (json, "duplicate 'bytes'") : cursor_uint64 (json, &file->bytes, "a size");
+        else if (!strcmp (key, "xxh3") || !strcmp (key, "header"))
+            status = has_checksum ? cursor_fail (json, "duplicate '%s'", key) : take_checksum (json, &file->checksum);
+        else if (!strcmp (key, "tensors"))
+            status = file->has_tensors ? cursor_fail (json, "duplicate 'tensors'") : take_tensors (json, file);
+        else
+            status = cursor_skip (json);
+        has_bytes = has_bytes || !strcmp (key, "bytes");
+        has_checksum = has_checksum || !strcmp (key, "xxh3") || !strcmp (key, "header");
+    }
+    if (!status && !(has_bytes && has_checksum))
+        return cursor_fail (json, "%s is missing from file '%.100s'", has_bytes ? "a checksum" : "'bytes'", file->name);
+    return status;
+}
+
+static enum accel_status
+take_files (struct cursor *json, struct manifest *manifest)
+{
+    bool first = true, more;
+    enum accel_status status = cursor_take (json, '{', "the files");
+    while (!status && !(status = cursor_next (json, '}', &first, &more)) && more) {
+        AUTO_FREE char *name = NULL;
+        struct manifest_file *file = NULL;
+        status = cursor_key (json, &name);
+        if (!status && !is_safe (name))
+            status = cursor_fail (json, "file name '%.100s' is not allowed", name);
+        if (!status && !(file = manifest_add_file (manifest, name, 0, 0)))
+            status = no_memory (json->err);
+        if (!status)
+            status = take_file (json, file);
+    }
+    return status;
+}
+
+static enum accel_status
+take_version (struct cursor *json)
+{
+    uint64_t version = 0;
+    enum accel_status status = cursor_uint64 (json, &version, "a version");
+    if (!status && version > MANIFEST_VERSION)
+        return accel_fail (json->err, ACCEL_ERR_UNSUPPORTED,
+                           "format version %" PRIu64 " is newer than this release, which knows up to %d", version,
+                           MANIFEST_VERSION);
+    return status;
+}
+
+static enum accel_status
+take_format (struct cursor *json)
+{
+    AUTO_FREE char *format = NULL;
+    enum accel_status status = cursor_string (json, &format, "the format");
+    if (!status && strcmp (format, FORMAT))
+        return cursor_fail (json, "the format is '%.60s', not " FORMAT, format);
+    return status;
+}
+
+enum member { MEMBER_FORMAT, MEMBER_VERSION, MEMBER_FILES, MEMBER_SUM, MEMBER_LIBRARY, MEMBER_PROCESSES, MEMBER_SAVED,
+              MEMBERS, MEMBERS_NEEDED = MEMBER_LIBRARY };
+static const char *const members[MEMBERS]
+    = { "format", "version", "files", "xxh3", "library", "processes", "saved_ns" };
+
+/* @start: where the member begins */
+static enum accel_status
+take_member (struct cursor *json, struct manifest *manifest, enum member member, size_t start)
+{
+    uint64_t checksum = 0;
+    enum accel_status status;
+    switch (member) {
+    case MEMBER_FORMAT: return take_format (json);
+    case MEMBER_VERSION: return take_version (json);
+    case MEMBER_FILES: return take_files (json, manifest);
+    case MEMBER_LIBRARY: return cursor_string (json, &manifest->library, "a version");
+    case MEMBER_PROCESSES: return cursor_uint64 (json, &manifest->processes, "a number of processes");
+    case MEMBER_SAVED: return cursor_uint64 (json, &manifest->saved_ns, "a time");
+    case MEMBER_SUM:
+        status = take_checksum (json, &checksum);
+        if (!status && checksum != checksum_bytes (json->text, start))
+            return accel_fail (json->err, ACCEL_ERR_FORMAT, "damaged: its own checksum is wrong");
+        return status;
+    default: return cursor_skip (json);
+    }
+}
+
+static int
+compare_files (const void *a, const void *b)
+{
+    return strcmp (((const struct manifest_file *) a)->name, ((const struct manifest_file *) b)->name);
+}
+
+static int
+compare_tensors (const void *a, const void *b)
+{
+    return strcmp (((const struct manifest_tensor *) a)->name, ((const struct manifest_tensor *) b)->name);
+}
+
+/* Sorted, so that the text of the same manifest is always the same, and that duplicates are neighbours. */
+static enum accel_status
+sort (struct manifest *manifest, struct accel_error *err)
+{
+    if (manifest->count)
+        qsort (manifest->files, manifest->count, sizeof *manifest->files, compare_files);
+    for (size_t i = 0; i < manifest->count; i++) {
+        struct manifest_file *file = &manifest->files[i];
+        if (i && !strcmp (file->name, file[-1].name))
+            return accel_fail (err, ACCEL_ERR_FORMAT, "duplicate file '%.100s'", file->name);
+        if (file->count)
+            qsort (file->tensors, file->count, sizeof *file->tensors, compare_tensors);
+        for (size_t j = 1; j < file->count; j++)
+            if (!strcmp (file->tensors[j].name, file->tensors[j - 1].name))
+                return accel_fail (err, ACCEL_ERR_FORMAT, "duplicate tensor '%.100s' in file '%.100s'",
+                                   file->tensors[j].name, file->name);
+    }
+    return ACCEL_OK;
+}
+
+enum accel_status
+manifest_parse (struct manifest *manifest, const char *text, size_t length, struct accel_error *err)
+{
+    struct cursor json = { text, length, 0, err };
+    bool first = true, more, seen[MEMBERS] = { false };
+    *manifest = (struct manifest){ 0 };
+    enum accel_status status = cursor_take (&json, '{', "a manifest");
+    while (!status && !(status = cursor_next (&json, '}', &first, &more)) && more) {
+        AUTO_FREE char *key = NULL;
+        int member = 0;
+        cursor_peek (&json);
+        size_t start = json.at;
+        status = cursor_key (&json, &key);
+        while (!status && member < MEMBERS && strcmp (key, members[member]))
+            member++;
+        if (!status && member < MEMBERS && seen[member])
+            status = cursor_fail (&json, "duplicate '%s'", key);
+        if (!status)
+            status = take_member (&json, manifest, (enum member) member, start);
+        if (!status && member < MEMBERS)
+            seen[member] = true;
+    }
+    if (!status)
+        status = cursor_end (&json);
+    for (int i = 0; !status && i < MEMBERS_NEEDED; i++)
+        if (!seen[i])
+            status = accel_fail (err, ACCEL_ERR_FORMAT, "'%s' is missing", members[i]);
+    return status ? status : sort (manifest, err);
+}

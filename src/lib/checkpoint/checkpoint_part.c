@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Project configuration, hooks and registered objects; see checkpoint_part.h. */
+#include <config.h>
+
+#include "lib/checkpoint/checkpoint_part.h"
+
+#include "lib/base/error.h"
+#include "lib/base/sized.h"
+#include "lib/state/state_object.h"
+#include "util/envnames.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void
+close_checkpoint (struct part *part)
+{
+    struct checkpoint_part *its = (struct checkpoint_part *) (void *) part;
+    free (its->project_dir);
+    free (its->logging_dir);
+    free (its->latest);
+    free (its->objects);
+    free (its->hooks);
+}
+
+const struct part_kind part_checkpoint
+    = { .size_bytes = sizeof (struct checkpoint_part), .close = close_checkpoint };
+
+static enum accel_status
+no_memory (struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+}
+
+static enum accel_status
+configure (struct checkpoint_part *its, const struct accel_project_configuration *given, struct accel_error *err)
+{
+    const char *logs = given->logging_dir ? given->logging_dir : given->project_dir;
+    char *project_dir = given->project_dir ? strdup (given->project_dir) : NULL;
+    char *logging_dir = logs ? strdup (logs) : NULL;
+    if ((given->project_dir && !project_dir) || (logs && !logging_dir)) {
+        free (project_dir);
+        free (logging_dir);
+        return no_memory (err);
+    }
+    free (its->project_dir);
+    free (its->logging_dir);
+    its->project_dir = project_dir;
+    its->logging_dir = logging_dir;
+    its->automatic_naming = given->automatic_checkpoint_naming;
+    its->total_limit = given->total_limit;
+    its->iteration = given->iteration;
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_set_project_configuration_sized (size_t configuration_size, struct accel *acc,
+                                       const struct accel_project_configuration *configuration,
+                                       struct accel_error *err)
+{
+    struct accel_project_configuration room;
+    enum accel_status status;
+    if (!acc || !configuration)
+        return accel_fail_null (err, "accel_set_project_configuration", acc ? "configuration" : "acc");
+    configuration = SIZED (configuration, configuration_size, room, &status, err);
+    if (status)
+        return status;
+    if (configuration->automatic_checkpoint_naming && (!configuration->project_dir || !*configuration->project_dir))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "accel_set_project_configuration: automatic_checkpoint_naming needs project_dir");
+    return configure (checkpoint_of (acc), configuration, err);
+}
+
+const char *
+accel_project_dir (const struct accel *acc)
+{
+    return acc ? checkpoint_of (acc)->project_dir : NULL;
+}
+
+const char *
+accel_logging_dir (const struct accel *acc)
+{
+    return acc ? checkpoint_of (acc)->logging_dir : NULL;
+}
+
+uint64_t
+accel_save_iteration (const struct accel *acc)
+{
+    return acc ? checkpoint_of (acc)->iteration : 0;
+}
+
+const char *
+accel_checkpoint_path (const struct accel *acc)
+{
+    return acc ? checkpoint_of (acc)->latest : NULL;
+}
+
+const char *
+accel_resume_path (void)
+{
+    const char *path = getenv (ENV_RESUME_FROM);
+    return path && *path ? path : NULL;
+}
+
+enum accel_status
+accel_register_for_checkpointing_sized (size_t object_size, struct accel *acc,
+                                        const struct accel_checkpoint_object *object, struct accel_error *err)
+{
+    struct accel_checkpoint_object room;
+    enum accel_status status;
+    if (!acc || !object)
+        return accel_fail_null (err, "accel_register_for_checkpointing", acc ? "object" : "acc");
+    object = SIZED (object, object_size, room, &status, err);
+    if (status)
+        return status;
+    if (!object->save || !object->load)
+        return accel_fail_null (err, "accel_register_for_checkpointing", object->save ? "load" : "save");
+    struct checkpoint_part *its = checkpoint_of (acc);
+    struct accel_checkpoint_object *more = reallocarray (its->objects, its->object_count + 1, sizeof *more);
+    if (!more)
+        return no_memory (err);
+    its->objects = more;
+    more[its->object_count++] = *object;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+add_hook (const char *function, struct accel *acc, struct state_hook made, uint64_t *handle, struct accel_error *err)
+{
+    if (!acc || !made.hook)
+        return accel_fail_null (err, function, acc ? "hook" : "acc");
+    struct checkpoint_part *its = checkpoint_of (acc);
+    struct state_hook *more = reallocarray (its->hooks, its->hook_count + 1, sizeof *more);
+    if (!more)
+        return no_memory (err);
+    its->hooks = more;
+    made.handle = ++its->handles;
+    more[its->hook_count++] = made;
+    if (handle)
+        *handle = made.handle;
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_register_save_state_pre_hook (struct accel *acc, accel_state_hook hook, void *user, uint64_t *handle,
+                                    struct accel_error *err)
+{
+    const struct state_hook made = { .hook = hook, .user = user, .before_save = true };
+    return add_hook (__func__, acc, made, handle, err);
+}
+
+enum accel_status
+accel_register_load_state_pre_hook (struct accel *acc, accel_state_hook hook, void *user, uint64_t *handle,
+                                    struct accel_error *err)
+{
+    return add_hook (__func__, acc, (struct state_hook){ .hook = hook, .user = user }, handle, err);
+}
+
+void
+accel_remove_state_hook (struct accel *acc, uint64_t handle)
+{
+    struct checkpoint_part *its = acc ? checkpoint_of (acc) : NULL;
+    for (size_t i = 0; its && i < its->hook_count; i++)
+        if (its->hooks[i].handle == handle) {
+            its->hook_count--;
+            memmove (&its->hooks[i], &its->hooks[i + 1], (its->hook_count - i) * sizeof *its->hooks);
+            return;
+        }
+}
+
+enum accel_status
+checkpoint_run_hooks (const struct checkpoint_part *part, bool before_save, const char *folder, bool *without_models,
+                      struct accel_error *err)
+{
+    *without_models = false;
+    for (size_t i = 0; i < part->hook_count; i++) {
+        struct state_hook hook = part->hooks[i];
+        struct accel_error cause = { 0 };
+        if (hook.before_save != before_save)
+            continue;
+        enum accel_status status = hook.hook (hook.user, folder, without_models, &cause);
+        if (status)
+            return accel_fail (err, ACCEL_ERR_CALLBACK, "the hook before %s the state: %s",
+                               before_save ? "saving" : "loading",
+                               *cause.text ? cause.text : accel_status_string (status));
+    }
+    return ACCEL_OK;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each job has for checkpoints: the project configuration, hooks, and the objects that the program registered. */
+#ifndef LIB_CHECKPOINT_PART_H
+#define LIB_CHECKPOINT_PART_H
+
+#include <accel/savestate.h>
+
+#include "lib/state/part.h"
+
+struct state_hook {
+    accel_state_hook hook;
+    void *user;
+    uint64_t handle;
+    bool before_save;
+};
+
+struct checkpoint_part {
+    struct part part;
+    char *project_dir, *logging_dir; /* may be NULL */
+    bool automatic_naming;
+    uint64_t total_limit, iteration;
+    char *latest; /* path of the checkpoint that was saved or loaded last */
+    struct accel_checkpoint_object *objects; /* [object_count] */
+    size_t object_count;
+    struct state_hook *hooks; /* [hook_count] */
+    size_t hook_count;
+    uint64_t handles; /* given out so far */
+};
+
+extern const struct part_kind part_checkpoint;
+
+static inline struct checkpoint_part *
+checkpoint_of (const struct accel *acc)
+{
+    return (struct checkpoint_part *) (void *) part_find (acc, &part_checkpoint);
+}
+
+/** Run the hooks for a save or a load of @p folder. */
+enum accel_status checkpoint_run_hooks (const struct checkpoint_part *part, bool before_save, const char *folder,
+                                        bool *without_models, struct accel_error *err);
+
+#endif

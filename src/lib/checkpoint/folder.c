@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Folders of checkpoints; see folder.h. */
+#include <config.h>
+
+#include "lib/checkpoint/folder.h"
+
+#include "files/checkpoints.h"
+#include "files/manifest.h"
+#include "lib/base/error.h"
+#include "util/cleanup.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+enum { TREE_DESCRIPTORS = 16, TRIES = 100 };
+
+/* ---- removing ---- */
+
+static int
+remove_one (const char *path, const struct stat *info, int kind, struct FTW *ftw)
+{
+    (void) info, (void) kind, (void) ftw;
+    return remove (path);
+}
+
+static int
+remove_tree (const char *path)
+{
+    return nftw (path, remove_one, TREE_DESCRIPTORS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+static enum accel_status
+sync_folder (const char *path, struct accel_error *err)
+{
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync (fd))
+        return accel_fail_errno (err, "cannot sync folder %s", path);
+    return ACCEL_OK;
+}
+
+/* The folder that contains @path, which is absolute. */
+static void
+parent_of (char parent[PATH_MAX], const char *path)
+{
+    snprintf (parent, PATH_MAX, "%s", path);
+    char *slash = strrchr (parent, '/');
+    slash[slash == parent] = '\0';
+}
+
+/* A name beside @place that does not exist yet; false: @place is too long. */
+static bool
+name_beside (char name[PATH_MAX], const char *place)
+{
+    uint32_t digits;
+    if (getrandom (&digits, sizeof digits, GRND_NONBLOCK) != sizeof digits)
+        digits = (uint32_t) getpid ();
+    return (size_t) snprintf (name, PATH_MAX, "%s" CHECKPOINT_TEMPORARY "%08x", place, digits) < PATH_MAX;
+}
+
+/* First it loses its name: half of it is never taken for a checkpoint. */
+static enum accel_status
+remove_checkpoint (const char *path, struct accel_error *err)
+{
+    char name[PATH_MAX], parent[PATH_MAX];
+    if (!name_beside (name, path) || rename (path, name))
+        return accel_fail_errno (err, "cannot remove checkpoint %s", path);
+    parent_of (parent, path);
+    enum accel_status status = sync_folder (parent, err);
+    if (!status && remove_tree (name))
+        return accel_fail_errno (err, "cannot remove checkpoint %s", path);
+    return status;
+}
+
+/* ---- beginning ---- */
+
+/* Open and lock a temporary folder; -1: it is in use, or its file system has no locks for folders. */
+static int
+lock_folder (const char *path)
+{
+    int fd = open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0 && flock (fd, LOCK_EX | LOCK_NB)) {
+        close (fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Remove temporary folders of @place that nobody writes to.  What cannot be removed does not matter. */
+static void
+remove_remainders (const char *place)
+{
+    char parent[PATH_MAX], path[PATH_MAX];
+    const char *base = strrchr (place, '/') + 1;
+    const struct dirent *entry;
+    bool numbered = checkpoint_number (base) != UINT64_MAX;
+    size_t length = strlen (base);
+    parent_of (parent, place);
+    DIR *stream = opendir (parent);
+    while (stream && (entry = readdir (stream))) {
+        const char *end = strstr (entry->d_name, CHECKPOINT_TEMPORARY);
+        bool ours = end && (size_t) (end - entry->d_name) == length && !strncmp (entry->d_name, base, length);
+        if (end && numbered && !strncmp (entry->d_name, CHECKPOINT_PREFIX, sizeof CHECKPOINT_PREFIX - 1))
+            ours = true; /* automatic naming: those of other numbers too */
+        if (!ours || (size_t) snprintf (path, sizeof path, "%s/%s", parent, entry->d_name) >= sizeof path)
+            continue;
+        AUTO_CLOSE int lock = lock_folder (path);
+        if (lock >= 0)
+            (void) remove_tree (path);
+    }
+    if (stream)
+        closedir (stream);
+}
+
+/* Whether a name in a folder belongs to the checkpoint that its manifest describes: a file, or a folder of files. */
+static bool
+is_listed (const struct manifest *manifest, const char *name)
+{
+    size_t length = strlen (name);
+    bool found = !strcmp (name, MANIFEST_NAME) || !strcmp (name, ".") || !strcmp (name, "..");
+    for (size_t i = 0; !found && i < manifest->count; i++) {
+        const char *file = manifest->files[i].name;
+        found = !strncmp (file, name, length) && (file[length] == '\0' || file[length] == '/');
+    }
+    return found;
+}
+
+/* What stands at the place may be replaced: an empty folder, or a checkpoint and nothing else. */
+static enum accel_status
+check_replaceable (const char *place, struct accel_error *err)
+{
+    struct manifest manifest;
+    struct accel_error cause = { 0 };
+    enum accel_status status = ACCEL_OK;
+    DIR *stream = opendir (place);
+    if (!stream)
+        return accel_fail_errno (err, "%s", place);
+    bool known = !manifest_read (&manifest, place, &cause);
+    const struct dirent *entry;
+    while (!status && (entry = readdir (stream)))
+        if (!is_listed (&manifest, entry->d_name))
+            status = known ? accel_fail (err, ACCEL_ERR_INVALID,
+                                         "cannot replace checkpoint %s: '%.100s' in it is not part of the checkpoint; "
+                                         "move it away",
+                                         place, entry->d_name)
+                           : accel_fail (err, ACCEL_ERR_INVALID,
+                                         "%s exists and is not a checkpoint: choose another folder, or an empty one",
+                                         place);
+    closedir (stream);
+    manifest_release (&manifest);
+    return status;
+}
+
+static enum accel_status
+check_place (const char *place, bool automatic, struct accel_error *err)
+{
+    struct stat info;
+    if (lstat (place, &info))
+        return errno == ENOENT ? ACCEL_OK : accel_fail_errno (err, "%s", place);
+    if (automatic)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "checkpoint %s already exists: load it, or set `iteration` of the project configuration to "
+                           "the number to begin with",
+                           place);
+    if (!S_ISDIR (info.st_mode))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s should be a directory, but is a file", place);
+    return check_replaceable (place, err);
+}
+
+/* The absolute path that @path leads to, whose last component need not exist. */
+static enum accel_status
+resolve (char place[PATH_MAX], const char *path, struct accel_error *err)
+{
+    char parent[PATH_MAX], resolved[PATH_MAX];
+    size_t length = strlen (path);
+    if (realpath (path, place))
+        return ACCEL_OK;
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    if (errno != ENOENT || length >= sizeof parent)
+        return accel_fail_errno (err, "%s", path);
+    snprintf (parent, sizeof parent, "%.*s", (int) length, path);
+    char *slash = strrchr (parent, '/');
+    const char *base = slash ? slash + 1 : parent;
+    if (!realpath (slash == parent ? "/" : slash ? (*slash = '\0', parent) : ".", resolved))
+        return accel_fail_errno (err, "%s", path);
+    if ((size_t) snprintf (place, PATH_MAX, "%s/%s", strcmp (resolved, "/") ? resolved : "", base) >= PATH_MAX)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the path is too long", path);
+    return ACCEL_OK;
+}
+
+/* Create the folders above @path.  Each is on disk when the one that contains it is synced. */
+static enum accel_status
+make_parents (const char *path, struct accel_error *err)
+{
+    char folder[PATH_MAX], parent[PATH_MAX + 3];
+    enum accel_status status = ACCEL_OK;
+    if ((size_t) snprintf (folder, sizeof folder, "%s", path) >= sizeof folder)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the path is too long", path);
+    for (char *at = strchr (folder + 1, '/'); !status && at; at = strchr (at + 1, '/')) {
+        *at = '\0';
+        if (!mkdir (folder, 0777)) {
+            snprintf (parent, sizeof parent, "%s/..", folder);
+            status = sync_folder (parent, err);
+        } else if (errno != EEXIST)
+            status = accel_fail_errno (err, "cannot create folder %s", folder);
+        *at = '/';
+    }
+    return status;
+}
+
+enum accel_status
+checkpoint_folder_begin (struct checkpoint_folder *folder, const char *path, bool automatic, struct accel_error *err)
+{
+    *folder = (struct checkpoint_folder) CHECKPOINT_NO_FOLDER;
+    enum accel_status status = make_parents (path, err);
+    if (!status)
+        status = resolve (folder->place, path, err);
+    if (!status && !strcmp (folder->place, "/"))
+        status = accel_fail (err, ACCEL_ERR_INVALID, "cannot save to the root folder");
+    if (!status)
+        status = check_place (folder->place, automatic, err);
+    if (status)
+        return status;
+    remove_remainders (folder->place);
+    for (int i = 0; i < TRIES; i++) {
+        if (!name_beside (folder->temporary, folder->place))
+            break;
+        if (!mkdir (folder->temporary, 0777)) {
+            folder->lock = lock_folder (folder->temporary);
+            return ACCEL_OK;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    status = accel_fail_errno (err, "cannot create folder %s", folder->temporary);
+    *folder->temporary = '\0';
+    return status;
+}
+
+/* ---- ending ---- */
+
+/* Exchange the two names; where the file system cannot, there is nothing at the place for a moment.
+ * @param[out] old  what was at the place */
+static int
+exchange (const char *temporary, const char *place, char old[PATH_MAX])
+{
+    if (!renameat2 (AT_FDCWD, temporary, AT_FDCWD, place, RENAME_EXCHANGE)) {
+        snprintf (old, PATH_MAX, "%s", temporary);
+        return 0;
+    }
+    if ((errno != EINVAL && errno != ENOSYS) || !name_beside (old, place) || rename (place, old))
+        return -1;
+    if (!rename (temporary, place))
+        return 0;
+    int saved = errno;
+    (void) rename (old, place);
+    errno = saved;
+    return -1;
+}
+
+/* What was there before goes only when the new name is on disk.  The folder that contains all may have been made by a
+ * process that was killed before it could sync. */
+enum accel_status
+checkpoint_folder_commit (struct checkpoint_folder *folder, struct accel_error *err)
+{
+    char parent[PATH_MAX], above[PATH_MAX], old[PATH_MAX] = "";
+    parent_of (parent, folder->place);
+    parent_of (above, parent);
+    enum accel_status status = access (above, R_OK) ? ACCEL_OK : sync_folder (above, err);
+    if (!status)
+        status = sync_folder (folder->temporary, err);
+    if (status)
+        return status;
+    /* An empty folder is replaced by rename() itself. */
+    if (rename (folder->temporary, folder->place)
+        && ((errno != ENOTEMPTY && errno != EEXIST) || exchange (folder->temporary, folder->place, old)))
+        return accel_fail_errno (err, "cannot rename %s to %s", folder->temporary, folder->place);
+    *folder->temporary = '\0';
+    status = sync_folder (parent, err);
+    if (!status && *old)
+        (void) remove_tree (old);
+    return status;
+}
+
+void
+checkpoint_folder_end (struct checkpoint_folder *folder)
+{
+    int saved = errno;
+    if (*folder->temporary)
+        (void) remove_tree (folder->temporary);
+    *folder->temporary = '\0';
+    if (folder->lock >= 0)
+        close (folder->lock);
+    folder->lock = -1;
+    errno = saved;
+}
+
+enum accel_status
+checkpoint_folder_limit (const char *place, uint64_t limit, struct accel_error *err)
+{
+    char parent[PATH_MAX], path[PATH_MAX];
+    struct checkpoint_list list;
+    uint64_t complete = 0;
+    if (!limit)
+        return ACCEL_OK;
+    parent_of (parent, place);
+    enum accel_status status = checkpoint_list_read (&list, parent, err);
+    for (size_t i = 0; !status && i < list.count; i++) {
+        const struct checkpoint_entry *entry = &list.entries[i];
+        if (entry->reason || checkpoint_number (entry->name) == UINT64_MAX || ++complete <= limit)
+            continue;
+        if ((size_t) snprintf (path, sizeof path, "%s/%s", parent, entry->name) < sizeof path && strcmp (path, place))
+            status = remove_checkpoint (path, err);
+    }
+    checkpoint_list_release (&list);
+    return status;
+}
+
+/* ---- finding ---- */
+
+enum accel_status
+checkpoint_folder_find (char *place, const char *path, struct accel_error *err)
+{
+    char parent[PATH_MAX], other[PATH_MAX];
+    struct stat info;
+    uint64_t newest = 0;
+    if (!*path || (stat (path, &info) && errno != ENOENT))
+        return accel_fail_errno (err, "%s", path);
+    enum accel_status status = resolve (place, path, err);
+    if (status || !stat (place, &info))
+        return status || S_ISDIR (info.st_mode)
+                   ? status
+                   : accel_fail (err, ACCEL_ERR_INVALID, "%s: is not a folder", path);
+    parent_of (parent, place);
+    const char *base = strrchr (place, '/') + 1;
+    const struct dirent *entry;
+    char found[PATH_MAX] = "";
+    DIR *stream = opendir (parent);
+    while (stream && (entry = readdir (stream))) {
+        struct manifest manifest;
+        struct accel_error cause;
+        const char *end = strstr (entry->d_name, CHECKPOINT_TEMPORARY);
+        if (!end || (size_t) (end - entry->d_name) != strlen (base) || strncmp (entry->d_name, base, strlen (base))
+            || (size_t) snprintf (other, sizeof other, "%s/%s", parent, entry->d_name) >= sizeof other)
+            continue;
+        if (!manifest_read (&manifest, other, &cause) && !manifest_check_sizes (&manifest, other, &cause)
+            && manifest.saved_ns > newest) {
+            newest = manifest.saved_ns;
+            snprintf (found, sizeof found, "%s", other);
+        }
+        manifest_release (&manifest);
+    }
+    if (stream)
+        closedir (stream);
+    if (!*found)
+        return accel_fail (err, ACCEL_ERR_INVALID, "tried to find %s, but the folder does not exist", path);
+    snprintf (place, PATH_MAX, "%s", found);
+    return ACCEL_OK;
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accel_load_state(): rank 0 finds the checkpoint, the ranks divide its files among themselves to compare checksums,
+ * and then each restores what it has. */
+#include <config.h>
+
+#include <accel/utility.h>
+
+#include "files/checkpoints.h"
+#include "lib/base/error.h"
+#include "lib/checkpoint/agree.h"
+#include "lib/checkpoint/files.h"
+#include "lib/checkpoint/folder.h"
+#include "lib/checkpoint/items.h"
+#include "util/cleanup.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What rank 0 has found. */
+struct found {
+    char place[PATH_MAX];
+    uint64_t next;      /* automatic naming: the number of the next checkpoint */
+    bool verified;
+};
+
+struct load {
+    struct accel *acc;
+    struct checkpoint_part *part;
+    const struct comm_site *site;
+    struct found found;
+    struct manifest manifest;
+    bool without_models;
+};
+
+static enum accel_status
+no_memory (struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+}
+
+/* The number after the highest, of complete checkpoints and others, so that the next save is in nobody's way. */
+static enum accel_status
+find_next_number (const char *folder, uint64_t *next, struct accel_error *err)
+{
+    struct checkpoint_list list;
+    enum accel_status status = checkpoint_list_read (&list, folder, err);
+    *next = 0;
+    for (size_t i = 0; !status && i < list.count; i++) {
+        uint64_t number = checkpoint_number (list.entries[i].name);
+        if (number != UINT64_MAX && number >= *next)
+            *next = number + 1;
+    }
+    checkpoint_list_release (&list);
+    return status;
+}
+
+static enum accel_status
+find_newest (struct load *load, const char *folder, struct accel_error *err)
+{
+    AUTO_STRLIST struct strlist passed = { 0 };
+    AUTO_FREE char *path = NULL;
+    enum accel_status status = checkpoint_find_newest (&path, folder, &passed, err);
+    if (status)
+        return status;
+    for (size_t i = 0; i < passed.count; i++)
+        accel_log (load->acc, ACCEL_LOG_WARNING, "accel_load_state passes over a checkpoint: %s", passed.items[i]);
+    if (!path && passed.count)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "no complete checkpoint in %s: %s", folder, passed.items[0]);
+    if (!path) {
+        accel_fail (err, ACCEL_ERR_INVALID, "no checkpoint in %s", folder);
+        err->sys_errno = ENOENT; /* what programs ask for, to start from the beginning */
+        return ACCEL_ERR_INVALID;
+    }
+    load->found.verified = true;
+    return realpath (path, load->found.place) ? ACCEL_OK : accel_fail_errno (err, "%s", path);
+}
+
+static enum accel_status
+find (struct load *load, const char *input_dir, struct accel_error *err)
+{
+    const struct checkpoint_part *part = load->part;
+    AUTO_FREE char *folder = NULL;
+    enum accel_status status;
+    load->found.next = part->iteration;
+    if (!input_dir && !part->automatic_naming)
+        return accel_fail (err, ACCEL_ERR_INVALID, "input_dir is needed, because automatic naming is not set");
+    if (!part->automatic_naming)
+        return checkpoint_folder_find (load->found.place, input_dir, err);
+    if (asprintf (&folder, "%s/" CHECKPOINTS_FOLDER, part->project_dir) < 0)
+        return folder = NULL, no_memory (err);
+    status = input_dir ? checkpoint_folder_find (load->found.place, input_dir, err) : find_newest (load, folder, err);
+    return status ? status : find_next_number (folder, &load->found.next, err);
+}
+
+/* The ranks divide the files among themselves. */
+static enum accel_status
+verify (struct load *load, struct accel_error *err)
+{
+    enum accel_status status = manifest_read (&load->manifest, load->found.place, err);
+    size_t size = (size_t) accel_num_processes (load->acc), rank = (size_t) accel_process_index (load->acc);
+    for (size_t i = rank; !status && !load->found.verified && i < load->manifest.count; i += size)
+        status = manifest_check_file (&load->manifest.files[i], load->found.place, err);
+    return status;
+}
+
+static size_t
+count_custom (const struct manifest *manifest)
+{
+    size_t count = 0;
+    for (char name[64];; count++) {
+        snprintf (name, sizeof name, CUSTOM_FILE "_%zu" CHECKPOINT_VALUES, count);
+        bool found = manifest_find_file (manifest, name);
+        snprintf (name, sizeof name, CUSTOM_FILE "_%zu" CHECKPOINT_TENSORS, count);
+        if (!found && !manifest_find_file (manifest, name))
+            return count;
+    }
+}
+
+/* Whether the files that all ranks saved of a part of each rank are the same. */
+static bool
+all_equal (const struct manifest *manifest, const char *stem)
+{
+    char name[128];
+    const struct manifest_file *first = NULL;
+    for (uint64_t i = 0; i < manifest->processes; i++) {
+        snprintf (name, sizeof name, "%s_%llu" CHECKPOINT_TENSORS, stem, (unsigned long long) i);
+        const struct manifest_file *file = manifest_find_file (manifest, name);
+        if (!file)
+            return false;
+        first = first ? first : file;
+        if (file->count != first->count || file->checksum != first->checksum)
+            return false;
+        for (size_t t = 0; t < file->count; t++)
+            if (file->tensors[t].checksum != first->tensors[t].checksum)
+                return false;
+    }
+    return first != NULL;
+}
+
+/* A rank that did not exist then continues what all ranks had in common, if that is so. */
+static const char *
+name_of (const struct load *load, const struct checkpoint_item *item, char *room, size_t size)
+{
+    if (!item->part || !item->part->kind->of_each_rank
+        || (uint64_t) accel_process_index (load->acc) < load->manifest.processes
+        || !all_equal (&load->manifest, item->part->kind->file))
+        return item->name;
+    snprintf (room, size, "%s_0", item->part->kind->file);
+    return room;
+}
+
+static enum accel_status
+load_item (const struct load *load, const struct checkpoint_item *item, struct accel_error *err)
+{
+    char room[128];
+    bool found = false;
+    struct accel_state_dict state;
+    state_dict_init (&state);
+    enum accel_status status = checkpoint_read (&state, load->found.place, name_of (load, item, room, sizeof room),
+                                                &load->manifest, &found, err);
+    if (!status)
+        status = checkpoint_item_load (item, found ? &state : NULL, err);
+    state_dict_release (&state);
+    return status;
+}
+
+static enum accel_status
+load_items (const struct load *load, struct accel_error *err)
+{
+    struct checkpoint_items items;
+    size_t custom = count_custom (&load->manifest);
+    if (custom != load->part->object_count)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "the checkpoint has %zu registered objects, but %zu are registered now", custom,
+                           load->part->object_count);
+    enum accel_status status = checkpoint_items_make (&items, load->acc, load->without_models, err);
+    for (size_t i = 0; !status && i < items.count; i++)
+        status = load_item (load, &items.items[i], err);
+    checkpoint_items_release (&items);
+    return status;
+}
+
+static enum accel_status
+load_state (struct load *load, const char *input_dir, struct accel_error *err)
+{
+    struct accel *acc = load->acc;
+    enum accel_status status = accel_is_main_process (acc) ? find (load, input_dir, err) : ACCEL_OK;
+    status = checkpoint_agree (acc, load->site, status, err);
+    if (!status)
+        status = comm_broadcast (accel_world (acc), load->site, &load->found, sizeof load->found, ACCEL_UINT8, 0, err);
+    if (!status)
+        status = checkpoint_agree (acc, load->site, verify (load, err), err);
+    if (status)
+        return status;
+    status = checkpoint_run_hooks (load->part, false, load->found.place, &load->without_models, err);
+    if (!status)
+        status = load_items (load, err);
+    char *latest = strdup (load->found.place);
+    if (!status && !latest)
+        status = no_memory (err);
+    status = checkpoint_agree (acc, load->site, status, err);
+    if (status) {
+        free (latest);
+        return status;
+    }
+    free (load->part->latest);
+    load->part->latest = latest;
+    load->part->iteration = load->found.next;
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_load_state_at (const char *file, int line, struct accel *acc, const char *input_dir, struct accel_error *err)
+{
+    const struct comm_site site = { .file = file, .line = line, .call = JOBSEG_CALL_LOAD_STATE };
+    struct accel_error own = { 0 };
+    if (!acc)
+        return accel_fail_null (err, "accel_load_state", "acc");
+    struct load load = { .acc = acc, .part = checkpoint_of (acc), .site = &site };
+    enum accel_status status = load_state (&load, input_dir, &own);
+    manifest_release (&load.manifest);
+    if (status && err) {
+        *err = own;
+        return comm_fail_in (&site, status, err);
+    }
+    return status;
+}

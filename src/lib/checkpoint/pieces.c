@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tensors of a model as they are in files; see pieces.h. */
+#include <config.h>
+
+#include "lib/checkpoint/pieces.h"
+
+#include "lib/base/error.h"
+#include "lib/formats/convert.h"
+#include "util/cleanup.h"
+
+#include <accel/precision.h>
+
+#include <string.h>
+
+static bool
+is_eight_bits (DLDataType type)
+{
+    enum accel_dtype dtype = accel_dtype_from_dl (type);
+    return dtype == ACCEL_FLOAT8_E4M3FN || dtype == ACCEL_FLOAT8_E5M2;
+}
+
+uint64_t
+piece_bytes (const struct piece *piece)
+{
+    return (uint64_t) accel_tensor_count (&piece->from) * convert_element_bytes (piece->to);
+}
+
+void
+pieces_find_tied (const struct accel_model *model, size_t *same_as)
+{
+    for (size_t i = 0; i < model->count; i++) {
+        const DLTensor *tensor = model->parameters[i].data;
+        size_t bytes = accel_tensor_count (tensor) * convert_element_bytes (tensor->dtype);
+        same_as[i] = i;
+        for (size_t j = 0; j < i && bytes && same_as[i] == i; j++) {
+            const DLTensor *other = model->parameters[j].data;
+            if (other->data == tensor->data
+                && accel_tensor_count (other) * convert_element_bytes (other->dtype) == bytes)
+                same_as[i] = same_as[j];
+        }
+    }
+}
+
+static enum accel_status
+add (struct pieces *pieces, const char *name, const char *suffix, const DLTensor *from, DLDataType to,
+     struct accel_error *err)
+{
+    struct piece *piece = &pieces->all[pieces->count];
+    *piece = (struct piece){ .from = *from, .to = to };
+    if (asprintf (&piece->name, "%s%s", name, suffix) < 0)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    pieces->count++;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+add_parameter (struct pieces *pieces, struct accel_model *model, size_t index,
+               const struct accel_save_model_options *options, struct accel_error *err)
+{
+    const char *name = model->parameters[index].name;
+    const DLTensor *tensor = model->parameters[index].data;
+    DLDataType as = accel_dtype_to_dl (options->dtype);
+    if (options->precision != ACCEL_SAVE_TRAINED) {
+        const DLTensor *master = accel_model_master (model, index);
+        tensor = master ? master : tensor;
+        bool convert = options->precision == ACCEL_SAVE_AS && convert_can (as, tensor->dtype);
+        return add (pieces, name, "", tensor, convert ? as : tensor->dtype, err);
+    }
+    enum accel_status status = add (pieces, name, "", tensor, tensor->dtype, err);
+    if (status || !is_eight_bits (tensor->dtype))
+        return status;
+    pieces->scales[index] = accel_model_scale (model, index);
+    DLTensor scale = { .data = &pieces->scales[index],
+                       .device = { kDLCPU, 0 },
+                       .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    return add (pieces, name, SCALE_SUFFIX, &scale, scale.dtype, err);
+}
+
+enum accel_status
+pieces_list (struct pieces *pieces, struct accel_model *model, const struct accel_save_model_options *options,
+             struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    *pieces = (struct pieces){ .parameters = model->count };
+    pieces->all = calloc (2 * model->count, sizeof *pieces->all);
+    pieces->same_as = calloc (model->count, sizeof *pieces->same_as);
+    pieces->piece_of = calloc (model->count, sizeof *pieces->piece_of);
+    pieces->scales = calloc (model->count, sizeof *pieces->scales);
+    if (!pieces->all || !pieces->same_as || !pieces->piece_of || !pieces->scales)
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the names of %zu parameters",
+                             model->count);
+    if (!status)
+        pieces_find_tied (model, pieces->same_as);
+    for (size_t i = 0; i < model->count && !status; i++) {
+        bool tied = pieces->same_as[i] != i;
+        pieces->piece_of[i] = tied ? pieces->piece_of[pieces->same_as[i]] : pieces->count;
+        if (!tied)
+            status = add_parameter (pieces, model, i, options, err);
+    }
+    return status;
+}
+
+void
+pieces_release (struct pieces *pieces)
+{
+    for (size_t i = 0; i < pieces->count; i++)
+        free (pieces->all[i].name);
+    free (pieces->all);
+    free (pieces->same_as);
+    free (pieces->piece_of);
+    free (pieces->scales);
+    *pieces = (struct pieces){ 0 };
+}

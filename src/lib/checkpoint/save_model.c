@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accel_save_model().  Shards are written beside the former model, by rank 0 or by all ranks of its host; rank 0 then
+ * puts them in their places.  After each step all ranks agree on its result, so that all of them fail, or none. */
+#include <config.h>
+
+#include "files/index.h"
+#include "files/safetensors_writer.h"
+#include "files/shards.h"
+#include "files/weights_save.h"
+#include "lib/base/error.h"
+#include "lib/base/sized.h"
+#include "lib/checkpoint/agree.h"
+#include "lib/checkpoint/pieces.h"
+#include "lib/formats/convert.h"
+#include "util/cleanup.h"
+#include "util/hash.h"
+#include "util/memory.h"
+
+#include <string.h>
+
+enum {
+    BLOCK_BYTES = 1 << 20,     /* converted at once */
+    PARALLEL_BYTES = 64 << 20, /* from so many on, ranks write at the same time */
+    LANES = 4,
+};
+
+struct save {
+    struct accel *acc;
+    const struct comm_site *site;
+    struct accel_model *model;
+    const char *directory;
+    struct pieces pieces;
+    size_t *shard_of; /* [pieces.count] */
+    size_t shards;
+    uint64_t total; /* bytes of tensors */
+    struct weights_save target; /* of rank 0 */
+    int writers;                /* ranks that write */
+};
+
+/* ---- what goes where ---- */
+
+static enum accel_status
+find_limit (const struct accel_save_model_options *options, uint64_t *most, struct accel_error *err)
+{
+    if (options->max_shard_bytes && options->max_shard_size)
+        return accel_fail (err, ACCEL_ERR_INVALID, "max_shard_size and max_shard_bytes cannot be combined");
+    *most = options->max_shard_bytes;
+    return *most ? ACCEL_OK
+                 : shards_parse_size (options->max_shard_size ? options->max_shard_size : SHARDS_DEFAULT_SIZE, most,
+                                      err);
+}
+
+static enum accel_status
+check_precision (const struct accel_save_model_options *options, struct accel_error *err)
+{
+    if (options->precision > ACCEL_SAVE_AS)
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'precision': %u", (unsigned) options->precision);
+    if (options->precision == ACCEL_SAVE_AS
+        && !convert_can (accel_dtype_to_dl (options->dtype), accel_dtype_to_dl (ACCEL_FLOAT32)))
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'dtype': %s is not a float type",
+                           accel_dtype_name (options->dtype));
+    return ACCEL_OK;
+}
+
+static enum accel_status
+plan (struct save *save, const struct accel_save_model_options *options, struct accel_error *err)
+{
+    uint64_t most;
+    enum accel_status status = find_limit (options, &most, err);
+    if (!status)
+        status = check_precision (options, err);
+    if (!status && (!save->directory || !*save->directory))
+        status = accel_fail (err, ACCEL_ERR_INVALID, "directory is NULL or empty");
+    if (!status)
+        status = pieces_list (&save->pieces, save->model, options, err);
+    if (status)
+        return status;
+    AUTO_FREE uint64_t *bytes = calloc (save->pieces.count, sizeof *bytes);
+    save->shard_of = calloc (save->pieces.count, sizeof *save->shard_of);
+    if (!bytes || !save->shard_of)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < save->pieces.count; i++)
+        save->total += bytes[i] = piece_bytes (&save->pieces.all[i]);
+    save->shards = shards_split (bytes, save->pieces.count, most, save->shard_of);
+    return ACCEL_OK;
+}
+
+/* ---- who writes ---- */
+
+/* Four hashes at once are as fast as memory. */
+static uint64_t
+hash_tensor (uint64_t hash, const DLTensor *tensor)
+{
+    const char *at = tensor->data;
+    size_t bytes = accel_tensor_count (tensor) * convert_element_bytes (tensor->dtype);
+    uint64_t lanes[LANES] = { HASH_START, 1, 2, 3 };
+    for (; bytes >= sizeof lanes; bytes -= sizeof lanes, at += sizeof lanes) {
+        uint64_t words[LANES];
+        memcpy (words, at, sizeof words);
+        for (int i = 0; i < LANES; i++)
+            lanes[i] = hash_word (lanes[i], words[i]);
+    }
+    for (int i = 0; i < LANES; i++)
+        hash = hash_word (hash, lanes[i]);
+    return hash_bytes (hash, at, bytes);
+}
+
+/* Several ranks can write only what is the same on all of them: a set must not be a mixture of replicas. */
+static enum accel_status
+choose_writers (struct save *save, struct accel_error *err)
+{
+    uint64_t hash = HASH_START;
+    save->writers = 1;
+    if (save->shards < 2 || save->total < PARALLEL_BYTES || accel_num_processes (save->acc) == 1)
+        return ACCEL_OK;
+    for (size_t i = 0; i < save->pieces.count; i++)
+        hash = hash_tensor (hash, &save->pieces.all[i].from);
+    int64_t most[3] = { (int64_t) (hash >> 1), -(int64_t) (hash >> 1), 0 };
+    if (accel_is_main_process (save->acc))
+        most[2] = accel_local_num_processes (save->acc);
+    enum accel_status status
+        = comm_all_reduce (accel_world (save->acc), save->site, most, most, 3, ACCEL_INT64, ACCEL_MAX, err);
+    if (!status && most[0] == -most[1])
+        save->writers = (int) most[2];
+    return status;
+}
+
+/* Ranks of the first host; elsewhere the two numbers differ. */
+static bool
+writes (const struct save *save, size_t shard)
+{
+    int rank = accel_process_index (save->acc);
+    return rank == accel_local_process_index (save->acc) && (int) (shard % (size_t) save->writers) == rank;
+}
+
+/* ---- writing ---- */
+
+static enum accel_status
+write_piece (struct safetensors_writer *writer, size_t index, const struct piece *piece, void *block,
+             struct accel_error *err)
+{
+    size_t count = accel_tensor_count (&piece->from), from = convert_element_bytes (piece->from.dtype);
+    size_t to = convert_element_bytes (piece->to), most = BLOCK_BYTES / to;
+    const char *data = piece->from.data;
+    enum accel_status status = ACCEL_OK;
+    if (piece->from.dtype.code == piece->to.code && piece->from.dtype.bits == piece->to.bits)
+        return safetensors_writer_write (writer, index, data, count * to, err);
+    for (size_t i = 0; i < count && !status; i += most) {
+        size_t some = count - i < most ? count - i : most;
+        convert_elements (block, piece->to, data + i * from, piece->from.dtype, some);
+        status = safetensors_writer_write (writer, index, block, some * to, err);
+    }
+    return status;
+}
+
+/* What a file needs, in the order of the model. */
+struct shard {
+    struct safetensors_entry *entries;
+    const struct piece **pieces; /* by entry */
+    size_t count;
+    struct safetensors_pair *metadata;
+    size_t pairs;
+};
+
+/* "format" as the original writes it, and which name has the numbers of those that share them. */
+static void
+describe (const struct save *save, size_t number, struct shard *shard)
+{
+    const struct pieces *pieces = &save->pieces;
+    shard->metadata[shard->pairs++] = (struct safetensors_pair){ (char *) "format", (char *) "pt" };
+    for (size_t i = 0; i < pieces->count; i++) {
+        const struct piece *piece = &pieces->all[i];
+        if (save->shard_of[i] != number)
+            continue;
+        shard->entries[shard->count] = (struct safetensors_entry){ .name = piece->name,
+                                                                   .dtype = safetensors_from_dl (piece->to),
+                                                                   .ndim = (size_t) piece->from.ndim,
+                                                                   .shape = piece->from.shape };
+        shard->pieces[shard->count++] = piece;
+    }
+    for (size_t i = 0; i < pieces->parameters; i++)
+        if (pieces->same_as[i] != i && save->shard_of[pieces->piece_of[i]] == number)
+            shard->metadata[shard->pairs++] = (struct safetensors_pair){
+                (char *) save->model->parameters[i].name, pieces->all[pieces->piece_of[i]].name
+            };
+}
+
+static enum accel_status
+write_shard (const struct save *save, size_t number, struct accel_error *err)
+{
+    char name[SHARDS_NAME_SIZE];
+    struct safetensors_writer *writer = NULL;
+    struct shard shard = { 0 };
+    AUTO_FREE char *path = weights_save_path (save->directory, shards_name (name, number, save->shards));
+    AUTO_FREE void *block = memory_create (BLOCK_BYTES);
+    shard.entries = calloc (save->pieces.count + 1, sizeof *shard.entries);
+    shard.pieces = calloc (save->pieces.count + 1, sizeof *shard.pieces);
+    shard.metadata = calloc (save->pieces.parameters + 1, sizeof *shard.metadata);
+    enum accel_status status = ACCEL_OK;
+    if (!path || !block || !shard.entries || !shard.pieces || !shard.metadata)
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    if (!status) {
+        describe (save, number, &shard);
+        struct safetensors_plan plan = { .entries = shard.entries, .count = shard.count, .metadata = shard.metadata,
+                                         .pairs = shard.pairs, .in_place = true };
+        status = safetensors_writer_create (&writer, path, &plan, err);
+    }
+    for (size_t i = 0; i < shard.count && !status; i++) {
+        size_t index = safetensors_writer_order (writer, i);
+        status = write_piece (writer, index, shard.pieces[index], block, err);
+    }
+    if (!status)
+        status = safetensors_writer_commit (writer, err);
+    safetensors_writer_destroy (writer);
+    free (shard.entries);
+    free (shard.pieces);
+    free (shard.metadata);
+    return status;
+}
+
+static enum accel_status
+write_shards (const struct save *save, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < save->shards && !status; i++)
+        if (writes (save, i))
+            status = write_shard (save, i, err);
+    return status;
+}
+
+static enum accel_status
+commit (struct save *save, struct accel_error *err)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    char name[SHARDS_NAME_SIZE];
+    if (save->shards == 1)
+        return weights_save_commit (&save->target, NULL, err);
+    struct index_entry *entries = calloc (save->pieces.count, sizeof *entries);
+    enum accel_status status
+        = entries ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < save->pieces.count && !status; i++) {
+        entries[i].name = save->pieces.all[i].name;
+        entries[i].file = strdup (shards_name (name, save->shard_of[i], save->shards));
+        if (!entries[i].file)
+            status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    }
+    if (!status) {
+        index_write (&text, entries, save->pieces.count, save->total);
+        status = text.failed ? accel_fail (err, ACCEL_ERR_NOMEM, "out of memory")
+                             : weights_save_commit (&save->target, &text, err);
+    }
+    for (size_t i = 0; entries && i < save->pieces.count; i++)
+        free (entries[i].file);
+    free (entries);
+    return status;
+}
+
+static enum accel_status
+save_model (struct save *save, const struct accel_save_model_options *options, struct accel_error *err)
+{
+    bool main = accel_is_main_process (save->acc);
+    enum accel_status status = checkpoint_agree (save->acc, save->site, plan (save, options, err), err);
+    if (status)
+        return status;
+    status = main ? weights_save_begin (&save->target, save->directory, err) : ACCEL_OK;
+    status = checkpoint_agree (save->acc, save->site, status, err);
+    if (!status)
+        status = choose_writers (save, err);
+    if (status)
+        return status;
+    status = checkpoint_agree (save->acc, save->site, write_shards (save, err), err);
+    if (status)
+        return status;
+    return checkpoint_agree (save->acc, save->site, main ? commit (save, err) : ACCEL_OK, err);
+}
+
+enum accel_status
+accel_save_model_at (const char *file, int line, size_t options_size, struct accel *acc, struct accel_model *model,
+                     const char *directory, const struct accel_save_model_options *options, struct accel_error *err)
+{
+    static const struct accel_save_model_options defaults;
+    const struct comm_site site = { .file = file, .line = line, .call = JOBSEG_CALL_SAVE_MODEL };
+    struct accel_save_model_options room;
+    struct accel_error own = { 0 };
+    enum accel_status status;
+    if (!acc || !model)
+        return accel_fail_null (err, "accel_save_model", acc ? "model" : "acc");
+    options = SIZED (options, options_size, room, &status, err);
+    if (status)
+        return status;
+    struct save save = { .acc = acc, .site = &site, .model = model, .directory = directory,
+                         .target = WEIGHTS_SAVE_NONE };
+    status = save_model (&save, options ? options : &defaults, &own);
+    weights_save_end (&save.target);
+    pieces_release (&save.pieces);
+    free (save.shard_of);
+    if (status && err) {
+        *err = own;
+        return comm_fail_in (&site, status, err);
+    }
+    return status;
+}

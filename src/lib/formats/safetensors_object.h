@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An open safetensors file from the inside. */
+#ifndef LIB_FORMATS_SAFETENSORS_OBJECT_H
+#define LIB_FORMATS_SAFETENSORS_OBJECT_H
+
+#include <accel/safetensors.h>
+
+#include "files/weights.h"
+
+struct accel_safetensors {
+    struct weights weights;
+    struct accel_safetensors_info *infos; /* [weights.count] */
+    void **copies;                        /* [weights.count] of views that are no mapping, or NULL */
+    bool in_memory;
+};
+
+/**
+ * Read a part of a tensor; see accel_safetensors_read_slice(), but the arguments are valid.
+ *
+ * @param into  elements of type @p dtype, to which the tensor's can be converted
+ */
+enum accel_status slice_read (const struct weights_tensor *tensor, const int64_t *begin, const int64_t *end, void *into,
+                              DLDataType dtype, struct accel_error *err);
+
+#endif

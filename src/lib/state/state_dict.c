@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State dicts that are saved; see state_dict.h. */
+#include <config.h>
+
+#include "lib/state/state_dict.h"
+
+#include "files/quote.h"
+#include "lib/base/error.h"
+#include "util/utf8.h"
+
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void
+state_dict_init (struct accel_state_dict *state)
+{
+    *state = (struct accel_state_dict){ .source = SOURCE_CLOSED };
+}
+
+static void
+release_tensor (struct state_tensor *tensor)
+{
+    free (tensor->name);
+    free (tensor->owned);
+}
+
+void
+state_dict_release (struct accel_state_dict *state)
+{
+    for (size_t i = 0; i < state->value_count; i++) {
+        free (state->values[i].name);
+        free (state->values[i].text);
+    }
+    for (size_t i = 0; i < state->tensor_count; i++)
+        release_tensor (&state->tensors[i]);
+    free (state->values);
+    free (state->tensors);
+    safetensors_release (&state->header);
+    source_close (&state->source);
+    state_dict_init (state);
+}
+
+/* ---- adding ---- */
+
+static void
+remember (struct accel_state_dict *state, enum accel_status status, const char *name, const char *reason)
+{
+    if (state->failed)
+        return;
+    state->failed = true;
+    accel_fail (&state->failure, status, "'%.100s': %s", name ? name : "(null)", reason);
+}
+
+static bool
+is_known (const struct accel_state_dict *state, const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; !found && i < state->value_count; i++)
+        found = !strcmp (state->values[i].name, name);
+    for (size_t i = 0; !found && i < state->tensor_count; i++)
+        found = !strcmp (state->tensors[i].name, name);
+    return found;
+}
+
+/* Names of models' parameters are unique already, and there may be many: @known says so. */
+static bool
+take_name (struct accel_state_dict *state, const char *name, bool known, char **copy)
+{
+    *copy = NULL;
+    if (!name || !*name || !utf8_is_valid (name, strlen (name)))
+        remember (state, ACCEL_ERR_INVALID, name, "the name is empty or not UTF-8");
+    else if (!known && is_known (state, name))
+        remember (state, ACCEL_ERR_INVALID, name, "duplicate name in a state dict");
+    else if (!(*copy = strdup (name)))
+        remember (state, ACCEL_ERR_NOMEM, name, "out of memory");
+    return *copy != NULL;
+}
+
+static void
+add_value (struct accel_state_dict *state, const char *name, enum state_kind kind, const char *text)
+{
+    char *copy, *value = strdup (text);
+    if (!take_name (state, name, false, &copy)) {
+        free (value);
+        return;
+    }
+    if (value && state->value_count == state->value_room) {
+        size_t room = state->value_room ? 2 * state->value_room : 16;
+        struct state_value *more = reallocarray (state->values, room, sizeof *more);
+        if (more) {
+            state->values = more;
+            state->value_room = room;
+        }
+    }
+    if (value && state->value_count < state->value_room)
+        state->values[state->value_count++] = (struct state_value){ copy, value, kind };
+    else {
+        remember (state, ACCEL_ERR_NOMEM, name, "out of memory");
+        free (copy);
+        free (value);
+    }
+}
+
+/* @return where the tensor's view is to be put; NULL: a failure was remembered */
+static struct state_tensor *
+add_tensor (struct accel_state_dict *state, const char *name, bool known)
+{
+    char *copy;
+    if (!take_name (state, name, known, &copy))
+        return NULL;
+    if (state->tensor_count == state->tensor_room) {
+        size_t room = state->tensor_room ? 2 * state->tensor_room : 16;
+        struct state_tensor *more = reallocarray (state->tensors, room, sizeof *more);
+        if (!more) {
+            remember (state, ACCEL_ERR_NOMEM, name, "out of memory");
+            free (copy);
+            return NULL;
+        }
+        for (size_t i = 0; i < state->tensor_count; i++)
+            if (more[i].view.dl.shape) /* it points into its own struct, which has moved */
+                more[i].view.dl.shape = more[i].view.shape;
+        state->tensors = more;
+        state->tensor_room = room;
+    }
+    struct state_tensor *tensor = &state->tensors[state->tensor_count++];
+    *tensor = (struct state_tensor){ .name = copy };
+    return tensor;
+}
+
+static void
+set_tensor (struct accel_state_dict *state, const char *name, bool known, const DLTensor *tensor)
+{
+    struct accel_error err = { 0 };
+    if (!tensor || tensor_check (tensor, &err) || !tensor_device_is_host (tensor->device)
+        || !tensor_is_contiguous (tensor)) {
+        remember (state, ACCEL_ERR_UNSUPPORTED, name,
+                  tensor ? *err.text ? err.text : "the tensor is not contiguous host memory" : "the tensor is NULL");
+        return;
+    }
+    struct state_tensor *added = add_tensor (state, name, known);
+    if (added)
+        tensor_view_set (&added->view, tensor);
+}
+
+void
+accel_state_dict_set_uint64 (struct accel_state_dict *state, const char *name, uint64_t value)
+{
+    char text[32];
+    snprintf (text, sizeof text, "%" PRIu64, value);
+    add_value (state, name, STATE_NUMBER, text);
+}
+
+void
+accel_state_dict_set_int64 (struct accel_state_dict *state, const char *name, int64_t value)
+{
+    char text[32];
+    snprintf (text, sizeof text, "%" PRId64, value);
+    add_value (state, name, STATE_NUMBER, text);
+}
+
+/* JSON has neither infinities nor NaN, and a point whatever the locale of the program. */
+void
+accel_state_dict_set_double (struct accel_state_dict *state, const char *name, double value)
+{
+    char text[64];
+    const char *point = localeconv ()->decimal_point;
+    snprintf (text, sizeof text, "%.17g", value);
+    char *found = *point ? strstr (text, point) : NULL;
+    if (found) {
+        *found = '.';
+        memmove (found + 1, found + strlen (point), strlen (found + strlen (point)) + 1);
+    }
+    add_value (state, name, isfinite (value) ? STATE_NUMBER : STATE_TEXT, text);
+}
+
+void
+accel_state_dict_set_bool (struct accel_state_dict *state, const char *name, bool value)
+{
+    add_value (state, name, STATE_BOOL, value ? "true" : "false");
+}
+
+void
+accel_state_dict_set_text (struct accel_state_dict *state, const char *name, const char *text)
+{
+    if (!text || !utf8_is_valid (text, strlen (text)))
+        remember (state, ACCEL_ERR_INVALID, name, text ? "the text is not UTF-8" : "the text is NULL");
+    else
+        add_value (state, name, STATE_TEXT, text);
+}
+
+void
+accel_state_dict_set_tensor (struct accel_state_dict *state, const char *name, const DLTensor *tensor)
+{
+    set_tensor (state, name, false, tensor);
+}
+
+void
+accel_state_dict_set_bytes (struct accel_state_dict *state, const char *name, const void *bytes, size_t size_bytes)
+{
+    int64_t shape[] = { (int64_t) size_bytes };
+    if (size_bytes > PTRDIFF_MAX || (size_bytes && !bytes)) {
+        remember (state, ACCEL_ERR_INVALID, name, bytes ? "too large: size overflows" : "the bytes are NULL");
+        return;
+    }
+    void *copy = malloc (size_bytes + !size_bytes);
+    if (!copy) {
+        remember (state, ACCEL_ERR_NOMEM, name, "out of memory");
+        return;
+    }
+    if (size_bytes)
+        memcpy (copy, bytes, size_bytes);
+    DLTensor tensor = { .data = copy, .device = { kDLCPU, 0 }, .ndim = 1, .dtype = accel_dtype_to_dl (ACCEL_UINT8),
+                        .shape = shape };
+    size_t before = state->tensor_count;
+    set_tensor (state, name, false, &tensor);
+    if (state->tensor_count > before)
+        state->tensors[before].owned = copy;
+    else
+        free (copy);
+}
+
+void
+state_dict_add_tensor (struct accel_state_dict *state, const char *name, const DLTensor *tensor)
+{
+    set_tensor (state, name, true, tensor);
+}
+
+void
+state_dict_write (const struct accel_state_dict *state, struct strbuf *out)
+{
+    for (size_t i = 0; i < state->value_count; i++) {
+        const struct state_value *value = &state->values[i];
+        strbuf_add (out, i ? ",\n  " : "{\n  ");
+        quote_utf8 (out, value->name);
+        strbuf_add (out, ": ");
+        if (value->kind == STATE_TEXT)
+            quote_utf8 (out, value->text);
+        else
+            strbuf_add (out, value->text);
+    }
+    if (state->value_count)
+        strbuf_add (out, "\n}\n");
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A state dict from the inside: values as JSON has them, and tensors: borrowed ones to be saved, or those of a file. */
+#ifndef LIB_STATE_STATE_DICT_H
+#define LIB_STATE_STATE_DICT_H
+
+#include <accel/statedict.h>
+
+#include "files/safetensors.h"
+#include "lib/base/tensor.h"
+#include "util/strbuf.h"
+
+enum state_kind { STATE_NUMBER, STATE_BOOL, STATE_TEXT };
+
+struct state_value {
+    char *name;
+    char *text; /* a number's digits, "true" or "false", or the text itself */
+    enum state_kind kind;
+};
+
+struct state_tensor {
+    char *name;
+    struct tensor_view view; /* whose memory is the owner's, or */
+    void *owned;             /* ours; may be NULL */
+};
+
+struct accel_state_dict {
+    struct state_value *values; /* [value_count] */
+    size_t value_count, value_room;
+    struct state_tensor *tensors; /* [tensor_count]; of one that is saved */
+    size_t tensor_count, tensor_room;
+    struct accel_error failure; /* the first of the setters' */
+    bool failed;
+    /* Of one that is loaded. */
+    struct source source;
+    struct safetensors header;
+    uint64_t data; /* where tensors begin in the file; 0: there is no file */
+};
+
+/** An empty one, to be saved. */
+void state_dict_init (struct accel_state_dict *state);
+
+/** Write its values as JSON; nothing is written if there are none. */
+void state_dict_write (const struct accel_state_dict *state, struct strbuf *out);
+
+/**
+ * Fill an empty one with the values of a JSON text.
+ *
+ * @retval ACCEL_ERR_FORMAT  not an object of numbers, texts and truth values, or a duplicate name
+ */
+enum accel_status state_dict_parse (struct accel_state_dict *state, const char *text, size_t length,
+                                    struct accel_error *err);
+
+/** Let it read tensors from @p source, which it takes, also on failure. */
+enum accel_status state_dict_open (struct accel_state_dict *state, struct source *source, struct accel_error *err);
+
+/**
+ * Check that there is a stored tensor that can be read into @p like.
+ *
+ * @retval ACCEL_ERR_FORMAT  there is none, or its shape or type is another one
+ */
+enum accel_status state_dict_check (const struct accel_state_dict *state, const char *name, const DLTensor *like,
+                                    struct accel_error *err);
+
+/** accel_state_dict_set_tensor() for one of many, whose name is known to be unique. */
+void state_dict_add_tensor (struct accel_state_dict *state, const char *name, const DLTensor *tensor);
+
+/** The same as the accel_state_dict_... functions, with printf()'s arguments for the name.  @{ */
+void state_dict_set_tensor (struct accel_state_dict *state, const DLTensor *tensor, const char *format, ...)
+    ACCEL_PRINTF (3, 4);
+void state_dict_set_double (struct accel_state_dict *state, double value, const char *format, ...)
+    ACCEL_PRINTF (3, 4);
+void state_dict_set_uint64 (struct accel_state_dict *state, uint64_t value, const char *format, ...)
+    ACCEL_PRINTF (3, 4);
+void state_dict_set_bool (struct accel_state_dict *state, bool value, const char *format, ...) ACCEL_PRINTF (3, 4);
+enum accel_status state_dict_get_tensor (const struct accel_state_dict *state, DLTensor *into, struct accel_error *err,
+                                         const char *format, ...) ACCEL_PRINTF (4, 5);
+enum accel_status state_dict_get_double (const struct accel_state_dict *state, double *value, struct accel_error *err,
+                                         const char *format, ...) ACCEL_PRINTF (4, 5);
+enum accel_status state_dict_get_uint64 (const struct accel_state_dict *state, uint64_t *value,
+                                         struct accel_error *err, const char *format, ...) ACCEL_PRINTF (4, 5);
+enum accel_status state_dict_get_bool (const struct accel_state_dict *state, bool *value, struct accel_error *err,
+                                       const char *format, ...) ACCEL_PRINTF (4, 5);
+/** @} */
+
+/** Free it, and close its file. */
+void state_dict_release (struct accel_state_dict *state);
+
+#endif

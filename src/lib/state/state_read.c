@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State dicts that are loaded; see state_dict.h. */
+#include <config.h>
+
+#include "lib/state/state_dict.h"
+
+#include "files/cursor.h"
+#include "lib/base/error.h"
+#include "util/cleanup.h"
+#include "util/parse.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the file ---- */
+
+static enum accel_status
+take_value (struct cursor *json, struct state_value *value)
+{
+    char c = cursor_peek (json);
+    size_t start = json->at;
+    if (c == '"') {
+        value->kind = STATE_TEXT;
+        return cursor_string (json, &value->text, "a text");
+    }
+    if (c == '{' || c == '[' || c == 'n')
+        return cursor_fail (json, "expected a number, a text or a truth value");
+    enum accel_status status = cursor_skip (json);
+    if (status)
+        return status;
+    value->kind = c == 't' || c == 'f' ? STATE_BOOL : STATE_NUMBER;
+    value->text = strndup (json->text + start, json->at - start);
+    return value->text ? ACCEL_OK : accel_fail (json->err, ACCEL_ERR_NOMEM, "out of memory");
+}
+
+static int
+compare_values (const void *a, const void *b)
+{
+    return strcmp (((const struct state_value *) a)->name, ((const struct state_value *) b)->name);
+}
+
+static enum accel_status
+add_value (struct accel_state_dict *state, struct cursor *json)
+{
+    struct state_value value = { 0 };
+    enum accel_status status = cursor_key (json, &value.name);
+    if (!status)
+        status = take_value (json, &value);
+    if (!status && state->value_count == state->value_room) {
+        size_t room = state->value_room ? 2 * state->value_room : 16;
+        struct state_value *more = reallocarray (state->values, room, sizeof *more);
+        if (!more)
+            status = accel_fail (json->err, ACCEL_ERR_NOMEM, "out of memory");
+        else {
+            state->values = more;
+            state->value_room = room;
+        }
+    }
+    if (!status)
+        state->values[state->value_count++] = value;
+    else {
+        free (value.name);
+        free (value.text);
+    }
+    return status;
+}
+
+enum accel_status
+state_dict_parse (struct accel_state_dict *state, const char *text, size_t length, struct accel_error *err)
+{
+    struct cursor json = { text, length, 0, err };
+    bool first = true, more;
+    enum accel_status status = cursor_take (&json, '{', "an object");
+    while (!status && !(status = cursor_next (&json, '}', &first, &more)) && more)
+        status = add_value (state, &json);
+    if (!status)
+        status = cursor_end (&json);
+    if (!status && state->value_count)
+        qsort (state->values, state->value_count, sizeof *state->values, compare_values);
+    for (size_t i = 1; !status && i < state->value_count; i++)
+        if (!compare_values (&state->values[i], &state->values[i - 1]))
+            status = accel_fail (err, ACCEL_ERR_FORMAT, "duplicate name '%.100s'", state->values[i].name);
+    return status;
+}
+
+enum accel_status
+state_dict_open (struct accel_state_dict *state, struct source *source, struct accel_error *err)
+{
+    state->source = *source;
+    *source = (struct source) SOURCE_CLOSED;
+    return safetensors_read (&state->header, &state->source, &state->data, err);
+}
+
+/* ---- values ---- */
+
+static const struct state_value *
+find_value (const struct accel_state_dict *state, const char *name)
+{
+    const struct state_value wanted = { .name = (char *) (uintptr_t) name };
+    if (!name || !state->value_count)
+        return NULL;
+    return bsearch (&wanted, state->values, state->value_count, sizeof wanted, compare_values);
+}
+
+bool
+accel_state_dict_has (const struct accel_state_dict *state, const char *name)
+{
+    return state && name && (find_value (state, name) || safetensors_find (&state->header, name));
+}
+
+static enum accel_status
+need_value (const struct accel_state_dict *state, const char *name, const struct state_value **value,
+            struct accel_error *err)
+{
+    *value = state ? find_value (state, name) : NULL;
+    if (*value)
+        return ACCEL_OK;
+    return accel_fail (err, ACCEL_ERR_FORMAT, "'%.100s' is missing", name ? name : "(null)");
+}
+
+static enum accel_status
+wrong_kind (const struct state_value *value, const char *wanted, struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_FORMAT, "'%.100s' is '%.60s', but must be %s", value->name, value->text, wanted);
+}
+
+enum accel_status
+accel_state_dict_get_uint64 (const struct accel_state_dict *state, const char *name, uint64_t *number,
+                             struct accel_error *err)
+{
+    const struct state_value *value;
+    char *end = NULL;
+    enum accel_status status = need_value (state, name, &value, err);
+    if (status)
+        return status;
+    errno = 0;
+    uint64_t read = strtoull (value->text, &end, 10);
+    if (value->kind != STATE_NUMBER || *value->text == '-' || *end || errno)
+        return wrong_kind (value, "a whole number from 0 on", err);
+    *number = read;
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_state_dict_get_int64 (const struct accel_state_dict *state, const char *name, int64_t *number,
+                            struct accel_error *err)
+{
+    const struct state_value *value;
+    enum accel_status status = need_value (state, name, &value, err);
+    if (!status
+        && (value->kind != STATE_NUMBER || parse_int64 (value->text, INT64_MIN, INT64_MAX, number) != PARSE_OK))
+        return wrong_kind (value, "a whole number", err);
+    return status;
+}
+
+enum accel_status
+accel_state_dict_get_double (const struct accel_state_dict *state, const char *name, double *number,
+                             struct accel_error *err)
+{
+    static const struct {
+        const char *text;
+        double value;
+    } special[] = { { "inf", INFINITY }, { "-inf", -INFINITY }, { "nan", NAN }, { "-nan", NAN } };
+    const struct state_value *value;
+    enum accel_status status = need_value (state, name, &value, err);
+    if (status)
+        return status;
+    for (size_t i = 0; value->kind == STATE_TEXT && i < sizeof special / sizeof *special; i++)
+        if (!strcmp (value->text, special[i].text)) {
+            *number = special[i].value;
+            return ACCEL_OK;
+        }
+    if (value->kind != STATE_NUMBER || parse_double (value->text, -INFINITY, INFINITY, number) != PARSE_OK)
+        return wrong_kind (value, "a number", err);
+    return ACCEL_OK;
+}
+
+enum accel_status
+accel_state_dict_get_bool (const struct accel_state_dict *state, const char *name, bool *truth,
+                           struct accel_error *err)
+{
+    const struct state_value *value;
+    enum accel_status status = need_value (state, name, &value, err);
+    if (!status && value->kind != STATE_BOOL)
+        return wrong_kind (value, "true or false", err);
+    if (!status)
+        *truth = *value->text == 't';
+    return status;
+}
+
+enum accel_status
+accel_state_dict_get_text (const struct accel_state_dict *state, const char *name, const char **text,
+                           struct accel_error *err)
+{
+    const struct state_value *value;
+    enum accel_status status = need_value (state, name, &value, err);
+    if (!status && value->kind != STATE_TEXT)
+        return wrong_kind (value, "a text", err);
+    if (!status)
+        *text = value->text;
+    return status;
+}
+
+/* ---- tensors ---- */
+
+static void
+add_shape (struct strbuf *out, enum accel_dtype dtype, const char *other, size_t ndim, const int64_t *shape)
+{
+    strbuf_printf (out, "%s [", dtype < ACCEL_DTYPE_COUNT ? accel_dtype_name (dtype) : other);
+    for (size_t i = 0; i < ndim; i++)
+        strbuf_printf (out, "%s%" PRId64, i ? ", " : "", shape[i]);
+    strbuf_add_char (out, ']');
+}
+
+static bool
+is_like (const struct safetensors_tensor *stored, const DLTensor *like)
+{
+    bool same = stored->ndim == (size_t) like->ndim
+                && safetensors_to_accel (stored->dtype) == accel_dtype_from_dl (like->dtype);
+    for (size_t i = 0; same && i < stored->ndim; i++)
+        same = (int64_t) stored->shape[i] == like->shape[i];
+    return same;
+}
+
+enum accel_status
+state_dict_check (const struct accel_state_dict *state, const char *name, const DLTensor *like,
+                  struct accel_error *err)
+{
+    const struct safetensors_tensor *stored = safetensors_find (&state->header, name);
+    if (!stored)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "tensor '%.100s' is missing", name);
+    if (is_like (stored, like))
+        return ACCEL_OK;
+    AUTO_STRBUF struct strbuf text = { 0 };
+    add_shape (&text, safetensors_to_accel (stored->dtype), safetensors_dtype_name (stored->dtype), stored->ndim,
+               (const int64_t *) (const void *) stored->shape);
+    strbuf_add (&text, ", but must be ");
+    add_shape (&text, accel_dtype_from_dl (like->dtype), "another type", (size_t) like->ndim, like->shape);
+    return accel_fail (err, ACCEL_ERR_FORMAT, "tensor '%.100s' is %s", name, text.failed ? "different" : text.text);
+}
+
+enum accel_status
+accel_state_dict_get_tensor (const struct accel_state_dict *state, const char *name, DLTensor *into,
+                             struct accel_error *err)
+{
+    if (!state || !name || !into)
+        return accel_fail_null (err, __func__, !state ? "state" : name ? "into" : "name");
+    enum accel_status status = tensor_check (into, err);
+    if (!status && !(tensor_device_is_host (into->device) && tensor_is_contiguous (into)))
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "tensor '%.100s': into is not contiguous host memory", name);
+    if (!status)
+        status = state_dict_check (state, name, into, err);
+    if (status)
+        return status;
+    const struct safetensors_tensor *stored = safetensors_find (&state->header, name);
+    return source_read (&state->source, state->data + stored->begin, tensor_data (into),
+                        (size_t) (stored->end - stored->begin), err);
+}
+
+enum accel_status
+accel_state_dict_get_bytes (const struct accel_state_dict *state, const char *name, void *bytes, size_t size_bytes,
+                            struct accel_error *err)
+{
+    int64_t shape[] = { (int64_t) size_bytes };
+    DLTensor into = { .data = bytes, .device = { kDLCPU, 0 }, .ndim = 1, .dtype = accel_dtype_to_dl (ACCEL_UINT8),
+                      .shape = shape };
+    return accel_state_dict_get_tensor (state, name, &into, err);
+}
+
+size_t
+accel_state_dict_tensor_count (const struct accel_state_dict *state, const char *name)
+{
+    const struct safetensors_tensor *stored = state && name ? safetensors_find (&state->header, name) : NULL;
+    size_t count = stored != NULL;
+    for (size_t i = 0; stored && i < stored->ndim; i++)
+        count *= (size_t) stored->shape[i];
+    return count;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What checkpoints have of a model: its parameters and buffers by their names, and the scales of 8-bit parameters.
+ * The masters of small parameters are saved with the optimizer that changes them. */
+#include <config.h>
+
+#include "lib/base/error.h"
+#include "lib/state/state_dict.h"
+#include "lib/train/model_object.h"
+
+#include <string.h>
+
+/* The object is the first member. */
+static const struct accel_model *
+model_of (const struct object *object)
+{
+    return (const struct accel_model *) (const void *) object;
+}
+
+static bool
+same_memory (const DLTensor *a, const DLTensor *b)
+{
+    return tensor_data (a) == tensor_data (b) && tensor_same_dtype (a, b)
+           && accel_tensor_count (a) == accel_tensor_count (b);
+}
+
+/* @return whether parameter @index shares the memory of an earlier one, which is saved for both: tied weights. */
+static bool
+is_alias (const struct accel_model *model, size_t index)
+{
+    const DLTensor *tensor = model->parameters[index].data;
+    bool found = false;
+    for (size_t i = 0; !found && i < index && accel_tensor_count (tensor); i++)
+        found = same_memory (tensor, model->parameters[i].data);
+    return found;
+}
+
+void
+model_save (const struct object *object, struct accel_state_dict *state)
+{
+    const struct accel_model *model = model_of (object);
+    for (size_t i = 0; i < model->count; i++) {
+        if (is_alias (model, i))
+            continue;
+        state_dict_add_tensor (state, model->parameters[i].name, model->parameters[i].data);
+        if (model->masters[i].scale != 1)
+            state_dict_set_double (state, (double) model->masters[i].scale, "scale.%s", model->parameters[i].name);
+    }
+}
+
+/* A name more or a name less, another shape: nothing is loaded then. */
+static enum accel_status
+check (const struct accel_model *model, const struct accel_state_dict *state, struct accel_error *err)
+{
+    size_t found = 0;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; !status && i < model->count; i++) {
+        if (is_alias (model, i) && !accel_state_dict_has (state, model->parameters[i].name))
+            continue;
+        status = state_dict_check (state, model->parameters[i].name, model->parameters[i].data, err);
+        found++;
+    }
+    for (size_t s = 0; !status && found < state->header.count && s < state->header.count; s++) {
+        const char *name = state->header.tensors[s].name;
+        size_t i = 0;
+        while (i < model->count && strcmp (model->parameters[i].name, name))
+            i++;
+        if (i == model->count)
+            return accel_fail (err, ACCEL_ERR_FORMAT, "unexpected tensor '%.100s': the model has no such parameter",
+                               name);
+    }
+    return status;
+}
+
+enum accel_status
+model_load (struct object *object, const struct accel_state_dict *state, struct accel_error *err)
+{
+    struct accel_model *model = (struct accel_model *) (void *) object;
+    enum accel_status status = check (model, state, err);
+    for (size_t i = 0; !status && i < model->count; i++) {
+        const struct accel_parameter *parameter = &model->parameters[i];
+        double scale = 1;
+        if (is_alias (model, i) && !accel_state_dict_has (state, parameter->name))
+            continue;
+        status = accel_state_dict_get_tensor (state, parameter->name, parameter->data, err);
+        if (!status && state_dict_get_double (state, &scale, NULL, "scale.%s", parameter->name))
+            scale = 1;
+        model->masters[i].scale = (float) scale;
+    }
+    model->widened = false;
+    model_forget_scale (model);
+    return status;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What checkpoints have of an optimizer: its steps, the numbers of its groups, its states, and the float32 masters of
+ * the parameters that it changes. */
+#include <config.h>
+
+#include "lib/base/error.h"
+#include "lib/state/state_dict.h"
+#include "lib/train/optimizer_object.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The object is the first member. */
+static const struct accel_optimizer *
+optimizer_of (const struct object *object)
+{
+    return (const struct accel_optimizer *) (const void *) object;
+}
+
+/* The master of parameter @index, if this optimizer changes it and it has one; NULL otherwise. */
+static DLTensor *
+master_of (const struct accel_optimizer *optimizer, size_t index)
+{
+    const struct accel_model *model = optimizer->model;
+    if (!optimizer_group_at (optimizer, index) || model->trained[index].data == model->parameters[index].data)
+        return NULL;
+    return model->trained[index].data;
+}
+
+static void
+save_group (const struct optimizer_group *group, struct accel_state_dict *state)
+{
+    for (size_t i = 0; i < NUMBERS_OF_A_GROUP; i++)
+        state_dict_set_double (state, group->own.number[i], "group.%s.%s", group->name, group_number_name (i));
+    for (size_t i = 0; i < FLAGS_OF_A_GROUP; i++)
+        state_dict_set_bool (state, group->own.flag[i], "group.%s.%s", group->name, group_flag_name (i));
+}
+
+void
+optimizer_save (const struct object *object, struct accel_state_dict *state)
+{
+    const struct accel_optimizer *optimizer = optimizer_of (object);
+    const struct accel_model *model = optimizer->model;
+    accel_state_dict_set_text (state, "kind", optimizer_kind_name (optimizer));
+    accel_state_dict_set_uint64 (state, "step", optimizer->step);
+    for (size_t i = 0; i < optimizer->group_count; i++)
+        save_group (&optimizer->groups[i], state);
+    for (size_t i = 0; i < model->count; i++) {
+        const char *name = model->parameters[i].name;
+        for (size_t j = 0; j < optimizer->state_count; j++)
+            if (optimizer->state_tensors[i * optimizer->state_count + j])
+                state_dict_set_tensor (state, &optimizer_state_at (optimizer, i, j)->tensor, "state.%s.%s",
+                                       optimizer->state_names[j], name);
+        if (model->widened && master_of (optimizer, i))
+            state_dict_set_tensor (state, master_of (optimizer, i), "master.%s", name);
+    }
+}
+
+static enum accel_status
+load_group (struct optimizer_group *group, const struct accel_state_dict *state, struct accel_error *err)
+{
+    struct group_numbers read = group->own;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; !status && i < NUMBERS_OF_A_GROUP; i++)
+        status = state_dict_get_double (state, &read.number[i], err, "group.%s.%s", group->name,
+                                        group_number_name (i));
+    for (size_t i = 0; !status && i < FLAGS_OF_A_GROUP; i++)
+        status = state_dict_get_bool (state, &read.flag[i], err, "group.%s.%s", group->name, group_flag_name (i));
+    if (!status)
+        group->own = read;
+    return status;
+}
+
+/* Parameters that had masters when they were saved get these; others have been widened from the parameters. */
+static enum accel_status
+load_master (struct accel_optimizer *optimizer, size_t index, const struct accel_state_dict *state,
+             struct accel_error *err)
+{
+    DLTensor *master = master_of (optimizer, index);
+    const char *name = optimizer->model->parameters[index].name;
+    char known[512];
+    if (!master)
+        return ACCEL_OK;
+    bool fits = (size_t) snprintf (known, sizeof known, "master.%s", name) < sizeof known;
+    if (fits && !accel_state_dict_has (state, known))
+        return ACCEL_OK;
+    return state_dict_get_tensor (state, master, err, "master.%s", name);
+}
+
+static enum accel_status
+check_kind (const struct accel_optimizer *optimizer, const struct accel_state_dict *state, struct accel_error *err)
+{
+    const char *kind, *wanted = optimizer_kind_name (optimizer);
+    enum accel_status status = accel_state_dict_get_text (state, "kind", &kind, err);
+    if (!status && strcmp (kind, wanted))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the state is that of %.60s, but the optimizer is %s", kind, wanted);
+    return status;
+}
+
+enum accel_status
+optimizer_load (struct object *object, const struct accel_state_dict *state, struct accel_error *err)
+{
+    struct accel_optimizer *optimizer = (struct accel_optimizer *) (void *) object;
+    struct accel_model *model = optimizer->model;
+    uint64_t step = 0;
+    enum accel_status status = check_kind (optimizer, state, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "step", &step, err);
+    for (size_t i = 0; !status && i < optimizer->group_count; i++)
+        status = load_group (&optimizer->groups[i], state, err);
+    masters_need (model);
+    for (size_t i = 0; !status && i < model->count; i++) {
+        for (size_t j = 0; !status && j < optimizer->state_count; j++)
+            if (optimizer->state_tensors[i * optimizer->state_count + j])
+                status = state_dict_get_tensor (state, &optimizer_state_at (optimizer, i, j)->tensor, err,
+                                                "state.%s.%s", optimizer->state_names[j], model->parameters[i].name);
+        if (!status)
+            status = load_master (optimizer, i, state, err);
+    }
+    if (!status)
+        optimizer->step = step;
+    return status;
+}

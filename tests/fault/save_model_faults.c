@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model that replaces a former one in a directory, while the process is killed, the disk fails and the power is lost,
+ * at each call in turn: there is always one whole model, the former or the new one.
+ *
+ *   save_model_faults kills | disk */
+#include <config.h>
+
+#include "tests/fault/disk.h"
+#include "tests/scratch.h"
+#include "tests/tap.h"
+
+#include <accel/accel.h>
+#include <sys/wait.h>
+
+int __real_renameat (int from_folder, const char *from, int to_folder, const char *to);
+int __real_unlinkat (int folder, const char *path, int flags);
+int __wrap_renameat (int from_folder, const char *from, int to_folder, const char *to);
+int __wrap_unlinkat (int folder, const char *path, int flags);
+
+enum { TENSORS = 4, NUMBERS = 64, PATH_ROOM = SCRATCH_SIZE + 128, MOST_CALLS = 200 };
+
+/* How a model is saved. */
+static const char *const sizes[] = { "10GB", "600", "300" }; /* 1, 2 and 4 files */
+enum { NOTHING = -1, WAYS = 3 };
+
+static struct accel *acc;
+static struct accel_model *model;
+static struct accel_tensor tensors[TENSORS];
+static float numbers[TENSORS][NUMBERS];
+static struct accel_error err;
+static char folder[PATH_ROOM];
+
+int
+__wrap_renameat (int from_folder, const char *from, int to_folder, const char *to)
+{
+    return disk_fault (-1, NULL, 0) ? -1 : __real_renameat (from_folder, from, to_folder, to);
+}
+
+int
+__wrap_unlinkat (int in, const char *path, int flags)
+{
+    return disk_fault (-1, NULL, 0) ? -1 : __real_unlinkat (in, path, flags);
+}
+
+static void
+set_numbers (float value)
+{
+    for (size_t i = 0; i < TENSORS * NUMBERS; i++)
+        numbers[i / NUMBERS][i % NUMBERS] = value;
+}
+
+static void
+make_model (void)
+{
+    static const char *const names[TENSORS] = { "a", "b", "c", "d" };
+    struct accel_parameter parameters[TENSORS];
+    bool good = !accel_open (&acc, NULL, &err);
+    for (int i = 0; i < TENSORS && good; i++) {
+        good = !accel_tensor_init (&tensors[i], ACCEL_FLOAT32, 1, (int64_t[]){ NUMBERS }, &err);
+        tensors[i].dl.data = numbers[i];
+        parameters[i] = (struct accel_parameter){ .name = names[i], .data = &tensors[i].dl };
+    }
+    if (!good || accel_model_create (&model, parameters, TENSORS, &err)) {
+        printf ("Bail out! %s\n", err.text);
+        exit (99);
+    }
+}
+
+static enum accel_status
+save (float value, int way)
+{
+    set_numbers (value);
+    return accel_save_model (acc, model, folder, &(struct accel_save_model_options){ .max_shard_size = sizes[way] }, &err);
+}
+
+/* @return what the directory has: one number in all tensors; 0: no model; -1: a mixture; -2: another failure */
+static float
+load (const char *path)
+{
+    set_numbers (0);
+    enum accel_status status = accel_load_model (acc, model, path, NULL, NULL, &err);
+    if (status)
+        return strstr (err.text, "has neither") || strstr (err.text, "No such file") ? 0 : -2;
+    for (size_t i = 1; i < TENSORS * NUMBERS; i++)
+        if (numbers[i / NUMBERS][i % NUMBERS] != numbers[0][0])
+            return -1;
+    return numbers[0][0];
+}
+
+static size_t
+count_files (void)
+{
+    DIR *dir = opendir (folder);
+    size_t count = 0;
+    for (struct dirent *entry; dir && (entry = readdir (dir)); )
+        count += strcmp (entry->d_name, ".") && strcmp (entry->d_name, "..");
+    if (dir)
+        closedir (dir);
+    return count;
+}
+
+/* What a program finds that knows only the names of the original: hidden files are out of its sight. */
+static float
+load_as_others (void)
+{
+    char new_index[PATH_ROOM + 64], hidden[PATH_ROOM + 64];
+    snprintf (new_index, sizeof new_index, "%s/.model.safetensors.index.json.new", folder);
+    snprintf (hidden, sizeof hidden, "%s/hidden", folder);
+    bool moved = !__real_rename (new_index, hidden);
+    float found = load (folder);
+    if (moved && __real_rename (hidden, new_index))
+        abort ();
+    return found;
+}
+
+/* The directory itself stays: what was synced of it is known by its inode. */
+static void
+clear (const char *path)
+{
+    DIR *dir = opendir (path);
+    for (struct dirent *entry; dir && (entry = readdir (dir)); )
+        if (strcmp (entry->d_name, ".") && strcmp (entry->d_name, ".."))
+            __real_unlinkat (dirfd (dir), entry->d_name, 0);
+    if (dir)
+        closedir (dir);
+}
+
+static void
+start_with (int former)
+{
+    clear (folder);
+    if (former != NOTHING && save (1, former))
+        diag ("the former model: %s", err.text);
+    int fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    disk_note (fd); /* an empty one, too, is known to the disk */
+    close (fd);
+}
+
+/* After a fault: what is there, and can it be replaced? */
+static bool
+is_whole (int former, int way, long at)
+{
+    float found = load (folder), others = load_as_others ();
+    bool good = found == 2 || found == (former == NOTHING ? 0 : 1);
+    bool seen = others == 0 || others == 1 || others == 2 || (others == -2 && strstr (err.text, "is not in"));
+    float known = found;
+    size_t files = way ? (way == 1 ? 2 : 4) + 1 : 1;
+    bool again = !save (3, way) && load (folder) == 3 && count_files () == files;
+    if (!good || !seen || !again)
+        diag ("from %d to %d, call %ld: found %g, others find %g; then %zu files, %s", former, way, at, (double) known,
+              (double) others, count_files (), err.text);
+    return good && seen && again;
+}
+
+static long
+count_calls (int former, int way)
+{
+    start_with (former);
+    disk_calls = 0;
+    bool good = !save (2, way);
+    long calls = disk_calls;
+    return good && load (folder) == 2 ? calls : -1;
+}
+
+static bool
+survives_power_loss (int former, long at)
+{
+    char key[96], recovered[PATH_ROOM];
+    bool good = true;
+    disk_key (key, sizeof key, AT_FDCWD, folder);
+    snprintf (recovered, sizeof recovered, "%s/recovered", scratch_folder ());
+    for (int names = 0; names < 2; names++) {
+        clear (recovered);
+        disk_recover (key, names ? folder : NULL, recovered);
+        float found = load (recovered);
+        bool whole = found == 2 || found == (former == NOTHING ? 0 : 1);
+        if (!whole)
+            diag ("power lost from %d, call %ld, %s: found %g: %s", former, at,
+                  names ? "all names are on disk" : "only what was synced", (double) found, err.text);
+        good = good && whole;
+    }
+    return good;
+}
+
+static void
+test_kills (int former, int way)
+{
+    long calls = count_calls (former, way), bad = 0, lost = 0;
+    for (long i = 0; i < calls; i++) {
+        start_with (former);
+        pid_t child = fork ();
+        if (!child) {
+            disk_left = i;
+            _exit (save (2, way) ? 1 : 0);
+        }
+        int status = 0;
+        waitpid (child, &status, 0);
+        if (!WIFSIGNALED (status))
+            bad++;
+        lost += !survives_power_loss (former, i);
+        bad += !is_whole (former, way, i);
+    }
+    ok (calls > 5 && !bad, "killed at each of %ld calls, from %s to %s: a whole model", calls,
+        former == NOTHING ? "nothing" : sizes[former], sizes[way]);
+    ok (calls > 5 && !lost, "and without power after each of them");
+}
+
+static void
+test_disk (int former, int way)
+{
+    long calls = count_calls (former, way), bad = 0, failed = 0;
+    for (long i = 0; i < calls; i++) {
+        start_with (former);
+        disk_left = i;
+        disk_errno = i % 2 ? ENOSPC : EIO;
+        enum accel_status status = save (2, way);
+        disk_left = -1;
+        failed += status != ACCEL_OK;
+        bad += status && err.code != status;
+        bad += !is_whole (former, way, i);
+    }
+    disk_errno = 0;
+    ok (calls > 5 && !bad && failed > calls / 2, "each of %ld calls fails, from %s to %s: a whole model", calls,
+        former == NOTHING ? "nothing" : sizes[former], sizes[way]);
+}
+
+int
+main (int argc, char **argv)
+{
+    static char shadow[PATH_ROOM];
+    snprintf (folder, sizeof folder, "%s/model", scratch_folder ());
+    snprintf (shadow, sizeof shadow, "%s/shadow", scratch_folder ());
+    bool kills = argc > 1 && !strcmp (argv[1], "kills");
+    make_model ();
+    if (__real_mkdir (folder, 0700) || (kills && __real_mkdir (shadow, 0700)))
+        return 99;
+    disk_shadow = kills ? shadow : NULL;
+    for (int former = NOTHING; former < WAYS; former++)
+        for (int way = 0; way < WAYS; way++)
+            (kills ? test_kills : test_disk) (former, way);
+    accel_model_destroy (model);
+    accel_close (acc);
+    return done_testing ();
+}
