@@ -125,7 +125,8 @@ def report(title, launches, limit):
           f"{'fastest':>7}")
     worse = 0
     for case in launches[0][0]:
-        pairs = [(old[case], new[case]) for old, new in launches if case in old and len(old[case]) == len(new.get(case, []))]
+        pairs = [(old.get(case, []), new.get(case, [])) for old, new in launches]
+        pairs = [(before, after) for before, after in pairs if before and len(before) == len(after)]
         if not pairs:
             continue
         before, after = (sum(times, []) for times in zip(*pairs))

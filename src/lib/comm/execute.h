@@ -52,7 +52,6 @@ comm_note_call (struct accel_comm *comm, struct accel_engine_call *call)
     call->sequence = ledger_begin (comm->ledger, site, (struct ledger_entry){
         .comm = comm->id, .number = call->number, .kind = call->kind,
         .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
-        .device = (unsigned) site->device.device_type,
     });
     call->device = (DLDevice){ .device_type = kDLCPU };
     call->stream = NULL;

@@ -29,7 +29,6 @@ struct ledger_entry {
     uint8_t kind;
     uint8_t dtype;
     uint8_t op;
-    uint8_t device;  /* DLDeviceType; 0: the host */
 };
 
 /** Continue the ledger in @p slot: peers may still read what an earlier program of this rank called. */
@@ -76,7 +75,7 @@ ledger_write (struct ledger *ledger, const struct comm_site *site, struct ledger
         .op = entry.op,
         .root = entry.root,
         .form = entry.form,
-        .device = entry.device,
+        .device = (uint8_t) site->device.device_type,
     };
     if (site->form)
         ledger_note_form (&slot->forms[(sequence - 1) % JOBSEG_LEDGER], site->form);
