@@ -2,10 +2,15 @@
 /* What loaders cost: time per index of a shuffled order, throughput next to a bare loop over the same reads, and memory
  * beyond the permutation.
  *
- *   bench_data index [SAMPLES [RUNS]]     bench_data read [ROUNDS]     bench_data memory [SAMPLES] */
+ *   bench_data index [SAMPLES [RUNS]]     bench_data read [ROUNDS]     bench_data memory [SAMPLES]
+ *
+ * In turns with another build (turns.h), "index" and "read" print a line for each case instead of a table: name, number
+ * of threads or samples, and the microseconds of every epoch. */
 #include <config.h>
 
 #include <accel/accel.h>
+
+#include "bench/turns.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +77,17 @@ number (const char *text, size_t otherwise)
     return value;
 }
 
+static void
+print_times (const char *name, size_t number_of, const double *seconds, size_t count)
+{
+    for (; *name; name++)
+        putchar (*name == ' ' ? '_' : *name);
+    printf (" %zu", number_of);
+    for (size_t i = 0; i < count; i++)
+        printf (" %.3f", seconds[i] * 1e6);
+    putchar ('\n');
+}
+
 /* ---- indices, without data ---- */
 
 static enum accel_status
@@ -113,11 +129,18 @@ static void
 bench_index (size_t samples, size_t runs)
 {
     double drawing[MOST_RUNS], all[MOST_RUNS];
-    for (size_t run = 0; run < runs; run++)
+    for (size_t run = 0; run < runs; run++) {
+        turns_begin ();
         if (go_through (samples, INDEX_BATCH, &drawing[run], &all[run]) != (uint64_t) samples * (samples - 1) / 2) {
             fprintf (stderr, "bench_data: samples are missing\n");
             exit (EXIT_FAILURE);
         }
+        turns_end ();
+    }
+    if (turns.shared) {
+        print_times ("index", samples, all, runs);
+        return;
+    }
     double scale = 1e9 / (double) samples, total = median (all, runs) * scale, draw = median (drawing, runs) * scale;
     printf ("accel   %10zu samples, batches of %d: %8.2f ns of processor time per index (%.2f drawing the order), "
             "median of %zu\n", samples, INDEX_BATCH, total, draw, runs);
@@ -209,7 +232,7 @@ static void
 bench_setting (const struct setting *setting, size_t rounds)
 {
     size_t bytes = setting->sample_bytes * setting->count, room = setting->sample_bytes * setting->batch_size;
-    double bare[MOST_RUNS], ratios[LOADERS][MOST_RUNS];
+    double bare[MOST_RUNS], times[LOADERS][MOST_RUNS], ratios[LOADERS][MOST_RUNS];
     char *memory = malloc (bytes), *buffers[2] = { aligned_alloc (64, room), aligned_alloc (64, room) };
     int64_t *order = malloc (setting->count * sizeof *order);
     if (!memory || !order || !buffers[0] || !buffers[1])
@@ -228,17 +251,24 @@ bench_setting (const struct setting *setting, size_t rounds)
         loaders[i] = make_loader (&dataset, setting, i);
     for (size_t round = 0; round <= rounds; round++) { /* the first one touches all memory, and is not counted */
         size_t slot = round ? round - 1 : 0;
+        turns_begin ();
         accel_sampler_set_epoch (sampler, round);
         bare[slot] = bare_loop (setting, &dataset, sampler, order, buffers);
-        for (size_t i = 0; i < LOADERS; i++)
-            ratios[i][slot] = bare[slot] / loader_loop (loaders[i]);
+        for (size_t i = 0; i < LOADERS; i++) {
+            times[i][slot] = loader_loop (loaders[i]);
+            ratios[i][slot] = bare[slot] / times[i][slot];
+        }
+        turns_end ();
     }
-    printf ("%-34s %9.0f", setting->name, (double) bytes / median (bare, rounds) / 1e6);
+    if (!turns.shared)
+        printf ("%-34s %9.0f", setting->name, (double) bytes / median (bare, rounds) / 1e6);
     for (size_t i = 0; i < LOADERS; i++) {
-        printf (" %9.1f %%", 100 * median (ratios[i], rounds));
+        if (turns.shared)
+            print_times (setting->name, i, times[i], rounds);
+        else
+            printf (" %9.1f %%%s", 100 * median (ratios[i], rounds), i + 1 < LOADERS ? "" : "\n");
         accel_loader_destroy (loaders[i]);
     }
-    putchar ('\n');
     accel_sampler_destroy (sampler);
     free (memory);
     free (buffers[0]);
@@ -256,8 +286,9 @@ bench_read (size_t rounds)
         { "16 bytes, 256, read", SMALL_BYTES, 1 << 20, 256, false },
         { "16 bytes, 4096, read_many", SMALL_BYTES, 1 << 20, 4096, true },
     };
-    printf ("%-34s %9s %11s %11s %11s   (medians of %zu rounds in turns)\n", "samples, batch size, how", "bare MB/s",
-            "0 threads", "1 thread", "2 threads", rounds);
+    if (!turns.shared)
+        printf ("%-34s %9s %11s %11s %11s   (medians of %zu rounds in turns)\n", "samples, batch size, how",
+                "bare MB/s", "0 threads", "1 thread", "2 threads", rounds);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         bench_setting (&settings[i], rounds);
 }
@@ -297,6 +328,7 @@ int
 main (int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "", *first = argc > 2 ? argv[2] : NULL;
+    turns_open ();
     if (!strcmp (what, "index")) {
         size_t runs = number (argc > 3 ? argv[3] : NULL, 3);
         bench_index (number (first, 100000000), runs < MOST_RUNS ? runs : MOST_RUNS);

@@ -12,11 +12,12 @@
 #include <accel/accel.h>
 
 #include "bench/train.h"
+#include "bench/turns.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
 
-enum { BLOCK_US = 20000, PAGE = 4096, HUGE_PAGE = 2 << 20, STAGGER = 1088 };
+enum { BLOCK_US = 20000, TURN_STEPS = 4, PAGE = 4096, HUGE_PAGE = 2 << 20, STAGGER = 1088 };
 
 #define CHECK(call) check ((call), &err, #call)
 
@@ -27,6 +28,22 @@ check (enum accel_status status, const struct accel_error *err, const char *what
         return;
     fprintf (stderr, "bench_train: %s: %s\n", what, err->text);
     exit (EXIT_FAILURE);
+}
+
+/* Step @step of @steps begins, or, as the last one of all, is over: every @every steps the other build has its turn. */
+static void
+take_turn (struct accel *acc, int step, int steps, int every)
+{
+    struct accel_error err;
+    bool over = step % every == 0 || step == steps;
+    if (!turns.shared || !over)
+        return;
+    if (step)
+        CHECK (accel_comm_barrier (accel_world (acc), &err));
+    if (step && accel_is_main_process (acc))
+        turns_end ();
+    if (step < steps)
+        turns_begin ();
 }
 
 /* A network that is trained by libaccel. */
@@ -227,7 +244,8 @@ static void
 measure_blocks (struct hand *hand, struct own *own, struct own *same, int steps, int blocks, double *const *times)
 {
     static const int orders[][3] = { { 0, 1, 2 }, { 2, 1, 0 }, { 1, 2, 0 }, { 0, 2, 1 }, { 2, 0, 1 }, { 1, 0, 2 } };
-    for (int block = 0; block < blocks; block++)
+    for (int block = 0; block < blocks; block++) {
+        take_turn (own->acc, block, blocks, 1);
         for (int i = 0; i < 3; i++) {
             int peer = orders[block % 6][i];
             double began = now_us ();
@@ -238,6 +256,8 @@ measure_blocks (struct hand *hand, struct own *own, struct own *same, int steps,
                     step_own (peer == 1 ? own : same);
             times[peer][block] = (now_us () - began) / steps;
         }
+    }
+    take_turn (own->acc, blocks, blocks, 1);
 }
 
 static void
@@ -281,10 +301,12 @@ measure_several (struct accel *acc, size_t parameters, int steps)
     double *times = must (calloc ((size_t) steps + 1, sizeof *times)), reduced = 0;
     make_own (&own, acc, parameters, false);
     for (int step = 0; step < steps; step++) {
+        take_turn (acc, step, steps, TURN_STEPS);
         double began = now_us ();
         reduced += step_own (&own);
         times[step] = now_us () - began;
     }
+    take_turn (acc, steps, steps, TURN_STEPS);
     CHECK (accel_comm_all_reduce (accel_world (acc), &own.loss, &own.loss, 1, ACCEL_FLOAT32, ACCEL_AVG, &err));
     size_t count = own.network.parameters;
     if (accel_is_main_process (acc)) {
@@ -368,7 +390,8 @@ measure_adamw (struct accel *acc, size_t parameters, int steps, int threads)
     size_t count = hand.network.parameters;
     for (int i = 0; i < PEERS; i++)
         times[i] = must (calloc ((size_t) steps + 2, sizeof **times));
-    for (int step = 0; step < steps + 2; step++)
+    for (int step = 0; step < steps + 2; step++) {
+        take_turn (acc, step, steps + 2, TURN_STEPS);
         for (int i = 0; i < PEERS; i++) {
             int peer = (step + i) % PEERS;
             for (int t = 0; peer == OWN && t < TENSORS; t++)
@@ -384,6 +407,8 @@ measure_adamw (struct accel *acc, size_t parameters, int steps, int threads)
                 plain[peer] (hand.value, hand.grad, hand.mean, hand.square, count, 1e-3F, step + 1);
             times[peer][step] = now_us () - began;
         }
+    }
+    take_turn (acc, steps + 2, steps + 2, TURN_STEPS);
     for (int i = 0; i < PEERS; i++) {
         print_times (names[i], count, times[i] + 2, (size_t) steps);
         free (times[i]);
@@ -450,7 +475,8 @@ measure_overlap (struct accel *acc, size_t parameters, int steps)
     memcpy (ways[0].grad, ways[1].grad, sizeof ways[0].grad);
     for (int i = 0; i < WAYS; i++)
         times[i] = must (calloc ((size_t) steps + 1, sizeof **times));
-    for (int step = 0; step < steps; step++)
+    for (int step = 0; step < steps; step++) {
+        take_turn (acc, step, steps, TURN_STEPS);
         for (int i = 0; i < WAYS; i++) {
             int way = (step + i) % WAYS;
             CHECK (accel_comm_barrier (accel_world (acc), &err));
@@ -461,6 +487,8 @@ measure_overlap (struct accel *acc, size_t parameters, int steps)
                 CHECK (accel_backward (acc, ways[way].model, 0, compute_elsewhere, &ways[way], &err));
             times[way][step] = now_us () - began;
         }
+    }
+    take_turn (acc, steps, steps, TURN_STEPS);
     for (int i = 0; i < WAYS; i++) {
         if (accel_is_main_process (acc))
             print_times (names[i], parameters, times[i] + 1, (size_t) steps - 1);
@@ -485,7 +513,10 @@ main (int argc, char **argv)
         fprintf (stderr, "usage: bench_train step|several|adamw|overlap PARAMETERS STEPS [THREADS|malloc]\n");
         return 2;
     }
+    turns_open ();
     CHECK (accel_open (&acc, NULL, &err));
+    if (turns.shared && mode == 1)
+        turns_bind (accel_process_index (acc));
     if (mode == 0)
         measure_step (acc, parameters, steps, by_malloc);
     else if (mode == 1)

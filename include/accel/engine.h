@@ -150,8 +150,8 @@ struct accel_engine {
     /** Leave; waits for nobody. */
     void (*close) (void *transport);
 
-    /** Wake whoever waits for this rank, which will not come.  May be called while another thread is in run().  NULL:
-     *  they notice at their next look(). */
+    /** Wake whoever waits for this rank, which will not come.  May be called while another thread is in another
+     *  function; calls no helper.  NULL: they notice at their next look(). */
     void (*give_up) (void *transport, const char *reason);
 
     /** Zeroed memory, aligned to 64 bytes, that makes collectives fast.  NULL, both: any memory is as good. */
@@ -166,15 +166,45 @@ struct accel_engine {
     enum accel_status (*join_group) (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
                                      struct accel_error *err);
 
-    /** Run one collective; returns when the buffers may be used again.  libaccel has a thread for collectives that do
-     *  not block. */
+    /** Run one collective; returns when the buffers may be used again.  Nothing that was started is in flight on
+     *  @p transport then. */
     enum accel_status (*run) (void *transport, const struct accel_engine_call *call, struct accel_error *err);
 
     /* All members from here on are optional. */
 
-    /** Whether the collective that this rank is in still lacks something from @p rank.  Without it, look() takes a rank
-     *  for late as long as its ledger does not show that it has finished. */
+    /** Whether the collective that this rank is in, the oldest of those in flight, still lacks something from @p rank.
+     *  Without it, look() takes a rank for late as long as its ledger does not show that it has finished. */
     bool (*awaits) (void *transport, int rank);
+
+    /* Collectives that do not block.  Without these three, libaccel makes a thread for each communicator that calls
+     * run().  With them, an engine also needs awaits() and give_up(), and libaccel makes no thread.
+     *
+     * Any number may be in flight, on several transports.  All of them must move on while any rank is in any function
+     * of the engine, whichever work it is waiting for: another rank may wait for another one first.  An engine whose
+     * works move on in these functions alone therefore moves those of all its transports, whose functions may run at
+     * the same time on different threads.  The oldest call of a transport is the one to look() at.
+     *
+     * After one has failed, or give_up() was called, test() finds everything in flight on the transport over, wait()
+     * returns at once, and no buffer is touched any more. */
+
+    /** Begin @p call, which stays as it is until wait() has returned, without waiting for other ranks.  All ranks start
+     *  the calls of a transport in the same order; of messages, any two ranks start theirs in the same order.
+     *  @param[out] work  for test() and wait() */
+    enum accel_status (*start) (void *transport, const struct accel_engine_call *call, void **work,
+                                struct accel_error *err);
+
+    /** Whether @p work is over, successfully or not; does not wait.  Called again and again, it looks and lets time run
+     *  out as wait() does. */
+    bool (*test) (void *transport, void *work);
+
+    /** Wait until @p work is over, as run() does, and free it.  Called once for each, in any order. */
+    enum accel_status (*wait) (void *transport, void *work, struct accel_error *err);
+
+    /** Around several start() that belong together, which the engine may then run as one: messages with several ranks,
+     *  or the tensors of one call of the program.  No other function of @p transport is called between them.  What goes
+     *  wrong is reported by wait().  NULL, both: they make no difference. */
+    void (*group_begin) (void *transport);
+    void (*group_end) (void *transport);
 };
 
 ACCEL_END_DECLS

@@ -12,7 +12,7 @@ struct command_info {
     const char *name;
     enum option_command options; /* whose flags it has */
     const char *arguments;       /* after "accelerate NAME [options]", or NULL */
-    const char *words;           /* first free word that completion offers, separated by blanks, or NULL */
+    const char *words;           /* first free word that completion offers, separated by blanks; "@files"; or NULL */
     const char *summary;         /* one line, lower case, no full stop */
     const char *text;            /* for --help, after the summary, or NULL */
 };

@@ -99,6 +99,8 @@ static const char tail[] =
     "        mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$cur\")\n"
     "    elif [[ $command == launch ]]; then\n"
     "        _accelerate_programs\n"
+    "    elif [[ $words == @files ]]; then\n"
+    "        _accelerate_files -f\n"
     "    else\n"
     "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
     "    fi\n"

@@ -90,6 +90,8 @@ static const char tail[] =
     "        _files && found=0\n"
     "        [[ -n $PREFIX && $PREFIX != */* ]] && _command_names -e && found=0\n"
     "        return found\n"
+    "    elif [[ $free == @files ]]; then\n"
+    "        _files\n"
     "    else\n"
     "        compadd -- $free\n"
     "    fi\n"

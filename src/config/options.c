@@ -222,6 +222,7 @@ const struct option options[] = {
 #include "config/rows_parallelism.h"
 #include "config/rows_sagemaker.h"
 #include "config/rows_tpu.h"
+#include "config/rows_weights.h"
 
     { .key = "dry_run", OPT_FLAG (dry_run), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,
@@ -235,7 +236,7 @@ const struct option options[] = {
              "flag, a line of the file, the environment, another setting, or the default." },
 
     { .key = "json", OPT_FLAG (json), .group = GROUP_OURS,
-      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG,
+      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_INSPECT,
       .properties = PROPERTY_EXTENSION,
       .help = "print JSON",
       .doc = "Print JSON instead of text." },

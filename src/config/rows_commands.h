@@ -17,9 +17,20 @@
     COMMAND (ENV, env, "env", .summary = "show details of this installation and this machine",
              .text = "Paste this into bug reports.")
 
+    COMMAND (INSPECT, inspect, "inspect", .arguments = "FILE|FOLDER | --diff A B", .words = "@files",
+             .summary = "show the tensors of a checkpoint, or compare two",
+             .text = "Reads safetensors files, sharded sets with an index, and distributed checkpoints\n"
+                     "of PyTorch (FSDP), without PyTorch.")
+
     COMMAND (LAUNCH, launch, "launch", .arguments = "PROGRAM [arguments]",
              .summary = "start a program as several processes",
              .text = "Everything after PROGRAM is passed to it, options included.")
+
+    COMMAND (MERGE_WEIGHTS, merge_weights, "merge-weights", .arguments = "CHECKPOINT_DIR OUTPUT_DIR",
+             .words = "@files",
+             .summary = "join a sharded checkpoint into one safetensors file",
+             .text = "Reads a distributed checkpoint of PyTorch (FSDP, SHARDED_STATE_DICT) or a sharded set\n"
+                     "of safetensors files, and writes OUTPUT_DIR/model.safetensors. Needs no PyTorch.")
 
     COMMAND (TEST, test, "test", .summary = "test libaccel on this machine with your configuration",
              .text = "Runs every collective and a training loop on all processes, and compares the results\n"

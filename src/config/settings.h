@@ -17,6 +17,14 @@ struct settings {
     bool quiet;
     bool debug;
 
+    /* merge-weights and inspect */
+    bool unsafe_serialization;
+    bool remove_checkpoint_dir;
+    bool follow_links;
+    bool diff;
+    bool norms;
+    bool verify;
+
     /* hardware */
     bool cpu;
     bool use_cpu; /* the file's key; --cpu sets both */

@@ -153,7 +153,7 @@ add (struct output_stream *stream, size_t length, int64_t now_ms)
     stream->is_wide = stream->length == stream->capacity;
     if (stream->is_wide && !stream->ready && !grow (stream, 2 * stream->capacity)) {
         stream->ready = stream->length;
-        stream->is_cut = true;
+        stream->line.is_cut = true;
     }
 }
 
@@ -163,8 +163,8 @@ show_plain (struct output_stream *stream, struct output_sink *sink)
     stream->start += output_sink_put (sink, stream->text + stream->start, stream->ready - stream->start);
     if (stream->start < stream->ready)
         return false;
-    stream->is_cut = stream->is_cut && !ends_line (stream->text[stream->ready - 1]);
-    sink->unfinished = stream->is_cut ? stream : NULL;
+    stream->line.is_cut = stream->line.is_cut && !ends_line (stream->text[stream->ready - 1]);
+    sink->unfinished = stream->line.is_cut ? &stream->line : NULL;
     return true;
 }
 
@@ -177,7 +177,7 @@ show_prefix (struct output_stream *stream, struct output_sink *sink)
     if (put < length)
         return false;
     stream->prefix_done = 0;
-    sink->unfinished = stream;
+    sink->unfinished = &stream->line;
     return true;
 }
 
@@ -193,7 +193,7 @@ show_named (struct output_stream *stream, struct output_sink *sink)
             stream->start++;
             continue;
         }
-        if (sink->unfinished != stream && !show_prefix (stream, sink))
+        if (sink->unfinished != &stream->line && !show_prefix (stream, sink))
             return false;
         while (stop < end && !ends_line (*stop))
             stop++;
@@ -202,7 +202,7 @@ show_named (struct output_stream *stream, struct output_sink *sink)
             return false;
         if (stop < end) {
             sink->unfinished = NULL;
-            stream->is_cut = false;
+            stream->line.is_cut = false;
             stream->after_return = *stop == '\r';
             stream->start++;
         }
@@ -215,7 +215,7 @@ show_named (struct output_stream *stream, struct output_sink *sink)
 static bool
 end_line_on_terminal (struct output_stream *stream, struct output_sink *sink, char end)
 {
-    bool is_begun = sink->unfinished == stream;
+    bool is_begun = sink->unfinished == &stream->line;
     if (end == '\r') {
         if (is_begun && !output_sink_put_whole (sink, "\r", 1))
             return false;
@@ -225,7 +225,7 @@ end_line_on_terminal (struct output_stream *stream, struct output_sink *sink, ch
     if ((!is_begun && !show_prefix (stream, sink)) || !output_sink_put_whole (sink, "\n", 1))
         return false;
     sink->unfinished = NULL;
-    stream->is_cut = stream->after_return = false;
+    stream->line.is_cut = stream->after_return = false;
     stream->run = stream->last_line == sink->lines ? stream->run + 1 : 1;
     stream->last_line = ++sink->lines;
     return true;
@@ -242,7 +242,7 @@ show_on_terminal (struct output_stream *stream, struct output_sink *sink)
             stream->start++;
             continue;
         }
-        if ((sink->unfinished != stream || stream->after_return) && !show_prefix (stream, sink))
+        if ((sink->unfinished != &stream->line || stream->after_return) && !show_prefix (stream, sink))
             return false;
         stream->after_return = false;
         while (stop < end && !ends_line (*stop))
@@ -277,7 +277,7 @@ show (struct output_stream *stream, struct output_sink *sink)
     if (sink->owner && sink->owner != stream)
         return false;
     sink->owner = stream;
-    if (!output_sink_end_foreign_line (sink, stream) || !show_in_its_way (stream, sink))
+    if (!output_sink_end_foreign_line (sink, &stream->line) || !show_in_its_way (stream, sink))
         return false;
     sink->owner = NULL;
     return true;
@@ -352,7 +352,7 @@ static bool
 finish (struct output_stream *stream, struct output_sink *sink)
 {
     output_stream_flush (stream, sink);
-    if (is_pending (stream) || (sink->unfinished == stream && !output_sink_end_foreign_line (sink, NULL)))
+    if (is_pending (stream) || (sink->unfinished == &stream->line && !output_sink_end_foreign_line (sink, NULL)))
         return false;
     if (stream->text != stream->least)
         return_to_least (stream);

@@ -29,9 +29,6 @@ enum {
     OUTPUT_SPEED_BYTES = 2 * 1024 * 1024, /* the part of it that may be used only to read more at once */
 };
 
-/** After a piece of a line that is too long, where another rank's line follows. */
-#define OUTPUT_CUT_MARK " [accelerate: long line, continued below]"
-
 /** Memory that the streams of a job share. */
 struct output_pool {
     size_t left;       /* bytes that buffers can still grow by */
@@ -49,7 +46,7 @@ struct output_stream {
     char *text;    /* [capacity]; passed on up to `start`, to be passed on up to `ready`, then an unfinished line */
     size_t start, ready, length, capacity;
     bool is_wide;  /* the last read has filled the buffer */
-    bool is_cut;   /* the line was too long, and a piece of it has been passed on */
+    struct output_line line; /* the one that is being passed on */
     int64_t line_since_ms;
     char *tail;    /* [tail_capacity]; ring of the last bytes, made when the first come; grows until it is full once */
     size_t tail_capacity;

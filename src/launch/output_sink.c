@@ -4,7 +4,6 @@
 
 #include "launch/output_sink.h"
 
-#include "launch/output.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 
@@ -118,12 +117,10 @@ output_sink_put_whole (struct output_sink *sink, const char *bytes, size_t lengt
     return true;
 }
 
-/* circle: output output_sink: streams put their lines into the sink, and the sink, before another's line, ends a
- * stream's unfinished one, with a mark if the stream has cut it. */
 bool
-output_sink_end_foreign_line (struct output_sink *sink, const struct output_stream *stream)
+output_sink_end_foreign_line (struct output_sink *sink, const struct output_line *line)
 {
-    if (!sink->unfinished || sink->unfinished == stream)
+    if (!sink->unfinished || sink->unfinished == line)
         return true;
     const char *end = sink->unfinished->is_cut ? OUTPUT_CUT_MARK "\n" : "\n";
     if (!output_sink_put_whole (sink, end, strlen (end)))

@@ -12,7 +12,15 @@
 
 enum { OUTPUT_SINK_BYTES = 64 * 1024 };
 
+/** After a piece of a line that is too long, where another rank's line follows. */
+#define OUTPUT_CUT_MARK " [accelerate: long line, continued below]"
+
 struct output_stream;
+
+/** A line that a stream puts in pieces. */
+struct output_line {
+    bool is_cut; /* it was too long, and a piece of it has been passed on */
+};
 
 struct output_sink {
     int fd;
@@ -28,7 +36,7 @@ struct output_sink {
     uint64_t lost;     /* bytes that were put here and not written, because of `error` */
     uint64_t lines;    /* that have ended, of streams that go to a terminal */
     const struct output_stream *owner;      /* has put a part of what must stay together; the others wait */
-    const struct output_stream *unfinished; /* the end of whose line is still missing at the end of the output */
+    const struct output_line *unfinished; /* whose end is still missing at the end of the output; NULL: none */
 };
 
 /** Allocate the buffer, so that no later lack of memory can lose a line. */
@@ -47,8 +55,8 @@ size_t output_sink_put (struct output_sink *sink, const char *bytes, size_t leng
 /** The same for few bytes that must stay together.  @return false if there is no room: nothing was taken */
 bool output_sink_put_whole (struct output_sink *sink, const char *bytes, size_t length);
 
-/** Begin a new line after an unfinished one, unless that is @p stream's.  @return false if there is no room */
-bool output_sink_end_foreign_line (struct output_sink *sink, const struct output_stream *stream);
+/** Begin a new line after an unfinished one, unless that is @p line.  @return false if there is no room */
+bool output_sink_end_foreign_line (struct output_sink *sink, const struct output_line *line);
 
 /** Put a line of our own.  @return false where it cannot be taken now: try again later */
 bool output_sink_say (struct output_sink *sink, const char *line);

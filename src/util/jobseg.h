@@ -141,6 +141,7 @@ struct jobseg_record {
     uint8_t dtype;  /* enum accel_dtype */
     uint8_t op;     /* enum accel_op */
     uint8_t done;   /* 0: the rank is still in it */
+    uint8_t device; /* DLDeviceType of the buffers; 0: the host */
 };
 
 /** What was hashed for a record's `form`, so that messages can show it. */

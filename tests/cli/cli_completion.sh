@@ -127,6 +127,12 @@ accelerate launch --gpu_ids=0,1,|2
 bin/accelerate-launch --gpu_ids 0,2,1|1
 accelerate l|launch
 accelerate to|to-fsdp2
+accelerate m|merge-weights
+accelerate inspect --no|--norms
+accelerate inspect files/not|files/notes.txt
+accelerate inspect --diff files/not|files/notes.txt
+accelerate merge-weights files/f|files/folder
+accelerate merge-weights --remove_|--remove_checkpoint_dir
 accelerate --v|--version
 accelerate --help-|--help-all
 accelerate config sch|schema

@@ -70,10 +70,48 @@ fake_join_group (void *transport, const int *ranks, int size, int rank, int64_t 
 static enum accel_status
 fake_run (void *transport, const struct accel_engine_call *call, struct accel_error *err)
 {
-    (void) transport, (void) err;
+    (void) transport;
+    if ((unsigned) call->kind >= ACCEL_ENGINE_KIND_COUNT)
+        return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "engine fake: unknown kind %d", (int) call->kind);
     if (call->kind == ACCEL_ENGINE_ALL_REDUCE)
         call->helpers->reduce (call->dtype, call->op, &call->send, 1, call->recv, call->count);
     return ACCEL_OK;
+}
+
+/* Nobody calls these: a process alone has nothing in flight. */
+static enum accel_status
+fake_start (void *transport, const struct accel_engine_call *call, void **work, struct accel_error *err)
+{
+    (void) transport, (void) call, (void) work, (void) err;
+    abort ();
+}
+
+static bool
+fake_test (void *transport, void *work)
+{
+    (void) transport, (void) work;
+    abort ();
+}
+
+static enum accel_status
+fake_wait (void *transport, void *work, struct accel_error *err)
+{
+    (void) transport, (void) work, (void) err;
+    abort ();
+}
+
+static bool
+fake_awaits (void *transport, int rank)
+{
+    (void) transport, (void) rank;
+    abort ();
+}
+
+static void
+fake_group (void *transport)
+{
+    (void) transport;
+    abort ();
 }
 
 /* As a later release of libaccel would have it: members that this one does not know. */
@@ -103,6 +141,15 @@ __attribute__ ((visibility ("default"))) struct longer accel_engine = {
     .unknown = { 1, 2, 3 },
 };
 
+/* A table that ends where @end is; what comes after it is not ours. */
+static void
+shorten (size_t end)
+{
+    struct accel_engine *engine = &accel_engine.known;
+    memset ((char *) engine + end, 1, sizeof *engine - end);
+    engine->size = (uint32_t) end;
+}
+
 __attribute__ ((constructor)) static void
 spoil (void)
 {
@@ -114,10 +161,12 @@ spoil (void)
         engine->abi++;
     else if (!strcmp (how, "longer"))
         engine->size = sizeof accel_engine;
-    else if (!strcmp (how, "first")) /* as version 1 had it; what comes after it is not ours */
-        engine->size = offsetof (struct accel_engine, awaits), memset (&engine->awaits, 1, sizeof engine->awaits);
+    else if (!strcmp (how, "first")) /* as version 1 had it */
+        shorten (offsetof (struct accel_engine, awaits));
+    else if (!strcmp (how, "blocking")) /* before start() and the rest were added */
+        shorten (offsetof (struct accel_engine, start));
     else if (!strcmp (how, "too-short"))
-        engine->size = offsetof (struct accel_engine, run);
+        shorten (offsetof (struct accel_engine, run));
     else if (!strcmp (how, "other-name"))
         engine->name = "other";
     else if (!strcmp (how, "no-name"))
@@ -126,4 +175,13 @@ spoil (void)
         engine->open = NULL;
     else if (!strcmp (how, "half"))
         engine->alloc = NULL;
+    else if (!strcmp (how, "half-group"))
+        engine->group_begin = fake_group;
+    else if (!strncmp (how, "start", 5)) { /* lacks what the rest of the word says */
+        engine->start = fake_start;
+        engine->test = strcmp (how, "start-no-test") ? fake_test : NULL;
+        engine->wait = strcmp (how, "start-no-wait") ? fake_wait : NULL;
+        engine->awaits = strcmp (how, "start-no-awaits") ? fake_awaits : NULL;
+        engine->give_up = strcmp (how, "start-no-give_up") ? fake_give_up : NULL;
+    }
 }

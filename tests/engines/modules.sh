@@ -45,11 +45,24 @@ other-name|says that it is engine 'other'
 no-name|says that it is engine ''
 no-open|lacks open
 half|lacks one of alloc and free
+half-group|lacks one of group_begin and group_end
+start-no-test|lacks test
+start-no-wait|lacks wait
+start-no-awaits|lacks awaits
+start-no-give_up|lacks give_up
 EOT
 test_expect_success 'a longer table is taken, and what this release does not know ignored' \
     'FAKE_ENGINE=longer opened "$opens" && grep -x "engine fake" out'
-test_expect_success 'a table as the first version had it is taken, and nothing is read behind it' \
-    'FAKE_ENGINE=first opened "$opens" && grep -x "engine fake" out && grep -x "sum is 3" out'
+for how in first blocking; do
+    test_expect_success "a table without what was added later ($how) is taken, and nothing is read behind it" '
+        FAKE_ENGINE=$how opened "$opens" && grep -x "engine fake" out && grep -x "sum is 3" out && grep -x "started: ok" out'
+done
+test_expect_success 'an engine that starts calls itself; for a process alone, nothing is started' '
+    FAKE_ENGINE=start opened "$opens" && grep -x "engine fake, with awaits(), with start()" out && grep -x "started: ok" out'
+test_expect_success 'a kind that the engine does not know is unsupported' '
+    opened "$opens" && grep -x "kind 40: engine fake: unknown kind 40" out && for engine in self shm; do
+        ACCEL_ENGINE=$engine timeout $patience "$accelerate" launch --quiet --cpu --num_processes 1 "$opens" >out &&
+        grep -x "kind 40: engine $engine: unknown kind of collective 40" out || return 1; done'
 
 # with CHANGE UNDO: refused while CHANGE holds.
 while IFS='|' read -r what change undo words; do
@@ -98,6 +111,10 @@ test_expect_success 'refused: a module whose library is missing, by the name of 
     $CC -shared -fPIC -Wl,--no-as-needed -o needs/accel_engine_fake.so uses.c -L. -lmissing_for_test &&
     test_exit 1 env ACCEL_ENGINE=fake ACCEL_ENGINE_PATH="$scratch/needs" timeout $patience "$opens" 2>error &&
     grep "fake cannot be loaded: libmissing_for_test.so: cannot open shared object file" error'
+test_expect_success 'refused: a module that lacks a symbol, by the name of the symbol' '
+    $CC -shared -fPIC -o empty/accel_engine_fake.so uses.c &&
+    test_exit 1 env ACCEL_ENGINE=fake ACCEL_ENGINE_PATH="$scratch/empty" timeout $patience "$opens" 2>error &&
+    grep "fake cannot be loaded: .*undefined symbol: missing_function" error'
 test_expect_success 'refused: a library that is not an engine' '
     $CC -shared -fPIC -o empty/accel_engine_fake.so missing.c &&
     test_exit 1 env ACCEL_ENGINE=fake ACCEL_ENGINE_PATH="$scratch/empty" timeout $patience "$opens" 2>error &&
@@ -108,8 +125,11 @@ test_expect_success 'accelerate env lists the engines' '
     grep -Fx "	- engines: self, shm, fake ($scratch/here/accel_engine_fake.so)" out &&
     chmod 666 here/accel_engine_fake.so && ACCEL_ENGINE_PATH=$scratch/here "$accelerate" env >out && chmod 644 here/accel_engine_fake.so &&
     grep -Fx "	- engines: self, shm, fake (not loaded: others may write to $scratch/here/accel_engine_fake.so: use chmod go-w)" out'
+# The one list of engines that are built in.
 names=$(sed -n 's/^ *X (\([a-z0-9_]*\)).*/\1/p' "$srcdir/src/util/engine_files.h")
-test_expect_success 'the manual names the engines that are built in' '
-    test "$(echo $names)" = "self shm" && for name in $names; do
-        grep -qx "\.It Dq $name" "$srcdir/man/accel_engine.3" || { echo "$name"; return 1; }; done'
+test_expect_success 'accelerate env, messages and the manual have the engines of the list, and no others' '
+    test -n "$names" && list=$(echo $names | sed "s/ /, /g") && "$accelerate" env >out && grep -Fx "	- engines: $list" out &&
+    test_exit 1 env ACCEL_ENGINE=nope timeout $patience "$opens" 2>error &&
+    grep -F ": there are $(echo "$list" | sed "s/, \([a-z0-9_]*\)$/ and \1/"); " error &&
+    test "$(sed -n "s/^\.It Dq \([a-z0-9_]*\)$/\1/p" "$srcdir/man/accel_engine.3")" = "$names"'
 test_done

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Count the circles of the house: files that need each other, and folders that do.
 
-    circles.py SOURCE BUILD [EXEMPT-FOLDER...]
+    circles.py SOURCE BUILD
 
 A room is a .c file together with the .h of the same name.  Room A needs room B if A includes B's header or if an object
 file of A refers to a symbol that B defines; so calls count as well as includes, but not calls through pointers.  Objects
@@ -120,7 +120,7 @@ def read_reasons(rooms):
             for names in REASON.findall(path.read_text())}
 
 
-def check_files(rooms, ties, is_exempt):
+def check_files(rooms, ties):
     reasons, wrong = read_reasons(rooms), 0
     arrows = {room: set() for room in rooms}
     for room, other in ties:
@@ -130,45 +130,39 @@ def check_files(rooms, ties, is_exempt):
     for circle in circles:
         folder, names = folder_of(circle[0]), " ".join(room.name for room in circle)
         reason = reasons.pop((folder, names), None)
-        verdict = f"reason in {reason.name}" if reason else "exempt" if is_exempt(folder) else "NO REASON"
+        verdict = f"reason in {reason.name}" if reason else "NO REASON"
         print(f"src/{folder}: circle of {len(circle)} files, {verdict}: {names}")
         show_ties(circle, ties)
-        wrong += verdict == "NO REASON"
+        wrong += not reason
     for (folder, names), path in reasons.items():
         print(f"{path}: gives a reason for a circle that does not exist: {names}")
     return len(circles), wrong + len(reasons)
 
 
-def check_folders(rooms, ties, is_exempt):
-    arrows, folder_ties, wrong = {folder_of(room): set() for room in rooms}, collections.defaultdict(set), 0
+def check_folders(rooms, ties):
+    arrows, folder_ties = {folder_of(room): set() for room in rooms}, collections.defaultdict(set)
     for (room, other), names in ties.items():
         if folder_of(room) != folder_of(other):
             arrows[folder_of(room)].add(folder_of(other))
             folder_ties[folder_of(room), folder_of(other)] |= names
     circles = find_circles(arrows)
     for circle in circles:
-        exempt = all(is_exempt(folder) for folder in circle)
-        print(f"circle of {len(circle)} folders{', exempt' if exempt else ''}: {' '.join(f'src/{name}' for name in circle)}")
+        print(f"circle of {len(circle)} folders: {' '.join(f'src/{name}' for name in circle)}")
         show_ties(circle, folder_ties)
-        wrong += not exempt
-    return len(circles), wrong
+    return len(circles)
 
 
 def main():
-    source, build, exempt = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:]
-
-    def is_exempt(folder):
-        return any(f"src/{folder}/".startswith(f"{name}/") for name in exempt)
-
+    source, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     rooms, ties = read_sources(source), collections.defaultdict(set)
     add_includes(rooms, ties)
     blind = add_symbols(rooms, build, ties)
     for room in blind:
         print(f"src/{room}.c: no object file in {build}")
-    between_files, wrong_files = check_files(rooms, ties, is_exempt)
-    between_folders, wrong_folders = check_folders(rooms, ties, is_exempt)
+    between_files, wrong = check_files(rooms, ties)
+    between_folders = check_folders(rooms, ties)
     print(f"{len(rooms)} rooms, {len(ties)} arrows, circles between files: {between_files}, between folders: {between_folders}")
-    sys.exit(bool(blind or wrong_files or wrong_folders))
+    sys.exit(bool(blind or wrong or between_folders))
 
 
 if __name__ == "__main__":

@@ -345,24 +345,39 @@ class Examination:
     def reaching(self, mutant):
         return [test for test in self.tests if not test.failure and mutant.number in test.reached]
 
-    def has_survived(self, mutant):
-        return self.notebook.get(mutant.key).get('result') in (SURVIVED, NOT_REACHED)
+    def is_likely_to_survive(self, mutant):
+        return mutant.note or self.notebook.get(mutant.key).get('result') in (SURVIVED, NOT_REACHED)
+
+    def count_kills(self):
+        """How many mutants of each file each test has killed."""
+        kills = collections.defaultdict(collections.Counter)
+        for mutant in self.mutants:
+            killer = self.notebook.get(mutant.key).get('test')
+            kills[mutant.file][killer] += bool(killer)
+        return kills
+
+    def price(self, mutant, test):
+        """Seconds for a kill: little for the test that has killed this mutant, or others of its file."""
+        if test.name == self.notebook.get(mutant.key).get('test'):
+            return test.seconds
+        kills = self.kills[mutant.file]
+        return test.seconds / (kills[test.name] / max(kills.total(), 1) + 0.02)
 
     def cost(self, mutant):
-        """Seconds that a mutant is likely to take: those of the test that killed it, or of all that reach it."""
-        reaching = self.reaching(mutant)
-        last = self.notebook.get(mutant.key).get('test')
-        return sum(test.seconds for test in reaching if test.name == last) or sum(test.seconds for test in reaching)
+        return min((self.price(mutant, test) for test in self.reaching(mutant)), default=0)
 
     def examine(self, slot, mutant):
-        reaching = self.reaching(mutant)
         last = self.notebook.get(mutant.key).get('test')
-        # Cheap ones first, and before all what has killed it in an earlier run.
-        reaching.sort(key=lambda test: (test.name != last, test.seconds))
+        reaching = sorted(self.reaching(mutant), key=lambda test: (test.name != last, self.price(mutant, test)))
         note = {'state': self.state_of(mutant), 'suites': self.suites, 'name': mutant.name,
                 'result': SURVIVED if reaching else NOT_REACHED, 'tests': [test.name for test in reaching]}
         begin = time.monotonic()
         for test in reaching:
+            if self.options.budget and time.monotonic() - begin + test.seconds > self.options.budget:
+                with self.lock:
+                    self.done += 1
+                    say(f'[{self.done}/{self.total}] put off {mutant.name}')
+                return
             outcome = slot.run(test, mutant.number, test.seconds * 3 + self.options.slack)
             if not outcome.failure and outcome.points != test.points:
                 outcome.failure = f'{outcome.points} results, not {test.points}'
@@ -378,9 +393,10 @@ class Examination:
 
     def run(self, chosen):
         waiting = [mutant for mutant in chosen if not mutant.equivalent and not self.known(mutant)]
+        self.kills = self.count_kills()
         # Cheap ones before others, and last those that survived earlier tests: a run that is interrupted has most of
         # the results.
-        waiting.sort(key=lambda mutant: (self.has_survived(mutant), self.cost(mutant)))
+        waiting.sort(key=lambda mutant: (bool(self.is_likely_to_survive(mutant)), self.cost(mutant)))
         self.total = len(waiting)
         say(f'{len(chosen)} mutants, {len(chosen) - self.total} of them known or equivalent')
         in_parallel(self.slots, waiting, self.examine)
@@ -435,6 +451,7 @@ def parse_options():
     parser.add_argument('--folder', default='', metavar='NAME', help='mutants of this folder, such as lib/data')
     parser.add_argument('--jobs', type=int, default=os.cpu_count() or 1, help='tests at a time [number of CPUs]')
     parser.add_argument('--slack', type=float, default=20, help='seconds beyond three times the usual [20]')
+    parser.add_argument('--budget', type=float, default=0, metavar='SECONDS', help='put off mutants that take longer')
     parser.add_argument('--again', action='store_true', help='run those again that were not killed')
     parser.add_argument('--old-reach', action='store_true', help='only measure what changed tests reach; mutants that '
                         'are new since the last run count as not reached')

@@ -33,7 +33,7 @@ class Step:
     """One step of a recipe: edits, and what is said if it is left out.
 
     lint     who says it: a script of tests/lint/; or with a build, "build" or "TEST" (tests/cli/TEST.sh ...)
-    message  a regular expression; None: nothing can notice"""
+    message  a regular expression, or None if another recipe has the same step"""
 
     def __init__(self, title, edits, lint, message):
         self.title, self.edits, self.lint, self.message = title, edits, lint, message
@@ -206,6 +206,12 @@ test_expect_success 'the name' '"$accelerate" where >out && grep -x "$HOME/.*/de
     Step("its line in tests/cli/Makefile.inc", [after("tests/cli/Makefile.inc", "\t%D%/cli_to_fsdp2.sh",
                                                       "\t%D%/cli_where.sh \\\n")],
          "listed", r"tests/cli/cli_where\.sh: not listed in tests/cli/Makefile\.inc"),
+    Step("its rows in tests/mutants/table", [append("tests/mutants/table", '''
+== src/cli/cmd_where.c
+@ cmd_where: the file that was given is ignored
+- config.settings.config_file ?
++ NULL ?
+''')], "mutants", r"src/cli/cmd_where\.c: add mutants to the table"),
     Step("NEWS.md", [after("NEWS.md", "- `accelerate to-fsdp2`", "- `accelerate where` prints a name.\n")],
          "recipes subcommand", r"accelerate where: not mentioned in NEWS\.md"),
     Step("make regen", ["regen", after("man/accelerate.1", ".Xr accelerate-to-fsdp2 1 ,", ".Xr accelerate-where 1 ,\n")],
@@ -226,6 +232,12 @@ ENGINE = [
     Step("its sources in src/lib/Makefile.inc", [after("src/lib/Makefile.inc", "\t%D%/engines/self/self.c",
                                                        "\t%D%/engines/solo/solo.c %D%/engines/solo/solo.h \\\n")],
          "listed", r"src/lib/engines/solo/solo\.c: not listed in src/lib/Makefile\.inc"),
+    Step("its rows in tests/mutants/table", [append("tests/mutants/table", '''
+== src/lib/engines/solo/solo.c
+@ solo_probe: connects any job
+- job->world_size != 1
++ false
+''')], None, None),
     Step("its item in accel_engine(3)", [after("man/accel_engine.3", "The processes of one host, through",
                                                ".It Dq solo\nA job of one process, again.\n")],
          "recipes engine", r"engine solo: no item in man/accel_engine\.3"),
@@ -265,6 +277,10 @@ PART = [
     Step("its line in src/lib/Makefile.inc", [after("src/lib/Makefile.inc", "\t%D%/utility/end_training.c",
                                                     "\t%D%/utility/laps.c %D%/utility/laps.h \\\n")],
          "listed", r"src/lib/utility/laps\.c: not listed in src/lib/Makefile\.inc"),
+    Step("its rows in tests/mutants/table", [append("tests/mutants/table", '''
+== src/lib/utility/laps.c
+= no mutants: nothing but a table
+''')], None, None),
     Step("its place in the list of parts", [
         after("src/lib/job/open.c", '#include "lib/train/precision.h"', '#include "lib/utility/laps.h"\n'),
         replace("src/lib/job/open.c", "&part_prepared, NULL };", "&part_prepared,\n        &part_laps, NULL };")],
@@ -470,10 +486,12 @@ def run(command, folder, **environment):
 def lint(name, tree):
     """One of tests/lint/*.py, with arguments."""
     script, *arguments = name.split()
+    if script == "mutants":
+        return run([sys.executable, "tests/mutants/mutants.py", "--check", "--source", "."], tree.folder)
     return run([sys.executable, f"tests/lint/{script}.py", ".", *arguments], tree.folder)
 
 
-BY_READING = "listed", "recipes", "functions", "options", "sized", "unused"
+BY_READING = "listed", "recipes", "functions", "options", "sized", "unused", "mutants"
 
 
 def follow(tree, steps, left_out=None):
@@ -538,7 +556,7 @@ def check_build(tree, build):
     stale = {path: (top / path).read_text() for path in generated if (top / path).exists()}
     for path in generated:
         tree.write(path, tree.on_disk(path))
-    for script in "generated man exports abi recipes style layering".split():
+    for script in "generated man exports abi recipes style layering mutants".split():
         ok(*named(run(["sh", f"tests/lint/{script}.sh"], tree.folder, **places), f"all recipes followed: {script}.sh"))
     for command in (["sh", "tests/cli/cli_where.sh"], [str(build / "tests/unit/test_laps")],
                     [str(build / "tests/unit/test_sized")], [str(build / "tests/unit/test_options")],

@@ -69,8 +69,8 @@ load_seen (void *user, const struct accel_state_dict *state, struct accel_error 
     DLTensor into = world->buffer;
     into.data = counts;
     right (!accel_state_dict_get_bool (state, "yes", &yes, NULL) && yes, "bool");
-    right (accel_state_dict_tensor_count (state, "tensor") == 2 && !accel_state_dict_tensor_count (state, "no"),
-           "count");
+    right (accel_state_dict_tensor_count (state, "tensor") == 2, "count of a tensor");
+    right (!accel_state_dict_tensor_count (state, "no"), "count of no tensor");
     right (!accel_state_dict_get_tensor (state, "tensor", &into, NULL) && counts[0] >= 0, "tensor");
     into.data = wrong;
     into.shape = (int64_t[]){ 3 };

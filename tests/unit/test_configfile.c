@@ -126,6 +126,7 @@ static const struct bad {
       "a.yaml:2: unknown key 'num_procesess' (did you mean 'num_processes'?)" },
     { "a.yaml", "zebra: 1\n", "a.yaml:1: unknown key 'zebra'" },
     { "a.yaml", "dynamo_config:\n  bakend: eager\n", "a.yaml:2: unknown key 'bakend' in dynamo_config" },
+    { "a.yaml", "fsdp_config:\n  zero_stage: 2\n", "a.yaml:2: unknown key 'zero_stage' in fsdp_config" },
     { "a.yaml", "dynamo_config: eager\n", "a.yaml:1: dynamo_config: expected a mapping" },
     { "a.yaml", "dynamo_config: [eager]\n", "a.yaml:1: dynamo_config: expected a mapping" },
     { "a.yaml", "debug: true\n\nnum_processes: two\n", "a.yaml:3: num_processes: 'two' is not an integer" },

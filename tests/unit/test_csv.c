@@ -85,6 +85,8 @@ static const struct {
     { "1,2,3\n4,5,6\n", { .label_column = 2, .dtype = ACCEL_INT32 }, "1 3;2|4 6;5", false },
     { "id,first one,second,label\nx,1,3,255\n\"y,\n\",5,7,0", { FIELDS (named) }, "255;0.5 1.5|0;2.5 3.5", false },
     { "a,-5,,1\nb,5,z,0\n", { FIELDS (numbered) }, "1;-5|0;5", false },
+    { "a,-6,,1\n", { FIELDS (numbered) }, ":1:3: -6 is not in the range -5 to 5", true },
+    { "id,first one \t,second, label \nx,1,3,5\n", { FIELDS (named) }, "5;0.5 1.5", false },
     { "1,2,3,4\n", { FIELDS (two) }, "1 2;3", false },
     { "1\n", { .label_column = -1 }, ": has no columns other than the label", true },
     { "1,2\n", { .label_column = 3 }, ": label_column is 3, but there are 2 columns", true },
@@ -114,6 +116,7 @@ static const struct {
     { "1,--2\n", { 0 }, ":1:3: '--2' is not a number", true },
     { "1,\"2\n3,4\n", { 0 }, ":1:3: the closing quote is missing", true },
     { "1,\"2\"3\n", { 0 }, ":1:6: text after the closing quote", true },
+    { "1,2\n1,\"2,,\"\n", { 0 }, ":2:4: '2' is not a number", true },
     { "1,2\n1,\"2\"3\n", { 0 }, ":2:4: '2' is not a number", true },
     { "a,b\n1,2\"\"\n", { 0 }, ":2:3: '2' is not a number", true },
     { "id,first one,second,label\nx\"\"y,1,3,5\n", { FIELDS (named) }, ":2:2: a quote inside a cell that does not start"

@@ -86,7 +86,7 @@ test_refusals (void)
         { "no whole bytes", { { "a", &nibbles, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "bytes" },
         { "column-major", { { "a", &columns, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "contiguous" },
         { "byte_offset", { { "a", &shifted, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "contiguous" },
-        { "on a device", { { "a", &remote, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "host" },
+        { "on a device", { { "a", &remote, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "on cuda:0, but" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct accel_model *model = (void *) &good;

@@ -319,6 +319,14 @@ test_custom_errors (void)
     ok (accel_lion_create (NULL, model, NULL, &err) == ACCEL_ERR_INVALID, "Lion: %s", err.text);
 }
 
+/* The host's, on a processor without AVX2. */
+static void
+update_base (DLDevice device, const struct memory_update *update)
+{
+    (void) device;
+    rules_base.loops[update->rule] (update->numbers, update->parameter, update->grad, update->state, update->count);
+}
+
 /* A parameter for all threads, and a small one, which only the first has: the bits of one thread, and of SSE2. */
 static void
 test_threads (int kind)
@@ -351,8 +359,10 @@ test_threads (int kind)
                         : accel_lion_create (&optimizer, big, NULL, NULL))
             exit (99);
         accel_optimizer_set_threads (optimizer, run ? 3 : 1);
+        struct memory base = memory_host;
+        base.update = update_base;
         if (run == 2)
-            optimizer->rules = &rules_base;
+            big->memory = &base;
         for (int step = 0; step < 3; step++) {
             for (int i = 0; i < LARGE + 3; i++)
                 memory[LARGE + 3 + i] = (float) ((i + step * 37) % 509) / 100 - 2.5F;

@@ -347,8 +347,9 @@ test_limits (void)
             && accel_tree_slice (&tree, NULL, 0, 1, &err) && accel_tree_map (&tree, NULL, NULL, NULL, &err)
             && accel_tree_concatenate (&tree, NULL, 1, 0, &err)
             && accel_tree_concatenate (&tree, (const struct accel_tree *[]){ NULL }, 1, 0, &err)
-            && accel_tree_find_batch_size (NULL, &(size_t){ 0 }, &err),
-        "NULL is refused");
+            && accel_tree_find_batch_size (NULL, &(size_t){ 0 }, &err)
+            && accel_tree_copy_tensor (&tree, &bad[0], NULL) == ACCEL_ERR_INVALID,
+        "NULL is refused, also where nobody wants to know why");
     good = !accel_tree_copy_tensor (&tree, &sound, &err);
     ok (accel_tree_pad (&copy, tree, 0, SIZE_MAX, 0, false, &err) && !copy
             && accel_tree_pad (&copy, tree, 0, INT64_MAX, 0, false, &err) && !copy

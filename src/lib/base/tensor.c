@@ -86,16 +86,6 @@ accel_tensor_init (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim
     return ACCEL_OK;
 }
 
-void
-accel_tensor_release (struct accel_tensor *tensor)
-{
-    if (!tensor)
-        return;
-    if (tensor->owned_bytes)
-        free (tensor->dl.data);
-    *tensor = (struct accel_tensor){ 0 };
-}
-
 size_t
 accel_tensor_count (const DLTensor *tensor)
 {
@@ -183,6 +173,7 @@ tensor_device_name (DLDevice device)
     case kDLMetal: return "mps";
     case kDLVPI: return "vpi";
     case kDLROCM: return "rocm";
+    case kDLExtDev: return "ext";
     default: return "unknown";
     }
 }

@@ -10,7 +10,7 @@
 #include "lib/checkpoint/pieces.h"
 #include "lib/formats/convert.h"
 #include "lib/formats/safetensors_object.h"
-#include "lib/train/scaler.h"
+#include "lib/memory/memory.h"
 #include "util/cleanup.h"
 #include "util/suggest.h"
 
@@ -193,7 +193,8 @@ read_tensor (const struct load *load, size_t parameter, struct accel_error *err)
     if (!status)
         status = accel_safetensors_read (load->file, index, into, err);
     if (!status && scale != 1 && accel_dtype_from_dl (into->dtype) == ACCEL_FLOAT32)
-        scaler_multiply (into->data, accel_tensor_count (into), scale);
+        memory_of (into->device)->scale (into->device, memory_data (into), ACCEL_FLOAT32, accel_tensor_count (into),
+                                         (double) scale);
     return status;
 }
 

@@ -44,14 +44,14 @@ accel_alloc (struct accel *acc, void **memory, size_t size_bytes, struct accel_e
     *memory = NULL;
     if (!acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_alloc: the job is NULL");
-    return comm_alloc (acc->world, memory, size_bytes, err);
+    return comm_alloc (acc->world, (DLDevice){ .device_type = kDLCPU }, memory, size_bytes, err);
 }
 
 void
 accel_free (struct accel *acc, void *memory)
 {
     if (acc && memory)
-        comm_free (acc->world, memory);
+        comm_free (acc->world, (DLDevice){ .device_type = kDLCPU }, memory);
 }
 
 enum accel_status

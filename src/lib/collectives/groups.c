@@ -57,7 +57,7 @@ id_of_group (const struct accel_comm *parent, const struct members *members)
 }
 
 static enum accel_status
-join (struct accel_comm *comm, const struct comm_site *site, const struct members *members, int64_t place,
+join (struct accel_comm *comm, const struct comm_site *site, const struct members *members, const int64_t *places,
       struct accel_comm **group, struct accel_error *err)
 {
     struct accel_comm *made = comm_create (comm, members->index, members->count);
@@ -65,7 +65,7 @@ join (struct accel_comm *comm, const struct comm_site *site, const struct member
         return comm_no_memory (site, err);
     made->id = id_of_group (comm, members);
     made->ledger = comm->ledger;
-    enum accel_status status = comm_join_group (made, members->ranks, place, err);
+    enum accel_status status = comm_join_group (made, members->ranks, places, err);
     if (!status && !comm_watch (made, members->ranks, comm->watch.timeout_ms))
         status = comm_no_memory (site, err);
     if (status)
@@ -80,20 +80,21 @@ static enum accel_status
 meet (struct accel_comm *comm, const struct comm_site *site, const struct members *members, bool leads,
       struct accel_comm **group, struct accel_error *err)
 {
-    AUTO_FREE int64_t *places = calloc ((size_t) comm->size, sizeof *places);
-    int64_t place = -1;
+    size_t count = (size_t) comm_places (comm);
+    AUTO_FREE int64_t *places = calloc ((size_t) comm->size * count, sizeof *places);
+    int64_t own[1 + COMM_LINKS] = { -1 };
     if (!places) {
         comm_give_up (comm, "cannot allocate memory for a group");
         return comm_no_memory (site, err);
     }
-    if (leads && comm_make_group (comm, members->count, &place, err))
-        place = -1;
-    enum accel_status status = comm_all_gather (comm, site, &place, places, 1, ACCEL_INT64, err);
+    if (leads && comm_make_group (comm, members->count, own, err))
+        own[0] = -1;
+    enum accel_status status = comm_all_gather (comm, site, own, places, count, ACCEL_INT64, err);
     if (status || !members->count)
         return status;
-    place = places[members->ranks[0]];
-    status = place < 0 ? comm_no_memory (site, err) : join (comm, site, members, place, group, err);
-    if (status && place >= 0)
+    const int64_t *theirs = &places[(size_t) members->ranks[0] * count];
+    status = theirs[0] < 0 ? comm_no_memory (site, err) : join (comm, site, members, theirs, group, err);
+    if (status && theirs[0] >= 0)
         comm_give_up (comm, "cannot allocate memory for a group");
     return status;
 }

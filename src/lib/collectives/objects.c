@@ -10,6 +10,7 @@
 
 #include "lib/base/error.h"
 #include "lib/collectives/tensors.h"
+#include "lib/comm/together.h"
 #include "util/cleanup.h"
 
 #include <stdlib.h>
@@ -129,13 +130,15 @@ send_one_by_one (struct accel_comm *comm, const struct comm_site *site, const st
                  struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
+    struct comm_together together;
+    comm_together_begin (&together, comm);
     for (int r = 0; !status && r < accel_comm_size (comm); r++) {
         size_t bytes = parcel_bytes (&notices[r]);
         if (bytes)
-            status = comm_broadcast (comm, site, parcel, bytes, ACCEL_UINT8, r, err);
+            status = comm_broadcast (comm, comm_together_site (&together, site), parcel, bytes, ACCEL_UINT8, r, err);
         parcel += bytes;
     }
-    return status;
+    return comm_together_end (&together, status, err);
 }
 
 static enum accel_status
@@ -356,29 +359,43 @@ accel_recv_object_list_at (const char *file, int line, struct accel *acc, int fr
     return comm_recv_objects (accel_world (acc), site, from_process, JOBSEG_CALL_SEND_OBJECT_LIST, list, err);
 }
 
-/* Each rank meets the others in the order of ranks, and of two the lower one sends first.  Nobody waits in a circle:
- * who waits for rank p waits until p has met all below, and so on, ever lower. */
+/* Send to @peer and receive from it.  Of two ranks, the lower one sends first. */
+static enum accel_status
+swap_with (struct accel_comm *comm, int peer, const struct comm_site *site, struct comm_together *together,
+           const struct accel_object *own, char *bytes, size_t size, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (int step = 0; step < 2 && !status; step++)
+        if ((accel_comm_rank (comm) < peer) == !step)
+            status = own->size_bytes ? comm_send (comm, comm_together_site (together, site), own->data, own->size_bytes,
+                                                  ACCEL_UINT8, peer, err)
+                                     : ACCEL_OK;
+        else if (size)
+            status = comm_recv (comm, comm_together_site (together, site), bytes, size, ACCEL_UINT8, peer, err);
+    return status;
+}
+
+/* Each rank meets the others in the order of ranks.  Nobody waits in a circle: who waits for rank p waits until p has
+ * met all below, and so on, ever lower. */
 static enum accel_status
 swap (struct accel_comm *comm, const struct comm_site *site, const struct accel_object *objects,
       const struct notice *notices, char *parcel, struct accel_error *err)
 {
     int rank = accel_comm_rank (comm);
     enum accel_status status = ACCEL_OK;
+    struct comm_together together;
+    comm_together_begin (&together, comm);
     for (int peer = 0; !status && peer < accel_comm_size (comm); peer++) {
         char *bytes = parcel + sizeof (uint64_t);
-        size_t size = (size_t) notices[peer].bytes, own = objects[peer].size_bytes;
+        size_t size = (size_t) notices[peer].bytes;
         memcpy (parcel, &notices[peer].bytes, sizeof (uint64_t));
-        if (peer == rank && size)
+        if (peer != rank)
+            status = swap_with (comm, peer, site, &together, &objects[peer], bytes, size, err);
+        else if (size)
             memcpy (bytes, objects[peer].data, size);
-        for (int step = 0; peer != rank && step < 2 && !status; step++) {
-            if (rank < peer ? !step : step)
-                status = own ? comm_send (comm, site, objects[peer].data, own, ACCEL_UINT8, peer, err) : ACCEL_OK;
-            else if (size)
-                status = comm_recv (comm, site, bytes, size, ACCEL_UINT8, peer, err);
-        }
         parcel = bytes + size;
     }
-    return status;
+    return comm_together_end (&together, status, err);
 }
 
 enum accel_status

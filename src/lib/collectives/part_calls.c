@@ -7,6 +7,7 @@
 #include "lib/base/tensor.h"
 #include "lib/collectives/tensors.h"
 #include "lib/collectives/verify.h"
+#include "lib/memory/memory.h"
 
 #include <accel/collectives.h>
 
@@ -26,10 +27,10 @@ make_plain (struct plain *plain, struct accel *acc, const struct comm_site *site
     if (status)
         return status;
     if (!comm_is_plain (tensor)) {
-        status = tensor_clone (&plain->copy, tensor, err);
+        status = memory_clone (&plain->copy, tensor, err);
         plain->data = plain->copy.dl.data;
     } else
-        plain->data = tensor_data (tensor);
+        plain->data = memory_data (tensor);
     return status ? comm_fail_in (site, status, err) : ACCEL_OK;
 }
 
@@ -105,7 +106,9 @@ comm_send_tensor (struct accel *acc, const struct comm_site *site, const DLTenso
     enum accel_status status = make_plain (&plain, acc, site, tensor, err);
     if (status)
         return status;
-    status = comm_send (accel_world (acc), site, plain.data, accel_tensor_count (tensor), plain.dtype, to_process, err);
+    struct comm_site there = comm_site_on (site, tensor->device);
+    status = comm_send (accel_world (acc), &there, plain.data, accel_tensor_count (tensor), plain.dtype, to_process,
+                        err);
     accel_tensor_release (&plain.copy);
     return status;
 }
@@ -128,10 +131,11 @@ accel_recv_at (const char *file, int line, struct accel *acc, DLTensor *tensor, 
     enum accel_status status = make_plain (&plain, acc, site, tensor, err);
     if (status)
         return status;
-    status = comm_recv (accel_world (acc), site, plain.data, accel_tensor_count (tensor), plain.dtype, from_process,
+    struct comm_site there = comm_site_on (site, tensor->device);
+    status = comm_recv (accel_world (acc), &there, plain.data, accel_tensor_count (tensor), plain.dtype, from_process,
                         err);
     if (!status && plain.copy.dl.data)
-        tensor_copy (tensor, &plain.copy.dl);
+        memory_of (tensor->device)->copy_tensor (tensor, &plain.copy.dl);
     accel_tensor_release (&plain.copy);
     return status;
 }

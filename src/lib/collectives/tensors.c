@@ -7,8 +7,19 @@
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
-#include "lib/kernels/reduce.h"
-#include "util/memory.h"
+#include "lib/memory/memory.h"
+
+/* Without an engine for the device, the call itself is refused. */
+static enum accel_status
+comm_check_device (const struct accel *acc, const struct comm_site *site, DLDevice device, struct accel_error *err)
+{
+    if (memory_of (device))
+        return ACCEL_OK;
+    return comm_fail (site, ACCEL_ERR_UNSUPPORTED, err,
+                      "the tensor of rank %d is on %s:%d, but this build has no code for %s memory",
+                      accel_process_index (acc), tensor_device_name (device), (int) device.device_id,
+                      tensor_device_name (device));
+}
 
 enum accel_status
 comm_check_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, enum accel_dtype *dtype,
@@ -19,12 +30,10 @@ comm_check_tensor (struct accel *acc, const struct comm_site *site, const DLTens
     *dtype = accel_dtype_from_dl (tensor->dtype);
     if (*dtype == ACCEL_DTYPE_COUNT)
         return comm_refuse (site, "the tensor has an unsupported element type", err);
-    if (!tensor_device_is_host (tensor->device))
-        return comm_fail (site, ACCEL_ERR_UNSUPPORTED, err,
-                          "the tensor is not in host memory but on %s:%d, which engine %s does not support",
-                          tensor_device_name (tensor->device), (int) tensor->device.device_id,
-                          accel_comm_engine (accel_world (acc)));
-    enum accel_status status = tensor_check (tensor, err);
+    enum accel_status status = comm_check_device (acc, site, tensor->device, err);
+    if (status)
+        return status;
+    status = tensor_check (tensor, err);
     return status ? comm_fail_in (site, status, err) : ACCEL_OK;
 }
 
@@ -57,18 +66,20 @@ comm_shape_output (const struct comm_site *site, struct accel_tensor *out, const
     if (status)
         return status;
     size_t bytes = accel_tensor_count (&made.dl) * accel_dtype_bytes (dtype);
-    void *memory = out->owned_bytes ? out->dl.data : NULL;
+    void *data = out->owned_bytes ? out->dl.data : NULL;
     size_t owned = out->owned_bytes;
-    if (owned < bytes || !owned) {
+    if (owned < bytes || !owned || !memory_is_same (out->dl.device, tensor->device)) {
         owned = bytes ? bytes : 1;
-        memory = memory_create (owned);
-        if (!memory)
+        data = memory_of (tensor->device)->create (tensor->device, owned, false);
+        if (!data)
             return comm_fail (site, ACCEL_ERR_NOMEM, err, "cannot allocate %zu bytes", owned);
         accel_tensor_release (out);
-    }
+        made.dl.device = tensor->device;
+    } else
+        made.dl.device = out->dl.device;
     *out = made;
     out->dl.shape = out->shape;
-    out->dl.data = memory;
+    out->dl.data = data;
     out->owned_bytes = owned;
     return ACCEL_OK;
 }
@@ -77,13 +88,12 @@ comm_shape_output (const struct comm_site *site, struct accel_tensor *out, const
 static const void *
 row_of (const DLTensor *tensor, enum accel_dtype dtype, const struct accel_tensor *out, int rank)
 {
-    struct tensor_view row = { .dl = *tensor };
-    row.dl.data = (char *) out->dl.data
-                  + (size_t) rank * accel_tensor_count (tensor) * accel_dtype_bytes (dtype);
-    row.dl.strides = NULL;
-    row.dl.byte_offset = 0;
-    tensor_copy (&row.dl, tensor);
-    return row.dl.data;
+    DLTensor row = *tensor;
+    row.data = memory_at (out->dl.data, (size_t) rank * accel_tensor_count (tensor), accel_dtype_bytes (dtype));
+    row.strides = NULL;
+    row.byte_offset = 0;
+    memory_of (tensor->device)->copy_tensor (&row, tensor);
+    return row.data;
 }
 
 enum accel_status
@@ -101,7 +111,7 @@ comm_gather_tensor (struct accel *acc, const struct comm_site *site, const DLTen
     if (status)
         return status;
     int rank = accel_process_index (acc);
-    const void *data = comm_is_plain (tensor) ? tensor_data (tensor) : row_of (tensor, dtype, out, rank);
+    const void *data = comm_is_plain (tensor) ? memory_data (tensor) : row_of (tensor, dtype, out, rank);
     struct comm_form form = { .tensor = tensor };
     struct comm_site formed = comm_site_of (site, &form);
     return comm_all_gather (accel_world (acc), &formed, data, out->dl.data, accel_tensor_count (tensor), dtype, err);
@@ -120,7 +130,7 @@ run_in_place (struct accel *acc, const struct comm_site *site, DLTensor *tensor,
 {
     struct accel_comm *world = accel_world (acc);
     size_t count = accel_tensor_count (tensor);
-    void *data = tensor_data (tensor);
+    void *data = memory_data (tensor);
     struct comm_form form = { .tensor = tensor };
     struct comm_site formed = comm_site_of (site, &form);
     if (what->root >= 0)
@@ -129,7 +139,7 @@ run_in_place (struct accel *acc, const struct comm_site *site, DLTensor *tensor,
     form.value = what->scale;
     enum accel_status status = comm_all_reduce (world, &formed, data, data, count, dtype, what->op, err);
     if (!status && what->scale != 1)
-        reduce_scale (data, dtype, count, what->scale);
+        memory_of (tensor->device)->scale (tensor->device, data, dtype, count, what->scale);
     return status;
 }
 
@@ -142,12 +152,12 @@ in_place (struct accel *acc, const struct comm_site *site, DLTensor *tensor, enu
         return run_in_place (acc, site, tensor, dtype, what, err);
     if (comm_has_doubles (tensor))
         return comm_refuse (site, "elements of the tensor share memory (stride 0): copy it first", err);
-    enum accel_status status = tensor_clone (&copy, tensor, err);
+    enum accel_status status = memory_clone (&copy, tensor, err);
     if (status)
         return comm_fail_in (site, status, err);
     status = run_in_place (acc, site, &copy.dl, dtype, what, err);
     if (!status)
-        tensor_copy (tensor, &copy.dl);
+        memory_of (tensor->device)->copy_tensor (tensor, &copy.dl);
     accel_tensor_release (&copy);
     return status;
 }

@@ -7,7 +7,7 @@
 
 #include <accel/tree.h>
 
-/** Whether a collective can work on @p tensor: in host memory, of a type that we know, of sizes that fit. */
+/** Whether a collective can work on @p tensor: of a kind of memory and a type that we know, of sizes that fit. */
 enum accel_status comm_check_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
                                      enum accel_dtype *dtype, struct accel_error *err);
 

@@ -10,6 +10,7 @@
 #include "lib/collectives/objects.h"
 #include "lib/collectives/tensors.h"
 #include "lib/collectives/verify.h"
+#include "lib/memory/memory.h"
 #include "lib/tree/tree.h"
 #include "util/cleanup.h"
 
@@ -360,7 +361,7 @@ accel_pad_across_processes_at (const char *file, int line, struct accel *acc, co
         return comm_fail_in (site, status, err);
     status = pad_tensor (acc, site, tensor, &pad, &padded, err);
     if (!status && !padded.owned_bytes)
-        status = tensor_clone (&padded, tensor, err);
+        status = memory_clone (&padded, tensor, err);
     if (status)
         return status;
     accel_tensor_release (out);

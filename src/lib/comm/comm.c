@@ -5,11 +5,12 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
+#include "lib/comm/execute.h"
+#include "lib/comm/links.h"
 #include "lib/comm/work.h"
 #include "lib/kernels/reduce.h"
-#include "util/clock.h"
+#include "util/engine_files.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,11 +32,17 @@ connect_job (struct accel_comm *comm, const struct accel_engine *engine, struct 
         return status;
     comm_watch (comm, NULL, job->timeout_ms);
     comm->watch.helpers.exchange = exchange;
+    status = comm_choose_links (comm, engine, job, err);
+    if (status)
+        return status;
     comm->watch.engine = engine;
     status = engine->open (&comm->transport, engine_job_show (job), err);
     if (status)
         return status;
     comm->engine = engine;
+    status = comm_open_links (comm, job, err);
+    if (status)
+        return status;
     comm->watch.transport = comm->transport;
     bootstrap_ready (&comm->bootstrap);
     return ACCEL_OK;
@@ -53,7 +60,11 @@ comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error 
     watch_init (&made->watch);
     job->helpers = &made->watch.helpers;
     engine_job_show (job);
-    enum accel_status status = engine_choose (&engine, job, err);
+    char name[ENGINE_NAME_MOST + 1];
+    enum accel_status status = engine_check_names (job->engines, err);
+    job->engine = !status && engine_named (job->engines, "cpu", name) ? name : NULL;
+    if (!status)
+        status = engine_choose (&engine, job, err);
     if (status)
         goto error;
     status = connect_job (made, engine, job, &why);
@@ -80,6 +91,7 @@ end_comm (struct object *object)
     comm_abandon (comm, comm->unsettled);
     work_end (comm);
     bootstrap_leave (&comm->bootstrap, JOBSEG_LEFT, NULL);
+    comm_close_links (comm);
     if (comm->engine)
         comm->engine->close (comm->transport);
     if (comm->observer)
@@ -142,84 +154,6 @@ void
 comm_close (struct accel_comm *comm)
 {
     object_destroy (comm ? &comm->object : NULL);
-}
-
-/* A process that gives up in a group is no member of the world any more either. */
-static void
-break_off (struct accel_comm *comm, const struct accel_error *why, const char *reason)
-{
-    struct accel_comm *world = comm;
-    while (world->parent)
-        world = world->parent;
-    work_lock ();
-    bootstrap_leave (&world->bootstrap, JOBSEG_FAILED, reason);
-    for (; comm; comm = comm->parent) {
-        if (comm->is_broken)
-            continue;
-        comm->broken = *why;
-        if (comm->engine->give_up)
-            comm->engine->give_up (comm->transport, reason);
-        atomic_store_explicit (&comm->is_broken, true, memory_order_release);
-    }
-    work_unlock ();
-}
-
-/* Fail with what was said when @comm broke. */
-static __attribute__ ((noinline, cold)) enum accel_status
-fail_as_before (const struct accel_comm *comm, struct accel_error *err)
-{
-    if (err)
-        *err = comm->broken;
-    return comm->broken.code;
-}
-
-/* Whether @comm, or what it is a group of, is broken.
- * @param[out] observer  the world's, if none is */
-static inline enum accel_status
-check_broken (const struct accel_comm *comm, struct comm_observer **observer, struct accel_error *err)
-{
-    do {
-        if (atomic_load_explicit (&comm->is_broken, memory_order_acquire))
-            return fail_as_before (comm, err);
-        *observer = comm->observer;
-        comm = comm->parent;
-    } while (comm);
-    return ACCEL_OK;
-}
-
-void
-comm_give_up (struct accel_comm *comm, const char *reason)
-{
-    struct accel_error why;
-    if (comm->is_broken)
-        return;
-    accel_fail (&why, ACCEL_ERR_PEER, "this process gave up: %s", reason);
-    break_off (comm, &why, reason);
-}
-
-void
-comm_unsettle (struct accel_comm *comm, const void *owner, const char *reason)
-{
-    if (comm->unsettled)
-        return;
-    comm->unsettled = owner;
-    snprintf (comm->unsettled_text, sizeof comm->unsettled_text, "%s", reason);
-}
-
-void
-comm_settle (struct accel_comm *comm, const void *owner)
-{
-    if (comm->unsettled == owner)
-        comm->unsettled = NULL;
-}
-
-void
-comm_abandon (struct accel_comm *comm, const void *owner)
-{
-    if (!owner || comm->unsettled != owner)
-        return;
-    comm->unsettled = NULL;
-    comm_give_up (comm, comm->unsettled_text);
 }
 
 void
@@ -291,17 +225,6 @@ check (const struct accel_comm *comm, const struct accel_engine_call *call, bool
     return comm_check_engine (comm, call, err);
 }
 
-/* The number by which other ranks' records of the same call are found. */
-static uint32_t
-count_call (struct accel_comm *comm, const struct accel_engine_call *call)
-{
-    switch (call->kind) {
-    case ACCEL_ENGINE_SEND: return ++comm->messages[call->root];
-    case ACCEL_ENGINE_RECV: return ++comm->messages[comm->size + call->root];
-    default: return ++comm->calls;
-    }
-}
-
 /* Whether the program may call on @comm at all, now and at @site. */
 static inline enum accel_status
 admit (struct accel_comm *comm, const struct comm_site *site, struct comm_observer **observer, struct accel_error *err)
@@ -320,46 +243,7 @@ admit (struct accel_comm *comm, const struct comm_site *site, struct comm_observ
                                 err);
         part = part->parent;
     } while (part);
-    return check_broken (comm, observer, err);
-}
-
-/* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
-static enum accel_status
-execute (struct accel_comm *comm, struct accel_engine_call *call, struct comm_observer *observer,
-         struct accel_error *err)
-{
-    struct accel_error mine;
-    const struct comm_site *site = engine_site (call);
-    call->public_call = site->call;
-    call->form = site->form ? comm_form_hash (site->form) : 0;
-    call->helpers = &comm->watch.helpers;
-    call->number = count_call (comm, call);
-    call->sequence = ledger_begin (comm->ledger, site, (struct ledger_entry){
-        .comm = comm->id, .number = call->number, .kind = call->kind,
-        .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
-    });
-    call->device = (DLDevice){ .device_type = kDLCPU };
-    call->stream = NULL;
-    int64_t begin_ns = observer ? clock_ns () : 0;
-    enum accel_status status = comm->engine->run (comm->transport, call, &mine);
-    if (observer)
-        observer->note (observer, call, begin_ns);
-    if (!status) {
-        ledger_end (comm->ledger, call->sequence);
-        return ACCEL_OK;
-    }
-    break_off (comm, &mine, mine.text);
-    if (err)
-        *err = mine;
-    return status;
-}
-
-enum accel_status
-comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
-{
-    struct comm_observer *observer = NULL;
-    enum accel_status status = check_broken (comm, &observer, err);
-    return status ? status : execute (comm, call, observer, err);
+    return comm_check_broken (comm, observer, err);
 }
 
 /* Calls of work itself were admitted when it was started. */
@@ -382,7 +266,7 @@ run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, stru
     if (work)
         return work_start (comm, call, work, err);
     if (!comm->queue)
-        return execute (comm, call, observer, err);
+        return comm_run (comm, call, observer, err);
     work_take_turn (comm);
     return comm_execute (comm, call, err);
 }

@@ -19,10 +19,23 @@ struct comm_observer {
     void (*end) (struct comm_observer *observer);
 };
 
+enum { COMM_LINKS = 3 }; /* engines of one job beside the host's */
+
+/** An engine for other memory than the host's. */
+struct comm_link {
+    const struct accel_engine *engine;
+    void *transport;
+    uint64_t devices; /* set of DLDeviceType: whose calls it runs */
+    bool is_open;
+};
+
 struct accel_comm {
     struct object object;
-    const struct accel_engine *engine;
+    const struct accel_engine *engine; /* for host memory */
     void *transport; /* the engine's own */
+    uint64_t devices; /* set of DLDeviceType: what else it runs calls for */
+    struct comm_link links[COMM_LINKS]; /* [link_count]; see links.h */
+    int link_count;
     int rank;
     int size;
     struct accel_comm *parent; /* of a group; NULL: the world */
@@ -53,18 +66,40 @@ bool comm_watch (struct accel_comm *comm, const int *ranks, uint32_t timeout_ms)
 /** Connect with the best engine, or the one called @p job->engine.  @param[out] comm  NULL on failure */
 enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err);
 
-/** Find a place where a group of @p size ranks of @p comm will meet.  @param[out] place  >= 0; for comm_join_group() */
-enum accel_status comm_make_group (struct accel_comm *comm, int size, int64_t *place, struct accel_error *err);
+/** Find where a group of @p size ranks of @p comm will meet.
+ *  @param[out] places  [comm_places (comm)], each >= 0; for comm_join_group() */
+enum accel_status comm_make_group (struct accel_comm *comm, int size, int64_t *places, struct accel_error *err);
 
 /** Connect @p group, whose parent, rank and size are set; rank i of it is @p ranks[i] there.  Waits for nobody. */
-enum accel_status comm_join_group (struct accel_comm *group, const int *ranks, int64_t place, struct accel_error *err);
+enum accel_status comm_join_group (struct accel_comm *group, const int *ranks, const int64_t *places,
+                                   struct accel_error *err);
 
-/** Whether the engine can run @p call; the message names both. */
+/** How many places a group of @p comm has: one of each engine. */
+static inline int
+comm_places (const struct accel_comm *comm)
+{
+    return 1 + comm->link_count;
+}
+
+/** Whether there is an engine that can run @p call; the message names both. */
 enum accel_status comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call *call,
                                      struct accel_error *err);
 
+/** @return the engine for memory on @p device, which is not the host's; NULL: there is none */
+const struct accel_engine *comm_engine_for (const struct accel_comm *comm, DLDevice device);
+
 /** Note @p call in the ledger and run it, on this thread and now. */
 enum accel_status comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err);
+
+/** comm_execute() in two parts, around what the engine itself has in flight.
+ *  @param[out] begin_ns  for comm_conclude()
+ *  @param status, why  what the engine says
+ *  @param[out] err  not NULL; the cause of the failure, which may be an earlier one  @{ */
+enum accel_status comm_begin (struct accel_comm *comm, struct accel_engine_call *call, int64_t *begin_ns,
+                              struct accel_error *err);
+enum accel_status comm_conclude (struct accel_comm *comm, const struct accel_engine_call *call, int64_t begin_ns,
+                                 enum accel_status status, const struct accel_error *why, struct accel_error *err);
+/** @} */
 
 /** Leave and free.  Accepts NULL. */
 void comm_close (struct accel_comm *comm);

@@ -39,9 +39,10 @@ enum accel_status comm_recv (struct accel_comm *comm, const struct comm_site *si
 /** The name of the engine that moves data in host memory; static. */
 const char *comm_engine_name (const struct accel_comm *comm);
 
-/** Memory that makes collectives fast: accel_alloc().  @{ */
-enum accel_status comm_alloc (struct accel_comm *comm, void **memory, size_t bytes, struct accel_error *err);
-void comm_free (struct accel_comm *comm, void *memory);
+/** Memory on @p device, zeroed, that makes collectives fast: accel_alloc().  @{ */
+enum accel_status comm_alloc (struct accel_comm *comm, DLDevice device, void **memory, size_t bytes,
+                              struct accel_error *err);
+void comm_free (struct accel_comm *comm, DLDevice device, void *memory);
 /** @} */
 
 /**

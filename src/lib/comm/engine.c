@@ -3,10 +3,10 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/base/tensor.h"
 #include "lib/comm/comm_object.h"
-#include "util/memory.h"
-
-#include <stdlib.h>
+#include "lib/comm/links.h"
+#include "lib/memory/memory.h"
 
 const char *
 comm_engine_name (const struct accel_comm *comm)
@@ -15,38 +15,41 @@ comm_engine_name (const struct accel_comm *comm)
 }
 
 enum accel_status
-comm_alloc (struct accel_comm *comm, void **memory, size_t bytes, struct accel_error *err)
+comm_alloc (struct accel_comm *comm, DLDevice device, void **memory, size_t bytes, struct accel_error *err)
 {
-    if (comm->engine->alloc)
+    const struct memory *kind = memory_of (device);
+    if (kind->host && comm->engine->alloc)
         return comm->engine->alloc (comm->transport, memory, bytes, err);
-    *memory = memory_create_zeroed (bytes);
+    *memory = kind->create (device, bytes, true);
     return *memory ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: cannot allocate %zu bytes", bytes);
 }
 
 void
-comm_free (struct accel_comm *comm, void *memory)
+comm_free (struct accel_comm *comm, DLDevice device, void *memory)
 {
-    if (comm->engine->free)
+    const struct memory *kind = memory_of (device);
+    if (kind->host && comm->engine->free)
         comm->engine->free (comm->transport, memory);
     else
-        free (memory);
+        kind->destroy (device, memory);
 }
 
 enum accel_status
-comm_make_group (struct accel_comm *comm, int size, int64_t *place, struct accel_error *err)
+comm_make_group (struct accel_comm *comm, int size, int64_t *places, struct accel_error *err)
 {
-    return comm->engine->make_group (comm->transport, size, place, err);
+    return comm_make_places (comm, size, places, err);
 }
 
 enum accel_status
-comm_join_group (struct accel_comm *group, const int *ranks, int64_t place, struct accel_error *err)
+comm_join_group (struct accel_comm *group, const int *ranks, const int64_t *places, struct accel_error *err)
 {
     const struct accel_comm *parent = group->parent;
-    enum accel_status status = parent->engine->join_group (parent->transport, ranks, group->size, group->rank, place,
-                                                           &group->transport, err);
-    if (!status)
-        group->engine = parent->engine;
-    return status;
+    enum accel_status status = parent->engine->join_group (parent->transport, ranks, group->size, group->rank,
+                                                           places[0], &group->transport, err);
+    if (status)
+        return status;
+    group->engine = parent->engine;
+    return comm_join_links (group, ranks, places, err);
 }
 
 static const char *
@@ -60,10 +63,9 @@ kind_name (enum accel_engine_kind kind)
     return names[kind];
 }
 
-enum accel_status
-comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err)
+static inline enum accel_status
+check_call (const struct accel_engine *engine, const struct accel_engine_call *call, struct accel_error *err)
 {
-    const struct accel_engine *engine = comm->engine;
     bool reduces = call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
     if (!(engine->kinds & ACCEL_ENGINE_BIT (call->kind)))
         return comm_fail (call->site, ACCEL_ERR_UNSUPPORTED, err, "engine %s does not support %s", engine->name,
@@ -72,4 +74,24 @@ comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call
         return comm_fail (call->site, ACCEL_ERR_UNSUPPORTED, err, "engine %s cannot reduce %s", engine->name,
                           accel_dtype_name (call->dtype));
     return ACCEL_OK;
+}
+
+__attribute__ ((cold, noinline)) static enum accel_status
+check_link (const struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err)
+{
+    DLDevice device = engine_site (call)->device;
+    const struct accel_engine *engine = comm_engine_for (comm, device);
+    if (engine)
+        return check_call (engine, call, err);
+    const char *kind = tensor_device_name (device);
+    return comm_fail (call->site, ACCEL_ERR_UNSUPPORTED, err,
+                      "the tensor of rank %d is on %s:%d, but this job has no engine for %s memory, only %s for the "
+                      "host's",
+                      watch_name (&comm->watch, comm->rank), kind, (int) device.device_id, kind, comm->engine->name);
+}
+
+enum accel_status
+comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err)
+{
+    return comm_is_for_host (engine_site (call)) ? check_call (comm->engine, call, err) : check_link (comm, call, err);
 }

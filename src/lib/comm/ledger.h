@@ -18,16 +18,17 @@ struct ledger {
     unsigned latest;                 /* index of the file named last */
 };
 
-/** What a call does, for its record. */
+/** What a call does, for its record.  As narrow as there: of wider members the compiler reads two of a call at once,
+ *  which waits until the processor has written both. */
 struct ledger_entry {
     uint64_t comm;   /* see struct jobseg_record */
-    uint32_t number; /* 0: no other rank takes part */
-    enum accel_engine_kind kind;
     size_t count;
-    enum accel_dtype dtype;
-    enum accel_op op;
-    int root; /* -1: none */
+    uint32_t number; /* 0: no other rank takes part */
     uint32_t form;
+    int16_t root;    /* -1: none */
+    uint8_t kind;
+    uint8_t dtype;
+    uint8_t op;
 };
 
 /** Continue the ledger in @p slot: peers may still read what an earlier program of this rank called. */
@@ -65,15 +66,16 @@ ledger_write (struct ledger *ledger, const struct comm_site *site, struct ledger
         .generation = ledger->generation,
         .comm = entry.comm,
         .number = entry.number,
-        .kind = (uint8_t) entry.kind,
+        .kind = entry.kind,
         .count = entry.count,
         .line = (uint32_t) site->line,
         .file = (uint16_t) file,
         .call = (uint8_t) site->call,
-        .dtype = (uint8_t) entry.dtype,
-        .op = (uint8_t) entry.op,
-        .root = (int16_t) entry.root,
+        .dtype = entry.dtype,
+        .op = entry.op,
+        .root = entry.root,
         .form = entry.form,
+        .device = (uint8_t) site->device.device_type,
     };
     if (site->form)
         ledger_note_form (&slot->forms[(sequence - 1) % JOBSEG_LEDGER], site->form);

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives that do not block, on engines that do: a thread for each communicator, made by its first start, runs what
- * was started, in the order of the starts, which is the same on all ranks.  Without work it sleeps.  Blocking calls on
- * the same communicator run on the program's thread, when everything that was started before them is over; calls on
- * other communicators need not wait, so ranks that are in several groups cannot wait for each other in a circle. */
+/* Collectives that do not block.
+ *
+ * On engines that block, a thread for each communicator, made by its first start, runs what was started.  It does so in
+ * the order of the starts, which is the same on all ranks.  Without work it sleeps.  On engines with start(), the
+ * engine has it in flight.  Then there is a thread only for functions of the library (work_act()), which run beside
+ * nothing else.
+ *
+ * Blocking calls on the same communicator run on the program's thread, when everything that was started before them is
+ * over; calls on other communicators need not wait, so ranks that are in several groups cannot wait for each other in a
+ * circle. */
 #include <config.h>
 
 #include "lib/comm/work.h"
@@ -15,17 +21,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* circle: comm work: a call that does not block is admitted by comm, queued here, and run by comm in this thread. */
 struct work_queue {
     struct accel_comm *comm;
     struct work_queue *next; /* of the process's */
-    struct accel_work *head, **tail;
-    atomic_uint pending; /* queued or running */
-    unsigned process;    /* the fork that has the thread */
+    struct accel_work *head, **tail; /* for the thread */
+    atomic_uint pending; /* queued, running or in flight */
+    unsigned flying;     /* in flight */
+    bool entered;        /* some thread is in the engine because of these */
+    bool grouping;       /* between group_begin() and group_end() of the engine */
+    unsigned process;    /* the fork that made it */
+    bool has_thread;
     bool stop;           /* end when the queue is empty */
     pthread_t thread;
     pthread_cond_t wake; /* for the thread: there is work, or `stop` */
-    pthread_cond_t over; /* for those that wait: some work is */
+    pthread_cond_t over; /* for those that wait: some work is, or nobody is in the engine */
 };
 
 /* All of this, and the queues, are guarded by work_lock(). */
@@ -50,6 +59,92 @@ watch_forks (void)
     watched = watched || !pthread_atfork (work_lock, work_unlock, note_fork);
     return watched;
 }
+
+/* ---- in flight; all with the lock, which they let go while they are in the engine ---- */
+
+static bool
+may_enter (const struct work_queue *queue)
+{
+    return !queue->entered && !queue->grouping;
+}
+
+static void
+enter (struct work_queue *queue)
+{
+    queue->entered = true;
+    work_unlock ();
+}
+
+static void
+leave (struct work_queue *queue)
+{
+    work_lock ();
+    queue->entered = false;
+    pthread_cond_broadcast (&queue->over);
+}
+
+static void
+note_landing (struct work_queue *queue, struct accel_work *work)
+{
+    work->over = true;
+    queue->flying--;
+    atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
+}
+
+/* Wait for @work, unless another thread does: then until that one has left. */
+static void
+land (struct work_queue *queue, struct accel_work *work)
+{
+    struct accel_comm *comm = work->comm;
+    struct accel_error why = { 0 };
+    if (!may_enter (queue)) {
+        pthread_cond_wait (&queue->over, &work_mutex);
+        return;
+    }
+    enter (queue);
+    enum accel_status status = comm->engine->wait (comm->transport, work->flight, &why);
+    comm_conclude (comm, &work->call, work->begin_ns, status, &why, &work->error);
+    leave (queue);
+    note_landing (queue, work);
+}
+
+/* The oldest, unless a thread has taken it from the list, to wait for it. */
+static void
+land_next (struct work_queue *queue)
+{
+    struct accel_work *work = works;
+    while (work && (work->comm != queue->comm || !work->flies || work->over))
+        work = work->later;
+    if (work)
+        land (queue, work);
+    else
+        pthread_cond_wait (&queue->over, &work_mutex);
+}
+
+/* What the library itself does on this communicator comes first. */
+static void
+launch (struct work_queue *queue, struct accel_work *work)
+{
+    struct accel_comm *comm = work->comm;
+    struct accel_error why = { 0 };
+    while (queue->entered || atomic_load_explicit (&queue->pending, memory_order_relaxed) != queue->flying)
+        pthread_cond_wait (&queue->over, &work_mutex);
+    work->flies = true;
+    queue->flying++;
+    atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
+    enter (queue);
+    enum accel_status status = comm_begin (comm, &work->call, &work->begin_ns, &work->error);
+    bool has_begun = !status;
+    if (has_begun)
+        status = comm->engine->start (comm->transport, &work->call, &work->flight, &why);
+    if (has_begun && status)
+        comm_conclude (comm, &work->call, work->begin_ns, status, &why, &work->error);
+    leave (queue);
+    if (status)
+        note_landing (queue, work);
+}
+
+/* ---- the thread ---- */
 
 static void
 perform (struct accel_work *work)
@@ -76,6 +171,8 @@ serve (void *user)
         if (!queue->head)
             queue->tail = &queue->head;
         bool is_call = !work->act; /* a function may be started again, or its memory be gone, when it has run */
+        while (queue->flying)
+            land_next (queue);
         work_unlock ();
         perform (work);
         work_lock ();
@@ -90,37 +187,35 @@ serve (void *user)
 
 /* Signals are for the program's threads.  @return 0 or the number of an error */
 static int
-start_thread (struct work_queue *queue)
+need_thread (struct work_queue *queue)
 {
     sigset_t every, before;
-    queue->tail = &queue->head;
-    queue->process = process;
-    if (pthread_cond_init (&queue->wake, NULL) || pthread_cond_init (&queue->over, NULL))
-        return ENOMEM;
+    if (queue->has_thread)
+        return 0;
     sigfillset (&every);
     pthread_sigmask (SIG_SETMASK, &every, &before);
     int number = pthread_create (&queue->thread, NULL, serve, queue);
     pthread_sigmask (SIG_SETMASK, &before, NULL);
+    queue->has_thread = !number;
     return number;
 }
 
-/* The queue of @comm, with its thread.  @return 0 or the number of an error; ECHILD: the thread is the parent's */
+/* The queue of @comm.  @return 0 or the number of an error; ECHILD: it is the parent's */
 static int
 need_queue (struct accel_comm *comm)
 {
     if (comm->queue)
         return comm->queue->process == process ? 0 : ECHILD;
     struct work_queue *made = watch_forks () ? calloc (1, sizeof *made) : NULL;
-    if (!made)
-        return ENOMEM;
-    made->comm = comm;
-    ledger_share (comm->ledger);
-    int number = start_thread (made);
-    if (number) {
+    if (!made || pthread_cond_init (&made->wake, NULL) || pthread_cond_init (&made->over, NULL)) {
         free (made);
-        return number;
+        return ENOMEM;
     }
+    made->comm = comm;
+    made->tail = &made->head;
+    made->process = process;
     made->next = queues;
+    ledger_share (comm->ledger);
     queues = made;
     comm->queue = made;
     return 0;
@@ -130,30 +225,42 @@ need_queue (struct accel_comm *comm)
 static int
 enqueue (struct accel_work *work)
 {
-    work_lock ();
     int number = need_queue (work->comm);
-    if (!number) {
-        struct work_queue *queue = work->comm->queue;
-        work->next = NULL;
-        work->process = process;
-        work->over = false;
-        *queue->tail = work;
-        queue->tail = &work->next;
-        atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
-        pthread_cond_signal (&queue->wake);
-    }
-    work_unlock ();
-    return number;
+    struct work_queue *queue = work->comm->queue;
+    number = number ? number : need_thread (queue);
+    if (number)
+        return number;
+    work->next = NULL;
+    *queue->tail = work;
+    queue->tail = &work->next;
+    atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
+    pthread_cond_signal (&queue->wake);
+    return 0;
 }
+
+/* ---- starts ---- */
 
 static void
 remember (struct accel_work *work)
 {
-    work_lock ();
     work->process = process;
     *last_work = work;
     last_work = &work->later;
-    work_unlock ();
+}
+
+/* @return 0 or the number of an error */
+static int
+begin (struct accel_work *work)
+{
+    struct accel_comm *comm = work->comm;
+    bool flies = comm->engine->start && comm_is_for_host (&work->site);
+    int number = flies ? need_queue (comm) : enqueue (work);
+    if (number)
+        return number;
+    remember (work);
+    if (flies)
+        launch (comm->queue, work);
+    return 0;
 }
 
 static enum accel_status
@@ -181,17 +288,21 @@ work_start (struct accel_comm *comm, const struct accel_engine_call *call, struc
     made->site = *engine_site (call);
     made->call = *call;
     made->call.site = &made->site;
+    int number = 0;
     if (comm->size == 1) {
         perform (made);
         made->over = true;
-    } else {
-        int number = enqueue (made);
-        if (number) {
-            free (made);
-            return fail_to_start (call->site, number, err);
-        }
     }
-    remember (made);
+    work_lock ();
+    if (made->over)
+        remember (made);
+    else
+        number = begin (made);
+    work_unlock ();
+    if (number) {
+        free (made);
+        return fail_to_start (call->site, number, err);
+    }
     *work = made;
     return ACCEL_OK;
 }
@@ -201,7 +312,41 @@ work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *u
 {
     comm_abandon (comm, comm->unsettled);
     *work = (struct accel_work){ .comm = comm, .act = act, .user = user };
-    return !enqueue (work);
+    work_lock ();
+    int number = enqueue (work);
+    work_unlock ();
+    return !number;
+}
+
+/* A failure to make the queue shows again at the first start. */
+void
+work_group_begin (struct accel_comm *comm)
+{
+    work_lock ();
+    struct work_queue *queue = comm->engine->group_begin && !need_queue (comm) ? comm->queue : NULL;
+    while (queue && queue->entered)
+        pthread_cond_wait (&queue->over, &work_mutex);
+    if (queue) {
+        queue->grouping = true;
+        enter (queue);
+        comm->engine->group_begin (comm->transport);
+        leave (queue);
+    }
+    work_unlock ();
+}
+
+void
+work_group_end (struct accel_comm *comm)
+{
+    work_lock ();
+    struct work_queue *queue = comm->queue;
+    if (queue && queue->grouping) {
+        enter (queue);
+        comm->engine->group_end (comm->transport);
+        queue->grouping = false;
+        leave (queue);
+    }
+    work_unlock ();
 }
 
 bool
@@ -215,7 +360,10 @@ static void
 wait_until_idle (struct work_queue *queue)
 {
     while (queue->process == process && atomic_load_explicit (&queue->pending, memory_order_relaxed))
-        pthread_cond_wait (&queue->over, &work_mutex);
+        if (queue->flying)
+            land_next (queue);
+        else
+            pthread_cond_wait (&queue->over, &work_mutex);
 }
 
 void
@@ -272,7 +420,8 @@ static void
 end_queue (struct work_queue *queue)
 {
     if (queue->process == process) {
-        pthread_join (queue->thread, NULL);
+        if (queue->has_thread)
+            pthread_join (queue->thread, NULL);
         pthread_cond_destroy (&queue->wake);
         pthread_cond_destroy (&queue->over);
     }
@@ -284,6 +433,7 @@ void
 work_end (struct accel_comm *comm)
 {
     struct work_queue *queue;
+    work_drain (comm);
     while ((queue = take_queue_of (comm)))
         end_queue (queue);
     work_lock ();
@@ -331,7 +481,10 @@ accel_work_wait (struct accel_work *work, struct accel_error *err)
         if (last_work == &work->later)
             last_work = at;
         while (!work->over)
-            pthread_cond_wait (&work->comm->queue->over, &work_mutex);
+            if (work->flies)
+                land (work->comm->queue, work);
+            else
+                pthread_cond_wait (&work->comm->queue->over, &work_mutex);
     }
     work_unlock ();
     if (status)
@@ -343,6 +496,19 @@ accel_work_wait (struct accel_work *work, struct accel_error *err)
     return status;
 }
 
+/* If another thread is in the engine, it is not over. */
+static bool
+has_landed (struct accel_work *work)
+{
+    struct accel_comm *comm = work->comm;
+    if (!may_enter (comm->queue))
+        return false;
+    enter (comm->queue);
+    bool over = comm->engine->test (comm->transport, work->flight);
+    leave (comm->queue);
+    return over;
+}
+
 enum accel_status
 accel_work_test (struct accel_work *work, bool *done, struct accel_error *err)
 {
@@ -352,7 +518,7 @@ accel_work_test (struct accel_work *work, bool *done, struct accel_error *err)
     work_lock ();
     enum accel_status status = find (&at, work, __func__, err);
     if (!status)
-        *done = work->over;
+        *done = work->over || (work->flies && has_landed (work));
     work_unlock ();
     return status;
 }

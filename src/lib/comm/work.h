@@ -17,6 +17,9 @@ struct accel_work {
     struct comm_site site;     /* the call's */
     void (*act) (void *user);  /* not NULL: run this instead of the call */
     void *user;
+    bool flies;               /* the engine has it: */
+    void *flight;             /* its own name for it */
+    int64_t begin_ns;         /* for comm_conclude() */
     unsigned process;         /* the fork that started it */
     bool over;                /* and `error` is the outcome */
     struct accel_error error; /* its code is ACCEL_OK after a success */
@@ -25,6 +28,11 @@ struct accel_work {
 /** Start @p call, which has been checked.  @param[out] work  for accel_work_wait() */
 enum accel_status work_start (struct accel_comm *comm, const struct accel_engine_call *call, struct accel_work **work,
                               struct accel_error *err);
+
+/** Around several work_start() that the engine may run together.  Nothing else is called between them.  @{ */
+void work_group_begin (struct accel_comm *comm);
+void work_group_end (struct accel_comm *comm);
+/** @} */
 
 /**
  * Start @p act, a function of the library whose collectives are all on @p comm; for a chain of them with work between

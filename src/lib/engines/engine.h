@@ -8,13 +8,16 @@
 
 #include "lib/base/identity.h"
 #include "lib/base/site.h"
+#include "util/engine_files.h"
 #include "util/jobseg.h"
 
 /** The processes to connect.  All engines get `seen`; those that are built in find the rest around it. */
 struct engine_job {
     struct accel_engine_job seen;
     struct identity identity;
-    const char *engine; /* the only one to try, or NULL */
+    const char *engines; /* those to try, by kind of memory: "shm", or "cpu:shm,cuda:nccl"; NULL: any */
+    const char *engine;  /* the only one to try for `memory`, or NULL */
+    DLDeviceType memory; /* what the engine to be chosen has to serve */
     uint32_t timeout_ms;
     struct jobseg segment; /* the job's on this host; none: a process alone without a launcher, or several hosts */
     uint32_t generation;   /* the round of opening that all ranks are in */
@@ -60,8 +63,14 @@ struct engine_file;
 enum accel_status engine_load (const struct accel_engine **engine, const struct engine_file *file,
                                struct accel_error *err);
 
-/** Choose the engine called @p job->engine, or the first that can connect @p job: of those that are built in, then of
- *  the modules.  Fails with the reason of each that was tried. */
+/** @return whether @p names, which may be NULL, has one for memory of @p kind ("cpu"); it goes to @p name. */
+bool engine_named (const char *names, const char *kind, char name[ENGINE_NAME_MOST + 1]);
+
+/** Whether @p names is a name, or a list of names for kinds of memory that this build has code for. */
+enum accel_status engine_check_names (const char *names, struct accel_error *err);
+
+/** Choose the engine called @p job->engine, or the first that can connect @p job and serves @p job->memory: of those
+ *  that are built in, then of the modules.  Fails with the reason of each that was tried. */
 enum accel_status engine_choose (const struct accel_engine **engine, const struct engine_job *job,
                                  struct accel_error *err);
 

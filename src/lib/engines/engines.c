@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/base/tensor.h"
 #include "lib/engines/engine.h"
 #include "lib/engines/self/self.h"
 #include "lib/engines/shm/shm.h"
@@ -44,6 +45,9 @@ can_connect (const struct accel_engine *engine, const struct engine_job *job, st
     if (wanted && seen->local_world_size != seen->world_size && !(engine->flags & ACCEL_ENGINE_SEVERAL_HOSTS))
         accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "connects processes on one host only, but this host has %d of %d",
                     seen->local_world_size, seen->world_size);
+    else if (wanted && !(engine->devices & ACCEL_ENGINE_BIT (job->memory)))
+        accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "does not move data in %s memory",
+                    tensor_device_name ((DLDevice){ .device_type = job->memory }));
     else if (wanted)
         return true;
     add_reason (reasons, engine->name, why.text);

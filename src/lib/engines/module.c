@@ -38,7 +38,15 @@ find_missing (const struct accel_engine *engine)
     MISSES (make_group)
     MISSES (join_group)
     MISSES (run)
+    if (engine->start) {
+        MISSES (test)
+        MISSES (wait)
+        MISSES (awaits)
+        MISSES (give_up)
+    }
 #undef MISSES
+    if (!engine->group_begin != !engine->group_end)
+        return "one of group_begin and group_end";
     return !engine->alloc == !engine->free ? NULL : "one of alloc and free";
 }
 

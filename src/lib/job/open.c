@@ -37,7 +37,7 @@ read_timeout (const struct accel_options *options, uint32_t *timeout_ms, struct 
     return ACCEL_OK;
 }
 
-/* @return the only engine to try; NULL: any.  An empty variable is none. */
+/* @return the engines to try; NULL: any.  An empty variable is none. */
 static const char *
 read_engine (const struct accel_options *options)
 {
@@ -157,7 +157,7 @@ read_options (struct accel *made, const struct accel_options *options, uint32_t 
 static enum accel_status
 open_job (struct accel **acc, const struct accel_options *options, struct accel_error *err)
 {
-    struct engine_job job = { .engine = read_engine (options), .segment = JOBSEG_NONE };
+    struct engine_job job = { .engines = read_engine (options), .memory = kDLCPU, .segment = JOBSEG_NONE };
     struct accel *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");

@@ -23,7 +23,10 @@ struct kernel_job {
     size_t ahead_bytes;     /* a multiple of KERNEL_CHUNK, and no more than the sources have */
 };
 
-enum { KERNEL_CHUNK = 256 }; /* bytes of a short chunk */
+enum {
+    KERNEL_CHUNK = 256,      /* bytes of a short chunk */
+    KERNEL_FEW_ELEMENTS = 8, /* for one target, the base variant is the fastest with so few */
+};
 
 typedef void kernel_reduce (const struct kernel_job *job);
 

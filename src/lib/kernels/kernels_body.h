@@ -63,6 +63,12 @@ typedef unsigned char kernel_vector __attribute__ ((vector_size (VECTOR), aligne
  * written in the first place, AHEAD of its use, takes no longer than reading it does. */
 enum { SHORT = KERNEL_CHUNK, LONG = 8192, AHEAD = 2048, LINE = 64 };
 
+#ifdef KERNEL_REST
+enum { FEW = 0 };
+#else
+enum { FEW = KERNEL_FEW_ELEMENTS };
+#endif
+
 KERNEL ALWAYS static inline void
 copy_vectors (char *to, const char *from, size_t bytes)
 {
@@ -141,7 +147,8 @@ finish (const struct kernel_job *job)
 #endif
 }
 
-/* @expression: of x and y, each source after the other; @last: of x, in the end.  */
+/* @expression: of x and y, each source after the other; @last: of x, in the end.  FEW elements, such as a loss or a
+ * flag, are reduced one by one, by the base variant: preparing vectors takes longer.  */
 #define REDUCE(name, type, expression, last)                                                                         \
     KERNEL ALWAYS static inline void name##_step (const struct kernel_job *job, type *sum, size_t at, size_t count)  \
     {                                                                                                                \
@@ -163,6 +170,18 @@ finish (const struct kernel_job *job)
             sum[i] = (type) (last);                                                                                  \
         }                                                                                                            \
     }                                                                                                                \
+    KERNEL __attribute__ ((noinline)) static void name##_few (const struct kernel_job *job)                          \
+    {                                                                                                                \
+        type *target = (type *) job->targets[0];                                                                     \
+        for (size_t i = 0; i < job->count; i++) {                                                                    \
+            type x = ((const type *) job->sources[0])[i];                                                            \
+            for (int s = 1; s < job->source_count; s++) {                                                            \
+                type y = ((const type *) job->sources[s])[i];                                                        \
+                x = (type) (expression);                                                                             \
+            }                                                                                                        \
+            target[i] = (type) (last);                                                                               \
+        }                                                                                                            \
+    }                                                                                                                \
     KERNEL __attribute__ ((noinline)) static void name##_long (const struct kernel_job *job, size_t at)              \
     {                                                                                                                \
         const size_t most = LONG / sizeof (type);                                                                    \
@@ -178,6 +197,10 @@ finish (const struct kernel_job *job)
         const size_t most = SHORT / sizeof (type), bytes = job->count * sizeof (type);                               \
         type sum[SHORT / sizeof (type)];                                                                             \
         size_t at = 0;                                                                                               \
+        if (FEW && sizeof (type) > 1 && job->count <= FEW && job->target_count == 1) {                               \
+            name##_few (job);                                                                                        \
+            return;                                                                                                  \
+        }                                                                                                            \
         if (IN_REGISTERS && (OVERLAPS || job->short_chunks || job->count <= most)) {                                 \
             take_over (job, 0, AHEAD, bytes);                                                                        \
             for (; job->count - at >= most; at += most) {                                                            \

@@ -5,6 +5,7 @@
 
 #include "lib/kernels/reduce.h"
 
+#include "lib/kernels/floats.h"
 #include "lib/kernels/kernels.h"
 #include "util/memory.h"
 
@@ -123,7 +124,8 @@ static void
 reduce_directly (const struct reduction *r, const void *const *sources, void *const *targets, size_t count,
                  size_t *copied)
 {
-    const struct kernels *variant = find_variant (r->dtype, r->op);
+    bool few = count <= KERNEL_FEW_ELEMENTS && r->targets == 1;
+    const struct kernels *variant = few ? &kernels_base : find_variant (r->dtype, r->op);
     struct kernel_job job = {
         .sources = sources, .targets = targets, .source_count = r->sources, .target_count = r->targets, .count = count,
         .short_chunks = r->beyond_caches || r->private_targets, .stream = may_stream (r, sources, targets),
@@ -177,15 +179,13 @@ reduce_scale (void *data, enum accel_dtype dtype, size_t count, double scale)
         for (size_t i = 0; i < count; i++)
             ((double *) data)[i] *= scale;
     else if (dtype == ACCEL_FLOAT32)
-        for (size_t i = 0; i < count; i++)
-            ((float *) data)[i] *= factor;
+        floats_multiply (data, count, factor);
     else
         for (size_t done = 0; done < count; done += BLOCK) {
             size_t part = count - done < BLOCK ? count - done : BLOCK;
             uint16_t *here = (uint16_t *) data + done;
             kernels->widen[dtype] (block, here, part);
-            for (size_t i = 0; i < part; i++)
-                block[i] *= factor;
+            floats_multiply (block, part, factor);
             kernels->narrow[dtype] (here, block, part);
         }
 }

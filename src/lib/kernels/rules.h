@@ -24,8 +24,10 @@ struct rule_numbers {
 typedef void rule_loop (const struct rule_numbers *numbers, float *parameter, const float *grad, float *const *state,
                         size_t count);
 
+enum rule { RULE_SGD, RULE_SGD_MOMENTUM, RULE_ADAM, RULE_AMSGRAD, RULE_LION, RULE_COUNT };
+
 struct rules {
-    rule_loop *sgd, *sgd_momentum, *adam, *amsgrad, *lion;
+    rule_loop *loops[RULE_COUNT];
 };
 
 extern const struct rules rules_base;

@@ -89,9 +89,11 @@ lion_loop (const struct rule_numbers *n, float *restrict parameter, const float 
 }
 
 const struct rules RULE_TABLE = {
-    .sgd = sgd_loop,
-    .sgd_momentum = sgd_momentum_loop,
-    .adam = adam_loop,
-    .amsgrad = amsgrad_loop,
-    .lion = lion_loop,
+    .loops = {
+        [RULE_SGD] = sgd_loop,
+        [RULE_SGD_MOMENTUM] = sgd_momentum_loop,
+        [RULE_ADAM] = adam_loop,
+        [RULE_AMSGRAD] = amsgrad_loop,
+        [RULE_LION] = lion_loop,
+    },
 };

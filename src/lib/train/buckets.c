@@ -100,7 +100,7 @@ allocate (struct accel *acc, struct accel_model *model, size_t s, struct accel_e
 {
     struct span *span = &model->spans[s];
     void *memory;
-    enum accel_status status = accel_alloc (acc, &memory, span->count * accel_dtype_bytes (span->dtype), err);
+    enum accel_status status = model_alloc (model, acc, &memory, span->count * accel_dtype_bytes (span->dtype), err);
     if (status)
         return status;
     span->data = memory;
@@ -111,7 +111,7 @@ allocate (struct accel *acc, struct accel_model *model, size_t s, struct accel_e
         if (model->span_of[i] != (ptrdiff_t) s)
             continue;
         if (model->kept[i])
-            memory_copy (at, model->kept[i], model_grad_bytes (model, i));
+            model->memory->copy (model->device, at, model->kept[i], model_grad_bytes (model, i));
         model->parameters[i].grad->data = at;
         at += span_room (span, model, i);
     }
@@ -160,7 +160,7 @@ span_copy (const struct accel_model *model, size_t s, const unsigned char *mask,
     FOR_GRADIENTS_OF (model, s, i) {
         void *grad = model->parameters[i].grad->data;
         if (!mask || mask[i])
-            memory_copy (out ? grad : at, out ? at : grad, model_grad_bytes (model, i));
+            model->memory->copy (model->device, out ? grad : at, out ? at : grad, model_grad_bytes (model, i));
         at += span_room (span, model, i);
     }
 }

@@ -1,124 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clipping gradients: torch.nn.utils.clip_grad_norm_ and clip_grad_value_ with foreach=False.  Sums of powers are made
- * in double, in lanes, so that their order is the same on every processor.  torch adds them up in float32: the sum is
- * rounded to float32 before the root is taken, which overflows and underflows where torch's does.  The norm of one
- * element is its magnitude, whatever its size, as in torch (linalg_vector_norm_out in ATen's LinearAlgebra.cpp). */
+/* Clipping gradients: torch.nn.utils.clip_grad_norm_ and clip_grad_value_ with foreach=False.  The norms of gradients
+ * are computed where these are (kernels/norms.c); their own norm here. */
 #include <config.h>
 
 #include <accel/optimizer.h>
 
 #include "lib/base/error.h"
 #include "lib/kernels/arithmetic.h"
-#include "lib/kernels/half.h"
+#include "lib/kernels/floats.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/precision.h"
 
 #include <math.h>
-
-enum { LANES = 8 };
-
-VECTORISED static double
-sum_squares (const float *values, size_t count)
-{
-    double lanes[LANES] = { 0 }, sum = 0;
-    size_t i = 0;
-    for (; count - i >= LANES; i += LANES)
-        for (int j = 0; j < LANES; j++)
-            lanes[j] += (double) values[i + (size_t) j] * (double) values[i + (size_t) j];
-    for (; i < count; i++)
-        sum += (double) values[i] * (double) values[i];
-    for (int j = 0; j < LANES; j++)
-        sum += lanes[j];
-    return sum;
-}
-
-VECTORISED static double
-sum_magnitudes (const float *values, size_t count)
-{
-    double lanes[LANES] = { 0 }, sum = 0;
-    size_t i = 0;
-    for (; count - i >= LANES; i += LANES)
-        for (int j = 0; j < LANES; j++)
-            lanes[j] += (double) fabsf (values[i + (size_t) j]);
-    for (; i < count; i++)
-        sum += (double) fabsf (values[i]);
-    for (int j = 0; j < LANES; j++)
-        sum += lanes[j];
-    return sum;
-}
-
-/* The largest magnitude, or NaN. */
-static float
-largest (const float *values, size_t count)
-{
-    float most = 0;
-    for (size_t i = 0; i < count; i++) {
-        float size = fabsf (values[i]);
-        if (!(size <= most))
-            most = size;
-        if (isnan (most))
-            break;
-    }
-    return most;
-}
-
-/* The exponents are rounded to float32 as torch's are, which shows: 1/3 of a large sum. */
-UNFUSED static float
-root (double sum, double p)
-{
-    return (float) pow ((double) (float) sum, (double) (1.0F / (float) p));
-}
-
-/* Each is rounded to float32 as torch's are, which shows where it is subnormal. */
-static double
-power (float value, double p)
-{
-    return (double) (float) pow ((double) fabsf (value), (double) (float) p);
-}
-
-/* What values[count] add to the p-norm of a tensor of which @sum is known; as many as there are, in one go. */
-UNFUSED static double
-add_to_norm (double sum, const float *values, size_t count, double p)
-{
-    if (isinf (p)) {
-        double most = (double) largest (values, count);
-        return isnan (sum) || most <= sum ? sum : most;
-    }
-    if (p == 2)
-        return sum + sum_squares (values, count);
-    if (p == 1)
-        return sum + sum_magnitudes (values, count);
-    for (size_t i = 0; i < count; i++)
-        sum += p ? power (values[i], p) : (double) (values[i] != 0);
-    return sum;
-}
-
-/* The p-norm of one element: no power of it is taken, which might overflow. */
-static float
-norm_of_one (float value, double p)
-{
-    return p ? fabsf (value) : (float) (value != 0);
-}
-
-/* The p-norm of the gradient of parameter @index. */
-UNFUSED static float
-gradient_norm (const struct accel_model *model, size_t index, double p)
-{
-    size_t count = accel_tensor_count (model->parameters[index].grad);
-    size_t most = model_in_blocks (model, index) ? FLOATS_BLOCK : count;
-    float block[FLOATS_BLOCK];
-    double sum = 0;
-    if (count == 1)
-        return norm_of_one (*model_gradient (model, index, 0, 1, block), p);
-    for (size_t at = 0; at < count; at += most) {
-        size_t some = count - at < most ? count - at : most;
-        sum = add_to_norm (sum, model_gradient (model, index, at, some, block), some, p);
-    }
-    if (p == 2)
-        return sqrtf ((float) sum);
-    return isinf (p) || p == 1 || !p ? (float) sum : root (sum, p);
-}
 
 /* Norms of tensors, folded one by one as if they stood in an array. */
 struct fold {
@@ -127,18 +21,32 @@ struct fold {
     size_t tensors;
 };
 
+/* The norms of a model's gradients.  They are all read at once: a device has to be waited for only once. */
+static enum accel_status
+find_norms (const struct accel_model *model, double p, struct accel_error *err)
+{
+    for (size_t i = 0; i < model->count; i++) {
+        const DLTensor *grad = model->parameters[i].grad;
+        if (model_is_trained (model, i))
+            model->memory->norm (model->device, grad->data, accel_dtype_from_dl (grad->dtype),
+                                 accel_tensor_count (grad), model->pending, p, &model->norms[i]);
+    }
+    return model->memory->read (model->device, model->host_norms, model->norms, model->count * sizeof *model->norms,
+                                err);
+}
+
 UNFUSED static void
 fold_model (struct fold *fold, const struct accel_model *model, double p)
 {
     for (size_t i = 0; i < model->count; i++) {
         if (!model_is_trained (model, i))
             continue;
-        float norm = fold->last = gradient_norm (model, i, p);
+        float norm = fold->last = model->host_norms[i];
         fold->tensors++;
         if (isinf (p))
             fold->most = isnan (fold->most) || norm <= fold->most ? fold->most : norm;
         else
-            fold->sum += p == 2 ? (double) norm * (double) norm : p ? power (norm, p) : (double) (norm != 0);
+            fold->sum += p == 2 ? (double) norm * (double) norm : p ? floats_power (norm, p) : (double) (norm != 0);
     }
 }
 
@@ -146,23 +54,14 @@ UNFUSED static float
 fold_end (const struct fold *fold, double p)
 {
     if (fold->tensors == 1)
-        return norm_of_one (fold->last, p);
+        return floats_norm_of_one (fold->last, p);
     if (isinf (p))
         return fold->most;
-    return p == 2 ? sqrtf ((float) fold->sum) : p ? root (fold->sum, p) : (float) fold->sum;
+    return p == 2 ? sqrtf ((float) fold->sum) : p ? floats_root (fold->sum, p) : (float) fold->sum;
 }
 
-VECTORISED static void
-clamp (float *values, size_t count, float limit)
-{
-    for (size_t i = 0; i < count; i++) {
-        float value = values[i] > limit ? limit : values[i];
-        values[i] = value < -limit ? -limit : value;
-    }
-}
-
-/* Multiply a gradient by @factor, or move it into [-limit, limit].  Of 16 bits, in blocks; where they are still to be
- * unscaled, factors wait with that. */
+/* Multiply a gradient by @factor, or move it into [-limit, limit].  Where 16-bit gradients are still to be unscaled,
+ * factors wait with that. */
 static void
 change (struct accel_model *model, size_t index, float factor, const float *limit)
 {
@@ -171,19 +70,11 @@ change (struct accel_model *model, size_t index, float factor, const float *limi
     size_t count = accel_tensor_count (grad);
     if (dtype != ACCEL_FLOAT32 && !limit && model->unscaled)
         return;
-    for (size_t at = 0; at < count; at += FLOATS_BLOCK) {
-        float block[FLOATS_BLOCK], *values = dtype == ACCEL_FLOAT32 ? (float *) grad->data + at : block;
-        uint16_t *narrow = (uint16_t *) grad->data + at;
-        size_t some = count - at < FLOATS_BLOCK ? count - at : FLOATS_BLOCK;
-        if (dtype != ACCEL_FLOAT32)
-            floats_widen (block, narrow, dtype, some);
-        if (limit)
-            clamp (values, some, dtype == ACCEL_FLOAT32 ? *limit : *limit / model->pending);
-        else
-            scaler_multiply (values, some, factor);
-        if (dtype != ACCEL_FLOAT32)
-            floats_narrow (narrow, dtype, block, some, false);
-    }
+    if (limit)
+        model->memory->clamp (model->device, grad->data, dtype, count,
+                              dtype == ACCEL_FLOAT32 ? *limit : *limit / model->pending);
+    else
+        model->memory->scale (model->device, grad->data, dtype, count, (double) factor);
 }
 
 /* Before clipping.  @scaled: the scale of gradients that are to stay as they are, being incomplete; else 0 */
@@ -234,6 +125,8 @@ measure (const struct clipped *clipped, const struct comm_site *site, double p, 
     enum accel_status status = check_models (clipped, site, err);
     for (size_t i = 0; !status && i < clipped->count; i++)
         status = begin (clipped->models[i], site, scaled, err);
+    for (size_t i = 0; !status && i < clipped->count; i++)
+        status = find_norms (clipped->models[i], p, err);
     for (size_t i = 0; !status && i < clipped->count; i++)
         fold_model (&fold, clipped->models[i], p);
     *total = fold_end (&fold, p);

@@ -7,13 +7,9 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
-#include "lib/kernels/half.h"
 #include "lib/train/reducer_object.h"
 
 #include <math.h>
-#include <string.h>
-
-enum { BLOCK = 512 };
 
 void
 model_set_defaults (struct accel_ddp_options *ddp)
@@ -73,7 +69,7 @@ hook_make (struct accel_model *model, struct accel *acc, struct accel_error *err
     if (dtype == ACCEL_DTYPE_COUNT || !most)
         return ACCEL_OK;
     void *memory;
-    enum accel_status status = accel_alloc (acc, &memory, most * sizeof (uint16_t), err);
+    enum accel_status status = model_alloc (model, acc, &memory, most * sizeof (uint16_t), err);
     if (!status)
         model->reducer->half = memory;
     return status;
@@ -82,27 +78,7 @@ hook_make (struct accel_model *model, struct accel *acc, struct accel_error *err
 void
 hook_free (struct accel_model *model)
 {
-    accel_free (model->object.owner, model->reducer->half);
-}
-
-/* Change the type of an array; with a divisor other than 1, in the new type.  `to` may be `from`. */
-static void
-convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,
-         float divisor)
-{
-    float block[BLOCK];
-    for (size_t done = 0; done < count; done += BLOCK) {
-        size_t part = count - done < BLOCK ? count - done : BLOCK;
-        char *here = (char *) to + done * accel_dtype_bytes (to_dtype);
-        floats_widen (block, (const char *) from + done * accel_dtype_bytes (from_dtype), from_dtype, part);
-        floats_narrow (here, to_dtype, block, part, false);
-        if (divisor == 1)
-            continue;
-        floats_widen (block, here, to_dtype, part);
-        for (size_t i = 0; i < part; i++)
-            block[i] /= divisor;
-        floats_narrow (here, to_dtype, block, part, false);
-    }
+    model_free (model, model->reducer->half);
 }
 
 enum accel_status
@@ -111,12 +87,12 @@ hook_reduce (struct accel_model *model, enum accel_dtype dtype, void *data, size
     struct reducer *reducer = model->reducer;
     enum accel_dtype hook = hook_dtype (model);
     if (hook == ACCEL_DTYPE_COUNT)
-        return comm_all_reduce (reducer->comm, reducer->site, data, data, count, dtype, ACCEL_AVG, err);
+        return comm_all_reduce (reducer->comm, &reducer->there, data, data, count, dtype, ACCEL_AVG, err);
     void *sent = dtype == hook ? data : reducer->half;
-    convert (sent, hook, data, dtype, count, (float) reducer->size);
+    model->memory->convert (model->device, sent, hook, data, dtype, count, (float) reducer->size);
     enum accel_status status
-        = comm_all_reduce (reducer->comm, reducer->site, sent, sent, count, hook, ACCEL_SUM, err);
+        = comm_all_reduce (reducer->comm, &reducer->there, sent, sent, count, hook, ACCEL_SUM, err);
     if (!status && sent != data)
-        convert (data, dtype, sent, hook, count, 1);
+        model->memory->convert (model->device, data, dtype, sent, hook, count, 1);
     return status;
 }

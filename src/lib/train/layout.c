@@ -7,7 +7,6 @@
 #include "lib/base/tensor.h"
 #include "lib/train/model_object.h"
 #include "util/cleanup.h"
-#include "util/memory.h"
 
 #include <accel/layout.h>
 
@@ -18,7 +17,7 @@
 struct draft {
     struct accel_parameter *parameters;
     struct accel_tensor *views;
-    void *array; /* allocated for all parameters, or NULL */
+    void *array; /* host memory, allocated for all parameters, or NULL */
     size_t count;
 };
 
@@ -27,7 +26,7 @@ draft_release (struct draft *draft)
 {
     free (draft->parameters);
     free (draft->views);
-    free (draft->array);
+    memory_host.destroy ((DLDevice){ .device_type = kDLCPU }, draft->array);
 }
 
 static enum accel_status
@@ -139,17 +138,17 @@ fill_views (struct draft *draft, const struct accel_array *array, const struct a
     if (!status)
         status = check_array (array, draft, rows, offsets, needed, err);
     if (!status && !array->data) {
-        draft->array = memory_create_zeroed (needed * bytes);
+        draft->array = memory_host.create ((DLDevice){ .device_type = kDLCPU }, needed * bytes, true);
         if (!draft->array)
             status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu parameters of %zu elements",
                                  draft->count, needed);
     }
-    char *data = array->data ? array->data : draft->array, *grad = array->grad;
+    const void *data = array->data ? array->data : draft->array;
     for (size_t i = 0; i < draft->count && !status; i++) {
         struct accel_tensor *views = &draft->views[2 * i];
-        views[0].dl.data = data + offsets[i] * bytes;
-        if (grad && !rows[i].frozen)
-            views[1].dl.data = grad + offsets[i] * grad_bytes;
+        views[0].dl.data = memory_at (data, offsets[i], bytes);
+        if (array->grad && !rows[i].frozen)
+            views[1].dl.data = memory_at (array->grad, offsets[i], grad_bytes);
     }
     free (offsets);
     return status;

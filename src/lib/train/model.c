@@ -9,7 +9,6 @@
 #include "lib/base/tensor.h"
 #include "lib/train/reducer_object.h"
 #include "util/cleanup.h"
-#include "util/memory.h"
 
 #include <accel/comm.h>
 
@@ -25,17 +24,25 @@ is_float (enum accel_dtype dtype, bool eight_bits)
            || (eight_bits && (dtype == ACCEL_FLOAT8_E4M3FN || dtype == ACCEL_FLOAT8_E5M2));
 }
 
-/* @allowed: what may be trained; buffers are of any type. */
+/* @allowed: what may be trained; buffers are of any type.  @device: where all are. */
 static enum accel_status
-check_tensor (const char *what, const char *name, const DLTensor *tensor, enum allowed allowed, struct accel_error *err)
+check_tensor (const char *what, const char *name, const DLTensor *tensor, enum allowed allowed, DLDevice device,
+              struct accel_error *err)
 {
     if (tensor->ndim < 0 || (tensor->ndim && !tensor->shape))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s of '%s' has no shape", what, name);
     for (int i = 0; i < tensor->ndim; i++)
         if (tensor->shape[i] < 0)
             return accel_fail (err, ACCEL_ERR_INVALID, "%s of '%s' has a negative size in dimension %d", what, name, i);
-    if (tensor->device.device_type != kDLCPU)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is not in host memory", what, name);
+    if (!memory_of (tensor->device))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "%s of '%s' is on %s:%d, but this build has no code for %s memory", what, name,
+                           tensor_device_name (tensor->device), (int) tensor->device.device_id,
+                           tensor_device_name (tensor->device));
+    if (!memory_is_same (tensor->device, device))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is on %s:%d, but the first parameter is on %s:%d",
+                           what, name, tensor_device_name (tensor->device), (int) tensor->device.device_id,
+                           tensor_device_name (device), (int) device.device_id);
     enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
     if (allowed != ALLOW_ALL && !is_float (dtype, allowed == ALLOW_SMALL_FLOATS))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
@@ -61,11 +68,12 @@ check_parameter (const struct accel_parameter *parameters, size_t index, struct 
             return accel_fail (err, ACCEL_ERR_INVALID, "parameters %zu and %zu are both named '%s'", i, index, name);
     if (!parameter->data)
         return accel_fail (err, ACCEL_ERR_INVALID, "parameter '%s' has no tensor", name);
+    DLDevice device = parameters[0].data->device;
     enum accel_status status = check_tensor ("the tensor", name, parameter->data,
-                                             parameter->grad ? ALLOW_SMALL_FLOATS : ALLOW_ALL, err);
+                                             parameter->grad ? ALLOW_SMALL_FLOATS : ALLOW_ALL, device, err);
     if (status || !parameter->grad)
         return status;
-    status = check_tensor ("the gradient", name, parameter->grad, ALLOW_FLOATS, err);
+    status = check_tensor ("the gradient", name, parameter->grad, ALLOW_FLOATS, device, err);
     if (status)
         return status;
     if (parameter->grad == parameter->data)
@@ -89,7 +97,7 @@ allocate_data (struct accel_model *model, size_t index, struct accel_error *err)
     if (__builtin_mul_overflow (accel_tensor_count (data), tensor_element_bytes (data), &bytes))
         return accel_fail (err, ACCEL_ERR_NOMEM, "parameter '%s' is too large: size overflows",
                            model->parameters[index].name);
-    data->data = memory_create_zeroed (bytes);
+    data->data = model->memory->create (model->device, bytes, true);
     if (!data->data)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for parameter '%s' (%zu bytes)",
                            model->parameters[index].name, bytes);
@@ -109,16 +117,19 @@ end_model (struct object *object)
             model->parameters[i].data->data = NULL;
         if (model->kept[i] && model->parameters[i].grad->data == model->kept[i])
             model->parameters[i].grad->data = NULL;
-        free (model->owned[i]);
-        free (model->kept[i]);
+        model->memory->destroy (model->device, model->owned[i]);
+        model->memory->destroy (model->device, model->kept[i]);
         free ((char *) model->parameters[i].name);
     }
     masters_destroy (model);
+    model->memory->destroy (model->device, model->found);
+    model->memory->destroy (model->device, model->norms);
+    free (model->host_norms);
     free (model->owned);
     free (model->kept);
     free (model->parameters);
     free (model->views);
-    free (model->array);
+    memory_host.destroy (model->device, model->array);
     model->count = 0;
     model->parameters = NULL;
 }
@@ -155,10 +166,15 @@ accel_model_create_sized (size_t parameter_size, struct accel_model **model, con
     if (!made)
         goto error;
     made->object = (struct object) OBJECT_INIT (&kind_model);
+    made->device = parameters[0].data->device;
+    made->memory = memory_of (made->device);
+    made->found = made->memory->create (made->device, 1, true);
+    made->norms = made->memory->create (made->device, count * sizeof *made->norms, false);
+    made->host_norms = calloc (count, sizeof *made->host_norms);
     made->parameters = calloc (count, sizeof *made->parameters);
     made->owned = calloc (count, sizeof *made->owned);
     made->kept = calloc (count, sizeof *made->kept);
-    if (!made->parameters || !made->owned || !made->kept)
+    if (!made->parameters || !made->owned || !made->kept || !made->found || !made->norms || !made->host_norms)
         goto error;
     made->count = count;
     model_set_defaults (&made->ddp);

@@ -7,6 +7,7 @@
 
 #include "lib/base/object.h"
 #include "lib/comm/comm_private.h"
+#include "lib/memory/memory.h"
 #include "lib/state/prepared.h"
 
 /** A bucket: gradients of one element type that lie one behind the other and are reduced together. */
@@ -32,6 +33,8 @@ struct master {
 struct accel_model {
     struct object object;
     size_t count;
+    const struct memory *memory; /* where all tensors are, on `device`, and what is made beside them */
+    DLDevice device;
     struct accel_parameter *parameters; /* [count]; names are ours */
     void **owned;                       /* [count]: memory of parameters that we allocated, or NULL */
     struct accel_tensor *views; /* [2 * count]: the tensors, where accel_model_from_...() made them, or NULL */
@@ -41,6 +44,9 @@ struct accel_model {
     struct accel_parameter *trained;    /* [count]: the parameters as optimizers see them, with masters as data */
     struct master *masters;             /* [count] */
     bool widened;                       /* the masters have values */
+    uint8_t *found;  /* on the device, one byte: what found_inf is read from */
+    float *norms;    /* on the device, [count]: of gradients, while they are clipped */
+    float *host_norms; /* [count]: read from there */
     bool unscaled;    /* since the last step, from scaled_by, which is 0 where no loss has been scaled */
     bool found_inf;   /* then: a gradient is infinite or NaN on some process */
     float scaled_by;
@@ -98,17 +104,11 @@ void masters_destroy (struct accel_model *model);
 /** Give the masters values, unless they have them. */
 void masters_need (struct accel_model *model);
 
-/** Write elements @p from to @p from + @p count of parameter @p index from its master, if it has one and 16 bits. */
-void master_narrow (struct accel_model *model, size_t index, size_t from, size_t count);
-
 /** Write all parameters of 8 bits from their masters, each with a new scale. */
 void masters_narrow_scaled (struct accel_model *model);
 
-/** @return whether a parameter or its gradient has fewer than 32 bits, so that blocks of FLOATS_BLOCK pay. */
-bool model_in_blocks (const struct accel_model *model, size_t index);
-
-/** @return elements of the gradient of parameter @p index, in @p block where they have to be converted. */
-const float *model_gradient (const struct accel_model *model, size_t index, size_t from, size_t count, float *block);
+/** @return where 16-bit parameter @p index is written from its master in the step itself; NULL: it is not. */
+void *master_target (const struct accel_model *model, size_t index);
 
 /** The next gradients have not been scaled, nor unscaled. */
 void model_forget_scale (struct accel_model *model);
@@ -116,6 +116,12 @@ void model_forget_scale (struct accel_model *model);
 
 /** Set accel_model_set_ddp()'s defaults. */
 void model_set_defaults (struct accel_ddp_options *ddp);
+
+/** Memory of the model's kind that makes collectives of @p acc fast; zeroed.  @{ */
+enum accel_status model_alloc (const struct accel_model *model, struct accel *acc, void **memory, size_t bytes,
+                               struct accel_error *err);
+void model_free (const struct accel_model *model, void *memory);
+/** @} */
 
 /** The element type of parameter @p index's gradient, and its size in bytes.  @{ */
 enum accel_dtype model_grad_dtype (const struct accel_model *model, size_t index);

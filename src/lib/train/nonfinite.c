@@ -5,52 +5,20 @@
 #include "lib/train/reducer_object.h"
 
 #include "lib/base/error.h"
-#include "lib/kernels/arithmetic.h"
-#include "lib/kernels/half.h"
 #include "lib/state/state_object.h"
 
 #include <math.h>
-#include <string.h>
-
-VECTORISED static bool
-has_nonfinite (const float *values, size_t count)
-{
-    uint32_t found = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy (&bits, &values[i], sizeof bits);
-        found |= (uint32_t) ((bits & 0x7f800000u) == 0x7f800000u);
-    }
-    return found != 0;
-}
-
-/* @return the first element of a gradient that is not finite, whose value goes to @value; SIZE_MAX: all are finite. */
-static size_t
-find_element (const struct accel_model *model, size_t index, float *value)
-{
-    const DLTensor *grad = model->parameters[index].grad;
-    enum accel_dtype dtype = model_grad_dtype (model, index);
-    size_t count = accel_tensor_count (grad), bytes = accel_dtype_bytes (dtype);
-    for (size_t at = 0; at < count; at += FLOATS_BLOCK) {
-        float block[FLOATS_BLOCK];
-        size_t some = count - at < FLOATS_BLOCK ? count - at : FLOATS_BLOCK;
-        floats_widen (block, (const char *) grad->data + at * bytes, dtype, some);
-        if (!has_nonfinite (block, some))
-            continue;
-        size_t i = 0;
-        while (isfinite (block[i]))
-            i++;
-        *value = block[i];
-        return at + i;
-    }
-    return SIZE_MAX;
-}
+#include <stdint.h>
 
 enum accel_status
 reducer_check_gradient (const struct accel_model *model, size_t index, struct accel_error *err)
 {
     float value = 0;
-    size_t element = model->parameters[index].grad->data ? find_element (model, index, &value) : SIZE_MAX;
+    const DLTensor *grad = model->parameters[index].grad;
+    size_t element = SIZE_MAX;
+    if (grad->data)
+        element = model->memory->find_nonfinite (model->device, grad->data, model_grad_dtype (model, index),
+                                                 accel_tensor_count (grad), &value);
     if (element == SIZE_MAX)
         return ACCEL_OK;
     return accel_fail (err, ACCEL_ERR_INVALID,

@@ -120,7 +120,7 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
             status = describe_state (optimizer, i, j, &elements, err);
     if (status)
         return status;
-    optimizer->state_memory = memory_create_zeroed (elements * sizeof (float));
+    optimizer->state_memory = model->memory->create (model->device, elements * sizeof (float), true);
     if (!optimizer->state_memory)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer's state");
     char *memory = optimizer->state_memory;
@@ -149,7 +149,7 @@ end_optimizer (struct object *object)
     free (optimizer->state_names);
     free (optimizer->states);
     free (optimizer->state_tensors);
-    free (optimizer->state_memory);
+    optimizer->model->memory->destroy (optimizer->model->device, optimizer->state_memory);
     optimizer->state_count = 0;
     optimizer_free_groups (optimizer);
     object_let_go (&optimizer->model->object);
@@ -171,7 +171,6 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
     made->model = model;
     object_hold (&model->object);
     made->threads = threads_of_environment ();
-    made->rules = rules_best ();
     enum accel_status status = optimizer_make_groups (made, given, err);
     if (!status)
         status = copy_names (made, names, err);
@@ -205,8 +204,8 @@ change_parameters (struct accel_optimizer *optimizer, struct accel_error *err)
     }
     for (size_t i = 0; i < optimizer->group_count; i++) {
         struct optimizer_group *group = &optimizer->groups[i];
-        group->rule = (struct rule_numbers){ .sign = 1, .keep = 1 };
-        group->loop = optimizer->begin (optimizer, group, &group->rule);
+        group->numbers = (struct rule_numbers){ .sign = 1, .keep = 1 };
+        group->rule = optimizer->begin (optimizer, group, &group->numbers);
     }
     optimizer_run (optimizer);
     masters_narrow_scaled (optimizer->model);
@@ -271,7 +270,7 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
     for (size_t i = 0; !status && i < model->count; i++) {
         const DLTensor *grad = model->parameters[i].grad;
         if (optimizer_group_at (optimizer, i) && grad->data)
-            memset (grad->data, 0, model_grad_bytes (model, i));
+            model->memory->zero (model->device, grad->data, model_grad_bytes (model, i));
     }
     return status;
 }

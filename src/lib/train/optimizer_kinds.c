@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-UNFUSED static rule_loop *
+UNFUSED static enum rule
 begin_sgd (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
 {
     const double *own = group->own.number;
@@ -23,10 +23,10 @@ begin_sgd (const struct accel_optimizer *optimizer, const struct optimizer_group
     /* torch's first velocity is the gradient itself, not damped. */
     numbers->fresh = optimizer->step == 1 ? 1.0F : (float) (1.0 - own[GROUP_DAMPENING]);
     numbers->nesterov = group->own.flag[GROUP_NESTEROV];
-    return group->state_count ? optimizer->rules->sgd_momentum : optimizer->rules->sgd;
+    return group->state_count ? RULE_SGD_MOMENTUM : RULE_SGD;
 }
 
-UNFUSED static rule_loop *
+UNFUSED static enum rule
 begin_adam (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
 {
     const double *own = group->own.number;
@@ -42,12 +42,13 @@ begin_adam (const struct accel_optimizer *optimizer, const struct optimizer_grou
     numbers->minus_size = (float) -(own[GROUP_LR] / (1.0 - pow (own[GROUP_BETA1], step)));
     numbers->root = (float) sqrt (1.0 - pow (own[GROUP_BETA2], step));
     numbers->eps = (float) own[GROUP_EPS];
-    return group->own.flag[GROUP_AMSGRAD] ? optimizer->rules->amsgrad : optimizer->rules->adam;
+    return group->own.flag[GROUP_AMSGRAD] ? RULE_AMSGRAD : RULE_ADAM;
 }
 
-UNFUSED static rule_loop *
+UNFUSED static enum rule
 begin_lion (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
 {
+    (void) optimizer;
     const double *own = group->own.number;
     numbers->keep = (float) (1.0 - own[GROUP_LR] * own[GROUP_WEIGHT_DECAY]);
     numbers->minus_size = (float) -own[GROUP_LR];
@@ -55,7 +56,7 @@ begin_lion (const struct accel_optimizer *optimizer, const struct optimizer_grou
     numbers->weight1 = (float) (1.0 - own[GROUP_BETA1]);
     numbers->beta2 = (float) own[GROUP_BETA2];
     numbers->weight2 = (float) (1.0 - own[GROUP_BETA2]);
-    return optimizer->rules->lion;
+    return RULE_LION;
 }
 
 /* Whom to make an optimizer for, and where to put it. */

@@ -46,8 +46,8 @@ struct optimizer_group {
     size_t *indices;    /* [count], ascending */
     size_t count;
     /* The present step's. */
-    rule_loop *loop;
-    struct rule_numbers rule;
+    enum rule rule;
+    struct rule_numbers numbers;
     struct accel_param_group shown; /* for the program's own optimizer */
 };
 
@@ -56,9 +56,9 @@ struct accel_optimizer {
     struct accel_model *model;
     enum optimizer_kind kind;
     bool decoupled; /* Adam: AdamW */
-    /** Set the numbers of step `step` of a group; @return the loop to run over them.  NULL: the program's own. */
-    rule_loop *(*begin) (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
-                         struct rule_numbers *numbers);
+    /** Set the numbers of step `step` of a group; @return the rule that they are for.  NULL: the program's own. */
+    enum rule (*begin) (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
+                        struct rule_numbers *numbers);
     struct group_numbers base; /* of groups that say nothing; used while the optimizer is made */
     struct optimizer_group *groups; /* [group_count] */
     size_t group_count;
@@ -68,7 +68,6 @@ struct accel_optimizer {
     uint64_t stepped_by;   /* the unscaling of the model's gradients that the last step went by */
     bool step_was_skipped; /* the last one: a scaler found infinite gradients */
     unsigned threads;
-    const struct rules *rules;
 
     size_t state_count;
     char **state_names;             /* [state_count] */
@@ -173,7 +172,7 @@ typedef enum accel_status update_callback (void *user, const struct accel_update
 enum accel_status optimizer_for_each (const struct accel_optimizer *optimizer, const char *what,
                                       update_callback *callback, struct accel_error *err);
 
-/** Run each group's loop over its parameters, with several threads where that pays. */
+/** Run each group's rule over its parameters, with several threads where that pays. */
 void optimizer_run (const struct accel_optimizer *optimizer);
 
 /** @return where the momentum (of Adam and Lion: beta1) of group @p group is, to be changed; NULL: it has none. */

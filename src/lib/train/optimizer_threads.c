@@ -4,7 +4,6 @@
  * fork() and wait somewhere between the steps.  OpenMP would be one more library to link. */
 #include <config.h>
 
-#include "lib/kernels/half.h"
 #include "lib/train/optimizer_object.h"
 
 #include <pthread.h>
@@ -19,22 +18,30 @@ struct share {
     size_t begin, end;
 };
 
-/* Elements from to end - 1 of a parameter; in blocks where they, or the gradients, are converted from and to others. */
+/* Elements from to end - 1 of a parameter. */
 static void
 run_stretch (const struct accel_optimizer *optimizer, const struct optimizer_group *group, size_t index, size_t from,
              size_t end)
 {
-    struct accel_model *model = optimizer->model;
-    float block[FLOATS_BLOCK], *state[RULE_STATES] = { NULL };
-    size_t most = model_in_blocks (model, index) ? FLOATS_BLOCK : end - from;
-    for (size_t at = from; at < end; at += most) {
-        size_t count = end - at < most ? end - at : most;
-        for (size_t j = 0; j < group->state_count; j++)
-            state[j] = (float *) optimizer_state_at (optimizer, index, j)->tensor.data + at;
-        group->loop (&group->rule, (float *) model->trained[index].data->data + at,
-                     model_gradient (model, index, at, count, block), state, count);
-        master_narrow (model, index, at, count);
-    }
+    const struct accel_model *model = optimizer->model;
+    enum accel_dtype grad_dtype = model_grad_dtype (model, index);
+    enum accel_dtype narrow_dtype = accel_dtype_from_dl (model->parameters[index].data->dtype);
+    struct memory_update update = {
+        .rule = group->rule,
+        .numbers = &group->numbers,
+        .parameter = memory_at (model->trained[index].data->data, from, sizeof (float)),
+        .grad = memory_at (model->parameters[index].grad->data, from, accel_dtype_bytes (grad_dtype)),
+        .grad_dtype = grad_dtype,
+        .factor = model->pending,
+        .narrow_dtype = narrow_dtype,
+        .count = end - from,
+    };
+    void *narrow = master_target (model, index);
+    if (narrow)
+        update.narrow = memory_at (narrow, from, accel_dtype_bytes (narrow_dtype));
+    for (size_t j = 0; j < group->state_count; j++)
+        update.state[j] = memory_at (optimizer_state_at (optimizer, index, j)->tensor.data, from, sizeof (float));
+    model->memory->update (model->device, &update);
 }
 
 static void
@@ -77,7 +84,8 @@ void
 optimizer_run (const struct accel_optimizer *optimizer)
 {
     size_t elements = count_elements (optimizer), shares = elements / MIN_ELEMENTS;
-    shares = shares < 1 ? 1 : shares > optimizer->threads ? optimizer->threads : shares;
+    size_t most = optimizer->model->memory->threads ? optimizer->threads : 1;
+    shares = shares < 1 ? 1 : shares > most ? most : shares;
     struct share all[MAX_SHARES];
     pthread_t threads[MAX_SHARES];
     bool started[MAX_SHARES] = { false };

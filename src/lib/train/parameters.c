@@ -39,6 +39,19 @@ model_check_gradients (const struct accel_model *model, struct accel_error *err)
     return ACCEL_OK;
 }
 
+enum accel_status
+model_alloc (const struct accel_model *model, struct accel *acc, void **memory, size_t bytes, struct accel_error *err)
+{
+    return comm_alloc (accel_world (acc), model->device, memory, bytes, err);
+}
+
+void
+model_free (const struct accel_model *model, void *memory)
+{
+    if (memory)
+        comm_free (accel_world (model->object.owner), model->device, memory);
+}
+
 bool
 model_has_own_gradient (const struct accel_model *model, size_t index)
 {

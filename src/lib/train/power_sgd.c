@@ -12,14 +12,11 @@
 
 #include "lib/base/error.h"
 #include "lib/data/generator.h"
-#include "lib/kernels/arithmetic.h"
-#include "lib/kernels/half.h"
 #include "lib/train/reducer_object.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
+/* Arrays on the model's device. */
 struct matrix {
     size_t n, m, rank; /* rank 0: averaged whole */
     float *q;          /* [m, rank] of one bucket one behind the other */
@@ -35,6 +32,7 @@ struct power_sgd {
     float *q, *errors;
     float *sent;  /* shared: whole gradients and P of one bucket */
     float *wide;  /* the 16-bit matrices of one bucket in float32 */
+    float *drawn; /* on the host: room for the largest Q */
 };
 
 /* As torch has it: dimension 0, and all others. */
@@ -52,7 +50,7 @@ shape_of (const struct accel_model *model, size_t index)
 
 /* What all buckets need, and the largest. */
 struct needs {
-    size_t q, errors, sent, wide;
+    size_t q, errors, sent, wide, drawn;
 };
 
 static struct needs
@@ -68,7 +66,9 @@ describe (const struct accel_model *model, struct matrix *matrices)
             sent += matrix->rank ? matrix->n * matrix->rank : elements;
             if (!matrix->rank)
                 continue;
-            needs.q += matrix->m * matrix->rank;
+            size_t q = matrix->m * matrix->rank;
+            needs.q += q;
+            needs.drawn = q > needs.drawn ? q : needs.drawn;
             needs.errors += model->ddp.no_error_feedback ? 0 : elements;
             wide += model->spans[s].dtype == ACCEL_FLOAT32 ? 0 : elements;
         }
@@ -111,14 +111,15 @@ power_sgd_make (struct accel_model *model, struct accel *acc, struct accel_error
     if (!power->matrices || !power->started)
         goto error;
     struct needs needs = describe (model, power->matrices);
-    power->errors = calloc (needs.errors + 1, sizeof *power->errors);
-    power->wide = calloc (needs.wide + 1, sizeof *power->wide);
-    if (!power->errors || !power->wide)
+    power->errors = model->memory->create (model->device, (needs.errors + 1) * sizeof *power->errors, true);
+    power->wide = model->memory->create (model->device, (needs.wide + 1) * sizeof *power->wide, true);
+    power->drawn = calloc (needs.drawn + 1, sizeof *power->drawn);
+    if (!power->errors || !power->wide || !power->drawn)
         goto error;
-    enum accel_status status = accel_alloc (acc, &q, (needs.q + 1) * sizeof *power->q, err);
+    enum accel_status status = model_alloc (model, acc, &q, (needs.q + 1) * sizeof *power->q, err);
     power->q = status ? NULL : q;
     if (!status)
-        status = accel_alloc (acc, &sent, (needs.sent + 1) * sizeof *power->sent, err);
+        status = model_alloc (model, acc, &sent, (needs.sent + 1) * sizeof *power->sent, err);
     power->sent = status ? NULL : sent;
     if (!status)
         place (model, power);
@@ -133,12 +134,13 @@ power_sgd_free (struct accel_model *model)
     struct power_sgd *power = model->reducer->power_sgd;
     if (!power)
         return;
-    accel_free (model->object.owner, power->q);
-    accel_free (model->object.owner, power->sent);
+    model_free (model, power->q);
+    model_free (model, power->sent);
     free (power->matrices);
     free (power->started);
-    free (power->errors);
-    free (power->wide);
+    model->memory->destroy (model->device, power->errors);
+    model->memory->destroy (model->device, power->wide);
+    free (power->drawn);
     free (power);
 }
 
@@ -157,102 +159,48 @@ power_sgd_count (struct accel_model *model)
         power->passes++;
 }
 
-/* Column j's product with column k, or length. */
-static double
-product (const float *columns, size_t rows, size_t rank, size_t j, size_t k)
+/* Column @j of Q, drawn anew. */
+static enum accel_status
+redraw_column (const struct accel_model *model, struct power_sgd *power, const struct matrix *matrix, size_t j,
+               struct accel_error *err)
 {
-    double sum = 0;
-    for (size_t i = 0; i < rows; i++)
-        sum += (double) columns[i * rank + j] * (double) columns[i * rank + k];
-    return sum;
-}
-
-/* Make column j orthogonal to those before it, and of length 1.  What is left of one that lies in their space is
- * nothing but rounding errors: it becomes 0.  @return whether it is neither 0 nor full of NaN and infinity */
-static bool
-orthogonalise_column (float *columns, size_t rows, size_t rank, size_t j)
-{
-    double before = sqrt (product (columns, rows, rank, j, j));
-    if (!isfinite (before))
-        return false; /* is seen by all, as it would be without compression */
-    for (int round = 0; round < 2; round++) /* the second takes away what rounding left */
-        for (size_t k = 0; k < j; k++) {
-            double part = product (columns, rows, rank, j, k);
-            for (size_t i = 0; i < rows; i++)
-                columns[i * rank + j] -= (float) (part * (double) columns[i * rank + k]);
-        }
-    double after = sqrt (product (columns, rows, rank, j, j));
-    bool good = !(after <= before * 1e-6);
-    for (size_t i = 0; i < rows; i++)
-        columns[i * rank + j] = good ? (float) ((double) columns[i * rank + j] / after) : 0;
-    return good && !isnan (after);
+    size_t bytes = matrix->m * matrix->rank * sizeof *power->drawn;
+    enum accel_status status = model->memory->read (model->device, power->drawn, matrix->q, bytes, err);
+    for (size_t row = 0; row < matrix->m; row++)
+        power->drawn[row * matrix->rank + j] = generator_uniform_float (&power->generator) - 0.5F;
+    model->memory->write (model->device, matrix->q, power->drawn, bytes);
+    return status;
 }
 
 /* Q [m, rank]: useless columns are drawn anew, which comes out the same on all ranks, for all have the same Q. */
-static void
-orthogonalise_q (struct power_sgd *power, const struct matrix *matrix)
+static enum accel_status
+orthogonalise_q (const struct accel_model *model, struct power_sgd *power, const struct matrix *matrix,
+                 struct accel_error *err)
 {
+    enum accel_status status = ACCEL_OK;
     for (size_t j = 0; j < matrix->rank; j++)
-        for (int i = 0; i < 3 && !orthogonalise_column (matrix->q, matrix->m, matrix->rank, j); i++)
-            for (size_t row = 0; row < matrix->m; row++)
-                matrix->q[row * matrix->rank + j] = generator_uniform_float (&power->generator) - 0.5F;
+        for (int i = 0; !status && i < 3; i++) {
+            if (model->memory->orthogonalise (model->device, matrix->q, matrix->m, matrix->rank, j))
+                break;
+            status = redraw_column (model, power, matrix, j, err);
+        }
+    return status;
 }
 
 /* torch's numbers: numpy's RandomState (0).randint (10^9) seeds torch.randn(). */
 static void
-draw_q (struct power_sgd *power, const struct matrix *matrix, bool *seeded)
+draw_q (const struct accel_model *model, struct power_sgd *power, const struct matrix *matrix, bool *seeded)
 {
     enum { MASK = (1 << 30) - 1, BELOW = 1000000000 };
     uint32_t seed = MASK;
+    size_t count = matrix->m * matrix->rank;
     while (!*seeded && seed >= BELOW)
         seed = generator_next_32 (&power->seeds) & MASK;
     if (!*seeded)
         generator_init (&power->generator, seed);
     *seeded = true;
-    (void) !accel_generator_fill_normal_f32 (&power->generator, matrix->q, matrix->m * matrix->rank, 0, 1, NULL);
-}
-
-/* P = M Q. */
-UNFUSED static void
-multiply (float *p, const float *values, const struct matrix *matrix)
-{
-    size_t rank = matrix->rank;
-    for (size_t i = 0; i < matrix->n; i++, values += matrix->m)
-        for (size_t k = 0; k < rank; k++) {
-            float sum = 0;
-            for (size_t j = 0; j < matrix->m; j++)
-                sum += values[j] * matrix->q[j * rank + k];
-            p[i * rank + k] = sum;
-        }
-}
-
-/* Q = M^T P. */
-UNFUSED static void
-multiply_transposed (const struct matrix *matrix, const float *values, const float *p)
-{
-    size_t rank = matrix->rank;
-    memset (matrix->q, 0, matrix->m * rank * sizeof *matrix->q);
-    for (size_t i = 0; i < matrix->n; i++, values += matrix->m)
-        for (size_t j = 0; j < matrix->m; j++)
-            for (size_t k = 0; k < rank; k++)
-                matrix->q[j * rank + k] += values[j] * p[i * rank + k];
-}
-
-/* M = P Q^T.  The error is what M was less what it becomes. */
-UNFUSED static void
-expand (const struct matrix *matrix, float *values, const float *p)
-{
-    size_t rank = matrix->rank;
-    for (size_t i = 0; i < matrix->n; i++)
-        for (size_t j = 0; j < matrix->m; j++) {
-            size_t at = i * matrix->m + j;
-            float sum = 0, before = values[at];
-            for (size_t k = 0; k < rank; k++)
-                sum += p[i * rank + k] * matrix->q[j * rank + k];
-            values[at] = sum;
-            if (matrix->error)
-                matrix->error[at] = isfinite (before - sum) ? before - sum : 0;
-        }
+    (void) !accel_generator_fill_normal_f32 (&power->generator, power->drawn, count, 0, 1, NULL);
+    model->memory->write (model->device, matrix->q, power->drawn, count * sizeof *power->drawn);
 }
 
 /* The gradient in float32 with the error of earlier passes: in its own place, or in a copy. */
@@ -262,42 +210,46 @@ begin_matrix (const struct accel_model *model, size_t s, size_t i, float *wide)
     const struct matrix *matrix = &model->reducer->power_sgd->matrices[i];
     const DLTensor *grad = model->parameters[i].grad;
     size_t count = matrix->n * matrix->m;
-    float *values = grad->data;
-    if (model->spans[s].dtype != ACCEL_FLOAT32) {
-        values = wide;
-        floats_widen (values, grad->data, model->spans[s].dtype, count);
-    }
-    for (size_t j = 0; matrix->error && j < count; j++)
-        values[j] += matrix->error[j];
+    float *values = wide;
+    if (model->spans[s].dtype == ACCEL_FLOAT32)
+        values = memory_data (grad);
+    else
+        model->memory->widen (model->device, values, grad->data, model->spans[s].dtype, count, 1);
+    if (matrix->error)
+        model->memory->add (model->device, values, matrix->error, count);
     return values;
 }
 
-/* Draw Q, or start with the last one; collect what is sent first.  @return its elements */
-static size_t
-begin_span (struct accel_model *model, size_t s, const unsigned char *mask)
+/* Draw Q, or start with the last one; collect what is sent first: @elements. */
+static enum accel_status
+begin_span (struct accel_model *model, size_t s, const unsigned char *mask, size_t *elements, struct accel_error *err)
 {
+    const struct memory *memory = model->memory;
+    enum accel_status status = ACCEL_OK;
     struct power_sgd *power = model->reducer->power_sgd;
     bool draws = model->ddp.no_warm_start || !power->started[s], seeded = false;
     float *sent = power->sent, *wide = power->wide;
     power->started[s] = true;
     FOR_GRADIENTS_OF (model, s, i) {
         struct matrix *matrix = &power->matrices[i];
-        if (mask && !mask[i])
+        if (status || (mask && !mask[i]))
             continue;
         if (!matrix->rank) {
-            floats_widen (sent, model->parameters[i].grad->data, model->spans[s].dtype, matrix->n * matrix->m);
+            memory->widen (model->device, sent, model->parameters[i].grad->data, model->spans[s].dtype,
+                           matrix->n * matrix->m, 1);
             sent += matrix->n * matrix->m;
             continue;
         }
         if (draws)
-            draw_q (power, matrix, &seeded);
-        orthogonalise_q (power, matrix);
+            draw_q (model, power, matrix, &seeded);
+        status = orthogonalise_q (model, power, matrix, err);
         matrix->values = begin_matrix (model, s, i, wide);
         wide += matrix->values == wide ? matrix->n * matrix->m : 0;
-        multiply (sent, matrix->values, matrix);
+        memory->multiply (model->device, sent, matrix->values, matrix->q, matrix->n, matrix->m, matrix->rank);
         sent += matrix->n * matrix->rank;
     }
-    return (size_t) (sent - power->sent);
+    *elements = (size_t) (sent - power->sent);
+    return status;
 }
 
 /* What was sent has come back averaged.  With `expands` Q has as well. */
@@ -305,6 +257,8 @@ static void
 go_on (struct accel_model *model, size_t s, const unsigned char *mask, bool expands)
 {
     struct power_sgd *power = model->reducer->power_sgd;
+    const struct memory *memory = model->memory;
+    DLDevice device = model->device;
     float *sent = power->sent;
     FOR_GRADIENTS_OF (model, s, i) {
         const struct matrix *matrix = &power->matrices[i];
@@ -313,15 +267,16 @@ go_on (struct accel_model *model, size_t s, const unsigned char *mask, bool expa
         if (mask && !mask[i])
             continue;
         if (!expands && !matrix->rank)
-            floats_narrow (grad->data, model->spans[s].dtype, sent, count, false);
+            memory->narrow (device, grad->data, model->spans[s].dtype, sent, count);
         for (size_t j = 0; !expands && j < matrix->rank; j++)
-            orthogonalise_column (sent, matrix->n, matrix->rank, j);
+            memory->orthogonalise (device, sent, matrix->n, matrix->rank, j);
         if (!expands && matrix->rank)
-            multiply_transposed (matrix, matrix->values, sent);
+            memory->multiply_transposed (device, matrix->q, matrix->values, sent, matrix->n, matrix->m, matrix->rank);
         if (expands && matrix->rank) {
-            expand (matrix, matrix->values, sent);
+            memory->expand (device, matrix->values, matrix->error, sent, matrix->q, matrix->n, matrix->m,
+                            matrix->rank);
             if (matrix->values != grad->data)
-                floats_narrow (grad->data, model->spans[s].dtype, matrix->values, matrix->n * matrix->m, false);
+                memory->narrow (device, grad->data, model->spans[s].dtype, matrix->values, matrix->n * matrix->m);
         }
         sent += count;
     }
@@ -333,19 +288,20 @@ power_sgd_reduce (struct accel_model *model, size_t s, const unsigned char *mask
     struct reducer *reducer = model->reducer;
     struct power_sgd *power = reducer->power_sgd;
     float *q = NULL, *sent = power->sent;
-    size_t elements = 0, count = begin_span (model, s, mask);
+    size_t elements = 0, count;
+    enum accel_status status = begin_span (model, s, mask, &count, err);
     FOR_GRADIENTS_OF (model, s, i) {
         q = q ? q : power->matrices[i].q;
         elements += power->matrices[i].m * power->matrices[i].rank;
     }
-    enum accel_status status
-        = comm_all_reduce (reducer->comm, reducer->site, sent, sent, count, ACCEL_FLOAT32, ACCEL_AVG, err);
+    if (!status)
+        status = comm_all_reduce (reducer->comm, &reducer->there, sent, sent, count, ACCEL_FLOAT32, ACCEL_AVG, err);
     if (status)
         return status;
     go_on (model, s, mask, false);
     if (!elements)
         return ACCEL_OK;
-    status = comm_all_reduce (reducer->comm, reducer->site, q, q, elements, ACCEL_FLOAT32, ACCEL_AVG, err);
+    status = comm_all_reduce (reducer->comm, &reducer->there, q, q, elements, ACCEL_FLOAT32, ACCEL_AVG, err);
     if (!status)
         go_on (model, s, mask, true);
     return status;

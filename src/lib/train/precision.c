@@ -7,7 +7,6 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/tensor.h"
-#include "lib/kernels/half.h"
 #include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
@@ -174,15 +173,33 @@ precision_broadcast (struct accel *acc, const struct comm_site *site, int root, 
                            err);
 }
 
-/* Gradients of 16 bits are only looked at. */
-static bool
-unscale_tensor (const struct scaler *scaler, const DLTensor *grad)
+/* Of all gradients, here and on the other processes.  16-bit gradients are only looked at. */
+static enum accel_status
+unscale (struct accel_model *model, const struct comm_site *site, float factor, struct accel_error *err)
 {
-    size_t count = accel_tensor_count (grad);
-    enum accel_dtype dtype = accel_dtype_from_dl (grad->dtype);
-    if (dtype == ACCEL_FLOAT32)
-        return scaler_unscale (scaler, grad->data, count);
-    return scaler_found_inf (grad->data, count, dtype == ACCEL_FLOAT16 ? 0x7c00 : 0x7f80);
+    struct accel *acc = model->object.owner;
+    const struct memory *memory = model->memory;
+    enum accel_status status = ACCEL_OK;
+    uint8_t found;
+    memory->zero (model->device, model->found, 1);
+    for (size_t i = 0; i < model->count; i++) {
+        const DLTensor *grad = model->parameters[i].grad;
+        if (model_is_trained (model, i))
+            memory->unscale (model->device, grad->data, accel_dtype_from_dl (grad->dtype), accel_tensor_count (grad),
+                             factor, model->found);
+    }
+    model->pending = factor;
+    model->unscaled = true;
+    model->unscalings++;
+    /* Those that have no data left take no part in steps, and averaged gradients are the same without asking. */
+    struct comm_site there = comm_site_on (site, model->device);
+    if (accel_num_processes (acc) > 1 && !join_steps (acc))
+        status = comm_all_reduce (accel_world (acc), &there, model->found, model->found, 1, ACCEL_UINT8, ACCEL_MAX,
+                                  err);
+    if (!status)
+        status = memory->read (model->device, &found, model->found, 1, err);
+    model->found_inf = !status && found;
+    return status;
 }
 
 enum accel_status
@@ -198,17 +215,7 @@ precision_unscale (struct accel_model *model, const struct comm_site *site, bool
         struct scaler scaler = precision_of (acc)->scaler;
         if (model->scaled_by > 0)
             scaler.scale = model->scaled_by;
-        uint8_t found = 0;
-        for (size_t i = 0; i < model->count; i++)
-            if (model_is_trained (model, i))
-                found |= unscale_tensor (&scaler, model->parameters[i].grad);
-        model->pending = (float) (1.0 / (double) scaler.scale);
-        model->unscaled = true;
-        model->unscalings++;
-        /* Those that have no data left take no part in steps, and averaged gradients are the same without asking. */
-        if (accel_num_processes (acc) > 1 && !join_steps (acc))
-            status = comm_all_reduce (accel_world (acc), site, &found, &found, 1, ACCEL_UINT8, ACCEL_MAX, err);
-        model->found_inf = found;
+        status = unscale (model, site, scaler_inverse (&scaler), err);
     }
     if (skip)
         *skip = model->found_inf;
@@ -268,28 +275,12 @@ enum accel_status
 accel_convert (const void *from, enum accel_dtype from_dtype, void *to, enum accel_dtype to_dtype, size_t count,
                struct accel_error *err)
 {
-    size_t from_bytes = accel_dtype_bytes (from_dtype), to_bytes = accel_dtype_bytes (to_dtype);
     if (count && (!from || !to))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, from ? "to" : "from");
     if (!is_convertible (from_dtype) || !is_convertible (to_dtype))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                            "%s: cannot convert from %s to %s: only 32-bit, 16-bit and 8-bit floats can be converted",
                            __func__, accel_dtype_name (from_dtype), accel_dtype_name (to_dtype));
-    for (size_t i = 0; i < count; i += FLOATS_BLOCK) {
-        float block[FLOATS_BLOCK];
-        size_t some = count - i < FLOATS_BLOCK ? count - i : FLOATS_BLOCK;
-        const char *source = (const char *) from + i * from_bytes;
-        char *target = (char *) to + i * to_bytes;
-        const float *floats = from_dtype == ACCEL_FLOAT32 ? (const float *) (const void *) source : block;
-        if (from_dtype == to_dtype)
-            memcpy (target, source, some * to_bytes);
-        else if (to_dtype == ACCEL_FLOAT32)
-            floats_widen ((float *) (void *) target, source, from_dtype, some);
-        else {
-            if (floats == block)
-                floats_widen (block, source, from_dtype, some);
-            floats_narrow (target, to_dtype, floats, some, false);
-        }
-    }
+    memory_host.convert ((DLDevice){ .device_type = kDLCPU }, to, to_dtype, from, from_dtype, count, 1);
     return ACCEL_OK;
 }

@@ -157,7 +157,7 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
         return status;
     }
     for (size_t i = 0; i < model->count; i++) { /* buckets have it now */
-        free (model->kept[i]);
+        model->memory->destroy (model->device, model->kept[i]);
         model->kept[i] = NULL;
     }
     return ACCEL_OK;

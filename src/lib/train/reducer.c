@@ -95,7 +95,7 @@ agree_on_unused (struct accel_model *model, size_t s, struct accel_error *err)
         return status;
     FOR_GRADIENTS_OF (model, s, i)
         if (!reducer->used[i] && reducer->mask[i])
-            memset (model->parameters[i].grad->data, 0, model_grad_bytes (model, i));
+            model->memory->zero (model->device, model->parameters[i].grad->data, model_grad_bytes (model, i));
     return ACCEL_OK;
 }
 
@@ -235,6 +235,7 @@ reducer_begin (struct accel_model *model, const struct comm_site *site, bool red
     for (size_t s = 0; s < model->span_count; s++)
         model->spans[s].pending = model->spans[s].gradients;
     reducer->site = site;
+    reducer->there = comm_site_on (site, model->device);
     reducer->reduces = reduces;
     reducer->checks = model->object.owner->check_gradients && !precision_scales (model->object.owner);
     reducer->announced = reducer->stop = reducer->overlapped = reducer->busy = false;
@@ -345,10 +346,11 @@ clear_gradients (const struct accel_model *model)
 {
     for (size_t s = 0; s < model->span_count; s++)
         if (!model->spans[s].scattered)
-            memset (model->spans[s].data, 0, model->spans[s].count * accel_dtype_bytes (model->spans[s].dtype));
+            model->memory->zero (model->device, model->spans[s].data,
+                                 model->spans[s].count * accel_dtype_bytes (model->spans[s].dtype));
         else
             FOR_GRADIENTS_OF (model, s, i)
-                memset (model->parameters[i].grad->data, 0, model_grad_bytes (model, i));
+                model->memory->zero (model->device, model->parameters[i].grad->data, model_grad_bytes (model, i));
 }
 
 enum accel_status

@@ -8,7 +8,6 @@
 #include "lib/kernels/arithmetic.h"
 
 #include <math.h>
-#include <string.h>
 
 enum accel_status
 scaler_init (struct scaler *scaler, const struct accel_grad_scaler *options, struct accel_error *err)
@@ -28,42 +27,16 @@ scaler_init (struct scaler *scaler, const struct accel_grad_scaler *options, str
     return ACCEL_OK;
 }
 
-VECTORISED void
-scaler_multiply (float *values, size_t count, float factor)
-{
-    for (size_t i = 0; i < count; i++)
-        values[i] *= factor;
-}
-
-VECTORISED bool
-scaler_found_inf (const uint16_t *gradients, size_t count, uint16_t mask)
-{
-    uint16_t found = 0;
-    for (size_t i = 0; i < count; i++)
-        found |= (uint16_t) ((gradients[i] & mask) == mask);
-    return found != 0;
-}
-
 float
 scaler_scale (const struct scaler *scaler)
 {
     return scaler->options.disabled ? 1 : scaler->scale;
 }
 
-VECTORISED bool
-scaler_unscale (const struct scaler *scaler, float *gradients, size_t count)
+float
+scaler_inverse (const struct scaler *scaler)
 {
-    float inverse = (float) (1.0 / (double) scaler->scale);
-    uint32_t found = 0;
-    if (scaler->options.disabled)
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy (&bits, &gradients[i], sizeof bits);
-        found |= (uint32_t) ((bits & 0x7f800000u) == 0x7f800000u); /* infinite or NaN */
-        gradients[i] *= inverse;
-    }
-    return found != 0;
+    return scaler->options.disabled ? 1 : (float) (1.0 / (double) scaler->scale);
 }
 
 UNFUSED void

@@ -4,7 +4,6 @@
 
 #include "lib/base/error.h"
 #include "lib/train/reducer_object.h"
-#include "util/memory.h"
 
 #include <stdlib.h>
 
@@ -17,7 +16,7 @@ model_release (struct accel_model *model)
             if (span->allocated)
                 model->parameters[i].grad->data = model->kept[i];
         if (span->allocated || span->scattered)
-            accel_free (model->object.owner, span->data);
+            model_free (model, span->data);
     }
     reducer_destroy (model);
     free (model->spans);
@@ -38,16 +37,16 @@ keep_gradients (struct accel_model *model, struct accel_error *err)
             continue;
         FOR_GRADIENTS_OF (model, s, i) {
             size_t bytes = model_grad_bytes (model, i);
-            model->kept[i] = malloc (bytes);
+            model->kept[i] = model->memory->create (model->device, bytes, false);
             if (!model->kept[i])
                 goto error;
-            memory_copy (model->kept[i], model->parameters[i].grad->data, bytes);
+            model->memory->copy (model->device, model->kept[i], model->parameters[i].grad->data, bytes);
         }
     }
     return ACCEL_OK;
 error:
     for (size_t i = 0; i < model->count; i++) {
-        free (model->kept[i]);
+        model->memory->destroy (model->device, model->kept[i]);
         model->kept[i] = NULL;
     }
     return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the gradients of a model of %zu parameters",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Engine "pipes": Unix sockets; a complete engine as another package would write it, from accel/engine.h alone.  Every
- * two ranks of a communicator have a pair of datagram sockets, with names from random numbers that ranks exchange while
- * opening.  A call begins with a header from each to each, which are compared; then follow the bytes.  Simple, slow. */
+ * two ranks of a communicator have a connection.  The lower one listens, at a name made of random numbers that ranks
+ * exchange while opening; both ask the kernel who is at the other end, because other users can find the name and
+ * connect.  A call begins with a header from each to each, which are compared; then follow the bytes.  Simple, slow. */
 #include <accel/engine.h>
 
 #include <errno.h>
@@ -15,9 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PART = 64 << 10, SLICE_MS = 50, SLICE_CONNECTING_MS = 2, ALL = -1 };
+enum { SLICE_MS = 50, SLICE_CONNECTING_MS = 2, FLAGS = SOCK_CLOEXEC | SOCK_NONBLOCK, ALL = -1 };
 
-/* The first datagram of a call.  Compared as bytes, so without padding. */
+/* What a call begins with.  Compared as bytes, so without padding. */
 struct header {
     uint64_t count;
     int32_t kind, root;
@@ -30,6 +31,7 @@ struct lane {
     const char *out;
     char *in;
     size_t out_bytes, in_bytes;
+    int fd;         /* where this rank listens, until it is connected */
     bool connected;
     struct header header; /* what the other rank calls */
 };
@@ -51,13 +53,13 @@ now_ms (void)
     return clock_gettime (CLOCK_MONOTONIC, &now), (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The socket at which rank @to hears rank @from. */
+/* Where rank @low listens for rank @high. */
 static socklen_t
-name_of (const struct pipes *pipes, int to, int from, struct sockaddr_un *name)
+name_of (const struct pipes *pipes, int low, int high, struct sockaddr_un *name)
 {
     *name = (struct sockaddr_un){ .sun_family = AF_UNIX };
     int length = snprintf (name->sun_path + 1, sizeof name->sun_path - 1, "accel-pipes-%jx-%jx-%jx",
-                           (uintmax_t) pipes->tokens[to], (uintmax_t) pipes->tokens[from], (uintmax_t) pipes->place);
+                           (uintmax_t) pipes->tokens[low], (uintmax_t) pipes->tokens[high], (uintmax_t) pipes->place);
     return (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + (size_t) length);
 }
 
@@ -65,9 +67,8 @@ static void
 pipes_close (void *transport)
 {
     struct pipes *pipes = transport;
-    for (int i = 0; i < pipes->size; i++)
-        if (pipes->polls[i].fd >= 0)
-            close (pipes->polls[i].fd);
+    for (int i = 0; pipes && i < pipes->size; i++)
+        close (pipes->lanes[i].fd);
     free (pipes);
 }
 
@@ -81,33 +82,46 @@ create (const struct accel_engine_helpers *helpers, int size, int rank, int64_t 
     pipes->tokens = (uint64_t *) (void *) &pipes->lanes[size];
     pipes->polls = (struct pollfd *) (void *) &pipes->tokens[size];
     for (int i = 0; i < size; i++)
-        pipes->polls[i].fd = -1;
+        pipes->lanes[i].fd = -1;
     return pipes;
 }
 
-/* Make the sockets at which this rank hears the others; waits for nobody. */
-static bool
-listen_to_all (struct pipes *pipes)
+/* Waits for nobody.  @pipes: NULL without memory. */
+static enum accel_status
+listen_to_higher (struct pipes *pipes, const struct accel_engine_helpers *helpers, void **transport,
+                  struct accel_error *err)
 {
     struct sockaddr_un name;
-    for (int i = 0; i < pipes->size; i++)
-        if (i != pipes->rank) {
-            socklen_t length = name_of (pipes, pipes->rank, i, &name);
-            int fd = pipes->polls[i].fd = socket (AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-            if (fd < 0 || bind (fd, (const struct sockaddr *) &name, length))
-                return false;
-        }
-    return true;
+    bool good = pipes;
+    for (int i = good ? pipes->rank + 1 : 0; good && i < pipes->size; i++) {
+        socklen_t length = name_of (pipes, pipes->rank, i, &name);
+        int fd = pipes->lanes[i].fd = socket (AF_UNIX, SOCK_STREAM | FLAGS, 0);
+        good = fd >= 0 && !bind (fd, (const struct sockaddr *) &name, length) && !listen (fd, 8);
+    }
+    *transport = pipes;
+    if (good)
+        return ACCEL_OK;
+    helpers->fail (err, ACCEL_ERR_SYSTEM, "engine pipes: cannot make a socket: %s", strerror (errno));
+    return pipes_close (pipes), ACCEL_ERR_SYSTEM;
 }
 
-/* The other rank may not have opened, or joined the group, yet.  Once connected, nobody else can send to our socket. */
+/* The other rank may not have opened, or joined the group, yet.  A user who is not ours never gets or sends a byte. */
 static bool
 is_connected (struct pipes *pipes, int other)
 {
     struct sockaddr_un name;
+    struct ucred peer = { .uid = (uid_t) -1 };
     struct lane *lane = &pipes->lanes[other];
-    socklen_t length = name_of (pipes, other, pipes->rank, &name);
-    return lane->connected = lane->connected || !connect (pipes->polls[other].fd, (const void *) &name, length);
+    socklen_t length = name_of (pipes, other, pipes->rank, &name), peer_length = sizeof peer;
+    bool listens = other > pipes->rank;
+    if (lane->connected)
+        return true;
+    int fd = listens ? accept4 (lane->fd, NULL, NULL, FLAGS) : socket (AF_UNIX, SOCK_STREAM | FLAGS, 0);
+    lane->connected = fd >= 0 && (listens || !connect (fd, (const struct sockaddr *) &name, length))
+                      && !getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_length) && peer.uid == geteuid ();
+    int unused = lane->connected ? lane->fd : fd;
+    lane->fd = lane->connected ? fd : lane->fd;
+    return close (unused), lane->connected;
 }
 
 /* Move what goes without waiting.  @return whether anything went; @wait_ms: 0 if nothing is left to move. */
@@ -118,20 +132,21 @@ step (struct pipes *pipes, int *wait_ms)
     *wait_ms = 0;
     for (int i = 0; i < pipes->size; i++) {
         struct lane *lane = &pipes->lanes[i];
-        struct pollfd *poll_fd = &pipes->polls[i];
-        poll_fd->events = 0;
+        pipes->polls[i].fd = -1;
         if ((!lane->out_bytes && !lane->in_bytes) || i == pipes->rank)
             continue;
-        size_t part = !is_connected (pipes, i) ? 0 : lane->out_bytes < PART ? lane->out_bytes : PART;
-        ssize_t sent = part ? send (poll_fd->fd, lane->out, part, MSG_NOSIGNAL) : 0;
-        lane->connected = lane->connected && (sent >= 0 || errno == EAGAIN);
-        ssize_t got = lane->in_bytes ? recv (poll_fd->fd, lane->in, lane->in_bytes, 0) : 0;
-        lane->out += sent > 0 ? sent : 0, lane->out_bytes -= sent > 0 ? (size_t) sent : 0;
-        lane->in += got > 0 ? got : 0, lane->in_bytes -= got > 0 ? (size_t) got : 0;
-        moved = moved || sent > 0 || got > 0;
-        poll_fd->events = (short) ((lane->connected && lane->out_bytes ? POLLOUT : 0) | (lane->in_bytes ? POLLIN : 0));
-        if (lane->out_bytes || lane->in_bytes)
-            *wait_ms = lane->connected && *wait_ms != SLICE_CONNECTING_MS ? SLICE_MS : SLICE_CONNECTING_MS;
+        bool good = is_connected (pipes, i);
+        ssize_t got = good && lane->in_bytes ? recv (lane->fd, lane->in, lane->in_bytes, 0) : -1;
+        ssize_t sent = good && lane->out_bytes ? send (lane->fd, lane->out, lane->out_bytes, MSG_NOSIGNAL) : 0;
+        good = good && got && (sent >= 0 || errno == EAGAIN); /* look() knows why a connection has ended */
+        if (sent > 0)
+            lane->out += sent, lane->out_bytes -= (size_t) sent, moved = true;
+        if (got > 0)
+            lane->in += got, lane->in_bytes -= (size_t) got, moved = true;
+        short events = (short) ((lane->out_bytes ? POLLOUT : 0) | (lane->in_bytes ? POLLIN : 0));
+        pipes->polls[i] = (struct pollfd){ good && events ? lane->fd : -1, events, 0 };
+        if (events)
+            *wait_ms = good && *wait_ms != SLICE_CONNECTING_MS ? SLICE_MS : SLICE_CONNECTING_MS;
     }
     return moved;
 }
@@ -197,16 +212,15 @@ meet (struct pipes *pipes, const struct accel_engine_call *call, int only, struc
 
 /* Every rank gets the rows that it reduces from all others, and reduces them in the order of ranks. */
 static enum accel_status
-reduce (struct pipes *pipes, const struct accel_engine_call *call, size_t row, size_t rows_step,
-        struct accel_error *err)
+reduce (struct pipes *pipes, const struct accel_engine_call *call, size_t row, size_t step, struct accel_error *err)
 {
     size_t size = (size_t) pipes->size;
     char *rows = malloc (size * row + 1);
     const void **sources = calloc (size, sizeof *sources);
-    enum accel_status status = rows && sources ? move (pipes, call, ALL, row, call->send, rows_step, rows, row, err)
+    enum accel_status status = rows && sources ? move (pipes, call, ALL, row, call->send, step, rows, row, err)
                                                : call->helpers->fail (err, ACCEL_ERR_NOMEM, "engine pipes: no memory");
     for (size_t i = 0; !status && i < size; i++)
-        sources[i] = (int) i == pipes->rank ? (const char *) call->send + i * rows_step : rows + i * row;
+        sources[i] = (int) i == pipes->rank ? (const char *) call->send + i * step : rows + i * row;
     if (!status)
         call->helpers->reduce (call->dtype, call->op, sources, pipes->size, call->recv, call->count);
     free (rows), free (sources);
@@ -221,6 +235,8 @@ pipes_run (void *transport, const struct accel_engine_call *call, struct accel_e
     char *recv = call->recv;
     const char *send = call->send;
     bool pair = call->kind == ACCEL_ENGINE_SEND || call->kind == ACCEL_ENGINE_RECV;
+    if ((unsigned) call->kind >= ACCEL_ENGINE_KIND_COUNT)
+        return call->helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "engine pipes: unknown kind %d", (int) call->kind);
     enum accel_status status = meet (pipes, call, pair ? call->root : ALL, err);
     if (status || (!row && !pair))
         return status;
@@ -254,12 +270,7 @@ pipes_open (void **transport, struct accel_engine_job *job, struct accel_error *
         status = job->helpers->fail (err, ACCEL_ERR_NOMEM, "engine pipes: out of memory");
     else if (job->world_size > 1)
         status = job->helpers->exchange (job->helpers->context, &token, pipes->tokens, sizeof token, err);
-    if (!status && !listen_to_all (pipes))
-        status = job->helpers->fail (err, ACCEL_ERR_SYSTEM, "engine pipes: cannot make sockets: %s", strerror (errno));
-    *transport = pipes;
-    if (status && pipes)
-        pipes_close (pipes);
-    return status;
+    return status ? (pipes_close (pipes), status) : listen_to_higher (pipes, job->helpers, transport, err);
 }
 
 static enum accel_status
@@ -277,24 +288,13 @@ pipes_join_group (void *transport, const int *ranks, int size, int rank, int64_t
     struct pipes *pipes = create (parent->helpers, size, rank, place, parent->timeout_ms);
     for (int i = 0; pipes && i < size; i++)
         pipes->tokens[i] = parent->tokens[ranks[i]];
-    *group = pipes;
-    if (pipes && listen_to_all (pipes))
-        return ACCEL_OK;
-    if (pipes)
-        pipes_close (pipes);
-    return parent->helpers->fail (err, ACCEL_ERR_SYSTEM, "engine pipes: cannot make sockets for a group");
+    return listen_to_higher (pipes, parent->helpers, group, err);
 }
 
 ACCEL_API const struct accel_engine accel_engine = {
-    .abi = ACCEL_ENGINE_ABI,
-    .size = sizeof (struct accel_engine),
-    .name = "pipes",
-    .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_KIND_COUNT),
-    .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
+    .abi = ACCEL_ENGINE_ABI, .size = sizeof (struct accel_engine), .name = "pipes",
+    .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_KIND_COUNT), .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
     .devices = ACCEL_ENGINE_BIT (kDLCPU),
-    .open = pipes_open,
-    .close = pipes_close,
-    .make_group = pipes_make_group,
-    .join_group = pipes_join_group,
+    .open = pipes_open, .close = pipes_close, .make_group = pipes_make_group, .join_group = pipes_join_group,
     .run = pipes_run,
 };

@@ -5,6 +5,7 @@
 #include "lib/comm/watch/watch_object.h"
 
 #include "lib/base/error.h"
+#include "lib/base/tensor.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +34,12 @@ describe_call (const struct jobseg_record *record, char *text, size_t size)
     else
         snprintf (text, size, "%s (%s x %llu)", name, accel_dtype_name (record->dtype),
                   (unsigned long long) record->count);
+}
+
+static const char *
+device_name (const struct jobseg_record *record)
+{
+    return tensor_device_name ((DLDevice){ .device_type = record->device ? record->device : kDLCPU });
 }
 
 static const char *
@@ -86,7 +93,7 @@ bool
 watch_agree (const struct jobseg_record *a, const struct jobseg_record *b)
 {
     return a->kind == b->kind && a->call == b->call && a->dtype == b->dtype && a->count == b->count && a->op == b->op
-           && a->root == b->root && a->form == b->form;
+           && a->root == b->root && a->form == b->form && a->device == b->device;
 }
 
 enum accel_status
@@ -103,7 +110,11 @@ watch_say_difference (const struct watch *watch, int rank_a, const struct watch_
                            watch_name (watch, rank_b), text_b, entry_b->place, watch_name (watch, rank_a), text_a,
                            entry_a->place);
     }
-    if (a->dtype != b->dtype) {
+    if (a->device != b->device) {
+        what = "devices";
+        snprintf (text_a, sizeof text_a, "%s", device_name (a));
+        snprintf (text_b, sizeof text_b, "%s", device_name (b));
+    } else if (a->dtype != b->dtype) {
         what = "element types";
         snprintf (text_a, sizeof text_a, "%s", accel_dtype_name (a->dtype));
         snprintf (text_b, sizeof text_b, "%s", accel_dtype_name (b->dtype));

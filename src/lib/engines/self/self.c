@@ -7,6 +7,7 @@
 
 #include "lib/base/error.h"
 #include "lib/kernels/reduce.h"
+#include "lib/memory/memory.h"
 #include "util/memory.h"
 
 #include <signal.h>
@@ -93,12 +94,41 @@ self_join_group (void *transport, const int *ranks, int size, int rank, int64_t 
     return *group ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a group");
 }
 
+enum { BLOCK = 1024 };
+
+/* In other memory than the host's.  Of one source, a reduction makes booleans 0 or 1, and else a copy. */
+__attribute__ ((cold, noinline)) static enum accel_status
+run_elsewhere (const struct accel_engine_call *call, struct accel_error *err)
+{
+    const struct reduction reduction = { .dtype = call->dtype, .op = call->op, .sources = 1, .targets = 1 };
+    const struct memory *memory = memory_of (call->device);
+    bool reduces = call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
+    if (call->kind == ACCEL_ENGINE_BARRIER || call->kind == ACCEL_ENGINE_BROADCAST)
+        return ACCEL_OK;
+    for (size_t at = 0; reduces && call->dtype == ACCEL_BOOL && at < call->count; at += BLOCK) {
+        uint8_t block[BLOCK];
+        const void *source = block;
+        void *target = block;
+        size_t some = call->count - at < BLOCK ? call->count - at : BLOCK;
+        enum accel_status status = memory->read (call->device, block, memory_at (call->send, at, 1), some, err);
+        if (status)
+            return status;
+        reduce_run (&reduction, &source, &target, some);
+        memory->write (call->device, memory_at (call->recv, at, 1), block, some);
+    }
+    if ((!reduces || call->dtype != ACCEL_BOOL) && call->send != call->recv && call->count)
+        memory->copy (call->device, call->recv, call->send, call->count * call->element_bytes);
+    return ACCEL_OK;
+}
+
 static enum accel_status
 self_run (void *transport, const struct accel_engine_call *call, struct accel_error *err)
 {
     (void) transport;
     if ((unsigned) call->kind >= ACCEL_ENGINE_SEND)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "engine self: unknown kind of collective %d", (int) call->kind);
+    if (call->device.device_type != kDLCPU)
+        return run_elsewhere (call, err);
     if (call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER)
         reduce_run (&(struct reduction){ .dtype = call->dtype, .op = call->op, .sources = 1, .targets = 1 },
                     &call->send, &call->recv, call->count);
@@ -114,7 +144,7 @@ const struct accel_engine engine_self = {
     .name = "self",
     .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_SEND), /* no other rank is there to send to */
     .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
-    .devices = ENGINE_HOST_DEVICES,
+    .devices = ACCEL_ENGINE_BITS (MEMORY_KINDS), /* by the table of each */
     .flags = ACCEL_ENGINE_ALONE,
     .probe = self_probe,
     .open = self_open,

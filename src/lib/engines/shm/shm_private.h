@@ -117,10 +117,13 @@ struct shm {
 };
 
 /* ---- shm.c ---- */
-/** Allocate what is as long as the size. */
-bool shm_make_scratch (struct shm *shm);
-void shm_destroy (struct shm *shm);
 enum accel_status shm_connect (struct shm *shm, const struct accel_engine_helpers *helpers, struct accel_error *err);
+
+/* ---- transport.c ---- */
+/** Allocate `sources` and `targets`.  @return false without memory */
+bool shm_make_scratch (struct shm *shm);
+/** Accepts NULL, and what is only half made. */
+void shm_destroy (struct shm *shm);
 
 /* ---- map.c ---- */
 enum accel_status shm_map (struct shm *shm, struct accel_error *err);

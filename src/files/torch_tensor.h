@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One tensor as torch.save writes it: a zip archive with the pickle of its shape and a file with its elements. */
+#ifndef FILES_TORCH_TENSOR_H
+#define FILES_TORCH_TENSOR_H
+
+#include "files/torch_names.h"
+
+struct torch_tensor {
+    enum safetensors_dtype dtype;
+    int ndim;
+    uint64_t sizes[TORCH_MAX_DIMS];
+    uint64_t strides[TORCH_MAX_DIMS]; /* elements */
+    uint64_t offset;                  /* of the first element in its storage, elements */
+    uint64_t reach;                   /* bytes of the storage up to the last element */
+    char key[64];                     /* of the storage: its entry is PREFIX/data/KEY */
+};
+
+/** Read the pickle of one tensor.  No file is touched. */
+enum accel_status torch_tensor_parse (struct torch_tensor *tensor, const char *text, size_t length,
+                                      struct accel_error *err);
+
+/** A box in a larger array, both row-major: where the elements of a tensor go. */
+struct torch_place {
+    int ndim;
+    const uint64_t *shape;   /* [ndim] of the array */
+    const uint64_t *offsets; /* [ndim] of the box */
+    const uint64_t *sizes;   /* [ndim] of the box; within the shape */
+};
+
+/**
+ * Read the tensor that torch.save wrote to bytes @p begin to @p end of @p source, and put its elements into @p array.
+ * Takes memory for the tensor's storage, unless its elements go to one place in their order.
+ *
+ * @param array  row-major, of place->shape and @p dtype, which the tensor must have, as it must have place->sizes
+ */
+enum accel_status torch_tensor_read (const struct source *source, uint64_t begin, uint64_t end,
+                                     enum safetensors_dtype dtype, const struct torch_place *place, void *array,
+                                     struct accel_error *err);
+
+/** @return bytes of an element; 0 for types of less than a byte. */
+size_t torch_dtype_bytes (enum safetensors_dtype dtype);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What has failed stays broken, and calls that are not in line; see execute.h. */
+#include <config.h>
+
+#include "lib/comm/execute.h"
+
+#include "lib/base/error.h"
+#include "lib/comm/lock.h"
+
+#include <stdio.h>
+
+/* A process that gives up in a group is no member of the world any more either. */
+static void
+break_off (struct accel_comm *comm, const struct accel_error *why, const char *reason)
+{
+    struct accel_comm *world = comm;
+    while (world->parent)
+        world = world->parent;
+    work_lock ();
+    bootstrap_leave (&world->bootstrap, JOBSEG_FAILED, reason);
+    for (; comm; comm = comm->parent) {
+        if (comm->is_broken)
+            continue;
+        comm->broken = *why;
+        if (comm->engine->give_up)
+            comm->engine->give_up (comm->transport, reason);
+        comm_give_up_links (comm, reason);
+        comm_give_up_links (comm, reason);
+        atomic_store_explicit (&comm->is_broken, true, memory_order_release);
+    }
+    work_unlock ();
+}
+
+enum accel_status
+comm_fail_as_before (const struct accel_comm *comm, struct accel_error *err)
+{
+    if (err)
+        *err = comm->broken;
+    return comm->broken.code;
+}
+
+/* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
+enum accel_status
+comm_break (struct accel_comm *comm, enum accel_status status, const struct accel_error *why, struct accel_error *err)
+{
+    break_off (comm, why, why->text);
+    if (err)
+        *err = *why;
+    return status;
+}
+
+void
+comm_give_up (struct accel_comm *comm, const char *reason)
+{
+    struct accel_error why;
+    if (comm->is_broken)
+        return;
+    accel_fail (&why, ACCEL_ERR_PEER, "this process gave up: %s", reason);
+    break_off (comm, &why, reason);
+}
+
+void
+comm_unsettle (struct accel_comm *comm, const void *owner, const char *reason)
+{
+    if (comm->unsettled)
+        return;
+    comm->unsettled = owner;
+    snprintf (comm->unsettled_text, sizeof comm->unsettled_text, "%s", reason);
+}
+
+void
+comm_settle (struct accel_comm *comm, const void *owner)
+{
+    if (comm->unsettled == owner)
+        comm->unsettled = NULL;
+}
+
+void
+comm_abandon (struct accel_comm *comm, const void *owner)
+{
+    if (!owner || comm->unsettled != owner)
+        return;
+    comm->unsettled = NULL;
+    comm_give_up (comm, comm->unsettled_text);
+}
+
+enum accel_status
+comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
+{
+    struct comm_observer *observer = NULL;
+    enum accel_status status = comm_check_broken (comm, &observer, err);
+    return status ? status : comm_run (comm, call, observer, err);
+}
+
+enum accel_status
+comm_begin (struct accel_comm *comm, struct accel_engine_call *call, int64_t *begin_ns, struct accel_error *err)
+{
+    struct comm_observer *observer = NULL;
+    enum accel_status status = comm_check_broken (comm, &observer, err);
+    if (status)
+        return status;
+    comm_note_call (comm, call);
+    *begin_ns = observer ? clock_ns () : 0;
+    return ACCEL_OK;
+}
+
+/* Whatever the engine says once it has given up, the first failure is the cause. */
+enum accel_status
+comm_conclude (struct accel_comm *comm, const struct accel_engine_call *call, int64_t begin_ns,
+               enum accel_status status, const struct accel_error *why, struct accel_error *err)
+{
+    struct comm_observer *observer = NULL;
+    struct accel_error first;
+    enum accel_status before = comm_check_broken (comm, &observer, &first);
+    if (observer)
+        observer->note (observer, call, begin_ns);
+    if (!status)
+        ledger_end (comm->ledger, call->sequence);
+    else if (before)
+        *err = first;
+    else
+        comm_break (comm, status, why, err);
+    return status && before ? before : status;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One call on the engine, which comm.c has checked: its number, its record in the ledger, and what stays broken after a
+ * failure.  What every call goes through is in line: a small collective takes few instructions. */
+#ifndef LIB_COMM_EXECUTE_H
+#define LIB_COMM_EXECUTE_H
+
+#include "lib/comm/comm_object.h"
+#include "lib/comm/links.h"
+#include "util/clock.h"
+
+/** Fail with what was said when @p comm broke. */
+__attribute__ ((cold)) enum accel_status comm_fail_as_before (const struct accel_comm *comm, struct accel_error *err);
+
+/** A call on @p comm has failed: break it, and what it is a group of, and tell the peers.  @return @p status */
+__attribute__ ((cold)) enum accel_status comm_break (struct accel_comm *comm, enum accel_status status,
+                                                     const struct accel_error *why, struct accel_error *err);
+
+/** Whether @p comm, or what it is a group of, is broken.
+ *  @param[out] observer  the world's, if none is */
+static inline enum accel_status
+comm_check_broken (const struct accel_comm *comm, struct comm_observer **observer, struct accel_error *err)
+{
+    do {
+        if (atomic_load_explicit (&comm->is_broken, memory_order_acquire))
+            return comm_fail_as_before (comm, err);
+        *observer = comm->observer;
+        comm = comm->parent;
+    } while (comm);
+    return ACCEL_OK;
+}
+
+/** The number by which other ranks' records of the same call are found. */
+static inline uint32_t
+comm_count_call (struct accel_comm *comm, const struct accel_engine_call *call)
+{
+    switch (call->kind) {
+    case ACCEL_ENGINE_SEND: return ++comm->messages[call->root];
+    case ACCEL_ENGINE_RECV: return ++comm->messages[comm->size + call->root];
+    default: return ++comm->calls;
+    }
+}
+
+/** Number @p call, note it in the ledger, and set what the engine gets beside the program's arguments. */
+__attribute__ ((always_inline)) static inline void
+comm_note_call (struct accel_comm *comm, struct accel_engine_call *call)
+{
+    const struct comm_site *site = engine_site (call);
+    call->public_call = site->call;
+    call->form = site->form ? comm_form_hash (site->form) : 0;
+    call->helpers = &comm->watch.helpers;
+    call->number = comm_count_call (comm, call);
+    call->sequence = ledger_begin (comm->ledger, site, (struct ledger_entry){
+        .comm = comm->id, .number = call->number, .kind = call->kind,
+        .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
+    });
+    call->device = (DLDevice){ .device_type = kDLCPU };
+    call->stream = NULL;
+}
+
+/** Run @p call, on this thread and now. */
+static inline enum accel_status
+comm_run (struct accel_comm *comm, struct accel_engine_call *call, struct comm_observer *observer,
+          struct accel_error *err)
+{
+    struct accel_error mine;
+    comm_note_call (comm, call);
+    int64_t begin_ns = observer ? clock_ns () : 0;
+    enum accel_status status = comm_is_for_host (engine_site (call)) ? comm->engine->run (comm->transport, call, &mine)
+                                                                     : comm_run_link (comm, call, &mine);
+    if (observer)
+        observer->note (observer, call, begin_ns);
+    if (status)
+        return comm_break (comm, status, &mine, err);
+    ledger_end (comm->ledger, call->sequence);
+    return ACCEL_OK;
+}
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Engines beside the host's: one for each other kind of memory that this build has code for.  A tensor's device decides
+ * which one runs a call.  Calls of a communicator have one order, whichever engines run them. */
+#include <config.h>
+
+#include "lib/base/error.h"
+#include "lib/base/tensor.h"
+#include "lib/comm/comm_object.h"
+#include "lib/comm/links.h"
+#include "lib/memory/memory.h"
+#include "util/cleanup.h"
+#include "util/engine_files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Which engine serves which memory, as people write it: "cpu:shm,cuda:nccl". */
+struct served {
+    char text[JOBSEG_BLOB];
+};
+
+static void
+add_served (struct served *served, const char *kind, const struct accel_engine *engine)
+{
+    size_t length = strlen (served->text);
+    snprintf (served->text + length, sizeof served->text - length, "%s%s:%s", length ? "," : "", kind, engine->name);
+}
+
+static bool
+add_link (struct accel_comm *comm, const struct accel_engine *engine, uint64_t bit)
+{
+    for (int i = 0; i < comm->link_count; i++)
+        if (comm->links[i].engine == engine) {
+            comm->links[i].devices |= bit;
+            return true;
+        }
+    if (comm->link_count == COMM_LINKS)
+        return false;
+    comm->links[comm->link_count++] = (struct comm_link){ .engine = engine, .devices = bit };
+    return true;
+}
+
+/* The host's engine, if it can, or the best one; or the one that was named.  Without any, calls on tensors there are
+ * refused. */
+static enum accel_status
+choose_for (struct accel_comm *comm, const struct accel_engine *host, struct engine_job *job, DLDeviceType type,
+            struct served *served, struct accel_error *err)
+{
+    char name[ENGINE_NAME_MOST + 1];
+    const char *kind = tensor_device_name ((DLDevice){ .device_type = type });
+    bool named = engine_named (job->engines, kind, name);
+    const struct accel_engine *engine = host;
+    if (!(host->devices & ACCEL_ENGINE_BIT (type)) || (named && strcmp (name, host->name))) {
+        job->engine = named ? name : NULL;
+        job->memory = type;
+        enum accel_status status = engine_choose (&engine, job, named ? err : NULL);
+        if (status)
+            return named ? status : ACCEL_OK;
+    }
+    add_served (served, kind, engine);
+    if (engine == host)
+        comm->devices |= ACCEL_ENGINE_BIT (type);
+    else if (!add_link (comm, engine, ACCEL_ENGINE_BIT (type)))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: a job can have engines for at most %d kinds of "
+                           "memory beside the host's", COMM_LINKS);
+    return ACCEL_OK;
+}
+
+/* A rank that waits for an engine that others do not have would wait for ever. */
+static enum accel_status
+compare (struct accel_comm *comm, const struct served *mine, struct accel_error *err)
+{
+    if (!comm->bootstrap.source)
+        return ACCEL_OK;
+    AUTO_FREE struct served *all = calloc ((size_t) comm->size, sizeof *all);
+    if (!all)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    enum accel_status status = bootstrap_exchange (&comm->bootstrap, mine, all, sizeof *mine, err);
+    for (int rank = 1; !status && rank < comm->size; rank++)
+        if (strncmp (all[rank].text, all[0].text, sizeof all->text))
+            status = accel_fail (err, ACCEL_ERR_INVALID,
+                                 "accel_open: engines differ: rank 0 has %.100s, but rank %d has %.100s", all[0].text,
+                                 rank, all[rank].text);
+    return status;
+}
+
+enum accel_status
+comm_choose_links (struct accel_comm *comm, const struct accel_engine *host, struct engine_job *job,
+                   struct accel_error *err)
+{
+    struct served served = { "" };
+    const char *host_name = job->engine;
+    enum accel_status status = ACCEL_OK;
+    add_served (&served, "cpu", host);
+    for (int type = 0; !status && type < MEMORY_KINDS; type++)
+        if (memory_tables[type] && !memory_tables[type]->host)
+            status = choose_for (comm, host, job, (DLDeviceType) type, &served, err);
+    job->engine = host_name;
+    job->memory = kDLCPU;
+    return status ? status : compare (comm, &served, err);
+}
+
+enum accel_status
+comm_open_links (struct accel_comm *comm, struct engine_job *job, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (int i = 0; !status && i < comm->link_count; i++) {
+        struct comm_link *link = &comm->links[i];
+        comm->watch.engine = link->engine;
+        status = link->engine->open (&link->transport, engine_job_show (job), err);
+        link->is_open = !status;
+    }
+    comm->watch.engine = comm->engine;
+    return status;
+}
+
+void
+comm_close_links (struct accel_comm *comm)
+{
+    while (comm->link_count) {
+        struct comm_link *link = &comm->links[--comm->link_count];
+        if (link->is_open)
+            link->engine->close (link->transport);
+    }
+}
+
+void
+comm_give_up_links (struct accel_comm *comm, const char *reason)
+{
+    for (int i = 0; i < comm->link_count; i++)
+        if (comm->links[i].is_open && comm->links[i].engine->give_up)
+            comm->links[i].engine->give_up (comm->links[i].transport, reason);
+}
+
+/* NULL: the host's engine serves @device too, or nobody does. */
+static const struct comm_link *
+find (const struct accel_comm *comm, DLDevice device)
+{
+    for (int i = 0; i < comm->link_count; i++)
+        if (comm->links[i].devices & ACCEL_ENGINE_BIT (device.device_type))
+            return &comm->links[i];
+    return NULL;
+}
+
+const struct accel_engine *
+comm_engine_for (const struct accel_comm *comm, DLDevice device)
+{
+    const struct comm_link *link = find (comm, device);
+    if (link)
+        return link->engine;
+    return comm->devices & ACCEL_ENGINE_BIT (device.device_type) ? comm->engine : NULL;
+}
+
+/* Calls of one communicator run one after the other, so the watch can ask the engine of this one. */
+enum accel_status
+comm_run_link (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
+{
+    call->device = engine_site (call)->device;
+    const struct memory *memory = memory_of (call->device);
+    const struct comm_link *link = find (comm, call->device);
+    call->stream = memory->stream ? memory->stream (call->device) : NULL;
+    if (!link)
+        return comm->engine->run (comm->transport, call, err);
+    comm->watch.engine = link->engine;
+    comm->watch.transport = link->transport;
+    enum accel_status status = link->engine->run (link->transport, call, err);
+    comm->watch.engine = comm->engine;
+    comm->watch.transport = comm->transport;
+    return status;
+}
+
+enum accel_status
+comm_make_places (struct accel_comm *comm, int size, int64_t *places, struct accel_error *err)
+{
+    enum accel_status status = comm->engine->make_group (comm->transport, size, &places[0], err);
+    for (int i = 0; !status && i < comm->link_count; i++)
+        status = comm->links[i].engine->make_group (comm->links[i].transport, size, &places[1 + i], err);
+    return status;
+}
+
+enum accel_status
+comm_join_links (struct accel_comm *group, const int *ranks, const int64_t *places, struct accel_error *err)
+{
+    const struct accel_comm *parent = group->parent;
+    enum accel_status status = ACCEL_OK;
+    group->devices = parent->devices;
+    for (int i = 0; !status && i < parent->link_count; i++) {
+        struct comm_link *link = &group->links[group->link_count++];
+        *link = parent->links[i];
+        link->is_open = false;
+        status = link->engine->join_group (parent->links[i].transport, ranks, group->size, group->rank, places[1 + i],
+                                           &link->transport, err);
+        link->is_open = !status;
+    }
+    return status;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Engines for other memory than the host's; see links.c. */
+#ifndef LIB_COMM_LINKS_H
+#define LIB_COMM_LINKS_H
+
+#include "lib/comm/comm_object.h"
+
+/** Choose them, as @p job->engines says or the best ones, and compare all choices with those of the other ranks.
+ *  @param host  the engine for host memory, which may serve other memory too */
+enum accel_status comm_choose_links (struct accel_comm *comm, const struct accel_engine *host, struct engine_job *job,
+                                     struct accel_error *err);
+
+/** Open and close what was chosen.  @{ */
+enum accel_status comm_open_links (struct accel_comm *comm, struct engine_job *job, struct accel_error *err);
+void comm_close_links (struct accel_comm *comm);
+/** @} */
+
+void comm_give_up_links (struct accel_comm *comm, const char *reason);
+
+/** Run @p call, whose site names a device that is not the host. */
+__attribute__ ((cold)) enum accel_status comm_run_link (struct accel_comm *comm, struct accel_engine_call *call,
+                                                        struct accel_error *err);
+
+/** Find places where a group meets: [1 + link_count], the host's engine's first. */
+enum accel_status comm_make_places (struct accel_comm *comm, int size, int64_t *places, struct accel_error *err);
+
+/** Connect @p group with its parent's links. */
+enum accel_status comm_join_links (struct accel_comm *group, const int *ranks, const int64_t *places,
+                                   struct accel_error *err);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a step of training does to whole arrays of floats: float32, and where it says so also 16-bit floats, which are
+ * computed in float32 block by block and rounded once. */
+#ifndef LIB_KERNELS_FLOATS_H
+#define LIB_KERNELS_FLOATS_H
+
+#include <accel/tensor.h>
+
+/** Multiply float32 values by @p factor. */
+void floats_multiply (float *values, size_t count, float factor);
+
+/** Add source[count] to target[count]. */
+void floats_add (float *target, const float *source, size_t count);
+
+/** Move values of float32 or 16 bits into [-limit, limit]; NaN stays. */
+void floats_clamp (void *values, enum accel_dtype dtype, size_t count, float limit);
+
+/** Multiply float32 values by @p factor; look at 16-bit floats only.
+ *  @return whether a value is infinite or NaN; of float32, before the multiplication */
+bool floats_unscale (void *values, enum accel_dtype dtype, size_t count, float factor);
+
+/** @return the index of the first value of float32 or 16 bits that is infinite or NaN, which goes to @p value;
+ *  SIZE_MAX: all are finite */
+size_t floats_find_nonfinite (const void *values, enum accel_dtype dtype, size_t count, float *value);
+
+/** Change the type of an array of floats of 32, 16 or 8 bits; with a divisor other than 1, divide in the new type.
+ *  @p to may be @p from. */
+void floats_convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,
+                     float divisor);
+
+/** Write an array of 8 bits.  @return the power of two that its elements are to be multiplied by */
+float floats_narrow_scaled (void *target, enum accel_dtype dtype, const float *source, size_t count);
+
+/** @return the p-norm of values of float32 or 16 bits; see norms.c.  @param factor  of 16-bit values before all else */
+float floats_norm (const void *values, enum accel_dtype dtype, size_t count, float factor, double p);
+
+/** The norm of one value: no power of it is taken, which might overflow. */
+float floats_norm_of_one (float value, double p);
+
+/** The root of a sum of powers, and one such power, rounded to float32 as torch's are.  @{ */
+float floats_root (double sum, double p);
+double floats_power (float value, double p);
+/** @} */
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PowerSGD's products; see matrix.h. */
+#include <config.h>
+
+#include "lib/kernels/matrix.h"
+
+#include "lib/kernels/arithmetic.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Column j's product with column k, or length. */
+static double
+product (const float *columns, size_t rows, size_t rank, size_t j, size_t k)
+{
+    double sum = 0;
+    for (size_t i = 0; i < rows; i++)
+        sum += (double) columns[i * rank + j] * (double) columns[i * rank + k];
+    return sum;
+}
+
+bool
+matrix_orthogonalise (float *columns, size_t rows, size_t rank, size_t j)
+{
+    double before = sqrt (product (columns, rows, rank, j, j));
+    if (!isfinite (before))
+        return false; /* is seen by all, as it would be without compression */
+    for (int round = 0; round < 2; round++) /* the second takes away what rounding left */
+        for (size_t k = 0; k < j; k++) {
+            double part = product (columns, rows, rank, j, k);
+            for (size_t i = 0; i < rows; i++)
+                columns[i * rank + j] -= (float) (part * (double) columns[i * rank + k]);
+        }
+    double after = sqrt (product (columns, rows, rank, j, j));
+    bool good = !(after <= before * 1e-6);
+    for (size_t i = 0; i < rows; i++)
+        columns[i * rank + j] = good ? (float) ((double) columns[i * rank + j] / after) : 0;
+    return good && !isnan (after);
+}
+
+UNFUSED void
+matrix_multiply (float *p, const float *values, const float *q, size_t n, size_t m, size_t rank)
+{
+    for (size_t i = 0; i < n; i++, values += m)
+        for (size_t k = 0; k < rank; k++) {
+            float sum = 0;
+            for (size_t j = 0; j < m; j++)
+                sum += values[j] * q[j * rank + k];
+            p[i * rank + k] = sum;
+        }
+}
+
+UNFUSED void
+matrix_multiply_transposed (float *q, const float *values, const float *p, size_t n, size_t m, size_t rank)
+{
+    memset (q, 0, m * rank * sizeof *q);
+    for (size_t i = 0; i < n; i++, values += m)
+        for (size_t j = 0; j < m; j++)
+            for (size_t k = 0; k < rank; k++)
+                q[j * rank + k] += values[j] * p[i * rank + k];
+}
+
+UNFUSED void
+matrix_expand (float *values, float *error, const float *p, const float *q, size_t n, size_t m, size_t rank)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < m; j++) {
+            size_t at = i * m + j;
+            float sum = 0, before = values[at];
+            for (size_t k = 0; k < rank; k++)
+                sum += p[i * rank + k] * q[j * rank + k];
+            values[at] = sum;
+            if (error)
+                error[at] = isfinite (before - sum) ? before - sum : 0;
+        }
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory by kind of device: what the library does with tensor data, one table of functions for each kind.
+ *
+ * comm, collectives and train know where data is, and never what is there: they allocate, copy and compute through the
+ * table of its device.  tests/lint/memory.sh looks for code of theirs that does not.  What is no tensor data (objects,
+ * strings, encoded trees, lists of marks) is in host memory by nature, as are data sets and files.
+ *
+ * Pointers are addresses on the device unless they are called host.  On a device with streams, operations are queued
+ * on the stream of the library, in order, and return at once; read() and what returns a value wait for the result.
+ * Operations of the host's table are complete when they return. */
+#ifndef LIB_MEMORY_MEMORY_H
+#define LIB_MEMORY_MEMORY_H
+
+#include "lib/kernels/rules.h"
+
+#include <accel/tensor.h>
+
+/** One step of an optimizer over a stretch of one parameter. */
+struct memory_update {
+    enum rule rule;
+    const struct rule_numbers *numbers; /* host */
+    float *parameter;              /* [count]: the master, if there is one */
+    const void *grad;              /* [count] */
+    enum accel_dtype grad_dtype;   /* float32, or 16 bits */
+    float factor;                  /* of 16-bit gradients, before all else */
+    float *state[RULE_STATES];     /* each [count] */
+    void *narrow;                  /* [count], gets the parameter in 16 bits; NULL: nothing does */
+    enum accel_dtype narrow_dtype;
+    size_t count;
+};
+
+/** What can be done with data in one kind of memory.  All functions are there, and any thread may call them. */
+struct memory {
+    bool host;    /* the processor can read and write it */
+    bool threads; /* an update is faster if several threads have a stretch each */
+
+    /** Memory aligned to MEMORY_ALIGNMENT, of at least one byte.  @return NULL: there is none */
+    void *(*create) (DLDevice device, size_t bytes, bool zeroed);
+    /** Accepts NULL. */
+    void (*destroy) (DLDevice device, void *memory);
+
+    /** @{ Bytes: within the device, to 0, and from and to host memory.  @return what went wrong on the device so far */
+    void (*copy) (DLDevice device, void *to, const void *from, size_t bytes);
+    void (*zero) (DLDevice device, void *to, size_t bytes);
+    enum accel_status (*read) (DLDevice device, void *host_to, const void *from, size_t bytes, struct accel_error *err);
+    void (*write) (DLDevice device, void *to, const void *host_from, size_t bytes);
+    /** @} */
+
+    /** Copy elements between tensors of one shape and type on one device; strides may differ. */
+    void (*copy_tensor) (const DLTensor *to, const DLTensor *from);
+
+    /** Where operations on @p device are queued, as engines get it.  NULL: nowhere, they are done when they return */
+    void *(*stream) (DLDevice device);
+
+    /* What training computes.  kernels/floats.h and kernels/matrix.h say what each does. */
+    void (*scale) (DLDevice device, void *values, enum accel_dtype dtype, size_t count, double factor);
+    void (*clamp) (DLDevice device, void *values, enum accel_dtype dtype, size_t count, float limit);
+    void (*add) (DLDevice device, float *target, const float *source, size_t count);
+    /** Multiply float32 values by @p factor; look at all.  @param found  one byte on the device: becomes 1 if a value
+     *  is infinite or NaN, and stays as it is otherwise */
+    void (*unscale) (DLDevice device, void *values, enum accel_dtype dtype, size_t count, float factor,
+                     uint8_t *found);
+    /** @param result  on the device */
+    void (*norm) (DLDevice device, const void *values, enum accel_dtype dtype, size_t count, float factor, double p,
+                  float *result);
+    /** @param value  host */
+    size_t (*find_nonfinite) (DLDevice device, const void *values, enum accel_dtype dtype, size_t count, float *value);
+    void (*update) (DLDevice device, const struct memory_update *update);
+
+    /** float32 from other floats, times @p factor; and back, rounded. */
+    void (*widen) (DLDevice device, float *to, const void *from, enum accel_dtype dtype, size_t count, float factor);
+    void (*narrow) (DLDevice device, void *to, enum accel_dtype dtype, const float *from, size_t count);
+    float (*narrow_scaled) (DLDevice device, void *to, enum accel_dtype dtype, const float *from, size_t count);
+    void (*convert) (DLDevice device, void *to, enum accel_dtype to_dtype, const void *from,
+                     enum accel_dtype from_dtype, size_t count, float divisor);
+
+    void (*multiply) (DLDevice device, float *p, const float *values, const float *q, size_t n, size_t m, size_t rank);
+    void (*multiply_transposed) (DLDevice device, float *q, const float *values, const float *p, size_t n, size_t m,
+                                 size_t rank);
+    void (*expand) (DLDevice device, float *values, float *error, const float *p, const float *q, size_t n, size_t m,
+                    size_t rank);
+    bool (*orthogonalise) (DLDevice device, float *columns, size_t rows, size_t rank, size_t j);
+};
+
+/** The host's: kDLCPU, and what is pinned for CUDA and ROCm. */
+extern const struct memory memory_host;
+
+enum { MEMORY_KINDS = 32 }; /* numbers of DLDeviceType */
+
+/** By DLDeviceType; for memory_of(). */
+extern const struct memory *memory_tables[MEMORY_KINDS];
+
+/** @return the table of @p device; NULL: this build has no code for it */
+static inline const struct memory *
+memory_of (DLDevice device)
+{
+    return (unsigned) device.device_type < MEMORY_KINDS ? memory_tables[device.device_type] : NULL;
+}
+
+/** From now on @p memory is the table of @p type; NULL: there is none.  Before a job is opened, on the main thread. */
+void memory_register (DLDeviceType type, const struct memory *memory);
+
+/** Whether data on both devices has the same table, and one can be copied to the other within it. */
+static inline bool
+memory_is_same (DLDevice a, DLDevice b)
+{
+    const struct memory *memory = memory_of (a);
+    return memory == memory_of (b) && (!memory || memory->host || a.device_id == b.device_id);
+}
+
+/** The address of element @p index, of @p element_bytes each. */
+static inline void *
+memory_at (const void *data, size_t index, size_t element_bytes)
+{
+    return (char *) (uintptr_t) data + index * element_bytes;
+}
+
+/** The address of the first element of a tensor on any device; NULL for one without data. */
+static inline void *
+memory_data (const DLTensor *tensor)
+{
+    return tensor->data ? memory_at (tensor->data, tensor->byte_offset, 1) : NULL;
+}
+
+/** A contiguous copy of @p tensor, whose device has a table, on the same device. */
+enum accel_status memory_clone (struct accel_tensor *copy, const DLTensor *tensor, struct accel_error *err);
+
+#endif

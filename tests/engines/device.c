@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors on a device whose memory the host cannot touch (standin_memory.h), with an engine of its own beside the
+ * host's.  Collectives, and whole steps of training, give the bits that the same numbers give in host memory. */
+#include <config.h>
+
+#include "lib/comm/comm_object.h"
+#include "lib/train/model_object.h"
+#include "tests/engines/standin_memory.h"
+#include "tests/ranks.h"
+
+#include <math.h>
+
+static struct accel_error err;
+
+/* ---- tensors in both memories ---- */
+
+/* The same tensor on the host and on the device. */
+struct twin {
+    struct accel_tensor host, device;
+};
+
+static void
+twin_make (struct twin *twin, enum accel_dtype dtype, int ndim, const int64_t *shape)
+{
+    rank_must (accel_tensor_init (&twin->host, dtype, ndim, shape, &err), &err);
+    rank_must (accel_tensor_init (&twin->device, dtype, ndim, shape, &err), &err);
+    size_t bytes = accel_tensor_count (&twin->host.dl) * accel_dtype_bytes (dtype);
+    twin->host.dl.data = calloc (bytes + 1, 1);
+    twin->device.dl.device = standin_device;
+    twin->device.dl.data = memory_standin.create (standin_device, bytes, true);
+}
+
+static size_t
+bytes_of (const DLTensor *tensor)
+{
+    return accel_tensor_count (tensor) * accel_dtype_bytes (accel_dtype_from_dl (tensor->dtype));
+}
+
+/* Numbers of any type that differ by rank; small, so that sums of them are exact in any order. */
+static void
+twin_fill (struct twin *twin, int rank, int step)
+{
+    size_t count = accel_tensor_count (&twin->host.dl);
+    enum accel_dtype dtype = accel_dtype_from_dl (twin->host.dl.dtype);
+    float *values = calloc (count + 1, sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float) ((int) (i * 7 + (size_t) rank * 5 + (size_t) step * 3) % 23 - 11) / 4;
+    if (accel_dtype_to_dl (dtype).code == kDLFloat || accel_dtype_to_dl (dtype).code == kDLBfloat)
+        rank_must (accel_convert (values, ACCEL_FLOAT32, twin->host.dl.data, dtype, count, &err), &err);
+    else
+        for (size_t i = 0; i < bytes_of (&twin->host.dl); i++)
+            ((uint8_t *) twin->host.dl.data)[i] = (uint8_t) ((i + (size_t) rank) % 2);
+    memory_standin.write (standin_device, twin->device.dl.data, twin->host.dl.data, bytes_of (&twin->host.dl));
+    free (values);
+}
+
+static bool
+same (const DLTensor *host, const DLTensor *device, const char *what)
+{
+    size_t bytes = bytes_of (host);
+    char *read = malloc (bytes + 1);
+    bool good = right (bytes == bytes_of (device) && device->device.device_type == kDLExtDev, "%s: another result",
+                       what);
+    memory_standin.read (standin_device, read, device->data, good ? bytes : 0, NULL);
+    for (size_t i = 0; good && i < bytes; i++)
+        good = right (read[i] == ((const char *) host->data)[i], "%s: byte %zu of %zu is %#x, not %#x", what, i, bytes,
+                      (unsigned char) read[i], ((const unsigned char *) host->data)[i]);
+    free (read);
+    return good;
+}
+
+static void
+twin_free (struct twin *twin)
+{
+    free (twin->host.dl.data);
+    memory_standin.destroy (standin_device, twin->device.dl.data);
+}
+
+/* ---- collectives ---- */
+
+static void
+check_outputs (struct accel *acc, struct twin *twin)
+{
+    struct accel_tensor host = { .owned_bytes = 0 }, device = { .owned_bytes = 0 };
+    struct accel_tensor small = { .owned_bytes = 0 };
+    rank_must (accel_gather (acc, &twin->host.dl, &host, &err), &err);
+    rank_must (accel_gather (acc, &twin->device.dl, &device, &err), &err);
+    same (&host.dl, &device.dl, "gather");
+    rank_must (accel_reduce_scatter (acc, &twin->host.dl, ACCEL_SUM, &host, &err), &err);
+    rank_must (accel_reduce_scatter (acc, &twin->device.dl, ACCEL_SUM, &device, &err), &err);
+    same (&host.dl, &device.dl, "reduce-scatter");
+    rank_must (accel_all_to_all (acc, &twin->host.dl, &host, &err), &err);
+    rank_must (accel_all_to_all (acc, &twin->device.dl, &device, &err), &err);
+    same (&host.dl, &device.dl, "all-to-all");
+    /* Memory of the other kind is no place for the result, however large. */
+    rank_must (accel_gather (acc, &twin->device.dl, &host, &err), &err);
+    rank_must (accel_gather (acc, &twin->host.dl, &small, &err), &err);
+    same (&small.dl, &host.dl, "gather into what was on the host");
+    accel_tensor_release (&small);
+    accel_tensor_release (&host);
+    accel_tensor_release (&device);
+}
+
+static void
+check_strides (struct accel *acc, struct twin *twin)
+{
+    int64_t strides[] = { 1, twin->host.shape[0] }, shape[] = { twin->host.shape[1], twin->host.shape[0] };
+    DLTensor host = twin->host.dl, device = twin->device.dl;
+    struct accel_tensor host_out = { .owned_bytes = 0 }, device_out = { .owned_bytes = 0 };
+    host.shape = device.shape = shape;
+    strides[0] = 1;
+    strides[1] = twin->host.shape[1];
+    host.strides = device.strides = strides; /* transposed */
+    rank_must (accel_reduce_scaled (acc, &host, ACCEL_SUM, 0.5, &err), &err);
+    rank_must (accel_reduce_scaled (acc, &device, ACCEL_SUM, 0.5, &err), &err);
+    same (&twin->host.dl, &twin->device.dl, "reduce with strides");
+    rank_must (accel_gather (acc, &host, &host_out, &err), &err);
+    rank_must (accel_gather (acc, &device, &device_out, &err), &err);
+    same (&host_out.dl, &device_out.dl, "gather with strides");
+    accel_tensor_release (&host_out);
+    accel_tensor_release (&device_out);
+}
+
+static void
+check_pair (struct accel *acc, struct twin *twin)
+{
+    int rank = accel_process_index (acc), other = rank ^ 1;
+    if (other >= accel_num_processes (acc))
+        return;
+    for (int turn = 0; turn < 2; turn++)
+        if (turn == (rank & 1)) {
+            rank_must (accel_send (acc, &twin->host.dl, other, &err), &err);
+            rank_must (accel_send (acc, &twin->device.dl, other, &err), &err);
+        } else {
+            rank_must (accel_recv (acc, &twin->host.dl, other, &err), &err);
+            rank_must (accel_recv (acc, &twin->device.dl, other, &err), &err);
+        }
+    same (&twin->host.dl, &twin->device.dl, "messages");
+}
+
+static void
+collectives (struct accel *acc)
+{
+    static const enum accel_dtype dtypes[] = { ACCEL_FLOAT32, ACCEL_BFLOAT16, ACCEL_FLOAT16, ACCEL_BOOL };
+    int rank = accel_process_index (acc);
+    int64_t shape[] = { 12, 1031 };
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        struct twin twin;
+        struct accel_work *work = NULL;
+        float number = (float) rank, sum = -1;
+        twin_make (&twin, dtypes[d], 2, shape);
+        twin_fill (&twin, rank, 0);
+        check_outputs (acc, &twin);
+        rank_must (accel_reduce (acc, &twin.host.dl, ACCEL_SUM, &err), &err);
+        if (accel_num_processes (acc) > 1) /* of the host, in flight meanwhile */
+            rank_must (accel_comm_all_reduce_start (accel_world (acc), &number, &sum, 1, ACCEL_FLOAT32, ACCEL_SUM,
+                                                    &work, &err), &err);
+        rank_must (accel_reduce (acc, &twin.device.dl, ACCEL_SUM, &err), &err);
+        if (work)
+            rank_must (accel_work_wait (work, &err), &err);
+        right (!work || sum == (float) (accel_num_processes (acc) * (accel_num_processes (acc) - 1) / 2), "sum %g",
+               (double) sum);
+        same (&twin.host.dl, &twin.device.dl, "reduce");
+        twin_fill (&twin, rank, 1);
+        rank_must (accel_broadcast (acc, &twin.host.dl, accel_num_processes (acc) - 1, &err), &err);
+        rank_must (accel_broadcast (acc, &twin.device.dl, accel_num_processes (acc) - 1, &err), &err);
+        same (&twin.host.dl, &twin.device.dl, "broadcast");
+        twin_fill (&twin, rank, 2);
+        if (dtypes[d] != ACCEL_BOOL)
+            check_strides (acc, &twin);
+        twin_fill (&twin, rank, 3);
+        check_pair (acc, &twin);
+        twin_free (&twin);
+    }
+}
+
+/* A group has the engines of its parent. */
+static void
+groups (struct accel *acc)
+{
+    struct accel_comm *group;
+    int rank = accel_process_index (acc), size = accel_num_processes (acc);
+    rank_must (accel_comm_split (accel_world (acc), rank % 2, rank, &group, &err), &err);
+    int64_t shape[] = { 100 };
+    struct twin twin;
+    twin_make (&twin, ACCEL_FLOAT32, 1, shape);
+    twin_fill (&twin, rank, 0);
+    struct comm_site site = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site there = comm_site_on (&site, standin_device);
+    void *host = twin.host.dl.data, *device = twin.device.dl.data;
+    rank_must (comm_all_reduce (group, &site, host, host, 100, ACCEL_FLOAT32, ACCEL_SUM, &err), &err);
+    rank_must (comm_all_reduce (group, &there, device, device, 100, ACCEL_FLOAT32, ACCEL_SUM, &err), &err);
+    same (&twin.host.dl, &twin.device.dl, "group");
+    right (size == 1 || group->link_count == 1, "the group has %d engines beside the host's", group->link_count);
+    accel_comm_destroy (group);
+    twin_free (&twin);
+}
+
+/* All ranks are told, on either engine. */
+static void
+differ (struct accel *acc)
+{
+    int64_t shape[] = { 100 };
+    struct twin twin;
+    twin_make (&twin, ACCEL_FLOAT32, 1, shape);
+    bool device = accel_process_index (acc) == 1;
+    enum accel_status status = accel_reduce (acc, device ? &twin.device.dl : &twin.host.dl, ACCEL_SUM, &err);
+    rank_fails (status, ACCEL_ERR_PEER, &err, "devices differ in accel_reduce: cpu on rank 0 at ");
+    rank_fails (status, ACCEL_ERR_PEER, &err, ", ext on rank 1 at ");
+}
+
+/* ---- training ---- */
+
+enum { PARAMETERS = 6, STEPS = 5, LARGE = 40 << 10 };
+
+static const struct {
+    const char *name;
+    enum accel_dtype dtype, grad_dtype;
+    int64_t shape[2];
+} layout[PARAMETERS] = {
+    { "float", ACCEL_FLOAT32, ACCEL_FLOAT32, { 64, 33 } },    { "half", ACCEL_FLOAT16, ACCEL_FLOAT16, { 40, 51 } },
+    { "brain", ACCEL_BFLOAT16, ACCEL_FLOAT32, { 30, 1025 } },
+    { "eighth", ACCEL_FLOAT8_E4M3FN, ACCEL_BFLOAT16, { 17, 65 } },
+    { "buffer", ACCEL_FLOAT32, ACCEL_FLOAT32, { 3, 5 } },     { "large", ACCEL_FLOAT32, ACCEL_FLOAT32, { LARGE, 1 } },
+};
+
+struct way {
+    const char *name;
+    const char *precision;
+    struct accel_ddp_options ddp;
+    int optimizer;
+    double norm_type;
+    bool own_gradients, infinite, unwraps;
+};
+
+struct training {
+    struct accel *acc;
+    const struct way *way;
+    struct twin data[PARAMETERS], grads[PARAMETERS];
+    struct accel_model *models[2]; /* on the host, on the device */
+    struct accel_optimizer *optimizers[2];
+    int which, step;
+};
+
+/* Gradients are of the program: here, made on the host and written to where they belong. */
+static enum accel_status
+backward (void *user, float scale, struct accel_error *error)
+{
+    struct training *training = user;
+    struct accel_model *model = training->models[training->which];
+    int rank = accel_process_index (training->acc);
+    (void) error;
+    for (size_t i = PARAMETERS; i-- > 0;) {
+        const struct accel_parameter *parameter = &model->parameters[i];
+        if (!parameter->grad || (training->way->ddp.find_unused_parameters && (int) i == training->step % 2))
+            continue;
+        size_t count = accel_tensor_count (parameter->grad);
+        float *values = calloc (count, sizeof *values);
+        void *bytes = calloc (count, sizeof *values);
+        enum accel_dtype dtype = accel_dtype_from_dl (parameter->grad->dtype);
+        for (size_t j = 0; j < count; j++)
+            values[j] = scale * sinf ((float) (j % 1009) + (float) (rank * 17 + training->step * 3) + (float) i) / 64;
+        if (training->way->infinite && training->step == 2 && i == 2 && rank == 0)
+            values[count / 2] = INFINITY;
+        rank_must (accel_convert (values, ACCEL_FLOAT32, bytes, dtype, count, &err), &err);
+        model->memory->write (model->device, parameter->grad->data, bytes, count * accel_dtype_bytes (dtype));
+        free (values);
+        free (bytes);
+        if (training->way->ddp.find_unused_parameters)
+            rank_must (accel_grad_ready (model, i, &err), &err);
+    }
+    return ACCEL_OK;
+}
+
+static struct accel_optimizer *
+make_optimizer (const struct way *way, struct accel_model *model)
+{
+    struct accel_optimizer *made = NULL;
+    const struct accel_adamw adamw = { .lr = 0.01, .amsgrad = true };
+    const struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.9 };
+    enum accel_status status = way->optimizer == 0   ? accel_adamw_create (&made, model, &adamw, &err)
+                               : way->optimizer == 1 ? accel_sgd_create (&made, model, &sgd, &err)
+                                                     : accel_lion_create (&made, model, NULL, &err);
+    rank_must (status, &err);
+    accel_optimizer_set_threads (made, 3);
+    return made;
+}
+
+static void
+make (struct training *training)
+{
+    const struct way *way = training->way;
+    struct accel_parameter parameters[2][PARAMETERS];
+    for (int i = 0; i < PARAMETERS; i++) {
+        struct twin *data = &training->data[i], *grad = &training->grads[i];
+        twin_make (data, layout[i].dtype, 2, layout[i].shape);
+        twin_fill (data, accel_process_index (training->acc), i); /* rank 0's count */
+        twin_make (grad, layout[i].grad_dtype, 2, layout[i].shape);
+        if (!way->own_gradients) {
+            free (grad->host.dl.data);
+            memory_standin.destroy (standin_device, grad->device.dl.data);
+            grad->host.dl.data = grad->device.dl.data = NULL;
+        }
+        parameters[0][i] = (struct accel_parameter){ layout[i].name, &data->host.dl, &grad->host.dl };
+        parameters[1][i] = (struct accel_parameter){ layout[i].name, &data->device.dl, &grad->device.dl };
+        if (!strcmp (layout[i].name, "buffer"))
+            parameters[0][i].grad = parameters[1][i].grad = NULL;
+    }
+    for (int which = 0; which < 2; which++) {
+        rank_must (accel_model_create (&training->models[which], parameters[which], PARAMETERS, &err), &err);
+        rank_must (accel_model_set_ddp (training->models[which], &way->ddp, &err), &err);
+        training->optimizers[which] = make_optimizer (way, training->models[which]);
+        rank_must (accel_prepare (training->acc, &err, training->models[which], training->optimizers[which]), &err);
+    }
+}
+
+static void
+run_step (struct training *training, int which)
+{
+    const struct way *way = training->way;
+    struct accel_model *model = training->models[which];
+    float norm = 0;
+    training->which = which;
+    for (int pass = 0; pass < 2; pass++) {
+        rank_must (accel_accumulate (training->acc, &err, model), &err);
+        rank_must (accel_backward (training->acc, model, 0, backward, training, &err), &err);
+    }
+    if (training->step % 2)
+        rank_must (accel_clip_grad_norm (model, 0.5, &norm, way->norm_type, false, &err), &err);
+    else
+        rank_must (accel_clip_grad_value (model, 0.01, &err), &err);
+    rank_must (accel_optimizer_step (training->optimizers[which], &err), &err);
+    rank_must (accel_optimizer_zero_grad (training->optimizers[which], &err), &err);
+    if (way->unwraps && training->step == 1) {
+        rank_must (accel_unwrap_model (training->acc, model, &err), &err);
+        rank_must (accel_prepare (training->acc, &err, model), &err);
+    }
+}
+
+static void
+compare_training (struct training *training)
+{
+    char what[160];
+    for (size_t i = 0; i < PARAMETERS; i++) {
+        snprintf (what, sizeof what, "%s, step %d: parameter %s", training->way->name, training->step, layout[i].name);
+        if (!same (&training->data[i].host.dl, &training->data[i].device.dl, what))
+            return;
+        right (accel_model_scale (training->models[0], i) == accel_model_scale (training->models[1], i), "%s: scale",
+               what);
+        size_t states = training->grads[i].host.dl.data ? accel_optimizer_state_count (training->optimizers[0]) : 0;
+        for (size_t s = 0; s < states; s++) {
+            const char *name = accel_optimizer_state_name (training->optimizers[0], s);
+            const DLTensor *host = accel_optimizer_state_tensor (training->optimizers[0], i, name);
+            const DLTensor *device = accel_optimizer_state_tensor (training->optimizers[1], i, name);
+            if (host && !same (host, device, name))
+                return;
+        }
+    }
+    right (accel_optimizer_step_was_skipped (training->optimizers[0])
+               == accel_optimizer_step_was_skipped (training->optimizers[1]),
+           "%s, step %d: only one was skipped", training->way->name, training->step);
+}
+
+static const struct way *present_way;
+
+/* The scaler is the job's: what it learns from the one model must not change the other's step. */
+static void
+train (struct accel *acc)
+{
+    struct training training = { .acc = acc, .way = present_way };
+    struct accel_scaler_state before, after;
+    make (&training);
+    compare_training (&training);
+    for (training.step = 0; training.step < STEPS; training.step++) {
+        bool scales = accel_scaler_get_state (acc, &before);
+        run_step (&training, 0);
+        accel_scaler_get_state (acc, &after);
+        if (scales)
+            rank_must (accel_scaler_set_state (acc, &before, &err), &err);
+        run_step (&training, 1);
+        accel_scaler_get_state (acc, &before);
+        right (!scales || before.scale == after.scale, "%s, step %d: the scale", training.way->name, training.step);
+        compare_training (&training);
+    }
+    for (int which = 0; which < 2; which++) {
+        accel_optimizer_destroy (training.optimizers[which]);
+        accel_model_destroy (training.models[which]);
+    }
+    for (int i = 0; i < PARAMETERS; i++) {
+        twin_free (&training.data[i]);
+        if (training.way->own_gradients)
+            twin_free (&training.grads[i]);
+    }
+    right (!standin_live, "%s: %zu blocks are left", training.way->name, standin_live);
+    right (standin_operations > 200, "%s: only %llu operations", training.way->name, standin_operations);
+}
+
+static const struct way ways[] = {
+    { .name = "AdamW, buckets", .precision = "no", .norm_type = 2 },
+    { .name = "SGD, fp16 with an overflow", .precision = "fp16", .optimizer = 1, .norm_type = INFINITY,
+      .infinite = true },
+    { .name = "Lion, gradients of the program", .precision = "bf16", .optimizer = 2, .norm_type = 3,
+      .own_gradients = true },
+    { .name = "gradients in bfloat16", .precision = "no", .norm_type = 1,
+      .ddp = { .comm_hook = ACCEL_COMM_HOOK_BF16 } },
+    { .name = "PowerSGD", .precision = "no", .norm_type = 2,
+      .ddp = { .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .matrix_approximation_rank = 2, .start_iter = 1 } },
+    { .name = "unused parameters and buffers", .precision = "no", .norm_type = 2, .own_gradients = true,
+      .ddp = { .find_unused_parameters = true, .broadcast_buffers = true, .overlap = ACCEL_OVERLAP_ALWAYS } },
+    { .name = "unwrapped", .precision = "no", .norm_type = 2, .unwraps = true },
+};
+
+/* ---- one process without an engine, or without memory ---- */
+
+static void
+no_engine (struct accel *acc)
+{
+    int64_t shape[] = { 3 };
+    struct twin twin;
+    twin_make (&twin, ACCEL_FLOAT32, 1, shape);
+    rank_fails (accel_reduce (acc, &twin.device.dl, ACCEL_SUM, &err), ACCEL_ERR_UNSUPPORTED, &err,
+                "is on ext:1, but this job has no engine for ext memory, only shm for the host's");
+    rank_must (accel_reduce (acc, &twin.host.dl, ACCEL_SUM, &err), &err); /* nobody was harmed */
+}
+
+static void
+mixed_model (void)
+{
+    int64_t shape[] = { 3 };
+    struct twin a, b;
+    struct accel_model *model;
+    twin_make (&a, ACCEL_FLOAT32, 1, shape);
+    twin_make (&b, ACCEL_FLOAT32, 1, shape);
+    struct accel_parameter parameters[] = { { "a", &a.device.dl, NULL }, { "b", &b.host.dl, NULL } };
+    ok (accel_model_create (&model, parameters, 2, &err) == ACCEL_ERR_UNSUPPORTED
+            && strstr (err.text, "the tensor of 'b' is on cpu:0, but the first parameter is on ext:1"),
+        "a model has its parameters in one place: %s", err.text);
+}
+
+static void
+names (const char *given, const char *words)
+{
+    struct accel_options options = { .engine = given };
+    struct accel *acc;
+    enum accel_status status = accel_open (&acc, &options, &err);
+    ok (status && strstr (err.text, words), "engine '%s': %s", given, status ? err.text : "opened");
+    if (!status)
+        accel_close (acc);
+}
+
+/* For device.sh: open in a launched rank. */
+static int
+open_only (void)
+{
+    struct accel *acc;
+    enum accel_status status = accel_open (&acc, NULL, &err);
+    if (status)
+        fprintf (stderr, "%s\n", err.text);
+    else
+        accel_close (acc);
+    return status != ACCEL_OK;
+}
+
+int
+main (int argc, char **argv)
+{
+    (void) argv;
+    memory_register (kDLExtDev, &memory_standin);
+    if (argc > 1)
+        return open_only ();
+    names ("cpu:", "expected NAME, or KIND:NAME");
+    names ("cuda:nccl", "'cuda:nccl': this build has no code for cuda memory");
+    names ("cpu:self,ext:shm", "shm does not move data in ext memory");
+    names ("cpu:standin", "standin does not move data in cpu memory");
+    names ("ext:nothing", "unknown engine 'nothing'");
+    for (int size = 1; size <= 4; size *= 2) {
+        static const char *const engines[] = { "cpu:shm,ext:standin", "cpu:pipes,ext:standin" };
+        for (int e = 0; e < (size == 2 ? 2 : 1); e++) {
+            if (size > 1)
+                setenv ("ACCEL_ENGINE", engines[e], 1);
+            as_ranks (size, size > 1 ? engines[e] : "self", collectives);
+            as_ranks (size, "groups", groups);
+        }
+        for (size_t i = 0; i < sizeof ways / sizeof *ways && size < 4; i++) {
+            setenv ("ACCELERATE_MIXED_PRECISION", ways[i].precision, 1);
+            setenv ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "2", 1);
+            present_way = &ways[i];
+            as_ranks (size, ways[i].name, train);
+        }
+        setenv ("ACCELERATE_MIXED_PRECISION", "no", 1);
+        unsetenv ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS");
+    }
+    setenv ("ACCEL_ENGINE", "ext:standin", 1);
+    as_ranks (3, "host tensors on some ranks", differ);
+    unsetenv ("STANDIN_ENGINE");
+    setenv ("ACCEL_ENGINE", "shm", 1);
+    as_ranks (2, "no engine", no_engine);
+    mixed_model (); /* the last: a fork would have the same memory as its parent */
+    return done_testing ();
+}

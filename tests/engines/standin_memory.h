@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A kind of memory that programs and the library cannot touch: kDLExtDev.  It is mapped twice, without any access at
+ * the addresses that tensors have, and readable and writable where only this table looks: whoever dereferences the
+ * address of a tensor is killed by SIGSEGV.  Operations go to the host's table at the second address.  Each process has
+ * memory of its own, made when it is first asked for. */
+#ifndef TESTS_ENGINES_STANDIN_MEMORY_H
+#define TESTS_ENGINES_STANDIN_MEMORY_H
+
+#include "lib/memory/memory.h"
+
+#include "tests/engines/standin_stream.h"
+#include "tests/tap.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { STANDIN_BYTES = 1 << 28, STANDIN_ALIGNMENT = 64 };
+
+static struct standin_stream standin;
+static pthread_once_t standin_once = PTHREAD_ONCE_INIT;
+static atomic_size_t standin_used, standin_live; /* bytes ever given out, and blocks that have not come back */
+static atomic_ullong standin_operations;
+
+static void
+standin_make (void)
+{
+    int fd = memfd_create ("standin", MFD_CLOEXEC);
+    void *seen = mmap (NULL, STANDIN_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *real = ftruncate (fd, STANDIN_BYTES) ? MAP_FAILED
+                                               : mmap (NULL, STANDIN_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (seen == MAP_FAILED || real == MAP_FAILED)
+        abort ();
+    close (fd);
+    standin = (struct standin_stream){ .seen = seen, .real = real, .bytes = STANDIN_BYTES };
+}
+
+/* Where an address of the device really is.  What is no address of it is a host pointer that came here by mistake. */
+static void *
+at (const void *seen)
+{
+    standin_operations++;
+    return seen ? standin_at (&standin, seen) : NULL;
+}
+
+static void *
+standin_create (DLDevice device, size_t bytes, bool zeroed)
+{
+    (void) device;
+    pthread_once (&standin_once, standin_make);
+    size_t room = (bytes + STANDIN_ALIGNMENT) / STANDIN_ALIGNMENT * STANDIN_ALIGNMENT;
+    size_t from = atomic_fetch_add (&standin_used, room);
+    if (bytes > STANDIN_BYTES || from > STANDIN_BYTES - room)
+        return NULL;
+    standin_live++;
+    memset (standin.real + from, zeroed ? 0 : 0xff, bytes); /* float32: NaN */
+    return standin.seen + from;
+}
+
+/* Never given out again; what it held is gone. */
+static void
+standin_destroy (DLDevice device, void *memory)
+{
+    (void) device;
+    if (memory)
+        standin_live -= at (memory) != NULL;
+}
+
+static void
+standin_copy (DLDevice device, void *to, const void *from, size_t bytes)
+{
+    memory_host.copy (device, at (to), at (from), bytes);
+}
+
+static void
+standin_zero (DLDevice device, void *to, size_t bytes)
+{
+    memory_host.zero (device, at (to), bytes);
+}
+
+static enum accel_status
+standin_read (DLDevice device, void *to, const void *from, size_t bytes, struct accel_error *err)
+{
+    return memory_host.read (device, to, at (from), bytes, err);
+}
+
+static void
+standin_write (DLDevice device, void *to, const void *from, size_t bytes)
+{
+    memory_host.write (device, at (to), from, bytes);
+}
+
+/* The host's function takes tensors of the host. */
+static DLTensor
+really (const DLTensor *tensor)
+{
+    DLTensor real = *tensor;
+    real.device = (DLDevice){ .device_type = kDLCPU };
+    real.data = at (tensor->data);
+    return real;
+}
+
+static void
+standin_copy_tensor (const DLTensor *to, const DLTensor *from)
+{
+    DLTensor real_to = really (to), real_from = really (from);
+    memory_host.copy_tensor (&real_to, &real_from);
+}
+
+static void *
+standin_stream_of (DLDevice device)
+{
+    (void) device;
+    pthread_once (&standin_once, standin_make);
+    return &standin;
+}
+
+static void
+standin_scale (DLDevice device, void *values, enum accel_dtype dtype, size_t count, double factor)
+{
+    memory_host.scale (device, at (values), dtype, count, factor);
+}
+
+static void
+standin_clamp (DLDevice device, void *values, enum accel_dtype dtype, size_t count, float limit)
+{
+    memory_host.clamp (device, at (values), dtype, count, limit);
+}
+
+static void
+standin_add (DLDevice device, float *target, const float *source, size_t count)
+{
+    memory_host.add (device, at (target), at (source), count);
+}
+
+static void
+standin_unscale (DLDevice device, void *values, enum accel_dtype dtype, size_t count, float factor, uint8_t *found)
+{
+    memory_host.unscale (device, at (values), dtype, count, factor, at (found));
+}
+
+static void
+standin_norm (DLDevice device, const void *values, enum accel_dtype dtype, size_t count, float factor, double p,
+              float *result)
+{
+    memory_host.norm (device, at (values), dtype, count, factor, p, at (result));
+}
+
+static size_t
+standin_find_nonfinite (DLDevice device, const void *values, enum accel_dtype dtype, size_t count, float *value)
+{
+    return memory_host.find_nonfinite (device, at (values), dtype, count, value);
+}
+
+static void
+standin_update (DLDevice device, const struct memory_update *update)
+{
+    struct memory_update real = *update;
+    real.parameter = at (update->parameter);
+    real.grad = at (update->grad);
+    real.narrow = at (update->narrow);
+    for (int i = 0; i < RULE_STATES; i++)
+        real.state[i] = at (update->state[i]);
+    memory_host.update (device, &real);
+}
+
+static void
+standin_widen (DLDevice device, float *to, const void *from, enum accel_dtype dtype, size_t count, float factor)
+{
+    memory_host.widen (device, at (to), at (from), dtype, count, factor);
+}
+
+static void
+standin_narrow (DLDevice device, void *to, enum accel_dtype dtype, const float *from, size_t count)
+{
+    memory_host.narrow (device, at (to), dtype, at (from), count);
+}
+
+static float
+standin_narrow_scaled (DLDevice device, void *to, enum accel_dtype dtype, const float *from, size_t count)
+{
+    return memory_host.narrow_scaled (device, at (to), dtype, at (from), count);
+}
+
+static void
+standin_convert (DLDevice device, void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype,
+                 size_t count, float divisor)
+{
+    memory_host.convert (device, at (to), to_dtype, at (from), from_dtype, count, divisor);
+}
+
+static void
+standin_multiply (DLDevice device, float *p, const float *values, const float *q, size_t n, size_t m, size_t rank)
+{
+    memory_host.multiply (device, at (p), at (values), at (q), n, m, rank);
+}
+
+static void
+standin_multiply_transposed (DLDevice device, float *q, const float *values, const float *p, size_t n, size_t m,
+                             size_t rank)
+{
+    memory_host.multiply_transposed (device, at (q), at (values), at (p), n, m, rank);
+}
+
+static void
+standin_expand (DLDevice device, float *values, float *error, const float *p, const float *q, size_t n, size_t m,
+                size_t rank)
+{
+    memory_host.expand (device, at (values), at (error), at (p), at (q), n, m, rank);
+}
+
+static bool
+standin_orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j)
+{
+    return memory_host.orthogonalise (device, at (columns), rows, rank, j);
+}
+
+static const struct memory memory_standin = {
+    .create = standin_create,
+    .destroy = standin_destroy,
+    .copy = standin_copy,
+    .zero = standin_zero,
+    .read = standin_read,
+    .write = standin_write,
+    .copy_tensor = standin_copy_tensor,
+    .stream = standin_stream_of,
+    .scale = standin_scale,
+    .clamp = standin_clamp,
+    .add = standin_add,
+    .unscale = standin_unscale,
+    .norm = standin_norm,
+    .find_nonfinite = standin_find_nonfinite,
+    .update = standin_update,
+    .widen = standin_widen,
+    .narrow = standin_narrow,
+    .narrow_scaled = standin_narrow_scaled,
+    .convert = standin_convert,
+    .multiply = standin_multiply,
+    .multiply_transposed = standin_multiply_transposed,
+    .expand = standin_expand,
+    .orthogonalise = standin_orthogonalise,
+};
+
+static const DLDevice standin_device = { .device_type = kDLExtDev, .device_id = 1 };
+
+#endif
