@@ -392,14 +392,13 @@ function __accelerate_flags
                 --json\t'print JSON' \
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
                 --no_prefix\t'on a terminal: do not put the rank before each line' \
-                --failure_report\t'write a JSON report of how the job ended'
+                --failure_report\t'write a JSON report of how the job ended' \
+                --resume\t'continue from the newest complete checkpoint in this folder'
         case merge-weights
             printf '%s\n' \
                 --unsafe_serialization\t'refused: pickled files are not written' \
                 --remove_checkpoint_dir\t'remove the checkpoint folder afterwards' \
                 --follow_links\t'accept shards that are symbolic links'
-                --failure_report\t'write a JSON report of how the job ended' \
-                --resume\t'continue from the newest complete checkpoint in this folder'
         case test
             printf '%s\n' \
                 --config_file\t'configuration file (instead of the default one)' \

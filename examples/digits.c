@@ -301,6 +301,8 @@ train_and_test (struct training *training)
         if (options->checkpointing_steps == CHECKPOINT_EACH_EPOCH)
             accel_check (accel_save_state (training->acc, NULL, &err), &err);
     }
+    if (options->output_dir)
+        accel_check (accel_save_model (training->acc, training->model, options->output_dir, NULL, &err), &err);
     return progress->accuracy;
 }
 

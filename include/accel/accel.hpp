@@ -37,6 +37,7 @@
 #include <accel/hpp/train.hpp>
 #include <accel/hpp/comm.hpp>
 #include <accel/hpp/statedict.hpp>
+#include <accel/hpp/files.hpp>
 #include <accel/hpp/accelerator.hpp>
 
 #undef ACCEL_CALL_

@@ -50,7 +50,8 @@ struct accel_safetensors_info {
  * @retval ACCEL_ERR_FORMAT   a file is truncated or malformed; `text` says where
  * @retval ACCEL_ERR_INVALID  a directory without a model, or a file of a set that is a symbolic link
  */
-#define accel_safetensors_open(...) accel_safetensors_open_sized (sizeof (struct accel_safetensors_options), __VA_ARGS__)
+#define accel_safetensors_open(...)                                                      \
+    accel_safetensors_open_sized (sizeof (struct accel_safetensors_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_safetensors_open_sized (size_t options_size, struct accel_safetensors **file, const char *path,
                               const struct accel_safetensors_options *options, struct accel_error *err);
@@ -63,7 +64,7 @@ ACCEL_API size_t accel_safetensors_count (const struct accel_safetensors *file);
 
 /** @return tensor @p index in the order of the data (of a set: of its files' names), or NULL; owned by @p file. */
 ACCEL_API const struct accel_safetensors_info *
-accel_safetensors_info (const struct accel_safetensors *file, size_t index);
+accel_safetensors_get (const struct accel_safetensors *file, size_t index);
 
 /**
  * Find a tensor by name.
@@ -136,7 +137,8 @@ struct accel_safetensors_writer;
  * that no more than a piece needs to be in memory.  The file appears at @p path, complete and on disk, with
  * accel_safetensors_writer_commit(); until then it is a hidden file beside it, and whatever was at @p path stays.
  *
- * The file has the bytes that Python's safetensors 0.8 would write: tensors by element type, widest first, then by name.
+ * The file has the bytes that Python's safetensors 0.8 would write: tensors by element type, widest first, then by
+ * name.
  *
  * @param tensors   [count] in any order; names are copied
  * @param metadata  keys and values alternately, then NULL; NULL: none.  The libraries of Hugging Face expect
@@ -144,12 +146,10 @@ struct accel_safetensors_writer;
  * @retval ACCEL_ERR_INVALID  a name is missing, duplicate or not UTF-8, or sizes overflow
  * @retval ACCEL_ERR_SYSTEM   the file cannot be created, or there is not enough space for it
  */
-#define accel_safetensors_writer_create(...)                                                            \
-    accel_safetensors_writer_create_sized (sizeof (struct accel_safetensors_tensor), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_safetensors_writer_create_sized (size_t tensor_size, struct accel_safetensors_writer **writer, const char *path,
-                                       const struct accel_safetensors_tensor *tensors, size_t count,
-                                       const char *const *metadata, struct accel_error *err);
+accel_safetensors_writer_create (struct accel_safetensors_writer **writer, const char *path,
+                                 const struct accel_safetensors_tensor *tensors, size_t count,
+                                 const char *const *metadata, struct accel_error *err);
 
 /** @return which tensor is at @p place in the file, as an index of `tensors`; SIZE_MAX after the last.  Writing tensors
  *          in this order is fastest. */
@@ -182,10 +182,9 @@ ACCEL_API void accel_safetensors_writer_destroy (struct accel_safetensors_writer
  * @param tensors   [count]; contiguous, in host memory
  * @param metadata  as for accel_safetensors_writer_create()
  */
-#define accel_safetensors_save(...) accel_safetensors_save_sized (sizeof (struct accel_safetensors_tensor), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_safetensors_save_sized (size_t tensor_size, const char *path, const struct accel_safetensors_tensor *tensors,
-                              size_t count, const char *const *metadata, struct accel_error *err);
+accel_safetensors_save (const char *path, const struct accel_safetensors_tensor *tensors, size_t count,
+                        const char *const *metadata, struct accel_error *err);
 
 ACCEL_END_DECLS
 

@@ -72,7 +72,7 @@ is_new_file (const char *name)
     return shards_is_name (inner) || !strcmp (inner, WEIGHTS_NAME);
 }
 
-/* Remove regular files: those of former sets that @index does not have, or (NULL) those of saves that were not complete. */
+/* Remove regular files: those of former sets that @index does not have, or (NULL) of saves that were not complete. */
 static enum accel_status
 remove_stale (const struct weights_save *save, const struct index *index, struct accel_error *err)
 {
@@ -178,7 +178,8 @@ weights_save_begin (struct weights_save *save, const char *path, struct accel_er
 static enum accel_status
 write_index (const struct weights_save *save, const struct strbuf *index, struct accel_error *err)
 {
-    AUTO_CLOSE int fd = openat (save->folder, unfinished_index, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+    AUTO_CLOSE int fd = openat (save->folder, unfinished_index, flags, 0666);
     if (fd < 0 || io_write_all (fd, index->text, index->length) || fsync (fd))
         return accel_fail_errno (err, "%s/%s: cannot write", save->path, unfinished_index);
     return rename_file (save, unfinished_index, WEIGHTS_NEW_INDEX_NAME, err);

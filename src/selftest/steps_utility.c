@@ -74,6 +74,31 @@ remove_one (const char *path, const struct stat *info, int kind, struct FTW *ftw
     return remove (path);
 }
 
+/* A model of two parameters in two files. */
+static void
+check_model_files (struct self *self, const char *path)
+{
+    static float numbers[2];
+    struct accel_tensor tensors[2];
+    struct accel_parameter parameters[2] = { { "a", &tensors[0].dl, NULL }, { "b", &tensors[1].dl, NULL } };
+    struct accel_save_model_options options = { .max_shard_bytes = sizeof *numbers };
+    struct accel_model *model = NULL;
+    struct accel_error err;
+    for (int i = 0; i < 2; i++) {
+        numbers[i] = (float) (i + 1);
+        if (!CALL (self, accel_tensor_init (&tensors[i], ACCEL_FLOAT32, 0, NULL, &err), &err))
+            return;
+        tensors[i].dl.data = &numbers[i];
+    }
+    if (CALL (self, accel_model_create (&model, parameters, 2, &err), &err)
+        && CALL (self, accel_save_model (self->acc, model, path, &options, &err), &err)) {
+        numbers[0] = numbers[1] = 0;
+        if (CALL (self, accel_load_model (self->acc, model, path, NULL, NULL, &err), &err))
+            expect (self, "a number after accel_load_model", 2, (long long) numbers[1]);
+    }
+    accel_model_destroy (model);
+}
+
 /* What was saved is loaded: here, the numbers of the default generator. */
 static void
 check_checkpoint (struct self *self)
@@ -94,6 +119,7 @@ check_checkpoint (struct self *self)
     if (CALL (self, accel_load_state (self->acc, path, &err), &err))
         expect (self, "a random number after accel_load_state", next,
                 (long long) accel_generator_random (accel_default_generator ()));
+    check_model_files (self, path);
     if (CALL (self, accel_wait_for_everyone (self->acc, &err), &err) && !self->rank)
         nftw (path, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
 }

@@ -32,7 +32,8 @@ close_to () {
 }
 
 test_expect_success 'an undisturbed run' '
-    train 2 whole >whole.log 2>&1 && grep "no checkpoint to resume from in .*/whole" whole.log && test -d whole/checkpoints'
+    train 2 whole >whole.log 2>&1 && grep "no checkpoint to resume from in .*/whole" whole.log && test -d whole/checkpoints &&
+    test -s whole/model.safetensors'
 test_expect_success 'saving changes nothing' '
     "$accelerate" launch --quiet --cpu --num_processes 2 "$digits" --epochs 6 --seed 1 >plain.log && losses plain.log >a &&
     losses whole.log >b && diff a b'
@@ -52,7 +53,7 @@ while [ $round -lt "$kills" ] && [ $tries -lt $((kills * 20)) ]; do
 done
 test_expect_success "$kills kills, and then to the end: the same parameters, bit for bit" '
     test $round -eq $kills && train 2 killed >killed.log 2>&1 &&
-    for file in model.safetensors optimizer.safetensors optimizer.json scheduler.json sampler.json; do
+    cmp whole/model.safetensors killed/model.safetensors && for file in model.safetensors optimizer.safetensors optimizer.json scheduler.json sampler.json; do
         cmp "$(newest whole)/$file" "$(newest killed)/$file" || return 1
     done'
 

@@ -69,8 +69,9 @@ make_model (void)
 static enum accel_status
 save (float value, int way)
 {
+    struct accel_save_model_options options = { .max_shard_size = sizes[way] };
     set_numbers (value);
-    return accel_save_model (acc, model, folder, &(struct accel_save_model_options){ .max_shard_size = sizes[way] }, &err);
+    return accel_save_model (acc, model, folder, &options, &err);
 }
 
 /* @return what the directory has: one number in all tensors; 0: no model; -1: a mixture; -2: another failure */

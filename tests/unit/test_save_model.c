@@ -146,7 +146,8 @@ test_goldens (struct accel_model *model)
         snprintf (wanted, sizeof wanted, "%s/tests/golden/save_model/%s", srcdir ? srcdir : ".", cases[i].name);
         enum accel_status status = save_as (model, cases[i].size);
         ok (!status && count_files (wanted, &same) == cases[i].files && same,
-            "%s: the files of Accelerate, and no others%s%s", cases[i].name, status ? ": " : "", status ? err.text : "");
+            "%s: the files of Accelerate, and no others%s%s", cases[i].name, status ? ": " : "",
+            status ? err.text : "");
         for (int k = 0; k < PARAMETERS; k++)
             memset (golden[k].bytes, 0, sizeof golden[k].bytes);
         status = accel_load_model (acc, model, i % 2 ? folder : wanted, NULL, NULL, &err);
@@ -250,15 +251,15 @@ test_precision (enum accel_dtype dtype)
             status = accel_load_model (acc, model, folder, NULL, NULL, &err);
         if (!status)
             status = accel_safetensors_open (&file, folder, NULL, &err);
-        const struct accel_safetensors_info *info = accel_safetensors_info (file, 0);
+        const struct accel_safetensors_info *info = accel_safetensors_get (file, 0);
         bool exact = !memcmp (now, masters, sizeof masters), same = !memcmp (memory[0], narrow, bytes);
         enum accel_dtype wanted = way == 0 ? dtype : way == 1 ? ACCEL_FLOAT32 : ACCEL_FLOAT64;
         size_t scales = way == 0 && bytes == 16;
         bool typed = info && accel_safetensors_count (file) == 1 + scales
-                     && (info->dtype == wanted || (scales && accel_safetensors_info (file, 1)->dtype == wanted));
-        ok (!status && typed && same && exact == (way > 0) && accel_model_scale (model, 0) == scale, "%s saved as %s%s%s",
-            accel_dtype_name (dtype), way == 0 ? "trained" : way == 1 ? "masters" : "float64", status ? ": " : "",
-            status ? err.text : "");
+                     && (info->dtype == wanted || (scales && accel_safetensors_get (file, 1)->dtype == wanted));
+        ok (!status && typed && same && exact == (way > 0) && accel_model_scale (model, 0) == scale,
+            "%s saved as %s%s%s", accel_dtype_name (dtype), way == 0 ? "trained" : way == 1 ? "masters" : "float64",
+            status ? ": " : "", status ? err.text : "");
         accel_safetensors_close (file);
         memcpy (now, masters, sizeof masters);
         accel_model_narrow (model);
@@ -330,7 +331,8 @@ test_tied (void)
     memset (memory[0], 7, 64);
     must (save_as (model, NULL));
     memset (memory[0], 0, 64);
-    ok (!accel_load_model (acc, model, folder, NULL, NULL, &err) && memory[0][3] == 7, "a tied parameter is saved once");
+    ok (!accel_load_model (acc, model, folder, NULL, NULL, &err) && memory[0][3] == 7,
+        "a tied parameter is saved once");
     accel_model_destroy (model);
     model = make_model (second, 1, ACCEL_FLOAT32, false);
     memset (memory[0], 0, 64);
@@ -360,13 +362,15 @@ test_folder (struct accel_model *model)
         "shards and the index of a former save are removed, other files are not");
     int fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     good = fd >= 0 && !flock (fd, LOCK_EX);
-    ok (good && save_as (model, NULL) == ACCEL_ERR_INVALID && strstr (err.text, "another process is saving a model there"),
+    ok (good && save_as (model, NULL) == ACCEL_ERR_INVALID
+            && strstr (err.text, "another process is saving a model there"),
         "another save is at work");
     close (fd);
     snprintf (deep, sizeof deep, "%s/x/y/z", folder);
     ok (!accel_save_model (acc, model, deep, NULL, &err) && !accel_load_model (acc, model, deep, NULL, NULL, &err),
         "directories are made");
-    ok (accel_save_model (acc, model, path, NULL, &err) == ACCEL_ERR_INVALID && strstr (err.text, "is a file, but must be"),
+    ok (accel_save_model (acc, model, path, NULL, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "is a file, but must be"),
         "a path that is a file");
     static const struct {
         struct accel_save_model_options options;

@@ -228,6 +228,15 @@ load_nothing (void *user, const struct accel_state_dict *state, struct accel_err
 }
 
 CALL (project) { return accel_set_project_configuration_sized (size, acc, given, &err); }
+CALL (save_model) { return accel_save_model_at (ACCEL_HERE, size, acc, model, "saved", given, &err); }
+CALL (load_model) { return accel_load_model_at (ACCEL_HERE, size, acc, model, "saved", given, NULL, &err); }
+CALL (safetensors)
+{
+    struct accel_safetensors *made = NULL;
+    enum accel_status status = accel_safetensors_open_sized (size, &made, "saved", given, &err);
+    accel_safetensors_close (made);
+    return status;
+}
 CALL (checkpoint_object) { return accel_register_for_checkpointing_sized (size, acc, given, &err); }
 CALL (ddp) { return accel_model_set_ddp_sized (size, model, given, &err); }
 CALL (set_group) { return accel_optimizer_set_group_sized (size, optimizer, 0, given, &err); }
@@ -295,6 +304,9 @@ static struct {
     ROW (open, grad_scaler, growth_interval, scaler, .init_scale = 2),
     ROW (set_project_configuration, project_configuration, iteration, project, .project_dir = "x"),
     ROW (register_for_checkpointing, checkpoint_object, user, checkpoint_object, save_nothing, load_nothing, NULL),
+    ROW (save_model, save_model_options, precision, save_model, .max_shard_size = "1GB"),
+    ROW (load_model, load_model_options, follow_links, load_model, .not_strict = true),
+    ROW (safetensors_open, safetensors_options, follow_links, safetensors, .in_memory = true),
     ROW (dataset_open_tokens, tokens_options, open_files, tokens, .sequence_length = 2),
     ROW (dataset_open_token_files, tokens_options, open_files, token_files, .sequence_length = 2),
     ROW (dataset_open_token_pattern, tokens_options, open_files, token_pattern, .sequence_length = 2),

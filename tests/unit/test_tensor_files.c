@@ -35,7 +35,8 @@ save_numbers (void)
 {
     DLTensor tensors[] = { describe (numbers, ACCEL_FLOAT32, 4, shape), describe (bytes, ACCEL_UINT8, 1, &seven),
                            describe (NULL, ACCEL_FLOAT16, 2, none) };
-    struct accel_safetensors_tensor named[] = { { "numbers", &tensors[0] }, { "bytes", &tensors[1] }, { "none", &tensors[2] } };
+    struct accel_safetensors_tensor named[]
+        = { { "numbers", &tensors[0] }, { "bytes", &tensors[1] }, { "none", &tensors[2] } };
     static const char *const metadata[] = { "format", "pt", "k", "v", NULL };
     for (int i = 0; i < NUMBERS; i++)
         numbers[i] = (float) i / 4;
@@ -51,10 +52,10 @@ test_file (bool in_memory)
     size_t index = 99, other;
     const char *value = NULL;
     must (accel_safetensors_open (&file, path, &options, &err));
-    const struct accel_safetensors_info *info = accel_safetensors_info (file, 0);
+    const struct accel_safetensors_info *info = accel_safetensors_get (file, 0);
     ok (accel_safetensors_count (file) == 3 && !strcmp (info->name, "numbers") && !strcmp (info->dtype_name, "F32")
             && info->dtype == ACCEL_FLOAT32 && info->ndim == 4 && info->shape[3] == 6 && info->bytes == sizeof numbers
-            && !strcmp (info->path, path) && !accel_safetensors_info (file, 3) && !accel_safetensors_info (NULL, 0)
+            && !strcmp (info->path, path) && !accel_safetensors_get (file, 3) && !accel_safetensors_get (NULL, 0)
             && !accel_safetensors_count (NULL),
         "what is in a file");
     ok (!accel_safetensors_find (file, "bytes", &index, &err) && index == 2
@@ -62,8 +63,9 @@ test_file (bool in_memory)
             && strstr (err.text, "no tensor 'nubmers' (did you mean 'numbers'?)"),
         "tensors are found by name");
     ok (!strcmp (accel_safetensors_metadata (file, "format"), "pt") && !accel_safetensors_metadata (file, "x")
-            && !accel_safetensors_metadata (NULL, "x") && !strcmp (accel_safetensors_metadata_key (file, 1, &value), "k")
-            && !strcmp (value, "v") && !accel_safetensors_metadata_key (file, 2, NULL),
+            && !accel_safetensors_metadata (NULL, "x")
+            && !strcmp (accel_safetensors_metadata_key (file, 1, &value), "k") && !strcmp (value, "v")
+            && !accel_safetensors_metadata_key (file, 2, NULL),
         "metadata");
     ok (!accel_safetensors_view (file, 0, &view, &err) && view.ndim == 4 && view.shape[0] == 3
             && !memcmp (view.data, numbers, sizeof numbers),
@@ -75,7 +77,8 @@ test_file (bool in_memory)
         "other tensors, one of them empty");
     bool gone = !truncate (path, 100);
     DLTensor into = describe ((float[NUMBERS]){ 0 }, ACCEL_FLOAT32, 4, shape);
-    ok (gone && accel_safetensors_read (file, 0, &into, &err) == ACCEL_ERR_FORMAT && strstr (err.text, "has only 100 bytes"),
+    ok (gone && accel_safetensors_read (file, 0, &into, &err) == ACCEL_ERR_FORMAT
+            && strstr (err.text, "has only 100 bytes"),
         "a file that was truncated since is an error");
     if (in_memory)
         ok (!memcmp (first, numbers, sizeof numbers), "and views in memory do not mind");
@@ -219,7 +222,8 @@ test_writer (void)
     ok (accel_safetensors_writer_create (&writer, path, named, 2, NULL, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "tensor 1 has no name"),
         "a tensor without a name");
-    ok (accel_safetensors_save (path, named, 1, NULL, &err) == ACCEL_ERR_INVALID && strstr (err.text, "'a' has no data"),
+    ok (accel_safetensors_save (path, named, 1, NULL, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "'a' has no data"),
         "a tensor without data");
     tensors[0].dtype.lanes = 2;
     ok (accel_safetensors_save (path, named, 1, NULL, &err) == ACCEL_ERR_UNSUPPORTED, "a type that the format lacks");

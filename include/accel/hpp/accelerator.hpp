@@ -4,6 +4,7 @@
 #define ACCEL_HPP_ACCELERATOR_HPP
 
 #include <accel/hpp/comm.hpp>
+#include <accel/hpp/files.hpp>
 #include <accel/hpp/statedict.hpp>
 #include <accel/hpp/train.hpp>
 
@@ -398,6 +399,29 @@ class accelerator {
         must (at, accel_join_end_at);
     }
     void end_training (site at = site::here ()) { must (at, accel_end_training_at); }
+
+    /* Models in files. */
+    void
+    save_model (model &of, const std::string &directory, const accel_save_model_options &options = {},
+                site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_save_model_at (at.file, at.line, sizeof options, get (), of.get (), directory.c_str (), &options,
+                                   call.err ()));
+    }
+    load_result
+    load_model (model &of, const std::string &path, const accel_load_model_options &options = {},
+                site at = site::here ())
+    {
+        accel_load_result *raw = nullptr;
+        detail::attempt call;
+        accel_status status = accel_load_model_at (at.file, at.line, sizeof options, get (), of.get (), path.c_str (),
+                                                   &options, &raw, call.err ());
+        detail::handle<accel_load_result, accel_load_result_destroy> own (raw);
+        call (status);
+        return { { raw->missing, raw->missing + raw->missing_count },
+                 { raw->unexpected, raw->unexpected + raw->unexpected_count } };
+    }
 
     /* Checkpoints. */
     void

@@ -50,6 +50,21 @@ struct open_options : accel_options {
     ACCEL_SET_ (grad_scaler) ACCEL_SET_ (check_gradients)
 };
 
+struct safetensors_options : accel_safetensors_options {
+    ACCEL_OPTIONS_ (safetensors_options, accel_safetensors_options)
+    ACCEL_SET_ (in_memory) ACCEL_SET_ (follow_links)
+};
+
+struct save_model_options : accel_save_model_options {
+    ACCEL_OPTIONS_ (save_model_options, accel_save_model_options)
+    ACCEL_SET_ (max_shard_size) ACCEL_SET_ (max_shard_bytes) ACCEL_SET_ (precision) ACCEL_SET_ (dtype)
+};
+
+struct load_model_options : accel_load_model_options {
+    ACCEL_OPTIONS_ (load_model_options, accel_load_model_options)
+    ACCEL_SET_ (not_strict) ACCEL_SET_ (follow_links)
+};
+
 struct gradient_accumulation : accel_gradient_accumulation {
     ACCEL_OPTIONS_ (gradient_accumulation, accel_gradient_accumulation)
     ACCEL_SET_ (num_steps) ACCEL_SET_ (keep_scheduler) ACCEL_SET_ (without_dataloader)

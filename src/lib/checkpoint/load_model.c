@@ -121,7 +121,8 @@ check_names (const struct load *load, struct accel_error *err)
         return ACCEL_OK;
     add_names (&text, load->missing.count == 1 ? "parameter is missing:" : "parameters are missing:", &load->missing,
                &load->unexpected);
-    add_names (&text, load->unexpected.count == 1 ? "unexpected tensor:" : "unexpected tensors:", &load->unexpected, NULL);
+    add_names (&text, load->unexpected.count == 1 ? "unexpected tensor:" : "unexpected tensors:", &load->unexpected,
+               NULL);
     return accel_fail (err, ACCEL_ERR_INVALID, "%s does not fit the model: %s", load->path, text.text ? text.text : "");
 }
 
@@ -149,9 +150,10 @@ check_tensor (const struct load *load, size_t parameter, struct accel_error *err
     if (!same) {
         add_shape (&ours, tensor->ndim, tensor->shape);
         add_shape (&theirs, info->ndim, info->shape);
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%.80s' has shape %.80s, but the parameter '%.80s' has %.80s",
-                           info->path, info->name, theirs.text ? theirs.text : "?",
-                           load->model->parameters[parameter].name, ours.text ? ours.text : "?");
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "%s: tensor '%.80s' has shape %.80s, but the parameter '%.80s' has %.80s", info->path,
+                           info->name, theirs.text ? theirs.text : "?", load->model->parameters[parameter].name,
+                           ours.text ? ours.text : "?");
     }
     if (!convert_can (tensor->dtype, info->dl_dtype))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%.80s' is %s and cannot be converted to %s", info->path,

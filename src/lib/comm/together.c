@@ -29,6 +29,9 @@ wait_for (struct comm_together *together, bool receives)
 static void
 finish (struct comm_together *together)
 {
+    if (!together->open)
+        return;
+    together->open = false;
     work_group_end (together->comm);
     wait_for (together, true);
     wait_for (together, false);
@@ -40,21 +43,23 @@ comm_together_begin (struct comm_together *together, struct accel_comm *comm)
 {
     bool starts = comm && comm->size > 1 && comm->engine->start && !work_serves (comm);
     together->comm = starts ? comm : NULL;
+    together->open = false;
     together->count = 0;
     together->status = ACCEL_OK;
-    if (starts)
-        work_group_begin (comm);
 }
 
+/* A blocking call must not find the group open. */
 const struct comm_site *
 comm_together_site (struct comm_together *together, const struct comm_site *site)
 {
-    if (!together->comm)
-        return site;
-    if (together->count == COMM_TOGETHER) {
+    bool starts = together->comm && comm_is_for_host (site);
+    if (!starts || together->count == COMM_TOGETHER)
         finish (together);
+    if (!starts)
+        return site;
+    if (!together->open)
         work_group_begin (together->comm);
-    }
+    together->open = true;
     struct accel_work **work = &together->works[together->count++];
     *work = NULL;
     together->site = *site;

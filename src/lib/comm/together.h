@@ -20,6 +20,7 @@ enum { COMM_TOGETHER = 64 }; /* so many at once */
 
 struct comm_together {
     struct accel_comm *comm; /* NULL: the calls block */
+    bool open;               /* some may have started */
     struct comm_site site;
     struct accel_work *works[COMM_TOGETHER];
     int count;

@@ -93,7 +93,7 @@ accel_safetensors_count (const struct accel_safetensors *file)
 }
 
 const struct accel_safetensors_info *
-accel_safetensors_info (const struct accel_safetensors *file, size_t index)
+accel_safetensors_get (const struct accel_safetensors *file, size_t index)
 {
     return file && index < file->weights.count ? &file->infos[index] : NULL;
 }
@@ -206,9 +206,9 @@ check_part (const struct accel_safetensors_info *info, const int64_t *begin, con
     const char *name = info->name, *path = info->path;
     for (int i = 0; i < info->ndim; i++)
         if (begin[i] < 0 || begin[i] > end[i] || end[i] > info->shape[i])
-            return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%.80s': %lld to %lld is not a part of dimension %d, "
-                               "which has %lld", path, name, (long long) begin[i], (long long) end[i], i,
-                               (long long) info->shape[i]);
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "%s: tensor '%.80s': %lld to %lld is not a part of dimension %d, which has %lld", path,
+                               name, (long long) begin[i], (long long) end[i], i, (long long) info->shape[i]);
     if (into->device.device_type != kDLCPU)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: tensor '%.80s': the memory is not the host's", path, name);
     if (into->ndim != info->ndim)
@@ -216,8 +216,9 @@ check_part (const struct accel_safetensors_info *info, const int64_t *begin, con
                            path, name, info->ndim, into->ndim);
     for (int i = 0; i < info->ndim; i++)
         if (into->shape[i] != end[i] - begin[i])
-            return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%.80s': dimension %d is %lld, but %lld in the memory "
-                               "for it", path, name, i, (long long) (end[i] - begin[i]), (long long) into->shape[i]);
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "%s: tensor '%.80s': dimension %d is %lld, but %lld in the memory for it", path, name, i,
+                               (long long) (end[i] - begin[i]), (long long) into->shape[i]);
     if (!tensor_is_contiguous (into))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: tensor '%.80s': the memory for it is not contiguous", path,
                            name);

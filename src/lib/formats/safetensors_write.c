@@ -6,9 +6,7 @@
 
 #include "files/safetensors_writer.h"
 #include "lib/base/error.h"
-#include "lib/base/sized.h"
 #include "lib/base/tensor.h"
-#include "util/cleanup.h"
 
 #include <stdlib.h>
 
@@ -93,18 +91,14 @@ create (const char *function, struct accel_safetensors_writer **writer, const ch
 }
 
 enum accel_status
-accel_safetensors_writer_create_sized (size_t tensor_size, struct accel_safetensors_writer **writer, const char *path,
-                                       const struct accel_safetensors_tensor *tensors, size_t count,
-                                       const char *const *metadata, struct accel_error *err)
+accel_safetensors_writer_create (struct accel_safetensors_writer **writer, const char *path,
+                                 const struct accel_safetensors_tensor *tensors, size_t count,
+                                 const char *const *metadata, struct accel_error *err)
 {
     if (!writer)
-        return accel_fail_null (err, "accel_safetensors_writer_create", "writer");
+        return accel_fail_null (err, __func__, "writer");
     *writer = NULL;
-    AUTO_FREE struct accel_safetensors_tensor *resized = NULL;
-    enum accel_status status;
-    tensors = SIZED_ARRAY (tensors, tensor_size, count, resized, &status, err);
-    return status ? status
-                  : create ("accel_safetensors_writer_create", writer, path, tensors, count, metadata, err);
+    return create (__func__, writer, path, tensors, count, metadata, err);
 }
 
 size_t
@@ -157,15 +151,11 @@ check_memory (const struct accel_safetensors_tensor *given, struct accel_error *
 }
 
 enum accel_status
-accel_safetensors_save_sized (size_t tensor_size, const char *path, const struct accel_safetensors_tensor *tensors,
-                              size_t count, const char *const *metadata, struct accel_error *err)
+accel_safetensors_save (const char *path, const struct accel_safetensors_tensor *tensors, size_t count,
+                        const char *const *metadata, struct accel_error *err)
 {
     struct accel_safetensors_writer *writer = NULL;
-    AUTO_FREE struct accel_safetensors_tensor *resized = NULL;
-    enum accel_status status;
-    tensors = SIZED_ARRAY (tensors, tensor_size, count, resized, &status, err);
-    if (!status)
-        status = create ("accel_safetensors_save", &writer, path, tensors, count, metadata, err);
+    enum accel_status status = create (__func__, &writer, path, tensors, count, metadata, err);
     for (size_t i = 0; i < count && !status; i++)
         status = check_memory (&tensors[i], err);
     for (size_t i = 0; i < count && !status; i++) {

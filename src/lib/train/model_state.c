@@ -19,7 +19,7 @@ model_of (const struct object *object)
 static bool
 same_memory (const DLTensor *a, const DLTensor *b)
 {
-    return tensor_data (a) == tensor_data (b) && tensor_same_dtype (a, b)
+    return memory_data (a) == memory_data (b) && tensor_same_dtype (a, b)
            && accel_tensor_count (a) == accel_tensor_count (b);
 }
 
