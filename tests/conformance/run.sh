@@ -19,7 +19,21 @@ alone=
 is_thread_sanitized && alone='control memory random trees'
 test_expect_success '1 process, without a launcher' 'timeout $patience "$conformance" $alone && nothing_left'
 test_expect_success '1 process, launched' 'launched 1 $alone && nothing_left'
-test_expect_success 'an empty variable is none' 'ACCEL_ENGINE= launched 2 control && ACCEL_ENGINE=shm launched 2 control'
+test_expect_success 'an empty variable is none' 'ACCEL_ENGINE= launched 2 control'
+# Every engine of the one list, so also the next one: alone, and with a second process unless it is for one.
+names=$(sed -n 's/^ *X (\([a-z0-9_]*\)).*/\1/p' "$srcdir/src/util/engine_files.h")
+conforms () {
+    ACCEL_ENGINE=$1 launched 1 types control memory groups work >one && grep "^$1, 1 ranks: " one &&
+    if ACCEL_ENGINE=$1 launched 2 types sizes control messages groups work >two 2>error; then
+        grep "^$1, 2 ranks: " two
+    else
+        grep "$1 connects one process only" error
+    fi && nothing_left
+}
+test_expect_success 'the list of engines is read' 'test "$(echo $names | wc -w)" -ge 2'
+for name in $names; do
+    test_expect_success "engine $name, by its name" 'conforms $name'
+done
 test_expect_success '2 processes' 'launched 2 $all && nothing_left'
 test_expect_success '2 processes, buffers larger than caches' 'launched 2 large && nothing_left'
 test_expect_success '2 processes, instructions of older processors' '

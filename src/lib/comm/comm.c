@@ -197,6 +197,15 @@ comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum
     return ACCEL_OK;
 }
 
+/* What comm_check_engine() finds out, asked first, because nearly always the answer is yes. */
+static inline bool
+is_served (const struct accel_comm *comm, const struct accel_engine_call *call, bool reduces)
+{
+    const struct accel_engine *engine = comm->engine;
+    return comm_is_for_host (engine_site (call)) && (engine->kinds & ACCEL_ENGINE_BIT (call->kind))
+           && (!reduces || (engine->reduces & ACCEL_ENGINE_BIT (call->dtype)));
+}
+
 /* @buffers: whether the call has any, and so a count and an element type. */
 static enum accel_status
 check (const struct accel_comm *comm, const struct accel_engine_call *call, bool buffers, struct accel_error *err)
@@ -214,19 +223,24 @@ check (const struct accel_comm *comm, const struct accel_engine_call *call, bool
         || bytes > PTRDIFF_MAX)
         return comm_refuse (call->site, "the count is too large: size overflows", err);
     bool reduces = call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
-    if (reduces) {
-        enum accel_status status = comm_check_reduction (call->site, call->dtype, call->op, 1, err);
-        if (status)
-            return status;
-    }
+    if (reduces && !reduce_is_defined (call->dtype, call->op))
+        return comm_check_reduction (call->site, call->dtype, call->op, 1, err);
     if (call->root >= comm->size)
         return comm_fail (call->site, ACCEL_ERR_INVALID, err, "no rank %d in a communicator of size %d", call->root,
                           comm->size);
-    return comm_check_engine (comm, call, err);
+    return is_served (comm, call, reduces) ? ACCEL_OK : comm_check_engine (comm, call, err);
+}
+
+/* What admit() finds out, of a world with which nothing is the matter. */
+static inline bool
+is_plain (const struct accel_comm *comm)
+{
+    return !comm->parent && !object_is_gone (&comm->object) && !comm->unsettled && !is_reserved (comm)
+           && !atomic_load_explicit (&comm->is_broken, memory_order_acquire);
 }
 
 /* Whether the program may call on @comm at all, now and at @site. */
-static inline enum accel_status
+__attribute__ ((noinline)) static enum accel_status
 admit (struct accel_comm *comm, const struct comm_site *site, struct comm_observer **observer, struct accel_error *err)
 {
     struct accel_comm *part = comm;
@@ -251,7 +265,7 @@ static enum accel_status
 run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, struct accel_error *err)
 {
     struct accel_work **work = engine_site (call)->work;
-    struct comm_observer *observer = NULL;
+    struct comm_observer *observer = comm ? comm->observer : NULL;
     call->element_bytes = accel_dtype_bytes (call->dtype);
     if (work)
         *work = NULL;
@@ -260,8 +274,7 @@ run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, stru
         return status;
     if (comm->queue && work_serves (comm))
         return comm_execute (comm, call, err);
-    status = admit (comm, call->site, &observer, err);
-    if (status)
+    if (!is_plain (comm) && (status = admit (comm, call->site, &observer, err)))
         return status;
     if (work)
         return work_start (comm, call, work, err);

@@ -84,6 +84,12 @@ comm_abandon (struct accel_comm *comm, const void *owner)
     comm_give_up (comm, comm->unsettled_text);
 }
 
+uint64_t
+comm_begin_shared (struct accel_comm *comm, const struct accel_engine_call *call)
+{
+    return ledger_begin_shared (comm->ledger, call->site, comm_entry_of (comm, call));
+}
+
 enum accel_status
 comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
 {

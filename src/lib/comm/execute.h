@@ -40,6 +40,18 @@ comm_count_call (struct accel_comm *comm, const struct accel_engine_call *call)
     }
 }
 
+static inline struct ledger_entry
+comm_entry_of (const struct accel_comm *comm, const struct accel_engine_call *call)
+{
+    return (struct ledger_entry){
+        .comm = comm->id, .number = call->number, .kind = (uint8_t) call->kind, .count = call->count,
+        .dtype = (uint8_t) call->dtype, .op = (uint8_t) call->op, .root = (int16_t) call->root, .form = call->form,
+    };
+}
+
+/** ledger_begin_shared() of @p call: out of line, or every call would have its entry in memory. */
+__attribute__ ((cold)) uint64_t comm_begin_shared (struct accel_comm *comm, const struct accel_engine_call *call);
+
 /** Number @p call, note it in the ledger, and set what the engine gets beside the program's arguments. */
 __attribute__ ((always_inline)) static inline void
 comm_note_call (struct accel_comm *comm, struct accel_engine_call *call)
@@ -49,10 +61,12 @@ comm_note_call (struct accel_comm *comm, struct accel_engine_call *call)
     call->form = site->form ? comm_form_hash (site->form) : 0;
     call->helpers = &comm->watch.helpers;
     call->number = comm_count_call (comm, call);
-    call->sequence = ledger_begin (comm->ledger, site, (struct ledger_entry){
-        .comm = comm->id, .number = call->number, .kind = call->kind,
-        .count = call->count, .dtype = call->dtype, .op = call->op, .root = call->root, .form = call->form,
-    });
+    if (!comm->ledger->slot)
+        call->sequence = 0;
+    else if (ledger_is_shared (comm->ledger))
+        call->sequence = comm_begin_shared (comm, call);
+    else
+        call->sequence = ledger_write (comm->ledger, site, comm_entry_of (comm, call));
     call->device = (DLDevice){ .device_type = kDLCPU };
     call->stream = NULL;
 }
