@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzer of the index of sharded sets: names of files stay in their directory, and what is written can be read again. */
+/* Fuzzer of the index of sharded sets: names of files stay in their directory; what is written can be read again. */
 #include <config.h>
 
 #include "files/index.h"
