@@ -14,8 +14,8 @@ test_expect_success '1 process' 'conforms 1 $all'
 test_expect_success '2 processes' 'conforms 2 $all'
 test_expect_success '3 processes' 'conforms 3 mixture tensors control messages groups work rounds'
 test_expect_success '4 processes' 'conforms 4 mixture control messages'
-if is_long; then
-    for n in 1 2 3 4 5; do
+if is_long && ! is_sanitized; then
+    for n in 1 2 3 4; do
         test_expect_success "$n processes, everything" 'conforms $n $all large'
     done
 fi
@@ -63,12 +63,14 @@ test_expect_success 'hang: a rank computes for longer than the timeout' 'patient
 test_expect_success 'a kind that it does not know is unsupported' '
     launched 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine pipes: unknown kind 40" out)" = 2'
 
-# A stranger finds the sockets at which ranks listen, and connects before the other rank does.
+# A stranger finds the sockets at which ranks listen, and connects before the other rank does.  It ends when nobody can
+# write to its stdin any more.
 visited () {
     mkfifo hold && exec 9<>hold &&
     { launched 2 "$builddir/tests/engines/opens" "$scratch/go" >out & } && job=$! &&
-    { as_nobody "$builddir/tests/engines/stranger" accel-pipes- <hold >said & } && stranger=$! && await said && : >go &&
-    wait $job && grep "connected to [1-9]" said && test "$(grep -cx "sum is 6" out)" = 2 && kill $stranger
+    { as_nobody "$builddir/tests/engines/stranger" accel-pipes- <hold >said 9<&- & } && stranger=$! && await said && : >go &&
+    wait $job && grep "connected to [1-9]" said && test "$(grep -cx "sum is 6" out)" = 2 && exec 9<&- &&
+    wait $stranger
 }
 if [ "$(id -u)" = 0 ]; then
     test_expect_success 'another user who connects is not taken for a rank' visited
@@ -76,7 +78,7 @@ else
     test_skip 'another user who connects is not taken for a rank' 'needs root, to become another user'
 fi
 
-if is_long; then
+if is_long && ! is_sanitized; then
     test_expect_success 'all scenarios' 'unfriendly fault/comm_faults.sh 131 \
         "refused: (RANK=0 WORLD_SIZE=2 LOCAL|ACCEL_BACKEND=nope)|a limit on the size of files"'
 fi
