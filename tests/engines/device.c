@@ -435,6 +435,8 @@ mixed_model (void)
     ok (accel_model_create (&model, parameters, 2, &err) == ACCEL_ERR_UNSUPPORTED
             && strstr (err.text, "the tensor of 'b' is on cpu:0, but the first parameter is on ext:1"),
         "a model has its parameters in one place: %s", err.text);
+    twin_free (&a);
+    twin_free (&b);
 }
 
 static void

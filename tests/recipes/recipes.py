@@ -283,7 +283,7 @@ PART = [
 ''')], None, None),
     Step("its place in the list of parts", [
         after("src/lib/job/open.c", '#include "lib/train/precision.h"', '#include "lib/utility/laps.h"\n'),
-        replace("src/lib/job/open.c", "&part_prepared, NULL };", "&part_prepared,\n        &part_laps, NULL };")],
+        replace("src/lib/job/open.c", "&part_prepared, &part_checkpoint,", "&part_prepared, &part_checkpoint, &part_laps,")],
          "recipes part", r"part_laps: not in the list of parts in src/lib/job/open\.c"),
 ]
 

@@ -621,7 +621,7 @@ test_self (void)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         float from[3] = { 1, 2, 3 }, to[3] = { 0, 0, 9 };
         struct accel_engine_call call = { .site = &here, .send = from, .recv = to, .count = 2, .element_bytes = 4,
-                                     .kind = kinds[i], .dtype = ACCEL_FLOAT32 };
+                                     .kind = kinds[i], .dtype = ACCEL_FLOAT32, .device = { kDLCPU, 0 } };
         must (engine_self.run (transport, &call, &err));
         ok (to[0] == 1 && to[1] == 2 && to[2] == 9, "kind %d copies what it is told", (int) kinds[i]);
     }

@@ -129,12 +129,12 @@ test_fork (struct accel *acc)
 static void
 test_no_memory (struct accel *acc)
 {
-    struct accel_comm *world = accel_world (acc);
+    struct accel_comm *world = accel_world (acc), *group = make_group (acc);
     struct accel_work *work = (void *) 1;
     enum accel_status status = ACCEL_ERR_NOMEM;
     int failed = -1;
     no_threads = true;
-    rank_fails (accel_comm_barrier_start (world, &work, &err), ACCEL_ERR_SYSTEM, &err, "cannot start a thread: ");
+    rank_fails (accel_comm_barrier_start (group, &work, &err), ACCEL_ERR_SYSTEM, &err, "cannot start a thread: ");
     right (!work && err.sys_errno == EAGAIN, "without a thread: errno %d", err.sys_errno);
     no_threads = false;
     for (long calls = 0; status; calls++) {
@@ -147,6 +147,7 @@ test_no_memory (struct accel *acc)
     right (failed == 2, "%d allocations failed", failed);
     rank_must (accel_work_wait (work, &err), &err);
     rank_must (accel_comm_barrier (world, &err), &err);
+    accel_comm_destroy (group);
 }
 
 static volatile sig_atomic_t elsewhere;
