@@ -242,7 +242,10 @@ try_directory (struct weights *weights, struct view *view, struct accel_error *e
     status = find_index (view, &name, err);
     if (!status)
         return try_index (weights, view, name, err);
-    view->again = exists (view, WEIGHTS_NEW_INDEX_NAME) || exists (view, WEIGHTS_NAME);
+    /* What is there now was not, or a rename hid it from readdir(). */
+    view->again = !name
+                  && (exists (view, WEIGHTS_NEW_INDEX_NAME) || exists (view, WEIGHTS_NAME)
+                      || exists (view, WEIGHTS_INDEX_NAME));
     return status;
 }
 

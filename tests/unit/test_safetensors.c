@@ -261,6 +261,28 @@ test_vectors (void)
         "element types in DLPack's terms, and back");
 }
 
+/* As many tensors as nobody has: no more time and memory than their header suggests. */
+static void
+test_million (void)
+{
+    enum { COUNT = 1000000, ROOM = 80 };
+    char *text = malloc ((size_t) COUNT * ROOM);
+    size_t length = 1;
+    struct safetensors file;
+    if (!text)
+        return;
+    *text = '{';
+    for (int i = 0; i < COUNT; i++)
+        length += (size_t) snprintf (text + length, ROOM,
+                                     "\"%d\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[%d,%d]}%c", i,
+                                     COUNT - 1 - i, COUNT - i, i < COUNT - 1 ? ',' : '}');
+    enum accel_status status = safetensors_parse (&file, text, length, &err);
+    ok (!status && file.count == COUNT && file.data_bytes == COUNT && safetensors_find (&file, "7")->begin == COUNT - 8,
+        "a million tensors%s%s", status ? ": " : "", status ? err.text : "");
+    safetensors_release (&file);
+    free (text);
+}
+
 static void
 test_set (void)
 {
@@ -320,6 +342,7 @@ main (void)
     test_headers ();
     test_damaged_headers ();
     test_vectors ();
+    test_million ();
     test_set ();
     return done_testing ();
 }
