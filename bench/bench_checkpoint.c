@@ -82,7 +82,8 @@ write_plain (void)
     for (size_t i = 0; i < TENSORS && good; i++)
         for (size_t at = 0; at < tensor_bytes && good; at += PIECE) {
             size_t some = tensor_bytes - at < PIECE ? tensor_bytes - at : PIECE;
-            good = pwrite (fd, (char *) tensors[i].dl.data + at, some, (off_t) (i * tensor_bytes + at)) == (ssize_t) some;
+            off_t offset = (off_t) (i * tensor_bytes + at);
+            good = pwrite (fd, (char *) tensors[i].dl.data + at, some, offset) == (ssize_t) some;
         }
     if (!good || fsync (fd) || close (fd)) {
         perror (file);
