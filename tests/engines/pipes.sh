@@ -63,12 +63,14 @@ test_expect_success 'hang: a rank computes for longer than the timeout' 'patient
 test_expect_success 'a kind that it does not know is unsupported' '
     launched 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine pipes: unknown kind 40" out)" = 2'
 
-# A stranger finds the sockets at which ranks listen, and connects before the other rank does.
+# A stranger finds the sockets at which ranks listen, and connects before the other rank does.  It ends when nobody can
+# write to its stdin any more.
 visited () {
     mkfifo hold && exec 9<>hold &&
     { launched 2 "$builddir/tests/engines/opens" "$scratch/go" >out & } && job=$! &&
-    { as_nobody "$builddir/tests/engines/stranger" accel-pipes- <hold >said & } && stranger=$! && await said && : >go &&
-    wait $job && grep "connected to [1-9]" said && test "$(grep -cx "sum is 6" out)" = 2 && kill $stranger
+    { as_nobody "$builddir/tests/engines/stranger" accel-pipes- <hold >said 9<&- & } && stranger=$! && await said && : >go &&
+    wait $job && grep "connected to [1-9]" said && test "$(grep -cx "sum is 6" out)" = 2 && exec 9<&- &&
+    wait $stranger
 }
 if [ "$(id -u)" = 0 ]; then
     test_expect_success 'another user who connects is not taken for a rank' visited

@@ -360,7 +360,7 @@ lanes_awaits (void *transport, int rank)
 {
     const struct flight *oldest = oldest_of (transport);
     const struct leg *leg = oldest ? &oldest->legs[rank] : NULL;
-    return leg && (leg->in_done < leg->in_end || leg->out_done < leg->out_end);
+    return leg && (leg->in_done < leg->in_end || leg->out_done < leg->out_end || leg->differs);
 }
 
 static void
