@@ -282,7 +282,8 @@ copy_file (const char *from, const char *to)
     FILE *in = fopen (from, "r"), *out = fopen (to, "w");
     size_t length = in ? fread (bytes, 1, sizeof bytes, in) : 0;
     bool good = out && length && length < sizeof bytes && fwrite (bytes, 1, length, out) == length;
-    return !(in && fclose (in)) & !(out && fclose (out)) & good;
+    good = !(in && fclose (in)) && good;
+    return !(out && fclose (out)) && good;
 }
 
 static void

@@ -197,7 +197,7 @@ finish (const struct kernel_job *job)
         const size_t most = SHORT / sizeof (type), bytes = job->count * sizeof (type);                               \
         type sum[SHORT / sizeof (type)];                                                                             \
         size_t at = 0;                                                                                               \
-        if (FEW && sizeof (type) > 1 && job->count <= FEW && job->target_count == 1) {                               \
+        if (FEW > 0 && sizeof (type) > 1 && job->count <= FEW && job->target_count == 1) {                           \
             name##_few (job);                                                                                        \
             return;                                                                                                  \
         }                                                                                                            \
