@@ -3,6 +3,11 @@
 #include <config.h>
 
 #include "cli/inspect.h"
+#include "files/manifest.h"
+#include "util/cleanup.h"
+
+#include <stdio.h>
+#include <unistd.h>
 
 /* The archives of a distributed checkpoint have a CRC for each chunk, which is compared when it is read. */
 static int
@@ -20,12 +25,42 @@ verify_dcp (struct tensors *tensors, struct fail *fail)
     return result;
 }
 
+/* All files of a checkpoint of libaccel, those without tensors too. */
+static int
+verify_manifest (const char *folder, struct fail *fail)
+{
+    struct manifest manifest;
+    struct accel_error err;
+    struct progress progress = { .verb = "verifying" };
+    bool good = !manifest_read (&manifest, folder, &err) && !manifest_check_sizes (&manifest, folder, &err);
+    for (size_t i = 0; i < manifest.count; i++)
+        progress.total += manifest.files[i].bytes;
+    for (size_t i = 0; good && i < manifest.count; i++) {
+        good = !manifest_check_file (&manifest.files[i], folder, &err);
+        progress_add (&progress, manifest.files[i].bytes);
+    }
+    progress_end (&progress);
+    manifest_release (&manifest);
+    return good ? 0 : fail_set (fail, FAIL_GENERAL, "%s", err.text);
+}
+
+/* @return whether @folder is one, and has a manifest */
+static bool
+has_manifest (const char *folder)
+{
+    AUTO_FREE char *path = NULL;
+    if (asprintf (&path, "%s/" MANIFEST_NAME, folder) < 0)
+        path = NULL;
+    return path && !access (path, F_OK);
+}
+
 int
 inspect_verify (struct tensors *tensors, const char *path, struct findings *findings, struct fail *fail)
 {
-    if (!tensors->dcp)
+    bool manifest = !tensors->dcp && has_manifest (path);
+    if (!tensors->dcp && !manifest)
         return fail_set (fail, FAIL_GENERAL, "%s: has no checksums: expected a folder with manifest.json, or a "
                          "distributed checkpoint", path);
     findings->checksums = "verified";
-    return verify_dcp (tensors, fail);
+    return manifest ? verify_manifest (path, fail) : verify_dcp (tensors, fail);
 }

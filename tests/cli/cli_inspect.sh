@@ -104,4 +104,10 @@ test_expect_success '100,000 tensors' '
     awk "BEGIN { printf \"{\"; for (i = 0; i < 100000; i++) printf \"%s\\\"%d\\\":{\\\"dtype\\\":\\\"U8\\\",\\\"shape\\\":[0],\\\"data_offsets\\\":[0,0]}\", i ? \",\" : \"\", i; printf \"}\" }" >header &&
     size=$(wc -c <header) && { printf "\\$(printf %03o $((size % 256)))\\$(printf %03o $((size / 256 % 256)))\\$(printf %03o $((size / 65536)))\0\0\0\0\0" && cat header; } >many &&
     inspect many >out && [ "$(wc -l <out)" = 100000 ]'
+test_expect_success 'a checkpoint is compared with its manifest.json' '
+    "$accelerate" launch --quiet --cpu --num_processes 1 "$builddir/examples/digits" --epochs 1 --output_dir run \
+        --checkpointing_steps epoch >/dev/null && state=run/checkpoints/checkpoint_0 &&
+    inspect --verify --json $state >out && grep "\"checksums\": \"verified\"" out &&
+    printf x | dd of=$state/optimizer.safetensors bs=1 seek=3000 conv=notrunc &&
+    test_exit 1 inspect --verify $state 2>error && cat error && grep "optimizer.safetensors: damaged: the checksum of" error'
 test_done
