@@ -359,7 +359,8 @@ test_threads (int kind)
                         : accel_lion_create (&optimizer, big, NULL, NULL))
             exit (99);
         accel_optimizer_set_threads (optimizer, run ? 3 : 1);
-        struct memory base = memory_host;
+        static struct memory base; /* the model is destroyed with it */
+        base = memory_host;
         base.update = update_base;
         if (run == 2)
             big->memory = &base;
