@@ -26,6 +26,16 @@ cursor_fail (const struct cursor *json, const char *format, ...)
     return accel_fail (json->err, ACCEL_ERR_FORMAT, "byte %zu: %s", json->at, text);
 }
 
+enum accel_status
+cursor_begin (struct cursor *json)
+{
+    json->at = utf8_valid_length (json->text, json->length);
+    if (json->at < json->length)
+        return cursor_fail (json, "not valid UTF-8");
+    json->at = 0;
+    return ACCEL_OK;
+}
+
 static bool
 is_space (char c)
 {

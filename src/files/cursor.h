@@ -15,6 +15,9 @@ struct cursor {
 /** Fail at the byte where the cursor stands; adds "byte N: ". */
 enum accel_status cursor_fail (const struct cursor *json, const char *format, ...) ACCEL_PRINTF (2, 3);
 
+/** Go to the first byte of the text; fails if the text is not UTF-8. */
+enum accel_status cursor_begin (struct cursor *json);
+
 /** @return the next byte that is no white space, without taking it; 0 at the end. */
 char cursor_peek (struct cursor *json);
 

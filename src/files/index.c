@@ -8,7 +8,6 @@
 #include "files/error.h"
 #include "files/quote.h"
 #include "util/cleanup.h"
-#include "util/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -118,15 +117,10 @@ enum accel_status
 index_parse (struct index *index, const char *text, size_t length, struct accel_error *err)
 {
     struct cursor json = { .text = text, .length = length, .err = err };
-    enum accel_status status;
     *index = (struct index){ 0 };
-    json.at = utf8_valid_length (text, length);
-    if (json.at < length)
-        status = cursor_fail (&json, "not valid UTF-8");
-    else {
-        json.at = 0;
+    enum accel_status status = cursor_begin (&json);
+    if (!status)
         status = parse_members (index, &json);
-    }
     if (!status)
         status = arrange (index, err);
     if (status)

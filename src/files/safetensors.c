@@ -8,7 +8,6 @@
 #include "files/error.h"
 #include "files/cursor.h"
 #include "util/cleanup.h"
-#include "util/utf8.h"
 
 #include <string.h>
 
@@ -323,15 +322,10 @@ enum accel_status
 safetensors_parse (struct safetensors *file, const char *text, size_t length, struct accel_error *err)
 {
     struct cursor json = { .text = text, .length = length, .err = err };
-    enum accel_status status;
     *file = (struct safetensors){ 0 };
-    json.at = utf8_valid_length (text, length);
-    if (json.at < length)
-        status = cursor_fail (&json, "not valid UTF-8");
-    else {
-        json.at = 0;
+    enum accel_status status = cursor_begin (&json);
+    if (!status)
         status = parse_header (file, &json);
-    }
     if (!status)
         status = arrange (file, err);
     if (!status)
