@@ -289,7 +289,8 @@ let_calls_fail (struct accel *acc)
         failed += status != ACCEL_OK;
         good += !status;
         if (status)
-            right (status == ACCEL_ERR_SYSTEM && strstr (err.text, in_background ? "accel_save_state_" : "accel_save_state at")
+            right (status == ACCEL_ERR_SYSTEM
+                       && strstr (err.text, in_background ? "accel_save_state_" : "accel_save_state at")
                        && (rank == culprit || strstr (err.text, culprit ? "rank 1: " : "rank 0: ")),
                    "call %ld: status %d: %s", call, (int) status, err.text);
         rank_must (accel_load_state (acc, NULL, &err), &err);
