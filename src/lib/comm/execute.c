@@ -25,7 +25,6 @@ break_off (struct accel_comm *comm, const struct accel_error *why, const char *r
         if (comm->engine->give_up)
             comm->engine->give_up (comm->transport, reason);
         comm_give_up_links (comm, reason);
-        comm_give_up_links (comm, reason);
         atomic_store_explicit (&comm->is_broken, true, memory_order_release);
     }
     work_unlock ();
