@@ -153,33 +153,33 @@ OPTION = [
 
 QUESTION = [
     Step("the row", [before("src/cli/questions_machine_rows.h", '    { .id = "same_network"', '''
-    { .id = "grace", .kind = ASK_VALUE, .dflt = "30", .when = with_several_machines,
-      .text = "How many seconds should processes have to end after SIGTERM?" },
-''')], "tests/cli/config_ask.sh", "no line 'grace: 45'"),
+    { .id = "niceness", .kind = ASK_VALUE, .dflt = "0", .when = with_several_machines,
+      .text = "What niceness should the processes have?" },
+''')], "tests/cli/config_ask.sh", "no line 'niceness: 5'"),
     Step("the answer in ask_golden.py", [
         before("tests/cli/ask_golden.py", '        if re.match(r"How many (processes|', '''
         if asked["question"].startswith("Are all the machines"):
             lines.append("")  # the question before it is not the original's
 '''), after("tests/cli/ask_golden.py", '    wanted = dict(case["file"])', '''
     if machines_of(case) > 1 and wanted["compute_environment"] == "LOCAL_MACHINE":
-        wanted["grace"] = 30
-''')], "tests/cli/config_golden.sh", r"(?s)not ok .*(grace|SIGTERM)"),
+        wanted["niceness"] = 0
+''')], "tests/cli/config_golden.sh", r"(?s)not ok .*niceness"),
     Step("the answer in config_ask.sh", [
-        replace("tests/cli/config_ask.sh", r"\n1\n2\n1\nnode0\n29501\nno\nc10d", r"\n1\n2\n1\nnode0\n29501\n45\nno\nc10d"),
-        replace("tests/cli/config_ask.sh", "'rdzv_backend: c10d' 'mpirun", "'rdzv_backend: c10d' 'grace: 45' 'mpirun"),
+        replace("tests/cli/config_ask.sh", r"\n1\n2\n1\nnode0\n29501\nno\nc10d", r"\n1\n2\n1\nnode0\n29501\n5\nno\nc10d"),
+        replace("tests/cli/config_ask.sh", "'rdzv_backend: c10d' 'mpirun", "'rdzv_backend: c10d' 'niceness: 5' 'mpirun"),
         replace("tests/cli/config_ask.sh", r"\n1\n2\n2\n1\nnode0\n1\n", r"\n1\n2\n2\n1\nnode0\n1\n\n")],
-         "tests/cli/config_ask.sh", r"(?s)not ok .*SIGTERM"),
+         "tests/cli/config_ask.sh", r"(?s)not ok .*niceness"),
     Step("the answer in cli_config.sh", [
-        replace("tests/cli/cli_config.sh", r"\nmulti-CPU\n2\n1\nnode0\n29501\n", r"\nmulti-CPU\n2\n1\nnode0\n29501\n45\n"),
-        replace("tests/cli/cli_config.sh", "\tenable_cpu_affinity: false\n\tmachine_rank: 1\n",
-                "\tenable_cpu_affinity: false\n\tgrace: 45\n\tmachine_rank: 1\n"),
+        replace("tests/cli/cli_config.sh", r"\nmulti-CPU\n2\n1\nnode0\n29501\n", r"\nmulti-CPU\n2\n1\nnode0\n29501\n5\n"),
+        replace("tests/cli/cli_config.sh", "\tmixed_precision: bf16\n\tnum_machines: 2\n",
+                "\tmixed_precision: bf16\n\tniceness: 5\n\tnum_machines: 2\n"),
         replace("tests/cli/cli_config.sh", "head -n 13 |", "head -n 14 |")],
-         "tests/cli/cli_config.sh", r"(?s)not ok .*SIGTERM"),
+         "tests/cli/cli_config.sh", r"(?s)not ok .*niceness"),
     Step("the answer in config_terminal.py", [
-        replace("tests/cli/config_terminal.py", '"TCP port", "local', '"TCP port", "SIGTERM", "local'),
+        replace("tests/cli/config_terminal.py", '"TCP port", "local', '"TCP port", "niceness", "local'),
         replace("tests/cli/config_terminal.py", 'f"{7:4}  yes"', 'f"{8:4}  yes"'),
         replace("tests/cli/config_terminal.py", 'f"{10:4}  {path}"', 'f"{11:4}  {path}"')],
-         "tests/cli/config_terminal.sh", r"(?s)not ok .*SIGTERM"),
+         "tests/cli/config_terminal.sh", r"(?s)not ok .*niceness"),
 ]
 
 WHERE = LICENCE + '''/* accelerate where: the name of the default configuration file. */
@@ -629,7 +629,7 @@ BUG = [
 # A recipe may need another one's example.
 RECIPES = {
     "Add an option": [OPTION],
-    "Add a question": [QUESTION],
+    "Add a question": [OPTION, QUESTION],
     "Add a subcommand": [SUBCOMMAND],
     "Add an engine": [ENGINE],
     "Add a kind of object that accel_prepare takes": [OBJECT],
@@ -693,7 +693,7 @@ def check_left_out(tree):
     """Leave out one step after the other, and look for the message of a lint that only reads the sources."""
     for recipe, parts in RECIPES.items():
         for step in all_steps(recipe):
-            if not step.lint or step.lint.split()[0] not in BY_READING or (step in PART and PART != parts[-1]):
+            if not step.lint or step.lint.split()[0] not in BY_READING or (len(parts) > 1 and step in parts[0]):
                 continue
             follow(tree, all_steps(recipe), step)
             good, output = lint(step.lint, tree)
@@ -735,7 +735,7 @@ def check_build(tree, build):
     done = dict(tree.edited)
     for recipe, parts in RECIPES.items():
         for step in all_steps(recipe):
-            if not step.lint or step.lint.split()[0] in BY_READING or (step in PART and PART != parts[-1]):
+            if not step.lint or step.lint.split()[0] in BY_READING or (len(parts) > 1 and step in parts[0]):
                 continue
             tree.restore()
             if "regen" in step.edits:
