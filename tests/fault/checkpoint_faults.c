@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints on disks that fail: each call to the file system fails once, and what was there loads.
  *
- *   checkpoint_faults save | load | replace    with `all` after it: once for each reason */
+ *   checkpoint_faults save | save-async | load | replace    with `all` after it: once for each reason */
 #include <config.h>
 
 #include "tests/fault/checkpoint_world.h"
@@ -74,12 +74,12 @@ let_saves_fail (struct accel *acc)
             int before = (int) accel_save_iteration (acc) - 1;
             fill (&world, (float) before + 1);
             let_fail (call, reasons[(call + i) % REASONS]);
-            enum accel_status status = accel_save_state (acc, NULL, &err);
+            enum accel_status status = save (acc, &world, &err);
             bool over = stop_failing (acc);
             failed += status != ACCEL_OK;
             good += !status;
             if (status)
-                check_error (call, status, &err, "accel_save_state at");
+                check_error (call, status, &err, in_background ? "accel_save_state_" : "accel_save_state at");
             rank_must (accel_load_state (acc, NULL, &err), &err);
             int value = read_value (&world);
             right (value == before + !status || (status && value == before + 1), "call %ld: loaded %d after %d", call,
@@ -248,8 +248,9 @@ main (int argc, char **argv)
     scratch_folder ();
     if (argc > 2 && !strcmp (argv[2], "all"))
         passes = REASONS;
-    if (!strcmp (what, "save"))
-        test_calls (let_saves_fail, "saves");
+    in_background = !strcmp (what, "save-async");
+    if (!strncmp (what, "save", 4))
+        test_calls (let_saves_fail, in_background ? "saves in the background" : "saves");
     else if (!strcmp (what, "load"))
         test_calls (let_loads_fail, "loads");
     else {

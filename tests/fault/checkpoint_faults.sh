@@ -17,10 +17,14 @@ show () { [ -z "${ROUNDS-}" ] || sed 's/^/# /' cases; }
 test_expect_success "$rounds kills of ranks at random calls, and losses of power" '
     all_good 3 "$kills" ranks $rounds "$seed"'
 show
+test_expect_success 'the same while saves are written in the background' '
+    all_good 3 "$kills" ranks-async $rounds "$seed"'
+show
 test_expect_success "$rounds kills of launchers at random calls of their ranks; no process is left" '
     all_good 2 "$kills" launcher "$accelerate" $rounds "$seed"'
 show
 test_expect_success 'each call of a save fails once' 'all_good 2 "$faults" save ${ROUNDS:+all}'
+test_expect_success 'each call of a save in the background fails once' 'all_good 2 "$faults" save-async ${ROUNDS:+all}'
 test_expect_success 'each call of a load fails once' 'all_good 2 "$faults" load ${ROUNDS:+all}'
 test_expect_success 'each call of a save that replaces a checkpoint is the last' 'all_good 3 "$faults" replace'
 nothing_left

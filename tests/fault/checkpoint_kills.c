@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints while ranks and launchers are killed, and while the power is lost: the newest complete one always loads.
  *
- *   checkpoint_kills ranks [KILLS [SEED]]                  ranks are killed at random calls to the file system
+ *   checkpoint_kills ranks|ranks-async [KILLS [SEED]]      ranks are killed at random calls to the file system
  *   checkpoint_kills launcher ACCELERATE [KILLS [SEED]]    a launcher is, by SIGKILL or SIGTERM
- *   checkpoint_kills rank FILE                             what that launcher starts */
+ *   checkpoint_kills rank FILE                             what that launcher starts
+ *
+ * With -async, saves are written in the background; every second launcher's ranks do so, too. */
 #include <config.h>
 
 #include "tests/fault/checkpoint_world.h"
@@ -73,7 +75,7 @@ save_until_killed (struct accel *acc)
         fill (&world, (float) i);
         if (!rank)
             shared->trying = i;
-        status = accel_save_state (acc, NULL, &err);
+        status = save (acc, &world, &err);
         if (status) {
             right (status == ACCEL_ERR_PEER, "status %d: %s", (int) status, err.text);
             break;
@@ -226,6 +228,7 @@ be_rank (const char *path)
     rank_must (accel_open (&acc, NULL, &err), &err);
     victim = shared->victim;
     fatal = shared->fatal;
+    in_background = fatal % 2;
     disk_goes_on = true;
     disk_end = kill_launcher;
     save_until_killed (acc);
@@ -316,6 +319,7 @@ main (int argc, char **argv)
     ranks_texts = mmap (NULL, RANKS_MOST * RANKS_TEXT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     shared = mmap (NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     scratch_folder ();
+    in_background = argc > 1 && !strcmp (argv[1], "ranks-async");
     disk_end = die;
     if (launcher) {
         prctl (PR_SET_CHILD_SUBREAPER, 1);

@@ -71,6 +71,23 @@ read_value (const struct world *world)
     return (int) world->weights[0][0];
 }
 
+static bool in_background;
+
+/* Save, in the background while training goes on, if that is asked for. */
+static enum accel_status
+save (struct accel *acc, struct world *world, struct accel_error *err)
+{
+    float value = world->weights[0][0];
+    if (!in_background)
+        return accel_save_state (acc, NULL, err);
+    enum accel_status status = accel_save_state_start (acc, NULL, err);
+    fill (world, value + 1000);
+    if (!status)
+        status = accel_save_state_wait (acc, err);
+    fill (world, value);
+    return status;
+}
+
 /* The ranks of one round; some are killed, which is no failure of theirs.  @return whether all others went well */
 static bool
 run_ranks (int size, void (*act) (struct accel *acc))

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,13 +53,13 @@ static const char *disk_shadow;     /* folder of what the disk has; NULL: nothin
 static bool disk_lacks_exchange;    /* renameat2() as on file systems that cannot exchange */
 
 /** From now on, the call after @p left others is the faulty one; negative: none.  @{ */
-static long disk_left = -1;
+static atomic_long disk_left = -1;
 static bool disk_reads;             /* calls that change nothing count, too */
 static unsigned disk_cut = 128;     /* after so many of 256 bytes, where it is a write */
 static int disk_errno;              /* it fails with this; 0: it kills the process, or */
 static void (*disk_end) (const char *function); /* this is called, and it */
 static bool disk_goes_on;           /* does what it should */
-static long disk_calls;             /* so far */
+static atomic_long disk_calls;      /* so far */
 /** @} */
 
 /* ---- what is ours ---- */
@@ -93,7 +94,7 @@ disk_fault (const char *function, bool ours, bool changes)
     if (!ours || !(changes || disk_reads))
         return false;
     disk_calls++;
-    if (disk_left < 0 || disk_left-- > 0)
+    if (disk_left < 0 || disk_left-- != 0)
         return false;
     if (!disk_errno && disk_end)
         disk_end (function);
