@@ -5,6 +5,7 @@
 
 #include <accel/savestate.h>
 
+#include "lib/checkpoint/meter.h"
 #include "lib/state/part.h"
 
 struct state_hook {
@@ -25,6 +26,7 @@ struct checkpoint_part {
     struct state_hook *hooks; /* [hook_count] */
     size_t hook_count;
     uint64_t handles; /* given out so far */
+    meter_show show;  /* prints how far a save or a load is; NULL: nothing does */
 };
 
 extern const struct part_kind part_checkpoint;
