@@ -176,8 +176,8 @@ parse_options (int argc, char **argv)
         const char *name = argv[i], *value = argv[i + 1];
         bool known = false;
         if (!strcmp (name, "--help")) {
-            puts ("usage: resume [--project_dir DIR] [--log FILE] [--samples N] [--batch_size N] [--epochs N] [--every N] "
-                  "[--seed N] [--step_ms N]");
+            puts ("usage: resume [--project_dir DIR] [--log FILE] [--samples N] [--batch_size N] [--epochs N] "
+                  "[--every N] [--seed N] [--step_ms N]");
             exit (EXIT_SUCCESS);
         }
         if (!value)

@@ -50,7 +50,8 @@ make_world (struct world *world, struct accel *acc)
     world->weight_grad = world->weight;
     world->bias_grad = world->other_bias = world->other_grad = world->bias;
     const struct accel_parameter parameters[]
-        = { { "layer.weight", &world->weight, &world->weight_grad }, { "layer.bias", &world->bias, &world->bias_grad } };
+        = { { "layer.weight", &world->weight, &world->weight_grad },
+            { "layer.bias", &world->bias, &world->bias_grad } };
     const struct accel_ddp_options ddp
         = { .comm_hook = way->hook, .start_iter = 1, .matrix_approximation_rank = 2,
             .find_unused_parameters = way->unused, .no_warm_start = way->cold };

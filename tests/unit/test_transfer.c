@@ -253,7 +253,7 @@ test_one (struct world *world, size_t i)
         return;
     }
     show (text);
-    ok (count (text, transfers[i].during) > 2 && count (text, "\r") > 3, "%s: on a terminal, a line that is redrawn", name);
+    ok (count (text, transfers[i].during) > 2 && count (text, "\r") > 3, "%s: on a terminal, it is redrawn", name);
     ok (count (text, transfers[i].after) == 1 && count (text, "\n") <= 2, "and replaced at the end");
     if (!strncmp (transfers[i].during, "saving", 6))
         ok (strstr (text, ", syncing to disk") != NULL, "waiting for the disk is shown");
@@ -271,7 +271,7 @@ test_failure (struct world *world)
         return;
     show (text);
     const char *erased = "\r\33[K";
-    ok (strlen (text) > 3 && !strcmp (text + strlen (text) - strlen (erased), erased), "after a failure the line is removed");
+    ok (strlen (text) > 3 && !strcmp (text + strlen (text) - strlen (erased), erased), "after a failure, it is removed");
     ok (!strstr (text, "saved"), "and nothing claims success");
 }
 

@@ -37,6 +37,13 @@ checkpoint_of (const struct accel *acc)
     return (struct checkpoint_part *) (void *) part_find (acc, &part_checkpoint);
 }
 
+/** @return what shows the saves and loads of this rank; NULL: nothing does. */
+static inline meter_show
+checkpoint_show (const struct accel *acc)
+{
+    return accel_is_main_process (acc) ? checkpoint_of (acc)->show : NULL;
+}
+
 /** Run the hooks for a save or a load of @p folder. */
 enum accel_status checkpoint_run_hooks (const struct checkpoint_part *part, bool before_save, const char *folder,
                                         bool *without_models, struct accel_error *err);

@@ -7,7 +7,7 @@
 #include "lib/base/sized.h"
 #include "lib/base/tensor.h"
 #include "lib/checkpoint/agree.h"
-#include "lib/checkpoint/meter.h"
+#include "lib/checkpoint/checkpoint_part.h"
 #include "lib/checkpoint/pieces.h"
 #include "lib/formats/convert.h"
 #include "lib/formats/safetensors_object.h"
@@ -207,7 +207,7 @@ read_all (struct load *load, struct accel_error *err)
     uint64_t bytes = 0;
     for (size_t i = 0; i < load->model->count; i++)
         bytes += load->tensor_of[i] == SIZE_MAX ? 0 : load->file->infos[load->tensor_of[i]].bytes;
-    meter_begin (&meter, load->acc, METER_LOAD, load->path, bytes);
+    meter_begin (&meter, checkpoint_show (load->acc), METER_LOAD, load->path, bytes);
     for (size_t i = 0; i < load->model->count && !status; i++)
         if (load->tensor_of[i] != SIZE_MAX)
             status = read_tensor (load, i, err);

@@ -62,7 +62,7 @@ find_newest (struct load *load, const char *folder, struct accel_error *err)
     AUTO_STRLIST struct strlist passed = { 0 };
     AUTO_FREE char *path = NULL;
     struct meter meter;
-    meter_begin (&meter, load->acc, METER_CHECK, folder, 0);
+    meter_begin (&meter, checkpoint_show (load->acc), METER_CHECK, folder, 0);
     enum accel_status status = checkpoint_find_newest (&path, folder, &passed, err);
     meter_end (&meter, status);
     if (status)
@@ -109,7 +109,7 @@ verify (struct load *load, struct accel_error *err)
         return status;
     for (size_t i = rank; i < load->manifest.count; i += size)
         bytes += load->manifest.files[i].bytes;
-    meter_begin (&meter, load->acc, METER_CHECK, load->found.place, bytes);
+    meter_begin (&meter, checkpoint_show (load->acc), METER_CHECK, load->found.place, bytes);
     for (size_t i = rank; !status && i < load->manifest.count; i += size)
         status = manifest_check_file (&load->manifest.files[i], load->found.place, err);
     meter_end (&meter, status);
@@ -240,7 +240,7 @@ load_items (const struct load *load, struct accel_error *err)
     enum accel_status status = checkpoint_items_make (&items, load->acc, load->without_models, err);
     for (size_t i = 0; !status && i < items.count; i++)
         bytes += checkpoint_bytes (&load->manifest, items.items[i].name);
-    meter_begin (&meter, load->acc, METER_LOAD, load->found.place, bytes);
+    meter_begin (&meter, checkpoint_show (load->acc), METER_LOAD, load->found.place, bytes);
     for (size_t i = 0; !status && i < items.count; i++)
         status = load_item (load, &items.items[i], err);
     meter_end (&meter, status);

@@ -4,7 +4,6 @@
 
 #include "lib/checkpoint/meter.h"
 
-#include "lib/checkpoint/checkpoint_part.h"
 #include "util/clock.h"
 
 #include <string.h>
@@ -33,11 +32,10 @@ last_component (const char *path)
 }
 
 void
-meter_begin (struct meter *meter, struct accel *acc, enum meter_kind kind, const char *path, uint64_t total)
+meter_begin (struct meter *meter, meter_show show, enum meter_kind kind, const char *path, uint64_t total)
 {
-    *meter = (struct meter){ .kind = kind, .name = last_component (path), .total = total };
-    meter->show = accel_is_main_process (acc) ? checkpoint_of (acc)->show : NULL;
-    if (!meter->show)
+    *meter = (struct meter){ .kind = kind, .name = last_component (path), .total = total, .show = show };
+    if (!show)
         return;
     meter->begin_ms = clock_ms ();
     meter->observer = (struct traffic_observer){ .moved = moved, .syncing = syncing };

@@ -37,12 +37,13 @@ struct meter {
 };
 
 /**
- * Count what this thread reads and writes until meter_end().  Does nothing on ranks other than 0.
+ * Count what this thread reads and writes until meter_end().
  *
+ * @param show   NULL: nothing is counted
  * @param path   what is saved or loaded; kept, not copied
  * @param total  bytes that rank 0 will move; 0: unknown
  */
-void meter_begin (struct meter *meter, struct accel *acc, enum meter_kind kind, const char *path, uint64_t total);
+void meter_begin (struct meter *meter, meter_show show, enum meter_kind kind, const char *path, uint64_t total);
 
 /** @param status  how it ended */
 void meter_end (struct meter *meter, enum accel_status status);

@@ -10,7 +10,7 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/checkpoint/agree.h"
-#include "lib/checkpoint/meter.h"
+#include "lib/checkpoint/checkpoint_part.h"
 #include "lib/checkpoint/pieces.h"
 #include "lib/formats/convert.h"
 #include "util/cleanup.h"
@@ -227,7 +227,7 @@ write_shards (const struct save *save, struct accel_error *err)
     uint64_t bytes = 0;
     for (size_t i = 0; i < save->pieces.count; i++)
         bytes += writes (save, save->shard_of[i]) ? piece_bytes (&save->pieces.all[i]) : 0;
-    meter_begin (&meter, save->acc, METER_SAVE, save->directory, bytes);
+    meter_begin (&meter, checkpoint_show (save->acc), METER_SAVE, save->directory, bytes);
     for (size_t i = 0; i < save->shards && !status; i++)
         if (writes (save, i))
             status = write_shard (save, i, err);

@@ -12,7 +12,6 @@
 #include "lib/checkpoint/files.h"
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/items.h"
-#include "lib/checkpoint/meter.h"
 #include "lib/collectives/objects.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -90,7 +89,7 @@ write_items (struct save *save, struct accel_error *err)
     struct checkpoint_items items;
     struct meter meter;
     enum accel_status status = checkpoint_items_make (&items, save->acc, save->without_models, err);
-    meter_begin (&meter, save->acc, METER_SAVE, save->folder.place, 0);
+    meter_begin (&meter, checkpoint_show (save->acc), METER_SAVE, save->folder.place, 0);
     for (size_t i = 0; !status && i < items.count; i++)
         if (items.items[i].mine)
             status = write_item (save, &items.items[i], err);
