@@ -6,7 +6,10 @@
 #include <accel/savestate.h>
 
 #include "lib/checkpoint/meter.h"
+#include "lib/checkpoint/snapshot.h"
 #include "lib/state/part.h"
+
+struct save_in_flight;
 
 struct state_hook {
     accel_state_hook hook;
@@ -27,6 +30,9 @@ struct checkpoint_part {
     size_t hook_count;
     uint64_t handles; /* given out so far */
     meter_show show;  /* prints how far a save or a load is; NULL: nothing does */
+    struct snapshot snapshot; /* memory for asynchronous saves */
+    struct save_in_flight *flight; /* NULL: none */
+    void (*close_flight) (struct save_in_flight *flight); /* accel_close(): let it come to its end, and free it */
 };
 
 extern const struct part_kind part_checkpoint;
