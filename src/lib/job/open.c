@@ -138,9 +138,18 @@ attach (struct jobseg *segment, struct identity *identity, struct accel_error *e
 }
 
 /* What each job has of higher floors.  It is opened in this order, and closed in the opposite one. */
-static const struct part_kind *const parts[]
-    = { &part_loaders, &part_random, &part_precision, &part_accumulation, &part_join, &part_gradients, &part_power_sgd,
-        &part_prepared, &part_checkpoint, NULL };
+static const struct part_kind *const parts[] = {
+    &part_loaders,
+    &part_random,
+    &part_precision,
+    &part_accumulation,
+    &part_join,
+    &part_gradients,
+    &part_power_sgd,
+    &part_prepared,
+    &part_checkpoint,
+    NULL,
+};
 
 /* The object is the first member. */
 static void
