@@ -72,43 +72,6 @@ test_goldens (void)
     }
 }
 
-static uint64_t random_state = 20260;
-
-static size_t
-any (size_t end)
-{
-    random_state = random_state * UINT64_C (6364136223846793005) + UINT64_C (1442695040888963407);
-    return (size_t) (random_state >> 33) % end;
-}
-
-/* A tree of tensors with so many rows each, of text that read_tree() reads. */
-static void
-random_text (struct strbuf *text, size_t rows, int depth)
-{
-    size_t kind = depth == 5 ? 0 : depth ? any (3) : 1 + any (2), items = 1 + any (3);
-    if (kind) {
-        strbuf_add_char (text, kind == 1 ? '[' : '{');
-        for (size_t i = 0; i < items; i++) {
-            if (kind == 2)
-                strbuf_printf (text, "key%zu:", i);
-            random_text (text, rows, depth + 1);
-        }
-        strbuf_add_char (text, kind == 1 ? ']' : '}');
-        return;
-    }
-    size_t columns = any (4), planes = 1 + any (3), ndim = 1 + any (3);
-    char letter = type_letters[any (sizeof type_letters - 1)];
-    strbuf_printf (text, "%c%zu", letter, rows);
-    if (ndim > 1)
-        strbuf_printf (text, "x%zu", columns);
-    if (ndim > 2)
-        strbuf_printf (text, "x%zu", planes);
-    size_t count = rows * (ndim > 1 ? columns : 1) * (ndim > 2 ? planes : 1);
-    for (size_t i = 0; i < count; i++)
-        strbuf_printf (text, "%c%zu", i ? ',' : '=', any (letter == '?' ? 2 : 100));
-    strbuf_add (text, count ? ";" : "=;");
-}
-
 /* Cut into pieces and joined, copied, sent, or encoded and decoded, a tree is the same. */
 static void
 test_round_trips (void)
