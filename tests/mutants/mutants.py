@@ -32,7 +32,9 @@ from rewrite import BadTable, find_function, mask, read_table, rewrite  # noqa: 
 HERE = pathlib.Path(__file__).resolve().parent
 CONTROL_BYTES = 8192  # two for the number, one for each mutant
 LEFT_OUT = re.compile(r'^tests/lint/(?!generated|man)')  # they look at the sources, which are not the real ones here
-KILLED, SURVIVED, NOT_REACHED, NOT_RUN, EQUIVALENT = 'killed', 'survived', 'not reached', 'not run', 'equivalent'
+KILLED, SURVIVED, NOT_REACHED, EQUIVALENT = 'killed', 'survived', 'not reached', 'equivalent'
+NOT_FINISHED, NOT_RUN = 'not finished', 'not run'
+RESULTS = KILLED, SURVIVED, NOT_REACHED, NOT_FINISHED, NOT_RUN, EQUIVALENT
 NO_END = 'no end after'
 
 
@@ -492,6 +494,7 @@ class Examination:
         if note['result'] == SURVIVED and not note['passed'] and not self.options.tests:
             note['result'] = NOT_REACHED
         note['left'] = len(units) if note['result'] == SURVIVED else 0
+        note['finished'] = not note['left'] and not self.options.tests
         self.finish(mutant, note, time.monotonic() - begin)
 
     def finish(self, mutant, note, seconds):
@@ -518,7 +521,8 @@ class Examination:
 
 
 def results_of(mutants, files, notebook):
-    """{key: result}; a mutant with a reason why it survives counts as a survivor, whether it was run or not."""
+    """{key: result}; a mutant with a reason why it survives counts as a survivor, whether it was run or not; one that
+    not all tests have been run with is not finished."""
     results = {}
     for mutant in mutants:
         note = notebook.get(mutant.key)
@@ -527,6 +531,8 @@ def results_of(mutants, files, notebook):
             result = EQUIVALENT
         elif result != KILLED and mutant.note:
             result = SURVIVED
+        elif result == SURVIVED and not note.get('finished'):
+            result = NOT_FINISHED
         results[mutant.key] = result
     return results
 
@@ -540,7 +546,7 @@ def scores(mutants, results):
     table = []
     for folder in sorted(rows, key=lambda name: (name == 'all', name)):
         row = rows[folder]
-        judged = row[KILLED] + row[SURVIVED] + row[NOT_REACHED]
+        judged = row[KILLED] + row[SURVIVED] + row[NOT_REACHED] + row[NOT_FINISHED]
         table.append((folder, row, f'{100 * row[KILLED] / judged:.0f} %' if judged else '-'))
     return table
 
@@ -548,18 +554,16 @@ def scores(mutants, results):
 def report(mutants, files, notebook, path):
     """The score of each folder, and each mutant that the tests did not see."""
     results, lines = results_of(mutants, files, notebook), []
-    lines.append('| folder | mutants | killed | survived | not reached | not run | equivalent | score |')
-    lines.append('|---|---|---|---|---|---|---|---|')
+    lines.append('| folder | mutants | ' + ' | '.join(RESULTS) + ' | score |')
+    lines.append('|---' * (len(RESULTS) + 3) + '|')
     for folder, row, score in scores(mutants, results):
-        numbers = ' | '.join(str(row[kind]) for kind in (KILLED, SURVIVED, NOT_REACHED, NOT_RUN, EQUIVALENT))
+        numbers = ' | '.join(str(row[kind]) for kind in RESULTS)
         lines.append(f'| {folder} | {row.total()} | {numbers} | {score} |')
     lines.append('')
-    for result in SURVIVED, NOT_REACHED, NOT_RUN:
+    for result in SURVIVED, NOT_REACHED, NOT_FINISHED, NOT_RUN:
         for mutant in mutants:
             if results[mutant.key] == result:
-                left = notebook.get(mutant.key).get('left', 0)
-                unfinished = f' [{left} tests left]' if left and not mutant.note else ''
-                lines.append(f'{result}: {mutant.name}' + (f' ({mutant.note})' if mutant.note else unfinished))
+                lines.append(f'{result}: {mutant.name}' + (f' ({mutant.note})' if mutant.note else ''))
     lines.append('')
     for mutant in mutants:
         note = notebook.get(mutant.key)
@@ -574,11 +578,12 @@ def report(mutants, files, notebook, path):
 
 def write_readme(path, mutants, files, notebook):
     """Put the scores into the table of the file (tests/README.md)."""
-    lines = ['| Folder | Faults | Killed | Survived | Not run | Score |\n', '|---|---|---|---|---|---|\n']
+    lines = ['| Folder | Faults | Killed | Survived | Not finished | Not run | Score |\n', '|---' * 7 + '|\n']
     for folder, row, score in scores(mutants, results_of(mutants, files, notebook)):
         name = '**all**' if folder == 'all' else f'`{folder}`'
         survived, judged = row[SURVIVED] + row[NOT_REACHED], row.total() - row[EQUIVALENT]
-        lines.append(f'| {name} | {judged} | {row[KILLED]} | {survived or ""} | {row[NOT_RUN] or ""} | {score} |\n')
+        numbers = (str(number or '') for number in (survived, row[NOT_FINISHED], row[NOT_RUN]))
+        lines.append(f'| {name} | {judged} | {row[KILLED]} | {" | ".join(numbers)} | {score} |\n')
     text = path.read_text(encoding='utf-8')
     new, count = re.subn(r'\| Folder \|.*\n(\|.*\n)+', lambda _: ''.join(lines), text)
     if count != 1:
