@@ -4,11 +4,12 @@
 
 #include "engines/mpi/mpi_private.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { SPINS = 200, YIELD_MS = 1, NAP_MOST_NS = 1000000 };
+enum { SPIN_NS = 30000, YIELD_NS = 150000, NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000 };
 
 static void
 lock (void)
@@ -77,32 +78,39 @@ engine_test (void *transport, void *work)
     return over;
 }
 
-/* MPI wakes nobody.  A rank that is late is left the processor, longer and longer. */
+/* MPI wakes nobody.  A rank that is late is left the processor, longer and longer; at once if there are more ranks than
+ * processors. */
 static void
-doze (int spins, int64_t idle_ms)
+doze (int64_t idle_ns)
 {
-    long ns = idle_ms * 60000 < NAP_MOST_NS ? (long) idle_ms * 60000 : NAP_MOST_NS;
-    if (spins < SPINS)
+    int64_t nap_ns = idle_ns / 8 < NAP_MOST_NS ? idle_ns / 8 : NAP_MOST_NS;
+    if (idle_ns < SPIN_NS && !mpi_world.is_crowded)
         return;
     unlock ();
-    if (idle_ms < YIELD_MS)
+    if (idle_ns < YIELD_NS)
         sched_yield ();
     else
-        nanosleep (&(struct timespec){ .tv_nsec = ns }, NULL);
+        nanosleep (&(struct timespec){ .tv_nsec = nap_ns > NAP_LEAST_NS ? (long) nap_ns : NAP_LEAST_NS }, NULL);
     lock ();
+}
+
+static int64_t
+now_ns (void)
+{
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static void
 wait_until_over (const struct flight *flight)
 {
-    int64_t since = now_ms ();
-    for (int spins = 0; !flight->over; spins++) {
-        if (team_progress_all ()) {
-            spins = 0;
-            since = now_ms ();
-        } else if (!flight->over)
-            doze (spins, now_ms () - since);
-    }
+    int64_t since = now_ns ();
+    while (!flight->over)
+        if (team_progress_all ())
+            since = now_ns ();
+        else if (!flight->over)
+            doze (now_ns () - since);
 }
 
 static enum accel_status
@@ -162,6 +170,13 @@ engine_has_one_thread (void *transport)
 
 /* ---- jobs and groups ---- */
 
+static int
+count_processors (void)
+{
+    cpu_set_t set;
+    return sched_getaffinity (0, sizeof set, &set) ? INT_MAX : CPU_COUNT (&set);
+}
+
 static enum accel_status
 engine_open (void **transport, struct accel_engine_job *job, struct accel_error *err)
 {
@@ -174,6 +189,7 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
         status = world_open (job, team->peers, err);
     if (!status) {
         mpi_world.rank = job->rank;
+        mpi_world.is_crowded = job->local_world_size > count_processors ();
         team_add (team);
     } else if (team)
         team_destroy (team);

@@ -118,6 +118,7 @@ struct team {
     const struct flight *oldest; /* that is not over, when it was looked at last */
     int64_t seen_ms, waited_ms, looked_ms;
     int disputes;        /* looks since a rank was seen that calls something else */
+    int verdicts;        /* looks in a row that said that the oldest call waits in vain */
     bool moved;          /* data has, since it was looked at last */
     atomic_bool gave_up;
     struct queue *queues; /* [size], of control messages that have come too early */
@@ -142,6 +143,7 @@ struct world {
     int next_tag, last_tag;
     uint64_t session; /* 0: none is open */
     int rank;         /* of the job */
+    bool is_crowded;  /* this host has more ranks than processors */
     int groups;
     struct team *teams;
     struct message *orphans; /* for groups that this rank has not joined yet */

@@ -156,7 +156,8 @@ ring_poll (void)
     struct world *world = &mpi_world;
     MPI_Status status;
     int has_come = 0, bytes = 0;
-    while (!*world->error && world_check (MPI_Test (&world->ring[world->ring_head], &has_come, &status), "MPI_Test")
+    while (world->session && !*world->error
+           && world_check (MPI_Test (&world->ring[world->ring_head], &has_come, &status), "MPI_Test")
            && has_come) {
         const char *from = world->ring_bytes[world->ring_head];
         MPI_Get_count (&status, MPI_BYTE, &bytes);

@@ -6,7 +6,11 @@
 
 #include <stdlib.h>
 
-enum { DISPUTES = 3 }; /* looks after which it is not the ledgers that will say what ranks disagree about */
+enum {
+    DISPUTES = 3, /* looks after which it is not the ledgers that will say what ranks disagree about */
+    VERDICTS = 2, /* looks in a row that say that a call waits in vain, until it is believed */
+    PROBES = 64,  /* times that MPI is asked after each */
+};
 
 struct team *
 team_create (int size, int rank, int64_t place, uint32_t timeout_ms)
@@ -179,6 +183,21 @@ look (struct team *team, const struct flight *oldest, struct accel_error *err)
     return status;
 }
 
+/* A rank that is past this call has done its part, which MPI may hand over in small portions, or late. */
+static bool
+moves_after_all (struct team *team, const struct flight *oldest)
+{
+    for (int i = 0; i < PROBES; i++) {
+        post_test ();
+        ring_poll ();
+        if (progress (team) || oldest != team_oldest (team)) {
+            team->verdicts = 0;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Time runs for the oldest call, and not while the program computes. */
 static void
 consider (struct team *team, bool moved)
@@ -188,18 +207,15 @@ consider (struct team *team, bool moved)
     int64_t now = now_ms (), passed = now - team->seen_ms;
     team->waited_ms += passed < PAUSE_MS ? passed : PAUSE_MS;
     if (oldest != team->oldest || moved)
-        team->waited_ms = team->disputes = 0;
+        team->waited_ms = team->disputes = team->verdicts = 0;
     team->seen_ms = now;
     team->oldest = oldest;
     if (!oldest || (now < team->looked_ms + SLICE_MS && !*mpi_world.error))
         return;
     team->looked_ms = now;
     enum accel_status status = look (team, oldest, &err);
-    if (!status)
-        return;
-    post_test ();
-    ring_poll ();
-    if (!progress (team) && oldest == team_oldest (team))
+    team->verdicts = status ? team->verdicts + 1 : 0;
+    if (status && !moves_after_all (team, oldest) && team->verdicts == VERDICTS)
         team_fail (team, status, &err);
 }
 
@@ -207,10 +223,10 @@ bool
 team_progress_all (void)
 {
     bool moved = false;
-    if (mpi_world.session && world_is_mine ()) {
-        post_test ();
-        ring_poll ();
-    }
+    if (mpi_world.session && !world_is_mine ())
+        return false;
+    post_test ();
+    ring_poll ();
     for (struct team *team = mpi_world.teams; team; team = team->next) {
         bool here = progress (team);
         moved = moved || here;
