@@ -210,12 +210,24 @@ take_time (void *user)
     span->end = now_ns ();
 }
 
-/* On several hosts, the launcher says what is local; @or is right on one. */
+/* On several hosts, the launcher says what is local, or Open MPI; @or is right on one. */
 static int
-local_value (const char *name, int or)
+local_value (const char *name, const char *of_mpi, int or)
 {
-    const char *text = getenv (name);
+    const char *text = getenv (name) ? getenv (name) : getenv (of_mpi);
     return text ? atoi (text) : or;
+}
+
+static int
+local_rank (const struct rank *self)
+{
+    return local_value ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", self->rank);
+}
+
+static int
+local_size (const struct rank *self)
+{
+    return local_value ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", self->size);
 }
 
 /* @each: ranks of which the first goes first. */
@@ -242,7 +254,7 @@ count_up (void *user)
 static void
 check_on (struct rank *self)
 {
-    int local = local_value ("LOCAL_RANK", self->rank), last = self->size - 1, ran = 0, returned = 0, wanted = 0;
+    int local = local_rank (self), last = self->size - 1, ran = 0, returned = 0, wanted = 0;
     struct accel *acc = self->acc;
 #define CHECK(call, here)                                                                                            \
     do {                                                                                                             \
@@ -266,7 +278,7 @@ check_state (struct rank *self)
 {
     struct accel *acc = self->acc;
     bool several = self->size > 1;
-    int local = local_value ("LOCAL_RANK", self->rank), locals = local_value ("LOCAL_WORLD_SIZE", self->size);
+    int local = local_rank (self), locals = local_size (self);
     const char *named = getenv ("ACCEL_ENGINE"), *engine = named && *named ? named
                                                            : locals < self->size ? "mpi"
                                                            : several             ? "shm"
@@ -348,7 +360,7 @@ suite_control (struct rank *self)
     check_on (self);
     check_split (self);
     check_first (self, self->size, accel_main_process_first_at);
-    check_first (self, local_value ("LOCAL_WORLD_SIZE", self->size), accel_local_main_process_first_at);
+    check_first (self, local_size (self), accel_local_main_process_first_at);
     for (int r = -1; r < self->size; r++) {
         /* Two ranks at once are one event. */
         if (self->rank == r || (r >= 0 && self->rank == 0))

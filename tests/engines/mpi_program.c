@@ -65,7 +65,8 @@ share (bool has_one_thread)
     barrier.comm = world;
     must (!pthread_create (&thread, NULL, meet_elsewhere, &barrier) && !pthread_join (thread, NULL), "thread", &err);
     if (has_one_thread)
-        must (barrier.status == ACCEL_ERR_UNSUPPORTED && strstr (barrier.err.text, "MPI was initialized with MPI_THREAD_"),
+        must (barrier.status == ACCEL_ERR_UNSUPPORTED
+                  && strstr (barrier.err.text, "MPI was initialized with MPI_THREAD_"),
               "another thread is not refused", &barrier.err);
     else
         must (!barrier.status, "another thread", &barrier.err);
@@ -105,9 +106,9 @@ map (signed char fill, signed char last)
     int fds[2] = { memfd_create ("many", 0), memfd_create ("last", 0) };
     char *at = mmap (NULL, (size_t) WINDOW * WINDOWS, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (size_t i = 0; i < WINDOWS && at != MAP_FAILED; i++) {
-        int fd = fds[i + 1 == WINDOWS];
+        int fd = fds[i + 1 == WINDOWS], rights = PROT_READ | PROT_WRITE;
         must (!ftruncate (fd, WINDOW)
-                  && mmap (at + i * WINDOW, WINDOW, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED,
+                  && mmap (at + i * WINDOW, WINDOW, rights, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED,
               "mmap", &(struct accel_error){ 0 });
     }
     must (at != MAP_FAILED, "mmap", &(struct accel_error){ 0 });

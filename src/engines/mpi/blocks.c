@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large reductions.  Rank i owns part i of the result: a row in a reduce-scatter, and 1/size of the vector in an
- * all-reduce.  Block b is piece b of all parts: each rank sends to rank i its piece of part i, rank i reduces what it has
- * got in the order of ranks, and, in an all-reduce, sends the result to all.  A few blocks are in flight, so pieces
+ * all-reduce.  Block b is piece b of all parts: each rank sends to rank i its piece of part i, rank i reduces what it
+ * has got in the order of ranks, and, in an all-reduce, sends the result to all.  A few blocks are in flight, so pieces
  * travel while others are reduced.
  *
  * Messages with one tag from one rank to another arrive in the order of their posts, so both sides post the pieces of

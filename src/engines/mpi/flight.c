@@ -160,9 +160,6 @@ flight_begin (struct flight *flight)
         if (flight->legs[rank].is_used)
             send_to (flight, rank, each);
     }
-    for (int i = 0; i < flight->team->size; i++)
-        team_match (flight->team, i);
-    flight_advance (flight);
 }
 
 /* Of two ranks, one sends and the other receives. */

@@ -53,14 +53,9 @@ engine_start (void *transport, const struct accel_engine_call *call, void **work
     if (status)
         return status;
     lock ();
-    struct flight *flight = flight_create (team, call), **end = &team->first;
-    while (flight && *end)
-        end = &(*end)->next;
-    if (flight) {
-        *end = flight;
-        flight_begin (flight);
-        team_progress_all ();
-    }
+    struct flight *flight = flight_create (team, call);
+    if (flight)
+        team_start (team, flight);
     unlock ();
     *work = flight;
     return flight ? ACCEL_OK : fail_without_memory (call->helpers, err);
@@ -187,6 +182,10 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
         status = fail_without_memory (job->helpers, err);
     else if (job->world_size > 1)
         status = world_open (job, team->peers, err);
+    if (!status && job->world_size > 1 && !ring_open ()) {
+        status = world_fail (job->helpers, err);
+        mpi_world.session = 0;
+    }
     if (!status) {
         mpi_world.rank = job->rank;
         mpi_world.is_crowded = job->local_world_size > count_processors ();
@@ -206,8 +205,11 @@ engine_close (void *transport)
     lock ();
     bool is_world = !team->place && team->size > 1;
     team_destroy (team);
-    if (is_world)
-        world_close ();
+    if (is_world) {
+        ring_close ();
+        team_forget_orphans ();
+        mpi_world.session = 0;
+    }
     unlock ();
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Engine "mpi", the inside.  A module: of libaccel it includes accel/engine.h alone.
  *
- * MPI carries bytes between two ranks; everything else is here, because MPI's own collectives know no 16-bit floats, add
- * in an order of their own, and cannot say that another rank calls something else.  A call begins with a control message
- * from each rank to each other one, which says what is called and holds up to INLINE_BYTES of data.  Larger data follows
- * in messages of its own.  Reductions go to the rank that owns a part of the result, in pieces, are added there in the
- * order of ranks by libaccel's kernels, and go back to all: each byte is sent as often as in a ring, the bits are those of
- * engine shm, and they are the same in every run.
+ * MPI carries bytes between two ranks; everything else is here, because MPI's own collectives know no 16-bit floats,
+ * add in an order of their own, and cannot say that another rank calls something else.  A call begins with a control
+ * message from each rank to each other one, which says what is called and holds up to INLINE_BYTES of data.  Larger
+ * data follows in messages of its own.  Reductions go in pieces to the rank that owns a part of the result, are added
+ * there in the order of ranks by libaccel's kernels, and go back to all: each byte is sent as often as in a ring, and
+ * the bits are those of engine shm, the same in every run.
  *
  * One communicator of MPI serves all groups.  Control messages name their group, so a group is made without waiting.
  *
@@ -45,7 +45,7 @@ enum {
     PAUSE_MS = 1000,      /* longer than this between two looks, the program was computing */
     CONTROL_BYTES = 4000, /* of a control message: below the size that MPI sends at once everywhere */
     INLINE_BYTES = CONTROL_BYTES - sizeof (struct header),
-    RING = 16,            /* control messages that MPI can deliver while this rank computes, without memory of its own */
+    RING = 16,            /* control messages that can be delivered while this rank computes */
     WINDOW = 3,           /* blocks of a reduction in flight */
     MESSAGE_BYTES = 64 << 20, /* of one message: counts in MPI are int, and each one that arrives is progress */
     PIECE_MOST = 256 << 10,   /* bytes of a reduction that one rank sends to another at once */
@@ -162,16 +162,18 @@ struct world {
 
 extern struct world mpi_world;
 
+/* Files use what is declared above them: world, post, blocks, flight, team, mpi. */
+
 /* ---- world.c ---- */
 /** Whether MPI could connect the job, as far as the variables of its launchers say. */
 enum accel_status world_probe (const struct accel_engine_job *job, struct accel_error *err);
 /** Start MPI, unless the program has, and meet the others.
  *  @param[out] peers  [job->world_size], the rank of MPI of each rank */
 enum accel_status world_open (const struct accel_engine_job *job, int *peers, struct accel_error *err);
-/** The world of this process is closed: what arrives from now on is dropped. */
-void world_close (void);
 /** Note the first failure of MPI.  @return whether @p code is success */
 bool world_check (int code, const char *call);
+/** Say what it was; MPI is not used any more. */
+enum accel_status world_fail (const struct accel_engine_helpers *helpers, struct accel_error *err);
 /** Whether this thread may call MPI. */
 bool world_is_mine (void);
 const char *world_level_name (int level);
@@ -188,30 +190,24 @@ void post_test (void);
 /** A failed call: take back what MPI has not begun to receive. */
 void post_cancel (const struct flight *flight);
 /** Begin and end receiving control messages. @{ */
-void ring_open (void);
+bool ring_open (void);
 void ring_close (void);
 /** @} */
-/** Hand each control message that has come to team_deliver(). */
-void ring_poll (void);
+/** @return the next control message that has come, or NULL; to be freed */
+struct message *ring_next (void);
 
-/* ---- team.c ---- */
-struct team *team_create (int size, int rank, int64_t place, uint32_t timeout_ms);
-/** From now on it gets its messages. */
-void team_add (struct team *team);
-void team_destroy (struct team *team);
-/** Takes @p message. */
-void team_deliver (struct message *message);
-/** Find the calls to which the control messages of @p rank belong. */
-void team_match (struct team *team, int rank);
-struct flight *team_oldest (const struct team *team);
-/** Everything in flight is over. */
-void team_fail (struct team *team, enum accel_status status, const struct accel_error *err);
-/** Move everything on, and find out what will never end.  @return whether data was moved */
-bool team_progress_all (void);
+/* ---- blocks.c ---- */
+/** Cut a large reduction into blocks. */
+void blocks_plan (struct flight *flight);
+/** The pieces of @p rank can be received now. */
+void blocks_meet (struct flight *flight, int rank);
+/** @return whether all blocks are finished */
+bool blocks_advance (struct flight *flight);
 
 /* ---- flight.c ---- */
-/** Begin @p call.  @return NULL without memory */
+/** Prepare @p call.  @return NULL without memory */
 struct flight *flight_create (struct team *team, const struct accel_engine_call *call);
+/** Send what needs nobody else. */
 void flight_begin (struct flight *flight);
 /** The control message of @p rank has come. */
 void flight_meet (struct flight *flight, int rank, const struct message *message);
@@ -231,12 +227,18 @@ call_reduces (const struct accel_engine_call *call)
     return call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
 }
 
-/* ---- blocks.c ---- */
-/** Cut a large reduction into blocks. */
-void blocks_plan (struct flight *flight);
-/** The pieces of @p rank can be received now. */
-void blocks_meet (struct flight *flight, int rank);
-/** @return whether all blocks are finished */
-bool blocks_advance (struct flight *flight);
+/* ---- team.c ---- */
+struct team *team_create (int size, int rank, int64_t place, uint32_t timeout_ms);
+/** From now on it gets its messages. */
+void team_add (struct team *team);
+void team_destroy (struct team *team);
+/** Drop messages for groups that were never joined. */
+void team_forget_orphans (void);
+void team_start (struct team *team, struct flight *flight);
+struct flight *team_oldest (const struct team *team);
+/** Everything in flight is over. */
+void team_fail (struct team *team, enum accel_status status, const struct accel_error *err);
+/** Move everything on, and find out what will never end.  @return whether data was moved */
+bool team_progress_all (void);
 
 #endif

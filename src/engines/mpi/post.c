@@ -122,20 +122,22 @@ receive_next (int slot)
                                    mpi_world.comm, &mpi_world.ring[slot]), "MPI_Irecv");
 }
 
-void
+bool
 ring_open (void)
 {
     if (!mpi_world.ring_bytes)
         mpi_world.ring_bytes = calloc (RING, sizeof *mpi_world.ring_bytes);
     if (!mpi_world.ring_bytes) {
         world_check (MPI_ERR_NO_MEM, "memory for messages");
-        return;
+        return false;
     }
     mpi_world.ring_head = 0;
     for (int i = 0; i < RING; i++)
         mpi_world.ring[i] = MPI_REQUEST_NULL;
-    for (int i = 0; i < RING && receive_next (i); i++)
-        continue;
+    for (int i = 0; i < RING; i++)
+        if (!receive_next (i))
+            return false;
+    return true;
 }
 
 /* A message that has come in the meantime belongs to nobody any more. */
@@ -150,35 +152,33 @@ ring_close (void)
 }
 
 /* MPI fills the slots in the order in which they were posted, so messages of a rank stay in order. */
-void
-ring_poll (void)
+struct message *
+ring_next (void)
 {
     struct world *world = &mpi_world;
     MPI_Status status;
     int has_come = 0, bytes = 0;
-    while (world->session && !*world->error
-           && world_check (MPI_Test (&world->ring[world->ring_head], &has_come, &status), "MPI_Test")
-           && has_come) {
-        const char *from = world->ring_bytes[world->ring_head];
-        MPI_Get_count (&status, MPI_BYTE, &bytes);
-        size_t size = (size_t) bytes, data = size - sizeof (struct header);
-        struct message *message = size < sizeof (struct header) ? NULL : malloc (sizeof *message + data);
-        if (!message) {
-            world_check (MPI_ERR_NO_MEM, "memory for messages");
-            return;
-        }
-        message->next = NULL;
-        message->from = status.MPI_SOURCE;
-        memcpy (&message->header, from, sizeof message->header);
-        memcpy (message->data, from + sizeof message->header, data);
-        if (!receive_next (world->ring_head)) {
-            free (message);
-            return;
-        }
-        world->ring_head = (world->ring_head + 1) % RING;
-        if (message->header.inline_bytes != data)
-            free (message);
-        else
-            team_deliver (message);
+    if (!world->session || *world->error
+        || !world_check (MPI_Test (&world->ring[world->ring_head], &has_come, &status), "MPI_Test") || !has_come)
+        return NULL;
+    const char *from = world->ring_bytes[world->ring_head];
+    MPI_Get_count (&status, MPI_BYTE, &bytes);
+    size_t size = (size_t) bytes, data = size - sizeof (struct header);
+    struct message *message = size < sizeof (struct header) ? NULL : malloc (sizeof *message + data);
+    if (!message) {
+        world_check (MPI_ERR_NO_MEM, "memory for messages");
+        return NULL;
     }
+    message->next = NULL;
+    message->from = status.MPI_SOURCE;
+    memcpy (&message->header, from, sizeof message->header);
+    memcpy (message->data, from + sizeof message->header, data);
+    if (message->header.inline_bytes != data)
+        world_check (MPI_ERR_TRUNCATE, "a message");
+    if (receive_next (world->ring_head) && !*world->error) {
+        world->ring_head = (world->ring_head + 1) % RING;
+        return message;
+    }
+    free (message);
+    return NULL;
 }

@@ -32,26 +32,6 @@ team_create (int size, int rank, int64_t place, uint32_t timeout_ms)
 }
 
 void
-team_add (struct team *team)
-{
-    struct message *message = mpi_world.orphans, **last = &mpi_world.orphans;
-    team->next = mpi_world.teams;
-    mpi_world.teams = team;
-    mpi_world.orphans = NULL;
-    while (message) {
-        struct message *next = message->next;
-        message->next = NULL;
-        if (message->header.place == team->place) {
-            team_deliver (message);
-        } else {
-            *last = message;
-            last = &message->next;
-        }
-        message = next;
-    }
-}
-
-void
 team_destroy (struct team *team)
 {
     struct team **at = &mpi_world.teams;
@@ -70,6 +50,16 @@ team_destroy (struct team *team)
     free (team);
 }
 
+void
+team_forget_orphans (void)
+{
+    while (mpi_world.orphans) {
+        struct message *message = mpi_world.orphans;
+        mpi_world.orphans = message->next;
+        free (message);
+    }
+}
+
 static void
 keep_orphan (struct message *message)
 {
@@ -79,28 +69,9 @@ keep_orphan (struct message *message)
     *at = message;
 }
 
-void
-team_deliver (struct message *message)
-{
-    const struct header *header = &message->header;
-    struct team *team = mpi_world.teams;
-    while (team && team->place != header->place)
-        team = team->next;
-    if (header->session != mpi_world.session
-        || (team && (header->rank < 0 || header->rank >= team->size || team->peers[header->rank] != message->from))) {
-        free (message);
-    } else if (!team) {
-        keep_orphan (message);
-    } else {
-        *team->queues[header->rank].last = message;
-        team->queues[header->rank].last = &message->next;
-        team_match (team, header->rank);
-    }
-}
-
-/* What comes after a call that differs belongs to nothing. */
-void
-team_match (struct team *team, int rank)
+/* Find the calls to which the control messages of @rank belong.  What comes after one that differs belongs to nothing. */
+static void
+match (struct team *team, int rank)
 {
     struct queue *queue = &team->queues[rank];
     for (struct flight *flight = team->first; flight && queue->first; flight = flight->next) {
@@ -115,6 +86,46 @@ team_match (struct team *team, int rank)
             queue->last = &queue->first;
         flight_meet (flight, rank, message);
         free (message);
+    }
+}
+
+/* Takes @message. */
+static void
+deliver (struct message *message)
+{
+    const struct header *header = &message->header;
+    struct team *team = mpi_world.teams;
+    while (team && team->place != header->place)
+        team = team->next;
+    if (header->session != mpi_world.session
+        || (team && (header->rank < 0 || header->rank >= team->size || team->peers[header->rank] != message->from))) {
+        free (message);
+    } else if (!team) {
+        keep_orphan (message);
+    } else {
+        *team->queues[header->rank].last = message;
+        team->queues[header->rank].last = &message->next;
+        match (team, header->rank);
+    }
+}
+
+void
+team_add (struct team *team)
+{
+    struct message *message = mpi_world.orphans, **last = &mpi_world.orphans;
+    team->next = mpi_world.teams;
+    mpi_world.teams = team;
+    mpi_world.orphans = NULL;
+    while (message) {
+        struct message *next = message->next;
+        message->next = NULL;
+        if (message->header.place == team->place) {
+            deliver (message);
+        } else {
+            *last = message;
+            last = &message->next;
+        }
+        message = next;
     }
 }
 
@@ -139,7 +150,29 @@ team_fail (struct team *team, enum accel_status status, const struct accel_error
         }
 }
 
+void
+team_start (struct team *team, struct flight *flight)
+{
+    struct flight **end = &team->first;
+    while (*end)
+        end = &(*end)->next;
+    *end = flight;
+    flight_begin (flight);
+    for (int i = 0; i < team->size; i++)
+        match (team, i);
+    team_progress_all ();
+}
+
 /* ---- progress ---- */
+
+static void
+poll_mpi (void)
+{
+    struct message *message;
+    post_test ();
+    while ((message = ring_next ()))
+        deliver (message);
+}
 
 /* @return whether data was moved, or a call ended */
 static bool
@@ -175,9 +208,8 @@ look (struct team *team, const struct flight *oldest, struct accel_error *err)
     enum accel_status status = helpers->look (helpers->context, oldest->call, err);
     if (!status)
         status = look_at_dispute (team, oldest, err);
-    mpi_world.is_stuck = mpi_world.is_stuck || *mpi_world.error;
     if (!status && *mpi_world.error)
-        status = helpers->fail (err, ACCEL_ERR_SYSTEM, "engine mpi: %s", mpi_world.error);
+        status = world_fail (helpers, err);
     if (!status && team->waited_ms >= team->timeout_ms)
         status = helpers->time_is_out (helpers->context, oldest->call, err);
     return status;
@@ -188,8 +220,7 @@ static bool
 moves_after_all (struct team *team, const struct flight *oldest)
 {
     for (int i = 0; i < PROBES; i++) {
-        post_test ();
-        ring_poll ();
+        poll_mpi ();
         if (progress (team) || oldest != team_oldest (team)) {
             team->verdicts = 0;
             return true;
@@ -225,8 +256,7 @@ team_progress_all (void)
     bool moved = false;
     if (mpi_world.session && !world_is_mine ())
         return false;
-    post_test ();
-    ring_poll ();
+    poll_mpi ();
     for (struct team *team = mpi_world.teams; team; team = team->next) {
         bool here = progress (team);
         moved = moved || here;

@@ -155,11 +155,11 @@ start_mpi (const struct accel_engine_job *job, struct accel_error *err)
 
 /* ---- meeting ---- */
 
-static enum accel_status
-fail_by_mpi (const struct accel_engine_job *job, struct accel_error *err)
+enum accel_status
+world_fail (const struct accel_engine_helpers *helpers, struct accel_error *err)
 {
     mpi_world.is_stuck = true;
-    return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: %s", mpi_world.error);
+    return helpers->fail (err, ACCEL_ERR_SYSTEM, "engine mpi: %s", mpi_world.error);
 }
 
 /* MPI cannot wait with a deadline. */
@@ -179,7 +179,7 @@ await (MPI_Request *requests, int count, const struct accel_engine_job *job, str
         sched_yield ();
         nanosleep (&(struct timespec){ .tv_nsec = POLL_NS }, NULL);
     }
-    return done ? ACCEL_OK : fail_by_mpi (job, err);
+    return done ? ACCEL_OK : world_fail (job->helpers, err);
 }
 
 static enum accel_status
@@ -207,12 +207,12 @@ duplicate (const struct accel_engine_job *job, struct accel_error *err)
     if (mpi_world.has_comm)
         return ACCEL_OK;
     if (!world_check (MPI_Ibarrier (MPI_COMM_WORLD, &request), "MPI_Ibarrier"))
-        return fail_by_mpi (job, err);
+        return world_fail (job->helpers, err);
     enum accel_status status = await (&request, 1, job, err);
     if (status)
         return status;
     if (!world_check (MPI_Comm_dup (MPI_COMM_WORLD, &mpi_world.comm), "MPI_Comm_dup"))
-        return fail_by_mpi (job, err);
+        return world_fail (job->helpers, err);
     mpi_world.has_comm = true;
     MPI_Comm_set_errhandler (mpi_world.comm, MPI_ERRORS_RETURN);
     MPI_Comm_get_attr (MPI_COMM_WORLD, MPI_TAG_UB, (void *) &most, &has_most);
@@ -275,7 +275,7 @@ say_hello (const struct accel_engine_job *job, struct hello *all, MPI_Request *r
                && world_check (MPI_Isend (&own, (int) sizeof own, MPI_BYTE, i, TAG_HELLO, mpi_world.comm,
                                           &requests[2 * i + 1]), "MPI_Isend");
     if (!good)
-        return fail_by_mpi (job, err);
+        return world_fail (job->helpers, err);
     enum accel_status status = await (requests, 2 * job->world_size, job, err);
     return status ? status : check_hellos (job, all, peers, err);
 }
@@ -314,22 +314,5 @@ world_open (const struct accel_engine_job *job, int *peers, struct accel_error *
         status = duplicate_safely (job, err);
     if (!status)
         status = meet (job, peers, err);
-    if (status)
-        return status;
-    ring_open ();
-    return *mpi_world.error ? fail_by_mpi (job, err) : ACCEL_OK;
-}
-
-void
-world_close (void)
-{
-    if (!mpi_world.session)
-        return;
-    ring_close ();
-    mpi_world.session = 0;
-    while (mpi_world.orphans) {
-        struct message *message = mpi_world.orphans;
-        mpi_world.orphans = message->next;
-        free (message);
-    }
+    return status;
 }
