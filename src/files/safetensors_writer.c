@@ -244,12 +244,6 @@ safetensors_writer_entry_bytes (const struct safetensors_writer *writer, size_t 
     return writer->places[index].bytes;
 }
 
-uint64_t
-safetensors_writer_file_bytes (const struct safetensors_writer *writer)
-{
-    return writer->file_bytes;
-}
-
 enum accel_status
 safetensors_writer_write (struct safetensors_writer *writer, size_t index, const void *bytes, size_t length,
                           struct accel_error *err)
