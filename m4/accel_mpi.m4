@@ -21,7 +21,8 @@ AC_DEFUN([ACCEL_MPI], [
 ])
 # Headers of MPI are not ours to warn about.
 AC_DEFUN([ACCEL_MPI_FLAGS], [
-    AS_IF([test "x$MPICC" = xno], [mpi_state="no (mpicc not found)"], [
+    AS_IF([test "x$enable_shared" = xno], [mpi_state="no (a module, but --disable-shared)"],
+        [test "x$MPICC" = xno], [mpi_state="no (mpicc not found)"], [
         for word in `$MPICC -show 2>/dev/null`; do
             AS_CASE([$word],
                 [-I*], [MPI_CPPFLAGS="$MPI_CPPFLAGS -isystem `echo "$word" | sed 's/^-I//'`"],

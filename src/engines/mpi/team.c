@@ -69,7 +69,7 @@ keep_orphan (struct message *message)
     *at = message;
 }
 
-/* Find the calls to which the control messages of @rank belong.  What comes after one that differs belongs to nothing. */
+/* Find the calls to which the control messages of @rank belong.  What comes after one that differs belongs to none. */
 static void
 match (struct team *team, int rank)
 {
