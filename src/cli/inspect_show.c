@@ -4,9 +4,9 @@
 
 #include "cli/inspect.h"
 #include "cli/table.h"
-#include "files/quote.h"
 #include "util/bytes.h"
 #include "util/printable.h"
+#include "util/quote.h"
 
 #include <math.h>
 

@@ -7,8 +7,8 @@
 #include "files/checksum.h"
 #include "files/cursor.h"
 #include "files/error.h"
-#include "files/quote.h"
 #include "util/cleanup.h"
+#include "util/quote.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,9 +6,9 @@
 
 #include "files/error.h"
 #include "files/partial.h"
-#include "files/quote.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/quote.h"
 #include "util/utf8.h"
 
 #include <string.h>

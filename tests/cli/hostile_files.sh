@@ -104,7 +104,8 @@ a truncated shard|head -c 20 ../good.safetensors >a && index "{\"weight_map\":{\
 EOT
 
 # A manifest: NAME|COMMANDS|WORDS, where a good checkpoint is; `seal` gives a manifest the right checksum.
-"$hostile" save state >out && rm state/manifest.json && cp state/model.safetensors w.safetensors
+test_expect_success 'a checkpoint is saved' '
+    "$hostile" save state >out && rm state/manifest.json && cp state/model.safetensors w.safetensors'
 good () { cp ../state/* .; }
 manifest () { "$hostile" manifest . "$@"; }
 # entries TEXT: a manifest with these files
@@ -167,7 +168,7 @@ truncated () {
     strike -1 "$@" && test "$status" = 0 && count=$(cat calls) && test "$count" -ge "$least" || { cat out err && return 1; }
     call=0 failed=0
     while [ $call -lt "$count" ]; do
-        strike $call "$@"
+        strike $call "$@" || return 1
         if [ "$status" = 0 ]; then :
         elif [ "$status" = 1 ] && [ "$(cat out err | wc -l)" = 1 ] && grep -q "big/model.safetensors: " out err; then failed=$((failed + 1))
         else echo "call $call of $count: status $status" && cat out err && return 1; fi
@@ -189,7 +190,7 @@ fi
 # Many tensors are no reason to stop.  A header of 100 MB may have a million.
 many=100000
 if is_long; then many=1000000; fi
-mkdir many && "$hostile" many many/model.safetensors $many
+test_expect_success "a file with $many tensors" 'mkdir many && "$hostile" many many/model.safetensors $many'
 test_expect_success "$many tensors: inspect" '"$accelerate" inspect many >out && [ "$(wc -l <out)" = $many ]'
 test_expect_success "$many tensors: merge-weights" '
     "$accelerate" merge-weights many to >out && "$accelerate" inspect --diff many to >out && ! test -s out'

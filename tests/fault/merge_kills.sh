@@ -60,7 +60,7 @@ done
 test_expect_success '--remove_checkpoint_dir is killed at each call' '
     at=-1 && status=137 && while [ "$status" != 0 ] && [ $at -lt 200 ]; do
         at=$((at + 1)) && begin && cp -R "$golden/dcp/fsdp1" to/input || return 1
-        strike 9 $at --remove_checkpoint_dir to/input to
+        strike 9 $at --remove_checkpoint_dir to/input to || return 1
         strike_status=$status
         is_whole || return 1
         cmp to/model.safetensors new || "$accelerate" merge-weights to/input again || return 1

@@ -6,6 +6,7 @@
 #include <accel/savestate.h>
 
 #include "lib/checkpoint/meter.h"
+#include "lib/checkpoint/project_lock.h"
 #include "lib/checkpoint/snapshot.h"
 #include "lib/state/part.h"
 
@@ -29,6 +30,7 @@ struct checkpoint_part {
     struct state_hook *hooks; /* [hook_count] */
     size_t hook_count;
     uint64_t handles; /* given out so far */
+    struct project_lock lock; /* of rank 0, from the first save with automatic naming on */
     meter_show show;  /* prints how far a save or a load is; NULL: nothing does */
     struct snapshot snapshot; /* memory for asynchronous saves */
     struct save_in_flight *flight; /* NULL: none */

@@ -209,9 +209,9 @@ resolve (char place[PATH_MAX], const char *path, struct accel_error *err)
     return ACCEL_OK;
 }
 
-/* Create the folders above @path.  Each is on disk when the one that contains it is synced. */
-static enum accel_status
-make_parents (const char *path, struct accel_error *err)
+/* Each is on disk when the one that contains it is synced. */
+enum accel_status
+checkpoint_folder_make_parents (const char *path, struct accel_error *err)
 {
     char folder[PATH_MAX], parent[PATH_MAX + 3];
     enum accel_status status = ACCEL_OK;
@@ -233,7 +233,7 @@ enum accel_status
 checkpoint_folder_begin (struct checkpoint_folder *folder, const char *path, bool automatic, struct accel_error *err)
 {
     *folder = (struct checkpoint_folder) CHECKPOINT_NO_FOLDER;
-    enum accel_status status = make_parents (path, err);
+    enum accel_status status = checkpoint_folder_make_parents (path, err);
     if (!status)
         status = resolve (folder->place, path, err);
     if (!status && !strcmp (folder->place, "/"))
