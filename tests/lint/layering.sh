@@ -20,6 +20,7 @@ includes lib config launch cli
 includes config files lib launch cli
 includes launch files lib cli
 includes selftest util files lib config launch cli
+includes engines util files lib config launch cli
 
 # ---- the floors of src/lib, which HACKING.md lists ----
 
