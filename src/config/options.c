@@ -54,6 +54,7 @@ const struct option_group_info option_groups[GROUP_COUNT] = {
     [GROUP_TPU] = { "TPU", when_tpu, "--tpu", "distributed_type: XLA", "tpu", "true" },
     [GROUP_AWS] = { "Amazon SageMaker", when_sagemaker, NULL, "compute_environment: AMAZON_SAGEMAKER",
                     "compute_environment", "AMAZON_SAGEMAKER" },
+    [GROUP_HOSTS] = { .title = "Several hosts" },
     [GROUP_OURS] = { .title = "Extensions" },
 };
 
@@ -217,6 +218,7 @@ const struct option options[] = {
       .doc = "What mpirun binds each rank to, as in Open MPI's --bind-to." },
 #include "config/rows_fp8.h"
 #include "config/rows_fsdp.h"
+#include "config/rows_hosts.h"
 #include "config/rows_megatron.h"
 #include "config/rows_paradigm.h"
 #include "config/rows_parallelism.h"

@@ -42,6 +42,7 @@ enum option_group {
     GROUP_PARALLELISM,
     GROUP_TPU,
     GROUP_AWS,
+    GROUP_HOSTS,
     GROUP_OURS,
     GROUP_COUNT
 };
