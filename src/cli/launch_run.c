@@ -249,7 +249,8 @@ tell_error (const struct launch *launch, const struct fail *fail)
 {
     AUTO_STRBUF struct strbuf text = { 0 }, json = { 0 };
     strbuf_printf (&text, "accelerate: %s\n", fail->text);
-    report_json_error (&launch->plan, fail, &json, NULL);
+    if (launch->plan.host) /* or there is no plan yet */
+        report_json_error (&launch->plan, fail, &json, NULL);
     hosts_tell_end (launch->part, WIRE_END_ERROR, fail->status, text.text, json.text);
     return fail->status;
 }

@@ -60,8 +60,10 @@ set_tasks (struct hostlist *list, const char *text)
         list->hosts[i].ranks = tasks; /* not used before hostlist_divide() */
         most = tasks > most ? tasks : most;
     }
-    for (size_t i = 0; most > 1 && i < list->count; i++)
+    for (size_t i = 0; most > 1 && i < list->count; i++) {
         list->hosts[i].slots = list->hosts[i].ranks;
+        list->hosts[i].times = 0;
+    }
 }
 
 static int

@@ -26,6 +26,7 @@ enum {
     CLOSING_MS = 2000,  /* between the end of a connection and the end of what carried it */
     EXTRA_MS = 15000,   /* beyond the grace period, for a host to end its ranks */
     BEAT_MS = 5000,     /* between beats, at most */
+    QUICK_BEATS = 20, QUICK_BEAT_MS = 25, /* at first */
     BEATS = 5,          /* in the time after which a host is lost */
     FDS_OF_LINK = 3,
     FDS_OF_HEAD = 3,
@@ -248,8 +249,11 @@ keep_deadlines (struct head *head)
         if (now >= head->beat_ms)
             link_beat (link);
     }
-    if (now >= head->beat_ms)
-        head->beat_ms = now + (interval < BEAT_MS ? interval : BEAT_MS);
+    if (now < head->beat_ms)
+        return;
+    /* The quickest of several beats tells most about the other clock. */
+    interval = head->beats++ < QUICK_BEATS ? QUICK_BEAT_MS : interval < BEAT_MS ? interval : BEAT_MS;
+    head->beat_ms = now + interval;
 }
 
 static int

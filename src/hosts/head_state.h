@@ -23,6 +23,7 @@ struct head {
     struct output_sink *sink_of[LINK_STREAMS];
     int signal_fd;
     int64_t beat_ms;   /* when to send the next beats */
+    int64_t beats;     /* so far */
     int64_t turn_ms;   /* when the loop last came round */
     int64_t limit_ms;  /* when all hosts must have ended; INT64_MAX: no limit yet */
     int signal;        /* that ended the job; 0: none */

@@ -8,7 +8,8 @@ meet=$builddir/tests/hosts/rendezvous
 
 # begin ARGUMENT...: launch from host1 on all hosts, in the background; ranks 0 and 1 are on host1, 2 on host2, 3 on host3
 begin () {
-    rm -f up.* && on host1 "$accelerate" launch --cpu --hosts host1:2,host2:1,host3:1 "$@" "$meet" up >out 2>err &
+    rm -f up.*
+    on host1 "$accelerate" launch --cpu --hosts host1:2,host2:1,host3:1 "$@" "$meet" up >out 2>err &
     head=$!
     await up.0 up.1 up.2 up.3
 }
@@ -22,12 +23,12 @@ finish () {
 
 test_expect_success 'a killed rank: it is blamed, not those that lose their connection to it' '
     begin && on host1 kill -9 "$(cat up.0)" && finish 137 &&
-    grep "^accelerate: rank 0 (process $(cat up.0) on host1) was killed by SIGKILL" err &&
+    grep "^accelerate: rank 0 (process $(cat up.0) on host1) was killed by signal 9 (SIGKILL)" err &&
     test "$(grep -c ^accelerate: err)" -eq 1 && all_clean host1 host2 host3
 '
 test_expect_success 'a killed rank on another host' '
     begin && on host3 kill -SEGV "$(cat up.3)" && finish 139 &&
-    grep "^accelerate: rank 3 (process $(cat up.3) on host3) was killed by SIGSEGV" err && all_clean host1 host2 host3
+    grep "^accelerate: rank 3 (process $(cat up.3) on host3) was killed by signal 11 (SIGSEGV)" err && all_clean host1 host2 host3
 '
 test_expect_success 'a killed agent: its host is blamed' '
     begin && on host2 pkill -9 -f "[-]-agent" && finish 1 && grep "^accelerate: host host2: lost: " err &&
