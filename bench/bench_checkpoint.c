@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving a model beside pwrite() and fsync() of the same bytes, in turns: one file, and several that ranks write at the
- * same time.  Then the time from opening a file to its first tensor, and the memory that saving needs.
+/* Saving a model, and the state of a job that has nothing else, beside pwrite() and fsync() of the same bytes, in
+ * turns: one file, and several that ranks write at the same time; and the memory that this needs.  Then how long an
+ * asynchronous save blocks a step, beside memcpy() of the same bytes, in turns; and the time from opening a file to its
+ * first tensor.
  *
  *   accelerate launch --cpu --num_processes N bench_checkpoint FOLDER [MIB [ROUNDS]] */
 #include <config.h>
@@ -8,6 +10,7 @@
 #include <accel/accel.h>
 
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +18,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TENSORS = 16, PIECE = 8 << 20, MOST_ROUNDS = 100, WAYS = 3, SHARDS = 4, OPENS = 21 };
+enum { TENSORS = 16, PIECE = 8 << 20, MOST_ROUNDS = 100, WAYS = 4, SHARDS = 4, OPENS = 21, COPIES = 5 };
 
 static const char *const names[TENSORS] = { "t00", "t01", "t02", "t03", "t04", "t05", "t06", "t07",
                                             "t08", "t09", "t10", "t11", "t12", "t13", "t14", "t15" };
 static const char *const ways[WAYS] = { "pwrite and fsync, one file", "accel_save_model, one file",
-                                        "accel_save_model, 4 files" };
+                                        "accel_save_model, 4 files", "accel_save_state" };
+static const char *const copies[COPIES]
+    = { "memcpy to pages of an earlier copy", "accel_save_state_start, later ones", "memcpy to new pages",
+        "accel_save_state_start, the first", "until the later one is on disk" };
 static struct accel *acc;
 static struct accel_model *model;
 static struct accel_tensor tensors[TENSORS];
@@ -70,6 +76,7 @@ make_model (void)
         parameters[i] = (struct accel_parameter){ names[i], &tensors[i].dl, NULL };
     }
     must (accel_model_create (&model, parameters, TENSORS, &err));
+    must (accel_prepare (acc, &err, model));
 }
 
 static void
@@ -91,10 +98,26 @@ write_plain (void)
     }
 }
 
+static int
+remove_one (const char *name, const struct stat *info, int kind, struct FTW *ftw)
+{
+    (void) info, (void) kind, (void) ftw;
+    return remove (name);
+}
+
+static const char *
+state_folder (void)
+{
+    static char folder[4200];
+    snprintf (folder, sizeof folder, "%s/state", path);
+    return folder;
+}
+
 static void
 remove_all (void)
 {
     char file[4300];
+    nftw (state_folder (), remove_one, 8, FTW_DEPTH | FTW_PHYS);
     snprintf (file, sizeof file, "%s/plain", path);
     unlink (file);
     snprintf (file, sizeof file, "%s/model.safetensors", path);
@@ -118,12 +141,58 @@ measure (int way)
         remove_all ();
     must (accel_wait_for_everyone (acc, &err));
     double begin = now ();
-    if (way)
+    if (way == 3)
+        must (accel_save_state (acc, state_folder (), &err));
+    else if (way)
         must (accel_save_model (acc, model, path, &options, &err));
     else if (accel_is_main_process (acc))
         write_plain ();
     must (accel_wait_for_everyone (acc, &err));
     return now () - begin;
+}
+
+/* What a step would wait for, on the slowest rank; then the time until the save is on disk. */
+static double
+measure_start (double *whole)
+{
+    if (accel_is_main_process (acc))
+        remove_all ();
+    must (accel_wait_for_everyone (acc, &err));
+    double begin = now ();
+    must (accel_save_state_start (acc, state_folder (), &err));
+    double blocked = now () - begin;
+    must (accel_save_state_wait (acc, &err));
+    *whole = now () - begin;
+    return blocked;
+}
+
+/* The library copies on rank 0 only, so it alone copies here. */
+static double
+measure_memcpy (char **copy)
+{
+    if (!*copy && !(*copy = malloc (TENSORS * tensor_bytes)))
+        exit (EXIT_FAILURE);
+    must (accel_wait_for_everyone (acc, &err));
+    double begin = now ();
+    for (size_t i = 0; i < TENSORS && accel_is_main_process (acc); i++)
+        memcpy (*copy + i * tensor_bytes, tensors[i].dl.data, tensor_bytes);
+    must (accel_wait_for_everyone (acc, &err));
+    return now () - begin;
+}
+
+/* accel_free_memory() frees the copy: the next save is a first one. */
+static void
+measure_copies (double times[COPIES][MOST_ROUNDS], size_t round)
+{
+    double whole;
+    char *copy = NULL;
+    must (accel_free_memory (acc, &err));
+    must (accel_prepare (acc, &err, model));
+    times[2][round] = measure_memcpy (&copy);
+    times[3][round] = measure_start (&whole);
+    times[0][round] = measure_memcpy (&copy);
+    times[1][round] = measure_start (&times[4][round]);
+    free (copy);
 }
 
 static double
@@ -154,6 +223,19 @@ peak_kib (void)
     return usage.ru_maxrss;
 }
 
+static void
+report_copies (size_t rounds)
+{
+    static double times[COPIES][MOST_ROUNDS];
+    for (size_t round = 0; round < rounds; round++)
+        measure_copies (times, round);
+    for (int i = 0; i < COPIES; i++)
+        accel_print (acc, "%-36s %7.1f ms\n", copies[i], 1e3 * median (times[i], rounds));
+    for (int i = 0; i < COPIES - 1; i += 2)
+        accel_print (acc, "%s: %.2f times memcpy\n", copies[i + 1],
+                     median (times[i + 1], rounds) / median (times[i], rounds));
+}
+
 int
 main (int argc, char **argv)
 {
@@ -182,6 +264,7 @@ main (int argc, char **argv)
         accel_print (acc, "%-28s %6.3f s  %6.2f GiB/s  %4.0f %%\n", ways[way], median (times[way], rounds),
                      (double) mib / 1024 / median (times[way], rounds), 100 * plain / median (times[way], rounds));
     accel_print (acc, "memory for saving: %.1f MiB\n", (double) (peak_kib () - before) / 1024);
+    report_copies (rounds);
     measure (1);
     accel_print (acc, "open to first tensor: %.3f ms\n", 1e3 * measure_open ());
     must (accel_wait_for_everyone (acc, &err));

@@ -61,6 +61,67 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_save_state_at (const char *file, int line, struct accel *acc, const char *output_dir, struct accel_error *err);
 
 /**
+ * accel_save_state() that does not wait for the disk: copies the state and returns, and a thread writes the copy while
+ * training goes on.  Collective.
+ *
+ * The program may change and free everything that was saved as soon as the call returns.  Hooks and callbacks run
+ * before it returns.  The files are the same, bit for bit, as those of accel_save_state().  The thread uses no
+ * collectives.
+ *
+ * One save can be in flight.  Every call that saves or loads a whole state first lets it come to its end, and returns
+ * its failure if it has failed, without doing anything else; so do accel_save_state_wait() and accel_save_state_test().
+ * The messages name the call that started it.  accel_checkpoint_path() and accel_save_iteration() do not know about it
+ * before one of these calls.
+ *
+ * accel_close(), exit() and the return from main() let it come to its end, too, and log a failure.  If the process is
+ * killed or calls _exit() before, there is no new checkpoint, and the former one is still complete.  A rank that ends
+ * early without having written its files makes the save fail; the other ranks write theirs, and wait no longer than the
+ * timeout of the job.
+ *
+ * Memory: a copy of all tensors that this rank writes, which for rank 0 are those of models, optimizers and registered
+ * objects.  It is kept for the next save until accel_free_memory() or accel_close().
+ *
+ * @param output_dir  as for accel_save_state()
+ * @retval ACCEL_ERR_NOMEM  no memory for the copy; accel_save_state() needs none
+ * @retval other            as for accel_save_state(), as far as it is known before anything is written; or the failure
+ *                          of the former save, in which case this one was not started
+ */
+#define accel_save_state_start(...) accel_save_state_start_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_save_state_start_at (const char *file, int line, struct accel *acc, const char *output_dir,
+                           struct accel_error *err);
+
+/**
+ * Wait until the save in flight is over on all ranks.  Collective.
+ *
+ * @return its result; ACCEL_OK if there is none, or if another call has returned its result
+ * @retval ACCEL_ERR_PEER     another rank has ended before its files were written
+ * @retval ACCEL_ERR_TIMEOUT  rank 0 was done, and another rank was still writing when the job's timeout had passed
+ */
+#define accel_save_state_wait(...) accel_save_state_wait_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_save_state_wait_at (const char *file, int line, struct accel *acc, struct accel_error *err);
+
+/**
+ * Whether the save in flight is over on all ranks: accel_save_state_wait() that does not wait for disks.  Collective.
+ *
+ * @param[out] done  the same on all ranks: false: it is still being written; true: it is over, or there is none
+ * @return with *done, its result, as accel_save_state_wait(); otherwise whether the question could be asked
+ */
+#define accel_save_state_test(...) accel_save_state_test_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_save_state_test_at (const char *file, int line, struct accel *acc, bool *done, struct accel_error *err);
+
+/**
+ * How far this rank is with writing the save in flight.  Not collective.  For the thread that started it.
+ *
+ * @param[out] written_bytes  of tensors, of all files; may be NULL
+ * @param[out] total_bytes    what it will be; may be NULL.  Both are 0 if there is no save in flight
+ */
+ACCEL_API void
+accel_save_state_progress (const struct accel *acc, uint64_t *written_bytes, uint64_t *total_bytes);
+
+/**
  * Restore what accel_save_state() saved; call it after everything was prepared and registered, in the same order as
  * when it was saved.  The number of processes may be another one.  Collective.
  *

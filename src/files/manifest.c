@@ -346,3 +346,14 @@ manifest_parse (struct manifest *manifest, const char *text, size_t length, stru
             status = accel_fail (err, ACCEL_ERR_FORMAT, "'%s' is missing", members[i]);
     return status ? status : sort (manifest, err);
 }
+
+enum accel_status
+manifest_take_text (struct manifest *to, const char *text, size_t length, struct accel_error *err)
+{
+    struct manifest other;
+    enum accel_status status = manifest_parse (&other, text, length, err);
+    if (!status && !manifest_take_files (to, &other))
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    manifest_release (&other);
+    return status;
+}

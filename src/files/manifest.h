@@ -65,6 +65,9 @@ enum accel_status manifest_parse (struct manifest *manifest, const char *text, s
 /** Read the manifest of folder @p path. */
 enum accel_status manifest_read (struct manifest *manifest, const char *path, struct accel_error *err);
 
+/** Add the files of another manifest, given as text as for manifest_parse(), to the end of @p to. */
+enum accel_status manifest_take_text (struct manifest *to, const char *text, size_t length, struct accel_error *err);
+
 void manifest_release (struct manifest *manifest);
 
 /**

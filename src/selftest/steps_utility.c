@@ -99,6 +99,22 @@ check_model_files (struct self *self, const char *path)
     accel_model_destroy (model);
 }
 
+/* What the program does while a save is written does not change it. */
+static void
+check_save_start (struct self *self, const char *path)
+{
+    struct accel_error err;
+    bool done = false;
+    if (!CALL (self, accel_save_state_start (self->acc, path, &err), &err))
+        return;
+    long long next = (long long) accel_generator_random (accel_default_generator ());
+    if (CALL (self, accel_save_state_test (self->acc, &done, &err), &err)
+        && CALL (self, accel_save_state_wait (self->acc, &err), &err)
+        && CALL (self, accel_load_state (self->acc, path, &err), &err))
+        expect (self, "a random number after accel_save_state_start", next,
+                (long long) accel_generator_random (accel_default_generator ()));
+}
+
 /* What was saved is loaded: here, the numbers of the default generator. */
 static void
 check_checkpoint (struct self *self)
@@ -119,6 +135,7 @@ check_checkpoint (struct self *self)
     if (CALL (self, accel_load_state (self->acc, path, &err), &err))
         expect (self, "a random number after accel_load_state", next,
                 (long long) accel_generator_random (accel_default_generator ()));
+    check_save_start (self, path);
     check_model_files (self, path);
     if (CALL (self, accel_wait_for_everyone (self->acc, &err), &err) && !self->rank)
         nftw (path, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS);

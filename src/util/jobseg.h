@@ -102,7 +102,10 @@ enum {
     X (SAVE_STATE, "accel_save_state") \
     X (LOAD_STATE, "accel_load_state") \
     X (SAVE_MODEL, "accel_save_model") \
-    X (LOAD_MODEL, "accel_load_model")
+    X (LOAD_MODEL, "accel_load_model") \
+    X (SAVE_STATE_START, "accel_save_state_start") \
+    X (SAVE_STATE_WAIT, "accel_save_state_wait") \
+    X (SAVE_STATE_TEST, "accel_save_state_test")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

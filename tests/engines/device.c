@@ -196,7 +196,7 @@ groups (struct accel *acc)
     twin_free (&twin);
 }
 
-/* All ranks are told, on either engine. */
+/* All ranks are told, on either engine.  Rank 0 or 2 is named beside rank 1: who comes first compares. */
 static void
 differ (struct accel *acc)
 {
@@ -205,8 +205,9 @@ differ (struct accel *acc)
     twin_make (&twin, ACCEL_FLOAT32, 1, shape);
     bool device = accel_process_index (acc) == 1;
     enum accel_status status = accel_reduce (acc, device ? &twin.device.dl : &twin.host.dl, ACCEL_SUM, &err);
-    rank_fails (status, ACCEL_ERR_PEER, &err, "devices differ in accel_reduce: cpu on rank 0 at ");
-    rank_fails (status, ACCEL_ERR_PEER, &err, ", ext on rank 1 at ");
+    rank_fails (status, ACCEL_ERR_PEER, &err, "devices differ in accel_reduce: ");
+    rank_fails (status, ACCEL_ERR_PEER, &err, "cpu on rank ");
+    rank_fails (status, ACCEL_ERR_PEER, &err, "ext on rank 1 at ");
 }
 
 /* ---- training ---- */

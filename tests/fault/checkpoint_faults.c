@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints while ranks are killed, disks fail and the power is lost: the newest complete checkpoint always loads.
  *
- *   checkpoint_faults kills [ROUNDS [SEED]]   kill a rank at a random call to the file system, or all of them
- *   checkpoint_faults disk                    let each call to the file system fail once, on each rank */
+ *   checkpoint_faults kills [ROUNDS [SEED]]        kill a rank at a random call to the file system, or all of them
+ *   checkpoint_faults kills-async [ROUNDS [SEED]]  the same while saves are written in the background
+ *   checkpoint_faults disk                         let each call to the file system fail once, on each rank
+ *   checkpoint_faults disk-async                   the same, in the background */
 #include <config.h>
 
 #include "tests/fault/disk.h"
@@ -65,6 +67,23 @@ read_value (const struct world *world)
     return (int) world->weights[0][0];
 }
 
+static bool in_background;
+
+/* Training goes on while the state is written. */
+static enum accel_status
+save (struct accel *acc, struct world *world, struct accel_error *err)
+{
+    float value = world->weights[0][0];
+    if (!in_background)
+        return accel_save_state (acc, NULL, err);
+    enum accel_status status = accel_save_state_start (acc, NULL, err);
+    fill (world, value + 1000);
+    if (!status)
+        status = accel_save_state_wait (acc, err);
+    fill (world, value);
+    return status;
+}
+
 /* ---- kills ---- */
 
 static int victim; /* the rank that dies; -1: both */
@@ -85,7 +104,7 @@ save_until_killed (struct accel *acc)
         disk_left = fatal;
     for (int i = from; i < from + saves; i++) {
         fill (&world, (float) i);
-        status = accel_save_state (acc, NULL, &err);
+        status = save (acc, &world, &err);
         if (status) {
             right (status == ACCEL_ERR_PEER, "status %d: %s", (int) status, err.text);
             break;
@@ -264,13 +283,14 @@ let_calls_fail (struct accel *acc)
         fill (&world, (float) before + 1);
         disk_left = rank == culprit ? call : -1;
         disk_errno = call % 2 ? ENOSPC : EIO;
-        enum accel_status status = accel_save_state (acc, NULL, &err);
+        enum accel_status status = save (acc, &world, &err);
         bool over = disk_left >= 0;
         disk_left = -1;
         failed += status != ACCEL_OK;
         good += !status;
         if (status)
-            right (status == ACCEL_ERR_SYSTEM && strstr (err.text, "accel_save_state at")
+            right (status == ACCEL_ERR_SYSTEM
+                       && strstr (err.text, in_background ? "accel_save_state_" : "accel_save_state at")
                        && (rank == culprit || strstr (err.text, culprit ? "rank 1: " : "rank 0: ")),
                    "call %ld: status %d: %s", call, (int) status, err.text);
         rank_must (accel_load_state (acc, NULL, &err), &err);
@@ -352,11 +372,13 @@ main (int argc, char **argv)
     ranks_texts = mmap (NULL, RANKS_MOST * RANKS_TEXT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     shared = mmap (NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     scratch_folder ();
-    if (argc > 1 && !strcmp (argv[1], "kills"))
+    in_background = argc > 1 && strstr (argv[1], "-async");
+    if (argc > 1 && !strncmp (argv[1], "kills", 5))
         test_kills (argc > 2 ? strtol (argv[2], NULL, 10) : 30, argc > 3 ? (unsigned) strtoul (argv[3], NULL, 10) : 1);
     else {
         test_disk ();
-        test_replacing ();
+        if (!in_background)
+            test_replacing ();
     }
     return done_testing ();
 }

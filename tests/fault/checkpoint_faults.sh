@@ -12,5 +12,12 @@ test_expect_success 'kills at random calls, with fixed seeds' '
 test_expect_success 'each call fails once; each call of a save that replaces a checkpoint is the last' '
     timeout "$patience" "$faults" disk >disk && ! grep "^not ok" disk && test "$(grep -c "^ok" disk)" -eq 4
 '
+test_expect_success 'the same kills while saves are written in the background' '
+    timeout $((patience * 4)) "$faults" kills-async "${ROUNDS:-30}" "${SEED:-1}" >async && ! grep "^not ok" async &&
+    test "$(grep -c "^ok" async)" -eq 2
+'
+test_expect_success 'each call of a save in the background fails once' '
+    timeout "$patience" "$faults" disk-async >slow && ! grep "^not ok" slow && test "$(grep -c "^ok" slow)" -eq 2
+'
 nothing_left
 test_done

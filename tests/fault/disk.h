@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,10 +37,10 @@ int __wrap_unlink (const char *path);
 int __wrap_fallocate (int fd, int mode, off_t offset, off_t length);
 
 /** From now on, the call after @p left others is the faulty one; negative: none.  @{ */
-static long disk_left = -1;
+static atomic_long disk_left = -1;
 static int disk_errno; /* it fails with this; 0: it kills the process */
 /** @} */
-static long disk_calls;             /* so far */
+static atomic_long disk_calls;      /* so far */
 static bool disk_lacks_exchange;    /* renameat2() as on file systems that cannot exchange */
 static const char *disk_shadow;     /* folder for what is synced; NULL: nothing is noted */
 
@@ -48,7 +49,7 @@ static bool
 disk_fault (int fd, const void *bytes, size_t length)
 {
     disk_calls++;
-    if (disk_left < 0 || disk_left-- > 0)
+    if (disk_left < 0 || disk_left-- != 0)
         return false;
     if (bytes && length > 1 && __real_write (fd, bytes, length / 2) < 0)
         return errno = disk_errno, true;

@@ -11,6 +11,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <initializer_list>
+#include <utility>
 #include <vector>
 
 namespace accelerate {
@@ -439,6 +440,31 @@ class accelerator {
     {
         detail::attempt call;
         call (accel_save_state_at (at.file, at.line, get (), output_dir, call.err ()));
+    }
+    /** @param output_dir  nullptr: automatic naming */
+    void
+    save_state_start (const char *output_dir = nullptr, site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_save_state_start_at (at.file, at.line, get (), output_dir, call.err ()));
+    }
+    void save_state_wait (site at = site::here ()) { must (at, accel_save_state_wait_at); }
+    /** @return whether the save in flight is over, or there is none */
+    bool
+    save_state_test (site at = site::here ())
+    {
+        bool done = false;
+        detail::attempt call;
+        call (accel_save_state_test_at (at.file, at.line, get (), &done, call.err ()));
+        return done;
+    }
+    /** @return bytes of this rank that are written, and that will be */
+    std::pair<std::uint64_t, std::uint64_t>
+    save_state_progress () const noexcept
+    {
+        std::pair<std::uint64_t, std::uint64_t> bytes;
+        accel_save_state_progress (get (), &bytes.first, &bytes.second);
+        return bytes;
     }
     /** @param input_dir  nullptr: automatic naming, the newest complete one */
     void

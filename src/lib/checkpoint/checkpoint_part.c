@@ -16,6 +16,10 @@ static void
 close_checkpoint (struct part *part)
 {
     struct checkpoint_part *its = (struct checkpoint_part *) (void *) part;
+    if (its->flight)
+        its->close_flight (its->flight);
+    its->flight = NULL;
+    snapshot_release (&its->snapshot);
     free (its->project_dir);
     free (its->logging_dir);
     free (its->latest);
@@ -23,8 +27,17 @@ close_checkpoint (struct part *part)
     free (its->hooks);
 }
 
-const struct part_kind part_checkpoint
-    = { .size_bytes = sizeof (struct checkpoint_part), .close = close_checkpoint };
+/* The copy that a save in flight writes is needed. */
+static void
+release_checkpoint (struct part *part)
+{
+    struct checkpoint_part *its = (struct checkpoint_part *) (void *) part;
+    if (!its->flight)
+        snapshot_release (&its->snapshot);
+}
+
+const struct part_kind part_checkpoint = { .size_bytes = sizeof (struct checkpoint_part),
+                                           .release = release_checkpoint, .close = close_checkpoint };
 
 static enum accel_status
 no_memory (struct accel_error *err)

@@ -5,7 +5,10 @@
 
 #include <accel/savestate.h>
 
+#include "lib/checkpoint/snapshot.h"
 #include "lib/state/part.h"
+
+struct save_in_flight;
 
 struct state_hook {
     accel_state_hook hook;
@@ -25,6 +28,9 @@ struct checkpoint_part {
     struct state_hook *hooks; /* [hook_count] */
     size_t hook_count;
     uint64_t handles; /* given out so far */
+    struct snapshot snapshot; /* memory for asynchronous saves */
+    struct save_in_flight *flight; /* NULL: none */
+    void (*close_flight) (struct save_in_flight *flight); /* accel_close(): let it come to its end, and free it */
 };
 
 extern const struct part_kind part_checkpoint;

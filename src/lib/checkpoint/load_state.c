@@ -11,6 +11,7 @@
 #include "lib/checkpoint/files.h"
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/items.h"
+#include "lib/checkpoint/save_start.h"
 #include "util/cleanup.h"
 
 #include <errno.h>
@@ -219,7 +220,9 @@ accel_load_state_at (const char *file, int line, struct accel *acc, const char *
     if (!acc)
         return accel_fail_null (err, "accel_load_state", "acc");
     struct load load = { .acc = acc, .part = checkpoint_of (acc), .site = &site };
-    enum accel_status status = load_state (&load, input_dir, &own);
+    enum accel_status status = save_finish (acc, &site, &own);
+    if (!status)
+        status = load_state (&load, input_dir, &own);
     manifest_release (&load.manifest);
     if (status && err) {
         *err = own;

@@ -4,179 +4,61 @@
 #include <config.h>
 
 #include <accel/collectives.h>
-#include <accel/utility.h>
 
-#include "files/checkpoints.h"
 #include "lib/base/error.h"
 #include "lib/checkpoint/agree.h"
-#include "lib/checkpoint/files.h"
-#include "lib/checkpoint/folder.h"
-#include "lib/checkpoint/items.h"
+#include "lib/checkpoint/collected.h"
+#include "lib/checkpoint/save.h"
+#include "lib/checkpoint/save_start.h"
 #include "lib/collectives/objects.h"
-#include "util/cleanup.h"
-#include "util/io.h"
-
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-/* One save. */
-struct save {
-    struct accel *acc;
-    struct checkpoint_part *part;
-    const struct comm_site *site;
-    struct checkpoint_folder folder;
-    struct manifest manifest; /* of the files of this rank; then on rank 0 of all */
-    bool without_models;
-};
 
 static enum accel_status
-no_memory (struct accel_error *err)
+write_items (struct save *save, struct accel *acc, struct accel_error *err)
 {
-    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-}
-
-/* Rank 0 makes the folder. */
-static enum accel_status
-make_folder (struct save *save, const char *output_dir, struct accel_error *err)
-{
-    const struct checkpoint_part *part = save->part;
-    AUTO_FREE char *path = NULL;
-    if (!part->automatic_naming && (!output_dir || !*output_dir))
-        return accel_fail (err, ACCEL_ERR_INVALID, "output_dir is needed, because automatic naming is not set");
-    if (!part->automatic_naming)
-        return checkpoint_folder_begin (&save->folder, output_dir, false, err);
-    if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/" CHECKPOINT_PREFIX "%llu", part->project_dir,
-                  (unsigned long long) part->iteration)
-        < 0)
-        return path = NULL, no_memory (err);
-    return checkpoint_folder_begin (&save->folder, path, true, err);
-}
-
-static enum accel_status
-begin (struct save *save, const char *output_dir, struct accel_error *err)
-{
-    enum accel_status status
-        = accel_is_main_process (save->acc) ? make_folder (save, output_dir, err) : ACCEL_OK;
-    status = checkpoint_agree (save->acc, save->site, status, err);
-    if (status)
-        return status;
-    int lock = save->folder.lock;
-    status = comm_broadcast (accel_world (save->acc), save->site, &save->folder, sizeof save->folder, ACCEL_UINT8, 0,
-                             err);
-    save->folder.lock = lock;
-    if (status)
-        return status;
-    status = checkpoint_run_hooks (save->part, true, save->folder.temporary, &save->without_models, err);
-    return checkpoint_agree (save->acc, save->site, status, err);
-}
-
-static enum accel_status
-write_item (struct save *save, const struct checkpoint_item *item, struct accel_error *err)
-{
-    struct accel_state_dict state;
-    state_dict_init (&state);
-    enum accel_status status = checkpoint_item_save (item, &state, err);
+    struct collected collected;
+    atomic_uint_least64_t written = 0;
+    enum accel_status status = collected_make (&collected, acc, save->without_models, err);
     if (!status)
-        status = checkpoint_write (&state, save->folder.temporary, item->name, !item->part, &save->manifest, err);
-    state_dict_release (&state);
-    return status;
-}
-
-static enum accel_status
-write_items (struct save *save, struct accel_error *err)
-{
-    struct checkpoint_items items;
-    enum accel_status status = checkpoint_items_make (&items, save->acc, save->without_models, err);
-    for (size_t i = 0; !status && i < items.count; i++)
-        if (items.items[i].mine)
-            status = write_item (save, &items.items[i], err);
-    checkpoint_items_release (&items);
+        status = collected_write (&collected, save->folder.temporary, &save->manifest, &written, err);
+    collected_release (&collected);
     return status;
 }
 
 /* Rank 0 gets the other ranks' lists of files. */
 static enum accel_status
-gather_manifests (struct save *save, struct accel_error *err)
+gather_manifests (struct save *save, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
     AUTO_STRBUF struct strbuf text = { 0 };
     struct accel_object_list all = { 0 };
-    int rank = accel_process_index (save->acc);
-    if (rank)
+    if (save->rank)
         manifest_write (&save->manifest, &text);
     const struct accel_object mine = { text.text, text.length };
-    enum accel_status status = checkpoint_agree (save->acc, save->site, text.failed ? no_memory (err) : ACCEL_OK, err);
+    enum accel_status status
+        = text.failed ? accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the manifest") : ACCEL_OK;
+    status = checkpoint_agree (acc, site, status, err);
     if (!status)
-        status = comm_gather_objects (accel_world (save->acc), save->site, &mine, 1, &all, err);
-    for (size_t i = 1; !status && !rank && i < all.count; i++) {
-        struct manifest other;
-        status = manifest_parse (&other, all.items[i].data, all.items[i].size_bytes, err);
-        if (!status && !manifest_take_files (&save->manifest, &other))
-            status = no_memory (err);
-        manifest_release (&other);
-    }
+        status = comm_gather_objects (accel_world (acc), site, &mine, 1, &all, err);
+    for (size_t i = 1; !status && !save->rank && i < all.count; i++)
+        status = manifest_take_text (&save->manifest, all.items[i].data, all.items[i].size_bytes, err);
     accel_object_list_release (&all);
     return status;
 }
 
 static enum accel_status
-write_manifest (struct save *save, struct accel_error *err)
+save_state (struct save *save, struct accel *acc, const struct comm_site *site, const char *output_dir,
+            struct accel_error *err)
 {
-    AUTO_STRBUF struct strbuf text = { 0 };
-    AUTO_FREE char *path = NULL;
-    struct timespec now;
-    struct fail fail;
-    clock_gettime (CLOCK_REALTIME, &now);
-    save->manifest.saved_ns = (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec;
-    save->manifest.processes = (uint64_t) accel_num_processes (save->acc);
-    save->manifest.library = strdup (accel_version ());
-    if (asprintf (&path, "%s/" MANIFEST_NAME, save->folder.temporary) < 0)
-        return path = NULL, no_memory (err);
-    manifest_write (&save->manifest, &text);
-    if (text.failed || !save->manifest.library)
-        return no_memory (err);
-    if (io_write_file (path, text.text, text.length, 0666, &fail))
-        return accel_fail (err, ACCEL_ERR_SYSTEM, "%s", fail.text);
-    return ACCEL_OK;
-}
-
-/* Rank 0's last steps.  That an old checkpoint cannot be removed is no reason to call this one a failure. */
-static enum accel_status
-commit (struct save *save, struct accel_error *err)
-{
-    enum accel_status status = checkpoint_add_others (save->folder.temporary, &save->manifest, err);
-    if (!status)
-        status = write_manifest (save, err);
-    if (!status)
-        status = checkpoint_folder_commit (&save->folder, err);
-    struct accel_error cause;
-    if (!status && save->part->automatic_naming
-        && checkpoint_folder_limit (save->folder.place, save->part->total_limit, &cause))
-        accel_log (save->acc, ACCEL_LOG_WARNING, "accel_save_state: %s", cause.text);
-    return status;
-}
-
-static enum accel_status
-save_state (struct save *save, const char *output_dir, struct accel_error *err)
-{
-    struct accel *acc = save->acc;
-    enum accel_status status = begin (save, output_dir, err);
+    enum accel_status status = save_begin (save, acc, site, output_dir, err);
     if (status)
         return status;
-    status = checkpoint_agree (acc, save->site, write_items (save, err), err);
+    status = checkpoint_agree (acc, site, write_items (save, acc, err), err);
     if (!status)
-        status = checkpoint_agree (acc, save->site, gather_manifests (save, err), err);
+        status = checkpoint_agree (acc, site, gather_manifests (save, acc, site, err), err);
     if (status)
         return status;
-    status = accel_is_main_process (acc) ? commit (save, err) : ACCEL_OK;
-    status = checkpoint_agree (acc, save->site, status, err);
-    char *latest = status ? NULL : strdup (save->folder.place);
-    if (status || !latest)
-        return status ? status : no_memory (err);
-    free (save->part->latest);
-    save->part->latest = latest;
-    save->part->iteration++;
-    return ACCEL_OK;
+    status = save->rank ? ACCEL_OK : save_commit (save, err);
+    status = checkpoint_agree (acc, site, status, err);
+    return status ? status : save_note (save, acc, err);
 }
 
 enum accel_status
@@ -184,15 +66,13 @@ accel_save_state_at (const char *file, int line, struct accel *acc, const char *
 {
     const struct comm_site site = { .file = file, .line = line, .call = JOBSEG_CALL_SAVE_STATE };
     struct accel_error own = { 0 };
+    struct save save = { .folder = CHECKPOINT_NO_FOLDER };
     if (!acc)
         return accel_fail_null (err, "accel_save_state", "acc");
-    struct save save
-        = { .acc = acc, .part = checkpoint_of (acc), .site = &site, .folder = CHECKPOINT_NO_FOLDER };
-    enum accel_status status = save_state (&save, output_dir, &own);
-    if (!accel_is_main_process (acc))
-        *save.folder.temporary = '\0'; /* it is rank 0's */
-    checkpoint_folder_end (&save.folder);
-    manifest_release (&save.manifest);
+    enum accel_status status = save_finish (acc, &site, &own);
+    if (!status)
+        status = save_state (&save, acc, &site, output_dir, &own);
+    save_end (&save);
     if (status && err) {
         *err = own;
         return comm_fail_in (&site, status, err);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state dicts of one save; see collected.h. */
+#include <config.h>
+
+#include "lib/checkpoint/collected.h"
+
+#include "lib/base/error.h"
+#include "lib/checkpoint/files.h"
+#include "lib/checkpoint/items.h"
+
+#include <stdlib.h>
+
+static enum accel_status
+collect (struct collected *collected, struct checkpoint_item *from, struct accel_error *err)
+{
+    struct collected_item *item = &collected->items[collected->count++];
+    state_dict_init (&item->state);
+    item->needed = !from->part;
+    enum accel_status status = checkpoint_item_save (from, &item->state, err);
+    item->name = from->name;
+    from->name = NULL;
+    for (size_t i = 0; i < item->state.tensor_count; i++) {
+        const DLTensor *tensor = &item->state.tensors[i].view.dl;
+        collected->bytes += accel_tensor_count (tensor) * tensor_element_bytes (tensor);
+    }
+    return status;
+}
+
+enum accel_status
+collected_make (struct collected *collected, const struct accel *acc, bool without_models, struct accel_error *err)
+{
+    struct checkpoint_items items;
+    *collected = (struct collected){ 0 };
+    enum accel_status status = checkpoint_items_make (&items, acc, without_models, err);
+    collected->items = status ? NULL : calloc (items.count + 1, sizeof *collected->items);
+    if (!status && !collected->items)
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; !status && i < items.count; i++)
+        if (items.items[i].mine)
+            status = collect (collected, &items.items[i], err);
+    checkpoint_items_release (&items);
+    return status;
+}
+
+enum accel_status
+collected_copy (struct collected *collected, struct snapshot *snapshot, struct accel_error *err)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < collected->count; i++)
+        bytes += snapshot_room (&collected->items[i].state);
+    enum accel_status status = snapshot_begin (snapshot, bytes, err);
+    for (size_t i = 0; !status && i < collected->count; i++)
+        snapshot_add (snapshot, &collected->items[i].state);
+    return status;
+}
+
+enum accel_status
+collected_write (const struct collected *collected, const char *folder, struct manifest *manifest,
+                 atomic_uint_least64_t *written, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; !status && i < collected->count; i++) {
+        const struct collected_item *item = &collected->items[i];
+        status = checkpoint_write (&item->state, folder, item->name, item->needed, manifest, written, err);
+    }
+    return status;
+}
+
+void
+collected_release (struct collected *collected)
+{
+    for (size_t i = 0; i < collected->count; i++) {
+        state_dict_release (&collected->items[i].state);
+        free (collected->items[i].name);
+    }
+    free (collected->items);
+    *collected = (struct collected){ 0 };
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this rank saves: the state dicts of its items, all of them before the first is written. */
+#ifndef LIB_CHECKPOINT_COLLECTED_H
+#define LIB_CHECKPOINT_COLLECTED_H
+
+#include <accel/state.h>
+
+#include "files/manifest.h"
+#include "lib/checkpoint/snapshot.h"
+
+#include <stdatomic.h>
+
+struct collected_item {
+    char *name;  /* of its files, without their ends */
+    bool needed; /* a file is written even if the state is empty */
+    struct accel_state_dict state; /* most tensors are in memory of the program or its objects */
+};
+
+struct collected {
+    struct collected_item *items; /* [count] */
+    size_t count;
+    uint64_t bytes; /* of all tensors */
+};
+
+/** Ask each item of @p acc that this rank saves.  @param[out] collected  for collected_release(), also on failure */
+enum accel_status collected_make (struct collected *collected, const struct accel *acc, bool without_models,
+                                  struct accel_error *err);
+
+/** Copy all tensors that are in memory of others to @p snapshot, so that these may change. */
+enum accel_status collected_copy (struct collected *collected, struct snapshot *snapshot, struct accel_error *err);
+
+/**
+ * Write and sync the files of all items, and add them to @p manifest.
+ *
+ * @param written  the bytes of tensors that are written are added to it
+ */
+enum accel_status collected_write (const struct collected *collected, const char *folder, struct manifest *manifest,
+                                   atomic_uint_least64_t *written, struct accel_error *err);
+
+void collected_release (struct collected *collected);
+
+#endif

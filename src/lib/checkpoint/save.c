@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of a save; see save.h. */
+#include <config.h>
+
+#include "lib/checkpoint/save.h"
+
+#include <accel/utility.h>
+
+#include "files/checkpoints.h"
+#include "lib/base/error.h"
+#include "lib/checkpoint/agree.h"
+#include "lib/checkpoint/files.h"
+#include "util/cleanup.h"
+#include "util/io.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static enum accel_status
+no_memory (struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+}
+
+/* Rank 0 makes the folder. */
+static enum accel_status
+make_folder (struct save *save, const struct checkpoint_part *part, const char *output_dir, struct accel_error *err)
+{
+    AUTO_FREE char *path = NULL;
+    if (!part->automatic_naming && (!output_dir || !*output_dir))
+        return accel_fail (err, ACCEL_ERR_INVALID, "output_dir is needed, because automatic naming is not set");
+    if (!part->automatic_naming)
+        return checkpoint_folder_begin (&save->folder, output_dir, false, err);
+    if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/" CHECKPOINT_PREFIX "%llu", part->project_dir,
+                  (unsigned long long) part->iteration)
+        < 0)
+        return path = NULL, no_memory (err);
+    return checkpoint_folder_begin (&save->folder, path, true, err);
+}
+
+enum accel_status
+save_begin (struct save *save, struct accel *acc, const struct comm_site *site, const char *output_dir,
+            struct accel_error *err)
+{
+    const struct checkpoint_part *part = checkpoint_of (acc);
+    *save = (struct save){ .rank = accel_process_index (acc), .size = accel_num_processes (acc),
+                           .folder = CHECKPOINT_NO_FOLDER, .automatic = part->automatic_naming,
+                           .total_limit = part->total_limit };
+    enum accel_status status = save->rank ? ACCEL_OK : make_folder (save, part, output_dir, err);
+    status = checkpoint_agree (acc, site, status, err);
+    if (status)
+        return status;
+    int lock = save->folder.lock;
+    status = comm_broadcast (accel_world (acc), site, &save->folder, sizeof save->folder, ACCEL_UINT8, 0, err);
+    save->folder.lock = lock;
+    if (status)
+        return status;
+    status = checkpoint_run_hooks (part, true, save->folder.temporary, &save->without_models, err);
+    return checkpoint_agree (acc, site, status, err);
+}
+
+static enum accel_status
+write_manifest (struct save *save, struct accel_error *err)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    AUTO_FREE char *path = NULL;
+    struct timespec now;
+    struct fail fail;
+    clock_gettime (CLOCK_REALTIME, &now);
+    save->manifest.saved_ns = (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec;
+    save->manifest.processes = (uint64_t) save->size;
+    save->manifest.library = strdup (accel_version ());
+    if (asprintf (&path, "%s/" MANIFEST_NAME, save->folder.temporary) < 0)
+        return path = NULL, no_memory (err);
+    manifest_write (&save->manifest, &text);
+    if (text.failed || !save->manifest.library)
+        return no_memory (err);
+    if (io_write_file (path, text.text, text.length, 0666, &fail))
+        return accel_fail (err, ACCEL_ERR_SYSTEM, "%s", fail.text);
+    return ACCEL_OK;
+}
+
+/* That an old checkpoint cannot be removed is no reason to call this one a failure. */
+enum accel_status
+save_commit (struct save *save, struct accel_error *err)
+{
+    enum accel_status status = checkpoint_add_others (save->folder.temporary, &save->manifest, err);
+    if (!status)
+        status = write_manifest (save, err);
+    if (!status)
+        status = checkpoint_folder_commit (&save->folder, err);
+    struct accel_error cause;
+    if (!status && save->automatic && checkpoint_folder_limit (save->folder.place, save->total_limit, &cause))
+        snprintf (save->warning, sizeof save->warning, "%s", cause.text);
+    return status;
+}
+
+enum accel_status
+save_note (const struct save *save, struct accel *acc, struct accel_error *err)
+{
+    struct checkpoint_part *part = checkpoint_of (acc);
+    char *latest = strdup (save->folder.place);
+    if (*save->warning)
+        accel_log (acc, ACCEL_LOG_WARNING, "accel_save_state: %s", save->warning);
+    if (!latest)
+        return no_memory (err);
+    free (part->latest);
+    part->latest = latest;
+    part->iteration++;
+    return ACCEL_OK;
+}
+
+void
+save_end (struct save *save)
+{
+    if (save->rank)
+        *save->folder.temporary = '\0'; /* it is rank 0's */
+    checkpoint_folder_end (&save->folder);
+    manifest_release (&save->manifest);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The other ranks' parts of an asynchronous save; see shares.h. */
+#include <config.h>
+
+#include "lib/checkpoint/shares.h"
+
+#include "lib/base/error.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/io.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <time.h>
+
+enum { NAME_ROOM = PATH_MAX + 32, SHARE_MOST = 256 << 20, FIRST_PAUSE_MS = 2, LONGEST_PAUSE_MS = 100 };
+
+enum state { WRITES, WRITES_UNSEEN, TAKEN, ENDED };
+
+static void
+name_of (char name[NAME_ROOM], const char *folder, int rank)
+{
+    snprintf (name, NAME_ROOM, "%s/.rank-%d", folder, rank);
+}
+
+/* ---- other ranks ---- */
+
+/* Where locks do not exist, the deadline has to do. */
+enum accel_status
+share_begin (int *fd, const char *folder, int rank, struct accel_error *err)
+{
+    char name[NAME_ROOM];
+    name_of (name, folder, rank);
+    *fd = open (name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (*fd < 0)
+        return accel_fail_errno (err, "%s", name);
+    (void) flock (*fd, LOCK_EX | LOCK_NB);
+    return ACCEL_OK;
+}
+
+enum accel_status
+share_write (int fd, const struct manifest *manifest, struct accel_error *err)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    manifest_write (manifest, &text);
+    if (text.failed)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the manifest");
+    return io_write_all (fd, text.text, text.length) ? accel_fail_errno (err, "cannot write a manifest") : ACCEL_OK;
+}
+
+/* To remove a name needs no space, even if that is what failed. */
+void
+share_fail (const char *folder, int rank)
+{
+    char name[NAME_ROOM];
+    name_of (name, folder, rank);
+    (void) unlink (name);
+}
+
+/* Children that the program has forked have the file open, too; they would keep a lock that is only closed. */
+void
+share_end (int *fd)
+{
+    if (*fd >= 0) {
+        (void) flock (*fd, LOCK_UN);
+        close (*fd);
+    }
+    *fd = -1;
+}
+
+/* ---- rank 0 ---- */
+
+static bool
+is_locked (const char *name)
+{
+    AUTO_CLOSE int fd = open (name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return fd >= 0 && flock (fd, LOCK_SH | LOCK_NB);
+}
+
+/* @return whether the file has a complete manifest, which is taken then */
+static bool
+take (const char *name, struct manifest *manifest)
+{
+    AUTO_FREE char *text = NULL;
+    struct accel_error cause;
+    size_t length;
+    struct fail fail;
+    return !io_read_file (name, SHARE_MOST, &text, &length, &fail) && length
+           && !manifest_take_text (manifest, text, length, &cause);
+}
+
+static bool
+is_gone (const struct shares *shares, int rank, char *how, size_t size)
+{
+    return shares->source && shares->source->is_gone (shares->source, rank, how, size);
+}
+
+/* A rank that cannot use the communicator any more may still write; so the lock is the better witness. */
+static bool
+still_writes (const struct shares *shares, int rank, const char *name)
+{
+    char how[128];
+    if (shares->states[rank] == WRITES)
+        return is_locked (name);
+    return !access (name, F_OK) && !is_gone (shares, rank, how, sizeof how);
+}
+
+/* A rank unlocks its file when it is complete: what was not complete before may be now. */
+static enum state
+look_at (const struct shares *shares, int rank, struct manifest *manifest)
+{
+    char name[NAME_ROOM];
+    name_of (name, shares->folder, rank);
+    if (take (name, manifest))
+        return TAKEN;
+    if (still_writes (shares, rank, name))
+        return (enum state) shares->states[rank];
+    return take (name, manifest) ? TAKEN : ENDED;
+}
+
+enum accel_status
+shares_begin (struct shares *shares, const char *folder, int size, struct watch_source *source,
+              struct accel_error *err)
+{
+    *shares = (struct shares){ .folder = folder, .size = size, .source = source };
+    shares->states = calloc ((size_t) size, 1);
+    if (!shares->states)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    for (int rank = 1; rank < size; rank++) {
+        char name[NAME_ROOM];
+        name_of (name, folder, rank);
+        shares->states[rank] = is_locked (name) ? WRITES : WRITES_UNSEEN;
+    }
+    return ACCEL_OK;
+}
+
+/* @return how many ranks still write */
+static int
+look_at_all (struct shares *shares, struct manifest *manifest)
+{
+    int left = 0;
+    for (int rank = 1; rank < shares->size; rank++) {
+        if (shares->states[rank] <= WRITES_UNSEEN)
+            shares->states[rank] = (unsigned char) look_at (shares, rank, manifest);
+        left += shares->states[rank] <= WRITES_UNSEEN;
+    }
+    return left;
+}
+
+static enum accel_status
+remove_all (const struct shares *shares, struct accel_error *err)
+{
+    char name[NAME_ROOM];
+    for (int rank = 1; rank < shares->size; rank++) {
+        name_of (name, shares->folder, rank);
+        if (unlink (name))
+            return accel_fail_errno (err, "cannot remove %s", name);
+    }
+    return ACCEL_OK;
+}
+
+static enum accel_status
+conclude (const struct shares *shares, uint32_t timeout_ms, struct accel_error *err)
+{
+    char how[128] = "";
+    int rank = 1;
+    while (rank < shares->size && shares->states[rank] == TAKEN)
+        rank++;
+    if (rank == shares->size)
+        return remove_all (shares, err);
+    if (shares->states[rank] != ENDED)
+        return accel_fail (err, ACCEL_ERR_TIMEOUT,
+                           "timed out after %u ms, waiting for rank %d to write its files of the checkpoint",
+                           timeout_ms, rank);
+    bool gone = is_gone (shares, rank, how, sizeof how);
+    return accel_fail (err, ACCEL_ERR_PEER, "rank %d has not written its files of the checkpoint%s%s", rank,
+                       gone ? ": it " : "", gone ? how : "");
+}
+
+enum accel_status
+shares_gather (struct shares *shares, struct manifest *manifest, uint32_t timeout_ms, struct accel_error *err)
+{
+    int64_t end = clock_ns () + (int64_t) timeout_ms * 1000000;
+    long pause_ms = FIRST_PAUSE_MS;
+    while (look_at_all (shares, manifest) && clock_ns () < end) {
+        nanosleep (&(struct timespec){ .tv_nsec = pause_ms * 1000000 }, NULL);
+        pause_ms = pause_ms * 2 < LONGEST_PAUSE_MS ? pause_ms * 2 : LONGEST_PAUSE_MS;
+    }
+    return conclude (shares, timeout_ms, err);
+}
+
+void
+shares_release (struct shares *shares)
+{
+    free (shares->states);
+    shares->states = NULL;
+}
