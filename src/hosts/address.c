@@ -43,7 +43,8 @@ open_socket (int port)
     if (is_v6)
         setsockopt (fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     setsockopt (fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    int failed = is_v6 ? bind (fd, (struct sockaddr *) &in6, sizeof in6) : bind (fd, (struct sockaddr *) &in, sizeof in);
+    int failed = is_v6 ? bind (fd, (struct sockaddr *) &in6, sizeof in6)
+                       : bind (fd, (struct sockaddr *) &in, sizeof in);
     if (fd >= 0 && !failed && !listen (fd, SOMAXCONN))
         return fd;
     int error = errno;
@@ -60,8 +61,8 @@ listener_open (struct listener *listener, int port, struct fail *fail)
         return -1;
     listener->fd = open_socket (port);
     return listener->fd >= 0 ? 0
-           : fail_set (fail, FAIL_GENERAL, "cannot listen on port %d: %s; choose another with --main_process_port", port,
-                       strerror (errno));
+           : fail_set (fail, FAIL_GENERAL, "cannot listen on port %d: %s; choose another with --main_process_port",
+                       port, strerror (errno));
 }
 
 void
@@ -117,7 +118,8 @@ add_family (struct strlist *addresses, const struct ifaddrs *all, int family, co
         const struct sockaddr_in *v4 = (const void *) at->ifa_addr;
         const struct sockaddr_in6 *v6 = (const void *) at->ifa_addr;
         const void *address = family == AF_INET ? (const void *) &v4->sin_addr : (const void *) &v6->sin6_addr;
-        if ((family == AF_INET || !IN6_IS_ADDR_LINKLOCAL (&v6->sin6_addr)) && inet_ntop (family, address, text, sizeof text))
+        bool is_useful = family == AF_INET || !IN6_IS_ADDR_LINKLOCAL (&v6->sin6_addr);
+        if (is_useful && inet_ntop (family, address, text, sizeof text))
             add_once (addresses, text);
     }
 }

@@ -202,7 +202,8 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     part.share.ranks = (int) wire_number (frame);
     part.share.world_size = (int) wire_number (frame);
     part.restarts = wire_number (frame);
-    if (!agent->has_job || agent->child.pid || frame->failed || part.share.ranks < 1 || part.share.ranks > JOBSEG_MAX_LOCAL)
+    if (!agent->has_job || agent->child.pid || frame->failed || part.share.ranks < 1
+        || part.share.ranks > JOBSEG_MAX_LOCAL)
         return fail_set (fail, FAIL_GENERAL, "the head has sent a start that makes no sense");
     if (set_number (config, "num_processes", part.share.world_size, fail)
         || set_number (config, "num_machines", part.share.machines, fail)

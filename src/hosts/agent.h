@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent: on each host of a launch on several, it starts the launcher of that host's ranks, passes their output and what
- * became of them to the head, and ends them when the head, or the connection to it, is gone. */
+/* The agent: on each host of a launch on several, it starts the launcher of that host's ranks, passes their output and
+ * what became of them to the head, and ends them when the head, or the connection to it, is gone. */
 #ifndef HOSTS_AGENT_H
 #define HOSTS_AGENT_H
 

@@ -116,7 +116,8 @@ fork_child (struct agent_child *child, const struct parcel *parcel, struct hosts
         close (said[0]);
         if (pid > 0)
             kill (pid, SIGKILL);
-        return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (error), status_exec_hint (error));
+        return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (error),
+                         status_exec_hint (error));
     }
     pipe_init (&child->said, said[0], said[0]);
     child->pid = pid;
@@ -257,7 +258,8 @@ make_end (struct agent_child *child)
         snprintf (text, sizeof text, "accelerate: the launcher on this host was killed by signal %d\n",
                   WTERMSIG (child->wait_status));
     else
-        snprintf (text, sizeof text, "accelerate: the launcher on this host ended with status %d and no report\n", status);
+        snprintf (text, sizeof text, "accelerate: the launcher on this host ended with status %d and no report\n",
+                  status);
     size_t begin = wire_begin (&child->end, WIRE_END);
     wire_put_number (&child->end, WIRE_END_ERROR);
     wire_put_number (&child->end, status ? status : FAIL_GENERAL);

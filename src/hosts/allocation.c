@@ -9,6 +9,7 @@
 #include "util/jobseg.h"
 #include "util/parse.h"
 
+#include <ctype.h>
 #include <string.h>
 
 enum {
@@ -30,6 +31,16 @@ is_rank (allocation_lookup *lookup)
     return text && !(parse_int64 (text, 0, INT64_MAX, &step) == PARSE_OK && step >= FIRST_SPECIAL_STEP);
 }
 
+/* The number at the beginning of *text, which moves after it.  @return 0 if there is none that can be right */
+static int
+take_number (const char **text)
+{
+    int number = 0;
+    while (isdigit ((unsigned char) **text) && number <= JOBSEG_MAX_LOCAL)
+        number = 10 * number + (*(*text)++ - '0');
+    return number <= JOBSEG_MAX_LOCAL ? number : 0;
+}
+
 /* The next of "2(x3),1": how many tasks a node has.  @return false if the text is something else */
 static bool
 next_tasks (const char **text, int *repeat, int *tasks)
@@ -38,15 +49,16 @@ next_tasks (const char **text, int *repeat, int *tasks)
         (*repeat)--;
         return true;
     }
-    int length = 0, times = 1;
-    if (sscanf (*text, "%d%n", tasks, &length) != 1 || *tasks < 1 || *tasks > JOBSEG_MAX_LOCAL)
-        return false;
-    *text += length;
-    if (sscanf (*text, "(x%d)%n", &times, &length) == 1 && times >= 1)
-        *text += length;
+    int times = 1;
+    *tasks = take_number (text);
+    if (!strncmp (*text, "(x", 2)) {
+        *text += 2;
+        times = take_number (text);
+        *text += **text == ')';
+    }
     *text += **text == ',';
     *repeat = times - 1;
-    return true;
+    return *tasks && times;
 }
 
 /* One task on each node is what Slurm says if nobody has asked for more: then each host decides how many it runs. */
@@ -93,12 +105,12 @@ read_counts (struct hostlist *list, const char *value, allocation_lookup *lookup
     while (*(value += strspn (value, " "))) {
         size_t length = strcspn (value, " ");
         const char *number = value + length + strspn (value + length, " ");
-        int slots = 0, used = 0;
-        if (sscanf (number, "%d%n", &slots, &used) != 1 || slots < 1 || (number[used] && number[used] != ' '))
+        int slots = take_number (&number);
+        if (slots < 1 || (*number && *number != ' '))
             return fail_set (fail, FAIL_USAGE, "expected pairs of a host and a number");
         if (hostlist_add (list, value, length, slots, fail))
             return -1;
-        value = number + used;
+        value = number;
     }
     return 0;
 }

@@ -9,8 +9,8 @@
 typedef const char *allocation_lookup (const char *name);
 
 /**
- * Look for an allocation of Slurm, PBS or LSF.  A process that the scheduler, or another launcher, has started as one of
- * several has none: it is a part of a job already.
+ * Look for an allocation of Slurm, PBS or LSF.  A process that the scheduler, or another launcher, has started as one
+ * of several has none: it is a part of a job already.
  *
  * @param[out] list  empty if there is none; its hosts
  * @param[out] source  for people: "the Slurm allocation (SLURM_JOB_NODELIST)"; NULL if there is none

@@ -408,7 +408,9 @@ write_report (const struct head *head, const struct link *guilty, struct fail *f
     AUTO_STRBUF struct strbuf json = { 0 };
     if (!path)
         return 0;
-    return verdict_json (head, guilty, &json, fail) || io_write_file (path, json.text, json.length, 0644, fail) ? -1 : 0;
+    if (verdict_json (head, guilty, &json, fail))
+        return -1;
+    return io_write_file (path, json.text, json.length, 0644, fail);
 }
 
 /* @return the exit status, or -1 with @fail */

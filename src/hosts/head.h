@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head of a launch on several hosts: it starts an agent on each, tells it which ranks to start, merges their output,
- * watches the connections, and reports the first failure. */
+/* The head of a launch on several hosts: it starts an agent on each, tells it which ranks to start, merges their
+ * output, watches the connections, and reports the first failure. */
 #ifndef HOSTS_HEAD_H
 #define HOSTS_HEAD_H
 

@@ -256,7 +256,8 @@ take_keyword (const char *word, size_t length, int *slots, struct fail *fail)
         return 0;
     }
     char why[128];
-    snprintf (why, sizeof why, "is not one of slots=N, max_slots=N%s", suggest_text (&suggest, "", space, sizeof space));
+    snprintf (why, sizeof why, "is not one of slots=N, max_slots=N%s",
+              suggest_text (&suggest, "", space, sizeof space));
     return refuse (fail, word, length, why);
 }
 
@@ -343,8 +344,8 @@ hostlist_divide (struct hostlist *list, int64_t num_processes, struct fail *fail
     bool has_slots;
     int64_t slots = count_slots (list, &has_slots), count = (int64_t) list->count;
     if (num_processes && has_slots && num_processes > slots)
-        return fail_set (fail, FAIL_USAGE, "--num_processes %lld is more than the %lld slots of the hosts; raise the slots "
-                         "of some, as in host:%lld", (long long) num_processes, (long long) slots,
+        return fail_set (fail, FAIL_USAGE, "--num_processes %lld is more than the %lld slots of the hosts; raise the "
+                         "slots of some, as in host:%lld", (long long) num_processes, (long long) slots,
                          (long long) ((num_processes + count - 1) / count));
     if (num_processes > INT32_MAX || slots > INT32_MAX)
         return fail_set (fail, FAIL_USAGE, "too many processes: the maximum is %d", INT32_MAX);

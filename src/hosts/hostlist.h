@@ -26,11 +26,12 @@ struct hostlist {
     size_t count, capacity;
 };
 
-/** Append the hosts of --hosts: "a,b:4,node[01-16]:8,[fe80::1]:2".  A name that occurs several times gets as many slots.
+/** Append the hosts of --hosts: "a,b:4,node[01-16]:8,[fe80::1]:2".
  *  @return 0, or -1 with @p fail saying which part is wrong */
 int hostlist_add_text (struct hostlist *list, const char *text, struct fail *fail);
 
-/** Append the hosts of a file: one per line, "a slots=4" (Open MPI) or "a:4" (MPICH), ranges as above, comments after #.
+/** Append the hosts of a file: one per line, "a slots=4" (Open MPI) or "a:4" (MPICH), ranges as above, comments after
+ *  #.
  *  @param name  of the file, for messages */
 int hostlist_add_file (struct hostlist *list, const char *name, const char *text, struct fail *fail);
 
@@ -47,8 +48,8 @@ bool hostlist_is_complete (const struct hostlist *list, int64_t num_processes);
 /**
  * Decide how many processes run on each host, and their ranks.
  *
- * Without @p num_processes (0), every slot gets one.  With it and slots, hosts are filled in their order; with it alone,
- * processes are divided evenly, and the first hosts get one more.  Hosts without a process are removed.
+ * Without @p num_processes (0), every slot gets one.  With it and slots, hosts are filled in their order; with it
+ * alone, processes are divided evenly, and the first hosts get one more.  Hosts without a process are removed.
  *
  * @return 0, or -1 with @p fail set; an unknown number of slots counts as 1
  */

@@ -20,7 +20,8 @@
 enum { HOSTFILE_BYTES = 4 * 1024 * 1024 };
 
 /* What contradicts --hosts: the ranks' places are then decided by something else. */
-static const char *const contradictions[] = { "num_machines", "machine_rank", "mpirun_hostfile", "tpu", "deepspeed_hostfile" };
+static const char *const contradictions[]
+    = { "num_machines", "machine_rank", "mpirun_hostfile", "tpu", "deepspeed_hostfile" };
 
 static int
 check_alone (const struct config *config, const char *flag, struct fail *fail)
@@ -30,8 +31,8 @@ check_alone (const struct config *config, const char *flag, struct fail *fail)
             return fail_set (fail, FAIL_USAGE, "--%s and --%s cannot be combined", flag, contradictions[i]);
     if (config->settings.use_deepspeed && config->settings.deepspeed_multinode_launcher
         && strcmp (config->settings.deepspeed_multinode_launcher, "standard") != 0)
-        return fail_set (fail, FAIL_USAGE, "--%s needs deepspeed_multinode_launcher: standard, because DeepSpeed's other "
-                         "launchers start the hosts themselves", flag);
+        return fail_set (fail, FAIL_USAGE, "--%s needs deepspeed_multinode_launcher: standard, because DeepSpeed's "
+                         "other launchers start the hosts themselves", flag);
     return 0;
 }
 
@@ -69,8 +70,8 @@ find_allocation (struct hosts *hosts, bool asked, struct fail *fail)
     if (allocation_find (&hosts->list, &hosts->source, look_up, fail))
         return -1;
     if (asked && !hosts->list.count)
-        return fail_set (fail, FAIL_USAGE, "--hosts auto needs an allocation of Slurm, PBS or LSF, but this process is not "
-                         "in one");
+        return fail_set (fail, FAIL_USAGE, "--hosts auto needs an allocation of Slurm, PBS or LSF, but this process is "
+                         "not in one");
     if (!asked && hosts->list.count == 1) {
         hostlist_release (&hosts->list);
         hosts->source = NULL;
@@ -173,7 +174,8 @@ print_text (const struct hosts *hosts, const struct config *config, bool has_ran
         strbuf_printf (&out, "\nworld size\n  %d\n", hostlist_world_size (&hosts->list));
     strbuf_add (&out, "\nprogram\n  ");
     printable_add (&out, config->program);
-    strbuf_add (&out, "\n\nnotes\n  each host plans its own ranks; MASTER_ADDR and MASTER_PORT are chosen when the job starts\n");
+    strbuf_add (&out, "\n\nnotes\n  each host plans its own ranks\n"
+                      "  MASTER_ADDR and MASTER_PORT are chosen when the job starts\n");
     fputs (out.text ? out.text : "", stdout);
 }
 
@@ -196,7 +198,8 @@ print_json (const struct hosts *hosts, const struct config *config, bool has_ran
         json_array_append_new (list, one);
     }
     json_object_set_new (root, "program", json_text (config->program));
-    json_object_set_new (root, "world_size", has_ranks ? json_integer (hostlist_world_size (&hosts->list)) : json_null ());
+    json_object_set_new (root, "world_size",
+                         has_ranks ? json_integer (hostlist_world_size (&hosts->list)) : json_null ());
     json_object_set_new (root, "hosts", list);
     AUTO_FREE char *text = json_dumps (root, JSON_INDENT (2));
     json_decref (root);

@@ -30,7 +30,8 @@ bool hosts_is_own (const struct hosts *hosts, const char *name);
  */
 void hosts_add_argv (const struct hosts *hosts, const char *name, bool batch, struct strlist *argv);
 
-/** Decide where the ranks run, and print what would be started where, for --dry_run.  @return 0, or -1 with @p fail set */
+/** Decide where the ranks run, and print what would be started where, for --dry_run.
+ *  @return 0, or -1 with @p fail set */
 int hosts_print (struct hosts *hosts, const struct config *config, struct fail *fail);
 
 void hosts_release (struct hosts *hosts);

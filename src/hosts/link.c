@@ -92,7 +92,8 @@ link_start (struct link *link, const struct hosts *hosts, struct fail *fail)
     link->has_greeting = link->has_job = false;
     if (link->pid < 0) {
         link->pid = 0;
-        return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (errno), status_exec_hint (errno));
+        return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (errno),
+                         status_exec_hint (errno));
     }
     return 0;
 }
@@ -154,8 +155,8 @@ take_hello (struct link *link, struct wire_frame *frame)
 {
     const char *version = wire_text (frame), *host = wire_text (frame);
     if (!version || strcmp (version, PACKAGE_VERSION) != 0)
-        link_lose (link, "accelerate %s is installed there, but this is accelerate %s; install the same version on all hosts",
-                   version ? version : "?", PACKAGE_VERSION);
+        link_lose (link, "accelerate %s is installed there, but this is accelerate %s; install the same version on all "
+                         "hosts", version ? version : "?", PACKAGE_VERSION);
     else {
         link->host = copy (host);
         link->state = LINK_GREETED;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head's connection to one agent: the process that carries it, what goes through it, and what is known of the host. */
+/* The head's connection to one agent: the process that carries it, what goes through it, and what is known of the
+ * host. */
 #ifndef HOSTS_LINK_H
 #define HOSTS_LINK_H
 
@@ -51,7 +52,8 @@ struct link {
     struct strlist addresses;
     bool *reached;       /* of LINK_REACHED, one for each address of the first host */
 
-    int64_t round_trip_ns, offset_ns; /* of the quickest beat, and the agent's clock less ours by that; 0: no beat yet */
+    int64_t round_trip_ns; /* of the quickest beat; 0: none yet */
+    int64_t offset_ns;     /* the agent's clock less ours, by that beat */
     bool was_told;    /* to end its ranks */
     int64_t failed_ns; /* our clock; when a rank failed there, or the host was lost; 0: neither */
     int failed_rank;  /* -1: none */

@@ -10,9 +10,9 @@
 
 /* A '*' at the end means all that begin so. */
 static const char *const of_host[] = {
-    "HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "HOST", "DISPLAY", "XAUTHORITY",
-    "TMPDIR", "XDG_*", "SSH_*", "DBUS_*", "TERM_SESSION_ID", "WINDOWID", "TMUX*", "STY", "SLURM*", "PMI_*", "PMIX_*", "OMPI_*",
-    "LSB_*", "PBS_*",
+    "HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "HOST", "DISPLAY",
+    "XAUTHORITY", "TMPDIR", "XDG_*", "SSH_*", "DBUS_*", "TERM_SESSION_ID", "WINDOWID", "TMUX*", "STY", "SLURM*",
+    "PMI_*", "PMIX_*", "OMPI_*", "LSB_*", "PBS_*",
 };
 
 bool

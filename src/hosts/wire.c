@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames: a length of 4 bytes and a type of 1, then values; see wire.h.  Numbers have 8 bytes, texts their length, with the
- * terminating 0 that is also written, as such a number.  All in little endian order, because hosts may differ. */
+/* Frames: a length of 4 bytes and a type of 1, then values; see wire.h.  Numbers have 8 bytes, texts their length, with
+ * the terminating 0 that is also written, as such a number.  All in little endian order, because hosts may differ. */
 #include <config.h>
 
 #include "hosts/wire.h"

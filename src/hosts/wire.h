@@ -38,7 +38,7 @@ enum wire_type {
     WIRE_OUT,       /* bytes */
     WIRE_ERR,       /* bytes */
     WIRE_FAILED,    /* the agent's clock, ns; rank: the first failure on this host, at once */
-    WIRE_END,       /* enum wire_end, exit status, report as text, report as JSON: the launcher on this host has ended */
+    WIRE_END,       /* enum wire_end, exit status, report as text, as JSON: the launcher on this host has ended */
     WIRE_TYPE_COUNT
 };
 

@@ -12,7 +12,8 @@ check_list (struct hostlist *list)
 {
     hostlist_finish (list);
     for (size_t i = 0; i < list->count; i++)
-        if (!*list->hosts[i].name || *list->hosts[i].name == '-' || strpbrk (list->hosts[i].name, " \t\n'\"$;") || list->hosts[i].slots < 0)
+        if (!*list->hosts[i].name || *list->hosts[i].name == '-' || strpbrk (list->hosts[i].name, " \t\n'\"$;")
+            || list->hosts[i].slots < 0)
             abort ();
     struct fail fail = { 0 };
     if (list->count && hostlist_divide (list, 0, &fail))

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Whatever dies, a rank, an agent, the head, a host or a link: the report says which, and no process stays on any host.
 . "${srcdir:-.}/tests/testlib.sh"
-. "$srcdir/tests/hosts/lab.sh"
-begin_lab 3
+. "$srcdir/tests/hosts/lab"
+begin_lab 3 || exit
 meet=$builddir/tests/hosts/rendezvous
 
-# begin ARGUMENT...: launch from host1 on all hosts, in the background; ranks 0 and 1 are on host1, 2 on host2, 3 on host3
+# begin ARGUMENT...: launch from host1 on all hosts, in the background; ranks 0 and 1 are on host1, 2 on host2, 3 on
+# host3
 begin () {
     rm -f up.*
     on host1 "$accelerate" launch --cpu --hosts host1:2,host2:1,host3:1 "$@" "$meet" up >out 2>err &
@@ -28,7 +29,8 @@ test_expect_success 'a killed rank: it is blamed, not those that lose their conn
 '
 test_expect_success 'a killed rank on another host' '
     begin && on host3 kill -SEGV "$(cat up.3)" && finish 139 &&
-    grep "^accelerate: rank 3 (process $(cat up.3) on host3) was killed by signal 11 (SIGSEGV)" err && all_clean host1 host2 host3
+    grep "^accelerate: rank 3 (process $(cat up.3) on host3) was killed by signal 11 (SIGSEGV)" err &&
+    all_clean host1 host2 host3
 '
 test_expect_success 'a killed agent: its host is blamed' '
     begin && on host2 pkill -9 -f "[-]-agent" && finish 1 && grep "^accelerate: host host2: lost: " err &&
@@ -47,7 +49,8 @@ test_expect_success 'SIGTERM reaches all ranks once, and ends the job' '
 '
 test_expect_success 'a cut link: the host is blamed, and ends its own ranks' '
     begin --host_timeout 4 && hosts cut host2 && finish 1 &&
-    grep "^accelerate: host host2: lost: no sign of life for 4 s$" err && all_clean host1 host2 host3 && hosts heal host2
+    grep "^accelerate: host host2: lost: no sign of life for 4 s$" err &&
+    all_clean host1 host2 host3 && hosts heal host2
 '
 test_expect_success 'a host that is powered off' '
     begin --host_timeout 4 && hosts off host3 && finish 1 &&

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # One launch starts ranks on several hosts, and their output comes to one place.
 . "${srcdir:-.}/tests/testlib.sh"
-. "$srcdir/tests/hosts/lab.sh"
-begin_lab 3
+. "$srcdir/tests/hosts/lab"
+begin_lab 3 || exit
 meet=$builddir/tests/hosts/rendezvous
 
 # launch ARGUMENT...: from host1
@@ -18,7 +18,8 @@ rank 2 of 4, local 0 of 1, on host2, machine 1 of 3: sum 6
 rank 3 of 4, local 0 of 1, on host3, machine 2 of 3: sum 6
 END
 test_expect_success 'ranks on three hosts meet at MASTER_ADDR' '
-    launch --hosts host1:2,host2:1,host3:1 "$meet" >out 2>err && sort out | diff expected - && all_clean host1 host2 host3
+    launch --hosts host1:2,host2:1,host3:1 "$meet" >out 2>err && sort out | diff expected - &&
+    all_clean host1 host2 host3
 '
 cat >hostfile <<'END'
 # a comment
@@ -77,9 +78,9 @@ test_expect_success 'a host that does not exist' '
     grep "^accelerate: host host9: cannot connect: .*host9" err && all_clean host1
 '
 test_expect_success 'a host with another key is refused' '
-    mkdir -p "$HOME/.ssh" && on host1 ssh-keyscan host3 2>keys.err | sed "s/^host3/host2/" >other_keys &&
-    test -s other_keys && printf "Host host2\nUserKnownHostsFile %s\n" "$PWD/other_keys" >config &&
-    on host1 env PATH="$PWD/bin:$PATH" sh -c "mkdir -p bin && printf \"#!/bin/sh\nexec /usr/bin/ssh -F $PWD/config -i $HOSTS_DIR/key \\\"\\\$@\\\"\n\" >bin/ssh && chmod +x bin/ssh" &&
+    sed "s/^/host2 /" "$HOSTS_DIR/key.pub" >other_keys && mkdir bin &&
+    printf "#!/bin/sh\nexec %s -o UserKnownHostsFile=%s \"\$@\"\n" "$(command -v ssh)" "$PWD/other_keys" >bin/ssh &&
+    chmod +x bin/ssh &&
     test_exit 1 on host1 env PATH="$PWD/bin:$PATH" setsid -w "$accelerate" launch --cpu --hosts host2 true 2>err &&
     grep "host host2: cannot connect: .*verification failed" err
 '
@@ -89,7 +90,8 @@ test_expect_success '--dry_run says what would start where, and starts nothing' 
     grep "\"world_size\": 3" out.json
 '
 test_expect_success 'inside an allocation its hosts are used' '
-    on host1 env SLURM_JOB_NODELIST="host[1-2]" SLURM_TASKS_PER_NODE="2,1" "$accelerate" launch --cpu "$meet" >out 2>err &&
+    on host1 env SLURM_JOB_NODELIST="host[1-2]" SLURM_TASKS_PER_NODE="2,1" \
+        "$accelerate" launch --cpu "$meet" >out 2>err &&
     test "$(wc -l <out)" -eq 3 && grep "on host2, machine 1 of 2" out
 '
 test_expect_success 'ranks are named on a terminal' '

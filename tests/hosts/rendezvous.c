@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does what torch's rendezvous does, with its variables: rank 0 listens at MASTER_PORT, the others connect to MASTER_ADDR
- * and send their rank; rank 0 answers with the sum.  Then, with an argument, each rank says "up RANK" in the file of that
- * name and waits: for ever, or until its own connection breaks. */
+/* Does what torch's rendezvous does, with its variables: rank 0 listens at MASTER_PORT, the others connect to
+ * MASTER_ADDR and send their rank; rank 0 answers with the sum.  Then, with an argument, each rank writes its process's
+ * number to the file ARGUMENT.RANK and waits: rank 0 for ever, the others until their connection breaks. */
 #include <config.h>
 
 #include <errno.h>

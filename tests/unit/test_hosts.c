@@ -112,7 +112,8 @@ test_division (void)
         { "a:2,b:1", 0, "a=0+2 b=2+1" },     { "a,b", 0, "a=0+1 b=1+1" },
         { "a,b,c", 4, "a=0+2 b=2+1 c=3+1" }, { "a:2,b:2", 3, "a=0+2 b=2+1" },
         { "a:2,b:2", 2, "a=0+2" },           { "a,b,c", 2, "a=0+1 b=1+1" },
-        { "a:2,b:2", 5, "!--num_processes 5 is more than the 4 slots of the hosts; raise the slots of some, as in host:3" },
+        { "a:2,b:2", 5,
+          "!--num_processes 5 is more than the 4 slots of the hosts; raise the slots of some, as in host:3" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hostlist list = { 0 };
@@ -200,7 +201,8 @@ test_wire (void)
     for (size_t i = 0; i < out.length; i++)
         partial += wire_next (out.text, i, &frame, &used) == 0;
     ok (partial == out.length, "a frame is not taken before all of it is there");
-    ok (wire_next (out.text, out.length, &frame, &used) == 1 && used == out.length && frame.type == WIRE_HELLO, "a frame");
+    ok (wire_next (out.text, out.length, &frame, &used) == 1 && used == out.length && frame.type == WIRE_HELLO,
+        "a frame");
     ok (wire_number (&frame) == -5 && !wire_text (&frame), "a number, no text");
     const char *text = wire_text (&frame);
     wire_list (&frame, &back);
@@ -236,8 +238,9 @@ test_parcel (void)
     ok (!strcmp (got.config.settings.mixed_precision, "bf16") && origin.kind == ORIGIN_FILE && origin.line == 7,
         "a setting keeps its value and its origin");
     ok (got.config.settings.vm.count == 2 && !strcmp (got.config.settings.vm.items[1], "two"), "so does a list");
-    ok (!strcmp (got.config.program, "prog") && !strcmp (got.config.program_args[0], "a b") && !got.config.program_args[1]
-            && !strcmp (got.environment.items[0], "A=1") && !strcmp (got.folder, "/somewhere") && got.columns == 77
+    ok (!strcmp (got.config.program, "prog") && !strcmp (got.config.program_args[0], "a b")
+            && !got.config.program_args[1] && !strcmp (got.environment.items[0], "A=1")
+            && !strcmp (got.folder, "/somewhere") && got.columns == 77
             && got.timeout_ms == 3000 && got.host == 2,
         "program, environment, folder");
     parcel_release (&got);
@@ -255,7 +258,8 @@ test_parcel (void)
 static void
 test_verdict (void)
 {
-    struct link links[2] = { { .name = "a", .failed_rank = -1, .err = -1 }, { .name = "b", .failed_rank = -1, .err = -1 } };
+    struct link links[2]
+        = { { .name = "a", .failed_rank = -1, .err = -1 }, { .name = "b", .failed_rank = -1, .err = -1 } };
     struct head head = { .links = links, .count = 2 };
     links[0].state = links[1].state = LINK_ENDED;
     ok (!verdict_find (&head) && verdict_status (&head, NULL) == 0, "no failure");
