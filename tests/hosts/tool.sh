@@ -27,8 +27,10 @@ test_expect_success 'a host can be powered off, and started again' '
     hosts up 2 && on host1 ssh host2 hostname >name && echo host2 | diff - name
 '
 test_expect_success 'nothing is left behind' 'hosts down && ! test -e "$HOSTS_DIR" && has_exited "$lab"'
-test_expect_success 'nor when the owner is killed' '
-    sleep 1000 & owner=$! && HOSTS_OWNER=$owner hosts up 1 && lab=$(sed "s/ .*//" "$HOSTS_DIR/lab") &&
-    kill -9 $owner && gone "$lab"
-'
+lose_owner () {
+    sleep 1000 &
+    owner=$!
+    HOSTS_OWNER=$owner hosts up 1 && lab=$(sed "s/ .*//" "$HOSTS_DIR/lab") && kill -9 $owner && gone "$lab"
+}
+test_expect_success 'nor when the owner is killed' lose_owner
 test_done
