@@ -40,6 +40,7 @@ const struct option_group_info option_groups[GROUP_COUNT] = {
     [GROUP_RESOURCE] = { .title = "Resources" },
     [GROUP_PARADIGM] = { .title = "Training paradigm" },
     [GROUP_DISTRIBUTED] = { .title = "Several processes and machines" },
+    [GROUP_HOSTS] = { .title = "Several hosts" },
     [GROUP_MPIRUN] = { "mpirun", when_on_cpu, "--cpu", "use_cpu", "distributed_type", "MULTI_CPU" },
     [GROUP_DEEPSPEED] = { "DeepSpeed", when_deepspeed, "--use_deepspeed", "distributed_type: DEEPSPEED",
                           "use_deepspeed", "true" },
@@ -54,7 +55,6 @@ const struct option_group_info option_groups[GROUP_COUNT] = {
     [GROUP_TPU] = { "TPU", when_tpu, "--tpu", "distributed_type: XLA", "tpu", "true" },
     [GROUP_AWS] = { "Amazon SageMaker", when_sagemaker, NULL, "compute_environment: AMAZON_SAGEMAKER",
                     "compute_environment", "AMAZON_SAGEMAKER" },
-    [GROUP_HOSTS] = { .title = "Several hosts" },
     [GROUP_OURS] = { .title = "Extensions" },
 };
 

@@ -34,6 +34,7 @@ enum option_group {
     GROUP_RESOURCE,
     GROUP_PARADIGM,
     GROUP_DISTRIBUTED,
+    GROUP_HOSTS,
     GROUP_MPIRUN,
     GROUP_DEEPSPEED,
     GROUP_FSDP,
@@ -42,7 +43,6 @@ enum option_group {
     GROUP_PARALLELISM,
     GROUP_TPU,
     GROUP_AWS,
-    GROUP_HOSTS,
     GROUP_OURS,
     GROUP_COUNT
 };

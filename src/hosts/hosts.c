@@ -19,23 +19,6 @@
 
 enum { HOSTFILE_BYTES = 4 * 1024 * 1024 };
 
-/* What contradicts --hosts: the ranks' places are then decided by something else. */
-static const char *const contradictions[]
-    = { "num_machines", "machine_rank", "mpirun_hostfile", "tpu", "deepspeed_hostfile" };
-
-static int
-check_alone (const struct config *config, const char *flag, struct fail *fail)
-{
-    for (size_t i = 0; i < sizeof contradictions / sizeof *contradictions; i++)
-        if (config_origin (config, contradictions[i]).kind == ORIGIN_FLAG)
-            return fail_set (fail, FAIL_USAGE, "--%s and --%s cannot be combined", flag, contradictions[i]);
-    if (config->settings.use_deepspeed && config->settings.deepspeed_multinode_launcher
-        && strcmp (config->settings.deepspeed_multinode_launcher, "standard") != 0)
-        return fail_set (fail, FAIL_USAGE, "--%s needs deepspeed_multinode_launcher: standard, because DeepSpeed's "
-                         "other launchers start the hosts themselves", flag);
-    return 0;
-}
-
 static int
 read_hostfile (struct hostlist *list, const char *name, struct fail *fail)
 {
@@ -101,10 +84,6 @@ hosts_find (struct hosts *hosts, const struct config *config, struct fail *fail)
     struct utsname name;
     bool asked = settings->hosts && !strcmp (settings->hosts, "auto");
     *hosts = (struct hosts){ 0 };
-    if (settings->hosts && settings->hostfile)
-        return fail_set (fail, FAIL_USAGE, "--hosts and --hostfile cannot be combined");
-    if ((settings->hosts || settings->hostfile) && check_alone (config, settings->hosts ? "hosts" : "hostfile", fail))
-        return -1;
     if (asked || (!settings->hosts && !settings->hostfile && !is_by_hand (config))) {
         if (find_allocation (hosts, asked, fail))
             return -1;
