@@ -170,7 +170,9 @@ agent_child_deadline (const struct agent_child *child)
 static void
 pass_on (struct agent_child *child, struct agent_stream *stream, size_t length, struct strbuf *out)
 {
-    if (out && length) {
+    if (!length)
+        return;
+    if (out) {
         size_t begin = wire_begin (out, stream->type);
         strbuf_add_bytes (out, stream->text, length);
         wire_end (out, begin);
