@@ -251,6 +251,7 @@ function __accelerate_flags
                 --yes\t'ask nothing; take defaults' \
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
                 --no_prefix\t'on a terminal: do not put the rank before each line' \
+                --no_progress\t'no lines about saves and loads that take long' \
                 --failure_report\t'write a JSON report of how the job ended' \
                 --resume\t'continue from the newest complete checkpoint in this folder'
         case env
@@ -399,6 +400,7 @@ function __accelerate_flags
                 --json\t'print JSON' \
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
                 --no_prefix\t'on a terminal: do not put the rank before each line' \
+                --no_progress\t'no lines about saves and loads that take long' \
                 --failure_report\t'write a JSON report of how the job ended' \
                 --resume\t'continue from the newest complete checkpoint in this folder'
         case merge-weights

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goes through shuffled data, can be killed at any moment, and continues where it was, on any number of processes.
  *
- *   accelerate launch --num_processes 2 examples/resume [--state FILE] [--log FILE] [--samples N] [--batch_size N]
+ *   accelerate launch --num_processes 2 examples/resume [--project_dir DIR] [--log FILE] [--samples N] [--batch_size N]
  *                                                       [--epochs N] [--every N] [--seed N] [--step_ms N]
  *
  * To build it by hand: cc resume.c -o resume $(pkg-config --cflags --libs libaccel)
  *
  * Each sample that was used is a line in the log: its epoch, the sample, a random number.  Every few steps the state is
- * saved: where the loader is, where the random numbers are, how long the log is.  If the program is started
- * again, it cuts the log back to that length, and the log becomes the same as that of a run that was never killed. */
+ * saved: the library saves where the loader and the random numbers are, and this program adds how long the log is.  If
+ * the program is started again, it cuts the log back to that length, and the log becomes the same as that of a run that
+ * was never killed. */
 #include <accel/accel.h>
 
 #include <errno.h>
@@ -59,37 +60,6 @@ write_all (int fd, const char *path, const void *bytes, size_t count)
     }
 }
 
-/* A new name is on the disk when its folder is. */
-static void
-sync_folder_of (const char *path)
-{
-    char folder[PATH_MAX];
-    snprintf (folder, sizeof folder, "%s", path);
-    char *slash = strrchr (folder, '/');
-    strcpy (slash ? slash + 1 : folder, ".");
-    int fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fsync (fd))
-        die ("%s: %s", folder, strerror (errno));
-    close (fd);
-}
-
-/* Whatever happens, either the old file or the new one is there and complete: a temporary file is written, synced and
- * renamed. */
-static void
-replace_file (const char *path, const void *bytes, size_t count)
-{
-    char temporary[PATH_MAX];
-    if ((size_t) snprintf (temporary, sizeof temporary, "%s.new", path) >= sizeof temporary)
-        die ("%s: the name is too long", path);
-    int fd = open (temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        die ("%s: %s", temporary, strerror (errno));
-    write_all (fd, temporary, bytes, count);
-    if (fsync (fd) || close (fd) || rename (temporary, path))
-        die ("%s: %s", temporary, strerror (errno));
-    sync_folder_of (path);
-}
-
 /* Ranks of a run that was killed may not have ended yet: until then, they write to the log. */
 static int
 open_log (const char *path)
@@ -107,55 +77,71 @@ open_log (const char *path)
 
 /* ---- the state ---- */
 
-static const char magic[8] = "resume1";
-
-/* Everything needed to continue, written to the file as it is in memory. */
-struct state {
-    char magic[sizeof magic];
-    uint64_t samples;   /* of the data set */
-    uint64_t log_bytes; /* what was logged before */
-    struct accel_loader_state loader;
-    uint8_t generator[ACCEL_GENERATOR_STATE_BYTES]; /* rank 0's default one */
+/* What this program adds to the state; only rank 0 has the log. */
+struct progress {
+    uint64_t samples; /* of the data set */
+    int log;          /* -1 on other ranks */
+    const char *path;
 };
 
-/* @return whether there is a state to continue from */
-static bool
-read_state (struct state *state, const char *path)
+/* Everything that the state says was logged must be on the disk before the state is. */
+static enum accel_status
+save_progress (void *user, struct accel_state_dict *state, struct accel_error *err)
 {
-    FILE *file = fopen (path, "rb");
-    if (!file && errno == ENOENT)
-        return false;
-    if (!file)
-        die ("%s: %s", path, strerror (errno));
-    if (fread (state, sizeof *state, 1, file) != 1 || getc (file) != EOF || memcmp (state->magic, magic, sizeof magic))
-        die ("%s: not a state file of this program", path);
-    fclose (file);
-    return true;
+    const struct progress *progress = user;
+    struct stat info;
+    (void) err;
+    if (fsync (progress->log) || fstat (progress->log, &info))
+        die ("%s: %s", progress->path, strerror (errno));
+    accel_state_dict_set_uint64 (state, "samples", progress->samples);
+    accel_state_dict_set_uint64 (state, "log_bytes", (uint64_t) info.st_size);
+    return ACCEL_OK;
 }
 
-/* Everything that the state says was logged must be on the disk before the state is. */
+static enum accel_status
+load_progress (void *user, const struct accel_state_dict *state, struct accel_error *err)
+{
+    const struct progress *progress = user;
+    uint64_t samples, log_bytes;
+    struct stat info;
+    enum accel_status status = accel_state_dict_get_uint64 (state, "samples", &samples, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "log_bytes", &log_bytes, err);
+    if (status || progress->log < 0)
+        return status;
+    if (fstat (progress->log, &info) || (uint64_t) info.st_size < log_bytes)
+        die ("%s is shorter than the checkpoint records", progress->path);
+    if (samples != progress->samples)
+        die ("the checkpoint belongs to a run with %llu samples", (unsigned long long) samples);
+    if (ftruncate (progress->log, (off_t) log_bytes))
+        die ("%s: %s", progress->path, strerror (errno));
+    return ACCEL_OK;
+}
+
+/* From the checkpoint that `accelerate launch --resume` has found, otherwise from the newest of the project. */
 static void
-save_state (const struct accel_loader *loader, uint64_t samples, int log, const char *log_path, const char *path)
+begin (struct accel *acc, struct progress *progress, const char *project_dir)
 {
     struct accel_error err;
-    struct stat info;
-    struct state state;
-    memset (&state, 0, sizeof state);
-    memcpy (state.magic, magic, sizeof magic);
-    if (fsync (log) || fstat (log, &info))
-        die ("%s: %s", log_path, strerror (errno));
-    state.samples = samples;
-    state.log_bytes = (uint64_t) info.st_size;
-    accel_check (accel_loader_get_state (loader, &state.loader, &err), &err);
-    accel_generator_get_state (accel_default_generator (), state.generator);
-    replace_file (path, &state, sizeof state);
+    const struct accel_project_configuration project
+        = { .project_dir = project_dir, .automatic_checkpoint_naming = true, .total_limit = 2 };
+    const struct accel_checkpoint_object object = { .save = save_progress, .load = load_progress, .user = progress };
+    if (accel_is_main_process (acc))
+        progress->log = open_log (progress->path);
+    accel_check (accel_set_project_configuration (acc, &project, &err), &err);
+    accel_check (accel_register_for_checkpointing (acc, &object, &err), &err);
+    enum accel_status status = accel_load_state (acc, accel_resume_path (), &err);
+    if (status && err.sys_errno != ENOENT)
+        accel_check (status, &err);
+    if (status && progress->log >= 0 && ftruncate (progress->log, 0)) /* there is no checkpoint yet */
+        die ("%s: %s", progress->path, strerror (errno));
 }
 
 /* ---- what the program was asked ---- */
 
 struct options {
     long samples, batch_size, epochs, every, seed, step_ms;
-    const char *state, *log;
+    const char *project_dir, *log;
 };
 
 static long
@@ -172,7 +158,7 @@ parse_count (const char *name, const char *text, long min, long max)
 static struct options
 parse_options (int argc, char **argv)
 {
-    struct options options = { .samples = 1000, .batch_size = 8, .epochs = 3, .every = 5, .state = "resume.state",
+    struct options options = { .samples = 1000, .batch_size = 8, .epochs = 3, .every = 5, .project_dir = "resume",
                                .log = "resume.log" };
     const struct {
         const char *name;
@@ -190,8 +176,8 @@ parse_options (int argc, char **argv)
         const char *name = argv[i], *value = argv[i + 1];
         bool known = false;
         if (!strcmp (name, "--help")) {
-            puts ("usage: resume [--state FILE] [--log FILE] [--samples N] [--batch_size N] [--epochs N] [--every N] "
-                  "[--seed N] [--step_ms N]");
+            puts ("usage: resume [--project_dir DIR] [--log FILE] [--samples N] [--batch_size N] [--epochs N] "
+                  "[--every N] [--seed N] [--step_ms N]");
             exit (EXIT_SUCCESS);
         }
         if (!value)
@@ -201,8 +187,8 @@ parse_options (int argc, char **argv)
                 *counts[j].value = parse_count (name, value, counts[j].min, counts[j].max);
                 known = true;
             }
-        if (!strcmp (name, "--state"))
-            options.state = value;
+        if (!strcmp (name, "--project_dir"))
+            options.project_dir = value;
         else if (!strcmp (name, "--log"))
             options.log = value;
         else if (!known)
@@ -221,40 +207,6 @@ read_number (void *user, size_t index, void *const *into, struct accel_error *er
     (void) err;
     *(int64_t *) into[0] = (int64_t) index;
     return ACCEL_OK;
-}
-
-/* Rank 0 decides whether there is a state, for it might appear between two looks.  @return the log; -1 on others */
-static int
-begin (struct accel *acc, struct accel_loader *loader, const struct options *options)
-{
-    struct accel_error err;
-    struct state state;
-    int log = -1;
-    uint8_t goes_on = 0;
-    memset (&state, 0, sizeof state);
-    if (accel_is_main_process (acc)) {
-        log = open_log (options->log);
-        goes_on = read_state (&state, options->state);
-        struct stat info;
-        if (fstat (log, &info))
-            die ("%s: %s", options->log, strerror (errno));
-        if ((uint64_t) info.st_size < state.log_bytes)
-            die ("%s is shorter than %s records", options->log, options->state);
-        if (goes_on && state.samples != (uint64_t) options->samples)
-            die ("%s belongs to a run with %llu samples", options->state, (unsigned long long) state.samples);
-        if (ftruncate (log, (off_t) state.log_bytes))
-            die ("%s: %s", options->log, strerror (errno));
-    }
-    struct accel_comm *world = accel_world (acc);
-    accel_check (accel_comm_broadcast (world, &goes_on, sizeof goes_on, ACCEL_UINT8, 0, &err), &err);
-    accel_check (accel_set_seed (acc, (uint64_t) options->seed, false, &err), &err);
-    if (!goes_on)
-        return log;
-    accel_check (accel_comm_broadcast (world, &state, sizeof state, ACCEL_UINT8, 0, &err), &err);
-    accel_check (accel_loader_set_state (loader, &state.loader, &err), &err);
-    accel_check (accel_generator_set_state (accel_default_generator (), state.generator, sizeof state.generator, &err),
-                 &err);
-    return log;
 }
 
 /* Training would be here.  The samples of all processes come in the order of the ranks, which is the loader's; those
@@ -297,22 +249,24 @@ main (int argc, char **argv)
     accel_check (accel_loader_create (&loader, &numbers, &loader_options, &err), &err);
     accel_check (accel_prepare (acc, &err, loader), &err);
 
-    int log = begin (acc, loader, &options);
+    struct progress progress = { .samples = numbers.size, .log = -1, .path = options.log };
+    accel_check (accel_set_seed (acc, (uint64_t) options.seed, false, &err), &err);
+    begin (acc, &progress, options.project_dir);
     accel_print (acc, "%d process(es), from epoch %llu\n", accel_num_processes (acc),
                  (unsigned long long) accel_loader_epoch (loader));
     const struct accel_batch *batch;
     long steps = 0;
     while (accel_loader_epoch (loader) < (uint64_t) options.epochs) {
         while (accel_loader_next (loader, &batch, &err)) {
-            use (acc, loader, batch, log, options.log);
+            use (acc, loader, batch, progress.log, options.log);
             pause_ms (options.step_ms);
-            if (++steps % options.every == 0 && log >= 0)
-                save_state (loader, numbers.size, log, options.log, options.state);
+            if (++steps % options.every == 0)
+                accel_check (accel_save_state (acc, NULL, &err), &err);
         }
         accel_check (err.code, &err);
     }
-    if (log >= 0)
-        save_state (loader, numbers.size, log, options.log, options.state);
+    if (steps)
+        accel_check (accel_save_state (acc, NULL, &err), &err);
     accel_print (acc, "finished %ld epochs\n", options.epochs);
 
     accel_loader_destroy (loader);

@@ -107,11 +107,16 @@ build_in () {
     }
 }
 
-# check_in FOLDER [MAKE-ARGUMENT...]: make check there, remember how many tests passed, failed and were skipped.
+# [target=distcheck] check_in FOLDER [MAKE-ARGUMENT...]: make check there, remember how many tests passed, failed and were
+# skipped.  Most tests wait for others most of the time, so more of them run at once than there are processors.
 passed=0 failed=0 skipped=0
 check_in () {
     set +e
-    (checked=$1 && shift && make -C "$checked" --no-print-directory -j "$jobs" check VERBOSE=1 "$@") >"$1/check.out" 2>&1
+    (
+        checked=$1
+        shift
+        make -C "$checked" --no-print-directory -j $((2 * jobs)) "${target:-check}" VERBOSE=1 "$@"
+    ) >"$1/check.out" 2>&1
     status=$?
     set -e
     count () {
@@ -127,7 +132,8 @@ check_in () {
     if [ "$bad" != 0 ]; then
         awk '/^(FAIL|ERROR|XPASS)/ && !seen[$0]++' "$1/check.out" | head -n 40
         # Their output: TAP comments follow the line of their test.
-        awk '/^#? ?(not )?ok / { failing = /not ok/ } failing && lines++ < 80' "$1"/tests/*/*.log | cut -c 1-300
+        awk '/^#? ?(not )?ok / { failing = /not ok/ } failing && lines++ < 80' "$1"/tests/*/*.log \
+            "$1"/accel-*/_build/sub/tests/*/*.log 2>/dev/null | cut -c 1-300
         grep -q -E '^(FAIL|ERROR)' "$1/check.out" || tail -n 30 "$1/check.out"
         say "$bad failed in $1; full log: $1/check.out"
     fi

@@ -54,6 +54,9 @@ cd "$scratch" || exit 99
 # machine that is busier still, TEST_PATIENCE says how long.
 patience=${TEST_PATIENCE:-900}
 
+# TEST_ONLY=NUMBER runs one point of a script; the others count as skipped.
+only_test=${TEST_ONLY-}
+unset TEST_ONLY
 test_number=0
 test_failures=0
 
@@ -80,6 +83,10 @@ show_new_files () {
 
 test_expect_success () {
     test_number=$((test_number + 1))
+    if [ -n "$only_test" ] && [ "$only_test" != "$test_number" ]; then
+        echo "ok $test_number - $1 # SKIP only $only_test is run"
+        return
+    fi
     : >"$scratch/.begin"
     if ! is_one_chain "$2" >"$scratch/.output" 2>&1 </dev/null; then
         echo 'the commands of this test are not one chain of &&' >>"$scratch/.output"

@@ -4,8 +4,9 @@
 
 #include "cli/inspect.h"
 #include "cli/table.h"
-#include "files/quote.h"
+#include "util/bytes.h"
 #include "util/printable.h"
+#include "util/quote.h"
 
 #include <math.h>
 
@@ -96,7 +97,7 @@ add_sum (const struct tensors *tensors, const char *path, const struct findings 
     strbuf_add (out, ", ");
     add_count (out, tensors->elements, "element");
     strbuf_add (out, ", ");
-    progress_add_bytes (out, tensors->bytes);
+    bytes_add (out, tensors->bytes);
     if (tensors->dcp) {
         strbuf_add (out, ", in ");
         add_count (out, tensors->dcp->dcp.files.count, "file");

@@ -4,23 +4,13 @@
 
 #include "cli/progress.h"
 
+#include "util/bytes.h"
 #include "util/clock.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
 enum { FIRST_MS = 1000, NEXT_MS = 100 };
-
-void
-progress_add_bytes (struct strbuf *out, uint64_t bytes)
-{
-    static const char *const units[] = { "B", "KB", "MB", "GB", "TB", "PB", "EB" };
-    double size = (double) bytes;
-    size_t unit = 0;
-    for (; size >= 999.95 && unit + 1 < sizeof units / sizeof *units; unit++)
-        size /= 1000;
-    strbuf_printf (out, unit ? "%.1f %s" : "%.0f %s", size, units[unit]);
-}
 
 static void
 show (const struct progress *progress, int64_t now)
@@ -29,11 +19,11 @@ show (const struct progress *progress, int64_t now)
     double seconds = (double) (now - progress->started) / 1000;
     double share = (double) progress->done / (double) progress->total;
     strbuf_printf (&line, "\r%s %3.0f %%  ", progress->verb, 100 * share);
-    progress_add_bytes (&line, progress->done);
+    bytes_add (&line, progress->done);
     strbuf_add (&line, " of ");
-    progress_add_bytes (&line, progress->total);
+    bytes_add (&line, progress->total);
     strbuf_add (&line, "  ");
-    progress_add_bytes (&line, (uint64_t) ((double) progress->done / seconds));
+    bytes_add (&line, (uint64_t) ((double) progress->done / seconds));
     strbuf_printf (&line, "/s  %.0f s left\33[K", share > 0 ? seconds / share - seconds : 0);
     if (!line.failed)
         fputs (line.text, stderr);

@@ -3,8 +3,6 @@
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 
-#include "util/strbuf.h"
-
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,8 +19,5 @@ void progress_add (struct progress *progress, uint64_t bytes);
 
 /** Remove the line; before anything else is printed. */
 void progress_end (struct progress *progress);
-
-/** Append a number of bytes in decimal units: "1.2 GB". */
-void progress_add_bytes (struct strbuf *out, uint64_t bytes);
 
 #endif

@@ -262,6 +262,14 @@ const struct option options[] = {
              "each line begins with the rank, in colour unless NO_COLOR is set, and lines of different ranks are never "
              "joined. Output to a file or a pipe has no such prefixes." },
 
+    { .key = "no_progress", OPT_FLAG (no_progress), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .env = "ACCEL_NO_PROGRESS", .spelling = SPELL_ONE_IF_ON,
+      .paths = S | M | T | D | P,
+      .help = "no lines about saves and loads that take long",
+      .doc = "Do not report the progress of saves and loads. By default, if saving or loading a model or a checkpoint "
+             "takes more than a second, rank 0 of a program that uses libaccel writes to standard error how much is "
+             "done, how fast it is and how long it still takes." },
+
     { .key = "failure_report", OPT_PATH (failure_report), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "FILE",
       .help = "write a JSON report of how the job ended",

@@ -208,6 +208,7 @@ struct settings {
     bool json;
     bool yes;
     bool no_prefix;
+    bool no_progress;
     int64_t grace; /* seconds between TERM and KILL */
     char *failure_report;
     char *resume; /* folder of checkpoints */

@@ -6,7 +6,7 @@
 
 #include "config/yaml_text.h"
 #include "util/cleanup.h"
-#include "util/utf8.h"
+#include "util/quote.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -120,27 +120,6 @@ node_write_yaml (struct node *map, struct strbuf *out)
 
 /* ---- JSON ---- */
 
-static void
-add_json_text (struct strbuf *out, const char *text)
-{
-    static const char special[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-    strbuf_add_char (out, '"');
-    while (*text) {
-        uint32_t character = utf8_next (&text);
-        const char *found = character < 128 ? strchr (special, (int) character) : NULL;
-        if (found)
-            strbuf_printf (out, "\\%c", letters[found - special]);
-        else if (character >= ' ' && character <= '~')
-            strbuf_add_char (out, (char) character);
-        else if (character > 0xffff)
-            strbuf_printf (out, "\\u%04x\\u%04x", (unsigned) (0xd800 + ((character - 0x10000) >> 10)),
-                           (unsigned) (0xdc00 + ((character - 0x10000) & 0x3ff)));
-        else
-            strbuf_printf (out, "\\u%04x", (unsigned) character);
-    }
-    strbuf_add_char (out, '"');
-}
-
 static const char *
 json_word (enum node_kind kind, const char *text)
 {
@@ -158,7 +137,7 @@ add_json (struct strbuf *out, const struct node *node, int depth)
 {
     bool is_map = node->kind == NODE_MAP;
     if (node->kind == NODE_TEXT || node->kind == NODE_DATE)
-        add_json_text (out, node->text);
+        quote_ascii (out, node->text);
     else if (node_is_scalar (node))
         strbuf_add (out, json_word (node->kind, node->text));
     else if (!node->count)
@@ -168,7 +147,7 @@ add_json (struct strbuf *out, const struct node *node, int depth)
         for (size_t i = 0; i < node->count; i++) {
             strbuf_printf (out, "%s\n%*s", i ? "," : "", 2 * (depth + 1), "");
             if (is_map) {
-                add_json_text (out, json_word (node->items[i].key_kind, node->items[i].key));
+                quote_ascii (out, json_word (node->items[i].key_kind, node->items[i].key));
                 strbuf_add (out, ": ");
             }
             add_json (out, &node->items[i], depth + 1);

@@ -6,8 +6,8 @@
 
 #include "files/cursor.h"
 #include "files/error.h"
-#include "files/quote.h"
 #include "util/cleanup.h"
+#include "util/quote.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@
 #include "files/checksum.h"
 #include "files/cursor.h"
 #include "files/error.h"
-#include "files/quote.h"
 #include "util/cleanup.h"
+#include "util/quote.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -323,7 +323,9 @@ manifest_parse (struct manifest *manifest, const char *text, size_t length, stru
     struct cursor json = { text, length, 0, err };
     bool first = true, more, seen[MEMBERS] = { false };
     *manifest = (struct manifest){ 0 };
-    enum accel_status status = cursor_take (&json, '{', "a manifest");
+    enum accel_status status = cursor_begin (&json);
+    if (!status)
+        status = cursor_take (&json, '{', "a manifest");
     while (!status && !(status = cursor_next (&json, '}', &first, &more)) && more) {
         AUTO_FREE char *key = NULL;
         int member = 0;

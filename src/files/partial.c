@@ -6,6 +6,7 @@
 #include "files/partial.h"
 
 #include "files/error.h"
+#include "files/traffic.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 
@@ -163,6 +164,7 @@ partial_write (const struct partial *partial, uint64_t offset, const void *bytes
         if (put < 0)
             return accel_fail_errno (err, "%s: cannot write", partial->path);
         start_writing (partial->fd, offset, (size_t) put);
+        traffic_moved ((uint64_t) put);
         at += put;
         offset += (uint64_t) put;
         length -= (size_t) put;
@@ -173,6 +175,7 @@ partial_write (const struct partial *partial, uint64_t offset, const void *bytes
 enum accel_status
 partial_finish (struct partial *partial, struct accel_error *err)
 {
+    traffic_syncing ();
     if (fsync (partial->fd))
         return accel_fail_errno (err, "%s: cannot sync", partial->path);
     if (rename (partial->beside, partial->path))

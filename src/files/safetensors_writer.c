@@ -6,9 +6,9 @@
 
 #include "files/error.h"
 #include "files/partial.h"
-#include "files/quote.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/quote.h"
 #include "util/utf8.h"
 
 #include <string.h>
@@ -242,12 +242,6 @@ uint64_t
 safetensors_writer_entry_bytes (const struct safetensors_writer *writer, size_t index)
 {
     return writer->places[index].bytes;
-}
-
-uint64_t
-safetensors_writer_file_bytes (const struct safetensors_writer *writer)
-{
-    return writer->file_bytes;
 }
 
 enum accel_status

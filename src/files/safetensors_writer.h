@@ -40,10 +40,8 @@ enum accel_status safetensors_writer_create (struct safetensors_writer **writer,
 /** @return the entry that is the @p place th of the file; writing in this order is fastest. */
 size_t safetensors_writer_order (const struct safetensors_writer *writer, size_t place);
 
-/** @return bytes of entry @p index, or of the whole file.  @{ */
+/** @return bytes of entry @p index. */
 uint64_t safetensors_writer_entry_bytes (const struct safetensors_writer *writer, size_t index);
-uint64_t safetensors_writer_file_bytes (const struct safetensors_writer *writer);
-/** @} */
 
 /** Write the next @p length bytes of entry @p index.  Several threads may write different entries at once. */
 enum accel_status safetensors_writer_write (struct safetensors_writer *writer, size_t index, const void *bytes,

@@ -5,6 +5,7 @@
 #include "files/source.h"
 
 #include "files/error.h"
+#include "files/traffic.h"
 #include "util/memory.h"
 
 #include <errno.h>
@@ -14,6 +15,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { READ_MOST = 8 << 20 }; /* bytes of one pread() */
 
 enum accel_status
 source_open (struct source *source, const char *path, struct accel_error *err)
@@ -96,13 +99,14 @@ source_read (const struct source *source, uint64_t offset, void *into, size_t le
         return read_map (source, offset, into, length, err);
     unsigned char *at = into;
     while (length) {
-        ssize_t got = pread (source->fd, at, length, (off_t) offset);
+        ssize_t got = pread (source->fd, at, length < READ_MOST ? length : READ_MOST, (off_t) offset);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
             return accel_fail_errno (err, "%s", source->path);
         if (!got)
             return fail_short (source, err);
+        traffic_moved ((uint64_t) got);
         at += got;
         offset += (uint64_t) got;
         length -= (size_t) got;

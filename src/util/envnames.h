@@ -46,6 +46,7 @@
 #define ENV_BACKEND "ACCEL_BACKEND"         /* the former name of ENV_ENGINE */
 #define ENV_TIMEOUT_MS "ACCEL_TIMEOUT_MS"   /* longest wait for a peer */
 #define ENV_CHECK_GRADIENTS "ACCEL_CHECK_GRADIENTS" /* gradients that are infinite or NaN are errors */
+#define ENV_NO_PROGRESS "ACCEL_NO_PROGRESS" /* no lines about saves and loads that take long */
 #define ENV_RESUME_FROM "ACCEL_RESUME_FROM" /* the checkpoint to continue from */
 #define ENV_INSTRUCTIONS "ACCEL_INSTRUCTIONS" /* newest instruction set of reductions, for tests */
 

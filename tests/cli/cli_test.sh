@@ -38,7 +38,7 @@ fake=$builddir/tests/cli/.libs/fakecomm.so
 if [ -f "$fake" ]; then
     printf 'use_cpu: true\ndistributed_type: MULTI_CPU\nnum_processes: 3\ngrace: 1\n' >g.yaml
     faked_test () {
-        ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$fake FAKE_COMM=$1 FAKE_COMM_RANK=1 ACCEL_TIMEOUT_MS=${2:-200000} \
+        ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$fake FAKE_COMM=$1 FAKE_COMM_RANK=${FAKED_RANK:-1} ACCEL_TIMEOUT_MS=${2:-200000} \
             run_test --config_file g.yaml
         status=$?
         ! grep "ready for" out || return 99
@@ -52,6 +52,8 @@ if [ -f "$fake" ]; then
     test_expect_success 'a wrong number: rank, step, expected and got' '
         test_exit 1 faked_test corrupt && grep -Ex "accel_selftest: rank 1: broadcast: an element from the root: expected [0-9]+, got [0-9]+" error &&
         grep -x "all-gather  *ok" out && ! grep "^broadcast" out'
+    test_expect_success 'a wrong floating-point number' '
+        test_exit 1 faked_test uniform && grep -E "^accel_selftest: rank 1: .*: accel_generator_uniform: expected 0.[0-9]+, got 0.[0-9]+" error'
     test_expect_success 'a rank that is stopped is waited for until the timeout, and named' '
         { is_named 3000 || is_named 60000; }'
     test_expect_success 'a rank that leaves is named' '
@@ -59,9 +61,12 @@ if [ -f "$fake" ]; then
     test_expect_success 'a rank that crashes is named' '
         test_exit 139 faked_test crash && grep "rank 1" error'
     test_expect_success 'the alarm names the step' '
-        test_exit 1 faked_test alarm && grep -E "^accel_selftest: rank 1: broadcast: did not finish within [0-9]+ s$" error'
+        test_exit 1 faked_test alarm && grep -x "accel_selftest: rank 1: broadcast: did not finish within 410 s" error'
+    sed -i "s/num_processes: 3/num_processes: 1/" g.yaml
+    test_expect_success 'the alarm of a single process is a failure' '
+        FAKED_RANK=0 test_exit 1 faked_test alarm && grep -x "accel_selftest: rank 0: broadcast: did not finish within 410 s" error'
     test_expect_success 'nothing is left running' '
-        ! grep -l "FAKE_COMM_RANK=1" /proc/[0-9]*/environ 2>/dev/null | while read -r file; do
+        ! grep -l "FAKE_COMM_RANK=" /proc/[0-9]*/environ 2>/dev/null | while read -r file; do
             grep -l "HOME=$HOME" "$file" 2>/dev/null; done | grep .'
 else
     test_skip 'ranks that go wrong' 'this build has no shared libraries'

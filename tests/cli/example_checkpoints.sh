@@ -38,24 +38,59 @@ test_expect_success 'saving changes nothing' '
     "$accelerate" launch --quiet --cpu --num_processes 2 "$digits" --epochs 6 --seed 1 >plain.log && losses plain.log >a &&
     losses whole.log >b && diff a b'
 
-# Wherever it is killed: a rank, or the launcher.
-round=0 tries=0
-while [ $round -lt "$kills" ] && [ $tries -lt $((kills * 20)) ]; do
-    tries=$((tries + 1))
-    start 2 killed >try.log 2>&1 || break
-    sleep "0.$(awk -v seed="${SEED:-3}$tries" 'BEGIN { srand (seed); printf "%03d", rand () * 900 }')"
-    victim=$launcher
-    [ $((tries % 3)) = 0 ] || victim=$(pgrep -P "$(pgrep -d, -P $launcher)" -x digits 2>/dev/null | sed -n "$((tries % 3))p")
-    kill -9 "${victim:-$launcher}" 2>/dev/null && round=$((round + 1))
+# Wherever it is killed, once or twice: a rank by SIGKILL, the launcher by SIGKILL or SIGTERM.
+# random MOST: a whole number below, from the seed and how many were asked for before
+draws=0 drawn=0
+random () {
+    draws=$((draws + 1))
+    drawn=$(awk -v seed="${SEED:-3}$(printf %05d $draws)" -v most="$1" 'BEGIN { srand (seed); print int (rand () * most) }')
+}
+# kill_once: start, and kill something after up to 0.9 s; whether it was still there is in $hit, what was hit in victims
+kill_once () {
+    start 2 killed >try.log 2>&1 || return 1
+    random 900 && sleep "0.$(printf %03d "$drawn")"
+    random 4
+    number=9 hit=false
+    case $drawn in
+    0 | 1) victim=$(pgrep -P "$(pgrep -d, -P $launcher)" -x digits 2>/dev/null | sed -n "$((drawn + 1))p") ;;
+    2) victim=$launcher ;;
+    *) victim=$launcher number=15 ;;
+    esac
+    if [ -n "$victim" ] && kill -$number "$victim" 2>/dev/null; then hit=true; fi
     wait $launcher || :
-    wait_for are_gone || break
-    if grep "held-out" try.log >/dev/null; then rm -rf killed; fi
-done
-test_expect_success "$kills kills, and then to the end: the same parameters, bit for bit" '
-    test $round -eq $kills && train 2 killed >killed.log 2>&1 &&
-    cmp whole/model.safetensors killed/model.safetensors && for file in model.safetensors optimizer.safetensors optimizer.json scheduler.json sampler.json; do
-        cmp "$(newest whole)/$file" "$(newest killed)/$file" || return 1
-    done'
+    wait_for are_gone || return 1
+    # What had ended before the signal came was not killed.
+    if grep "held-out" try.log >/dev/null; then hit=false; fi
+    if $hit; then echo "$drawn" >>victims; fi
+}
+states='model.safetensors optimizer.safetensors optimizer.json scheduler.json sampler.json'
+# same_as_whole FOLDER: the model, and the state in the newest checkpoint
+same_as_whole () {
+    cmp whole/model.safetensors "$1/model.safetensors" || return 1
+    for file in $states; do
+        cmp "$(newest whole)/$file" "$(newest "$1")/$file" || return 1
+    done
+}
+# resumed_runs: $kills runs, each killed at least once, and then resumed to its end
+resumed_runs () {
+    runs=0 tries=0
+    : >victims
+    while [ $runs -lt "$kills" ] && [ $tries -lt $((kills * 20)) ]; do
+        tries=$((tries + 1))
+        rm -rf killed
+        kill_once || return 1
+        $hit || continue
+        random 2
+        if [ "$drawn" = 1 ]; then kill_once || return 1; fi
+        train 2 killed >killed.log 2>&1 && same_as_whole killed || { cat killed.log && return 1; }
+        runs=$((runs + 1))
+    done
+    echo "$runs runs, $(wc -l <victims) kills: rank 0 $(grep -cx 0 victims), rank 1 $(grep -cx 1 victims)," \
+        "launcher by SIGKILL $(grep -cx 2 victims), by SIGTERM $(grep -cx 3 victims)" | tee runs.log
+    test $runs -eq "$kills"
+}
+test_expect_success "$kills runs that are killed and resumed: the same parameters, bit for bit" resumed_runs
+[ -z "${KILLS-}" ] || sed 's/^/# /' runs.log
 
 # move NUMBER FROM TO: continue elsewhere from this checkpoint.
 move () { mkdir -p "$3/checkpoints" && cp -r "$2/checkpoints/checkpoint_$1" "$3/checkpoints"; }
@@ -65,6 +100,14 @@ test_expect_success 'from 4 processes to 2, to 1, to 3: the same losses' '
     move 9 on1 on3 && train 3 on3 --batch_size 60 >on3.log 2>&1 &&
     grep "^epoch   1" on4.log && ! grep "^epoch   1" on2.log && ! grep "^epoch   2" on1.log && ! grep "^epoch   3" on3.log &&
     close_to on4.log on2.log && close_to on4.log on1.log && close_to on4.log on3.log'
+# The order of samples is made from the sampler's state; tests/unit/test_checkpoint compares the samples themselves.
+test_expect_success 'and the same places in the data' '
+    n=0 && for folder in on2 on1 on3; do
+        for place in "$folder"/checkpoints/*; do
+            number=${place##*_} && n=$((n + 1)) &&
+                cmp "$place/sampler.json" "on4/checkpoints/checkpoint_$number/sampler.json" || return 1
+        done
+    done && test $n -gt 20'
 
 test_expect_success 'after a failure, the ranks continue from the newest checkpoint' '
     "$accelerate" launch --cpu --num_processes 2 --max_restarts 1 --resume again sh -c "

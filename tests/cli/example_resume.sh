@@ -40,7 +40,7 @@ kill_at () {
 
 for processes in 1 2 3; do
     test_expect_success "$processes processes, undisturbed" '
-        rm -f run.out && start $processes --state state.$processes --log log.$processes && finish &&
+        rm -f run.out && start $processes --project_dir state.$processes --log log.$processes && finish &&
         test "$(wc -l <log.$processes)" = $total'
 done
 test_expect_success 'alike on 1, 2 and 3 processes' 'cmp log.1 log.2 && cmp log.1 log.3'
@@ -59,28 +59,34 @@ awk -v seed="$seed" -v total=$total 'BEGIN {
 }' >plan
 while read -r lines processes whom; do
     test_expect_success "$processes processes, killed at $lines lines: $whom" '
-        start $processes --state state --log log --step_ms 1 --every 3 && kill_at $lines $whom'
+        start $processes --project_dir state --log log --step_ms 1 --every 7 && kill_at $lines $whom'
 done <plan
 test_expect_success "killed eight times, and the log is that of an undisturbed run (seed $seed)" '
-    start 2 --state state --log log && finish && cmp log log.1'
+    start 2 --project_dir state --log log && finish && cmp log log.1'
 test_expect_success 'nothing is left to do' '
-    start 3 --state state --log log && finish && cmp log log.1'
+    start 3 --project_dir state --log log && finish && cmp log log.1'
 test_expect_success 'more epochs go on where it ended' '
-    start 3 --state state --log log --epochs $((epochs + 1)) && finish &&
+    start 3 --project_dir state --log log --epochs $((epochs + 1)) && finish &&
     test "$(wc -l <log)" = $((total + samples)) && head -n $total log | cmp - log.1'
 
-printf 'no state\n' >bad.state
-head -c 20 state >cut.state
+test_expect_success 'accelerate launch --resume finds the checkpoint' '
+    : >run.out && "$accelerate" launch --cpu --num_processes 2 --num_cpu_threads_per_process 1 --resume state \
+        "$resume" --samples $samples --epochs $epochs --project_dir other --log log >run.out 2>&1 &&
+    grep "resuming from .*/state/checkpoints/checkpoint_" run.out && test ! -e other && test "$(wc -l <log)" = $((total + samples))'
+
+cp -r state bad
+for file in bad/checkpoints/*/manifest.json; do
+    printf x >>"$file"
+done
 : >empty.log
 while IFS='|' read -r arguments message; do
     test_expect_success "$arguments: $message" '
         eval "test_exit 1 \"\$resume\" $arguments" >out 2>error && grep -F -- "$message" error'
 done <<'E2'
---state bad.state --log log|bad.state: not a state file of this program
---state cut.state --log log|cut.state: not a state file of this program
---state state --log empty.log|empty.log is shorter than state records
---state state --log log --samples 7|state belongs to a run with 501 samples
---state state --log log --samples 501 --seed 9|their orders differ
+--project_dir bad --log log|no complete checkpoint in bad/checkpoints
+--project_dir state --log empty.log|empty.log is shorter than the checkpoint records
+--project_dir state --log log --samples 7|the checkpoint belongs to a run with 501 samples
+--project_dir state --log log --samples 501 --seed 9|their orders differ
 --every 0|--every: '0' is not a whole number
 --sead 1|unknown option '--sead'
 --log|--log: missing value

@@ -34,7 +34,9 @@ test_expect_success 'the list of engines is read' 'test "$(echo $names | wc -w)"
 for name in $names; do
     test_expect_success "engine $name, by its name" 'conforms $name'
 done
-test_expect_success '2 processes' 'launched 2 $all && nothing_left'
+for suite in $all; do
+    test_expect_success "2 processes: $suite" 'launched 2 $suite && nothing_left'
+done
 test_expect_success '2 processes, buffers larger than caches' 'launched 2 large && nothing_left'
 test_expect_success '2 processes, instructions of older processors' '
     ACCEL_INSTRUCTIONS=avx2 launched 2 types sizes mixture messages && ACCEL_INSTRUCTIONS=base launched 2 sizes messages

@@ -1,23 +1,31 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranks are killed while they save, disks fail, the power is lost: the newest complete checkpoint loads.
-# By hand, for longer: ROUNDS=1000 sh tests/fault/checkpoint_faults.sh
+# Ranks and launchers are killed while they save, disks fail, the power is lost: the newest complete checkpoint loads.
+# By hand, for longer: ROUNDS=1000 SEED=7 sh tests/fault/checkpoint_faults.sh
 . "${srcdir:-.}/tests/testlib.sh"
 
-faults=$builddir/tests/fault/checkpoint_faults
-test_expect_success 'kills at random calls, with fixed seeds' '
-    timeout $((patience * 4)) "$faults" kills "${ROUNDS:-30}" "${SEED:-1}" >kills && ! grep "^not ok" kills &&
-    test "$(grep -c "^ok" kills)" -eq 2
-'
-test_expect_success 'each call fails once; each call of a save that replaces a checkpoint is the last' '
-    timeout "$patience" "$faults" disk >disk && ! grep "^not ok" disk && test "$(grep -c "^ok" disk)" -eq 4
-'
-test_expect_success 'the same kills while saves are written in the background' '
-    timeout $((patience * 4)) "$faults" kills-async "${ROUNDS:-30}" "${SEED:-1}" >async && ! grep "^not ok" async &&
-    test "$(grep -c "^ok" async)" -eq 2
-'
-test_expect_success 'each call of a save in the background fails once' '
-    timeout "$patience" "$faults" disk-async >slow && ! grep "^not ok" slow && test "$(grep -c "^ok" slow)" -eq 2
-'
+faults=$builddir/tests/fault/checkpoint_faults kills=$builddir/tests/fault/checkpoint_kills
+rounds=${ROUNDS:-30} seed=${SEED:-1}
+# all_good COUNT COMMAND...: so many cases, and all of them good; what the run found out is shown
+all_good () {
+    count=$1 && shift
+    timeout $((patience * 4)) "$@" >cases && cat cases && ! grep "^not ok" cases && test "$(grep -c "^ok" cases)" -eq "$count"
+}
+# what a long run found out
+show () { [ -z "${ROUNDS-}" ] || sed 's/^/# /' cases; }
+
+test_expect_success "$rounds kills of ranks at random calls, and losses of power" '
+    all_good 3 "$kills" ranks $rounds "$seed"'
+show
+test_expect_success 'the same while saves are written in the background' '
+    all_good 3 "$kills" ranks-async $rounds "$seed"'
+show
+test_expect_success "$rounds kills of launchers at random calls of their ranks; no process is left" '
+    all_good 2 "$kills" launcher "$accelerate" $rounds "$seed"'
+show
+test_expect_success 'each call of a save fails once' 'all_good 2 "$faults" save ${ROUNDS:+all}'
+test_expect_success 'each call of a save in the background fails once' 'all_good 2 "$faults" save-async ${ROUNDS:+all}'
+test_expect_success 'each call of a load fails once' 'all_good 2 "$faults" load ${ROUNDS:+all}'
+test_expect_success 'each call of a save that replaces a checkpoint is the last' 'all_good 3 "$faults" replace'
 nothing_left
 test_done

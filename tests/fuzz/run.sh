@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# make check-fuzz: all fuzzers at the same time, for the given seconds; inputs that they find stay in the build folder and are named.
+# make check-fuzz: all fuzzers at the same time, for the given seconds; inputs that they find stay in the build folder and are
+# named.  FUZZERS="zip pickle" runs only these.
 set -u
 seconds=${1:-60}
 seed=${FUZZ_SEED:-1} # the same inputs each time, in their order; 0: others
 srcdir=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
 status=0
 jobs=
-for name in yaml json flags pickle zip safetensors index hosts; do
+for name in ${FUZZERS-yaml json flags pickle zip safetensors index manifest state hosts}; do
     mkdir -p "fuzz-$name"
     "tests/fuzz/fuzz_$name" -seed="$seed" -max_total_time="$seconds" -timeout=10 -max_len=2048 -print_final_stats=1 \
         -artifact_prefix="fuzz-$name-" "fuzz-$name" "$srcdir/tests/fuzz/corpus/$name" >"fuzz-$name.log" 2>&1 &

@@ -32,9 +32,15 @@ test_expect_success 'a text that is not there' '
 test_expect_success 'a text that is there more than once, and its second place' '
     ! check_one "twice: t" "n" "m" && grep "this text is there [0-9]* times: n" out && check_one "twice [2]: t" "n" "m"'
 test_expect_success 'a function that is not there' '
-    ! check_one "thrice: t" "n" "m" && grep -F "no function thrice, or more than one" out'
+    ! check_one "four: t" "n" "m" && grep -F "no function four, or more than one" out'
 test_expect_success 'a piece of two statements' '
     ! check_one "twice: t" "i; return n" "i" && grep "more than one statement" out'
+printf '%s\n' 'int' 'thrice (int n)' '{' '    if (n > 9)' '        n++;' '    else if (n < 0)' '        n--;' '    return n;' '}' \
+    >>src/util/twice.c
+test_expect_success 'an if without its else, and an else without its if' '
+    for text in "if (n > 9)" "else if (n < 0)"; do
+        ! check_one "thrice: t" "$text" ";" && grep "an if that has an else" out || return 1
+    done && check_one "thrice: t" "n > 9" "n > 8" && check_one "thrice: t" "n < 0" "false"'
 
 # Each C file has mutants, or a reason why not.
 printf '%s\n' '== src/util/twice.c' '@ twice: t' '- n > 9' '+ n > 8' >table

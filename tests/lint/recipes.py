@@ -87,6 +87,28 @@ def part():
     return len(kinds)
 
 
+def object():
+    """The functions of a kind of object go together: what can be prepared leaves its job's list at its end, and what is
+    saved can be loaded."""
+    found = 0
+    for path in sorted(top.glob("src/lib/*/*.c")):
+        text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+        for kind, body in re.findall(r"^static const struct object_kind (\w+)\s*= \{(.*?)\};", text, re.M | re.S):
+            has = dict(re.findall(r"\.(\w+) = ([\w\"]+)", body))
+            found += 1
+            for member in "name", "end":
+                expect(member in has, f"{kind}: its struct object_kind has no `{member}`")
+            for member in "release", "let_go", "stop", "save":
+                expect(member not in has or "prepare" in has, f"{kind}: `{member}` is never called without `prepare`")
+            for member in "save", "load", "file", "floor":
+                expect(member in has or not {"save", "load", "file"} & set(has),
+                       f"{kind}: `save`, `load`, `file` and `floor` go together: no `{member}`")
+            end = re.search(rf"^{has.get('end')} \(struct object \*\w+\)\n\{{(.*?)^\}}", text, re.M | re.S)
+            expect("prepare" not in has or not end or "prepared_remove (" in end[1],
+                   f"{kind}: its `end` does not call prepared_remove, so the job's list would keep what is gone")
+    return found
+
+
 def function():
     """What other lints do not look for: a test for each function, and what collectives need besides."""
     declared = re.findall(r"^ACCEL_API[^;]*?\b(accel_\w+) \(", read("include/accel/*.h"), re.M)
@@ -169,7 +191,7 @@ def page():
     return len(pages)
 
 
-checks = [option, subcommand, engine, part, function, field, header, page]
+checks = [option, subcommand, engine, part, object, function, field, header, page]
 checks = [check for check in checks if check.__name__ in sys.argv[2:] or len(sys.argv) == 2]
 empty = [check.__name__ for check in checks if not check()]
 wrong += [f"{name}: nothing was found, so nothing was checked" for name in empty]

@@ -10,6 +10,7 @@
 import argparse
 import collections
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -26,12 +27,12 @@ import time
 
 sys.dont_write_bytecode = True  # the sources may be read-only
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from rewrite import BadTable, read_table, rewrite  # noqa: E402
+from rewrite import BadTable, find_function, mask, read_table, rewrite  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONTROL_BYTES = 8192  # two for the number, one for each mutant
 LEFT_OUT = re.compile(r'^tests/lint/(?!generated|man)')  # they look at the sources, which are not the real ones here
-KILLED, SURVIVED, NOT_REACHED = 'killed', 'survived', 'not reached'
+KILLED, SURVIVED, NOT_REACHED, NOT_RUN, EQUIVALENT = 'killed', 'survived', 'not reached', 'not run', 'equivalent'
 NO_END = 'no end after'
 
 
@@ -45,12 +46,13 @@ def digest(*parts):
 
 def digest_of_folder(folder):
     files = sorted(path for path in folder.rglob('*')
-                   if path.is_file() and not {'__pycache__', 'mutants'} & set(path.relative_to(folder).parts))
+                   if path.is_file() and path.suffix != '.md'
+                   and not {'__pycache__', 'mutants'} & set(path.relative_to(folder).parts))
     return digest(*(f'{path}\0{hashlib.sha256(path.read_bytes()).hexdigest()}' for path in files))
 
 
 def all_files(source, mutants):
-    """{file: (text, rewritten)} of the files that have mutants; ends the program where the table does not fit."""
+    """{file: (text, rewritten, masked)} of the files with mutants; ends the program where the table does not fit."""
     result, errors = {}, []
     by_file = collections.defaultdict(list)
     for mutant in mutants:
@@ -61,7 +63,7 @@ def all_files(source, mutants):
         except OSError as error:
             errors.append(f'table:{its[0].line}: {file}: {error.strerror}')
             continue
-        result[file] = (text, rewrite(text, its, errors))
+        result[file] = (text, rewrite(text, its, errors), mask(text))
     if errors:
         sys.exit('\n'.join(errors))
     return result
@@ -168,16 +170,39 @@ class Build:
 
 
 class Test:
+    """A program or a script; a script's points can be run alone."""
+
     def __init__(self, name, build):
         self.name = name
         path = build.tree / name
-        self.command = ['/bin/sh', str(path)] if name.endswith('.sh') else [str(build.folder / name)]
-        self.seconds, self.reached, self.points, self.failure = 0.0, set(), 0, ''
+        self.is_script = name.endswith('.sh')
+        self.command = ['/bin/sh', str(path)] if self.is_script else [str(build.folder / name)]
+        self.points, self.failure, self.whole, self.parts = 0, '', None, []
+
+    def take(self, note):
+        """What a run without a mutant found."""
+        self.points, self.failure = note['points'], note['failure']
+        reached = set().union(*(numbers for _, _, numbers in note['parts']))
+        self.whole = Unit(self, 0, note['seconds'], reached)
+        if self.is_script:
+            self.parts = [Unit(self, number, seconds, set(numbers))
+                          for number, (seconds, good, numbers) in enumerate(note['parts'], 1) if good]
+
+
+class Unit:
+    """What is run at a time: a whole test (part 0), or one point of a script."""
+
+    def __init__(self, test, part, seconds, reached):
+        self.test, self.part, self.seconds, self.reached = test, part, seconds, reached
+        self.name = f'{test.name} {part}' if part else test.name
+        self.passes_alone = None  # not known yet
 
 
 class Outcome:
-    def __init__(self, failure, points, seconds, reached):
-        self.failure, self.points, self.seconds, self.reached = failure, points, seconds, reached
+    """What a run of a test found; parts are (seconds, passed, mutants reached) of each point."""
+
+    def __init__(self):
+        self.failure, self.seconds, self.parts = '', 0.0, []
 
 
 class Slot:
@@ -192,22 +217,38 @@ class Slot:
     def close(self):
         shutil.rmtree(self.scratch, ignore_errors=True)
 
-    def run(self, test, number, limit):
-        """Run the test with mutant number on (0: none), until it fails, ends, or the limit in seconds is over."""
+    def set_control(self, number):
         self.control.write_bytes(bytes((number & 255, number >> 8)).ljust(CONTROL_BYTES, b'\0'))
         self.control.chmod(0o666)
+
+    def take_reached(self):
+        """The mutants that were reached since the last call."""
+        with open(self.control, 'r+b', buffering=0) as file:
+            state = file.read(CONTROL_BYTES)
+            file.seek(2)
+            file.write(bytes(CONTROL_BYTES - 2))
+        return [place for place, byte in enumerate(state) if byte and place > 1]
+
+    def start(self, unit):
         tree, folder = str(self.build.tree), str(self.build.folder)
         environment = dict(os.environ, srcdir=tree, builddir=folder, TMPDIR=str(self.scratch),
                            CC=self.build.compilers[0], CXX=self.build.compilers[1])
-        for name in 'MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES':
+        for name in 'MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES', 'TEST_ONLY':
             environment.pop(name, None)
+        if unit.part:
+            environment['TEST_ONLY'] = str(unit.part)
         if self.plain:
             environment['MUTANTS_PLAIN'] = '1'
-        begin = time.monotonic()
-        process = subprocess.Popen([sys.executable, str(HERE / 'slot.py'), str(self.build.control), str(self.control),
-                                    str(self.scratch), *test.command], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
-                                   start_new_session=True)
+        return subprocess.Popen([sys.executable, '-SE', str(HERE / 'slot.py'), str(self.build.control),
+                                 str(self.control), str(self.scratch), *unit.test.command],
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                env=environment, start_new_session=True)
+
+    def run(self, unit, number, limit):
+        """Run it with mutant number on (0: none), until it fails, ends, or the limit in seconds is over."""
+        self.set_control(number)
+        begin, outcome, plan = time.monotonic(), Outcome(), None
+        process = self.start(unit)
         timed_out = threading.Event()
 
         def stop():
@@ -222,31 +263,37 @@ class Slot:
 
         timer = threading.Timer(limit, stop_late)
         timer.start()
-        failure, points, plan = '', 0, None
+        last = begin
         for line in process.stdout:
             line = line.decode(errors='replace').rstrip()
-            if line.startswith('not ok') and '# TODO' not in line:
-                failure = line
+            passed = not line.startswith('not ok') or '# TODO' in line
+            if not passed:
+                outcome.failure = line
                 if number:
                     break
-            points += line.startswith(('ok ', 'not ok '))
+            if line.startswith(('ok ', 'not ok ')):
+                now = time.monotonic()
+                outcome.parts.append((round(now - last, 2), passed, [] if number else self.take_reached()))
+                last = now
             match = re.match(r'1\.\.(\d+)', line)
             plan = int(match.group(1)) if match else plan
-        if failure and number or timed_out.is_set():
+        if outcome.failure and number or timed_out.is_set():
             stop()
         process.stdout.close()
         status = process.wait()
         timer.cancel()
         if self.plain:
             stop()
+        if not number and outcome.parts:
+            outcome.parts[-1][2].extend(self.take_reached())
         if timed_out.is_set():
-            failure = f'{NO_END} {limit:.0f} s'
-        elif not failure and status:
-            failure = f'exit status {status}'
-        elif not failure and plan != points:
-            failure = f'{points} results, {plan} planned'
-        reached = {place for place, byte in enumerate(self.control.read_bytes()) if byte and place > 1}
-        return Outcome(failure, points, time.monotonic() - begin, reached)
+            outcome.failure = f'{NO_END} {limit:.0f} s'
+        elif not outcome.failure and status:
+            outcome.failure = f'exit status {status}'
+        elif not outcome.failure and plan != len(outcome.parts):
+            outcome.failure = f'{len(outcome.parts)} results, {plan} planned'
+        outcome.seconds = time.monotonic() - begin
+        return outcome
 
 
 def in_parallel(slots, items, work):
@@ -275,58 +322,79 @@ def in_parallel(slots, items, work):
 
 
 class Notebook:
-    """What earlier runs found, written after each result, so that a run can be interrupted."""
+    """What earlier runs found, a line for each result, so that a run can be interrupted; the last line counts."""
 
     def __init__(self, path):
-        self.path, self.lock = path, threading.Lock()
-        self.notes = json.loads(path.read_text()) if path.exists() else {}
+        self.path, self.lock, self.notes = path, threading.Lock(), {}
+        lines = path.read_text().splitlines() if path.exists() else []
+        for line in lines:
+            try:
+                key, note = json.loads(line)
+            except ValueError:  # a run was killed while it wrote this
+                continue
+            self.notes[key] = note
+        if len(lines) > 2 * len(self.notes):
+            beside = path.with_suffix('.new')
+            beside.write_text(''.join(json.dumps(item) + '\n' for item in self.notes.items()))
+            beside.replace(path)
 
     def get(self, key):
         return self.notes.get(key, {})
 
     def put(self, key, note):
-        with self.lock:
+        with self.lock, open(self.path, 'a', encoding='utf-8') as file:
             self.notes[key] = note
-            beside = self.path.with_suffix('.new')
-            beside.write_text(json.dumps(self.notes, indent=1))
-            beside.replace(self.path)
+            file.write(json.dumps((key, note)) + '\n')
+
+
+def state_of(mutant, files):
+    """A hash of the function that the mutant changes: its verdict holds until that changes."""
+    if not mutant.state:
+        text, _, code = files[mutant.file]
+        start, end = find_function(code, mutant.function)
+        mutant.state = digest(text[start:end])
+    return mutant.state
 
 
 class Examination:
     def __init__(self, options, mutants, files, build, tests, slots):
         self.options, self.mutants, self.files, self.build, self.slots = options, mutants, files, build, slots
-        self.tests = [Test(name, build) for name in tests if not LEFT_OUT.match(name)]
-        self.by_name = {test.name: test for test in self.tests}
-        self.notebook = Notebook(build.work / 'results.json')
-        self.baselines = Notebook(build.work / 'baseline.json')
-        self.suites = digest_of_folder(build.tree / 'tests')
+        self.tests = [Test(name, build) for name in tests
+                      if not LEFT_OUT.match(name) and re.search(options.tests, name)]
+        self.notebook = Notebook(build.work / 'results.jsonl')
+        self.baselines = Notebook(build.work / 'baseline.jsonl')
         self.lock, self.done = threading.Lock(), 0
 
     def baseline(self):
-        """Each test without a mutant: how long it takes, and which mutants it reaches."""
-        state = digest(self.suites, digest_of_folder(self.build.tree / 'src'),
+        """Each test without a mutant: how long its points take, and which mutants each reaches."""
+        state = digest(digest_of_folder(self.build.tree / 'tests'), digest_of_folder(self.build.tree / 'src'),
                        *(f'{mutant.key}{mutant.number}' for mutant in self.mutants))
 
         def work(slot, test):
             note, source = self.baselines.get(test.name), self.source_of(test.name)
             kept = self.options.old_reach and note.get('source', source) == source and note
             if self.options.fresh or not kept and note.get('state') != state:
-                outcome = slot.run(test, 0, 900)
+                outcome = slot.run(Unit(test, 0, 0, ()), 0, 900)
                 if outcome.failure:  # once more: the machine may have been busy
-                    outcome = slot.run(test, 0, 900)
-                note = {'state': state, 'source': source, 'seconds': outcome.seconds, 'points': outcome.points,
-                        'failure': outcome.failure, 'reached': sorted(outcome.reached)}
+                    outcome = slot.run(Unit(test, 0, 0, ()), 0, 900)
+                note = {'state': state, 'source': source, 'seconds': round(outcome.seconds, 2),
+                        'points': len(outcome.parts), 'failure': outcome.failure, 'parts': outcome.parts}
+                if not test.is_script:  # only the whole of it can be run
+                    reached = set().union(*(numbers for _, _, numbers in outcome.parts))
+                    note['parts'] = [(note['seconds'], True, sorted(reached))]
                 self.baselines.put(test.name, note)
-            test.seconds, test.points, test.failure = note['seconds'], note['points'], note['failure']
-            test.reached = set(note['reached'])
+            test.take(note)
         in_parallel(self.slots, self.tests, work)
         for test in self.tests:
             if test.failure:
-                say(f'left out, it fails without a mutant: {test.name}: {test.failure}')
+                say(f'fails without a mutant: {test.name}: {test.failure}')
+        self.units = [unit for test in self.tests for unit in (test.parts or [test.whole] * (not test.failure))]
+        for unit in self.units:
+            note = self.baselines.get(unit.name)
+            if unit.part and note.get('source') == self.source_of(unit.test.name):
+                unit.passes_alone = note['passes_alone']
 
-    def state_of(self, mutant):
-        return digest(self.files[mutant.file][0])
-
+    @functools.lru_cache(maxsize=None)
     def source_of(self, name):
         """A hash of what a test says: of its own file, since helpers change rarely in what they find."""
         for path in self.build.tree / name, self.build.tree / (name + '.c'):
@@ -334,105 +402,188 @@ class Examination:
                 return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         return ''
 
-    def known(self, mutant):
+    def has_ended(self, mutant):
+        """Whether an earlier run has said all that is to be said of it."""
+        if mutant.equivalent or mutant.note and not self.options.again:
+            return True
         note = self.notebook.get(mutant.key)
-        if self.options.fresh or note.get('state') != self.state_of(mutant):
-            return None
+        if self.options.fresh or note.get('state') != state_of(mutant, self.files):
+            return False
         if note['result'] == KILLED:
-            return note if note['test_state'] == self.source_of(note['test']) else None
-        return note if note['suites'] == self.suites and not self.options.again else None
+            if self.options.confirm:
+                return not note['how'].startswith(NO_END) or note.get('confirmed', False)
+            return note['test_state'] == self.source_of(note['test'])
+        return not self.options.tests and not self.remaining(mutant)
 
-    def reaching(self, mutant):
-        return [test for test in self.tests if not test.failure and mutant.number in test.reached]
-
-    def is_likely_to_survive(self, mutant):
-        return mutant.note or self.notebook.get(mutant.key).get('result') in (SURVIVED, NOT_REACHED)
+    def remaining(self, mutant):
+        """The units that reach it and have not let it pass."""
+        note, passed = self.notebook.get(mutant.key), {}
+        if note.get('state') == state_of(mutant, self.files) and not self.options.again:
+            passed = note.get('passed', {})
+        units = [unit for unit in self.units if mutant.number in unit.reached]
+        units += {unit.test.whole for unit in units if unit.passes_alone is False and not unit.test.failure}
+        units = [unit for unit in units if unit.passes_alone is not False]
+        return [unit for unit in units if passed.get(unit.name) != self.source_of(unit.test.name)]
 
     def count_kills(self):
-        """How many mutants of each file each test has killed."""
+        """How many mutants of each file each unit has killed."""
         kills = collections.defaultdict(collections.Counter)
         for mutant in self.mutants:
-            killer = self.notebook.get(mutant.key).get('test')
+            killer = self.killer(mutant)
             kills[mutant.file][killer] += bool(killer)
         return kills
 
-    def price(self, mutant, test):
-        """Seconds for a kill: little for the test that has killed this mutant, or others of its file."""
-        if test.name == self.notebook.get(mutant.key).get('test'):
-            return test.seconds
+    def killer(self, mutant):
+        note = self.notebook.get(mutant.key)
+        part = note.get('part', 0)
+        return note.get('test', '') + (f' {part}' if part else '')
+
+    def price(self, mutant, unit):
+        """Seconds for a kill: little for the unit that has killed this mutant, or others of its file."""
+        seconds = unit.seconds + 0.2
+        if unit.name == self.killer(mutant):
+            return 0
         kills = self.kills[mutant.file]
-        return test.seconds / (kills[test.name] / max(kills.total(), 1) + 0.02)
+        return seconds / (kills[unit.name] / max(kills.total(), 1) + 0.02)
 
     def cost(self, mutant):
-        return min((self.price(mutant, test) for test in self.reaching(mutant)), default=0)
+        return min((self.price(mutant, unit) for unit in self.remaining(mutant)), default=0)
+
+    def passes_alone(self, slot, unit):
+        """Whether a point passes when the script's others are left out; seldom, a point needs what others left."""
+        if unit.part and unit.passes_alone is None:
+            outcome = slot.run(unit, 0, unit.seconds * 3 + 3 * self.options.slack)
+            unit.passes_alone = not outcome.failure and len(outcome.parts) == unit.test.points
+            source = self.source_of(unit.test.name)
+            self.baselines.put(unit.name, {'source': source, 'passes_alone': unit.passes_alone})
+        return not unit.part or unit.passes_alone
+
+    def failure(self, slot, mutant, unit):
+        """How the unit fails with the mutant; empty if it does not."""
+        slack = self.options.slack * (3 if self.options.confirm else 1)
+        outcome = slot.run(unit, mutant.number, unit.seconds * 3 + slack)
+        if not outcome.failure and len(outcome.parts) != unit.test.points:
+            outcome.failure = f'{len(outcome.parts)} results, not {unit.test.points}'
+        return outcome.failure if outcome.failure and self.passes_alone(slot, unit) else ''
 
     def examine(self, slot, mutant):
-        last = self.notebook.get(mutant.key).get('test')
-        reaching = sorted(self.reaching(mutant), key=lambda test: (test.name != last, self.price(mutant, test)))
-        note = {'state': self.state_of(mutant), 'suites': self.suites, 'name': mutant.name,
-                'result': SURVIVED if reaching else NOT_REACHED, 'tests': [test.name for test in reaching]}
-        begin = time.monotonic()
-        for test in reaching:
-            if self.options.budget and time.monotonic() - begin + test.seconds > self.options.budget:
-                with self.lock:
-                    self.done += 1
-                    say(f'[{self.done}/{self.total}] put off {mutant.name}')
-                return
-            outcome = slot.run(test, mutant.number, test.seconds * 3 + self.options.slack)
-            if not outcome.failure and outcome.points != test.points:
-                outcome.failure = f'{outcome.points} results, not {test.points}'
-            if outcome.failure:
-                note.update(result=KILLED, test=test.name, how=outcome.failure, test_state=self.source_of(test.name))
+        """Run what reaches it until something fails; what has passed is noted, so that a later run goes on there."""
+        begin, state = time.monotonic(), state_of(mutant, self.files)
+        old = self.notebook.get(mutant.key)
+        note = {'state': state, 'name': mutant.name, 'result': SURVIVED, 'passed': {}}
+        if old.get('state') == state and not self.options.again:
+            note['passed'] = dict(old.get('passed', {}))
+        tried = set()
+        while True:
+            units = [unit for unit in self.remaining(mutant) if unit.name not in tried]
+            unit = min(units, key=lambda unit: self.price(mutant, unit), default=None)
+            spent = time.monotonic() - begin
+            if not unit or self.options.budget and spent and spent + unit.seconds > self.options.budget:
                 break
-        note['seconds'] = round(time.monotonic() - begin, 1)
-        self.notebook.put(mutant.key, note)
+            tried.add(unit.name)
+            failure = self.failure(slot, mutant, unit)
+            if failure:
+                note.update(result=KILLED, test=unit.test.name, part=unit.part, how=failure,
+                            test_state=self.source_of(unit.test.name), confirmed=self.options.confirm)
+                self.kills[mutant.file][unit.name] += 1
+                break
+            note['passed'][unit.name] = self.source_of(unit.test.name)
+            self.notebook.put(mutant.key, note)
+        if note['result'] == SURVIVED and not note['passed'] and not self.options.tests:
+            note['result'] = NOT_REACHED
+        note['left'] = len(units) if note['result'] == SURVIVED else 0
+        self.finish(mutant, note, time.monotonic() - begin)
+
+    def finish(self, mutant, note, seconds):
+        if note['result'] != SURVIVED or note['passed']:
+            self.notebook.put(mutant.key, note)
         with self.lock:
             self.done += 1
             how = f' by {note["test"]}: {note["how"]}' if note['result'] == KILLED else ''
-            say(f'[{self.done}/{self.total}] {note["result"]} ({note["seconds"]} s) {mutant.name}{how}')
+            left = f', {note["left"]} tests left' if note['left'] else ''
+            say(f'[{self.done}/{self.total}] {note["result"]} ({seconds:.1f} s{left}) {mutant.name}{how}')
 
     def run(self, chosen):
-        waiting = [mutant for mutant in chosen if not mutant.equivalent and not self.known(mutant)]
+        waiting = [mutant for mutant in chosen if not self.has_ended(mutant)]
+        if self.options.confirm:
+            waiting = [mutant for mutant in waiting if self.notebook.get(mutant.key).get('result') == KILLED]
         self.kills = self.count_kills()
         # Cheap ones before others, and last those that survived earlier tests: a run that is interrupted has most of
         # the results.
-        waiting.sort(key=lambda mutant: (bool(self.is_likely_to_survive(mutant)), self.cost(mutant)))
+        waiting.sort(key=lambda mutant: (self.notebook.get(mutant.key).get('result') in (SURVIVED, NOT_REACHED),
+                                         self.cost(mutant)))
         self.total = len(waiting)
         say(f'{len(chosen)} mutants, {len(chosen) - self.total} of them known or equivalent')
         in_parallel(self.slots, waiting, self.examine)
 
 
-def report(mutants, files, notebook, path):
-    """The score of each folder, and each mutant that the tests did not see."""
-    rows, lines, results = collections.defaultdict(collections.Counter), [], {}
+def results_of(mutants, files, notebook):
+    """{key: result}; a mutant with a reason why it survives counts as a survivor, whether it was run or not."""
+    results = {}
     for mutant in mutants:
         note = notebook.get(mutant.key)
-        result = note['result'] if note.get('state') == digest(files[mutant.file][0]) else 'not run'
-        results[mutant.key] = 'equivalent' if mutant.equivalent else result
+        result = note['result'] if note.get('state') == state_of(mutant, files) else NOT_RUN
+        if mutant.equivalent:
+            result = EQUIVALENT
+        elif result != KILLED and mutant.note:
+            result = SURVIVED
+        results[mutant.key] = result
+    return results
+
+
+def scores(mutants, results):
+    """[(folder, Counter of results, score)], all of them last."""
+    rows = collections.defaultdict(collections.Counter)
+    for mutant in mutants:
         for row in mutant.folder, 'all':
             rows[row][results[mutant.key]] += 1
-    lines.append('| folder | mutants | killed | survived | not reached | not run | equivalent | score |')
-    lines.append('|---|---|---|---|---|---|---|---|')
+    table = []
     for folder in sorted(rows, key=lambda name: (name == 'all', name)):
         row = rows[folder]
         judged = row[KILLED] + row[SURVIVED] + row[NOT_REACHED]
-        score = f'{100 * row[KILLED] / judged:.0f} %' if judged else '-'
-        lines.append(f'| {folder} | {sum(row.values())} | {row[KILLED]} | {row[SURVIVED]} | {row[NOT_REACHED]} '
-                     f'| {row["not run"]} | {row["equivalent"]} | {score} |')
+        table.append((folder, row, f'{100 * row[KILLED] / judged:.0f} %' if judged else '-'))
+    return table
+
+
+def report(mutants, files, notebook, path):
+    """The score of each folder, and each mutant that the tests did not see."""
+    results, lines = results_of(mutants, files, notebook), []
+    lines.append('| folder | mutants | killed | survived | not reached | not run | equivalent | score |')
+    lines.append('|---|---|---|---|---|---|---|---|')
+    for folder, row, score in scores(mutants, results):
+        numbers = ' | '.join(str(row[kind]) for kind in (KILLED, SURVIVED, NOT_REACHED, NOT_RUN, EQUIVALENT))
+        lines.append(f'| {folder} | {row.total()} | {numbers} | {score} |')
     lines.append('')
-    for result in SURVIVED, NOT_REACHED:
+    for result in SURVIVED, NOT_REACHED, NOT_RUN:
         for mutant in mutants:
             if results[mutant.key] == result:
-                lines.append(f'{result}: {mutant.name}' + (f' ({mutant.note})' if mutant.note else ''))
+                left = notebook.get(mutant.key).get('left', 0)
+                unfinished = f' [{left} tests left]' if left and not mutant.note else ''
+                lines.append(f'{result}: {mutant.name}' + (f' ({mutant.note})' if mutant.note else unfinished))
     lines.append('')
     for mutant in mutants:
         note = notebook.get(mutant.key)
         if results[mutant.key] == KILLED and note['how'].startswith(NO_END):
-            lines.append(f'killed, but only by a test that did not end: {mutant.name} ({note["test"]})')
+            sure = 'twice' if note.get('confirmed') else 'once; --confirm runs it alone'
+            lines.append(f'killed, but only by a test that did not end ({sure}): {mutant.name} ({note["test"]})')
     text = '\n'.join(lines) + '\n'
     if path:
         path.write_text(text)
     say(text)
+
+
+def write_readme(path, mutants, files, notebook):
+    """Put the scores into the table of the file (tests/README.md)."""
+    lines = ['| Folder | Faults | Killed | Survived | Not run | Score |\n', '|---|---|---|---|---|---|\n']
+    for folder, row, score in scores(mutants, results_of(mutants, files, notebook)):
+        name = '**all**' if folder == 'all' else f'`{folder}`'
+        survived, judged = row[SURVIVED] + row[NOT_REACHED], row.total() - row[EQUIVALENT]
+        lines.append(f'| {name} | {judged} | {row[KILLED]} | {survived or ""} | {row[NOT_RUN] or ""} | {score} |\n')
+    text = path.read_text(encoding='utf-8')
+    new, count = re.subn(r'\| Folder \|.*\n(\|.*\n)+', lambda _: ''.join(lines), text)
+    if count != 1:
+        sys.exit(f'{path}: no table that begins with "| Folder |"')
+    path.write_text(new, encoding='utf-8')
 
 
 def can_unshare():
@@ -452,12 +603,18 @@ def parse_options():
     parser.add_argument('--jobs', type=int, default=os.cpu_count() or 1, help='tests at a time [number of CPUs]')
     parser.add_argument('--slack', type=float, default=20, help='seconds beyond three times the usual [20]')
     parser.add_argument('--budget', type=float, default=0, metavar='SECONDS', help='put off mutants that take longer')
-    parser.add_argument('--again', action='store_true', help='run those again that were not killed')
+    parser.add_argument('--tests', default='', metavar='REGEX', help='only run tests whose name matches')
+    parser.add_argument('--again', action='store_true', help='run those again that were not killed, even those with '
+                        'a reason in the table')
+    parser.add_argument('--confirm', action='store_true', help='run those again, with more slack, that were killed '
+                        'only by a test that did not end')
     parser.add_argument('--old-reach', action='store_true', help='only measure what changed tests reach; mutants that '
                         'are new since the last run count as not reached')
     parser.add_argument('--fresh', action='store_true', help='forget earlier results')
     parser.add_argument('--fitting', action='store_true', help='leave out mutants that do not fit the sources')
     parser.add_argument('--report', action='store_true', help='only print what is known')
+    parser.add_argument('--readme', type=pathlib.Path, metavar='FILE', help='write the scores into this file, which '
+                        'has a table of them, such as tests/README.md')
     parser.add_argument('--build-only', action='store_true', help='build, and stop')
     parser.add_argument('configure', nargs='*', help='arguments of configure, after --')
     return parser.parse_args()
@@ -480,10 +637,14 @@ def main():
         return
     if options.fitting:
         mutants = those_that_fit(source, mutants)
-    if options.report:
+    if options.report or options.readme:
         for mutant in mutants:
             mutant.number = 2
-        report(mutants, all_files(source, mutants), Notebook(work / 'results.json'), None)
+        files, notebook = all_files(source, mutants), Notebook(work / 'results.jsonl')
+        if options.readme:
+            write_readme(options.readme, mutants, files, notebook)
+        else:
+            report(mutants, files, notebook, None)
         return
     build = Build(source, work, options.configure)
     lock = open(work / 'lock', 'w', encoding='utf-8')

@@ -19,7 +19,7 @@ class BadTable(Exception):
 class Mutant:
     def __init__(self, file, function, title, line):
         self.file, self.title, self.line = file, title, line
-        self.old, self.new, self.note, self.number = [], [], '', 0
+        self.old, self.new, self.note, self.number, self.state = [], [], '', 0, ''
         occurrence = re.fullmatch(r'(.*) \[(\d+)\]', function)
         self.occurrence = int(occurrence.group(2)) if occurrence else 0
         self.function = occurrence.group(1) if occurrence else function
@@ -285,6 +285,13 @@ def initialiser(code, begin, start, end):
         i = stop + 1
 
 
+def has_else(code, start, end):
+    """Whether a statement begins with else, or is an if whose else is not part of it."""
+    statement = code[start:end].strip()
+    return bool(re.match(r'else\b', statement)
+                or re.match(r'if\b', statement) and re.match(r'\s*else\b', code[end:]))
+
+
 class Piece:
     def __init__(self, start, end, is_statement):
         self.start, self.end, self.is_statement, self.mutants, self.inner = start, end, is_statement, [], []
@@ -306,6 +313,8 @@ def pieces_of(text, code, mutants, errors):
         try:
             mutant.span = find_text(text, code, mutant)
             span = piece_around(code, *mutant.span)
+            if span[2] and has_else(code, *span[:2]):
+                raise BadTable('an if that has an else: name its condition, without if and brackets')
             skip_name(text, mutant, span[0])
             if mutant.span[1] > span[1]:
                 raise BadTable('the text is more than the value that it should be part of')

@@ -36,8 +36,17 @@ def start_loopback():
         fcntl.ioctl(any_socket, 0x8914, request)  # SIOCSIFFLAGS
 
 
-def limit():
-    for what, most in (resource.RLIMIT_CORE, 0), (resource.RLIMIT_DATA, 6 << 30), (resource.RLIMIT_FSIZE, 4 << 30):
+def uses_sanitizer(path):
+    """Whether a script builds with the address sanitizer, which maps terabytes for its own use."""
+    with open(path, 'rb') as file:
+        return path.endswith('.sh') and b'-fsanitize=' in file.read()
+
+
+def limit(command):
+    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 4 << 30}
+    if not uses_sanitizer(command[-1]):
+        limits[resource.RLIMIT_DATA] = 6 << 30
+    for what, most in limits.items():
         hard = resource.getrlimit(what)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(what, (most, hard))
@@ -50,7 +59,7 @@ def first_process(control, copy, scratch, command):
     call('mount', copy, control, None, MS_BIND, None)
     call('mount', 'tmpfs', scratch, 'tmpfs', 0, 'size=3g,mode=1777')
     start_loopback()
-    test = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=scratch, preexec_fn=limit)
+    test = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=scratch, preexec_fn=lambda: limit(command))
     while True:
         pid, status = os.wait()
         if pid == test.pid:
@@ -60,7 +69,7 @@ def first_process(control, copy, scratch, command):
 def main():
     control, copy, scratch, *command = sys.argv[1:]
     if os.environ.pop('MUTANTS_PLAIN', None):
-        limit()
+        limit(command)
         os.chdir(scratch)
         os.execvp(command[0], command)
     call('prctl', PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

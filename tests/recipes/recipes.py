@@ -32,7 +32,7 @@ def ok(good, title, output=""):
 class Step:
     """One step of a recipe: edits, and what is said if it is left out.
 
-    lint     who says it: a script of tests/lint/; or with a build, "build" or "TEST" (tests/cli/TEST.sh ...)
+    lint     who says it: a script of tests/lint/; or with a build, "build", or a test ("tests/unit/test_laps")
     message  a regular expression, or None if another recipe has the same step"""
 
     def __init__(self, title, edits, lint, message):
@@ -58,6 +58,11 @@ def replace(path, old, text):
 
 def append(path, text):
     return lambda tree: tree.write(path, (tree.read(path) or "") + text)
+
+
+def fill(path, anchor, text):
+    """Insert before a line of the example's own file, if other steps have made both."""
+    return lambda tree: "\n" + anchor in (tree.edited.get(path) or "") and before(path, anchor, text)(tree)
 
 
 def copy(path, source, *pairs):
@@ -144,6 +149,37 @@ OPTION = [
     Step("the field", [after("src/config/settings.h", "    bool no_python;", "    int64_t niceness;\n")],
          "recipes option", "option niceness: no field in src/config/settings.h"),
     Step("make regen", ["regen"], "generated.sh", r"not ok .*man/accelerate-launch\.1 .*make regen"),
+]
+
+QUESTION = [
+    Step("the row", [before("src/cli/questions_machine_rows.h", '    { .id = "same_network"', '''
+    { .id = "niceness", .kind = ASK_VALUE, .dflt = "0", .when = with_several_machines,
+      .text = "What niceness should the processes have?" },
+''')], "tests/cli/config_ask.sh", "no line 'niceness: 5'"),
+    Step("the answer in ask_golden.py", [
+        before("tests/cli/ask_golden.py", '        if re.match(r"How many (processes|', '''
+        if asked["question"].startswith("Are all the machines"):
+            lines.append("")  # the question before it is not the original's
+'''), after("tests/cli/ask_golden.py", '    wanted = dict(case["file"])', '''
+    if machines_of(case) > 1 and wanted["compute_environment"] == "LOCAL_MACHINE":
+        wanted["niceness"] = 0
+''')], "tests/cli/config_golden.sh", r"(?s)not ok .*niceness"),
+    Step("the answer in config_ask.sh", [
+        replace("tests/cli/config_ask.sh", r"\n1\n2\n1\nnode0\n29501\nno\nc10d", r"\n1\n2\n1\nnode0\n29501\n5\nno\nc10d"),
+        replace("tests/cli/config_ask.sh", "'rdzv_backend: c10d' 'mpirun", "'rdzv_backend: c10d' 'niceness: 5' 'mpirun"),
+        replace("tests/cli/config_ask.sh", r"\n1\n2\n2\n1\nnode0\n1\n", r"\n1\n2\n2\n1\nnode0\n1\n\n")],
+         "tests/cli/config_ask.sh", r"(?s)not ok .*niceness"),
+    Step("the answer in cli_config.sh", [
+        replace("tests/cli/cli_config.sh", r"\nmulti-CPU\n2\n1\nnode0\n29501\n", r"\nmulti-CPU\n2\n1\nnode0\n29501\n5\n"),
+        replace("tests/cli/cli_config.sh", "\tmixed_precision: bf16\n\tnum_machines: 2\n",
+                "\tmixed_precision: bf16\n\tniceness: 5\n\tnum_machines: 2\n"),
+        replace("tests/cli/cli_config.sh", "head -n 13 |", "head -n 14 |")],
+         "tests/cli/cli_config.sh", r"(?s)not ok .*niceness"),
+    Step("the answer in config_terminal.py", [
+        replace("tests/cli/config_terminal.py", '"TCP port", "local', '"TCP port", "niceness", "local'),
+        replace("tests/cli/config_terminal.py", 'f"{7:4}  yes"', 'f"{8:4}  yes"'),
+        replace("tests/cli/config_terminal.py", 'f"{10:4}  {path}"', 'f"{11:4}  {path}"')],
+         "tests/cli/config_terminal.sh", r"(?s)not ok .*niceness"),
 ]
 
 WHERE = LICENCE + '''/* accelerate where: the name of the default configuration file. */
@@ -283,8 +319,135 @@ PART = [
 ''')], None, None),
     Step("its place in the list of parts", [
         after("src/lib/job/open.c", '#include "lib/train/precision.h"', '#include "lib/utility/laps.h"\n'),
-        replace("src/lib/job/open.c", "&part_prepared, &part_checkpoint,", "&part_prepared, &part_checkpoint, &part_laps,")],
+        after("src/lib/job/open.c", "    &part_checkpoint,", "    &part_laps,\n")],
          "recipes part", r"part_laps: not in the list of parts in src/lib/job/open\.c"),
+]
+
+COUNTER = "src/lib/utility/counter.c"
+COUNTER_C = LICENCE + '''/* Lap counters. */
+#include <config.h>
+
+#include "lib/base/error.h"
+#include "lib/state/prepared.h"
+#include "lib/state/state_dict.h"
+
+#include <accel/utility.h>
+
+#include <stdlib.h>
+
+struct accel_lap_counter {
+    uint64_t laps;
+};
+
+static const struct object_kind kind_counter = {
+    .name = "lap counter",
+};
+
+struct accel_lap_counter *
+accel_lap_counter_create (void)
+{
+    struct accel_lap_counter *counter = calloc (1, sizeof *counter);
+    if (counter)
+        counter->object = (struct object) OBJECT_INIT (&kind_counter);
+    return counter;
+}
+
+void
+accel_lap_counter_destroy (struct accel_lap_counter *counter)
+{
+    object_destroy (counter ? &counter->object : NULL);
+}
+'''
+KIND, NAME = "static const struct object_kind", '    .name = "lap counter"'
+OBJECT = [
+    Step("the source", [new(COUNTER, COUNTER_C)], "listed", r"utility/counter\.c: is listed in a makefile, but is missing"),
+    Step("its line in src/lib/Makefile.inc", [after("src/lib/Makefile.inc", "\t%D%/utility/check.c",
+                                                    "\t%D%/utility/counter.c \\\n")],
+         "listed", r"src/lib/utility/counter\.c: not listed in src/lib/Makefile\.inc"),
+    Step("its rows in tests/mutants/table", [append("tests/mutants/table", '''
+== src/lib/utility/counter.c
+@ accel_lap_counter_destroy: never
+- counter ? &counter->object : NULL
++ NULL
+''')], "mutants", r"src/lib/utility/counter\.c: add mutants to the table"),
+    Step("the struct object", [fill(COUNTER, "    uint64_t laps;", "    struct object object;\n")],
+         "build", "counter\\.c.*no member named .object"),
+    Step("`end`", [fill(COUNTER, KIND, '''static void
+end_counter (struct object *object)
+{
+    struct accel_lap_counter *counter = (struct accel_lap_counter *) (void *) object;
+    counter->laps = 0;
+}
+
+'''), fill(COUNTER, NAME, "    .end = end_counter,\n")],
+         "recipes object", "kind_counter: its struct object_kind has no `end`"),
+    Step("prepared_remove in `end`", [fill(COUNTER, "    counter->laps = 0;", "    prepared_remove (object);\n")],
+         "recipes object", "kind_counter: its `end` does not call prepared_remove"),
+    Step("`prepare`", [fill(COUNTER, KIND, '''static enum accel_status
+prepare_counter (struct object *object, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    (void) object, (void) acc, (void) site, (void) err;
+    return ACCEL_OK;
+}
+
+'''), fill(COUNTER, NAME, "    .prepare = prepare_counter,\n")],
+         "tests/unit/test_counter", "not ok .*a lap counter can be prepared"),
+    Step("`save`", [fill(COUNTER, KIND, '''static void
+save_counter (const struct object *object, struct accel_state_dict *state)
+{
+    state_dict_set_uint64 (state, ((const struct accel_lap_counter *) (const void *) object)->laps, "laps");
+}
+
+'''), fill(COUNTER, NAME, "    .save = save_counter,\n")],
+         "recipes object", "kind_counter: .*go together: no `save`"),
+    Step("`load`, `file` and `floor`", [fill(COUNTER, KIND, '''static enum accel_status
+load_counter (struct object *object, const struct accel_state_dict *state, struct accel_error *err)
+{
+    return state_dict_get_uint64 (state, &((struct accel_lap_counter *) (void *) object)->laps, err, "laps");
+}
+
+'''), fill(COUNTER, NAME, '    .load = load_counter,\n    .file = "counter",\n    .floor = OBJECT_LOADER,\n')],
+         "recipes object", "kind_counter: .*go together: no `load`"),
+    Step("its public functions", [before("include/accel/utility.h", "/** A line on standard error that shows", '''
+struct accel_lap_counter;
+/** @return for accel_lap_counter_destroy(); NULL without memory */
+ACCEL_API struct accel_lap_counter *accel_lap_counter_create (void);
+/** Accepts NULL. */
+ACCEL_API void accel_lap_counter_destroy (struct accel_lap_counter *counter);
+
+'''), before("man/libaccel.3", ".It Fn accel_log_level , Fn accel_set", '''
+.It Fn accel_lap_counter_create , Fn accel_lap_counter_destroy
+Lap counters.
+'''), after("man/accel_utility.3", ".Nm accel_set_log_level", '''
+.Nm accel_lap_counter_create ,
+.Nm accel_lap_counter_destroy ,
+'''), before("include/accel/hpp/accelerator.hpp", "    /** One number of each process. */", '''
+    static void lap_counter () { accel_lap_counter_destroy (accel_lap_counter_create ()); }
+''')], None, None),
+    Step("its test", [new("tests/unit/test_counter.c", LICENCE + '''/* Lap counters. */
+#include <config.h>
+
+#include "tests/tap.h"
+
+#include <accel/accel.h>
+
+int
+main (void)
+{
+    struct accel *acc = NULL;
+    struct accel_lap_counter *counter = accel_lap_counter_create ();
+    ok (!accel_open (&acc, NULL, NULL) && !accel_prepare (acc, NULL, counter), "a lap counter can be prepared");
+    accel_lap_counter_destroy (counter);
+    accel_close (acc);
+    return done_testing ();
+}
+'''), before("tests/unit/Makefile.inc", "# libaccel's data and training.", '''
+check_PROGRAMS += %D%/test_counter
+TESTS += %D%/test_counter
+%C%_test_counter_SOURCES = %D%/test_counter.c
+%C%_test_counter_LDADD = src/lib/libaccelcore.la
+
+''')], "recipes function", "accel_lap_counter_create: no test calls it"),
 ]
 
 FUNCTION = [
@@ -466,16 +629,17 @@ BUG = [
 # A recipe may need another one's example.
 RECIPES = {
     "Add an option": [OPTION],
+    "Add a question": [OPTION, QUESTION],
     "Add a subcommand": [SUBCOMMAND],
     "Add an engine": [ENGINE],
+    "Add a kind of object that accel_prepare takes": [OBJECT],
     "Add a part of each job": [PART],
     "Add a public function": [PART, FUNCTION, COLLECTIVE, SIZED],
     "Add a field to a public struct": [FIELD],
     "Fix a bug": [BUG],
 }
-PARTS = [OPTION, SUBCOMMAND, ENGINE, PART, FUNCTION, COLLECTIVE, SIZED, FIELD, BUG]
-# These consist of one step, which only their author can miss.
-ONE_STEP = ["Add a question", "Add a kind of object that accel_prepare takes"]
+PARTS = [OPTION, QUESTION, SUBCOMMAND, ENGINE, OBJECT, PART, FUNCTION, COLLECTIVE, SIZED, FIELD, BUG]
+
 
 def run(command, folder, **environment):
     done = subprocess.run(command, cwd=folder, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
@@ -491,7 +655,7 @@ def lint(name, tree):
     return run([sys.executable, f"tests/lint/{script}.py", ".", *arguments], tree.folder)
 
 
-BY_READING = "listed", "recipes", "functions", "options", "sized", "unused", "mutants"
+BY_READING = "listed", "recipes", "functions", "options", "sized", "mutants"
 
 
 def follow(tree, steps, left_out=None):
@@ -510,9 +674,8 @@ def check_names():
     """Each recipe of HACKING.md has an example here."""
     text = (top / "HACKING.md").read_text().split("\n## Recipes\n")[1].split("\n## ")[0]
     named = re.findall(r"^\*\*(.*?)\.\*\*", text, re.M)
-    expected = list(RECIPES) + ONE_STEP
-    ok(sorted(named) == sorted(expected), "HACKING.md has the recipes that have examples here, and no others",
-       "\n".join(sorted(set(named) ^ set(expected))))
+    ok(sorted(named) == sorted(RECIPES), "HACKING.md has the recipes that have examples here, and no others",
+       "\n".join(sorted(set(named) ^ set(RECIPES))))
 
 
 def check_all(tree):
@@ -521,6 +684,8 @@ def check_all(tree):
     for name in BY_READING:
         good, output = lint(name, tree)
         ok(good, f"all recipes followed: {name}.py", output)
+    ok(*named(run(["sh", "tests/lint/style.sh"], tree.folder, srcdir=str(tree.folder), builddir=os.environ["builddir"]),
+              "all recipes followed: style.sh"))
     tree.restore()
 
 
@@ -528,7 +693,7 @@ def check_left_out(tree):
     """Leave out one step after the other, and look for the message of a lint that only reads the sources."""
     for recipe, parts in RECIPES.items():
         for step in all_steps(recipe):
-            if not step.lint or step.lint.split()[0] not in BY_READING or (step in PART and PART != parts[-1]):
+            if not step.lint or step.lint.split()[0] not in BY_READING or (len(parts) > 1 and step in parts[0]):
                 continue
             follow(tree, all_steps(recipe), step)
             good, output = lint(step.lint, tree)
@@ -540,7 +705,7 @@ def check_left_out(tree):
 def check_build(tree, build):
     """All examples at once: they are built, every lint passes, and their tests do; then the steps that only this shows."""
     make = ["make", "-s", f"-j{os.cpu_count()}"]
-    programs = """accelerate libaccel.la src/selftest/accel_selftest tests/unit/test_laps tests/unit/test_sized
+    programs = """accelerate libaccel.la src/selftest/accel_selftest tests/unit/test_laps tests/unit/test_counter tests/unit/test_sized
         tests/unit/test_options tests/free_port tests/conformance/conformance""".split()
     places = {"srcdir": str(tree.folder), "builddir": str(build)}
     build.mkdir()
@@ -558,8 +723,10 @@ def check_build(tree, build):
         tree.write(path, tree.on_disk(path))
     for script in "generated man exports abi recipes style layering mutants".split():
         ok(*named(run(["sh", f"tests/lint/{script}.sh"], tree.folder, **places), f"all recipes followed: {script}.sh"))
-    for command in (["sh", "tests/cli/cli_where.sh"], [str(build / "tests/unit/test_laps")],
-                    [str(build / "tests/unit/test_sized")], [str(build / "tests/unit/test_options")],
+    scripts = ("cli_where", "config_golden", "config_ask", "cli_config", "config_terminal")
+    units = ("test_laps", "test_counter", "test_sized", "test_options")
+    for command in (*(["sh", f"tests/cli/{name}.sh"] for name in scripts),
+                    *([str(build / "tests/unit" / name)] for name in units),
                     [str(build / "accelerate"), "test", "--cpu", "--num_processes", "2"]):
         name = pathlib.Path(command[-1] if len(command) < 3 else "accelerate test").name
         ok(*named(run(command, tree.folder, **places), f"all recipes followed: {name}"))
@@ -568,7 +735,7 @@ def check_build(tree, build):
     done = dict(tree.edited)
     for recipe, parts in RECIPES.items():
         for step in all_steps(recipe):
-            if not step.lint or step.lint.split()[0] in BY_READING or (step in PART and PART != parts[-1]):
+            if not step.lint or step.lint.split()[0] in BY_READING or (len(parts) > 1 and step in parts[0]):
                 continue
             tree.restore()
             if "regen" in step.edits:
@@ -576,9 +743,12 @@ def check_build(tree, build):
                 tree.flush()
             else:
                 follow(tree, [each for part in PARTS for each in part], step)
-            good, output = run(make + ["-k", "libaccel.la"] + (["accelerate"] if "regen" in step.edits else []), build)
+            test = step.lint if step.lint.startswith("tests/") else "tests/lint/" + step.lint
+            is_script = test.endswith(".sh")
+            targets = ["libaccel.la" if not step.lint.startswith("tests/") else "accelerate" if is_script else test]
+            good, output = run(make + ["-k", *targets] + (["accelerate"] if "regen" in step.edits else []), build)
             if step.lint != "build":
-                good, output = run(["sh", f"tests/lint/{step.lint}"], tree.folder, **places)
+                good, output = run(["sh", test] if is_script else [str(build / test)], tree.folder, **places)
             ok(not good and re.search(step.message, output), f"{recipe}: {step.title} left out: {step.lint} says so", output)
 
 

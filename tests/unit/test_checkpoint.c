@@ -300,6 +300,50 @@ test_resume (int first, int then, int steps, const char *name)
     unsetenv ("ACCELERATE_MIXED_PRECISION");
 }
 
+/* From one number of processes to the next, and the next: each continues what the one before has saved. */
+static int chained;
+
+static void
+load_and_save (struct accel *acc)
+{
+    struct world world;
+    char path[512];
+    struct accel_error err = { 0 };
+    make_world (&world, acc, precision);
+    snprintf (path, sizeof path, "%s/trace", folder);
+    FILE *in = fopen (path, "r");
+    right (in && fread (world.trace, 1, TRACE - 1, in), "no trace");
+    fclose (in);
+    snprintf (path, sizeof path, "%s/state", folder);
+    rank_must (accel_load_state (acc, path, &err), &err);
+    train (&world, saved, chained);
+    rank_must (accel_save_state (acc, path, &err), &err);
+    if (!accel_process_index (acc)) {
+        snprintf (path, sizeof path, "%s/trace", folder);
+        FILE *out = fopen (path, "w");
+        fputs (world.trace, out);
+        fclose (out);
+    }
+    end_world (&world);
+}
+
+static void
+test_chain (void)
+{
+    precision = "no";
+    as_ranks (4, "uninterrupted training", run_through);
+    saved = 3;
+    as_ranks (4, "training until a save", run_and_save);
+    chained = 7;
+    as_ranks (2, "continued by 2 until the next", load_and_save);
+    saved = chained;
+    chained = 10;
+    as_ranks (1, "continued by 1 until the next", load_and_save);
+    saved = chained;
+    as_ranks (3, "continued by 3 to the end", load_and_go_on);
+    is_text (text_of ("resumed"), text_of ("whole"), "from 4 processes to 2, to 1, to 3: the samples and bits of 4");
+}
+
 /* ---- folders ---- */
 
 static bool
@@ -521,5 +565,6 @@ main (void)
     test_resume (4, 2, 10, "no");
     test_resume (2, 1, 3, "no");
     test_resume (1, 3, 8, "no");
+    test_chain ();
     return done_testing ();
 }

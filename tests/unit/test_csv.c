@@ -51,6 +51,10 @@ static const struct accel_csv_field numbered[] = {
     { .field = { "x", ACCEL_INT8, 0, { 0 } }, .column = 2, .min = -5, .max = 5 },
 };
 
+static const struct accel_csv_field below[] = {
+    { .field = { "x", ACCEL_INT8, 0, { 0 } }, .column = 2, .max = 126 },
+};
+
 #define FIELDS(array) .fields = (array), .field_count = sizeof (array) / sizeof *(array)
 
 static const struct {
@@ -86,6 +90,7 @@ static const struct {
     { "id,first one,second,label\nx,1,3,255\n\"y,\n\",5,7,0", { FIELDS (named) }, "255;0.5 1.5|0;2.5 3.5", false },
     { "a,-5,,1\nb,5,z,0\n", { FIELDS (numbered) }, "1;-5|0;5", false },
     { "a,-6,,1\n", { FIELDS (numbered) }, ":1:3: -6 is not in the range -5 to 5", true },
+    { "a,127,,1\n", { FIELDS (below) }, ":1:3: 127 is not in the range 0 to 126", true },
     { "id,first one \t,second, label \nx,1,3,5\n", { FIELDS (named) }, "5;0.5 1.5", false },
     { "1,2,3,4\n", { FIELDS (two) }, "1 2;3", false },
     { "1\n", { .label_column = -1 }, ": has no columns other than the label", true },
@@ -146,6 +151,8 @@ static const struct {
     { "a,6,b,1\n", { FIELDS (numbered) }, ":1:3: 6 is not in the range -5 to 5", true },
     { "1\n", { .dtype = ACCEL_FLOAT16 }, ": numbers of a CSV file cannot be read as float16", true },
     { "1\n", { .separator = '5' }, "character 53 cannot be the separator of a CSV file", true },
+    { "1\n", { .separator = '"' }, "character 34 cannot be the separator of a CSV file", true },
+    { "1\n", { .separator = '-' }, "character 45 cannot be the separator of a CSV file", true },
     { "1\n", { .header = (enum accel_csv_header) 7 }, "invalid accel_csv_header 7", true },
     { "1\n", { FIELDS (two), .label_column = 1 }, "label_column and dtype cannot be combined with fields", true },
     { "\x1f\x8b\x08", { 0 }, ": is compressed; decompress it with gunzip to get the CSV file", true },
@@ -176,14 +183,20 @@ test_cases (void)
 static void
 test_large (void)
 {
-    size_t room = 8000000, at = 0, rows = 100000, wrong = 0;
+    size_t room = 9000000, at = 0, rows = 100000, wrong = 0;
     char *text = malloc (room);
     struct accel_dataset *set = NULL;
     for (size_t i = 0; text && i < rows; i++) {
-        at += (size_t) snprintf (text + at, room - at, "%zu,%zu.5,%zu", i, i, i % 10);
+        at += (size_t) snprintf (text + at, room - at, "%zu,%zu.5,%zu,", i, i, i % 10);
         if (i == 5000) {
             memset (text + at, ' ', 1000000);
             at += 1000000;
+        }
+        if (i == 7000) { /* a cell of several lines, in quotes that are counted once */
+            at += (size_t) snprintf (text + at, room - at, "\"1\n");
+            memset (text + at, '2', 1000000);
+            at += 1000000;
+            at += (size_t) snprintf (text + at, room - at, "\n3\"");
         }
         text[at++] = '\n';
     }

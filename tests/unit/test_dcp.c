@@ -82,7 +82,7 @@ struct plan {
     int rows;                  /* of storage_data; 0: as many as chunks */
     const char *file;
     int64_t begin, length;
-    const char *transforms;
+    const char *transforms, *layout;
     const char *key, *second_key; /* of tensors; a second tensor has one chunk, the first box */
     const char *path[2];       /* of planner_data */
     bool no_paths;
@@ -134,7 +134,7 @@ put_tensor (struct strbuf *out, const struct plan *plan, const char *key, int ch
     put_text (out, "properties");
     put_class (out, METADATA, "TensorProperties");
     strbuf_add (out, "(ctorch\nfloat32\nctorch.serialization\n_get_layout\n");
-    put_text (out, "torch.strided");
+    put_text (out, plan->layout ? plan->layout : "torch.strided");
     strbuf_add (out, "\x85R\x89N\x89tb");
     put_text (out, "size");
     put_size (out, plan->shape, plan->ndim);
@@ -245,6 +245,8 @@ static const struct plan plans[] = {
     { "an absolute path", "not the name of a file", TWO_BY_THREE, 1, { { 0, 0, 2, 3 } }, .file = "/x" },
     { "the folder", "not the name of a file", TWO_BY_THREE, 1, { { 0, 0, 2, 3 } }, .file = "." },
     { "the folder above", "not the name of a file", TWO_BY_THREE, 1, { { 0, 0, 2, 3 } }, .file = ".." },
+    { "a name of two lines", "not the name of a file", TWO_BY_THREE, 1, { { 0, 0, 2, 3 } }, .file = "a\nb" },
+    { "a sparse tensor", "only dense tensors", TWO_BY_THREE, 1, { { 0, 0, 2, 3 } }, .layout = "torch.sparse_coo" },
     { "no name", "not the name of a file", TWO_BY_THREE, 1, { { 0, 0, 2, 3 } }, .file = "" },
     { "a place before the file", "place of a chunk is invalid", TWO_BY_THREE, 1, { { 0, 0, 2, 3 } }, .begin = -1 },
     { "a negative length", "place of a chunk is invalid", TWO_BY_THREE, 1, { { 0, 0, 2, 3 } }, .length = -1 },
@@ -298,6 +300,14 @@ test_truncated (void)
         ok (copy_file (from, names[i]), "a copy of %s", names[i]);
     }
     ok (!dcp_open (&folder, ".", &err) && !dcp_read_tensor (&folder, 0, array, &err), "the first tensor is read");
+    dcp_close (&folder);
+    ok (!rename (".metadata", "elsewhere") && !symlink ("elsewhere", ".metadata") && dcp_open (&folder, ".", &err)
+            && strstr (err.text, "is a symbolic link"),
+        "a file that is a symbolic link is refused: %s", err.text);
+    dcp_close (&folder);
+    ok (!rename ("elsewhere", ".metadata") && !dcp_open (&folder, ".", &err)
+            && !dcp_read_tensor (&folder, 0, array, &err),
+        "and its own file is not");
     ok (!truncate ("__0_0.distcp", 0) && !truncate ("__1_0.distcp", 0), "the files become empty");
     for (size_t i = 0; i < folder.dcp.count; i++)
         ok (dcp_read_tensor (&folder, i, array, &err) && strstr (err.text, "has only 0 bytes now"), "%s: an error",

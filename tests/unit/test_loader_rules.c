@@ -454,6 +454,8 @@ test_reading_ahead (void)
 
 /* ---- which threads read ---- */
 
+enum { WATCHED_SAMPLES = 200 };
+
 struct watched {
     pthread_t caller;
     useconds_t takes_us;
@@ -475,15 +477,37 @@ static enum accel_status
 next_watched (void *user, void *const *into, bool *end, struct accel_error *err)
 {
     struct watched *watched = user;
-    *end = watched->at == 200;
+    *end = watched->at == WATCHED_SAMPLES;
     return *end ? ACCEL_OK : read_watched (user, (size_t) watched->at++, into, err);
 }
 
-/* The caller, workers, or first workers and then the caller. */
+/* Read all of it once.  @return who did: the caller, workers, or first workers and then the caller; NULL: it failed */
+static const char *
+who_reads (const struct accel_loader_options *options, useconds_t takes_us, bool streams)
+{
+    struct watched watched = { .caller = pthread_self (), .takes_us = takes_us };
+    const struct accel_dataset data = { WATCHED_SAMPLES, &field, 1, read_watched, &watched, NULL };
+    const struct accel_stream stream = { .fields = &field, .field_count = 1, .next = next_watched, .user = &watched };
+    const struct accel_batch *batch;
+    struct accel_loader *loader;
+    struct accel_error err;
+    long batches = 0;
+    if (streams ? accel_loader_create_stream (&loader, &stream, options, &err)
+                : accel_loader_create (&loader, &data, options, &err))
+        return NULL;
+    for (; accel_loader_next (loader, &batch, &err) && *accel_batch_indices (batch) == batches; batches++)
+        ;
+    accel_loader_destroy (loader);
+    long callers = watched.by_caller, workers = watched.by_threads;
+    if (batches != WATCHED_SAMPLES || callers + workers != WATCHED_SAMPLES)
+        return NULL;
+    return callers && workers ? "both" : callers ? "caller" : "workers";
+}
+
 static void
 test_reader (bool streams)
 {
-    enum { SAMPLES = 200 };
+    enum { TRIES = 60 }; /* a busy machine may make cheap reads seem slow */
     static const struct {
         struct accel_loader_options options;
         useconds_t takes_us;
@@ -498,25 +522,11 @@ test_reader (bool streams)
         { { .workers = 2, .reader = ACCEL_READER_CALLER }, 300, "caller", "reads of 300 us, caller" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct watched watched = { .caller = pthread_self (), .takes_us = rows[i].takes_us };
-        const struct accel_dataset data = { SAMPLES, &field, 1, read_watched, &watched, NULL };
-        const struct accel_stream stream = { .fields = &field, .field_count = 1, .next = next_watched,
-                                             .user = &watched };
-        const struct accel_batch *batch;
-        struct accel_loader *loader;
-        struct accel_error err;
-        long batches = 0;
-        if (!ok (!(streams ? accel_loader_create_stream (&loader, &stream, &rows[i].options, &err)
-                           : accel_loader_create (&loader, &data, &rows[i].options, &err)),
-                 "%s: %s", streams ? "a stream" : "a data set", rows[i].name))
-            return;
-        for (; accel_loader_next (loader, &batch, &err) && *accel_batch_indices (batch) == batches; batches++)
-            ;
-        long callers = watched.by_caller, workers = watched.by_threads;
-        const char *who = callers && workers ? "both" : callers ? "caller" : "workers";
-        ok (batches == SAMPLES && callers + workers == SAMPLES, "all of it is read once, in order");
-        is_text (who, rows[i].who, rows[i].who);
-        accel_loader_destroy (loader);
+        const char *who = who_reads (&rows[i].options, rows[i].takes_us, streams);
+        for (int try = 1; try < TRIES && who && !strcmp (rows[i].who, "both") && strcmp (who, "both"); try++)
+            who = who_reads (&rows[i].options, rows[i].takes_us, streams);
+        if (ok (who, "%s: %s: all of it is read once, in order", streams ? "a stream" : "a data set", rows[i].name))
+            is_text (who, rows[i].who, rows[i].who);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "cli/progress.h"
 #include "tests/tap.h"
+#include "util/bytes.h"
 #include "util/clock.h"
 
 #include <fcntl.h>
@@ -31,7 +32,7 @@ test_bytes (void)
                   { UINT64_C (5000000000), "5.0 GB" }, { UINT64_MAX, "18.4 EB" } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         AUTO_STRBUF struct strbuf out = { 0 };
-        progress_add_bytes (&out, cases[i].bytes);
+        bytes_add (&out, cases[i].bytes);
         is_text (out.text, cases[i].wanted, cases[i].wanted);
     }
 }

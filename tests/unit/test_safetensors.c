@@ -182,6 +182,8 @@ test_headers (void)
         bool bad = read_header (&file, bytes, sizes[i].bytes) != ACCEL_OK;
         ok (bad && strstr (err.text, sizes[i].words), "size %zu: %s", i + 1, sizes[i].words);
     }
+    static const char no_type[] = "{\"a\":{}}";
+    ok (safetensors_parse (&file, no_type, strlen (no_type), NULL) == ACCEL_ERR_FORMAT, "without a text");
 }
 
 /* The parser is given memory of just the right size: one byte too far is seen by a sanitizer. */

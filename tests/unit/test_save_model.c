@@ -171,7 +171,8 @@ test_sizes (void)
     } cases[] = { { "5GB", 5000000000 }, { "200MB", 200000000 }, { "1.5 tb", 1500000000000 }, { "0.1KB", 100 },
                   { "123", 123 }, { "0", 0 }, { "1e3KB", 1000000 }, { "99999999TB", INT64_MAX }, { "5GiB", UINT64_MAX },
                   { "GB", UINT64_MAX }, { "", UINT64_MAX }, { "-1GB", UINT64_MAX }, { "5 G B", UINT64_MAX },
-                  { "nanGB", UINT64_MAX }, { "5B", UINT64_MAX }, { "x", UINT64_MAX } };
+                  { "nanGB", UINT64_MAX }, { "5B", UINT64_MAX }, { "x", UINT64_MAX },
+                  { "-5", UINT64_MAX } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t bytes = 0;
         enum accel_status status = shards_parse_size (cases[i].text, &bytes, &err);
@@ -179,6 +180,8 @@ test_sizes (void)
                                          : !status && bytes == cases[i].bytes,
             "size '%s'", cases[i].text);
     }
+    ok (shards_is_name ("model-00001-of-00009.safetensors") && !shards_is_name ("model-0000x-of-00009.safetensors"),
+        "the name of a shard has digits");
     static const struct {
         uint64_t bytes[8];
         size_t count, shard_of[8], shards;
@@ -267,6 +270,28 @@ test_precision (enum accel_dtype dtype)
     accel_model_destroy (model);
 }
 
+/* More than is converted at once. */
+static void
+test_long (void)
+{
+    enum { LONG = 3 << 20 };
+    static uint16_t numbers[LONG];
+    struct accel_model *model;
+    for (int i = 0; i < LONG; i++)
+        numbers[i] = (uint16_t) (i % 0x7f00);
+    must (accel_tensor_init (&tensors[0], ACCEL_BFLOAT16, 1, (int64_t[]){ LONG }, &err));
+    tensors[0].dl.data = numbers;
+    must (accel_model_create (&model, &(struct accel_parameter){ "w", &tensors[0].dl, NULL }, 1, &err));
+    struct accel_save_model_options options = { .precision = ACCEL_SAVE_AS, .dtype = ACCEL_FLOAT32 };
+    enum accel_status status = accel_save_model (acc, model, folder, &options, &err);
+    memset (numbers, 0, sizeof numbers);
+    if (!status)
+        status = accel_load_model (acc, model, folder, NULL, NULL, &err);
+    ok (!status && numbers[LONG - 1] == (LONG - 1) % 0x7f00 && numbers[LONG / 2] == LONG / 2 % 0x7f00,
+        "a long tensor is converted%s%s", status ? ": " : "", status ? err.text : "");
+    accel_model_destroy (model);
+}
+
 /* ---- names ---- */
 
 static void
@@ -343,6 +368,34 @@ test_tied (void)
     accel_model_destroy (model);
 }
 
+/* Tensors that begin at the same address without being the same; and the name of a scale that is none. */
+static void
+test_not_tied (void)
+{
+    static const char *const names[] = { "w", "w_scale" }, *const one[] = { "w" };
+    struct accel_safetensors *file;
+    for (int empty = 0; empty < 2; empty++) {
+        struct accel_model *model = make_model (names, 2, ACCEL_FLOAT32, false);
+        accel_model_destroy (model);
+        tensors[1].dl.data = memory[0];
+        tensors[1].shape[0] = empty ? 0 : 8;
+        tensors[0].shape[0] = empty ? 0 : 16;
+        struct accel_parameter both[] = { { names[0], &tensors[0].dl, NULL }, { names[1], &tensors[1].dl, NULL } };
+        must (accel_model_create (&model, both, 2, &err));
+        must (save_as (model, NULL));
+        accel_model_destroy (model);
+        must (accel_safetensors_open (&file, folder, NULL, &err));
+        ok (accel_safetensors_count (file) == 2, empty ? "empty tensors are not tied" : "nor is a part of a tensor");
+        accel_safetensors_close (file);
+        model = make_model (one, 1, ACCEL_FLOAT32, false);
+        tensors[0].shape[0] = empty ? 0 : 16;
+        ok (accel_load_model (acc, model, folder, NULL, NULL, &err) == ACCEL_ERR_INVALID
+                && strstr (err.text, "1 unexpected tensor"),
+            "only 8-bit tensors have a scale: %s", err.text);
+        accel_model_destroy (model);
+    }
+}
+
 /* ---- the directory ---- */
 
 static void
@@ -407,6 +460,8 @@ main (void)
     test_names ();
     test_mismatches ();
     test_tied ();
+    test_not_tied ();
+    test_long ();
     accel_model_destroy (model);
     accel_close (acc);
     return done_testing ();

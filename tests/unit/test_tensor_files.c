@@ -119,9 +119,11 @@ test_slices (void)
     ok (!wrong && tried > 100000, "slices have the right numbers (%zu of %zu are wrong)", wrong, tried);
     static const int64_t low[4] = { 0, 0, 0, -1 }, high[4] = { 3, 4, 5, 7 }, zero[4] = { 0 };
     DLTensor into = describe ((float[NUMBERS]){ 0 }, ACCEL_FLOAT32, 4, shape), flat = into, ints = into, empty = into;
+    DLTensor pairs = into, floats = describe (into.data, ACCEL_FLOAT32, 1, &seven);
     flat.ndim = 3;
     ints.dtype = accel_dtype_to_dl (ACCEL_INT32);
     empty.data = NULL;
+    pairs.dtype.lanes = 2;
     struct {
         const int64_t *begin, *end;
         const DLTensor *into;
@@ -133,6 +135,8 @@ test_slices (void)
         { NULL, zero, &into, 0, "dimension 0 is 0, but 3 in the memory" },
         { NULL, NULL, &flat, 0, "has 4 dimensions, but the memory for it has 3" },
         { NULL, NULL, &ints, 0, "is F32 and cannot be converted to int32" },
+        { NULL, NULL, &pairs, 0, "is F32 and cannot be converted" },
+        { NULL, NULL, &floats, 2, "is U8 and cannot be converted to float32" },
         { NULL, NULL, &empty, 0, "the memory for it is NULL" },
         { NULL, NULL, &into, 9, "index is 9, but there are 3 tensors" },
         { NULL, NULL, NULL, 0, "into is NULL" },
@@ -174,6 +178,21 @@ test_large (void)
             wrong += rounded != narrow[3 * i + j];
         }
     ok (!wrong, "columns read as bfloat16");
+    static uint8_t small[ROWS * 3];
+    into = describe (small, ACCEL_FLOAT8_E4M3FN, 2, part);
+    must (accel_safetensors_read_slice (file, 0, (int64_t[]){ 0, 5 }, (int64_t[]){ ROWS, 8 }, &into, &err));
+    ok (small[0] == 0x4a && small[3] == 0x7e && small[3 * ROWS - 1] == 0x7e, "E4M3 has no infinity");
+    into.dtype = accel_dtype_to_dl (ACCEL_FLOAT8_E5M2);
+    must (accel_safetensors_read_slice (file, 0, (int64_t[]){ 0, 5 }, (int64_t[]){ ROWS, 8 }, &into, &err));
+    ok (small[0] == 0x45 && small[3] == 0x64 && small[3 * ROWS - 1] == 0x7c, "E5M2 has one");
+    accel_safetensors_close (file);
+    memcpy (narrow, (uint16_t[]){ 0x3c00, 0xc000, 0x3800 }, 6); /* 1, -2 and a half as float16 */
+    tensor = describe (narrow, ACCEL_FLOAT16, 1, &part[1]);
+    must (accel_safetensors_save (path, &(struct accel_safetensors_tensor){ "x", &tensor }, 1, NULL, &err));
+    must (accel_safetensors_open (&file, path, NULL, &err));
+    into = describe (narrow + 3, ACCEL_BFLOAT16, 1, &part[1]);
+    must (accel_safetensors_read (file, 0, &into, &err));
+    ok (!memcmp (narrow + 3, (uint16_t[]){ 0x3f80, 0xc000, 0x3f00 }, 6), "float16 read as bfloat16");
     accel_safetensors_close (file);
 }
 
@@ -195,6 +214,29 @@ test_misaligned (void)
     accel_safetensors_close (file);
 }
 
+/* The metadata of a set are those of its files, one after the other. */
+static void
+test_set (void)
+{
+    static const char index[] = "{\"weight_map\":{\"a\":\"a.safetensors\",\"b\":\"b.safetensors\"}}";
+    static const char *const metadata[2][5] = { { "k", "1", "l", "2", NULL }, { "m", "3", NULL } };
+    DLTensor tensor = describe (bytes, ACCEL_UINT8, 1, &seven);
+    struct accel_safetensors *file;
+    const char *value = NULL;
+    for (int i = 0; i < 2; i++) {
+        char name[2] = { (char) ('a' + i) }, shard[ROOM];
+        snprintf (shard, sizeof shard, "%s/%s.safetensors", scratch_folder (), name);
+        struct accel_safetensors_tensor named = { name, &tensor };
+        must (accel_safetensors_save (shard, &named, 1, metadata[i], &err));
+    }
+    must (accel_safetensors_open (&file, write_file ("s.safetensors.index.json", index, sizeof index - 1), NULL, &err));
+    ok (accel_safetensors_count (file) == 2 && !strcmp (accel_safetensors_metadata (file, "l"), "2")
+            && !strcmp (accel_safetensors_metadata_key (file, 2, &value), "m") && !strcmp (value, "3")
+            && !accel_safetensors_metadata_key (file, 3, &value),
+        "metadata of two files");
+    accel_safetensors_close (file);
+}
+
 static void
 test_writer (void)
 {
@@ -209,6 +251,7 @@ test_writer (void)
            && !accel_safetensors_writer_write (writer, 0, data, 28, &err)
            && !accel_safetensors_writer_write (writer, 1, data + 3, 32, &err);
     ok (good && accel_safetensors_writer_write (writer, 2, data, 1, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "index is 2, but there are 2 tensors")
             && accel_safetensors_writer_write (writer, 0, data, 1, &err) == ACCEL_ERR_INVALID
             && !accel_safetensors_writer_commit (writer, &err),
         "piece by piece");
@@ -225,6 +268,13 @@ test_writer (void)
     ok (accel_safetensors_save (path, named, 1, NULL, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "'a' has no data"),
         "a tensor without data");
+    int64_t two = 2, half = 3;
+    tensors[0] = describe (numbers, ACCEL_FLOAT32, 1, &half);
+    tensors[0].strides = &two;
+    ok (accel_safetensors_save (path, named, 1, NULL, &err) == ACCEL_ERR_UNSUPPORTED
+            && strstr (err.text, "'a' is not contiguous"),
+        "a tensor with gaps");
+    tensors[0].strides = NULL;
     tensors[0].dtype.lanes = 2;
     ok (accel_safetensors_save (path, named, 1, NULL, &err) == ACCEL_ERR_UNSUPPORTED, "a type that the format lacks");
 }
@@ -239,6 +289,7 @@ main (void)
     test_slices ();
     test_large ();
     test_misaligned ();
+    test_set ();
     test_writer ();
     return done_testing ();
 }

@@ -33,6 +33,18 @@ void *tensor_data (const DLTensor *tensor);
 /** The element's size in bytes. */
 size_t tensor_element_bytes (const DLTensor *tensor);
 
+/** accel_dtype_bytes() of a valid type, in line. */
+static inline size_t
+tensor_dtype_bytes (enum accel_dtype dtype)
+{
+    static const uint8_t bytes[] = {
+#define X(name, code, bits, text) (bits) / 8,
+        ACCEL_DTYPE_MAP (X)
+#undef X
+    };
+    return bytes[dtype];
+}
+
 bool tensor_same_dtype (const DLTensor *a, const DLTensor *b);
 
 /**

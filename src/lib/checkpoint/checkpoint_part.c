@@ -20,6 +20,7 @@ close_checkpoint (struct part *part)
         its->close_flight (its->flight);
     its->flight = NULL;
     snapshot_release (&its->snapshot);
+    project_lock_release (&its->lock);
     free (its->project_dir);
     free (its->logging_dir);
     free (its->latest);

@@ -5,6 +5,8 @@
 
 #include <accel/savestate.h>
 
+#include "lib/checkpoint/meter.h"
+#include "lib/checkpoint/project_lock.h"
 #include "lib/checkpoint/snapshot.h"
 #include "lib/state/part.h"
 
@@ -28,6 +30,8 @@ struct checkpoint_part {
     struct state_hook *hooks; /* [hook_count] */
     size_t hook_count;
     uint64_t handles; /* given out so far */
+    struct project_lock lock; /* of rank 0, from the first save with automatic naming on */
+    meter_show show;  /* prints how far a save or a load is; NULL: nothing does */
     struct snapshot snapshot; /* memory for asynchronous saves */
     struct save_in_flight *flight; /* NULL: none */
     void (*close_flight) (struct save_in_flight *flight); /* accel_close(): let it come to its end, and free it */
@@ -39,6 +43,13 @@ static inline struct checkpoint_part *
 checkpoint_of (const struct accel *acc)
 {
     return (struct checkpoint_part *) (void *) part_find (acc, &part_checkpoint);
+}
+
+/** @return what shows the saves and loads of this rank; NULL: nothing does. */
+static inline meter_show
+checkpoint_show (const struct accel *acc)
+{
+    return accel_is_main_process (acc) ? checkpoint_of (acc)->show : NULL;
 }
 
 /** Run the hooks for a save or a load of @p folder. */

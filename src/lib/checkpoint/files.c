@@ -294,3 +294,18 @@ checkpoint_read (struct accel_state_dict *state, const char *folder, const char 
         status = manifest_open_file (&source, folder, tensor_file->name, err);
     return status || !tensor_file ? status : state_dict_open (state, &source, err);
 }
+
+uint64_t
+checkpoint_bytes (const struct manifest *manifest, const char *name)
+{
+    static const char *const ends[] = { CHECKPOINT_TENSORS, CHECKPOINT_VALUES };
+    size_t length = strlen (name);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < manifest->count; i++)
+        for (size_t e = 0; e < sizeof ends / sizeof *ends; e++) {
+            const char *file = manifest->files[i].name;
+            if (!strncmp (file, name, length) && !strcmp (file + length, ends[e]))
+                bytes += manifest->files[i].bytes;
+        }
+    return bytes;
+}

@@ -38,4 +38,7 @@ enum accel_status checkpoint_add_others (const char *folder, struct manifest *ma
 enum accel_status checkpoint_read (struct accel_state_dict *state, const char *folder, const char *name,
                                    const struct manifest *manifest, bool *found, struct accel_error *err);
 
+/** @return the size of the files of @p name together. */
+uint64_t checkpoint_bytes (const struct manifest *manifest, const char *name);
+
 #endif

@@ -117,6 +117,21 @@ remove_remainders (const char *place)
         closedir (stream);
 }
 
+/* Without an exchange of names, a process that was killed may have left nothing at the place: the checkpoint that is
+ * loaded instead gets its name back, before what remains beside it is removed. */
+static enum accel_status
+restore_place (const char *place, struct accel_error *err)
+{
+    char found[PATH_MAX], parent[PATH_MAX];
+    struct stat info;
+    if (!lstat (place, &info) || errno != ENOENT || checkpoint_folder_find (found, place, NULL))
+        return ACCEL_OK;
+    if (rename (found, place))
+        return accel_fail_errno (err, "cannot rename %s to %s", found, place);
+    parent_of (parent, place);
+    return sync_folder (parent, err);
+}
+
 /* Whether a name in a folder belongs to the checkpoint that its manifest describes: a file, or a folder of files. */
 static bool
 is_listed (const struct manifest *manifest, const char *name)
@@ -194,9 +209,9 @@ resolve (char place[PATH_MAX], const char *path, struct accel_error *err)
     return ACCEL_OK;
 }
 
-/* Create the folders above @path.  Each is on disk when the one that contains it is synced. */
-static enum accel_status
-make_parents (const char *path, struct accel_error *err)
+/* Each is on disk when the one that contains it is synced. */
+enum accel_status
+checkpoint_folder_make_parents (const char *path, struct accel_error *err)
 {
     char folder[PATH_MAX], parent[PATH_MAX + 3];
     enum accel_status status = ACCEL_OK;
@@ -218,11 +233,13 @@ enum accel_status
 checkpoint_folder_begin (struct checkpoint_folder *folder, const char *path, bool automatic, struct accel_error *err)
 {
     *folder = (struct checkpoint_folder) CHECKPOINT_NO_FOLDER;
-    enum accel_status status = make_parents (path, err);
+    enum accel_status status = checkpoint_folder_make_parents (path, err);
     if (!status)
         status = resolve (folder->place, path, err);
     if (!status && !strcmp (folder->place, "/"))
         status = accel_fail (err, ACCEL_ERR_INVALID, "cannot save to the root folder");
+    if (!status && !automatic)
+        status = restore_place (folder->place, err);
     if (!status)
         status = check_place (folder->place, automatic, err);
     if (status)

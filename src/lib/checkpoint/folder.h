@@ -17,6 +17,9 @@ struct checkpoint_folder {
 
 #define CHECKPOINT_NO_FOLDER { .lock = -1 }
 
+/** Create the folders above @p path. */
+enum accel_status checkpoint_folder_make_parents (const char *path, struct accel_error *err);
+
 /**
  * Make a temporary folder for a checkpoint at @p path, and the folders above.  Remainders of saves to this place that
  * did not end are removed.

@@ -62,7 +62,10 @@ find_newest (struct load *load, const char *folder, struct accel_error *err)
 {
     AUTO_STRLIST struct strlist passed = { 0 };
     AUTO_FREE char *path = NULL;
+    struct meter meter;
+    meter_begin (&meter, checkpoint_show (load->acc), METER_CHECK, folder, 0);
     enum accel_status status = checkpoint_find_newest (&path, folder, &passed, err);
+    meter_end (&meter, status);
     if (status)
         return status;
     for (size_t i = 0; i < passed.count; i++)
@@ -101,8 +104,16 @@ verify (struct load *load, struct accel_error *err)
 {
     enum accel_status status = manifest_read (&load->manifest, load->found.place, err);
     size_t size = (size_t) accel_num_processes (load->acc), rank = (size_t) accel_process_index (load->acc);
-    for (size_t i = rank; !status && !load->found.verified && i < load->manifest.count; i += size)
+    struct meter meter;
+    uint64_t bytes = 0;
+    if (status || load->found.verified)
+        return status;
+    for (size_t i = rank; i < load->manifest.count; i += size)
+        bytes += load->manifest.files[i].bytes;
+    meter_begin (&meter, checkpoint_show (load->acc), METER_CHECK, load->found.place, bytes);
+    for (size_t i = rank; !status && i < load->manifest.count; i += size)
         status = manifest_check_file (&load->manifest.files[i], load->found.place, err);
+    meter_end (&meter, status);
     return status;
 }
 
@@ -152,12 +163,61 @@ name_of (const struct load *load, const struct checkpoint_item *item, char *room
     return room;
 }
 
+/* How many ranks saved this part: those from rank 0 on that have a file. */
+static size_t
+count_ranks (const struct manifest *manifest, const char *stem)
+{
+    char name[128];
+    size_t count = 0;
+    do
+        snprintf (name, sizeof name, "%s_%zu", stem, count);
+    while (checkpoint_bytes (manifest, name) && ++count);
+    return count;
+}
+
+/* A part of each rank, from what all ranks saved. */
+static enum accel_status
+load_resharded (const struct load *load, const struct checkpoint_item *item, struct accel_error *err)
+{
+    const struct part_kind *kind = item->part->kind;
+    size_t count = count_ranks (&load->manifest, kind->file);
+    enum accel_status status = ACCEL_OK;
+    bool found;
+    if (count && count != load->manifest.processes)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the checkpoint has %s of %zu ranks, but %llu processes saved it",
+                           kind->file, count, (unsigned long long) load->manifest.processes);
+    AUTO_FREE struct accel_state_dict *states = calloc (count + 1, sizeof *states);
+    if (!states)
+        return no_memory (err);
+    for (size_t i = 0; i < count; i++)
+        state_dict_init (&states[i]);
+    for (size_t i = 0; !status && i < count; i++) {
+        char name[128];
+        snprintf (name, sizeof name, "%s_%zu", kind->file, i);
+        status = checkpoint_read (&states[i], load->found.place, name, &load->manifest, &found, err);
+    }
+    if (!status)
+        status = kind->reshard (item->part, states, count, err);
+    for (size_t i = 0; i < count; i++)
+        state_dict_release (&states[i]);
+    return status ? accel_fail_in (err, status, "%s", kind->file) : ACCEL_OK;
+}
+
+static bool
+is_resharded (const struct load *load, const struct checkpoint_item *item)
+{
+    return item->part && item->part->kind->of_each_rank && item->part->kind->reshard
+           && load->manifest.processes != (uint64_t) accel_num_processes (load->acc);
+}
+
 static enum accel_status
 load_item (const struct load *load, const struct checkpoint_item *item, struct accel_error *err)
 {
     char room[128];
     bool found = false;
     struct accel_state_dict state;
+    if (is_resharded (load, item))
+        return load_resharded (load, item, err);
     state_dict_init (&state);
     enum accel_status status = checkpoint_read (&state, load->found.place, name_of (load, item, room, sizeof room),
                                                 &load->manifest, &found, err);
@@ -176,9 +236,15 @@ load_items (const struct load *load, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "the checkpoint has %zu registered objects, but %zu are registered now", custom,
                            load->part->object_count);
+    struct meter meter;
+    uint64_t bytes = 0;
     enum accel_status status = checkpoint_items_make (&items, load->acc, load->without_models, err);
     for (size_t i = 0; !status && i < items.count; i++)
+        bytes += checkpoint_bytes (&load->manifest, items.items[i].name);
+    meter_begin (&meter, checkpoint_show (load->acc), METER_LOAD, load->found.place, bytes);
+    for (size_t i = 0; !status && i < items.count; i++)
         status = load_item (load, &items.items[i], err);
+    meter_end (&meter, status);
     checkpoint_items_release (&items);
     return status;
 }

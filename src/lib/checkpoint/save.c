@@ -23,15 +23,29 @@ no_memory (struct accel_error *err)
     return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
 }
 
+static enum accel_status
+lock_project (struct checkpoint_part *part, struct accel_error *err)
+{
+    AUTO_FREE char *path = NULL;
+    if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/", part->project_dir) < 0)
+        return path = NULL, no_memory (err);
+    enum accel_status status = checkpoint_folder_make_parents (path, err);
+    path[strlen (path) - 1] = '\0';
+    return status ? status : project_lock_take (&part->lock, path, err);
+}
+
 /* Rank 0 makes the folder. */
 static enum accel_status
-make_folder (struct save *save, const struct checkpoint_part *part, const char *output_dir, struct accel_error *err)
+make_folder (struct save *save, struct checkpoint_part *part, const char *output_dir, struct accel_error *err)
 {
     AUTO_FREE char *path = NULL;
     if (!part->automatic_naming && (!output_dir || !*output_dir))
         return accel_fail (err, ACCEL_ERR_INVALID, "output_dir is needed, because automatic naming is not set");
     if (!part->automatic_naming)
         return checkpoint_folder_begin (&save->folder, output_dir, false, err);
+    enum accel_status status = lock_project (part, err);
+    if (status)
+        return status;
     if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/" CHECKPOINT_PREFIX "%llu", part->project_dir,
                   (unsigned long long) part->iteration)
         < 0)
@@ -43,7 +57,7 @@ enum accel_status
 save_begin (struct save *save, struct accel *acc, const struct comm_site *site, const char *output_dir,
             struct accel_error *err)
 {
-    const struct checkpoint_part *part = checkpoint_of (acc);
+    struct checkpoint_part *part = checkpoint_of (acc);
     *save = (struct save){ .rank = accel_process_index (acc), .size = accel_num_processes (acc),
                            .folder = CHECKPOINT_NO_FOLDER, .automatic = part->automatic_naming,
                            .total_limit = part->total_limit };

@@ -10,6 +10,7 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/checkpoint/agree.h"
+#include "lib/checkpoint/checkpoint_part.h"
 #include "lib/checkpoint/pieces.h"
 #include "lib/formats/convert.h"
 #include "util/cleanup.h"
@@ -222,9 +223,15 @@ static enum accel_status
 write_shards (const struct save *save, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
+    struct meter meter;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < save->pieces.count; i++)
+        bytes += writes (save, save->shard_of[i]) ? piece_bytes (&save->pieces.all[i]) : 0;
+    meter_begin (&meter, checkpoint_show (save->acc), METER_SAVE, save->directory, bytes);
     for (size_t i = 0; i < save->shards && !status; i++)
         if (writes (save, i))
             status = write_shard (save, i, err);
+    meter_end (&meter, status);
     return status;
 }
 

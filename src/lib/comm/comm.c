@@ -197,51 +197,49 @@ comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum
     return ACCEL_OK;
 }
 
-/* What comm_check_engine() finds out, asked first, because nearly always the answer is yes. */
 static inline bool
-is_served (const struct accel_comm *comm, const struct accel_engine_call *call, bool reduces)
+lacks_buffer (enum accel_engine_kind kind, const void *send, const void *recv)
 {
-    const struct accel_engine *engine = comm->engine;
-    return comm_is_for_host (engine_site (call)) && (engine->kinds & ACCEL_ENGINE_BIT (call->kind))
-           && (!reduces || (engine->reduces & ACCEL_ENGINE_BIT (call->dtype)));
+    bool reads = kind != ACCEL_ENGINE_BROADCAST && kind != ACCEL_ENGINE_RECV, writes = kind != ACCEL_ENGINE_SEND;
+    return (reads && !send) || (writes && !recv);
 }
 
-/* @buffers: whether the call has any, and so a count and an element type. */
-static enum accel_status
-check (const struct accel_comm *comm, const struct accel_engine_call *call, bool buffers, struct accel_error *err)
+static inline bool
+reduces (enum accel_engine_kind kind)
 {
+    return kind == ACCEL_ENGINE_ALL_REDUCE || kind == ACCEL_ENGINE_REDUCE_SCATTER;
+}
+
+static inline bool
+overflows (const struct accel_comm *comm, size_t count, size_t element_bytes)
+{
+    size_t bytes;
+    return __builtin_mul_overflow (count, element_bytes * (size_t) comm->size, &bytes) || bytes > PTRDIFF_MAX;
+}
+
+static enum accel_status
+check (const struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err)
+{
+    bool buffers = call->kind != ACCEL_ENGINE_BARRIER;
     if (!comm)
         return comm_refuse (call->site, "the job, or its communicator, is NULL", err);
     if ((unsigned) call->dtype >= ACCEL_DTYPE_COUNT || (unsigned) call->op >= ACCEL_OP_COUNT)
         return comm_refuse (call->site, "invalid element type or operation", err);
-    bool reads = call->kind != ACCEL_ENGINE_BROADCAST && call->kind != ACCEL_ENGINE_RECV;
-    bool writes = call->kind != ACCEL_ENGINE_SEND;
-    if (buffers && call->count && ((writes && !call->recv) || (reads && !call->send)))
+    if (buffers && call->count && lacks_buffer (call->kind, call->send, call->recv))
         return comm_refuse (call->site, "a buffer is NULL", err);
-    size_t bytes;
-    if (__builtin_mul_overflow (call->count, call->element_bytes * (size_t) comm->size, &bytes)
-        || bytes > PTRDIFF_MAX)
+    if (overflows (comm, call->count, call->element_bytes))
         return comm_refuse (call->site, "the count is too large: size overflows", err);
-    bool reduces = call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
-    if (reduces && !reduce_is_defined (call->dtype, call->op))
+    if (reduces (call->kind) && !reduce_is_defined (call->dtype, call->op))
         return comm_check_reduction (call->site, call->dtype, call->op, 1, err);
     if (call->root >= comm->size)
         return comm_fail (call->site, ACCEL_ERR_INVALID, err, "no rank %d in a communicator of size %d", call->root,
                           comm->size);
-    return is_served (comm, call, reduces) ? ACCEL_OK : comm_check_engine (comm, call, err);
-}
-
-/* What admit() finds out, of a world with which nothing is the matter. */
-static inline bool
-is_plain (const struct accel_comm *comm)
-{
-    return !comm->parent && !object_is_gone (&comm->object) && !comm->unsettled && !is_reserved (comm)
-           && !atomic_load_explicit (&comm->is_broken, memory_order_acquire);
+    return comm_check_engine (comm, call, err);
 }
 
 /* Whether the program may call on @comm at all, now and at @site. */
-__attribute__ ((noinline)) static enum accel_status
-admit (struct accel_comm *comm, const struct comm_site *site, struct comm_observer **observer, struct accel_error *err)
+static enum accel_status
+admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
 {
     struct accel_comm *part = comm;
     do {
@@ -257,74 +255,114 @@ admit (struct accel_comm *comm, const struct comm_site *site, struct comm_observ
                                 err);
         part = part->parent;
     } while (part);
-    return comm_check_broken (comm, observer, err);
+    struct comm_observer *observer;
+    return comm_check_broken (comm, &observer, err);
 }
 
 /* Calls of work itself were admitted when it was started. */
-static enum accel_status
-run (struct accel_comm *comm, struct accel_engine_call *call, bool buffers, struct accel_error *err)
+__attribute__ ((noinline)) static enum accel_status
+run_carefully (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
 {
     struct accel_work **work = engine_site (call)->work;
-    struct comm_observer *observer = comm ? comm->observer : NULL;
     call->element_bytes = accel_dtype_bytes (call->dtype);
     if (work)
         *work = NULL;
-    enum accel_status status = check (comm, call, buffers, err);
+    enum accel_status status = check (comm, call, err);
     if (status)
         return status;
     if (comm->queue && work_serves (comm))
         return comm_execute (comm, call, err);
-    if (!is_plain (comm) && (status = admit (comm, call->site, &observer, err)))
+    status = admit (comm, call->site, err);
+    if (status)
         return status;
     if (work)
         return work_start (comm, call, work, err);
-    if (!comm->queue)
-        return comm_run (comm, call, observer, err);
     work_take_turn (comm);
     return comm_execute (comm, call, err);
 }
 
-/* Members one by one: an initializer would clear the whole struct first, which takes longer than all the rest.  What is
- * not set here is set before the engine gets the call. */
-static inline void
-set_call (struct accel_engine_call *call, enum accel_engine_kind kind, const struct comm_site *site, const void *send,
-          void *recv, size_t count, enum accel_dtype dtype)
+/* What is asked for.  Nothing points to it, so in line most members are constants or in registers. */
+struct request {
+    const struct comm_site *site;
+    const void *send;
+    void *recv;
+    size_t count;
+    enum accel_engine_kind kind;
+    enum accel_dtype dtype;
+    enum accel_op op;
+    int root;
+};
+
+/* Whether run_carefully() would find nothing: asked first, because that is nearly always so. */
+__attribute__ ((always_inline)) static inline bool
+is_plain (const struct accel_comm *comm, const struct request request)
 {
-    call->site = site;
-    call->send = send;
-    call->recv = recv;
-    call->count = count;
-    call->kind = kind;
-    call->dtype = dtype;
-    call->op = ACCEL_SUM;
-    call->root = -1;
+    const struct accel_engine *engine = comm->engine;
+    const struct accel_comm *part = comm;
+    uintptr_t special = (uintptr_t) comm->queue | (uintptr_t) request.site->work
+                        | (uintptr_t) request.site->device.device_type;
+    do {
+        special |= (uintptr_t) part->unsettled | (uintptr_t) part->observer | (uintptr_t) object_is_gone (&part->object)
+                   | (uintptr_t) is_reserved (part)
+                   | (uintptr_t) atomic_load_explicit (&part->is_broken, memory_order_acquire);
+        part = part->parent;
+    } while (part);
+    if (special || !(engine->kinds & ACCEL_ENGINE_BIT (request.kind)) || request.root >= comm->size)
+        return false;
+    if (request.kind == ACCEL_ENGINE_BARRIER)
+        return true;
+    if ((unsigned) request.dtype >= ACCEL_DTYPE_COUNT
+        || overflows (comm, request.count, tensor_dtype_bytes (request.dtype))
+        || (request.count && lacks_buffer (request.kind, request.send, request.recv)))
+        return false;
+    return !reduces (request.kind)
+           || ((unsigned) request.op < ACCEL_OP_COUNT && reduce_is_defined (request.dtype, request.op)
+               && (engine->reduces & ACCEL_ENGINE_BIT (request.dtype)));
+}
+
+/* Members of the call one by one: an initializer would clear the whole struct first, which takes longer than all the
+ * rest.  What is not set here is set before the engine gets the call. */
+__attribute__ ((always_inline)) static inline enum accel_status
+run (struct accel_comm *comm, const struct request request, struct accel_error *err)
+{
+    struct accel_engine_call call;
+    bool plain = comm && is_plain (comm, request);
+    call.site = request.site;
+    call.send = request.send;
+    call.recv = request.recv;
+    call.count = request.count;
+    call.kind = request.kind;
+    call.dtype = request.dtype;
+    call.op = request.op;
+    call.root = request.root;
+    if (__builtin_expect (!plain, false))
+        return run_carefully (comm, &call, err);
+    call.element_bytes = tensor_dtype_bytes (request.dtype);
+    const struct ledger_entry entry = {
+        .comm = comm->id, .count = request.count, .root = (int16_t) request.root, .kind = (uint8_t) request.kind,
+        .dtype = (uint8_t) request.dtype, .op = (uint8_t) request.op,
+    };
+    return comm_run (comm, &call, entry, err);
 }
 
 enum accel_status
 comm_barrier (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
 {
-    struct accel_engine_call call;
-    set_call (&call, ACCEL_ENGINE_BARRIER, site, NULL, NULL, 0, ACCEL_FLOAT32);
-    return run (comm, &call, false, err);
+    return run (comm, (struct request){ site, NULL, NULL, 0, ACCEL_ENGINE_BARRIER, ACCEL_FLOAT32, ACCEL_SUM, -1 }, err);
 }
 
 enum accel_status
 comm_all_reduce (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
-    struct accel_engine_call call;
-    set_call (&call, ACCEL_ENGINE_ALL_REDUCE, site, send, recv, count, dtype);
-    call.op = op;
-    return run (comm, &call, true, err);
+    return run (comm, (struct request){ site, send, recv, count, ACCEL_ENGINE_ALL_REDUCE, dtype, op, -1 }, err);
 }
 
 enum accel_status
 comm_all_gather (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, struct accel_error *err)
 {
-    struct accel_engine_call call;
-    set_call (&call, ACCEL_ENGINE_ALL_GATHER, site, send, recv, count, dtype);
-    return run (comm, &call, true, err);
+    return run (comm, (struct request){ site, send, recv, count, ACCEL_ENGINE_ALL_GATHER, dtype, ACCEL_SUM, -1 }, err);
 }
 
 enum accel_status
@@ -333,58 +371,48 @@ comm_broadcast (struct accel_comm *comm, const struct comm_site *site, void *buf
 {
     if (root < 0)
         return comm_refuse (site, "the root is negative", err);
-    struct accel_engine_call call;
-    set_call (&call, ACCEL_ENGINE_BROADCAST, site, NULL, buffer, count, dtype);
-    call.root = root;
-    return run (comm, &call, true, err);
+    return run (comm, (struct request){ site, NULL, buffer, count, ACCEL_ENGINE_BROADCAST, dtype, ACCEL_SUM, root },
+                err);
 }
 
 enum accel_status
 comm_reduce_scatter (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv,
                      size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
-    struct accel_engine_call call;
-    set_call (&call, ACCEL_ENGINE_REDUCE_SCATTER, site, send, recv, count, dtype);
-    call.op = op;
-    return run (comm, &call, true, err);
+    return run (comm, (struct request){ site, send, recv, count, ACCEL_ENGINE_REDUCE_SCATTER, dtype, op, -1 }, err);
 }
 
 enum accel_status
 comm_all_to_all (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv, size_t count,
                  enum accel_dtype dtype, struct accel_error *err)
 {
-    struct accel_engine_call call;
-    set_call (&call, ACCEL_ENGINE_ALL_TO_ALL, site, send, recv, count, dtype);
     if (count && send == recv)
         return comm_refuse (site, "the buffers are the same: this call does not work in place", err);
-    return run (comm, &call, true, err);
+    return run (comm, (struct request){ site, send, recv, count, ACCEL_ENGINE_ALL_TO_ALL, dtype, ACCEL_SUM, -1 }, err);
 }
 
-static enum accel_status
-run_pair (struct accel_comm *comm, struct accel_engine_call *call, int peer, struct accel_error *err)
+static inline const char *
+refuse_peer (const struct accel_comm *comm, int peer)
 {
-    call->root = peer;
-    if (peer < 0)
-        return comm_refuse (call->site, "the rank is negative", err);
-    if (comm && peer == comm->rank)
-        return comm_refuse (call->site, "a rank cannot send to itself", err);
-    return run (comm, call, true, err);
+    return peer < 0 ? "the rank is negative" : comm && peer == comm->rank ? "a rank cannot send to itself" : NULL;
 }
 
 enum accel_status
 comm_send (struct accel_comm *comm, const struct comm_site *site, const void *send, size_t count,
            enum accel_dtype dtype, int to, struct accel_error *err)
 {
-    struct accel_engine_call call;
-    set_call (&call, ACCEL_ENGINE_SEND, site, send, NULL, count, dtype);
-    return run_pair (comm, &call, to, err);
+    const char *refusal = refuse_peer (comm, to);
+    if (refusal)
+        return comm_refuse (site, refusal, err);
+    return run (comm, (struct request){ site, send, NULL, count, ACCEL_ENGINE_SEND, dtype, ACCEL_SUM, to }, err);
 }
 
 enum accel_status
 comm_recv (struct accel_comm *comm, const struct comm_site *site, void *recv, size_t count, enum accel_dtype dtype,
            int from, struct accel_error *err)
 {
-    struct accel_engine_call call;
-    set_call (&call, ACCEL_ENGINE_RECV, site, NULL, recv, count, dtype);
-    return run_pair (comm, &call, from, err);
+    const char *refusal = refuse_peer (comm, from);
+    if (refusal)
+        return comm_refuse (site, refusal, err);
+    return run (comm, (struct request){ site, NULL, recv, count, ACCEL_ENGINE_RECV, dtype, ACCEL_SUM, from }, err);
 }

@@ -31,27 +31,28 @@ struct comm_link {
 
 struct accel_comm {
     struct object object;
+    /* What every call reads. */
     const struct accel_engine *engine; /* for host memory */
     void *transport; /* the engine's own */
-    uint64_t devices; /* set of DLDeviceType: what else it runs calls for */
-    struct comm_link links[COMM_LINKS]; /* [link_count]; see links.h */
-    int link_count;
+    struct ledger *ledger;     /* the world's */
+    uint64_t id;               /* the same on all members; 0: the world */
     int rank;
     int size;
-    struct accel_comm *parent; /* of a group; NULL: the world */
-    uint64_t id;               /* the same on all members; 0: the world */
     uint32_t calls;            /* collectives ever begun, so the number of the latest */
-    uint32_t *messages;        /* [2 * size], ever begun: sent to each rank, then received from each */
-    struct bootstrap bootstrap; /* of the world */
-    struct watch watch;        /* its source is the world's */
-    struct ledger *ledger;     /* the world's */
-    struct ledger own_ledger;
-    struct comm_observer *observer; /* of the world alone; NULL: none */
-    atomic_bool reserved;    /* see comm_reserve() */
-    struct accel_error broken; /* why, once `is_broken`; written once, with work_lock() */
+    atomic_bool reserved;      /* see comm_reserve() */
     atomic_bool is_broken;
+    uint32_t *messages;        /* [2 * size], ever begun: sent to each rank, then received from each */
+    struct accel_comm *parent; /* of a group; NULL: the world */
+    struct comm_observer *observer; /* of the world alone; NULL: none */
     struct work_queue *queue;  /* of what was started; NULL: nothing ever was */
     const void *unsettled;     /* whose failure it is that this process may still recover from; NULL: nobody's */
+    struct watch watch;        /* its source is the world's */
+    struct ledger own_ledger;
+    struct bootstrap bootstrap; /* of the world */
+    uint64_t devices; /* set of DLDeviceType: what else the engine runs calls for */
+    struct comm_link links[COMM_LINKS]; /* [link_count]; see links.h */
+    int link_count;
+    struct accel_error broken; /* why, once `is_broken`; written once, with work_lock() */
     char unsettled_text[ACCEL_ERROR_TEXT_SIZE];
 };
 

@@ -25,7 +25,6 @@ break_off (struct accel_comm *comm, const struct accel_error *why, const char *r
         if (comm->engine->give_up)
             comm->engine->give_up (comm->transport, reason);
         comm_give_up_links (comm, reason);
-        comm_give_up_links (comm, reason);
         atomic_store_explicit (&comm->is_broken, true, memory_order_release);
     }
     work_unlock ();
@@ -93,9 +92,21 @@ comm_begin_shared (struct accel_comm *comm, const struct accel_engine_call *call
 enum accel_status
 comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
 {
+    struct accel_error mine;
     struct comm_observer *observer = NULL;
     enum accel_status status = comm_check_broken (comm, &observer, err);
-    return status ? status : comm_run (comm, call, observer, err);
+    if (status)
+        return status;
+    comm_note_call (comm, call, comm_entry_of (comm, call));
+    int64_t begin_ns = observer ? clock_ns () : 0;
+    status = comm_is_for_host (engine_site (call)) ? comm->engine->run (comm->transport, call, &mine)
+                                                   : comm_run_link (comm, call, &mine);
+    if (observer)
+        observer->note (observer, call, begin_ns);
+    if (status)
+        return comm_break (comm, status, &mine, err);
+    ledger_end (comm->ledger, call->sequence);
+    return ACCEL_OK;
 }
 
 enum accel_status
@@ -105,7 +116,7 @@ comm_begin (struct accel_comm *comm, struct accel_engine_call *call, int64_t *be
     enum accel_status status = comm_check_broken (comm, &observer, err);
     if (status)
         return status;
-    comm_note_call (comm, call);
+    comm_note_call (comm, call, comm_entry_of (comm, call));
     *begin_ns = observer ? clock_ns () : 0;
     return ACCEL_OK;
 }

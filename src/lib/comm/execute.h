@@ -31,11 +31,11 @@ comm_check_broken (const struct accel_comm *comm, struct comm_observer **observe
 
 /** The number by which other ranks' records of the same call are found. */
 static inline uint32_t
-comm_count_call (struct accel_comm *comm, const struct accel_engine_call *call)
+comm_count_call (struct accel_comm *comm, enum accel_engine_kind kind, int root)
 {
-    switch (call->kind) {
-    case ACCEL_ENGINE_SEND: return ++comm->messages[call->root];
-    case ACCEL_ENGINE_RECV: return ++comm->messages[comm->size + call->root];
+    switch (kind) {
+    case ACCEL_ENGINE_SEND: return ++comm->messages[root];
+    case ACCEL_ENGINE_RECV: return ++comm->messages[comm->size + root];
     default: return ++comm->calls;
     }
 }
@@ -52,40 +52,45 @@ comm_entry_of (const struct accel_comm *comm, const struct accel_engine_call *ca
 /** ledger_begin_shared() of @p call: out of line, or every call would have its entry in memory. */
 __attribute__ ((cold)) uint64_t comm_begin_shared (struct accel_comm *comm, const struct accel_engine_call *call);
 
-/** Number @p call, note it in the ledger, and set what the engine gets beside the program's arguments. */
-__attribute__ ((always_inline)) static inline void
-comm_note_call (struct accel_comm *comm, struct accel_engine_call *call)
+/** Number @p call, note it in the ledger, and set what the engine gets beside the program's arguments.
+ *  @param entry  comm_entry_of() it, as far as that is known; by value, so that constants remain constants
+ *  @return its record; NULL where there is none, or other threads write records, too */
+__attribute__ ((always_inline)) static inline struct jobseg_record *
+comm_note_call (struct accel_comm *comm, struct accel_engine_call *call, struct ledger_entry entry)
 {
     const struct comm_site *site = engine_site (call);
+    struct ledger *ledger = comm->ledger;
+    struct jobseg_record *record = NULL;
     call->public_call = site->call;
-    call->form = site->form ? comm_form_hash (site->form) : 0;
+    call->form = entry.form = site->form ? comm_form_hash (site->form) : 0;
     call->helpers = &comm->watch.helpers;
-    call->number = comm_count_call (comm, call);
-    if (!comm->ledger->slot)
+    call->number = entry.number = comm_count_call (comm, (enum accel_engine_kind) entry.kind, entry.root);
+    if (!ledger->slot)
         call->sequence = 0;
-    else if (ledger_is_shared (comm->ledger))
+    else if (ledger_is_shared (ledger))
         call->sequence = comm_begin_shared (comm, call);
-    else
-        call->sequence = ledger_write (comm->ledger, site, comm_entry_of (comm, call));
+    else {
+        record = ledger_write (ledger, site, entry);
+        call->sequence = ledger->sequence;
+    }
     call->device = (DLDevice){ .device_type = kDLCPU };
     call->stream = NULL;
+    return record;
 }
 
-/** Run @p call, on this thread and now. */
-static inline enum accel_status
-comm_run (struct accel_comm *comm, struct accel_engine_call *call, struct comm_observer *observer,
-          struct accel_error *err)
+/** Run @p call, whose buffers are in host memory, on this thread and now; nobody observes it. */
+__attribute__ ((always_inline)) static inline enum accel_status
+comm_run (struct accel_comm *comm, struct accel_engine_call *call, struct ledger_entry entry, struct accel_error *err)
 {
     struct accel_error mine;
-    comm_note_call (comm, call);
-    int64_t begin_ns = observer ? clock_ns () : 0;
-    enum accel_status status = comm_is_for_host (engine_site (call)) ? comm->engine->run (comm->transport, call, &mine)
-                                                                     : comm_run_link (comm, call, &mine);
-    if (observer)
-        observer->note (observer, call, begin_ns);
-    if (status)
+    struct jobseg_record *record = comm_note_call (comm, call, entry);
+    enum accel_status status = comm->engine->run (comm->transport, call, &mine);
+    if (__builtin_expect (status != ACCEL_OK, false))
         return comm_break (comm, status, &mine, err);
-    ledger_end (comm->ledger, call->sequence);
+    if (record && !ledger_is_shared (comm->ledger))
+        ledger_close (record, call->sequence);
+    else
+        ledger_end (comm->ledger, call->sequence);
     return ACCEL_OK;
 }
 

@@ -56,7 +56,8 @@ uint64_t
 ledger_begin_shared (struct ledger *ledger, const struct comm_site *site, struct ledger_entry entry)
 {
     work_lock ();
-    uint64_t sequence = ledger_write (ledger, site, entry);
+    ledger_write (ledger, site, entry);
+    uint64_t sequence = ledger->sequence;
     work_unlock ();
     return sequence;
 }
@@ -65,7 +66,7 @@ void
 ledger_end_shared (struct ledger *ledger, uint64_t sequence)
 {
     work_lock ();
-    ledger_close (ledger, sequence);
+    ledger_close (ledger_record (ledger, sequence), sequence);
     work_unlock ();
 }
 

@@ -41,8 +41,9 @@ unsigned ledger_file (struct ledger *ledger, const char *file);
 void ledger_share (struct ledger *ledger);
 
 /** ledger_begin() and ledger_end() where it is shared.  @{ */
-uint64_t ledger_begin_shared (struct ledger *ledger, const struct comm_site *site, struct ledger_entry entry);
-void ledger_end_shared (struct ledger *ledger, uint64_t sequence);
+__attribute__ ((cold)) uint64_t ledger_begin_shared (struct ledger *ledger, const struct comm_site *site,
+                                                     struct ledger_entry entry);
+__attribute__ ((cold)) void ledger_end_shared (struct ledger *ledger, uint64_t sequence);
 /** @} */
 
 static inline bool
@@ -54,7 +55,7 @@ ledger_is_shared (const struct ledger *ledger)
 /** Keep what a record's hash was made of, for messages. */
 void ledger_note_form (struct jobseg_form *kept, const struct comm_form *form);
 
-__attribute__ ((always_inline)) static inline uint64_t
+__attribute__ ((always_inline)) static inline struct jobseg_record *
 ledger_write (struct ledger *ledger, const struct comm_site *site, struct ledger_entry entry)
 {
     struct jobseg_slot *slot = ledger->slot;
@@ -81,16 +82,21 @@ ledger_write (struct ledger *ledger, const struct comm_site *site, struct ledger
         ledger_note_form (&slot->forms[(sequence - 1) % JOBSEG_LEDGER], site->form);
     atomic_store_explicit (&slot->ledger_count, sequence, memory_order_release);
     jobseg_beat (slot);
-    return sequence;
+    return record;
 }
 
 /** A later call may have taken the place of its record. */
 static inline void
-ledger_close (struct ledger *ledger, uint64_t sequence)
+ledger_close (struct jobseg_record *record, uint64_t sequence)
 {
-    struct jobseg_record *record = &ledger->slot->ledger[(sequence - 1) % JOBSEG_LEDGER];
     if (record->sequence == sequence)
         record->done = 1;
+}
+
+static inline struct jobseg_record *
+ledger_record (const struct ledger *ledger, uint64_t sequence)
+{
+    return &ledger->slot->ledger[(sequence - 1) % JOBSEG_LEDGER];
 }
 
 /** Note that a call begins.  @p entry is passed by value, so it stays in registers.
@@ -100,7 +106,10 @@ ledger_begin (struct ledger *ledger, const struct comm_site *site, struct ledger
 {
     if (!ledger->slot)
         return 0;
-    return ledger_is_shared (ledger) ? ledger_begin_shared (ledger, site, entry) : ledger_write (ledger, site, entry);
+    if (ledger_is_shared (ledger))
+        return ledger_begin_shared (ledger, site, entry);
+    ledger_write (ledger, site, entry);
+    return ledger->sequence;
 }
 
 /** Note that the call is over. */
@@ -112,7 +121,7 @@ ledger_end (struct ledger *ledger, uint64_t sequence)
     if (ledger_is_shared (ledger))
         ledger_end_shared (ledger, sequence);
     else
-        ledger_close (ledger, sequence);
+        ledger_close (ledger_record (ledger, sequence), sequence);
 }
 
 #endif

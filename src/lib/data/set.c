@@ -112,8 +112,9 @@ read_samples (void *user, const int64_t *indices, size_t count, void *const *int
             ;
         for (size_t i = 0; !status && i < set->dataset.field_count; i++) {
             const struct set_table *table = &set->tables[i];
-            status = read_rows (table, (size_t) indices[start], end - start,
-                                (unsigned char *) into[i] + start * table->row_bytes, err);
+            if (table->row_bytes) /* otherwise there may be no memory to add to */
+                status = read_rows (table, (size_t) indices[start], end - start,
+                                    (unsigned char *) into[i] + start * table->row_bytes, err);
         }
     }
     return status;

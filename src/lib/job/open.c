@@ -14,6 +14,8 @@
 #include "lib/train/accumulate.h"
 #include "lib/train/join_round.h"
 #include "lib/train/precision.h"
+#include "lib/train/rank_state.h"
+#include "lib/utility/transfer.h"
 #include "util/envnames.h"
 #include "util/parse.h"
 
@@ -93,6 +95,17 @@ read_flags (struct accel *acc, const struct accel_options *options, struct accel
     return status ? status : read_bool (ENV_DEBUG_MODE, &acc->debug, err);
 }
 
+/* Saves and loads that take long show how far they are. */
+static enum accel_status
+show_transfers (struct accel *acc, struct accel_error *err)
+{
+    bool silent;
+    enum accel_status status = read_bool (ENV_NO_PROGRESS, &silent, err);
+    if (!status && !silent)
+        checkpoint_of (acc)->show = transfer_show;
+    return status;
+}
+
 /* The path names a process by its number, which may by now be that of another launcher. */
 static int
 attach_own (struct jobseg *segment, const char *path, struct fail *fail)
@@ -125,9 +138,18 @@ attach (struct jobseg *segment, struct identity *identity, struct accel_error *e
 }
 
 /* What each job has of higher floors.  It is opened in this order, and closed in the opposite one. */
-static const struct part_kind *const parts[]
-    = { &part_loaders, &part_random, &part_precision, &part_accumulation, &part_join, &part_prepared, &part_checkpoint,
-        NULL };
+static const struct part_kind *const parts[] = {
+    &part_loaders,
+    &part_random,
+    &part_precision,
+    &part_accumulation,
+    &part_join,
+    &part_gradients,
+    &part_power_sgd,
+    &part_prepared,
+    &part_checkpoint,
+    NULL,
+};
 
 /* The object is the first member. */
 static void
@@ -151,7 +173,9 @@ read_options (struct accel *made, const struct accel_options *options, uint32_t 
         status = read_precision (options, &made->mixed_precision, err);
     if (!status)
         status = read_flags (made, options, err);
-    return status ? status : parts_open (made, parts, options, err);
+    if (!status)
+        status = parts_open (made, parts, options, err);
+    return status ? status : show_transfers (made, err);
 }
 
 static enum accel_status

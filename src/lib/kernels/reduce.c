@@ -11,16 +11,6 @@
 
 enum { BLOCK = 2048 }; /* elements */
 
-bool
-reduce_is_defined (enum accel_dtype dtype, enum accel_op op)
-{
-    if (dtype == ACCEL_FLOAT8_E4M3FN || dtype == ACCEL_FLOAT8_E5M2)
-        return false;
-    if (op != ACCEL_AVG)
-        return true;
-    return dtype == ACCEL_FLOAT32 || dtype == ACCEL_FLOAT64 || dtype == ACCEL_FLOAT16 || dtype == ACCEL_BFLOAT16;
-}
-
 static const void *
 at (const void *array, size_t offset_bytes)
 {

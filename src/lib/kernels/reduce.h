@@ -37,7 +37,15 @@ void reduce_copy (void *to, const void *from, size_t bytes);
 bool reduce_likes_small_pieces (void);
 
 /** @return whether @p op is defined for @p dtype: averages are for floats only. */
-bool reduce_is_defined (enum accel_dtype dtype, enum accel_op op);
+static inline bool
+reduce_is_defined (enum accel_dtype dtype, enum accel_op op)
+{
+    if (dtype == ACCEL_FLOAT8_E4M3FN || dtype == ACCEL_FLOAT8_E5M2)
+        return false;
+    if (op != ACCEL_AVG)
+        return true;
+    return dtype == ACCEL_FLOAT32 || dtype == ACCEL_FLOAT64 || dtype == ACCEL_FLOAT16 || dtype == ACCEL_BFLOAT16;
+}
 
 /** Multiply floats of any type, where they are. */
 void reduce_scale (void *data, enum accel_dtype dtype, size_t count, double scale);

@@ -32,6 +32,14 @@ struct part_kind {
      * @param state  NULL: the checkpoint has nothing of this part, or of this rank
      */
     enum accel_status (*load) (struct part *part, const struct accel_state_dict *state, struct accel_error *err);
+    /**
+     * accel_load_state() on another number of processes than saved: restore a part of each rank from what all ranks
+     * saved.  NULL: rank r continues what rank r saved.
+     *
+     * @param states  [count] by rank
+     */
+    enum accel_status (*reshard) (struct part *part, const struct accel_state_dict *states, size_t count,
+                                  struct accel_error *err);
     const char *file; /* what its file is called: "scaler"; NULL: nothing is saved */
     bool of_each_rank; /* each rank saves its own: FILE_0, FILE_1 ...; otherwise rank 0 saves for all */
 };

@@ -4,8 +4,8 @@
 
 #include "lib/state/state_dict.h"
 
-#include "files/quote.h"
 #include "lib/base/error.h"
+#include "util/quote.h"
 #include "util/utf8.h"
 
 #include <inttypes.h>

@@ -73,7 +73,9 @@ state_dict_parse (struct accel_state_dict *state, const char *text, size_t lengt
 {
     struct cursor json = { text, length, 0, err };
     bool first = true, more;
-    enum accel_status status = cursor_take (&json, '{', "an object");
+    enum accel_status status = cursor_begin (&json);
+    if (!status)
+        status = cursor_take (&json, '{', "an object");
     while (!status && !(status = cursor_next (&json, '}', &first, &more)) && more)
         status = add_value (state, &json);
     if (!status)

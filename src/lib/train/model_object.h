@@ -63,6 +63,7 @@ struct accel_model {
     unsigned unsynced; /* accel_no_sync() that have not ended */
     bool held;         /* by accel_accumulate(): this pass does not average */
     bool triggered;    /* the next pass averages all the same */
+    bool unstepped;    /* a backward pass has ended since the latest step of an optimizer */
 };
 
 /** The parameters of a model whose gradients lie in span s: `for (size_t i; ...)`. */

@@ -228,6 +228,7 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
         optimizer->stepped_by = model->unscalings;
         precision_update (model);
         optimizer->step_was_skipped = skip;
+        model->unstepped = false;
     }
     return status;
 }
@@ -264,6 +265,7 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
     if (status || accumulate_waits (&optimizer->object))
         return status;
     struct accel_model *model = optimizer->model;
+    model->unstepped = false;
     status = model_check_gradients (model, err);
     if (!model->object.owner)
         model_forget_scale (model); /* of what it was prepared with before */

@@ -11,29 +11,9 @@
 #include <config.h>
 
 #include "lib/base/error.h"
-#include "lib/data/generator.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/power_sgd.h"
 
 #include <stdlib.h>
-
-/* Arrays on the model's device. */
-struct matrix {
-    size_t n, m, rank; /* rank 0: averaged whole */
-    float *q;          /* [m, rank] of one bucket one behind the other */
-    float *error;      /* [n, m]; NULL without feedback */
-    float *values;     /* in a pass: the gradient with its error */
-};
-
-struct power_sgd {
-    unsigned passes; /* so far; up to the first compressed one */
-    struct accel_generator seeds, generator;
-    struct matrix *matrices; /* [parameters] */
-    bool *started;           /* [spans]: Q holds something */
-    float *q, *errors;
-    float *sent;  /* shared: whole gradients and P of one bucket */
-    float *wide;  /* the 16-bit matrices of one bucket in float32 */
-    float *drawn; /* on the host: room for the largest Q */
-};
 
 /* As torch has it: dimension 0, and all others. */
 static struct matrix
@@ -95,6 +75,19 @@ place (struct accel_model *model, struct power_sgd *power)
         }
 }
 
+/* Where a span is not started, its part of `q` is drawn anew. */
+void
+power_sgd_reset (struct accel_model *model)
+{
+    struct power_sgd *power = model->reducer->power_sgd;
+    power->passes = 0;
+    generator_init (&power->seeds, 0);
+    generator_init (&power->generator, 0);
+    for (size_t s = 0; s < model->span_count; s++)
+        power->started[s] = false;
+    model->memory->zero (model->device, power->errors, power->error_count * sizeof *power->errors);
+}
+
 enum accel_status
 power_sgd_make (struct accel_model *model, struct accel *acc, struct accel_error *err)
 {
@@ -104,8 +97,6 @@ power_sgd_make (struct accel_model *model, struct accel *acc, struct accel_error
     void *q = NULL, *sent = NULL;
     if (!power)
         goto error;
-    generator_init (&power->seeds, 0);
-    generator_init (&power->generator, 0);
     power->matrices = calloc (model->count, sizeof *power->matrices);
     power->started = calloc (model->span_count, sizeof *power->started);
     if (!power->matrices || !power->started)
@@ -121,8 +112,11 @@ power_sgd_make (struct accel_model *model, struct accel *acc, struct accel_error
     if (!status)
         status = model_alloc (model, acc, &sent, (needs.sent + 1) * sizeof *power->sent, err);
     power->sent = status ? NULL : sent;
-    if (!status)
+    power->error_count = needs.errors;
+    if (!status) {
         place (model, power);
+        power_sgd_reset (model);
+    }
     return status;
 error:
     return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to compress the gradients of %zu parameters", model->count);

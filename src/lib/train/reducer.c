@@ -328,6 +328,7 @@ reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
     if (reducer->overlapped)
         work_take_turn (reducer->comm);
     comm_reserve (reducer->comm, false);
+    model->unstepped = true;
     if (!reducer->error.code && !failed)
         close_reports (model, &reducer->error);
     if (reducer->error.code) {

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/utility/terminal.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/io.h"
@@ -14,10 +15,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { TERMINAL_MS = 100, PLAIN_MS = 5000, PLAIN_COLUMNS = 80, LEAST_BAR = 5 };
+enum { TERMINAL_MS = 100, PLAIN_MS = 5000, LEAST_BAR = 5 };
 
 struct accel_progress {
     uint64_t total, done;
@@ -25,15 +25,6 @@ struct accel_progress {
     bool shown, terminal;
     char text[];
 };
-
-static size_t
-columns (const struct accel_progress *progress)
-{
-    struct winsize size;
-    if (progress->terminal && !ioctl (STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 1)
-        return size.ws_col - 1u; /* a full line would wrap */
-    return PLAIN_COLUMNS - 1;
-}
 
 static void
 add_time (struct strbuf *line, double seconds)
@@ -75,7 +66,7 @@ draw (const struct accel_progress *progress, int64_t now, bool last)
 {
     AUTO_STRBUF struct strbuf line = { 0 };
     AUTO_STRBUF struct strbuf figures = { 0 };
-    size_t width = columns (progress);
+    size_t width = terminal_columns (progress->terminal);
     add_figures (&figures, progress, (double) (now - progress->begin_ms) / 1000);
     if (progress->terminal)
         strbuf_add_char (&line, '\r');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strings of JSON, in the spelling of the programs whose files we write byte for byte. */
-#ifndef FILES_QUOTE_H
-#define FILES_QUOTE_H
+#ifndef UTIL_QUOTE_H
+#define UTIL_QUOTE_H
 
 #include "util/strbuf.h"
 

@@ -2,7 +2,7 @@
 /* Strings of JSON; see quote.h. */
 #include <config.h>
 
-#include "files/quote.h"
+#include "util/quote.h"
 
 #include "util/utf8.h"
 

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What PowerSGD remembers from pass to pass. */
+#ifndef LIB_TRAIN_POWER_SGD_H
+#define LIB_TRAIN_POWER_SGD_H
+
+#include "lib/data/generator.h"
+#include "lib/train/reducer_object.h"
+
+/* Arrays on the model's device. */
+struct matrix {
+    size_t n, m, rank; /* rank 0: averaged whole */
+    float *q;          /* [m, rank] of one bucket one behind the other */
+    float *error;      /* [n, m]; NULL without feedback */
+    float *values;     /* in a pass: the gradient with its error */
+};
+
+struct power_sgd {
+    unsigned passes; /* so far; up to the first compressed one */
+    struct accel_generator seeds, generator;
+    struct matrix *matrices; /* [parameters] */
+    bool *started;           /* [spans]: Q holds something */
+    float *q, *errors;
+    float *sent;  /* shared: whole gradients and P of one bucket */
+    float *wide;  /* the 16-bit matrices of one bucket in float32 */
+    float *drawn; /* on the host: room for the largest Q */
+    size_t error_count; /* elements of `errors` */
+};
+
+/** Forget everything, as before the first pass. */
+void power_sgd_reset (struct accel_model *model);
+
+#endif

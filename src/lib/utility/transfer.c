@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The line of a save or a load; see transfer.h. */
+#include <config.h>
+
+#include "lib/utility/transfer.h"
+
+#include "lib/utility/terminal.h"
+#include "util/bytes.h"
+#include "util/clock.h"
+#include "util/io.h"
+#include "util/printable.h"
+#include "util/strbuf.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { FIRST_MS = 1000, TERMINAL_MS = 100, PLAIN_MS = 10000, NAME_COLUMNS = 40 };
+
+/* While it runs, and when it has ended. */
+static const char *const words[][2] = {
+    [METER_SAVE] = { "saving", "saved" },
+    [METER_CHECK] = { "checking", "checked" },
+    [METER_LOAD] = { "loading", "loaded" },
+};
+
+static void
+add_name (struct strbuf *line, const char *name)
+{
+    char cut[NAME_COLUMNS + 1];
+    strncpy (cut, name, sizeof cut - 1);
+    cut[sizeof cut - 1] = '\0';
+    printable_add (line, cut);
+}
+
+static void
+add_seconds (struct strbuf *line, double seconds)
+{
+    if (seconds < 100)
+        strbuf_printf (line, "%.0f s", seconds);
+    else if (seconds < 6000)
+        strbuf_printf (line, "%.0f min", seconds / 60);
+    else
+        strbuf_printf (line, "%.1f h", seconds / 3600);
+}
+
+static void
+add_rate (struct strbuf *line, const struct meter *meter, double seconds)
+{
+    strbuf_add (line, ", ");
+    bytes_add (line, (uint64_t) ((double) meter->done / seconds));
+    strbuf_add (line, "/s");
+}
+
+/* "saving checkpoint_3: 412.0 MB of 1.1 GB, 640.0 MB/s, 1 s left" */
+static void
+add_state (struct strbuf *line, const struct meter *meter, double seconds, bool syncing)
+{
+    bytes_add (line, meter->done);
+    if (meter->total > meter->done) {
+        strbuf_add (line, " of ");
+        bytes_add (line, meter->total);
+    }
+    add_rate (line, meter, seconds);
+    if (syncing)
+        strbuf_add (line, ", syncing to disk");
+    else if (meter->total > meter->done && meter->done) {
+        strbuf_add (line, ", ");
+        add_seconds (line, seconds * (double) (meter->total - meter->done) / (double) meter->done);
+        strbuf_add (line, " left");
+    }
+}
+
+/* "saved checkpoint_3: 1.1 GB in 2 s, 640.0 MB/s" */
+static void
+add_result (struct strbuf *line, const struct meter *meter, double seconds)
+{
+    bytes_add (line, meter->done);
+    strbuf_add (line, " in ");
+    add_seconds (line, seconds);
+    add_rate (line, meter, seconds);
+}
+
+static void
+draw (const struct meter *meter, int64_t now, enum meter_event event)
+{
+    AUTO_STRBUF struct strbuf line = { 0 };
+    double seconds = (double) (now - meter->begin_ms) / 1000;
+    if (meter->terminal)
+        strbuf_add_char (&line, '\r');
+    size_t before = line.length;
+    strbuf_add (&line, words[meter->kind][event == METER_DONE]);
+    strbuf_add_char (&line, ' ');
+    add_name (&line, meter->name);
+    strbuf_add (&line, ": ");
+    if (event == METER_DONE)
+        add_result (&line, meter, seconds);
+    else
+        add_state (&line, meter, seconds, event == METER_SYNCING);
+    size_t columns = terminal_columns (meter->terminal);
+    if (meter->terminal && line.length - before > columns)
+        strbuf_truncate (&line, before + columns);
+    if (meter->terminal)
+        strbuf_add (&line, "\033[K");
+    if (event == METER_DONE || !meter->terminal)
+        strbuf_add_char (&line, '\n');
+    if (!line.failed)
+        io_write_all (STDERR_FILENO, line.text, line.length);
+}
+
+void
+transfer_show (struct meter *meter, enum meter_event event)
+{
+    static const char erase[] = "\r\033[K";
+    int64_t now = clock_ms ();
+    if (now - meter->begin_ms < FIRST_MS)
+        return;
+    bool ends = event == METER_DONE || event == METER_FAILED, first = !meter->shown_ms;
+    if (first)
+        meter->terminal = isatty (STDERR_FILENO);
+    if (event == METER_FAILED) { /* the error says what there is to say */
+        if (meter->terminal && !first)
+            io_write_all (STDERR_FILENO, erase, sizeof erase - 1);
+        return;
+    }
+    bool due = first || now - meter->shown_ms >= (meter->terminal ? TERMINAL_MS : PLAIN_MS)
+               || (meter->terminal && event == METER_SYNCING);
+    if (!ends && !due)
+        return;
+    meter->shown_ms = now;
+    draw (meter, now, event);
+}
