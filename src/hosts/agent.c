@@ -212,7 +212,10 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
         || (address && config_compute (config, "main_process_ip", address, "hosts", fail)))
         return -1;
     listener_close (&agent->listener);
-    return agent_child_start (&agent->child, &agent->parcel, &part, agent->run, &agent->old_mask, fail);
+    if (agent_child_start (&agent->child, &agent->parcel, &part, agent->run, &agent->old_mask, fail))
+        return -1;
+    wire_put_frame (&agent->head.to_write, WIRE_STARTED, 0);
+    return 0;
 }
 
 static void

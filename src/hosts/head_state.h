@@ -29,6 +29,7 @@ struct head {
     int signal;        /* that ended the job; 0: none */
     int64_t signal_ns; /* when it came */
     int64_t restarts;
+    const char *address; /* for MASTER_ADDR; one of the first link's, or NULL with a single host */
     bool is_reach_asked; /* the other hosts have been told where rank 0 listens */
     struct link *asking; /* SSH may ask the user for this host; NULL: none */
 };

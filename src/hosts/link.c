@@ -236,6 +236,7 @@ take_frame (struct link *link, struct wire_frame *frame)
         break;
     case WIRE_LISTENING: take_listening (link, frame); break;
     case WIRE_REACHED: take_reached (link, frame); break;
+    case WIRE_STARTED: link->has_started = true; break;
     case WIRE_OUT:
     case WIRE_ERR: take_output (link, frame); break;
     case WIRE_BEAT: take_beat (link, frame); break;

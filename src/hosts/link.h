@@ -39,6 +39,7 @@ struct link {
     bool batch;       /* ssh must not ask */
     bool has_greeting;
     bool has_job;     /* it has been sent */
+    bool has_started; /* its launcher runs */
     struct pipe_end pipe;
     int err;              /* what ssh says; -1: none */
     struct strbuf said;   /* of it, not printed yet */

@@ -155,36 +155,48 @@ choose_address (const struct head *head, struct fail *fail)
 }
 
 static void
-start_ranks (struct head *head, const char *address)
+start_host (struct head *head, int index)
 {
-    for (int i = 0; i < head->count; i++) {
-        const struct hostlist_host *host = &head->hosts->list.hosts[i];
-        struct link *link = &head->links[i];
-        struct strbuf *out = &link->pipe.to_write;
-        size_t begin = wire_begin (out, WIRE_START);
-        wire_put_text (out, address);
-        wire_put_number (out, head->links[0].port);
-        wire_put_number (out, i);
-        wire_put_number (out, head->count);
-        wire_put_number (out, host->first_rank);
-        wire_put_number (out, host->ranks);
-        wire_put_number (out, hostlist_world_size (&head->hosts->list));
-        wire_put_number (out, head->restarts);
-        wire_end (out, begin);
-        link_beat (link);
-        link->state = LINK_RUNNING;
-        link->failed_rank = -1;
-    }
+    const struct hostlist_host *host = &head->hosts->list.hosts[index];
+    struct link *link = &head->links[index];
+    struct strbuf *out = &link->pipe.to_write;
+    size_t begin = wire_begin (out, WIRE_START);
+    wire_put_text (out, head->address);
+    wire_put_number (out, head->links[0].port);
+    wire_put_number (out, index);
+    wire_put_number (out, head->count);
+    wire_put_number (out, host->first_rank);
+    wire_put_number (out, host->ranks);
+    wire_put_number (out, hostlist_world_size (&head->hosts->list));
+    wire_put_number (out, head->restarts);
+    wire_end (out, begin);
+    link_beat (link);
+    link->state = LINK_RUNNING;
+    link->has_started = false;
+    link->failed_rank = -1;
+}
+
+/* The others start when the agent of the first host no longer listens: their ranks would take it for rank 0. */
+static void
+start_others (struct head *head)
+{
+    if (!head->links[0].has_started && head->links[0].state == LINK_RUNNING)
+        return;
+    for (int i = 1; i < head->count; i++)
+        start_host (head, i);
     head->phase = HEAD_RUN;
 }
 
 static int
 find_address (struct head *head, struct fail *fail)
 {
-    const char *address = NULL;
     for (int i = 0; i < head->count; i++)
         if (head->links[i].state == LINK_LOST)
             return fail_link (&head->links[i], fail);
+    if (head->links[0].state >= LINK_RUNNING) {
+        start_others (head);
+        return 0;
+    }
     if (head->links[0].state != LINK_LISTENING)
         return 0;
     if (head->count > 1 && !head->is_reach_asked) {
@@ -194,9 +206,10 @@ find_address (struct head *head, struct fail *fail)
     for (int i = 1; i < head->count; i++)
         if (head->links[i].state != LINK_REACHED)
             return 0;
-    if (head->count > 1 && !(address = choose_address (head, fail)))
+    head->address = head->count > 1 ? choose_address (head, fail) : NULL;
+    if (head->count > 1 && !head->address)
         return -1;
-    start_ranks (head, address);
+    start_host (head, 0);
     return 0;
 }
 

@@ -35,6 +35,7 @@ enum wire_type {
     WIRE_REFUSED,   /* exit status, message: nothing was started */
     WIRE_LISTENING, /* token, port, note, addresses */
     WIRE_REACHED,   /* for each address, whether it can be reached */
+    WIRE_STARTED,   /* the port is free for rank 0, and the launcher runs */
     WIRE_OUT,       /* bytes */
     WIRE_ERR,       /* bytes */
     WIRE_FAILED,    /* the agent's clock, ns; rank: the first failure on this host, at once */
