@@ -251,13 +251,10 @@ main (int argc, char **argv)
     make_model ();
     long before = peak_kib ();
     for (size_t round = 0; round < rounds; round++)
-        for (int way = 0; way < WAYS; way++)
-            times[way][round] = measure (round % 2 ? WAYS - 1 - way : way);
-    for (size_t round = 1; round < rounds; round += 2) { /* in the opposite order */
-        double first = times[0][round];
-        times[0][round] = times[WAYS - 1][round];
-        times[WAYS - 1][round] = first;
-    }
+        for (int turn = 0; turn < WAYS; turn++) {
+            int way = round % 2 ? WAYS - 1 - turn : turn; /* every second round in the opposite order */
+            times[way][round] = measure (way);
+        }
     accel_print (acc, "%zu MiB, %d ranks, medians of %zu rounds in turns\n", mib, accel_num_processes (acc), rounds);
     double plain = median (times[0], rounds);
     for (int way = 0; way < WAYS; way++)

@@ -60,12 +60,13 @@ for _ in range(rounds):
         begin = time.monotonic()
         result = ways[name](folder)
         blocked = time.monotonic()
-        if result:
+        is_future = hasattr(result, "result")
+        if is_future:
             result.result()
         for file in filter(pathlib.Path.is_file, folder.rglob("*") if sync else ()):
             with open(file, "rb") as opened:
                 os.fsync(opened.fileno())
-        each.append((time.monotonic() if sync or not result else blocked) - begin)
+        each.append((blocked if is_future and not sync else time.monotonic()) - begin)
 for (name, sync), each in times.items():
     middle = statistics.median(each)
     print(f"{name + (' and fsync' if sync else ''):<34} {middle:6.3f} s  {mib / 1024 / middle:6.2f} GiB/s")

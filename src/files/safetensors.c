@@ -335,6 +335,13 @@ safetensors_parse (struct safetensors *file, const char *text, size_t length, st
     return status;
 }
 
+/* torch.save() writes zip archives, or, formerly, a bare pickle of protocol 2 to 5. */
+static bool
+is_pickled (const unsigned char *bytes)
+{
+    return !memcmp (bytes, "PK\3\4", 4) || (bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5);
+}
+
 enum accel_status
 safetensors_read (struct safetensors *file, const struct source *source, uint64_t *data, struct accel_error *err)
 {
@@ -350,6 +357,9 @@ safetensors_read (struct safetensors *file, const struct source *source, uint64_
         return status;
     for (size_t i = sizeof bytes; i--; )
         length = length << 8 | bytes[i];
+    if (length > SAFETENSORS_MAX_HEADER && is_pickled (bytes))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: is a pickled file of PyTorch, whatever its name; expected "
+                           "safetensors", path);
     if (length > SAFETENSORS_MAX_HEADER)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not a safetensors file: its header would have %llu bytes, but "
                            "the maximum is %d", path, (unsigned long long) length, SAFETENSORS_MAX_HEADER);

@@ -129,5 +129,10 @@ file_limit_test 'no room: the old file stays' '
     [ "$(ls -A full)" = model.safetensors ]'
 test_expect_success 'a file of PyTorch' '
     printf "PK\003\004xxxx" >weights.bin && test_exit 1 merge weights.bin nine 2>error && grep "weights.bin: is a pickled file of PyTorch" error'
+test_expect_success 'a file of PyTorch under the name of a model' '
+    for magic in "PK\003\004xxxx" "\200\002}q\000X\001\000\000"; do
+        rm -rf named && mkdir named && printf "$magic" >named/model.safetensors &&
+        test_exit 1 merge named nine 2>error && cat error && grep "model.safetensors: is a pickled file of PyTorch" error || return 1
+    done'
 test_expect_success 'an output that is a file' 'echo x >file && test_exit 1 merge set file 2>error && grep "file: is not a folder" error'
 test_done

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzer of the values of a state dict, as the JSON files of a checkpoint have them: what is read can be written, and is
- * then the same. */
+/* Fuzzer of the values of a state dict, as the JSON files of a checkpoint have them: what is read can be written, and
+ * is then the same. */
 #include <config.h>
 
 #include "lib/state/state_dict.h"

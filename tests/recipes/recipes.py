@@ -684,7 +684,7 @@ def check_all(tree):
     for name in BY_READING:
         good, output = lint(name, tree)
         ok(good, f"all recipes followed: {name}.py", output)
-    ok(*named(run(["sh", "tests/lint/style.sh"], tree.folder, srcdir=str(tree.folder), builddir=os.environ["builddir"]),
+    ok(*named(run(["sh", "tests/lint/style.sh"], tree.folder, srcdir=str(tree.folder), builddir=os.environ.get("builddir", ".")),
               "all recipes followed: style.sh"))
     tree.restore()
 

@@ -72,43 +72,6 @@ test_goldens (void)
     }
 }
 
-static uint64_t random_state = 20260;
-
-static size_t
-any (size_t end)
-{
-    random_state = random_state * UINT64_C (6364136223846793005) + UINT64_C (1442695040888963407);
-    return (size_t) (random_state >> 33) % end;
-}
-
-/* A tree of tensors with so many rows each, of text that read_tree() reads. */
-static void
-random_text (struct strbuf *text, size_t rows, int depth)
-{
-    size_t kind = depth == 5 ? 0 : depth ? any (3) : 1 + any (2), items = 1 + any (3);
-    if (kind) {
-        strbuf_add_char (text, kind == 1 ? '[' : '{');
-        for (size_t i = 0; i < items; i++) {
-            if (kind == 2)
-                strbuf_printf (text, "key%zu:", i);
-            random_text (text, rows, depth + 1);
-        }
-        strbuf_add_char (text, kind == 1 ? ']' : '}');
-        return;
-    }
-    size_t columns = any (4), planes = 1 + any (3), ndim = 1 + any (3);
-    char letter = type_letters[any (sizeof type_letters - 1)];
-    strbuf_printf (text, "%c%zu", letter, rows);
-    if (ndim > 1)
-        strbuf_printf (text, "x%zu", columns);
-    if (ndim > 2)
-        strbuf_printf (text, "x%zu", planes);
-    size_t count = rows * (ndim > 1 ? columns : 1) * (ndim > 2 ? planes : 1);
-    for (size_t i = 0; i < count; i++)
-        strbuf_printf (text, "%c%zu", i ? ',' : '=', any (letter == '?' ? 2 : 100));
-    strbuf_add (text, count ? ";" : "=;");
-}
-
 /* Cut into pieces and joined, copied, sent, or encoded and decoded, a tree is the same. */
 static void
 test_round_trips (void)
@@ -299,28 +262,6 @@ test_ownership (void)
     is_text (text, "i2=2,3;", "... outlives the whole");
 }
 
-/* Levels are counted however a tree is made, and again when a part of it was replaced. */
-static void
-test_heights (void)
-{
-    struct accel_tree *top = NULL, *last, *next, *dict = NULL, *leaf = NULL, *list = NULL;
-    bool good = !accel_tree_create_list (&top, &err);
-    last = top;
-    for (int i = 2; i < ACCEL_TREE_MAX_DEPTH && good; i++) {
-        good = !accel_tree_create_list (&next, &err) && !accel_tree_append (last, next, &err);
-        last = next;
-    }
-    good = good && !accel_tree_create_dict (&dict, &err) && !accel_tree_set (dict, "k", top, &err)
-           && !accel_tree_create_list (&list, &err);
-    ok (good && accel_tree_append (list, dict, &err) == ACCEL_ERR_INVALID && strstr (err.text, "65 levels"),
-        "made from the top, %d levels are as many", ACCEL_TREE_MAX_DEPTH);
-    good = good && !accel_tree_create_bytes (&leaf, "low", 3, &err) && !accel_tree_set (dict, "k", leaf, &err);
-    ok (good && !accel_tree_append (list, dict, &err), "with a leaf in its place they are two");
-    ok (accel_tree_append (list, leaf, &err) == ACCEL_ERR_INVALID && strstr (err.text, "already in a tree"),
-        "what replaces another is in the tree");
-    accel_tree_destroy (list);
-}
-
 static void
 test_limits (void)
 {
@@ -339,7 +280,6 @@ test_limits (void)
     is_text (err.text, "accel_tree_set: key 'k': the tree would have 65 levels; the maximum is 64",
              "... with a message");
     accel_tree_destroy (tree);
-    test_heights ();
     for (int i = 0; i < 1000; i++) {
         char key[16];
         snprintf (key, sizeof key, "key %d", i);
@@ -673,40 +613,6 @@ test_decoding (void)
     forget_memory ();
 }
 
-/* Each check of the decoder, by what it says. */
-static void
-test_malformed (void)
-{
-    static const struct {
-        const char *text;
-        size_t length;
-        const char *words;
-    } cases[] = {
-        { "ACT2\2\0\0\0\0\0\0\0\0", 13, "wrong signature" },
-        { "ACT1\1\3\0\0\0\0\0\0\0ab", 15, "malformed: bytes" },
-        { "ACT1\0\377\0", 7, "a tensor's type or number of dimensions" },
-        { "ACT1\0\0\11" "1234567\0" "1234567\0" "1234567\0" "1234567\0" "1234567\0" "1234567\0" "1234567\0"
-          "1234567\0" "1234567\0", 79, "a tensor's type or number of dimensions" },
-        { "ACT1\0\0\1\0\0\0\0\0\0\0\200", 15, "a tensor's sizes" },
-        { "ACT1\3\1\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0a\0b\2\0\0\0\0\0\0\0\0", 33, "malformed: a key" },
-        { "ACT1\2\2\0\0\0\0\0\0\0\1", 14, "a number of items" },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        ok (!decodes (cases[i].text, cases[i].length) && strstr (err.text, cases[i].words), "%s: %s", cases[i].words,
-            err.text);
-    struct accel_tree *tree = NULL, *made = NULL;
-    struct accel_tensor tensor;
-    AUTO_STRBUF struct strbuf text = { 0 };
-    int64_t shape[] = { 0, INT64_C (3) << 57 };
-    bool good = !accel_tensor_init (&tensor, ACCEL_UINT8, 2, shape, &err)
-                && !accel_tree_borrow_tensor (&tree, &tensor.dl, &err) && !tree_encode (tree, &text, &err)
-                && !tree_decode (&made, text.text, text.length, 1 << 16, &err);
-    ok (good && accel_tree_tensor (made)->shape[1] == shape[1], "a size of 59 bits: %s", good ? "" : err.text);
-    accel_tree_destroy (made);
-    accel_tree_destroy (tree);
-    forget_memory ();
-}
-
 static enum accel_status
 build (struct accel_tree **dict, struct accel_tree *unused)
 {
@@ -809,6 +715,5 @@ main (void)
     test_tensors ();
     test_send ();
     test_decoding ();
-    test_malformed ();
     return done_testing ();
 }

@@ -4,6 +4,7 @@
 #define TESTS_UNIT_TREE_TEXT_H
 
 #include "lib/tree/tree.h"
+#include "util/strbuf.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -226,6 +227,45 @@ text_of (struct accel_tree *tree)
         strbuf_add (&text, "error");
     accel_tree_destroy (tree);
     return strbuf_take (&text);
+}
+
+/* ---- random trees ---- */
+
+static uint64_t random_state = 20260;
+
+static size_t
+any (size_t end)
+{
+    random_state = random_state * UINT64_C (6364136223846793005) + UINT64_C (1442695040888963407);
+    return (size_t) (random_state >> 33) % end;
+}
+
+/* A tree of tensors with so many rows each, of text that read_tree() reads. */
+static void
+random_text (struct strbuf *text, size_t rows, int depth)
+{
+    size_t kind = depth == 5 ? 0 : depth ? any (3) : 1 + any (2), items = 1 + any (3);
+    if (kind) {
+        strbuf_add_char (text, kind == 1 ? '[' : '{');
+        for (size_t i = 0; i < items; i++) {
+            if (kind == 2)
+                strbuf_printf (text, "key%zu:", i);
+            random_text (text, rows, depth + 1);
+        }
+        strbuf_add_char (text, kind == 1 ? ']' : '}');
+        return;
+    }
+    size_t columns = any (4), planes = 1 + any (3), ndim = 1 + any (3);
+    char letter = type_letters[any (sizeof type_letters - 1)];
+    strbuf_printf (text, "%c%zu", letter, rows);
+    if (ndim > 1)
+        strbuf_printf (text, "x%zu", columns);
+    if (ndim > 2)
+        strbuf_printf (text, "x%zu", planes);
+    size_t count = rows * (ndim > 1 ? columns : 1) * (ndim > 2 ? planes : 1);
+    for (size_t i = 0; i < count; i++)
+        strbuf_printf (text, "%c%zu", i ? ',' : '=', any (letter == '?' ? 2 : 100));
+    strbuf_add (text, count ? ";" : "=;");
 }
 
 #endif

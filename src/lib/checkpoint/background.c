@@ -15,10 +15,11 @@ struct background {
     void *user;
     unsigned process; /* the fork that started it */
     bool is_over;
+    bool is_joined; /* or about to be */
     pthread_t thread;
 };
 
-/* The lock guards all of this, and `is_over`. */
+/* The lock guards all of this, `is_over` and `is_joined`. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t over = PTHREAD_COND_INITIALIZER;
 static struct background *all;
@@ -45,7 +46,16 @@ note_fork (void)
     release_lock ();
 }
 
-/* A thread may be joined only once, and the program may just be doing that: here, `is_over` is enough. */
+/* A thread may be joined only once: another thread of the program may just be doing that. */
+static bool
+claim_join (struct background *background)
+{
+    bool first = !background->is_joined;
+    background->is_joined = true;
+    return first;
+}
+
+/* What has set `is_over` and let go of the lock needs it no more, so its end can be awaited with the lock. */
 static void
 finish_all (void)
 {
@@ -53,6 +63,8 @@ finish_all (void)
     for (struct background *one = all; one; one = one->next) {
         while (!one->is_over)
             pthread_cond_wait (&over, &lock);
+        if (claim_join (one))
+            pthread_join (one->thread, NULL);
         one->at_exit (one->user);
     }
     release_lock ();
@@ -127,7 +139,11 @@ background_join (struct background *background)
 {
     if (background->process != process)
         return false;
-    pthread_join (background->thread, NULL);
+    take_lock ();
+    bool first = claim_join (background);
+    release_lock ();
+    if (first)
+        pthread_join (background->thread, NULL);
     take_lock ();
     struct background **at = &all;
     while (*at != background)
