@@ -36,6 +36,11 @@ test_expect_success 'a killed agent: its host is blamed' '
     begin && on host2 pkill -9 -f "[-]-agent" && finish 1 && grep "^accelerate: host host2: lost: " err &&
     all_clean host1 host2 host3
 '
+# The launcher below it has the same name; the agent is the older one.
+test_expect_success 'a killed agent, and ranks that wait for ever' '
+    begin && on host1 pkill -9 -o -f "[e]xe --agent" && finish 1 && grep "^accelerate: host host1: lost: " err &&
+    all_clean host1 host2 host3
+'
 test_expect_success 'a killed launcher below an agent' '
     begin && on host2 pkill -9 accel-job && finish 137 && grep "^accelerate: host host2: .*killed by signal 9" err &&
     all_clean host1 host2 host3
