@@ -346,8 +346,8 @@ finish_output (struct head *head, struct pollfd *fds)
 {
     int64_t grace_ms = head->parcel.config.settings.grace * 1000, until = clock_ms () + grace_ms;
     for (;;) {
-        bool has_output = !output_sink_is_empty (&head->sinks[0]) || !output_sink_is_empty (&head->sinks[1]);
         pass_on (head);
+        bool has_output = !output_sink_is_empty (&head->sinks[0]) || !output_sink_is_empty (&head->sinks[1]);
         for (int i = 0; i < head->count; i++)
             has_output = has_output || link_has_output (&head->links[i]);
         if (!has_output || (head->signal && clock_ms () >= until))
