@@ -73,11 +73,12 @@ share_end (int *fd)
 
 /* ---- rank 0 ---- */
 
+/* A file that exists and cannot be opened now says nothing about its rank, which is given the time it has. */
 static bool
 is_locked (const char *name)
 {
     AUTO_CLOSE int fd = open (name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    return fd >= 0 && flock (fd, LOCK_SH | LOCK_NB);
+    return fd < 0 ? errno != ENOENT : flock (fd, LOCK_SH | LOCK_NB) != 0;
 }
 
 /* @return whether the file has a complete manifest, which is taken then */
