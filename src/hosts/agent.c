@@ -18,6 +18,7 @@
 #include <sys/signalfd.h>
 
 enum {
+    JOB_MS = 60000,     /* for the job to come, which is sent at once after the greeting */
     REACH_MS = 5000,    /* for the address of the first host, at most */
     EXTRA_MS = 10000,   /* beyond the grace period, for a launcher to end */
 };
@@ -49,8 +50,8 @@ lose_head (struct agent *agent)
     pipe_close (&agent->head);
     if (!agent->child.pid)
         return;
-    kill (agent->child.pid, SIGTERM);
-    kill (agent->child.pid, SIGCONT);
+    agent_child_kill (&agent->child, SIGTERM);
+    agent_child_kill (&agent->child, SIGCONT);
     agent->kill_ms = clock_ms () + agent->parcel.config.settings.grace * 1000 + EXTRA_MS;
 }
 
@@ -218,21 +219,21 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     return 0;
 }
 
+/* From the head.  If the ranks have ended in the meantime, it comes too late, and the agent stays: the head may start
+ * them again. */
 static void
 take_signal (struct agent *agent, int signal)
 {
     if (signal == SIGTSTP || signal == SIGCONT)
         agent->is_stopped = signal == SIGTSTP;
-    if (agent->child.pid)
-        kill (agent->child.pid, signal);
-    else if (signals_end_job (signal))
-        lose_head (agent);
+    agent_child_kill (&agent->child, signal);
 }
 
 static void
 answer_beat (struct agent *agent, struct wire_frame *frame)
 {
     size_t begin = wire_begin (&agent->head.to_write, WIRE_BEAT);
+    agent->is_stopped = false; /* or the head would send none */
     wire_put_number (&agent->head.to_write, wire_number (frame));
     wire_put_number (&agent->head.to_write, clock_ns ());
     wire_end (&agent->head.to_write, begin);
@@ -277,16 +278,22 @@ static void
 read_signals (struct agent *agent)
 {
     struct signalfd_siginfo info;
-    while (read (agent->signal_fd, &info, sizeof info) == sizeof info)
-        if (signals_end_job ((int) info.ssi_signo))
-            take_signal (agent, (int) info.ssi_signo);
+    while (read (agent->signal_fd, &info, sizeof info) == sizeof info) {
+        if (!signals_end_job ((int) info.ssi_signo))
+            continue;
+        if (agent->child.pid)
+            agent_child_kill (&agent->child, (int) info.ssi_signo);
+        else
+            lose_head (agent);
+    }
 }
 
 static int64_t
 head_deadline (const struct agent *agent)
 {
-    return agent->is_lost || agent->is_stopped || !agent->has_job ? INT64_MAX
-                                                                  : agent->head.heard_ms + agent->parcel.timeout_ms;
+    if (agent->is_lost || agent->is_stopped)
+        return INT64_MAX;
+    return agent->has_job ? agent->head.heard_ms + agent->parcel.timeout_ms : agent->head.heard_ms + JOB_MS;
 }
 
 static int
@@ -306,7 +313,7 @@ keep_deadlines (struct agent *agent)
     if (clock_ms () >= head_deadline (agent))
         lose_head (agent);
     if (agent->kill_ms && clock_ms () >= agent->kill_ms && agent->child.pid) {
-        kill (agent->child.pid, SIGKILL); /* the supervisor sees it and kills the ranks */
+        agent_child_kill (&agent->child, SIGKILL); /* the supervisor sees it and kills the ranks */
         agent->kill_ms = clock_ms () + EXTRA_MS;
     }
 }

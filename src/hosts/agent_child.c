@@ -113,9 +113,12 @@ fork_child (struct agent_child *child, const struct parcel *parcel, struct hosts
     close (said[1]);
     child->pidfd = pid > 0 ? (int) syscall (SYS_pidfd_open, pid, 0) : -1;
     if (child->pidfd < 0) {
+        error = pid > 0 ? errno : error;
         close (said[0]);
-        if (pid > 0)
+        if (pid > 0) {
             kill (pid, SIGKILL);
+            waitpid (pid, NULL, 0);
+        }
         return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (error),
                          status_exec_hint (error));
     }
@@ -143,6 +146,14 @@ agent_child_start (struct agent_child *child, const struct parcel *parcel, const
         ends[1] = -1;
     close_ends (ends);
     return result;
+}
+
+/* Once it has been waited for, its number may belong to another process. */
+void
+agent_child_kill (const struct agent_child *child, int signal)
+{
+    if (child->pid && !child->has_ended)
+        kill (child->pid, signal);
 }
 
 void
@@ -277,9 +288,12 @@ finish (struct agent_child *child, struct strbuf *out)
 {
     for (int i = 0; i < AGENT_CHILD_STREAMS; i++) {
         struct agent_stream *stream = &child->streams[i];
-        while (stream->fd >= 0 && read_stream (child, stream, out))
+        while (stream->fd >= 0) {
             if (out && child->unread >= WIRE_WINDOW_BYTES)
                 return; /* the head takes no more for now */
+            if (!read_stream (child, stream, out))
+                break;
+        }
         close_stream (stream);
         pass_on (child, stream, stream->length, out);
     }

@@ -39,6 +39,9 @@ void agent_child_init (struct agent_child *child);
 int agent_child_start (struct agent_child *child, const struct parcel *parcel, const struct hosts_part *part,
                        hosts_run_part *run, const sigset_t *mask, struct fail *fail);
 
+/** Send @p signal to the launcher, if it still runs. */
+void agent_child_kill (const struct agent_child *child, int signal);
+
 /** What to wait for.  @param is_lost  nobody wants the output */
 void agent_child_poll (const struct agent_child *child, struct pollfd fds[AGENT_CHILD_FDS], bool is_lost);
 

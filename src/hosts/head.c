@@ -28,6 +28,7 @@ enum {
     BEAT_MS = 5000,     /* between beats, at most */
     QUICK_BEATS = 20, QUICK_BEAT_MS = 25, /* at first */
     BEATS = 5,          /* in the time after which a host is lost */
+    LAST_READS = 16,    /* of what SSH has left behind; a process of its own may keep the pipe open */
     FDS_OF_LINK = 3,
     FDS_OF_HEAD = 3,
 };
@@ -98,12 +99,8 @@ reap (struct head *head)
         if (!link->pid || waitpid (link->pid, &link->wait_status, WNOHANG) != link->pid)
             continue;
         link->pid = 0;
-        while (link->pipe.in >= 0) {
-            size_t before = link->pipe.input.length;
+        for (int reads = 0; link->pipe.in >= 0 && reads < LAST_READS; reads++)
             link_read (link);
-            if (link->pipe.input.length == before)
-                break;
-        }
         if (link->err >= 0)
             link_read_err (link);
         lose_ended (link);
@@ -264,7 +261,8 @@ find_timeout (const struct head *head)
         int64_t deadline = link_deadline (head, &head->links[i]);
         until = deadline < until ? deadline : until;
     }
-    until = head->limit_ms < until ? head->limit_ms : until;
+    if (!have_all_ended (head) && head->limit_ms < until) /* afterwards, only a slow reader is waited for */
+        until = head->limit_ms;
     return until <= now ? 0 : (int) (until - now);
 }
 
@@ -363,12 +361,12 @@ may_restart (const struct head *head, const struct link *guilty)
            && head->restarts < head->parcel.config.settings.max_restarts;
 }
 
-/* @return false if a host is lost: nothing can start there again */
+/* @return false if a host is lost, or its agent is: nothing can start there again */
 static bool
 begin_again (struct head *head)
 {
     for (int i = 0; i < head->count; i++)
-        if (head->links[i].state == LINK_LOST)
+        if (head->links[i].state == LINK_LOST || !head->links[i].pid)
             return false;
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
@@ -411,6 +409,17 @@ write_report (const struct head *head, const struct link *guilty, struct fail *f
     if (verdict_json (head, guilty, &json, fail))
         return -1;
     return io_write_file (path, json.text, json.length, 0644, fail);
+}
+
+/* Best effort: @error is what the user is told anyway. */
+static void
+report_error (const struct head *head, const struct fail *error)
+{
+    const char *path = head->parcel.config.settings.failure_report;
+    AUTO_STRBUF struct strbuf json = { 0 };
+    struct fail unused = { 0 };
+    if (path && !verdict_json_error (head, error, &json, &unused))
+        io_write_file (path, json.text, json.length, 0644, &unused);
 }
 
 /* @return the exit status, or -1 with @fail */
@@ -563,6 +572,8 @@ head_run (struct hosts *hosts, struct config *config, struct fail *fail)
         AUTO_FREE struct pollfd *fds = calloc ((size_t) (FDS_OF_HEAD + FDS_OF_LINK * head.count), sizeof *fds);
         status = fds ? run_all (&head, fds, fail) : fail_nomem (fail);
     }
+    if (status < 0)
+        report_error (&head, fail);
     release (&head);
     return status;
 }

@@ -52,4 +52,7 @@ void verdict_text (const struct head *head, const struct link *guilty, struct st
 /** The same as JSON. */
 int verdict_json (const struct head *head, const struct link *guilty, struct strbuf *out, struct fail *fail);
 
+/** Of a job that could not start, because of @p error. */
+int verdict_json_error (const struct head *head, const struct fail *error, struct strbuf *out, struct fail *fail);
+
 #endif

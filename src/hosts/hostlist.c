@@ -16,7 +16,10 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { LONGEST_NUMBER = 9 }; /* digits in a range */
+enum {
+    LONGEST_NUMBER = 9, /* digits in a range */
+    LONGEST_NAME = 512, /* with the user; what is longer is refused before it is put together from hundreds of ranges */
+};
 
 static int
 refuse (struct fail *fail, const char *text, size_t length, const char *why)
@@ -45,6 +48,9 @@ check_name (const char *name, struct fail *fail)
     const char *at = strrchr (name, '@'), *host = at ? at + 1 : name;
     if (at && !is_user (name, (size_t) (at - name)))
         return refuse (fail, name, strlen (name), "does not begin with the name of a user");
+    const char *zone = strchr (host, '%'); /* as in fe80::1%eth0; ssh passes it on to the user's ProxyCommand */
+    if (zone && !is_user (zone + 1, strlen (zone + 1)))
+        host = "";
     return *host && !host_complaint (host) ? 0 : refuse (fail, name, strlen (name), "is not a host name");
 }
 
@@ -91,7 +97,7 @@ hostlist_add (struct hostlist *list, const char *name, size_t length, int slots,
             return -1;
         copy = NULL;
     }
-    if (slots > JOBSEG_MAX_LOCAL - host->slots)
+    if ((slots ? slots : 1) > JOBSEG_MAX_LOCAL - host->slots - host->times)
         return refuse (fail, name, length, "has too many slots");
     host->slots += slots;
     host->times += !slots;
@@ -156,6 +162,8 @@ add_pattern (struct hostlist *list, struct strbuf *done, const char *rest, size_
     strbuf_add_bytes (done, rest, plain);
     if (done->failed)
         return fail_nomem (fail);
+    if (done->length > LONGEST_NAME)
+        return refuse (fail, done->text, done->length, "is too long for the name of a host");
     if (!open)
         return hostlist_add (list, done->text ? done->text : "", done->length, slots, fail);
     const char *close = memchr (open, ']', length - plain);

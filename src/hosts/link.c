@@ -182,7 +182,8 @@ take_reached (struct link *link, struct wire_frame *frame)
     size_t count = frame->left / 8;
     free (link->reached);
     link->reached = calloc (count + 1, sizeof *link->reached);
-    for (size_t i = 0; link->reached && i < count; i++)
+    link->reached_count = link->reached ? count : 0;
+    for (size_t i = 0; i < link->reached_count; i++)
         link->reached[i] = wire_number (frame);
     link->state = LINK_REACHED;
 }
@@ -202,10 +203,12 @@ take_end (struct link *link, struct wire_frame *frame)
 {
     link->end = (enum wire_end) wire_number (frame);
     link->status = (int) wire_number (frame);
+    free (link->report);
+    free (link->json);
     link->report = copy (wire_text (frame));
     link->json = copy (wire_text (frame));
     link->state = LINK_ENDED;
-    if (link->end == WIRE_END_ERROR && !link->failed_ns)
+    if ((link->end != WIRE_END_DONE || link->status) && !link->failed_ns)
         link->failed_ns = clock_ns ();
 }
 

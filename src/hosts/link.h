@@ -52,6 +52,7 @@ struct link {
     char *token, *note;
     struct strlist addresses;
     bool *reached;       /* of LINK_REACHED, one for each address of the first host */
+    size_t reached_count;
 
     int64_t round_trip_ns; /* of the quickest beat; 0: none yet */
     int64_t offset_ns;     /* the agent's clock less ours, by that beat */

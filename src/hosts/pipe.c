@@ -78,6 +78,7 @@ pipe_close (struct pipe_end *pipe)
     if (pipe->out >= 0 && pipe->out != pipe->in)
         close (pipe->out);
     pipe->in = pipe->out = -1;
+    pipe->written = pipe->taken = 0;
     strbuf_release (&pipe->to_write);
     strbuf_release (&pipe->input);
 }

@@ -134,7 +134,7 @@ choose_address (const struct head *head, struct fail *fail)
         int count = 0;
         const struct link *missing = NULL;
         for (int j = 1; j < head->count; j++)
-            if (head->links[j].reached && head->links[j].reached[i])
+            if (i < head->links[j].reached_count && head->links[j].reached[i])
                 count++;
             else if (!missing)
                 missing = &head->links[j];

@@ -75,10 +75,11 @@ without_prefix (const char *report)
 static void
 add_report (const struct link *link, struct strbuf *out)
 {
-    if (link->end == WIRE_END_FAILED || !*link->report)
-        strbuf_add (out, link->report);
+    const char *report = link->report ? link->report : "";
+    if (link->end == WIRE_END_FAILED || !*report)
+        strbuf_add (out, report);
     else
-        strbuf_printf (out, "accelerate: host %s: %s", link->name, without_prefix (link->report));
+        strbuf_printf (out, "accelerate: host %s: %s", link->name, without_prefix (report));
 }
 
 void
@@ -100,10 +101,18 @@ verdict_text (const struct head *head, const struct link *guilty, struct strbuf 
 }
 
 int
+verdict_json_error (const struct head *head, const struct fail *error, struct strbuf *out, struct fail *fail)
+{
+    struct plan plan = { .host = head->hosts->own, .program = head->parcel.config.program,
+                         .world_size = hostlist_world_size (&head->hosts->list) };
+    return report_json_error (&plan, error, out, fail);
+}
+
+int
 verdict_json (const struct head *head, const struct link *guilty, struct strbuf *out, struct fail *fail)
 {
     const struct link *link = guilty ? guilty : &head->links[0];
-    if (link->state == LINK_ENDED && *link->json) {
+    if (link->state == LINK_ENDED && link->json && *link->json) {
         strbuf_add (out, link->json);
         return out->failed ? fail_nomem (fail) : 0;
     }

@@ -33,7 +33,11 @@ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_ov
 OMPI_MCA_btl_vader_single_copy_mechanism=none
 export ACCEL_ENGINE_PATH OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
     OMPI_MCA_btl_vader_single_copy_mechanism
-if ! timeout $patience "$mpirun" -n 2 true >out 2>&1; then
+# An mpirun that hangs may ignore SIGTERM.
+limited () {
+    timeout -k 10 $patience "$@"
+}
+if ! limited "$mpirun" -n 2 true >out 2>&1; then
     test_skip 'engine mpi' "$mpirun cannot start processes here: $(head -n 1 out)"
     test_done
 fi
@@ -42,7 +46,7 @@ fi
 under_mpirun () {
     ranks=$1
     shift
-    ACCEL_ENGINE=mpi timeout $patience "$mpirun" -n "$ranks" "$@"
+    limited env ACCEL_ENGINE=mpi "$mpirun" -n "$ranks" "$@"
 }
 # conforms N SUITE...
 conforms () {
@@ -69,11 +73,10 @@ test_expect_success '2 processes' 'conforms 2 $all'
 test_expect_success '3 processes' 'conforms 3 mixture messages groups work rounds'
 test_expect_success '4 processes' 'conforms 4 sizes mixture control groups'
 if is_long; then
-    for n in 1 2 3 4; do
-        test_expect_success "$n processes, everything" 'conforms $n $all large'
-    done
+    test_expect_success '3 processes, everything' 'conforms 3 $all'
     test_expect_success '2 hosts of 2 ranks, everything' '
-        under_mpirun 4 ./hosts 2 "$conformance" $all large >out && grep "^mpi, 4 ranks: " out'
+        under_mpirun 4 ./hosts 2 "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
+    test_expect_success '2 processes, more than caches hold' 'conforms 2 large'
     test_expect_success 'more elements than an int can count' '
         under_mpirun 2 "$builddir/tests/engines/mpi_program" large >out && grep -x "2181038077 elements" out'
 fi
@@ -83,9 +86,9 @@ test_expect_success '2 hosts of 2 ranks' '
 # ---- who is chosen, and who is refused ----
 
 test_expect_success 'on one host, mpirun starts ranks that share memory' '
-    timeout $patience "$mpirun" -n 2 "$conformance" control >out && grep "^shm, 2 ranks: " out'
+    limited "$mpirun" -n 2 "$conformance" control >out && grep "^shm, 2 ranks: " out'
 test_expect_success 'on several hosts, it is chosen' '
-    timeout $patience "$mpirun" -n 2 ./hosts 1 "$conformance" control >out && grep "^mpi, 2 ranks: " out'
+    limited "$mpirun" -n 2 ./hosts 1 "$conformance" control >out && grep "^mpi, 2 ranks: " out'
 test_expect_success 'ranks that MPI did not start are refused, and the message says how to start them' '
     test_exit 1 env ACCEL_ENGINE=mpi timeout $patience "$accelerate" launch --quiet --cpu --num_processes 2 "$conformance" \
         control 2>error && grep "mpi cannot connect ranks that MPI did not start .*: start the program with .mpirun -n 2 PROGRAM." error'

@@ -73,9 +73,16 @@ test_expect_success 'all hosts start again after a failure' '
         sh -c "echo \$RANK.\$TORCHELASTIC_RESTART_COUNT; test \$RANK.\$TORCHELASTIC_RESTART_COUNT != 1.0" >out 2>err &&
     grep "restarting all ranks (1 of 1)" err && grep -x 0.1 out && grep -x 1.1 out
 '
+# The end of a host and the signal that is to end it then pass each other.
+test_expect_success 'all hosts start again after failures at the same time' '
+    test_exit 0 launch --max_restarts 3 --hosts host1,host2,host3 \
+        sh -c "test \$TORCHELASTIC_RESTART_COUNT = 3" >out 2>err &&
+    grep "restarting all ranks (3 of 3)" err && all_clean host1 host2 host3
+'
 test_expect_success 'a host that does not exist' '
-    test_exit 1 launch --hosts host1,host9 true 2>err &&
-    grep "^accelerate: host host9: cannot connect: .*host9" err && all_clean host1
+    test_exit 1 launch --failure_report unreached.json --hosts host1,host9 true 2>err &&
+    grep "^accelerate: host host9: cannot connect: .*host9" err && grep "host9: cannot connect" unreached.json &&
+    all_clean host1
 '
 test_expect_success 'a host with another key is refused' '
     sed "s/^/host2 /" "$HOSTS_DIR/key.pub" >other_keys && mkdir bin &&

@@ -57,6 +57,11 @@ test_texts (void)
         { "n[a-b]", "!'a-b' is not a range of numbers" },
         { "n[0-99999]", "!too many hosts" },
         { "[fe80::1]x:2", "!between ']' and the number" },
+        { "fe80::1%eth0", "fe80::1%eth0" },
+        { "fe80::1%$(id)", "!is not a host name" },
+        { "a:4096,a", "!has too many slots" },
+        { "n[1-2][1,1,1,1,1,1,1,1][1,1,1,1,1,1,1,1][1,1,1,1,1,1,1,1][1,1,1,1,1,1,1,1][1,1,1,1,1,1,1,1]",
+          "!has too many slots" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hostlist list = { 0 };

@@ -85,7 +85,7 @@ world_probe (const struct accel_engine_job *job, struct accel_error *err)
             return ACCEL_OK;
     return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
                                "cannot connect ranks that MPI did not start (PMIX_RANK, PMI_RANK and others are not "
-                               "set): start the program with 'mpirun -n %d PROGRAM', or with srun",
+                               "set): start the program with 'mpirun -n %d PROGRAM'",
                                job->world_size);
 }
 
@@ -266,13 +266,14 @@ static enum accel_status
 say_hello (const struct accel_engine_job *job, struct hello *all, MPI_Request *requests, int *peers,
            struct accel_error *err)
 {
-    struct hello own = { PROTOCOL, CONTROL_BYTES, job->rank, job->world_size, 0 };
-    bool good = getrandom (&own.token, sizeof own.token, 0) == sizeof own.token;
-    own.token |= 1;
+    struct hello *own = &all[job->world_size]; /* MPI may still send it after a timeout */
+    *own = (struct hello){ PROTOCOL, CONTROL_BYTES, job->rank, job->world_size, 0 };
+    bool good = getrandom (&own->token, sizeof own->token, 0) == sizeof own->token;
+    own->token |= 1;
     for (int i = 0; good && i < job->world_size; i++)
-        good = world_check (MPI_Irecv (&all[i], (int) sizeof own, MPI_BYTE, i, TAG_HELLO, mpi_world.comm,
+        good = world_check (MPI_Irecv (&all[i], (int) sizeof *own, MPI_BYTE, i, TAG_HELLO, mpi_world.comm,
                                        &requests[2 * i]), "MPI_Irecv")
-               && world_check (MPI_Isend (&own, (int) sizeof own, MPI_BYTE, i, TAG_HELLO, mpi_world.comm,
+               && world_check (MPI_Isend (own, (int) sizeof *own, MPI_BYTE, i, TAG_HELLO, mpi_world.comm,
                                           &requests[2 * i + 1]), "MPI_Isend");
     if (!good)
         return world_fail (job->helpers, err);
@@ -284,7 +285,7 @@ static enum accel_status
 meet (const struct accel_engine_job *job, int *peers, struct accel_error *err)
 {
     size_t size = (size_t) job->world_size;
-    struct hello *all = calloc (size, sizeof *all);
+    struct hello *all = calloc (size + 1, sizeof *all); /* the last one is this rank's */
     MPI_Request *requests = calloc (2 * size, sizeof *requests);
     enum accel_status status
         = all && requests ? say_hello (job, all, requests, peers, err)
