@@ -14,13 +14,12 @@
 #include "launch/outside.h"
 #include "launch/plan.h"
 #include "launch/report.h"
+#include "launch/report_file.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/printable.h"
 
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 
 struct launch {
     const struct config *config;
@@ -85,36 +84,6 @@ print_note (const char *text, const char *name)
     fprintf (stderr, "accelerate: note: %s", text);
     printable_put (stderr, name);
     fputc ('\n', stderr);
-}
-
-/* The report must not replace a file that our own output goes to. */
-static int
-check_apart (const char *file, const struct io_target *report, struct fail *fail)
-{
-    static const char *const names[] = { "standard output", "standard error" };
-    struct stat info, ours;
-    for (int i = 0; i < 2; i++)
-        if (!stat (report->path, &info) && !fstat (i + 1, &ours) && info.st_dev == ours.st_dev
-            && info.st_ino == ours.st_ino)
-            return fail_set (fail, FAIL_GENERAL, "--failure_report: %s: %s goes there; name another file", file,
-                             names[i]);
-    return 0;
-}
-
-/* That the file cannot be written is known before hours of work, and no report of an earlier job is taken for ours.
- * @param[out] report  without a path if no report was asked for */
-static int
-prepare_report (const char *file, struct io_target *report, struct fail *fail)
-{
-    if (!file)
-        return 0;
-    if (io_check_writable (file, fail) || io_target_find (report, file, 0644, fail))
-        return fail_prefix (fail, "--failure_report");
-    if (check_apart (file, report, fail))
-        return -1;
-    return report->exists && unlink (report->path)
-           ? fail_set (fail, FAIL_GENERAL, "--failure_report: %s: cannot remove the old one: %s", file,
-                       strerror (errno)) : 0;
 }
 
 /* Of @job, or of a job that came to nothing because of @error. */
@@ -277,7 +246,8 @@ run_plan (struct launch *launch, struct fail *fail)
     struct plan *plan = &launch->plan;
     if (plan->path == PATH_DEEPSPEED && plan->outside && outside_write_environment (&plan->processes[0].env, fail))
         return -1;
-    if (prepare_report (launch->config->settings.failure_report, &launch->report, fail) || logs_make_run (plan, fail))
+    if (report_file_prepare (&launch->report, launch->config->settings.failure_report, fail)
+        || logs_make_run (plan, fail))
         return -1;
     if (!launch->config->settings.quiet) {
         for (size_t i = 0; i < plan->notes.count; i++)

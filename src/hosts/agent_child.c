@@ -17,7 +17,10 @@
 #include <sys/wait.h>
 #include <termios.h>
 
-enum { IDLE_MS = 100 }; /* after which an unfinished line is passed on */
+enum {
+    IDLE_MS = 100,    /* after which an unfinished line is passed on */
+    LATE_READS = 256, /* after the end of the launcher: more than what a pipe or a terminal holds */
+};
 
 void
 agent_child_init (struct agent_child *child)
@@ -134,6 +137,7 @@ agent_child_start (struct agent_child *child, const struct parcel *parcel, const
     struct hosts_part part = *given;
     int ends[2] = { -1, -1 }, result = 0;
     child->has_ended = false;
+    child->late_reads = 0;
     if (open_stream (&child->streams[0], parcel, parcel->is_terminal[0], &ends[0], fail))
         result = -1;
     if (result == 0 && parcel->is_one_file && child->streams[0].fd >= 0)
@@ -282,16 +286,16 @@ make_end (struct agent_child *child)
 }
 
 /* The launcher has ended.  What it has written is read up to its end, or to where nothing is left: processes that could
- * not be killed may still hold the pipes. */
+ * not be killed may still hold the pipes, and write for ever. */
 static void
 finish (struct agent_child *child, struct strbuf *out)
 {
     for (int i = 0; i < AGENT_CHILD_STREAMS; i++) {
         struct agent_stream *stream = &child->streams[i];
-        while (stream->fd >= 0) {
-            if (out && child->unread >= WIRE_WINDOW_BYTES)
+        while (out && stream->fd >= 0) {
+            if (child->unread >= WIRE_WINDOW_BYTES)
                 return; /* the head takes no more for now */
-            if (!read_stream (child, stream, out))
+            if (++child->late_reads > LATE_READS || !read_stream (child, stream, out))
                 break;
         }
         close_stream (stream);

@@ -27,6 +27,7 @@ struct agent_child {
     int pidfd;
     int wait_status;
     bool has_ended;
+    int late_reads; /* of output, after that */
     struct agent_stream streams[AGENT_CHILD_STREAMS];
     struct pipe_end said; /* frames of the launcher */
     struct strbuf end;    /* its WIRE_END, which follows the last output */

@@ -5,6 +5,7 @@
 #include "hosts/head.h"
 
 #include "hosts/head_state.h"
+#include "launch/report_file.h"
 #include "launch/signals.h"
 #include "launch/status.h"
 #include "util/cleanup.h"
@@ -402,24 +403,22 @@ say (struct head *head, const struct strbuf *text)
 static int
 write_report (const struct head *head, const struct link *guilty, struct fail *fail)
 {
-    const char *path = head->parcel.config.settings.failure_report;
     AUTO_STRBUF struct strbuf json = { 0 };
-    if (!path)
+    if (!head->report.path)
         return 0;
     if (verdict_json (head, guilty, &json, fail))
         return -1;
-    return io_write_file (path, json.text, json.length, 0644, fail);
+    return io_target_write (&head->report, json.text, json.length, fail);
 }
 
 /* Best effort: @error is what the user is told anyway. */
 static void
 report_error (const struct head *head, const struct fail *error)
 {
-    const char *path = head->parcel.config.settings.failure_report;
     AUTO_STRBUF struct strbuf json = { 0 };
     struct fail unused = { 0 };
-    if (path && !verdict_json_error (head, error, &json, &unused))
-        io_write_file (path, json.text, json.length, 0644, &unused);
+    if (head->report.path && !verdict_json_error (head, error, &json, &unused))
+        io_target_write (&head->report, json.text, json.length, &unused);
 }
 
 /* @return the exit status, or -1 with @fail */
@@ -550,6 +549,7 @@ release (struct head *head)
         output_sink_release (&head->sinks[i]);
     if (head->signal_fd >= 0)
         close (head->signal_fd);
+    io_target_release (&head->report);
     head->parcel.config = (struct config){ 0 };
     parcel_release (&head->parcel);
 }
@@ -560,12 +560,13 @@ head_run (struct hosts *hosts, struct config *config, struct fail *fail)
     struct head head = { .hosts = hosts, .limit_ms = INT64_MAX, .signal_fd = -1, .turn_ms = clock_ms () };
     sigset_t signals, old_mask;
     int64_t processes = config->settings.num_processes;
-    const char *report = config->settings.failure_report;
     int status = -1;
     if (hostlist_is_complete (&hosts->list, processes) && hostlist_divide (&hosts->list, processes, fail))
         return -1;
-    if (report && (io_check_writable (report, fail) || (unlink (report) && errno != ENOENT)))
-        return fail_prefix (fail, "--failure_report");
+    if (report_file_prepare (&head.report, config->settings.failure_report, fail)) {
+        io_target_release (&head.report);
+        return -1;
+    }
     signals_block (&signals, &old_mask);
     head.signal_fd = signalfd (-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (!fill_parcel (&head, config, fail) && !open_sinks (&head, fail) && !start_links (&head, fail)) {

@@ -5,6 +5,7 @@
 
 #include "hosts/link.h"
 #include "hosts/parcel.h"
+#include "util/io.h"
 
 enum head_phase {
     HEAD_CONNECT, /* agents are being started */
@@ -16,6 +17,7 @@ enum head_phase {
 struct head {
     struct hosts *hosts;
     struct parcel parcel;
+    struct io_target report; /* of --failure_report; no path: none is wanted */
     struct link *links; /* [count], in the order of hosts->list */
     int count;
     enum head_phase phase;

@@ -64,6 +64,12 @@ test_expect_success 'the status and the report are those of the rank that failed
     test "$(grep -c "^accelerate: " err)" -eq 1 &&
     grep "\"host\":\"host2\"" report.json && grep "\"rank\":1" report.json && all_clean host1 host2 host3
 '
+test_expect_success 'the report is written where a link leads to, and not where our own output goes' '
+    ln -s target.json link.json && : >target.json && launch --failure_report link.json --hosts host1,host2 true &&
+    test -h link.json && grep "\"world_size\":2" target.json && rm link.json && : >own.out && ln -s own.out link.json &&
+    test_exit 1 launch --failure_report link.json --hosts host1,host2 true >>own.out 2>err &&
+    grep "standard output goes there" err && test -h link.json
+'
 test_expect_success 'a program that does not exist is reported once, with the host' '
     test_exit 127 launch --hosts host1,host2 ./nothing >out 2>err && grep "^accelerate: host host[12]: .*nothing" err &&
     test "$(wc -l <err)" -eq 1
