@@ -251,7 +251,7 @@ function __accelerate_flags
                 --yes\t'ask nothing; take defaults' \
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
                 --no_prefix\t'on a terminal: do not put the rank before each line' \
-                --no_progress\t'no lines about saves and loads that take long' \
+                --no_progress\t'do not show the progress of long saves and loads' \
                 --failure_report\t'write a JSON report of how the job ended' \
                 --resume\t'continue from the newest complete checkpoint in this folder'
         case env
@@ -400,7 +400,7 @@ function __accelerate_flags
                 --json\t'print JSON' \
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
                 --no_prefix\t'on a terminal: do not put the rank before each line' \
-                --no_progress\t'no lines about saves and loads that take long' \
+                --no_progress\t'do not show the progress of long saves and loads' \
                 --failure_report\t'write a JSON report of how the job ended' \
                 --resume\t'continue from the newest complete checkpoint in this folder'
         case merge-weights

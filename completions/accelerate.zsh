@@ -214,7 +214,7 @@ _accelerate () {
             '--yes:ask nothing; take defaults'
             '--grace:seconds between SIGTERM and SIGKILL when ending ranks'
             '--no_prefix:on a terminal: do not put the rank before each line'
-            '--no_progress:no lines about saves and loads that take long'
+            '--no_progress:do not show the progress of long saves and loads'
             '--failure_report:write a JSON report of how the job ended'
             '--resume:continue from the newest complete checkpoint in this folder'
         )
@@ -375,7 +375,7 @@ _accelerate () {
             '--json:print JSON'
             '--grace:seconds between SIGTERM and SIGKILL when ending ranks'
             '--no_prefix:on a terminal: do not put the rank before each line'
-            '--no_progress:no lines about saves and loads that take long'
+            '--no_progress:do not show the progress of long saves and loads'
             '--failure_report:write a JSON report of how the job ended'
             '--resume:continue from the newest complete checkpoint in this folder'
         )

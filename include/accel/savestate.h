@@ -96,7 +96,8 @@ accel_save_state_start_at (const char *file, int line, struct accel *acc, const 
  *
  * @return its result; ACCEL_OK if there is none, or if another call has returned its result
  * @retval ACCEL_ERR_PEER     another rank has ended before its files were written
- * @retval ACCEL_ERR_TIMEOUT  rank 0 was done, and another rank was still writing when the job's timeout had passed
+ * @retval ACCEL_ERR_TIMEOUT  rank 0 was done, and another rank was still writing when the job's timeout had passed;
+ *                            or rank 0 wrote for longer than that (accel_save_state_test() has no such limit)
  */
 #define accel_save_state_wait(...) accel_save_state_wait_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

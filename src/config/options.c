@@ -265,7 +265,7 @@ const struct option options[] = {
     { .key = "no_progress", OPT_FLAG (no_progress), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .env = "ACCEL_NO_PROGRESS", .spelling = SPELL_ONE_IF_ON,
       .paths = S | M | T | D | P,
-      .help = "no lines about saves and loads that take long",
+      .help = "do not show the progress of long saves and loads",
       .doc = "Do not report the progress of saves and loads. By default, if saving or loading a model or a checkpoint "
              "takes more than a second, rank 0 of a program that uses libaccel writes to standard error how much is "
              "done, how fast it is and how long it still takes." },

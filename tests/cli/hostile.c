@@ -105,6 +105,8 @@ describe (const char *folder, char **names)
     }
     manifest.library = library;
     manifest_write (&manifest, &text);
+    manifest.library = NULL;
+    manifest_release (&manifest);
     snprintf (path, sizeof path, "%s/manifest.json", folder);
     return write_text (path, &text);
 }

@@ -422,7 +422,7 @@ leave_early (struct accel *acc)
     if (held)
         vanish ();
     accel_close (acc);
-    right (log_has ("rank 1 has not written its files of the checkpoint"), "rank 0 does not say who has left");
+    right (log_has ("rank 1 did not write its checkpoint files"), "rank 0 does not say who has left");
     right (!count_entries (".", ".tmp-"), "temporary folders stay");
     _exit (0);
 }
@@ -567,13 +567,13 @@ test_shares (void)
         { "a rank that is done", "", .write = true, .end = true, .status = ACCEL_OK },
         { "a rank that has written everything and is about to unlock", "", .write = true, .status = ACCEL_OK },
         { "a rank that still writes", "timed out after 40 ms, waiting for rank 1", .status = ACCEL_ERR_TIMEOUT },
-        { "a rank that ended without its files", "rank 1 has not written", .end = true, .status = ACCEL_ERR_PEER },
-        { "a rank that failed", "rank 1 has not written", .fail = true, .end = true, .status = ACCEL_ERR_PEER },
+        { "a rank that ended without its files", "rank 1 did not write", .end = true, .status = ACCEL_ERR_PEER },
+        { "a rank that failed", "rank 1 did not write", .fail = true, .end = true, .status = ACCEL_ERR_PEER },
         { "a rank that is done, where locks exclude nobody", "", .write = true, .end = true, .lost = true,
           .status = ACCEL_OK },
         { "a rank that may still write, where locks exclude nobody", "timed out", .lost = true,
           .status = ACCEL_ERR_TIMEOUT },
-        { "a rank that failed, where locks exclude nobody", "rank 1 has not written", .fail = true, .end = true,
+        { "a rank that failed, where locks exclude nobody", "rank 1 did not write", .fail = true, .end = true,
           .lost = true, .status = ACCEL_ERR_PEER },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -16,6 +16,7 @@ struct background {
     unsigned process; /* the fork that started it */
     bool is_over;
     bool is_joined; /* or about to be */
+    bool is_told;   /* that the process ends */
     pthread_t thread;
 };
 
@@ -60,12 +61,19 @@ static void
 finish_all (void)
 {
     take_lock ();
-    for (struct background *one = all; one; one = one->next) {
-        while (!one->is_over)
+    for (struct background *one = all; one;) {
+        if (!one->is_over) { /* while this waits, another thread may join and free any of them */
             pthread_cond_wait (&over, &lock);
-        if (claim_join (one))
-            pthread_join (one->thread, NULL);
-        one->at_exit (one->user);
+            one = all;
+            continue;
+        }
+        if (!one->is_told) {
+            one->is_told = true;
+            if (claim_join (one))
+                pthread_join (one->thread, NULL);
+            one->at_exit (one->user);
+        }
+        one = one->next;
     }
     release_lock ();
 }

@@ -236,7 +236,8 @@ add_folder (const char *folder, const char *inner, struct manifest *manifest, st
         return accel_fail_errno (err, "%s", path);
     while (!status && (entry = readdir (stream))) {
         AUTO_FREE char *name = NULL;
-        if (!strcmp (entry->d_name, ".") || !strcmp (entry->d_name, ".."))
+        /* .nfs...: what NFS calls a removed file that a process still has open */
+        if (!strcmp (entry->d_name, ".") || !strcmp (entry->d_name, "..") || !strncmp (entry->d_name, ".nfs", 4))
             continue;
         if (asprintf (&name, "%s%s%s", inner, *inner ? "/" : "", entry->d_name) < 0)
             status = (name = NULL, no_memory (err));

@@ -126,6 +126,9 @@ restore_place (const char *place, struct accel_error *err)
     struct stat info;
     if (!lstat (place, &info) || errno != ENOENT || checkpoint_folder_find (found, place, NULL))
         return ACCEL_OK;
+    AUTO_CLOSE int lock = lock_folder (found);
+    if (lock < 0) /* another job is about to put it there itself */
+        return ACCEL_OK;
     if (rename (found, place))
         return accel_fail_errno (err, "cannot rename %s to %s", found, place);
     parent_of (parent, place);

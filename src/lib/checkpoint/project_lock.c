@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
+#include "util/io.h"
 #include "util/printable.h"
 #include "util/strbuf.h"
 
@@ -48,12 +49,13 @@ write_holder (const struct project_lock *lock, struct accel_error *err)
     describe_self (&text);
     if (text.failed)
         return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-    if (ftruncate (lock->fd, 0) || pwrite (lock->fd, text.text, text.length, 0) != (ssize_t) text.length)
+    if (ftruncate (lock->fd, 0) || io_write_all (lock->fd, text.text, text.length))
         return accel_fail_errno (err, "%s", lock->path);
     return ACCEL_OK;
 }
 
-/* Who has it.  The file of a job that locks it at this moment may still be empty; then the kernel knows the process. */
+/* Who has it.  For a moment, the file of a job that has just locked it still names the former holder, or is empty; then
+ * the kernel knows the process. */
 static enum accel_status
 fail_held (const struct project_lock *lock, const char *folder, struct accel_error *err)
 {
@@ -67,7 +69,7 @@ fail_held (const struct project_lock *lock, const char *folder, struct accel_err
     if (!*text && !fcntl (lock->fd, F_GETLK, &other) && other.l_type != F_UNLCK)
         strbuf_printf (&shown, "process %ld", (long) other.l_pid);
     return accel_fail (err, ACCEL_ERR_INVALID,
-                       "another job saves to %s: %s; end it, or set another project_dir", folder,
+                       "another job is saving to %s: %s; stop it, or set another project_dir", folder,
                        shown.text && *shown.text ? shown.text : "an unknown process");
 }
 
@@ -94,8 +96,11 @@ project_lock_take (struct project_lock *lock, const char *folder, struct accel_e
         return ACCEL_OK;
     project_lock_release (lock);
     struct project_lock made = { path, open (path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666) };
+    struct stat above;
     if (made.fd < 0)
         return accel_fail_errno (err, "%s", path);
+    if (!stat (folder, &above)) /* who may write to the folder may lock it; it fails if the file is not ours */
+        (void) fchmod (made.fd, above.st_mode & 0666);
     if (!fcntl (made.fd, F_SETLK, &all))
         status = write_holder (&made, err);
     else if (errno == EACCES || errno == EAGAIN)

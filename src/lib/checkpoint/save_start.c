@@ -34,6 +34,7 @@ struct save_in_flight {
     enum accel_status status;
     struct accel_error err; /* of `status` */
     bool blames;            /* it is about other ranks, which may know more */
+    bool is_reported;
 };
 
 /* ---- the thread ---- */
@@ -87,13 +88,16 @@ write_state (void *user)
 /* ---- the end ---- */
 
 static void
-report (const struct save_in_flight *flight)
+report (struct save_in_flight *flight)
 {
+    if (flight->is_reported)
+        return;
+    flight->is_reported = true;
     if (*flight->save.warning)
         accel_log (flight->acc, ACCEL_LOG_WARNING, "accel_save_state_start: %s", flight->save.warning);
     if (flight->status)
-        accel_log (flight->acc, ACCEL_LOG_ERROR, "accel_save_state_start at %s:%d: %s", flight->site.file,
-                   flight->site.line, flight->err.text);
+        accel_log_everywhere (flight->acc, ACCEL_LOG_ERROR, "accel_save_state_start at %s:%d: %s", flight->site.file,
+                              flight->site.line, flight->err.text);
 }
 
 static void

@@ -174,10 +174,10 @@ conclude (const struct shares *shares, uint32_t timeout_ms, struct accel_error *
         return remove_all (shares, err);
     if (shares->states[rank] != ENDED)
         return accel_fail (err, ACCEL_ERR_TIMEOUT,
-                           "timed out after %u ms, waiting for rank %d to write its files of the checkpoint",
+                           "timed out after %u ms, waiting for rank %d to write its checkpoint files",
                            timeout_ms, rank);
     bool gone = is_gone (shares, rank, how, sizeof how);
-    return accel_fail (err, ACCEL_ERR_PEER, "rank %d has not written its files of the checkpoint%s%s", rank,
+    return accel_fail (err, ACCEL_ERR_PEER, "rank %d did not write its checkpoint files%s%s", rank,
                        gone ? ": it " : "", gone ? how : "");
 }
 

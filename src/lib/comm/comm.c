@@ -306,7 +306,7 @@ is_plain (const struct accel_comm *comm, const struct request request)
                    | (uintptr_t) is_reserved (part)
                    | (uintptr_t) atomic_load_explicit (&part->is_broken, memory_order_acquire);
         part = part->parent;
-    } while (part);
+    } while (part && !special); /* what holds a group that is gone may be no more */
     if (special || !(engine->kinds & ACCEL_ENGINE_BIT (request.kind)) || request.root >= comm->size)
         return false;
     if (request.kind == ACCEL_ENGINE_BARRIER)
