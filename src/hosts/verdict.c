@@ -24,11 +24,13 @@ is_failure (const struct link *link)
                                          || (link->end == WIRE_END_DONE && link->status));
 }
 
-/* Killed by what no other rank's failure brings about: those that lose their connection exit, or abort. */
+/* A rank, or the launcher of a host, was killed by what no other failure brings about: ranks that lose their connection
+ * exit, or abort. */
 static bool
 was_killed (const struct link *link)
 {
-    int signal = link->state == LINK_ENDED && link->end == WIRE_END_FAILED ? link->status - status_of_signal (0) : 0;
+    bool has_status = link->end == WIRE_END_FAILED || link->end == WIRE_END_ERROR;
+    int signal = link->state == LINK_ENDED && has_status ? link->status - status_of_signal (0) : 0;
     return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
 }
 

@@ -274,6 +274,13 @@ test_verdict (void)
     links[0].failed_ns = 2000;
     links[1].failed_ns = 1000;
     ok (verdict_find (&head) == &links[1] && verdict_status (&head, &links[1]) == 137, "the first failure counts");
+    links[1].status = 4;
+    links[0].end = WIRE_END_ERROR;
+    links[0].status = 137;
+    ok (verdict_find (&head) == &links[0], "a launcher that was killed is blamed, although its end is seen later");
+    links[0].end = WIRE_END_FAILED;
+    ok (verdict_find (&head) == &links[0], "so is a rank that was killed");
+    links[1].status = 137;
     links[0].state = LINK_LOST;
     links[0].failed_ns = 500;
     links[0].status = 0;
