@@ -24,24 +24,26 @@ is_failure (const struct link *link)
                                          || (link->end == WIRE_END_DONE && link->status));
 }
 
-/* A rank, or the launcher of a host, was killed by what no other failure brings about: ranks that lose their connection
- * exit, or abort. */
+/* What no other failure brings about: the end of a host, or a rank or launcher that was killed.  Ranks that lose their
+ * connection exit, or abort. */
 static bool
 was_killed (const struct link *link)
 {
+    if (link->state == LINK_LOST)
+        return true;
     bool has_status = link->end == WIRE_END_FAILED || link->end == WIRE_END_ERROR;
     int signal = link->state == LINK_ENDED && has_status ? link->status - status_of_signal (0) : 0;
     return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
 }
 
-/* Clocks of hosts are compared through messages, and a busy host notices the end of a process late: of two failures at
- * nearly the same time, the one that no other can have caused was first. */
+/* Clocks of hosts are compared through messages, a busy host notices the end of a process late, and a slow link the end
+ * of a host: of two failures at nearly the same time, the one that no other can have caused was first. */
 static bool
 is_before (const struct link *a, const struct link *b)
 {
     int64_t difference = a->failed_ns - b->failed_ns;
     bool is_close = difference < NEARLY_NS && difference > -NEARLY_NS;
-    if (is_close && was_killed (a) != was_killed (b) && a->state == LINK_ENDED && b->state == LINK_ENDED)
+    if (is_close && was_killed (a) != was_killed (b))
         return was_killed (a);
     return difference < 0;
 }
@@ -107,6 +109,11 @@ verdict_json_error (const struct head *head, const struct fail *error, struct st
 {
     struct plan plan = { .host = head->hosts->own, .program = head->parcel.config.program,
                          .world_size = hostlist_world_size (&head->hosts->list) };
+    for (int i = head->count - 1; i >= 0; i--) {
+        const struct link *link = &head->links[i];
+        if (link->state == LINK_LOST)
+            plan.host = (char *) (link->host ? link->host : link->name);
+    }
     return report_json_error (&plan, error, out, fail);
 }
 

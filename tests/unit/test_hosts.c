@@ -285,6 +285,11 @@ test_verdict (void)
     links[0].failed_ns = 500;
     links[0].status = 0;
     ok (verdict_find (&head) == &links[0] && verdict_status (&head, &links[0]) == 1, "a lost host is one");
+    links[1].status = 4;
+    links[0].failed_ns = 2000;
+    ok (verdict_find (&head) == &links[0], "also if its last message came after its victims had failed");
+    links[0].failed_ns = 2000000000;
+    ok (verdict_find (&head) == &links[1], "but not if it was long after that");
     links[0].state = LINK_ENDED;
     links[0].end = WIRE_END_TOLD;
     links[0].was_told = true;
