@@ -13,7 +13,7 @@
 
 /* ---- threads ---- */
 
-static int threads_made;
+static int threads_made, threads_joined;
 static bool may_sleep;
 static void *watched; /* whether free() gets this */
 static bool is_freed;
@@ -25,6 +25,16 @@ __wrap_pthread_create (pthread_t *thread, const pthread_attr_t *attributes, void
 {
     threads_made++;
     return __real_pthread_create (thread, attributes, begin, user);
+}
+
+int __real_pthread_join (pthread_t thread, void **result);
+int __wrap_pthread_join (pthread_t thread, void **result);
+int
+__wrap_pthread_join (pthread_t thread, void **result)
+{
+    right (threads_made > threads_joined, "joins a thread that was never made");
+    threads_joined++;
+    return __real_pthread_join (thread, result);
 }
 
 /* Nobody would wake a rank that has no other thread. */
@@ -72,6 +82,13 @@ test_refused (struct accel *acc)
     rank_must (accel_comm_all_gather_start (world, value, sums, 1, ACCEL_FLOAT32, &work, &err), &err);
     rank_must (accel_work_wait (work, &err), &err);
     asked ("rrsw");
+    trial.kinds |= ACCEL_ENGINE_BIT (ACCEL_ENGINE_BROADCAST);
+    rank_fails (accel_comm_broadcast (world, value, 1, ACCEL_FLOAT32, 2, &err), ACCEL_ERR_INVALID, &err, "no rank 2");
+    rank_fails (accel_comm_all_reduce (world, value, sums, 1, ACCEL_INT32, ACCEL_AVG, &err), ACCEL_ERR_INVALID, &err,
+                "cannot average int32");
+    rank_fails (accel_comm_all_gather (world, value, NULL, 1, ACCEL_FLOAT32, &err), ACCEL_ERR_INVALID, &err,
+                "a buffer is NULL");
+    asked ("");
     rank_fails (accel_comm_send (world, value, 1, ACCEL_FLOAT32, accel_comm_rank (world), &err), ACCEL_ERR_INVALID,
                 &err, "a rank cannot send to itself");
     right (strstr (err.text, "accel_comm_send at "), "another call is named: %s", err.text);
@@ -94,6 +111,14 @@ test_group (struct accel *acc)
     comm_reserve (world, false);
     rank_must (accel_comm_barrier (group, &err), &err);
     asked ("r");
+    struct accel_comm *gone;
+    rank_must (accel_comm_split (world, 0, 0, &gone, &err), &err);
+    try_on (gone, false);
+    object_hold (&gone->object);
+    accel_comm_destroy (gone);
+    rank_fails (accel_comm_barrier (gone, &err), ACCEL_ERR_INVALID, &err, "the group has been destroyed");
+    object_let_go (&gone->object);
+    asked ("");
     comm_give_up (world, "it is tired");
     rank_fails (accel_comm_barrier (group, &err), ACCEL_ERR_PEER, &err, "this process gave up: it is tired");
     asked ("");
