@@ -194,6 +194,9 @@ test_deep (void)
     memset (text, '(', LEVELS);
     ok (pickle_read (&pickle, text, LEVELS, names, &err) && strstr (err.text, "nested more than 1000 levels"),
         "brackets that never close");
+    text[0] = 'N';
+    ok (pickle_read (&pickle, text, LEVELS, names, &err) && strstr (err.text, "nested more than 1000 levels"),
+        "brackets after a value that never close");
     memcpy (text, "\x80\2", 2);
     memset (text + 2, ']', LEVELS);
     memset (text + 2 + LEVELS, 'a', LEVELS - 1);
