@@ -113,12 +113,13 @@ test_checkpoints (void)
     static const char *const names[] = { "checkpoint_10", "checkpoint_9", "checkpoint_2" };
     struct checkpoint_list list;
     mkdir ("list", 0777);
-    for (int i = 0; i < 3; i++) { /* the oldest number is the youngest folder */
-        char path[64];
-        const struct timespec times[2] = { { .tv_sec = 1000000 + i }, { .tv_sec = 1000000 + i } };
+    for (int i = 0; i < 3; i++) { /* the least number was saved last */
+        char path[64], text[64];
         snprintf (path, sizeof path, "list/%s", names[i]);
         mkdir (path, 0777);
-        utimensat (AT_FDCWD, path, times, 0);
+        snprintf (path, sizeof path, "list/%s/" MANIFEST_NAME, names[i]);
+        snprintf (text, sizeof text, "{\"saved_ns\": %d}", 1000 + i);
+        put_file (path, text);
     }
     bool good = !checkpoint_list_read (&list, "list", &err) && list.count == 3;
     for (int i = 0; good && i < 3; i++)
