@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "files/manifest.h"
+#include "lib/checkpoint/checkpoint_part.h"
 #include "lib/checkpoint/shares.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
@@ -96,11 +97,15 @@ struct world {
 static const char *folder;
 static struct accel_error err;
 
+static bool is_broken; /* an object of the program */
+
 static enum accel_status
 save_extra (void *user, struct accel_state_dict *state, struct accel_error *cause)
 {
     struct world *world = user;
     (void) cause;
+    if (is_broken)
+        return ACCEL_ERR_INVALID;
     accel_state_dict_set_tensor (state, "tensor", &world->extra);
     accel_state_dict_set_bytes (state, "bytes", world->extras, sizeof world->extras);
     accel_state_dict_set_double (state, "number", (double) world->extras[0]);
@@ -272,6 +277,35 @@ compare_with_synchronous (struct accel *acc)
     if (first)
         compare_folders ("sync", "async");
     right (!count_entries (".", ".tmp-"), "temporary folders stay");
+}
+
+/* The first save needs no more memory then. */
+static void
+reserve (struct accel *acc)
+{
+    struct world world, more;
+    const struct snapshot *snapshot = &checkpoint_of (acc)->snapshot;
+    bool first = accel_is_main_process (acc);
+    make_world (&world, acc, 5);
+    right (!snapshot->pages, "there is memory before the first save");
+    is_broken = true;
+    rank_fails (accel_save_state_reserve (acc, &err), first ? ACCEL_ERR_CALLBACK : ACCEL_OK, &err,
+                first ? "accel_save_state_reserve: " : "");
+    is_broken = false;
+    rank_must (accel_save_state_reserve (acc, &err), &err);
+    const void *pages = snapshot->pages;
+    right (!first || snapshot->bytes >= 3 * NUMBERS * sizeof (float), "%zu bytes are reserved", snapshot->bytes);
+    held = true;
+    rank_must (accel_save_state_start (acc, path_of ("reserved"), &err), &err);
+    fill (&world, 6);
+    make_world (&more, acc, 7);
+    rank_must (accel_save_state_reserve (acc, &err), &err);
+    right (snapshot->pages == pages, "the save in flight has got other memory");
+    held = false;
+    rank_must (accel_save_state_wait (acc, &err), &err);
+    end_world (&more);
+    end_world (&world);
+    rank_fails (accel_save_state_reserve (NULL, &err), ACCEL_ERR_INVALID, &err, "acc is NULL");
 }
 
 /* Whatever comes next waits for the save in flight. */
@@ -682,6 +716,8 @@ main (void)
     test_shares ();
     for (int size = 1; size <= 3; size++)
         as_ranks (size, "the files are those of a synchronous save", compare_with_synchronous);
+    as_ranks (3, "memory that is reserved before the first save", reserve);
+    look ("reserved", 5, "such a save is complete");
     as_ranks (2, "saves and loads wait for the save in flight", save_in_a_row);
     as_ranks (2, "total_limit", limit);
     for (culprit = 0; culprit < 3; culprit++)
