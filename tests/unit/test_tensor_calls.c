@@ -205,7 +205,8 @@ test_in_place (struct accel *acc)
     count_memory ();
     try_on (accel_world (acc), false);
     rank_must (accel_reduce_scaled (acc, &tensor (values, 2, -1, 0)->dl, ACCEL_SUM, 0.5, &err), &err);
-    right ((int) (values[0] * 2) == 1 && (int) values[1] == 1, "scaled: %g, %g", (double) values[0], (double) values[1]);
+    right ((int) (values[0] * 2) == 1 && (int) values[1] == 1, "scaled: %g, %g", (double) values[0],
+           (double) values[1]);
     right (trial_form.argument == COMM_SCALE && (int) (trial_form.value * 2) == 1, "the scale is not compared");
     rank_must (accel_reduce (acc, &tensor (values, 2, 3, 5)->dl, ACCEL_SUM, &err), &err);
     right (!live, "%d copies stay", live);
@@ -233,7 +234,8 @@ test_no_memory (struct accel *acc)
     rank_fails (accel_tree_gather (acc, &made, tree, &err), ACCEL_ERR_NOMEM, &err, "cannot allocate");
     asked ("r");
     right (!made && blocks == before, "%ld blocks of memory stay", blocks - before);
-    rank_fails (accel_comm_barrier (accel_world (acc), &err), ACCEL_ERR_PEER, &err, "cannot allocate memory for a tensor");
+    rank_fails (accel_comm_barrier (accel_world (acc), &err), ACCEL_ERR_PEER, &err,
+                "cannot allocate memory for a tensor");
     accel_tree_destroy (tree);
 }
 
@@ -362,8 +364,8 @@ test_no_place (struct accel *acc)
     try_on (world, false);
     rank_fails (accel_comm_broadcast_start (world, values, 2, ACCEL_FLOAT32, 0, NULL, &err), ACCEL_ERR_INVALID, &err,
                 "accel_comm_broadcast_start at ");
-    rank_fails (accel_comm_all_to_all_start (world, values, more, 2, ACCEL_FLOAT32, NULL, &err), ACCEL_ERR_INVALID, &err,
-                "accel_comm_all_to_all_start at ");
+    rank_fails (accel_comm_all_to_all_start (world, values, more, 2, ACCEL_FLOAT32, NULL, &err), ACCEL_ERR_INVALID,
+                &err, "accel_comm_all_to_all_start at ");
     asked ("");
 }
 
