@@ -6,6 +6,7 @@
 #include "lib/collectives/tensors.h"
 #include "lib/memory/memory.h"
 #include "lib/state/state_object.h"
+#include "tests/balance.h"
 #include "tests/unit/trial_engine.h"
 
 #include <accel/collectives.h>
@@ -13,7 +14,7 @@
 
 /* ---- the host's memory, counted ---- */
 
-static struct memory counted;
+static struct memory counted_memory;
 static int live;
 static int creates_left = -1; /* the one after so many fails */
 
@@ -37,73 +38,10 @@ destroy (DLDevice device, void *memory)
 static void
 count_memory (void)
 {
-    counted = memory_host;
-    counted.create = create;
-    counted.destroy = destroy;
-    memory_register (kDLCPU, &counted);
-}
-
-/* ---- what else is allocated, counted ---- */
-
-static long blocks;
-
-void *__real_malloc (size_t size);
-void *__wrap_malloc (size_t size);
-void *
-__wrap_malloc (size_t size)
-{
-    void *made = __real_malloc (size);
-    blocks += !!made;
-    return made;
-}
-
-void *__real_calloc (size_t count, size_t size);
-void *__wrap_calloc (size_t count, size_t size);
-void *
-__wrap_calloc (size_t count, size_t size)
-{
-    void *made = __real_calloc (count, size);
-    blocks += !!made;
-    return made;
-}
-
-void *__real_realloc (void *old, size_t size);
-void *__wrap_realloc (void *old, size_t size);
-void *
-__wrap_realloc (void *old, size_t size)
-{
-    void *made = __real_realloc (old, size);
-    blocks += made && !old;
-    return made;
-}
-
-void *__real_reallocarray (void *old, size_t count, size_t size);
-void *__wrap_reallocarray (void *old, size_t count, size_t size);
-void *
-__wrap_reallocarray (void *old, size_t count, size_t size)
-{
-    void *made = __real_reallocarray (old, count, size);
-    blocks += made && !old;
-    return made;
-}
-
-int __real_posix_memalign (void **made, size_t alignment, size_t size);
-int __wrap_posix_memalign (void **made, size_t alignment, size_t size);
-int
-__wrap_posix_memalign (void **made, size_t alignment, size_t size)
-{
-    int number = __real_posix_memalign (made, alignment, size);
-    blocks += !number;
-    return number;
-}
-
-void __real_free (void *memory);
-void __wrap_free (void *memory);
-void
-__wrap_free (void *memory)
-{
-    blocks -= !!memory;
-    __real_free (memory);
+    counted_memory = memory_host;
+    counted_memory.create = create;
+    counted_memory.destroy = destroy;
+    memory_register (kDLCPU, &counted_memory);
 }
 
 /* ---- tensors ---- */
