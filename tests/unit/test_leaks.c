@@ -93,8 +93,8 @@ test_copy (void)
         good = good && (!status || !tree);
     }
     accel_tree_destroy (tree);
-    ok (good && !status && failed >= 3 && blocks == before, "%d allocations that fail leave no leaf: %ld blocks", failed,
-        blocks - before);
+    ok (good && !status && failed >= 3 && blocks == before, "%d allocations that fail leave no leaf: %ld blocks",
+        failed, blocks - before);
 }
 
 /* The second tensor is not aligned, so its view is a copy. */

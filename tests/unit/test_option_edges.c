@@ -33,8 +33,8 @@ test_numbers (void)
     bool good = !option_types[text->type].parse (text, "one", false, &field, &fail);
     long before = blocks;
     good = good && !option_types[text->type].parse (text, "another", false, &field, &fail);
-    ok (good && field && !strcmp (field, "another") && blocks == before, "a text takes the place of another: %ld blocks",
-        blocks - before);
+    ok (good && field && !strcmp (field, "another") && blocks == before,
+        "a text takes the place of another: %ld blocks", blocks - before);
     free (field);
 }
 
@@ -45,7 +45,8 @@ test_is_on (void)
     const struct option *row = option_find ("cpu");
     const struct origin origin = { .kind = ORIGIN_FLAG };
     bool good = !config_init (&config, &fail) && !config_set (&config, row, "true", origin, &fail);
-    ok (good && config_is_on (&config, "cpu", ORIGIN_FLAG) && !config_is_on (&config, "cpu", ORIGIN_FILE), "a flag is on");
+    ok (good && config_is_on (&config, "cpu", ORIGIN_FLAG) && !config_is_on (&config, "cpu", ORIGIN_FILE),
+        "a flag is on");
     good = good && !config_set (&config, row, "false", origin, &fail);
     ok (good && !config_is_on (&config, "cpu", ORIGIN_FLAG), "a flag that says no is not on");
     config_release (&config);
@@ -93,7 +94,8 @@ test_tree (void)
     struct node *list = node_add (&doc.root, "list"), *item;
     list->kind = NODE_LIST;
     bool good = (item = node_add (list, NULL)) && !node_set (item, NODE_TEXT, "one");
-    good = good && !node_set (item, NODE_TEXT, "two") && (item = node_add (list, NULL)) && !node_set (item, NODE_INT, "3");
+    good = good && !node_set (item, NODE_TEXT, "two");
+    good = good && (item = node_add (list, NULL)) && !node_set (item, NODE_INT, "3");
     good = good && !node_set (&doc.root.items[0], NODE_TEXT, "no list any more");
     good = good && (item = node_add (&doc.root, "more")) && !node_set (item, NODE_TEXT, "more");
     filedoc_release (&doc);
