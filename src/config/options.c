@@ -40,6 +40,7 @@ const struct option_group_info option_groups[GROUP_COUNT] = {
     [GROUP_RESOURCE] = { .title = "Resources" },
     [GROUP_PARADIGM] = { .title = "Training paradigm" },
     [GROUP_DISTRIBUTED] = { .title = "Several processes and machines" },
+    [GROUP_HOSTS] = { .title = "Several hosts" },
     [GROUP_MPIRUN] = { "mpirun", when_on_cpu, "--cpu", "use_cpu", "distributed_type", "MULTI_CPU" },
     [GROUP_DEEPSPEED] = { "DeepSpeed", when_deepspeed, "--use_deepspeed", "distributed_type: DEEPSPEED",
                           "use_deepspeed", "true" },
@@ -217,6 +218,7 @@ const struct option options[] = {
       .doc = "What mpirun binds each rank to, as in Open MPI's --bind-to." },
 #include "config/rows_fp8.h"
 #include "config/rows_fsdp.h"
+#include "config/rows_hosts.h"
 #include "config/rows_megatron.h"
 #include "config/rows_paradigm.h"
 #include "config/rows_parallelism.h"

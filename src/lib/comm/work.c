@@ -311,6 +311,8 @@ bool
 work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *user), void *user)
 {
     comm_abandon (comm, comm->unsettled);
+    if (comm->engine->has_one_thread && comm->engine->has_one_thread (comm->transport))
+        return false;
     *work = (struct accel_work){ .comm = comm, .act = act, .user = user };
     work_lock ();
     int number = enqueue (work);
