@@ -4,10 +4,10 @@
  * On engines that block, a thread for each communicator, made by its first start, runs what was started.  It does so in
  * the order of the starts, which is the same on all ranks.  Without work it sleeps.  On engines with start(), the
  * engine has it in flight.  Then there is a thread only for functions of the library (work_act()), which run beside
- * nothing else, and for what is started behind them.
+ * nothing else, and for what is started after them.
  *
- * All that is in flight on a communicator is in one engine.  What is for another one waits in the thread's queue until
- * that has landed, so that a start never waits.
+ * Everything that is in flight on a communicator is in one engine.  What is for another one waits in the thread's queue
+ * until that has landed, so a start never waits for other ranks.
  *
  * Blocking calls on the same communicator run on the program's thread, when everything that was started before them is
  * over; calls on other communicators need not wait, so ranks that are in several groups cannot wait for each other in a
@@ -29,7 +29,7 @@ struct work_queue {
     struct work_queue *next; /* of the process's */
     struct accel_work *head, **tail; /* for the thread */
     atomic_uint pending; /* queued, running or in flight */
-    unsigned flying;     /* in flight, in this engine: */
+    unsigned flying;     /* in flight, all of them in this engine: */
     struct comm_route aloft;
     bool entered;        /* some thread is in the engine because of these */
     bool grouping;       /* between group_begin() and group_end() of the engine */
@@ -126,27 +126,26 @@ land_next (struct work_queue *queue)
         pthread_cond_wait (&queue->over, &work_mutex);
 }
 
-/* Whether nothing is in flight or only in the engine of @work. */
+/* Whether nothing is in flight, or only in the engine of @work. */
 static bool
 may_join (const struct work_queue *queue, const struct accel_work *work)
 {
     return !queue->flying || queue->aloft.transport == work->route.transport;
 }
 
-/* Whether nothing comes before @work that is not in flight with it. */
+/* Whether everything that was started before @work is in flight in the same engine. */
 static bool
 is_first (const struct work_queue *queue, const struct accel_work *work)
 {
     return atomic_load_explicit (&queue->pending, memory_order_relaxed) == queue->flying && may_join (queue, work);
 }
 
+/* Nobody may be in the engine. */
 static void
 launch (struct work_queue *queue, struct accel_work *work)
 {
     struct accel_comm *comm = work->comm;
     struct accel_error why = { 0 };
-    while (queue->entered)
-        pthread_cond_wait (&queue->over, &work_mutex);
     work->flies = true;
     queue->flying++;
     queue->aloft = work->route;
@@ -173,7 +172,7 @@ can_fly (const struct accel_work *work)
 {
     const struct accel_engine *engine = work->route.engine;
     return engine && engine->start
-           && (engine == work->comm->engine || (engine->flags & ACCEL_ENGINE_SELF_MOVING));
+           && (engine == work->comm->engine || (engine->flags & ACCEL_ENGINE_ASYNC_PROGRESS));
 }
 
 static void
@@ -183,6 +182,16 @@ perform (struct accel_work *work)
         work->act (work->user);
     else
         comm_execute (work->comm, &work->call, &work->error);
+}
+
+/* Until nothing is in flight that @work cannot join. */
+static void
+await_turn (struct work_queue *queue, const struct accel_work *work, bool flies)
+{
+    while (queue->flying && !(flies && may_join (queue, work)))
+        land_next (queue);
+    while (flies && queue->entered)
+        pthread_cond_wait (&queue->over, &work_mutex);
 }
 
 static void *
@@ -202,8 +211,7 @@ serve (void *user)
             queue->tail = &queue->head;
         bool is_call = !work->act; /* a function may be started again, or its memory be gone, when it has run */
         bool flies = can_fly (work);
-        while (queue->flying && !(flies && may_join (queue, work)))
-            land_next (queue);
+        await_turn (queue, work, flies);
         if (flies)
             launch (queue, work);
         else {
@@ -290,7 +298,10 @@ begin (struct accel_work *work)
     struct accel_comm *comm = work->comm;
     work->route = comm_route_to (comm, work->site.device);
     int number = need_queue (comm);
-    bool flies = !number && can_fly (work) && is_first (comm->queue, work);
+    bool may_fly = !number && can_fly (work);
+    while (may_fly && comm->queue->entered)
+        pthread_cond_wait (&comm->queue->over, &work_mutex);
+    bool flies = may_fly && is_first (comm->queue, work);
     if (!number && !flies)
         number = enqueue (work);
     if (number)
