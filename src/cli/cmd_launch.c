@@ -1,274 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accelerate launch: settings, topology and program make a plan; the plan is printed, or becomes a job. */
+/* accelerate launch: on this machine, or on several hosts. */
 #include <config.h>
 
 #include "cli/command.h"
-#include "cli/resume.h"
+#include "cli/launch_run.h"
 #include "config/check.h"
-#include "config/explain.h"
 #include "config/load.h"
-#include "config/mode.h"
-#include "launch/claim.h"
-#include "launch/job_run.h"
-#include "launch/keeper.h"
-#include "launch/logs.h"
-#include "launch/outside.h"
-#include "launch/plan.h"
-#include "launch/report.h"
-#include "util/cleanup.h"
-#include "util/io.h"
-#include "util/printable.h"
-
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-
-struct launch {
-    struct config config;
-    struct plan plan;
-    struct claim claim; /* held until this process ends the job: the keeper and the supervisor both do */
-    struct keeper keeper;
-    struct io_target report;
-};
-
-/* A port is claimed only for a job that is really started; a plan for reading does not depend on what happens to
- * listen. */
-static int
-make_plan (struct plan *plan, struct claim *claim, const struct config *config, struct fail *fail)
-{
-    struct topology topology;
-    struct program program;
-    topology_probe (&topology, config->settings.num_cpu_threads_per_process <= 0);
-    if (program_resolve (&program, config, fail))
-        return -1;
-    if (mode_is_deepspeed_launcher (&config->settings))
-        topology_probe_deepspeed (&topology);
-    int result = mode_is_mpirun (&config->settings) ? topology_probe_mpi (&topology, fail) : 0;
-    if (result == 0 && !config->settings.dry_run)
-        result = claim_for_job (claim, &topology, config, fail);
-    if (result == 0)
-        result = plan_make (plan, config, &topology, &program, fail);
-    program_release (&program);
-    return result;
-}
-
-static int
-print_plan (const struct plan *plan, bool json, struct fail *fail)
-{
-    AUTO_STRBUF struct strbuf out = { 0 };
-    if (!json)
-        plan_print_text (plan, &out);
-    else if (plan_print_json (plan, &out, fail))
-        return -1;
-    if (out.failed)
-        return fail_nomem (fail);
-    fputs (out.text, stdout);
-    return 0;
-}
-
-static int
-print_settings (const struct config *config, struct fail *fail)
-{
-    AUTO_STRBUF struct strbuf out = { 0 };
-    explain_text (config, false, &out);
-    if (out.failed)
-        return fail_nomem (fail);
-    printf ("%s\n", out.text ? out.text : "");
-    return 0;
-}
-
-static void
-print_note (const char *text, const char *name)
-{
-    fprintf (stderr, "accelerate: note: %s", text);
-    printable_put (stderr, name);
-    fputc ('\n', stderr);
-}
-
-/* The report must not replace a file that our own output goes to. */
-static int
-check_apart (const char *file, const struct io_target *report, struct fail *fail)
-{
-    static const char *const names[] = { "standard output", "standard error" };
-    struct stat info, ours;
-    for (int i = 0; i < 2; i++)
-        if (!stat (report->path, &info) && !fstat (i + 1, &ours) && info.st_dev == ours.st_dev
-            && info.st_ino == ours.st_ino)
-            return fail_set (fail, FAIL_GENERAL, "--failure_report: %s: %s goes there; name another file", file,
-                             names[i]);
-    return 0;
-}
-
-/* That the file cannot be written is known before hours of work, and no report of an earlier job is taken for ours.
- * @param[out] report  without a path if no report was asked for */
-static int
-prepare_report (const char *file, struct io_target *report, struct fail *fail)
-{
-    if (!file)
-        return 0;
-    if (io_check_writable (file, fail) || io_target_find (report, file, 0644, fail))
-        return fail_prefix (fail, "--failure_report");
-    if (check_apart (file, report, fail))
-        return -1;
-    return report->exists && unlink (report->path)
-           ? fail_set (fail, FAIL_GENERAL, "--failure_report: %s: cannot remove the old one: %s", file,
-                       strerror (errno)) : 0;
-}
-
-/* Of @job, or of a job that came to nothing because of @error. */
-static int
-write_report (const struct launch *launch, const struct job *job, const struct fail *error, struct fail *fail)
-{
-    AUTO_STRBUF struct strbuf report = { 0 };
-    if (job ? report_json (job, &report, fail) : report_json_error (&launch->plan, error, &report, fail))
-        return -1;
-    return io_target_write (&launch->report, report.text, report.length, fail);
-}
-
-static void
-print_report (const struct job *job, const struct keeper *keeper, bool quiet)
-{
-    AUTO_STRBUF struct strbuf report = { 0 };
-    if (!quiet)
-        report_text (job, &report);
-    report_losses (job, &report);
-    if (report.failed)
-        keeper_say (keeper, "accelerate: out of memory while writing the report\n", !job->not_passed_on);
-    else if (report.text)
-        keeper_say (keeper, report.text, !job->not_passed_on); /* wait for a reader only once */
-}
-
-/* Allocates nothing: memory may be what ran out. */
-static void
-say_failure (const struct keeper *keeper, const struct fail *fail)
-{
-    char line[sizeof fail->text + sizeof "accelerate: \n"];
-    snprintf (line, sizeof line, "accelerate: %s\n", fail->text);
-    keeper_say (keeper, line, true);
-}
-
-static void
-say_restart (const struct launch *launch, int64_t restarts)
-{
-    const struct settings *settings = &launch->config.settings;
-    AUTO_STRBUF struct strbuf line = { 0 };
-    strbuf_printf (&line, "accelerate: restarting all ranks (%lld of %lld)\n", (long long) restarts,
-                   (long long) settings->max_restarts);
-    if (line.text && !settings->quiet)
-        keeper_say (&launch->keeper, line.text, true);
-}
-
-/* @return -1 with @fail */
-static int
-find_checkpoint (struct launch *launch, bool before_split, struct fail *fail)
-{
-    const struct settings *settings = &launch->config.settings;
-    AUTO_STRBUF struct strbuf lines = { 0 };
-    if (!settings->resume)
-        return 0;
-    if (resume_find (&launch->plan, settings->resume, &lines, fail))
-        return -1;
-    if (settings->quiet || !lines.text)
-        return 0;
-    if (before_split)
-        fputs (lines.text, stderr);
-    else
-        keeper_say (&launch->keeper, lines.text, true);
-    return 0;
-}
-
-/* One start of all ranks, and what became of it.  @return the exit status, -1 with @fail */
-static int
-run_once (struct job *job, const struct launch *launch, struct fail *fail)
-{
-    if (job_run (job, &launch->plan, &launch->keeper, launch->claim.fd, fail))
-        return -1;
-    print_report (job, &launch->keeper, launch->config.settings.quiet);
-    return job_status (job);
-}
-
-/* The ranks, again after a failure as often as --max_restarts says. */
-static int
-run_attempts (struct job *job, struct launch *launch, struct fail *fail)
-{
-    int64_t most = launch->config.settings.max_restarts;
-    int status = run_once (job, launch, fail);
-    bool has_lost = false;
-    for (int64_t restarts = 1; status > 0 && job->end == JOB_FAILED && restarts <= most; restarts++) {
-        say_restart (launch, restarts);
-        if (!keeper_lives (&launch->keeper))
-            return status;
-        has_lost |= job_lost_bytes (job) != 0;
-        job_release (job);
-        if (plan_set_restarts (&launch->plan, restarts, fail) || find_checkpoint (launch, false, fail))
-            return -1;
-        status = run_once (job, launch, fail);
-    }
-    return status == 0 && has_lost ? FAIL_GENERAL : status;
-}
-
-/* In the supervisor.  What it says must not hold it when the keeper is gone, so main() has nothing to say.
- * @return the exit status */
-static int
-supervise_plan (struct launch *launch)
-{
-    struct job job;
-    struct fail fail = { 0 }, report_fail = { 0 };
-    int status = run_attempts (&job, launch, &fail);
-    if (status < 0)
-        say_failure (&launch->keeper, &fail);
-    if (launch->report.path && write_report (launch, status < 0 ? NULL : &job, &fail, &report_fail)) {
-        say_failure (&launch->keeper, &report_fail);
-        status = status ? status : FAIL_GENERAL;
-    }
-    job_release (&job);
-    return status < 0 ? fail.status : status;
-}
-
-static int
-run_plan (struct launch *launch, struct fail *fail)
-{
-    struct plan *plan = &launch->plan;
-    if (plan->path == PATH_DEEPSPEED && plan->outside && outside_write_environment (&plan->processes[0].env, fail))
-        return -1;
-    if (prepare_report (launch->config.settings.failure_report, &launch->report, fail) || logs_make_run (plan, fail))
-        return -1;
-    if (!launch->config.settings.quiet) {
-        for (size_t i = 0; i < plan->notes.count; i++)
-            print_note ("", plan->notes.items[i]);
-        if (plan->logs.run)
-            print_note ("the ranks' output is in ", plan->logs.run);
-    }
-    switch (keeper_split (&launch->keeper, fail)) {
-    case KEEPER_IS_SUPERVISOR: return supervise_plan (launch);
-    case KEEPER_IS_OVER: return launch->keeper.status;
-    default:
-        if (launch->report.path && access (launch->report.path, F_OK)) /* the supervisor's says more */
-            write_report (launch, NULL, fail, NULL);
-        say_failure (&launch->keeper, fail); /* main() would wait for its reader with all signals blocked */
-        return fail->status;
-    }
-}
+#include "hosts/head.h"
+#include "hosts/hosts.h"
 
 int
 cmd_launch (int argc, char **argv, struct fail *fail)
 {
-    struct launch launch = { .claim = CLAIM_NONE };
-    const struct settings *settings = &launch.config.settings;
+    struct config config = { 0 };
+    struct hosts hosts = { 0 };
     int status = -1;
-    if (config_load_launch (&launch.config, argc, argv, fail)
-        || (!settings->dry_run && config_check_files (&launch.config, fail))
-        || make_plan (&launch.plan, &launch.claim, &launch.config, fail))
+    if (config_load_launch (&config, argc, argv, fail)
+        || (!config.settings.dry_run && config_check_files (&config, fail)) || hosts_find (&hosts, &config, fail))
         goto done;
-    if (settings->explain && print_settings (&launch.config, fail))
-        goto done;
-    if (find_checkpoint (&launch, true, fail))
-        goto done;
-    status = settings->dry_run ? print_plan (&launch.plan, settings->json, fail) : run_plan (&launch, fail);
+    if (!hosts.list.count)
+        status = launch_run (&config, NULL, fail);
+    else if (config.settings.dry_run)
+        status = hosts_print (&hosts, &config, fail);
+    else
+        status = head_run (&hosts, &config, fail);
 done:
-    claim_release (&launch.claim);
-    plan_release (&launch.plan);
-    io_target_release (&launch.report);
-    config_release (&launch.config);
+    hosts_release (&hosts);
+    config_release (&config);
     return status;
 }

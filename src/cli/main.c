@@ -3,8 +3,10 @@
 #include <config.h>
 
 #include "cli/command.h"
+#include "cli/launch_run.h"
 #include "config/habits.h"
 #include "config/opt_argv.h"
+#include "hosts/agent.h"
 #include "launch/topology.h"
 #include "util/parse.h"
 #include "util/strbuf.h"
@@ -275,6 +277,8 @@ run (int argc, char **argv, struct strbuf *out, struct fail *fail)
         strbuf_add (out, "accelerate " PACKAGE_VERSION "\n");
     else if (!strncmp (word, "--emit=", 7))
         return emit (word + 7, out, fail);
+    else if (!strcmp (word, "--agent")) /* hidden: started by a launch on several hosts */
+        return agent_serve (launch_run_part);
     else
         return run_command (word, argc - 2, argv + 2, false, out, fail);
     return 0;

@@ -218,6 +218,26 @@ check_host (const struct config *config, struct fail *fail)
                          : fail_set (fail, FAIL_USAGE, "main_process_ip: '%s' is %s (%s)", host, why, origin.text);
 }
 
+/* What contradicts --hosts: the ranks' places are then decided by something else. */
+static const char *const places[]
+    = { "hostfile", "num_machines", "machine_rank", "mpirun_hostfile", "tpu", "deepspeed_hostfile" };
+
+static int
+check_hosts (const struct config *config, struct fail *fail)
+{
+    const struct settings *settings = &config->settings;
+    const char *flag = settings->hosts ? "hosts" : "hostfile", *launcher = settings->deepspeed_multinode_launcher;
+    if (!settings->hosts && !settings->hostfile)
+        return 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (is_flag_given (config, places[i]) && strcmp (places[i], flag) != 0)
+            return fail_set (fail, FAIL_USAGE, "--%s and --%s cannot be combined", flag, places[i]);
+    if (settings->use_deepspeed && launcher && strcmp (launcher, "standard") != 0)
+        return fail_set (fail, FAIL_USAGE, "--%s needs deepspeed_multinode_launcher: standard, because DeepSpeed's "
+                         "other launchers start the hosts themselves", flag);
+    return 0;
+}
+
 static int
 check_gpu_ids (const struct config *config, struct fail *fail)
 {
@@ -233,7 +253,7 @@ check_gpu_ids (const struct config *config, struct fail *fail)
 int
 config_check (const struct config *config, struct fail *fail)
 {
-    if (config_check_modes (config, fail))
+    if (config_check_modes (config, fail) || check_hosts (config, fail))
         return -1;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         if (!rules[i].is_broken (config))

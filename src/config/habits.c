@@ -10,7 +10,6 @@
 #define PROCESSES "use --num_processes, the total across all machines"
 #define MACHINES "use --num_machines"
 #define GPUS "use --num_processes for how many, --gpu_ids for which ones"
-#define HOSTS "use --mpirun_hostfile FILE, which starts the ranks with mpirun"
 #define ENVIRONMENT "leave it out; ranks inherit your environment"
 #define VARIABLES "leave it out; each rank has RANK, LOCAL_RANK and WORLD_SIZE in its environment"
 #define RENDEZVOUS "leave it out; ranks meet at --main_process_ip and --main_process_port"
@@ -39,7 +38,8 @@ static const struct {
     { "fp32 no_mixed_precision", "mixed_precision", "use --mixed_precision no" },
     { "precision dtype", "mixed_precision", "use --mixed_precision" },
     { "config conf config_path configuration yaml", "config_file", "use --config_file" },
-    { "hostfile machinefile machine_file hosts host H f", "mpirun_hostfile", HOSTS },
+    { "machinefile machine_file f", "hostfile", "use --hostfile" },
+    { "host H nodelist", "hosts", "use --hosts" },
     { "deepspeed ds", "use_deepspeed", "use --use_deepspeed" },
     { "deepspeed_config ds_config", "deepspeed_config_file", "use --use_deepspeed --deepspeed_config_file" },
     { "zero stage", "zero_stage", "use --use_deepspeed --zero_stage" },

@@ -40,6 +40,7 @@ const struct option_group_info option_groups[GROUP_COUNT] = {
     [GROUP_RESOURCE] = { .title = "Resources" },
     [GROUP_PARADIGM] = { .title = "Training paradigm" },
     [GROUP_DISTRIBUTED] = { .title = "Several processes and machines" },
+    [GROUP_HOSTS] = { .title = "Several hosts" },
     [GROUP_MPIRUN] = { "mpirun", when_on_cpu, "--cpu", "use_cpu", "distributed_type", "MULTI_CPU" },
     [GROUP_DEEPSPEED] = { "DeepSpeed", when_deepspeed, "--use_deepspeed", "distributed_type: DEEPSPEED",
                           "use_deepspeed", "true" },
@@ -217,6 +218,7 @@ const struct option options[] = {
       .doc = "What mpirun binds each rank to, as in Open MPI's --bind-to." },
 #include "config/rows_fp8.h"
 #include "config/rows_fsdp.h"
+#include "config/rows_hosts.h"
 #include "config/rows_megatron.h"
 #include "config/rows_paradigm.h"
 #include "config/rows_parallelism.h"
@@ -281,7 +283,8 @@ const struct option options[] = {
       .doc = "Before each start of the ranks, also after a failure (see --max_restarts), find the newest checkpoint in "
              "this folder, or in its folder checkpoints, that is complete and undamaged. The program gets its path in "
              "the variable ACCEL_RESUME_FROM and from accel_resume_path(). If there is none, the variable is empty. "
-             "Checkpoints that are incomplete or damaged are passed over with a note." },
+             "Checkpoints that are incomplete or damaged are passed over with a note; a folder that does not exist "
+             "gets a warning." },
 };
 
 const size_t option_count = sizeof options / sizeof *options;

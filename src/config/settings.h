@@ -195,6 +195,13 @@ struct settings {
     char *sagemaker_inputs_file;
     char *sagemaker_metrics_file;
 
+    /* several hosts */
+    char *hosts;
+    char *hostfile;
+    char *starter;
+    char *interface;
+    int64_t host_timeout; /* seconds */
+
     /* ours */
     bool dry_run;
     bool explain;

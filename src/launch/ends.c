@@ -76,6 +76,8 @@ note_failure (struct supervisor *supervisor, int index)
     const struct job_rank *failed = &job->ranks[index];
     job->end = JOB_FAILED;
     job->first_failed = index;
+    if (job->observer)
+        job->observer->failed (job, job->observer);
     if (WIFSIGNALED (failed->wait_status) && WTERMSIG (failed->wait_status) == SIGKILL)
         job->out_of_memory = job->oom_kills_before >= 0 && cgroup_oom_kills () > job->oom_kills_before;
     note_doing (job, index);

@@ -35,9 +35,18 @@ enum job_end {
     JOB_TOLD,   /* a signal came first */
 };
 
+struct job;
+
+/** Who is told at once that a rank has failed, for the first one of this host. */
+struct job_observer {
+    void (*failed) (const struct job *job, const struct job_observer *observer);
+    int fd; /* the observer's own */
+};
+
 struct job {
     const struct plan *plan;
     const struct keeper *keeper;
+    const struct job_observer *observer; /* NULL: none */
     int claim;              /* of the job's port, for claim_answer(); -1: none */
     char id[17];            /* random */
     struct jobseg segment;

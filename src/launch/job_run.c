@@ -60,12 +60,14 @@ prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, 
 }
 
 int
-job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim, struct fail *fail)
+job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim,
+         const struct job_observer *observer, struct fail *fail)
 {
     struct supervisor supervisor;
     struct starters starters;
     if (prepare (job, plan, keeper, claim, fail) || supervisor_init (&supervisor, job, fail))
         return -1;
+    job->observer = observer;
     int result = starters_start (&starters, &supervisor, fail);
     if (result == 0)
         supervise (&supervisor);

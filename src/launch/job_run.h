@@ -10,9 +10,11 @@
  * report, prints nothing itself.
  *
  * @param claim     of the job's port: it answers launches that ask; -1: none
+ * @param observer  may be NULL
  * @param[out] job  how it went; release it with job_release(), also after a failure
  * @return 0 where the job was started, whatever became of it; -1 with @p fail set where it could not be
  */
-int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim, struct fail *fail);
+int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim,
+             const struct job_observer *observer, struct fail *fail);
 
 #endif

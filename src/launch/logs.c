@@ -86,7 +86,7 @@ capture_of (const struct job *job, const struct job_rank *rank, int which)
 {
     if (rank->process->tee & (which == JOB_OUT ? TEE_OUT : TEE_ERR))
         return CAPTURE_NAMED;
-    if (job->count == 1)
+    if (job->count == 1 && !job->plan->is_merged)
         return CAPTURE_NONE;
     if (job->sink_of[which]->is_terminal && !job->plan->no_prefix)
         return CAPTURE_TERMINAL;

@@ -67,12 +67,26 @@ plan_port_scope (const struct settings *settings, int gpus)
     return settings->machine_rank > 0 ? PLAN_PORT_NONE : PLAN_PORT_SHARED;
 }
 
+static void
+take_share (struct draft *draft, const struct topology_share *share)
+{
+    draft->machines = share->machines;
+    draft->machine_rank = share->machine;
+    draft->plan->world_size = share->world_size;
+    draft->plan->local_world_size = share->ranks;
+    draft->plan->first_rank = share->first_rank;
+}
+
 /* Ranks as evenly as possible: the first machines get one more.  Accelerate drops the remainder. */
 static int
 divide_ranks (struct draft *draft, int64_t world_size, struct fail *fail)
 {
     struct plan *plan = draft->plan;
     const struct settings *settings = draft->settings;
+    if (draft->topology->share) {
+        take_share (draft, draft->topology->share);
+        return 0;
+    }
     int64_t machines = settings->num_machines > 0 ? settings->num_machines : 1;
     int64_t machine = machines > 1 ? settings->machine_rank : 0;
     if (world_size < machines)

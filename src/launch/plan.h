@@ -44,6 +44,7 @@ struct plan {
     int first_rank;
     int64_t grace_s;
     bool gpus_are_missing; /* processes run on GPUs, and this machine has none */
+    bool is_merged; /* the output goes where that of ranks on other hosts goes, too; set after plan_make() */
     bool no_prefix; /* lines on a terminal do not bear the number of their rank */
     int64_t restarts; /* so far */
     char *role;

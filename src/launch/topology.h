@@ -7,6 +7,13 @@
 
 #include <stdbool.h>
 
+/** The part of a job that this machine has, where a launch on several hosts has decided it. */
+struct topology_share {
+    int machines, machine;
+    int world_size;
+    int first_rank, ranks; /* of this machine */
+};
+
 /** Filled by topology_probe(); by hand in tests.  Texts are not owned. */
 struct topology {
     char host[256];
@@ -29,6 +36,7 @@ struct topology {
     bool nccl_p2p_is_chosen; /* NCCL_P2P_DISABLE is in the environment */
     bool nccl_ib_is_chosen;  /* NCCL_IB_DISABLE is */
     bool mpi_is_open;            /* it is Open MPI's */
+    const struct topology_share *share; /* not owned; NULL: ranks are divided evenly among --num_machines */
     const char *nccl_async_error_handling; /* TORCH_NCCL_ASYNC_ERROR_HANDLING, or NULL */
 };
 

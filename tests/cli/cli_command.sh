@@ -40,7 +40,7 @@ sections () {
     "$accelerate" launch "$@" >out && sed -n '/^Help/,$d; s/^\([^ ].*\):$/\1;/p' out | tr -d '\n' &&
         sed '1,/^More options/d; /^$/,$d' out | grep -c "^      --"
 }
-always='Common options;General;Hardware;Resources;Training paradigm;Several processes and machines;'
+always='Common options;General;Hardware;Resources;Training paradigm;Several processes and machines;Several hosts;'
 printf 'distributed_type: MEGATRON_LM\n' >mode.yaml
 printf '[\n' >broken.yaml
 while IFS='|' read -r options shown hidden; do
@@ -61,7 +61,7 @@ done <<'EOT'
 EOT
 test_expect_success 'launch --help-all: every section' '
     { sections --help_all >got || [ $? = 1 ]; } && "$accelerate" launch --cpu --help-all >out && "$accelerate" launch --help_all >same && cmp same out &&
-    test "$(tr ";" "\n" <got | wc -l)" = 16 && ! grep "^More options" out'
+    test "$(tr ";" "\n" <got | wc -l)" = 17 && ! grep "^More options" out'
 test_expect_success 'every flag of launch is in --help-all' '
     sed -n "/^    launch)/,/options=/s/.*options=.\(--.*\)./\1/p" "$srcdir/completions/accelerate.bash" | tr " " "\n" |
         sed "s/^--help_all/--help-all/" | sort >flags && test -s flags && "$accelerate" launch --help-all >out &&

@@ -294,7 +294,13 @@ main (int argc, char **argv)
     }
     setenv ("ACCEL_ENGINE", "cpu:wheels,ext:barrow", 1);
     as_ranks (3, "works on all engines, of which the host's starts them itself, too", mixed);
+    setenv ("WHEELS_BOUND", "1", 1);
+    as_ranks (3, "the same, and only the program's thread may call it", mixed);
+    unsetenv ("WHEELS_BOUND");
     setenv ("ACCEL_ENGINE", choices[0].engines, 1);
+    setenv ("BARROW_BOUND", "1", 1);
+    as_ranks (3, "works on all engines, one of which only the program's thread may call", mixed);
+    unsetenv ("BARROW_BOUND");
     as_ranks (3, "works on different devices", other_device);
     as_ranks (3, "a rank leaves that others have works with", leaves);
     return done_testing ();

@@ -225,7 +225,7 @@ test_failed_start (void)
     struct fail fail = { 0 };
     struct job made;
     make_job (2, 0);
-    ok (job_run (&made, &plan, &keeper, -1, &fail) && abandoned == 1 && !supervised,
+    ok (job_run (&made, &plan, &keeper, -1, NULL, &fail) && abandoned == 1 && !supervised,
         "a start that fails is abandoned: %s",
         fail.text);
     job_release (&made);

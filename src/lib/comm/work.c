@@ -7,7 +7,7 @@
  * nothing else, and for what is started after them.
  *
  * Everything that is in flight on a communicator is in one engine.  What is for another one waits in the thread's queue
- * until that has landed, so a start never waits for other ranks.
+ * until that has landed, so a start never waits for other ranks; unless the program's thread alone may call an engine.
  *
  * Blocking calls on the same communicator run on the program's thread, when everything that was started before them is
  * over; calls on other communicators need not wait, so ranks that are in several groups cannot wait for each other in a
@@ -291,6 +291,42 @@ remember (struct accel_work *work)
     last_work = &work->later;
 }
 
+/* With the lock. */
+static void
+wait_until_idle (struct work_queue *queue)
+{
+    while (queue->process == process && atomic_load_explicit (&queue->pending, memory_order_relaxed))
+        if (queue->flying)
+            land_next (queue);
+        else
+            pthread_cond_wait (&queue->over, &work_mutex);
+}
+
+static bool
+has_one_thread (const struct comm_route *route)
+{
+    return route->engine->has_one_thread && route->engine->has_one_thread (route->transport);
+}
+
+/* Whether only the program's thread may start @work, or finish what is in flight before it. */
+static bool
+is_bound (const struct work_queue *queue, const struct accel_work *work)
+{
+    return has_one_thread (&work->route) || (queue->flying && has_one_thread (&queue->aloft));
+}
+
+static void
+run_here (struct work_queue *queue, struct accel_work *work)
+{
+    atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
+    work_unlock ();
+    perform (work);
+    work_lock ();
+    work->over = true;
+    atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
+    pthread_cond_broadcast (&queue->over);
+}
+
 /* @return 0 or the number of an error */
 static int
 begin (struct accel_work *work)
@@ -301,14 +337,18 @@ begin (struct accel_work *work)
     bool may_fly = !number && can_fly (work);
     while (may_fly && comm->queue->entered)
         pthread_cond_wait (&comm->queue->over, &work_mutex);
-    bool flies = may_fly && is_first (comm->queue, work);
-    if (!number && !flies)
+    if (!number && !is_first (comm->queue, work) && is_bound (comm->queue, work))
+        wait_until_idle (comm->queue);
+    bool flies = may_fly && is_first (comm->queue, work), stays = !number && !flies && has_one_thread (&work->route);
+    if (!number && !flies && !stays)
         number = enqueue (work);
     if (number)
         return number;
     remember (work);
     if (flies)
         launch (comm->queue, work);
+    else if (stays)
+        run_here (comm->queue, work);
     return 0;
 }
 
@@ -360,6 +400,9 @@ bool
 work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *user), void *user)
 {
     comm_abandon (comm, comm->unsettled);
+    const struct comm_route host = comm_route_to (comm, (DLDevice){ 0 });
+    if (has_one_thread (&host))
+        return false;
     *work = (struct accel_work){ .comm = comm, .act = act, .user = user };
     work_lock ();
     int number = enqueue (work);
@@ -403,17 +446,6 @@ bool
 work_serves (const struct accel_comm *comm)
 {
     return comm->queue && served == comm;
-}
-
-/* With the lock. */
-static void
-wait_until_idle (struct work_queue *queue)
-{
-    while (queue->process == process && atomic_load_explicit (&queue->pending, memory_order_relaxed))
-        if (queue->flying)
-            land_next (queue);
-        else
-            pthread_cond_wait (&queue->over, &work_mutex);
 }
 
 void

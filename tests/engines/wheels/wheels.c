@@ -3,7 +3,9 @@
  * on what has been started, as a GPU would.  So it may have works in flight while this process waits elsewhere.
  *
  * Compiled with BARROW, engine "barrow": for the other kind of memory, too, and without the thread.  Beside the host's
- * engine, it must never be asked to start anything. */
+ * engine, it must never be asked to start anything.
+ *
+ * With WHEELS_BOUND or BARROW_BOUND in the environment, only the thread that opened it may call it. */
 #include <accel/engine.h>
 
 #include "../standin_stream.h"
@@ -20,9 +22,11 @@ extern const struct accel_engine wheels_engine __asm__ (ACCEL_ENGINE_SYMBOL);
 #ifdef BARROW
 enum { ROLLS = 0, MODE = 0, TAG = 5, DEVICES = 1 << kDLVPI | 1 << kDLExtDev };
 #define NAME "barrow"
+#define BOUND "BARROW_BOUND"
 #else
 enum { ROLLS = 1, MODE = ACCEL_ENGINE_ASYNC_PROGRESS, TAG = 9, DEVICES = 1 << kDLVPI | 1 << kDLCPU };
 #define NAME "wheels"
+#define BOUND "WHEELS_BOUND"
 #endif
 enum { REST_US = 200, TAGS = 15 };
 
@@ -57,10 +61,27 @@ turn (void *unused)
     return NULL;
 }
 
+static pthread_t opener;
+
+static bool
+wheels_has_one_thread (void *transport)
+{
+    (void) transport;
+    return getenv (BOUND);
+}
+
+static void
+check_thread (void)
+{
+    if (getenv (BOUND) && !pthread_equal (opener, pthread_self ()))
+        abort ();
+}
+
 static enum accel_status
 roll (enum accel_status status)
 {
     sigset_t every, before;
+    opener = pthread_self ();
     if (status || !ROLLS || mover.transports++)
         return status;
     sigfillset (&every);
@@ -120,6 +141,7 @@ real (const struct accel_engine_call *call, const void *seen)
 static enum accel_status
 wheels_start (void *transport, const struct accel_engine_call *call, void **work, struct accel_error *err)
 {
+    check_thread ();
     bool is_ours = (unsigned) call->device.device_type < 32 && (DEVICES >> call->device.device_type & 1);
     if (!is_ours || !call->stream != (call->device.device_type == kDLCPU))
         return call->helpers->fail (err, ACCEL_ERR_INVALID, "engine " NAME " got a call that is not for it");
@@ -141,6 +163,7 @@ static bool
 wheels_test (void *transport, void *work)
 {
     const struct load *load = work;
+    check_thread ();
     return lanes_test (transport, load->flight);
 }
 
@@ -148,6 +171,7 @@ static enum accel_status
 wheels_wait (void *transport, void *work, struct accel_error *err)
 {
     struct load *load = work;
+    check_thread ();
     while (ROLLS && !lanes_test (transport, load->flight))
         usleep (REST_US);
     enum accel_status status = lanes_wait (transport, load->flight, err);
@@ -193,4 +217,5 @@ ACCEL_API const struct accel_engine wheels_engine = {
     .wait = wheels_wait,
     .group_begin = lanes_group_begin,
     .group_end = lanes_group_end,
+    .has_one_thread = wheels_has_one_thread,
 };

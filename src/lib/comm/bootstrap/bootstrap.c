@@ -21,12 +21,12 @@ bootstrap_open (struct bootstrap *bootstrap, struct engine_job *job, struct acce
     AUTO_CLOSE int listener = -1;
     const struct identity *identity = &job->identity;
     *bootstrap = (struct bootstrap){ .segment = JOBSEG_NONE };
-    if (identity->local_world_size != identity->world_size)
-        return ACCEL_OK;
     if (atomic_exchange (&member, getpid ()) == getpid ())
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: this process has already joined its job");
     bootstrap->member = true;
     bootstrap->pid = getpid ();
+    if (identity->local_world_size != identity->world_size)
+        return ACCEL_OK;
     bootstrap->rank = identity->local_rank;
     bootstrap->size = identity->local_world_size;
     bootstrap->timeout_ms = job->timeout_ms;

@@ -185,7 +185,7 @@ enum accel_status
 watch_time_is_out (void *context, const struct accel_engine_call *call, struct accel_error *err)
 {
     const struct watch *watch = context;
-    char site[160], missing[ACCEL_ERROR_TEXT_SIZE] = "";
+    char site[160], missing[ACCEL_ERROR_TEXT_SIZE] = "other ranks";
     if (watch->source)
         list_missing (watch, call, missing, sizeof missing);
     watch_describe_site (call->site, site, sizeof site);
@@ -198,12 +198,14 @@ watch_differ (void *context, const struct accel_engine_call *call, int a, int b,
 {
     const struct watch *watch = context;
     struct watch_entry entries[2];
-    bool found_a, found_b;
+    bool found_a = false, found_b = false;
     char site[160];
-    if (is_pair (call))
+    if (watch->source && is_pair (call))
         return differ_in_message (watch, call, err);
-    watch_find (watch, call, a, &entries[0], &found_a);
-    watch_find (watch, call, b, &entries[1], &found_b);
+    if (watch->source) {
+        watch_find (watch, call, a, &entries[0], &found_a);
+        watch_find (watch, call, b, &entries[1], &found_b);
+    }
     if (found_a && found_b)
         return watch_say_difference (watch, a, &entries[0], b, &entries[1], err);
     watch_describe_site (call->site, site, sizeof site);
@@ -219,7 +221,7 @@ watch_blame (void *context, const struct accel_engine_call *call, int rank, stru
     char why[ACCEL_ERROR_TEXT_SIZE] = "", site[160];
     int at = rank < 0 ? 0 : rank, end = rank < 0 ? watch->size : rank + 1;
     watch_describe_site (call->site, site, sizeof site);
-    for (; at < end; at++) {
+    for (; source && at < end; at++) {
         int name = watch_name (watch, at);
         if (source->has_failed (source, name) && source->is_gone (source, name, why, sizeof why))
             return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; meanwhile rank %d was in %s", name, why,

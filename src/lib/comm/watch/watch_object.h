@@ -29,7 +29,7 @@ struct watch_source {
 /** One communicator's view.  All zero: a process alone, which never waits. */
 struct watch {
     struct accel_engine_helpers helpers; /* what its engine gets; the context is this struct */
-    struct watch_source *source;   /* the world's, not owned */
+    struct watch_source *source;   /* the world's, not owned; NULL: ledgers of other hosts cannot be read */
     const struct accel_engine *engine;   /* asked whom it awaits */
     void *transport;
     const uint32_t *calls;         /* collectives that this rank has begun in the communicator */

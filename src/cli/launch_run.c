@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings, topology and program make a plan; the plan is printed, or becomes a job; see launch_run.h. */
+#include <config.h>
+
+#include "cli/launch_run.h"
+
+#include "cli/resume.h"
+#include "config/explain.h"
+#include "config/mode.h"
+#include "launch/claim.h"
+#include "launch/job_run.h"
+#include "launch/keeper.h"
+#include "launch/logs.h"
+#include "launch/outside.h"
+#include "launch/plan.h"
+#include "launch/report.h"
+#include "launch/report_file.h"
+#include "util/cleanup.h"
+#include "util/io.h"
+#include "util/printable.h"
+
+#include <stdio.h>
+
+struct launch {
+    const struct config *config;
+    const struct hosts_part *part; /* NULL: there are no other hosts */
+    struct plan plan;
+    struct claim claim; /* held until this process ends the job: the keeper and the supervisor both do */
+    struct keeper keeper;
+    struct io_target report;
+};
+
+/* A port is claimed only for a job that is really started; a plan for reading does not depend on what happens to
+ * listen. */
+static int
+make_plan (struct launch *launch, struct fail *fail)
+{
+    const struct config *config = launch->config;
+    struct topology topology;
+    struct program program;
+    topology_probe (&topology, config->settings.num_cpu_threads_per_process <= 0);
+    if (program_resolve (&program, config, fail))
+        return -1;
+    if (mode_is_deepspeed_launcher (&config->settings))
+        topology_probe_deepspeed (&topology);
+    int result = mode_is_mpirun (&config->settings) ? topology_probe_mpi (&topology, fail) : 0;
+    topology.share = launch->part ? &launch->part->share : NULL;
+    if (result == 0 && !config->settings.dry_run && !launch->part)
+        result = claim_for_job (&launch->claim, &topology, config, fail);
+    if (result == 0)
+        result = plan_make (&launch->plan, config, &topology, &program, fail);
+    program_release (&program);
+    return result;
+}
+
+static int
+print_plan (const struct plan *plan, bool json, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf out = { 0 };
+    if (!json)
+        plan_print_text (plan, &out);
+    else if (plan_print_json (plan, &out, fail))
+        return -1;
+    if (out.failed)
+        return fail_nomem (fail);
+    fputs (out.text, stdout);
+    return 0;
+}
+
+static int
+print_settings (const struct config *config, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf out = { 0 };
+    explain_text (config, false, &out);
+    if (out.failed)
+        return fail_nomem (fail);
+    printf ("%s\n", out.text ? out.text : "");
+    return 0;
+}
+
+static void
+print_note (const char *text, const char *name)
+{
+    fprintf (stderr, "accelerate: note: %s", text);
+    printable_put (stderr, name);
+    fputc ('\n', stderr);
+}
+
+/* Of @job, or of a job that came to nothing because of @error. */
+static int
+write_report (const struct launch *launch, const struct job *job, const struct fail *error, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf report = { 0 };
+    if (job ? report_json (job, &report, fail) : report_json_error (&launch->plan, error, &report, fail))
+        return -1;
+    return io_target_write (&launch->report, report.text, report.length, fail);
+}
+
+static void
+print_report (const struct job *job, const struct keeper *keeper, bool quiet)
+{
+    AUTO_STRBUF struct strbuf report = { 0 };
+    if (!quiet)
+        report_text (job, &report);
+    report_losses (job, &report);
+    if (report.failed)
+        keeper_say (keeper, "accelerate: out of memory while writing the report\n", !job->not_passed_on);
+    else if (report.text)
+        keeper_say (keeper, report.text, !job->not_passed_on); /* wait for a reader only once */
+}
+
+/* Allocates nothing: memory may be what ran out. */
+static void
+say_failure (const struct keeper *keeper, const struct fail *fail)
+{
+    char line[sizeof fail->text + sizeof "accelerate: \n"];
+    snprintf (line, sizeof line, "accelerate: %s\n", fail->text);
+    keeper_say (keeper, line, true);
+}
+
+static void
+say_restart (const struct launch *launch, int64_t restarts)
+{
+    const struct settings *settings = &launch->config->settings;
+    AUTO_STRBUF struct strbuf line = { 0 };
+    strbuf_printf (&line, "accelerate: restarting all ranks (%lld of %lld)\n", (long long) restarts,
+                   (long long) settings->max_restarts);
+    if (line.text && !settings->quiet)
+        keeper_say (&launch->keeper, line.text, true);
+}
+
+/* @return -1 with @fail */
+static int
+find_checkpoint (struct launch *launch, bool before_split, struct fail *fail)
+{
+    const struct settings *settings = &launch->config->settings;
+    AUTO_STRBUF struct strbuf lines = { 0 };
+    if (!settings->resume)
+        return 0;
+    if (resume_find (&launch->plan, settings->resume, &lines, fail))
+        return -1;
+    if (settings->quiet || !lines.text)
+        return 0;
+    if (before_split)
+        fputs (lines.text, stderr);
+    else
+        keeper_say (&launch->keeper, lines.text, true);
+    return 0;
+}
+
+/* One start of all ranks, and what became of it.  @return the exit status, -1 with @fail */
+static int
+run_once (struct job *job, const struct launch *launch, struct fail *fail)
+{
+    if (job_run (job, &launch->plan, &launch->keeper, launch->claim.fd, NULL, fail))
+        return -1;
+    print_report (job, &launch->keeper, launch->config->settings.quiet);
+    return job_status (job);
+}
+
+/* The ranks, again after a failure as often as --max_restarts says. */
+static int
+run_attempts (struct job *job, struct launch *launch, struct fail *fail)
+{
+    int64_t most = launch->config->settings.max_restarts;
+    int status = run_once (job, launch, fail);
+    bool has_lost = false;
+    for (int64_t restarts = 1; status > 0 && job->end == JOB_FAILED && restarts <= most; restarts++) {
+        say_restart (launch, restarts);
+        if (!keeper_lives (&launch->keeper))
+            return status;
+        has_lost |= job_lost_bytes (job) != 0;
+        job_release (job);
+        if (plan_set_restarts (&launch->plan, restarts, fail) || find_checkpoint (launch, false, fail))
+            return -1;
+        status = run_once (job, launch, fail);
+    }
+    return status == 0 && has_lost ? FAIL_GENERAL : status;
+}
+
+/* In the supervisor.  What it says must not hold it when the keeper is gone, so main() has nothing to say.
+ * @return the exit status */
+static int
+supervise_plan (struct launch *launch)
+{
+    struct job job;
+    struct fail fail = { 0 }, report_fail = { 0 };
+    int status = run_attempts (&job, launch, &fail);
+    if (status < 0)
+        say_failure (&launch->keeper, &fail);
+    if (launch->report.path && write_report (launch, status < 0 ? NULL : &job, &fail, &report_fail)) {
+        say_failure (&launch->keeper, &report_fail);
+        status = status ? status : FAIL_GENERAL;
+    }
+    job_release (&job);
+    return status < 0 ? fail.status : status;
+}
+
+static int
+tell_agent (const struct launch *launch, const struct job *job, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf text = { 0 }, json = { 0 };
+    static const enum wire_end ends[] = { [JOB_DONE] = WIRE_END_DONE, [JOB_FAILED] = WIRE_END_FAILED,
+                                          [JOB_TOLD] = WIRE_END_TOLD };
+    report_text (job, &text);
+    report_losses (job, &text);
+    if (report_json (job, &json, fail))
+        return -1;
+    if (text.failed)
+        return fail_nomem (fail);
+    hosts_tell_end (launch->part, ends[job->end], job_status (job), text.text, json.text);
+    return job_status (job);
+}
+
+/* Errors of this host's part; the agent is told as it would be of a failure. */
+static int
+tell_error (const struct launch *launch, const struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf text = { 0 }, json = { 0 };
+    strbuf_printf (&text, "accelerate: %s\n", fail->text);
+    if (launch->plan.host) /* or there is no plan yet */
+        report_json_error (&launch->plan, fail, &json, NULL);
+    hosts_tell_end (launch->part, WIRE_END_ERROR, fail->status, text.text, json.text);
+    return fail->status;
+}
+
+/* In the supervisor of this host's part: the head starts all hosts again after a failure, not we. */
+static int
+supervise_part (struct launch *launch)
+{
+    struct job job;
+    struct fail fail = { 0 };
+    const struct job_observer observer = { hosts_tell_failure, launch->part->agent };
+    int status = job_run (&job, &launch->plan, &launch->keeper, launch->claim.fd, &observer, &fail);
+    if (status == 0)
+        status = tell_agent (launch, &job, &fail);
+    if (status < 0)
+        status = tell_error (launch, &fail);
+    job_release (&job);
+    return status;
+}
+
+static int
+run_plan (struct launch *launch, struct fail *fail)
+{
+    struct plan *plan = &launch->plan;
+    if (plan->path == PATH_DEEPSPEED && plan->outside && outside_write_environment (&plan->processes[0].env, fail))
+        return -1;
+    if (report_file_prepare (&launch->report, launch->config->settings.failure_report, fail)
+        || logs_make_run (plan, fail))
+        return -1;
+    if (!launch->config->settings.quiet) {
+        for (size_t i = 0; i < plan->notes.count; i++)
+            print_note ("", plan->notes.items[i]);
+        if (plan->logs.run)
+            print_note ("the ranks' output is in ", plan->logs.run);
+    }
+    switch (keeper_split (&launch->keeper, fail)) {
+    case KEEPER_IS_SUPERVISOR: return launch->part ? supervise_part (launch) : supervise_plan (launch);
+    case KEEPER_IS_OVER: return launch->keeper.status;
+    default:
+        if (launch->part)
+            return -1;
+        if (launch->report.path && access (launch->report.path, F_OK)) /* the supervisor's says more */
+            write_report (launch, NULL, fail, NULL);
+        say_failure (&launch->keeper, fail); /* main() would wait for its reader with all signals blocked */
+        return fail->status;
+    }
+}
+
+static void
+begin (struct launch *launch, struct config *config, const struct hosts_part *part)
+{
+    *launch = (struct launch){ .config = config, .part = part, .claim = CLAIM_NONE };
+    if (part)
+        launch->claim = part->claim;
+}
+
+/* @return 0, or -1 with @fail */
+static int
+prepare_part (struct launch *launch, struct fail *fail)
+{
+    launch->plan.is_merged = launch->part->share.machines > 1;
+    return launch->part->restarts ? plan_set_restarts (&launch->plan, launch->part->restarts, fail) : 0;
+}
+
+int
+launch_run (struct config *config, const struct hosts_part *part, struct fail *fail)
+{
+    struct launch launch;
+    const struct settings *settings = &config->settings;
+    int status = -1;
+    begin (&launch, config, part);
+    if (make_plan (&launch, fail) || (part && prepare_part (&launch, fail)))
+        goto done;
+    if (settings->explain && print_settings (config, fail))
+        goto done;
+    if (find_checkpoint (&launch, true, fail))
+        goto done;
+    status = settings->dry_run ? print_plan (&launch.plan, settings->json, fail) : run_plan (&launch, fail);
+done:
+    if (status < 0 && part)
+        status = tell_error (&launch, fail);
+    claim_release (&launch.claim);
+    plan_release (&launch.plan);
+    io_target_release (&launch.report);
+    return status;
+}
+
+int
+launch_run_part (struct config *config, const struct hosts_part *part)
+{
+    struct fail fail = { 0 };
+    return launch_run (config, part, &fail);
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One call: what it sends to each rank and gets from it. */
+#include <config.h>
+
+#include "engines/mpi/mpi_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t
+row_of (const struct accel_engine_call *call)
+{
+    return call->count * call->element_bytes;
+}
+
+/* What this rank sends to rank @i, and where what comes from there goes. */
+static void
+set_leg (struct flight *flight, int i)
+{
+    const struct accel_engine_call *call = flight->call;
+    struct leg *leg = &flight->legs[i];
+    size_t row = row_of (call), at = (size_t) i * row, own = (size_t) flight->team->rank * row;
+    char *recv = call->recv;
+    const char *send = call->send;
+    leg->is_used = i != flight->team->rank && (!call_is_pair (call) || i == call->root);
+    if (!leg->is_used || !row || flight->blocks)
+        return;
+    switch ((int) call->kind) {
+    case ACCEL_ENGINE_ALL_REDUCE: leg->out = send, leg->in = flight->rows + at; break;
+    case ACCEL_ENGINE_REDUCE_SCATTER: leg->out = send + at, leg->in = flight->rows + at; break;
+    case ACCEL_ENGINE_ALL_GATHER: leg->out = recv + own, leg->in = recv + at; break;
+    case ACCEL_ENGINE_ALL_TO_ALL: leg->out = send + at, leg->in = recv + at; break;
+    case ACCEL_ENGINE_BROADCAST:
+        leg->out = call->root == flight->team->rank ? recv : NULL;
+        leg->in = call->root == i ? recv : NULL;
+        break;
+    case ACCEL_ENGINE_SEND: leg->out = send; break;
+    case ACCEL_ENGINE_RECV: leg->in = recv; break;
+    default: break;
+    }
+    leg->out_bytes = leg->out ? row : 0;
+    leg->in_bytes = leg->in ? row : 0;
+}
+
+static size_t
+inline_of (size_t bytes)
+{
+    return bytes <= INLINE_BYTES ? bytes : 0;
+}
+
+/* Kept from call to call: to get as much from the kernel each time, and return it, would take as long as to send it. */
+static char *
+take_rows (size_t bytes)
+{
+    char *rows = mpi_world.spare;
+    mpi_world.spare = NULL;
+    if (rows && mpi_world.spare_bytes >= bytes)
+        return rows;
+    free (rows);
+    mpi_world.spare_bytes = bytes;
+    return malloc (bytes);
+}
+
+static void
+give_rows (struct flight *flight)
+{
+    if (!flight->blocks || mpi_world.spare) {
+        free (flight->rows);
+        return;
+    }
+    mpi_world.spare = flight->rows;
+    mpi_world.spare_bytes = flight->rows_bytes;
+}
+
+/* Ranks of which the messages differ get a control message each. */
+static bool
+allocate (struct flight *flight)
+{
+    const struct accel_engine_call *call = flight->call;
+    size_t size = (size_t) flight->team->size, row = row_of (call);
+    bool each = call->kind == ACCEL_ENGINE_ALL_TO_ALL || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
+    size_t control = sizeof (struct header) + inline_of (row);
+    flight->control = malloc (each ? size * control : control);
+    if (!call_reduces (call))
+        return flight->control;
+    if (size > 1 && row > INLINE_BYTES)
+        blocks_plan (flight);
+    else
+        flight->rows_bytes = size > 1 ? size * row + 1 : 1;
+    flight->rows = flight->blocks ? take_rows (flight->rows_bytes) : malloc (flight->rows_bytes);
+    flight->sources = calloc (size, sizeof *flight->sources);
+    return flight->control && flight->rows && flight->sources;
+}
+
+struct flight *
+flight_create (struct team *team, const struct accel_engine_call *call)
+{
+    struct flight *flight = calloc (1, sizeof *flight + (size_t) team->size * sizeof *flight->legs);
+    bool pair = call_is_pair (call);
+    if (!flight)
+        return NULL;
+    flight->team = team;
+    flight->call = call;
+    flight->mine = (struct called){ .count = call->count, .kind = (int32_t) call->kind, .root = pair ? 0 : call->root,
+                                    .dtype = (int16_t) call->dtype, .op = pair ? 0 : (int16_t) call->op,
+                                    .public_call = pair ? 0 : call->public_call, .form = pair ? 0 : call->form,
+                                    .number = call->number };
+    if (!allocate (flight)) {
+        flight_destroy (flight);
+        return NULL;
+    }
+    flight->tag = mpi_world.next_tag;
+    mpi_world.next_tag = flight->tag + 2 < mpi_world.last_tag ? flight->tag + 2 : TAG_FIRST;
+    for (int i = 0; i < team->size; i++) {
+        set_leg (flight, i);
+        flight->missing += flight->legs[i].is_used;
+    }
+    return flight;
+}
+
+/* What this rank sends to itself. */
+static void
+copy_own (const struct flight *flight)
+{
+    const struct accel_engine_call *call = flight->call;
+    size_t row = row_of (call), own = (size_t) flight->team->rank * row;
+    if (!row)
+        return;
+    if (call->kind == ACCEL_ENGINE_ALL_GATHER)
+        memmove ((char *) call->recv + own, call->send, row);
+    if (call->kind == ACCEL_ENGINE_ALL_TO_ALL)
+        memcpy ((char *) call->recv + own, (const char *) call->send + own, row);
+}
+
+static void
+send_to (struct flight *flight, int rank, bool each)
+{
+    const struct leg *leg = &flight->legs[rank];
+    size_t data = inline_of (leg->out_bytes), bytes = sizeof (struct header) + data;
+    char *control = flight->control + (each ? (size_t) rank * bytes : 0);
+    struct header header = { .session = mpi_world.session, .place = flight->team->place, .called = flight->mine,
+                             .rank = flight->team->rank, .tag = flight->tag, .inline_bytes = (uint32_t) data };
+    memcpy (control, &header, sizeof header);
+    if (data)
+        memcpy (control + sizeof header, leg->out, data);
+    post_control (flight, rank, control, bytes);
+    if (!data)
+        post_send (flight, rank, flight->window, leg->out, leg->out_bytes, flight->tag);
+}
+
+/* MPI must not see a buffer change that it is sending from, so the shared one is written before the first message. */
+void
+flight_begin (struct flight *flight)
+{
+    const struct accel_engine_call *call = flight->call;
+    bool each = call->kind == ACCEL_ENGINE_ALL_TO_ALL || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
+    copy_own (flight);
+    for (int i = 1; i < flight->team->size; i++) { /* not all to rank 0 first */
+        int rank = (flight->team->rank + i) % flight->team->size;
+        if (flight->legs[rank].is_used)
+            send_to (flight, rank, each);
+    }
+}
+
+/* Of two ranks, one sends and the other receives. */
+static bool
+is_expected (const struct flight *flight, int rank, const struct header *theirs)
+{
+    struct called mine = flight->mine;
+    if (call_is_pair (flight->call))
+        mine.kind = mine.kind == ACCEL_ENGINE_SEND ? ACCEL_ENGINE_RECV : ACCEL_ENGINE_SEND;
+    return !memcmp (&mine, &theirs->called, sizeof mine)
+           && theirs->inline_bytes == inline_of (flight->legs[rank].in_bytes);
+}
+
+void
+flight_meet (struct flight *flight, int rank, const struct message *message)
+{
+    struct leg *leg = &flight->legs[rank];
+    if (flight->over)
+        return;
+    if (!is_expected (flight, rank, &message->header)) {
+        leg->differs = true;
+        leg->is_other = !call_is_pair (flight->call) && message->header.called.kind < ACCEL_ENGINE_SEND;
+        return;
+    }
+    leg->has_come = true;
+    leg->tag = message->header.tag;
+    flight->missing--;
+    if (flight->blocks)
+        blocks_meet (flight, rank);
+    else if (message->header.inline_bytes)
+        memcpy (leg->in, message->data, leg->in_bytes);
+    else
+        post_recv (flight, rank, flight->window, leg->in, leg->in_bytes, leg->tag);
+}
+
+static void
+reduce_rows (struct flight *flight)
+{
+    const struct accel_engine_call *call = flight->call;
+    size_t row = row_of (call), own = (size_t) flight->team->rank * row;
+    for (int i = 0; i < flight->team->size; i++)
+        flight->sources[i] = i != flight->team->rank                    ? flight->rows + (size_t) i * row
+                             : call->kind == ACCEL_ENGINE_REDUCE_SCATTER ? (const char *) call->send + own
+                                                                         : call->send;
+    call->helpers->reduce (call->dtype, call->op, flight->sources, flight->team->size, call->recv, call->count);
+}
+
+void
+flight_advance (struct flight *flight)
+{
+    if (flight->over)
+        return;
+    bool complete = flight->blocks ? blocks_advance (flight) : !flight->window->left;
+    if (!complete || flight->missing)
+        return;
+    if (call_reduces (flight->call) && !flight->blocks && flight->call->count)
+        reduce_rows (flight);
+    flight->over = true;
+}
+
+/* MPI may still send what a failed call has begun. */
+static bool
+is_ghost (const struct flight *flight)
+{
+    for (int i = 0; flight->team && i < flight->team->size; i++)
+        if (flight->legs[i].left)
+            return true;
+    return false;
+}
+
+void
+flight_destroy (struct flight *flight)
+{
+    if (is_ghost (flight)) {
+        mpi_world.is_stuck = true;
+        flight->team = NULL;
+        flight->next = mpi_world.ghosts;
+        mpi_world.ghosts = flight;
+        return;
+    }
+    give_rows (flight);
+    free (flight->control);
+    free (flight->sources);
+    free (flight);
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Engine "mpi": its table of functions; mpi_private.h says how it works. */
+#include <config.h>
+
+#include "engines/mpi/mpi_private.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { SPIN_NS = 30000, YIELD_NS = 150000, NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000 };
+
+static void
+lock (void)
+{
+    pthread_mutex_lock (&mpi_world.lock);
+}
+
+static void
+unlock (void)
+{
+    pthread_mutex_unlock (&mpi_world.lock);
+}
+
+static enum accel_status
+fail_without_memory (const struct accel_engine_helpers *helpers, struct accel_error *err)
+{
+    return helpers->fail (err, ACCEL_ERR_NOMEM, "engine mpi: out of memory");
+}
+
+/* ---- calls ---- */
+
+static enum accel_status
+check (const struct accel_engine_call *call, struct accel_error *err)
+{
+    const struct accel_engine_helpers *helpers = call->helpers;
+    if ((unsigned) call->kind >= ACCEL_ENGINE_KIND_COUNT)
+        return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "engine mpi: unknown kind %d", (int) call->kind);
+    if (!mpi_world.session || world_is_mine ())
+        return ACCEL_OK;
+    return helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
+                          "engine mpi: MPI was initialized with %s, so only the thread that called accel_open() may "
+                          "communicate: call MPI_Init_thread() with MPI_THREAD_SERIALIZED",
+                          world_level_name (mpi_world.level));
+}
+
+static enum accel_status
+engine_start (void *transport, const struct accel_engine_call *call, void **work, struct accel_error *err)
+{
+    struct team *team = transport;
+    enum accel_status status = check (call, err);
+    if (status)
+        return status;
+    lock ();
+    struct flight *flight = flight_create (team, call);
+    if (flight)
+        team_start (team, flight);
+    unlock ();
+    *work = flight;
+    return flight ? ACCEL_OK : fail_without_memory (call->helpers, err);
+}
+
+static bool
+engine_test (void *transport, void *work)
+{
+    (void) transport;
+    const struct flight *flight = work;
+    lock ();
+    team_progress_all ();
+    bool over = flight->over;
+    unlock ();
+    return over;
+}
+
+/* MPI wakes nobody.  A rank that is late is left the processor, longer and longer; at once if there are more ranks than
+ * processors. */
+static void
+doze (int64_t idle_ns)
+{
+    int64_t nap_ns = idle_ns / 8 < NAP_MOST_NS ? idle_ns / 8 : NAP_MOST_NS;
+    if (idle_ns < SPIN_NS && !mpi_world.is_crowded)
+        return;
+    unlock ();
+    if (idle_ns < YIELD_NS)
+        sched_yield ();
+    else
+        nanosleep (&(struct timespec){ .tv_nsec = nap_ns > NAP_LEAST_NS ? (long) nap_ns : NAP_LEAST_NS }, NULL);
+    lock ();
+}
+
+static int64_t
+now_ns (void)
+{
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void
+wait_until_over (const struct flight *flight)
+{
+    int64_t since = now_ns ();
+    while (!flight->over)
+        if (team_progress_all ())
+            since = now_ns ();
+        else if (!flight->over)
+            doze (now_ns () - since);
+}
+
+static enum accel_status
+engine_wait (void *transport, void *work, struct accel_error *err)
+{
+    struct team *team = transport;
+    struct flight *flight = work, **at = &team->first;
+    struct accel_error why;
+    lock ();
+    enum accel_status status = flight->over ? ACCEL_OK : check (flight->call, &why);
+    if (status)
+        team_fail (team, status, &why);
+    wait_until_over (flight);
+    while (*at != flight)
+        at = &(*at)->next;
+    *at = flight->next;
+    status = flight->status;
+    if (status && err)
+        *err = flight->error;
+    flight_destroy (flight);
+    unlock ();
+    return status;
+}
+
+static enum accel_status
+engine_run (void *transport, const struct accel_engine_call *call, struct accel_error *err)
+{
+    void *work;
+    enum accel_status status = engine_start (transport, call, &work, err);
+    return status ? status : engine_wait (transport, work, err);
+}
+
+/* Called by the helpers, which are called with the lock. */
+static bool
+engine_awaits (void *transport, int rank)
+{
+    const struct flight *oldest = team_oldest (transport);
+    const struct leg *leg = oldest ? &oldest->legs[rank] : NULL;
+    return leg && leg->is_used && (!leg->has_come || leg->left);
+}
+
+/* Whoever is in the engine sees it at the next look; libaccel has locks of its own here. */
+static void
+engine_give_up (void *transport, const char *reason)
+{
+    struct team *team = transport;
+    (void) reason;
+    atomic_store (&team->gave_up, true);
+}
+
+static bool
+engine_has_one_thread (void *transport)
+{
+    const struct team *team = transport;
+    return team->size > 1 && mpi_world.level < MPI_THREAD_SERIALIZED;
+}
+
+/* ---- jobs and groups ---- */
+
+static int
+count_processors (void)
+{
+    cpu_set_t set;
+    return sched_getaffinity (0, sizeof set, &set) ? INT_MAX : CPU_COUNT (&set);
+}
+
+static enum accel_status
+engine_open (void **transport, struct accel_engine_job *job, struct accel_error *err)
+{
+    lock ();
+    struct team *team = team_create (job->world_size, job->rank, 0, job->timeout_ms);
+    enum accel_status status = ACCEL_OK;
+    if (!team)
+        status = fail_without_memory (job->helpers, err);
+    else if (job->world_size > 1)
+        status = world_open (job, team->peers, err);
+    if (!status && job->world_size > 1 && !ring_open ()) {
+        status = world_fail (job->helpers, err);
+        mpi_world.session = 0;
+    }
+    if (!status) {
+        mpi_world.rank = job->rank;
+        mpi_world.is_crowded = job->local_world_size > count_processors ();
+        team_add (team);
+    } else if (team)
+        team_destroy (team);
+    unlock ();
+    *transport = status ? NULL : team;
+    return status;
+}
+
+/* The world is closed last. */
+static void
+engine_close (void *transport)
+{
+    struct team *team = transport;
+    lock ();
+    bool is_world = !team->place && team->size > 1;
+    team_destroy (team);
+    if (is_world) {
+        ring_close ();
+        team_forget_orphans ();
+        mpi_world.session = 0;
+    }
+    unlock ();
+}
+
+/* A number that no other group of the job has. */
+static enum accel_status
+engine_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
+{
+    (void) transport, (void) size, (void) err;
+    lock ();
+    *place = (int64_t) (mpi_world.rank + 1) << 32 | ++mpi_world.groups;
+    unlock ();
+    return ACCEL_OK;
+}
+
+static enum accel_status
+engine_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+                   struct accel_error *err)
+{
+    const struct team *parent = transport;
+    struct team *team = team_create (size, rank, place, parent->timeout_ms);
+    (void) err;
+    *group = team;
+    if (!team)
+        return ACCEL_ERR_NOMEM;
+    for (int i = 0; i < size; i++)
+        team->peers[i] = parent->peers[ranks[i]];
+    lock ();
+    team_add (team);
+    unlock ();
+    return ACCEL_OK;
+}
+
+ACCEL_API const struct accel_engine accel_engine = {
+    .abi = ACCEL_ENGINE_ABI,
+    .size = sizeof (struct accel_engine),
+    .name = "mpi",
+    .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_KIND_COUNT),
+    .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
+    .devices = ACCEL_ENGINE_BIT (kDLCPU) | ACCEL_ENGINE_BIT (kDLCUDAHost) | ACCEL_ENGINE_BIT (kDLROCMHost),
+    .flags = ACCEL_ENGINE_SEVERAL_HOSTS,
+    .probe = world_probe,
+    .open = engine_open,
+    .close = engine_close,
+    .give_up = engine_give_up,
+    .make_group = engine_make_group,
+    .join_group = engine_join_group,
+    .run = engine_run,
+    .awaits = engine_awaits,
+    .start = engine_start,
+    .test = engine_test,
+    .wait = engine_wait,
+    .has_one_thread = engine_has_one_thread,
+};

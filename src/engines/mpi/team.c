@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators: which control message belongs to which call, and what will never end. */
+#include <config.h>
+
+#include "engines/mpi/mpi_private.h"
+
+#include <stdlib.h>
+
+enum {
+    DISPUTES = 3, /* looks after which it is not the ledgers that will say what ranks disagree about */
+    VERDICTS = 2, /* looks in a row that say that a call waits in vain, until it is believed */
+    PROBES = 64,  /* times that MPI is asked after each */
+};
+
+struct team *
+team_create (int size, int rank, int64_t place, uint32_t timeout_ms)
+{
+    struct team *team = calloc (1, sizeof *team);
+    struct queue *queues = calloc ((size_t) size, sizeof *queues);
+    int *peers = calloc ((size_t) size, sizeof *peers);
+    if (!team || !queues || !peers) {
+        free (team);
+        free (queues);
+        free (peers);
+        return NULL;
+    }
+    *team = (struct team){ .size = size, .rank = rank, .place = place, .timeout_ms = timeout_ms, .queues = queues,
+                           .peers = peers };
+    for (int i = 0; i < size; i++)
+        queues[i].last = &queues[i].first;
+    return team;
+}
+
+void
+team_destroy (struct team *team)
+{
+    struct team **at = &mpi_world.teams;
+    while (*at && *at != team)
+        at = &(*at)->next;
+    if (*at)
+        *at = team->next;
+    for (int i = 0; i < team->size; i++)
+        while (team->queues[i].first) {
+            struct message *message = team->queues[i].first;
+            team->queues[i].first = message->next;
+            free (message);
+        }
+    free (team->queues);
+    free (team->peers);
+    free (team);
+}
+
+void
+team_forget_orphans (void)
+{
+    while (mpi_world.orphans) {
+        struct message *message = mpi_world.orphans;
+        mpi_world.orphans = message->next;
+        free (message);
+    }
+}
+
+static void
+keep_orphan (struct message *message)
+{
+    struct message **at = &mpi_world.orphans;
+    while (*at)
+        at = &(*at)->next;
+    *at = message;
+}
+
+/* Find the calls to which the control messages of @rank belong.  What comes after one that differs belongs to none. */
+static void
+match (struct team *team, int rank)
+{
+    struct queue *queue = &team->queues[rank];
+    for (struct flight *flight = team->first; flight && queue->first; flight = flight->next) {
+        struct leg *leg = &flight->legs[rank];
+        if (leg->differs)
+            return;
+        if (!leg->is_used || leg->has_come)
+            continue;
+        struct message *message = queue->first;
+        queue->first = message->next;
+        if (!queue->first)
+            queue->last = &queue->first;
+        flight_meet (flight, rank, message);
+        free (message);
+    }
+}
+
+/* Takes @message. */
+static void
+deliver (struct message *message)
+{
+    const struct header *header = &message->header;
+    struct team *team = mpi_world.teams;
+    while (team && team->place != header->place)
+        team = team->next;
+    if (header->session != mpi_world.session
+        || (team && (header->rank < 0 || header->rank >= team->size || team->peers[header->rank] != message->from))) {
+        free (message);
+    } else if (!team) {
+        keep_orphan (message);
+    } else {
+        *team->queues[header->rank].last = message;
+        team->queues[header->rank].last = &message->next;
+        match (team, header->rank);
+    }
+}
+
+void
+team_add (struct team *team)
+{
+    struct message *message = mpi_world.orphans, **last = &mpi_world.orphans;
+    team->next = mpi_world.teams;
+    mpi_world.teams = team;
+    mpi_world.orphans = NULL;
+    while (message) {
+        struct message *next = message->next;
+        message->next = NULL;
+        if (message->header.place == team->place) {
+            deliver (message);
+        } else {
+            *last = message;
+            last = &message->next;
+        }
+        message = next;
+    }
+}
+
+struct flight *
+team_oldest (const struct team *team)
+{
+    struct flight *flight = team->first;
+    while (flight && flight->over)
+        flight = flight->next;
+    return flight;
+}
+
+void
+team_fail (struct team *team, enum accel_status status, const struct accel_error *err)
+{
+    for (struct flight *flight = team->first; flight; flight = flight->next)
+        if (!flight->over) {
+            flight->over = true;
+            flight->status = status;
+            flight->error = *err;
+            post_cancel (flight);
+        }
+}
+
+void
+team_start (struct team *team, struct flight *flight)
+{
+    struct flight **end = &team->first;
+    while (*end)
+        end = &(*end)->next;
+    *end = flight;
+    flight_begin (flight);
+    for (int i = 0; i < team->size; i++)
+        match (team, i);
+    team_progress_all ();
+}
+
+/* ---- progress ---- */
+
+static void
+poll_mpi (void)
+{
+    struct message *message;
+    post_test ();
+    while ((message = ring_next ()))
+        deliver (message);
+}
+
+/* @return whether data was moved, or a call ended */
+static bool
+progress (struct team *team)
+{
+    static const struct accel_error gave_up = { .code = ACCEL_ERR_PEER, .text = "engine mpi: this process gave up" };
+    const struct flight *oldest = team_oldest (team);
+    if (atomic_load (&team->gave_up))
+        team_fail (team, ACCEL_ERR_PEER, &gave_up);
+    for (struct flight *flight = team->first; flight; flight = flight->next)
+        flight_advance (flight);
+    bool moved = team->moved || oldest != team_oldest (team);
+    team->moved = false;
+    return moved;
+}
+
+/* Another collective is reported at once; of messages, look() knows more, if it can see the other rank's ledger. */
+static enum accel_status
+look_at_dispute (struct team *team, const struct flight *flight, struct accel_error *err)
+{
+    const struct accel_engine_helpers *helpers = flight->call->helpers;
+    bool has_looked = ++team->disputes > DISPUTES;
+    for (int i = 0; i < team->size; i++)
+        if (flight->legs[i].differs && (flight->legs[i].is_other || has_looked))
+            return helpers->differ (helpers->context, flight->call, team->rank, i, err);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+look (struct team *team, const struct flight *oldest, struct accel_error *err)
+{
+    const struct accel_engine_helpers *helpers = oldest->call->helpers;
+    enum accel_status status = helpers->look (helpers->context, oldest->call, err);
+    if (!status)
+        status = look_at_dispute (team, oldest, err);
+    if (!status && *mpi_world.error)
+        status = world_fail (helpers, err);
+    if (!status && team->waited_ms >= team->timeout_ms)
+        status = helpers->time_is_out (helpers->context, oldest->call, err);
+    return status;
+}
+
+/* A rank that is past this call has done its part, which MPI may hand over in small portions, or late. */
+static bool
+moves_after_all (struct team *team, const struct flight *oldest)
+{
+    for (int i = 0; i < PROBES; i++) {
+        poll_mpi ();
+        if (progress (team) || oldest != team_oldest (team)) {
+            team->verdicts = 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Time runs for the oldest call, and not while the program computes. */
+static void
+consider (struct team *team, bool moved)
+{
+    struct flight *oldest = team_oldest (team);
+    struct accel_error err;
+    int64_t now = now_ms (), passed = now - team->seen_ms;
+    team->waited_ms += passed < PAUSE_MS ? passed : PAUSE_MS;
+    if (oldest != team->oldest || moved)
+        team->waited_ms = team->disputes = team->verdicts = 0;
+    team->seen_ms = now;
+    team->oldest = oldest;
+    if (!oldest || (now < team->looked_ms + SLICE_MS && !*mpi_world.error))
+        return;
+    team->looked_ms = now;
+    enum accel_status status = look (team, oldest, &err);
+    team->verdicts = status ? team->verdicts + 1 : 0;
+    if (status && !moves_after_all (team, oldest) && team->verdicts == VERDICTS)
+        team_fail (team, status, &err);
+}
+
+bool
+team_progress_all (void)
+{
+    bool moved = false;
+    if (mpi_world.session && !world_is_mine ())
+        return false;
+    poll_mpi ();
+    for (struct team *team = mpi_world.teams; team; team = team->next) {
+        bool here = progress (team);
+        moved = moved || here;
+        consider (team, here);
+    }
+    return moved;
+}

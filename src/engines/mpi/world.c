@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* MPI in this process: who started it, whether it fits the job, and how it ends. */
+#include <config.h>
+
+#include "engines/mpi/mpi_private.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PROTOCOL = 1, FAILED_LEAVE_MS = 5000, POLL_NS = 200000 };
+
+struct world mpi_world = { .lock = PTHREAD_MUTEX_INITIALIZER, .level = MPI_THREAD_SERIALIZED };
+
+/* What ranks say of themselves before anything else. */
+struct hello {
+    uint32_t protocol, control_bytes;
+    int32_t rank, size;
+    uint64_t token; /* rank 0's is the session */
+};
+
+/* How the process leaves MPI. */
+static struct {
+    pid_t pid; /* that has called MPI_Init(); 0: the program has */
+    uint32_t timeout_ms;
+    int status;
+    atomic_bool is_over;
+} leave;
+
+int64_t
+now_ms (void)
+{
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+bool
+world_check (int code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (code == MPI_SUCCESS)
+        return true;
+    if (*mpi_world.error)
+        return false;
+    MPI_Error_string (code, text, &length);
+    snprintf (mpi_world.error, sizeof mpi_world.error, "%s: %.200s", call, text);
+    return false;
+}
+
+bool
+world_is_mine (void)
+{
+    return mpi_world.level >= MPI_THREAD_SERIALIZED || pthread_equal (mpi_world.opener, pthread_self ());
+}
+
+const char *
+world_level_name (int level)
+{
+    return level >= MPI_THREAD_MULTIPLE     ? "MPI_THREAD_MULTIPLE"
+           : level >= MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+           : level >= MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
+                                            : "MPI_THREAD_SINGLE";
+}
+
+/* ---- beginning and end ---- */
+
+/* MPI_Init() in a process that mpirun did not start makes it a job of its own, so each rank would be rank 0 of 1. */
+enum accel_status
+world_probe (const struct accel_engine_job *job, struct accel_error *err)
+{
+    static const char *const names[] = { "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_FD",
+                                         "PMI_PORT", "PMI_CONTROL_PORT", "MPIRUN_RANK" };
+    int is_running = 0;
+    if (job->world_size == 1 || (MPI_Initialized (&is_running) == MPI_SUCCESS && is_running))
+        return ACCEL_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv (names[i]))
+            return ACCEL_OK;
+    return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
+                               "cannot connect ranks that MPI did not start (PMIX_RANK, PMI_RANK and others are not "
+                               "set): start the program with 'mpirun -n %d PROGRAM'",
+                               job->world_size);
+}
+
+/* A rank that never ends would keep the others here for ever. */
+static void *
+watch_leaving (void *user)
+{
+    uint32_t ms = mpi_world.is_stuck || *mpi_world.error ? FAILED_LEAVE_MS : leave.timeout_ms;
+    struct timespec time = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
+    (void) user;
+    while (nanosleep (&time, &time))
+        continue;
+    if (!atomic_load (&leave.is_over))
+        _exit (leave.status);
+    return NULL;
+}
+
+/* mpirun ends a job of which a process has called MPI_Init() but not MPI_Finalize().  That is right for one that has
+ * failed, or has not called accel_close(): the others may be waiting for it. */
+static void
+finish (int status, void *user)
+{
+    int is_over = 0;
+    pthread_t watcher;
+    (void) user;
+    if (leave.pid != getpid () || status || mpi_world.session || MPI_Finalized (&is_over) != MPI_SUCCESS || is_over)
+        return;
+    leave.status = status;
+    fflush (NULL);
+    if (pthread_create (&watcher, NULL, watch_leaving, NULL))
+        return;
+    pthread_detach (watcher);
+    MPI_Finalize ();
+    atomic_store (&leave.is_over, true);
+}
+
+/* Open MPI's plug-ins take MPI's symbols from the program, but a module is loaded for itself alone. */
+static void
+show_symbols (void)
+{
+    Dl_info info;
+    void *symbol = dlsym (RTLD_DEFAULT, "MPI_Init_thread");
+    if (!symbol && dladdr ((void *) (uintptr_t) &MPI_Init_thread, &info) && info.dli_fname)
+        dlopen (info.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+}
+
+static enum accel_status
+start_mpi (const struct accel_engine_job *job, struct accel_error *err)
+{
+    int is_running = 0, is_over = 0;
+    MPI_Initialized (&is_running);
+    MPI_Finalized (&is_over);
+    if (is_over)
+        return job->helpers->fail (err, ACCEL_ERR_INVALID,
+                                   "accel_open: engine mpi: the program has called MPI_Finalize() before");
+    if (is_running) {
+        MPI_Query_thread (&mpi_world.level);
+        return ACCEL_OK;
+    }
+    show_symbols ();
+    if (MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &mpi_world.level) != MPI_SUCCESS)
+        return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: MPI_Init_thread() failed");
+    leave.pid = getpid ();
+    on_exit (finish, NULL);
+    return ACCEL_OK;
+}
+
+/* ---- meeting ---- */
+
+enum accel_status
+world_fail (const struct accel_engine_helpers *helpers, struct accel_error *err)
+{
+    mpi_world.is_stuck = true;
+    return helpers->fail (err, ACCEL_ERR_SYSTEM, "engine mpi: %s", mpi_world.error);
+}
+
+/* MPI cannot wait with a deadline. */
+static enum accel_status
+await (MPI_Request *requests, int count, const struct accel_engine_job *job, struct accel_error *err)
+{
+    int64_t deadline = now_ms () + job->timeout_ms;
+    int done = 0;
+    while (world_check (MPI_Testall (count, requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall") && !done) {
+        if (now_ms () >= deadline) {
+            mpi_world.is_stuck = true;
+            return job->helpers->fail (err, ACCEL_ERR_TIMEOUT,
+                                       "accel_open: rank %d timed out after %u ms, waiting for other ranks to call "
+                                       "accel_open()",
+                                       job->rank, job->timeout_ms);
+        }
+        sched_yield ();
+        nanosleep (&(struct timespec){ .tv_nsec = POLL_NS }, NULL);
+    }
+    return done ? ACCEL_OK : world_fail (job->helpers, err);
+}
+
+static enum accel_status
+check_size (const struct accel_engine_job *job, struct accel_error *err)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int size = 0, length = 0;
+    MPI_Comm_size (MPI_COMM_WORLD, &size);
+    if (size == job->world_size)
+        return ACCEL_OK;
+    MPI_Get_library_version (version, &length);
+    version[strcspn (version, ",\n")] = '\0';
+    return job->helpers->fail (err, ACCEL_ERR_INVALID,
+                               "accel_open: engine mpi: MPI connects %d process%s, but this job has %d: %s was not "
+                               "started by its own mpirun, or srun has no PMI that it knows (srun --mpi=list)",
+                               size, size == 1 ? "" : "es", job->world_size, version);
+}
+
+/* All ranks are here when MPI_Ibarrier() is over; MPI_Comm_dup() itself has no deadline. */
+static enum accel_status
+duplicate (const struct accel_engine_job *job, struct accel_error *err)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int *most = NULL, has_most = 0;
+    if (mpi_world.has_comm)
+        return ACCEL_OK;
+    if (!world_check (MPI_Ibarrier (MPI_COMM_WORLD, &request), "MPI_Ibarrier"))
+        return world_fail (job->helpers, err);
+    enum accel_status status = await (&request, 1, job, err);
+    if (status)
+        return status;
+    if (!world_check (MPI_Comm_dup (MPI_COMM_WORLD, &mpi_world.comm), "MPI_Comm_dup"))
+        return world_fail (job->helpers, err);
+    mpi_world.has_comm = true;
+    MPI_Comm_set_errhandler (mpi_world.comm, MPI_ERRORS_RETURN);
+    MPI_Comm_get_attr (MPI_COMM_WORLD, MPI_TAG_UB, (void *) &most, &has_most);
+    mpi_world.last_tag = has_most ? *most - 1 : 32766;
+    mpi_world.next_tag = TAG_FIRST;
+    return ACCEL_OK;
+}
+
+/* Errors on the way to our own communicator must not end the program either. */
+static enum accel_status
+duplicate_safely (const struct accel_engine_job *job, struct accel_error *err)
+{
+    MPI_Errhandler before;
+    if (MPI_Comm_get_errhandler (MPI_COMM_WORLD, &before) != MPI_SUCCESS)
+        return duplicate (job, err);
+    MPI_Comm_set_errhandler (MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    enum accel_status status = duplicate (job, err);
+    MPI_Comm_set_errhandler (MPI_COMM_WORLD, before);
+    MPI_Errhandler_free (&before);
+    return status;
+}
+
+/* The variables that name ranks may be other ones than MPI's. */
+static enum accel_status
+check_hellos (const struct accel_engine_job *job, const struct hello *all, int *peers, struct accel_error *err)
+{
+    for (int i = 0; i < job->world_size; i++)
+        peers[i] = -1;
+    for (int i = 0; i < job->world_size; i++) {
+        const struct hello *hello = &all[i];
+        if (hello->protocol != PROTOCOL || hello->control_bytes != CONTROL_BYTES)
+            return job->helpers->fail (err, ACCEL_ERR_INVALID,
+                                       "accel_open: engine mpi: process %d of MPI has another release of libaccel", i);
+        if (hello->size != job->world_size || hello->rank < 0 || hello->rank >= job->world_size)
+            return job->helpers->fail (err, ACCEL_ERR_INVALID,
+                                       "accel_open: engine mpi: process %d of MPI is rank %d of %d, but this one is "
+                                       "rank %d of %d",
+                                       i, hello->rank, hello->size, job->rank, job->world_size);
+        if (peers[hello->rank] >= 0)
+            return job->helpers->fail (err, ACCEL_ERR_INVALID,
+                                       "accel_open: engine mpi: processes %d and %d of MPI are both rank %d",
+                                       peers[hello->rank], i, hello->rank);
+        peers[hello->rank] = i;
+    }
+    mpi_world.session = all[peers[0]].token;
+    return ACCEL_OK;
+}
+
+/* From each to each, so that all connections are made: MPI makes them at the first message, and needs both sides. */
+static enum accel_status
+say_hello (const struct accel_engine_job *job, struct hello *all, MPI_Request *requests, int *peers,
+           struct accel_error *err)
+{
+    struct hello *own = &all[job->world_size]; /* MPI may still send it after a timeout */
+    *own = (struct hello){ PROTOCOL, CONTROL_BYTES, job->rank, job->world_size, 0 };
+    bool good = getrandom (&own->token, sizeof own->token, 0) == sizeof own->token;
+    own->token |= 1;
+    for (int i = 0; good && i < job->world_size; i++)
+        good = world_check (MPI_Irecv (&all[i], (int) sizeof *own, MPI_BYTE, i, TAG_HELLO, mpi_world.comm,
+                                       &requests[2 * i]), "MPI_Irecv")
+               && world_check (MPI_Isend (own, (int) sizeof *own, MPI_BYTE, i, TAG_HELLO, mpi_world.comm,
+                                          &requests[2 * i + 1]), "MPI_Isend");
+    if (!good)
+        return world_fail (job->helpers, err);
+    enum accel_status status = await (requests, 2 * job->world_size, job, err);
+    return status ? status : check_hellos (job, all, peers, err);
+}
+
+static enum accel_status
+meet (const struct accel_engine_job *job, int *peers, struct accel_error *err)
+{
+    size_t size = (size_t) job->world_size;
+    struct hello *all = calloc (size + 1, sizeof *all); /* the last one is this rank's */
+    MPI_Request *requests = calloc (2 * size, sizeof *requests);
+    enum accel_status status
+        = all && requests ? say_hello (job, all, requests, peers, err)
+                          : job->helpers->fail (err, ACCEL_ERR_NOMEM, "accel_open: engine mpi: out of memory");
+    if (!mpi_world.is_stuck) { /* otherwise MPI still has them */
+        free (all);
+        free (requests);
+    }
+    return status;
+}
+
+enum accel_status
+world_open (const struct accel_engine_job *job, int *peers, struct accel_error *err)
+{
+    if (mpi_world.session)
+        return job->helpers->fail (err, ACCEL_ERR_INVALID, "accel_open: this process has already joined its job");
+    if (mpi_world.is_stuck)
+        return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
+                                   "accel_open: engine mpi: an earlier job of this process failed, and MPI cannot be "
+                                   "used again: start the program again");
+    leave.timeout_ms = job->timeout_ms;
+    mpi_world.opener = pthread_self ();
+    enum accel_status status = start_mpi (job, err);
+    if (!status)
+        status = check_size (job, err);
+    if (!status)
+        status = duplicate_safely (job, err);
+    if (!status)
+        status = meet (job, peers, err);
+    return status;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Addresses that are tried before they are used; see address.h. */
+#include <config.h>
+
+#include "hosts/address.h"
+
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+enum { ANSWERS_AT_ONCE = 64 };
+
+static int
+make_token (struct listener *listener, struct fail *fail)
+{
+    unsigned char bytes[(ADDRESS_TOKEN_BYTES - 1) / 2];
+    if (getrandom (bytes, sizeof bytes, 0) != sizeof bytes)
+        return fail_set (fail, FAIL_GENERAL, "cannot get random numbers: %s", strerror (errno));
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf (listener->token + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+/* A socket of IPv6 serves IPv4 as well, unless the kernel does without IPv6. */
+static int
+open_socket (int port)
+{
+    struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons ((uint16_t) port) };
+    struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons ((uint16_t) port) };
+    int off = 0, on = 1, fd = socket (AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool is_v6 = fd >= 0;
+    if (!is_v6)
+        fd = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (is_v6)
+        setsockopt (fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    setsockopt (fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    int failed = is_v6 ? bind (fd, (struct sockaddr *) &in6, sizeof in6)
+                       : bind (fd, (struct sockaddr *) &in, sizeof in);
+    if (fd >= 0 && !failed && !listen (fd, SOMAXCONN))
+        return fd;
+    int error = errno;
+    if (fd >= 0)
+        close (fd);
+    errno = error;
+    return -1;
+}
+
+int
+listener_open (struct listener *listener, int port, struct fail *fail)
+{
+    if (make_token (listener, fail))
+        return -1;
+    listener->fd = open_socket (port);
+    return listener->fd >= 0 ? 0
+           : fail_set (fail, FAIL_GENERAL, "cannot listen on port %d: %s; choose another with --main_process_port",
+                       port, strerror (errno));
+}
+
+void
+listener_answer (struct listener *listener)
+{
+    for (int i = 0, fd; i < ANSWERS_AT_ONCE && (fd = accept4 (listener->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0; i++) {
+        ssize_t unused = send (fd, listener->token, ADDRESS_TOKEN_BYTES - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void) unused; /* who does not get it has not reached us */
+        close (fd);
+    }
+}
+
+void
+listener_close (struct listener *listener)
+{
+    if (listener->fd >= 0)
+        close (listener->fd);
+    listener->fd = -1;
+}
+
+static void
+add_once (struct strlist *addresses, const char *address)
+{
+    for (size_t i = 0; i < addresses->count; i++)
+        if (!strcmp (addresses->items[i], address))
+            return;
+    strlist_add (addresses, address);
+}
+
+/* The variable holds the client's address and port, then ours. */
+static void
+add_address_of_ssh (struct strlist *addresses)
+{
+    char address[INET6_ADDRSTRLEN + 1] = "";
+    const char *text = getenv ("SSH_CONNECTION");
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (text && sscanf (text, "%*s %*s %46s", address) == 1
+        && (inet_pton (AF_INET, address, &v4) == 1
+            || (inet_pton (AF_INET6, address, &v6) == 1 && !IN6_IS_ADDR_LINKLOCAL (&v6) && !IN6_IS_ADDR_LOOPBACK (&v6)))
+        && strncmp (address, "127.", 4) != 0)
+        add_once (addresses, address);
+}
+
+static void
+add_family (struct strlist *addresses, const struct ifaddrs *all, int family, const char *interface)
+{
+    char text[INET6_ADDRSTRLEN];
+    for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+        if (!at->ifa_addr || at->ifa_addr->sa_family != family || !(at->ifa_flags & IFF_UP)
+            || (at->ifa_flags & IFF_LOOPBACK) || (interface && strcmp (at->ifa_name, interface)))
+            continue;
+        const struct sockaddr_in *v4 = (const void *) at->ifa_addr;
+        const struct sockaddr_in6 *v6 = (const void *) at->ifa_addr;
+        const void *address = family == AF_INET ? (const void *) &v4->sin_addr : (const void *) &v6->sin6_addr;
+        bool is_useful = family == AF_INET || !IN6_IS_ADDR_LINKLOCAL (&v6->sin6_addr);
+        if (is_useful && inet_ntop (family, address, text, sizeof text))
+            add_once (addresses, text);
+    }
+}
+
+void
+address_list (struct strlist *addresses, const char *interface)
+{
+    struct ifaddrs *all;
+    if (!interface)
+        add_address_of_ssh (addresses);
+    if (getifaddrs (&all))
+        return;
+    add_family (addresses, all, AF_INET, interface);
+    add_family (addresses, all, AF_INET6, interface);
+    freeifaddrs (all);
+}
+
+static int
+begin_connect (const char *address, int port)
+{
+    char service[8];
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV }, *found;
+    snprintf (service, sizeof service, "%d", port);
+    if (getaddrinfo (address, service, &hints, &found))
+        return -1;
+    int fd = socket (found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && connect (fd, found->ai_addr, found->ai_addrlen) && errno != EINPROGRESS) {
+        close (fd);
+        fd = -1;
+    }
+    freeaddrinfo (found);
+    return fd;
+}
+
+/* Something has come, or nothing ever will.  The token is so short that it comes in one piece. */
+static bool
+has_token (int fd, const char *token)
+{
+    char got[ADDRESS_TOKEN_BYTES];
+    ssize_t length = recv (fd, got, sizeof got, MSG_DONTWAIT);
+    return length == ADDRESS_TOKEN_BYTES - 1 && !memcmp (got, token, (size_t) length);
+}
+
+void
+address_reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, bool *reached)
+{
+    int64_t until = clock_ms () + timeout_ms, now;
+    size_t open = 0;
+    AUTO_FREE struct pollfd *fds = calloc (addresses->count + 1, sizeof *fds);
+    for (size_t i = 0; i < addresses->count; i++) {
+        reached[i] = false;
+        if (!fds)
+            continue;
+        fds[i] = (struct pollfd){ .fd = begin_connect (addresses->items[i], port), .events = POLLIN };
+        open += fds[i].fd >= 0;
+    }
+    while (open && (now = clock_ms ()) < until) {
+        if (poll (fds, addresses->count, (int) (until - now)) < 0 && errno != EINTR)
+            break;
+        for (size_t i = 0; i < addresses->count; i++) {
+            if (fds[i].fd < 0 || !fds[i].revents)
+                continue;
+            reached[i] = has_token (fds[i].fd, token);
+            close (fds[i].fd);
+            fds[i].fd = -1;
+            open--;
+        }
+    }
+    for (size_t i = 0; fds && i < addresses->count; i++)
+        if (fds[i].fd >= 0)
+            close (fds[i].fd);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Under which address, and at which port, the hosts of a job reach the one on which rank 0 runs. */
+#ifndef HOSTS_ADDRESS_H
+#define HOSTS_ADDRESS_H
+
+#include "util/fail.h"
+#include "util/strbuf.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { ADDRESS_TOKEN_BYTES = 33 }; /* 32 hexadecimal digits and the terminating 0 */
+
+/** Listens on all addresses of this host, and tells who connects a random token: so nobody takes another program, or
+ * itself, for this host. */
+struct listener {
+    int fd; /* -1: none */
+    char token[ADDRESS_TOKEN_BYTES];
+};
+
+#define LISTENER_NONE { .fd = -1 }
+
+int listener_open (struct listener *listener, int port, struct fail *fail);
+
+/** Serve those who wait, a limited number per call. */
+void listener_answer (struct listener *listener);
+void listener_close (struct listener *listener);
+
+/** Append the addresses of this host: the one to which SSH has come first, then those of its network interfaces, IPv4
+ * first; neither loopback nor link-local ones.  @param interface  only those of this one; NULL: of all */
+void address_list (struct strlist *addresses, const char *interface);
+
+/** Try all addresses at once.  @param[out] reached  [addresses->count], whether the listener with @p token is there */
+void address_reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, bool *reached);
+
+#endif

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agent's loop; see agent.h. */
+#include <config.h>
+
+#include "hosts/agent.h"
+
+#include "hosts/address.h"
+#include "hosts/agent_child.h"
+#include "hosts/parcel.h"
+#include "hosts/pipe.h"
+#include "launch/plan.h"
+#include "launch/signals.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+enum {
+    JOB_MS = 60000,     /* for the job to come, which is sent at once after the greeting */
+    REACH_MS = 5000,    /* for the address of the first host, at most */
+    EXTRA_MS = 10000,   /* beyond the grace period, for a launcher to end */
+};
+
+extern char **environ;
+
+struct agent {
+    struct pipe_end head;
+    hosts_run_part *run;
+    struct parcel parcel;
+    bool has_job;
+    struct listener listener;
+    struct claim claim;
+    struct agent_child child;
+    sigset_t signals, old_mask;
+    int signal_fd;
+    bool is_lost;    /* nobody listens any more: only the end of the ranks is waited for */
+    bool is_stopped; /* the head has been stopped from its terminal, and is silent for that reason */
+    int64_t kill_ms; /* when to kill the launcher; 0: it has not been told to end by us */
+};
+
+/* The connection is gone, and with it everybody who could wait for the ranks. */
+static void
+lose_head (struct agent *agent)
+{
+    if (agent->is_lost)
+        return;
+    agent->is_lost = true;
+    pipe_close (&agent->head);
+    if (!agent->child.pid)
+        return;
+    agent_child_kill (&agent->child, SIGTERM);
+    agent_child_kill (&agent->child, SIGCONT);
+    agent->kill_ms = clock_ms () + agent->parcel.config.settings.grace * 1000 + EXTRA_MS;
+}
+
+static void
+refuse (struct agent *agent, const struct fail *fail)
+{
+    size_t begin = wire_begin (&agent->head.to_write, WIRE_REFUSED);
+    wire_put_number (&agent->head.to_write, fail->status);
+    wire_put_text (&agent->head.to_write, fail->text);
+    wire_end (&agent->head.to_write, begin);
+}
+
+static size_t
+name_length (const char *item)
+{
+    return strcspn (item, "=");
+}
+
+/* From now on this process's environment is the one of the ranks: what the head has sent over what this host has. */
+static int
+take_environment (const struct strlist *sent, struct fail *fail)
+{
+    size_t own = 0, count = 0;
+    while (environ[own])
+        own++;
+    char **made = calloc (own + sent->count + 1, sizeof *made);
+    if (!made)
+        return fail_nomem (fail);
+    for (size_t i = 0; i < own; i++) {
+        bool is_sent = false;
+        for (size_t j = 0; j < sent->count && !is_sent; j++)
+            is_sent = name_length (sent->items[j]) == name_length (environ[i])
+                      && !strncmp (sent->items[j], environ[i], name_length (environ[i]) + 1);
+        if (!is_sent)
+            made[count++] = environ[i];
+    }
+    for (size_t i = 0; i < sent->count; i++)
+        made[count++] = sent->items[i];
+    environ = made; /* until the end of this process */
+    return 0;
+}
+
+static void
+set_variables_of_host (struct config *config, bool is_first)
+{
+    free (config->settings.failure_report); /* the head writes it */
+    config->settings.failure_report = NULL;
+    config->settings.quiet = config->settings.quiet || !is_first; /* notes once */
+}
+
+static int
+take_job (struct agent *agent, struct wire_frame *frame, struct fail *fail)
+{
+    struct parcel *parcel = &agent->parcel;
+    struct topology topology;
+    if (agent->has_job || parcel_take (parcel, frame, fail))
+        return agent->has_job ? fail_set (fail, FAIL_GENERAL, "the head has sent a second job") : -1;
+    agent->has_job = true;
+    if (take_environment (&parcel->environment, fail))
+        return -1;
+    if (chdir (parcel->folder))
+        return fail_set (fail, FAIL_GENERAL, "cannot change to folder %s: %s; the hosts need the same folders, as on a "
+                         "shared file system", parcel->folder, strerror (errno));
+    set_variables_of_host (&parcel->config, parcel->host == 0);
+    struct settings alone = parcel->config.settings;
+    alone.num_processes = 0;
+    alone.num_machines = 1;
+    topology_probe (&topology, false);
+    wire_put_frame (&agent->head.to_write, WIRE_READY, plan_world_size (&alone, topology.gpus));
+    return 0;
+}
+
+/* Find a port as a launch on this host alone would, and listen there until the ranks start. */
+static int
+take_listen (struct agent *agent, struct wire_frame *frame, struct fail *fail)
+{
+    struct config *config = &agent->parcel.config;
+    struct topology topology;
+    AUTO_STRLIST struct strlist addresses = { 0 };
+    config->settings.num_processes = wire_number (frame);
+    config->settings.num_machines = 1;
+    topology_probe (&topology, false);
+    claim_release (&agent->claim);
+    if (claim_for_job (&agent->claim, &topology, config, fail))
+        return -1;
+    int given = (int) config->settings.main_process_port;
+    int port = topology.free_port ? topology.free_port : given > 0 ? given : PLAN_USUAL_PORT;
+    if (listener_open (&agent->listener, port, fail))
+        return -1;
+    if (config->settings.main_process_ip)
+        strlist_add (&addresses, config->settings.main_process_ip);
+    else
+        address_list (&addresses, config->settings.interface);
+    if (!addresses.count)
+        return config->settings.interface
+                   ? fail_set (fail, FAIL_GENERAL, "--interface %s: it has no address", config->settings.interface)
+                   : fail_set (fail, FAIL_GENERAL, "no network interface has an address");
+    struct strbuf *out = &agent->head.to_write;
+    size_t begin = wire_begin (out, WIRE_LISTENING);
+    wire_put_text (out, agent->listener.token);
+    wire_put_number (out, port);
+    wire_put_text (out, topology.port_note);
+    wire_put_list (out, &addresses);
+    wire_end (out, begin);
+    return addresses.failed ? fail_nomem (fail) : 0;
+}
+
+static int
+take_reach (struct agent *agent, struct wire_frame *frame, struct fail *fail)
+{
+    AUTO_STRLIST struct strlist addresses = { 0 };
+    const char *token = wire_text (frame);
+    int port = (int) wire_number (frame);
+    wire_list (frame, &addresses);
+    AUTO_FREE bool *reached = calloc (addresses.count + 1, sizeof *reached);
+    if (!reached || addresses.failed)
+        return fail_nomem (fail);
+    if (!token || strlen (token) != ADDRESS_TOKEN_BYTES - 1)
+        return fail_set (fail, FAIL_GENERAL, "the head has sent no token");
+    int64_t limit_ms = agent->parcel.timeout_ms / 2;
+    address_reach (&addresses, port, token, limit_ms < REACH_MS ? limit_ms : REACH_MS, reached);
+    struct strbuf *out = &agent->head.to_write;
+    size_t begin = wire_begin (out, WIRE_REACHED);
+    for (size_t i = 0; i < addresses.count; i++)
+        wire_put_number (out, reached[i]);
+    wire_end (out, begin);
+    return 0;
+}
+
+static int
+set_number (struct config *config, const char *key, int64_t value, struct fail *fail)
+{
+    char text[24];
+    snprintf (text, sizeof text, "%lld", (long long) value);
+    return config_compute (config, key, text, "hosts", fail);
+}
+
+/* The part is described as if this launcher had been started by hand, with the share besides. */
+static int
+take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
+{
+    struct config *config = &agent->parcel.config;
+    struct hosts_part part = { .claim = agent->claim };
+    const char *address = wire_text (frame);
+    int64_t port = wire_number (frame);
+    part.share.machine = (int) wire_number (frame);
+    part.share.machines = (int) wire_number (frame);
+    part.share.first_rank = (int) wire_number (frame);
+    part.share.ranks = (int) wire_number (frame);
+    part.share.world_size = (int) wire_number (frame);
+    part.restarts = wire_number (frame);
+    if (!agent->has_job || agent->child.pid || frame->failed || part.share.ranks < 1
+        || part.share.ranks > JOBSEG_MAX_LOCAL)
+        return fail_set (fail, FAIL_GENERAL, "the head has sent a start that makes no sense");
+    if (set_number (config, "num_processes", part.share.world_size, fail)
+        || set_number (config, "num_machines", part.share.machines, fail)
+        || set_number (config, "machine_rank", part.share.machine, fail)
+        || set_number (config, "main_process_port", port, fail)
+        || (address && config_compute (config, "main_process_ip", address, "hosts", fail)))
+        return -1;
+    listener_close (&agent->listener);
+    if (agent_child_start (&agent->child, &agent->parcel, &part, agent->run, &agent->old_mask, fail))
+        return -1;
+    wire_put_frame (&agent->head.to_write, WIRE_STARTED, 0);
+    return 0;
+}
+
+/* From the head.  If the ranks have ended in the meantime, it comes too late, and the agent stays: the head may start
+ * them again. */
+static void
+take_signal (struct agent *agent, int signal)
+{
+    if (signal == SIGTSTP || signal == SIGCONT)
+        agent->is_stopped = signal == SIGTSTP;
+    agent_child_kill (&agent->child, signal);
+}
+
+static void
+answer_beat (struct agent *agent, struct wire_frame *frame)
+{
+    size_t begin = wire_begin (&agent->head.to_write, WIRE_BEAT);
+    agent->is_stopped = false; /* or the head would send none */
+    wire_put_number (&agent->head.to_write, wire_number (frame));
+    wire_put_number (&agent->head.to_write, clock_ns ());
+    wire_end (&agent->head.to_write, begin);
+}
+
+static void
+take_frame (struct agent *agent, struct wire_frame *frame)
+{
+    struct fail fail = { 0 };
+    int result = 0;
+    switch (frame->type) {
+    case WIRE_JOB: result = take_job (agent, frame, &fail); break;
+    case WIRE_LISTEN: result = take_listen (agent, frame, &fail); break;
+    case WIRE_REACH: result = take_reach (agent, frame, &fail); break;
+    case WIRE_START: result = take_start (agent, frame, &fail); break;
+    case WIRE_SIGNAL: take_signal (agent, (int) wire_number (frame)); break;
+    case WIRE_ACK: agent->child.unread -= wire_number (frame); break;
+    case WIRE_BEAT: answer_beat (agent, frame); break;
+    default: lose_head (agent);
+    }
+    if (result)
+        refuse (agent, &fail);
+}
+
+static void
+read_head (struct agent *agent)
+{
+    struct wire_frame frame;
+    bool is_open = pipe_fill (&agent->head);
+    int result;
+    while (!agent->is_lost && (result = pipe_next (&agent->head, &frame)) != 0)
+        if (result < 0)
+            lose_head (agent);
+        else
+            take_frame (agent, &frame);
+    if (!is_open)
+        lose_head (agent);
+}
+
+/* Of sshd, or of somebody on this host: our part ends as a launcher's would. */
+static void
+read_signals (struct agent *agent)
+{
+    struct signalfd_siginfo info;
+    while (read (agent->signal_fd, &info, sizeof info) == sizeof info) {
+        if (!signals_end_job ((int) info.ssi_signo))
+            continue;
+        if (agent->child.pid)
+            agent_child_kill (&agent->child, (int) info.ssi_signo);
+        else
+            lose_head (agent);
+    }
+}
+
+static int64_t
+head_deadline (const struct agent *agent)
+{
+    if (agent->is_lost || agent->is_stopped)
+        return INT64_MAX;
+    return agent->has_job ? agent->head.heard_ms + agent->parcel.timeout_ms : agent->head.heard_ms + JOB_MS;
+}
+
+static int
+find_timeout (const struct agent *agent)
+{
+    int64_t now = clock_ms (), until = head_deadline (agent), child = agent_child_deadline (&agent->child);
+    if (agent->kill_ms && agent->kill_ms < until)
+        until = agent->kill_ms;
+    if (child < until)
+        until = child;
+    return until <= now ? 0 : until - now > 60000 ? 60000 : (int) (until - now);
+}
+
+static void
+keep_deadlines (struct agent *agent)
+{
+    if (clock_ms () >= head_deadline (agent))
+        lose_head (agent);
+    if (agent->kill_ms && clock_ms () >= agent->kill_ms && agent->child.pid) {
+        agent_child_kill (&agent->child, SIGKILL); /* the supervisor sees it and kills the ranks */
+        agent->kill_ms = clock_ms () + EXTRA_MS;
+    }
+}
+
+/* One turn of the loop. */
+static void
+serve_once (struct agent *agent)
+{
+    enum { HEAD_IN, HEAD_OUT, SIGNALS, LISTENER, CHILD };
+    struct pollfd fds[CHILD + AGENT_CHILD_FDS] = {
+        [HEAD_IN] = { .fd = agent->head.in, .events = POLLIN },
+        [HEAD_OUT] = { .fd = pipe_has_output (&agent->head) ? agent->head.out : -1, .events = POLLOUT },
+        [SIGNALS] = { .fd = agent->signal_fd, .events = POLLIN },
+        [LISTENER] = { .fd = agent->listener.fd, .events = POLLIN },
+    };
+    agent_child_poll (&agent->child, &fds[CHILD], agent->is_lost);
+    if (poll (fds, sizeof fds / sizeof *fds, find_timeout (agent)) < 0)
+        return;
+    if (fds[SIGNALS].revents)
+        read_signals (agent);
+    if (fds[LISTENER].revents)
+        listener_answer (&agent->listener);
+    if (fds[HEAD_IN].revents)
+        read_head (agent);
+    agent_child_take (&agent->child, &fds[CHILD], agent->is_lost ? NULL : &agent->head.to_write);
+    keep_deadlines (agent);
+    if (!agent->is_lost && (agent->head.to_write.failed || !pipe_flush (&agent->head)))
+        lose_head (agent);
+}
+
+static void
+greet (struct agent *agent)
+{
+    char name[256] = "";
+    struct strbuf *out = &agent->head.to_write;
+    gethostname (name, sizeof name - 1);
+    strbuf_add (out, WIRE_GREETING);
+    size_t begin = wire_begin (out, WIRE_HELLO);
+    wire_put_text (out, PACKAGE_VERSION);
+    wire_put_text (out, name);
+    wire_end (out, begin);
+    if (!pipe_flush (&agent->head))
+        lose_head (agent);
+}
+
+int
+agent_serve (hosts_run_part *run)
+{
+    struct agent agent = { .run = run, .listener = LISTENER_NONE, .claim = CLAIM_NONE };
+    agent_child_init (&agent.child);
+    signals_block (&agent.signals, &agent.old_mask);
+    agent.signal_fd = signalfd (-1, &agent.signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    pipe_init (&agent.head, 0, 1);
+    greet (&agent);
+    while (!agent.is_lost || agent.child.pid)
+        serve_once (&agent);
+    listener_close (&agent.listener);
+    claim_release (&agent.claim);
+    parcel_release (&agent.parcel);
+    return 0;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launcher below an agent; see agent_child.h. */
+#include <config.h>
+
+#include "hosts/agent_child.h"
+
+#include "launch/status.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <termios.h>
+
+enum {
+    IDLE_MS = 100,    /* after which an unfinished line is passed on */
+    LATE_READS = 256, /* after the end of the launcher: more than what a pipe or a terminal holds */
+};
+
+void
+agent_child_init (struct agent_child *child)
+{
+    *child = (struct agent_child){ .pidfd = -1, .said = { .in = -1, .out = -1 } };
+    for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
+        child->streams[i] = (struct agent_stream){ .fd = -1, .type = i ? WIRE_ERR : WIRE_OUT };
+}
+
+/* Where the head writes to a terminal, the launcher does, too: it names ranks then, and they write line by line. */
+static int
+open_terminal (const struct parcel *parcel, int ends[2])
+{
+    struct winsize size = { .ws_row = (unsigned short) parcel->rows, .ws_col = (unsigned short) parcel->columns };
+    struct termios mode;
+    char name[64];
+    ends[0] = posix_openpt (O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (ends[0] < 0 || grantpt (ends[0]) || unlockpt (ends[0]) || ptsname_r (ends[0], name, sizeof name))
+        return -1;
+    ends[1] = open (name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (ends[1] < 0 || tcgetattr (ends[1], &mode))
+        return -1;
+    cfmakeraw (&mode);
+    return tcsetattr (ends[1], TCSANOW, &mode) || ioctl (ends[1], TIOCSWINSZ, &size) ? -1 : 0;
+}
+
+static void
+close_ends (int ends[2])
+{
+    for (int i = 0; i < 2; i++)
+        if (ends[i] >= 0)
+            close (ends[i]);
+    ends[0] = ends[1] = -1;
+}
+
+static int
+open_stream (struct agent_stream *stream, const struct parcel *parcel, bool is_terminal, int *end, struct fail *fail)
+{
+    int ends[2] = { -1, -1 };
+    if (is_terminal && open_terminal (parcel, ends))
+        close_ends (ends);
+    if (ends[0] < 0 && pipe2 (ends, O_CLOEXEC))
+        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
+    fcntl (ends[0], F_SETFL, O_NONBLOCK);
+    stream->fd = ends[0];
+    stream->length = 0;
+    *end = ends[1];
+    if (!stream->text)
+        stream->text = malloc (WIRE_OUTPUT_BYTES);
+    return stream->text ? 0 : fail_nomem (fail);
+}
+
+/* In the new process.  The agent's own connection was standard input and output, and is closed by what replaces it. */
+static _Noreturn void
+run_child (const struct parcel *parcel, const struct hosts_part *part, hosts_run_part *run, const sigset_t *mask,
+           const int ends[2], pid_t agent)
+{
+    int null = open ("/dev/null", O_RDONLY | O_CLOEXEC);
+    dup2 (null, 0);
+    dup2 (ends[0], 1);
+    dup2 (ends[1], 2);
+    close (ends[0]);
+    if (ends[1] != ends[0])
+        close (ends[1]);
+    prctl (PR_SET_PDEATHSIG, SIGTERM); /* a killed agent tells nobody else */
+    sigprocmask (SIG_SETMASK, mask, NULL);
+    if (getppid () != agent)
+        _exit (FAIL_GENERAL);
+    struct config config = parcel->config;
+    int status = run (&config, part);
+    fflush (NULL);
+    _exit (status < 0 ? FAIL_GENERAL : status);
+}
+
+static int
+fork_child (struct agent_child *child, const struct parcel *parcel, struct hosts_part *part, hosts_run_part *run,
+            const sigset_t *mask, int ends[2], struct fail *fail)
+{
+    int said[2];
+    pid_t agent = getpid ();
+    if (pipe2 (said, O_CLOEXEC))
+        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
+    part->agent = said[1];
+    pid_t pid = fork ();
+    if (pid == 0) {
+        close (said[0]);
+        for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
+            if (child->streams[i].fd >= 0)
+                close (child->streams[i].fd);
+        run_child (parcel, part, run, mask, ends, agent);
+    }
+    int error = errno;
+    close (said[1]);
+    child->pidfd = pid > 0 ? (int) syscall (SYS_pidfd_open, pid, 0) : -1;
+    if (child->pidfd < 0) {
+        error = pid > 0 ? errno : error;
+        close (said[0]);
+        if (pid > 0) {
+            kill (pid, SIGKILL);
+            waitpid (pid, NULL, 0);
+        }
+        return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (error),
+                         status_exec_hint (error));
+    }
+    pipe_init (&child->said, said[0], said[0]);
+    child->pid = pid;
+    return 0;
+}
+
+int
+agent_child_start (struct agent_child *child, const struct parcel *parcel, const struct hosts_part *given,
+                   hosts_run_part *run, const sigset_t *mask, struct fail *fail)
+{
+    struct hosts_part part = *given;
+    int ends[2] = { -1, -1 }, result = 0;
+    child->has_ended = false;
+    child->late_reads = 0;
+    if (open_stream (&child->streams[0], parcel, parcel->is_terminal[0], &ends[0], fail))
+        result = -1;
+    if (result == 0 && parcel->is_one_file && child->streams[0].fd >= 0)
+        ends[1] = ends[0]; /* one file there, one file here: lines keep their order */
+    else if (result == 0)
+        result = open_stream (&child->streams[1], parcel, parcel->is_terminal[1], &ends[1], fail);
+    if (result == 0)
+        result = fork_child (child, parcel, &part, run, mask, ends, fail);
+    if (ends[1] == ends[0])
+        ends[1] = -1;
+    close_ends (ends);
+    return result;
+}
+
+/* Once it has been waited for, its number may belong to another process. */
+void
+agent_child_kill (const struct agent_child *child, int signal)
+{
+    if (child->pid && !child->has_ended)
+        kill (child->pid, signal);
+}
+
+void
+agent_child_poll (const struct agent_child *child, struct pollfd fds[AGENT_CHILD_FDS], bool is_lost)
+{
+    for (int i = 0; i < AGENT_CHILD_STREAMS; i++) {
+        const struct agent_stream *stream = &child->streams[i];
+        bool may_read = is_lost || (child->unread < WIRE_WINDOW_BYTES && stream->length < WIRE_OUTPUT_BYTES);
+        fds[i] = (struct pollfd){ .fd = may_read ? stream->fd : -1, .events = POLLIN };
+    }
+    fds[AGENT_CHILD_STREAMS] = (struct pollfd){ .fd = child->said.in, .events = POLLIN };
+    fds[AGENT_CHILD_STREAMS + 1] = (struct pollfd){ .fd = child->has_ended ? -1 : child->pidfd, .events = POLLIN };
+}
+
+int64_t
+agent_child_deadline (const struct agent_child *child)
+{
+    int64_t until = INT64_MAX;
+    for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
+        if (child->streams[i].length && child->streams[i].since_ms + IDLE_MS < until)
+            until = child->streams[i].since_ms + IDLE_MS;
+    return until;
+}
+
+static void
+pass_on (struct agent_child *child, struct agent_stream *stream, size_t length, struct strbuf *out)
+{
+    if (!length)
+        return;
+    if (out) {
+        size_t begin = wire_begin (out, stream->type);
+        strbuf_add_bytes (out, stream->text, length);
+        wire_end (out, begin);
+        child->unread += (int64_t) length;
+    }
+    stream->length -= length;
+    memmove (stream->text, stream->text + length, stream->length);
+}
+
+static size_t
+whole_lines (const struct agent_stream *stream)
+{
+    size_t length = stream->length;
+    while (length && stream->text[length - 1] != '\n' && stream->text[length - 1] != '\r')
+        length--;
+    return length;
+}
+
+static void
+close_stream (struct agent_stream *stream)
+{
+    if (stream->fd >= 0)
+        close (stream->fd);
+    stream->fd = -1;
+}
+
+/* @return whether there was something */
+static bool
+read_stream (struct agent_child *child, struct agent_stream *stream, struct strbuf *out)
+{
+    ssize_t got = read (stream->fd, stream->text + stream->length, WIRE_OUTPUT_BYTES - stream->length);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (got <= 0) { /* EIO is the end of a terminal */
+        close_stream (stream);
+        pass_on (child, stream, stream->length, out);
+        return false;
+    }
+    if (!stream->length)
+        stream->since_ms = clock_ms ();
+    stream->length += (size_t) got;
+    size_t lines = whole_lines (stream);
+    pass_on (child, stream, lines || stream->length < WIRE_OUTPUT_BYTES ? lines : stream->length, out);
+    return true;
+}
+
+static void
+copy_frame (struct strbuf *out, const struct wire_frame *frame)
+{
+    size_t begin = wire_begin (out, frame->type);
+    strbuf_add_bytes (out, frame->at, frame->left);
+    wire_end (out, begin);
+}
+
+/* A failure is passed on at once, the end after the last output.  @return false at the end of what it says */
+static bool
+read_said (struct agent_child *child, struct strbuf *out)
+{
+    struct wire_frame frame;
+    bool is_open = pipe_fill (&child->said);
+    while (pipe_next (&child->said, &frame) > 0)
+        if (frame.type == WIRE_END)
+            copy_frame (&child->end, &frame);
+        else if (out)
+            copy_frame (out, &frame);
+    if (!is_open)
+        pipe_close (&child->said);
+    return is_open;
+}
+
+static bool
+has_more_to_say (const struct agent_child *child)
+{
+    int bytes = 0;
+    return child->said.in >= 0 && !ioctl (child->said.in, FIONREAD, &bytes) && bytes;
+}
+
+/* A launcher that has ended without a word was killed. */
+static void
+make_end (struct agent_child *child)
+{
+    char text[160];
+    int status = status_of_wait (child->wait_status);
+    if (WIFSIGNALED (child->wait_status))
+        snprintf (text, sizeof text, "accelerate: the launcher on this host was killed by signal %d\n",
+                  WTERMSIG (child->wait_status));
+    else
+        snprintf (text, sizeof text, "accelerate: the launcher on this host ended with status %d and no report\n",
+                  status);
+    size_t begin = wire_begin (&child->end, WIRE_END);
+    wire_put_number (&child->end, WIRE_END_ERROR);
+    wire_put_number (&child->end, status ? status : FAIL_GENERAL);
+    wire_put_text (&child->end, text);
+    wire_put_text (&child->end, NULL);
+    wire_end (&child->end, begin);
+}
+
+/* The launcher has ended.  What it has written is read up to its end, or to where nothing is left: processes that could
+ * not be killed may still hold the pipes, and write for ever. */
+static void
+finish (struct agent_child *child, struct strbuf *out)
+{
+    for (int i = 0; i < AGENT_CHILD_STREAMS; i++) {
+        struct agent_stream *stream = &child->streams[i];
+        while (out && stream->fd >= 0) {
+            if (child->unread >= WIRE_WINDOW_BYTES)
+                return; /* the head takes no more for now */
+            if (++child->late_reads > LATE_READS || !read_stream (child, stream, out))
+                break;
+        }
+        close_stream (stream);
+        pass_on (child, stream, stream->length, out);
+    }
+    while (has_more_to_say (child) && read_said (child, out))
+        ;
+    if (!child->end.length)
+        make_end (child);
+    if (out)
+        strbuf_add_bytes (out, child->end.text, child->end.length);
+    strbuf_release (&child->end);
+    pipe_close (&child->said);
+    close (child->pidfd);
+    child->pidfd = -1;
+    child->pid = 0;
+}
+
+void
+agent_child_take (struct agent_child *child, const struct pollfd fds[AGENT_CHILD_FDS], struct strbuf *out)
+{
+    int64_t now = clock_ms ();
+    if (!child->pid)
+        return;
+    for (int i = 0; i < AGENT_CHILD_STREAMS; i++) {
+        struct agent_stream *stream = &child->streams[i];
+        if (fds[i].revents && stream->fd >= 0)
+            read_stream (child, stream, out);
+        if (stream->length && now >= stream->since_ms + IDLE_MS)
+            pass_on (child, stream, stream->length, out);
+    }
+    if (fds[AGENT_CHILD_STREAMS + 1].revents && !child->has_ended)
+        child->has_ended = waitpid (child->pid, &child->wait_status, WNOHANG) == child->pid;
+    if (!child->has_ended && fds[AGENT_CHILD_STREAMS].revents)
+        read_said (child, out);
+    if (child->has_ended)
+        finish (child, out);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launcher that an agent has started: its output, what it says about its ranks, and its end. */
+#ifndef HOSTS_AGENT_CHILD_H
+#define HOSTS_AGENT_CHILD_H
+
+#include "hosts/parcel.h"
+#include "hosts/part.h"
+#include "hosts/pipe.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/types.h>
+
+enum { AGENT_CHILD_STREAMS = 2, AGENT_CHILD_FDS = AGENT_CHILD_STREAMS + 2 };
+
+/** Output on its way to the head, in whole lines as far as possible. */
+struct agent_stream {
+    int fd; /* -1: none, or at its end */
+    enum wire_type type;
+    char *text; /* [WIRE_OUTPUT_BYTES] */
+    size_t length;
+    int64_t since_ms; /* when the oldest byte of it came */
+};
+
+struct agent_child {
+    pid_t pid; /* 0: none, or its end has been reported */
+    int pidfd;
+    int wait_status;
+    bool has_ended;
+    int late_reads; /* of output, after that */
+    struct agent_stream streams[AGENT_CHILD_STREAMS];
+    struct pipe_end said; /* frames of the launcher */
+    struct strbuf end;    /* its WIRE_END, which follows the last output */
+    int64_t unread; /* bytes that the head has not passed on yet */
+};
+
+void agent_child_init (struct agent_child *child);
+
+/** Start the launcher of @p part.  @return 0, or -1 with @p fail set */
+int agent_child_start (struct agent_child *child, const struct parcel *parcel, const struct hosts_part *part,
+                       hosts_run_part *run, const sigset_t *mask, struct fail *fail);
+
+/** Send @p signal to the launcher, if it still runs. */
+void agent_child_kill (const struct agent_child *child, int signal);
+
+/** What to wait for.  @param is_lost  nobody wants the output */
+void agent_child_poll (const struct agent_child *child, struct pollfd fds[AGENT_CHILD_FDS], bool is_lost);
+
+/** When it has something to do although nothing has happened; INT64_MAX: never. */
+int64_t agent_child_deadline (const struct agent_child *child);
+
+/** Append what has happened to @p out, as frames; NULL: nobody wants to know. */
+void agent_child_take (struct agent_child *child, const struct pollfd fds[AGENT_CHILD_FDS], struct strbuf *out);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The hosts that a scheduler has given to the job in which this command runs. */
+#ifndef HOSTS_ALLOCATION_H
+#define HOSTS_ALLOCATION_H
+
+#include "hosts/hostlist.h"
+
+/** As getenv(). */
+typedef const char *allocation_lookup (const char *name);
+
+/**
+ * Look for an allocation of Slurm, PBS or LSF.  A process that the scheduler, or another launcher, has started as one
+ * of several has none: it is a part of a job already.
+ *
+ * @param[out] list  empty if there is none; its hosts
+ * @param[out] source  for people: "the Slurm allocation (SLURM_JOB_NODELIST)"; NULL if there is none
+ */
+int allocation_find (struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of the head; head.c has its loop, rally.c what comes before the ranks start, verdict.c the end. */
+#ifndef HOSTS_HEAD_STATE_H
+#define HOSTS_HEAD_STATE_H
+
+#include "hosts/link.h"
+#include "hosts/parcel.h"
+#include "util/io.h"
+
+enum head_phase {
+    HEAD_CONNECT, /* agents are being started */
+    HEAD_ADDRESS, /* an address and a port for rank 0 are looked for */
+    HEAD_RUN,     /* ranks run, or are ending */
+    HEAD_OVER,    /* all hosts have ended or are lost; output may be left */
+};
+
+struct head {
+    struct hosts *hosts;
+    struct parcel parcel;
+    struct io_target report; /* of --failure_report; no path: none is wanted */
+    struct link *links; /* [count], in the order of hosts->list */
+    int count;
+    enum head_phase phase;
+    struct output_sink sinks[LINK_STREAMS];
+    struct output_sink *sink_of[LINK_STREAMS];
+    int signal_fd;
+    int64_t beat_ms;   /* when to send the next beats */
+    int64_t beats;     /* so far */
+    int64_t turn_ms;   /* when the loop last came round */
+    int64_t limit_ms;  /* when all hosts must have ended; INT64_MAX: no limit yet */
+    int signal;        /* that ended the job; 0: none */
+    int64_t signal_ns; /* when it came */
+    int64_t restarts;
+    const char *address; /* for MASTER_ADDR; one of the first link's, or NULL with a single host */
+    bool is_reach_asked; /* the other hosts have been told where rank 0 listens */
+    struct link *asking; /* SSH may ask the user for this host; NULL: none */
+};
+
+/** Do what can be done before the ranks start.  @return 0, or -1 with @p fail set: the job cannot start */
+int rally_advance (struct head *head, struct fail *fail);
+
+/** Whether the user can be asked. */
+bool rally_has_terminal (void);
+
+/** The host to which the end of the job is due: where a rank failed first, or the first that was lost; NULL: none. */
+struct link *verdict_find (struct head *head);
+
+/** What the job exits with. */
+int verdict_status (const struct head *head, const struct link *guilty);
+
+/** Append the report, as text. */
+void verdict_text (const struct head *head, const struct link *guilty, struct strbuf *out);
+
+/** The same as JSON. */
+int verdict_json (const struct head *head, const struct link *guilty, struct strbuf *out, struct fail *fail);
+
+/** Of a job that could not start, because of @p error. */
+int verdict_json_error (const struct head *head, const struct fail *error, struct strbuf *out, struct fail *fail);
+
+#endif

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One connection of the head; see link.h. */
+#include <config.h>
+
+#include "hosts/link.h"
+
+#include "launch/status.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+enum { BABBLE_BYTES = 64 * 1024, RECORD_BYTES = 5 };
+
+/* SSH stays in our process group, so that it may ask on the terminal; so ^C must not reach it, or the ranks would lose
+ * their connection instead of getting the signal.  It keeps signals ignored that were ignored when it was started. */
+static void
+ignore_signals (void)
+{
+    static const int ignored[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2, SIGALRM };
+    sigset_t none;
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        signal (ignored[i], SIG_IGN);
+    sigemptyset (&none);
+    sigprocmask (SIG_SETMASK, &none, NULL);
+}
+
+static _Noreturn void
+run_child (const struct strlist *argv, bool is_own, const int in[2], const int out[2], const int err[2], pid_t head)
+{
+    dup2 (in[0], 0);
+    dup2 (out[1], 1);
+    dup2 (err[1], 2);
+    ignore_signals ();
+    if (is_own) {
+        sigset_t none;
+        sigemptyset (&none);
+        signal (SIGTERM, SIG_DFL);
+        signal (SIGHUP, SIG_DFL);
+        setsid (); /* ^C reaches its ranks through us, once */
+    } else
+        prctl (PR_SET_PDEATHSIG, SIGKILL); /* then the other side sees the end of the connection */
+    if (getppid () != head)
+        _exit (FAIL_GENERAL);
+    execvp (argv->items[0], argv->items);
+    dprintf (2, "cannot execute %s: %s\n", argv->items[0], strerror (errno));
+    _exit (status_of_exec (errno));
+}
+
+static void
+close_both (const int ends[2])
+{
+    close (ends[0]);
+    close (ends[1]);
+}
+
+int
+link_start (struct link *link, const struct hosts *hosts, struct fail *fail)
+{
+    AUTO_STRLIST struct strlist argv = { 0 };
+    int in[2], out[2], err[2];
+    pid_t head = getpid ();
+    hosts_add_argv (hosts, link->name, link->batch, &argv);
+    if (argv.failed)
+        return fail_nomem (fail);
+    if (pipe2 (in, O_CLOEXEC))
+        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
+    if (pipe2 (out, O_CLOEXEC)) {
+        close_both (in);
+        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
+    }
+    if (pipe2 (err, O_CLOEXEC)) {
+        close_both (in);
+        close_both (out);
+        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
+    }
+    link->pid = fork ();
+    if (link->pid == 0)
+        run_child (&argv, hosts_is_own (hosts, link->name), in, out, err, head);
+    close (in[0]);
+    close (out[1]);
+    close (err[1]);
+    pipe_init (&link->pipe, out[0], in[1]);
+    link->err = err[0];
+    fcntl (link->err, F_SETFL, O_NONBLOCK);
+    link->state = LINK_CONNECTING;
+    link->has_greeting = link->has_job = false;
+    if (link->pid < 0) {
+        link->pid = 0;
+        return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (errno),
+                         status_exec_hint (errno));
+    }
+    return 0;
+}
+
+void
+link_lose (struct link *link, const char *why, ...)
+{
+    va_list arguments;
+    if (link->state == LINK_LOST || link->state == LINK_ENDED)
+        return;
+    link->state = LINK_LOST;
+    va_start (arguments, why);
+    vsnprintf (link->why, sizeof link->why, why, arguments);
+    va_end (arguments);
+    link->failed_ns = link->pipe.heard_ms * 1000000;
+}
+
+void
+link_read_err (struct link *link)
+{
+    char bytes[4096];
+    ssize_t got = read (link->err, bytes, sizeof bytes);
+    if (got > 0)
+        strbuf_add_bytes (&link->said, bytes, (size_t) got);
+    else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+        close (link->err);
+        link->err = -1;
+    }
+}
+
+/* Shells' start-up files may write, too; that is not for us.  @return whether the greeting is there */
+static bool
+find_greeting (struct link *link)
+{
+    static const char greeting[] = WIRE_GREETING;
+    struct pipe_end *pipe = &link->pipe;
+    size_t length = pipe->input.length - pipe->taken;
+    const char *bytes = length ? pipe->input.text + pipe->taken : NULL;
+    const char *at = length ? memmem (bytes, length, greeting, sizeof greeting - 1) : NULL;
+    if (!at) {
+        if (length > BABBLE_BYTES)
+            link_lose (link, "something else than an agent answers there");
+        return false;
+    }
+    strbuf_add_bytes (&link->babble, bytes, (size_t) (at - bytes));
+    pipe->taken += (size_t) (at - bytes) + sizeof greeting - 1;
+    link->has_greeting = true;
+    return true;
+}
+
+static char *
+copy (const char *text)
+{
+    return strdup (text ? text : "");
+}
+
+static void
+take_hello (struct link *link, struct wire_frame *frame)
+{
+    const char *version = wire_text (frame), *host = wire_text (frame);
+    if (!version || strcmp (version, PACKAGE_VERSION) != 0)
+        link_lose (link, "accelerate %s is installed there, but this is accelerate %s; install the same version on all "
+                         "hosts", version ? version : "?", PACKAGE_VERSION);
+    else {
+        link->host = copy (host);
+        link->state = LINK_GREETED;
+    }
+}
+
+static void
+take_listening (struct link *link, struct wire_frame *frame)
+{
+    free (link->token);
+    free (link->note);
+    strlist_release (&link->addresses);
+    link->token = copy (wire_text (frame));
+    link->port = (int) wire_number (frame);
+    link->note = copy (wire_text (frame));
+    wire_list (frame, &link->addresses);
+    link->state = LINK_LISTENING;
+}
+
+static void
+take_reached (struct link *link, struct wire_frame *frame)
+{
+    size_t count = frame->left / 8;
+    free (link->reached);
+    link->reached = calloc (count + 1, sizeof *link->reached);
+    link->reached_count = link->reached ? count : 0;
+    for (size_t i = 0; i < link->reached_count; i++)
+        link->reached[i] = wire_number (frame);
+    link->state = LINK_REACHED;
+}
+
+static void
+take_beat (struct link *link, struct wire_frame *frame)
+{
+    int64_t sent = wire_number (frame), theirs = wire_number (frame), trip = clock_ns () - sent;
+    if (link->round_trip_ns && link->round_trip_ns <= trip)
+        return;
+    link->round_trip_ns = trip;
+    link->offset_ns = theirs - sent - trip / 2;
+}
+
+static void
+take_end (struct link *link, struct wire_frame *frame)
+{
+    link->end = (enum wire_end) wire_number (frame);
+    link->status = (int) wire_number (frame);
+    free (link->report);
+    free (link->json);
+    link->report = copy (wire_text (frame));
+    link->json = copy (wire_text (frame));
+    link->state = LINK_ENDED;
+    if ((link->end != WIRE_END_DONE || link->status) && !link->failed_ns)
+        link->failed_ns = clock_ns ();
+}
+
+static void
+take_output (struct link *link, const struct wire_frame *frame)
+{
+    char head[RECORD_BYTES] = { frame->type == WIRE_ERR };
+    uint32_t length = (uint32_t) frame->left;
+    memcpy (head + 1, &length, sizeof length);
+    strbuf_add_bytes (&link->output.bytes, head, sizeof head);
+    strbuf_add_bytes (&link->output.bytes, frame->at, frame->left);
+}
+
+static void
+take_frame (struct link *link, struct wire_frame *frame)
+{
+    const char *refusal;
+    switch (frame->type) {
+    case WIRE_HELLO: take_hello (link, frame); break;
+    case WIRE_READY:
+        link->ranks_found = wire_number (frame);
+        link->state = LINK_READY;
+        break;
+    case WIRE_REFUSED:
+        link->status = (int) wire_number (frame);
+        refusal = wire_text (frame);
+        link_lose (link, "%s", refusal ? refusal : "refused");
+        break;
+    case WIRE_LISTENING: take_listening (link, frame); break;
+    case WIRE_REACHED: take_reached (link, frame); break;
+    case WIRE_STARTED: link->has_started = true; break;
+    case WIRE_OUT:
+    case WIRE_ERR: take_output (link, frame); break;
+    case WIRE_BEAT: take_beat (link, frame); break;
+    case WIRE_FAILED:
+        link->failed_ns = wire_number (frame) - link->offset_ns;
+        link->failed_rank = (int) wire_number (frame);
+        break;
+    case WIRE_END: take_end (link, frame); break;
+    default: link_lose (link, "the agent there has sent something unknown");
+    }
+}
+
+void
+link_read (struct link *link)
+{
+    struct wire_frame frame;
+    int result = 0;
+    bool is_open = pipe_fill (&link->pipe);
+    if (link->has_greeting || find_greeting (link))
+        while (link->state != LINK_LOST && (result = pipe_next (&link->pipe, &frame)) > 0)
+            take_frame (link, &frame);
+    if (result < 0)
+        link_lose (link, "the agent there has sent something that is not a frame");
+    if (!is_open) {
+        close (link->pipe.in);
+        link->pipe.in = -1;
+    }
+}
+
+bool
+link_has_output (const struct link *link)
+{
+    return link->output.taken < link->output.bytes.length;
+}
+
+/* One frame of output, which stays together.  @return false if the sink has no room for it */
+static bool
+pass_one (struct link *link, struct output_sink *const sinks[LINK_STREAMS])
+{
+    struct link_output *output = &link->output;
+    const char *record = output->bytes.text + output->taken;
+    uint32_t length;
+    memcpy (&length, record + 1, sizeof length);
+    struct output_sink *sink = sinks[record[0] != 0];
+    struct output_line *line = &output->lines[record[0] != 0];
+    const char *text = record + RECORD_BYTES;
+    if (!output_sink_end_foreign_line (sink, line) || !output_sink_put_whole (sink, text, length))
+        return false;
+    if (length)
+        sink->unfinished = text[length - 1] == '\n' || text[length - 1] == '\r' ? NULL : line;
+    output->taken += RECORD_BYTES + length;
+    link->passed_on += length;
+    return true;
+}
+
+bool
+link_pass_on (struct link *link, struct output_sink *const sinks[LINK_STREAMS])
+{
+    while (link_has_output (link))
+        if (!pass_one (link, sinks))
+            break;
+    bool is_all = !link_has_output (link);
+    if (is_all || link->output.taken > WIRE_WINDOW_BYTES) {
+        size_t rest = link->output.bytes.length - link->output.taken;
+        if (rest)
+            memmove (link->output.bytes.text, link->output.bytes.text + link->output.taken, rest);
+        strbuf_truncate (&link->output.bytes, rest);
+        link->output.taken = 0;
+    }
+    if (link->passed_on > link->acknowledged && link->pipe.out >= 0) {
+        wire_put_frame (&link->pipe.to_write, WIRE_ACK, link->passed_on - link->acknowledged);
+        link->acknowledged = link->passed_on;
+    }
+    return is_all;
+}
+
+void
+link_beat (struct link *link)
+{
+    if (link->state > LINK_CONNECTING && link->state < LINK_LOST && link->pipe.out >= 0)
+        wire_put_frame (&link->pipe.to_write, WIRE_BEAT, clock_ns ());
+}
+
+void
+link_kill (struct link *link)
+{
+    if (link->pid)
+        kill (link->pid, SIGKILL);
+}
+
+void
+link_release (struct link *link)
+{
+    pipe_close (&link->pipe);
+    if (link->err >= 0)
+        close (link->err);
+    strbuf_release (&link->said);
+    strbuf_release (&link->babble);
+    strbuf_release (&link->output.bytes);
+    strlist_release (&link->addresses);
+    free (link->host);
+    free (link->token);
+    free (link->note);
+    free (link->reached);
+    free (link->report);
+    free (link->json);
+}

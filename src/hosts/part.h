@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One host's part of a job on several, and what its launcher tells the agent that started it. */
+#ifndef HOSTS_PART_H
+#define HOSTS_PART_H
+
+#include "config/values.h"
+#include "hosts/wire.h"
+#include "launch/claim.h"
+#include "launch/job.h"
+#include "launch/topology.h"
+
+struct hosts_part {
+    struct topology_share share;
+    struct claim claim; /* of the job's port, on the host of rank 0 */
+    int64_t restarts;   /* so far */
+    int agent;          /* where to write frames WIRE_FAILED and WIRE_END */
+};
+
+/** Runs the part of @p config on this host.  @return the exit status */
+typedef int hosts_run_part (struct config *config, const struct hosts_part *part);
+
+/** A job_observer's function: tell the agent at once. */
+void hosts_tell_failure (const struct job *job, const struct job_observer *observer);
+
+/** Tell the agent what became of the part.  @param text, json  may be NULL */
+void hosts_tell_end (const struct hosts_part *part, enum wire_end end, int status, const char *text, const char *json);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the head and its agents write to each other: frames of a type and some values.  Both are the same release of the
+ * same program, which the first frame makes sure of, so the values need no description of themselves. */
+#ifndef HOSTS_WIRE_H
+#define HOSTS_WIRE_H
+
+#include "util/strbuf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** What an agent writes first.  A shell's start-up files may have written something else before. */
+#define WIRE_GREETING "\n\001accelerate agent\001\n"
+
+enum {
+    WIRE_FRAME_BYTES = 16 * 1024 * 1024, /* the longest */
+    WIRE_OUTPUT_BYTES = 16 * 1024,       /* of output in one frame, at most */
+    WIRE_WINDOW_BYTES = 256 * 1024,      /* of output that the head has not passed on yet, at most */
+};
+
+enum wire_type {
+    /* from the head */
+    WIRE_JOB = 1, /* what to start: wire_job.h */
+    WIRE_LISTEN,  /* number of processes; find a port for rank 0 and listen there */
+    WIRE_REACH,   /* token, port, addresses: which can you reach? */
+    WIRE_START,   /* address, port, machine, machines, first rank, ranks, world size, restarts */
+    WIRE_SIGNAL,  /* number */
+    WIRE_ACK,     /* bytes of output that were passed on */
+    WIRE_BEAT,    /* the head's clock, ns; the answer has the agent's, too */
+
+    /* from the agent */
+    WIRE_HELLO,     /* version, host name */
+    WIRE_READY,     /* how many processes this host would run: one for each GPU, or 1 */
+    WIRE_REFUSED,   /* exit status, message: nothing was started */
+    WIRE_LISTENING, /* token, port, note, addresses */
+    WIRE_REACHED,   /* for each address, whether it can be reached */
+    WIRE_STARTED,   /* the port is free for rank 0, and the launcher runs */
+    WIRE_OUT,       /* bytes */
+    WIRE_ERR,       /* bytes */
+    WIRE_FAILED,    /* the agent's clock, ns; rank: the first failure on this host, at once */
+    WIRE_END,       /* enum wire_end, exit status, report as text, as JSON: the launcher on this host has ended */
+    WIRE_TYPE_COUNT
+};
+
+/** How a host's part of a job ended. */
+enum wire_end {
+    WIRE_END_DONE,   /* all ranks exited with status 0 */
+    WIRE_END_FAILED, /* a rank failed */
+    WIRE_END_TOLD,   /* a signal came first */
+    WIRE_END_ERROR,  /* it could not be started */
+};
+
+/** Begin a frame at the end of @p out.  @return for wire_end() */
+size_t wire_begin (struct strbuf *out, enum wire_type type);
+void wire_end (struct strbuf *out, size_t begin);
+void wire_put_number (struct strbuf *out, int64_t value);
+/** NULL is written as such. */
+void wire_put_text (struct strbuf *out, const char *text);
+void wire_put_list (struct strbuf *out, const struct strlist *list);
+
+/** A frame with one number, or without anything. */
+void wire_put_frame (struct strbuf *out, enum wire_type type, int64_t number);
+
+/** The values of a frame.  After a value that is not there, `failed` is set and all others are 0 or NULL. */
+struct wire_frame {
+    enum wire_type type;
+    const char *at;
+    size_t left;
+    bool failed;
+};
+
+int64_t wire_number (struct wire_frame *frame);
+/** @return valid as long as the frame's bytes; NULL if NULL was written */
+const char *wire_text (struct wire_frame *frame);
+/** Append to @p list. */
+void wire_list (struct wire_frame *frame, struct strlist *list);
+
+/**
+ * The first frame of @p bytes.
+ *
+ * @param[out] used  how many bytes it has
+ * @return 1; 0 if there is no whole one yet; -1 if it cannot be one
+ */
+int wire_next (const char *bytes, size_t length, struct wire_frame *frame, size_t *used);
+
+#endif

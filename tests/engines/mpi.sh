@@ -1,0 +1,124 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Engine mpi: the conformance tests under mpirun, on "several hosts" too, and how it fails.
+. "${srcdir:-.}/tests/testlib.sh"
+conformance=$builddir/tests/conformance/conformance
+module=$builddir/src/engines/mpi/.libs/accel_engine_mpi.so
+all="types sizes mixture tensors control arguments memory random objects trees messages groups work rounds"
+mpirun=$(sed -n 's/^MPIRUN = //p' "$builddir/Makefile")
+
+test_expect_success 'neither the library nor the command needs MPI' '
+    for file in "$builddir"/.libs/libaccel.so "$accelerate" "$builddir"/.libs/accelerate; do
+        [ ! -f "$file" ] || ! readelf -d "$file" 2>/dev/null | grep "NEEDED.*mpi" || return 1; done'
+test_expect_success 'its sources include accel/engine.h, and nothing else of libaccel' '
+    ! grep -h "^#include" "$srcdir"/src/engines/mpi/*.[ch] | grep -v -e "<[a-z/]*\.h>" -e "\"engines/mpi/" | grep . &&
+    ! grep -h "^#include <accel/" "$srcdir"/src/engines/mpi/*.[ch] | grep -vx "#include <accel/engine.h>"'
+if [ ! -f "$module" ]; then
+    test_skip 'engine mpi' 'not built: no MPI, or no shared libraries (see the end of configure)'
+    test_done
+elif ! command -v "$mpirun" >/dev/null; then
+    test_skip 'engine mpi' 'there is no mpirun'
+    test_done
+elif is_sanitized; then
+    test_skip 'engine mpi' 'MPI is not built with sanitizers'
+    test_done
+fi
+test_expect_success 'it needs nothing of libaccel' '! nm -D -u "$module" | grep " accel_"'
+
+umask 022
+mkdir engines && cp "$module" engines
+ACCEL_ENGINE_PATH=$scratch/engines
+# More ranks than processors, for root too.
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+OMPI_MCA_btl_vader_single_copy_mechanism=none
+export ACCEL_ENGINE_PATH OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
+    OMPI_MCA_btl_vader_single_copy_mechanism
+# An mpirun that hangs may ignore SIGTERM.
+limited () {
+    timeout -k 10 $patience "$@"
+}
+if ! limited "$mpirun" -n 2 true >out 2>&1; then
+    test_skip 'engine mpi' "$mpirun cannot start processes here: $(head -n 1 out)"
+    test_done
+fi
+
+# under_mpirun N COMMAND...: with engine mpi
+under_mpirun () {
+    ranks=$1
+    shift
+    limited env ACCEL_ENGINE=mpi "$mpirun" -n "$ranks" "$@"
+}
+# conforms N SUITE...
+conforms () {
+    wanted="^mpi, $1 ranks: "
+    processes=$1
+    shift
+    under_mpirun "$processes" "$conformance" "$@" >conformed && grep "$wanted" conformed && nothing_left
+}
+
+# As on hosts with EACH ranks: hosts EACH COMMAND...
+cat >hosts <<'END'
+#!/bin/sh
+each=$1 RANK=${OMPI_COMM_WORLD_RANK-$PMI_RANK} WORLD_SIZE=${OMPI_COMM_WORLD_SIZE-$PMI_SIZE}
+shift
+LOCAL_RANK=$((RANK % each)) LOCAL_WORLD_SIZE=$each
+export RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
+exec "$@"
+END
+chmod +x hosts
+port=$(free_port)
+
+test_expect_success '1 process' 'conforms 1 $all'
+test_expect_success '2 processes' 'conforms 2 $all'
+test_expect_success '3 processes' 'conforms 3 mixture messages groups work rounds'
+test_expect_success '4 processes' 'conforms 4 sizes mixture control groups'
+if is_long; then
+    test_expect_success '3 processes, everything' 'conforms 3 $all'
+    test_expect_success '2 hosts of 2 ranks, everything' '
+        under_mpirun 4 ./hosts 2 "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
+    test_expect_success '2 processes, more than caches hold' 'conforms 2 large'
+    test_expect_success 'more elements than an int can count' '
+        under_mpirun 2 "$builddir/tests/engines/mpi_program" large >out && grep -x "2181038077 elements" out'
+fi
+test_expect_success '2 hosts of 2 ranks' '
+    under_mpirun 4 ./hosts 2 "$conformance" mixture control messages groups work rounds >out && grep "^mpi, 4 ranks: " out'
+
+# ---- who is chosen, and who is refused ----
+
+test_expect_success 'on one host, mpirun starts ranks that share memory' '
+    limited "$mpirun" -n 2 "$conformance" control >out && grep "^shm, 2 ranks: " out'
+test_expect_success 'on several hosts, it is chosen' '
+    limited "$mpirun" -n 2 ./hosts 1 "$conformance" control >out && grep "^mpi, 2 ranks: " out'
+test_expect_success 'ranks that MPI did not start are refused, and the message says how to start them' '
+    test_exit 1 env ACCEL_ENGINE=mpi timeout $patience "$accelerate" launch --quiet --cpu --num_processes 2 "$conformance" \
+        control 2>error && grep "mpi cannot connect ranks that MPI did not start .*: start the program with .mpirun -n 2 PROGRAM." error'
+test_expect_success 'ranks each of which is alone for MPI are refused' '
+    printf "#!/bin/sh\\nPMI_RANK=\$RANK PMI_SIZE=\$WORLD_SIZE ACCEL_ENGINE=mpi\\nexport PMI_RANK PMI_SIZE ACCEL_ENGINE\\nexec \"\$@\"\\n" >alone &&
+    chmod +x alone && test_exit 1 by_hand 2 "$port" ./alone timeout $patience "$conformance" control 2>error &&
+    grep "accel_open: engine mpi: MPI connects 1 process, but this job has 2: .* was not started by its own mpirun" error'
+for how in init serialized; do
+    test_expect_success "the program has called MPI_Init() itself: $how" '
+        under_mpirun 2 "$builddir/tests/engines/mpi_program" $how >out && grep -x "mpi, 2 ranks" out'
+done
+test_expect_success 'the program has called MPI_Finalize()' '
+    under_mpirun 2 "$builddir/tests/engines/mpi_program" finalized >out && test "$(grep -cx refused out)" = 2'
+test_expect_success 'a kind that it does not know is unsupported' '
+    under_mpirun 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine mpi: unknown kind 40" out)" = 2 &&
+    test "$(grep -cx "kind 40, started: engine mpi: unknown kind 40" out)" = 2'
+
+# ---- training ----
+
+# digits FILE COMMAND...: the losses, which one rank of each host prints
+digits () {
+    file=$1
+    shift
+    "$@" "$builddir/examples/digits" --epochs 2 --seed 1 --batch_size 60 >said && grep "^epoch" said | sort -u >"$file" &&
+        test "$(wc -l <"$file")" = 2
+}
+for n in 2 4; do
+    test $n = 2 || is_long || continue
+    test_expect_success "examples/digits: $n processes train as with shared memory, bit for bit" '
+        digits shm timeout $patience "$accelerate" launch --quiet --cpu --num_processes $n &&
+        digits mpi under_mpirun $n && diff shm mpi && digits several under_mpirun $n ./hosts 1 && diff shm several'
+done
+test_done

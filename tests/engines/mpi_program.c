@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of a program that uses MPI itself, or more elements than an int can count; needs engine mpi.
+ *
+ *   mpi_program init         MPI_Init() comes before accel_open(): one thread may communicate
+ *   mpi_program serialized   the same with MPI_Init_thread()
+ *   mpi_program finalized    accel_open() comes after MPI_Finalize()
+ *   mpi_program large        more than 2^31 elements
+ *
+ * What is wrong is one line on standard error and exit status 1. */
+#include <config.h>
+
+#include <accel/accel.h>
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { WINDOW = 32 << 20, WINDOWS = 65 };
+
+static void
+must (bool good, const char *what, const struct accel_error *err)
+{
+    if (good)
+        return;
+    fprintf (stderr, "%s: %s\n", what, err->text);
+    _exit (1);
+}
+
+/* ---- MPI of the program ---- */
+
+struct barrier {
+    struct accel_comm *comm;
+    struct accel_error err;
+    enum accel_status status;
+};
+
+static void *
+meet_elsewhere (void *user)
+{
+    struct barrier *barrier = user;
+    barrier->status = accel_comm_barrier (barrier->comm, &barrier->err);
+    return NULL;
+}
+
+/* A collective of the program between two of ours, of which another thread calls the second. */
+static void
+share (bool has_one_thread)
+{
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct barrier barrier = { 0 };
+    pthread_t thread;
+    float one = 1, sum = 0;
+    int ours = 1, theirs = 0;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    float size = (float) accel_comm_size (world);
+    must (!accel_comm_all_reduce (world, &one, &sum, 1, ACCEL_FLOAT32, ACCEL_SUM, &err) && sum == size, "sum", &err);
+    MPI_Allreduce (&ours, &theirs, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    must ((float) theirs == size, "MPI_Allreduce", &err);
+    barrier.comm = world;
+    must (!pthread_create (&thread, NULL, meet_elsewhere, &barrier) && !pthread_join (thread, NULL), "thread", &err);
+    if (has_one_thread)
+        must (barrier.status == ACCEL_ERR_UNSUPPORTED
+                  && strstr (barrier.err.text, "MPI was initialized with MPI_THREAD_"),
+              "another thread is not refused", &barrier.err);
+    else
+        must (!barrier.status, "another thread", &barrier.err);
+    if (accel_comm_rank (world) == 0)
+        printf ("%s, %g ranks\n", accel_comm_engine (world), (double) size);
+    accel_close (acc);
+}
+
+static void
+with_mpi_of_the_program (int level)
+{
+    int provided = 0, is_over = 0;
+    MPI_Init_thread (NULL, NULL, level, &provided);
+    share (provided < MPI_THREAD_SERIALIZED);
+    MPI_Finalized (&is_over);
+    must (!is_over, "accel_close() has finalized MPI", &(struct accel_error){ 0 });
+    MPI_Finalize ();
+}
+
+static void
+open_too_late (void)
+{
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    MPI_Init (NULL, NULL);
+    MPI_Finalize ();
+    must (accel_open (&acc, NULL, &err) && strstr (err.text, "has called MPI_Finalize() before"), "not refused", &err);
+    puts ("refused");
+}
+
+/* ---- large counts ---- */
+
+/* More memory than there is: one window of it again and again, but for the last. */
+static signed char *
+map (signed char fill, signed char last)
+{
+    int fds[2] = { memfd_create ("many", 0), memfd_create ("last", 0) };
+    char *at = mmap (NULL, (size_t) WINDOW * WINDOWS, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t i = 0; i < WINDOWS && at != MAP_FAILED; i++) {
+        int fd = fds[i + 1 == WINDOWS], rights = PROT_READ | PROT_WRITE;
+        must (!ftruncate (fd, WINDOW)
+                  && mmap (at + i * WINDOW, WINDOW, rights, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED,
+              "mmap", &(struct accel_error){ 0 });
+    }
+    must (at != MAP_FAILED, "mmap", &(struct accel_error){ 0 });
+    memset (at, fill, WINDOW);
+    memset (at + (size_t) (WINDOWS - 1) * WINDOW, last, WINDOW);
+    return (signed char *) at;
+}
+
+static bool
+is (const signed char *at, signed char fill, signed char last, size_t count)
+{
+    bool good = true;
+    for (size_t i = 0; i < WINDOW; i++)
+        good = good && at[i] == fill;
+    for (size_t i = (size_t) (WINDOWS - 1) * WINDOW; i < count; i++)
+        good = good && at[i] == last;
+    return good;
+}
+
+static void
+large (void)
+{
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    int rank = accel_comm_rank (world), size = accel_comm_size (world);
+    size_t count = (size_t) WINDOW * WINDOWS - 3;
+    signed char *a = rank ? map (0, 0) : map (3, 5), *b = map (0, 0);
+    must (!accel_comm_broadcast (world, a, count, ACCEL_INT8, 0, &err) && is (a, 3, 5, count), "broadcast", &err);
+    must (!accel_comm_all_reduce (world, a, b, count, ACCEL_INT8, ACCEL_SUM, &err)
+              && is (b, (signed char) (3 * size), (signed char) (5 * size), count), "all_reduce", &err);
+    if (rank == 0)
+        printf ("%zu elements\n", count);
+    accel_close (acc);
+}
+
+int
+main (int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "";
+    setvbuf (stdout, NULL, _IOLBF, 0);
+    if (!strcmp (how, "init"))
+        with_mpi_of_the_program (MPI_THREAD_SINGLE);
+    else if (!strcmp (how, "serialized"))
+        with_mpi_of_the_program (MPI_THREAD_SERIALIZED);
+    else if (!strcmp (how, "finalized"))
+        open_too_late ();
+    else if (!strcmp (how, "large"))
+        large ();
+    else
+        return 2;
+    return 0;
+}

@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Whatever dies, a rank, an agent, the head, a host or a link: the report says which, and no process stays on any host.
+. "${srcdir:-.}/tests/testlib.sh"
+. "$srcdir/tests/hosts/lab"
+begin_lab 3 || exit
+meet=$builddir/tests/hosts/rendezvous
+
+# begin ARGUMENT...: launch from host1 on all hosts, in the background; ranks 0 and 1 are on host1, 2 on host2, 3 on
+# host3
+begin () {
+    rm -f up.*
+    on host1 "$accelerate" launch --cpu --hosts host1:2,host2:1,host3:1 "$@" "$meet" up >out 2>err &
+    head=$!
+    await up.0 up.1 up.2 up.3
+}
+
+# finish STATUS: the head ends with it
+finish () {
+    status=0
+    wait "$head" || status=$?
+    [ "$status" = "$1" ] || { echo "exit status $status, wanted $1" && return 1; }
+}
+
+test_expect_success 'a killed rank: it is blamed, not those that lose their connection to it' '
+    begin && on host1 kill -9 "$(cat up.0)" && finish 137 &&
+    grep "^accelerate: rank 0 (process $(cat up.0) on host1) was killed by signal 9 (SIGKILL)" err &&
+    test "$(grep -c ^accelerate: err)" -eq 1 && all_clean host1 host2 host3
+'
+test_expect_success 'a killed rank on another host' '
+    begin && on host3 kill -SEGV "$(cat up.3)" && finish 139 &&
+    grep "^accelerate: rank 3 (process $(cat up.3) on host3) was killed by signal 11 (SIGSEGV)" err &&
+    all_clean host1 host2 host3
+'
+test_expect_success 'a killed agent: its host is blamed' '
+    begin && on host2 pkill -9 -f "[-]-agent" && finish 1 && grep "^accelerate: host host2: lost: " err &&
+    all_clean host1 host2 host3
+'
+# The launcher below it has the same name; the agent is the older one.
+test_expect_success 'a killed agent, and ranks that wait for ever' '
+    begin && on host1 pkill -9 -o -f "[e]xe --agent" && finish 1 && grep "^accelerate: host host1: lost: " err &&
+    all_clean host1 host2 host3
+'
+test_expect_success 'a killed launcher below an agent' '
+    begin && on host2 pkill -9 accel-job && finish 137 && grep "^accelerate: host host2: .*killed by signal 9" err &&
+    all_clean host1 host2 host3
+'
+test_expect_success 'a killed head: all hosts end their ranks' '
+    begin && on host1 pkill -9 -f "[-]-hosts host1:2" && finish 137 && all_clean host1 host2 host3
+'
+test_expect_success 'SIGTERM reaches all ranks once, and ends the job' '
+    begin && on host1 pkill -TERM -f "[-]-hosts host1:2" && finish 143 && grep "^accelerate: ended by SIGTERM$" err &&
+    all_clean host1 host2 host3
+'
+test_expect_success 'a cut link: the host is blamed, and ends its own ranks' '
+    begin --host_timeout 4 && hosts cut host2 && finish 1 &&
+    grep "^accelerate: host host2: lost: no sign of life for 4 s$" err &&
+    all_clean host1 host2 host3 && hosts heal host2
+'
+test_expect_success 'a host that is powered off' '
+    begin --host_timeout 4 && hosts off host3 && finish 1 &&
+    grep "^accelerate: host host3: lost: no sign of life for 4 s$" err && all_clean host1 host2
+'
+test_done

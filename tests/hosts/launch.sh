@@ -1,0 +1,115 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# One launch starts ranks on several hosts, and their output comes to one place.
+. "${srcdir:-.}/tests/testlib.sh"
+. "$srcdir/tests/hosts/lab"
+begin_lab 3 || exit
+meet=$builddir/tests/hosts/rendezvous
+
+# launch ARGUMENT...: from host1
+launch () {
+    on host1 "$accelerate" launch --cpu "$@"
+}
+
+cat >expected <<'END'
+rank 0 of 4, local 0 of 2, on host1, machine 0 of 3: sum 6
+rank 1 of 4, local 1 of 2, on host1, machine 0 of 3: sum 6
+rank 2 of 4, local 0 of 1, on host2, machine 1 of 3: sum 6
+rank 3 of 4, local 0 of 1, on host3, machine 2 of 3: sum 6
+END
+test_expect_success 'ranks on three hosts meet at MASTER_ADDR' '
+    launch --hosts host1:2,host2:1,host3:1 "$meet" >out 2>err && sort out | diff expected - &&
+    all_clean host1 host2 host3
+'
+cat >hostfile <<'END'
+# a comment
+host2 slots=2   # Open MPI
+host3:1
+END
+cat >expected <<'END'
+rank 0 of 3, local 0 of 2, on host2, machine 0 of 2: sum 3
+rank 1 of 3, local 1 of 2, on host2, machine 0 of 2: sum 3
+rank 2 of 3, local 0 of 1, on host3, machine 1 of 2: sum 3
+END
+test_expect_success 'a host file, from a host that is not in it' '
+    launch --hostfile hostfile "$meet" >out 2>err && sort out | diff expected -
+'
+test_expect_success '--num_processes without slots is divided evenly; the first hosts get one more' '
+    launch --hosts "host[2-3]" --num_processes 3 "$meet" >out 2>err && sort out | diff expected -
+'
+test_expect_success 'standard output and standard error stay apart, lines stay whole' '
+    launch --hosts host1,host2 sh -c "echo out \$RANK; echo err \$RANK >&2" >out 2>err &&
+    printf "out 0\nout 1\n" >expected && sort out | diff expected - &&
+    printf "err 0\nerr 1\n" >expected && sort err | diff expected -
+'
+test_expect_success 'a large output comes through whole' '
+    launch --hosts host1,host2 sh -c "seq 200000" >out 2>err && test "$(wc -l <out)" -eq 400000 &&
+    test "$(sort -n out | uniq | wc -l)" -eq 200000
+'
+test_expect_success 'the environment and the folder go along; nothing of it is in an argument' '
+    SECRET_OF_TEST=hidden && export SECRET_OF_TEST &&
+    launch --hosts host1,host2 sh -c "echo \$SECRET_OF_TEST; pwd; ps -e -o args >args.\$RANK" >out 2>err &&
+    printf "hidden\nhidden\n%s\n%s\n" "$PWD" "$PWD" | sort >expected && sort out | diff expected - &&
+    grep -q -- --agent args.1 && ! grep -l hidden args.0 args.1
+'
+test_expect_success 'arguments and options arrive as they are' '
+    launch --hosts host2 --mixed_precision bf16 sh -c "printf \"<%s>\" \"\$@\" \$ACCELERATE_MIXED_PRECISION" \
+        x "a b" "" "\$HOME; \"quoted\"" >out 2>err &&
+    printf "<a b><><\$HOME; \"quoted\"><bf16>" | diff - out
+'
+test_expect_success 'the status and the report are those of the rank that failed' '
+    test_exit 7 launch --failure_report report.json --hosts host1,host2,host3 \
+        sh -c "test \$RANK = 1 && { echo the reason >&2; exit 7; }; exec sleep 1000" >out 2>err &&
+    grep "^accelerate: rank 1 (process [0-9]* on host2) exited with status 7$" err && grep "^    the reason$" err &&
+    test "$(grep -c "^accelerate: " err)" -eq 1 &&
+    grep "\"host\":\"host2\"" report.json && grep "\"rank\":1" report.json && all_clean host1 host2 host3
+'
+test_expect_success 'the report is written where a link leads to, and not where our own output goes' '
+    ln -s target.json link.json && : >target.json && launch --failure_report link.json --hosts host1,host2 true &&
+    test -h link.json && grep "\"world_size\":2" target.json && rm link.json && : >own.out && ln -s own.out link.json &&
+    test_exit 1 launch --failure_report link.json --hosts host1,host2 true >>own.out 2>err &&
+    grep "standard output goes there" err && test -h link.json
+'
+test_expect_success 'a program that does not exist is reported once, with the host' '
+    test_exit 127 launch --hosts host1,host2 ./nothing >out 2>err && grep "^accelerate: host host[12]: .*nothing" err &&
+    test "$(wc -l <err)" -eq 1
+'
+test_expect_success 'all hosts start again after a failure' '
+    test_exit 0 launch --max_restarts 1 --hosts host1,host2 \
+        sh -c "echo \$RANK.\$TORCHELASTIC_RESTART_COUNT; test \$RANK.\$TORCHELASTIC_RESTART_COUNT != 1.0" >out 2>err &&
+    grep "restarting all ranks (1 of 1)" err && grep -x 0.1 out && grep -x 1.1 out
+'
+# The end of a host and the signal that is to end it then pass each other.
+test_expect_success 'all hosts start again after failures at the same time' '
+    test_exit 0 launch --max_restarts 3 --hosts host1,host2,host3 \
+        sh -c "test \$TORCHELASTIC_RESTART_COUNT = 3" >out 2>err &&
+    grep "restarting all ranks (3 of 3)" err && all_clean host1 host2 host3
+'
+test_expect_success 'a host that does not exist' '
+    test_exit 1 launch --failure_report unreached.json --hosts host1,host9 true 2>err &&
+    grep "^accelerate: host host9: cannot connect: .*host9" err && grep "host9: cannot connect" unreached.json &&
+    grep "\"host\":\"host9\"" unreached.json &&
+    all_clean host1
+'
+test_expect_success 'a host with another key is refused' '
+    sed "s/^/host2 /" "$HOSTS_DIR/key.pub" >other_keys && mkdir bin &&
+    printf "#!/bin/sh\nexec %s -o UserKnownHostsFile=%s \"\$@\"\n" "$(command -v ssh)" "$PWD/other_keys" >bin/ssh &&
+    chmod +x bin/ssh &&
+    test_exit 1 on host1 env PATH="$PWD/bin:$PATH" setsid -w "$accelerate" launch --cpu --hosts host2 true 2>err &&
+    grep "host host2: cannot connect: .*verification failed" err
+'
+test_expect_success '--dry_run says what would start where, and starts nothing' '
+    launch --dry_run --hosts "host1:2,host[2-3]:1" true >out && grep "ranks 0-1" out && grep "rank 3" out &&
+    grep "started by ssh .*-- host3 " out && launch --dry_run --json --hosts host1:2,host2:1 true >out.json &&
+    grep "\"world_size\": 3" out.json
+'
+test_expect_success 'inside an allocation its hosts are used' '
+    on host1 env SLURM_JOB_NODELIST="host[1-2]" SLURM_TASKS_PER_NODE="2,1" \
+        "$accelerate" launch --cpu "$meet" >out 2>err &&
+    test "$(wc -l <out)" -eq 3 && grep "on host2, machine 1 of 2" out
+'
+test_expect_success 'ranks are named on a terminal' '
+    on host1 script -qec "$accelerate launch --cpu --hosts host1,host2 $meet" /dev/null >out &&
+    grep "^.*\[1\].*rank 1 of 2" out
+'
+test_done

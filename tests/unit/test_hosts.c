@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of hosts, allocations of schedulers, what goes over the wire, and which host a failure is due to. */
+#include <config.h>
+
+#include "hosts/allocation.h"
+#include "hosts/head_state.h"
+#include "hosts/hostlist.h"
+#include "hosts/parcel.h"
+#include "tests/tap.h"
+#include "util/cleanup.h"
+
+#include <string.h>
+
+/* "a:4 b" : names, and slots if they are known. */
+static void
+show (const struct hostlist *list, struct strbuf *out)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        strbuf_printf (out, "%s%s", i ? " " : "", list->hosts[i].name);
+        if (list->hosts[i].slots)
+            strbuf_printf (out, "=%d", list->hosts[i].slots);
+    }
+}
+
+static void
+test_texts (void)
+{
+    static const struct {
+        const char *text, *expected; /* the list, or after '!' a part of the message */
+    } cases[] = {
+        { "a", "a" },
+        { "a,b:4", "a b=4" },
+        { "node[1-3]", "node1 node2 node3" },
+        { "node[08-10]:2", "node08=2 node09=2 node10=2" },
+        { "n[1,3-4]x", "n1x n3x n4x" },
+        { "r[1-2]n[1-2]", "r1n1 r1n2 r2n1 r2n2" },
+        { "a,a,b", "a=2 b" },
+        { "a:2,a", "a=3" },
+        { "me@a:2", "me@a=2" },
+        { "10.0.0.1:3", "10.0.0.1=3" },
+        { "fe80::1", "fe80::1" },
+        { "[fe80::1]:2", "fe80::1=2" },
+        { "me@[fe80::1]", "me@fe80::1" },
+        { "", "!got an empty one" },
+        { "a,", "!got an empty one" },
+        { "a:0", "!'0' is not a number of processes" },
+        { "a:x", "!'x' is not a number of processes" },
+        { "a:-1", "!'-1' is not a number of processes" },
+        { "a:99999999999", "!is not a number of processes" },
+        { "-oProxyCommand=x", "!is not a host name" },
+        { "-l@a", "!does not begin with the name of a user" },
+        { "a b", "!'a b' is not a host name" },
+        { "a;b", "!'a;b' is not a host name" },
+        { "n[3-1]", "!ends before it begins" },
+        { "n[1-", "!has a '[' without a ']'" },
+        { "n[]", "!'' is not a range of numbers" },
+        { "n[a-b]", "!'a-b' is not a range of numbers" },
+        { "n[0-99999]", "!too many hosts" },
+        { "[fe80::1]x:2", "!between ']' and the number" },
+        { "fe80::1%eth0", "fe80::1%eth0" },
+        { "fe80::1%$(id)", "!is not a host name" },
+        { "a:4096,a", "!has too many slots" },
+        { "n[1-2][1,1,1,1,1,1,1,1][1,1,1,1,1,1,1,1][1,1,1,1,1,1,1,1][1,1,1,1,1,1,1,1][1,1,1,1,1,1,1,1]",
+          "!has too many slots" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hostlist list = { 0 };
+        struct fail fail = { 0 };
+        AUTO_STRBUF struct strbuf out = { 0 };
+        int result = hostlist_add_text (&list, cases[i].text, &fail);
+        hostlist_finish (&list);
+        show (&list, &out);
+        ok (*cases[i].expected == '!' ? result && strstr (fail.text, cases[i].expected + 1)
+                                      : !result && !strcmp (out.text, cases[i].expected),
+            "--hosts '%s': %s", cases[i].text, result ? fail.text : out.text);
+        hostlist_release (&list);
+    }
+}
+
+static void
+test_files (void)
+{
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        { "a slots=4\nb\n", "a=4 b" },
+        { "# comment\n\n  a:2 # more\nb max_slots=8 slots=2\r\n", "a=2 b=2" },
+        { "a\na\nb", "a=2 b" },
+        { "node[1-2] slots=3\n", "node1=3 node2=3" },
+        { "a\nb slot=2\n", "!f:2: 'slot=2' is not one of slots=N, max_slots=N (did you mean 'slots'?)" },
+        { "a slots\n", "!f:1: 'slots' needs a value" },
+        { "a slots=x\n", "!f:1: 'x' is not a number of processes" },
+        { "# nothing\n", "!f: names no host" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hostlist list = { 0 };
+        struct fail fail = { 0 };
+        AUTO_STRBUF struct strbuf out = { 0 };
+        int result = hostlist_add_file (&list, "f", cases[i].text, &fail);
+        hostlist_finish (&list);
+        show (&list, &out);
+        ok (*cases[i].expected == '!' ? result && strstr (fail.text, cases[i].expected + 1)
+                                      : !result && !strcmp (out.text, cases[i].expected),
+            "file %zu: %s", i, result ? fail.text : out.text);
+        hostlist_release (&list);
+    }
+}
+
+static void
+test_division (void)
+{
+    static const struct {
+        const char *text;
+        int processes;
+        const char *expected; /* "NAME=FIRST+RANKS" */
+    } cases[] = {
+        { "a:2,b:1", 0, "a=0+2 b=2+1" },     { "a,b", 0, "a=0+1 b=1+1" },
+        { "a,b,c", 4, "a=0+2 b=2+1 c=3+1" }, { "a:2,b:2", 3, "a=0+2 b=2+1" },
+        { "a:2,b:2", 2, "a=0+2" },           { "a,b,c", 2, "a=0+1 b=1+1" },
+        { "a:2,b:2", 5,
+          "!--num_processes 5 is more than the 4 slots of the hosts; raise the slots of some, as in host:3" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hostlist list = { 0 };
+        struct fail fail = { 0 };
+        AUTO_STRBUF struct strbuf out = { 0 };
+        hostlist_add_text (&list, cases[i].text, &fail);
+        hostlist_finish (&list);
+        int result = hostlist_divide (&list, cases[i].processes, &fail);
+        for (size_t j = 0; !result && j < list.count; j++)
+            strbuf_printf (&out, "%s%s=%d+%d", j ? " " : "", list.hosts[j].name, list.hosts[j].first_rank,
+                           list.hosts[j].ranks);
+        ok (*cases[i].expected == '!' ? result && !strcmp (fail.text, cases[i].expected + 1)
+                                      : !result && !strcmp (out.text, cases[i].expected),
+            "%s with %d processes: %s", cases[i].text, cases[i].processes, result ? fail.text : out.text);
+        hostlist_release (&list);
+    }
+    struct hostlist mixed = { 0 };
+    hostlist_add_text (&mixed, "a:2,b", NULL);
+    ok (!hostlist_is_complete (&mixed, 0) && hostlist_is_complete (&mixed, 3), "a host without slots has to be asked");
+    hostlist_release (&mixed);
+}
+
+static const char *const *variables; /* name, value, ..., NULL */
+
+static const char *
+look_up (const char *name)
+{
+    for (const char *const *at = variables; *at; at += 2)
+        if (!strcmp (*at, name))
+            return at[1];
+    return NULL;
+}
+
+static void
+test_allocations (void)
+{
+    static const struct {
+        const char *variables[8];
+        const char *expected;
+    } cases[] = {
+        { { NULL }, "" },
+        { { "SLURM_JOB_NODELIST", "n[1-3]", "SLURM_TASKS_PER_NODE", "2(x2),1" }, "n1=2 n2=2 n3=1" },
+        { { "SLURM_JOB_NODELIST", "n[1-2]", "SLURM_TASKS_PER_NODE", "1(x2)" }, "n1 n2" },
+        { { "SLURM_JOB_NODELIST", "n[1-2]", "SLURM_TASKS_PER_NODE", "?" }, "n1 n2" },
+        { { "SLURM_JOB_NODELIST", "n[1-2]", "SLURM_STEP_ID", "0" }, "" },
+        { { "SLURM_JOB_NODELIST", "n[1-2]", "SLURM_STEP_ID", "4294967290" }, "n1 n2" },
+        { { "SLURM_JOB_NODELIST", "n[1-2]", "PMI_RANK", "0" }, "" },
+        { { "SLURM_JOB_NODELIST", "n[1" }, "!SLURM_JOB_NODELIST: 'n[1' has a '[' without a ']'" },
+        { { "LSB_MCPU_HOSTS", "a 4 b 2", "LSB_HOSTS", "x" }, "a=4 b=2" },
+        { { "LSB_MCPU_HOSTS", "a b" }, "!LSB_MCPU_HOSTS: expected pairs of a host and a number" },
+        { { "LSB_HOSTS", "a a b" }, "a=2 b" },
+        { { "PBS_NODEFILE", "/nonexistent" }, "!PBS_NODEFILE: /nonexistent" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hostlist list = { 0 };
+        struct fail fail = { 0 };
+        const char *source;
+        AUTO_STRBUF struct strbuf out = { 0 };
+        variables = cases[i].variables;
+        int result = allocation_find (&list, &source, look_up, &fail);
+        strbuf_add (&out, "");
+        show (&list, &out);
+        ok (*cases[i].expected == '!' ? result && strstr (fail.text, cases[i].expected + 1)
+                                      : !result && !strcmp (out.text, cases[i].expected) && !source == !list.count,
+            "allocation %zu: %s", i, result ? fail.text : out.text);
+        hostlist_release (&list);
+    }
+}
+
+static void
+test_wire (void)
+{
+    AUTO_STRBUF struct strbuf out = { 0 };
+    AUTO_STRLIST struct strlist list = { 0 }, back = { 0 };
+    struct wire_frame frame;
+    size_t used = 0, partial = 0;
+    strlist_add (&list, "x");
+    strlist_add (&list, "");
+    size_t begin = wire_begin (&out, WIRE_HELLO);
+    wire_put_number (&out, -5);
+    wire_put_text (&out, NULL);
+    wire_put_text (&out, "text");
+    wire_put_list (&out, &list);
+    wire_end (&out, begin);
+    for (size_t i = 0; i < out.length; i++)
+        partial += wire_next (out.text, i, &frame, &used) == 0;
+    ok (partial == out.length, "a frame is not taken before all of it is there");
+    ok (wire_next (out.text, out.length, &frame, &used) == 1 && used == out.length && frame.type == WIRE_HELLO,
+        "a frame");
+    ok (wire_number (&frame) == -5 && !wire_text (&frame), "a number, no text");
+    const char *text = wire_text (&frame);
+    wire_list (&frame, &back);
+    ok (text && !strcmp (text, "text") && back.count == 2 && !strcmp (back.items[0], "x") && !*back.items[1]
+            && !frame.failed && !frame.left,
+        "a text, a list");
+    ok (!wire_number (&frame) && frame.failed && !wire_text (&frame), "nothing comes after the end");
+    ok (wire_next ("\xff\xff\xff\xff\x01", 5, &frame, &used) == -1, "a frame that is too long is refused");
+    ok (wire_next ("\0\0\0\0\x63", 5, &frame, &used) == -1, "a type that does not exist is refused");
+    struct wire_frame open = { .at = "\x03\0\0\0\0\0\0\0abc", .left = 11 };
+    ok (!wire_text (&open) && open.failed, "a text without its end is refused");
+}
+
+static void
+test_parcel (void)
+{
+    static char *const arguments[] = { (char *) "launch", (char *) "a b", NULL };
+    struct parcel sent = { .folder = (char *) "/somewhere", .timeout_ms = 3000, .columns = 77, .host = 2 }, got;
+    struct fail fail = { 0 };
+    AUTO_STRBUF struct strbuf out = { 0 };
+    struct wire_frame frame;
+    size_t used;
+    config_init (&sent.config, &fail);
+    config_set (&sent.config, option_find ("mixed_precision"), "bf16", (struct origin){ ORIGIN_FILE, 7, 0 }, &fail);
+    config_set (&sent.config, option_find ("vm"), "one", (struct origin){ .kind = ORIGIN_FLAG }, &fail);
+    config_set (&sent.config, option_find ("vm"), "two", (struct origin){ .kind = ORIGIN_FLAG }, &fail);
+    sent.config.program = strdup ("prog");
+    strlist_add (&sent.arguments, arguments[1]);
+    strlist_add (&sent.environment, "A=1");
+    parcel_put (&out, &sent);
+    ok (wire_next (out.text, out.length, &frame, &used) == 1 && !parcel_take (&got, &frame, &fail), "a job comes over");
+    struct origin origin = config_origin (&got.config, "mixed_precision");
+    ok (!strcmp (got.config.settings.mixed_precision, "bf16") && origin.kind == ORIGIN_FILE && origin.line == 7,
+        "a setting keeps its value and its origin");
+    ok (got.config.settings.vm.count == 2 && !strcmp (got.config.settings.vm.items[1], "two"), "so does a list");
+    ok (!strcmp (got.config.program, "prog") && !strcmp (got.config.program_args[0], "a b")
+            && !got.config.program_args[1] && !strcmp (got.environment.items[0], "A=1")
+            && !strcmp (got.folder, "/somewhere") && got.columns == 77
+            && got.timeout_ms == 3000 && got.host == 2,
+        "program, environment, folder");
+    parcel_release (&got);
+    struct wire_frame cut = { .type = WIRE_JOB, .at = out.text + 5, .left = out.length / 2 };
+    ok (parcel_take (&got, &cut, &fail) && *fail.text, "half a job is refused: %s", fail.text);
+    sent.folder = NULL;
+    parcel_release (&sent);
+    ok (parcel_sends ("PATH=/bin") && parcel_sends ("WANDB_API_KEY=x") && !parcel_sends ("HOME=/root")
+            && !parcel_sends ("SSH_AUTH_SOCK=x") && !parcel_sends ("SLURM_JOB_ID=1") && parcel_sends ("HOMES=1")
+            && !parcel_sends ("junk"),
+        "variables of a host stay there");
+}
+
+/* Which of two hosts is to blame. */
+static void
+test_verdict (void)
+{
+    struct link links[2]
+        = { { .name = "a", .failed_rank = -1, .err = -1 }, { .name = "b", .failed_rank = -1, .err = -1 } };
+    struct head head = { .links = links, .count = 2 };
+    links[0].state = links[1].state = LINK_ENDED;
+    ok (!verdict_find (&head) && verdict_status (&head, NULL) == 0, "no failure");
+    links[0].end = links[1].end = WIRE_END_FAILED;
+    links[0].status = 1;
+    links[1].status = 137;
+    links[0].failed_ns = 2000;
+    links[1].failed_ns = 1000;
+    ok (verdict_find (&head) == &links[1] && verdict_status (&head, &links[1]) == 137, "the first failure counts");
+    links[1].status = 4;
+    links[0].end = WIRE_END_ERROR;
+    links[0].status = 137;
+    ok (verdict_find (&head) == &links[0], "a launcher that was killed is blamed, although its end is seen later");
+    links[0].end = WIRE_END_FAILED;
+    ok (verdict_find (&head) == &links[0], "so is a rank that was killed");
+    links[0].status = 143;
+    ok (verdict_find (&head) == &links[0], "by SIGTERM, too");
+    links[0].status = 134;
+    links[0].report = strdup ("accelerate: rank 0 was killed by signal 6\n  more\n");
+    links[1].report = strdup ("accelerate: rank 1 exited with status 4\n  more\n");
+    AUTO_STRBUF struct strbuf text = { 0 };
+    verdict_text (&head, verdict_find (&head), &text);
+    ok (!strcmp (text.text, "accelerate: rank 1 exited with status 4\n  more\n"
+                            "  at nearly the same time, rank 0 was killed by signal 6\n"),
+        "a rank that may have been first is named, too");
+    free (links[0].report);
+    free (links[1].report);
+    links[0].report = links[1].report = NULL;
+    links[0].status = 137;
+    links[1].status = 137;
+    links[0].state = LINK_LOST;
+    links[0].failed_ns = 500;
+    links[0].status = 0;
+    ok (verdict_find (&head) == &links[0] && verdict_status (&head, &links[0]) == 1, "a lost host is one");
+    links[1].status = 4;
+    links[0].failed_ns = 2000;
+    ok (verdict_find (&head) == &links[0], "also if its last message came after its victims had failed");
+    links[0].failed_ns = 2000000000;
+    ok (verdict_find (&head) == &links[1], "but not if it was long after that");
+    links[0].state = LINK_ENDED;
+    links[0].end = WIRE_END_TOLD;
+    links[0].was_told = true;
+    ok (verdict_find (&head) == &links[1], "a host that was told to end has not failed");
+    head.signal = 15;
+    head.signal_ns = 900;
+    ok (!verdict_find (&head) && verdict_status (&head, NULL) == 143, "what fails after a signal is due to the signal");
+}
+
+int
+main (void)
+{
+    test_texts ();
+    test_files ();
+    test_division ();
+    test_allocations ();
+    test_wire ();
+    test_parcel ();
+    test_verdict ();
+    return done_testing ();
+}
