@@ -212,8 +212,8 @@ struct accel_engine {
     void (*group_end) (void *transport);
 
     /** Whether only the thread that called open() may call other functions of @p transport than give_up() and close().
-     *  Needs start(); libaccel then never calls it on a thread of its own, so that a start may wait until works in other
-     *  engines of the job are over.  NULL: any thread may, one at a time. */
+     *  Needs start(); libaccel then never calls it on a thread of its own, so a start may wait for works in other
+     *  engines of the job.  NULL: any thread may, one at a time. */
     bool (*has_one_thread) (void *transport);
 };
 
