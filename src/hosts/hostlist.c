@@ -6,6 +6,7 @@
 
 #include "config/host.h"
 #include "util/cleanup.h"
+#include "util/hash.h"
 #include "util/jobseg.h"
 #include "util/memory.h"
 #include "util/parse.h"
@@ -54,28 +55,49 @@ check_name (const char *name, struct fail *fail)
     return *host && !host_complaint (host) ? 0 : refuse (fail, name, strlen (name), "is not a host name");
 }
 
+/* Where the name is, or would be: there is always a free place. */
+static uint32_t *
+find_place (const struct hostlist *list, const char *name)
+{
+    size_t mask = 2 * list->capacity - 1; /* capacities are powers of 2 */
+    size_t at = (size_t) hash_bytes (HASH_START, name, strlen (name)) & mask;
+    while (list->places[at] && strcmp (list->hosts[list->places[at] - 1].name, name) != 0)
+        at = (at + 1) & mask;
+    return &list->places[at];
+}
+
 static struct hostlist_host *
 find (const struct hostlist *list, const char *name)
 {
+    uint32_t place = list->capacity ? *find_place (list, name) : 0;
+    return place ? &list->hosts[place - 1] : NULL;
+}
+
+static int
+grow (struct hostlist *list, struct fail *fail)
+{
+    size_t capacity = list->capacity ? 2 * list->capacity : 16;
+    struct hostlist_host *hosts = reallocarray (list->hosts, capacity, sizeof *hosts);
+    if (!hosts)
+        return fail_nomem (fail);
+    list->hosts = hosts;
+    uint32_t *places = calloc (2 * capacity, sizeof *places);
+    if (!places)
+        return fail_nomem (fail);
+    free (list->places);
+    list->places = places;
+    list->capacity = capacity;
     for (size_t i = 0; i < list->count; i++)
-        if (!strcmp (list->hosts[i].name, name))
-            return &list->hosts[i];
-    return NULL;
+        *find_place (list, hosts[i].name) = (uint32_t) i + 1;
+    return 0;
 }
 
 static struct hostlist_host *
 append (struct hostlist *list, char *name, struct fail *fail)
 {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 16;
-        struct hostlist_host *grown = reallocarray (list->hosts, capacity, sizeof *grown);
-        if (!grown) {
-            fail_nomem (fail);
-            return NULL;
-        }
-        list->hosts = grown;
-        list->capacity = capacity;
-    }
+    if (list->count == list->capacity && grow (list, fail))
+        return NULL;
+    *find_place (list, name) = (uint32_t) list->count + 1;
     list->hosts[list->count] = (struct hostlist_host){ .name = name };
     return &list->hosts[list->count++];
 }
@@ -388,5 +410,6 @@ hostlist_release (struct hostlist *list)
     for (size_t i = 0; i < list->count; i++)
         free (list->hosts[i].name);
     free (list->hosts);
+    free (list->places);
     *list = (struct hostlist){ 0 };
 }

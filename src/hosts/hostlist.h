@@ -24,6 +24,7 @@ struct hostlist_host {
 struct hostlist {
     struct hostlist_host *hosts; /* in the order in which they were first named; no name twice */
     size_t count, capacity;
+    uint32_t *places; /* [2 * capacity], by the names' hashes: a host's index + 1, or 0 */
 };
 
 /** Append the hosts of --hosts: "a,b:4,node[01-16]:8,[fe80::1]:2".
@@ -49,7 +50,8 @@ bool hostlist_is_complete (const struct hostlist *list, int64_t num_processes);
  * Decide how many processes run on each host, and their ranks.
  *
  * Without @p num_processes (0), every slot gets one.  With it, hosts with slots are filled in their order; what is left
- * is divided evenly among the others, of which the first get one more.  Hosts without a process are removed.
+ * is divided evenly among the others, of which the first get one more.  Hosts without a process are removed, and
+ * no host can be added any more.
  *
  * @return 0, or -1 with @p fail set; an unknown number of slots counts as 1
  */

@@ -106,6 +106,22 @@ test_files (void)
     }
 }
 
+/* A name is found again, however many there are. */
+static void
+test_many (void)
+{
+    struct hostlist list = { 0 };
+    struct fail fail = { 0 };
+    bool good = !hostlist_add_text (&list, "n[0-9999]", &fail) && !hostlist_add_text (&list, "n[0-9999]:2", &fail);
+    for (size_t i = 0; i < list.count; i++) {
+        char name[32];
+        snprintf (name, sizeof name, "n%zu", i);
+        good = good && !strcmp (list.hosts[i].name, name) && list.hosts[i].slots == 2 && list.hosts[i].times == 1;
+    }
+    ok (good && list.count == 10000, "10000 hosts, named twice");
+    hostlist_release (&list);
+}
+
 static void
 test_division (void)
 {
@@ -324,6 +340,7 @@ main (void)
 {
     test_texts ();
     test_files ();
+    test_many ();
     test_division ();
     test_allocations ();
     test_wire ();
