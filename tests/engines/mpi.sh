@@ -35,7 +35,7 @@ export ACCEL_ENGINE_PATH OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM O
     OMPI_MCA_btl_vader_single_copy_mechanism
 # An mpirun that hangs may ignore SIGTERM.
 limited () {
-    timeout -k 10 $patience "$@"
+    timeout -k 10 $((patience / 3)) "$@"
 }
 if ! limited "$mpirun" -n 2 true >out 2>&1; then
     test_skip 'engine mpi' "$mpirun cannot start processes here: $(head -n 1 out)"
