@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How rank 0 learns, without the communicator, that another rank has written its files, is still writing, or has ended. */
+/* How rank 0 learns, without the communicator, that another rank has written its files, still writes, or has ended. */
 #include <config.h>
 
 #include "lib/checkpoint/shares.h"
