@@ -47,6 +47,19 @@ test_expect_success 'the old file is replaced, and a link stays one' '
     mkdir links && echo old >target && ln -s ../target links/model.safetensors && merge set links >out &&
     cmp one/model.safetensors target && test -L links/model.safetensors'
 
+# A tensor of 48 MiB, most of it a hole, with 30 MB of address space.
+make_set large
+shard large/model-00001-of-00002.safetensors '{"b":{"dtype":"U8","shape":[50331648],"data_offsets":[0,50331648]}}' xyz
+size=$(wc -c <large/model-00001-of-00002.safetensors) && truncate -s $((size - 3 + 50331648)) large/model-00001-of-00002.safetensors
+if is_sanitized; then
+    test_skip 'a tensor that is larger than memory' 'sanitizers need memory themselves'
+else
+    test_expect_success 'a tensor that is larger than memory' '
+        (ulimit -v 30000 && merge large large/out) && "$accelerate" inspect large/out/model.safetensors >rows &&
+        printf "a\tU8\t[2, 2]\t4\nb\tU8\t[50331648]\t50331648\n" | diff - rows'
+fi
+rm -r large
+
 # ---- removing ----
 test_expect_success 'the checkpoint is removed, but not what links in it lead to' '
     make_set gone && mkdir kept gone/folder && echo x >kept/file && ln -s ../kept gone/link && echo y >gone/folder/file &&

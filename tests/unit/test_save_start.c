@@ -6,7 +6,6 @@
 
 #include "files/manifest.h"
 #include "lib/checkpoint/checkpoint_part.h"
-#include "lib/checkpoint/shares.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
@@ -16,7 +15,6 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -648,72 +646,12 @@ fork_meanwhile (struct accel *acc)
     end_world (&world);
 }
 
-/* ---- how rank 0 learns that others are done ---- */
-
-/* Rank 1 of two, in this process: locks exclude each other all the same.  @lost: the lock excludes nobody */
-static enum accel_status
-gather_one (bool write, bool fail, bool end, bool lost, size_t *files)
-{
-    struct manifest theirs = { 0 }, manifest = { 0 };
-    struct shares shares = { 0 };
-    int fd = -1;
-    enum { TIMEOUT_MS = 40 };
-    enum accel_status status = share_begin (&fd, folder, 1, &err);
-    bool good = !status && manifest_add_file (&theirs, "a.json", 1, 2);
-    if (lost)
-        flock (fd, LOCK_UN);
-    good = good && !shares_begin (&shares, folder, 2, NULL, &err) && (!write || !share_write (fd, &theirs, &err));
-    if (fail)
-        share_fail (folder, 1);
-    if (end)
-        share_end (&fd);
-    if (good)
-        status = shares_gather (&shares, &manifest, TIMEOUT_MS, &err);
-    *files = manifest.count;
-    shares_release (&shares);
-    share_end (&fd);
-    unlink (".rank-1");
-    manifest_release (&theirs);
-    manifest_release (&manifest);
-    return good ? status : ACCEL_ERR_NOMEM;
-}
-
-static void
-test_shares (void)
-{
-    static const struct {
-        const char *name, *words;
-        enum accel_status status;
-        bool write, fail, end, lost;
-    } cases[] = {
-        { "a rank that is done", "", .write = true, .end = true, .status = ACCEL_OK },
-        { "a rank that has written everything and is about to unlock", "", .write = true, .status = ACCEL_OK },
-        { "a rank that still writes", "timed out after 40 ms, waiting for rank 1", .status = ACCEL_ERR_TIMEOUT },
-        { "a rank that ended without its files", "rank 1 did not write", .end = true, .status = ACCEL_ERR_PEER },
-        { "a rank that failed", "rank 1 did not write", .fail = true, .end = true, .status = ACCEL_ERR_PEER },
-        { "a rank that is done, where locks exclude nobody", "", .write = true, .end = true, .lost = true,
-          .status = ACCEL_OK },
-        { "a rank that may still write, where locks exclude nobody", "timed out", .lost = true,
-          .status = ACCEL_ERR_TIMEOUT },
-        { "a rank that failed, where locks exclude nobody", "rank 1 did not write", .fail = true, .end = true,
-          .lost = true, .status = ACCEL_ERR_PEER },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        size_t files;
-        err.text[0] = '\0';
-        enum accel_status status = gather_one (cases[i].write, cases[i].fail, cases[i].end, cases[i].lost, &files);
-        ok (status == cases[i].status && files == !status && strstr (err.text, cases[i].words), "rank 0 sees %s",
-            cases[i].name);
-    }
-}
-
 int
 main (void)
 {
     if (atexit (leave_fork))
         return 99;
     folder = scratch_enter ();
-    test_shares ();
     for (int size = 1; size <= 3; size++)
         as_ranks (size, "the files are those of a synchronous save", compare_with_synchronous);
     as_ranks (3, "memory that is reserved before the first save", reserve);

@@ -13,7 +13,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <time.h>
 
 enum { NAME_ROOM = PATH_MAX + 32, SHARE_MOST = 256 << 20, FIRST_PAUSE_MS = 2, LONGEST_PAUSE_MS = 100 };
@@ -28,16 +27,18 @@ name_of (char name[NAME_ROOM], const char *folder, int rank)
 
 /* ---- other ranks ---- */
 
-/* Where locks do not exist, the deadline has to do. */
+/* The lock is one of fcntl(): it ends with this process, even if children that it has forked still have the file open.
+ * Where locks do not exist, the deadline has to do. */
 enum accel_status
 share_begin (int *fd, const char *folder, int rank, struct accel_error *err)
 {
     char name[NAME_ROOM];
+    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     name_of (name, folder, rank);
     *fd = open (name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (*fd < 0)
         return accel_fail_errno (err, "%s", name);
-    (void) flock (*fd, LOCK_EX | LOCK_NB);
+    (void) fcntl (*fd, F_SETLK, &all);
     return ACCEL_OK;
 }
 
@@ -60,14 +61,11 @@ share_fail (const char *folder, int rank)
     (void) unlink (name);
 }
 
-/* Children that the program has forked have the file open, too; they would keep a lock that is only closed. */
 void
 share_end (int *fd)
 {
-    if (*fd >= 0) {
-        (void) flock (*fd, LOCK_UN);
+    if (*fd >= 0)
         close (*fd);
-    }
     *fd = -1;
 }
 
@@ -77,8 +75,9 @@ share_end (int *fd)
 static bool
 is_locked (const char *name)
 {
+    struct flock other = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
     AUTO_CLOSE int fd = open (name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? errno != ENOENT : flock (fd, LOCK_SH | LOCK_NB) != 0;
+    return fd < 0 ? errno != ENOENT : fcntl (fd, F_GETLK, &other) || other.l_type != F_UNLCK;
 }
 
 /* @return whether the file has a complete manifest, which is taken then */

@@ -2,8 +2,7 @@
 /* How rank 0 learns, without the communicator, that the other ranks have written their files: while it writes, each
  * holds a lock on a file of its own in the folder; at the end that file contains its manifest.
  *
- * So a rank that ends early, whatever the reason, is noticed at once: its file is not locked, and is not complete
- * (unless a child that it forked still has the file open: then at the deadline).
+ * So a rank that ends early, whatever the reason, is noticed at once: its file is not locked, and is not complete.
  * Between hosts, some file systems' locks exclude nobody.  Rank 0 looks at once when all ranks have begun; if a file is
  * not locked then, it relies on other signs: that rank says itself if it fails, this host knows who was killed on it,
  * and for ranks of other hosts there is a deadline. */
