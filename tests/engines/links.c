@@ -227,6 +227,43 @@ beside_another_engine (struct accel *acc)
     accel_comm_destroy (group);
 }
 
+/* Rank 1 starts nothing before rank 0 has seen what it does with its own starts: a work on the device is in flight, one
+ * on other memory is not begun before that is over, and those behind it fly together. */
+static void
+in_order (struct accel *acc)
+{
+    enum { ORDERED = 4, MOMENT_US = 50000, PATIENCE_US = 60000000 };
+    struct accel_comm *world = accel_world (acc), *group;
+    struct sum sums[ORDERED];
+    bool flies = false;
+    int rank = accel_process_index (acc);
+    rank_must (accel_comm_split (world, 0, rank, &group, &err), &err);
+    for (int i = 0; i < ORDERED; i++)
+        sums[i] = make (acc, i == 1 ? ext : vpi, COUNT, i);
+    for (int i = 0; i < ORDERED; i++) {
+        if (rank == 1 && i != 1) /* the first, and then those behind the one on other memory */
+            rank_must (i < 3 ? accel_comm_barrier (group, &err) : ACCEL_OK, &err);
+        reduce (world, &sums[i], true);
+    }
+    if (rank == 0) {
+        usleep (MOMENT_US);
+        work_lock ();
+        right (world->calls == sums[0].work->call.number, "a call was begun beside what is in flight");
+        work_unlock ();
+        rank_must (accel_comm_barrier (group, &err), &err);
+        for (int waited = 0; !flies && waited < PATIENCE_US; waited += 1000) {
+            usleep (1000);
+            work_lock ();
+            flies = sums[3].work->flies;
+            work_unlock ();
+        }
+        right (flies, "a work waits until another one in the same engine is over");
+        rank_must (accel_comm_barrier (group, &err), &err);
+    }
+    finish (sums, ORDERED, 2, "in order");
+    accel_comm_destroy (group);
+}
+
 /* ---- what goes wrong ---- */
 
 static void
@@ -292,6 +329,7 @@ main (int argc, char **argv)
         as_ranks (size, "works on all engines", mixed);
         as_ranks (size, "a rank that waits in another engine", beside_another_engine);
     }
+    as_ranks (2, "the order of works on two devices", in_order);
     setenv ("ACCEL_ENGINE", "cpu:wheels,ext:barrow", 1);
     as_ranks (3, "works on all engines, of which the host's starts them itself, too", mixed);
     setenv ("WHEELS_BOUND", "1", 1);
