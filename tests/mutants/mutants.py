@@ -250,6 +250,8 @@ class Slot:
         """Run it with mutant number on (0: none), until it fails, ends, or the limit in seconds is over."""
         self.set_control(number)
         begin, outcome, plan = time.monotonic(), Outcome(), None
+        # What a program reaches while this takes the marks of a point would be lost, and it is run as a whole.
+        takes_parts = not number and unit.test.is_script
         process = self.start(unit)
         timed_out = threading.Event()
 
@@ -275,7 +277,7 @@ class Slot:
                     break
             if line.startswith(('ok ', 'not ok ')):
                 now = time.monotonic()
-                outcome.parts.append((round(now - last, 2), passed, [] if number else self.take_reached()))
+                outcome.parts.append((round(now - last, 2), passed, self.take_reached() if takes_parts else []))
                 last = now
             match = re.match(r'1\.\.(\d+)', line)
             plan = int(match.group(1)) if match else plan
