@@ -6,6 +6,7 @@
 
 #include "launch/signals.h"
 #include "launch/status.h"
+#include "launch/sweep.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/printable.h"
@@ -24,25 +25,44 @@ enum {
     END_MS = 2000,     /* for it to end, after its stand-ins have */
 };
 
-/* A session of its own: ^C and the terminal are the head's. */
 static _Noreturn void
-run_child (const struct strlist *argv, int out, pid_t head)
+run_starter (const struct strlist *argv, pid_t guard, const sigset_t *mask)
 {
-    sigset_t none;
-    int null = open ("/dev/null", O_RDONLY | O_CLOEXEC);
-    dup2 (null, 0);
-    dup2 (out, 1);
-    dup2 (out, 2);
-    setsid ();
-    sigemptyset (&none);
-    sigprocmask (SIG_SETMASK, &none, NULL);
     prctl (PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid () != head)
+    if (getppid () != guard)
         _exit (FAIL_GENERAL);
+    sigprocmask (SIG_SETMASK, mask, NULL);
     starter_clean_environment ();
     execvp (argv->items[0], argv->items);
     dprintf (2, "cannot execute %s: %s\n", argv->items[0], strerror (errno));
     _exit (status_of_exec (errno));
+}
+
+/* mpirun starts processes of ssh, which outlive it where a host does not answer.  So it has a parent that ends all of
+ * them when it ends, or the head does, or says so. */
+static _Noreturn void
+run_guard (const struct strlist *argv, int out, pid_t head)
+{
+    sigset_t waited, none;
+    int status = 0, null = open ("/dev/null", O_RDONLY | O_CLOEXEC), signal = 0;
+    dup2 (null, 0);
+    dup2 (out, 1);
+    dup2 (out, 2);
+    setsid (); /* ^C and the terminal are the head's */
+    sigemptyset (&none);
+    sigemptyset (&waited);
+    sigaddset (&waited, SIGTERM);
+    sigaddset (&waited, SIGCHLD);
+    sigprocmask (SIG_SETMASK, &waited, NULL);
+    prctl (PR_SET_CHILD_SUBREAPER, 1);
+    prctl (PR_SET_PDEATHSIG, SIGTERM);
+    pid_t guard = getpid (), pid = getppid () == head ? fork () : -1;
+    if (pid == 0)
+        run_starter (argv, guard, &none);
+    while (pid > 0 && signal != SIGTERM && waitpid (pid, &status, WNOHANG) == 0)
+        sigwait (&waited, &signal);
+    sweep_kill (SWEEP_KILL_MS);
+    _exit (pid > 0 ? status_of_wait (status) : FAIL_GENERAL);
 }
 
 int
@@ -59,7 +79,7 @@ lender_start (struct lender *lender, const struct hosts *hosts, const char *name
         return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
     lender->pid = fork ();
     if (lender->pid == 0)
-        run_child (&argv, ends[1], head);
+        run_guard (&argv, ends[1], head);
     close (ends[1]);
     lender->out = ends[0];
     fcntl (lender->out, F_SETFL, O_NONBLOCK);
@@ -113,13 +133,17 @@ void
 lender_finish (struct lender *lender)
 {
     int64_t until = clock_ms () + END_MS;
+    int signal = SIGTERM;
     while (lender->pid && waitpid (lender->pid, NULL, WNOHANG) == 0) {
         AUTO_CLOSE int pidfd = (int) syscall (SYS_pidfd_open, lender->pid, 0);
         struct pollfd events[] = { { .fd = pidfd, .events = POLLIN }, { .fd = lender->out, .events = POLLIN } };
         int64_t now = clock_ms ();
-        if (now >= until)
-            kill (-lender->pid, SIGKILL);
-        poll (events, 2, now < until ? (int) (until - now) : 100);
+        if (now >= until) {
+            kill (lender->pid, signal);
+            until = now + SWEEP_KILL_MS;
+            signal = SIGKILL;
+        }
+        poll (events, 2, (int) (until - now));
         if (lender->out >= 0 && events[1].revents)
             lender_read (lender);
     }

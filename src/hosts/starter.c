@@ -250,7 +250,7 @@ add_hydra (const struct starter *starter, const struct hostlist *list, struct st
 static void
 add_srun (const struct hostlist *list, struct strlist *argv)
 {
-    static const char *const srun[] = { "srun", "--quiet", "--overlap", "--distribution=arbitrary",
+    static const char *const srun[] = { "srun", "--quiet", "--overlap", "--overcommit", "--distribution=arbitrary",
                                         "--kill-on-bad-exit=0", "--job-name=accelerate", NULL };
     const char *type = getenv ("SLURM_MPI_TYPE");
     AUTO_STRBUF struct strbuf hosts = { 0 };
