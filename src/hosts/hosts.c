@@ -172,7 +172,8 @@ print_json (const struct hosts *hosts, const struct config *config, bool has_ran
     json_object_set_new (root, "program", json_text (config->program));
     json_object_set_new (root, "world_size",
                          has_ranks ? json_integer (hostlist_world_size (&hosts->list)) : json_null ());
-    json_object_set_new (root, "mpi", hosts->starter.mpi ? json_text (starter_mpi_name (&hosts->starter)) : json_null ());
+    json_object_set_new (root, "mpi",
+                         hosts->starter.mpi ? json_text (starter_mpi_name (&hosts->starter)) : json_null ());
     json_object_set_new (root, "hosts", list);
     AUTO_FREE char *text = json_dumps (root, JSON_INDENT (2));
     json_decref (root);

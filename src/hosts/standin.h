@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that are processes of MPI, and of this launcher.  MPI_Init() finds the others through variables, which mpirun or
- * srun gives to the processes that it starts; the launcher watches processes that it starts itself.  So mpirun starts a
- * stand-in for each rank, which passes its variables to the agent of its host; the rank starts with them, and to the
- * servers of MPI it is the stand-in's child.  The stand-in waits until the launcher of its host has ended. */
+/* Ranks that are processes of MPI, and of this launcher.  MPI_Init() finds the others through variables, which mpirun
+ * or srun gives to the processes that it starts; the launcher watches processes that it starts itself.  So mpirun
+ * starts a stand-in for each rank, which passes its variables to the agent of its host; the rank starts with them, and
+ * to the servers of MPI it is the stand-in's child.  The stand-in waits until the launcher of its host has ended. */
 #ifndef HOSTS_STANDIN_H
 #define HOSTS_STANDIN_H
 

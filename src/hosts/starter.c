@@ -17,6 +17,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+extern char **environ;
+
 static bool
 has_program (const char *name)
 {
@@ -65,8 +67,8 @@ contains (const char *bytes, size_t length, const char *text)
     return memmem (bytes, length, text, strlen (text)) != NULL;
 }
 
-/* Whether the file names libaccel or a library of MPI among the libraries that it needs, or contains libaccel.  A script
- * that loads one of them names it, too. */
+/* Whether the file names libaccel or a library of MPI among the libraries that it needs, or contains libaccel.  A
+ * script that loads one of them names it, too. */
 static bool
 uses_mpi (const char *path)
 {
@@ -154,8 +156,15 @@ starter_clean_environment (void)
         "SLURM_KILL_BAD_EXIT", "SLURM_TIMELIMIT", "SLURM_WAIT", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_MULTI_PROG",
         "SLURM_SPREAD_JOB", "SLURM_WORKING_DIR", "SLURM_NO_KILL",
     };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        unsetenv (names[i]);
+    char **kept = environ;
+    for (char **item = environ; *item; item++) {
+        bool is_clean = true;
+        for (size_t i = 0; is_clean && i < sizeof names / sizeof *names; i++)
+            is_clean = strncmp (*item, names[i], strlen (names[i])) != 0 || (*item)[strlen (names[i])] != '=';
+        if (is_clean)
+            *kept++ = *item;
+    }
+    *kept = NULL;
 }
 
 static void

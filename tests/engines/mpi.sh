@@ -96,7 +96,8 @@ test_expect_success 'ranks each of which is alone for MPI are refused' '
     printf "#!/bin/sh\\nPMI_RANK=\$RANK OMPI_COMM_WORLD_RANK=\$RANK ACCEL_ENGINE=mpi\\nexport PMI_RANK OMPI_COMM_WORLD_RANK ACCEL_ENGINE\\nexec \"\$@\"\\n" >alone &&
     chmod +x alone && test_exit 1 by_hand 2 "$port" ./alone timeout $patience "$conformance" control 2>error &&
     grep "accel_open: engine mpi: MPI connects 1 process, but this job has 2: .* was not started by its own mpirun" error'
-if "$mpirun" --version | grep -q "Open MPI"; then
+limited "$mpirun" --version >version 2>&1 || :
+if grep -q "Open MPI" version; then
     test_expect_success 'ranks started through PMI-2, of which Open MPI knows nothing, are refused' '
         printf "#!/bin/sh\\nPMI_RANK=\$RANK ACCEL_ENGINE=mpi\\nexport PMI_RANK ACCEL_ENGINE\\nexec \"\$@\"\\n" >other &&
         chmod +x other && test_exit 1 by_hand 2 "$port" ./other timeout $patience "$conformance" control 2>error &&

@@ -29,7 +29,8 @@ hydra () {
 }
 test_expect_success 'the conformance tests, 2 processes' '
     ACCEL_ENGINE=mpi hydra 2 "$conformance" mixture control groups work >out && grep "^mpi, 2 ranks: " out && nothing_left'
-if mpirun --version 2>/dev/null | grep -q "Open MPI"; then
+mpirun --version >version 2>&1 || :
+if grep -q "Open MPI" version; then
     test_expect_success 'processes that Open MPI has started are refused' '
         OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 &&
         export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe &&

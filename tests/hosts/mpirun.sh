@@ -3,7 +3,8 @@
 # Ranks on several hosts that are processes of MPI, and of this launcher: mpirun starts stand-ins, ssh the agents.
 . "${srcdir:-.}/tests/testlib.sh"
 . "$srcdir/tests/hosts/lab"
-if ! command -v mpirun >/dev/null || ! mpirun --version | grep -q "Open MPI"; then
+mpirun --version >version 2>&1 || :
+if ! grep -q "Open MPI" version; then
     test_skip 'all tests with mpirun' 'there is no mpirun of Open MPI'
     test_done
 fi

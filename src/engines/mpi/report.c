@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `accelerate env` says about engine mpi.  It calls this function in a process of its own, which it ends if there is
- * no answer; libaccel does not know it. */
+/* What `accelerate env` says about engine mpi.  It calls this function in a process of its own, which it ends if there
+ * is no answer; libaccel does not know it. */
 #include <config.h>
 
 #include "engines/mpi/mpi_private.h"
@@ -10,6 +10,24 @@
 #include <string.h>
 
 ACCEL_API int accel_engine_report (char *text, size_t size);
+
+extern char **environ;
+
+/* Open MPI would start a daemon for a process without mpirun. */
+static void
+be_alone (void)
+{
+    static char setting[] = "OMPI_MCA_ess_singleton_isolated=1";
+    size_t count = 0;
+    while (environ[count])
+        count++;
+    char **made = calloc (count + 2, sizeof *made);
+    if (!made)
+        return;
+    memcpy (made, environ, count * sizeof *made);
+    made[count] = setting;
+    environ = made; /* until the end of this process */
+}
 
 /** Write one line: which MPI this is, the thread level that it gives, and what that costs.  @return 0 */
 int
@@ -21,7 +39,7 @@ accel_engine_report (char *text, size_t size)
     version[strcspn (version, ",\n")] = '\0';
     for (char *tab; (tab = strchr (version, '\t'));)
         *tab = ' ';
-    setenv ("OMPI_MCA_ess_singleton_isolated", "1", 0); /* Open MPI would start a daemon */
+    be_alone ();
     world_show_symbols ();
     if (MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
         snprintf (text, size, "%s, which does not start: MPI_Init_thread() failed", version);

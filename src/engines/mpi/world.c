@@ -79,8 +79,8 @@ is_any_set (const char *const *names)
     return *names;
 }
 
-/* MPI_Init() in a process that mpirun did not start makes it a job of its own, so each rank would be rank 0 of 1; or, in
- * Open MPI, it ends the process if it knows that srun has started it. */
+/* MPI_Init() in a process that mpirun did not start makes it a job of its own, so each rank would be rank 0 of 1; or,
+ * in Open MPI, it ends the process if it knows that srun has started it. */
 enum accel_status
 world_probe (const struct accel_engine_job *job, struct accel_error *err)
 {
