@@ -125,8 +125,9 @@ lender_fail (const struct lender *lender, const struct hosts *hosts, const char 
         }
     }
     printable_add (&shown, line.text ? line.text : "");
-    return fail_set (fail, FAIL_GENERAL, "%s %s%s%.*s", starter_mpi_name (&hosts->starter), what,
-                     shown.length ? ": " : "", SHOWN_BYTES, shown.text ? shown.text : "");
+    return fail_set (fail, FAIL_GENERAL, "%s %s (--mpi no starts the ranks without it)%s%.*s",
+                     starter_mpi_name (&hosts->starter), what, shown.length ? ": " : "", SHOWN_BYTES,
+                     shown.text ? shown.text : "");
 }
 
 void
