@@ -281,6 +281,8 @@ static int
 prepare_part (struct launch *launch, struct fail *fail)
 {
     launch->plan.is_merged = launch->part->share.machines > 1;
+    if (standins_apply (launch->part->standins, &launch->plan, fail))
+        return -1;
     return launch->part->restarts ? plan_set_restarts (&launch->plan, launch->part->restarts, fail) : 0;
 }
 

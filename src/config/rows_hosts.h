@@ -15,10 +15,20 @@
       .doc = "Start the job on the hosts in this file, one per line, in the syntax of Open MPI (host slots=4) or MPICH "
              "(host:4). Text after # is a comment." },
 
-    { .key = "starter", OPT_TEXT (starter), .dflt = "auto", .choices = WORDS ("auto", "ssh"), .group = GROUP_HOSTS,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_EXTENSION, .metavar = "WORD",
+    { .key = "starter", OPT_TEXT (starter), .dflt = "auto", .choices = WORDS ("auto", "ssh", "srun", "mpirun"),
+      .group = GROUP_HOSTS, .commands = COMMAND_LAUNCH, .properties = PROPERTY_EXTENSION, .metavar = "WORD",
       .help = "what starts the agents on the hosts",
-      .doc = "What starts the agents on the hosts: ssh (OpenSSH, with your own configuration). auto means ssh." },
+      .doc = "What starts the agents on the hosts: ssh (OpenSSH, with your own configuration) or srun (a step of the "
+             "Slurm allocation on each host). mpirun means ssh, and --mpi yes. auto means srun in an allocation of "
+             "Slurm that has all the hosts, and otherwise ssh." },
+
+    { .key = "mpi", OPT_TEXT (mpi), .dflt = "auto", .choices = WORDS ("auto", "yes", "no"), .group = GROUP_HOSTS,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_EXTENSION, .metavar = "WORD",
+      .help = "whether the ranks are processes of MPI",
+      .doc = "Whether the ranks are processes of MPI, which libaccel needs on several hosts. The launcher then also "
+             "starts mpirun (with srun as the starter: srun --mpi=pmix, or the SLURM_MPI_TYPE of the environment), "
+             "which gives each rank the variables with which MPI_Init() finds the others. auto means yes if there are "
+             "several hosts and the file of the program names libaccel or a library of MPI." },
 
     { .key = "interface", OPT_TEXT (interface), .group = GROUP_HOSTS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION, .metavar = "NAME",

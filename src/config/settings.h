@@ -199,6 +199,7 @@ struct settings {
     char *hosts;
     char *hostfile;
     char *starter;
+    char *mpi;
     char *interface;
     int64_t host_timeout; /* seconds */
 

@@ -5,6 +5,7 @@
 #include "hosts/head.h"
 
 #include "hosts/head_state.h"
+#include "hosts/standin.h"
 #include "launch/report_file.h"
 #include "launch/signals.h"
 #include "launch/status.h"
@@ -23,7 +24,6 @@
 #include <sys/wait.h>
 
 enum {
-    CONNECT_MS = 30000, /* for a connection, at least */
     CLOSING_MS = 2000,  /* between the end of a connection and the end of what carried it */
     EXTRA_MS = 15000,   /* beyond the grace period, for a host to end its ranks */
     BEAT_MS = 5000,     /* between beats, at most */
@@ -31,7 +31,7 @@ enum {
     BEATS = 5,          /* in the time after which a host is lost */
     LAST_READS = 16,    /* of what SSH has left behind; a process of its own may keep the pipe open */
     FDS_OF_LINK = 3,
-    FDS_OF_HEAD = 3,
+    FDS_OF_HEAD = 4,
 };
 
 extern char **environ;
@@ -95,6 +95,11 @@ lose_ended (struct link *link)
 static void
 reap (struct head *head)
 {
+    if (head->lender.pid && waitpid (head->lender.pid, NULL, WNOHANG) == head->lender.pid) {
+        head->lender.pid = 0;
+        for (int reads = 0; head->lender.out >= 0 && reads < LAST_READS; reads++)
+            lender_read (&head->lender);
+    }
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
         if (!link->pid || waitpid (link->pid, &link->wait_status, WNOHANG) != link->pid)
@@ -200,18 +205,12 @@ take_signals (struct head *head)
 
 /* ---- deadlines ---- */
 
-/* Logging in may take longer than a sign of life. */
-static int64_t
-connect_limit_ms (const struct head *head)
-{
-    return head->parcel.timeout_ms > CONNECT_MS ? head->parcel.timeout_ms : CONNECT_MS;
-}
-
-/* A user who is asked something has as much time as SSH gives. */
+/* Logging in may take longer than a sign of life.
+ * A user who is asked something has as much time as SSH gives. */
 static int64_t
 link_deadline (const struct head *head, const struct link *link)
 {
-    int64_t limit_ms = link->state == LINK_CONNECTING ? connect_limit_ms (head) : head->parcel.timeout_ms;
+    int64_t limit_ms = link->state == LINK_CONNECTING ? rally_connect_ms (head) : head->parcel.timeout_ms;
     bool is_asked = link->state == LINK_CONNECTING && !link->batch && link == head->asking;
     return link->state >= LINK_ENDED || is_asked ? INT64_MAX : link->pipe.heard_ms + limit_ms;
 }
@@ -229,7 +228,7 @@ static void
 lose_silent (const struct head *head, struct link *link)
 {
     if (link->state == LINK_CONNECTING)
-        link_lose (link, "no connection within %g s", (double) connect_limit_ms (head) / 1000);
+        link_lose (link, "no connection within %g s", (double) rally_connect_ms (head) / 1000);
     else
         link_lose (link, "lost: no sign of life for %g s", (double) head->parcel.timeout_ms / 1000);
 }
@@ -258,6 +257,8 @@ static int
 find_timeout (const struct head *head)
 {
     int64_t now = clock_ms (), until = head->beat_ms;
+    if (head->phase == HEAD_LEND && head->lend_ms < until)
+        until = head->lend_ms;
     for (int i = 0; i < head->count; i++) {
         int64_t deadline = link_deadline (head, &head->links[i]);
         until = deadline < until ? deadline : until;
@@ -277,6 +278,7 @@ fill_fds (const struct head *head, struct pollfd *fds)
         bool waits = !output_sink_is_empty (&head->sinks[i]) && head->sinks[i].may_block;
         fds[1 + i] = (struct pollfd){ .fd = waits ? head->sinks[i].fd : -1, .events = POLLOUT };
     }
+    fds[1 + LINK_STREAMS] = (struct pollfd){ .fd = head->lender.out, .events = POLLIN };
     for (int i = 0; i < head->count; i++) {
         const struct link *link = &head->links[i];
         struct pollfd *at = &fds[FDS_OF_HEAD + FDS_OF_LINK * i];
@@ -317,6 +319,8 @@ turn (struct head *head, struct pollfd *fds)
         if (at[0].revents)
             link_read (&head->links[i]);
     }
+    if (count > 0 && fds[1 + LINK_STREAMS].revents)
+        lender_read (&head->lender);
     if (count > 0 && fds[0].revents)
         take_signals (head);
     keep_deadlines (head);
@@ -476,6 +480,11 @@ fill_parcel (struct head *head, const struct config *config, struct fail *fail)
     if (!parcel->folder)
         return fail_set (fail, FAIL_GENERAL, "cannot find the name of the current folder: %s", strerror (errno));
     parcel->timeout_ms = config->settings.host_timeout * 1000;
+    if (head->hosts->starter.mpi) {
+        parcel->standins = malloc (STANDIN_NAME_BYTES);
+        if (!parcel->standins || standin_make_name (parcel->standins, fail))
+            return parcel->standins ? -1 : fail_nomem (fail);
+    }
     describe_terminal (parcel);
     return parcel->arguments.failed || parcel->environment.failed ? fail_nomem (fail) : 0;
 }
@@ -540,6 +549,7 @@ close_links (struct head *head)
 static void
 release (struct head *head)
 {
+    lender_finish (&head->lender);
     if (head->links)
         close_links (head);
     for (int i = 0; i < head->count; i++)
@@ -557,7 +567,8 @@ release (struct head *head)
 int
 head_run (struct hosts *hosts, struct config *config, struct fail *fail)
 {
-    struct head head = { .hosts = hosts, .limit_ms = INT64_MAX, .signal_fd = -1, .turn_ms = clock_ms () };
+    struct head head = { .hosts = hosts, .limit_ms = INT64_MAX, .signal_fd = -1, .turn_ms = clock_ms (),
+                         .lender = LENDER_NONE };
     sigset_t signals, old_mask;
     int64_t processes = config->settings.num_processes;
     int status = -1;

@@ -96,6 +96,8 @@ hosts_find (struct hosts *hosts, const struct config *config, struct fail *fail)
         return 0;
     hostlist_finish (&hosts->list);
     snprintf (hosts->own, sizeof hosts->own, "%s", uname (&name) ? "" : name.nodename);
+    if (starter_choose (&hosts->starter, config, &hosts->list, fail))
+        return -1;
     return find_program (hosts, fail);
 }
 
@@ -105,25 +107,14 @@ hosts_is_own (const struct hosts *hosts, const char *name)
     return !strcmp (name, "localhost") || !strcmp (name, hosts->own);
 }
 
-/* All that the user's own configuration says stays, except for what would disturb a connection without a terminal. */
 void
 hosts_add_argv (const struct hosts *hosts, const char *name, bool batch, struct strlist *argv)
 {
-    static const char *const ssh[] = { "ssh", "-T", "-x", "-o", "ClearAllForwardings=yes" };
     if (hosts_is_own (hosts, name)) {
         strlist_add (argv, "/proc/self/exe");
         strlist_add (argv, "--agent");
-        return;
-    }
-    for (size_t i = 0; i < sizeof ssh / sizeof *ssh; i++)
-        strlist_add (argv, ssh[i]);
-    if (batch) {
-        strlist_add (argv, "-o");
-        strlist_add (argv, "BatchMode=yes");
-    }
-    strlist_add (argv, "--");
-    strlist_add (argv, name);
-    strlist_printf (argv, "%s --agent", hosts->program); /* the shell there reads it: fixed text and a checked path */
+    } else
+        starter_add_agent (&hosts->starter, name, hosts->program, batch, argv);
 }
 
 static void
@@ -153,6 +144,8 @@ print_text (const struct hosts *hosts, const struct config *config, bool has_ran
         strbuf_printf (&out, "\nworld size\n  %d\n", hostlist_world_size (&hosts->list));
     strbuf_add (&out, "\nprogram\n  ");
     printable_add (&out, config->program);
+    if (hosts->starter.mpi)
+        strbuf_printf (&out, "\n\nprocesses of MPI\n  by %s", starter_mpi_name (&hosts->starter));
     strbuf_add (&out, "\n\nnotes\n  each host plans its own ranks\n"
                       "  MASTER_ADDR and MASTER_PORT are chosen when the job starts\n");
     fputs (out.text ? out.text : "", stdout);
@@ -179,6 +172,8 @@ print_json (const struct hosts *hosts, const struct config *config, bool has_ran
     json_object_set_new (root, "program", json_text (config->program));
     json_object_set_new (root, "world_size",
                          has_ranks ? json_integer (hostlist_world_size (&hosts->list)) : json_null ());
+    json_object_set_new (root, "mpi",
+                         hosts->starter.mpi ? json_text (starter_mpi_name (&hosts->starter)) : json_null ());
     json_object_set_new (root, "hosts", list);
     AUTO_FREE char *text = json_dumps (root, JSON_INDENT (2));
     json_decref (root);
@@ -206,5 +201,6 @@ hosts_release (struct hosts *hosts)
 {
     hostlist_release (&hosts->list);
     free (hosts->program);
+    starter_release (&hosts->starter);
     *hosts = (struct hosts){ 0 };
 }

@@ -5,6 +5,7 @@
 
 #include "config/values.h"
 #include "hosts/hostlist.h"
+#include "hosts/starter.h"
 #include "util/fail.h"
 
 /** All zero: the job runs on this machine. */
@@ -13,6 +14,7 @@ struct hosts {
     const char *source; /* for people: what has named them; NULL: the user */
     char own[256];      /* name of this machine */
     char *program;      /* what to execute on the other hosts */
+    struct starter starter;
 };
 
 /** Find out which hosts the job of @p config uses; none if it is launched as on a single machine.

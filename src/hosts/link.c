@@ -17,6 +17,13 @@
 
 enum { BABBLE_BYTES = 64 * 1024, RECORD_BYTES = 5 };
 
+/* What is between the head and an agent. */
+enum carrier {
+    CARRIER_NONE, /* the agent is on this host */
+    CARRIER_SSH,
+    CARRIER_SRUN,
+};
+
 /* SSH stays in our process group, so that it may ask on the terminal; so ^C must not reach it, or the ranks would lose
  * their connection instead of getting the signal.  It keeps signals ignored that were ignored when it was started. */
 static void
@@ -30,26 +37,44 @@ ignore_signals (void)
     sigprocmask (SIG_SETMASK, &none, NULL);
 }
 
+/* The agent of this host, and srun, which asks nothing: ^C reaches its ranks through us, once. */
+static void
+leave_terminal (void)
+{
+    sigset_t none;
+    sigemptyset (&none);
+    signal (SIGTERM, SIG_DFL);
+    signal (SIGHUP, SIG_DFL);
+    setsid ();
+}
+
 static _Noreturn void
-run_child (const struct strlist *argv, bool is_own, const int in[2], const int out[2], const int err[2], pid_t head)
+run_child (const struct strlist *argv, enum carrier carrier, const int in[2], const int out[2], const int err[2],
+           pid_t head)
 {
     dup2 (in[0], 0);
     dup2 (out[1], 1);
     dup2 (err[1], 2);
     ignore_signals ();
-    if (is_own) {
-        sigset_t none;
-        sigemptyset (&none);
-        signal (SIGTERM, SIG_DFL);
-        signal (SIGHUP, SIG_DFL);
-        setsid (); /* ^C reaches its ranks through us, once */
-    } else
+    if (carrier != CARRIER_SSH)
+        leave_terminal ();
+    else
         prctl (PR_SET_PDEATHSIG, SIGKILL); /* then the other side sees the end of the connection */
+    if (carrier == CARRIER_SRUN)
+        starter_clean_environment (); /* it is not killed with us: the end of its input ends the agent, and it */
     if (getppid () != head)
         _exit (FAIL_GENERAL);
     execvp (argv->items[0], argv->items);
     dprintf (2, "cannot execute %s: %s\n", argv->items[0], strerror (errno));
     _exit (status_of_exec (errno));
+}
+
+static enum carrier
+find_carrier (const struct hosts *hosts, const struct link *link)
+{
+    if (hosts_is_own (hosts, link->name))
+        return CARRIER_NONE;
+    return hosts->starter.agents == STARTER_SRUN ? CARRIER_SRUN : CARRIER_SSH;
 }
 
 static void
@@ -81,7 +106,7 @@ link_start (struct link *link, const struct hosts *hosts, struct fail *fail)
     }
     link->pid = fork ();
     if (link->pid == 0)
-        run_child (&argv, hosts_is_own (hosts, link->name), in, out, err, head);
+        run_child (&argv, find_carrier (hosts, link), in, out, err, head);
     close (in[0]);
     close (out[1]);
     close (err[1]);
@@ -237,6 +262,7 @@ take_frame (struct link *link, struct wire_frame *frame)
         refusal = wire_text (frame);
         link_lose (link, "%s", refusal ? refusal : "refused");
         break;
+    case WIRE_LENT: link->has_lent = true; break;
     case WIRE_LISTENING: take_listening (link, frame); break;
     case WIRE_REACHED: take_reached (link, frame); break;
     case WIRE_STARTED: link->has_started = true; break;

@@ -34,11 +34,12 @@ struct link {
     const char *name; /* as the user named the host */
     char *host;       /* as it names itself; NULL until it has greeted */
     enum link_state state;
-    pid_t pid;        /* of ssh or the agent; 0: none */
+    pid_t pid;        /* of ssh, srun or the agent; 0: none */
     int wait_status;  /* of the last one */
     bool batch;       /* ssh must not ask */
     bool has_greeting;
     bool has_job;     /* it has been sent */
+    bool has_lent;    /* stand-ins of all its ranks are there */
     bool has_started; /* its launcher runs */
     struct pipe_end pipe;
     int err;              /* what ssh says; -1: none */

@@ -79,6 +79,7 @@ parcel_put (struct strbuf *out, const struct parcel *parcel)
     wire_put_number (out, parcel->columns);
     wire_put_number (out, parcel->rows);
     wire_put_number (out, parcel->timeout_ms);
+    wire_put_text (out, parcel->standins);
     wire_put_number (out, parcel->host);
     wire_end (out, begin);
 }
@@ -129,6 +130,7 @@ parcel_take (struct parcel *parcel, struct wire_frame *frame, struct fail *fail)
     parcel->columns = (int) wire_number (frame);
     parcel->rows = (int) wire_number (frame);
     parcel->timeout_ms = wire_number (frame);
+    parcel->standins = copy (wire_text (frame), &failed);
     parcel->host = wire_number (frame);
     if (failed || parcel->arguments.failed || parcel->environment.failed) {
         fail_nomem (fail);
@@ -149,5 +151,6 @@ parcel_release (struct parcel *parcel)
     strlist_release (&parcel->arguments);
     strlist_release (&parcel->environment);
     free (parcel->folder);
+    free (parcel->standins);
     *parcel = (struct parcel){ 0 };
 }

@@ -17,6 +17,7 @@ struct parcel {
     bool is_one_file;    /* both are the same */
     int columns, rows;   /* of the terminal */
     int64_t timeout_ms;  /* after which a side that is not heard of is lost */
+    char *standins;      /* where the agent listens for stand-ins; NULL: there are none */
     int64_t host;        /* number of the agent's host, from 0 */
 };
 

@@ -10,7 +10,16 @@
 #include <fcntl.h>
 #include <string.h>
 
-enum { SSH_FAILED = 255 };
+enum {
+    SSH_FAILED = 255,
+    CONNECT_MS = 30000, /* at least */
+};
+
+int64_t
+rally_connect_ms (const struct head *head)
+{
+    return head->parcel.timeout_ms > CONNECT_MS ? head->parcel.timeout_ms : CONNECT_MS;
+}
 
 bool
 rally_has_terminal (void)
@@ -107,6 +116,41 @@ ask_for_port (struct head *head)
     for (int i = 0; i < head->count; i++)
         head->links[i].state = LINK_READY;
     wire_put_frame (&head->links[0].pipe.to_write, WIRE_LISTEN, hostlist_world_size (&head->hosts->list));
+}
+
+/* Each agent waits for the stand-ins of its ranks. */
+static int
+ask_for_standins (struct head *head, struct fail *fail)
+{
+    head->phase = HEAD_LEND;
+    head->lend_ms = clock_ms () + rally_connect_ms (head);
+    for (int i = 0; i < head->count; i++) {
+        struct strbuf *out = &head->links[i].pipe.to_write;
+        size_t begin = wire_begin (out, WIRE_LEND);
+        wire_put_number (out, head->restarts);
+        wire_put_number (out, head->hosts->list.hosts[i].ranks);
+        wire_end (out, begin);
+        head->links[i].has_lent = false;
+    }
+    return lender_start (&head->lender, head->hosts, head->parcel.standins, head->restarts, fail);
+}
+
+static int
+await_standins (struct head *head, struct fail *fail)
+{
+    bool have_all = true;
+    for (int i = 0; i < head->count; i++) {
+        if (head->links[i].state == LINK_LOST)
+            return fail_link (&head->links[i], fail);
+        have_all = have_all && head->links[i].has_lent;
+    }
+    if (have_all)
+        ask_for_port (head);
+    else if (!head->lender.pid)
+        return lender_fail (&head->lender, head->hosts, "has ended before it started a process for each rank", fail);
+    else if (clock_ms () >= head->lend_ms)
+        return lender_fail (&head->lender, head->hosts, "has not started a process for each rank in time", fail);
+    return 0;
 }
 
 static void
@@ -224,7 +268,12 @@ rally_advance (struct head *head, struct fail *fail)
         head->asking = NULL;
         if (divide (head, fail))
             return -1;
-        ask_for_port (head);
+        if (!head->parcel.standins)
+            ask_for_port (head);
+        else if (ask_for_standins (head, fail))
+            return -1;
     }
+    if (head->phase == HEAD_LEND && await_standins (head, fail))
+        return -1;
     return head->phase == HEAD_ADDRESS ? find_address (head, fail) : 0;
 }

@@ -24,6 +24,7 @@ enum wire_type {
     WIRE_JOB = 1, /* what to start: wire_job.h */
     WIRE_LISTEN,  /* number of processes; find a port for rank 0 and listen there */
     WIRE_REACH,   /* token, port, addresses: which can you reach? */
+    WIRE_LEND,    /* attempt, ranks: wait for a stand-in for each */
     WIRE_START,   /* address, port, machine, machines, first rank, ranks, world size, restarts */
     WIRE_SIGNAL,  /* number */
     WIRE_ACK,     /* bytes of output that were passed on */
@@ -33,6 +34,7 @@ enum wire_type {
     WIRE_HELLO,     /* version, host name */
     WIRE_READY,     /* how many processes this host would run: one for each GPU, or 1 */
     WIRE_REFUSED,   /* exit status, message: nothing was started */
+    WIRE_LENT,      /* all stand-ins have come */
     WIRE_LISTENING, /* token, port, note, addresses */
     WIRE_REACHED,   /* for each address, whether it can be reached */
     WIRE_STARTED,   /* the port is free for rank 0, and the launcher runs */
@@ -40,6 +42,9 @@ enum wire_type {
     WIRE_ERR,       /* bytes */
     WIRE_FAILED,    /* the agent's clock, ns; rank: the first failure on this host, at once */
     WIRE_END,       /* enum wire_end, exit status, report as text, as JSON: the launcher on this host has ended */
+
+    /* from a stand-in */
+    WIRE_STANDIN, /* attempt, rank of MPI, its parent process, variables */
     WIRE_TYPE_COUNT
 };
 

@@ -71,22 +71,38 @@ world_level_name (int level)
 
 /* ---- beginning and end ---- */
 
-/* MPI_Init() in a process that mpirun did not start makes it a job of its own, so each rank would be rank 0 of 1. */
+static bool
+is_any_set (const char *const *names)
+{
+    while (*names && !getenv (*names))
+        names++;
+    return *names;
+}
+
+/* MPI_Init() in a process that mpirun did not start makes it a job of its own, so each rank would be rank 0 of 1; or,
+ * in Open MPI, it ends the process if it knows that srun has started it. */
 enum accel_status
 world_probe (const struct accel_engine_job *job, struct accel_error *err)
 {
-    static const char *const names[] = { "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_FD",
-                                         "PMI_PORT", "PMI_CONTROL_PORT", "MPIRUN_RANK" };
+    static const char *const pmix[] = { "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", NULL };
+    static const char *const pmi[] = { "PMI_RANK", "PMI_FD", "PMI_PORT", "PMI_CONTROL_PORT", "MPIRUN_RANK", NULL };
     int is_running = 0;
-    if (job->world_size == 1 || (MPI_Initialized (&is_running) == MPI_SUCCESS && is_running))
+    if (job->world_size == 1 || (MPI_Initialized (&is_running) == MPI_SUCCESS && is_running) || is_any_set (pmix))
         return ACCEL_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (getenv (names[i]))
-            return ACCEL_OK;
+    if (!is_any_set (pmi))
+        return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
+                                   "cannot connect ranks that MPI did not start (PMIX_RANK, PMI_RANK and others are "
+                                   "not set): start the program with 'accelerate launch --mpi yes', with 'mpirun -n "
+                                   "%d PROGRAM' or with 'srun --mpi=pmix'",
+                                   job->world_size);
+#ifdef OPEN_MPI
     return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
-                               "cannot connect ranks that MPI did not start (PMIX_RANK, PMI_RANK and others are not "
-                               "set): start the program with 'mpirun -n %d PROGRAM'",
-                               job->world_size);
+                               "cannot connect ranks that were started through PMI-1 or PMI-2 (PMI_RANK or PMI_FD is "
+                               "set, but not PMIX_RANK), because it was built with Open MPI, which needs PMIx: start "
+                               "the program with Open MPI's mpirun, or with 'srun --mpi=pmix'");
+#else
+    return ACCEL_OK;
+#endif
 }
 
 /* A rank that never ends would keep the others here for ever. */
@@ -123,8 +139,8 @@ finish (int status, void *user)
 }
 
 /* Open MPI's plug-ins take MPI's symbols from the program, but a module is loaded for itself alone. */
-static void
-show_symbols (void)
+void
+world_show_symbols (void)
 {
     Dl_info info;
     void *symbol = dlsym (RTLD_DEFAULT, "MPI_Init_thread");
@@ -145,7 +161,7 @@ start_mpi (const struct accel_engine_job *job, struct accel_error *err)
         MPI_Query_thread (&mpi_world.level);
         return ACCEL_OK;
     }
-    show_symbols ();
+    world_show_symbols ();
     if (MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &mpi_world.level) != MPI_SUCCESS)
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: MPI_Init_thread() failed");
     leave.pid = getpid ();
