@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launchers of a job that was started by hand, one on each machine, watch over each other: the one of machine 0
+ * listens, the others connect, and each tells what becomes of its part.  So all know within seconds of a failure where
+ * it was, whichever machine, launcher or link fails.
+ *
+ * Machine 0 listens at the first free of CREW_PORTS ports from crew_first_port() on; the others try them at
+ * --main_process_ip.  They share a key (jobkey.h).  No start waits for a connection: a job whose launchers do not reach
+ * each other runs all the same, with a note. */
+#ifndef HOSTS_CREW_H
+#define HOSTS_CREW_H
+
+#include "config/values.h"
+#include "hosts/wire.h"
+#include "launch/job.h"
+#include "util/fail.h"
+
+enum { CREW_PORTS = 8 };
+
+struct crew;
+
+/** The first of the ports at which machine 0 listens for the other launchers; @p port is that of rank 0. */
+int crew_first_port (int port);
+
+/**
+ * Prepare the watch over other machines, before the launcher splits.
+ *
+ * @param[out] crew  NULL if there are no other machines, or another launcher starts the ranks
+ * @return 0; -1 with @p fail set: the key that the user has named cannot be used
+ */
+int crew_create (struct crew **crew, const struct config *config, const struct plan *plan, struct fail *fail);
+
+/** In the supervisor: begin to listen, or to connect.  What fails here is told in a note later. */
+void crew_begin (struct crew *crew);
+
+/** For job_run(); NULL for NULL. */
+struct job_crew *crew_hook (struct crew *crew);
+
+/** After job_run(): what the job as a whole has come to.  `text`, `json` and `status` are of the machine that is to
+ * blame. */
+struct crew_verdict {
+    bool is_known;   /* otherwise this machine's part is all that is known */
+    bool is_ours;    /* this machine is to blame */
+    enum wire_end end;
+    int machine, status;
+    char *text, *json;
+};
+
+/** @return NULL for NULL, or if only this machine's part is known or is to blame */
+const struct crew_verdict *crew_blames_other (const struct crew *crew);
+
+/** Whether other launchers take part; then machine 0 decides on restarts. */
+bool crew_has_others (const struct crew *crew);
+
+/** Whether all machines start their ranks again. */
+bool crew_starts_again (const struct crew *crew);
+
+/** Take what could not be printed through the job's output any more.  @return to be freed; NULL: nothing */
+char *crew_take_rest (struct crew *crew);
+
+/** Accepts NULL. */
+void crew_destroy (struct crew *crew);
+
+#endif
