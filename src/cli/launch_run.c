@@ -323,6 +323,8 @@ launch_run (struct config *config, const struct hosts_part *part, struct fail *f
         goto done;
     status = settings->dry_run ? print_plan (&launch.plan, settings->json, fail) : run_plan (&launch, fail);
 done:
+    if (status < 0 && !part && !settings->dry_run)
+        crew_tell_error (config, fail);
     if (status < 0 && part)
         status = tell_error (&launch, fail);
     claim_release (&launch.claim);

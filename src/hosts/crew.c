@@ -12,6 +12,7 @@
 #include "util/clock.h"
 
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include <sys/wait.h>
 
 enum { PORTS_APART = 1000, LAST_PORT = 65535, BEATS = 5, BEAT_MS = 5000, QUICK_BEATS = 8, QUICK_BEAT_MS = 25 };
+enum { UNKNOWN_SIZE = 2 }; /* of a job that could not be planned: that of several machines */
 
 int
 crew_first_port (int port)
@@ -250,6 +252,8 @@ lose_peer (struct crew *crew, struct crew_peer *peer, const char *why)
         crew_member_lose (crew, peer, why);
     else if (peer->machine)
         crew_main_lose (crew, peer, why);
+    else if (peer->is_welcomed && !peer->is_leaving) /* it could not read the welcome */
+        crew_set_why (crew, 3, "%s left at once, perhaps because it has another job key", peer->name);
 }
 
 static void
@@ -388,6 +392,34 @@ note_loneliness (struct crew *crew, int64_t now)
                        crew->why);
 }
 
+static bool
+is_over (struct crew *crew, int64_t now, bool is_hasty)
+{
+    if (is_hasty && (crew->machine ? crew_is_flushed (crew) || now >= crew->over_ms + CREW_FLUSH_MS
+                                   : crew_main_is_told (crew, now)))
+        return true;
+    return crew->machine ? crew_member_is_over (crew) : crew_main_is_over (crew);
+}
+
+/* What is new about our part goes to machine 0. */
+static void
+tell_news (struct crew *crew, bool own_is_over)
+{
+    for (struct crew_peer *peer = crew->peers; peer; peer = peer->next)
+        if (crew->has_joined)
+            crew_peer_put_failure (peer, own_is_over ? WIRE_END : WIRE_FAILED, crew->own);
+}
+
+static void
+think (struct crew *crew, bool is_hasty)
+{
+    if (crew->machine) {
+        crew_member_think (crew);
+        crew_member_dial (crew);
+    } else
+        crew_main_think (crew, is_hasty);
+}
+
 static int64_t
 serve (struct job_crew *hook, struct job *job, bool own_is_over, bool is_hasty)
 {
@@ -397,14 +429,10 @@ serve (struct job_crew *hook, struct job *job, bool own_is_over, bool is_hasty)
     take_events (crew);
     int64_t now = clock_ms ();
     keep_deadlines (crew, now);
-    for (struct crew_peer *peer = crew->peers; crew->machine && has_news && peer; peer = peer->next)
-        if (crew->has_joined)
-            crew_peer_put_failure (peer, own_is_over ? WIRE_END : WIRE_FAILED, crew->own);
-    if (crew->machine) {
-        crew_member_think (crew);
-        crew_member_dial (crew);
-    } else
-        crew_main_think (crew);
+    crew_bury (crew); /* whoever dials, has room for the next one then */
+    if (crew->machine && has_news)
+        tell_news (crew, own_is_over);
+    think (crew, is_hasty);
     for (struct crew_peer *peer = crew->peers; peer; peer = peer->next)
         crew_peer_flush (crew, peer);
     crew_bury (crew);
@@ -413,8 +441,7 @@ serve (struct job_crew *hook, struct job *job, bool own_is_over, bool is_hasty)
         add_victim (crew, job);
     if (!own_is_over)
         say (crew, job);
-    bool is_late = is_hasty && crew->over_ms && (crew_is_flushed (crew) || now >= crew->over_ms + CREW_FLUSH_MS);
-    hook->is_over = own_is_over && (is_late || (crew->machine ? crew_member_is_over (crew) : crew_main_is_over (crew)));
+    hook->is_over = own_is_over && is_over (crew, now, is_hasty);
     if (crew->verdict.is_known)
         job->status = crew->verdict.status;
     return hook->is_over ? INT64_MAX : find_deadline (crew, now, is_hasty);
@@ -446,7 +473,7 @@ int
 crew_create (struct crew **result, const struct config *config, const struct plan *plan, struct fail *fail)
 {
     const struct settings *settings = &config->settings;
-    struct fail why = { 0 };
+    struct fail why = { .text = "" };
     *result = NULL;
     if (!has_other_launchers (config, plan))
         return 0;
@@ -463,8 +490,7 @@ crew_create (struct crew **result, const struct config *config, const struct pla
     if (jobkey_read (&crew->key, settings->job_key_file, crew->machine == 0, &why)) {
         crew_set_why (crew, 3, "%s", why.text);
         if (settings->job_key_file) {
-            *fail = why;
-            fail_prefix (fail, "--job_key_file");
+            fail_set (fail, FAIL_GENERAL, "--job_key_file: %s", why.text);
             goto error;
         }
     }
@@ -484,6 +510,30 @@ crew_begin (struct crew *crew)
     crew->epoll = crew->hook.fd = epoll_create1 (EPOLL_CLOEXEC);
     if (crew->machine == 0 && crew->key.length && crew->epoll >= 0)
         crew_main_begin (crew);
+}
+
+void
+crew_tell_error (const struct config *config, const struct fail *error)
+{
+    char host[256] = "";
+    int64_t size = config->settings.num_processes;
+    struct plan plan = { .host = host, .program = config->program, .world_size = size > 1 ? (int) size : UNKNOWN_SIZE,
+                         .path = PATH_ELASTIC };
+    struct job job = { .plan = &plan, .end = JOB_TOLD, .error = error };
+    struct crew *crew;
+    gethostname (host, sizeof host - 1);
+    if (crew_create (&crew, config, &plan, NULL) || !crew)
+        return;
+    signal (SIGPIPE, SIG_IGN);
+    crew_begin (crew);
+    struct pollfd events = { .fd = crew->epoll, .events = POLLIN };
+    for (int64_t until; crew->epoll >= 0 && (until = serve (&crew->hook, &job, true, false)) < INT64_MAX;) {
+        int64_t now = clock_ms ();
+        if (now >= crew->start_ms + CREW_SETTLE_MS + CREW_VERDICT_MS)
+            break;
+        poll (&events, 1, until > now ? (int) (until - now) : 0);
+    }
+    crew_destroy (crew);
 }
 
 struct job_crew *

@@ -127,11 +127,11 @@ find_objection (const struct crew *crew, const struct join *join, char *space, s
         return "it belongs to another job";
     else if (join->machines != crew->machines)
         snprintf (space, size, "num_machines is %d there, but %lld here", crew->machines, (long long) join->machines);
-    else if (join->world_size != crew->plan->world_size)
+    else if (join->ranks && crew->own->ranks && join->world_size != crew->plan->world_size)
         snprintf (space, size, "it starts %d ranks in total, but this one %lld", crew->plan->world_size,
                   (long long) join->world_size);
     else if (!join->host || join->machine < 1 || join->machine >= crew->machines || join->first_rank < 0
-             || join->ranks < 1 || join->first_rank + join->ranks > join->world_size)
+             || join->ranks < 0 || join->ranks > INT32_MAX || join->first_rank > INT32_MAX)
         return "it cannot understand this one";
     else if (crew->all[join->machine].state != MACHINE_ABSENT)
         snprintf (space, size, "it has a machine %lld already, %s", (long long) join->machine,
@@ -285,14 +285,14 @@ end_all (struct crew *crew)
 }
 
 void
-crew_main_think (struct crew *crew)
+crew_main_think (struct crew *crew, bool is_hasty)
 {
     const struct crew_machine *guilty = find_guilty (crew);
     if (crew->verdict.is_known)
         return;
     if (guilty && !crew->judge_ms)
         end_all (crew);
-    if (guilty && (clock_ms () >= crew->judge_ms || all_have (crew, false))) {
+    if (guilty && (is_hasty || clock_ms () >= crew->judge_ms || all_have (crew, false))) {
         crew_set_verdict (crew, (int) (guilty - crew->all), guilty->end, guilty->status, guilty->text, guilty->json);
         tell_verdict (crew);
     } else if (!guilty && crew->over_ms && all_have (crew, true)) {
@@ -303,8 +303,9 @@ crew_main_think (struct crew *crew)
 
 /* ---- the end ---- */
 
-static bool
-is_told (const struct crew *crew, int64_t now)
+/* Whether all know the verdict, or it has been long enough. */
+bool
+crew_main_is_told (const struct crew *crew, int64_t now)
 {
     bool is_late = now >= crew->over_ms + CREW_FLUSH_MS;
     for (const struct crew_peer *peer = crew->peers; peer && !is_late; peer = peer->next)
@@ -349,11 +350,11 @@ crew_main_is_over (struct crew *crew)
     if (!crew->verdict.is_known)
         return false;
     if (crew->verdict.end == WIRE_END_DONE)
-        return is_told (crew, now);
+        return crew_main_is_told (crew, now);
     if (crew->listener >= 0 && has_absent (crew) && now < crew->start_ms + CREW_SETTLE_MS)
         return false; /* their ranks may be waiting for ours */
     if (!crew->has_joined || !crew_may_start_again (crew) || has_lost (crew))
-        return is_told (crew, now);
+        return crew_main_is_told (crew, now);
     if (all_have (crew, true)) {
         begin_again (crew);
         return true;

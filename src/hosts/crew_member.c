@@ -223,6 +223,7 @@ join (struct crew *crew, struct crew_peer *peer, struct wire_frame *frame)
         peer->is_dead = true;
         return;
     }
+    peer->is_welcomed = true;
     free (crew->main_host);
     crew->main_host = strdup (host);
     size_t begin = wire_begin (&join, WIRE_JOIN);
@@ -230,7 +231,7 @@ join (struct crew *crew, struct crew_peer *peer, struct wire_frame *frame)
     wire_put_number (&join, crew->port);
     wire_put_number (&join, crew->machine);
     wire_put_number (&join, crew->machines);
-    wire_put_number (&join, crew->plan->world_size);
+    wire_put_number (&join, crew->own->ranks ? crew->plan->world_size : 0);
     wire_put_number (&join, crew->own->first_rank);
     wire_put_number (&join, crew->own->ranks);
     wire_put_text (&join, crew->own->host);
@@ -304,6 +305,8 @@ crew_member_is_over (struct crew *crew)
     int64_t now = clock_ms (), limit_ms = crew->settings->grace * 1000 + CREW_EXTRA_MS;
     if (crew->again)
         return true;
+    if (!crew->has_joined && crew->peers && crew->peers->is_welcomed && now < crew->over_ms + CREW_FLUSH_MS)
+        return false; /* machine 0 may have taken us already */
     if (!crew->has_joined)
         return !crew->own->failed_ns || !crew->key.length || now >= crew->start_ms + CREW_SETTLE_MS;
     if (!crew->verdict.is_known)

@@ -51,7 +51,7 @@ struct crew_peer {
     int64_t trip_ns;              /* the shortest round trip; 0: none yet */
     bool is_connecting;
     bool is_leaving; /* closed once all is written */
-    bool is_welcomed;
+    bool is_welcomed; /* machine 0: by us; others: we have asked to join */
     bool has_acknowledged; /* the verdict */
     bool is_dead;
     bool is_write_watched;
@@ -149,8 +149,10 @@ void crew_main_accept (struct crew *crew);
 void crew_main_welcome (struct crew *crew, struct crew_peer *peer);
 void crew_main_take (struct crew *crew, struct crew_peer *peer, struct wire_frame *frame);
 void crew_main_lose (struct crew *crew, struct crew_peer *peer, const char *why);
-void crew_main_think (struct crew *crew);
+/** @param is_hasty  nobody wants to wait for messages that are on their way */
+void crew_main_think (struct crew *crew, bool is_hasty);
 bool crew_main_is_over (struct crew *crew);
+bool crew_main_is_told (const struct crew *crew, int64_t now);
 
 void crew_member_take (struct crew *crew, struct crew_peer *peer, struct wire_frame *frame);
 void crew_member_lose (struct crew *crew, struct crew_peer *peer, const char *why);
