@@ -22,6 +22,13 @@ test_expect_success 'a host can be cut off and comes back' '
     hosts cut host2 && test_exit 255 on host1 ssh -o ConnectTimeout=1 host2 true 2>err &&
     hosts heal host2 && on host1 ssh host2 true
 '
+# Each direction of each of the messages that ssh begins with is late.
+test_expect_success 'a link can be slowed, and loses packets' '
+    hosts slow host2 200ms 0% && begin=$(date +%s%N) && on host1 ssh host2 true && end=$(date +%s%N) &&
+    test $((end - begin)) -gt 1200000000 &&
+    hosts slow host2 0ms 100% && test_exit 255 on host1 ssh -o ConnectTimeout=1 host2 true 2>err &&
+    hosts heal host2 && on host1 ssh host2 true
+'
 test_expect_success 'a host can be powered off, and started again' '
     hosts off host2 && test_exit 1 on host2 true 2>err && grep "no such host is up: host2" err &&
     hosts up 2 && on host1 ssh host2 hostname >name && echo host2 | diff - name
