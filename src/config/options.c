@@ -99,8 +99,8 @@ const struct option options[] = {
       .help = "number of machines",
       .doc = "The number of machines that the job uses. Run the command on each of them." },
 
-    { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .words = WORDS ("auto"), .group = GROUP_DISTRIBUTED,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
+    { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .words = WORDS ("auto"),
+      .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "rank of this machine, from 0",
       .doc = "The rank of this machine, from 0. Machine 0 is the main machine. With auto, if a scheduler or another "
              "launcher starts this command once on each machine: what Slurm or mpirun says, or the place of this host "

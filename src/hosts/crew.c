@@ -2,9 +2,9 @@
 /* What every launcher of a job does to watch over the others; see crew.h. */
 #include <config.h>
 
-#include "hosts/crew_state.h"
+#include "hosts/crew.h"
 
-#include "config/mode.h"
+#include "hosts/crew_state.h"
 #include "hosts/jobkey.h"
 #include "launch/report.h"
 #include "launch/status.h"
@@ -14,79 +14,12 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
 
-enum { PORTS_APART = 1000, LAST_PORT = 65535, BEATS = 5, BEAT_MS = 5000, QUICK_BEATS = 8, QUICK_BEAT_MS = 25 };
+enum { BEATS = 5, BEAT_MS = 5000, QUICK_BEATS = 8, QUICK_BEAT_MS = 25 };
 enum { UNKNOWN_SIZE = 2 }; /* of a job that could not be planned: that of several machines */
-
-int
-crew_first_port (int port)
-{
-    return port + PORTS_APART + CREW_PORTS - 1 <= LAST_PORT ? port + PORTS_APART : port - PORTS_APART;
-}
-
-void
-crew_set_why (struct crew *crew, int weight, const char *why, ...)
-{
-    va_list arguments;
-    if (*crew->why && weight < crew->dial.weight)
-        return;
-    crew->dial.weight = weight;
-    va_start (arguments, why);
-    vsnprintf (crew->why, sizeof crew->why, why, arguments);
-    va_end (arguments);
-}
-
-/* ---- machines ---- */
-
-static char *
-copy (const char *text)
-{
-    return text ? strdup (text) : NULL;
-}
-
-void
-crew_set_failure (struct crew_machine *machine, int64_t failed_ns, enum wire_end end, int status, const char *text,
-                  const char *json)
-{
-    if (machine->failed_ns)
-        return;
-    machine->failed_ns = failed_ns > 0 ? failed_ns : 1;
-    machine->end = end;
-    machine->status = status ? status : FAIL_GENERAL;
-    machine->text = copy (text);
-    machine->json = copy (json);
-}
-
-/* "host2 (machine 1, ranks 2-3)" */
-static void
-add_machine (const struct crew_machine *machine, int number, struct strbuf *out)
-{
-    strbuf_printf (out, "%s (machine %d", machine->host ? machine->host : "?", number);
-    if (machine->ranks > 1)
-        strbuf_printf (out, ", ranks %d-%d)", machine->first_rank, machine->first_rank + machine->ranks - 1);
-    else
-        strbuf_printf (out, machine->ranks ? ", rank %d)" : ")", machine->first_rank);
-}
-
-void
-crew_lose (struct crew *crew, struct crew_machine *machine, int number, int64_t heard_ms, const char *why)
-{
-    AUTO_STRBUF struct strbuf text = { 0 }, json = { 0 };
-    struct fail error = { .status = FAIL_GENERAL };
-    struct plan plan = { .host = machine->host, .program = crew->plan->program, .world_size = crew->plan->world_size };
-    machine->state = MACHINE_LOST;
-    strbuf_add (&text, "accelerate: host ");
-    add_machine (machine, number, &text);
-    strbuf_printf (&text, ": %s\n", why);
-    snprintf (error.text, sizeof error.text, "host %s: %s", machine->host ? machine->host : "?", why);
-    if (machine->host)
-        report_json_error (&plan, &error, &json, NULL);
-    crew_set_failure (machine, heard_ms * 1000000, WIRE_END_ERROR, FAIL_GENERAL, text.text, json.text);
-}
 
 /* ---- our own machine ---- */
 
@@ -104,12 +37,12 @@ add_told (const struct crew *crew, const struct job *job, struct strbuf *out)
     const char *name = sigabbrev_np (job->signal);
     if (!job->signal || job->signal == SIGKILL) {
         strbuf_add (out, "accelerate: the launcher on ");
-        add_machine (crew->own, crew->machine, out);
+        crew_add_machine (crew->own, crew->machine, out);
         strbuf_add (out, " was killed\n");
         return;
     }
     strbuf_printf (out, "accelerate: ended by SIG%s on ", name ? name : "?");
-    add_machine (crew->own, crew->machine, out);
+    crew_add_machine (crew->own, crew->machine, out);
     strbuf_add_char (out, '\n');
 }
 
@@ -155,35 +88,6 @@ note_own (struct crew *crew, const struct job *job, bool own_is_over)
 
 /* ---- the verdict ---- */
 
-bool
-crew_may_start_again (const struct crew *crew)
-{
-    return crew->verdict.end == WIRE_END_FAILED && crew->restarts < crew->settings->max_restarts;
-}
-
-static void
-release_verdict (struct crew_verdict *verdict)
-{
-    free (verdict->text);
-    free (verdict->json);
-    *verdict = (struct crew_verdict){ 0 };
-}
-
-void
-crew_set_verdict (struct crew *crew, int machine, enum wire_end end, int status, const char *text, const char *json)
-{
-    struct crew_verdict *verdict = &crew->verdict;
-    if (verdict->is_known)
-        return;
-    *verdict = (struct crew_verdict){ .is_known = true, .is_ours = machine == crew->machine, .end = end,
-                                      .machine = machine, .status = status, .text = copy (text), .json = copy (json) };
-    if (end == WIRE_END_DONE)
-        return;
-    crew->hook.must_end = true;
-    if (!verdict->is_ours && verdict->text)
-        strbuf_add (&crew->to_say, verdict->text);
-}
-
 /* Ranks of ours that were the first to fail here are victims of the one that is to blame. */
 static void
 add_victim (struct crew *crew, const struct job *job)
@@ -211,35 +115,6 @@ say (struct crew *crew, struct job *job)
         memmove (text->text, text->text + used, text->length - used);
         strbuf_truncate (text, text->length - used);
     }
-}
-
-static void
-reset_machine (struct crew_machine *machine)
-{
-    if (machine->state == MACHINE_ENDED)
-        machine->state = MACHINE_JOINED;
-    free (machine->text);
-    free (machine->json);
-    machine->text = machine->json = NULL;
-    machine->failed_ns = 0;
-    machine->was_killed = false;
-    machine->end = WIRE_END_DONE;
-    machine->status = 0;
-}
-
-void
-crew_reset (struct crew *crew)
-{
-    int count = crew->machine ? 1 : crew->machines;
-    for (int i = 0; i < count; i++)
-        reset_machine (&crew->all[i]);
-    release_verdict (&crew->verdict);
-    for (struct crew_peer *peer = crew->peers; peer; peer = peer->next)
-        peer->has_acknowledged = false;
-    crew->judge_ms = crew->over_ms = 0;
-    crew->hook.must_end = false;
-    crew->restarts++;
-    crew->again = true;
 }
 
 /* ---- the loop's turn ---- */
@@ -464,7 +339,7 @@ make_machines (struct crew *crew, struct fail *fail)
     if (!crew->all)
         return fail_nomem (fail);
     crew->own = crew->all;
-    *crew->own = (struct crew_machine){ .state = MACHINE_JOINED, .host = copy (crew->plan->host),
+    *crew->own = (struct crew_machine){ .state = MACHINE_JOINED, .host = strdup (crew->plan->host),
                                         .first_rank = crew->plan->first_rank, .ranks = crew->plan->local_world_size };
     return crew->own->host ? 0 : fail_nomem (fail);
 }
@@ -577,12 +452,12 @@ crew_destroy (struct crew *crew)
         crew_peer_release (peer);
     }
     for (int i = 0; crew->all && i < (crew->machine ? 1 : crew->machines); i++) {
-        reset_machine (&crew->all[i]);
+        crew_reset_machine (&crew->all[i]);
         free (crew->all[i].host);
     }
     free (crew->all);
     free (crew->main_host);
-    release_verdict (&crew->verdict);
+    crew_release_verdict (&crew->verdict);
     strbuf_release (&crew->to_say);
     int fds[] = { crew->listener, crew->dial.resolver, crew->epoll };
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)

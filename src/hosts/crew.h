@@ -3,23 +3,17 @@
  * listens, the others connect, and each tells what becomes of its part.  So all know within seconds of a failure where
  * it was, whichever machine, launcher or link fails.
  *
- * Machine 0 listens at the first free of CREW_PORTS ports from crew_first_port() on; the others try them at
- * --main_process_ip.  They share a key (jobkey.h).  No start waits for a connection: a job whose launchers do not reach
+ * Machine 0 listens at the first free one of a few ports; the others try these at --main_process_ip.  They share a key (jobkey.h).  No start waits for a connection: a job whose launchers do not reach
  * each other runs all the same, with a note. */
 #ifndef HOSTS_CREW_H
 #define HOSTS_CREW_H
 
 #include "config/values.h"
-#include "hosts/wire.h"
+#include "hosts/crew_verdict.h"
 #include "launch/job.h"
 #include "util/fail.h"
 
-enum { CREW_PORTS = 8 };
-
 struct crew;
-
-/** The first of the ports at which machine 0 listens for the other launchers; @p port is that of rank 0. */
-int crew_first_port (int port);
 
 /**
  * Prepare the watch over other machines, before the launcher splits.
@@ -39,17 +33,7 @@ void crew_tell_error (const struct config *config, const struct fail *error);
 /** For job_run(); NULL for NULL. */
 struct job_crew *crew_hook (struct crew *crew);
 
-/** After job_run(): what the job as a whole has come to.  `text`, `json` and `status` are of the machine that is to
- * blame. */
-struct crew_verdict {
-    bool is_known;   /* otherwise this machine's part is all that is known */
-    bool is_ours;    /* this machine is to blame */
-    enum wire_end end;
-    int machine, status;
-    char *text, *json;
-};
-
-/** @return NULL for NULL, or if only this machine's part is known or is to blame */
+/** After job_run().  @return NULL for NULL, or if only this machine's part is known or is to blame */
 const struct crew_verdict *crew_blames_other (const struct crew *crew);
 
 /** Whether other launchers take part; then machine 0 decides on restarts. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of a launcher among others; crew.c has what all do, crew_main.c machine 0's part, crew_member.c that of the
+/* The state of a launcher among others; crew.c has what all do in each turn, crew_main.c machine 0's part, crew_member.c that of the
  * others, crew_peer.c connections. */
 #ifndef HOSTS_CREW_STATE_H
 #define HOSTS_CREW_STATE_H
 
-#include "hosts/crew.h"
+#include "hosts/crew_verdict.h"
 #include "hosts/pipe.h"
 #include "hosts/seal.h"
+#include "launch/job.h"
 
 #include <sys/socket.h>
 
@@ -18,6 +19,7 @@ enum {
     CREW_VERDICT_MS = 4000,  /* for machine 0's verdict on a failure of ours */
     CREW_EXTRA_MS = 15000,   /* beyond the grace period, for all machines to end their ranks */
     CREW_ADDRESSES = 4,
+    CREW_PORTS = 8, /* that are tried */
 };
 
 enum crew_machine_state {
@@ -120,7 +122,10 @@ bool crew_is_flushed (const struct crew *crew);
 void crew_bury (struct crew *crew);
 void crew_peer_release (struct crew_peer *peer);
 
-/* crew.c */
+/* crew_state.c */
+
+/** The first of the ports at which machine 0 listens for the other launchers; @p port is that of rank 0. */
+int crew_first_port (int port);
 
 /** Remember why there is no connection, unless something weightier is known. */
 void crew_set_why (struct crew *crew, int weight, const char *why, ...) __attribute__ ((format (printf, 3, 4)));
@@ -129,12 +134,20 @@ void crew_set_why (struct crew *crew, int weight, const char *why, ...) __attrib
 void crew_set_failure (struct crew_machine *machine, int64_t failed_ns, enum wire_end end, int status,
                        const char *text, const char *json);
 
+/** Append "host2 (machine 1, ranks 2-3)". */
+void crew_add_machine (const struct crew_machine *machine, int number, struct strbuf *out);
+
 /** A machine of which nothing more will be heard. */
 void crew_lose (struct crew *crew, struct crew_machine *machine, int number, int64_t heard_ms, const char *why);
 
 /** Take the verdict, and say it if another machine is to blame.  Texts are copied. */
 void crew_set_verdict (struct crew *crew, int machine, enum wire_end end, int status, const char *text,
                        const char *json);
+
+void crew_release_verdict (struct crew_verdict *verdict);
+
+/** Forget how @p machine has ended. */
+void crew_reset_machine (struct crew_machine *machine);
 
 /** All machines begin anew. */
 void crew_reset (struct crew *crew);

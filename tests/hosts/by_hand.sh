@@ -25,8 +25,8 @@ by_hand_on () {
 # connected N: the launchers of all N machines know each other
 connected () {
     for port in 30500 30501; do
-        peers=$(on host1 ss -Htn state established "sport = :$port" 2>/dev/null | wc -l)
-        [ "$peers" -lt $(($1 - 1)) ] || return 0
+        on host1 ss -Htn state established "sport = :$port" >peers || return 1
+        [ "$(wc -l <peers)" -lt $(($1 - 1)) ] || return 0
     done
     return 1
 }
@@ -37,7 +37,7 @@ begin () {
     shift
     rm -f up.*
     for k in $(seq 0 $((machines - 1))); do
-        by_hand_on "$k" "$machines" "$@" "$meet" up
+        by_hand_on "$k" "$machines" "$@" "$meet" up || return 1
     done
     await up.0 up.1 up.2 up.3 && wait_for connected "$machines"
 }
@@ -77,34 +77,34 @@ test_expect_success 'a killed rank on the main machine, with three machines' '
     grep "\"host\":\"host1\"" report.json && all_clean host1 host2 host3
 '
 test_expect_success 'a killed launcher' '
-    begin 2 && on host2 kill -9 "$(keeper_of host2)" && finish 137 137 &&
+    begin 2 && pid=$(keeper_of host2) && on host2 kill -9 "$pid" && finish 137 137 &&
     grep "^accelerate: the launcher on host2 (machine 1, ranks 2-3) was killed$" err.0 && all_clean host1 host2
 '
 test_expect_success 'a killed supervisor' '
-    begin 2 && on host2 kill -9 "$(supervisor_of host2)" && finish 1 137 &&
+    begin 2 && pid=$(supervisor_of host2) && on host2 kill -9 "$pid" && finish 1 137 &&
     grep "^accelerate: host host2 (machine 1, ranks 2-3): lost: its launcher was killed" err.0 && all_clean host1 host2
 '
 test_expect_success 'the killed launcher of the main machine' '
-    begin 2 && on host1 kill -9 "$(keeper_of host1)" && finish 137 137 &&
+    begin 2 && pid=$(keeper_of host1) && on host1 kill -9 "$pid" && finish 137 137 &&
     grep "^accelerate: the launcher on host1 (machine 0, ranks 0-1) was killed$" err.1 && all_clean host1 host2
 '
 test_expect_success 'the killed supervisor of the main machine' '
-    begin 2 && on host1 kill -9 "$(supervisor_of host1)" && finish 137 1 &&
+    begin 2 && pid=$(supervisor_of host1) && on host1 kill -9 "$pid" && finish 137 1 &&
     grep "^accelerate: host host1 (machine 0): lost: its launcher was killed" err.1 && all_clean host1 host2
 '
 test_expect_success 'SIGTERM to one launcher ends the job everywhere' '
-    begin 2 && on host2 kill "$(keeper_of host2)" && finish 143 143 &&
+    begin 2 && pid=$(keeper_of host2) && on host2 kill "$pid" && finish 143 143 &&
     grep "^accelerate: ended by SIGTERM on host2 (machine 1, ranks 2-3)$" err.0 &&
     grep "^accelerate: ended by SIGTERM$" err.1 && all_clean host1 host2
 '
 # done_except RANK: only the launcher of that rank has ranks left
 done_except () {
-    ! on host1 pgrep -x sh -P "$(supervisor_of host1)" >/dev/null && test ! -e status.0
+    pid=$(supervisor_of host1) && ! on host1 pgrep -x sh -P "$pid" >/dev/null && test ! -e status.0
 }
 test_expect_success 'all launchers end together, and a failure after one has done its part reaches it' '
     touch all last && for k in 0 1; do
         by_hand_on $k 2 sh -c "while test -e all; do sleep 0.02; done
-            test \$RANK != 3 || { while test -e last; do sleep 0.02; done; exit 7; }"
+            test \$RANK != 3 || { while test -e last; do sleep 0.02; done; exit 7; }" || exit 1
     done && wait_for connected 2 && rm all && wait_for done_except 3 && rm last && finish 7 7 &&
     grep "^accelerate: rank 3 (process [0-9]* on host2) exited with status 7$" err.0 && all_clean host1 host2
 '
@@ -115,7 +115,7 @@ test_expect_success '--max_restarts: all machines start again' '
     for k in 0 1; do
         by_hand_on $k 2 --max_restarts 1 sh -c "echo \$RANK.\$TORCHELASTIC_RESTART_COUNT; sleep 1
             test \$RANK.\$TORCHELASTIC_RESTART_COUNT != 3.0 || exit 9; test \$TORCHELASTIC_RESTART_COUNT = 1 ||
-            exec sleep 1000"
+            exec sleep 1000" || exit 1
     done && finish 0 0 && grep -x 0.1 out.0 && grep -x 3.1 out.1 && grep "restarting all ranks (1 of 1)" err.0 &&
     grep "restarting all ranks (1 of 1)" err.1
 '
@@ -138,11 +138,11 @@ finish_one () {
     wait_for test -s "status.$1" && test "$(cat "status.$1")" = "$2"
 }
 listens () {
-    test -n "$(on host1 ss -Htln "sport = :$1")"
+    on host1 ss -Htln "sport = :$1" >listeners && test -s listeners
 }
 # joined: the launcher of machine 1 has a connection, and something has come through it from there
 joined () {
-    on host2 ss -Htn state established "dport >= :30500" | grep -q .
+    on host2 ss -Htn state established "dport >= :30500" >joins && test -s joins
 }
 # lonely K: the launcher of machine K has run without the others, and said why with WORDS
 lonely () {
@@ -164,11 +164,11 @@ test_expect_success 'a named key that others may read, is too short or is not th
 '
 test_expect_success 'no key here: the job runs, and the note names the file' '
     mv "$key" kept && by_hand_on 1 2 --host_timeout 1 sh -c "exec sleep 1000" && wait_for lonely 1 "there is no job key" &&
-    mv kept "$key" && on host2 kill "$(keeper_of host2)" && finish_one 1 143
+    mv kept "$key" && pid=$(keeper_of host2) && on host2 kill "$pid" && finish_one 1 143
 '
 test_expect_success 'a launcher that does not listen on the other side: as without us' '
     by_hand_on 1 2 --host_timeout 1 sh -c "exec sleep 1000" && wait_for lonely 1 "Connection refused" &&
-    on host2 kill "$(keeper_of host2)" && finish_one 1 143 && all_clean host2
+    pid=$(keeper_of host2) && on host2 kill "$pid" && finish_one 1 143 && all_clean host2
 '
 test_expect_success 'a launcher that fails alone does not wait for others' '
     by_hand_on 1 2 sh -c "exit 3" && finish_one 1 3 && grep "exited with status 3" err.1
@@ -185,12 +185,13 @@ time.sleep(1000)
 END
 begin_strangers () {
     on host3 python3 stranger.py >strangers 2>&1 &
+    stranger=$!
     await strangers
 }
 test_expect_success 'strangers at the port neither disturb a job nor keep a launcher out' '
     rm -f up.* && by_hand_on 0 2 "$meet" up && wait_for listens 30500 && begin_strangers && grep done strangers &&
     by_hand_on 1 2 "$meet" up && await up.0 up.1 up.2 up.3 && wait_for joined && on host2 kill -9 "$(cat up.3)" &&
-    finish 137 137 && grep "^accelerate: rank 3 .* on host2) was killed" err.0 && on host3 pkill python3 &&
+    finish 137 137 && grep "^accelerate: rank 3 .* on host2) was killed" err.0 && on host3 pkill python3 && gone "$stranger" &&
     all_clean host1 host2 host3
 '
 test_expect_success 'a host that is powered off' '

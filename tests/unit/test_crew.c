@@ -2,7 +2,7 @@
 /* Launchers that were started by hand: sealed connections, and which machine this one is. */
 #include <config.h>
 
-#include "hosts/crew.h"
+#include "hosts/crew_state.h"
 #include "hosts/place.h"
 #include "hosts/seal.h"
 #include "tests/tap.h"
