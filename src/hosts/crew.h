@@ -3,8 +3,9 @@
  * listens, the others connect, and each tells what becomes of its part.  So all know within seconds of a failure where
  * it was, whichever machine, launcher or link fails.
  *
- * Machine 0 listens at the first free one of a few ports; the others try these at --main_process_ip.  They share a key (jobkey.h).  No start waits for a connection: a job whose launchers do not reach
- * each other runs all the same, with a note. */
+ * Machine 0 listens at the first free one of a few ports; the others try these at --main_process_ip.  They share a
+ * key (jobkey.h).  No start waits for a connection: a job whose launchers do not reach each other runs all the same,
+ * with a note. */
 #ifndef HOSTS_CREW_H
 #define HOSTS_CREW_H
 

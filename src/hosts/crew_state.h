@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of a launcher among others; crew.c has what all do in each turn, crew_main.c machine 0's part, crew_member.c that of the
- * others, crew_peer.c connections. */
+/* The state of a launcher among others.  crew_state.c has what is known of machines, crew_peer.c connections,
+ * crew_main.c machine 0's part, crew_member.c that of the others, crew.c what all do in each turn. */
 #ifndef HOSTS_CREW_STATE_H
 #define HOSTS_CREW_STATE_H
 
