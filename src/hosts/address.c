@@ -137,13 +137,60 @@ address_list (struct strlist *addresses, const char *interface)
     freeifaddrs (all);
 }
 
-static int
-begin_connect (const char *address, int port)
-{
+/* What the system's resolver may still write to after we have given up. */
+struct lookup {
+    struct gaicb request, *list[1];
+    struct addrinfo hints;
     char service[8];
-    struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV }, *found;
-    snprintf (service, sizeof service, "%d", port);
-    if (getaddrinfo (address, service, &hints, &found))
+    char name[];
+};
+
+/* A resolver has no deadline of its own that suits us, and some cannot be cancelled. */
+static struct addrinfo *
+resolve (struct lookup *lookup, int64_t until)
+{
+    int64_t left;
+    lookup->request = (struct gaicb){ .ar_name = lookup->name, .ar_service = lookup->service,
+                                      .ar_request = &lookup->hints };
+    lookup->list[0] = &lookup->request;
+    if (getaddrinfo_a (GAI_NOWAIT, lookup->list, 1, NULL)) {
+        free (lookup);
+        return NULL;
+    }
+    while (gai_error (&lookup->request) == EAI_INPROGRESS && (left = until - clock_ms ()) > 0) {
+        struct timespec limit = { .tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000 };
+        gai_suspend ((const struct gaicb *const *) lookup->list, 1, &limit);
+    }
+    if (gai_error (&lookup->request) == EAI_INPROGRESS && gai_cancel (&lookup->request) == EAI_NOTCANCELED)
+        return NULL; /* and the memory stays */
+    struct addrinfo *found = gai_error (&lookup->request) ? NULL : lookup->request.ar_result;
+    free (lookup);
+    return found;
+}
+
+static struct addrinfo *
+find_address (const char *address, int port, int64_t until)
+{
+    struct addrinfo *found;
+    struct lookup *lookup = calloc (1, sizeof *lookup + strlen (address) + 1);
+    if (!lookup)
+        return NULL;
+    strcpy (lookup->name, address);
+    snprintf (lookup->service, sizeof lookup->service, "%d", port);
+    lookup->hints = (struct addrinfo){ .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | AI_NUMERICHOST };
+    if (!getaddrinfo (address, lookup->service, &lookup->hints, &found)) {
+        free (lookup);
+        return found;
+    }
+    lookup->hints.ai_flags = AI_NUMERICSERV;
+    return resolve (lookup, until);
+}
+
+static int
+begin_connect (const char *address, int port, int64_t until)
+{
+    struct addrinfo *found = find_address (address, port, until);
+    if (!found)
         return -1;
     int fd = socket (found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0 && connect (fd, found->ai_addr, found->ai_addrlen) && errno != EINPROGRESS) {
@@ -173,7 +220,7 @@ address_reach (const struct strlist *addresses, int port, const char *token, int
         reached[i] = false;
         if (!fds)
             continue;
-        fds[i] = (struct pollfd){ .fd = begin_connect (addresses->items[i], port), .events = POLLIN };
+        fds[i] = (struct pollfd){ .fd = begin_connect (addresses->items[i], port, until), .events = POLLIN };
         open += fds[i].fd >= 0;
     }
     while (open && (now = clock_ms ()) < until) {

@@ -333,15 +333,15 @@ keep_used (struct hostlist *list)
     list->count = kept;
 }
 
-/* @return how many slots there are; 0 if no host has a number */
+/* @return how many slots there are on hosts whose numbers are known; @others: on how many they are not */
 static int64_t
-count_slots (const struct hostlist *list, bool *all)
+count_slots (const struct hostlist *list, int64_t *others)
 {
     int64_t slots = 0;
-    *all = true;
+    *others = 0;
     for (size_t i = 0; i < list->count; i++) {
-        *all = *all && list->hosts[i].slots;
-        slots += list->hosts[i].slots ? list->hosts[i].slots : 1;
+        slots += list->hosts[i].slots;
+        *others += !list->hosts[i].slots;
     }
     return slots;
 }
@@ -349,20 +349,20 @@ count_slots (const struct hostlist *list, bool *all)
 int
 hostlist_divide (struct hostlist *list, int64_t num_processes, struct fail *fail)
 {
-    bool has_slots;
-    int64_t slots = count_slots (list, &has_slots), count = (int64_t) list->count;
-    if (num_processes && has_slots && num_processes > slots)
+    int64_t others, slots = count_slots (list, &others), count = (int64_t) list->count;
+    if (num_processes && !others && num_processes > slots)
         return fail_set (fail, FAIL_USAGE, "--num_processes %lld is more than the %lld slots of the hosts; raise the "
                          "slots of some, as in host:%lld", (long long) num_processes, (long long) slots,
                          (long long) ((num_processes + count - 1) / count));
-    if (num_processes > INT32_MAX || slots > INT32_MAX)
+    if (num_processes > INT32_MAX || slots + others > INT32_MAX)
         return fail_set (fail, FAIL_USAGE, "too many processes: the maximum is %d", INT32_MAX);
-    int64_t left = num_processes ? num_processes : slots;
+    int64_t left = num_processes ? num_processes : slots + others;
+    int64_t rest = left > slots ? left - slots : 0, other = 0; /* for the hosts without a number, evenly */
     for (size_t i = 0; i < list->count; i++) {
         struct hostlist_host *host = &list->hosts[i];
-        int64_t most = host->slots ? host->slots : 1;
-        if (num_processes && !has_slots)
-            most = num_processes / count + ((int64_t) i < num_processes % count);
+        int64_t most = host->slots;
+        if (!most)
+            most = rest / others + (other++ < rest % others);
         if (most > JOBSEG_MAX_LOCAL)
             return fail_set (fail, FAIL_USAGE, "%lld processes on one machine are too many: the maximum is %d",
                              (long long) most, JOBSEG_MAX_LOCAL);

@@ -48,8 +48,8 @@ bool hostlist_is_complete (const struct hostlist *list, int64_t num_processes);
 /**
  * Decide how many processes run on each host, and their ranks.
  *
- * Without @p num_processes (0), every slot gets one.  With it and slots, hosts are filled in their order; with it
- * alone, processes are divided evenly, and the first hosts get one more.  Hosts without a process are removed.
+ * Without @p num_processes (0), every slot gets one.  With it, hosts with slots are filled in their order; what is left
+ * is divided evenly among the others, of which the first get one more.  Hosts without a process are removed.
  *
  * @return 0, or -1 with @p fail set; an unknown number of slots counts as 1
  */

@@ -91,6 +91,13 @@ test_expect_success 'a host that does not exist' '
     grep "\"host\":\"host9\"" unreached.json &&
     all_clean host1
 '
+test_expect_success 'a name server that does not answer is not waited for' '
+    echo "nameserver 10.91.0.99" >resolv.conf && test -e /etc/resolv.conf &&
+    on host2 mount --bind "$PWD/resolv.conf" /etc/resolv.conf &&
+    test_exit 1 launch --host_timeout 4 --main_process_ip no.such.name --hosts host1,host2 true 2>err &&
+    grep "^accelerate: host host2 cannot reach host host1 on port .* at no.such.name; " err &&
+    on host2 umount /etc/resolv.conf
+'
 test_expect_success 'a host with another key is refused' '
     sed "s/^/host2 /" "$HOSTS_DIR/key.pub" >other_keys && mkdir bin &&
     printf "#!/bin/sh\nexec %s -o UserKnownHostsFile=%s \"\$@\"\n" "$(command -v ssh)" "$PWD/other_keys" >bin/ssh &&

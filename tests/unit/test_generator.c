@@ -57,6 +57,29 @@ test_permutation (struct golden *golden)
     free (permutation);
 }
 
+/* Of a saved state, the words that are left (at byte 8) and the next one (at byte 16) belong together. */
+static void
+test_words_left (void)
+{
+    enum { WORDS = 624 };
+    static const struct {
+        int left, next;
+        bool good;
+    } rows[] = { { WORDS, 1, true }, { 1, WORDS, true }, { 1, 0, true }, { WORDS, 2, false }, { WORDS + 1, 0, false } };
+    uint8_t state[ACCEL_GENERATOR_STATE_BYTES];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct accel_error err = { 0 };
+        accel_generator_get_state (generator, state);
+        for (int byte = 0; byte < 4; byte++) {
+            state[8 + byte] = (uint8_t) (rows[i].left >> 8 * byte);
+            state[16 + byte] = (uint8_t) (rows[i].next >> 8 * byte);
+        }
+        enum accel_status status = accel_generator_set_state (generator, state, sizeof state, &err);
+        ok (rows[i].good ? !status : status == ACCEL_ERR_FORMAT, "%d words left, word %d is next: %s", rows[i].left,
+            rows[i].next, status ? err.text : "good");
+    }
+}
+
 int
 main (void)
 {
@@ -78,6 +101,7 @@ main (void)
     ok (!accel_generator_create (&other, UINT64_C (1) << 32, NULL), "create without an error");
     accel_generator_seed (generator, 0);
     ok (other && accel_generator_next (other) == accel_generator_next (generator), "the seed's low 32 bits count");
+    test_words_left ();
     accel_generator_destroy (other);
     accel_generator_destroy (generator);
     accel_generator_destroy (NULL);

@@ -117,6 +117,8 @@ test_division (void)
         { "a:2,b:1", 0, "a=0+2 b=2+1" },     { "a,b", 0, "a=0+1 b=1+1" },
         { "a,b,c", 4, "a=0+2 b=2+1 c=3+1" }, { "a:2,b:2", 3, "a=0+2 b=2+1" },
         { "a:2,b:2", 2, "a=0+2" },           { "a,b,c", 2, "a=0+1 b=1+1" },
+        { "a:4,b", 6, "a=0+4 b=4+2" },       { "b,a:2,c", 5, "b=0+2 a=2+2 c=4+1" },
+        { "a:4,b", 3, "a=0+3" },             { "a:2,b", 0, "a=0+2 b=2+1" },
         { "a:2,b:2", 5,
           "!--num_processes 5 is more than the 4 slots of the hosts; raise the slots of some, as in host:3" },
     };

@@ -10,6 +10,7 @@
 #include "tests/unit/trial_engine.h"
 
 #include <accel/collectives.h>
+#include <accel/comm.h>
 #include <accel/work.h>
 
 /* ---- the host's memory, counted ---- */
@@ -134,6 +135,19 @@ test_gather (struct accel *acc)
     right (!live, "%d outputs stay", live);
 }
 
+static void
+test_metrics (struct accel *acc)
+{
+    float value[1] = { 1 };
+    struct accel_tensor out = { .owned_bytes = 0 };
+    try_on (accel_world (acc), false);
+    rank_fails (accel_gather_for_metrics (acc, NULL, &out, &err), ACCEL_ERR_INVALID, &err,
+                "accel_gather_for_metrics: tensor is NULL");
+    rank_fails (accel_gather_for_metrics (acc, &tensor (value, 1, -1, 0)->dl, NULL, &err), ACCEL_ERR_INVALID, &err,
+                "accel_gather_for_metrics: out is NULL");
+    asked ("");
+}
+
 /* ---- in place ---- */
 
 static void
@@ -238,7 +252,7 @@ test_pad (struct accel *acc)
 
 /* ---- debug mode ---- */
 
-static enum { GATHER, ALL_TO_ALL, TREE_GATHER, TREE_PAD } debugged;
+static enum { GATHER, GATHER_FOR_METRICS, ALL_TO_ALL, TREE_GATHER, TREE_PAD } debugged;
 
 /* What ranks compare are texts; padding compares nothing, and begins with sizes. */
 static void
@@ -254,6 +268,7 @@ test_debug (struct accel *acc)
     try_on (accel_world (acc), false);
     switch (debugged) {
     case GATHER: status = accel_gather (acc, it, &out, &err); break;
+    case GATHER_FOR_METRICS: status = accel_gather_for_metrics (acc, it, &out, &err); break;
     case ALL_TO_ALL: status = accel_all_to_all (acc, it, &out, &err); break;
     case TREE_GATHER: status = accel_tree_gather (acc, &made, tree, &err); break;
     case TREE_PAD: status = accel_tree_pad_across_processes (acc, &made, tree, 0, 0, false, &err); break;
@@ -313,12 +328,13 @@ main (void)
     setenv (ENV_TIMEOUT_MS, "300000", 1);
     as_ranks (1, "forms of tensors", test_forms);
     as_ranks (2, "gather", test_gather);
+    as_ranks (2, "gather for metrics of nothing", test_metrics);
     as_ranks (2, "reductions in place", test_in_place);
     as_ranks (2, "a tree without memory for its second tensor", test_no_memory);
     as_ranks (2, "what a failure leaves of a tree", test_tree_fails);
     as_ranks (2, "what messages leave", test_messages);
     as_ranks (2, "padding along a dimension that does not exist", test_pad);
-    static const char *const names[] = { "gather", "all-to-all", "trees", "trees to be padded" };
+    static const char *const names[] = { "gather", "gather for metrics", "all-to-all", "trees", "trees to be padded" };
     for (debugged = GATHER; debugged <= TREE_PAD; debugged++)
         as_ranks (2, names[debugged], test_debug);
     as_ranks (2, "who goes first", test_first);

@@ -198,7 +198,7 @@ check_size (const struct accel_engine_job *job, struct accel_error *err)
                                size, size == 1 ? "" : "es", job->world_size, version);
 }
 
-/* All ranks are here when MPI_Ibarrier() is over; MPI_Comm_dup() itself has no deadline. */
+/* MPI_Comm_dup() would wait for the other ranks without a deadline. */
 static enum accel_status
 duplicate (const struct accel_engine_job *job, struct accel_error *err)
 {
@@ -206,13 +206,11 @@ duplicate (const struct accel_engine_job *job, struct accel_error *err)
     int *most = NULL, has_most = 0;
     if (mpi_world.has_comm)
         return ACCEL_OK;
-    if (!world_check (MPI_Ibarrier (MPI_COMM_WORLD, &request), "MPI_Ibarrier"))
+    if (!world_check (MPI_Comm_idup (MPI_COMM_WORLD, &mpi_world.comm, &request), "MPI_Comm_idup"))
         return world_fail (job->helpers, err);
     enum accel_status status = await (&request, 1, job, err);
     if (status)
         return status;
-    if (!world_check (MPI_Comm_dup (MPI_COMM_WORLD, &mpi_world.comm), "MPI_Comm_dup"))
-        return world_fail (job->helpers, err);
     mpi_world.has_comm = true;
     MPI_Comm_set_errhandler (mpi_world.comm, MPI_ERRORS_RETURN);
     MPI_Comm_get_attr (MPI_COMM_WORLD, MPI_TAG_UB, (void *) &most, &has_most);

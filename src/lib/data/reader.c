@@ -305,8 +305,8 @@ reader_start (struct reader *reader, const struct reader_source *source, size_t 
 }
 
 /* Whether the caller, who has to wait for batch @p number, reads one himself: that one, if no thread has begun it; else
- * the next.  The latter gains the time of a read and should delay him by half of that at most, so it must be likely that
- * he waits for the other half anyway. */
+ * the next.  The latter gains the time of a read and should delay him by half of that at most, so he must be likely to
+ * wait for the other half anyway. */
 static bool
 may_help (const struct reader *reader, size_t number)
 {
