@@ -99,16 +99,19 @@ const struct option options[] = {
       .help = "number of machines",
       .doc = "The number of machines that the job uses. Run the command on each of them." },
 
-    { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .group = GROUP_DISTRIBUTED,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
+    { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .words = WORDS ("auto"),
+      .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "rank of this machine, from 0",
-      .doc = "The rank of this machine, from 0. Machine 0 is the main machine." },
+      .doc = "The rank of this machine, from 0. Machine 0 is the main machine. With auto, if a scheduler or another "
+             "launcher starts this command once on each machine: what Slurm or mpirun says, or the place of this host "
+             "in --hosts, in --hostfile or in the allocation of PBS or LSF. num_machines then follows, too." },
 
     { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .metavar = "HOST",
       .help = "name or address of the main machine",
       .doc = "The host name or IP address of the main machine, where rank 0 runs. Required with several machines; "
-             "127.0.0.1 with one." },
+             "127.0.0.1 with one. With auto, the first host of the Slurm step, of --hosts, of --hostfile or of the "
+             "allocation of PBS or LSF." },
 
     { .key = "main_process_port", OPT_INT (main_process_port, 0, 65535), .group = GROUP_DISTRIBUTED,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "PORT",

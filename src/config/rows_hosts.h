@@ -43,3 +43,10 @@
       .doc = "After this number of seconds without a sign of life, a host counts as lost, and the job ends on all "
              "others. A host that has lost the launcher ends its own ranks. A connection may take as long, but at "
              "least 30 seconds." },
+
+    { .key = "job_key_file", OPT_PATH (job_key_file), .group = GROUP_HOSTS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_EXTENSION, .metavar = "FILE",
+      .help = "secret that the launchers of a job share",
+      .doc = "A file with the secret by which launchers that you start by hand, one on each machine, know each other: "
+             "16 bytes or more, the same on all machines, not accessible to other users. The default is job_key beside "
+             "the default configuration file; the main machine creates it. See accelerate-hosts(7)." },

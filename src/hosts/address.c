@@ -31,8 +31,8 @@ make_token (struct listener *listener, struct fail *fail)
 }
 
 /* A socket of IPv6 serves IPv4 as well, unless the kernel does without IPv6. */
-static int
-open_socket (int port)
+int
+address_listen (int port)
 {
     struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons ((uint16_t) port) };
     struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons ((uint16_t) port) };
@@ -59,7 +59,7 @@ listener_open (struct listener *listener, int port, struct fail *fail)
 {
     if (make_token (listener, fail))
         return -1;
-    listener->fd = open_socket (port);
+    listener->fd = address_listen (port);
     return listener->fd >= 0 ? 0
            : fail_set (fail, FAIL_GENERAL, "cannot listen on port %d: %s; choose another with --main_process_port",
                        port, strerror (errno));

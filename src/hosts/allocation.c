@@ -134,19 +134,18 @@ static const struct {
     int (*read) (struct hostlist *list, const char *value, allocation_lookup *lookup, struct fail *fail);
     const char *source;
 } schedulers[] = {
+    { "SLURM_STEP_NODELIST", read_slurm, "the Slurm step (SLURM_STEP_NODELIST)" }, /* of those that it has started */
     { "SLURM_JOB_NODELIST", read_slurm, "the Slurm allocation (SLURM_JOB_NODELIST)" },
     { "PBS_NODEFILE", read_node_file, "the PBS allocation (PBS_NODEFILE)" },
     { "LSB_MCPU_HOSTS", read_counts, "the LSF allocation (LSB_MCPU_HOSTS)" },
     { "LSB_HOSTS", read_names, "the LSF allocation (LSB_HOSTS)" },
 };
 
-int
-allocation_find (struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail)
+static int
+find_from (size_t first, struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail)
 {
     *source = NULL;
-    if (is_rank (lookup))
-        return 0;
-    for (size_t i = 0; i < sizeof schedulers / sizeof *schedulers; i++) {
+    for (size_t i = first; i < sizeof schedulers / sizeof *schedulers; i++) {
         const char *value = lookup (schedulers[i].variable);
         if (!value || !*value)
             continue;
@@ -159,4 +158,17 @@ allocation_find (struct hostlist *list, const char **source, allocation_lookup *
         return 0;
     }
     return 0;
+}
+
+int
+allocation_find (struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail)
+{
+    *source = NULL;
+    return is_rank (lookup) ? 0 : find_from (1, list, source, lookup, fail);
+}
+
+int
+allocation_find_ours (struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail)
+{
+    return find_from (0, list, source, lookup, fail);
 }

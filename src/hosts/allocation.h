@@ -17,4 +17,7 @@ typedef const char *allocation_lookup (const char *name);
  */
 int allocation_find (struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail);
 
+/** The same for a process of which one was started on each host: the hosts of its step, or of the allocation. */
+int allocation_find_ours (struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail);
+
 #endif

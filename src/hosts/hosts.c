@@ -31,6 +31,16 @@ read_hostfile (struct hostlist *list, const char *name, struct fail *fail)
     return hostlist_add_file (list, name, text, fail);
 }
 
+int
+hosts_read_list (struct hostlist *list, const struct settings *settings, struct fail *fail)
+{
+    if (settings->hosts ? hostlist_add_text (list, settings->hosts, fail)
+                        : read_hostfile (list, settings->hostfile, fail))
+        return settings->hosts ? fail_prefix (fail, "--hosts") : -1;
+    hostlist_finish (list);
+    return 0;
+}
+
 static const char *
 look_up (const char *name)
 {
@@ -87,14 +97,10 @@ hosts_find (struct hosts *hosts, const struct config *config, struct fail *fail)
     if (asked || (!settings->hosts && !settings->hostfile && !is_by_hand (config))) {
         if (find_allocation (hosts, asked, fail))
             return -1;
-    } else if (settings->hosts) {
-        if (hostlist_add_text (&hosts->list, settings->hosts, fail))
-            return fail_prefix (fail, "--hosts");
-    } else if (settings->hostfile && read_hostfile (&hosts->list, settings->hostfile, fail))
+    } else if ((settings->hosts || settings->hostfile) && hosts_read_list (&hosts->list, settings, fail))
         return -1;
     if (!hosts->list.count)
         return 0;
-    hostlist_finish (&hosts->list);
     snprintf (hosts->own, sizeof hosts->own, "%s", uname (&name) ? "" : name.nodename);
     if (starter_choose (&hosts->starter, config, &hosts->list, fail))
         return -1;

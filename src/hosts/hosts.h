@@ -21,6 +21,9 @@ struct hosts {
  *  @param[out] hosts  for hosts_release(), also after a failure */
 int hosts_find (struct hosts *hosts, const struct config *config, struct fail *fail);
 
+/** Append the hosts of --hosts (not auto) or --hostfile. */
+int hosts_read_list (struct hostlist *list, const struct settings *settings, struct fail *fail);
+
 /** Whether @p name means this machine, where no SSH is needed. */
 bool hosts_is_own (const struct hosts *hosts, const char *name);
 

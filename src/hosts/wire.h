@@ -30,6 +30,12 @@ enum wire_type {
     WIRE_ACK,     /* bytes of output that were passed on */
     WIRE_BEAT,    /* the head's clock, ns; the answer has the agent's, too */
 
+    /* between launchers that were started by hand: from machine 0's ... */
+    WIRE_WELCOME, /* version, host name */
+    WIRE_VERDICT, /* machine, enum wire_end, exit status, report as text, as JSON: what the whole job has come to */
+    WIRE_AGAIN,   /* all ranks start again */
+    WIRE_JOIN,    /* to it: version, port of the job, machine, machines, world size, first rank, ranks, host name */
+
     /* from the agent */
     WIRE_HELLO,     /* version, host name */
     WIRE_READY,     /* how many processes this host would run: one for each GPU, or 1 */
