@@ -14,7 +14,7 @@
 
 /* Those who start one process on each host.  mpirun in a Slurm allocation starts its own processes by srun, so Slurm's
  * variables there are not about ours. */
-static const struct starter {
+static const struct one_each {
     const char *rank, *size;
     const char *here; /* processes on this host */
     const char *one;  /* how to start one on each */
@@ -38,7 +38,7 @@ read_number (allocation_lookup *lookup, const char *name, int64_t *value)
 }
 
 static int
-refuse_several (const struct starter *starter, struct fail *fail)
+refuse_several (const struct one_each *starter, struct fail *fail)
 {
     return fail_set (fail, FAIL_USAGE, "machine_rank: auto needs one launcher on each machine, but several were "
                      "started on this one; use %s", starter->one);
@@ -50,7 +50,7 @@ ask_starters (struct place *place, allocation_lookup *lookup, struct fail *fail)
 {
     int64_t here, tasks, nodes;
     for (size_t i = 0; i < sizeof starters / sizeof *starters; i++) {
-        const struct starter *starter = &starters[i];
+        const struct one_each *starter = &starters[i];
         if (!read_number (lookup, starter->rank, &place->machine))
             continue;
         if (read_number (lookup, starter->here, &here) && here > 1)
