@@ -6,6 +6,7 @@
 
 #include "hosts/address.h"
 #include "hosts/agent_child.h"
+#include "hosts/check_agent.h"
 #include "hosts/parcel.h"
 #include "hosts/pipe.h"
 #include "launch/plan.h"
@@ -33,6 +34,7 @@ struct agent {
     struct listener listener;
     struct claim claim;
     struct agent_child child;
+    struct meter meter; /* of a check */
     sigset_t signals, old_mask;
     int signal_fd;
     bool is_lost;    /* nobody listens any more: only the end of the ranks is waited for */
@@ -252,6 +254,10 @@ take_frame (struct agent *agent, struct wire_frame *frame)
     case WIRE_SIGNAL: take_signal (agent, (int) wire_number (frame)); break;
     case WIRE_ACK: agent->child.unread -= wire_number (frame); break;
     case WIRE_BEAT: answer_beat (agent, frame); break;
+    case WIRE_CHECK:
+        result = check_agent_take (&agent->meter, frame, agent->parcel.config.settings.interface,
+                                   &agent->head.to_write, &fail);
+        break;
     default: lose_head (agent);
     }
     if (result)
@@ -372,6 +378,7 @@ agent_serve (hosts_run_part *run)
         serve_once (&agent);
     listener_close (&agent.listener);
     claim_release (&agent.claim);
+    meter_stop (&agent.meter);
     parcel_release (&agent.parcel);
     return 0;
 }

@@ -39,8 +39,12 @@ struct head {
 /** Do what can be done before the ranks start.  @return 0, or -1 with @p fail set: the job cannot start */
 int rally_advance (struct head *head, struct fail *fail);
 
-/** Whether the user can be asked. */
-bool rally_has_terminal (void);
+/** Whether SSH has failed where it was not allowed to ask, and there is a user whom it could. */
+bool rally_may_ask (const struct link *link);
+
+/** Start it once more, so that it may ask: for one host at a time, because two questions at once could not be told
+ * apart. */
+int rally_ask_again (struct link *link, const struct hosts *hosts, struct fail *fail);
 
 /** The host to which the end of the job is due: where a rank failed first, or the first that was lost; NULL: none. */
 struct link *verdict_find (struct head *head);

@@ -28,6 +28,7 @@ enum wire_type {
     WIRE_SIGNAL,  /* number */
     WIRE_ACK,     /* bytes of output that were passed on */
     WIRE_BEAT,    /* the head's clock, ns; the answer has the agent's, too */
+    WIRE_CHECK,   /* enum check_what, and what belongs to it (check_agent.h) */
 
     /* from the agent */
     WIRE_HELLO,     /* version, host name */
@@ -40,6 +41,7 @@ enum wire_type {
     WIRE_ERR,       /* bytes */
     WIRE_FAILED,    /* the agent's clock, ns; rank: the first failure on this host, at once */
     WIRE_END,       /* enum wire_end, exit status, report as text, as JSON: the launcher on this host has ended */
+    WIRE_CHECKED,   /* the answer to WIRE_CHECK */
     WIRE_TYPE_COUNT
 };
 
