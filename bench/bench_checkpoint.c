@@ -18,15 +18,21 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TENSORS = 16, PIECE = 8 << 20, MOST_ROUNDS = 100, WAYS = 4, SHARDS = 4, OPENS = 21, COPIES = 5 };
+enum { TENSORS = 16, PIECE = 8 << 20, MOST_ROUNDS = 100, WAYS = 4, SHARDS = 4, OPENS = 21 };
+enum { WARM, LATER, NEW, FIRST, RESERVE, RESERVED, WHOLE, COPIES };
 
 static const char *const names[TENSORS] = { "t00", "t01", "t02", "t03", "t04", "t05", "t06", "t07",
                                             "t08", "t09", "t10", "t11", "t12", "t13", "t14", "t15" };
 static const char *const ways[WAYS] = { "pwrite and fsync, one file", "accel_save_model, one file",
                                         "accel_save_model, 4 files", "accel_save_state" };
 static const char *const copies[COPIES]
-    = { "memcpy to pages of an earlier copy", "accel_save_state_start, later ones", "memcpy to new pages",
-        "accel_save_state_start, the first", "until the later one is on disk" };
+    = { [WARM] = "memcpy to pages of an earlier copy",
+        [LATER] = "accel_save_state_start, later ones",
+        [NEW] = "memcpy to new pages",
+        [FIRST] = "accel_save_state_start, the first",
+        [RESERVE] = "accel_save_state_reserve",
+        [RESERVED] = "accel_save_state_start after it",
+        [WHOLE] = "until a later one is on disk" };
 static struct accel *acc;
 static struct accel_model *model;
 static struct accel_tensor tensors[TENSORS];
@@ -182,16 +188,40 @@ measure_memcpy (char **copy)
 
 /* accel_free_memory() frees the copy: the next save is a first one. */
 static void
+forget_copy (void)
+{
+    must (accel_free_memory (acc, &err));
+    must (accel_prepare (acc, &err, model));
+}
+
+static double
+measure_reserve (void)
+{
+    must (accel_wait_for_everyone (acc, &err));
+    double begin = now ();
+    must (accel_save_state_reserve (acc, &err));
+    must (accel_wait_for_everyone (acc, &err));
+    return now () - begin;
+}
+
+/* What comes first in a round gets other pages from the kernel than what comes next, so they take turns. */
+static void
 measure_copies (double times[COPIES][MOST_ROUNDS], size_t round)
 {
     double whole;
     char *copy = NULL;
-    must (accel_free_memory (acc, &err));
-    must (accel_prepare (acc, &err, model));
-    times[2][round] = measure_memcpy (&copy);
-    times[3][round] = measure_start (&whole);
-    times[0][round] = measure_memcpy (&copy);
-    times[1][round] = measure_start (&times[4][round]);
+    bool memcpy_first = round % 2 == 0;
+    forget_copy ();
+    if (memcpy_first)
+        times[NEW][round] = measure_memcpy (&copy);
+    times[FIRST][round] = measure_start (&whole);
+    if (!memcpy_first)
+        times[NEW][round] = measure_memcpy (&copy);
+    times[WARM][round] = measure_memcpy (&copy);
+    times[LATER][round] = measure_start (&times[WHOLE][round]);
+    forget_copy ();
+    times[RESERVE][round] = measure_reserve ();
+    times[RESERVED][round] = measure_start (&whole);
     free (copy);
 }
 
@@ -227,13 +257,14 @@ static void
 report_copies (size_t rounds)
 {
     static double times[COPIES][MOST_ROUNDS];
+    static const int pairs[][2] = { { LATER, WARM }, { RESERVED, WARM }, { FIRST, NEW }, { FIRST, WARM } };
     for (size_t round = 0; round < rounds; round++)
         measure_copies (times, round);
     for (int i = 0; i < COPIES; i++)
         accel_print (acc, "%-36s %7.1f ms\n", copies[i], 1e3 * median (times[i], rounds));
-    for (int i = 0; i < COPIES - 1; i += 2)
-        accel_print (acc, "%s: %.2f times memcpy\n", copies[i + 1],
-                     median (times[i + 1], rounds) / median (times[i], rounds));
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        accel_print (acc, "%s: %.2f times %s\n", copies[pairs[i][0]],
+                     median (times[pairs[i][0]], rounds) / median (times[pairs[i][1]], rounds), copies[pairs[i][1]]);
 }
 
 int

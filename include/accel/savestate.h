@@ -79,7 +79,8 @@ accel_save_state_at (const char *file, int line, struct accel *acc, const char *
  * timeout of the job.
  *
  * Memory: a copy of all tensors that this rank writes, which for rank 0 are those of models, optimizers and registered
- * objects.  It is kept for the next save until accel_free_memory() or accel_close().
+ * objects.  It is kept for the next save until accel_free_memory() or accel_close().  The first save gets it, unless
+ * accel_save_state_reserve() did.  Up to 4 threads copy, on the processors that the calling thread may use.
  *
  * @param output_dir  as for accel_save_state()
  * @retval ACCEL_ERR_NOMEM  no memory for the copy; accel_save_state() needs none
@@ -90,6 +91,20 @@ accel_save_state_at (const char *file, int line, struct accel *acc, const char *
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_save_state_start_at (const char *file, int line, struct accel *acc, const char *output_dir,
                            struct accel_error *err);
+
+/**
+ * Get the memory that accel_save_state_start() needs for its copy now, so that the first save blocks training for no
+ * longer than later ones: to get memory from the kernel takes two to six times as long as the copy.  Not collective, but
+ * meant for all ranks: each gets what it will need.
+ *
+ * Call it after everything was prepared and registered (and loaded), before training begins.  It calls the `save` of
+ * registered objects, to know how large they are; hooks do not run.  If the state has grown when it is saved, that save
+ * gets new memory, as if this call had not been made.  While a save is in flight, it does nothing.
+ *
+ * @retval ACCEL_ERR_NOMEM     no memory for the copy; accel_save_state() needs none
+ * @retval ACCEL_ERR_CALLBACK  the `save` of a registered object failed
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status accel_save_state_reserve (struct accel *acc, struct accel_error *err);
 
 /**
  * Wait until the save in flight is over on all ranks.  Collective.

@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <string.h>
 
-enum { NEARLY_NS = 1000000000 };
+enum { NEARLY_NS = 1000000000, MOST_SIMULTANEOUS = 3 };
 
 /* What a host was told to do is no failure of its own. */
 static bool
@@ -24,24 +24,26 @@ is_failure (const struct link *link)
                                          || (link->end == WIRE_END_DONE && link->status));
 }
 
-/* A rank, or the launcher of a host, was killed by what no other failure brings about: ranks that lose their connection
- * exit, or abort. */
+/* What no other failure brings about: the end of a host, or a rank or launcher that was killed.  Ranks that lose their
+ * connection exit, or abort, or are ended by SIGPIPE. */
 static bool
 was_killed (const struct link *link)
 {
+    if (link->state == LINK_LOST)
+        return true;
     bool has_status = link->end == WIRE_END_FAILED || link->end == WIRE_END_ERROR;
     int signal = link->state == LINK_ENDED && has_status ? link->status - status_of_signal (0) : 0;
-    return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
+    return signal > 0 && signal != SIGABRT && signal != SIGPIPE;
 }
 
-/* Clocks of hosts are compared through messages, and a busy host notices the end of a process late: of two failures at
- * nearly the same time, the one that no other can have caused was first. */
+/* Clocks of hosts are compared through messages, a busy host notices the end of a process late, and a slow link the end
+ * of a host: of two failures at nearly the same time, the one that no other can have caused was first. */
 static bool
 is_before (const struct link *a, const struct link *b)
 {
     int64_t difference = a->failed_ns - b->failed_ns;
     bool is_close = difference < NEARLY_NS && difference > -NEARLY_NS;
-    if (is_close && was_killed (a) != was_killed (b) && a->state == LINK_ENDED && b->state == LINK_ENDED)
+    if (is_close && was_killed (a) != was_killed (b))
         return was_killed (a);
     return difference < 0;
 }
@@ -84,15 +86,33 @@ add_report (const struct link *link, struct strbuf *out)
         strbuf_printf (out, "accelerate: host %s: %s", link->name, without_prefix (report));
 }
 
+/* A rank that fails because another has failed may be noticed first.  With signals there is no doubt. */
+static void
+add_simultaneous (const struct head *head, const struct link *guilty, struct strbuf *out)
+{
+    int left = MOST_SIMULTANEOUS;
+    for (int i = 0; i < head->count && guilty->state == LINK_ENDED && !was_killed (guilty); i++) {
+        const struct link *link = &head->links[i];
+        const char *report = link->report ? without_prefix (link->report) : "";
+        bool is_one = link != guilty && link->state == LINK_ENDED && link->end == WIRE_END_FAILED && *report
+                      && link->failed_ns - guilty->failed_ns < NEARLY_NS;
+        if (is_one && left-- > 0)
+            strbuf_printf (out, "  at nearly the same time, %.*s\n", (int) strcspn (report, "\n"), report);
+    }
+    if (left < 0)
+        strbuf_printf (out, "  and %d more host%s\n", -left, left < -1 ? "s" : "");
+}
+
 void
 verdict_text (const struct head *head, const struct link *guilty, struct strbuf *out)
 {
     const char *name = head->signal ? sigabbrev_np (head->signal) : NULL;
     if (guilty && guilty->state == LINK_LOST)
         strbuf_printf (out, "accelerate: host %s: %s\n", guilty->name, guilty->why);
-    else if (guilty)
+    else if (guilty) {
         add_report (guilty, out);
-    else if (head->signal) {
+        add_simultaneous (head, guilty, out);
+    } else if (head->signal) {
         if (head->sinks[1].is_terminal && (head->signal == SIGINT || head->signal == SIGQUIT))
             strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */
         strbuf_printf (out, "accelerate: ended by SIG%s\n", name ? name : "?");
@@ -107,6 +127,11 @@ verdict_json_error (const struct head *head, const struct fail *error, struct st
 {
     struct plan plan = { .host = head->hosts->own, .program = head->parcel.config.program,
                          .world_size = hostlist_world_size (&head->hosts->list) };
+    for (int i = head->count - 1; i >= 0; i--) {
+        const struct link *link = &head->links[i];
+        if (link->state == LINK_LOST)
+            plan.host = (char *) (link->host ? link->host : link->name);
+    }
     return report_json_error (&plan, error, out, fail);
 }
 

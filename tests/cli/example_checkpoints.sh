@@ -32,7 +32,7 @@ close_to () {
 }
 
 test_expect_success 'an undisturbed run' '
-    train 2 whole >whole.log 2>&1 && grep "no checkpoint to resume from in .*/whole" whole.log && test -d whole/checkpoints &&
+    train 2 whole >whole.log 2>&1 && grep "warning: --resume: folder .*/whole does not exist" whole.log && test -d whole/checkpoints &&
     test -s whole/model.safetensors'
 test_expect_success 'saving changes nothing' '
     "$accelerate" launch --quiet --cpu --num_processes 2 "$digits" --epochs 6 --seed 1 >plain.log && losses plain.log >a &&
@@ -116,7 +116,14 @@ test_expect_success 'after a failure, the ranks continue from the newest checkpo
         fi
         echo from \$ACCEL_RESUME_FROM" >out 2>err &&
     grep -c "^from $(pwd)/again/checkpoints/checkpoint_0\$" out | grep -x 2 &&
-    grep "note: no checkpoint to resume from in again" err && grep "note: resuming from $(pwd)/again" err'
+    grep "warning: --resume: folder $(pwd)/again does not exist" err && grep "note: resuming from $(pwd)/again" err'
+
+test_expect_success 'a wrong path is not taken for a first start in silence' '
+    "$accelerate" launch --cpu --num_processes 1 --resume /nowhere sh -c "echo from \$ACCEL_RESUME_FROM." >out 2>err &&
+    grep "^from \.\$" out && grep -c -e --resume err | grep -x 1 &&
+    grep "warning: --resume: folder /nowhere does not exist; .* start from the beginning\. .*correct the path" err &&
+    mkdir -p empty && "$accelerate" launch --cpu --num_processes 1 --resume empty true 2>err &&
+    grep "note: no checkpoint to resume from in empty" err && ! grep warning err'
 
 test_expect_success 'damaged checkpoints are passed over, with the reason' '
     "$digits" --epochs 2 --output_dir bad --checkpointing_steps epoch >/dev/null &&

@@ -119,6 +119,6 @@ for n in 2 4; do
     test $n = 2 || is_long || continue
     test_expect_success "examples/digits: $n processes train as with shared memory, bit for bit" '
         digits shm timeout $patience "$accelerate" launch --quiet --cpu --num_processes $n &&
-        digits mpi under_mpirun $n && diff shm mpi && digits hosts under_mpirun $n ./hosts 1 && diff shm hosts'
+        digits mpi under_mpirun $n && diff shm mpi && digits several under_mpirun $n ./hosts 1 && diff shm several'
 done
 test_done

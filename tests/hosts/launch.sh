@@ -88,6 +88,7 @@ test_expect_success 'all hosts start again after failures at the same time' '
 test_expect_success 'a host that does not exist' '
     test_exit 1 launch --failure_report unreached.json --hosts host1,host9 true 2>err &&
     grep "^accelerate: host host9: cannot connect: .*host9" err && grep "host9: cannot connect" unreached.json &&
+    grep "\"host\":\"host9\"" unreached.json &&
     all_clean host1
 '
 test_expect_success 'a host with another key is refused' '

@@ -280,11 +280,30 @@ test_verdict (void)
     ok (verdict_find (&head) == &links[0], "a launcher that was killed is blamed, although its end is seen later");
     links[0].end = WIRE_END_FAILED;
     ok (verdict_find (&head) == &links[0], "so is a rank that was killed");
+    links[0].status = 143;
+    ok (verdict_find (&head) == &links[0], "by SIGTERM, too");
+    links[0].status = 134;
+    links[0].report = strdup ("accelerate: rank 0 was killed by signal 6\n  more\n");
+    links[1].report = strdup ("accelerate: rank 1 exited with status 4\n  more\n");
+    AUTO_STRBUF struct strbuf text = { 0 };
+    verdict_text (&head, verdict_find (&head), &text);
+    ok (!strcmp (text.text, "accelerate: rank 1 exited with status 4\n  more\n"
+                            "  at nearly the same time, rank 0 was killed by signal 6\n"),
+        "a rank that may have been first is named, too");
+    free (links[0].report);
+    free (links[1].report);
+    links[0].report = links[1].report = NULL;
+    links[0].status = 137;
     links[1].status = 137;
     links[0].state = LINK_LOST;
     links[0].failed_ns = 500;
     links[0].status = 0;
     ok (verdict_find (&head) == &links[0] && verdict_status (&head, &links[0]) == 1, "a lost host is one");
+    links[1].status = 4;
+    links[0].failed_ns = 2000;
+    ok (verdict_find (&head) == &links[0], "also if its last message came after its victims had failed");
+    links[0].failed_ns = 2000000000;
+    ok (verdict_find (&head) == &links[1], "but not if it was long after that");
     links[0].state = LINK_ENDED;
     links[0].end = WIRE_END_TOLD;
     links[0].was_told = true;

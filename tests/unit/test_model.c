@@ -52,7 +52,8 @@ test_refusals (void)
     DLTensor number = make_tensor (0, NULL), shapeless = make_tensor (2, NULL);
     DLTensor negative = make_tensor (1, shape_negative), odd = make_tensor (-1, shape_6);
     DLTensor wide = good, whole = good, vector = good, columns = good, shifted = good, remote = good;
-    DLTensor nibbles = good;
+    DLTensor nibbles = good, tiny = good;
+    tiny.dtype = accel_dtype_to_dl (ACCEL_FLOAT8_E4M3FN);
     nibbles.dtype.bits = 4;
     wide.dtype = accel_dtype_to_dl (ACCEL_FLOAT64);
     whole.dtype = accel_dtype_to_dl (ACCEL_INT32);
@@ -83,6 +84,7 @@ test_refusals (void)
         { "int32", { { "a", &whole, &good } }, 1, ACCEL_ERR_UNSUPPORTED, "int32" },
         { "four lanes", { { "a", &vector, &good } }, 1, ACCEL_ERR_UNSUPPORTED, "float32" },
         { "gradient in float64", { { "a", &good, &wide } }, 1, ACCEL_ERR_UNSUPPORTED, "gradient" },
+        { "gradient in float8", { { "a", &good, &tiny } }, 1, ACCEL_ERR_UNSUPPORTED, "gradient" },
         { "no whole bytes", { { "a", &nibbles, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "bytes" },
         { "column-major", { { "a", &columns, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "contiguous" },
         { "byte_offset", { { "a", &shifted, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "contiguous" },

@@ -6,10 +6,13 @@
 #include "tests/tap.h"
 
 #include <accel/accel.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,6 +68,82 @@ exists (const char *path)
     return !access (path, F_OK);
 }
 
+/* A new project whose folder of checkpoints has this mode. */
+static void
+make_project (const char *project, mode_t mode, gid_t group)
+{
+    char folder[64];
+    snprintf (folder, sizeof folder, "%s/checkpoints", project);
+    if (mkdir (project, 0755) || mkdir (folder, 0700) || chown (folder, (uid_t) -1, group) || chmod (folder, mode)) {
+        printf ("Bail out! cannot create %s: %s\n", folder, strerror (errno));
+        exit (99);
+    }
+}
+
+static int
+mode_of (const char *path)
+{
+    struct stat info;
+    return stat (path, &info) ? -1 : (int) (info.st_mode & 0777);
+}
+
+/* Save as a careful user does, whose files only the owner may read. */
+static void
+save_carefully (const char *project)
+{
+    mode_t before = umask (077);
+    struct accel *acc = open_job (project);
+    ok (!accel_save_state (acc, NULL, &err), "umask 077: a save to %s", project);
+    accel_close (acc);
+    umask (before);
+}
+
+/* In a child: save as another user of the group.  @return 0; 77: cannot become that user */
+static int
+save_as (uid_t user, gid_t group)
+{
+    struct accel *acc;
+    const struct accel_project_configuration configuration
+        = { .project_dir = "group", .automatic_checkpoint_naming = true, .iteration = 1 };
+    if (setgroups (0, NULL) || setresgid (group, group, group) || setresuid (user, user, user)
+        || access (scratch_folder (), X_OK))
+        return 77;
+    if (!accel_open (&acc, NULL, &err) && !accel_set_project_configuration (acc, &configuration, &err)
+        && !accel_save_state (acc, NULL, &err))
+        return 0;
+    diag ("%s", err.text);
+    return 1;
+}
+
+/* The lock file of a project that a group of users shares is for all of them, whatever umask the first one has. */
+static void
+test_group (void)
+{
+    enum { USER = 54321, GROUP = 54322 };
+    int status = -1;
+    bool is_root = !geteuid ();
+    make_project ("group", 02770, is_root ? GROUP : (gid_t) -1);
+    make_project ("private", 0700, (gid_t) -1);
+    save_carefully ("group");
+    save_carefully ("private");
+    ok (mode_of ("group/checkpoints/.lock") == 0660, "the lock file of a group is for the group");
+    ok (mode_of ("private/checkpoints/.lock") == 0600, "that of one user only for this one");
+    if (!is_root) {
+        skip ("another user of the group saves: only root can become another user");
+        return;
+    }
+    (void) chmod (scratch_folder (), 0755);
+    fflush (stdout);
+    pid_t pid = fork ();
+    if (!pid)
+        _exit (save_as (USER, GROUP));
+    waitpid (pid, &status, 0);
+    if (WIFEXITED (status) && WEXITSTATUS (status) == 77)
+        skip ("another user of the group saves: cannot become one, or it cannot reach %s", scratch_folder ());
+    else
+        ok (!status && exists ("group/checkpoints/checkpoint_1"), "another user of the group saves");
+}
+
 int
 main (void)
 {
@@ -108,5 +187,6 @@ main (void)
     waitpid (pid, &status, 0);
     ok (!status, "accel_close() releases the project");
     accel_close (elsewhere);
+    test_group ();
     return done_testing ();
 }

@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "files/manifest.h"
+#include "lib/checkpoint/checkpoint_part.h"
 #include "lib/checkpoint/shares.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
@@ -12,6 +13,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -23,13 +26,17 @@ enum { NUMBERS = 200000, PATH_ROOM = 600 };
 
 int __real_fsync (int fd);
 ssize_t __real_pwrite (int fd, const void *bytes, size_t length, off_t offset);
+int __real_pthread_cond_wait (pthread_cond_t *cond, pthread_mutex_t *mutex);
 int __wrap_fsync (int fd);
 ssize_t __wrap_pwrite (int fd, const void *bytes, size_t length, off_t offset);
+int __wrap_pthread_cond_wait (pthread_cond_t *cond, pthread_mutex_t *mutex);
 
 static atomic_bool held;      /* it waits before it writes or syncs anything */
 static atomic_int slow_ms;    /* each sync takes so long */
 static atomic_int fails_with; /* errno of each pwrite() */
 static atomic_int turns;      /* how often another thread wrote than before */
+static atomic_bool is_late;   /* exit() gets the lock back only after a waiting thread has its result */
+static atomic_bool has_result;
 
 static bool
 is_writer (void)
@@ -61,6 +68,21 @@ __wrap_pwrite (int fd, const void *bytes, size_t length, off_t offset)
     return __real_pwrite (fd, bytes, length, offset);
 }
 
+/* The save ends while exit() waits for it, never before. */
+int
+__wrap_pthread_cond_wait (pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+    if (!is_late)
+        return __real_pthread_cond_wait (cond, mutex);
+    held = false;
+    int status = __real_pthread_cond_wait (cond, mutex);
+    pthread_mutex_unlock (mutex);
+    while (!has_result)
+        usleep (1000);
+    pthread_mutex_lock (mutex);
+    return status;
+}
+
 /* ---- what is saved ---- */
 
 struct world {
@@ -75,11 +97,15 @@ struct world {
 static const char *folder;
 static struct accel_error err;
 
+static bool is_broken; /* an object of the program */
+
 static enum accel_status
 save_extra (void *user, struct accel_state_dict *state, struct accel_error *cause)
 {
     struct world *world = user;
     (void) cause;
+    if (is_broken)
+        return ACCEL_ERR_INVALID;
     accel_state_dict_set_tensor (state, "tensor", &world->extra);
     accel_state_dict_set_bytes (state, "bytes", world->extras, sizeof world->extras);
     accel_state_dict_set_double (state, "number", (double) world->extras[0]);
@@ -253,6 +279,35 @@ compare_with_synchronous (struct accel *acc)
     right (!count_entries (".", ".tmp-"), "temporary folders stay");
 }
 
+/* The first save needs no more memory then. */
+static void
+reserve (struct accel *acc)
+{
+    struct world world, more;
+    const struct snapshot *snapshot = &checkpoint_of (acc)->snapshot;
+    bool first = accel_is_main_process (acc);
+    make_world (&world, acc, 5);
+    right (!snapshot->pages, "there is memory before the first save");
+    is_broken = true;
+    rank_fails (accel_save_state_reserve (acc, &err), first ? ACCEL_ERR_CALLBACK : ACCEL_OK, &err,
+                first ? "accel_save_state_reserve: " : "");
+    is_broken = false;
+    rank_must (accel_save_state_reserve (acc, &err), &err);
+    const void *pages = snapshot->pages;
+    right (!first || snapshot->bytes >= 3 * NUMBERS * sizeof (float), "%zu bytes are reserved", snapshot->bytes);
+    held = true;
+    rank_must (accel_save_state_start (acc, path_of ("reserved"), &err), &err);
+    fill (&world, 6);
+    make_world (&more, acc, 7);
+    rank_must (accel_save_state_reserve (acc, &err), &err);
+    right (snapshot->pages == pages, "the save in flight has got other memory");
+    held = false;
+    rank_must (accel_save_state_wait (acc, &err), &err);
+    end_world (&more);
+    end_world (&world);
+    rank_fails (accel_save_state_reserve (NULL, &err), ACCEL_ERR_INVALID, &err, "acc is NULL");
+}
+
 /* Whatever comes next waits for the save in flight. */
 static void
 save_in_a_row (struct accel *acc)
@@ -358,16 +413,19 @@ catch_log (void)
     right (freopen (path_of (name), "w", stderr) != NULL, "no log");
 }
 
-static bool
+/* @return how often the words are in it */
+static int
 log_has (const char *words)
 {
     char name[32];
     size_t length;
+    int count = 0;
     snprintf (name, sizeof name, "log%d", ranks_self);
     char *text = read_text (path_of (name), &length);
-    bool found = text && strstr (text, words);
+    for (const char *at = text; at && (at = strstr (at, words)); at++)
+        count++;
     free (text);
-    return found;
+    return count;
 }
 
 static void
@@ -398,6 +456,70 @@ exit_after_failure (struct accel *acc)
     catch_log ();
     fails_with = EIO;
     rank_must (accel_save_state_start (acc, path_of ("closed"), &err), &err);
+    exit (0);
+}
+
+static struct accel *closed_late;
+
+static void
+close_late (void)
+{
+    accel_close (closed_late);
+    int count = log_has ("Input/output error");
+    right (count == 1, "the failure was logged %d times", count);
+}
+
+static void
+close_after_exit (struct accel *acc)
+{
+    struct world world;
+    right (!atexit (close_late), "atexit");
+    closed_late = acc;
+    make_world (&world, acc, 1);
+    catch_log ();
+    fails_with = EIO;
+    rank_must (accel_save_state_start (acc, path_of ("closed"), &err), &err);
+    exit (0);
+}
+
+/* Only the rank that failed knows why. */
+static void
+close_after_failure_of_1 (struct accel *acc)
+{
+    struct world world;
+    bool mine = accel_process_index (acc) == 1;
+    make_world (&world, acc, 1);
+    catch_log ();
+    fails_with = mine ? EIO : 0;
+    rank_must (accel_save_state_start (acc, path_of ("closed"), &err), &err);
+    accel_close (acc);
+    right (log_has (mine ? "Input/output error" : "rank 1 did not write its checkpoint files") == 1, "not logged once");
+    _exit (0);
+}
+
+static void *
+wait_in_thread (void *acc)
+{
+    struct accel_error cause;
+    enum accel_status status = accel_save_state_wait (acc, &cause);
+    right (!status, "%s", cause.text);
+    has_result = true;
+    return NULL;
+}
+
+/* What the waiting thread has freed is no longer what it was, with or without an address sanitizer. */
+static void
+exit_during_wait (struct accel *acc)
+{
+    enum { GARBAGE = 0x5a };
+    struct world world;
+    pthread_t thread;
+    mallopt (M_PERTURB, GARBAGE);
+    make_world (&world, acc, 8);
+    held = true;
+    rank_must (accel_save_state_start (acc, path_of ("left"), &err), &err);
+    right (!pthread_create (&thread, NULL, wait_in_thread, acc), "no thread");
+    is_late = true;
     exit (0);
 }
 
@@ -594,17 +716,23 @@ main (void)
     test_shares ();
     for (int size = 1; size <= 3; size++)
         as_ranks (size, "the files are those of a synchronous save", compare_with_synchronous);
+    as_ranks (3, "memory that is reserved before the first save", reserve);
+    look ("reserved", 5, "such a save is complete");
     as_ranks (2, "saves and loads wait for the save in flight", save_in_a_row);
     as_ranks (2, "total_limit", limit);
     for (culprit = 0; culprit < 3; culprit++)
         as_ranks (3, culprit ? "the disk of another rank is full" : "the disk is full", fail_to_write);
     as_ranks (1, "accel_close logs a failure", close_after_failure);
     as_ranks (1, "exit() logs a failure", exit_after_failure);
+    as_ranks (1, "accel_close does not repeat what exit() has logged", close_after_exit);
+    as_ranks (2, "accel_close logs a failure on the rank that knows the reason", close_after_failure_of_1);
     as_ranks (2, "a rank leaves before it has written: accel_close logs it", leave_early);
     look ("left", 1, "the former checkpoint is still there");
     as_ranks (2, "a rank leaves before it has written: a wait says so", wait_for_leaver);
     as_ranks (2, "exit() during a save", exit_at_once);
     look ("left", 3, "exit() has waited for its end");
+    as_ranks (1, "exit() while another thread waits for a save", exit_during_wait);
+    look ("left", 8, "the save has come to its end");
     as_ranks (2, "accel_close during a save", close_at_once);
     look ("left", 4, "accel_close has waited for its end");
     as_ranks (2, "_exit() during a save", die_at_once);

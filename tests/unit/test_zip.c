@@ -8,6 +8,7 @@
 #include "tests/tap.h"
 #include "util/strbuf.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 /* What is wrong with the archive that is written; all zero: nothing. */
@@ -21,7 +22,7 @@ struct plan {
     unsigned local_method;
     const char *names[2], *local_name;
     unsigned count_more, parts;
-    uint64_t directory_begin, directory_size, end64_at;
+    uint64_t directory_begin, directory_size, end64_at, end64_later;
     const char *comment, *before;
     unsigned cut;              /* bytes missing at the end */
     unsigned crc_xor;
@@ -104,7 +105,7 @@ put_end (struct strbuf *out, const struct plan *plan, uint64_t archive, uint64_t
         put (out, begin, 8);
         strbuf_add (out, "PK\6\7");
         put (out, 0, 4);
-        put (out, plan->end64_at ? plan->end64_at : end64, 8);
+        put (out, plan->end64_at ? plan->end64_at : end64 + plan->end64_later, 8);
         put (out, 1, 4);
         count = UINT16_MAX;
         begin = size = UINT32_MAX;
@@ -174,6 +175,9 @@ static const struct plan plans[] = {
     { "a small directory", "cut off", .directory_size = 98 },
     { "the 64-bit end is not there", "no 64-bit end", .is_long = true, .end64_at = 1 },
     { "the 64-bit end is outside", "outside", .is_long = true, .end64_at = UINT64_MAX },
+    { "the 64-bit end overlaps its locator", "64-bit end of the directory is outside", .is_long = true,
+      .end64_later = 1 },
+    { "an entry that is not counted", "bytes after the last entry", .count_more = UINT_MAX },
     { "no 64-bit sizes", "lacks its 64-bit sizes", .is_long = true, .no_extra = true },
     { "too few 64-bit sizes", "lacks its 64-bit sizes", .is_long = true, .short_extra = true },
     { "truncated by a byte", "no end of its directory", .cut = 1 },

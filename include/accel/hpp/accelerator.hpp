@@ -448,6 +448,12 @@ class accelerator {
         detail::attempt call;
         call (accel_save_state_start_at (at.file, at.line, get (), output_dir, call.err ()));
     }
+    void
+    save_state_reserve ()
+    {
+        detail::attempt call;
+        call (accel_save_state_reserve (get (), call.err ()));
+    }
     void save_state_wait (site at = site::here ()) { must (at, accel_save_state_wait_at); }
     /** @return whether the save in flight is over, or there is none */
     bool

@@ -42,16 +42,34 @@ collected_make (struct collected *collected, const struct accel *acc, bool witho
     return status;
 }
 
+static void
+measure (const struct collected *collected, size_t *bytes, size_t *tensors)
+{
+    *bytes = *tensors = 0;
+    for (size_t i = 0; i < collected->count; i++)
+        snapshot_measure (&collected->items[i].state, bytes, tensors);
+}
+
 enum accel_status
 collected_copy (struct collected *collected, struct snapshot *snapshot, struct accel_error *err)
 {
-    size_t bytes = 0;
+    size_t bytes, tensors;
+    measure (collected, &bytes, &tensors);
+    enum accel_status status = snapshot_begin (snapshot, bytes, tensors, err);
+    if (status)
+        return status;
     for (size_t i = 0; i < collected->count; i++)
-        bytes += snapshot_room (&collected->items[i].state);
-    enum accel_status status = snapshot_begin (snapshot, bytes, err);
-    for (size_t i = 0; !status && i < collected->count; i++)
         snapshot_add (snapshot, &collected->items[i].state);
-    return status;
+    snapshot_copy (snapshot);
+    return ACCEL_OK;
+}
+
+enum accel_status
+collected_reserve (const struct collected *collected, struct snapshot *snapshot, struct accel_error *err)
+{
+    size_t bytes, tensors;
+    measure (collected, &bytes, &tensors);
+    return snapshot_reserve (snapshot, bytes, err);
 }
 
 enum accel_status

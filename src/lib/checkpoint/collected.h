@@ -29,6 +29,10 @@ enum accel_status collected_make (struct collected *collected, const struct acce
 /** Copy all tensors that are in memory of others to @p snapshot, so that these may change. */
 enum accel_status collected_copy (struct collected *collected, struct snapshot *snapshot, struct accel_error *err);
 
+/** Get the memory that collected_copy() will need. */
+enum accel_status collected_reserve (const struct collected *collected, struct snapshot *snapshot,
+                                     struct accel_error *err);
+
 /**
  * Write and sync the files of all items, and add them to @p manifest.
  *

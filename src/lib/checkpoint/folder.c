@@ -79,16 +79,21 @@ remove_checkpoint (const char *path, struct accel_error *err)
 
 /* ---- beginning ---- */
 
-/* Open and lock a temporary folder; -1: it is in use, or its file system has no locks for folders. */
+/* Open and lock a temporary folder; -1 with EWOULDBLOCK: it is in use; ENOENT: it was removed; others: its file system
+ * has no locks for folders. */
 static int
 lock_folder (const char *path)
 {
+    struct stat info;
     int fd = open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd >= 0 && flock (fd, LOCK_EX | LOCK_NB)) {
-        close (fd);
+    if (fd < 0)
         return -1;
-    }
-    return fd;
+    int error = flock (fd, LOCK_EX | LOCK_NB) ? errno : !fstat (fd, &info) && !info.st_nlink ? ENOENT : 0;
+    if (!error)
+        return fd;
+    close (fd);
+    errno = error;
+    return -1;
 }
 
 /* Remove temporary folders of @place that nobody writes to.  What cannot be removed does not matter. */
@@ -232,6 +237,23 @@ checkpoint_folder_make_parents (const char *path, struct accel_error *err)
     return status;
 }
 
+/* Another job that saves to the same place takes a folder without a lock for a remainder, also a new one. */
+static enum accel_status
+make_temporary (struct checkpoint_folder *folder, struct accel_error *err)
+{
+    for (int i = 0; i < TRIES && name_beside (folder->temporary, folder->place); i++) {
+        if (!mkdir (folder->temporary, 0777)) {
+            folder->lock = lock_folder (folder->temporary);
+            if (folder->lock >= 0 || (errno != EWOULDBLOCK && errno != ENOENT))
+                return ACCEL_OK;
+        } else if (errno != EEXIST)
+            break;
+    }
+    enum accel_status status = accel_fail_errno (err, "cannot create folder %s", folder->temporary);
+    *folder->temporary = '\0';
+    return status;
+}
+
 enum accel_status
 checkpoint_folder_begin (struct checkpoint_folder *folder, const char *path, bool automatic, struct accel_error *err)
 {
@@ -248,19 +270,7 @@ checkpoint_folder_begin (struct checkpoint_folder *folder, const char *path, boo
     if (status)
         return status;
     remove_remainders (folder->place);
-    for (int i = 0; i < TRIES; i++) {
-        if (!name_beside (folder->temporary, folder->place))
-            break;
-        if (!mkdir (folder->temporary, 0777)) {
-            folder->lock = lock_folder (folder->temporary);
-            return ACCEL_OK;
-        }
-        if (errno != EEXIST)
-            break;
-    }
-    status = accel_fail_errno (err, "cannot create folder %s", folder->temporary);
-    *folder->temporary = '\0';
-    return status;
+    return make_temporary (folder, err);
 }
 
 /* ---- ending ---- */

@@ -235,6 +235,24 @@ accel_save_state_start_at (const char *file, int line, struct accel *acc, const 
     return pass_on (&site, start (acc, &site, output_dir, &own), &own, err);
 }
 
+/* The memory of a save in flight is in use, and large enough for what was prepared when that began. */
+enum accel_status
+accel_save_state_reserve (struct accel *acc, struct accel_error *err)
+{
+    struct collected collected;
+    if (!acc)
+        return accel_fail_null (err, "accel_save_state_reserve", "acc");
+    struct checkpoint_part *part = checkpoint_of (acc);
+    if (part->flight)
+        return ACCEL_OK;
+    struct accel_error own = { 0 };
+    enum accel_status status = collected_make (&collected, acc, false, &own);
+    if (!status)
+        status = collected_reserve (&collected, &part->snapshot, &own);
+    collected_release (&collected);
+    return status ? accel_fail (err, status, "accel_save_state_reserve: %s", own.text) : ACCEL_OK;
+}
+
 enum accel_status
 accel_save_state_wait_at (const char *file, int line, struct accel *acc, struct accel_error *err)
 {

@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of tensors; see snapshot.h. */
+/* Copies of tensors; see snapshot.h.
+ *
+ * Several threads copy, because one of them does not use all the bandwidth of a memory, and gets new pages from the
+ * kernel only one after the other.  The ranks' processors are free for them: the other ranks wait for this one. */
 #include <config.h>
 
 #include "lib/checkpoint/snapshot.h"
 
 #include "lib/base/error.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
+enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, CHUNK = 4 << 20, MOST_THREADS = 4, THREAD_BYTES = 32 << 20 };
 
 static size_t
 bytes_of (const struct state_tensor *tensor)
@@ -24,20 +32,18 @@ room_of (const struct state_tensor *tensor)
     return tensor->owned ? 0 : (bytes_of (tensor) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-size_t
-snapshot_room (const struct accel_state_dict *state)
+void
+snapshot_measure (const struct accel_state_dict *state, size_t *bytes, size_t *tensors)
 {
-    size_t room = 0;
     for (size_t i = 0; i < state->tensor_count; i++)
-        room += room_of (&state->tensors[i]);
-    return room;
+        *bytes += room_of (&state->tensors[i]);
+    *tensors += state->tensor_count;
 }
 
-/* Huge pages, where the kernel has them, are got many times as fast. */
-enum accel_status
-snapshot_begin (struct snapshot *snapshot, size_t bytes, struct accel_error *err)
+/* Without them: the kernel gives pages when they are touched.  Huge ones, where it has them, come many times as fast. */
+static enum accel_status
+get_pages (struct snapshot *snapshot, size_t bytes, struct accel_error *err)
 {
-    snapshot->used = 0;
     if (bytes <= snapshot->bytes)
         return ACCEL_OK;
     snapshot_release (snapshot);
@@ -51,6 +57,17 @@ snapshot_begin (struct snapshot *snapshot, size_t bytes, struct accel_error *err
     return ACCEL_OK;
 }
 
+enum accel_status
+snapshot_begin (struct snapshot *snapshot, size_t bytes, size_t tensors, struct accel_error *err)
+{
+    enum accel_status status = get_pages (snapshot, bytes, err);
+    if (status)
+        return status;
+    snapshot->used = snapshot->count = 0;
+    snapshot->copies = calloc (tensors + 1, sizeof *snapshot->copies);
+    return snapshot->copies ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+}
+
 void
 snapshot_add (struct snapshot *snapshot, struct accel_state_dict *state)
 {
@@ -59,12 +76,112 @@ snapshot_add (struct snapshot *snapshot, struct accel_state_dict *state)
         size_t room = room_of (tensor);
         if (!room)
             continue;
-        char *copy = (char *) snapshot->pages + snapshot->used;
-        memcpy (copy, tensor_data (&tensor->view.dl), bytes_of (tensor));
-        tensor->view.dl.data = copy;
+        snapshot->copies[snapshot->count++]
+            = (struct snapshot_copy){ tensor_data (&tensor->view.dl), snapshot->used, bytes_of (tensor) };
+        tensor->view.dl.data = (char *) snapshot->pages + snapshot->used;
         tensor->view.dl.byte_offset = 0;
         snapshot->used += room;
     }
+}
+
+/* ---- copying ---- */
+
+struct team {
+    const struct snapshot *snapshot;
+    size_t bytes;       /* of the snapshot, from its beginning */
+    atomic_size_t next; /* of these, the first that no thread has */
+};
+
+/* Copies that begin before @end, from the one at @first on, as far as they are between @begin and @end. */
+static void
+copy_chunk (const struct snapshot *snapshot, size_t first, size_t begin, size_t end)
+{
+    for (size_t i = first; i < snapshot->count && snapshot->copies[i].at < end; i++) {
+        const struct snapshot_copy *copy = &snapshot->copies[i];
+        size_t from = copy->at > begin ? copy->at : begin;
+        size_t to = copy->at + copy->bytes < end ? copy->at + copy->bytes : end;
+        memcpy ((char *) snapshot->pages + from, (const char *) copy->from + (from - copy->at), to - from);
+    }
+}
+
+/* The chunks that a thread takes are ever later ones. */
+static void *
+copy_chunks (void *user)
+{
+    struct team *team = user;
+    const struct snapshot *snapshot = team->snapshot;
+    size_t first = 0, begin;
+    while ((begin = atomic_fetch_add (&team->next, CHUNK)) < team->bytes) {
+        while (snapshot->copies[first].at + snapshot->copies[first].bytes <= begin)
+            first++;
+        copy_chunk (snapshot, first, begin, begin + CHUNK);
+    }
+    return NULL;
+}
+
+static void *
+touch_chunks (void *user)
+{
+    struct team *team = user;
+    size_t begin;
+    while ((begin = atomic_fetch_add (&team->next, CHUNK)) < team->bytes)
+        memset ((char *) team->snapshot->pages + begin, 0, team->bytes - begin < CHUNK ? team->bytes - begin : CHUNK);
+    return NULL;
+}
+
+static size_t
+count_threads (size_t bytes)
+{
+    cpu_set_t set;
+    size_t cpus = sched_getaffinity (0, sizeof set, &set) ? 1 : (size_t) CPU_COUNT (&set);
+    size_t most = cpus < MOST_THREADS ? cpus : MOST_THREADS;
+    return bytes / THREAD_BYTES < most ? bytes / THREAD_BYTES : most;
+}
+
+/* Signals are for the program's threads. */
+static size_t
+start_helpers (pthread_t *threads, size_t most, void *(*work) (void *user), struct team *team)
+{
+    sigset_t every, before;
+    size_t count = 0;
+    sigfillset (&every);
+    pthread_sigmask (SIG_SETMASK, &every, &before);
+    while (count < most && !pthread_create (&threads[count], NULL, work, team))
+        count++;
+    pthread_sigmask (SIG_SETMASK, &before, NULL);
+    return count;
+}
+
+/* By this thread, and others if there is enough to do. */
+static void
+work_together (const struct snapshot *snapshot, size_t bytes, void *(*work) (void *user))
+{
+    struct team team = { .snapshot = snapshot, .bytes = bytes };
+    pthread_t threads[MOST_THREADS];
+    size_t wanted = count_threads (bytes);
+    size_t helpers = wanted > 1 ? start_helpers (threads, wanted - 1, work, &team) : 0;
+    work (&team);
+    while (helpers > 0)
+        pthread_join (threads[--helpers], NULL);
+}
+
+void
+snapshot_copy (struct snapshot *snapshot)
+{
+    work_together (snapshot, snapshot->used, copy_chunks);
+    free (snapshot->copies);
+    snapshot->copies = NULL;
+}
+
+enum accel_status
+snapshot_reserve (struct snapshot *snapshot, size_t bytes, struct accel_error *err)
+{
+    size_t before = snapshot->bytes;
+    enum accel_status status = get_pages (snapshot, bytes, err);
+    if (status || snapshot->bytes == before)
+        return status;
+    work_together (snapshot, bytes, touch_chunks);
+    return ACCEL_OK;
 }
 
 void
@@ -72,5 +189,6 @@ snapshot_release (struct snapshot *snapshot)
 {
     if (snapshot->pages)
         munmap (snapshot->pages, snapshot->bytes);
+    free (snapshot->copies);
     *snapshot = (struct snapshot){ 0 };
 }

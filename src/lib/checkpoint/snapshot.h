@@ -10,21 +10,34 @@
 
 #include "lib/state/state_dict.h"
 
+struct snapshot_copy {
+    const void *from;
+    size_t at, bytes; /* where it is in the snapshot */
+};
+
 /** Pages for copies.  They are kept from save to save: to get new ones from the kernel takes longer than to copy. */
 struct snapshot {
     void *pages; /* NULL: none */
     size_t bytes;
     size_t used;
+    struct snapshot_copy *copies; /* [count], in the order of `at`; NULL except between snapshot_begin and _copy */
+    size_t count;
 };
 
-/** @return how many bytes of a snapshot a state dict takes. */
-size_t snapshot_room (const struct accel_state_dict *state);
+/** Add how many bytes of a snapshot a state dict takes, and how many tensors it has. */
+void snapshot_measure (const struct accel_state_dict *state, size_t *bytes, size_t *tensors);
 
-/** Empty it, and have room for @p bytes. */
-enum accel_status snapshot_begin (struct snapshot *snapshot, size_t bytes, struct accel_error *err);
+/** Have room for @p bytes, and get the pages from the kernel now.  Not between snapshot_begin() and the last use. */
+enum accel_status snapshot_reserve (struct snapshot *snapshot, size_t bytes, struct accel_error *err);
 
-/** Copy the tensors that @p state has borrowed, and let it have the copies; there is room. */
+/** Empty it, and have room for this much. */
+enum accel_status snapshot_begin (struct snapshot *snapshot, size_t bytes, size_t tensors, struct accel_error *err);
+
+/** Let @p state have copies of the tensors that it has borrowed, to which snapshot_copy() copies; there is room. */
 void snapshot_add (struct snapshot *snapshot, struct accel_state_dict *state);
+
+/** Copy what was added. */
+void snapshot_copy (struct snapshot *snapshot);
 
 void snapshot_release (struct snapshot *snapshot);
 
