@@ -17,12 +17,12 @@
 
 enum {
     ASKED_MS = 120000,   /* for a connection for which SSH asks the user something */
-    MEASURE_MS = 10000,  /* for a pair, at most */
+    MEASURE_MS = 4000,   /* for a pair, at most */
     EXTRA_MS = 5000,     /* for its answer to come, besides */
     SLICE_MS = 50,       /* between looks for processes that have ended */
     BEATS = 5,           /* in the time after which an agent gives us up */
     CLOCKS = 8,          /* answers of each clock */
-    RETRIES = 2,         /* of pairs that seem slow: other programs may have been in the way */
+    SURE_TIMES = 20,     /* so many times slower than usual is no accident; other programs may be the reason for less */
     CLOSING_MS = 2000,
     FDS = 3,             /* of a link */
 };
@@ -348,7 +348,7 @@ find_slow (struct check *check)
 static int
 measure_again (struct check *check, const struct slow_link *slow, struct fail *fail)
 {
-    for (int j = 0; j < check->count; j++) {
+    for (int j = 0; slow->times < SURE_TIMES && j < check->count; j++) {
         bool is_meant = j != slow->from && (slow->to < 0 || slow->to == j);
         int pair[1][2] = { { slow->from, j } };
         if (is_meant && measure_pairs (check, (const int (*)[2]) pair, 1, fail))
@@ -368,12 +368,10 @@ measure_all (struct check *check, struct fail *fail)
         if (measure_pairs (check, (const int (*)[2]) pairs, find_pairs (check->count, round, pairs), fail))
             return -1;
     find_slow (check);
-    for (int retry = 0; retry < RETRIES && check->slow_count; retry++) {
-        for (size_t i = 0; i < check->slow_count; i++)
-            if (measure_again (check, &check->slow[i], fail))
-                return -1;
-        find_slow (check);
-    }
+    for (size_t i = 0; i < check->slow_count; i++)
+        if (measure_again (check, &check->slow[i], fail))
+            return -1;
+    find_slow (check);
     return 0;
 }
 

@@ -24,11 +24,12 @@ enum {
     REQUEST_BYTES = 9,
     BLOCK_BYTES = 256 * 1024,
     FIRST_BYTES = 64 * 1024, LAST_BYTES = 256 * 1024 * 1024, /* of one transfer */
-    ENOUGH_MS = 100,    /* a transfer that takes so long says enough */
+    ENOUGH_MS = 100,    /* a transfer that takes so long, and so many round trips, says enough */
+    ENOUGH_TRIPS = 3,
     GREETING_MS = 2000, /* for the key to come */
     SERVING_MS = 60000, /* for all that one client wants */
     TRIPS = 41,         /* round trips */
-    TRIPS_SHARE = 4,    /* all of them: at most this part of the time */
+    TRIPS_MS = 500,     /* all of them, but for the first */
 };
 
 static const char ask_echo = 'e', ask_take = 't', ask_give = 'g';
@@ -222,12 +223,12 @@ by_length (const void *a, const void *b)
 
 /* The median round trip; of fewer, where they take long.  @return 0 if there was none */
 static int64_t
-measure_trip (int fd, int64_t limit_ms, int64_t until)
+measure_trip (int fd, int64_t until)
 {
     int64_t trips[TRIPS], begin = clock_ms ();
     size_t count = 0;
     char answer;
-    while (count < TRIPS && (!count || clock_ms () - begin < limit_ms / TRIPS_SHARE)) {
+    while (count < TRIPS && (!count || clock_ms () - begin < TRIPS_MS)) {
         int64_t sent = clock_ns ();
         if (!request (fd, ask_echo, 0, until) || !receive_all (fd, &answer, 1, until))
             break;
@@ -261,7 +262,8 @@ measure_rate (int fd, bool out, int64_t trip_ns, int64_t until)
         int64_t took = transfer (fd, block, out, count, trip_ns, until);
         double rate = took > 0 ? (double) count / ((double) took / 1e9) : 0;
         best = rate > best ? rate : best;
-        if (took <= 0 || took >= ENOUGH_MS * INT64_C (1000000) || clock_ms () + 5 * took / 1000000 >= until)
+        bool is_enough = took >= ENOUGH_MS * INT64_C (1000000) && took >= ENOUGH_TRIPS * trip_ns;
+        if (took <= 0 || is_enough || clock_ms () + 5 * took / 1000000 >= until)
             break;
     }
     return best;
@@ -313,7 +315,7 @@ meter_measure (const struct meter *meter, const struct strlist *addresses, int64
     }
     snprintf (result->address, sizeof result->address, "%s", address);
     AUTO_CLOSE int fd = connect_meter (meter, address, until);
-    result->round_trip_ns = fd >= 0 ? measure_trip (fd, limit_ms, until) : 0;
+    result->round_trip_ns = fd >= 0 ? measure_trip (fd, until) : 0;
     if (result->round_trip_ns) {
         int64_t half = clock_ms () + (until - clock_ms ()) / 2;
         result->to = measure_rate (fd, true, result->round_trip_ns, half);

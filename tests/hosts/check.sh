@@ -68,13 +68,13 @@ test_expect_success 'a host with another version' '
 printf '#!/bin/sh\n%s/silent --agent </dev/null\nexec sleep 1000\n' "$PWD" >hanging && chmod +x hanging
 cp "$accelerate" silent
 test_expect_success 'a host that hangs' '
-    test_exit 1 replaced host3 "$PWD/hanging" check --host_timeout 5 --hosts host2,host3 >out &&
-    grep "^problem: host host3: no answer within 5 s" out
+    test_exit 1 replaced host3 "$PWD/hanging" check --host_timeout 3 --hosts host2,host3 >out &&
+    grep "^problem: host host3: no answer within 3 s" out
 '
 on host3 pkill -x sleep 2>/dev/null || :
 test_expect_success 'two hosts that cannot reach each other, though we reach both' '
     on host2 ip neigh replace "$(hosts ip host3)" lladdr 02:00:00:00:00:99 dev eth0 &&
-    test_exit 1 check --host_timeout 8 --hosts host1,host2,host3 >out &&
+    test_exit 1 check --host_timeout 5 --hosts host1,host2,host3 >out &&
     on host2 ip neigh del "$(hosts ip host3)" dev eth0 &&
     grep "^problem: from host2 to host3: cannot connect to port [0-9]* at 10.91.0.3" out &&
     grep "^host2 .*none" out && ! grep "^host1 .*none" out &&
@@ -94,7 +94,7 @@ test_expect_success 'an interface that the hosts do not have' '
     test_exit 1 check --interface eth7 --hosts host1,host2 >out && grep "^problem: .*eth7" out
 '
 test_expect_success 'a host whose network is slow' '
-    hosts slow host3 100ms 0% &&
+    hosts slow host3 20ms 0% &&
     check --hosts host1,host2,host3 >out && hosts heal host3 &&
     grep "^note: all links of host host3 are slow: .* ms there and back" out &&
     last_line_has "^Ready: a job can run, but host host3 would slow it down"
