@@ -127,6 +127,7 @@ struct accel_engine_call {
 enum {
     ACCEL_ENGINE_SEVERAL_HOSTS = 1 << 0, /**< connects processes of more than one host */
     ACCEL_ENGINE_ALONE = 1 << 1,         /**< connects one process only, which has nobody to meet and is not watched */
+    ACCEL_ENGINE_ASYNC_PROGRESS = 1 << 2, /**< what start() has begun moves on without further calls, as on a GPU */
 };
 
 /** An engine.  Functions run on one thread at a time per transport, except for give_up(). */
@@ -179,6 +180,10 @@ struct accel_engine {
     /* Collectives that do not block.  Without these three, libaccel makes a thread for each communicator that calls
      * run().  With them, an engine also needs awaits() and give_up(), and libaccel makes no thread.
      *
+     * A job has one engine for host memory, and may have others for other memory.  Of these others, libaccel uses the
+     * three functions only with ACCEL_ENGINE_ASYNC_PROGRESS: while this rank waits in one engine, other ranks may wait
+     * for its works in another.
+     *
      * Any number may be in flight, on several transports.  All of them must move on while any rank is in any function
      * of the engine, whichever work it is waiting for: another rank may wait for another one first.  An engine whose
      * works move on in these functions alone therefore moves those of all its transports, whose functions may run at
@@ -207,7 +212,8 @@ struct accel_engine {
     void (*group_end) (void *transport);
 
     /** Whether only the thread that called open() may call other functions of @p transport than give_up() and close().
-     *  Needs start(); libaccel then never calls it on a thread of its own.  NULL: any thread may, one at a time. */
+     *  Needs start(); libaccel then never calls it on a thread of its own, so a start may wait for works in other
+     *  engines of the job.  NULL: any thread may, one at a time. */
     bool (*has_one_thread) (void *transport);
 };
 

@@ -29,17 +29,18 @@ enum accel_dispatch {
 enum accel_reader {
     /**
      * The workers; but if most of the first 32 batches take less than 50 us each to read, the workers end, and
-     * accel_loader_next() reads from then on.
+     * accel_loader_next() reads from then on.  Otherwise, if there are more processors than workers, it reads a batch
+     * of a data set itself whenever it would have to wait for one.
      */
     ACCEL_READER_AUTO,
-    ACCEL_READER_THREADS, /**< always the workers */
-    ACCEL_READER_CALLER,  /**< always accel_loader_next(), as if `workers` were 0 */
+    ACCEL_READER_THREADS, /**< the workers alone */
+    ACCEL_READER_CALLER,  /**< accel_loader_next() alone, as if `workers` were 0 */
 };
 
 /**
  * Combine samples of different sizes into a batch, for example with padding: read samples @p indices and store them in
- * the fields of @p batch, whose shape and memory accel_batch_resize() sets.  Reader threads call it for several batches
- * at once.
+ * the fields of @p batch, whose shape and memory accel_batch_resize() sets.  With workers, several threads call it for
+ * different batches at once.
  *
  * @param indices  [count]
  */

@@ -94,8 +94,8 @@ accel_save_state_start_at (const char *file, int line, struct accel *acc, const 
 
 /**
  * Get the memory that accel_save_state_start() needs for its copy now, so that the first save blocks training for no
- * longer than later ones: to get memory from the kernel takes two to six times as long as the copy.  Not collective, but
- * meant for all ranks: each gets what it will need.
+ * longer than later ones: to get memory from the kernel takes two to six times as long as the copy.  Not collective,
+ * but meant for all ranks: each gets what it will need.
  *
  * Call it after everything was prepared and registered (and loaded), before training begins.  It calls the `save` of
  * registered objects, to know how large they are; hooks do not run.  If the state has grown when it is saved, that save

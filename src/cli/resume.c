@@ -40,8 +40,8 @@ say_fresh (struct strbuf *lines, const char *folder)
         strbuf_add_char (lines, '/');
     }
     printable_add (lines, folder);
-    strbuf_add (lines, " does not exist; the ranks start from the beginning. If this is not the first start, correct the "
-                       "path.\n");
+    strbuf_add (lines, " does not exist; the ranks start from the beginning. If this is not the first start, correct "
+                       "the path.\n");
 }
 
 int

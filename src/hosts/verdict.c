@@ -5,6 +5,7 @@
 #include "hosts/head_state.h"
 
 #include "launch/report.h"
+#include "launch/signals.h"
 #include "launch/status.h"
 #include "util/cleanup.h"
 
@@ -13,12 +14,14 @@
 
 enum { NEARLY_NS = 1000000000, MOST_SIMULTANEOUS = 3 };
 
-/* What a host was told to do is no failure of its own. */
+/* What a host was told to do is no failure of its own.  A launcher that has only begun cannot say that it was told. */
 static bool
 is_failure (const struct link *link)
 {
     if (link->state == LINK_LOST)
         return true;
+    if (link->was_told && link->end == WIRE_END_ERROR && signals_end_job (link->status - status_of_signal (0)))
+        return false;
     return link->state == LINK_ENDED && (link->end == WIRE_END_FAILED || link->end == WIRE_END_ERROR
                                          || (link->end == WIRE_END_TOLD && !link->was_told)
                                          || (link->end == WIRE_END_DONE && link->status));

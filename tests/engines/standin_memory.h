@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A kind of memory that programs and the library cannot touch: kDLExtDev.  It is mapped twice, without any access at
- * the addresses that tensors have, and readable and writable where only this table looks: whoever dereferences the
- * address of a tensor is killed by SIGSEGV.  Operations go to the host's table at the second address.  Each process has
- * memory of its own, made when it is first asked for. */
+/* Two kinds of memory that programs and the library cannot touch: kDLExtDev and kDLVPI.  Each is mapped twice, without
+ * any access at the addresses that tensors have, and readable and writable where only this table looks: whoever
+ * dereferences the address of a tensor is killed by SIGSEGV, and whoever takes one kind for the other by SIGABRT.
+ * Operations go to the host's table at the second address.  Each process has memory of its own, made when it is first
+ * asked for. */
 #ifndef TESTS_ENGINES_STANDIN_MEMORY_H
 #define TESTS_ENGINES_STANDIN_MEMORY_H
 
@@ -19,13 +20,13 @@
 
 enum { STANDIN_BYTES = 1 << 28, STANDIN_ALIGNMENT = 64 };
 
-static struct standin_stream standin;
+static struct standin_stream standins[2];
 static pthread_once_t standin_once = PTHREAD_ONCE_INIT;
 static atomic_size_t standin_used, standin_live; /* bytes ever given out, and blocks that have not come back */
 static atomic_ullong standin_operations;
 
 static void
-standin_make (void)
+standin_make_one (struct standin_stream *standin)
 {
     int fd = memfd_create ("standin", MFD_CLOEXEC);
     void *seen = mmap (NULL, STANDIN_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -34,62 +35,74 @@ standin_make (void)
     if (seen == MAP_FAILED || real == MAP_FAILED)
         abort ();
     close (fd);
-    standin = (struct standin_stream){ .seen = seen, .real = real, .bytes = STANDIN_BYTES };
+    *standin = (struct standin_stream){ .seen = seen, .real = real, .bytes = STANDIN_BYTES };
+}
+
+static void
+standin_make (void)
+{
+    standin_make_one (&standins[0]);
+    standin_make_one (&standins[1]);
+}
+
+static struct standin_stream *
+standin_of (DLDevice device)
+{
+    pthread_once (&standin_once, standin_make);
+    return &standins[device.device_type == kDLVPI];
 }
 
 /* Where an address of the device really is.  What is no address of it is a host pointer that came here by mistake. */
 static void *
-at (const void *seen)
+at (DLDevice device, const void *seen)
 {
     standin_operations++;
-    return seen ? standin_at (&standin, seen) : NULL;
+    return seen ? standin_at (standin_of (device), seen) : NULL;
 }
 
 static void *
 standin_create (DLDevice device, size_t bytes, bool zeroed)
 {
-    (void) device;
-    pthread_once (&standin_once, standin_make);
+    const struct standin_stream *standin = standin_of (device);
     size_t room = (bytes + STANDIN_ALIGNMENT) / STANDIN_ALIGNMENT * STANDIN_ALIGNMENT;
     size_t from = atomic_fetch_add (&standin_used, room);
     if (bytes > STANDIN_BYTES || from > STANDIN_BYTES - room)
         return NULL;
     standin_live++;
-    memset (standin.real + from, zeroed ? 0 : 0xff, bytes); /* float32: NaN */
-    return standin.seen + from;
+    memset (standin->real + from, zeroed ? 0 : 0xff, bytes); /* float32: NaN */
+    return standin->seen + from;
 }
 
 /* Never given out again; what it held is gone. */
 static void
 standin_destroy (DLDevice device, void *memory)
 {
-    (void) device;
     if (memory)
-        standin_live -= at (memory) != NULL;
+        standin_live -= at (device, memory) != NULL;
 }
 
 static void
 standin_copy (DLDevice device, void *to, const void *from, size_t bytes)
 {
-    memory_host.copy (device, at (to), at (from), bytes);
+    memory_host.copy (device, at (device, to), at (device, from), bytes);
 }
 
 static void
 standin_zero (DLDevice device, void *to, size_t bytes)
 {
-    memory_host.zero (device, at (to), bytes);
+    memory_host.zero (device, at (device, to), bytes);
 }
 
 static enum accel_status
 standin_read (DLDevice device, void *to, const void *from, size_t bytes, struct accel_error *err)
 {
-    return memory_host.read (device, to, at (from), bytes, err);
+    return memory_host.read (device, to, at (device, from), bytes, err);
 }
 
 static void
 standin_write (DLDevice device, void *to, const void *from, size_t bytes)
 {
-    memory_host.write (device, at (to), from, bytes);
+    memory_host.write (device, at (device, to), from, bytes);
 }
 
 /* The host's function takes tensors of the host. */
@@ -98,7 +111,7 @@ really (const DLTensor *tensor)
 {
     DLTensor real = *tensor;
     real.device = (DLDevice){ .device_type = kDLCPU };
-    real.data = at (tensor->data);
+    real.data = at (tensor->device, tensor->data);
     return real;
 }
 
@@ -112,109 +125,107 @@ standin_copy_tensor (const DLTensor *to, const DLTensor *from)
 static void *
 standin_stream_of (DLDevice device)
 {
-    (void) device;
-    pthread_once (&standin_once, standin_make);
-    return &standin;
+    return standin_of (device);
 }
 
 static void
 standin_scale (DLDevice device, void *values, enum accel_dtype dtype, size_t count, double factor)
 {
-    memory_host.scale (device, at (values), dtype, count, factor);
+    memory_host.scale (device, at (device, values), dtype, count, factor);
 }
 
 static void
 standin_clamp (DLDevice device, void *values, enum accel_dtype dtype, size_t count, float limit)
 {
-    memory_host.clamp (device, at (values), dtype, count, limit);
+    memory_host.clamp (device, at (device, values), dtype, count, limit);
 }
 
 static void
 standin_add (DLDevice device, float *target, const float *source, size_t count)
 {
-    memory_host.add (device, at (target), at (source), count);
+    memory_host.add (device, at (device, target), at (device, source), count);
 }
 
 static void
 standin_unscale (DLDevice device, void *values, enum accel_dtype dtype, size_t count, float factor, uint8_t *found)
 {
-    memory_host.unscale (device, at (values), dtype, count, factor, at (found));
+    memory_host.unscale (device, at (device, values), dtype, count, factor, at (device, found));
 }
 
 static void
 standin_norm (DLDevice device, const void *values, enum accel_dtype dtype, size_t count, float factor, double p,
               float *result)
 {
-    memory_host.norm (device, at (values), dtype, count, factor, p, at (result));
+    memory_host.norm (device, at (device, values), dtype, count, factor, p, at (device, result));
 }
 
 static size_t
 standin_find_nonfinite (DLDevice device, const void *values, enum accel_dtype dtype, size_t count, float *value)
 {
-    return memory_host.find_nonfinite (device, at (values), dtype, count, value);
+    return memory_host.find_nonfinite (device, at (device, values), dtype, count, value);
 }
 
 static void
 standin_update (DLDevice device, const struct memory_update *update)
 {
     struct memory_update real = *update;
-    real.parameter = at (update->parameter);
-    real.grad = at (update->grad);
-    real.narrow = at (update->narrow);
+    real.parameter = at (device, update->parameter);
+    real.grad = at (device, update->grad);
+    real.narrow = at (device, update->narrow);
     for (int i = 0; i < RULE_STATES; i++)
-        real.state[i] = at (update->state[i]);
+        real.state[i] = at (device, update->state[i]);
     memory_host.update (device, &real);
 }
 
 static void
 standin_widen (DLDevice device, float *to, const void *from, enum accel_dtype dtype, size_t count, float factor)
 {
-    memory_host.widen (device, at (to), at (from), dtype, count, factor);
+    memory_host.widen (device, at (device, to), at (device, from), dtype, count, factor);
 }
 
 static void
 standin_narrow (DLDevice device, void *to, enum accel_dtype dtype, const float *from, size_t count)
 {
-    memory_host.narrow (device, at (to), dtype, at (from), count);
+    memory_host.narrow (device, at (device, to), dtype, at (device, from), count);
 }
 
 static float
 standin_narrow_scaled (DLDevice device, void *to, enum accel_dtype dtype, const float *from, size_t count)
 {
-    return memory_host.narrow_scaled (device, at (to), dtype, at (from), count);
+    return memory_host.narrow_scaled (device, at (device, to), dtype, at (device, from), count);
 }
 
 static void
 standin_convert (DLDevice device, void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype,
                  size_t count, float divisor)
 {
-    memory_host.convert (device, at (to), to_dtype, at (from), from_dtype, count, divisor);
+    memory_host.convert (device, at (device, to), to_dtype, at (device, from), from_dtype, count, divisor);
 }
 
 static void
 standin_multiply (DLDevice device, float *p, const float *values, const float *q, size_t n, size_t m, size_t rank)
 {
-    memory_host.multiply (device, at (p), at (values), at (q), n, m, rank);
+    memory_host.multiply (device, at (device, p), at (device, values), at (device, q), n, m, rank);
 }
 
 static void
 standin_multiply_transposed (DLDevice device, float *q, const float *values, const float *p, size_t n, size_t m,
                              size_t rank)
 {
-    memory_host.multiply_transposed (device, at (q), at (values), at (p), n, m, rank);
+    memory_host.multiply_transposed (device, at (device, q), at (device, values), at (device, p), n, m, rank);
 }
 
 static void
 standin_expand (DLDevice device, float *values, float *error, const float *p, const float *q, size_t n, size_t m,
                 size_t rank)
 {
-    memory_host.expand (device, at (values), at (error), at (p), at (q), n, m, rank);
+    memory_host.expand (device, at (device, values), at (device, error), at (device, p), at (device, q), n, m, rank);
 }
 
 static bool
 standin_orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j)
 {
-    return memory_host.orthogonalise (device, at (columns), rows, rank, j);
+    return memory_host.orthogonalise (device, at (device, columns), rows, rank, j);
 }
 
 static const struct memory memory_standin = {
@@ -244,5 +255,6 @@ static const struct memory memory_standin = {
 };
 
 static const DLDevice standin_device = { .device_type = kDLExtDev, .device_id = 1 };
+__attribute__ ((unused)) static const DLDevice second_device = { .device_type = kDLVPI, .device_id = 1 };
 
 #endif

@@ -308,6 +308,10 @@ test_verdict (void)
     links[0].end = WIRE_END_TOLD;
     links[0].was_told = true;
     ok (verdict_find (&head) == &links[1], "a host that was told to end has not failed");
+    links[0].end = WIRE_END_ERROR;
+    links[0].status = 143;
+    links[0].failed_ns = 500;
+    ok (verdict_find (&head) == &links[1], "nor has one whose launcher was told before it could say so");
     head.signal = 15;
     head.signal_ns = 900;
     ok (!verdict_find (&head) && verdict_status (&head, NULL) == 143, "what fails after a signal is due to the signal");

@@ -18,7 +18,8 @@ test_open (void)
     atomic_store (&slot.generation, 3);
     atomic_store (&slot.file_count, JOBSEG_FILES / 2);
     ledger_open (&ledger, &slot);
-    ok (ledger.sequence == 41 && ledger.generation == 3, "calls are counted on: %llu", (unsigned long long) ledger.sequence);
+    ok (ledger.sequence == 41 && ledger.generation == 3, "calls are counted on: %llu",
+        (unsigned long long) ledger.sequence);
     ok (atomic_load (&slot.file_count) == JOBSEG_FILES / 2, "names of an earlier program stay while there is room");
     atomic_store (&slot.file_count, JOBSEG_FILES / 2 + 1);
     ledger_open (&ledger, &slot);
@@ -81,7 +82,8 @@ test_form (void)
         struct jobseg_form kept = { 0 };
         uint32_t hash = comm_form_hash (&form);
         first = i ? first : hash;
-        ok (hash && (i ? hash != first : hash == comm_form_hash (&form)), "hash of %s: %x", rows[i].what, (unsigned) hash);
+        ok (hash && (i ? hash != first : hash == comm_form_hash (&form)), "hash of %s: %x", rows[i].what,
+            (unsigned) hash);
         ledger_note_form (&kept, &form);
         bool same = kept.ndim == rows[i].ndim && kept.argument == rows[i].argument && !(kept.value < rows[i].value)
                     && !(kept.value > rows[i].value);

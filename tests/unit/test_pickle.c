@@ -192,10 +192,12 @@ test_deep (void)
     struct accel_error err = { 0 };
     char *text = malloc (2 * LEVELS + 3);
     memset (text, '(', LEVELS);
-    ok (pickle_read (&pickle, text, LEVELS, names, &err) && strstr (err.text, "byte 1000 of the pickle: nested more than 1000 levels"),
+    ok (pickle_read (&pickle, text, LEVELS, names, &err)
+            && strstr (err.text, "byte 1000 of the pickle: nested more than 1000 levels"),
         "brackets that never close");
     text[0] = 'N';
-    ok (pickle_read (&pickle, text, LEVELS, names, &err) && strstr (err.text, "byte 1001 of the pickle: nested more than 1000 levels"),
+    ok (pickle_read (&pickle, text, LEVELS, names, &err)
+            && strstr (err.text, "byte 1001 of the pickle: nested more than 1000 levels"),
         "brackets after a value that never close");
     memcpy (text, "\x80\2", 2);
     memset (text + 2, ']', LEVELS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading ahead: batches come in order and whole, whoever reads them; threads end where reads are cheap; failures,
- * ends, stops in the middle and reads that hang. */
+/* Reading ahead: batches come in order and whole, whoever reads them; threads end where reads are cheap; a caller that
+ * waits reads, too; failures, ends, stops in the middle and reads that hang. */
 #include <config.h>
 
 #include "lib/data/reader.h"
@@ -21,6 +21,7 @@ struct source {
     atomic_long hangs;
     atomic_bool mended, released;
     atomic_long fills, by_caller;
+    long releases; /* what hangs comes back when the caller reads this batch */
     atomic_int now; /* how many read at this moment */
     bool serial, overlapped;
     long expected; /* of a serial one: the next number */
@@ -47,6 +48,8 @@ fill (void *user, size_t number, struct accel_batch *batch, bool *end, _Atomic i
         source->overlapped = true;
     if (progress)
         atomic_store (progress, which * ROWS);
+    if (which == source->releases && pthread_equal (pthread_self (), source->caller))
+        atomic_store (&source->released, true);
     while (which == source->hangs && !atomic_load (&source->released))
         usleep (1000);
     if (which >= source->slow_from && which < source->slow_to)
@@ -71,7 +74,7 @@ static struct source
 make_source (long end, bool serial)
 {
     return (struct source){ .end = end, .bad = NONE, .slow_from = NONE, .slow_to = NONE, .hangs = NONE,
-                            .outlier = NONE, .serial = serial, .caller = pthread_self () };
+                            .releases = NONE, .outlier = NONE, .serial = serial, .caller = pthread_self () };
 }
 
 /* Up to @p most batches.  @return how many came, in order and whole; NONE where they did not */
@@ -234,12 +237,138 @@ test_stop_of_hanging (void)
     ok (reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS), "no thread is left");
 }
 
+/* Until @p count is not @p old any more. */
+static void
+await (atomic_long *count, long old)
+{
+    for (int waited = 0; waited < PATIENCE_MS && atomic_load (count) == old; waited++)
+        usleep (1000);
+}
+
+/* With or without a processor for the caller, after so many reads of this length.  Before a pass. */
+static void
+set_help (struct reader *reader, bool helps, unsigned measured, int64_t fill_ns)
+{
+    pthread_mutex_lock (&reader->lock);
+    reader->helps = helps;
+    reader->measured = measured;
+    reader->fill_ns = fill_ns;
+    pthread_mutex_unlock (&reader->lock);
+}
+
+enum { MEASURED = 32 }; /* reads before it is decided whether threads are needed */
+static const int64_t YEAR_NS = INT64_C (30000000) * 1000000000;
+
+/* The thread is stuck in the first batch until the caller, who waits for that one, has read the third. */
+static void
+test_help (void)
+{
+    static const struct {
+        const char *name;
+        int64_t fill_ns;
+        unsigned measured;
+        bool is_taken, only_threads, serial, helps;
+    } rows[] = {
+        { "a caller that waits reads what comes next", YEAR_NS, MEASURED, false, false, false, true },
+        { "without a processor for him, he waits", YEAR_NS, MEASURED, true, false, false, false },
+        { "he waits if only threads are to read", YEAR_NS, MEASURED, false, true, false, false },
+        { "he waits for a stream, which only one thread may read", YEAR_NS, MEASURED, false, false, true, false },
+        { "he waits until it is known that threads are needed", YEAR_NS, MEASURED - 1, false, false, false, false },
+        { "he waits for what should soon be read", 1, MEASURED, false, false, false, false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct reader *reader = make_reader (1, 2);
+        struct source source = make_source (20, rows[i].serial);
+        struct accel_error err;
+        struct accel_batch *batch = NULL;
+        bool is_last;
+        source.hangs = 0;
+        source.releases = 2;
+        set_help (reader, !rows[i].is_taken, rows[i].measured, rows[i].fill_ns);
+        begin (reader, &source, rows[i].only_threads);
+        await (&source.fills, 0);
+        enum accel_status status = reader_next (reader, &batch, &is_last, rows[i].helps ? 60000 : 50, &err);
+        ok (rows[i].helps ? !status && batch && *(int64_t *) batch->fields[0].dl.data == 0 && source.by_caller == 2
+                          : status == ACCEL_ERR_TIMEOUT && !source.by_caller,
+            "%s: %ld reads by the caller", rows[i].name, (long) source.by_caller);
+        if (rows[i].helps)
+            ok (take (reader, 1, 20, &err) == 19 && source.fills == 20, "and all come in order, each read once");
+        atomic_store (&source.released, true);
+        ok (reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS), "no thread is left");
+    }
+}
+
+/* A thread that is told of work, but does not run yet. */
+static struct {
+    atomic_bool on;
+    atomic_long asleep, woken;
+} sleepy;
+
+/* In the place of the library's. */
+int
+pthread_cond_wait (pthread_cond_t *condition, pthread_mutex_t *mutex)
+{
+    static const struct timespec never = { .tv_sec = INT32_MAX };
+    sleepy.asleep++;
+    int error = pthread_cond_clockwait (condition, mutex, CLOCK_MONOTONIC, &never);
+    if (atomic_load (&sleepy.on)) {
+        pthread_mutex_unlock (mutex);
+        sleepy.woken++;
+        while (atomic_load (&sleepy.on))
+            usleep (1000);
+        pthread_mutex_lock (mutex);
+    }
+    return error;
+}
+
+static void
+test_take_over (void)
+{
+    long asleep = sleepy.asleep, woken = sleepy.woken;
+    struct reader *reader = make_reader (1, 2);
+    struct source source = make_source (20, false);
+    struct accel_error err;
+    struct accel_batch *batch = NULL;
+    bool is_last;
+    await (&sleepy.asleep, asleep);
+    set_help (reader, true, MEASURED, 1);
+    atomic_store (&sleepy.on, true);
+    begin (reader, &source, false);
+    await (&sleepy.woken, woken);
+    enum accel_status status = reader_next (reader, &batch, &is_last, 60000, &err);
+    ok (!status && batch && *(int64_t *) batch->fields[0].dl.data == 0 && source.by_caller == 1 && source.fills == 1,
+        "a caller reads the batch that he needs, and that no thread has begun");
+    atomic_store (&sleepy.on, false);
+    ok (take (reader, 1, 20, &err) == 19, "and goes on");
+    ok (reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS), "no thread is left");
+}
+
+/* What the caller could not read is told in its turn, and read again by a thread. */
+static void
+test_failing_help (void)
+{
+    struct reader *reader = make_reader (1, 2);
+    struct source source = make_source (20, false);
+    struct accel_error err;
+    source.hangs = 0;
+    source.releases = source.bad = 2;
+    set_help (reader, true, MEASURED, YEAR_NS);
+    begin (reader, &source, false);
+    await (&source.fills, 0);
+    long come = take (reader, 0, 20, &err);
+    ok (come == 2 && source.by_caller >= 2 && err.code == ACCEL_ERR_CALLBACK && strstr (err.text, "batch 2 is bad"),
+        "a caller fails to read ahead, and is told after the two batches before: %s", err.text);
+    atomic_store (&source.mended, true);
+    ok (take (reader, come, 20, &err) == 18, "and can read on");
+    ok (reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS), "no thread is left");
+}
+
 /* Threads that would take longer to hand a batch over than to read it end, and not before 32 batches have shown that.
  * A few slow reads among them do not count, nor do cheap ones later. */
 static void
 test_cheap_reads (void)
 {
-    enum { BATCHES = 400, MEASURED = 32 };
+    enum { BATCHES = 400 };
     static const struct {
         long slow_from, slow_to;
         bool only_threads, ends;
@@ -257,6 +386,7 @@ test_cheap_reads (void)
         struct accel_error err;
         source.slow_from = rows[i].slow_from;
         source.slow_to = rows[i].slow_to;
+        set_help (reader, false, 0, 0);
         begin (reader, &source, rows[i].only_threads);
         ok (take (reader, 0, BATCHES, &err) == BATCHES, "%s", rows[i].name);
         ok (rows[i].ends ? reader->thread_count == 0 && source.by_caller > BATCHES / 2
@@ -335,6 +465,9 @@ int
 main (void)
 {
     test_stop_of_hanging ();
+    test_help ();
+    test_take_over ();
+    test_failing_help ();
     test_cheap_reads ();
     test_outlier ();
     test_last_moment ();

@@ -185,7 +185,7 @@ test_reserve (void)
     free (snapshot.copies);
     snapshot.copies = NULL;
     threads = 0;
-    ok (!snapshot_reserve (&snapshot, MIB, &err) && snapshot.pages == pages && !threads, "what is there is not got again");
+    ok (!snapshot_reserve (&snapshot, MIB, &err) && snapshot.pages == pages && !threads, "it is not got again");
     snapshot_release (&snapshot);
 }
 

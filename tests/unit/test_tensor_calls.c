@@ -6,6 +6,7 @@
 #include "lib/collectives/tensors.h"
 #include "lib/memory/memory.h"
 #include "lib/state/state_object.h"
+#include "tests/balance.h"
 #include "tests/unit/trial_engine.h"
 
 #include <accel/collectives.h>
@@ -13,7 +14,7 @@
 
 /* ---- the host's memory, counted ---- */
 
-static struct memory counted;
+static struct memory counted_memory;
 static int live;
 static int creates_left = -1; /* the one after so many fails */
 
@@ -37,73 +38,10 @@ destroy (DLDevice device, void *memory)
 static void
 count_memory (void)
 {
-    counted = memory_host;
-    counted.create = create;
-    counted.destroy = destroy;
-    memory_register (kDLCPU, &counted);
-}
-
-/* ---- what else is allocated, counted ---- */
-
-static long blocks;
-
-void *__real_malloc (size_t size);
-void *__wrap_malloc (size_t size);
-void *
-__wrap_malloc (size_t size)
-{
-    void *made = __real_malloc (size);
-    blocks += !!made;
-    return made;
-}
-
-void *__real_calloc (size_t count, size_t size);
-void *__wrap_calloc (size_t count, size_t size);
-void *
-__wrap_calloc (size_t count, size_t size)
-{
-    void *made = __real_calloc (count, size);
-    blocks += !!made;
-    return made;
-}
-
-void *__real_realloc (void *old, size_t size);
-void *__wrap_realloc (void *old, size_t size);
-void *
-__wrap_realloc (void *old, size_t size)
-{
-    void *made = __real_realloc (old, size);
-    blocks += made && !old;
-    return made;
-}
-
-void *__real_reallocarray (void *old, size_t count, size_t size);
-void *__wrap_reallocarray (void *old, size_t count, size_t size);
-void *
-__wrap_reallocarray (void *old, size_t count, size_t size)
-{
-    void *made = __real_reallocarray (old, count, size);
-    blocks += made && !old;
-    return made;
-}
-
-int __real_posix_memalign (void **made, size_t alignment, size_t size);
-int __wrap_posix_memalign (void **made, size_t alignment, size_t size);
-int
-__wrap_posix_memalign (void **made, size_t alignment, size_t size)
-{
-    int number = __real_posix_memalign (made, alignment, size);
-    blocks += !number;
-    return number;
-}
-
-void __real_free (void *memory);
-void __wrap_free (void *memory);
-void
-__wrap_free (void *memory)
-{
-    blocks -= !!memory;
-    __real_free (memory);
+    counted_memory = memory_host;
+    counted_memory.create = create;
+    counted_memory.destroy = destroy;
+    memory_register (kDLCPU, &counted_memory);
 }
 
 /* ---- tensors ---- */
@@ -205,7 +143,8 @@ test_in_place (struct accel *acc)
     count_memory ();
     try_on (accel_world (acc), false);
     rank_must (accel_reduce_scaled (acc, &tensor (values, 2, -1, 0)->dl, ACCEL_SUM, 0.5, &err), &err);
-    right ((int) (values[0] * 2) == 1 && (int) values[1] == 1, "scaled: %g, %g", (double) values[0], (double) values[1]);
+    right ((int) (values[0] * 2) == 1 && (int) values[1] == 1, "scaled: %g, %g", (double) values[0],
+           (double) values[1]);
     right (trial_form.argument == COMM_SCALE && (int) (trial_form.value * 2) == 1, "the scale is not compared");
     rank_must (accel_reduce (acc, &tensor (values, 2, 3, 5)->dl, ACCEL_SUM, &err), &err);
     right (!live, "%d copies stay", live);
@@ -233,7 +172,8 @@ test_no_memory (struct accel *acc)
     rank_fails (accel_tree_gather (acc, &made, tree, &err), ACCEL_ERR_NOMEM, &err, "cannot allocate");
     asked ("r");
     right (!made && blocks == before, "%ld blocks of memory stay", blocks - before);
-    rank_fails (accel_comm_barrier (accel_world (acc), &err), ACCEL_ERR_PEER, &err, "cannot allocate memory for a tensor");
+    rank_fails (accel_comm_barrier (accel_world (acc), &err), ACCEL_ERR_PEER, &err,
+                "cannot allocate memory for a tensor");
     accel_tree_destroy (tree);
 }
 
@@ -362,8 +302,8 @@ test_no_place (struct accel *acc)
     try_on (world, false);
     rank_fails (accel_comm_broadcast_start (world, values, 2, ACCEL_FLOAT32, 0, NULL, &err), ACCEL_ERR_INVALID, &err,
                 "accel_comm_broadcast_start at ");
-    rank_fails (accel_comm_all_to_all_start (world, values, more, 2, ACCEL_FLOAT32, NULL, &err), ACCEL_ERR_INVALID, &err,
-                "accel_comm_all_to_all_start at ");
+    rank_fails (accel_comm_all_to_all_start (world, values, more, 2, ACCEL_FLOAT32, NULL, &err), ACCEL_ERR_INVALID,
+                &err, "accel_comm_all_to_all_start at ");
     asked ("");
 }
 

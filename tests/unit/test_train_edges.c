@@ -329,7 +329,8 @@ test_state (struct accel *acc)
     int64_t shape[2] = { 2, 3 };
     DLTensor tensor = { .data = stored, .device = { kDLCPU, 0 }, .ndim = 2, .shape = shape,
                         .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) }, whole = tensor;
-    const struct accel_safetensors_tensor tensors[] = { { "a", &tensor }, { "more", &tensor } }, other = { "a", &whole };
+    const struct accel_safetensors_tensor tensors[] = { { "a", &tensor }, { "more", &tensor } };
+    const struct accel_safetensors_tensor other = { "a", &whole };
     (void) acc;
     whole.dtype = accel_dtype_to_dl (ACCEL_INT32);
     set_tensor (0, ACCEL_FLOAT32, 2, 3, NULL);

@@ -152,21 +152,38 @@ comm_engine_for (const struct accel_comm *comm, DLDevice device)
     return comm->devices & ACCEL_ENGINE_BIT (device.device_type) ? comm->engine : NULL;
 }
 
+struct comm_route
+comm_route_to (const struct accel_comm *comm, DLDevice device)
+{
+    const struct comm_link *link = find (comm, device);
+    return link ? (struct comm_route){ link->engine, link->transport }
+                : (struct comm_route){ comm->engine, comm->transport };
+}
+
+void
+comm_aim (struct accel_engine_call *call)
+{
+    call->device = engine_site (call)->device;
+    const struct memory *memory = memory_of (call->device);
+    call->stream = memory->stream ? memory->stream (call->device) : NULL;
+}
+
+void
+comm_watch_route (struct accel_comm *comm, struct comm_route route)
+{
+    comm->watch.engine = route.engine;
+    comm->watch.transport = route.transport;
+}
+
 /* Calls of one communicator run one after the other, so the watch can ask the engine of this one. */
 enum accel_status
 comm_run_link (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
 {
-    call->device = engine_site (call)->device;
-    const struct memory *memory = memory_of (call->device);
-    const struct comm_link *link = find (comm, call->device);
-    call->stream = memory->stream ? memory->stream (call->device) : NULL;
-    if (!link)
-        return comm->engine->run (comm->transport, call, err);
-    comm->watch.engine = link->engine;
-    comm->watch.transport = link->transport;
-    enum accel_status status = link->engine->run (link->transport, call, err);
-    comm->watch.engine = comm->engine;
-    comm->watch.transport = comm->transport;
+    struct comm_route route = comm_route_to (comm, engine_site (call)->device);
+    comm_aim (call);
+    comm_watch_route (comm, route);
+    enum accel_status status = route.engine->run (route.transport, call, err);
+    comm_watch_route (comm, comm_route_to (comm, (DLDevice){ 0 }));
     return status;
 }
 

@@ -15,6 +15,21 @@ enum accel_status comm_open_links (struct accel_comm *comm, struct engine_job *j
 void comm_close_links (struct accel_comm *comm);
 /** @} */
 
+/** Who runs a call. */
+struct comm_route {
+    const struct accel_engine *engine;
+    void *transport;
+};
+
+/** @return the engine for memory on @p device; all 0: the host's */
+struct comm_route comm_route_to (const struct accel_comm *comm, DLDevice device);
+
+/** Tell the engine where the buffers of @p call are, whose site names a device that is not the host. */
+void comm_aim (struct accel_engine_call *call);
+
+/** From now on the watch asks @p route whom it awaits. */
+void comm_watch_route (struct accel_comm *comm, struct comm_route route);
+
 void comm_give_up_links (struct accel_comm *comm, const char *reason);
 
 /** Run @p call, whose site names a device that is not the host. */

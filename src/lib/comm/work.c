@@ -4,7 +4,10 @@
  * On engines that block, a thread for each communicator, made by its first start, runs what was started.  It does so in
  * the order of the starts, which is the same on all ranks.  Without work it sleeps.  On engines with start(), the
  * engine has it in flight.  Then there is a thread only for functions of the library (work_act()), which run beside
- * nothing else.
+ * nothing else, and for what is started after them.
+ *
+ * Everything that is in flight on a communicator is in one engine.  What is for another one waits in the thread's queue
+ * until that has landed, so a start never waits for other ranks; unless the program's thread alone may call an engine.
  *
  * Blocking calls on the same communicator run on the program's thread, when everything that was started before them is
  * over; calls on other communicators need not wait, so ranks that are in several groups cannot wait for each other in a
@@ -26,7 +29,8 @@ struct work_queue {
     struct work_queue *next; /* of the process's */
     struct accel_work *head, **tail; /* for the thread */
     atomic_uint pending; /* queued, running or in flight */
-    unsigned flying;     /* in flight */
+    unsigned flying;     /* in flight, all of them in this engine: */
+    struct comm_route aloft;
     bool entered;        /* some thread is in the engine because of these */
     bool grouping;       /* between group_begin() and group_end() of the engine */
     unsigned process;    /* the fork that made it */
@@ -87,7 +91,8 @@ static void
 note_landing (struct work_queue *queue, struct accel_work *work)
 {
     work->over = true;
-    queue->flying--;
+    if (!--queue->flying)
+        comm_watch_route (queue->comm, comm_route_to (queue->comm, (DLDevice){ 0 }));
     atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
 }
 
@@ -102,7 +107,7 @@ land (struct work_queue *queue, struct accel_work *work)
         return;
     }
     enter (queue);
-    enum accel_status status = comm->engine->wait (comm->transport, work->flight, &why);
+    enum accel_status status = work->route.engine->wait (work->route.transport, work->flight, &why);
     comm_conclude (comm, &work->call, work->begin_ns, status, &why, &work->error);
     leave (queue);
     note_landing (queue, work);
@@ -121,22 +126,38 @@ land_next (struct work_queue *queue)
         pthread_cond_wait (&queue->over, &work_mutex);
 }
 
-/* What the library itself does on this communicator comes first. */
+/* Whether nothing is in flight, or only in the engine of @work. */
+static bool
+may_join (const struct work_queue *queue, const struct accel_work *work)
+{
+    return !queue->flying || queue->aloft.transport == work->route.transport;
+}
+
+/* Whether everything that was started before @work is in flight in the same engine. */
+static bool
+is_first (const struct work_queue *queue, const struct accel_work *work)
+{
+    return atomic_load_explicit (&queue->pending, memory_order_relaxed) == queue->flying && may_join (queue, work);
+}
+
+/* Nobody may be in the engine. */
 static void
 launch (struct work_queue *queue, struct accel_work *work)
 {
     struct accel_comm *comm = work->comm;
     struct accel_error why = { 0 };
-    while (queue->entered || atomic_load_explicit (&queue->pending, memory_order_relaxed) != queue->flying)
-        pthread_cond_wait (&queue->over, &work_mutex);
     work->flies = true;
     queue->flying++;
+    queue->aloft = work->route;
     atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
+    comm_watch_route (comm, work->route);
     enter (queue);
     enum accel_status status = comm_begin (comm, &work->call, &work->begin_ns, &work->error);
     bool has_begun = !status;
+    if (has_begun && !comm_is_for_host (&work->site))
+        comm_aim (&work->call);
     if (has_begun)
-        status = comm->engine->start (comm->transport, &work->call, &work->flight, &why);
+        status = work->route.engine->start (work->route.transport, &work->call, &work->flight, &why);
     if (has_begun && status)
         comm_conclude (comm, &work->call, work->begin_ns, status, &why, &work->error);
     leave (queue);
@@ -146,6 +167,14 @@ launch (struct work_queue *queue, struct accel_work *work)
 
 /* ---- the thread ---- */
 
+static bool
+can_fly (const struct accel_work *work)
+{
+    const struct accel_engine *engine = work->route.engine;
+    return engine && engine->start
+           && (engine == work->comm->engine || (engine->flags & ACCEL_ENGINE_ASYNC_PROGRESS));
+}
+
 static void
 perform (struct accel_work *work)
 {
@@ -153,6 +182,16 @@ perform (struct accel_work *work)
         work->act (work->user);
     else
         comm_execute (work->comm, &work->call, &work->error);
+}
+
+/* Until nothing is in flight that @work cannot join. */
+static void
+await_turn (struct work_queue *queue, const struct accel_work *work, bool flies)
+{
+    while (queue->flying && !(flies && may_join (queue, work)))
+        land_next (queue);
+    while (flies && queue->entered)
+        pthread_cond_wait (&queue->over, &work_mutex);
 }
 
 static void *
@@ -171,12 +210,16 @@ serve (void *user)
         if (!queue->head)
             queue->tail = &queue->head;
         bool is_call = !work->act; /* a function may be started again, or its memory be gone, when it has run */
-        while (queue->flying)
-            land_next (queue);
-        work_unlock ();
-        perform (work);
-        work_lock ();
-        if (is_call)
+        bool flies = can_fly (work);
+        await_turn (queue, work, flies);
+        if (flies)
+            launch (queue, work);
+        else {
+            work_unlock ();
+            perform (work);
+            work_lock ();
+        }
+        if (is_call && !flies)
             work->over = true;
         atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
         pthread_cond_broadcast (&queue->over);
@@ -248,18 +291,64 @@ remember (struct accel_work *work)
     last_work = &work->later;
 }
 
+/* With the lock. */
+static void
+wait_until_idle (struct work_queue *queue)
+{
+    while (queue->process == process && atomic_load_explicit (&queue->pending, memory_order_relaxed))
+        if (queue->flying)
+            land_next (queue);
+        else
+            pthread_cond_wait (&queue->over, &work_mutex);
+}
+
+static bool
+has_one_thread (const struct comm_route *route)
+{
+    return route->engine->has_one_thread && route->engine->has_one_thread (route->transport);
+}
+
+/* Whether only the program's thread may start @work, or finish what is in flight before it. */
+static bool
+is_bound (const struct work_queue *queue, const struct accel_work *work)
+{
+    return has_one_thread (&work->route) || (queue->flying && has_one_thread (&queue->aloft));
+}
+
+static void
+run_here (struct work_queue *queue, struct accel_work *work)
+{
+    atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
+    work_unlock ();
+    perform (work);
+    work_lock ();
+    work->over = true;
+    atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
+    pthread_cond_broadcast (&queue->over);
+}
+
 /* @return 0 or the number of an error */
 static int
 begin (struct accel_work *work)
 {
     struct accel_comm *comm = work->comm;
-    bool flies = comm->engine->start && comm_is_for_host (&work->site);
-    int number = flies ? need_queue (comm) : enqueue (work);
+    work->route = comm_route_to (comm, work->site.device);
+    int number = need_queue (comm);
+    bool may_fly = !number && can_fly (work);
+    while (may_fly && comm->queue->entered)
+        pthread_cond_wait (&comm->queue->over, &work_mutex);
+    if (!number && !is_first (comm->queue, work) && is_bound (comm->queue, work))
+        wait_until_idle (comm->queue);
+    bool flies = may_fly && is_first (comm->queue, work), stays = !number && !flies && has_one_thread (&work->route);
+    if (!number && !flies && !stays)
+        number = enqueue (work);
     if (number)
         return number;
     remember (work);
     if (flies)
         launch (comm->queue, work);
+    else if (stays)
+        run_here (comm->queue, work);
     return 0;
 }
 
@@ -311,7 +400,8 @@ bool
 work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *user), void *user)
 {
     comm_abandon (comm, comm->unsettled);
-    if (comm->engine->has_one_thread && comm->engine->has_one_thread (comm->transport))
+    const struct comm_route host = comm_route_to (comm, (DLDevice){ 0 });
+    if (has_one_thread (&host))
         return false;
     *work = (struct accel_work){ .comm = comm, .act = act, .user = user };
     work_lock ();
@@ -326,9 +416,10 @@ work_group_begin (struct accel_comm *comm)
 {
     work_lock ();
     struct work_queue *queue = comm->engine->group_begin && !need_queue (comm) ? comm->queue : NULL;
+    const struct accel_work first = { .route = comm_route_to (comm, (DLDevice){ 0 }) };
     while (queue && queue->entered)
         pthread_cond_wait (&queue->over, &work_mutex);
-    if (queue) {
+    if (queue && is_first (queue, &first)) {
         queue->grouping = true;
         enter (queue);
         comm->engine->group_begin (comm->transport);
@@ -355,17 +446,6 @@ bool
 work_serves (const struct accel_comm *comm)
 {
     return comm->queue && served == comm;
-}
-
-/* With the lock. */
-static void
-wait_until_idle (struct work_queue *queue)
-{
-    while (queue->process == process && atomic_load_explicit (&queue->pending, memory_order_relaxed))
-        if (queue->flying)
-            land_next (queue);
-        else
-            pthread_cond_wait (&queue->over, &work_mutex);
 }
 
 void
@@ -506,7 +586,7 @@ has_landed (struct accel_work *work)
     if (!may_enter (comm->queue))
         return false;
     enter (comm->queue);
-    bool over = comm->engine->test (comm->transport, work->flight);
+    bool over = work->route.engine->test (work->route.transport, work->flight);
     leave (comm->queue);
     return over;
 }

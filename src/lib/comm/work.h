@@ -7,6 +7,7 @@
 #include <accel/work.h>
 
 #include "lib/comm/comm_object.h"
+#include "lib/comm/links.h"
 #include "lib/comm/lock.h"
 
 struct accel_work {
@@ -17,7 +18,8 @@ struct accel_work {
     struct comm_site site;     /* the call's */
     void (*act) (void *user);  /* not NULL: run this instead of the call */
     void *user;
-    bool flies;               /* the engine has it: */
+    struct comm_route route;  /* whose engine runs it */
+    bool flies;               /* that engine has it: */
     void *flight;             /* its own name for it */
     int64_t begin_ns;         /* for comm_conclude() */
     unsigned process;         /* the fork that started it */

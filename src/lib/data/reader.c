@@ -6,7 +6,8 @@
  *
  * Where reading a batch takes less than putting a thread to sleep and waking it up, whoever waits spins a little first:
  * it would come back too late otherwise.  Where it takes even less than handing a batch over, which the first reads
- * show, the threads end, and the caller reads: see bench/README.md for the figures. */
+ * show, the threads end, and the caller reads.  Where threads are kept and a processor is free, a caller that has to
+ * wait reads a batch meanwhile.  See bench/README.md for the figures. */
 #include <config.h>
 
 #include "lib/data/reader.h"
@@ -19,6 +20,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { STACK_BYTES = 1 << 20, MOST_THREADS = 1024 };
 
@@ -131,7 +133,7 @@ mark_reading (struct reader_slot *slot)
     atomic_store_explicit (&slot->progress, -1, memory_order_relaxed);
 }
 
-/* A thread's read took so long. */
+/* A read beside others took so long. */
 static void
 measure (struct reader *reader, int64_t took_ns)
 {
@@ -144,9 +146,10 @@ measure (struct reader *reader, int64_t took_ns)
     reader->unneeded = reader->measured == MEASURED && reader->cheap > MEASURED / 2;
 }
 
-/* By a thread, with the lock held, which is given up meanwhile. */
+/* With the lock held, which is given up meanwhile.
+ * @param by_thread  somebody may wait for it, who wants to know how far it is */
 static void
-read_by_thread (struct reader *reader, struct reader_slot *slot)
+read_beside (struct reader *reader, struct reader_slot *slot, bool by_thread)
 {
     bool end = false;
     mark_reading (slot);
@@ -154,8 +157,8 @@ read_by_thread (struct reader *reader, struct reader_slot *slot)
     reader->reading++;
     struct reader_source source = reader->source;
     pthread_mutex_unlock (&reader->lock);
-    enum accel_status status
-        = source.fill (source.user, slot->number, &slot->batch, &end, &slot->progress, &slot->error);
+    enum accel_status status = source.fill (source.user, slot->number, &slot->batch, &end,
+                                            by_thread ? &slot->progress : NULL, &slot->error);
     int64_t took = clock_ns () - slot->since_ns;
     pthread_mutex_lock (&reader->lock);
     measure (reader, took);
@@ -197,7 +200,7 @@ run_thread (void *argument)
         struct reader_slot *again = reader->again;
         reader->again = NULL;
         if (!reader->paused && (again || has_room (reader)))
-            read_by_thread (reader, again ? again : take_slot (reader));
+            read_beside (reader, again ? again : take_slot (reader), true);
         else if (reader->paused || !spin (reader, &reader->given))
             pthread_cond_wait (&reader->work, &reader->lock);
     }
@@ -230,6 +233,16 @@ start_threads (struct reader *reader, size_t threads, struct accel_error *err)
                  : ACCEL_OK;
 }
 
+static size_t
+count_processors (void)
+{
+    cpu_set_t allowed;
+    long online = sysconf (_SC_NPROCESSORS_ONLN); /* there may be more than such a set holds */
+    if (!sched_getaffinity (0, sizeof allowed, &allowed))
+        return (size_t) CPU_COUNT (&allowed);
+    return online > 0 ? (size_t) online : 1;
+}
+
 enum accel_status
 reader_create (struct reader **reader, size_t threads, size_t ahead, const struct accel_field *fields, size_t count,
                size_t capacity, struct accel *acc, struct accel_error *err)
@@ -254,8 +267,9 @@ reader_create (struct reader **reader, size_t threads, size_t ahead, const struc
     pthread_cond_init (&made->done, &monotonic);
     pthread_condattr_destroy (&monotonic);
     made->paused = true;
-    cpu_set_t allowed;
-    made->alone = !sched_getaffinity (0, sizeof allowed, &allowed) && CPU_COUNT (&allowed) == 1;
+    size_t processors = count_processors ();
+    made->alone = processors == 1;
+    made->helps = threads < processors;
     size_t slots = threads ? threads * ahead + 1 : 2;
     made->slots = calloc (slots, sizeof *made->slots);
     made->ring = calloc (slots, sizeof *made->ring);
@@ -290,10 +304,24 @@ reader_start (struct reader *reader, const struct reader_source *source, size_t 
     pthread_mutex_unlock (&reader->lock);
 }
 
+/* Whether the caller, who has to wait for batch @p number, reads one himself: that one, if no thread has begun it; else
+ * the next.  The latter gains the time of a read and should delay him by half of that at most, so it must be likely that
+ * he waits for the other half anyway. */
+static bool
+may_help (const struct reader *reader, size_t number)
+{
+    if (!reader->helps || reader->source.only_threads || reader->source.serial || reader->measured < MEASURED
+        || !has_room (reader))
+        return false;
+    return number >= reader->next_read || clock_ns () - slot_of (reader, number)->since_ns < reader->fill_ns / 2;
+}
+
 /* With the lock held: until batch @p number is read.  @return false when the time is over */
 static bool
 wait_for (struct reader *reader, size_t number, uint32_t timeout_ms)
 {
+    while (!is_read (reader, number) && may_help (reader, number))
+        read_beside (reader, take_slot (reader), false);
     while (!is_read (reader, number) && spin (reader, &reader->taken))
         ;
     if (is_read (reader, number))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading batches ahead: by threads into a ring of slots, and out of it in order, whatever the threads do.  Without
  * threads the caller reads, one batch ahead where only reading can tell which batch is the last.  Threads that turn out
- * to be of no use at the beginning end, once and for all. */
+ * to be of no use at the beginning end, once and for all; beside those that stay, a caller that waits reads too. */
 #ifndef LIB_DATA_READER_H
 #define LIB_DATA_READER_H
 
@@ -23,7 +23,7 @@ struct reader_source {
                                _Atomic int64_t *progress, struct accel_error *err);
     void *user;
     bool serial;
-    bool only_threads; /* they never end, however cheap reads are */
+    bool only_threads; /* they never end, however cheap reads are, and the caller never reads */
     size_t length; /* batches of the pass; SIZE_MAX: only reading tells */
 };
 
@@ -51,10 +51,11 @@ struct reader {
     pthread_cond_t work, done; /* there may be something to read; something was read */
     atomic_uint given, taken;   /* counts of changes that `work` and `done` tell of, for who spins before he sleeps */
     size_t next_read, next_out; /* batch numbers */
-    size_t reading;      /* threads that are in fill() */
+    size_t reading;      /* threads that are in fill(), the caller's included */
     int64_t fill_ns;     /* what reading a batch takes, a moving average: whether to spin before a sleep */
     unsigned measured, cheap; /* reads that were looked at; how many of them took less than handing a batch over */
     bool unneeded;       /* most of them did: no thread begins to read, and the caller ends all when he has caught up */
+    bool helps;          /* there is a processor for the caller beside those of the threads */
     bool alone;          /* there is one processor: who spins keeps the awaited from running */
     bool paused, quit, broken;
 };
