@@ -520,7 +520,7 @@ function __accelerate_words
             printf '%s\n' inspect\t'show the tensors of a checkpoint, or compare two'
             printf '%s\n' launch\t'start a program as several processes'
             printf '%s\n' merge-weights\t'join a sharded checkpoint into one safetensors file'
-            printf '%s\n' test\t'test libaccel on this machine with your configuration'
+            printf '%s\n' test\t'test libaccel on this machine, or check several hosts'
             printf '%s\n' to-fsdp2\t'convert a configuration file from FSDP 1 to FSDP 2'
         case value
             for word in (__accelerate_value $state[2..3] $state[5])

@@ -65,7 +65,7 @@ _accelerate () {
             'inspect:show the tensors of a checkpoint, or compare two'
             'launch:start a program as several processes'
             'merge-weights:join a sharded checkpoint into one safetensors file'
-            'test:test libaccel on this machine with your configuration'
+            'test:test libaccel on this machine, or check several hosts'
             'to-fsdp2:convert a configuration file from FSDP 1 to FSDP 2'
             '--help:print help'
             '--help-all:print help with all options'

@@ -68,8 +68,8 @@ test_on_hosts (struct config *config, struct hosts *hosts, int *status, struct f
     if (config_resolve (config, fail) || hosts_find (hosts, config, fail))
         return -1;
     if (!hosts->list.count)
-        return config->settings.json ? fail_set (fail, FAIL_USAGE, "--json needs several hosts: use --hosts or --hostfile")
-                                     : 1;
+        return !config->settings.json
+                   ? 1 : fail_set (fail, FAIL_USAGE, "--json needs several hosts: use --hosts or --hostfile");
     config->program = strdup ("accelerate"); /* what agents get as the job's program; it is not started */
     if (!config->program)
         return fail_nomem (fail);

@@ -233,7 +233,7 @@ test_hosts (struct hosts *hosts, struct config *config, struct fail *fail)
 {
     struct check check;
     AUTO_STRBUF struct strbuf out = { 0 };
-    int status = check_run (&check, hosts, config, fail);
+    int status = check_run (&check, hosts, config, fail) || check_judge (&check, fail) ? -1 : 0;
     if (!status && config->settings.json && show_json (&check, &out))
         status = fail_nomem (fail);
     if (!status && !config->settings.json)

@@ -104,7 +104,8 @@ const struct option options[] = {
       .help = "rank of this machine, from 0",
       .doc = "The rank of this machine, from 0. Machine 0 is the main machine." },
 
-    { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH | COMMAND_TEST,
+    { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED,
+      .commands = COMMAND_LAUNCH | COMMAND_TEST,
       .properties = PROPERTY_FILE, .metavar = "HOST",
       .help = "name or address of the main machine",
       .doc = "The host name or IP address of the main machine, where rank 0 runs. Required with several machines; "

@@ -37,8 +37,9 @@ void address_list (struct strlist *addresses, const char *interface);
 /** Try all addresses at once.  @param[out] reached  [addresses->count], whether the listener with @p token is there */
 void address_reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, bool *reached);
 
-/** The same for whom one address is enough: the others are not waited for much longer than for the first that answers. */
-void address_reach_one (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, bool *reached);
+/** The same for whom one address is enough: once one has answered, the others are not waited for much longer. */
+void address_reach_one (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms,
+                        bool *reached);
 
 /** @return a socket that is being connected, not blocking; -1: it cannot be */
 int address_begin_connect (const char *address, int port);

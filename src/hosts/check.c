@@ -479,7 +479,7 @@ check_run (struct check *check, struct hosts *hosts, struct config *config, stru
     *check = (struct check){ .hosts = hosts };
     signal (SIGPIPE, SIG_IGN); /* a host may be lost at any time */
     return prepare (check, config, fail) || connect_all (check, fail) || measure_all (check, fail)
-                   || check_port (check, fail) || check_judge (check, fail)
+                   || check_port (check, fail)
                ? -1 : 0;
 }
 

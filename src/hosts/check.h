@@ -49,11 +49,11 @@ struct check {
     char *advice;            /* the one thing to do next */
 };
 
-/** Check the hosts.  @param[out] check  for check_release(), also after a failure  @return 0, or -1 with @p fail set: the
- *  check itself could not be made */
+/** Check the hosts.  @param[out] check  for check_release(), also after a failure
+ *  @return 0, or -1 with @p fail set: the check itself could not be made */
 int check_run (struct check *check, struct hosts *hosts, struct config *config, struct fail *fail);
 
-/** Fill `problems`, `notes` and `advice` from what was found; check_run() calls it. */
+/** Fill `problems`, `notes` and `advice` from what was found.  @return 0, or -1 with @p fail set: no memory */
 int check_judge (struct check *check, struct fail *fail);
 
 void check_release (struct check *check);

@@ -65,7 +65,8 @@ struct link {
     char *report, *json;
     char why[512];    /* of LINK_LOST */
 
-    void (*take_checked) (struct link *link, struct wire_frame *frame); /* what to do with WIRE_CHECKED; NULL: refuse it */
+    /* What to do with WIRE_CHECKED; NULL: refuse it. */
+    void (*take_checked) (struct link *link, struct wire_frame *frame);
 };
 
 /** Start the process that carries the connection.  @return 0, or -1 with @p fail set */

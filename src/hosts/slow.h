@@ -21,8 +21,8 @@ struct slow_link {
 /**
  * Find the slow links of @p count hosts.
  *
- * What is usual is the median of what each host reaches on its best link; so one bad host among three, which has part in
- * two links of three, does not make its own speed the usual one.  A link is slow if its rate is less than a
+ * What is usual is the median of what each host reaches on its best link; so one bad host among three, which has part
+ * in two links of three, does not make its own speed the usual one.  A link is slow if its rate is less than a
  * SLOW_FACTORth of the usual, or its round trip more than SLOW_FACTOR times as long and longer than SLOW_LEAST_MS.
  * If there are at least three hosts and every link of one is slow, that host is named instead of its links.
  *

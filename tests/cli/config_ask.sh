@@ -115,7 +115,7 @@ test_expect_success 'flags say that a launcher is started on each machine: then 
     "$accelerate" launch --dry_run --config_file hosts.yaml --num_machines 1 true >plan && ! grep "started by ssh" plan'
 test_expect_success 'a key of ours in the wrong place' '
     printf "distributed_type: MULTI_CPU\nnum_processes: 2\nhosts: a,b\n" >w.yaml &&
-    test_exit 1 "$accelerate" config lint w.yaml 2>&1 | grep "it belongs in mpirun_config"'
+    test_exit 1 "$accelerate" config lint w.yaml >said 2>&1 && grep "it belongs in mpirun_config" said'
 test_expect_success 'flags answer, --yes takes the defaults' '
     rm c.yaml && "$accelerate" config --yes --distributed_type MULTI_CPU --num_processes 4 --config_file c.yaml </dev/null &&
     has "distributed_type: MULTI_CPU" "num_processes: 4" "use_cpu: true" "num_machines: 1"'
