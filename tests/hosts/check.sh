@@ -66,16 +66,21 @@ test_expect_success 'a host with another version' '
 # An agent that greets and then says nothing more.
 printf '#!/bin/sh\n%s/silent --agent </dev/null\nexec sleep 1000\n' "$PWD" >hanging && chmod +x hanging
 cp "$accelerate" silent
+hang_shows () {
+    test_exit 1 replaced host3 "$PWD/hanging" check --host_timeout "$1" --hosts host2,host3 >out &&
+        grep "^problem: host host3: no answer within $1 s" out
+}
 test_expect_success 'a host that hangs' '
-    test_exit 1 replaced host3 "$PWD/hanging" check --host_timeout 3 --hosts host2,host3 >out &&
-    grep "^problem: host host3: no answer within 3 s" out
+    { hang_shows 3 || hang_shows 60; }
 '
 on host3 pkill -x sleep 2>/dev/null || :
+cut_shows () {
+    test_exit 1 check --host_timeout "$1" --hosts host1,host2,host3 >out &&
+        grep "^problem: from host2 to host3: cannot connect to port [0-9]* at 10.91.0.3" out
+}
 test_expect_success 'two hosts that cannot reach each other, though we reach both' '
-    on host2 ip neigh replace 10.91.0.3 lladdr 02:00:00:00:00:99 dev eth0 &&
-    test_exit 1 check --host_timeout 5 --hosts host1,host2,host3 >out &&
+    on host2 ip neigh replace 10.91.0.3 lladdr 02:00:00:00:00:99 dev eth0 && { cut_shows 5 || cut_shows 60; } &&
     on host2 ip neigh del 10.91.0.3 dev eth0 &&
-    grep "^problem: from host2 to host3: cannot connect to port [0-9]* at 10.91.0.3" out &&
     grep "^host2 .*none" out && ! grep "^host1 .*none" out &&
     last_line_has "^Not ready: allow TCP connections between hosts host2 and host3"
 '
@@ -98,9 +103,13 @@ test_expect_success 'a host whose network is slow' '
     grep "^note: all links of host host3 are slow: .* ms there and back" out &&
     last_line_has "^Ready: a job can run, but host host3 would slow it down"
 '
+off_shows () {
+    test_exit 1 check --host_timeout "$1" --hosts host1,host2,host3 >out &&
+        grep -E "^problem: host host3: (no connection within $1 s|cannot connect: .*route)" out &&
+        grep "^host2 .* ok$" out
+}
 test_expect_success 'a host that is switched off' '
-    hosts off host3 && test_exit 1 check --host_timeout 5 --hosts host1,host2,host3 >out &&
-    grep -E "^problem: host host3: (no connection within 5 s|cannot connect: .*route)" out && grep "^host2 .* ok$" out && all_clean host1 host2
+    hosts off host3 && { off_shows 4 || off_shows 60; } && all_clean host1 host2
 '
 test_expect_success 'usage' '
     test_exit 2 "$accelerate" test --json 2>err && grep "needs several hosts" err &&
