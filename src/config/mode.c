@@ -79,9 +79,42 @@ resolve_strategy (struct config *config, struct fail *fail)
     return 0;
 }
 
+static const char *const places[] = { "num_machines", "machine_rank" };
+
+static bool
+is_by_hand (const struct config *config)
+{
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (config_origin (config, places[i]).kind == ORIGIN_FLAG)
+            return true;
+    return false;
+}
+
+/* Hosts, if they are used, say how many machines there are and which is which; the file says it besides, for whoever
+ * starts a launcher on each machine.  Somebody who does that with flags does not want those of the file. */
+static int
+resolve_hosts (struct config *config, struct fail *fail)
+{
+    static const char *const lists[] = { "hosts", "hostfile" };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        enum origin_kind kind = config_origin (config, lists[i]).kind;
+        if (kind == ORIGIN_FILE && is_by_hand (config)) {
+            if (config_reset (config, option_find (lists[i]), fail))
+                return -1;
+        } else if (kind != ORIGIN_DEFAULT)
+            for (size_t j = 0; j < sizeof places / sizeof *places; j++)
+                if (config_origin (config, places[j]).kind == ORIGIN_FILE
+                    && config_compute (config, places[j], j ? "0" : "1", lists[i], fail))
+                    return -1;
+    }
+    return 0;
+}
+
 int
 config_resolve (struct config *config, struct fail *fail)
 {
+    if (resolve_hosts (config, fail))
+        return -1;
     if (resolve_type (config, fail) || resolve_parallelism (config, fail) || resolve_strategy (config, fail))
         return -1;
     if (config->settings.tpu_cluster && !config->settings.no_tpu_cluster)

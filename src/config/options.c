@@ -106,7 +106,8 @@ const struct option options[] = {
              "launcher starts this command once on each machine: what Slurm or mpirun says, or the place of this host "
              "in --hosts, in --hostfile or in the allocation of PBS or LSF. num_machines then follows, too." },
 
-    { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
+    { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED,
+      .commands = COMMAND_LAUNCH | COMMAND_TEST,
       .properties = PROPERTY_FILE, .metavar = "HOST",
       .help = "name or address of the main machine",
       .doc = "The host name or IP address of the main machine, where rank 0 runs. Required with several machines; "
@@ -114,7 +115,7 @@ const struct option options[] = {
              "allocation of PBS or LSF." },
 
     { .key = "main_process_port", OPT_INT (main_process_port, 0, 65535), .group = GROUP_DISTRIBUTED,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "PORT",
+      .commands = COMMAND_LAUNCH | COMMAND_TEST, .properties = PROPERTY_FILE, .metavar = "PORT",
       .help = "TCP port of rank 0 (0: any free port)",
       .doc = "The TCP port on which rank 0 can be reached. 0 picks a free port, on a single machine only. The default "
              "is 29500." },
@@ -241,7 +242,7 @@ const struct option options[] = {
              "flag, a line of the file, the environment, another setting, or the default." },
 
     { .key = "json", OPT_FLAG (json), .group = GROUP_OURS,
-      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_INSPECT,
+      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_INSPECT | COMMAND_TEST,
       .properties = PROPERTY_EXTENSION,
       .help = "print JSON",
       .doc = "Print JSON instead of text." },

@@ -6,6 +6,7 @@
 
 #include "hosts/address.h"
 #include "hosts/agent_child.h"
+#include "hosts/check_agent.h"
 #include "hosts/parcel.h"
 #include "hosts/pipe.h"
 #include "hosts/standin.h"
@@ -36,6 +37,7 @@ struct agent {
     struct agent_child child;
     struct standins standins;
     int64_t attempt, lent; /* of WIRE_LEND: stand-ins of this attempt that are waited for; 0: none */
+    struct meter meter; /* of a check */
     sigset_t signals, old_mask;
     int signal_fd;
     bool is_lost;    /* nobody listens any more: only the end of the ranks is waited for */
@@ -276,6 +278,10 @@ take_frame (struct agent *agent, struct wire_frame *frame)
     case WIRE_SIGNAL: take_signal (agent, (int) wire_number (frame)); break;
     case WIRE_ACK: agent->child.unread -= wire_number (frame); break;
     case WIRE_BEAT: answer_beat (agent, frame); break;
+    case WIRE_CHECK:
+        result = check_agent_take (&agent->meter, frame, agent->parcel.config.settings.interface,
+                                   &agent->head.to_write, &fail);
+        break;
     default: lose_head (agent);
     }
     if (result)
@@ -403,6 +409,7 @@ agent_serve (hosts_run_part *run)
     standins_release (&agent.standins);
     listener_close (&agent.listener);
     claim_release (&agent.claim);
+    meter_stop (&agent.meter);
     parcel_release (&agent.parcel);
     return 0;
 }

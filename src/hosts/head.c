@@ -18,9 +18,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 enum {
@@ -29,12 +27,9 @@ enum {
     BEAT_MS = 5000,     /* between beats, at most */
     QUICK_BEATS = 20, QUICK_BEAT_MS = 25, /* at first */
     BEATS = 5,          /* in the time after which a host is lost */
-    LAST_READS = 16,    /* of what SSH has left behind; a process of its own may keep the pipe open */
     FDS_OF_LINK = 3,
     FDS_OF_HEAD = 4,
 };
-
-extern char **environ;
 
 /* ---- what the links bring ---- */
 
@@ -60,57 +55,16 @@ show_said (struct head *head, struct link *link)
     }
 }
 
-/* The last line of what SSH has said, without a carriage return; "" if it has said nothing. */
-static void
-find_last_line (const struct link *link, char *line, size_t size)
-{
-    const char *text = link->said.length ? link->said.text : "";
-    size_t length = strlen (text);
-    while (length && strchr ("\r\n", text[length - 1]))
-        length--;
-    size_t begin = length;
-    while (begin && text[begin - 1] != '\n')
-        begin--;
-    AUTO_STRBUF struct strbuf raw = { 0 }, shown = { 0 };
-    strbuf_add_bytes (&raw, text + begin, length - begin);
-    printable_add (&shown, raw.text ? raw.text : "");
-    snprintf (line, size, "%s", shown.text ? shown.text : "");
-}
-
-static void
-lose_ended (struct link *link)
-{
-    char said[300];
-    int status = link->wait_status;
-    find_last_line (link, said, sizeof said);
-    if (!link->host && WIFEXITED (status) && WEXITSTATUS (status) == FAIL_NOT_FOUND)
-        link_lose (link, "%s; install accelerate %s there, at the same place or in PATH", *said ? said : "not found",
-                   PACKAGE_VERSION);
-    else if (!link->host)
-        link_lose (link, "cannot connect: %s", *said ? said : "the agent did not start");
-    else
-        link_lose (link, "lost: %s", *said ? said : "the agent there was killed, or the connection to it ended");
-}
-
 static void
 reap (struct head *head)
 {
     if (head->lender.pid && waitpid (head->lender.pid, NULL, WNOHANG) == head->lender.pid) {
         head->lender.pid = 0;
-        for (int reads = 0; head->lender.out >= 0 && reads < LAST_READS; reads++)
+        for (int reads = 0; head->lender.out >= 0 && reads < LINK_LAST_READS; reads++)
             lender_read (&head->lender);
     }
-    for (int i = 0; i < head->count; i++) {
-        struct link *link = &head->links[i];
-        if (!link->pid || waitpid (link->pid, &link->wait_status, WNOHANG) != link->pid)
-            continue;
-        link->pid = 0;
-        for (int reads = 0; link->pipe.in >= 0 && reads < LAST_READS; reads++)
-            link_read (link);
-        if (link->err >= 0)
-            link_read_err (link);
-        lose_ended (link);
-    }
+    for (int i = 0; i < head->count; i++)
+        link_reap (&head->links[i]);
 }
 
 /* ---- the end of the job ---- */
@@ -453,40 +407,15 @@ run_all (struct head *head, struct pollfd *fds, struct fail *fail)
 
 /* ---- beginning and end ---- */
 
-static void
-describe_terminal (struct parcel *parcel)
-{
-    struct winsize size;
-    struct stat out, err;
-    for (int i = 0; i < 2; i++)
-        parcel->is_terminal[i] = isatty (1 + i);
-    parcel->is_one_file = !fstat (1, &out) && !fstat (2, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
-    bool is_known = !ioctl (parcel->is_terminal[0] ? 1 : 2, TIOCGWINSZ, &size) && size.ws_col;
-    parcel->columns = is_known ? size.ws_col : 80;
-    parcel->rows = is_known ? size.ws_row : 24;
-}
-
 static int
 fill_parcel (struct head *head, const struct config *config, struct fail *fail)
 {
-    struct parcel *parcel = &head->parcel;
-    parcel->config = *config; /* its parts stay the caller's */
-    for (char **word = config->program_args; word && *word; word++)
-        strlist_add (&parcel->arguments, *word);
-    for (char **item = environ; *item; item++)
-        if (parcel_sends (*item))
-            strlist_add (&parcel->environment, *item);
-    parcel->folder = getcwd (NULL, 0);
-    if (!parcel->folder)
-        return fail_set (fail, FAIL_GENERAL, "cannot find the name of the current folder: %s", strerror (errno));
-    parcel->timeout_ms = config->settings.host_timeout * 1000;
-    if (head->hosts->starter.mpi) {
-        parcel->standins = malloc (STANDIN_NAME_BYTES);
-        if (!parcel->standins || standin_make_name (parcel->standins, fail))
-            return parcel->standins ? -1 : fail_nomem (fail);
-    }
-    describe_terminal (parcel);
-    return parcel->arguments.failed || parcel->environment.failed ? fail_nomem (fail) : 0;
+    if (parcel_fill (&head->parcel, config, fail))
+        return -1;
+    if (!head->hosts->starter.mpi)
+        return 0;
+    head->parcel.standins = malloc (STANDIN_NAME_BYTES);
+    return head->parcel.standins ? standin_make_name (head->parcel.standins, fail) : fail_nomem (fail);
 }
 
 static int

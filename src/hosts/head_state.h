@@ -46,8 +46,12 @@ int rally_advance (struct head *head, struct fail *fail);
 /** How long a connection, or the start of mpirun, may take. */
 int64_t rally_connect_ms (const struct head *head);
 
-/** Whether the user can be asked. */
-bool rally_has_terminal (void);
+/** Whether SSH has failed where it was not allowed to ask, and there is a user whom it could. */
+bool rally_may_ask (const struct link *link);
+
+/** Start it once more, so that it may ask: for one host at a time, because two questions at once could not be told
+ * apart. */
+int rally_ask_again (struct link *link, const struct hosts *hosts, struct fail *fail);
 
 /** The host to which the end of the job is due: where a rank failed first, or the first that was lost; NULL: none. */
 struct link *verdict_find (struct head *head);

@@ -21,24 +21,22 @@ rally_connect_ms (const struct head *head)
     return head->parcel.timeout_ms > CONNECT_MS ? head->parcel.timeout_ms : CONNECT_MS;
 }
 
-bool
-rally_has_terminal (void)
+static bool
+has_terminal (void)
 {
     AUTO_CLOSE int fd = open ("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
     return fd >= 0;
 }
 
-/* SSH has failed where it was not allowed to ask, so once more where it is: one host at a time, because two questions
- * at once could not be told apart. */
-static bool
-may_ask (const struct link *link)
+bool
+rally_may_ask (const struct link *link)
 {
     return link->batch && WIFEXITED (link->wait_status) && WEXITSTATUS (link->wait_status) == SSH_FAILED && !link->pid
-           && !link->host && rally_has_terminal ();
+           && !link->host && has_terminal ();
 }
 
-static int
-ask (struct head *head, struct link *link, struct fail *fail)
+int
+rally_ask_again (struct link *link, const struct hosts *hosts, struct fail *fail)
 {
     if (link->err >= 0)
         close (link->err);
@@ -46,8 +44,7 @@ ask (struct head *head, struct link *link, struct fail *fail)
     strbuf_truncate (&link->said, 0);
     link->batch = false;
     link->failed_ns = 0;
-    head->asking = link;
-    return link_start (link, head->hosts, fail);
+    return link_start (link, hosts, fail);
 }
 
 static int
@@ -82,7 +79,7 @@ connect_all (struct head *head, struct fail *fail)
 {
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
-        if (link->state == LINK_LOST && !may_ask (link))
+        if (link->state == LINK_LOST && !rally_may_ask (link))
             return fail_link (link, fail);
         if (link->state != LINK_GREETED || link->has_job)
             continue;
@@ -92,8 +89,10 @@ connect_all (struct head *head, struct fail *fail)
         link_beat (link);
     }
     for (int i = 0; i < head->count && !is_connecting (head); i++)
-        if (head->links[i].state == LINK_LOST)
-            return ask (head, &head->links[i], fail);
+        if (head->links[i].state == LINK_LOST) {
+            head->asking = &head->links[i];
+            return rally_ask_again (head->asking, head->hosts, fail);
+        }
     return 0;
 }
 

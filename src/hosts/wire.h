@@ -29,6 +29,7 @@ enum wire_type {
     WIRE_SIGNAL,  /* number */
     WIRE_ACK,     /* bytes of output that were passed on */
     WIRE_BEAT,    /* the head's clock, ns; the answer has the agent's, too */
+    WIRE_CHECK,   /* enum check_what, and what belongs to it (check_agent.h) */
 
     /* between launchers that were started by hand: from machine 0's ... */
     WIRE_WELCOME, /* version, host name */
@@ -48,6 +49,7 @@ enum wire_type {
     WIRE_ERR,       /* bytes */
     WIRE_FAILED,    /* the agent's clock, ns; rank: the first failure on this host, at once */
     WIRE_END,       /* enum wire_end, exit status, report as text, as JSON: the launcher on this host has ended */
+    WIRE_CHECKED,   /* the answer to WIRE_CHECK */
 
     /* from a stand-in */
     WIRE_STANDIN, /* attempt, rank of MPI, its parent process, variables */
