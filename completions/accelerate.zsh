@@ -27,7 +27,7 @@ _accelerate_value () {
     deepspeed_config_file|deepspeed_hostfile|mpirun_hostfile|hostfile|sagemaker_inputs_file|sagemaker_metrics_file|command_file|failure_report|resume) _files ;;
     offload_optimizer_device|offload_param_device) compadd -- none cpu nvme ;;
     offload_optimizer_nvme_path|offload_param_nvme_path|log_dir) _files -/ ;;
-    gradient_accumulation_steps|gradient_clipping|hosts) compadd -- auto ;;
+    gradient_accumulation_steps|gradient_clipping) compadd -- auto ;;
     zero3_init_flag|zero3_save_16bit_model|fp8_enable_fsdp_float8_all_gather|fp8_pad_inner_dim|fp8_use_mxfp8_block_scaling|fsdp_offload_params|fsdp_forward_prefetch|fsdp_use_orig_params|fsdp_cpu_ram_efficient_loading|fsdp_sync_module_states|fsdp_activation_checkpointing|fsdp_activation_checkpointing_offload|megatron_lm_use_custom_fsdp|megatron_lm_no_load_optim|megatron_lm_eod_mask_loss|megatron_lm_overlap_cpu_optimizer_d2h_h2d|megatron_lm_no_save_optim|megatron_lm_optimizer_cpu_offload|megatron_lm_use_precision_aware_optimizer|megatron_lm_sequence_parallelism|megatron_lm_recompute_activations|megatron_lm_use_distributed_optimizer|megatron_lm_attention_softmax_in_fp32|megatron_lm_calculate_per_token_loss|megatron_lm_use_rotary_position_embeddings|parallelism_config_sp_seq_length_is_variable) compadd -- true false ;;
     deepspeed_multinode_launcher) compadd -- pdsh standard openmpi mvapich mpich nossh slurm ;;
     fp8_backend) compadd -- ao te msamp ;;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of the option table: one launch on several hosts; options.c includes them. */
 
-    { .key = "hosts", OPT_TEXT (hosts), .words = WORDS ("auto"), .section = "mpirun_config", .group = GROUP_HOSTS,
+    { .key = "hosts", OPT_TEXT (hosts), .section = "mpirun_config", .group = GROUP_HOSTS,
       .commands = COMMAND_LAUNCH | COMMAND_TEST,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "LIST",
       .help = "start the job on these hosts: a,b:4,node[01-16]:8",

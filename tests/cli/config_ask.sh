@@ -99,8 +99,9 @@ test_expect_success 'hosts settle where each machine is; processes need not be e
     ! grep main_process c.yaml && cp c.yaml hosts.yaml && "$accelerate" config lint hosts.yaml &&
     "$accelerate" launch --dry_run --config_file hosts.yaml true >plan && grep "ranks 3-6" plan'
 test_expect_success 'the hosts of a file are proposed, and none takes them away' '
-    ask "\n\n\n\n\n\n\n\n" && grep -F "[a:1,b:2,c:4]" out && diff hosts.yaml c.yaml &&
-    ask "\n\n\nnone\n2\nnode0\n\n\n\n\n\n6\n\n" && ! grep "hosts" c.yaml && has "machine_rank: 2" "num_processes: 6"'
+    cp hosts.yaml c.yaml && yes "" | head -n 8 | "$accelerate" config --config_file c.yaml >out &&
+    grep -F "[a:1,b:2,c:4]" out && diff hosts.yaml c.yaml &&
+    printf "\n\n\nnone\n2\nnode0\n\n\n\n\n\n6\n\n" | "$accelerate" config --config_file c.yaml >out && ! grep "hosts" c.yaml && has "machine_rank: 2" "num_processes: 6"'
 test_expect_success 'hosts as flags' '
     "$accelerate" config -y --hosts a,b --distributed_type MULTI_CPU --num_processes 2 --config_file h.yaml &&
     grep "^  hosts: a,b" h.yaml && grep "num_machines: 2" h.yaml && "$accelerate" config update --config_file h.yaml &&
