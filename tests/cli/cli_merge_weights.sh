@@ -50,7 +50,8 @@ test_expect_success 'the old file is replaced, and a link stays one' '
 # A tensor of 48 MiB, most of it a hole, with 30 MB of address space.
 make_set large
 shard large/model-00001-of-00002.safetensors '{"b":{"dtype":"U8","shape":[50331648],"data_offsets":[0,50331648]}}' xyz
-size=$(wc -c <large/model-00001-of-00002.safetensors) && truncate -s $((size - 3 + 50331648)) large/model-00001-of-00002.safetensors
+size=$(wc -c <large/model-00001-of-00002.safetensors) || exit 1
+truncate -s $((size - 3 + 50331648)) large/model-00001-of-00002.safetensors || exit 1
 if is_sanitized; then
     test_skip 'a tensor that is larger than memory' 'sanitizers need memory themselves'
 else
