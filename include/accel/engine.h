@@ -178,7 +178,8 @@ struct accel_engine {
     bool (*awaits) (void *transport, int rank);
 
     /* Collectives that do not block.  Without these three, libaccel makes a thread for each communicator that calls
-     * run().  With them, an engine also needs awaits() and give_up(), and libaccel makes no thread.
+     * run().  With them, an engine also needs awaits() and give_up(), and libaccel makes no thread,
+     * unless works of several engines have to wait for each other.
      *
      * A job has one engine for host memory, and may have others for other memory.  Of these others, libaccel uses the
      * three functions only with ACCEL_ENGINE_ASYNC_PROGRESS: while this rank waits in one engine, other ranks may wait

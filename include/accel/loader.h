@@ -67,7 +67,8 @@ struct accel_loader_options {
     void *collate_user;
     unsigned workers;     /**< threads that read ahead; 0: none, accel_loader_next() reads.  See `reader` */
     unsigned prefetch;    /**< batches that each thread reads ahead; 0: 2 */
-    uint32_t timeout_ms;  /**< longest wait for such a thread; 0: 1800000, 30 minutes.  If set, only threads read */
+    uint32_t timeout_ms;  /**< longest wait for such a thread; 0: 1800000, 30 minutes.  If set, only threads read;
+                               a read by accel_loader_next() itself has no deadline */
     bool synchronize_rng; /**< epochs begin with rank 0's default generator: "torch" in Accelerate's rng_types */
     enum accel_reader reader; /**< which threads read, if there are workers */
 };

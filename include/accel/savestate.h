@@ -98,8 +98,9 @@ accel_save_state_start_at (const char *file, int line, struct accel *acc, const 
  * but meant for all ranks: each gets what it will need.
  *
  * Call it after everything was prepared and registered (and loaded), before training begins.  It calls the `save` of
- * registered objects, to know how large they are; hooks do not run.  If the state has grown when it is saved, that save
- * gets new memory, as if this call had not been made.  While a save is in flight, it does nothing.
+ * registered objects, to know how large they are; hooks do not run, so models count even if a hook leaves them out.  If
+ * the state has grown when it is saved, that save gets new memory, as if this call had not been made.  While a save is
+ * in flight, it does nothing.
  *
  * @retval ACCEL_ERR_NOMEM     no memory for the copy; accel_save_state() needs none
  * @retval ACCEL_ERR_CALLBACK  the `save` of a registered object failed

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <string.h>
 
 static void
 add_line (struct strbuf *lines, const char *what, const char *text)

@@ -9,12 +9,17 @@
 #include "launch/signals.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/procfs.h"
 
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
 
-enum { REPEAT_MS = 250 }; /* timeout(1) and the like send a signal to us and to our group: that is one */
+enum {
+    REPEAT_MS = 250, /* timeout(1) and the like send a signal to us and to our group: that is one */
+    CAUSE_MS = 500,  /* for a process whose files are being closed to end */
+};
 
 /* A rank that has its own group gets the signal with all its children.  One that is in the keeper's, because it reads
  * the terminal, has got a signal of the terminal already. */
@@ -83,6 +88,36 @@ note_failure (struct supervisor *supervisor, int index)
     note_doing (job, index);
 }
 
+/* Whether the loss of a connection to another rank may bring about such an end. */
+static bool
+is_consequence (int wait_status)
+{
+    return WIFEXITED (wait_status) || WTERMSIG (wait_status) == SIGABRT || WTERMSIG (wait_status) == SIGPIPE;
+}
+
+/* The kernel closes the files of a process before its end can be seen.  A rank that fails because of that may be reaped
+ * first; but no rank has been told to end yet, so one that is ending by a signal is the cause.
+ * @return a rank to reap, or -1 */
+static int
+find_cause (const struct job *job)
+{
+    int64_t until = clock_ms () + CAUSE_MS, left;
+    for (int i = 0; i < job->count; i++) {
+        const struct job_rank *rank = &job->ranks[i];
+        struct procfs_stat stat;
+        if (!rank->pid || rank->ended || !procfs_read_stat (rank->pid, &stat) || !stat.is_exiting)
+            continue;
+        struct pollfd end = { .fd = rank->pidfd, .events = POLLIN };
+        siginfo_t info = { 0 };
+        left = until - clock_ms ();
+        poll (&end, 1, left > 0 ? (int) left : 0);
+        bool has_ended = !waitid (P_PID, (id_t) rank->pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid;
+        if (has_ended && info.si_code != CLD_EXITED && !is_consequence (info.si_status)) /* the signal's number */
+            return i;
+    }
+    return -1;
+}
+
 static void
 end_rank (struct supervisor *supervisor, int index, int wait_status)
 {
@@ -97,6 +132,11 @@ end_rank (struct supervisor *supervisor, int index, int wait_status)
     if (wait_status == 0 || job->end != JOB_DONE)
         return;
     relay_read_rank (supervisor, index);
+    int cause = is_consequence (wait_status) ? find_cause (job) : -1;
+    if (cause >= 0) {
+        ends_reap_rank (supervisor, cause); /* which comes back to here for that rank */
+        return;
+    }
     note_failure (supervisor, index);
     ends_stop_ranks (supervisor, SIGTERM, false);
 }

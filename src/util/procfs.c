@@ -10,7 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { STATE = 3, ARG_START = 48, ARG_END = 49, EXIT_CODE = 52 };
+enum { STATE = 3, FLAGS = 9, ARG_START = 48, ARG_END = 49, EXIT_CODE = 52 };
+enum { PF_EXITING = 4 }; /* include/linux/sched.h in the kernel */
 
 bool
 procfs_read_stat (pid_t pid, struct procfs_stat *stat)
@@ -28,6 +29,8 @@ procfs_read_stat (pid_t pid, struct procfs_stat *stat)
         at++;
         if (field == STATE)
             stat->state = *at;
+        else if (field == FLAGS)
+            stat->is_exiting = strtoul (at, NULL, 10) & PF_EXITING;
         else if (field == ARG_START)
             stat->arg_start = strtoul (at, NULL, 10);
         else if (field == ARG_END)

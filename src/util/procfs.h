@@ -10,6 +10,7 @@
 /** The fields of /proc/PID/stat that are of interest; see proc(5). */
 struct procfs_stat {
     char state;                       /* 'T': stopped by a signal, 't': by a debugger, 'Z': ended, not yet waited for */
+    bool is_exiting;                  /* or has ended: it runs no more of its program; its files are being closed */
     unsigned long arg_start, arg_end; /* where the words of its command line are in its memory */
     int exit_code;                    /* of a zombie, as wait() returns it; 0 without permission to ptrace it */
 };

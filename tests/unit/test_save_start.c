@@ -516,7 +516,7 @@ exit_during_wait (struct accel *acc)
     make_world (&world, acc, 8);
     held = true;
     rank_must (accel_save_state_start (acc, path_of ("left"), &err), &err);
-    right (!pthread_create (&thread, NULL, wait_in_thread, acc), "no thread");
+    right (!pthread_create (&thread, NULL, wait_in_thread, acc) && !pthread_detach (thread), "no thread");
     is_late = true;
     exit (0);
 }

@@ -84,11 +84,13 @@ remove_checkpoint (const char *path, struct accel_error *err)
 static int
 lock_folder (const char *path)
 {
-    struct stat info;
+    struct stat info, named;
     int fd = open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return -1;
-    int error = flock (fd, LOCK_EX | LOCK_NB) ? errno : !fstat (fd, &info) && !info.st_nlink ? ENOENT : 0;
+    int error = flock (fd, LOCK_EX | LOCK_NB) || lstat (path, &named) ? errno : 0;
+    if (!error && !fstat (fd, &info) && (info.st_dev != named.st_dev || info.st_ino != named.st_ino))
+        error = ENOENT;
     if (!error)
         return fd;
     close (fd);

@@ -130,7 +130,8 @@ land_next (struct work_queue *queue)
 static bool
 may_join (const struct work_queue *queue, const struct accel_work *work)
 {
-    return !queue->flying || queue->aloft.transport == work->route.transport;
+    return !queue->flying
+           || (queue->aloft.engine == work->route.engine && queue->aloft.transport == work->route.transport);
 }
 
 /* Whether everything that was started before @work is in flight in the same engine. */
@@ -335,7 +336,8 @@ begin (struct accel_work *work)
     work->route = comm_route_to (comm, work->site.device);
     int number = need_queue (comm);
     bool may_fly = !number && can_fly (work);
-    while (may_fly && comm->queue->entered)
+    /* Only for who would fly: the queue's thread may be in the engine until other ranks have come. */
+    while (may_fly && comm->queue->entered && is_first (comm->queue, work))
         pthread_cond_wait (&comm->queue->over, &work_mutex);
     if (!number && !is_first (comm->queue, work) && is_bound (comm->queue, work))
         wait_until_idle (comm->queue);
@@ -396,12 +398,22 @@ work_start (struct accel_comm *comm, const struct accel_engine_call *call, struc
     return ACCEL_OK;
 }
 
+/* What is done for @comm on another thread may call any of its engines. */
+static bool
+any_has_one_thread (const struct accel_comm *comm)
+{
+    const struct comm_route host = comm_route_to (comm, (DLDevice){ 0 });
+    bool any = has_one_thread (&host);
+    for (int i = 0; i < comm->link_count; i++)
+        any = any || has_one_thread (&(struct comm_route){ comm->links[i].engine, comm->links[i].transport });
+    return any;
+}
+
 bool
 work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *user), void *user)
 {
     comm_abandon (comm, comm->unsettled);
-    const struct comm_route host = comm_route_to (comm, (DLDevice){ 0 });
-    if (has_one_thread (&host))
+    if (any_has_one_thread (comm))
         return false;
     *work = (struct accel_work){ .comm = comm, .act = act, .user = user };
     work_lock ();

@@ -305,8 +305,8 @@ reader_start (struct reader *reader, const struct reader_source *source, size_t 
 }
 
 /* Whether the caller, who has to wait for batch @p number, reads one himself: that one, if no thread has begun it; else
- * the next.  The latter gains the time of a read and should delay him by half of that at most, so he must be likely to
- * wait for the other half anyway. */
+ * the next.  The latter gains the time of a read and should delay him by half of an average read at most, so he must be
+ * likely to wait for the other half anyway. */
 static bool
 may_help (const struct reader *reader, size_t number)
 {
@@ -320,13 +320,13 @@ may_help (const struct reader *reader, size_t number)
 static bool
 wait_for (struct reader *reader, size_t number, uint32_t timeout_ms)
 {
+    int64_t deadline = clock_ms () + timeout_ms;
     while (!is_read (reader, number) && may_help (reader, number))
         read_beside (reader, take_slot (reader), false);
     while (!is_read (reader, number) && spin (reader, &reader->taken))
         ;
     if (is_read (reader, number))
         return true;
-    int64_t deadline = clock_ms () + timeout_ms;
     struct timespec until = { .tv_sec = deadline / 1000, .tv_nsec = deadline % 1000 * 1000000 };
     while (!is_read (reader, number))
         if (pthread_cond_timedwait (&reader->done, &reader->lock, &until) == ETIMEDOUT)
