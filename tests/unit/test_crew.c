@@ -2,6 +2,7 @@
 /* Launchers that were started by hand: sealed connections, and which machine this one is. */
 #include <config.h>
 
+#include "config/mode.h"
 #include "hosts/crew_state.h"
 #include "hosts/place.h"
 #include "hosts/seal.h"
@@ -142,17 +143,20 @@ look_up (const char *name)
     return NULL;
 }
 
+/* A value that begins with = is one of the configuration file. */
 static void
 set (struct config *config, const char *key, const char *value)
 {
     struct fail fail = { 0 };
-    if (value && config_set (config, option_find (key), value, (struct origin){ .kind = ORIGIN_FLAG }, &fail))
+    bool is_flag = value && *value != '=';
+    struct origin origin = { .kind = is_flag ? ORIGIN_FLAG : ORIGIN_FILE, .line = is_flag ? 0 : 1 };
+    if (value && config_set (config, option_find (key), value + !is_flag, origin, &fail))
         ok (false, "%s: %s", key, fail.text);
 }
 
 struct place_case {
     const char *variables[12];
-    const char *hosts, *rank, *ip, *machines; /* flags; NULL: not given */
+    const char *hosts, *rank, *ip, *machines; /* NULL: not given */
     const char *expected; /* "RANK of MACHINES at IP", or "!" and a part of the message */
 };
 
@@ -176,6 +180,16 @@ static const struct place_case places[] = {
     { { "PMI_RANK", "1", "PMI_SIZE", "3", NULL }, NULL, "auto", "h", NULL, "1 of 3 at h" },
     { { "LSB_HOSTS", "a b b", NULL }, NULL, "auto", "auto", NULL, "1 of 2 at a" },
     { { "PMI_RANK", "3", "PMI_SIZE", "4", NULL }, NULL, "auto", "h", "2", "!must be less than num_machines" },
+    { { NULL }, "=a,b,c", "auto", "auto", "=3", "1 of 3 at a" },
+    { { NULL }, "=a,b,c", "=auto", "h", "=2", "1 of 3 at h" },
+    { { NULL }, "=a,c", "auto", "auto", NULL, "!b.local, is not in the hosts of the configuration file" },
+    { { "PMI_RANK", "0", "PMI_SIZE", "4", NULL }, "=a,b", "auto", "auto", NULL, "1 of 2 at a" },
+    { { "LSB_HOSTS", "a b b", NULL }, "=a,b,c,d", "auto", "auto", "=4", "1 of 2 at a" },
+    { { NULL }, "=a,b,c", "2", "auto", "=3", "2 of 3 at a" },
+    { { NULL }, "a,b,c", "2", "auto", NULL, "2 of 3 at a" },
+    { { NULL }, "=a,b,c", "auto", "auto", "2", "1 of 2 at a" },
+    { { NULL }, "=a,b,c", "=1", NULL, "=3", "0 of 1 at -" },
+    { { NULL }, "=a,b,c", "1", NULL, "=3", "1 of 3 at -" },
 };
 
 static void
@@ -195,10 +209,11 @@ test_places (void)
         set (&config, "machine_rank", row->rank);
         set (&config, "main_process_ip", row->ip);
         set (&config, "num_machines", row->machines);
-        int result = place_find (&config, &host, look_up, &fail);
+        int result = config_resolve (&config, &fail) ? -1 : place_find (&config, &host, look_up, &fail);
         if (result >= 0)
             snprintf (got, sizeof got, "%d of %d at %s", (int) config.settings.machine_rank,
-                      (int) config.settings.num_machines, config.settings.main_process_ip);
+                      (int) config.settings.num_machines,
+                      config.settings.main_process_ip ? config.settings.main_process_ip : "-");
         ok (*row->expected == '!' ? result < 0 && strstr (fail.text, row->expected + 1) : !strcmp (got, row->expected),
             "place %zu: %s%s", i, got, fail.text);
         config_release (&config);
