@@ -148,9 +148,9 @@ seldom 'a program that cannot be started on one machine' '
     grep "^accelerate: host host2: .*only/meet" err.0 && on host2 umount only && all_clean host1 host2
 '
 launchers 'a host that is cut off: both sides have a verdict' '
-    begin 2 --host_timeout 3 && hosts cut host2 && finish 1 1 &&
-    grep "^accelerate: host host2 (machine 1, ranks 2-3): lost: no sign of life for 3 s$" err.0 &&
-    grep "^accelerate: host host1 (machine 0): lost: no sign of life for 3 s$" err.1 && hosts heal host2 &&
+    begin 2 --host_timeout 2 && hosts cut host2 && finish 1 1 &&
+    grep "^accelerate: host host2 (machine 1, ranks 2-3): lost: no sign of life for 2 s$" err.0 &&
+    grep "^accelerate: host host1 (machine 0): lost: no sign of life for 2 s$" err.1 && hosts heal host2 &&
     all_clean host1 host2
 '
 

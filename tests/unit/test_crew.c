@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launchers that were started by hand: sealed connections, and which machine this one is. */
+/* Launchers that were started by hand: sealed connections, who is to blame, and which machine this
+ * one is. */
 #include <config.h>
 
 #include "config/mode.h"
@@ -130,6 +131,80 @@ test_refusals (void)
     end (sides);
 }
 
+/* ---- who is to blame ---- */
+
+enum { MACHINES = 3, MS = 1000000 };
+
+struct blame_case {
+    const char *what;
+    struct {
+        enum crew_machine_state state;
+        int failed_ms; /* 0: it has not failed */
+        enum wire_end end;
+        int status;
+        const char *text;
+    } all[MACHINES];
+    int expected; /* machine */
+    const char *also;
+};
+
+static const struct blame_case blames[] = {
+    { "the first failure counts",
+      { { MACHINE_JOINED, 9000, WIRE_END_FAILED, 1, "accelerate: a\n" },
+        { MACHINE_JOINED, 7000, WIRE_END_FAILED, 2, "accelerate: b\nmore\n" },
+        { MACHINE_JOINED, 0, WIRE_END_DONE, 0, NULL } },
+      1, NULL },
+    { "others that may have been first are named",
+      { { MACHINE_JOINED, 7100, WIRE_END_FAILED, 1, "accelerate: a\n- \n" },
+        { MACHINE_ENDED, 7000, WIRE_END_FAILED, 2, "accelerate: b\n" },
+        { MACHINE_JOINED, 7200, WIRE_END_FAILED, 3, "accelerate: c\n" } },
+      1, "  at nearly the same time, a\n  at nearly the same time, c\n" },
+    { "a rank that was killed was first",
+      { { MACHINE_JOINED, 7100, WIRE_END_FAILED, 1, "accelerate: a\n" },
+        { MACHINE_JOINED, 7000, WIRE_END_FAILED, 1, "accelerate: b\n" },
+        { MACHINE_JOINED, 7900, WIRE_END_FAILED, 137, "accelerate: c\n" } },
+      2, NULL },
+    { "but not long after the others",
+      { { MACHINE_JOINED, 7100, WIRE_END_FAILED, 1, "accelerate: a\n" },
+        { MACHINE_ABSENT, 0, WIRE_END_DONE, 0, NULL },
+        { MACHINE_JOINED, 8200, WIRE_END_FAILED, 137, "accelerate: c\n" } },
+      0, NULL },
+    { "a launcher that was told to end was first",
+      { { MACHINE_JOINED, 7000, WIRE_END_FAILED, 1, "accelerate: a\n" },
+        { MACHINE_JOINED, 7500, WIRE_END_TOLD, 143, "accelerate: b\n" },
+        { MACHINE_JOINED, 0, WIRE_END_DONE, 0, NULL } },
+      1, NULL },
+    { "a lost machine was first",
+      { { MACHINE_JOINED, 7000, WIRE_END_FAILED, 134, "accelerate: a\n" },
+        { MACHINE_JOINED, 0, WIRE_END_DONE, 0, NULL },
+        { MACHINE_LOST, 7500, WIRE_END_ERROR, 1, "accelerate: host c: lost\n" } },
+      2, NULL },
+};
+
+static void
+test_blame (void)
+{
+    for (size_t i = 0; i < sizeof blames / sizeof *blames; i++) {
+        const struct blame_case *row = &blames[i];
+        struct crew_machine all[MACHINES];
+        struct crew crew = { .machines = MACHINES, .all = all, .own = all };
+        for (int j = 0; j < MACHINES; j++) {
+            all[j] = (struct crew_machine){ .state = row->all[j].state };
+            if (row->all[j].failed_ms)
+                crew_set_failure (&all[j], (int64_t) row->all[j].failed_ms * MS, row->all[j].end, row->all[j].status,
+                                  row->all[j].text, NULL);
+        }
+        crew_main_think (&crew, true);
+        const char *also = crew.verdict.also ? crew.verdict.also : "", *expected = row->also ? row->also : "";
+        ok (crew.verdict.is_known && crew.verdict.machine == row->expected && !strcmp (also, expected)
+                && crew.hook.must_end, "%s: %d %s", row->what, crew.verdict.machine, also);
+        for (int j = 0; j < MACHINES; j++)
+            crew_reset_machine (&all[j]);
+        crew_release_verdict (&crew.verdict);
+        strbuf_release (&crew.to_say);
+    }
+}
+
 /* ---- places ---- */
 
 static const char *const *variables;
@@ -228,6 +303,7 @@ main (void)
         return 99;
     test_seal ();
     test_refusals ();
+    test_blame ();
     test_places ();
     return done_testing ();
 }
