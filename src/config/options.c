@@ -311,6 +311,12 @@ option_find (const char *key)
     return NULL;
 }
 
+static bool
+is_in_section (const struct option *row, const char *section)
+{
+    return section && row->section ? !strcmp (row->section, section) : !section && !row->section;
+}
+
 /* Some sections' keys may leave out the section's name: `backend` in dynamo_config is dynamo_backend. */
 static bool
 is_short_key (const char *row_key, const char *section, const char *key)
@@ -327,8 +333,7 @@ option_find_in_file (const char *section, const char *key)
     const struct option *row_with_short_key = NULL;
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
-        if (!(row->properties & PROPERTY_FILE) || (section ? !row->section || strcmp (row->section, section) != 0
-                                                           : row->section != NULL))
+        if (!(row->properties & PROPERTY_FILE) || !is_in_section (row, section))
             continue;
         if (!strcmp (row->key, key))
             return row;
