@@ -8,7 +8,7 @@
       .text = "How many machines will you use (more than 1 for multi-node training)?" },
     /* Not one of Accelerate's; with an answer, the next questions are settled when a job starts. */
     { .id = "hosts", .kind = ASK_OPTIONAL, .dflt = "", .when = with_several_machines, .objection = refuse_hosts,
-      .text = "Which hosts should the launch use (such as a,b:4,node[01-16]; none: you run it on each machine)?" },
+      .text = "On which hosts should the launch start ranks (a,b:4,node[01-16] or auto; none: you run it on each)?" },
     { .id = "machine_rank", .kind = ASK_NUMBERS, .dflt = "0", .when = with_launchers_by_hand,
       .text = "What is the rank of this machine?" },
     { .id = "main_process_ip", .kind = ASK_VALUE, .when = with_launchers_by_hand, .objection = refuse_host,

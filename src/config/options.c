@@ -311,27 +311,34 @@ option_find (const char *key)
     return NULL;
 }
 
+static bool
+is_in_section (const struct option *row, const char *section)
+{
+    return section && row->section ? !strcmp (row->section, section) : !section && !row->section;
+}
+
 /* Some sections' keys may leave out the section's name: `backend` in dynamo_config is dynamo_backend. */
 static bool
-is_key_in_section (const char *row_key, const char *section, const char *key)
+is_short_key (const char *row_key, const char *section, const char *key)
 {
-    if (!strcmp (row_key, key))
-        return true;
     const char *end = strstr (section, "_config");
     size_t length = end ? (size_t) (end - section) : strlen (section);
     return !strncmp (row_key, section, length) && row_key[length] == '_' && !strcmp (row_key + length + 1, key);
 }
 
+/* A row's own name comes before the short name of another: mpirun_config has both hostfile and mpirun_hostfile. */
 const struct option *
 option_find_in_file (const char *section, const char *key)
 {
+    const struct option *row_with_short_key = NULL;
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
-        if (!(row->properties & PROPERTY_FILE) || !row->section != !section)
+        if (!(row->properties & PROPERTY_FILE) || !is_in_section (row, section))
             continue;
-        if (section ? !strcmp (row->section, section) && is_key_in_section (row->key, section, key)
-                    : !strcmp (row->key, key))
+        if (!strcmp (row->key, key))
             return row;
+        if (section && is_short_key (row->key, section, key))
+            row_with_short_key = row;
     }
-    return NULL;
+    return row_with_short_key;
 }

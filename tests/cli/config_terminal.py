@@ -122,7 +122,7 @@ def has(*lines):
 
 ENVIRONMENT, MACHINE, MACHINES = "compute environment", "type of machine", "How many machines"
 DEBUG, MPIRUN, DYNAMO, PROCESSES, PRECISION = "at run time", "with mpirun", "torch dynamo", "How many proc", "mixed precision"
-HOSTS, SAVE = "Which hosts should the launch use", "Enter saves"
+HOSTS, SAVE = "On which hosts should the launch", "Enter saves"
 
 
 def cpu(terminal):

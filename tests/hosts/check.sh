@@ -37,6 +37,20 @@ test_expect_success 'the same as JSON, from a host that is not among them' '
     grep "\"address\":\"10.91.0.2\"" flat && grep "\"from\":\"host3\",\"to\":\"host2\",\"mb_per_s\":[0-9]" flat &&
     grep "\"problems\":\[\]" flat
 '
+test_expect_success 'a host that does not exist; the others are checked all the same' '
+    test_exit 1 check --hosts host1,host2,host9 >out 2>err && grep "^problem: host host9: cannot connect: .*host9" out &&
+    grep "^host9 .* not ready$" out && grep "^host2 .* ok$" out && grep "^port: all hosts reach host1" out &&
+    last_line_has "^Not ready: make \"ssh host9 .*--version\" work" && all_clean host1 host2
+'
+test_expect_success 'an interface that the hosts do not have' '
+    test_exit 1 check --interface eth7 --hosts host1,host2 >out && grep "^problem: .*eth7" out
+'
+test_expect_success 'usage' '
+    test_exit 2 "$accelerate" test --json 2>err && grep "needs several hosts" err &&
+    test_exit 2 "$accelerate" test --hosts a --hostfile b 2>err && grep "cannot be combined" err &&
+    test_exit 2 "$accelerate" test --hosts a, 2>err && grep -e --hosts err
+'
+if is_long; then
 test_expect_success 'one host has no links' '
     check --hosts host2 >out && last_line_has "^Ready: " && ! grep MB/s out
 '
@@ -45,11 +59,6 @@ test_expect_success 'hosts of a file, of an allocation, and of the configuration
     on host1 env SLURM_JOB_NODELIST="host[1-2]" "$accelerate" test >out && grep "^host2 .* ok" out &&
     printf "distributed_type: MULTI_CPU\nnum_processes: 3\nmpirun_config:\n  hosts: host2,host3\n" >file.yaml &&
     check --config_file file.yaml >out && grep "^host3 .* ok" out
-'
-test_expect_success 'a host that does not exist; the others are checked all the same' '
-    test_exit 1 check --hosts host1,host2,host9 >out 2>err && grep "^problem: host host9: cannot connect: .*host9" out &&
-    grep "^host9 .* not ready$" out && grep "^host2 .* ok$" out && grep "^port: all hosts reach host1" out &&
-    last_line_has "^Not ready: make \"ssh host9 .*--version\" work" && all_clean host1 host2
 '
 test_expect_success 'without the first host, there is no port to check' '
     test_exit 1 check --hosts host9,host2,host3 >out && ! grep "^port" out && grep -A 3 "^MB/s" out >matrix &&
@@ -94,9 +103,6 @@ test_expect_success 'the port is in use' '
     on host1 pkill -x rendezvous && grep "^problem: .*port 23456.*--main_process_port" out &&
     grep "^host1 .* ok$" out && last_line_has "^Not ready: change the option"
 '
-test_expect_success 'an interface that the hosts do not have' '
-    test_exit 1 check --interface eth7 --hosts host1,host2 >out && grep "^problem: .*eth7" out
-'
 test_expect_success 'a host whose network is slow' '
     hosts slow host3 20ms 0% &&
     check --hosts host1,host2,host3 >out && hosts heal host3 &&
@@ -111,9 +117,5 @@ off_shows () {
 test_expect_success 'a host that is switched off' '
     hosts off host3 && { off_shows 4 || off_shows 60; } && all_clean host1 host2
 '
-test_expect_success 'usage' '
-    test_exit 2 "$accelerate" test --json 2>err && grep "needs several hosts" err &&
-    test_exit 2 "$accelerate" test --hosts a --hostfile b 2>err && grep "cannot be combined" err &&
-    test_exit 2 "$accelerate" test --hosts a, 2>err && grep -e --hosts err
-'
+fi
 test_done
