@@ -93,7 +93,7 @@ enum option_property {
 };
 
 struct option {
-    const char *key;       /* the one name, with '_'; the flag is --key with '_' or '-' throughout; unique per command */
+    const char *key;       /* the one name, with '_'; the flag is --key with '_' or '-'; unique per command */
     char letter;           /* short flag, or 0 */
     enum option_type type;
     size_t offset;         /* of the field in struct settings */

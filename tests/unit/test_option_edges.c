@@ -124,16 +124,16 @@ static void
 test_versions (void)
 {
     static const char *const good[]
-        = { "1", "1.0", "12.0.0", "v1.0", "V2", "1!2.3", "2026.11", "1.0a1", "1.0.alpha-2", "1.0B", "1.0_beta_3", "1.0c1",
-            "1.0-rc.1", "1.0pre", "1.0preview4", "1.0.post1", "1.0-1", "1.0r5", "1.0.rev", "1.0.dev0", "1.0dev",
+        = { "1", "1.0", "12.0.0", "v1.0", "V2", "1!2.3", "2026.11", "1.0a1", "1.0.alpha-2", "1.0B", "1.0_beta_3",
+            "1.0c1", "1.0-rc.1", "1.0pre", "1.0preview4", "1.0.post1", "1.0-1", "1.0r5", "1.0.rev", "1.0.dev0", "1.0dev",
             "0.30.0.dev0", "1.0a1.post2.dev3", "1.0a.", "1.0+local", "1.0+ubuntu-1.2_x", "1.0RC1+A.1" };
     static const char *const bad[]
-        = { "", "v", "x", "1.", "1..0", ".1", "1.x", "1.0x", "!1", "1!", "1.0a1b2", "1.0+", "1.0+a..b", "1.0+a.", "1.0+a b",
-            "1.0.dev0.post1", "1.0--", "1.0-x", "1.0.alpha.beta", "lates", "1.0; rm -r data", "1.0\n" };
+        = { "", "v", "x", "1.", "1..0", ".1", "1.x", "1.0x", "!1", "1!", "1.0a1b2", "1.0+", "1.0+a..b", "1.0+a.",
+            "1.0+a b", "1.0.dev0.post1", "1.0--", "1.0-x", "1.0.alpha.beta", "lates", "1.0; rm -r data", "1.0\n" };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         ok (pep440_is_version (good[i]), "'%s' is a version", good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        ok (!pep440_is_version (bad[i]), "%zu: '%s' is not a version", i, i + 1 < sizeof bad / sizeof *bad ? bad[i] : "");
+        ok (!pep440_is_version (bad[i]), "text %zu is not a version", i);
 }
 
 /* A flag with PROPERTY_WORDS takes what is not an option; `--key=value` takes nothing more. */
