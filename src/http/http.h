@@ -9,8 +9,8 @@
  * - It has deadlines: for connecting, for silence in between, and for everything, retries and pauses included.
  * - Statuses 408, 429, 500, 502, 503 and 504, and broken connections, are retried with growing random pauses, or after
  *   the server's Retry-After. If that is beyond the deadline, the caller gets the answer at once.
- * - At most `redirects` redirects are followed, never from https to http. `headers`, `bearer` and `aws` are sent to the
- *   origin (scheme, host and port) of `url` only.
+ * - At most `redirects` redirects of a GET or HEAD are followed, never from https to http. `headers`, `bearer` and `aws`
+ *   are sent to the origin (scheme, host and port) of `url` only.
  * - An answer with a larger body than `most` fails.
  * - Messages and logs name a URL without its query, user and password, and never a header.
  *
@@ -121,7 +121,7 @@ void http_close (struct http *http);
  *
  * @param[out] responses  [count], all zero before; for http_response_release(), also after a failure
  * @return 0: each has an answer, of whatever status; -1 with @p fail set: at least one has none (status 0), and
- *         @p fail is what the first of them says.  Requests that had not begun are then not made.
+ *         @p fail is what the first of them says.  The others are then not made, or cancelled.
  */
 int http_perform (struct http *http, const struct http_request *requests, struct http_response *responses, size_t count,
                   struct fail *fail);
@@ -148,7 +148,7 @@ void http_show_url (struct strbuf *out, const char *url);
 bool http_same_origin (const char *a, const char *b);
 
 /**
- * The answer's body as JSON (jansson's json_t, for json_decref()).  Duplicate keys are refused.
+ * The answer's body as JSON (jansson's json_t, for json_decref()).  Of duplicate keys, the last counts.
  *
  * @return NULL with @p fail set: "HOST answered with invalid JSON: ..."
  */
