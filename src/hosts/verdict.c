@@ -124,7 +124,8 @@ verdict_json (const struct head *head, const struct link *guilty, struct strbuf 
     struct plan plan = { .host = (char *) (link->host ? link->host : link->name),
                          .program = head->parcel.config.program,
                          .world_size = hostlist_world_size (&head->hosts->list) };
-    const char *why = link->state == LINK_LOST ? link->why : link->report ? blame_without_prefix (link->report) : "no report";
+    const char *why = link->state == LINK_LOST ? link->why
+                      : link->report ? blame_without_prefix (link->report) : "no report";
     snprintf (error.text, sizeof error.text, "host %s: %.*s", link->name, (int) strcspn (why, "\n"), why);
     return report_json_error (&plan, &error, out, fail);
 }
