@@ -97,7 +97,7 @@ test_expect_success 'ranks each of which is alone for MPI are refused' '
     chmod +x alone && test_exit 1 by_hand 2 "$port" ./alone timeout $patience "$conformance" control 2>error &&
     grep "accel_open: engine mpi: MPI connects 1 process, but this job has 2: .* was not started by its own mpirun" error'
 for how in init serialized; do
-    test_expect_success "the program has called MPI_Init() itself: $how" '
+    test_expect_success "the program has called MPI_Init() itself, and trains: $how" '
         under_mpirun 2 "$builddir/tests/engines/mpi_program" $how >out && grep -x "mpi, 2 ranks" out'
 done
 test_expect_success 'the program has called MPI_Finalize()' '

@@ -46,6 +46,53 @@ meet_elsewhere (void *user)
     return NULL;
 }
 
+/* A pass of which a thread of the library averages the first gradients, if one may. */
+struct pass {
+    struct accel_model *model;
+    float grads[2][2];
+    float rank;
+};
+
+static enum accel_status
+backward (void *user, float scale, struct accel_error *err)
+{
+    struct pass *pass = user;
+    for (size_t i = 2; i-- > 0;) {
+        for (int j = 0; j < 2; j++)
+            pass->grads[i][j] = scale * (pass->rank + (float) i);
+        enum accel_status status = accel_grad_ready (pass->model, i, err);
+        if (status)
+            return status;
+        usleep (100000); /* a thread that should not be there has time to communicate */
+    }
+    return ACCEL_OK;
+}
+
+static void
+train (struct accel *acc)
+{
+    struct accel_error err = { 0 };
+    struct accel_comm *world = accel_world (acc);
+    struct pass pass = { .rank = (float) accel_comm_rank (world) };
+    float data[2][2] = { { 0 } }, mean = ((float) accel_comm_size (world) - 1) / 2;
+    int64_t shape[] = { 2 };
+    DLTensor tensors[4];
+    struct accel_parameter parameters[2];
+    for (int i = 0; i < 4; i++)
+        tensors[i] = (DLTensor){ .data = i < 2 ? data[i] : pass.grads[i - 2], .device = { kDLCPU, 0 }, .ndim = 1,
+                                 .dtype = { kDLFloat, 32, 1 }, .shape = shape };
+    for (int i = 0; i < 2; i++)
+        parameters[i] = (struct accel_parameter){ i ? "b" : "a", &tensors[i], &tensors[2 + i] };
+    const struct accel_ddp_options options = { .bucket_cap_mb = 1e-6, .overlap = ACCEL_OVERLAP_ALWAYS };
+    must (!accel_model_create (&pass.model, parameters, 2, &err), "accel_model_create", &err);
+    must (!accel_model_set_ddp (pass.model, &options, &err), "accel_model_set_ddp", &err);
+    must (!accel_prepare (acc, &err, pass.model), "accel_prepare", &err);
+    must (!accel_backward (acc, pass.model, 1, backward, &pass, &err), "accel_backward", &err);
+    for (int i = 0; i < 2; i++)
+        must (pass.grads[i][1] == mean + (float) i, "the averaged gradients", &err);
+    accel_model_destroy (pass.model);
+}
+
 /* A collective of the program between two of ours, of which another thread calls the second. */
 static void
 share (bool has_one_thread)
@@ -62,6 +109,7 @@ share (bool has_one_thread)
     must (!accel_comm_all_reduce (world, &one, &sum, 1, ACCEL_FLOAT32, ACCEL_SUM, &err) && sum == size, "sum", &err);
     MPI_Allreduce (&ours, &theirs, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     must ((float) theirs == size, "MPI_Allreduce", &err);
+    train (acc);
     barrier.comm = world;
     must (!pthread_create (&thread, NULL, meet_elsewhere, &barrier) && !pthread_join (thread, NULL), "thread", &err);
     if (has_one_thread)
