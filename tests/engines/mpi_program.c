@@ -5,6 +5,8 @@
  *   mpi_program serialized   the same with MPI_Init_thread()
  *   mpi_program finalized    accel_open() comes after MPI_Finalize()
  *   mpi_program large        more than 2^31 elements
+ *   mpi_program many         thousands of calls, which leave no memory behind
+ *   mpi_program waits        short waits, all of which together exceed the timeout
  *
  * What is wrong is one line on standard error and exit status 1. */
 #include <config.h>
@@ -194,6 +196,67 @@ large (void)
     accel_close (acc);
 }
 
+/* ---- many calls ---- */
+
+static long
+pages_in_use (void)
+{
+    long size = 0, resident = 0;
+    FILE *file = fopen ("/proc/self/statm", "r");
+    if (file && fscanf (file, "%ld %ld", &size, &resident) != 2)
+        resident = 0;
+    if (file)
+        fclose (file);
+    return resident;
+}
+
+/* Many at once, because ranks that wait for each other are slow on a busy machine. */
+static void
+meet_in_flight (struct accel_comm *world, int batches)
+{
+    enum { BATCH = 250 };
+    struct accel_error err = { 0 };
+    struct accel_work *works[BATCH];
+    for (int i = 0; i < batches; i++) {
+        for (int j = 0; j < BATCH; j++)
+            must (!accel_comm_barrier_start (world, &works[j], &err), "barrier", &err);
+        for (int j = 0; j < BATCH; j++)
+            must (!accel_work_wait (works[j], &err), "wait", &err);
+    }
+}
+
+static void
+many (void)
+{
+    enum { WARM = 2, BATCHES = 60, PAGES = 64 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    meet_in_flight (accel_world (acc), WARM);
+    long before = pages_in_use ();
+    meet_in_flight (accel_world (acc), BATCHES);
+    long more = pages_in_use () - before;
+    snprintf (err.text, sizeof err.text, "%ld pages more", more);
+    must (before && more < PAGES, "memory of calls that are over", &err);
+    accel_close (acc);
+}
+
+static void
+wait_often (void)
+{
+    enum { TIMEOUT_MS = 3000, NAP_MS = 200, NAPS = 18 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = TIMEOUT_MS }, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    for (int i = 0; i < NAPS; i++) {
+        if (accel_comm_rank (world) == 0)
+            usleep (NAP_MS * 1000);
+        must (!accel_comm_barrier (world, &err), "barrier", &err);
+    }
+    accel_close (acc);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -207,6 +270,10 @@ main (int argc, char **argv)
         open_too_late ();
     else if (!strcmp (how, "large"))
         large ();
+    else if (!strcmp (how, "many"))
+        many ();
+    else if (!strcmp (how, "waits"))
+        wait_often ();
     else
         return 2;
     return 0;
