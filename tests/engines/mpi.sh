@@ -73,7 +73,7 @@ test_expect_success '2 processes' 'conforms 2 $all'
 test_expect_success '3 processes' 'conforms 3 mixture messages groups work rounds'
 test_expect_success '4 processes' 'conforms 4 sizes mixture control groups'
 # Open MPI then takes each message before its receiver has come, or none, as networks do.
-for bytes in 4194304 64; do
+for bytes in 1048576 64; do
     test_expect_success "3 processes, where messages of more than $bytes bytes wait for their receiver" '
         OMPI_MCA_btl_vader_eager_limit=$bytes conforms 3 mixture'
 done
@@ -112,6 +112,7 @@ test_expect_success 'a kind that it does not know is unsupported' '
     test "$(grep -cx "kind 40, started: engine mpi: unknown kind 40" out)" = 2'
 
 test_expect_success 'calls leave no memory behind' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" many'
+test_expect_success 'a message that MPI gets in parts' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" message'
 test_expect_success 'a timeout is that of one call' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" waits'
 
 # Scenarios of tests/fault/comm_faults.sh, rank 1 being the victim: how many are told, and of what.

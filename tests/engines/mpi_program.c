@@ -6,6 +6,7 @@
  *   mpi_program finalized    accel_open() comes after MPI_Finalize()
  *   mpi_program large        more than 2^31 elements
  *   mpi_program many         thousands of calls, which leave no memory behind
+ *   mpi_program message      100 MiB, more than MPI gets at once
  *   mpi_program waits        short waits, all of which together exceed the timeout
  *
  * What is wrong is one line on standard error and exit status 1. */
@@ -210,11 +211,11 @@ pages_in_use (void)
     return resident;
 }
 
-/* Many at once, because ranks that wait for each other are slow on a busy machine. */
+/* Some at once, because ranks that wait for each other are slow on a busy machine. */
 static void
 meet_in_flight (struct accel_comm *world, int batches)
 {
-    enum { BATCH = 250 };
+    enum { BATCH = 16 };
     struct accel_error err = { 0 };
     struct accel_work *works[BATCH];
     for (int i = 0; i < batches; i++) {
@@ -228,7 +229,7 @@ meet_in_flight (struct accel_comm *world, int batches)
 static void
 many (void)
 {
-    enum { WARM = 2, BATCHES = 60, PAGES = 64 };
+    enum { WARM = 30, BATCHES = 250, PAGES = 20 };
     struct accel_error err = { 0 };
     struct accel *acc;
     must (!accel_open (&acc, NULL, &err), "accel_open", &err);
@@ -238,6 +239,28 @@ many (void)
     long more = pages_in_use () - before;
     snprintf (err.text, sizeof err.text, "%ld pages more", more);
     must (before && more < PAGES, "memory of calls that are over", &err);
+    accel_close (acc);
+}
+
+/* ---- a message that MPI gets in parts ---- */
+
+static void
+send_long (void)
+{
+    enum { BYTES = (100 << 20) + 4 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    size_t count = BYTES / sizeof (uint32_t);
+    uint32_t *numbers = calloc (count, sizeof *numbers);
+    must (numbers, "calloc", &err);
+    for (size_t i = 0; i < count && accel_comm_rank (world) == 0; i++)
+        numbers[i] = (uint32_t) i;
+    must (!accel_comm_broadcast (world, numbers, count, ACCEL_INT32, 0, &err), "broadcast", &err);
+    for (size_t i = 0; i < count; i++)
+        must (numbers[i] == (uint32_t) i, "broadcast", &err);
+    free (numbers);
     accel_close (acc);
 }
 
@@ -272,6 +295,8 @@ main (int argc, char **argv)
         large ();
     else if (!strcmp (how, "many"))
         many ();
+    else if (!strcmp (how, "message"))
+        send_long ();
     else if (!strcmp (how, "waits"))
         wait_often ();
     else
