@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An agent and the launcher below it, with the head played by the test: what ranks are given, what the head is told, and
- * that nothing outlives a connection. */
+/* An agent and the launcher below it, with the head played by the test: what ranks are given, what the head is told,
+ * and that nothing outlives a connection. */
 #include <config.h>
 
 #include "hosts/agent.h"
@@ -236,7 +236,8 @@ test_job (void)
     wire_put_frame (&play.pipe.to_write, WIRE_BEAT, 42);
     bool has_come = await_frame (&play, WIRE_BEAT, &frame);
     int64_t echo = wire_number (&frame), theirs = wire_number (&frame);
-    ok (has_come && echo == 42 && theirs >= before && theirs <= clock_ns (), "a beat is answered with the agent's clock");
+    ok (has_come && echo == 42 && theirs >= before && theirs <= clock_ns (),
+        "a beat is answered with the agent's clock");
     ok (end (&play), "an agent ends with its connection");
 }
 
@@ -281,7 +282,7 @@ test_silence (void)
     pipe_close (&play.pipe);
 }
 
-/* The connection ends, or the agent does; @signal as the launcher's end. */
+/* The connection ends, or the agent is killed. */
 static void
 check_orphan (bool kills, const char *name)
 {
