@@ -26,7 +26,7 @@
              "Slurm that has all the hosts, and otherwise ssh." },
 
     { .key = "mpi", OPT_TEXT (mpi), .dflt = "auto", .choices = WORDS ("auto", "yes", "no"), .group = GROUP_HOSTS,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_EXTENSION, .metavar = "WORD",
+      .commands = COMMAND_LAUNCH | COMMAND_TEST, .properties = PROPERTY_EXTENSION, .metavar = "WORD",
       .help = "whether the ranks are processes of MPI",
       .doc = "Whether the ranks are processes of MPI, which libaccel needs on several hosts. The launcher then also "
              "starts mpirun (with srun as the starter: srun --mpi=pmix, or the SLURM_MPI_TYPE of the environment), "

@@ -73,8 +73,16 @@ run_steps (struct self *self, const struct step *steps, uint32_t timeout_ms)
     return 0;
 }
 
+static int
+run_all (struct self *self, uint32_t timeout_ms)
+{
+    return run_steps (self, state_steps, timeout_ms) || run_steps (self, comm_steps, timeout_ms)
+           || run_steps (self, collection_steps, timeout_ms) || run_steps (self, group_steps, timeout_ms)
+           || run_steps (self, train_steps, timeout_ms) || run_steps (self, utility_steps, timeout_ms);
+}
+
 int
-main (void)
+main (int argc, char **argv)
 {
     struct accel_options options = { 0 };
     struct accel_error err;
@@ -94,9 +102,8 @@ main (void)
     if (self.rank == 0)
         printf ("libaccel %s, %d process%s, engine %s\n", accel_version (), self.size, self.size == 1 ? "" : "es",
                 accel_comm_engine (self.world));
-    int status = run_steps (&self, state_steps, timeout_ms) || run_steps (&self, comm_steps, timeout_ms)
-                 || run_steps (&self, collection_steps, timeout_ms) || run_steps (&self, group_steps, timeout_ms)
-                 || run_steps (&self, train_steps, timeout_ms) || run_steps (&self, utility_steps, timeout_ms);
+    bool measures = argc > 1 && !strcmp (argv[1], "--links");
+    int status = measures ? run_steps (&self, links_steps, timeout_ms) : run_all (&self, timeout_ms);
     accel_close (self.acc);
     return status;
 }
