@@ -68,21 +68,18 @@ add_argv (const struct check *check, const struct config *config, const char *se
     strlist_add (argv, "--");
     strlist_add (argv, selftest);
     strlist_add (argv, "--links");
+    strlist_printf (argv, "%lld", (long long) check->limit_ms);
 }
 
 static _Noreturn void
-run_child (const struct strlist *argv, int64_t limit_ms, const int out[2], const int err[2], pid_t parent)
+run_child (const struct strlist *argv, const int out[2], const int err[2], pid_t parent)
 {
-    char limit[24];
     int null = open ("/dev/null", O_RDONLY | O_CLOEXEC);
-    snprintf (limit, sizeof limit, "%lld", (long long) limit_ms);
     prctl (PR_SET_PDEATHSIG, SIGKILL);
     dup2 (null, 0);
     dup2 (out[1], 1);
     dup2 (err[1], 2);
     signal (SIGPIPE, SIG_DFL);
-    setenv ("ACCEL_TIMEOUT_MS", limit, 0);
-    setenv ("OMP_NUM_THREADS", "1", 0);
     if (getppid () == parent)
         execv ("/proc/self/exe", argv->items);
     dprintf (2, "cannot start a launch: %s\n", strerror (errno));
@@ -90,14 +87,14 @@ run_child (const struct strlist *argv, int64_t limit_ms, const int out[2], const
 }
 
 static int
-start (struct trial *trial, const struct strlist *argv, int64_t limit_ms, struct fail *fail)
+start (struct trial *trial, const struct strlist *argv, struct fail *fail)
 {
     int out[2] = { -1, -1 }, err[2] = { -1, -1 };
     pid_t parent = getpid ();
     if (!pipe2 (out, O_CLOEXEC) && !pipe2 (err, O_CLOEXEC))
         trial->pid = fork ();
     if (trial->pid == 0)
-        run_child (argv, limit_ms, out, err, parent);
+        run_child (argv, out, err, parent);
     int error = errno;
     for (int i = 0; i < 2; i++) {
         const int *ends = i ? err : out;
@@ -255,7 +252,7 @@ check_mpi_run (struct check *check, const struct config *config, const char *sel
     add_argv (check, config, selftest, &argv);
     if (argv.failed)
         return fail_nomem (fail);
-    int result = start (&trial, &argv, check->limit_ms, fail);
+    int result = start (&trial, &argv, fail);
     if (!result)
         judge (check, &trial, wait_for (&trial, clock_ms () + check->mpi_limit_ms));
     release (&trial);

@@ -6,8 +6,8 @@
 #include "hosts/check.h"
 
 /**
- * Unless --mpi no, launch `SELFTEST --links` with one rank on each host, as any job would be, and take its results.  Blocks, but not
- * longer than the deadline of a step and a little for each host.
+ * Unless --mpi no, launch `SELFTEST --links` with one rank on each host, as any job would be, and take its results.
+ * Blocks, but not longer than mpi_limit_ms.
  *
  * Sets `mpi` and mpi_rates and mpi_trips, or mpi_why: it is left out where it could not work.
  *

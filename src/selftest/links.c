@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `accel_selftest --links`, which `accelerate test --hosts` starts once on each host: how fast the engine is between
+/* `accel_selftest --links TIMEOUT_MS`, which `accelerate test --hosts` starts once on each host: how fast the engine is between
  * each two ranks.  Rank 0 writes a line for each: "link FIRST SECOND ROUND_TRIP_NS TO FROM", with bytes per second.
  *
  * In each round every rank has another partner, and a group with it.  The lower rank leads: it announces each transfer

@@ -23,7 +23,7 @@ struct step {
 /** Each ends with an all-zero row. */
 extern const struct step state_steps[], comm_steps[], collection_steps[], group_steps[], train_steps[], utility_steps[];
 
-/** With --links, instead of the others. */
+/** With --links TIMEOUT_MS, instead of the others. */
 extern const struct step links_steps[];
 
 /** Note what is wrong.  @return false always. */

@@ -339,6 +339,7 @@ run_mpi (struct lab *lab, struct config *config, const char *selftest)
     check->mpi_trips = lab->trips;
     if (!check->mpi_limit_ms)
         check->mpi_limit_ms = 600000;
+    check->limit_ms = 30000;
     ok (!check_mpi_run (check, config, selftest, &fail), "MPI: the check itself can be made");
 }
 
@@ -396,7 +397,7 @@ test_mpi_arguments (struct config *config)
     run_mpi (&lab, config, "/a/selftest");
     ok (strstr (lab.check.mpi_why, "--mpi yes") && strstr (lab.check.mpi_why, "--hosts a:1,b:1,[fe80::1]:1 ")
             && strstr (lab.check.mpi_why, "--starter=ssh --host_timeout=30 --interface=eth7 --main_process_port=23 ")
-            && strstr (lab.check.mpi_why, "-- /a/selftest --links"), "the launch: %s", lab.check.mpi_why);
+            && strstr (lab.check.mpi_why, "-- /a/selftest --links 30000"), "the launch: %s", lab.check.mpi_why);
     config->settings.interface = NULL;
     config->settings.main_process_port = 0;
 }
