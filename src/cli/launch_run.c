@@ -113,8 +113,10 @@ print_report (const struct job *job, const struct launch *launch)
     strbuf_add (&report, rest ? rest : "");
     if (!launch->config->settings.quiet && crew_blames_other (launch->crew) && job->end != JOB_TOLD)
         report_killed (job, &report);
-    else if (!launch->config->settings.quiet)
+    else if (!launch->config->settings.quiet) {
         report_text (job, &report);
+        crew_add_simultaneous (launch->crew, &report);
+    }
     report_losses (job, &report);
     if (report.failed)
         keeper_say (keeper, "accelerate: out of memory while writing the report\n", !job->not_passed_on);

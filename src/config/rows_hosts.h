@@ -25,8 +25,9 @@
              "Slurm allocation on each host). mpirun means ssh, and --mpi yes. auto means srun in an allocation of "
              "Slurm that has all the hosts, and otherwise ssh." },
 
-    { .key = "mpi", OPT_TEXT (mpi), .dflt = "auto", .choices = WORDS ("auto", "yes", "no"), .group = GROUP_HOSTS,
-      .commands = COMMAND_LAUNCH | COMMAND_TEST, .properties = PROPERTY_EXTENSION, .metavar = "WORD",
+    { .key = "mpi", OPT_TEXT (mpi), .dflt = "auto", .choices = WORDS ("auto", "yes", "no"),
+      .section = "mpirun_config", .group = GROUP_HOSTS,
+      .commands = COMMAND_LAUNCH | COMMAND_TEST, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "WORD",
       .help = "whether the ranks are processes of MPI",
       .doc = "Whether the ranks are processes of MPI, which libaccel needs on several hosts. The launcher then also "
              "starts mpirun (with srun as the starter: srun --mpi=pmix, or the SLURM_MPI_TYPE of the environment), "
@@ -49,8 +50,8 @@
              "others. A host that has lost the launcher ends its own ranks. A connection may take as long, but at "
              "least 30 seconds." },
 
-    { .key = "job_key_file", OPT_PATH (job_key_file), .group = GROUP_HOSTS, .commands = COMMAND_LAUNCH,
-      .properties = PROPERTY_EXTENSION, .metavar = "FILE",
+    { .key = "job_key_file", OPT_PATH (job_key_file), .section = "mpirun_config", .group = GROUP_HOSTS,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "FILE",
       .help = "secret that the launchers of a job share",
       .doc = "A file with the secret by which launchers that you start by hand, one on each machine, know each other: "
              "16 bytes or more, the same on all machines, not accessible to other users. The default is job_key beside "

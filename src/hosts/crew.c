@@ -23,13 +23,6 @@ enum { UNKNOWN_SIZE = 2 }; /* of a job that could not be planned: that of severa
 
 /* ---- our own machine ---- */
 
-static bool
-was_killed (int wait_status)
-{
-    int signal = WIFSIGNALED (wait_status) ? WTERMSIG (wait_status) : 0;
-    return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
-}
-
 /* A signal to a launcher, for people who have not sent it. */
 static void
 add_told (const struct crew *crew, const struct job *job, struct strbuf *out)
@@ -65,7 +58,6 @@ note_own_failure (struct crew *crew, const struct job *job)
     } else {
         report_text (job, &text);
         report_json (job, &json, NULL);
-        own->was_killed = was_killed (job->ranks[job->first_failed].wait_status);
     }
     crew_set_failure (own, clock_ns (), end, status, text.text, json.text);
 }
@@ -88,17 +80,20 @@ note_own (struct crew *crew, const struct job *job, bool own_is_over)
 
 /* ---- the verdict ---- */
 
-/* Ranks of ours that were the first to fail here are victims of the one that is to blame. */
+/* Ranks of ours that were the first to fail here are victims of the one that is to blame, unless the verdict says that
+ * they may have been first. */
 static void
 add_victim (struct crew *crew, const struct job *job)
 {
+    AUTO_STRBUF struct strbuf line = { 0 };
     char how[96];
     if (job->end != JOB_FAILED || crew->verdict.is_ours || !crew->to_say.length)
         return;
     const struct job_rank *rank = &job->ranks[job->first_failed];
     jobseg_describe_exit (rank->wait_status, how, sizeof how);
-    strbuf_printf (&crew->to_say, "  after it, rank %d (process %d on %s) %s\n", rank->process->rank, (int) rank->pid,
-                   crew->plan->host, how);
+    strbuf_printf (&line, "rank %d (process %d on %s) %s", rank->process->rank, (int) rank->pid, crew->plan->host, how);
+    if (line.text && !(crew->verdict.also && strstr (crew->verdict.also, line.text)))
+        strbuf_printf (&crew->to_say, "  after it, %s\n", line.text);
 }
 
 /* The job's output is open until our own part is over; crew_take_rest() has what is left then. */
@@ -128,7 +123,7 @@ lose_peer (struct crew *crew, struct crew_peer *peer, const char *why)
     else if (peer->machine)
         crew_main_lose (crew, peer, why);
     else if (peer->is_welcomed && !peer->is_leaving) /* it could not read the welcome */
-        crew_set_why (crew, 3, "%s left at once, perhaps because it has another job key", peer->name);
+        crew_set_why (crew, CREW_WHY_LASTS, "%s left at once, perhaps because it has another job key", peer->name);
 }
 
 static void
@@ -237,7 +232,7 @@ find_deadline (const struct crew *crew, int64_t now, bool is_hasty)
             earlier (&until, peer->beat_ms);
     }
     earlier (&until, crew->judge_ms);
-    earlier (&until, crew->has_noted ? 0 : crew->start_ms + crew->timeout_ms);
+    earlier (&until, crew->noted >= 0 ? 0 : crew->start_ms + crew->timeout_ms);
     if (crew->machine && !crew->peers)
         earlier (&until, crew->dial.again_ms);
     if (crew->own->failed_ns || crew->verdict.is_known || is_hasty)
@@ -245,23 +240,31 @@ find_deadline (const struct crew *crew, int64_t now, bool is_hasty)
     return until;
 }
 
+/* Who is not there when it should be.  @return false: all are */
+static bool
+add_absent (const struct crew *crew, struct strbuf *out)
+{
+    int first = crew_first_port (crew->port);
+    if (crew->machine && !crew->has_joined)
+        strbuf_printf (out, "to that of machine 0 (%s, ports %d-%d)", crew->settings->main_process_ip, first,
+                       first + CREW_PORTS - 1);
+    for (int i = 1, told = 0; !crew->machine && i < crew->machines && told <= 8; i++)
+        if (crew->all[i].state == MACHINE_ABSENT)
+            strbuf_printf (out, told++ == 0 ? "from that of machine %d" : told > 8 ? ", ..." : ", %d", i);
+    return out->length > 0;
+}
+
+/* Once; and again for a reason that was not known then and will not go away. */
 static void
 note_loneliness (struct crew *crew, int64_t now)
 {
     AUTO_STRBUF struct strbuf who = { 0 };
-    if (crew->has_noted || now - crew->start_ms < crew->timeout_ms)
+    int weight = *crew->why ? crew->dial.weight : 0;
+    bool has_more = crew->noted < 0 || (crew->noted < CREW_WHY_LASTS && weight >= CREW_WHY_LASTS);
+    if (!has_more || now - crew->start_ms < crew->timeout_ms)
         return;
-    crew->has_noted = true;
-    if (crew->verdict.is_known)
-        return;
-    int first = crew_first_port (crew->port);
-    if (crew->machine && !crew->has_joined)
-        strbuf_printf (&who, "to that of machine 0 (%s, ports %d-%d)", crew->settings->main_process_ip, first,
-                       first + CREW_PORTS - 1);
-    for (int i = 1, told = 0; !crew->machine && i < crew->machines && told <= 8; i++)
-        if (crew->all[i].state == MACHINE_ABSENT)
-            strbuf_printf (&who, told++ == 0 ? "from that of machine %d" : told > 8 ? ", ..." : ", %d", i);
-    if (who.text)
+    crew->noted = weight;
+    if (!crew->verdict.is_known && add_absent (crew, &who))
         strbuf_printf (&crew->to_say, "accelerate: note: this launcher has no connection %s%s%s; if a rank fails "
                        "there, the ranks here have to notice it themselves\n", who.text, *crew->why ? ": " : "",
                        crew->why);
@@ -359,11 +362,11 @@ crew_create (struct crew **result, const struct config *config, const struct pla
     *crew = (struct crew){ .settings = settings, .plan = plan, .machine = (int) settings->machine_rank,
                            .machines = (int) settings->num_machines, .port = port ? port : PLAN_USUAL_PORT,
                            .timeout_ms = settings->host_timeout * 1000, .epoll = -1, .listener = -1,
-                           .hook = { .fd = -1, .serve = serve }, .dial = { .resolver = -1 } };
+                           .noted = -1, .hook = { .fd = -1, .serve = serve }, .dial = { .resolver = -1 } };
     if (make_machines (crew, fail))
         goto error;
     if (jobkey_read (&crew->key, settings->job_key_file, crew->machine == 0, &why)) {
-        crew_set_why (crew, 3, "%s", why.text);
+        crew_set_why (crew, CREW_WHY_LASTS, "%s", why.text);
         if (settings->job_key_file) {
             fail_set (fail, FAIL_GENERAL, "--job_key_file: %s", why.text);
             goto error;
@@ -422,6 +425,13 @@ crew_blames_other (const struct crew *crew)
 {
     bool is_other = crew && crew->verdict.is_known && !crew->verdict.is_ours && crew->verdict.end != WIRE_END_DONE;
     return is_other ? &crew->verdict : NULL;
+}
+
+void
+crew_add_simultaneous (const struct crew *crew, struct strbuf *out)
+{
+    if (crew && crew->verdict.is_ours && crew->verdict.also)
+        strbuf_add (out, crew->verdict.also);
 }
 
 bool

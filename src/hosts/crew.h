@@ -37,6 +37,9 @@ struct job_crew *crew_hook (struct crew *crew);
 /** After job_run().  @return NULL for NULL, or if only this machine's part is known or is to blame */
 const struct crew_verdict *crew_blames_other (const struct crew *crew);
 
+/** Append, to this machine's own report, which ranks on other machines may have been the first to fail. */
+void crew_add_simultaneous (const struct crew *crew, struct strbuf *out);
+
 /** Whether other launchers take part; then machine 0 decides on restarts. */
 bool crew_has_others (const struct crew *crew);
 

@@ -5,6 +5,7 @@
 #include "hosts/crew_state.h"
 
 #include "hosts/address.h"
+#include "hosts/blame.h"
 #include "launch/signals.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-enum { ACCEPTS_AT_ONCE = 16, MOST_STRANGERS = 32, NEARLY_NS = 1000000000 };
+enum { ACCEPTS_AT_ONCE = 16, MOST_STRANGERS = 32 };
 
 /* If all ports are taken, the job runs without us. */
 void
@@ -24,7 +25,8 @@ crew_main_begin (struct crew *crew)
     for (int i = 0; i < CREW_PORTS && crew->listener < 0; i++)
         crew->listener = address_listen (first + i);
     if (crew->listener < 0)
-        crew_set_why (crew, 3, "cannot listen on ports %d-%d: %s", first, first + CREW_PORTS - 1, strerror (errno));
+        crew_set_why (crew, CREW_WHY_LASTS, "cannot listen on ports %d-%d: %s", first, first + CREW_PORTS - 1,
+                      strerror (errno));
     else
         epoll_ctl (crew->epoll, EPOLL_CTL_ADD, crew->listener, &event);
 }
@@ -80,6 +82,7 @@ send_verdict (const struct crew *crew, struct crew_peer *peer)
     wire_put_number (&frame, verdict->end);
     wire_put_number (&frame, verdict->status);
     wire_put_text (&frame, verdict->text);
+    wire_put_text (&frame, verdict->also);
     wire_put_text (&frame, verdict->json);
     wire_end (&frame, begin);
     crew_peer_put (peer, &frame);
@@ -175,14 +178,11 @@ static void
 take_failure (struct crew_peer *peer, struct wire_frame *frame, bool is_end)
 {
     int64_t age_ns = wire_number (frame);
-    bool was_killed = wire_number (frame);
     enum wire_end end = (enum wire_end) wire_number (frame);
     int status = (int) wire_number (frame);
     const char *text = wire_text (frame), *json = wire_text (frame);
-    if (age_ns >= 0 && !peer->machine->failed_ns && !frame->failed) {
-        peer->machine->was_killed = was_killed;
+    if (age_ns >= 0 && !frame->failed)
         crew_set_failure (peer->machine, clock_ns () - age_ns - peer->trip_ns / 2, end, status, text, json);
-    }
     if (is_end)
         peer->machine->state = MACHINE_ENDED;
 }
@@ -231,27 +231,40 @@ crew_main_lose (struct crew *crew, struct crew_peer *peer, const char *why)
 
 /* ---- who is to blame ---- */
 
-/* Messages take time, and a busy machine notices the end of a process late: of two failures at nearly the same time,
- * the one that no other can have caused was first. */
-static bool
-is_before (const struct crew_machine *a, const struct crew_machine *b)
+static struct blame
+blame_of (const struct crew_machine *machine)
 {
-    int64_t difference = a->failed_ns - b->failed_ns;
-    bool is_close = difference < NEARLY_NS && difference > -NEARLY_NS;
-    bool both_told = a->state != MACHINE_LOST && b->state != MACHINE_LOST;
-    if (is_close && both_told && a->was_killed != b->was_killed)
-        return a->was_killed;
-    return difference < 0;
+    return (struct blame){ .failed_ns = machine->failed_ns, .is_lost = machine->state == MACHINE_LOST,
+                           .end = machine->end, .status = machine->status, .report = machine->text };
 }
 
 static const struct crew_machine *
 find_guilty (const struct crew *crew)
 {
     const struct crew_machine *first = NULL;
-    for (int i = 0; i < crew->machines; i++)
-        if (crew->all[i].failed_ns && (!first || is_before (&crew->all[i], first)))
+    struct blame first_blame;
+    for (int i = 0; i < crew->machines; i++) {
+        struct blame blame = blame_of (&crew->all[i]);
+        if (blame.failed_ns && (!first || blame_is_before (&blame, &first_blame))) {
             first = &crew->all[i];
+            first_blame = blame;
+        }
+    }
     return first;
+}
+
+/* @return what else may have been first; to be freed, NULL if there is nothing */
+static char *
+find_simultaneous (const struct crew *crew, const struct crew_machine *guilty)
+{
+    AUTO_STRBUF struct strbuf out = { 0 };
+    size_t count = crew->machines > 0 ? (size_t) crew->machines : 0;
+    AUTO_FREE struct blame *all = calloc (count, sizeof *all);
+    for (size_t i = 0; all && i < count; i++)
+        all[i] = blame_of (&crew->all[i]);
+    if (all)
+        blame_add_simultaneous (all, count, (size_t) (guilty - crew->all), &out);
+    return out.length ? strbuf_take (&out) : NULL;
 }
 
 static bool
@@ -293,10 +306,13 @@ crew_main_think (struct crew *crew, bool is_hasty)
     if (guilty && !crew->judge_ms)
         end_all (crew);
     if (guilty && (is_hasty || clock_ms () >= crew->judge_ms || all_have (crew, false))) {
-        crew_set_verdict (crew, (int) (guilty - crew->all), guilty->end, guilty->status, guilty->text, guilty->json);
+        AUTO_FREE char *also = find_simultaneous (crew, guilty);
+        crew_set_verdict (crew, &(struct crew_verdict){ .machine = (int) (guilty - crew->all), .end = guilty->end,
+                                                        .status = guilty->status, .text = guilty->text, .also = also,
+                                                        .json = guilty->json });
         tell_verdict (crew);
     } else if (!guilty && crew->over_ms && all_have (crew, true)) {
-        crew_set_verdict (crew, -1, WIRE_END_DONE, 0, NULL, NULL);
+        crew_set_verdict (crew, &(struct crew_verdict){ .machine = -1, .end = WIRE_END_DONE });
         tell_verdict (crew);
     }
 }

@@ -166,7 +166,7 @@ has_key (struct crew *crew)
         return true;
     if (!jobkey_read (&crew->key, crew->settings->job_key_file, false, &why))
         return true;
-    crew_set_why (crew, 3, "%s", why.text);
+    crew_set_why (crew, CREW_WHY_LASTS, "%s", why.text);
     return false;
 }
 
@@ -205,7 +205,8 @@ crew_member_lose (struct crew *crew, struct crew_peer *peer, const char *why)
         return;
     struct crew_machine main = { .host = crew->main_host };
     crew_lose (crew, &main, 0, peer->pipe.heard_ms, why);
-    crew_set_verdict (crew, 0, main.end, main.status, main.text, main.json);
+    crew_set_verdict (crew, &(struct crew_verdict){ .end = main.end, .status = main.status, .text = main.text,
+                                                    .json = main.json });
     free (main.text);
     free (main.json);
 }
@@ -218,8 +219,8 @@ join (struct crew *crew, struct crew_peer *peer, struct wire_frame *frame)
     const char *version = wire_text (frame), *host = wire_text (frame);
     AUTO_STRBUF struct strbuf join = { 0 };
     if (!version || !host || strcmp (version, PACKAGE_VERSION) != 0) {
-        crew_set_why (crew, 3, "it is accelerate %s, but this one is accelerate %s", version ? version : "?",
-                      PACKAGE_VERSION);
+        crew_set_why (crew, CREW_WHY_LASTS, "it is accelerate %s, but this one is accelerate %s",
+                      version ? version : "?", PACKAGE_VERSION);
         peer->is_dead = true;
         return;
     }
@@ -258,8 +259,12 @@ take_verdict (struct crew *crew, struct crew_peer *peer, struct wire_frame *fram
     int machine = (int) wire_number (frame);
     enum wire_end end = (enum wire_end) wire_number (frame);
     int status = (int) wire_number (frame);
-    const char *text = wire_text (frame), *json = wire_text (frame);
-    crew_set_verdict (crew, machine, end, status, text, json);
+    const char *text = wire_text (frame), *also = wire_text (frame), *json = wire_text (frame);
+    if (frame->failed)
+        return;
+    crew_set_verdict (crew, &(struct crew_verdict){ .machine = machine, .end = end, .status = status,
+                                                    .text = (char *) text, .also = (char *) also,
+                                                    .json = (char *) json });
     crew_peer_put_number (peer, WIRE_ACK, 0);
 }
 
@@ -296,7 +301,8 @@ crew_member_think (struct crew *crew)
     if (crew->verdict.is_known || !own->failed_ns || !crew->has_joined
         || clock_ns () < own->failed_ns + (int64_t) CREW_VERDICT_MS * 1000000)
         return;
-    crew_set_verdict (crew, crew->machine, own->end, own->status, own->text, own->json);
+    crew_set_verdict (crew, &(struct crew_verdict){ .machine = crew->machine, .end = own->end, .status = own->status,
+                                                    .text = own->text, .json = own->json });
 }
 
 bool

@@ -55,10 +55,10 @@ refuse (struct crew *crew, struct crew_peer *peer, enum seal_result result)
     if (result == SEAL_FOREIGN)
         crew_set_why (crew, 2, "%s: not a launcher of this version of accelerate", peer->name);
     else if (peer->seal.has_opened)
-        crew_set_why (crew, 3, "%s: somebody has changed what was sent", peer->name);
+        crew_set_why (crew, CREW_WHY_LASTS, "%s: somebody has changed what was sent", peer->name);
     else
-        crew_set_why (crew, 3, "%s has another job key; copy the file of the main machine, or name one with "
-                      "--job_key_file on all machines", peer->name);
+        crew_set_why (crew, CREW_WHY_LASTS, "%s has another job key; copy the file of the main machine, or name one "
+                      "with --job_key_file on all machines", peer->name);
     return -1;
 }
 
@@ -105,7 +105,6 @@ crew_peer_put_failure (struct crew_peer *peer, enum wire_type type, const struct
     AUTO_STRBUF struct strbuf frame = { 0 };
     size_t begin = wire_begin (&frame, type);
     wire_put_number (&frame, machine->failed_ns ? clock_ns () - machine->failed_ns : -1);
-    wire_put_number (&frame, machine->was_killed);
     wire_put_number (&frame, machine->end);
     wire_put_number (&frame, machine->status);
     wire_put_text (&frame, machine->text);

@@ -85,23 +85,30 @@ void
 crew_release_verdict (struct crew_verdict *verdict)
 {
     free (verdict->text);
+    free (verdict->also);
     free (verdict->json);
     *verdict = (struct crew_verdict){ 0 };
 }
 
 void
-crew_set_verdict (struct crew *crew, int machine, enum wire_end end, int status, const char *text, const char *json)
+crew_set_verdict (struct crew *crew, const struct crew_verdict *what)
 {
     struct crew_verdict *verdict = &crew->verdict;
     if (verdict->is_known)
         return;
-    *verdict = (struct crew_verdict){ .is_known = true, .is_ours = machine == crew->machine, .end = end,
-                                      .machine = machine, .status = status, .text = copy (text), .json = copy (json) };
-    if (end == WIRE_END_DONE)
+    *verdict = *what;
+    verdict->is_known = true;
+    verdict->is_ours = verdict->machine == crew->machine;
+    verdict->text = copy (what->text);
+    verdict->also = copy (what->also);
+    verdict->json = copy (what->json);
+    if (verdict->end == WIRE_END_DONE)
         return;
     crew->hook.must_end = true;
-    if (!verdict->is_ours && verdict->text)
+    if (!verdict->is_ours && verdict->text) {
         strbuf_add (&crew->to_say, verdict->text);
+        strbuf_add (&crew->to_say, verdict->also ? verdict->also : "");
+    }
 }
 
 void
@@ -113,7 +120,6 @@ crew_reset_machine (struct crew_machine *machine)
     free (machine->json);
     machine->text = machine->json = NULL;
     machine->failed_ns = 0;
-    machine->was_killed = false;
     machine->end = WIRE_END_DONE;
     machine->status = 0;
 }

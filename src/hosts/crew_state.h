@@ -20,6 +20,7 @@ enum {
     CREW_EXTRA_MS = 15000,   /* beyond the grace period, for all machines to end their ranks */
     CREW_ADDRESSES = 4,
     CREW_PORTS = 8, /* that are tried */
+    CREW_WHY_LASTS = 3, /* weight of a reason that somebody has to remove */
 };
 
 enum crew_machine_state {
@@ -35,7 +36,6 @@ struct crew_machine {
     char *host;
     int first_rank, ranks;
     int64_t failed_ns; /* our clock; 0: it has not failed */
-    bool was_killed;   /* its rank, by what no other failure brings about */
     enum wire_end end;
     int status;
     char *text, *json; /* its report; may be NULL */
@@ -86,7 +86,7 @@ struct crew {
     struct crew_peer *peers;
     struct crew_dial dial;
     bool has_joined; /* machine 0: another launcher has; others: machine 0 has taken us */
-    bool has_noted;  /* that there is no connection */
+    int noted;       /* weight of the reason that the note gave that there is no connection; -1: no note yet */
     char why[512];   /* there is none; "" */
     char *main_host; /* as machine 0 names itself */
     int64_t judge_ms; /* machine 0: when to say who is to blame; 0: nobody is */
@@ -140,9 +140,8 @@ void crew_add_machine (const struct crew_machine *machine, int number, struct st
 /** A machine of which nothing more will be heard. */
 void crew_lose (struct crew *crew, struct crew_machine *machine, int number, int64_t heard_ms, const char *why);
 
-/** Take the verdict, and say it if another machine is to blame.  Texts are copied. */
-void crew_set_verdict (struct crew *crew, int machine, enum wire_end end, int status, const char *text,
-                       const char *json);
+/** Take the verdict, unless there is one, and say it if another machine is to blame.  Texts are copied. */
+void crew_set_verdict (struct crew *crew, const struct crew_verdict *verdict);
 
 void crew_release_verdict (struct crew_verdict *verdict);
 

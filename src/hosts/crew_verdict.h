@@ -7,14 +7,13 @@
 
 #include <stdbool.h>
 
-/** `text`, `json` and `status` are of the machine that is to
- * blame. */
+/** `text`, `json` and `status` are those of the machine that is to blame. */
 struct crew_verdict {
     bool is_known;   /* otherwise this machine's part is all that is known */
     bool is_ours;    /* this machine is to blame */
     enum wire_end end;
     int machine, status;
-    char *text, *json;
+    char *text, *also, *json; /* may be NULL; also: lines about others that may have been first */
 };
 
 #endif

@@ -5,6 +5,7 @@
 #include "hosts/place.h"
 
 #include "config/check.h"
+#include "config/mode.h"
 #include "hosts/address.h"
 #include "hosts/hosts.h"
 #include "util/cleanup.h"
@@ -154,20 +155,35 @@ settle (struct config *config, struct place *place, const struct place_host *hos
     return config_check (config, fail);
 }
 
+/* The list of hosts: that of a flag, of the allocation, or of the configuration file. */
+static int
+find_list (struct place *place, const struct config *config, bool *is_given, allocation_lookup *lookup,
+           struct fail *fail)
+{
+    const struct settings *settings = &config->settings;
+    const char *key = settings->hosts ? "hosts" : "hostfile";
+    bool is_flag = config_origin (config, key).kind != ORIGIN_FILE;
+    bool has_list = settings->hosts ? strcmp (settings->hosts, "auto") != 0 : settings->hostfile != NULL;
+    *is_given = has_list && is_flag;
+    if (!*is_given && allocation_find_ours (&place->list, &place->source, lookup, fail))
+        return -1;
+    if (!has_list || place->list.count)
+        return 0;
+    *is_given = true;
+    place->source = settings->hosts ? is_flag ? "--hosts" : "the hosts of the configuration file"
+                                    : is_flag ? "--hostfile" : "the hostfile of the configuration file";
+    return hosts_read_list (&place->list, settings, fail);
+}
+
 int
 place_find (struct config *config, const struct place_host *host, allocation_lookup *lookup, struct fail *fail)
 {
-    const struct settings *settings = &config->settings;
-    struct place place = { .machine = -1, .source = settings->hosts ? "--hosts" : "--hostfile" };
-    bool is_auto = settings->hosts && !strcmp (settings->hosts, "auto");
-    bool is_given = (settings->hosts && !is_auto) || settings->hostfile;
-    if (settings->machine_rank != SETTING_AUTO
-        && (!settings->main_process_ip || strcmp (settings->main_process_ip, "auto") != 0))
+    struct place place = { .machine = -1 };
+    bool is_given;
+    if (!mode_needs_place (&config->settings))
         return 0;
-    int failed = is_given ? hosts_read_list (&place.list, settings, fail)
-                          : allocation_find_ours (&place.list, &place.source, lookup, fail);
-    if (!failed)
-        failed = settle (config, &place, host, is_given, lookup, fail);
+    int failed = find_list (&place, config, &is_given, lookup, fail)
+                 || settle (config, &place, host, is_given, lookup, fail);
     hostlist_release (&place.list);
     return failed ? -1 : 1;
 }

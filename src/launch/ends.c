@@ -239,6 +239,11 @@ ends_stop_for_crew (struct supervisor *supervisor)
     struct job *job = supervisor->job;
     if (job->end != JOB_DONE)
         return; /* they are ending already */
+    int cause = supervisor->phase == PHASE_RANKS ? find_cause (job) : -1;
+    if (cause >= 0) { /* the failure elsewhere may be its consequence */
+        ends_reap_rank (supervisor, cause);
+        return;
+    }
     job->end = JOB_ELSEWHERE;
     note_doing (job, -1);
     if (supervisor->phase == PHASE_RANKS)

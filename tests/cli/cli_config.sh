@@ -215,6 +215,7 @@ test_expect_success 'show: only what the mode heeds, and what has no effect is m
 	fsdp_activation_checkpointing: false  (default)
 	fsdp_activation_checkpointing_offload: false  (default)
 	starter: auto  (default)
+	mpi: auto  (default)
 	host_timeout: 30  (default)
 	enable_cpu_affinity: false  (default)
 	END

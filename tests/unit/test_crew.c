@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launchers that were started by hand: sealed connections, and which machine this one is. */
+/* Launchers that were started by hand: sealed connections, who is to blame, and which machine this
+ * one is. */
 #include <config.h>
 
+#include "config/mode.h"
 #include "hosts/crew_state.h"
 #include "hosts/place.h"
 #include "hosts/seal.h"
@@ -129,6 +131,80 @@ test_refusals (void)
     end (sides);
 }
 
+/* ---- who is to blame ---- */
+
+enum { MACHINES = 3, MS = 1000000 };
+
+struct blame_case {
+    const char *what;
+    struct {
+        enum crew_machine_state state;
+        int failed_ms; /* 0: it has not failed */
+        enum wire_end end;
+        int status;
+        const char *text;
+    } all[MACHINES];
+    int expected; /* machine */
+    const char *also;
+};
+
+static const struct blame_case blames[] = {
+    { "the first failure counts",
+      { { MACHINE_JOINED, 9000, WIRE_END_FAILED, 1, "accelerate: a\n" },
+        { MACHINE_JOINED, 7000, WIRE_END_FAILED, 2, "accelerate: b\nmore\n" },
+        { MACHINE_JOINED, 0, WIRE_END_DONE, 0, NULL } },
+      1, NULL },
+    { "others that may have been first are named",
+      { { MACHINE_JOINED, 7100, WIRE_END_FAILED, 1, "accelerate: a\n- \n" },
+        { MACHINE_ENDED, 7000, WIRE_END_FAILED, 2, "accelerate: b\n" },
+        { MACHINE_JOINED, 7200, WIRE_END_FAILED, 3, "accelerate: c\n" } },
+      1, "  at nearly the same time, a\n  at nearly the same time, c\n" },
+    { "a rank that was killed was first",
+      { { MACHINE_JOINED, 7100, WIRE_END_FAILED, 1, "accelerate: a\n" },
+        { MACHINE_JOINED, 7000, WIRE_END_FAILED, 1, "accelerate: b\n" },
+        { MACHINE_JOINED, 7900, WIRE_END_FAILED, 137, "accelerate: c\n" } },
+      2, NULL },
+    { "but not long after the others",
+      { { MACHINE_JOINED, 7100, WIRE_END_FAILED, 1, "accelerate: a\n" },
+        { MACHINE_ABSENT, 0, WIRE_END_DONE, 0, NULL },
+        { MACHINE_JOINED, 8200, WIRE_END_FAILED, 137, "accelerate: c\n" } },
+      0, NULL },
+    { "a launcher that was told to end was first",
+      { { MACHINE_JOINED, 7000, WIRE_END_FAILED, 1, "accelerate: a\n" },
+        { MACHINE_JOINED, 7500, WIRE_END_TOLD, 143, "accelerate: b\n" },
+        { MACHINE_JOINED, 0, WIRE_END_DONE, 0, NULL } },
+      1, NULL },
+    { "a lost machine was first",
+      { { MACHINE_JOINED, 7000, WIRE_END_FAILED, 134, "accelerate: a\n" },
+        { MACHINE_JOINED, 0, WIRE_END_DONE, 0, NULL },
+        { MACHINE_LOST, 7500, WIRE_END_ERROR, 1, "accelerate: host c: lost\n" } },
+      2, NULL },
+};
+
+static void
+test_blame (void)
+{
+    for (size_t i = 0; i < sizeof blames / sizeof *blames; i++) {
+        const struct blame_case *row = &blames[i];
+        struct crew_machine all[MACHINES];
+        struct crew crew = { .machines = MACHINES, .all = all, .own = all };
+        for (int j = 0; j < MACHINES; j++) {
+            all[j] = (struct crew_machine){ .state = row->all[j].state };
+            if (row->all[j].failed_ms)
+                crew_set_failure (&all[j], (int64_t) row->all[j].failed_ms * MS, row->all[j].end, row->all[j].status,
+                                  row->all[j].text, NULL);
+        }
+        crew_main_think (&crew, true);
+        const char *also = crew.verdict.also ? crew.verdict.also : "", *expected = row->also ? row->also : "";
+        ok (crew.verdict.is_known && crew.verdict.machine == row->expected && !strcmp (also, expected)
+                && crew.hook.must_end, "%s: %d %s", row->what, crew.verdict.machine, also);
+        for (int j = 0; j < MACHINES; j++)
+            crew_reset_machine (&all[j]);
+        crew_release_verdict (&crew.verdict);
+        strbuf_release (&crew.to_say);
+    }
+}
+
 /* ---- places ---- */
 
 static const char *const *variables;
@@ -142,17 +218,20 @@ look_up (const char *name)
     return NULL;
 }
 
+/* A value that begins with = is one of the configuration file. */
 static void
 set (struct config *config, const char *key, const char *value)
 {
     struct fail fail = { 0 };
-    if (value && config_set (config, option_find (key), value, (struct origin){ .kind = ORIGIN_FLAG }, &fail))
+    bool is_flag = value && *value != '=';
+    struct origin origin = { .kind = is_flag ? ORIGIN_FLAG : ORIGIN_FILE, .line = is_flag ? 0 : 1 };
+    if (value && config_set (config, option_find (key), value + !is_flag, origin, &fail))
         ok (false, "%s: %s", key, fail.text);
 }
 
 struct place_case {
     const char *variables[12];
-    const char *hosts, *rank, *ip, *machines; /* flags; NULL: not given */
+    const char *hosts, *rank, *ip, *machines; /* NULL: not given */
     const char *expected; /* "RANK of MACHINES at IP", or "!" and a part of the message */
 };
 
@@ -176,6 +255,16 @@ static const struct place_case places[] = {
     { { "PMI_RANK", "1", "PMI_SIZE", "3", NULL }, NULL, "auto", "h", NULL, "1 of 3 at h" },
     { { "LSB_HOSTS", "a b b", NULL }, NULL, "auto", "auto", NULL, "1 of 2 at a" },
     { { "PMI_RANK", "3", "PMI_SIZE", "4", NULL }, NULL, "auto", "h", "2", "!must be less than num_machines" },
+    { { NULL }, "=a,b,c", "auto", "auto", "=3", "1 of 3 at a" },
+    { { NULL }, "=a,b,c", "=auto", "h", "=2", "1 of 3 at h" },
+    { { NULL }, "=a,c", "auto", "auto", NULL, "!b.local, is not in the hosts of the configuration file" },
+    { { "PMI_RANK", "0", "PMI_SIZE", "4", NULL }, "=a,b", "auto", "auto", NULL, "1 of 2 at a" },
+    { { "LSB_HOSTS", "a b b", NULL }, "=a,b,c,d", "auto", "auto", "=4", "1 of 2 at a" },
+    { { NULL }, "=a,b,c", "2", "auto", "=3", "2 of 3 at a" },
+    { { NULL }, "a,b,c", "2", "auto", NULL, "2 of 3 at a" },
+    { { NULL }, "=a,b,c", "auto", "auto", "2", "1 of 2 at a" },
+    { { NULL }, "=a,b,c", "=1", NULL, "=3", "0 of 1 at -" },
+    { { NULL }, "=a,b,c", "1", NULL, "=3", "1 of 3 at -" },
 };
 
 static void
@@ -195,10 +284,11 @@ test_places (void)
         set (&config, "machine_rank", row->rank);
         set (&config, "main_process_ip", row->ip);
         set (&config, "num_machines", row->machines);
-        int result = place_find (&config, &host, look_up, &fail);
+        int result = config_resolve (&config, &fail) ? -1 : place_find (&config, &host, look_up, &fail);
         if (result >= 0)
             snprintf (got, sizeof got, "%d of %d at %s", (int) config.settings.machine_rank,
-                      (int) config.settings.num_machines, config.settings.main_process_ip);
+                      (int) config.settings.num_machines,
+                      config.settings.main_process_ip ? config.settings.main_process_ip : "-");
         ok (*row->expected == '!' ? result < 0 && strstr (fail.text, row->expected + 1) : !strcmp (got, row->expected),
             "place %zu: %s%s", i, got, fail.text);
         config_release (&config);
@@ -213,6 +303,7 @@ main (void)
         return 99;
     test_seal ();
     test_refusals ();
+    test_blame ();
     test_places ();
     return done_testing ();
 }

@@ -330,6 +330,11 @@ test_verdict (void)
     links[0].status = 143;
     links[0].failed_ns = 500;
     ok (verdict_find (&head) == &links[1], "nor has one whose launcher was told before it could say so");
+    links[0].end = WIRE_END_TOLD;
+    links[0].failed_ns = 2000;
+    links[0].was_told = false;
+    ok (verdict_find (&head) == &links[0], "a launcher that somebody else told to end was first");
+    links[0].was_told = true;
     head.signal = 15;
     head.signal_ns = 900;
     ok (!verdict_find (&head) && verdict_status (&head, NULL) == 143, "what fails after a signal is due to the signal");
