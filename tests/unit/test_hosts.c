@@ -206,6 +206,33 @@ test_allocations (void)
     }
 }
 
+/* Of one command that was started several times, each would be the head of a job. */
+static void
+test_tasks (void)
+{
+    static const struct {
+        const char *variables[8];
+        int count;
+        const char *starter;
+    } cases[] = {
+        { { NULL }, 1, "" },
+        { { "SLURM_STEP_ID", "0", "SLURM_STEP_NUM_TASKS", "4" }, 4, "srun" },
+        { { "SLURM_STEP_ID", "4294967291", "SLURM_STEP_NUM_TASKS", "4" }, 1, "" },
+        { { "SLURM_STEP_NUM_TASKS", "4" }, 1, "" },
+        { { "SLURM_STEP_ID", "0", "SLURM_STEP_NUM_TASKS", "1" }, 1, "srun" },
+        { { "OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "2" }, 2, "mpirun" },
+        { { "PMI_RANK", "0", "PMI_SIZE", "3" }, 3, "mpiexec" },
+        { { "PMI_RANK", "0", "PMI_SIZE", "many" }, 1, "" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *starter = "";
+        variables = cases[i].variables;
+        int64_t count = allocation_tasks (&starter, look_up);
+        ok (count == cases[i].count && !strcmp (starter, cases[i].starter), "tasks %zu: %d of %s", i, (int) count,
+            starter);
+    }
+}
+
 static void
 test_wire (void)
 {
@@ -348,6 +375,7 @@ main (void)
     test_many ();
     test_division ();
     test_allocations ();
+    test_tasks ();
     test_wire ();
     test_parcel ();
     test_verdict ();
