@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `accel_selftest --links TIMEOUT_MS`, which `accelerate test --hosts` starts once on each host: how fast the engine is between
- * each two ranks.  Rank 0 writes a line for each: "link FIRST SECOND ROUND_TRIP_NS TO FROM", with bytes per second.
+/* `accel_selftest --links TIMEOUT_MS`, which `accelerate test --hosts` starts once on each host: how fast the engine is
+ * between each two ranks.  Rank 0 writes a line for each: "link FIRST SECOND ROUND_TRIP_NS TO FROM", with bytes per
+ * second.
  *
  * In each round every rank has another partner, and a group with it.  The lower rank leads: it announces each transfer
  * and measures it.  Messages are broadcasts of one of the two, because libaccel has no other way to send them. */
