@@ -92,8 +92,8 @@ _accelerate ()
         words='@files'
         ;;
     test)
-        options='--config_file --main_process_ip --main_process_port --cpu --num_processes --hosts --hostfile --starter --interface --host_timeout --json --help --help_all'
-        valued='config_file main_process_ip main_process_port num_processes hosts hostfile starter interface host_timeout'
+        options='--config_file --main_process_ip --main_process_port --cpu --num_processes --hosts --hostfile --starter --mpi --interface --host_timeout --json --help --help_all'
+        valued='config_file main_process_ip main_process_port num_processes hosts hostfile starter mpi interface host_timeout'
         words=''
         ;;
     to-fsdp2)

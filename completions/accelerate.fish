@@ -104,7 +104,7 @@ function __accelerate_valued
             string split ' ' ''
             return 0
         case test
-            string split ' ' 'config_file main_process_ip main_process_port num_processes hosts hostfile starter interface host_timeout'
+            string split ' ' 'config_file main_process_ip main_process_port num_processes hosts hostfile starter mpi interface host_timeout'
             return 0
         case to-fsdp2
             string split ' ' 'config_file output_file'
@@ -432,6 +432,7 @@ function __accelerate_flags
                 --hosts\t'start the job on these hosts: a,b:4,node[01-16]:8' \
                 --hostfile\t'start the job on the hosts listed in this file' \
                 --starter\t'what starts the agents on the hosts' \
+                --mpi\t'whether the ranks are processes of MPI' \
                 --interface\t'network interface of the first host for MASTER_ADDR' \
                 --host_timeout\t'seconds without a sign of life that end the job' \
                 --json\t'print JSON'

@@ -412,11 +412,12 @@ _accelerate () {
             '--hosts:start the job on these hosts: a,b:4,node[01-16]:8'
             '--hostfile:start the job on the hosts listed in this file'
             '--starter:what starts the agents on the hosts'
+            '--mpi:whether the ranks are processes of MPI'
             '--interface:network interface of the first host for MASTER_ADDR'
             '--host_timeout:seconds without a sign of life that end the job'
             '--json:print JSON'
         )
-        valued=(config_file main_process_ip main_process_port num_processes hosts hostfile starter interface host_timeout)
+        valued=(config_file main_process_ip main_process_port num_processes hosts hostfile starter mpi interface host_timeout)
         free=()
         ;;
     to-fsdp2)
