@@ -60,7 +60,7 @@ _accelerate ()
         ;;
     *)
         if ((COMP_CWORD == 1)); then
-            mapfile -t COMPREPLY < <(compgen -W 'config env inspect launch merge-weights test to-fsdp2 --help --help-all --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'config env inspect launch merge-weights test to-fsdp2 tpu-config --help --help-all --version' -- "$cur")
             return
         fi
         ;;
@@ -92,13 +92,18 @@ _accelerate ()
         words='@files'
         ;;
     test)
-        options='--config_file --main_process_ip --main_process_port --cpu --num_processes --hosts --hostfile --starter --interface --host_timeout --json --help --help_all'
-        valued='config_file main_process_ip main_process_port num_processes hosts hostfile starter interface host_timeout'
+        options='--config_file --main_process_ip --main_process_port --cpu --num_processes --hosts --hostfile --starter --mpi --interface --host_timeout --json --help --help_all'
+        valued='config_file main_process_ip main_process_port num_processes hosts hostfile starter mpi interface host_timeout'
         words=''
         ;;
     to-fsdp2)
         options='--config_file --overwrite --output_file --help --help_all'
         valued='config_file output_file'
+        words=''
+        ;;
+    tpu-config)
+        options='--config_file --tpu_name --tpu_zone --command_file --command --use_alpha --install_accelerate --accelerate_version --debug --help --help_all'
+        valued='config_file tpu_name tpu_zone command_file command accelerate_version'
         words=''
         ;;
     *)

@@ -104,10 +104,13 @@ function __accelerate_valued
             string split ' ' ''
             return 0
         case test
-            string split ' ' 'config_file main_process_ip main_process_port num_processes hosts hostfile starter interface host_timeout'
+            string split ' ' 'config_file main_process_ip main_process_port num_processes hosts hostfile starter mpi interface host_timeout'
             return 0
         case to-fsdp2
             string split ' ' 'config_file output_file'
+            return 0
+        case tpu-config
+            string split ' ' 'config_file tpu_name tpu_zone command_file command accelerate_version'
             return 0
         case '*'
             return 1
@@ -252,7 +255,7 @@ function __accelerate_flags
                 --downcast_bf16\t'TPU: convert float and double to bfloat16' \
                 --tpu_name\t'TPU name' \
                 --tpu_zone\t'TPU zone' \
-                --command_file\t'script of startup commands for the pod' \
+                --command_file\t'file of startup commands for the pod, one per line' \
                 --commands\t'startup commands for the pod' \
                 --tpu_vm\t'virtual machines of the pod' \
                 --tpu_env\t'variables for the pod' \
@@ -429,6 +432,7 @@ function __accelerate_flags
                 --hosts\t'start the job on these hosts: a,b:4,node[01-16]:8' \
                 --hostfile\t'start the job on the hosts listed in this file' \
                 --starter\t'what starts the agents on the hosts' \
+                --mpi\t'whether the ranks are processes of MPI' \
                 --interface\t'network interface of the first host for MASTER_ADDR' \
                 --host_timeout\t'seconds without a sign of life that end the job' \
                 --json\t'print JSON'
@@ -437,6 +441,17 @@ function __accelerate_flags
                 --config_file\t'configuration file (instead of the default one)' \
                 --overwrite\t'replace an existing file' \
                 --output_file\t'where to write the converted file'
+        case tpu-config
+            printf '%s\n' \
+                --config_file\t'configuration file (instead of the default one)' \
+                --tpu_name\t'TPU name' \
+                --tpu_zone\t'TPU zone' \
+                --command_file\t'file of startup commands for the pod, one per line' \
+                --command\t'command to run on the pod (repeatable)' \
+                --use_alpha\t'run gcloud alpha instead of gcloud' \
+                --install_accelerate\t'first install Hugging Face Accelerate on the pod' \
+                --accelerate_version\t'version to install: latest, dev or a number' \
+                --debug\t'print the gcloud command, but do not run it'
     end
     printf '%s\n' --help\t'print help' --help_all\t'print help with all options'
 end
@@ -528,6 +543,7 @@ function __accelerate_words
             printf '%s\n' merge-weights\t'join a sharded checkpoint into one safetensors file'
             printf '%s\n' test\t'test libaccel on this machine, or check several hosts'
             printf '%s\n' to-fsdp2\t'convert a configuration file from FSDP 1 to FSDP 2'
+            printf '%s\n' tpu-config\t'run startup commands on all machines of a TPU pod'
         case value
             for word in (__accelerate_value $state[2..3] $state[5])
                 test $word = @files; or printf '%s\n' $state[4]$word

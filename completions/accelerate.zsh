@@ -68,6 +68,7 @@ _accelerate () {
             'merge-weights:join a sharded checkpoint into one safetensors file'
             'test:test libaccel on this machine, or check several hosts'
             'to-fsdp2:convert a configuration file from FSDP 1 to FSDP 2'
+            'tpu-config:run startup commands on all machines of a TPU pod'
             '--help:print help'
             '--help-all:print help with all options'
             '--version:print the version'
@@ -214,7 +215,7 @@ _accelerate () {
             '--downcast_bf16:TPU: convert float and double to bfloat16'
             '--tpu_name:TPU name'
             '--tpu_zone:TPU zone'
-            '--command_file:script of startup commands for the pod'
+            '--command_file:file of startup commands for the pod, one per line'
             '--commands:startup commands for the pod'
             '--tpu_vm:virtual machines of the pod'
             '--tpu_env:variables for the pod'
@@ -411,11 +412,12 @@ _accelerate () {
             '--hosts:start the job on these hosts: a,b:4,node[01-16]:8'
             '--hostfile:start the job on the hosts listed in this file'
             '--starter:what starts the agents on the hosts'
+            '--mpi:whether the ranks are processes of MPI'
             '--interface:network interface of the first host for MASTER_ADDR'
             '--host_timeout:seconds without a sign of life that end the job'
             '--json:print JSON'
         )
-        valued=(config_file main_process_ip main_process_port num_processes hosts hostfile starter interface host_timeout)
+        valued=(config_file main_process_ip main_process_port num_processes hosts hostfile starter mpi interface host_timeout)
         free=()
         ;;
     to-fsdp2)
@@ -425,6 +427,21 @@ _accelerate () {
             '--output_file:where to write the converted file'
         )
         valued=(config_file output_file)
+        free=()
+        ;;
+    tpu-config)
+        flags=(
+            '--config_file:configuration file (instead of the default one)'
+            '--tpu_name:TPU name'
+            '--tpu_zone:TPU zone'
+            '--command_file:file of startup commands for the pod, one per line'
+            '--command:command to run on the pod (repeatable)'
+            '--use_alpha:run gcloud alpha instead of gcloud'
+            '--install_accelerate:first install Hugging Face Accelerate on the pod'
+            '--accelerate_version:version to install: latest, dev or a number'
+            '--debug:print the gcloud command, but do not run it'
+        )
+        valued=(config_file tpu_name tpu_zone command_file command accelerate_version)
         free=()
         ;;
     *) return 1 ;;

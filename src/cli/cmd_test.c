@@ -75,7 +75,9 @@ test_on_hosts (struct config *config, struct hosts *hosts, int *status, struct f
         return fail_nomem (fail);
     if (check_settings (config, fail))
         return -1;
-    *status = test_hosts (hosts, config, fail);
+    AUTO_FREE char *selftest = NULL;
+    struct fail unused = { 0 };
+    *status = test_hosts (hosts, config, find_selftest (&selftest, &unused) ? NULL : selftest, fail);
     return 0;
 }
 

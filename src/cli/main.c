@@ -120,7 +120,7 @@ emit (const char *form, struct strbuf *out, struct fail *fail)
 }
 
 /* Hugging Face's commands that are not here. */
-static const char *const missing[] = { "estimate-memory", "tpu-config" };
+static const char *const missing[] = { "estimate-memory" };
 
 static const char *
 command_with_option (const char *word)

@@ -7,19 +7,15 @@
 #include "cli/table.h"
 #include "config/json_text.h"
 #include "hosts/check.h"
+#include "hosts/check_mpi.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
 
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { MATRIX_MOST = TABLE_MAX_COLUMNS - 1 }; /* hosts; of more, only what is wrong is shown */
-
-static bool
-is_lost (const struct check_host *host)
-{
-    return host->link.state == LINK_LOST;
-}
 
 /* Three digits, or all of a whole number. */
 static void
@@ -62,7 +58,7 @@ show_hosts (const struct check *check, struct strbuf *out)
         else
             table_add (&table, "-");
         table_add (&table, !host->has_facts ? "-" : host->no_engine ? "no" : "yes");
-        table_add (&table, is_lost (host) ? "not ready" : "ok");
+        table_add (&table, check_is_lost (host) ? "not ready" : "ok");
     }
     table_show (&table, true, out);
     strlist_release (&table.cells);
@@ -77,6 +73,7 @@ count_known (const struct check *check)
     return known;
 }
 
+/* The values are from the host of the row to the host of the column, or both ways. */
 static void
 show_matrix (const struct check *check, const char *title, const double *values, struct strbuf *out)
 {
@@ -121,11 +118,17 @@ show_text (const struct check *check, struct strbuf *out)
     if (count_known (check) > 1 && count_known (check) <= MATRIX_MOST) {
         show_matrix (check, "MB/s, from the host on the left to the host above", check->rates, out);
         show_matrix (check, "ms there and back", check->trips, out);
+        if (check->mpi == CHECK_MPI_MEASURED) {
+            show_matrix (check, "MB/s through MPI", check->mpi_rates, out);
+            show_matrix (check, "ms there and back through MPI", check->mpi_trips, out);
+        }
     }
     strbuf_add_char (out, '\n');
     if (check->address)
         strbuf_printf (out, "port: all hosts reach %s at %s, port %d\n", check->items[0].link.name, check->address,
                        check->port);
+    if (check->mpi == CHECK_MPI_LEFT_OUT)
+        strbuf_printf (out, "MPI: not tried, because %s\n", check->mpi_why);
     show_lines ("problem", &check->problems, out);
     show_lines ("note", &check->notes, out);
     strbuf_printf (out, "%s: ", check->problems.count ? "Not ready" : "Ready");
@@ -151,8 +154,8 @@ json_of_host (const struct check_host *host)
     json_t *one = json_object ();
     json_object_set_new (one, "host", json_text (host->link.name));
     json_object_set_new (one, "name", text_or_null (host->link.host));
-    json_object_set_new (one, "ready", json_boolean (!is_lost (host)));
-    json_object_set_new (one, "why", text_or_null (is_lost (host) ? host->link.why : NULL));
+    json_object_set_new (one, "ready", json_boolean (!check_is_lost (host)));
+    json_object_set_new (one, "why", text_or_null (check_is_lost (host) ? host->link.why : NULL));
     json_object_set_new (one, "version", text_or_null (host->link.version));
     json_object_set_new (one, "build", text_or_null (host->build));
     json_object_set_new (one, "clock_s",
@@ -169,13 +172,15 @@ json_of_links (const struct check *check)
     for (int i = 0; i < check->count; i++)
         for (int j = 0; j < check->count; j++) {
             int at = i * check->count + j;
-            if (i == j || is_lost (&check->items[i]) || is_lost (&check->items[j]))
+            if (i == j || check_is_lost (&check->items[i]) || check_is_lost (&check->items[j]))
                 continue;
             json_t *one = json_object ();
             json_object_set_new (one, "from", json_text (check->items[i].link.name));
             json_object_set_new (one, "to", json_text (check->items[j].link.name));
             json_object_set_new (one, "mb_per_s", number_or_null (check->rates[at]));
             json_object_set_new (one, "round_trip_ms", number_or_null (check->trips[at]));
+            json_object_set_new (one, "mpi_mb_per_s", number_or_null (check->mpi_rates[at]));
+            json_object_set_new (one, "mpi_round_trip_ms", number_or_null (check->mpi_trips[at]));
             json_object_set_new (one, "why", text_or_null (check->whys[at]));
             json_array_append_new (links, one);
         }
@@ -217,6 +222,8 @@ show_json (const struct check *check, struct strbuf *out)
     json_object_set_new (root, "hosts", list);
     json_object_set_new (root, "links", json_of_links (check));
     json_object_set_new (root, "slow", json_of_slow (check));
+    json_object_set_new (root, "mpi_measured", json_boolean (check->mpi == CHECK_MPI_MEASURED));
+    json_object_set_new (root, "mpi_why", text_or_null (*check->mpi_why ? check->mpi_why : NULL));
     json_object_set_new (root, "address", text_or_null (check->address));
     json_object_set_new (root, "port", check->port ? json_integer (check->port) : json_null ());
     json_object_set_new (root, "problems", json_of_lines (&check->problems));
@@ -228,12 +235,20 @@ show_json (const struct check *check, struct strbuf *out)
     return text ? 0 : -1;
 }
 
+static bool
+needs_mpi (const struct config *config)
+{
+    return !strcmp (config->settings.mpi, "yes") || !strcmp (config->settings.starter, "mpirun");
+}
+
 int
-test_hosts (struct hosts *hosts, struct config *config, struct fail *fail)
+test_hosts (struct hosts *hosts, struct config *config, const char *selftest, struct fail *fail)
 {
     struct check check;
     AUTO_STRBUF struct strbuf out = { 0 };
-    int status = check_run (&check, hosts, config, fail) || check_judge (&check, fail) ? -1 : 0;
+    int status = check_run (&check, hosts, config, fail) || check_mpi_run (&check, config, selftest, fail)
+                         || check_judge (&check, needs_mpi (config), fail)
+                     ? -1 : 0;
     if (!status && config->settings.json && show_json (&check, &out))
         status = fail_nomem (fail);
     if (!status && !config->settings.json)

@@ -5,7 +5,8 @@
 
 #include "hosts/hosts.h"
 
-/** Check the hosts and print what was found.  @return 0: a job can run there; 1: it cannot; -1 with @p fail set */
-int test_hosts (struct hosts *hosts, struct config *config, struct fail *fail);
+/** Check the hosts and print what was found.  @param selftest  path of the self-test; NULL: it is not installed
+ *  @return 0: a job can run there; 1: it cannot; -1 with @p fail set */
+int test_hosts (struct hosts *hosts, struct config *config, const char *selftest, struct fail *fail);
 
 #endif

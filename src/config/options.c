@@ -60,7 +60,8 @@ const struct option_group_info option_groups[GROUP_COUNT] = {
 
 const struct option options[] = {
     { .key = "config_file", OPT_PATH (config_file), .group = GROUP_GENERAL,
-      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_TEST | COMMAND_TO_FSDP2, .metavar = "FILE",
+      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_TEST | COMMAND_TO_FSDP2
+                  | COMMAND_TPU_CONFIG, .metavar = "FILE",
       .help = "configuration file (instead of the default one)",
       .doc = "Read this configuration file instead of the default one. A file whose name ends in .json is JSON, any "
              "other is YAML." },

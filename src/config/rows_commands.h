@@ -38,3 +38,7 @@
                      "fast the network is.")
 
     COMMAND (TO_FSDP2, to_fsdp2, "to-fsdp2", .summary = "convert a configuration file from FSDP 1 to FSDP 2")
+
+    COMMAND (TPU_CONFIG, tpu_config, "tpu-config", .summary = "run startup commands on all machines of a TPU pod",
+             .text = "Before the first launch on a pod, with gcloud over ssh. The commands come from the options\n"
+                     "or from the configuration file.")

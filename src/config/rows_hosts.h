@@ -27,7 +27,7 @@
 
     { .key = "mpi", OPT_TEXT (mpi), .dflt = "auto", .choices = WORDS ("auto", "yes", "no"),
       .section = "mpirun_config", .group = GROUP_HOSTS,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "WORD",
+      .commands = COMMAND_LAUNCH | COMMAND_TEST, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "WORD",
       .help = "whether the ranks are processes of MPI",
       .doc = "Whether the ranks are processes of MPI, which libaccel needs on several hosts. The launcher then also "
              "starts mpirun (with srun as the starter: srun --mpi=pmix, or the SLURM_MPI_TYPE of the environment), "

@@ -91,6 +91,15 @@ struct settings {
     struct strlist commands;
     struct strlist tpu_vm;
     struct strlist tpu_env;
+
+    /* tpu-config */
+    bool use_alpha;
+    struct strlist command; /* --command; the file's key is `commands` */
+    bool install_accelerate;
+    char *accelerate_version;
+    bool print_command; /* its --debug */
+
+    /* AWS */
     char *aws_access_key_id;
     char *aws_secret_access_key;
 

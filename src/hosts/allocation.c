@@ -20,15 +20,47 @@ enum {
 /* What launchers set for each process that they start. */
 static const char *const marks_of_ranks[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK" };
 
+/* mpirun may use srun for daemons of its own, so its variables come first. */
+static const struct {
+    const char *rank, *count, *starter;
+} starters[] = {
+    { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun" },
+    { "PMI_RANK", "PMI_SIZE", "mpiexec" },
+    { "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "srun" },
+};
+
+/* A batch script and an interactive shell are steps, too, but srun did not start them. */
 static bool
-is_rank (allocation_lookup *lookup)
+is_step (allocation_lookup *lookup)
 {
     int64_t step;
     const char *text = lookup ("SLURM_STEP_ID");
+    return text && !(parse_int64 (text, 0, INT64_MAX, &step) == PARSE_OK && step >= FIRST_SPECIAL_STEP);
+}
+
+static bool
+is_rank (allocation_lookup *lookup)
+{
     for (size_t i = 0; i < sizeof marks_of_ranks / sizeof *marks_of_ranks; i++)
         if (lookup (marks_of_ranks[i]))
             return true;
-    return text && !(parse_int64 (text, 0, INT64_MAX, &step) == PARSE_OK && step >= FIRST_SPECIAL_STEP);
+    return is_step (lookup);
+}
+
+int64_t
+allocation_tasks (const char **starter, allocation_lookup *lookup)
+{
+    bool has_step = is_step (lookup);
+    for (size_t i = 0; i < sizeof starters / sizeof *starters; i++) {
+        const char *text = lookup (starters[i].rank) ? lookup (starters[i].count) : NULL;
+        int64_t count;
+        if (!text || (!has_step && !strcmp (starters[i].starter, "srun"))
+            || parse_int64 (text, 1, INT32_MAX, &count) != PARSE_OK)
+            continue;
+        *starter = starters[i].starter;
+        return count;
+    }
+    return 1;
 }
 
 /* The number at the beginning of *text, which moves after it.  @return 0 if there is none that can be right */

@@ -24,6 +24,8 @@ enum {
     CLOCKS = 8,          /* answers of each clock */
     SURE_TIMES = 20,     /* so many times slower than usual is no accident; other programs may be the reason for less */
     CLOSING_MS = 2000,
+    MPI_START_MS = 30000, /* for mpirun to connect to all hosts, besides the deadline of a step */
+    MPI_HOST_MS = 2000,   /* for the pairs of each host */
     FDS = 3,             /* of a link */
 };
 
@@ -111,12 +113,6 @@ take_checked (struct link *link, struct wire_frame *frame)
 
 /* ---- one turn, and steps of many ---- */
 
-static bool
-is_lost (const struct check_host *host)
-{
-    return host->link.state == LINK_LOST;
-}
-
 /* Who has greeted gets the job, which says how long to wait for us, which network to use and which folder. */
 static void
 send_job (struct check *check, int i)
@@ -180,7 +176,7 @@ run_step (struct check *check, is_done_function *is_done, int64_t limit_ms, stru
     for (;;) {
         bool is_over = true;
         for (int i = 0; i < check->count; i++)
-            is_over = is_over && (is_lost (&check->items[i]) || is_done (&check->items[i]));
+            is_over = is_over && (check_is_lost (&check->items[i]) || is_done (&check->items[i]));
         if (is_over)
             return 0;
         if (clock_ms () >= until)
@@ -189,7 +185,7 @@ run_step (struct check *check, is_done_function *is_done, int64_t limit_ms, stru
     }
     for (int i = 0; i < check->count; i++) {
         struct link *link = &check->items[i].link;
-        if (!is_lost (&check->items[i]) && !is_done (&check->items[i]))
+        if (!check_is_lost (&check->items[i]) && !is_done (&check->items[i]))
             link_lose (link, link->host ? "no answer within %g s" : "no connection within %g s",
                        (double) limit_ms / 1000);
     }
@@ -216,7 +212,7 @@ ask_user (struct check *check, struct fail *fail)
 {
     for (int i = 0; i < check->count; i++) {
         struct link *link = &check->items[i].link;
-        if (is_lost (&check->items[i]) && rally_may_ask (link)
+        if (check_is_lost (&check->items[i]) && rally_may_ask (link)
             && (rally_ask_again (link, check->hosts, fail)
                 || run_step (check, is_ready, ASKED_MS, fail)))
             return -1;
@@ -303,7 +299,7 @@ static int
 measure_pairs (struct check *check, const int (*pairs)[2], int count, struct fail *fail)
 {
     for (int k = 0; k < count; k++)
-        if (!is_lost (&check->items[pairs[k][0]]) && !is_lost (&check->items[pairs[k][1]]))
+        if (!check_is_lost (&check->items[pairs[k][0]]) && !check_is_lost (&check->items[pairs[k][1]]))
             ask_measure (check, pairs[k][0], pairs[k][1]);
     AUTO_FREE bool *was_asked = calloc ((size_t) count + 1, sizeof *was_asked);
     for (int k = 0; was_asked && k < count; k++)
@@ -428,7 +424,7 @@ static int
 check_port (struct check *check, struct fail *fail)
 {
     struct link *first = &check->items[0].link;
-    if (is_lost (&check->items[0]))
+    if (check_is_lost (&check->items[0]))
         return 0;
     first->state = LINK_GREETED; /* until it says where it listens */
     wire_put_frame (&first->pipe.to_write, WIRE_LISTEN, check->count);
@@ -460,7 +456,10 @@ prepare (struct check *check, struct config *config, struct fail *fail)
     check->trips = calloc (count * count, sizeof *check->trips);
     check->whys = calloc (count * count, sizeof *check->whys);
     check->used = calloc (count * count, sizeof *check->used);
-    if (!check->items || !check->rates || !check->trips || !check->whys || !check->used)
+    check->mpi_rates = calloc (count * count, sizeof *check->mpi_rates);
+    check->mpi_trips = calloc (count * count, sizeof *check->mpi_trips);
+    if (!check->items || !check->rates || !check->trips || !check->whys || !check->used || !check->mpi_rates
+        || !check->mpi_trips)
         return fail_nomem (fail);
     check->count = (int) count;
     for (int i = 0; i < check->count; i++) {
@@ -470,17 +469,8 @@ prepare (struct check *check, struct config *config, struct fail *fail)
                                               .take_checked = take_checked };
     }
     check->limit_ms = config->settings.host_timeout * 1000;
+    check->mpi_limit_ms = check->limit_ms + MPI_START_MS + MPI_HOST_MS * check->count;
     return parcel_fill (&check->parcel, config, fail);
-}
-
-int
-check_run (struct check *check, struct hosts *hosts, struct config *config, struct fail *fail)
-{
-    *check = (struct check){ .hosts = hosts };
-    signal (SIGPIPE, SIG_IGN); /* a host may be lost at any time */
-    return prepare (check, config, fail) || connect_all (check, fail) || measure_all (check, fail)
-                   || check_port (check, fail)
-               ? -1 : 0;
 }
 
 /* Agents end when their connection does, and with them what carries it. */
@@ -491,7 +481,7 @@ close_links (struct check *check)
     for (int i = 0; i < check->count; i++) {
         struct link *link = &check->items[i].link;
         pipe_close (&link->pipe);
-        if (is_lost (&check->items[i]))
+        if (check_is_lost (&check->items[i]))
             link_kill (link);
     }
     for (int i = 0; i < check->count; i++)
@@ -506,12 +496,23 @@ close_links (struct check *check)
         }
 }
 
+int
+check_run (struct check *check, struct hosts *hosts, struct config *config, struct fail *fail)
+{
+    *check = (struct check){ .hosts = hosts };
+    signal (SIGPIPE, SIG_IGN); /* a host may be lost at any time */
+    int result = prepare (check, config, fail) || connect_all (check, fail) || measure_all (check, fail)
+                         || check_port (check, fail)
+                     ? -1 : 0;
+    if (check->items)
+        close_links (check);
+    return result;
+}
+
 void
 check_release (struct check *check)
 {
     size_t pairs = (size_t) check->count * (size_t) check->count;
-    if (check->items)
-        close_links (check);
     for (int i = 0; i < check->count; i++) {
         struct check_host *host = &check->items[i];
         link_release (&host->link);
@@ -526,6 +527,8 @@ check_release (struct check *check)
     free (check->items);
     free (check->rates);
     free (check->trips);
+    free (check->mpi_rates);
+    free (check->mpi_trips);
     free (check->whys);
     free (check->used);
     free (check->address);

@@ -11,12 +11,6 @@
 
 static const int64_t clock_limit_ns = 1000000000; /* times of files and logs are compared with seconds */
 
-static bool
-is_lost (const struct check_host *host)
-{
-    return host->link.state == LINK_LOST;
-}
-
 /* The first advice counts: what is wrong first may be the reason for the rest. */
 static void __attribute__ ((format (printf, 2, 3)))
 advise (struct check *check, const char *format, ...)
@@ -35,7 +29,7 @@ static void
 judge_host (struct check *check, const struct check_host *host)
 {
     const struct link *link = &host->link;
-    if (!is_lost (host))
+    if (!check_is_lost (host))
         return;
     strlist_printf (&check->problems, "host %s: %s", link->name, link->why);
     if (link->version && strcmp (link->version, PACKAGE_VERSION) != 0)
@@ -61,7 +55,7 @@ judge_pair (struct check *check, int i, int j)
 static void
 judge_port (struct check *check)
 {
-    if (!*check->port_why || is_lost (&check->items[0]))
+    if (!*check->port_why || check_is_lost (&check->items[0]))
         return;
     strlist_printf (&check->problems, "%s", check->port_why);
     if (!check->port)
@@ -77,7 +71,7 @@ note_builds (struct check *check)
     const struct check_host *first = NULL;
     for (int i = 0; i < check->count; i++) {
         const struct check_host *host = &check->items[i];
-        if (is_lost (host) || !host->build)
+        if (check_is_lost (host) || !host->build)
             continue;
         if (first && strcmp (first->build, host->build) != 0)
             strlist_printf (&check->notes, "host %s has another build of accelerate %s than host %s (%.8s, not %.8s)",
@@ -92,7 +86,7 @@ note_clocks (struct check *check)
     for (int i = 0; i < check->count; i++) {
         const struct check_host *host = &check->items[i];
         int64_t off = host->clock_ns < 0 ? -host->clock_ns : host->clock_ns;
-        if (!is_lost (host) && off > clock_limit_ns + host->clock_trip_ns)
+        if (!check_is_lost (host) && off > clock_limit_ns + host->clock_trip_ns)
             strlist_printf (&check->notes, "the clock of host %s is %.1f s %s ours; keep clocks equal with NTP",
                             host->link.name, (double) off / 1e9, host->clock_ns < 0 ? "behind" : "ahead of");
     }
@@ -104,13 +98,29 @@ note_engines (struct check *check)
 {
     bool has_any = false;
     for (int i = 0; i < check->count; i++)
-        has_any = has_any || (!is_lost (&check->items[i]) && !check->items[i].no_engine);
+        has_any = has_any || (!check_is_lost (&check->items[i]) && !check->items[i].no_engine);
     for (int i = 0; has_any && i < check->count; i++) {
         const struct check_host *host = &check->items[i];
-        if (!is_lost (host) && host->no_engine)
+        if (!check_is_lost (host) && host->no_engine)
             strlist_printf (&check->notes, "host %s has no MPI engine for libaccel, but others have: %s",
                             host->link.name, host->no_engine);
     }
+}
+
+/* Only programs that use libaccel or MPI itself need it; somebody who says --mpi yes has such a program. */
+static void
+judge_mpi (struct check *check, bool needs_mpi)
+{
+    if (check->mpi == CHECK_MPI_FAILED)
+        strlist_printf (needs_mpi ? &check->problems : &check->notes,
+                        "MPI failed between these hosts; programs that use libaccel or MPI need it: %s",
+                        check->mpi_why);
+    else if (needs_mpi && check->mpi == CHECK_MPI_LEFT_OUT && !check->problems.count)
+        strlist_printf (&check->problems, "MPI was not tried: %s", check->mpi_why);
+    else
+        return;
+    if (needs_mpi)
+        advise (check, "make MPI work between these hosts, or start the job without it (--mpi no)");
 }
 
 static void
@@ -141,7 +151,7 @@ advise_slow (struct check *check)
 }
 
 int
-check_judge (struct check *check, struct fail *fail)
+check_judge (struct check *check, bool needs_mpi, struct fail *fail)
 {
     for (int i = 0; i < check->count; i++)
         judge_host (check, &check->items[i]);
@@ -149,6 +159,7 @@ check_judge (struct check *check, struct fail *fail)
     for (int i = 0; i < check->count; i++)
         for (int j = 0; j < check->count; j++)
             judge_pair (check, i, j);
+    judge_mpi (check, needs_mpi);
     note_builds (check);
     note_clocks (check);
     note_engines (check);

@@ -87,6 +87,19 @@ find_program (struct hosts *hosts, struct fail *fail)
     return hosts->program ? 0 : fail_nomem (fail);
 }
 
+/* Several heads would each start the whole job. */
+static int
+check_alone (const struct config *config, struct fail *fail)
+{
+    const char *starter, *key = config->settings.hosts ? "hosts" : "hostfile";
+    int64_t tasks = allocation_tasks (&starter, look_up);
+    if (tasks < 2)
+        return 0;
+    return fail_set (fail, FAIL_USAGE, "%s: %s has started %lld of this command, and each would start the job on all "
+                     "hosts: start it once, or one on each host with --machine_rank auto --main_process_ip auto", key,
+                     starter, (long long) tasks);
+}
+
 int
 hosts_find (struct hosts *hosts, const struct config *config, struct fail *fail)
 {
@@ -94,6 +107,8 @@ hosts_find (struct hosts *hosts, const struct config *config, struct fail *fail)
     struct utsname name;
     bool asked = settings->hosts && !strcmp (settings->hosts, "auto");
     *hosts = (struct hosts){ 0 };
+    if ((settings->hosts || settings->hostfile) && check_alone (config, fail))
+        return -1;
     if (asked || (!settings->hosts && !settings->hostfile && !is_by_hand (config))) {
         if (find_allocation (hosts, asked, fail))
             return -1;

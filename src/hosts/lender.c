@@ -112,11 +112,22 @@ is_empty (const char *line, size_t length)
     return strspn (line, "- \t\r") >= length;
 }
 
+/* Open MPI explains that at length, and recommends an option that we do not pass on. */
+static bool
+refuses_root (const struct lender *lender)
+{
+    return lender->said.text && strstr (lender->said.text, "run as root");
+}
+
 int
 lender_fail (const struct lender *lender, const struct hosts *hosts, const char *what, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf line = { 0 }, shown = { 0 };
     const char *at = lender->said.text ? lender->said.text : "";
+    if (refuses_root (lender))
+        return fail_set (fail, FAIL_GENERAL, "%s starts no processes as root: run as another user, or set "
+                         "OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 (--mpi no starts the ranks "
+                         "without it)", starter_mpi_name (&hosts->starter));
     for (size_t length; *at; at += length + (at[length] == '\n')) {
         length = strcspn (at, "\n");
         if (!is_empty (at, length)) {

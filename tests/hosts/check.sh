@@ -30,8 +30,22 @@ test_expect_success 'three hosts that are ready: versions, a matrix of links, th
     grep "^host2  host2  $version .*  2  [a-z]* *ok$" out &&
     test "$(grep -c "^host[123]  .* ok$" out)" -eq 3 && test "$(grep -c "^host[123] .* \. *" out)" -ge 3 &&
     grep "^port: all hosts reach host1 at 10.91.0.1, port " out && ! grep -e none -e problem out &&
-    last_line_has "^Ready: " && all_clean host1 host2 host3
+    grep "^MPI: not tried, because no host has libaccel" out && last_line_has "^Ready: " && all_clean host1 host2 host3
 '
+# What mpirun needs as root, and where the engine is.
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=/run
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_orte_tmpdir_base
+engines=$builddir/src/engines/mpi/.libs
+mpirun --version >mpirun.version 2>&1 || :
+if [ -e "$engines/accel_engine_mpi.so" ] && grep -q "Open MPI" mpirun.version; then
+test_expect_success 'MPI between the hosts, measured by a launch' '
+    ACCEL_ENGINE_PATH=$engines check --json --mpi yes --hosts host1,host2 >out && tr -d " \n" <out >flat &&
+    grep "\"mpi_measured\":true" flat && test "$(grep -c "mpi_mb_per_s\": [0-9]" out)" -eq 2 &&
+    grep "\"mpi_round_trip_ms\":[0-9]" flat && all_clean host1 host2
+'
+else
+    test_skip 'MPI between the hosts' 'needs the engine mpi and mpirun of Open MPI'
+fi
 test_expect_success 'the same as JSON, from a host that is not among them' '
     check --json --hosts "host[2-3]" >out && tr -d " \n" <out >flat && grep "^{\"ready\":true," flat &&
     grep "\"address\":\"10.91.0.2\"" flat && grep "\"from\":\"host3\",\"to\":\"host2\",\"mb_per_s\":[0-9]" flat &&
@@ -51,6 +65,16 @@ test_expect_success 'usage' '
     test_exit 2 "$accelerate" test --hosts a, 2>err && grep -e --hosts err
 '
 if is_long; then
+printf '#!/bin/sh\n[ "$1" = --version ] && echo "Open MPI" && exit\necho "broken here" >&2\nexit 3\n' >mpirun && chmod +x mpirun
+test_expect_success 'MPI does not work: a note, or a problem where it is needed' '
+    ACCEL_ENGINE_PATH=$engines && PATH=$PWD:$PATH && export ACCEL_ENGINE_PATH PATH &&
+    check --hosts host1,host2 >out && grep "^note: MPI failed .* has ended .*broken here" out && last_line_has "^Ready" &&
+    test_exit 1 check --mpi yes --hosts host1,host2 >out && grep "^problem: MPI failed .*broken here" out &&
+    last_line_has "^Not ready: make MPI work" && check --mpi no --hosts host1,host2 >out && ! grep MPI: out &&
+    last_line_has "^Ready: a job can run$"
+'
+PATH=${PATH#"$PWD:"}
+unset ACCEL_ENGINE_PATH
 test_expect_success 'one host has no links' '
     check --hosts host2 >out && last_line_has "^Ready: " && ! grep MB/s out
 '

@@ -2,7 +2,7 @@
 /* The check of several hosts: which links are slow, what is said of what was found, and the measurement itself. */
 #include <config.h>
 
-#include "hosts/check.h"
+#include "hosts/check_mpi.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST = 4 };
 
@@ -80,6 +81,8 @@ struct lab {
     struct check check;
     struct hosts hosts;
     char *whys[HOSTS * HOSTS];
+    double rates[HOSTS * HOSTS], trips[HOSTS * HOSTS];
+    bool needs_mpi;
 };
 
 static char program[] = "accelerate";
@@ -187,6 +190,31 @@ slow_host (struct lab *lab)
 }
 
 static void
+break_mpi (struct lab *lab)
+{
+    lab->check.mpi = CHECK_MPI_FAILED;
+    snprintf (lab->check.mpi_why, sizeof lab->check.mpi_why, "why");
+}
+static void
+need_mpi (struct lab *lab)
+{
+    break_mpi (lab);
+    lab->needs_mpi = true;
+}
+static void
+need_untried_mpi (struct lab *lab)
+{
+    need_mpi (lab);
+    lab->check.mpi = CHECK_MPI_LEFT_OUT;
+}
+static void
+need_more (struct lab *lab)
+{
+    need_untried_mpi (lab);
+    break_answer (lab);
+}
+
+static void
 test_judgement (void)
 {
     static const struct {
@@ -207,6 +235,11 @@ test_judgement (void)
         { "a clock that is good enough", shift_clock, NULL, NULL, "a job can run" },
         { "an engine", break_engine, NULL, "host c has no MPI engine", "see the notes" },
         { "no engine anywhere", lose_engines, NULL, NULL, "a job can run" },
+        { "MPI", break_mpi, NULL, "MPI failed between these hosts; programs that use libaccel or MPI need it: why",
+          "see the notes" },
+        { "MPI, where it is needed", need_mpi, "MPI failed between these hosts", NULL, "or start the job without it" },
+        { "no MPI, where it is needed", need_untried_mpi, "MPI was not tried: why", NULL, "make MPI work" },
+        { "no MPI because of another problem", need_more, "host c: no answer", NULL, "see to host c" },
         { "a slow link", slow_link, NULL, "from host b to host c is slow: 12 MB/s, usual here is 120",
           "the slow link between hosts b and c" },
         { "a slow host", slow_host, NULL, "all links of host b are slow: 50 ms there and back at best",
@@ -220,7 +253,7 @@ test_judgement (void)
         check->hosts = &lab.hosts;
         check->whys = lab.whys;
         cases[i].damage (&lab);
-        int result = check_judge (check, &fail);
+        int result = check_judge (check, lab.needs_mpi, &fail);
         const char *problem = check->problems.count == 1 ? check->problems.items[0] : NULL;
         const char *note = check->notes.count == 1 ? check->notes.items[0] : NULL;
         ok (!result && (cases[i].problem ? problem && strstr (problem, cases[i].problem) : !check->problems.count)
@@ -267,9 +300,163 @@ test_meter (void)
     ok (!meter.pid, "stopped twice");
 }
 
-int
-main (void)
+/* ---- MPI: this program is also the launch that the check starts ---- */
+
+static const char all_links[] = "libaccel\nlink 0 2 3000000 5e6 6e6\nlink 0 1 1000000 2e6 4e6\nlink 1 2 1 7e6 8e6\n";
+
+static int
+play_launch (int argc, char **argv)
 {
+    const char *out = getenv ("TRIAL_OUT"), *err = getenv ("TRIAL_ERR"), *status = getenv ("TRIAL_STATUS");
+    fputs (out ? out : "", stdout);
+    fputs (err ? err : "", stderr);
+    if (err && !strcmp (err, "accelerate: "))
+        for (int i = 2; i < argc; i++)
+            fprintf (stderr, "%s ", argv[i]);
+    fflush (NULL);
+    if (!status)
+        pause ();
+    return atoi (status);
+}
+
+static void
+set_or_clear (const char *name, const char *value)
+{
+    if (value)
+        setenv (name, value, 1);
+    else
+        unsetenv (name);
+}
+
+/* @config  has what options say */
+static void
+run_mpi (struct lab *lab, struct config *config, const char *selftest)
+{
+    struct fail fail = { 0 };
+    struct check *check = &lab->check;
+    check->whys = lab->whys;
+    check->mpi_rates = lab->rates;
+    check->mpi_trips = lab->trips;
+    if (!check->mpi_limit_ms)
+        check->mpi_limit_ms = 600000;
+    check->limit_ms = 30000;
+    ok (!check_mpi_run (check, config, selftest, &fail), "MPI: the check itself can be made");
+}
+
+static void
+test_mpi_launch (struct config *config)
+{
+    char longest[2001] = "";
+    memset (longest, 'x', sizeof longest - 1);
+    const struct {
+        const char *what, *out, *err, *status;
+        enum check_mpi mpi;
+        const char *why;
+    } cases[] = {
+        { "all pairs", all_links, "accelerate: note: a port\n", "0", CHECK_MPI_MEASURED, "" },
+        { "a pair is missing", "link 0 2 1 1 1\nlink 0 1 1 1 1\n", "", "0", CHECK_MPI_FAILED, "without a message" },
+        { "pairs that do not exist", "link 0 3 1 1 1\nlink 2 1 1 1 1\nlink -1 1 1 1 1\nlink 1 1 1 1 1\n", "", "0",
+          CHECK_MPI_FAILED, "without a message" },
+        { "a status", all_links, "accelerate: note: a port\naccelerate: no way\nsh: gone\n", "2", CHECK_MPI_FAILED,
+          "no way" },
+        { "a rank", "", "accelerate: rank 1 exited\n  its last lines:\n    accel_selftest: rank 1: open: why\n", "1",
+          CHECK_MPI_FAILED, "accel_selftest: rank 1: open: why" },
+        { "somebody else", "", "one\n two\n\n", "1", CHECK_MPI_FAILED, "two" },
+        { "a long line", "", longest, "1", CHECK_MPI_FAILED, "xxx ..." },
+        { "no end", all_links, "", NULL, CHECK_MPI_FAILED, "no result within 1.5 s" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct check_host items[HOSTS];
+        struct lab lab = make_lab (items);
+        set_or_clear ("TRIAL_OUT", cases[i].out);
+        set_or_clear ("TRIAL_ERR", cases[i].err);
+        set_or_clear ("TRIAL_STATUS", cases[i].status);
+        lab.check.mpi_limit_ms = cases[i].status ? 0 : 1500;
+        run_mpi (&lab, config, "selftest");
+        const char *why = lab.check.mpi_why, *end = cases[i].why;
+        ok (lab.check.mpi == cases[i].mpi && strlen (why) >= strlen (end) && strlen (why) < 320
+                && !strcmp (why + strlen (why) - strlen (end), end), "MPI, %s: %s", cases[i].what, why);
+        if (cases[i].mpi == CHECK_MPI_MEASURED)
+            ok (lab.rates[1] == 2 && lab.rates[HOSTS] == 4 && lab.rates[2] == 5 && lab.trips[1] == 1
+                    && lab.trips[2 * HOSTS] == 3, "MB/s in both directions, and ms there and back");
+    }
+}
+
+static void
+test_mpi_arguments (struct config *config)
+{
+    static char interface[] = "eth7";
+    struct check_host items[HOSTS];
+    struct lab lab = make_lab (items);
+    items[2].link.name = "fe80::1";
+    config->settings.interface = interface;
+    config->settings.main_process_port = 23;
+    set_or_clear ("TRIAL_OUT", NULL);
+    set_or_clear ("TRIAL_ERR", "accelerate: ");
+    set_or_clear ("TRIAL_STATUS", "1");
+    run_mpi (&lab, config, "/a/selftest");
+    ok (strstr (lab.check.mpi_why, "--mpi yes") && strstr (lab.check.mpi_why, "--hosts a:1,b:1,[fe80::1]:1 ")
+            && strstr (lab.check.mpi_why, "--starter=ssh --host_timeout=30 --interface=eth7 --main_process_port=23 ")
+            && strstr (lab.check.mpi_why, "-- /a/selftest --links 30000"), "the launch: %s", lab.check.mpi_why);
+    config->settings.interface = NULL;
+    config->settings.main_process_port = 0;
+}
+
+/* What is known to fail is not started; the launch would measure. */
+static void
+test_mpi_obstacles (struct config *config)
+{
+    static const struct {
+        const char *what;
+        void (*damage) (struct lab *lab);
+        const char *selftest, *why;
+    } cases[] = {
+        { "nothing", break_nothing, "selftest", "" },
+        { "a host", break_connection, "selftest", "other problems" },
+        { "a pair", break_pair, "selftest", "other problems" },
+        { "the port", break_port, "selftest", "other problems" },
+        { "an engine", break_engine, "selftest", "cannot be used on host c: not installed" },
+        { "all engines", lose_engines, "selftest", "no host has" },
+        { "the self-test", break_nothing, NULL, "self-test is not installed" },
+    };
+    set_or_clear ("TRIAL_OUT", all_links);
+    set_or_clear ("TRIAL_ERR", NULL);
+    set_or_clear ("TRIAL_STATUS", "0");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct check_host items[HOSTS];
+        struct lab lab = make_lab (items);
+        cases[i].damage (&lab);
+        run_mpi (&lab, config, cases[i].selftest);
+        ok (lab.check.mpi == (*cases[i].why ? CHECK_MPI_LEFT_OUT : CHECK_MPI_MEASURED)
+                && strstr (lab.check.mpi_why, cases[i].why), "MPI without %s: %s", cases[i].what, lab.check.mpi_why);
+    }
+}
+
+static void
+test_mpi (void)
+{
+    static char starter[] = "ssh", yes[] = "auto", no[] = "no";
+    struct config config = { .settings = { .starter = starter, .mpi = yes, .host_timeout = 30 } };
+    struct check_host items[HOSTS];
+    test_mpi_launch (&config);
+    test_mpi_arguments (&config);
+    test_mpi_obstacles (&config);
+    struct lab lab = make_lab (items);
+    lab.check.count = 1;
+    run_mpi (&lab, &config, "selftest");
+    ok (lab.check.mpi == CHECK_MPI_UNWANTED, "one host has nobody to reach");
+    config.settings.mpi = no;
+    lab = make_lab (items);
+    run_mpi (&lab, &config, "selftest");
+    ok (lab.check.mpi == CHECK_MPI_UNWANTED && !*lab.check.mpi_why, "--mpi no");
+}
+
+int
+main (int argc, char **argv)
+{
+    if (argc > 1)
+        return play_launch (argc, argv);
+    test_mpi ();
     test_slow ();
     test_slow_numbers ();
     test_judgement ();

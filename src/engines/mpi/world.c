@@ -13,7 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PROTOCOL = 1, FAILED_LEAVE_MS = 5000, POLL_NS = 200000 };
+enum {
+    PROTOCOL = 1,
+    FAILED_LEAVE_MS = 5000, /* for MPI_Finalize() after a failure */
+    LEAVE_MS = 10000,       /* the same, once all ranks are known to call it */
+    QUIET_MS = 60,          /* for the slowest rank to leave a barrier after the first one */
+    POLL_NS = 200000,
+};
 
 struct world mpi_world = { .lock = PTHREAD_MUTEX_INITIALIZER, .level = MPI_THREAD_SERIALIZED };
 
@@ -29,6 +35,8 @@ static struct {
     pid_t pid; /* that has called MPI_Init(); 0: the program has */
     uint32_t timeout_ms;
     int status;
+    bool has_hosts; /* the last job had several */
+    _Atomic int64_t deadline_ms;
     atomic_bool is_over;
 } leave;
 
@@ -109,14 +117,32 @@ world_probe (const struct accel_engine_job *job, struct accel_error *err)
 static void *
 watch_leaving (void *user)
 {
-    uint32_t ms = mpi_world.is_stuck || *mpi_world.error ? FAILED_LEAVE_MS : leave.timeout_ms;
-    struct timespec time = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
     (void) user;
-    while (nanosleep (&time, &time))
-        continue;
+    for (int64_t left; (left = atomic_load (&leave.deadline_ms) - now_ms ()) > 0;)
+        nanosleep (&(struct timespec){ .tv_sec = left < 1000 ? 0 : 1, .tv_nsec = left < 1000 ? left * 1000000 : 0 },
+                   NULL);
     if (!atomic_load (&leave.is_over))
         _exit (leave.status);
     return NULL;
+}
+
+/* MPICH 4.0 over UCX and TCP: a rank that is in MPI_Finalize() waits for an answer from each other one, and gives none
+ * after it has got all.  One that gives answers before it asks for its own, because it is still busy in another call of
+ * MPI, hangs.  So the ranks meet, and then do nothing until all have left the barrier. */
+static void
+leave_together (void)
+{
+#ifdef MPICH_VERSION
+    MPI_Request request = MPI_REQUEST_NULL;
+    int done = 0;
+    if (!leave.has_hosts || !mpi_world.has_comm || mpi_world.is_stuck || *mpi_world.error
+        || !world_check (MPI_Ibarrier (mpi_world.comm, &request), "MPI_Ibarrier"))
+        return;
+    while (world_check (MPI_Test (&request, &done, MPI_STATUS_IGNORE), "MPI_Test") && !done)
+        nanosleep (&(struct timespec){ .tv_nsec = POLL_NS }, NULL);
+    atomic_store (&leave.deadline_ms, now_ms () + LEAVE_MS);
+    nanosleep (&(struct timespec){ .tv_nsec = QUIET_MS * 1000000L }, NULL);
+#endif
 }
 
 /* mpirun ends a job of which a process has called MPI_Init() but not MPI_Finalize().  That is right for one that has
@@ -130,10 +156,12 @@ finish (int status, void *user)
     if (leave.pid != getpid () || status || mpi_world.session || MPI_Finalized (&is_over) != MPI_SUCCESS || is_over)
         return;
     leave.status = status;
+    leave.deadline_ms = now_ms () + (mpi_world.is_stuck || *mpi_world.error ? FAILED_LEAVE_MS : leave.timeout_ms);
     fflush (NULL);
     if (pthread_create (&watcher, NULL, watch_leaving, NULL))
         return;
     pthread_detach (watcher);
+    leave_together ();
     MPI_Finalize ();
     atomic_store (&leave.is_over, true);
 }
@@ -321,6 +349,7 @@ world_open (const struct accel_engine_job *job, int *peers, struct accel_error *
                                    "accel_open: engine mpi: an earlier job of this process failed, and MPI cannot be "
                                    "used again: start the program again");
     leave.timeout_ms = job->timeout_ms;
+    leave.has_hosts = job->local_world_size < job->world_size;
     mpi_world.opener = pthread_self ();
     enum accel_status status = start_mpi (job, err);
     if (!status)
