@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # HTTP requests: ranges, redirects without secrets, retries, deadlines, bounds, proxies, trust.
 . "${srcdir:-.}/tests/testlib.sh"
-. "$srcdir/tests/http/serve.sh"
+. "$srcdir/tests/http/serve"
 
 request=$builddir/tests/http/request
 serve other others
@@ -16,7 +16,7 @@ rules () {
 }
 # requests_are N: so many have come
 requests_are () {
-    test "$(ls requests | wc -l)" -eq "$1"
+    test "$(find requests -type f | wc -l)" -eq "$1"
 }
 
 test_expect_success 'a file, a part of it, and its end' '

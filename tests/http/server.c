@@ -361,6 +361,7 @@ main (int argc, char **argv)
 {
     if (argc < 3)
         return 2;
+    signal (SIGPIPE, SIG_IGN);
     root = argv[1];
     requests = argc > 3 ? argv[3] : NULL;
     struct pollfd fds[2] = { { .fd = listen_somewhere (), .events = POLLIN },
