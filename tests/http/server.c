@@ -2,8 +2,8 @@
 /* A small HTTP server that can misbehave: server ROOT OWNER [REQUESTS]
  *
  * It serves the files below the folder ROOT, with ranges, on a free port of 127.0.0.1, which it writes to ROOT/.port,
- * and ends with the process OWNER. With REQUESTS, request N is written to the file REQUESTS/N, as it came, with its body; N
- * is the first number that is free.
+ * and ends with the process OWNER. With REQUESTS, request N is written to the file REQUESTS/N, as it came, with its
+ * body; N is the first number that is free.
  *
  * ROOT/.rules is read for each request. A line is a path without query, or "*", and words; the first line that applies
  * decides:
