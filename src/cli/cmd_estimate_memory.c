@@ -25,7 +25,8 @@ check (struct settings *settings, const struct strlist *words, struct fail *fail
         for (size_t j = 0; j < 4; j++)
             is_known |= !strcmp (settings->dtypes.items[i], all_dtypes[j]);
         if (!is_known)
-            return fail_set (fail, FAIL_USAGE, "invalid value for --dtypes: '%s'; expected float32, float16, int8 or int4",
+            return fail_set (fail, FAIL_USAGE,
+                             "invalid value for --dtypes: '%s'; expected float32, float16, int8 or int4",
                              settings->dtypes.items[i]);
     }
     bool is_given = settings->dtypes.count > 0;
@@ -50,8 +51,8 @@ find_library (struct estimate_model *model, const struct settings *settings, str
     return 0;
 }
 
-/* Accelerate runs the model's own code. Nothing is run here, but the sizes that follow from the model's type are not known
- * of such a model. */
+/* Accelerate runs the model's own code.  Nothing is run here, but which sizes follow from the type of such a
+ * model is not known. */
 static int
 check_code (const struct estimate_model *model, const struct settings *settings, const char *name, struct fail *fail)
 {

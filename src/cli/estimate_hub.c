@@ -72,7 +72,7 @@ has_file (const struct job *job, const char *name)
 
 /* ---- fetching ---- */
 
-/* A few files of the repository at once, whole or their beginnings.  @param responses  [count], released by the caller */
+/* A few files of the repository at once, whole or their beginnings.  The caller releases @responses, [count]. */
 static int
 fetch (struct job *job, const char *const *files, size_t count, const struct http_request *like,
        struct http_response *responses, struct fail *fail)
@@ -125,7 +125,8 @@ complete (struct job *job, const char *file, struct http_response *response, str
     uint64_t wanted = SAFETENSORS_LENGTH_BYTES + length;
     struct http_response rest = { 0 };
     if (have < SAFETENSORS_LENGTH_BYTES || length > SAFETENSORS_MAX_HEADER || wanted > response->total)
-        return fail_set (fail, FAIL_GENERAL, "model '%s': %s is not a safetensors file, or is truncated", job->name, file);
+        return fail_set (fail, FAIL_GENERAL, "model '%s': %s is not a safetensors file, or is truncated", job->name,
+                         file);
     if (have >= wanted)
         return 0;
     const struct http_request request = { .range_first = have, .range_length = wanted - have };
@@ -223,7 +224,8 @@ read_safetensors (struct job *job, const char *file, struct fail *fail)
 {
     bool is_index = ends_in (file, ".json"), has_config = has_file (job, "config.json");
     struct http_response responses[2] = { 0 };
-    const struct http_request requests[2] = { { .range_length = is_index ? 0 : FIRST_BYTES, .most = INDEX_MAX_BYTES }, { 0 } };
+    const struct http_request requests[2]
+        = { { .range_length = is_index ? 0 : FIRST_BYTES, .most = INDEX_MAX_BYTES }, { 0 } };
     const char *const files[2] = { file, "config.json" };
     int result = fetch (job, files, 1u + has_config, requests, responses, fail);
     if (!result && has_config)
@@ -277,13 +279,14 @@ refuse_files (const struct job *job, struct fail *fail)
 {
     for (size_t i = 0; i < job->info.files.count; i++) {
         const char *file = job->info.files.items[i];
-        if (ends_in (file, ".bin") || ends_in (file, ".bin.index.json") || ends_in (file, ".h5") || ends_in (file, ".msgpack"))
+        if (ends_in (file, ".bin") || ends_in (file, ".bin.index.json") || ends_in (file, ".h5")
+            || ends_in (file, ".msgpack"))
             return fail_set (fail, FAIL_GENERAL, "model '%s' has no safetensors files, only %s, whose tensors are not "
                              "known without loading it: ask its authors to convert it, or use a copy in safetensors",
                              job->name, file);
     }
-    return fail_set (fail, FAIL_GENERAL, "model '%s' was to be read%s%s, but has no safetensors or GGUF file", job->name,
-                     job->model->library ? " with " : "", job->model->library ? job->model->library : "");
+    return fail_set (fail, FAIL_GENERAL, "model '%s' was to be read%s%s, but has no safetensors or GGUF file",
+                     job->name, job->model->library ? " with " : "", job->model->library ? job->model->library : "");
 }
 
 static int
@@ -376,8 +379,9 @@ read_model (struct job *job, const struct settings *settings, const char *file, 
     if (job->hub.is_offline) {
         int result = read_cached (job, settings, file, fail);
         return result <= 0 ? result
-                           : fail_set (fail, FAIL_GENERAL, "HF_HUB_OFFLINE is set, and model '%s' is not in the cache (%s)",
-                                       job->name, job->hub.cache);
+                           : fail_set (fail, FAIL_GENERAL,
+                                       "HF_HUB_OFFLINE is set, and model '%s' is not in the cache (%s)", job->name,
+                                       job->hub.cache);
     }
     job->model->source = "hub";
     int result = hub_model (&job->hub, job->name, &job->info, &trouble, fail);
@@ -410,8 +414,8 @@ estimate_read_hub (struct estimate_model *model, const struct settings *settings
         file = slash + 1;
     }
     if (!hub_is_name (repository) || (file && strstr (file, "..")))
-        return fail_set (fail, FAIL_GENERAL, "'%s' is neither a file or folder nor the name of a model (NAME or ORG/NAME)",
-                         name);
+        return fail_set (fail, FAIL_GENERAL,
+                         "'%s' is neither a file or folder nor the name of a model (NAME or ORG/NAME)", name);
     job.name = repository;
     int result = hub_open (&job.hub, &options, fail);
     if (!result)

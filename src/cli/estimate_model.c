@@ -25,8 +25,8 @@ estimate_add (struct estimate_model *model, struct estimate_part part, const cha
         model->room = room;
     }
     if (part.elements > MOST_ELEMENTS - model->elements)
-        return fail_set (fail, FAIL_GENERAL, "tensor '%.*s': too large: size overflows", (int) (length < 80 ? length : 80),
-                         name);
+        return fail_set (fail, FAIL_GENERAL, "tensor '%.*s': too large: size overflows",
+                         (int) (length < 80 ? length : 80), name);
     model->elements += part.elements;
     part.name = strndup (name, length);
     if (!part.name)

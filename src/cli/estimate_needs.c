@@ -36,7 +36,8 @@ read_config (const struct estimate_model *model, struct attention *attention)
     uint64_t head_count = first_of (model, heads);
     uint64_t head = estimate_number (model, "head_dim", head_count ? first_of (model, sizes) / head_count : 0);
     const struct node *several = node_find (&model->config.root, "multi_query");
-    uint64_t pairs = estimate_number (model, "num_key_value_heads", estimate_number (model, "num_kv_heads", head_count));
+    uint64_t pairs
+        = estimate_number (model, "num_key_value_heads", estimate_number (model, "num_kv_heads", head_count));
     uint64_t latent = estimate_number (model, "kv_lora_rank", 0);
     attention->layers = first_of (model, layers);
     if (several && several->kind == NODE_BOOL && !strcmp (several->text, "True"))
@@ -77,7 +78,8 @@ estimate_cache (const struct estimate_model *model, uint64_t context, unsigned b
                          "and heads it has");
     kept = attention.window && attention.window < context ? attention.window : context;
     if (__builtin_mul_overflow (attention.layers - attention.windowed, context, &elements)
-        || __builtin_mul_overflow (attention.windowed, kept, &kept) || __builtin_add_overflow (elements, kept, &elements)
+        || __builtin_mul_overflow (attention.windowed, kept, &kept)
+        || __builtin_add_overflow (elements, kept, &elements)
         || __builtin_mul_overflow (elements, attention.per_token, &elements)
         || __builtin_mul_overflow (elements, bits, &elements) || elements > MOST_BITS)
         return fail_set (fail, FAIL_GENERAL, "--context_length: too large: size overflows");
@@ -90,7 +92,9 @@ estimate_cache (const struct estimate_model *model, uint64_t context, unsigned b
 static const struct {
     const char *name;
     unsigned bytes; /* of state for each parameter, float32 */
-} optimizers[] = { { "adamw", 8 }, { "adam", 8 }, { "adamw-amsgrad", 12 }, { "lion", 4 }, { "sgd-momentum", 4 }, { "sgd", 0 } };
+} optimizers[] = {
+    { "adamw", 8 }, { "adam", 8 }, { "adamw-amsgrad", 12 }, { "lion", 4 }, { "sgd-momentum", 4 }, { "sgd", 0 },
+};
 
 const char *const estimate_optimizers[] = { "adamw", "adam", "adamw-amsgrad", "lion", "sgd-momentum", "sgd", NULL };
 

@@ -215,8 +215,8 @@ show_training (const struct estimate_report *report, struct strbuf *out, struct 
     AUTO_STRBUF struct strbuf title = { 0 };
     const struct settings *settings = report->settings;
     int64_t processes = settings->num_processes ? settings->num_processes : 1;
-    strbuf_printf (&title, "Training, %lld process%s, ZeRO stage %lld", (long long) processes, processes == 1 ? "" : "es",
-                   (long long) settings->zero_stage);
+    strbuf_printf (&title, "Training, %lld process%s, ZeRO stage %lld", (long long) processes,
+                   processes == 1 ? "" : "es", (long long) settings->zero_stage);
     if (title.failed)
         return fail_nomem (fail);
     struct box box = { .title = title.text, .columns = 4, .headings = headings };
@@ -224,8 +224,8 @@ show_training (const struct estimate_report *report, struct strbuf *out, struct 
         for (size_t j = 0; j < 2; j++) {
             AUTO_STRBUF struct strbuf parts = { 0 };
             const char *precision = j ? "fp16, bf16" : "no";
-            struct estimate_training needs = estimate_train (report->sizes.parameters, estimate_optimizers[i], precision,
-                                                             settings->zero_stage, processes);
+            struct estimate_training needs = estimate_train (report->sizes.parameters, estimate_optimizers[i],
+                                                             precision, settings->zero_stage, processes);
             estimate_show_bytes (&parts, (double) needs.weights, true);
             strbuf_add (&parts, " + ");
             estimate_show_bytes (&parts, (double) needs.gradients, true);

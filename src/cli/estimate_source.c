@@ -9,6 +9,7 @@
 #include "util/cleanup.h"
 #include "util/io.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,13 +28,14 @@ ends_in (const char *text, const char *end)
 bool
 gguf_part_name (const char *name, unsigned part, struct strbuf *out, unsigned *count)
 {
-    enum { ENDING = 20 }; /* "-00001-of-00003.gguf" */
-    unsigned own;
-    int used = 0;
-    size_t length = strlen (name);
-    *count = 1;
-    if (length <= ENDING || sscanf (name + length - ENDING, "-%5u-of-%5u.gguf%n", &own, count, &used) != 2
-        || used != ENDING || !*count || *count > GGUF_MOST_PARTS) {
+    static const char form[] = "-00000-of-00000.gguf"; /* '0' is any digit */
+    enum { ENDING = sizeof form - 1, COUNT_AT = 10 };
+    size_t length = strlen (name), same = 0;
+    const char *ending = length > ENDING ? name + length - ENDING : "";
+    while (ending[same] && (form[same] == '0' ? isdigit ((unsigned char) ending[same]) : ending[same] == form[same]))
+        same++;
+    *count = same == ENDING ? (unsigned) strtoul (ending + COUNT_AT, NULL, 10) : 1;
+    if (same != ENDING || !*count || *count > GGUF_MOST_PARTS) {
         *count = 1;
         strbuf_add (out, name);
         return !out->failed;
@@ -231,7 +233,8 @@ estimate_read_local (struct estimate_model *model, const char *path, bool follow
     if (slash)
         *slash = '\0';
     model->source = "file";
-    return read_config (model, slash ? (*folder ? folder : "/") : ".", fail) || read_weights (model, path, follow_links, fail)
+    return read_config (model, slash ? (*folder ? folder : "/") : ".", fail)
+                   || read_weights (model, path, follow_links, fail)
                ? -1
                : 0;
 }

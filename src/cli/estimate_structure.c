@@ -188,7 +188,8 @@ estimate_is_whole (const struct estimate_model *model, const char *path, size_t 
 static bool
 is_buffer_of_old (const struct structure *structure, const char *name)
 {
-    return ends_with (name, "position_ids") || ends_with (name, "token_type_ids") || ends_with (name, "rotary_emb.inv_freq")
+    return ends_with (name, "position_ids") || ends_with (name, "token_type_ids")
+           || ends_with (name, "rotary_emb.inv_freq")
            || ((structure->buffers & MASKS)
                && (ends_with (name, "attn.bias") || ends_with (name, "attn.masked_bias")
                    || ends_with (name, "attention.bias") || ends_with (name, "attention.masked_bias")));
@@ -295,7 +296,8 @@ add_pooler (struct estimate_model *model, bool has_prefix, const char *prefix, s
     uint64_t size = estimate_number (model, "hidden_size", 0);
     char name[96];
     for (size_t i = 0; i < model->count; i++)
-        if (ends_with (model->parts[i].name, "pooler.dense.weight") || ends_with (model->parts[i].name, "pooler.weight"))
+        if (ends_with (model->parts[i].name, "pooler.dense.weight")
+            || ends_with (model->parts[i].name, "pooler.weight"))
             return 0;
     snprintf (name, sizeof name, "%s%spooler.dense.all", has_prefix ? prefix : "", has_prefix ? "." : "");
     const struct estimate_part part = { .elements = size * size + size, .bits = 32, .is_float = true };

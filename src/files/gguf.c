@@ -18,8 +18,22 @@ enum {
 };
 
 /* Kinds of metadata values. */
-enum kind { KIND_U8, KIND_I8, KIND_U16, KIND_I16, KIND_U32, KIND_I32, KIND_F32, KIND_BOOL, KIND_TEXT, KIND_LIST, KIND_U64,
-            KIND_I64, KIND_F64, KIND_COUNT };
+enum kind {
+    KIND_U8,
+    KIND_I8,
+    KIND_U16,
+    KIND_I16,
+    KIND_U32,
+    KIND_I32,
+    KIND_F32,
+    KIND_BOOL,
+    KIND_TEXT,
+    KIND_LIST,
+    KIND_U64,
+    KIND_I64,
+    KIND_F64,
+    KIND_COUNT
+};
 
 static const uint8_t kind_bytes[KIND_COUNT] = { 1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8 };
 
@@ -216,7 +230,8 @@ take_tensor (struct reader *reader, struct gguf_tensor *tensor)
     for (uint64_t i = 0; i < dimensions && !status; i++)
         if (!(status = take_number (reader, 8, &size))
             && __builtin_mul_overflow (tensor->elements, size, &tensor->elements))
-            return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': too large: size overflows", tensor->name);
+            return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': too large: size overflows",
+                               tensor->name);
     if (!status && !(status = take_number (reader, 4, &type)))
         status = take_number (reader, 8, &offset);
     return status ? status : measure (reader, tensor, type);

@@ -144,15 +144,15 @@ take_text (const json_t *object, const char *key)
 }
 
 int
-hub_model_parse (struct hub_model *model, const char *text, size_t length, struct fail *fail)
+hub_model_parse (struct hub_model *model, const struct http_response *response, struct fail *fail)
 {
-    json_error_t error;
     size_t i;
-    json_t *file, *json = json_loadb (text, length, 0, &error);
+    json_t *file, *json = http_json (response, fail);
+    if (!json)
+        return -1;
     if (!json_is_object (json)) {
         json_decref (json);
-        return fail_set (fail, FAIL_GENERAL, "the hub's answer is not a JSON object%s%s", json ? "" : ": ",
-                         json ? "" : error.text);
+        return fail_set (fail, FAIL_GENERAL, "the hub's answer is not a JSON object");
     }
     model->library = take_text (json, "library_name");
     model->has_config = json_is_object (json_object_get (json, "config"));
@@ -190,18 +190,19 @@ hub_refuse (const struct hub *hub, const char *name, const char *file, const str
     int status = response->status;
     if (code && !strcmp (code, "GatedRepo") && !knows_us)
         return fail_set (fail, FAIL_GENERAL,
-                         "model '%s' is gated: accept its conditions at %s/%s, and set HF_TOKEN or run hf auth login", name,
-                         hub->endpoint, name);
+                         "model '%s' is gated: accept its conditions at %s/%s, and set HF_TOKEN or run hf auth login",
+                         name, hub->endpoint, name);
     if (code && !strcmp (code, "GatedRepo"))
         return fail_set (fail, FAIL_GENERAL,
-                         "model '%s' is gated, and your token has no access to it: accept its conditions at %s/%s", name,
-                         hub->endpoint, name);
+                         "model '%s' is gated, and your token has no access to it: accept its conditions at %s/%s",
+                         name, hub->endpoint, name);
     if (code && !strcmp (code, "DisabledRepo"))
         return fail_set (fail, FAIL_GENERAL, "model '%s' has been disabled on the hub", name);
     if (status == 404 && file)
         return fail_set (fail, FAIL_GENERAL, "model '%s' has no file %s", name, file);
     if (status == 401 && knows_us && (!code || strcmp (code, "RepoNotFound") != 0))
-        return fail_set (fail, FAIL_GENERAL, "the hub does not accept your token (HF_TOKEN, or run hf auth login again)");
+        return fail_set (fail, FAIL_GENERAL,
+                         "the hub does not accept your token (HF_TOKEN, or run hf auth login again)");
     if (status == 404 || status == 401)
         return fail_set (fail, FAIL_GENERAL, "model '%s' does not exist on the hub%s", name,
                          knows_us ? ", or your token has no access to it"
@@ -228,7 +229,7 @@ hub_model (struct hub *hub, const char *name, struct hub_model *model, enum http
     int result = http_get (hub->http, &request, &response, fail);
     *trouble = response.trouble;
     if (!result && response.status == 200)
-        result = hub_model_parse (model, response.body.text ? response.body.text : "", response.body.length, fail);
+        result = hub_model_parse (model, &response, fail);
     else if (!result)
         result = hub_refuse (hub, name, NULL, &response, fail);
     http_response_release (&response);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models of the Hugging Face hub: what a repository has, its files by HTTP, and the cache that Python's huggingface_hub
- * keeps.  The variables are that library's: HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE,
- * HF_HUB_DISABLE_IMPLICIT_TOKEN.  This folder only reads: nothing is downloaded into the cache. */
+ * keeps.  The variables are that library's: HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HOME, HF_HUB_CACHE,
+ * HF_HUB_OFFLINE, HF_HUB_DISABLE_IMPLICIT_TOKEN.  This folder only reads: nothing is downloaded into the cache. */
 #ifndef HUB_HUB_H
 #define HUB_HUB_H
 
@@ -36,8 +36,8 @@ bool hub_is_name (const char *name);
 int hub_model (struct hub *hub, const char *name, struct hub_model *model, enum http_trouble *trouble,
                struct fail *fail);
 
-/** Read the hub's JSON. @param text  [length] */
-int hub_model_parse (struct hub_model *model, const char *text, size_t length, struct fail *fail);
+/** Read the hub's JSON. */
+int hub_model_parse (struct hub_model *model, const struct http_response *response, struct fail *fail);
 
 void hub_model_release (struct hub_model *model);
 

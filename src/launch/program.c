@@ -221,9 +221,9 @@ check_kind (const char *path, bool no_python, bool *is_for_python, struct fail *
     if (!S_ISREG (info.st_mode))
         return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: is not a regular file", path);
     if (!no_python && ends_in (path, ".ipynb"))
-        return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: is a notebook, not a program: convert it with 'jupyter nbconvert "
-                         "--to script' and launch the result, or call Hugging Face Accelerate's notebook_launcher in it",
-                         path);
+        return fail_set (fail, FAIL_CANNOT_EXECUTE,
+                         "%s: is a notebook, not a program: convert it with 'jupyter nbconvert --to script' and launch "
+                         "the result, or call Hugging Face Accelerate's notebook_launcher in it", path);
     return no_python ? 0 : choose_python (path, is_for_python, fail);
 }
 

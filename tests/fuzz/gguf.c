@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzer of GGUF headers: sums stay in bounds; a prefix of a header that is understood is short or wrong, never another. */
+/* Fuzzer of GGUF headers: sums stay in bounds; a prefix of a header is
+ * short or wrong, or a header that is understood. */
 #include <config.h>
 
 #include "files/gguf.h"

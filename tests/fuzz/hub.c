@@ -12,8 +12,11 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 {
     struct hub_model model = { 0 };
     struct fail fail = { 0 };
-    if (hub_model_parse (&model, (const char *) data, size, &fail))
+    struct http_response response = { 0 };
+    strbuf_add_bytes (&response.body, data, size);
+    if (hub_model_parse (&model, &response, &fail))
         assert (*fail.text && !strchr (fail.text, '\n'));
+    http_response_release (&response);
     hub_model_release (&model);
 
     char *text = malloc (size + 1);
