@@ -20,11 +20,12 @@ set_key (struct seal_key *key)
 static void
 take_bytes (int machine, const char *bytes, size_t length)
 {
-    struct crew crew = { .machine = machine };
+    struct seal_key key;
+    struct crew crew = { .machine = machine, .key = &key };
     struct crew_peer peer = { .name = "stranger" };
     struct wire_frame frame;
     size_t half = length / 2;
-    set_key (&crew.key);
+    set_key (&key);
     seal_init (&peer.seal, machine == 0, &peer.pipe.to_write);
     strbuf_add_bytes (&peer.pipe.input, bytes, half);
     if (crew_peer_next (&crew, &peer, &frame) > 0)
