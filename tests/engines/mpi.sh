@@ -108,6 +108,10 @@ test_expect_success 'a kind that it does not know is unsupported' '
 
 test_expect_success 'calls leave no memory behind' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" many'
 test_expect_success 'a message that MPI gets in parts' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" message'
+test_expect_success 'what follows a call that differs fails, too' '
+    under_mpirun 2 "$builddir/tests/engines/mpi_program" differ'
+test_expect_success 'a rank that does not go on with a transfer is named' '
+    under_mpirun 2 "$builddir/tests/engines/mpi_program" asleep'
 test_expect_success 'a timeout is that of one call' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" waits'
 
 # Scenarios of tests/fault/comm_faults.sh, rank 1 being the victim: how many are told, and of what.
