@@ -107,7 +107,7 @@ test_expect_success 'a kind that it does not know is unsupported' '
     test "$(grep -cx "kind 40, started: engine mpi: unknown kind 40" out)" = 2'
 
 test_expect_success 'calls leave no memory behind' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" many'
-test_expect_success 'a message that MPI gets in parts' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" message'
+test_expect_success 'a message, and a sum, that MPI gets in parts' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" message'
 test_expect_success 'what follows a call that differs fails, too' '
     under_mpirun 2 "$builddir/tests/engines/mpi_program" differ'
 test_expect_success 'a rank that does not go on with a transfer is named' '

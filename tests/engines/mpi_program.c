@@ -6,7 +6,7 @@
  *   mpi_program finalized    accel_open() comes after MPI_Finalize()
  *   mpi_program large        more than 2^31 elements
  *   mpi_program many         thousands of calls, which leave no memory behind
- *   mpi_program message      100 MiB, more than MPI gets at once
+ *   mpi_program message      100 MiB, more than MPI gets at once, and their sum
  *   mpi_program differ       rank 1 starts a call with another count, and one that agrees after it
  *   mpi_program asleep       rank 1 starts a large transfer, and does not go on
  *   mpi_program waits        short waits, all of which together exceed the timeout
@@ -262,6 +262,9 @@ send_long (void)
     must (!accel_comm_broadcast (world, numbers, count, ACCEL_INT32, 0, &err), "broadcast", &err);
     for (size_t i = 0; i < count; i++)
         must (numbers[i] == (uint32_t) i, "broadcast", &err);
+    must (!accel_comm_all_reduce (world, numbers, numbers, count, ACCEL_INT32, ACCEL_SUM, &err), "all_reduce", &err);
+    for (size_t i = 0; i < count; i++)
+        must (numbers[i] == (uint32_t) accel_comm_size (world) * (uint32_t) i, "all_reduce", &err);
     free (numbers);
     accel_close (acc);
 }
