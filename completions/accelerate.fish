@@ -47,6 +47,10 @@ function __accelerate_value --argument-names key current program
             printf '%s\n' true false
         case deepspeed_multinode_launcher
             printf '%s\n' pdsh standard openmpi mvapich mpich nossh slurm
+        case library_name
+            printf '%s\n' timm transformers
+        case dtypes
+            printf '%s\n' float32 float16 int8 int4
         case fp8_backend
             printf '%s\n' ao te msamp
         case fp8_format
@@ -93,6 +97,9 @@ function __accelerate_valued
             return 0
         case env
             string split ' ' 'config_file'
+            return 0
+        case estimate-memory
+            string split ' ' 'num_processes zero_stage library_name dtypes context_length batch_size'
             return 0
         case inspect
             string split ' ' ''
@@ -269,6 +276,18 @@ function __accelerate_flags
         case env
             printf '%s\n' \
                 --config_file\t'configuration file (instead of the default one)' \
+                --json\t'print JSON'
+        case estimate-memory
+            printf '%s\n' \
+                --num_processes\t'total number of processes, across all machines' \
+                --zero_stage\t'ZeRO stage' \
+                --library_name\t'library of the model, if the hub does not know it' \
+                --dtypes\t'types to estimate for, all if not given' \
+                --trust_remote_code\t'accept models with code of their own' \
+                --context_length\t'also estimate inference with so many tokens' \
+                --batch_size\t'sequences at a time, for --context_length' \
+                --training\t'also estimate training with each optimizer' \
+                --follow_links\t'accept shards that are symbolic links' \
                 --json\t'print JSON'
         case inspect
             printf '%s\n' \
@@ -460,6 +479,8 @@ function __accelerate_free
     switch $argv[1]
         case config
             string split ' ' 'default update show schema lint'
+        case estimate-memory
+            string split ' ' '@files'
         case inspect
             string split ' ' '@files'
         case merge-weights
@@ -538,6 +559,7 @@ function __accelerate_words
             printf '%s\n' --help\t'print help' --help-all\t'print help with all options' --version\t'print the version'
             printf '%s\n' config\t'answer questions and write the configuration file'
             printf '%s\n' env\t'show details of this installation and this machine'
+            printf '%s\n' estimate-memory\t'estimate the memory that a model needs'
             printf '%s\n' inspect\t'show the tensors of a checkpoint, or compare two'
             printf '%s\n' launch\t'start a program as several processes'
             printf '%s\n' merge-weights\t'join a sharded checkpoint into one safetensors file'

@@ -28,6 +28,14 @@ struct settings {
     bool norms;
     bool verify;
 
+    /* estimate-memory */
+    char *library_name;
+    struct strlist dtypes;
+    bool trust_remote_code;
+    int64_t context_length; /* 0: not given */
+    int64_t batch_size;
+    bool training;
+
     /* hardware */
     bool cpu;
     bool use_cpu; /* the file's key; --cpu sets both */

@@ -9,8 +9,8 @@
  * - It has deadlines: for connecting, for silence in between, and for everything, retries and pauses included.
  * - Statuses 408, 429, 500, 502, 503 and 504, and broken connections, are retried with growing random pauses, or after
  *   the server's Retry-After. If that is beyond the deadline, the caller gets the answer at once.
- * - At most `redirects` redirects of a GET or HEAD are followed, never from https to http. `headers`, `bearer` and `aws`
- *   are sent to the origin (scheme, host and port) of `url` only.
+ * - At most `redirects` redirects of a GET or HEAD are followed, never from https to http. `headers`, `bearer` and
+ *   `aws` are sent to the origin (scheme, host and port) of `url` only.
  * - An answer with a larger body than `most` fails.
  * - Messages and logs name a URL without its query, user and password, and never a header.
  *

@@ -2,8 +2,9 @@
 /* What a server sends: bounded in size, and compared with what was asked for. */
 #include <config.h>
 
-#include "http/transfer.h"
+#include "http/receive.h"
 
+#include "http/attempt.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 
@@ -68,7 +69,8 @@ check_answer (struct transfer *transfer)
         if (range && parse_content_range (range, &first, &response->total) && first == request->range_first)
             return true;
         transfer_fail (transfer, HTTP_BROKEN, "the answer to a request for bytes %llu and following has %s%.60s",
-                       (unsigned long long) request->range_first, range ? "the range " : "no range", range ? range : "");
+                       (unsigned long long) request->range_first, range ? "the range " : "no range",
+                       range ? range : "");
         return false;
     }
     if (!request->range_first)

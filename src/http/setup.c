@@ -4,6 +4,7 @@
 
 #include "http/setup.h"
 
+#include "http/receive.h"
 #include "util/cleanup.h"
 
 #include <errno.h>

@@ -4,11 +4,11 @@
 
 #include "http/transfer.h"
 
+#include "http/receive.h"
 #include "http/setup.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 
-#include <stdarg.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
@@ -18,23 +18,6 @@ enum {
     LONGEST_PAUSE_MS = 20000,
     CONNECTION_ATTEMPTS = 3, /* where no server answers at all */
 };
-
-void
-transfer_fail (struct transfer *transfer, enum http_trouble trouble, const char *format, ...)
-{
-    AUTO_STRBUF struct strbuf shown = { 0 };
-    struct http_response *response = transfer->response;
-    char text[sizeof response->fail.text];
-    va_list args;
-    if (response->trouble) /* the first cause counts */
-        return;
-    va_start (args, format);
-    vsnprintf (text, sizeof text, format, args);
-    va_end (args);
-    http_show_url (&shown, transfer->url ? transfer->url : transfer->request->url);
-    fail_set (&response->fail, FAIL_GENERAL, "%.400s: %s", shown.text ? shown.text : "", text);
-    response->trouble = trouble;
-}
 
 static void
 end (struct transfer *transfer)

@@ -6,7 +6,9 @@
  *   mpi_program finalized    accel_open() comes after MPI_Finalize()
  *   mpi_program large        more than 2^31 elements
  *   mpi_program many         thousands of calls, which leave no memory behind
- *   mpi_program message      100 MiB, more than MPI gets at once
+ *   mpi_program message      100 MiB, more than MPI gets at once, and their sum
+ *   mpi_program differ       rank 1 starts a call with another count, and one that agrees after it
+ *   mpi_program asleep       rank 1 starts a large transfer, and does not go on
  *   mpi_program waits        short waits, all of which together exceed the timeout
  *
  * What is wrong is one line on standard error and exit status 1. */
@@ -260,7 +262,52 @@ send_long (void)
     must (!accel_comm_broadcast (world, numbers, count, ACCEL_INT32, 0, &err), "broadcast", &err);
     for (size_t i = 0; i < count; i++)
         must (numbers[i] == (uint32_t) i, "broadcast", &err);
+    must (!accel_comm_all_reduce (world, numbers, numbers, count, ACCEL_INT32, ACCEL_SUM, &err), "all_reduce", &err);
+    for (size_t i = 0; i < count; i++)
+        must (numbers[i] == (uint32_t) accel_comm_size (world) * (uint32_t) i, "all_reduce", &err);
     free (numbers);
+    accel_close (acc);
+}
+
+/* ---- who does not do what the others do ---- */
+
+static void
+differ (void)
+{
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *works[2];
+    float ones[2] = { 1, 1 }, sums[2][2];
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    for (int i = 0; i < 2; i++) {
+        size_t count = accel_comm_rank (world) == 1 && i == 0 ? 2 : 1;
+        must (!accel_comm_all_reduce_start (world, ones, sums[i], count, ACCEL_FLOAT32, ACCEL_SUM, &works[i], &err),
+              "start", &err);
+    }
+    for (int i = 0; i < 2; i++)
+        must (accel_work_wait (works[i], &err) && strstr (err.text, "counts differ"), "a call after one that differs",
+              &err);
+    accel_close (acc);
+}
+
+static void
+sleep_in_transfer (void)
+{
+    enum { TIMEOUT_MS = 1500, NAP_S = 4, COUNT = 8 << 20 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *work;
+    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = TIMEOUT_MS }, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    int rank = accel_comm_rank (world);
+    float *own = calloc (COUNT, sizeof *own), *all = calloc ((size_t) accel_comm_size (world) * COUNT, sizeof *all);
+    must (own && all, "calloc", &err);
+    must (!accel_comm_all_gather_start (world, own, all, COUNT, ACCEL_FLOAT32, &work, &err), "start", &err);
+    if (rank == 1)
+        sleep (NAP_S);
+    enum accel_status status = accel_work_wait (work, &err);
+    must (rank == 1 || (status && strstr (err.text, "waiting for rank 1")), "the rank that sleeps is not named", &err);
     accel_close (acc);
 }
 
@@ -297,6 +344,10 @@ main (int argc, char **argv)
         many ();
     else if (!strcmp (how, "message"))
         send_long ();
+    else if (!strcmp (how, "differ"))
+        differ ();
+    else if (!strcmp (how, "asleep"))
+        sleep_in_transfer ();
     else if (!strcmp (how, "waits"))
         wait_often ();
     else

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # HTTP requests: ranges, redirects without secrets, retries, deadlines, bounds, proxies, trust.
 . "${srcdir:-.}/tests/testlib.sh"
-. "$srcdir/tests/http/serve.sh"
+. "$srcdir/tests/http/serve"
 
 request=$builddir/tests/http/request
-serve other others
+serve other others || exit 99
 other=$url
-serve root requests
+serve root requests || exit 99
 printf 'hello, range' >root/file
 rules () {
     printf '%s\n' "$@" >root/.rules.new
@@ -16,7 +16,7 @@ rules () {
 }
 # requests_are N: so many have come
 requests_are () {
-    test "$(ls requests | wc -l)" -eq "$1"
+    test "$(find requests -type f | wc -l)" -eq "$1"
 }
 
 test_expect_success 'a file, a part of it, and its end' '
@@ -141,14 +141,14 @@ test_expect_success 'an unknown host' '
 
 if command -v openssl >/dev/null; then
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost \
-        -addext subjectAltName=IP:127.0.0.1 2>/dev/null
+        -addext subjectAltName=IP:127.0.0.1 2>/dev/null || exit 99
     tls_port=$(free_port)
     openssl s_server -accept "127.0.0.1:$tls_port" -key key.pem -cert cert.pem -WWW </dev/null >/dev/null 2>&1 &
     tls=$!
     is_secure () {
         openssl s_client -connect "127.0.0.1:$tls_port" </dev/null >/dev/null 2>&1
     }
-    wait_for is_secure
+    wait_for is_secure || exit 99
     secure=https://127.0.0.1:$tls_port/root/file
     test_expect_success 'a certificate that nobody vouches for is refused' '
         test_exit 1 "$request" "$secure" >out 2>err && grep -x "trouble 5" out && grep -x "attempts 1" out'

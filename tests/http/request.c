@@ -5,8 +5,8 @@
  * -s REGION,SERVICE,KEY,SECRET[,TOKEN], -n: no redirects, -p: no proxy, -R: repeatable, -c COUNT: so many requests at
  * once, -e: with the deadline's file descriptor 0 as stop_fd.
  *
- * Prints "status N", "attempts N", "total N" (or "unknown"), "url URL", "trouble N" and "error TEXT" if it failed, headers,
- * and the body. */
+ * Prints "status N", "attempts N", "total N" (or "unknown"), "url URL", "trouble N" and "error TEXT" if it failed,
+ * headers, and the body. */
 #include <config.h>
 
 #include "http/http.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small HTTP server that can misbehave: server ROOT OWNER [REQUESTS]
  *
- * It serves the files below the folder ROOT, with ranges, on a free port of 127.0.0.1, which it writes to ROOT/.port, and
- * ends with the process OWNER. With REQUESTS, request N is written to the file REQUESTS/N, as it came, with its body; N
- * is the first number that is free.
+ * It serves the files below the folder ROOT, with ranges, on a free port of 127.0.0.1, which it writes to ROOT/.port,
+ * and ends with the process OWNER. With REQUESTS, request N is written to the file REQUESTS/N, as it came, with its
+ * body; N is the first number that is free.
  *
  * ROOT/.rules is read for each request. A line is a path without query, or "*", and words; the first line that applies
  * decides:
@@ -289,6 +289,11 @@ answer (int fd, const struct request *request)
     if (misbehave (fd, &rule))
         return false;
     int file = open_file (request, &rule, &size);
+    if (rule.status / 100 == 3 && !*rule.file && file >= 0) { /* a redirect has no body */
+        close (file);
+        file = -1;
+        size = 0;
+    }
     int status = rule.status ? rule.status : file >= 0 ? 200 : 404;
     const char *range = status == 200 && !rule.whole ? header_of (request, "Range") : NULL;
     last = size - 1;
@@ -308,7 +313,9 @@ answer (int fd, const struct request *request)
     length += snprintf (head + length, sizeof head - (size_t) length, "\r\n");
     bool stays = send_all (fd, head, (size_t) length);
     if (strcmp (request->method, "HEAD") != 0 && file >= 0) {
-        off_t sent = rule.cut >= 0 && rule.cut < count ? rule.cut : rule.stall >= 0 && rule.stall < count ? rule.stall : count;
+        off_t sent = rule.cut >= 0 && rule.cut < count ? rule.cut : count;
+        if (rule.stall >= 0 && rule.stall < sent)
+            sent = rule.stall;
         stays = send_file (fd, file, first, sent) && sent == count;
         if (rule.stall >= 0)
             recv (fd, head, sizeof head, 0); /* until the client has enough */
@@ -361,6 +368,7 @@ main (int argc, char **argv)
 {
     if (argc < 3)
         return 2;
+    signal (SIGPIPE, SIG_IGN);
     root = argv[1];
     requests = argc > 3 ? argv[3] : NULL;
     struct pollfd fds[2] = { { .fd = listen_somewhere (), .events = POLLIN },
