@@ -16,7 +16,7 @@ enum { NEARLY_NS = 1000000000, MOST_SIMULTANEOUS = 3 };
 static bool
 was_killed (const struct blame *blame)
 {
-    if (blame->is_lost || blame->end == WIRE_END_TOLD)
+    if (blame->is_lost)
         return true;
     if (blame->end == WIRE_END_DONE || blame->status <= status_of_signal (0))
         return false;
