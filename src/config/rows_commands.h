@@ -37,9 +37,10 @@
              .text = "Reads a distributed checkpoint of PyTorch (FSDP, SHARDED_STATE_DICT) or a sharded set\n"
                      "of safetensors files, and writes OUTPUT_DIR/model.safetensors. Needs no PyTorch.")
 
-    COMMAND (TEST, test, "test", .summary = "test libaccel on this machine with your configuration",
+    COMMAND (TEST, test, "test", .summary = "test libaccel on this machine, or check several hosts",
              .text = "Runs every collective and a training loop on all processes, and compares the results\n"
-                     "with those of one process.")
+                     "with those of one process. With --hosts: checks whether a job can run there, and how\n"
+                     "fast the network is.")
 
     COMMAND (TO_FSDP2, to_fsdp2, "to-fsdp2", .summary = "convert a configuration file from FSDP 1 to FSDP 2")
 

@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/** Of an integer whose row has the word "auto": to be found out. */
+#define SETTING_AUTO INT64_MIN
+
 struct settings {
     /* meta */
     char *config_file;
@@ -53,7 +56,7 @@ struct settings {
 
     /* distributed */
     char *gpu_ids;
-    int64_t machine_rank;
+    int64_t machine_rank;                /* may be SETTING_AUTO */
     char *main_process_ip;
     int64_t main_process_port; /* 0: not given, or "any free one"; the origin tells which */
 
@@ -216,8 +219,10 @@ struct settings {
     char *hosts;
     char *hostfile;
     char *starter;
+    char *mpi;
     char *interface;
     int64_t host_timeout; /* seconds */
+    char *job_key_file;
 
     /* ours */
     bool dry_run;

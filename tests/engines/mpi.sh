@@ -91,13 +91,20 @@ test_expect_success 'on several hosts, it is chosen' '
     limited "$mpirun" -n 2 ./hosts 1 "$conformance" control >out && grep "^mpi, 2 ranks: " out'
 test_expect_success 'ranks that MPI did not start are refused, and the message says how to start them' '
     test_exit 1 env ACCEL_ENGINE=mpi timeout $patience "$accelerate" launch --quiet --cpu --num_processes 2 "$conformance" \
-        control 2>error && grep "mpi cannot connect ranks that MPI did not start .*: start the program with .mpirun -n 2 PROGRAM." error'
+        control 2>error && grep "mpi cannot connect ranks that MPI did not start .*: start the program with .*mpirun -n 2 PROGRAM" error'
 test_expect_success 'ranks each of which is alone for MPI are refused' '
-    printf "#!/bin/sh\\nPMI_RANK=\$RANK PMI_SIZE=\$WORLD_SIZE ACCEL_ENGINE=mpi\\nexport PMI_RANK PMI_SIZE ACCEL_ENGINE\\nexec \"\$@\"\\n" >alone &&
+    printf "#!/bin/sh\\nPMI_RANK=\$RANK OMPI_COMM_WORLD_RANK=\$RANK ACCEL_ENGINE=mpi\\nexport PMI_RANK OMPI_COMM_WORLD_RANK ACCEL_ENGINE\\nexec \"\$@\"\\n" >alone &&
     chmod +x alone && test_exit 1 by_hand 2 "$port" ./alone timeout $patience "$conformance" control 2>error &&
     grep "accel_open: engine mpi: MPI connects 1 process, but this job has 2: .* was not started by its own mpirun" error'
+limited "$mpirun" --version >version 2>&1 || :
+if grep -q "Open MPI" version; then
+    test_expect_success 'ranks started through PMI-2, of which Open MPI knows nothing, are refused' '
+        printf "#!/bin/sh\\nPMI_RANK=\$RANK ACCEL_ENGINE=mpi\\nexport PMI_RANK ACCEL_ENGINE\\nexec \"\$@\"\\n" >other &&
+        chmod +x other && test_exit 1 by_hand 2 "$port" ./other timeout $patience "$conformance" control 2>error &&
+        grep "started through PMI-1 or PMI-2 .*Open MPI, which needs PMIx" error'
+fi
 for how in init serialized; do
-    test_expect_success "the program has called MPI_Init() itself: $how" '
+    test_expect_success "the program has called MPI_Init() itself, and trains: $how" '
         under_mpirun 2 "$builddir/tests/engines/mpi_program" $how >out && grep -x "mpi, 2 ranks" out'
 done
 test_expect_success 'the program has called MPI_Finalize()' '
@@ -105,6 +112,28 @@ test_expect_success 'the program has called MPI_Finalize()' '
 test_expect_success 'a kind that it does not know is unsupported' '
     under_mpirun 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine mpi: unknown kind 40" out)" = 2 &&
     test "$(grep -cx "kind 40, started: engine mpi: unknown kind 40" out)" = 2'
+test_expect_success 'accelerate env says which MPI it is, and what its thread level costs' '
+    limited "$accelerate" env >out && grep "engine mpi: .*, MPI_THREAD_[A-Z]*[:,] " out'
+
+test_expect_success 'calls leave no memory behind' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" many'
+test_expect_success 'a message, and a sum, that MPI gets in parts' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" message'
+test_expect_success 'what follows a call that differs fails, too' '
+    under_mpirun 2 "$builddir/tests/engines/mpi_program" differ'
+test_expect_success 'a rank that does not go on with a transfer is named' '
+    under_mpirun 2 "$builddir/tests/engines/mpi_program" asleep'
+test_expect_success 'a timeout is that of one call' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" waits'
+
+# Scenarios of tests/fault/comm_faults.sh, rank 1 being the victim: how many are told, and of what.
+while read -r scenario told what; do
+    test_expect_success "hang: $what" '
+        under_mpirun 3 "$builddir/tests/fault/comm_faults" $scenario 1 >out && ! grep WRONG out &&
+        test "$(grep -c "^rank [0-9]*: as expected" out)" = $told'
+done <<'EOT'
+other-call 3 a rank calls something else
+other-name 3 a rank calls another function of the same kind
+other-count 3 a rank has another count
+recv-count 3 a message of another length
+EOT
 
 # ---- training ----
 

@@ -153,7 +153,7 @@ OPTION = [
 
 QUESTION = [
     Step("the row", [before("src/cli/questions_machine_rows.h", '    { .id = "same_network"', '''
-    { .id = "niceness", .kind = ASK_VALUE, .dflt = "0", .when = with_several_machines,
+    { .id = "niceness", .kind = ASK_VALUE, .dflt = "0", .when = with_launchers_by_hand,
       .text = "What niceness should the processes have?" },
 ''')], "tests/cli/config_ask.sh", "no line 'niceness: 5'"),
     Step("the answer in ask_golden.py", [
@@ -165,20 +165,21 @@ QUESTION = [
         wanted["niceness"] = 0
 ''')], "tests/cli/config_golden.sh", r"(?s)not ok .*niceness"),
     Step("the answer in config_ask.sh", [
-        replace("tests/cli/config_ask.sh", r"\n1\n2\n1\nnode0\n29501\nno\nc10d", r"\n1\n2\n1\nnode0\n29501\n5\nno\nc10d"),
+        replace("tests/cli/config_ask.sh", r"\n2\n\n1\nnode0\n29501\nno\nc10d", r"\n2\n\n1\nnode0\n29501\n5\nno\nc10d"),
         replace("tests/cli/config_ask.sh", "'rdzv_backend: c10d' 'mpirun", "'rdzv_backend: c10d' 'niceness: 5' 'mpirun"),
-        replace("tests/cli/config_ask.sh", r"\n1\n2\n2\n1\nnode0\n1\n", r"\n1\n2\n2\n1\nnode0\n1\n\n")],
+        replace("tests/cli/config_ask.sh", r"\n1\n2\n\n2\n1\nnode0\n1\n", r"\n1\n2\n\n2\n1\nnode0\n1\n\n"),
+        replace("tests/cli/config_ask.sh", r"none\n2\nnode0\n", r"none\n2\nnode0\n\n")],
          "tests/cli/config_ask.sh", r"(?s)not ok .*niceness"),
     Step("the answer in cli_config.sh", [
-        replace("tests/cli/cli_config.sh", r"\nmulti-CPU\n2\n1\nnode0\n29501\n", r"\nmulti-CPU\n2\n1\nnode0\n29501\n5\n"),
+        replace("tests/cli/cli_config.sh", r"\nmulti-CPU\n2\n\n1\nnode0\n29501\n", r"\nmulti-CPU\n2\n\n1\nnode0\n29501\n5\n"),
         replace("tests/cli/cli_config.sh", "\tmixed_precision: bf16\n\tnum_machines: 2\n",
                 "\tmixed_precision: bf16\n\tniceness: 5\n\tnum_machines: 2\n"),
-        replace("tests/cli/cli_config.sh", "head -n 13 |", "head -n 14 |")],
+        replace("tests/cli/cli_config.sh", "head -n 14 |", "head -n 15 |")],
          "tests/cli/cli_config.sh", r"(?s)not ok .*niceness"),
     Step("the answer in config_terminal.py", [
         replace("tests/cli/config_terminal.py", '"TCP port", "local', '"TCP port", "niceness", "local'),
-        replace("tests/cli/config_terminal.py", 'f"{7:4}  yes"', 'f"{8:4}  yes"'),
-        replace("tests/cli/config_terminal.py", 'f"{10:4}  {path}"', 'f"{11:4}  {path}"')],
+        replace("tests/cli/config_terminal.py", 'f"{8:4}  yes"', 'f"{9:4}  yes"'),
+        replace("tests/cli/config_terminal.py", 'f"{11:4}  {path}"', 'f"{12:4}  {path}"')],
          "tests/cli/config_terminal.sh", r"(?s)not ok .*niceness"),
 ]
 
