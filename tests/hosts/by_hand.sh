@@ -14,9 +14,9 @@ on () {
 
 # Those of the library count tries, and some commands here take long.
 wait_for () {
-    until=$(($(date +%s) + patience))
+    latest=$(($(date +%s) + patience))
     until "$@"; do
-        [ "$(date +%s)" -lt "$until" ] || { echo "waited in vain for: $*" && return 1; }
+        [ "$(date +%s)" -lt "$latest" ] || { echo "waited in vain for: $*" && return 1; }
         sleep 0.02
     done
 }
