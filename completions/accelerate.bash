@@ -60,7 +60,7 @@ _accelerate ()
         ;;
     *)
         if ((COMP_CWORD == 1)); then
-            mapfile -t COMPREPLY < <(compgen -W 'config env inspect launch merge-weights test to-fsdp2 --help --help-all --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'config env estimate-memory inspect launch merge-weights test to-fsdp2 tpu-config --help --help-all --version' -- "$cur")
             return
         fi
         ;;
@@ -75,6 +75,11 @@ _accelerate ()
         options='--config_file --json --help --help_all'
         valued='config_file'
         words=''
+        ;;
+    estimate-memory)
+        options='--num_processes --zero_stage --library_name --dtypes --trust_remote_code --context_length --batch_size --training --follow_links --json --help --help_all'
+        valued='num_processes zero_stage library_name dtypes context_length batch_size'
+        words='@files'
         ;;
     inspect)
         options='--diff --norms --verify --follow_links --json --help --help_all'
@@ -99,6 +104,11 @@ _accelerate ()
     to-fsdp2)
         options='--config_file --overwrite --output_file --help --help_all'
         valued='config_file output_file'
+        words=''
+        ;;
+    tpu-config)
+        options='--config_file --tpu_name --tpu_zone --command_file --command --use_alpha --install_accelerate --accelerate_version --debug --help --help_all'
+        valued='config_file tpu_name tpu_zone command_file command accelerate_version'
         words=''
         ;;
     *)
@@ -159,6 +169,12 @@ _accelerate ()
             ;;
         deepspeed_multinode_launcher)
             mapfile -t COMPREPLY < <(compgen -W 'pdsh standard openmpi mvapich mpich nossh slurm' -- "$cur")
+            ;;
+        library_name)
+            mapfile -t COMPREPLY < <(compgen -W 'timm transformers' -- "$cur")
+            ;;
+        dtypes)
+            mapfile -t COMPREPLY < <(compgen -W 'float32 float16 int8 int4' -- "$cur")
             ;;
         fp8_backend)
             mapfile -t COMPREPLY < <(compgen -W 'ao te msamp' -- "$cur")

@@ -47,6 +47,10 @@ function __accelerate_value --argument-names key current program
             printf '%s\n' true false
         case deepspeed_multinode_launcher
             printf '%s\n' pdsh standard openmpi mvapich mpich nossh slurm
+        case library_name
+            printf '%s\n' timm transformers
+        case dtypes
+            printf '%s\n' float32 float16 int8 int4
         case fp8_backend
             printf '%s\n' ao te msamp
         case fp8_format
@@ -94,6 +98,9 @@ function __accelerate_valued
         case env
             string split ' ' 'config_file'
             return 0
+        case estimate-memory
+            string split ' ' 'num_processes zero_stage library_name dtypes context_length batch_size'
+            return 0
         case inspect
             string split ' ' ''
             return 0
@@ -108,6 +115,9 @@ function __accelerate_valued
             return 0
         case to-fsdp2
             string split ' ' 'config_file output_file'
+            return 0
+        case tpu-config
+            string split ' ' 'config_file tpu_name tpu_zone command_file command accelerate_version'
             return 0
         case '*'
             return 1
@@ -252,7 +262,7 @@ function __accelerate_flags
                 --downcast_bf16\t'TPU: convert float and double to bfloat16' \
                 --tpu_name\t'TPU name' \
                 --tpu_zone\t'TPU zone' \
-                --command_file\t'script of startup commands for the pod' \
+                --command_file\t'file of startup commands for the pod, one per line' \
                 --commands\t'startup commands for the pod' \
                 --tpu_vm\t'virtual machines of the pod' \
                 --tpu_env\t'variables for the pod' \
@@ -266,6 +276,18 @@ function __accelerate_flags
         case env
             printf '%s\n' \
                 --config_file\t'configuration file (instead of the default one)' \
+                --json\t'print JSON'
+        case estimate-memory
+            printf '%s\n' \
+                --num_processes\t'total number of processes, across all machines' \
+                --zero_stage\t'ZeRO stage' \
+                --library_name\t'library of the model, if the hub does not know it' \
+                --dtypes\t'types to estimate for, all if not given' \
+                --trust_remote_code\t'accept models with code of their own' \
+                --context_length\t'also estimate inference with so many tokens' \
+                --batch_size\t'sequences at a time, for --context_length' \
+                --training\t'also estimate training with each optimizer' \
+                --follow_links\t'accept shards that are symbolic links' \
                 --json\t'print JSON'
         case inspect
             printf '%s\n' \
@@ -438,6 +460,17 @@ function __accelerate_flags
                 --config_file\t'configuration file (instead of the default one)' \
                 --overwrite\t'replace an existing file' \
                 --output_file\t'where to write the converted file'
+        case tpu-config
+            printf '%s\n' \
+                --config_file\t'configuration file (instead of the default one)' \
+                --tpu_name\t'TPU name' \
+                --tpu_zone\t'TPU zone' \
+                --command_file\t'file of startup commands for the pod, one per line' \
+                --command\t'command to run on the pod (repeatable)' \
+                --use_alpha\t'run gcloud alpha instead of gcloud' \
+                --install_accelerate\t'first install Hugging Face Accelerate on the pod' \
+                --accelerate_version\t'version to install: latest, dev or a number' \
+                --debug\t'print the gcloud command, but do not run it'
     end
     printf '%s\n' --help\t'print help' --help_all\t'print help with all options'
 end
@@ -446,6 +479,8 @@ function __accelerate_free
     switch $argv[1]
         case config
             string split ' ' 'default update show schema lint'
+        case estimate-memory
+            string split ' ' '@files'
         case inspect
             string split ' ' '@files'
         case merge-weights
@@ -524,11 +559,13 @@ function __accelerate_words
             printf '%s\n' --help\t'print help' --help-all\t'print help with all options' --version\t'print the version'
             printf '%s\n' config\t'answer questions and write the configuration file'
             printf '%s\n' env\t'show details of this installation and this machine'
+            printf '%s\n' estimate-memory\t'estimate the memory that a model needs'
             printf '%s\n' inspect\t'show the tensors of a checkpoint, or compare two'
             printf '%s\n' launch\t'start a program as several processes'
             printf '%s\n' merge-weights\t'join a sharded checkpoint into one safetensors file'
             printf '%s\n' test\t'test libaccel on this machine, or check several hosts'
             printf '%s\n' to-fsdp2\t'convert a configuration file from FSDP 1 to FSDP 2'
+            printf '%s\n' tpu-config\t'run startup commands on all machines of a TPU pod'
         case value
             for word in (__accelerate_value $state[2..3] $state[5])
                 test $word = @files; or printf '%s\n' $state[4]$word

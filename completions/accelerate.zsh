@@ -30,6 +30,8 @@ _accelerate_value () {
     offload_optimizer_nvme_path|offload_param_nvme_path|log_dir) _files -/ ;;
     zero3_init_flag|zero3_save_16bit_model|fp8_enable_fsdp_float8_all_gather|fp8_pad_inner_dim|fp8_use_mxfp8_block_scaling|fsdp_offload_params|fsdp_forward_prefetch|fsdp_use_orig_params|fsdp_cpu_ram_efficient_loading|fsdp_sync_module_states|fsdp_activation_checkpointing|fsdp_activation_checkpointing_offload|megatron_lm_use_custom_fsdp|megatron_lm_no_load_optim|megatron_lm_eod_mask_loss|megatron_lm_overlap_cpu_optimizer_d2h_h2d|megatron_lm_no_save_optim|megatron_lm_optimizer_cpu_offload|megatron_lm_use_precision_aware_optimizer|megatron_lm_sequence_parallelism|megatron_lm_recompute_activations|megatron_lm_use_distributed_optimizer|megatron_lm_attention_softmax_in_fp32|megatron_lm_calculate_per_token_loss|megatron_lm_use_rotary_position_embeddings|parallelism_config_sp_seq_length_is_variable) compadd -- true false ;;
     deepspeed_multinode_launcher) compadd -- pdsh standard openmpi mvapich mpich nossh slurm ;;
+    library_name) compadd -- timm transformers ;;
+    dtypes) compadd -- float32 float16 int8 int4 ;;
     fp8_backend) compadd -- ao te msamp ;;
     fp8_format) compadd -- HYBRID E4M3 E5M2 ;;
     fp8_amax_compute_algo) compadd -- max most_recent ;;
@@ -63,11 +65,13 @@ _accelerate () {
         flags=(
             'config:answer questions and write the configuration file'
             'env:show details of this installation and this machine'
+            'estimate-memory:estimate the memory that a model needs'
             'inspect:show the tensors of a checkpoint, or compare two'
             'launch:start a program as several processes'
             'merge-weights:join a sharded checkpoint into one safetensors file'
             'test:test libaccel on this machine, or check several hosts'
             'to-fsdp2:convert a configuration file from FSDP 1 to FSDP 2'
+            'tpu-config:run startup commands on all machines of a TPU pod'
             '--help:print help'
             '--help-all:print help with all options'
             '--version:print the version'
@@ -214,7 +218,7 @@ _accelerate () {
             '--downcast_bf16:TPU: convert float and double to bfloat16'
             '--tpu_name:TPU name'
             '--tpu_zone:TPU zone'
-            '--command_file:script of startup commands for the pod'
+            '--command_file:file of startup commands for the pod, one per line'
             '--commands:startup commands for the pod'
             '--tpu_vm:virtual machines of the pod'
             '--tpu_env:variables for the pod'
@@ -236,6 +240,22 @@ _accelerate () {
         )
         valued=(config_file)
         free=()
+        ;;
+    estimate-memory)
+        flags=(
+            '--num_processes:total number of processes, across all machines'
+            '--zero_stage:ZeRO stage'
+            '--library_name:library of the model, if the hub does not know it'
+            '--dtypes:types to estimate for, all if not given'
+            '--trust_remote_code:accept models with code of their own'
+            '--context_length:also estimate inference with so many tokens'
+            '--batch_size:sequences at a time, for --context_length'
+            '--training:also estimate training with each optimizer'
+            '--follow_links:accept shards that are symbolic links'
+            '--json:print JSON'
+        )
+        valued=(num_processes zero_stage library_name dtypes context_length batch_size)
+        free=(@files)
         ;;
     inspect)
         flags=(
@@ -426,6 +446,21 @@ _accelerate () {
             '--output_file:where to write the converted file'
         )
         valued=(config_file output_file)
+        free=()
+        ;;
+    tpu-config)
+        flags=(
+            '--config_file:configuration file (instead of the default one)'
+            '--tpu_name:TPU name'
+            '--tpu_zone:TPU zone'
+            '--command_file:file of startup commands for the pod, one per line'
+            '--command:command to run on the pod (repeatable)'
+            '--use_alpha:run gcloud alpha instead of gcloud'
+            '--install_accelerate:first install Hugging Face Accelerate on the pod'
+            '--accelerate_version:version to install: latest, dev or a number'
+            '--debug:print the gcloud command, but do not run it'
+        )
+        valued=(config_file tpu_name tpu_zone command_file command accelerate_version)
         free=()
         ;;
     *) return 1 ;;

@@ -119,9 +119,6 @@ emit (const char *form, struct strbuf *out, struct fail *fail)
     return 0;
 }
 
-/* Hugging Face's commands that are not here. */
-static const char *const missing[] = { "estimate-memory", "tpu-config" };
-
 static const char *
 command_with_option (const char *word)
 {
@@ -179,11 +176,6 @@ refuse_command (const char *name, struct fail *fail)
 {
     struct suggest suggest = { .wanted = name };
     char space[80];
-    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
-        if (!strcmp (missing[i], name))
-            return fail_set (fail, FAIL_USAGE,
-                             "'%s' is not implemented here; Hugging Face Accelerate has it: "
-                             "python3 -m accelerate.commands.accelerate_cli %s", name, name);
     for (int i = 0; i < COMMAND_COUNT; i++)
         suggest_consider (&suggest, commands[i].info.name);
     suggest_consider (&suggest, "--version");

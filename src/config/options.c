@@ -60,7 +60,8 @@ const struct option_group_info option_groups[GROUP_COUNT] = {
 
 const struct option options[] = {
     { .key = "config_file", OPT_PATH (config_file), .group = GROUP_GENERAL,
-      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_TEST | COMMAND_TO_FSDP2, .metavar = "FILE",
+      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_TEST | COMMAND_TO_FSDP2
+                  | COMMAND_TPU_CONFIG, .metavar = "FILE",
       .help = "configuration file (instead of the default one)",
       .doc = "Read this configuration file instead of the default one. A file whose name ends in .json is JSON, any "
              "other is YAML." },
@@ -194,7 +195,7 @@ const struct option options[] = {
       .doc = "The GPUs visible to the ranks: comma-separated numbers or UUIDs, or all." },
 
     { .key = "num_processes", OPT_INT (num_processes, 1, 1000000), .group = GROUP_RESOURCE,
-      .commands = COMMAND_LAUNCH | COMMAND_TEST, .properties = PROPERTY_FILE, .metavar = "N",
+      .commands = COMMAND_LAUNCH | COMMAND_TEST | COMMAND_ESTIMATE_MEMORY, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "total number of processes, across all machines",
       .doc = "The total number of processes, across all machines." },
 
@@ -215,6 +216,7 @@ const struct option options[] = {
              "8-bit floating point, fp8; see the --fp8_... options." },
 
 #include "config/rows_deepspeed.h"
+#include "config/rows_estimate.h"
 #include "config/rows_distributed.h"
     { .key = "bind-to", OPT_TEXT (mpirun_bind_to), .dflt = "socket", .section = "mpirun_config",
       .group = GROUP_MPIRUN, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
@@ -242,7 +244,8 @@ const struct option options[] = {
              "flag, a line of the file, the environment, another setting, or the default." },
 
     { .key = "json", OPT_FLAG (json), .group = GROUP_OURS,
-      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_INSPECT | COMMAND_TEST,
+      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_INSPECT | COMMAND_TEST
+                  | COMMAND_ESTIMATE_MEMORY,
       .properties = PROPERTY_EXTENSION,
       .help = "print JSON",
       .doc = "Print JSON instead of text." },

@@ -17,6 +17,11 @@
     COMMAND (ENV, env, "env", .summary = "show details of this installation and this machine",
              .text = "Paste this into bug reports.")
 
+    COMMAND (ESTIMATE_MEMORY, estimate_memory, "estimate-memory", .arguments = "MODEL", .words = "@files",
+             .summary = "estimate the memory that a model needs",
+             .text = "MODEL is the name of a model on the Hugging Face hub, or a local folder or file. Only\n"
+                     "the headers of its safetensors or GGUF files are read.")
+
     COMMAND (INSPECT, inspect, "inspect", .arguments = "FILE|FOLDER | --diff A B", .words = "@files",
              .summary = "show the tensors of a checkpoint, or compare two",
              .text = "Reads safetensors files, sharded sets with an index, and distributed checkpoints\n"
@@ -38,3 +43,7 @@
                      "fast the network is.")
 
     COMMAND (TO_FSDP2, to_fsdp2, "to-fsdp2", .summary = "convert a configuration file from FSDP 1 to FSDP 2")
+
+    COMMAND (TPU_CONFIG, tpu_config, "tpu-config", .summary = "run startup commands on all machines of a TPU pod",
+             .text = "Before the first launch on a pod, with gcloud over ssh. The commands come from the options\n"
+                     "or from the configuration file.")

@@ -28,6 +28,14 @@ struct settings {
     bool norms;
     bool verify;
 
+    /* estimate-memory */
+    char *library_name;
+    struct strlist dtypes;
+    bool trust_remote_code;
+    int64_t context_length; /* 0: not given */
+    int64_t batch_size;
+    bool training;
+
     /* hardware */
     bool cpu;
     bool use_cpu; /* the file's key; --cpu sets both */
@@ -91,6 +99,15 @@ struct settings {
     struct strlist commands;
     struct strlist tpu_vm;
     struct strlist tpu_env;
+
+    /* tpu-config */
+    bool use_alpha;
+    struct strlist command; /* --command; the file's key is `commands` */
+    bool install_accelerate;
+    char *accelerate_version;
+    bool print_command; /* its --debug */
+
+    /* AWS */
     char *aws_access_key_id;
     char *aws_secret_access_key;
 

@@ -18,8 +18,9 @@ was_killed (const struct blame *blame)
 {
     if (blame->is_lost || blame->end == WIRE_END_TOLD)
         return true;
-    int signal = blame->end == WIRE_END_DONE ? 0 : blame->status - status_of_signal (0);
-    return signal > 0 && signal != SIGABRT && signal != SIGPIPE;
+    if (blame->end == WIRE_END_DONE || blame->status <= status_of_signal (0))
+        return false;
+    return blame->status != status_of_signal (SIGABRT) && blame->status != status_of_signal (SIGPIPE);
 }
 
 /* Clocks of hosts are compared through messages, a busy host notices the end of a process late, and a slow link the end

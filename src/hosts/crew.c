@@ -363,9 +363,13 @@ crew_create (struct crew **result, const struct config *config, const struct pla
                            .machines = (int) settings->num_machines, .port = port ? port : PLAN_USUAL_PORT,
                            .timeout_ms = settings->host_timeout * 1000, .epoll = -1, .listener = -1,
                            .noted = -1, .hook = { .fd = -1, .serve = serve }, .dial = { .resolver = -1 } };
-    if (make_machines (crew, fail))
+    /* In no core dump and, where that is permitted, not in swap. */
+    crew->key = sodium_init () < 0 ? NULL : sodium_malloc (sizeof *crew->key);
+    if (!crew->key)
+        fail_set (fail, FAIL_GENERAL, "libsodium cannot be used here: no random numbers, or no memory");
+    if (!crew->key || make_machines (crew, fail))
         goto error;
-    if (jobkey_read (&crew->key, settings->job_key_file, crew->machine == 0, &why)) {
+    if (jobkey_read (crew->key, settings->job_key_file, crew->machine == 0, &why)) {
         crew_set_why (crew, CREW_WHY_LASTS, "%s", why.text);
         if (settings->job_key_file) {
             fail_set (fail, FAIL_GENERAL, "--job_key_file: %s", why.text);
@@ -386,7 +390,7 @@ crew_begin (struct crew *crew)
         return;
     crew->start_ms = crew->turn_ms = clock_ms ();
     crew->epoll = crew->hook.fd = epoll_create1 (EPOLL_CLOEXEC);
-    if (crew->machine == 0 && crew->key.length && crew->epoll >= 0)
+    if (crew->machine == 0 && crew->key->length && crew->epoll >= 0)
         crew_main_begin (crew);
 }
 
@@ -473,6 +477,6 @@ crew_destroy (struct crew *crew)
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close (fds[i]);
-    sodium_memzero (&crew->key, sizeof crew->key);
+    sodium_free (crew->key); /* which overwrites it */
     free (crew);
 }

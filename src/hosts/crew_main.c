@@ -134,7 +134,7 @@ find_objection (const struct crew *crew, const struct join *join, char *space, s
         snprintf (space, size, "it starts %d ranks in total, but this one %lld", crew->plan->world_size,
                   (long long) join->world_size);
     else if (!join->host || join->machine < 1 || join->machine >= crew->machines || join->first_rank < 0
-             || join->ranks < 0 || join->ranks > INT32_MAX || join->first_rank > INT32_MAX)
+             || join->ranks < 0 || join->ranks > INT32_MAX || join->first_rank > INT32_MAX - join->ranks)
         return "it cannot understand this one";
     else if (crew->all[join->machine].state != MACHINE_ABSENT)
         snprintf (space, size, "it has a machine %lld already, %s", (long long) join->machine,
@@ -177,12 +177,12 @@ number_of (const struct crew *crew, const struct crew_peer *peer)
 static void
 take_failure (struct crew_peer *peer, struct wire_frame *frame, bool is_end)
 {
-    int64_t age_ns = wire_number (frame);
+    int64_t age_ns = wire_number (frame), now = clock_ns ();
     enum wire_end end = (enum wire_end) wire_number (frame);
     int status = (int) wire_number (frame);
     const char *text = wire_text (frame), *json = wire_text (frame);
     if (age_ns >= 0 && !frame->failed)
-        crew_set_failure (peer->machine, clock_ns () - age_ns - peer->trip_ns / 2, end, status, text, json);
+        crew_set_failure (peer->machine, age_ns < now ? now - age_ns - peer->trip_ns / 2 : 0, end, status, text, json);
     if (is_end)
         peer->machine->state = MACHINE_ENDED;
 }
@@ -190,8 +190,8 @@ take_failure (struct crew_peer *peer, struct wire_frame *frame, bool is_end)
 static void
 take_beat (struct crew_peer *peer, struct wire_frame *frame)
 {
-    int64_t trip = clock_ns () - wire_number (frame);
-    if (trip > 0 && (!peer->trip_ns || trip < peer->trip_ns))
+    int64_t now = clock_ns (), sent = wire_number (frame), trip = sent > 0 && sent < now ? now - sent : 0;
+    if (trip && (!peer->trip_ns || trip < peer->trip_ns))
         peer->trip_ns = trip;
 }
 

@@ -162,9 +162,9 @@ static bool
 has_key (struct crew *crew)
 {
     struct fail why = { 0 };
-    if (crew->key.length)
+    if (crew->key->length)
         return true;
-    if (!jobkey_read (&crew->key, crew->settings->job_key_file, false, &why))
+    if (!jobkey_read (crew->key, crew->settings->job_key_file, false, &why))
         return true;
     crew_set_why (crew, CREW_WHY_LASTS, "%s", why.text);
     return false;
@@ -314,7 +314,7 @@ crew_member_is_over (struct crew *crew)
     if (!crew->has_joined && crew->peers && crew->peers->is_welcomed && now < crew->over_ms + CREW_FLUSH_MS)
         return false; /* machine 0 may have taken us already */
     if (!crew->has_joined)
-        return !crew->own->failed_ns || !crew->key.length || now >= crew->start_ms + CREW_SETTLE_MS;
+        return !crew->own->failed_ns || !crew->key->length || now >= crew->start_ms + CREW_SETTLE_MS;
     if (!crew->verdict.is_known)
         return false;
     bool is_flushed = crew_is_flushed (crew) || now >= crew->over_ms + CREW_FLUSH_MS;

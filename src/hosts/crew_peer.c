@@ -69,7 +69,7 @@ crew_peer_next (struct crew *crew, struct crew_peer *peer, struct wire_frame *fr
     size_t used, length = pipe->input.length - pipe->taken;
     if (!length || peer->is_dead)
         return 0;
-    enum seal_result result = seal_next (&peer->seal, &crew->key, pipe->input.text + pipe->taken, length,
+    enum seal_result result = seal_next (&peer->seal, crew->key, pipe->input.text + pipe->taken, length,
                                          &pipe->to_write, &peer->frame, &used);
     pipe->taken += used;
     if (result == SEAL_MORE)

@@ -76,7 +76,7 @@ struct crew {
     struct job_crew hook; /* first: it is what the supervisor knows of us */
     const struct settings *settings;
     const struct plan *plan;
-    struct seal_key key;
+    struct seal_key *key; /* of sodium_malloc() */
     int machine, machines, port;
     int64_t timeout_ms, start_ms, turn_ms;
     int epoll;

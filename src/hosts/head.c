@@ -265,7 +265,6 @@ turn (struct head *head, struct pollfd *fds)
     pass_on (head);
     fill_fds (head, fds);
     int count = poll (fds, (nfds_t) (FDS_OF_HEAD + FDS_OF_LINK * head->count), find_timeout (head));
-    forgive_own_silence (head, clock_ms ());
     for (int i = 0; count > 0 && i < head->count; i++) {
         const struct pollfd *at = &fds[FDS_OF_HEAD + FDS_OF_LINK * i];
         if (at[2].revents)
@@ -277,6 +276,7 @@ turn (struct head *head, struct pollfd *fds)
         lender_read (&head->lender);
     if (count > 0 && fds[0].revents)
         take_signals (head);
+    forgive_own_silence (head, clock_ms ()); /* after the signals, one of which may have stopped us */
     keep_deadlines (head);
 }
 

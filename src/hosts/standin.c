@@ -242,8 +242,8 @@ note_daemon (struct standins *standins, int64_t pid)
     standins->daemon_count += daemon->fd >= 0;
 }
 
-static bool
-take (struct standins *standins, struct standin *standin, const char *bytes, size_t length)
+bool
+standin_read (struct standin *standin, int64_t *parent, const char *bytes, size_t length)
 {
     struct wire_frame frame;
     size_t used;
@@ -251,9 +251,16 @@ take (struct standins *standins, struct standin *standin, const char *bytes, siz
         return false;
     standin->attempt = wire_number (&frame);
     standin->rank = (int) wire_number (&frame);
-    int64_t parent = wire_number (&frame);
+    *parent = wire_number (&frame);
     wire_list (&frame, &standin->variables);
-    if (frame.failed || standin->variables.failed)
+    return !frame.failed && !standin->variables.failed;
+}
+
+static bool
+take (struct standins *standins, struct standin *standin, const char *bytes, size_t length)
+{
+    int64_t parent;
+    if (!standin_read (standin, &parent, bytes, length))
         return false;
     note_daemon (standins, parent);
     return true;

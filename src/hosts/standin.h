@@ -12,6 +12,8 @@
 
 #include <poll.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { STANDIN_NAME_BYTES = 48 }; /* with the terminating 0 */
 
@@ -30,6 +32,10 @@ struct standin {
     int64_t attempt;
     struct strlist variables; /* NAME=VALUE */
 };
+
+/** Take what a stand-in has sent, which may be anything.
+ *  @param[out] parent  the process of MPI that has started it  @return false if no stand-in sends that */
+bool standin_read (struct standin *standin, int64_t *parent, const char *bytes, size_t length);
 
 /** A process of MPI that has started stand-ins. */
 struct standin_daemon {

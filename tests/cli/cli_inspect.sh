@@ -54,6 +54,16 @@ test_expect_success 'a folder: all of its files' '
     mkdir folder && cp one.safetensors folder/b.safetensors && cp two.safetensors folder/a.safetensors && echo x >folder/x.json &&
     inspect folder >out && cat out && printf "m\tI64\t[]\t8\ta.safetensors\nn\tI64\t[]\t8\tb.safetensors\nw\tF32\t[2, 2]\t16\ta.safetensors\nw\tF32\t[2, 2]\t16\tb.safetensors\n" |
     diff - out'
+test_expect_success 'a folder with an index: the files that it names come once' '
+    mkdir shards && cp one.safetensors shards/model-00001-of-00002.safetensors && cp two.safetensors shards/other.safetensors &&
+    echo "{\"weight_map\":{\"w\":\"model-00001-of-00002.safetensors\",\"n\":\"model-00001-of-00002.safetensors\"}}" \
+        >shards/model.safetensors.index.json && inspect shards >out && cat out &&
+    test "$(grep -c "model-00001" out)" -eq 2 && test "$(grep -c "other" out)" -eq 2'
+test_expect_success 'a difference that is not a number of JSON is null' '
+    file finite.safetensors "{\"w\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]}}" \
+        "\000\000\200\077\000\000\000\300\000\000\200\077\000\000\000\000" &&
+    test_exit 1 inspect --json --diff one.safetensors finite.safetensors >out && cat out &&
+    grep "\"unequal\": 1, \"max_abs_difference\": null" out'
 test_expect_success 'control characters in names are escapes' '
     file bad.safetensors "{\"a\\u001b[2Jb\\tc\\n\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}" "" &&
     inspect bad.safetensors >out && cat -v out && [ "$(cat out)" = "a\\x1b[2Jb\\tc\\n	U8	[0]	0" ] && inspect --json bad.safetensors >out &&

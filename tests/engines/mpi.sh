@@ -104,7 +104,7 @@ if grep -q "Open MPI" version; then
         grep "started through PMI-1 or PMI-2 .*Open MPI, which needs PMIx" error'
 fi
 for how in init serialized; do
-    test_expect_success "the program has called MPI_Init() itself: $how" '
+    test_expect_success "the program has called MPI_Init() itself, and trains: $how" '
         under_mpirun 2 "$builddir/tests/engines/mpi_program" $how >out && grep -x "mpi, 2 ranks" out'
 done
 test_expect_success 'the program has called MPI_Finalize()' '
@@ -114,6 +114,26 @@ test_expect_success 'a kind that it does not know is unsupported' '
     test "$(grep -cx "kind 40, started: engine mpi: unknown kind 40" out)" = 2'
 test_expect_success 'accelerate env says which MPI it is, and what its thread level costs' '
     limited "$accelerate" env >out && grep "engine mpi: .*, MPI_THREAD_[A-Z]*[:,] " out'
+
+test_expect_success 'calls leave no memory behind' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" many'
+test_expect_success 'a message, and a sum, that MPI gets in parts' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" message'
+test_expect_success 'what follows a call that differs fails, too' '
+    under_mpirun 2 "$builddir/tests/engines/mpi_program" differ'
+test_expect_success 'a rank that does not go on with a transfer is named' '
+    under_mpirun 2 "$builddir/tests/engines/mpi_program" asleep'
+test_expect_success 'a timeout is that of one call' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" waits'
+
+# Scenarios of tests/fault/comm_faults.sh, rank 1 being the victim: how many are told, and of what.
+while read -r scenario told what; do
+    test_expect_success "hang: $what" '
+        under_mpirun 3 "$builddir/tests/fault/comm_faults" $scenario 1 >out && ! grep WRONG out &&
+        test "$(grep -c "^rank [0-9]*: as expected" out)" = $told'
+done <<'EOT'
+other-call 3 a rank calls something else
+other-name 3 a rank calls another function of the same kind
+other-count 3 a rank has another count
+recv-count 3 a message of another length
+EOT
 
 # ---- training ----
 

@@ -5,6 +5,11 @@
  *   mpi_program serialized   the same with MPI_Init_thread()
  *   mpi_program finalized    accel_open() comes after MPI_Finalize()
  *   mpi_program large        more than 2^31 elements
+ *   mpi_program many         thousands of calls, which leave no memory behind
+ *   mpi_program message      100 MiB, more than MPI gets at once, and their sum
+ *   mpi_program differ       rank 1 starts a call with another count, and one that agrees after it
+ *   mpi_program asleep       rank 1 starts a large transfer, and does not go on
+ *   mpi_program waits        short waits, all of which together exceed the timeout
  *
  * What is wrong is one line on standard error and exit status 1. */
 #include <config.h>
@@ -46,6 +51,53 @@ meet_elsewhere (void *user)
     return NULL;
 }
 
+/* A pass of which a thread of the library averages the first gradients, if one may. */
+struct pass {
+    struct accel_model *model;
+    float grads[2][2];
+    float rank;
+};
+
+static enum accel_status
+backward (void *user, float scale, struct accel_error *err)
+{
+    struct pass *pass = user;
+    for (size_t i = 2; i-- > 0;) {
+        for (int j = 0; j < 2; j++)
+            pass->grads[i][j] = scale * (pass->rank + (float) i);
+        enum accel_status status = accel_grad_ready (pass->model, i, err);
+        if (status)
+            return status;
+        usleep (100000); /* a thread that should not be there has time to communicate */
+    }
+    return ACCEL_OK;
+}
+
+static void
+train (struct accel *acc)
+{
+    struct accel_error err = { 0 };
+    struct accel_comm *world = accel_world (acc);
+    struct pass pass = { .rank = (float) accel_comm_rank (world) };
+    float data[2][2] = { { 0 } }, mean = ((float) accel_comm_size (world) - 1) / 2;
+    int64_t shape[] = { 2 };
+    DLTensor tensors[4];
+    struct accel_parameter parameters[2];
+    for (int i = 0; i < 4; i++)
+        tensors[i] = (DLTensor){ .data = i < 2 ? data[i] : pass.grads[i - 2], .device = { kDLCPU, 0 }, .ndim = 1,
+                                 .dtype = { kDLFloat, 32, 1 }, .shape = shape };
+    for (int i = 0; i < 2; i++)
+        parameters[i] = (struct accel_parameter){ i ? "b" : "a", &tensors[i], &tensors[2 + i] };
+    const struct accel_ddp_options options = { .bucket_cap_mb = 1e-6, .overlap = ACCEL_OVERLAP_ALWAYS };
+    must (!accel_model_create (&pass.model, parameters, 2, &err), "accel_model_create", &err);
+    must (!accel_model_set_ddp (pass.model, &options, &err), "accel_model_set_ddp", &err);
+    must (!accel_prepare (acc, &err, pass.model), "accel_prepare", &err);
+    must (!accel_backward (acc, pass.model, 1, backward, &pass, &err), "accel_backward", &err);
+    for (int i = 0; i < 2; i++)
+        must (pass.grads[i][1] == mean + (float) i, "the averaged gradients", &err);
+    accel_model_destroy (pass.model);
+}
+
 /* A collective of the program between two of ours, of which another thread calls the second. */
 static void
 share (bool has_one_thread)
@@ -62,6 +114,7 @@ share (bool has_one_thread)
     must (!accel_comm_all_reduce (world, &one, &sum, 1, ACCEL_FLOAT32, ACCEL_SUM, &err) && sum == size, "sum", &err);
     MPI_Allreduce (&ours, &theirs, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     must ((float) theirs == size, "MPI_Allreduce", &err);
+    train (acc);
     barrier.comm = world;
     must (!pthread_create (&thread, NULL, meet_elsewhere, &barrier) && !pthread_join (thread, NULL), "thread", &err);
     if (has_one_thread)
@@ -146,6 +199,134 @@ large (void)
     accel_close (acc);
 }
 
+/* ---- many calls ---- */
+
+static long
+pages_in_use (void)
+{
+    long size = 0, resident = 0;
+    FILE *file = fopen ("/proc/self/statm", "r");
+    if (file && fscanf (file, "%ld %ld", &size, &resident) != 2)
+        resident = 0;
+    if (file)
+        fclose (file);
+    return resident;
+}
+
+/* Some at once, because ranks that wait for each other are slow on a busy machine. */
+static void
+meet_in_flight (struct accel_comm *world, int batches)
+{
+    enum { BATCH = 16 };
+    struct accel_error err = { 0 };
+    struct accel_work *works[BATCH];
+    for (int i = 0; i < batches; i++) {
+        for (int j = 0; j < BATCH; j++)
+            must (!accel_comm_barrier_start (world, &works[j], &err), "barrier", &err);
+        for (int j = 0; j < BATCH; j++)
+            must (!accel_work_wait (works[j], &err), "wait", &err);
+    }
+}
+
+static void
+many (void)
+{
+    enum { WARM = 30, BATCHES = 250, PAGES = 20 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    meet_in_flight (accel_world (acc), WARM);
+    long before = pages_in_use ();
+    meet_in_flight (accel_world (acc), BATCHES);
+    long more = pages_in_use () - before;
+    snprintf (err.text, sizeof err.text, "%ld pages more", more);
+    must (before && more < PAGES, "memory of calls that are over", &err);
+    accel_close (acc);
+}
+
+/* ---- a message that MPI gets in parts ---- */
+
+static void
+send_long (void)
+{
+    enum { BYTES = (100 << 20) + 4 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    size_t count = BYTES / sizeof (uint32_t);
+    uint32_t *numbers = calloc (count, sizeof *numbers);
+    must (numbers, "calloc", &err);
+    for (size_t i = 0; i < count && accel_comm_rank (world) == 0; i++)
+        numbers[i] = (uint32_t) i;
+    must (!accel_comm_broadcast (world, numbers, count, ACCEL_INT32, 0, &err), "broadcast", &err);
+    for (size_t i = 0; i < count; i++)
+        must (numbers[i] == (uint32_t) i, "broadcast", &err);
+    must (!accel_comm_all_reduce (world, numbers, numbers, count, ACCEL_INT32, ACCEL_SUM, &err), "all_reduce", &err);
+    for (size_t i = 0; i < count; i++)
+        must (numbers[i] == (uint32_t) accel_comm_size (world) * (uint32_t) i, "all_reduce", &err);
+    free (numbers);
+    accel_close (acc);
+}
+
+/* ---- who does not do what the others do ---- */
+
+static void
+differ (void)
+{
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *works[2];
+    float ones[2] = { 1, 1 }, sums[2][2];
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    for (int i = 0; i < 2; i++) {
+        size_t count = accel_comm_rank (world) == 1 && i == 0 ? 2 : 1;
+        must (!accel_comm_all_reduce_start (world, ones, sums[i], count, ACCEL_FLOAT32, ACCEL_SUM, &works[i], &err),
+              "start", &err);
+    }
+    for (int i = 0; i < 2; i++)
+        must (accel_work_wait (works[i], &err) && strstr (err.text, "counts differ"), "a call after one that differs",
+              &err);
+    accel_close (acc);
+}
+
+static void
+sleep_in_transfer (void)
+{
+    enum { TIMEOUT_MS = 1500, NAP_S = 4, COUNT = 8 << 20 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *work;
+    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = TIMEOUT_MS }, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    int rank = accel_comm_rank (world);
+    float *own = calloc (COUNT, sizeof *own), *all = calloc ((size_t) accel_comm_size (world) * COUNT, sizeof *all);
+    must (own && all, "calloc", &err);
+    must (!accel_comm_all_gather_start (world, own, all, COUNT, ACCEL_FLOAT32, &work, &err), "start", &err);
+    if (rank == 1)
+        sleep (NAP_S);
+    enum accel_status status = accel_work_wait (work, &err);
+    must (rank == 1 || (status && strstr (err.text, "waiting for rank 1")), "the rank that sleeps is not named", &err);
+    accel_close (acc);
+}
+
+static void
+wait_often (void)
+{
+    enum { TIMEOUT_MS = 3000, NAP_MS = 200, NAPS = 18 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = TIMEOUT_MS }, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    for (int i = 0; i < NAPS; i++) {
+        if (accel_comm_rank (world) == 0)
+            usleep (NAP_MS * 1000);
+        must (!accel_comm_barrier (world, &err), "barrier", &err);
+    }
+    accel_close (acc);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -159,6 +340,16 @@ main (int argc, char **argv)
         open_too_late ();
     else if (!strcmp (how, "large"))
         large ();
+    else if (!strcmp (how, "many"))
+        many ();
+    else if (!strcmp (how, "message"))
+        send_long ();
+    else if (!strcmp (how, "differ"))
+        differ ();
+    else if (!strcmp (how, "asleep"))
+        sleep_in_transfer ();
+    else if (!strcmp (how, "waits"))
+        wait_often ();
     else
         return 2;
     return 0;

@@ -64,11 +64,12 @@ test_expect_success 'a kind that it does not know is unsupported' '
     launched 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine pipes: unknown kind 40" out)" = 2'
 
 # A stranger finds the sockets at which ranks listen, and connects before the other rank does.  It ends when nobody can
-# write to its stdin any more.
+# write to its stdin any more; with 9<&- the shell itself would keep a copy of hold.
 visited () {
     mkfifo hold && exec 9<>hold &&
     { launched 2 "$builddir/tests/engines/opens" "$scratch/go" >out & } && job=$! &&
-    { as_nobody "$builddir/tests/engines/stranger" accel-pipes- <hold >said 9<&- & } && stranger=$! && await said && : >go &&
+    { (exec 9<&- && as_nobody "$builddir/tests/engines/stranger" accel-pipes-) <hold >said & } && stranger=$! &&
+    await said && : >go &&
     wait $job && grep "connected to [1-9]" said && test "$(grep -cx "sum is 6" out)" = 2 && exec 9<&- &&
     wait $stranger
 }

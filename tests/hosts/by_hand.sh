@@ -12,6 +12,15 @@ on () {
     timeout -k 5 "$patience" sh "$srcdir/tests/hosts/hosts" exec "$@"
 }
 
+# Those of the library count tries, and some commands here take long.
+wait_for () {
+    until=$(($(date +%s) + patience))
+    until "$@"; do
+        [ "$(date +%s)" -lt "$until" ] || { echo "waited in vain for: $*" && return 1; }
+        sleep 0.02
+    done
+}
+
 # launchers NAME COMMANDS: a test.  What one that failed has left would hold the ports that the next one needs: all
 # processes of the hosts are killed then.
 launchers () {
@@ -119,6 +128,16 @@ seldom 'a killed rank of the main machine, whose end shows after that of its vic
 launchers 'the first launch has made a key that only the user can read' '
     test "$(stat -c %a "$key")" = 600 && test "$(wc -c <"$key")" -eq 65
 '
+# Where the key is, memory has the flag dd, "do not dump".
+launchers 'the key is in no argument, variable, line of output or core dump' '
+    begin 2 && secret=$(cat "$key") && supervisor=$(supervisor_of host1) && rank=$(cat up.0) &&
+    on host1 cat "/proc/$supervisor/cmdline" "/proc/$supervisor/environ" "/proc/$rank/cmdline" "/proc/$rank/environ" \
+        >shown && test -s shown && ! cat shown out.* err.* | grep -aF "$secret" &&
+    { is_sanitized || { on host1 cat "/proc/$supervisor/smaps" >maps &&
+        awk "/^[0-9a-f]+-/ { is_ours = NF == 5 } /^VmFlags:.* dd/ && is_ours { found = 1 } END { exit !found }" \
+            maps; }; } &&
+    on host1 kill -9 "$rank" && finish 137 137 && ! cat out.* err.* | grep -aF "$secret"
+'
 seldom 'a killed rank on the main machine, with three machines' '
     begin 3 --failure_report report.json && on host1 kill -9 "$(cat up.0)" && finish 137 137 137 &&
     for k in 0 1 2; do grep "^accelerate: rank 0 (process $(cat up.0) on host1) was killed" err.$k || exit 1; done &&
@@ -177,7 +196,7 @@ launchers 'a host that is cut off: both sides have a verdict' '
     begin 2 --host_timeout 2 && hosts cut host2 && finish 1 1 &&
     grep "^accelerate: host host2 (machine 1, ranks 2-3): lost: no sign of life for 2 s$" err.0 &&
     grep "^accelerate: host host1 (machine 0): lost: no sign of life for 2 s$" err.1 && hosts heal host2 &&
-    all_clean host1 host2 && wait_for on host2 ssh -o BatchMode=yes -o ConnectTimeout=5 host1 true
+    all_clean host1 host2 && on host1 ip neigh flush dev eth0 && on host2 ip neigh flush dev eth0
 '
 
 # ---- strangers, other keys, launchers that are not ours ----

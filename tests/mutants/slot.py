@@ -58,6 +58,8 @@ def first_process(control, copy, scratch, command):
     call('mount', 'proc', '/proc', 'proc', MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
     call('mount', copy, control, None, MS_BIND, None)
     call('mount', 'tmpfs', scratch, 'tmpfs', 0, 'size=3g,mode=1777')
+    if os.path.isdir('/dev/shm'):  # MPI makes names of process numbers, which are the same in each namespace
+        call('mount', 'tmpfs', '/dev/shm', 'tmpfs', 0, 'size=3g,mode=1777')
     start_loopback()
     test = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=scratch, preexec_fn=lambda: limit(command))
     while True:

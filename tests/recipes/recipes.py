@@ -226,8 +226,8 @@ SUBCOMMAND = [
          "recipes subcommand", r"accelerate where: no source src/cli/cmd_where\.c"),
     Step("the row", [append("src/config/rows_commands.h", '''
     COMMAND (WHERE, where, "where", .summary = "print the name of the configuration file")
-'''), replace("src/config/options.c", "COMMAND_TEST | COMMAND_TO_FSDP2, .metavar", "COMMAND_TEST | COMMAND_TO_FSDP2\n"
-              "                  | COMMAND_WHERE, .metavar")],
+'''), replace("src/config/options.c", "| COMMAND_TPU_CONFIG, .metavar",
+              "| COMMAND_TPU_CONFIG | COMMAND_WHERE, .metavar")],
          "recipes subcommand", r"src/cli/cmd_where\.c: no row in src/config/rows_commands\.h"),
     Step("its line in src/cli/Makefile.inc", [after("src/cli/Makefile.inc", "\t%D%/cmd_to_fsdp2.c",
                                                     "\t%D%/cmd_where.c \\\n")],
@@ -251,7 +251,7 @@ test_expect_success 'the name' '"$accelerate" where >out && grep -x "$HOME/.*/de
 ''')], "mutants", r"src/cli/cmd_where\.c: add mutants to the table"),
     Step("NEWS.md", [after("NEWS.md", "- `accelerate to-fsdp2`", "- `accelerate where` prints a name.\n")],
          "recipes subcommand", r"accelerate where: not mentioned in NEWS\.md"),
-    Step("make regen", ["regen", after("man/accelerate.1", ".Xr accelerate-to-fsdp2 1 ,", ".Xr accelerate-where 1 ,\n")],
+    Step("make regen", ["regen", after("man/accelerate.1", ".Xr accelerate-tpu-config 1 ,", ".Xr accelerate-where 1 ,\n")],
          "generated.sh", r"not ok .*man/accelerate\.1 .*make regen"),
 ]
 

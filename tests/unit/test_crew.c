@@ -131,6 +131,29 @@ test_refusals (void)
     end (sides);
 }
 
+/* What one side has sent is of no use for another connection with the same key. */
+static void
+test_recorded (void)
+{
+    struct side sides[2], later[2];
+    AUTO_STRBUF struct strbuf recorded = { 0 };
+    begin (sides, "0123456789abcdef", "0123456789abcdef");
+    strbuf_add_bytes (&recorded, sides[1].sent.text, sides[1].sent.length);
+    meet (sides);
+    take (&sides[1], &sides[0]);
+    put (&sides[1], "first");
+    strbuf_add_bytes (&recorded, sides[1].sent.text, sides[1].sent.length);
+    begin (later, "0123456789abcdef", "0123456789abcdef");
+    strbuf_truncate (&later[1].sent, 0);
+    strbuf_add_bytes (&later[1].sent, recorded.text, recorded.length);
+    ok (take (&later[0], &later[1]) == SEAL_WRONG && !later[0].seal.has_opened, "a connection cannot be replayed");
+    end (later);
+    strbuf_truncate (&sides[1].sent, sides[1].sent.length - 1);
+    enum seal_result result = take (&sides[0], &sides[1]);
+    ok (result == SEAL_MORE && !sides[0].seal.has_opened, "a frame without its last byte is waited for");
+    end (sides);
+}
+
 /* ---- who is to blame ---- */
 
 enum { MACHINES = 3, MS = 1000000 };
@@ -303,6 +326,7 @@ main (void)
         return 99;
     test_seal ();
     test_refusals ();
+    test_recorded ();
     test_blame ();
     test_places ();
     return done_testing ();

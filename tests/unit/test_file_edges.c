@@ -114,12 +114,14 @@ test_checkpoints (void)
     struct checkpoint_list list;
     mkdir ("list", 0777);
     for (int i = 0; i < 3; i++) { /* the least number was saved last */
-        char path[64], text[64];
+        char path[64];
+        AUTO_STRBUF struct strbuf text = { 0 };
+        const struct manifest written = { .processes = 1, .saved_ns = 1000 + (uint64_t) i };
         snprintf (path, sizeof path, "list/%s", names[i]);
         mkdir (path, 0777);
         snprintf (path, sizeof path, "list/%s/" MANIFEST_NAME, names[i]);
-        snprintf (text, sizeof text, "{\"saved_ns\": %d}", 1000 + i);
-        put_file (path, text);
+        manifest_write (&written, &text);
+        put_file (path, text.text);
     }
     bool good = !checkpoint_list_read (&list, "list", &err) && list.count == 3;
     for (int i = 0; good && i < 3; i++)

@@ -56,6 +56,7 @@ test_texts (void)
         { "n[]", "!'' is not a range of numbers" },
         { "n[a-b]", "!'a-b' is not a range of numbers" },
         { "n[0-99999]", "!too many hosts" },
+        { "n[0-99999][x]", "!too many hosts" },
         { "[fe80::1]x:2", "!between ']' and the number" },
         { "fe80::1%eth0", "fe80::1%eth0" },
         { "fe80::1%$(id)", "!is not a host name" },
@@ -85,6 +86,7 @@ test_files (void)
     } cases[] = {
         { "a slots=4\nb\n", "a=4 b" },
         { "# comment\n\n  a:2 # more\nb max_slots=8 slots=2\r\n", "a=2 b=2" },
+        { "a slots=2 max_slots=8\nb max_slots=4\n", "a=2 b" },
         { "a\na\nb", "a=2 b" },
         { "node[1-2] slots=3\n", "node1=3 node2=3" },
         { "a\nb slot=2\n", "!f:2: 'slot=2' is not one of slots=N, max_slots=N (did you mean 'slots'?)" },
@@ -187,6 +189,8 @@ test_allocations (void)
         { { "SLURM_JOB_NODELIST", "n[1" }, "!SLURM_JOB_NODELIST: 'n[1' has a '[' without a ']'" },
         { { "LSB_MCPU_HOSTS", "a 4 b 2", "LSB_HOSTS", "x" }, "a=4 b=2" },
         { { "LSB_MCPU_HOSTS", "a b" }, "!LSB_MCPU_HOSTS: expected pairs of a host and a number" },
+        { { "LSB_MCPU_HOSTS", "a 4 b" }, "!LSB_MCPU_HOSTS: expected pairs of a host and a number" },
+        { { "LSB_MCPU_HOSTS", "a 0 b 2" }, "!LSB_MCPU_HOSTS: expected pairs of a host and a number" },
         { { "LSB_HOSTS", "a a b" }, "a=2 b" },
         { { "PBS_NODEFILE", "/nonexistent" }, "!PBS_NODEFILE: /nonexistent" },
     };
@@ -264,6 +268,8 @@ test_wire (void)
     ok (wire_next ("\0\0\0\0\x63", 5, &frame, &used) == -1, "a type that does not exist is refused");
     struct wire_frame open = { .at = "\x03\0\0\0\0\0\0\0abc", .left = 11 };
     ok (!wire_text (&open) && open.failed, "a text without its end is refused");
+    struct wire_frame beyond = { .at = "\x05\0\0\0\0\0\0\0abcd", .left = 11 };
+    ok (!wire_text (&beyond) && beyond.failed, "so is one that is longer than its frame");
 }
 
 static void
@@ -283,7 +289,10 @@ test_parcel (void)
     strlist_add (&sent.arguments, arguments[1]);
     strlist_add (&sent.environment, "A=1");
     parcel_put (&out, &sent);
-    ok (wire_next (out.text, out.length, &frame, &used) == 1 && !parcel_take (&got, &frame, &fail), "a job comes over");
+    bool is_frame = wire_next (out.text, out.length, &frame, &used) == 1;
+    const char *frame_begin = frame.at;
+    size_t frame_bytes = frame.left;
+    ok (is_frame && !parcel_take (&got, &frame, &fail), "a job comes over");
     struct origin origin = config_origin (&got.config, "mixed_precision");
     ok (!strcmp (got.config.settings.mixed_precision, "bf16") && origin.kind == ORIGIN_FILE && origin.line == 7,
         "a setting keeps its value and its origin");
@@ -296,6 +305,8 @@ test_parcel (void)
     parcel_release (&got);
     struct wire_frame cut = { .type = WIRE_JOB, .at = out.text + 5, .left = out.length / 2 };
     ok (parcel_take (&got, &cut, &fail) && *fail.text, "half a job is refused: %s", fail.text);
+    cut = (struct wire_frame){ .type = WIRE_JOB, .at = frame_begin, .left = frame_bytes - 8 };
+    ok (parcel_take (&got, &cut, &fail) && *fail.text, "so is one without its last number: %s", fail.text);
     sent.folder = NULL;
     parcel_release (&sent);
     ok (parcel_sends ("PATH=/bin") && parcel_sends ("WANDB_API_KEY=x") && !parcel_sends ("HOME=/root")
@@ -352,6 +363,7 @@ test_verdict (void)
     links[0].state = LINK_ENDED;
     links[0].end = WIRE_END_TOLD;
     links[0].was_told = true;
+    links[0].failed_ns = 500;
     ok (verdict_find (&head) == &links[1], "a host that was told to end has not failed");
     links[0].end = WIRE_END_ERROR;
     links[0].status = 143;

@@ -21,10 +21,13 @@ typedef void *thread_function (void *user);
 
 int __real_pthread_create (pthread_t *thread, const pthread_attr_t *attributes, thread_function *run, void *user);
 int __wrap_pthread_create (pthread_t *thread, const pthread_attr_t *attributes, thread_function *run, void *user);
+int __real_pthread_join (pthread_t thread, void **result);
+int __wrap_pthread_join (pthread_t thread, void **result);
 int __wrap_sched_getaffinity (pid_t pid, size_t bytes, cpu_set_t *set);
 
 static int cpus;       /* that this process may use; 0: nobody knows */
 static int threads;    /* started since */
+static int joined;     /* of these, waited for */
 static int most = 100; /* that can be started */
 
 int
@@ -34,6 +37,13 @@ __wrap_pthread_create (pthread_t *thread, const pthread_attr_t *attributes, thre
         return EAGAIN;
     threads++;
     return __real_pthread_create (thread, attributes, run, user);
+}
+
+int
+__wrap_pthread_join (pthread_t thread, void **result)
+{
+    joined++;
+    return __real_pthread_join (thread, result);
 }
 
 int
@@ -110,7 +120,7 @@ test_copies (struct snapshot *snapshot)
         size_t bytes = 0, tensors = 0;
         cpus = cases[i].cpus;
         most = cases[i].most;
-        threads = 0;
+        threads = joined = 0;
         make_state (&state);
         snapshot_measure (&state, &bytes, &tensors);
         bool good = tensors == TENSORS && !snapshot_begin (snapshot, bytes, tensors, &err);
@@ -121,10 +131,10 @@ test_copies (struct snapshot *snapshot)
             snapshot_copy (snapshot);
         }
         int wrong = good ? first_wrong (&state, snapshot) : -1;
-        ok (wrong == TENSORS && threads == cases[i].threads && snapshot->used == bytes,
-            "%s: all is copied, by %d threads more", cases[i].name, cases[i].threads);
+        ok (wrong == TENSORS && threads == cases[i].threads && joined == threads && snapshot->used == bytes,
+            "%s: all is copied, by %d threads more, which are waited for", cases[i].name, cases[i].threads);
         if (wrong != TENSORS || threads != cases[i].threads)
-            diag ("the first that is wrong is %d; %d threads", wrong, threads);
+            diag ("the first that is wrong is %d; %d threads, %d waited for", wrong, threads, joined);
         state_dict_release (&state);
     }
 }

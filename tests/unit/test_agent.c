@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An agent and the launcher below it, with the head played by the test: what ranks are given, what the head is told,
+ * and that nothing outlives a connection. */
+#include <config.h>
+
+#include "hosts/agent.h"
+#include "hosts/agent_child.h"
+#include "tests/scratch.h"
+#include "tests/tap.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+enum { PATIENCE_MS = 20000, FOREVER_MS = 600000 };
+
+extern char **environ;
+
+/* ---- an agent, in a process of its own ---- */
+
+struct play {
+    pid_t agent;
+    struct pipe_end pipe; /* ours */
+};
+
+static void
+begin (struct play *play, hosts_run_part *run)
+{
+    int to[2], from[2];
+    if (pipe2 (to, O_CLOEXEC) || pipe2 (from, O_CLOEXEC)) {
+        printf ("Bail out! no pipes\n");
+        exit (99);
+    }
+    play->agent = fork ();
+    if (play->agent == 0) {
+        dup2 (to[0], 0);
+        dup2 (from[1], 1);
+        close (to[1]);
+        close (from[0]);
+        _exit (agent_serve (run));
+    }
+    close (to[0]);
+    close (from[1]);
+    pipe_init (&play->pipe, from[0], to[1]);
+}
+
+static bool
+flush_and_fill (struct play *play, int64_t until)
+{
+    int64_t now = clock_ms ();
+    struct pollfd ready = { .fd = play->pipe.in, .events = POLLIN };
+    if (now >= until || !pipe_flush (&play->pipe))
+        return false;
+    poll (&ready, 1, (int) (until - now));
+    return pipe_fill (&play->pipe);
+}
+
+/* Wait for the next frame of @type; others are passed over. */
+static bool
+await_frame (struct play *play, enum wire_type type, struct wire_frame *frame)
+{
+    int64_t until = clock_ms () + PATIENCE_MS;
+    do {
+        while (pipe_next (&play->pipe, frame) == 1)
+            if (frame->type == type)
+                return true;
+    } while (flush_and_fill (play, until));
+    return false;
+}
+
+static bool
+await_greeting (struct play *play)
+{
+    static const char greeting[] = WIRE_GREETING;
+    int64_t until = clock_ms () + PATIENCE_MS;
+    while (play->pipe.input.length < sizeof greeting - 1)
+        if (!flush_and_fill (play, until))
+            return false;
+    play->pipe.taken = sizeof greeting - 1;
+    return !memcmp (play->pipe.input.text, greeting, sizeof greeting - 1);
+}
+
+static void
+send_job (struct play *play, const char *folder, int64_t timeout_ms)
+{
+    struct parcel parcel = { .timeout_ms = timeout_ms, .columns = 80, .rows = 24, .host = 1 };
+    struct fail fail = { 0 };
+    config_init (&parcel.config, &fail);
+    config_set (&parcel.config, option_find ("failure_report"), "report.json", (struct origin){ .kind = ORIGIN_FLAG },
+                &fail);
+    parcel.config.program = strdup ("prog");
+    parcel.folder = strdup (folder);
+    strlist_add (&parcel.environment, "AGENT_TEST=sent");
+    parcel_put (&play->pipe.to_write, &parcel);
+    parcel_release (&parcel);
+}
+
+static void
+send_start (struct play *play)
+{
+    struct strbuf *out = &play->pipe.to_write;
+    size_t start = wire_begin (out, WIRE_START);
+    wire_put_text (out, "192.0.2.1");
+    const int64_t numbers[] = { 29500, 1, 2, 1, 1, 2, 0 };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        wire_put_number (out, numbers[i]);
+    wire_end (out, start);
+}
+
+/* Up to where the launcher runs. */
+static bool
+begin_job (struct play *play, hosts_run_part *run, const char *folder, int64_t timeout_ms)
+{
+    struct wire_frame frame;
+    begin (play, run);
+    if (!await_greeting (play) || !await_frame (play, WIRE_HELLO, &frame))
+        return false;
+    send_job (play, folder, timeout_ms);
+    if (!await_frame (play, WIRE_READY, &frame))
+        return false;
+    send_start (play);
+    return await_frame (play, WIRE_STARTED, &frame);
+}
+
+/* @return whether the process ends, or it is killed */
+static bool
+has_ended (pid_t pid, int *status)
+{
+    for (int64_t until = clock_ms () + PATIENCE_MS; clock_ms () < until; usleep (5000))
+        if (waitpid (pid, status, WNOHANG) == pid)
+            return true;
+    kill (pid, SIGKILL);
+    waitpid (pid, status, 0);
+    return false;
+}
+
+static bool
+end (struct play *play)
+{
+    int status;
+    pipe_close (&play->pipe);
+    return has_ended (play->agent, &status) && WIFEXITED (status) && !WEXITSTATUS (status);
+}
+
+/* The next line of output; "" if there is none. */
+static const char *
+await_line (struct play *play, char line[256])
+{
+    struct wire_frame frame;
+    *line = '\0';
+    if (await_frame (play, WIRE_OUT, &frame))
+        snprintf (line, 256, "%.*s", (int) (frame.left < 255 ? frame.left : 255), frame.at);
+    line[strcspn (line, "\n")] = '\0';
+    return line;
+}
+
+/* ---- what launchers do in these tests ---- */
+
+static int
+run_look (struct config *config, const struct hosts_part *part)
+{
+    char folder[4096] = "";
+    int count = 0;
+    for (char **item = environ; *item; item++)
+        count += !strncmp (*item, "AGENT_TEST=", 11);
+    printf ("%s, %d of it, %s, %s, machine %d, port %d\n", getenv ("AGENT_TEST"), count,
+            getcwd (folder, sizeof folder) && !strcmp (folder, "/") ? "there" : folder,
+            config->settings.failure_report ? "a report of its own" : "no report", part->share.machine,
+            (int) config->settings.main_process_port);
+    fflush (stdout);
+    hosts_tell_end (part, WIRE_END_DONE, 0, NULL, NULL);
+    return 0;
+}
+
+static int
+run_killed (struct config *config, const struct hosts_part *part)
+{
+    (void) config, (void) part;
+    kill (getpid (), SIGKILL);
+    return 0;
+}
+
+static _Noreturn void
+wait_forever (void)
+{
+    for (;;)
+        pause ();
+}
+
+static int
+run_forever (struct config *config, const struct hosts_part *part)
+{
+    (void) config, (void) part;
+    printf ("%d\n", (int) getpid ());
+    fflush (stdout);
+    wait_forever ();
+}
+
+static int
+run_lines (struct config *config, const struct hosts_part *part)
+{
+    (void) config, (void) part;
+    if (write (1, "whole\nhalf", 10) != 10)
+        return 1;
+    wait_forever ();
+}
+
+static int
+run_last_words (struct config *config, const struct hosts_part *part)
+{
+    (void) config;
+    hosts_tell_end (part, WIRE_END_DONE, 0, NULL, NULL);
+    return write (1, "last words\n", 11) != 11;
+}
+
+/* ---- tests ---- */
+
+static void
+test_job (void)
+{
+    struct play play;
+    struct wire_frame frame;
+    char line[256];
+    setenv ("AGENT_TEST", "of the host", 1);
+    ok (begin_job (&play, run_look, "/", FOREVER_MS), "an agent greets, takes a job and starts it");
+    is_text (await_line (&play, line), "sent, 1 of it, there, no report, machine 1, port 29500",
+             "the job's folder, its variables over those of the host, its place; the head alone writes a report");
+    ok (await_frame (&play, WIRE_END, &frame) && wire_number (&frame) == WIRE_END_DONE && wire_number (&frame) == 0,
+        "its end comes after its output");
+    int64_t before = clock_ns ();
+    wire_put_frame (&play.pipe.to_write, WIRE_BEAT, 42);
+    bool has_come = await_frame (&play, WIRE_BEAT, &frame);
+    int64_t echo = wire_number (&frame), theirs = wire_number (&frame);
+    ok (has_come && echo == 42 && theirs >= before && theirs <= clock_ns (),
+        "a beat is answered with the agent's clock");
+    ok (end (&play), "an agent ends with its connection");
+}
+
+static void
+test_folder (void)
+{
+    struct play play;
+    struct wire_frame frame;
+    begin (&play, run_look);
+    bool is_refused = await_greeting (&play);
+    send_job (&play, "/no such folder", FOREVER_MS);
+    is_refused = is_refused && await_frame (&play, WIRE_REFUSED, &frame) && wire_number (&frame) > 0;
+    const char *why = is_refused ? wire_text (&frame) : NULL;
+    ok (why && strstr (why, "/no such folder: "), "a job whose folder is not there is refused: %s", why ? why : "no");
+    end (&play);
+}
+
+static void
+test_killed_launcher (void)
+{
+    struct play play;
+    struct wire_frame frame;
+    bool has_begun = begin_job (&play, run_killed, "/", FOREVER_MS);
+    ok (has_begun && await_frame (&play, WIRE_END, &frame) && wire_number (&frame) == WIRE_END_ERROR
+            && wire_number (&frame) == 128 + SIGKILL,
+        "a launcher that was killed is a failure with its status");
+    end (&play);
+}
+
+static void
+test_silence (void)
+{
+    enum { SILENT_MS = 200 };
+    struct play play;
+    struct wire_frame frame;
+    int status;
+    begin (&play, run_forever);
+    bool has_begun = await_greeting (&play);
+    send_job (&play, "/", SILENT_MS);
+    ok (has_begun && await_frame (&play, WIRE_READY, &frame) && has_ended (play.agent, &status),
+        "an agent that hears nothing any more ends");
+    pipe_close (&play.pipe);
+}
+
+/* The connection ends, or the agent is killed. */
+static void
+check_orphan (bool kills, const char *name)
+{
+    struct play play;
+    char line[256];
+    int status = 0;
+    bool has_begun = begin_job (&play, run_forever, "/", FOREVER_MS);
+    pid_t launcher = has_begun ? atoi (await_line (&play, line)) : 0;
+    if (kills)
+        kill (play.agent, SIGKILL);
+    else
+        pipe_close (&play.pipe);
+    bool is_over = has_ended (play.agent, &status);
+    if (kills) /* or the agent has waited for it */
+        is_over = launcher > 0 && has_ended (launcher, &status) && WIFSIGNALED (status) && WTERMSIG (status) == SIGTERM;
+    ok (has_begun && launcher > 0 && is_over, "%s", name);
+    if (!is_over && launcher > 0)
+        kill (launcher, SIGKILL);
+    pipe_close (&play.pipe);
+}
+
+/* ---- the launcher by itself ---- */
+
+struct below {
+    struct agent_child child;
+    struct parcel parcel;
+    struct strbuf out;
+};
+
+static bool
+begin_below (struct below *below, hosts_run_part *run)
+{
+    struct hosts_part part = { .claim = CLAIM_NONE, .agent = -1 };
+    struct fail fail = { 0 };
+    sigset_t none;
+    sigemptyset (&none);
+    *below = (struct below){ .out = { 0 } };
+    agent_child_init (&below->child);
+    config_init (&below->parcel.config, &fail);
+    fflush (NULL);
+    return !agent_child_start (&below->child, &below->parcel, &part, run, &none, &fail);
+}
+
+static void
+end_below (struct below *below)
+{
+    if (below->child.pid) {
+        agent_child_kill (&below->child, SIGKILL);
+        waitpid (below->child.pid, NULL, 0);
+    }
+    for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
+        free (below->child.streams[i].text);
+    strbuf_release (&below->out);
+    parcel_release (&below->parcel);
+}
+
+/* Wait for one descriptor, and act on nothing else. */
+static bool
+take_one (struct below *below, int which)
+{
+    struct pollfd fds[AGENT_CHILD_FDS];
+    agent_child_poll (&below->child, fds, false);
+    if (poll (&fds[which], 1, PATIENCE_MS) != 1)
+        return false;
+    for (int i = 0; i < AGENT_CHILD_FDS; i++)
+        fds[i].revents = i == which ? fds[i].revents : 0;
+    agent_child_take (&below->child, fds, &below->out);
+    return true;
+}
+
+static bool
+is_output (const struct wire_frame *frame, const char *text)
+{
+    return frame->type == WIRE_OUT && frame->left == strlen (text) && !memcmp (frame->at, text, frame->left);
+}
+
+static void
+test_lines (void)
+{
+    struct below below;
+    struct wire_frame frame;
+    size_t used = 0;
+    bool has_come = begin_below (&below, run_lines) && take_one (&below, 0);
+    ok (has_come && wire_next (below.out.text, below.out.length, &frame, &used) == 1 && is_output (&frame, "whole\n")
+            && used == below.out.length,
+        "whole lines are passed on first");
+    int64_t until = agent_child_deadline (&below.child), now;
+    while ((now = clock_ms ()) < until)
+        usleep ((useconds_t) (until - now) * 1000);
+    struct pollfd nothing[AGENT_CHILD_FDS] = { { .fd = -1 } };
+    strbuf_truncate (&below.out, 0);
+    agent_child_take (&below.child, nothing, &below.out);
+    ok (wire_next (below.out.text, below.out.length, &frame, &used) == 1 && is_output (&frame, "half"),
+        "the beginning of a line when nothing follows");
+    ok (below.child.unread == 10, "the head has 10 bytes to pass on");
+    struct pollfd fds[AGENT_CHILD_FDS];
+    below.child.unread = WIRE_WINDOW_BYTES;
+    agent_child_poll (&below.child, fds, false);
+    bool is_held = fds[0].fd < 0 && fds[1].fd < 0;
+    agent_child_poll (&below.child, fds, true);
+    ok (is_held && fds[0].fd >= 0, "what the head does not take is left where it is, unless it is gone");
+    end_below (&below);
+}
+
+static void
+test_last_words (void)
+{
+    struct below below;
+    struct wire_frame frame;
+    size_t used = 0, more = 0;
+    bool has_ended = begin_below (&below, run_last_words) && take_one (&below, AGENT_CHILD_STREAMS + 1);
+    ok (has_ended && wire_next (below.out.text, below.out.length, &frame, &used) == 1
+            && is_output (&frame, "last words\n")
+            && wire_next (below.out.text + used, below.out.length - used, &frame, &more) == 1
+            && frame.type == WIRE_END && wire_number (&frame) == WIRE_END_DONE && used + more == below.out.length,
+        "what was written last comes before the end");
+    end_below (&below);
+}
+
+int
+main (void)
+{
+    scratch_enter ();
+    prctl (PR_SET_CHILD_SUBREAPER, 1);
+    test_job ();
+    test_folder ();
+    test_killed_launcher ();
+    test_silence ();
+    check_orphan (false, "a launcher does not outlive the connection");
+    check_orphan (true, "nor a killed agent");
+    test_lines ();
+    test_last_words ();
+    return done_testing ();
+}

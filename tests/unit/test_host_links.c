@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The head's side of its connections: frames and output that come in, the process that carries a connection, addresses
+ * of hosts, and the start of the ranks.  The test plays the agents. */
+#include <config.h>
+
+#include "hosts/address.h"
+#include "hosts/head_state.h"
+#include "hosts/part.h"
+#include "tests/scratch.h"
+#include "tests/tap.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+enum { PATIENCE_MS = 20000, READ_BYTES = 4096 };
+
+/* A connection, of which the test holds the other ends. */
+struct play {
+    struct link link;
+    int to, from; /* the link */
+    struct strbuf sent;
+};
+
+static void
+begin (struct play *play, const char *name)
+{
+    int in[2], out[2];
+    *play = (struct play){ .link = { .name = name, .err = -1, .failed_rank = -1, .has_greeting = true } };
+    if (pipe2 (in, O_CLOEXEC) || pipe2 (out, O_CLOEXEC)) {
+        printf ("Bail out! no pipes\n");
+        exit (99);
+    }
+    pipe_init (&play->link.pipe, in[0], out[1]);
+    play->to = in[1];
+    play->from = out[0];
+}
+
+static void
+end (struct play *play)
+{
+    link_release (&play->link);
+    strbuf_release (&play->sent);
+    close (play->to);
+    close (play->from);
+}
+
+/* Write bytes of `sent` from @first, @count of them, and let the link read them. */
+static void
+deliver (struct play *play, size_t first, size_t count)
+{
+    if (write (play->to, play->sent.text + first, count) == (ssize_t) count)
+        link_read (&play->link);
+}
+
+static void
+deliver_all (struct play *play)
+{
+    deliver (play, 0, play->sent.length);
+    strbuf_truncate (&play->sent, 0);
+}
+
+static void
+put_two_numbers (struct strbuf *out, enum wire_type type, int64_t first, int64_t second)
+{
+    size_t start = wire_begin (out, type);
+    wire_put_number (out, first);
+    wire_put_number (out, second);
+    wire_end (out, start);
+}
+
+static void
+put_texts (struct strbuf *out, enum wire_type type, const char *first, const char *second)
+{
+    size_t start = wire_begin (out, type);
+    wire_put_text (out, first);
+    wire_put_text (out, second);
+    wire_end (out, start);
+}
+
+static void
+put_bytes (struct strbuf *out, enum wire_type type, const char *bytes)
+{
+    size_t start = wire_begin (out, type);
+    strbuf_add_bytes (out, bytes, strlen (bytes));
+    wire_end (out, start);
+}
+
+static void
+test_pipe (void)
+{
+    struct play play;
+    struct wire_frame frame;
+    begin (&play, "a");
+    struct pipe_end *pipe = &play.link.pipe;
+    for (int i = 0; i < 3; i++)
+        wire_put_frame (&play.sent, WIRE_READY, 10 + i);
+    size_t one = play.sent.length / 3;
+    bool good = write (play.to, play.sent.text, 2 * one + 3) == (ssize_t) (2 * one + 3) && pipe_fill (pipe);
+    for (int i = 0; i < 2; i++)
+        good = good && pipe_next (pipe, &frame) == 1 && wire_number (&frame) == 10 + i;
+    ok (good, "each frame comes once");
+    good = pipe_next (pipe, &frame) == 0
+           && write (play.to, play.sent.text + 2 * one + 3, one - 3) == (ssize_t) (one - 3) && pipe_fill (pipe);
+    ok (good && pipe_next (pipe, &frame) == 1 && wire_number (&frame) == 12 && pipe_next (pipe, &frame) == 0,
+        "also one that came in two pieces, after others");
+    char bytes[READ_BYTES] = { 0 };
+    while (pipe->to_write.length < 1 << 20)
+        strbuf_add_bytes (&pipe->to_write, bytes, sizeof bytes);
+    ok (pipe_flush (pipe) && pipe_has_output (pipe), "a full connection takes the rest later");
+    close (play.from);
+    signal (SIGPIPE, SIG_IGN);
+    ok (!pipe_flush (pipe), "a closed one is noticed");
+    play.from = -1;
+    end (&play);
+}
+
+static void
+test_hello (void)
+{
+    struct play play;
+    begin (&play, "a");
+    put_texts (&play.sent, WIRE_HELLO, "0.0.1", "node1");
+    deliver_all (&play);
+    ok (play.link.state == LINK_LOST && strstr (play.link.why, "accelerate 0.0.1 is installed there"),
+        "an agent of another version is refused: %s", play.link.why);
+    link_lose (&play.link, "another reason");
+    ok (strstr (play.link.why, "0.0.1") != NULL, "the first reason for which a host is lost is kept");
+    end (&play);
+    begin (&play, "a");
+    put_texts (&play.sent, WIRE_HELLO, PACKAGE_VERSION, "node1");
+    deliver_all (&play);
+    ok (play.link.state == LINK_GREETED && !strcmp (play.link.host, "node1"), "one of ours is greeted");
+    end (&play);
+}
+
+/* The quicker a beat was, the better it tells how the other clock differs. */
+static void
+test_beats (void)
+{
+    enum { SLOW_NS = 1000000000 };
+    struct play play;
+    begin (&play, "a");
+    int64_t now = clock_ns ();
+    put_two_numbers (&play.sent, WIRE_BEAT, now - SLOW_NS, now + 5 * (int64_t) SLOW_NS);
+    deliver_all (&play);
+    int64_t slow_trip = play.link.round_trip_ns;
+    now = clock_ns ();
+    put_two_numbers (&play.sent, WIRE_BEAT, now, now + 100 * (int64_t) SLOW_NS);
+    deliver_all (&play);
+    ok (slow_trip >= SLOW_NS && play.link.round_trip_ns < slow_trip && play.link.offset_ns > 50 * (int64_t) SLOW_NS,
+        "a quicker beat replaces a slow one");
+    int64_t offset = play.link.offset_ns;
+    put_two_numbers (&play.sent, WIRE_BEAT, clock_ns () - 60 * (int64_t) SLOW_NS, 0);
+    deliver_all (&play);
+    ok (play.link.offset_ns == offset, "a slower one does not");
+    end (&play);
+}
+
+/* What a pipe holds, as text. */
+static const char *
+read_text (int fd, char text[READ_BYTES])
+{
+    ssize_t got = read (fd, text, READ_BYTES - 1);
+    text[got > 0 ? got : 0] = '\0';
+    return text;
+}
+
+static void
+test_output (void)
+{
+    struct play plays[2];
+    struct fail fail = { 0 };
+    struct output_sink sink;
+    struct output_sink *const sinks[LINK_STREAMS] = { &sink, &sink };
+    int ends[2];
+    char text[READ_BYTES];
+    if (pipe2 (ends, O_CLOEXEC) || output_sink_init (&sink, ends[1], "standard output", &fail))
+        return;
+    for (int i = 0; i < 2; i++)
+        begin (&plays[i], i ? "b" : "a");
+    put_bytes (&plays[0].sent, WIRE_OUT, "begun");
+    put_bytes (&plays[1].sent, WIRE_OUT, "whole\n");
+    for (int i = 0; i < 2; i++) {
+        deliver_all (&plays[i]);
+        link_pass_on (&plays[i].link, sinks);
+    }
+    output_sink_drain (&sink);
+    is_text (read_text (ends[0], text), "begun\nwhole\n", "output of two hosts does not come into one line");
+    struct strbuf *answer = &plays[1].link.pipe.to_write;
+    struct wire_frame frame;
+    size_t used = 0, length = answer->length;
+    ok (wire_next (answer->text, length, &frame, &used) == 1 && frame.type == WIRE_ACK && wire_number (&frame) == 6,
+        "the agent is told what was passed on");
+    link_pass_on (&plays[1].link, sinks);
+    ok (used == length && answer->length == length, "once");
+    for (int i = 0; i < 2; i++)
+        end (&plays[i]);
+    output_sink_release (&sink);
+    close (ends[0]);
+    close (ends[1]);
+}
+
+/* ---- the process that carries a connection ---- */
+
+static bool
+has_word (const struct strlist *argv, const char *word)
+{
+    for (size_t i = 0; i < argv->count; i++)
+        if (!strcmp (argv->items[i], word))
+            return true;
+    return false;
+}
+
+static void
+test_command (void)
+{
+    struct hosts hosts = { .own = "here", .program = (char *) "/bin/accelerate" };
+    AUTO_STRLIST struct strlist batch = { 0 }, asking = { 0 }, own = { 0 };
+    hosts_add_argv (&hosts, "there", true, &batch);
+    hosts_add_argv (&hosts, "there", false, &asking);
+    hosts_add_argv (&hosts, "here", true, &own);
+    ok (has_word (&batch, "ssh") && has_word (&batch, "BatchMode=yes") && has_word (&batch, "there")
+            && has_word (&batch, "/bin/accelerate --agent"), "SSH must not ask at first");
+    ok (has_word (&asking, "ssh") && !has_word (&asking, "BatchMode=yes"), "it may when it is started again");
+    ok (!has_word (&own, "ssh") && has_word (&own, "--agent"), "this host needs no SSH");
+}
+
+/* In a process that will be killed: start "ssh", and wait until it runs. */
+static _Noreturn void
+play_head (const char *mark)
+{
+    struct hosts hosts = { .own = "here", .program = (char *) "accelerate" };
+    struct link link = { .name = "there", .batch = true, .err = -1, .pipe = { .in = -1, .out = -1 } };
+    struct fail fail = { 0 };
+    if (link_start (&link, &hosts, &fail))
+        _exit (1);
+    while (access (mark, F_OK))
+        usleep (5000);
+    kill (getpid (), SIGKILL);
+    _exit (1);
+}
+
+/* It has orphaned "ssh", which has become our child. */
+static bool
+is_killed_too (void)
+{
+    int status = 0;
+    for (int64_t until = clock_ms () + PATIENCE_MS; clock_ms () < until; usleep (5000)) {
+        pid_t pid = waitpid (-1, &status, WNOHANG);
+        if (pid > 0)
+            return WIFSIGNALED (status) && WTERMSIG (status) == SIGKILL;
+        if (pid < 0)
+            return false;
+    }
+    return false;
+}
+
+static void
+test_killed_head (void)
+{
+    static const char script[] = "#!/bin/sh\necho $$ >began.new\nmv began.new began\nexec sleep 1000\n";
+    AUTO_CLOSE int fd = open ("ssh", O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
+    bool is_written = fd >= 0 && write (fd, script, sizeof script - 1) == sizeof script - 1;
+    AUTO_STRBUF struct strbuf path = { 0 };
+    strbuf_printf (&path, "%s:%s", scratch_folder (), getenv ("PATH"));
+    if (fd >= 0)
+        close (fd);
+    fd = -1;
+    prctl (PR_SET_CHILD_SUBREAPER, 1);
+    pid_t head = is_written ? fork () : -1;
+    if (head == 0) {
+        setenv ("PATH", path.text, 1);
+        play_head ("began");
+    }
+    int status = 0;
+    ok (head > 0 && waitpid (head, &status, 0) == head && WIFSIGNALED (status), "a head is killed");
+    ok (is_killed_too (), "SSH ends with it, though it does not look at its input");
+    FILE *file = fopen ("began", "r");
+    int ssh = 0;
+    if (file && fscanf (file, "%d", &ssh) == 1 && ssh > 0 && waitpid (ssh, NULL, WNOHANG) == 0)
+        kill (ssh, SIGKILL);
+    if (file)
+        fclose (file);
+}
+
+/* ---- where hosts are ---- */
+
+static void
+test_find (void)
+{
+    struct config config;
+    struct hosts hosts;
+    struct fail fail = { 0 };
+    setenv ("SLURM_JOB_NODELIST", "n1", 1);
+    config_init (&config, &fail);
+    ok (!hosts_find (&hosts, &config, &fail) && !hosts.list.count && !hosts.source,
+        "an allocation of one host is launched without an agent");
+    hosts_release (&hosts);
+    setenv ("SLURM_JOB_NODELIST", "n[1-2]", 1);
+    ok (!hosts_find (&hosts, &config, &fail) && hosts.list.count == 2, "one of two is used");
+    hosts_release (&hosts);
+    config_set (&config, option_find ("num_machines"), "2", (struct origin){ .kind = ORIGIN_FLAG }, &fail);
+    ok (!hosts_find (&hosts, &config, &fail) && !hosts.list.count, "but not if --num_machines says who launches");
+    hosts_release (&hosts);
+    config_release (&config);
+    unsetenv ("SLURM_JOB_NODELIST");
+}
+
+static void
+test_addresses (void)
+{
+    AUTO_STRLIST struct strlist all = { 0 }, none = { 0 }, local = { 0 };
+    bool has_loopback = false, reached = true;
+    unsetenv ("SSH_CONNECTION");
+    address_list (&all, NULL);
+    for (size_t i = 0; i < all.count; i++)
+        has_loopback = has_loopback || !strncmp (all.items[i], "127.", 4) || !strcmp (all.items[i], "::1");
+    ok (!has_loopback, "loopback addresses are not offered to other hosts");
+    address_list (&none, "no such interface");
+    ok (!none.count, "an interface that does not exist has no addresses");
+
+    struct listener listener = LISTENER_NONE;
+    struct fail fail = { 0 };
+    struct sockaddr_storage address;
+    AUTO_CLOSE int fd = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in any = { .sin_family = AF_INET, .sin_addr.s_addr = htonl (INADDR_LOOPBACK) };
+    socklen_t size = sizeof address;
+    if (bind (fd, (struct sockaddr *) &any, sizeof any) || getsockname (fd, (struct sockaddr *) &address, &size))
+        return;
+    int port = ntohs (((struct sockaddr_in *) &address)->sin_port);
+    close (fd);
+    fd = -1;
+    if (!ok (!listener_open (&listener, port, &fail), "listening: %s", fail.text))
+        return;
+    strlist_add (&local, "127.0.0.1");
+    pid_t answers = fork ();
+    while (answers == 0) {
+        struct pollfd ready = { .fd = listener.fd, .events = POLLIN };
+        poll (&ready, 1, -1);
+        listener_answer (&listener);
+    }
+    address_reach (&local, port, listener.token, PATIENCE_MS, &reached);
+    ok (reached, "whoever answers with the token is reached");
+    char other[ADDRESS_TOKEN_BYTES];
+    memset (other, 'x', sizeof other);
+    other[sizeof other - 1] = '\0';
+    address_reach (&local, port, other, PATIENCE_MS, &reached);
+    ok (!reached, "another program at the same port is not taken for it");
+    kill (answers, SIGKILL);
+    waitpid (answers, NULL, 0);
+    listener_close (&listener);
+}
+
+/* ---- the start of the ranks ---- */
+
+static void
+test_rally (void)
+{
+    struct play plays[2];
+    struct hostlist_host items[2] = { { .name = (char *) "a" }, { .name = (char *) "b" } };
+    struct hosts hosts = { .list = { .hosts = items, .count = 2 } };
+    struct link links[2];
+    struct head head = { .hosts = &hosts, .links = links, .count = 2 };
+    struct fail fail = { 0 };
+    for (int i = 0; i < 2; i++) {
+        begin (&plays[i], items[i].name);
+        links[i] = plays[i].link;
+        links[i].state = LINK_READY;
+        links[i].host = strdup ("node");
+        links[i].ranks_found = 2 + i;
+    }
+    ok (!rally_advance (&head, &fail) && head.phase == HEAD_ADDRESS && items[0].ranks == 2 && items[1].ranks == 3
+            && items[1].first_rank == 2,
+        "hosts without a number of slots run as many ranks as they have found");
+    links[0].state = LINK_LISTENING;
+    links[0].port = 1234;
+    strlist_add (&links[0].addresses, "192.0.2.1");
+    strlist_add (&links[0].addresses, "192.0.2.2");
+    ok (!rally_advance (&head, &fail) && head.is_reach_asked, "the others are asked which addresses they reach");
+    links[1].state = LINK_REACHED;
+    links[1].reached = calloc (2, sizeof *links[1].reached);
+    links[1].reached_count = 2;
+    links[1].reached[1] = true;
+    ok (!rally_advance (&head, &fail) && head.address && !strcmp (head.address, "192.0.2.2"),
+        "the first address that is reached is used");
+    ok (links[0].state == LINK_RUNNING && !rally_advance (&head, &fail) && head.phase == HEAD_ADDRESS
+            && links[1].state == LINK_REACHED,
+        "the other hosts wait until the first one no longer listens");
+    links[0].has_started = true;
+    ok (!rally_advance (&head, &fail) && head.phase == HEAD_RUN && links[1].state == LINK_RUNNING, "then they start");
+    for (int i = 0; i < 2; i++) {
+        plays[i].link = links[i];
+        end (&plays[i]);
+    }
+}
+
+/* What a launcher tells its agent of the first failure. */
+static void
+test_failure (void)
+{
+    struct plan_process processes[3] = { { .rank = 4 }, { .rank = 5 }, { .rank = 6 } };
+    struct job_rank ranks[3] = { { .process = &processes[0] }, { .process = &processes[1] },
+                                 { .process = &processes[2] } };
+    struct job job = { .ranks = ranks, .count = 3, .first_failed = 1 };
+    struct play play;
+    begin (&play, "a");
+    const struct job_observer observer = { hosts_tell_failure, play.to };
+    int64_t before = clock_ns ();
+    hosts_tell_failure (&job, &observer);
+    link_read (&play.link);
+    ok (play.link.failed_rank == 5 && play.link.failed_ns >= before, "the rank that failed first is named");
+    end (&play);
+}
+
+int
+main (void)
+{
+    scratch_enter ();
+    test_pipe ();
+    test_hello ();
+    test_beats ();
+    test_output ();
+    test_command ();
+    test_killed_head ();
+    test_find ();
+    test_addresses ();
+    test_rally ();
+    test_failure ();
+    return done_testing ();
+}
