@@ -143,7 +143,7 @@ test_expect_success 'an index that is wrong' '
     mv kept $index'
 test_expect_success 'no safetensors' 'refused 1 "has no safetensors files, only pytorch_model.bin" org/pickled'
 test_expect_success 'names that are none' '
-    for name in a/b/c ../x "a b" a//b /a a/ a..b; do
+    for name in a/b/c ../nowhere_at_all "a b" a//b /a a/ a..b; do
         refused 1 "neither a file or folder nor the name of a model" "$name" || return 1
     done'
 test_expect_success 'nobody there' '
