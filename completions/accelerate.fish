@@ -27,6 +27,8 @@ function __accelerate_value --argument-names key current program
             printf '%s\n' LOCAL_MACHINE AMAZON_SAGEMAKER
         case distributed_type
             printf '%s\n' NO MULTI_CPU MULTI_XPU MULTI_HPU MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_NEURON XLA DEEPSPEED FSDP MEGATRON_LM DATA_PARALLEL MODEL_PARALLEL
+        case machine_rank gradient_accumulation_steps gradient_clipping
+            printf '%s\n' auto
         case dynamo_backend
             printf '%s\n' no eager aot_eager inductor aot_ts_nvfuser nvprims_nvfuser cudagraphs ofi fx2trt onnxrt tensorrt aot_torchxla_trace_once torchxla_trace_once tvm hpu_backend neuron
         case dynamo_mode
@@ -35,18 +37,20 @@ function __accelerate_value --argument-names key current program
             __accelerate_gpus "$current" "$program"
         case mixed_precision
             printf '%s\n' no fp16 bf16 fp8
-        case deepspeed_config_file deepspeed_hostfile mpirun_hostfile hostfile sagemaker_inputs_file sagemaker_metrics_file command_file failure_report resume
+        case deepspeed_config_file deepspeed_hostfile mpirun_hostfile hostfile job_key_file sagemaker_inputs_file sagemaker_metrics_file command_file failure_report resume
             echo @files
         case offload_optimizer_device offload_param_device
             printf '%s\n' none cpu nvme
         case offload_optimizer_nvme_path offload_param_nvme_path log_dir
             __fish_complete_directories "$current"
-        case gradient_accumulation_steps gradient_clipping hosts
-            printf '%s\n' auto
         case zero3_init_flag zero3_save_16bit_model fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_offload_params fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_attention_softmax_in_fp32 megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_sp_seq_length_is_variable
             printf '%s\n' true false
         case deepspeed_multinode_launcher
             printf '%s\n' pdsh standard openmpi mvapich mpich nossh slurm
+        case library_name
+            printf '%s\n' timm transformers
+        case dtypes
+            printf '%s\n' float32 float16 int8 int4
         case fp8_backend
             printf '%s\n' ao te msamp
         case fp8_format
@@ -66,7 +70,9 @@ function __accelerate_value --argument-names key current program
         case fsdp_state_dict_type
             printf '%s\n' FULL_STATE_DICT LOCAL_STATE_DICT SHARDED_STATE_DICT
         case starter
-            printf '%s\n' auto ssh
+            printf '%s\n' auto ssh srun mpirun
+        case mpi
+            printf '%s\n' auto yes no
         case megatron_lm_recompute_granularity
             printf '%s\n' full selective
         case megatron_lm_recompute_method
@@ -87,25 +93,31 @@ end
 function __accelerate_valued
     switch $argv[1]
         case config
-            string split ' ' 'config_file compute_environment distributed_type num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names rdzv_backend mpirun_hostfile bind-to fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload fsdp_ignored_modules megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file main_training_function tpu_name tpu_zone command_file commands tpu_vm tpu_env grace failure_report resume'
+            string split ' ' 'config_file compute_environment distributed_type num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names rdzv_backend mpirun_hostfile bind-to fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload fsdp_ignored_modules hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file main_training_function tpu_name tpu_zone command_file commands tpu_vm tpu_env grace failure_report resume'
             return 0
         case env
             string split ' ' 'config_file'
+            return 0
+        case estimate-memory
+            string split ' ' 'num_processes zero_stage library_name dtypes context_length batch_size'
             return 0
         case inspect
             string split ' ' ''
             return 0
         case launch
-            string split ' ' 'config_file num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes num_cpu_threads_per_process mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names tee _t log_dir role rdzv_backend rdzv_conf max_restarts monitor_interval mpirun_hostfile fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload hosts hostfile starter interface host_timeout megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation vm env main_training_function aws_access_key_id aws_secret_access_key grace failure_report resume'
+            string split ' ' 'config_file num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes num_cpu_threads_per_process mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names tee _t log_dir role rdzv_backend rdzv_conf max_restarts monitor_interval mpirun_hostfile fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation vm env main_training_function aws_access_key_id aws_secret_access_key grace failure_report resume'
             return 0
         case merge-weights
             string split ' ' ''
             return 0
         case test
-            string split ' ' 'config_file num_processes'
+            string split ' ' 'config_file main_process_ip main_process_port num_processes hosts hostfile starter mpi interface host_timeout'
             return 0
         case to-fsdp2
             string split ' ' 'config_file output_file'
+            return 0
+        case tpu-config
+            string split ' ' 'config_file tpu_name tpu_zone command_file command accelerate_version'
             return 0
         case '*'
             return 1
@@ -182,6 +194,13 @@ function __accelerate_flags
                 --fsdp_activation_checkpointing\t'recompute activations instead of keeping them' \
                 --fsdp_activation_checkpointing_offload\t'keep checkpointed activations in host memory' \
                 --fsdp_ignored_modules\t'modules that FSDP ignores' \
+                --hosts\t'start the job on these hosts: a,b:4,node[01-16]:8' \
+                --hostfile\t'start the job on the hosts listed in this file' \
+                --starter\t'what starts the agents on the hosts' \
+                --mpi\t'whether the ranks are processes of MPI' \
+                --interface\t'network interface of the first host for MASTER_ADDR' \
+                --host_timeout\t'seconds without a sign of life that end the job' \
+                --job_key_file\t'secret that the launchers of a job share' \
                 --megatron_lm_tp_degree\t'tensor parallelism degree' \
                 --megatron_lm_use_custom_fsdp\t'use Megatron\'s own FSDP' \
                 --megatron_lm_no_load_optim\t'do not load the optimizer state' \
@@ -243,7 +262,7 @@ function __accelerate_flags
                 --downcast_bf16\t'TPU: convert float and double to bfloat16' \
                 --tpu_name\t'TPU name' \
                 --tpu_zone\t'TPU zone' \
-                --command_file\t'script of startup commands for the pod' \
+                --command_file\t'file of startup commands for the pod, one per line' \
                 --commands\t'startup commands for the pod' \
                 --tpu_vm\t'virtual machines of the pod' \
                 --tpu_env\t'variables for the pod' \
@@ -257,6 +276,18 @@ function __accelerate_flags
         case env
             printf '%s\n' \
                 --config_file\t'configuration file (instead of the default one)' \
+                --json\t'print JSON'
+        case estimate-memory
+            printf '%s\n' \
+                --num_processes\t'total number of processes, across all machines' \
+                --zero_stage\t'ZeRO stage' \
+                --library_name\t'library of the model, if the hub does not know it' \
+                --dtypes\t'types to estimate for, all if not given' \
+                --trust_remote_code\t'accept models with code of their own' \
+                --context_length\t'also estimate inference with so many tokens' \
+                --batch_size\t'sequences at a time, for --context_length' \
+                --training\t'also estimate training with each optimizer' \
+                --follow_links\t'accept shards that are symbolic links' \
                 --json\t'print JSON'
         case inspect
             printf '%s\n' \
@@ -340,8 +371,10 @@ function __accelerate_flags
                 --hosts\t'start the job on these hosts: a,b:4,node[01-16]:8' \
                 --hostfile\t'start the job on the hosts listed in this file' \
                 --starter\t'what starts the agents on the hosts' \
+                --mpi\t'whether the ranks are processes of MPI' \
                 --interface\t'network interface of the first host for MASTER_ADDR' \
                 --host_timeout\t'seconds without a sign of life that end the job' \
+                --job_key_file\t'secret that the launchers of a job share' \
                 --megatron_lm_tp_degree\t'tensor parallelism degree' \
                 --megatron_lm_use_custom_fsdp\t'use Megatron\'s own FSDP' \
                 --megatron_lm_no_load_optim\t'do not load the optimizer state' \
@@ -411,13 +444,33 @@ function __accelerate_flags
         case test
             printf '%s\n' \
                 --config_file\t'configuration file (instead of the default one)' \
+                --main_process_ip\t'name or address of the main machine' \
+                --main_process_port\t'TCP port of rank 0 (0: any free port)' \
                 --cpu\t'run on CPUs and ignore the default file' \
-                --num_processes\t'total number of processes, across all machines'
+                --num_processes\t'total number of processes, across all machines' \
+                --hosts\t'start the job on these hosts: a,b:4,node[01-16]:8' \
+                --hostfile\t'start the job on the hosts listed in this file' \
+                --starter\t'what starts the agents on the hosts' \
+                --mpi\t'whether the ranks are processes of MPI' \
+                --interface\t'network interface of the first host for MASTER_ADDR' \
+                --host_timeout\t'seconds without a sign of life that end the job' \
+                --json\t'print JSON'
         case to-fsdp2
             printf '%s\n' \
                 --config_file\t'configuration file (instead of the default one)' \
                 --overwrite\t'replace an existing file' \
                 --output_file\t'where to write the converted file'
+        case tpu-config
+            printf '%s\n' \
+                --config_file\t'configuration file (instead of the default one)' \
+                --tpu_name\t'TPU name' \
+                --tpu_zone\t'TPU zone' \
+                --command_file\t'file of startup commands for the pod, one per line' \
+                --command\t'command to run on the pod (repeatable)' \
+                --use_alpha\t'run gcloud alpha instead of gcloud' \
+                --install_accelerate\t'first install Hugging Face Accelerate on the pod' \
+                --accelerate_version\t'version to install: latest, dev or a number' \
+                --debug\t'print the gcloud command, but do not run it'
     end
     printf '%s\n' --help\t'print help' --help_all\t'print help with all options'
 end
@@ -426,6 +479,8 @@ function __accelerate_free
     switch $argv[1]
         case config
             string split ' ' 'default update show schema lint'
+        case estimate-memory
+            string split ' ' '@files'
         case inspect
             string split ' ' '@files'
         case merge-weights
@@ -504,11 +559,13 @@ function __accelerate_words
             printf '%s\n' --help\t'print help' --help-all\t'print help with all options' --version\t'print the version'
             printf '%s\n' config\t'answer questions and write the configuration file'
             printf '%s\n' env\t'show details of this installation and this machine'
+            printf '%s\n' estimate-memory\t'estimate the memory that a model needs'
             printf '%s\n' inspect\t'show the tensors of a checkpoint, or compare two'
             printf '%s\n' launch\t'start a program as several processes'
             printf '%s\n' merge-weights\t'join a sharded checkpoint into one safetensors file'
-            printf '%s\n' test\t'test libaccel on this machine with your configuration'
+            printf '%s\n' test\t'test libaccel on this machine, or check several hosts'
             printf '%s\n' to-fsdp2\t'convert a configuration file from FSDP 1 to FSDP 2'
+            printf '%s\n' tpu-config\t'run startup commands on all machines of a TPU pod'
         case value
             for word in (__accelerate_value $state[2..3] $state[5])
                 test $word = @files; or printf '%s\n' $state[4]$word

@@ -20,16 +20,18 @@ _accelerate_value () {
     config_file|output_file) _path_files -g '*.(yaml|yml|json)(-.) *(-/)' ;;
     compute_environment) compadd -- LOCAL_MACHINE AMAZON_SAGEMAKER ;;
     distributed_type) compadd -- NO MULTI_CPU MULTI_XPU MULTI_HPU MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_NEURON XLA DEEPSPEED FSDP MEGATRON_LM DATA_PARALLEL MODEL_PARALLEL ;;
+    machine_rank|gradient_accumulation_steps|gradient_clipping) compadd -- auto ;;
     dynamo_backend) compadd -- no eager aot_eager inductor aot_ts_nvfuser nvprims_nvfuser cudagraphs ofi fx2trt onnxrt tensorrt aot_torchxla_trace_once torchxla_trace_once tvm hpu_backend neuron ;;
     dynamo_mode) compadd -- default reduce-overhead max-autotune ;;
     gpu_ids) _accelerate_gpus $1 ;;
     mixed_precision) compadd -- no fp16 bf16 fp8 ;;
-    deepspeed_config_file|deepspeed_hostfile|mpirun_hostfile|hostfile|sagemaker_inputs_file|sagemaker_metrics_file|command_file|failure_report|resume) _files ;;
+    deepspeed_config_file|deepspeed_hostfile|mpirun_hostfile|hostfile|job_key_file|sagemaker_inputs_file|sagemaker_metrics_file|command_file|failure_report|resume) _files ;;
     offload_optimizer_device|offload_param_device) compadd -- none cpu nvme ;;
     offload_optimizer_nvme_path|offload_param_nvme_path|log_dir) _files -/ ;;
-    gradient_accumulation_steps|gradient_clipping|hosts) compadd -- auto ;;
     zero3_init_flag|zero3_save_16bit_model|fp8_enable_fsdp_float8_all_gather|fp8_pad_inner_dim|fp8_use_mxfp8_block_scaling|fsdp_offload_params|fsdp_forward_prefetch|fsdp_use_orig_params|fsdp_cpu_ram_efficient_loading|fsdp_sync_module_states|fsdp_activation_checkpointing|fsdp_activation_checkpointing_offload|megatron_lm_use_custom_fsdp|megatron_lm_no_load_optim|megatron_lm_eod_mask_loss|megatron_lm_overlap_cpu_optimizer_d2h_h2d|megatron_lm_no_save_optim|megatron_lm_optimizer_cpu_offload|megatron_lm_use_precision_aware_optimizer|megatron_lm_sequence_parallelism|megatron_lm_recompute_activations|megatron_lm_use_distributed_optimizer|megatron_lm_attention_softmax_in_fp32|megatron_lm_calculate_per_token_loss|megatron_lm_use_rotary_position_embeddings|parallelism_config_sp_seq_length_is_variable) compadd -- true false ;;
     deepspeed_multinode_launcher) compadd -- pdsh standard openmpi mvapich mpich nossh slurm ;;
+    library_name) compadd -- timm transformers ;;
+    dtypes) compadd -- float32 float16 int8 int4 ;;
     fp8_backend) compadd -- ao te msamp ;;
     fp8_format) compadd -- HYBRID E4M3 E5M2 ;;
     fp8_amax_compute_algo) compadd -- max most_recent ;;
@@ -39,7 +41,8 @@ _accelerate_value () {
     fsdp_auto_wrap_policy) compadd -- TRANSFORMER_BASED_WRAP SIZE_BASED_WRAP NO_WRAP ;;
     fsdp_backward_prefetch) compadd -- BACKWARD_PRE BACKWARD_POST NO_PREFETCH ;;
     fsdp_state_dict_type) compadd -- FULL_STATE_DICT LOCAL_STATE_DICT SHARDED_STATE_DICT ;;
-    starter) compadd -- auto ssh ;;
+    starter) compadd -- auto ssh srun mpirun ;;
+    mpi) compadd -- auto yes no ;;
     megatron_lm_recompute_granularity) compadd -- full selective ;;
     megatron_lm_recompute_method) compadd -- uniform block ;;
     megatron_lm_attention_backend) compadd -- flash fused unfused local auto ;;
@@ -62,11 +65,13 @@ _accelerate () {
         flags=(
             'config:answer questions and write the configuration file'
             'env:show details of this installation and this machine'
+            'estimate-memory:estimate the memory that a model needs'
             'inspect:show the tensors of a checkpoint, or compare two'
             'launch:start a program as several processes'
             'merge-weights:join a sharded checkpoint into one safetensors file'
-            'test:test libaccel on this machine with your configuration'
+            'test:test libaccel on this machine, or check several hosts'
             'to-fsdp2:convert a configuration file from FSDP 1 to FSDP 2'
+            'tpu-config:run startup commands on all machines of a TPU pod'
             '--help:print help'
             '--help-all:print help with all options'
             '--version:print the version'
@@ -145,6 +150,13 @@ _accelerate () {
             '--fsdp_activation_checkpointing:recompute activations instead of keeping them'
             '--fsdp_activation_checkpointing_offload:keep checkpointed activations in host memory'
             '--fsdp_ignored_modules:modules that FSDP ignores'
+            '--hosts:start the job on these hosts: a,b:4,node[01-16]:8'
+            '--hostfile:start the job on the hosts listed in this file'
+            '--starter:what starts the agents on the hosts'
+            '--mpi:whether the ranks are processes of MPI'
+            '--interface:network interface of the first host for MASTER_ADDR'
+            '--host_timeout:seconds without a sign of life that end the job'
+            '--job_key_file:secret that the launchers of a job share'
             '--megatron_lm_tp_degree:tensor parallelism degree'
             '--megatron_lm_use_custom_fsdp:use Megatron'\''s own FSDP'
             '--megatron_lm_no_load_optim:do not load the optimizer state'
@@ -206,7 +218,7 @@ _accelerate () {
             '--downcast_bf16:TPU: convert float and double to bfloat16'
             '--tpu_name:TPU name'
             '--tpu_zone:TPU zone'
-            '--command_file:script of startup commands for the pod'
+            '--command_file:file of startup commands for the pod, one per line'
             '--commands:startup commands for the pod'
             '--tpu_vm:virtual machines of the pod'
             '--tpu_env:variables for the pod'
@@ -218,7 +230,7 @@ _accelerate () {
             '--failure_report:write a JSON report of how the job ended'
             '--resume:continue from the newest complete checkpoint in this folder'
         )
-        valued=(config_file compute_environment distributed_type num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names rdzv_backend mpirun_hostfile bind-to fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload fsdp_ignored_modules megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file main_training_function tpu_name tpu_zone command_file commands tpu_vm tpu_env grace failure_report resume)
+        valued=(config_file compute_environment distributed_type num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names rdzv_backend mpirun_hostfile bind-to fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload fsdp_ignored_modules hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file main_training_function tpu_name tpu_zone command_file commands tpu_vm tpu_env grace failure_report resume)
         free=(default update show schema lint)
         ;;
     env)
@@ -228,6 +240,22 @@ _accelerate () {
         )
         valued=(config_file)
         free=()
+        ;;
+    estimate-memory)
+        flags=(
+            '--num_processes:total number of processes, across all machines'
+            '--zero_stage:ZeRO stage'
+            '--library_name:library of the model, if the hub does not know it'
+            '--dtypes:types to estimate for, all if not given'
+            '--trust_remote_code:accept models with code of their own'
+            '--context_length:also estimate inference with so many tokens'
+            '--batch_size:sequences at a time, for --context_length'
+            '--training:also estimate training with each optimizer'
+            '--follow_links:accept shards that are symbolic links'
+            '--json:print JSON'
+        )
+        valued=(num_processes zero_stage library_name dtypes context_length batch_size)
+        free=(@files)
         ;;
     inspect)
         flags=(
@@ -315,8 +343,10 @@ _accelerate () {
             '--hosts:start the job on these hosts: a,b:4,node[01-16]:8'
             '--hostfile:start the job on the hosts listed in this file'
             '--starter:what starts the agents on the hosts'
+            '--mpi:whether the ranks are processes of MPI'
             '--interface:network interface of the first host for MASTER_ADDR'
             '--host_timeout:seconds without a sign of life that end the job'
+            '--job_key_file:secret that the launchers of a job share'
             '--megatron_lm_tp_degree:tensor parallelism degree'
             '--megatron_lm_use_custom_fsdp:use Megatron'\''s own FSDP'
             '--megatron_lm_no_load_optim:do not load the optimizer state'
@@ -379,7 +409,7 @@ _accelerate () {
             '--failure_report:write a JSON report of how the job ended'
             '--resume:continue from the newest complete checkpoint in this folder'
         )
-        valued=(config_file num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes num_cpu_threads_per_process mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names tee _t log_dir role rdzv_backend rdzv_conf max_restarts monitor_interval mpirun_hostfile fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload hosts hostfile starter interface host_timeout megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation vm env main_training_function aws_access_key_id aws_secret_access_key grace failure_report resume)
+        valued=(config_file num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes num_cpu_threads_per_process mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names tee _t log_dir role rdzv_backend rdzv_conf max_restarts monitor_interval mpirun_hostfile fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation vm env main_training_function aws_access_key_id aws_secret_access_key grace failure_report resume)
         free=()
         ;;
     merge-weights)
@@ -394,10 +424,19 @@ _accelerate () {
     test)
         flags=(
             '--config_file:configuration file (instead of the default one)'
+            '--main_process_ip:name or address of the main machine'
+            '--main_process_port:TCP port of rank 0 (0: any free port)'
             '--cpu:run on CPUs and ignore the default file'
             '--num_processes:total number of processes, across all machines'
+            '--hosts:start the job on these hosts: a,b:4,node[01-16]:8'
+            '--hostfile:start the job on the hosts listed in this file'
+            '--starter:what starts the agents on the hosts'
+            '--mpi:whether the ranks are processes of MPI'
+            '--interface:network interface of the first host for MASTER_ADDR'
+            '--host_timeout:seconds without a sign of life that end the job'
+            '--json:print JSON'
         )
-        valued=(config_file num_processes)
+        valued=(config_file main_process_ip main_process_port num_processes hosts hostfile starter mpi interface host_timeout)
         free=()
         ;;
     to-fsdp2)
@@ -407,6 +446,21 @@ _accelerate () {
             '--output_file:where to write the converted file'
         )
         valued=(config_file output_file)
+        free=()
+        ;;
+    tpu-config)
+        flags=(
+            '--config_file:configuration file (instead of the default one)'
+            '--tpu_name:TPU name'
+            '--tpu_zone:TPU zone'
+            '--command_file:file of startup commands for the pod, one per line'
+            '--command:command to run on the pod (repeatable)'
+            '--use_alpha:run gcloud alpha instead of gcloud'
+            '--install_accelerate:first install Hugging Face Accelerate on the pod'
+            '--accelerate_version:version to install: latest, dev or a number'
+            '--debug:print the gcloud command, but do not run it'
+        )
+        valued=(config_file tpu_name tpu_zone command_file command accelerate_version)
         free=()
         ;;
     *) return 1 ;;

@@ -100,6 +100,8 @@ read_value (const struct answer *item, const char *typed, struct fail *fail)
     const struct option *row = option_find (item->question->id);
     struct settings unused = { 0 };
     bool is_list = row && row->type == OPTION_LIST;
+    if (item->question->kind == ASK_OPTIONAL && (!*typed || !strcmp (typed, "none")))
+        return strdup ("");
     if (!*typed && item->question->kind != ASK_WORDS) {
         fail_set (fail, FAIL_USAGE, "an answer is required");
         return NULL;

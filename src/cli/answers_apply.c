@@ -80,6 +80,8 @@ apply_answer (const struct answer *item, const char *key, struct config *file, s
     case ASK_WORDS:
     case ASK_LINES:
         return set_list (file, key, item->text, item->question->kind == ASK_LINES ? '\n' : ',', fail);
+    case ASK_OPTIONAL:
+        return *item->text ? set (file, key, item->text, fail) : 0;
     case ASK_PATH:
     case ASK_FULL_PATH:
         return set_path (file, key, item->text, item->question->kind == ASK_FULL_PATH, fail);

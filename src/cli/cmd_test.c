@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accelerate test: launch libaccel's self-test as the user's configuration launches any program. */
+/* accelerate test: launch libaccel's self-test as the user's configuration launches any program; if that names several
+ * hosts, check these instead. */
 #include <config.h>
 
 #include "cli/command.h"
+#include "cli/test_hosts.h"
+#include "config/check.h"
 #include "config/load.h"
+#include "config/mode.h"
 #include "launch/signals.h"
 #include "util/cleanup.h"
 #include "util/strbuf.h"
@@ -42,13 +46,53 @@ find_selftest (char **path, struct fail *fail)
     return 0;
 }
 
+/* --json belongs to the plan only in a launch. */
 static int
-check_flags (int argc, char **argv, struct fail *fail)
+check_settings (struct config *config, struct fail *fail)
+{
+    bool json = config->settings.json;
+    config->settings.json = false;
+    int result = config_check (config, fail);
+    config->settings.json = json;
+    return result;
+}
+
+/* @param[out] status  what the command exits with, or -1  @return 1 if there are no hosts, and this machine is to be
+ * tested; 0 if they were checked; -1 with @fail */
+static int
+test_on_hosts (struct config *config, struct hosts *hosts, int *status, struct fail *fail)
+{
+    if (config_load_file (config, fail))
+        return -1;
+    config_load_environment (config);
+    if (config_resolve (config, fail) || hosts_find (hosts, config, fail))
+        return -1;
+    if (!hosts->list.count)
+        return !config->settings.json
+                   ? 1 : fail_set (fail, FAIL_USAGE, "--json needs several hosts: use --hosts or --hostfile");
+    config->program = strdup ("accelerate"); /* what agents get as the job's program; it is not started */
+    if (!config->program)
+        return fail_nomem (fail);
+    if (check_settings (config, fail))
+        return -1;
+    AUTO_FREE char *selftest = NULL;
+    struct fail unused = { 0 };
+    *status = test_hosts (hosts, config, find_selftest (&selftest, &unused) ? NULL : selftest, fail);
+    return 0;
+}
+
+/* @return as test_on_hosts() */
+static int
+try_hosts (int argc, char **argv, int *status, struct fail *fail)
 {
     struct config config = { 0 };
+    struct hosts hosts = { 0 };
     int result = config_init (&config, fail) || config_load_flags (&config, COMMAND_TEST, argc, argv, fail) ? -1 : 0;
     if (!result && config.program)
         result = fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", config.program);
+    if (!result)
+        result = test_on_hosts (&config, &hosts, status, fail);
+    hosts_release (&hosts);
     config_release (&config);
     return result;
 }
@@ -61,7 +105,10 @@ cmd_test (int argc, char **argv, struct fail *fail)
     static char no_prefix[] = "--no_prefix", end_of_options[] = "--";
     if (!launch)
         return fail_nomem (fail);
-    if (check_flags (argc, argv, fail) || find_selftest (&program, fail))
+    int status = 0, result = try_hosts (argc, argv, &status, fail);
+    if (result <= 0)
+        return result ? -1 : status;
+    if (find_selftest (&program, fail))
         return -1;
     /* All flags of this command are launch's. */
     memcpy (launch, argv, (size_t) argc * sizeof *launch);
@@ -69,7 +116,7 @@ cmd_test (int argc, char **argv, struct fail *fail)
     launch[argc + 1] = end_of_options;
     launch[argc + 2] = program;
     pid_t pid = getpid ();
-    int status = cmd_launch (argc + 3, launch, fail);
+    status = cmd_launch (argc + 3, launch, fail);
     /* cmd_launch() returns in the process that watches the ranks too. */
     if (status == 0 && getpid () == pid) {
         sigset_t ends;

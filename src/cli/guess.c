@@ -7,6 +7,7 @@
 #include "config/conditions.h"
 #include "config/file_keys.h"
 #include "config/mode.h"
+#include "hosts/hostlist.h"
 #include "launch/plan.h"
 
 #include <stdio.h>
@@ -22,11 +23,31 @@ guess (struct config *config, const char *key, const char *text, struct fail *fa
     return config_set (config, option_find (key), text, guessed, fail);
 }
 
+/* --hosts a,b means two machines. */
+static int
+guess_machines (struct config *config, struct fail *fail)
+{
+    struct hostlist list = { 0 };
+    char count[24];
+    const char *text = config->settings.hosts;
+    if (config_origin (config, "hosts").kind != ORIGIN_FLAG || !strcmp (text, "auto")
+        || config_origin (config, "num_machines").kind == ORIGIN_FLAG)
+        return 0;
+    int result = hostlist_add_text (&list, text, fail) ? fail_prefix (fail, "--hosts") : 0;
+    hostlist_finish (&list);
+    snprintf (count, sizeof count, "%zu", list.count);
+    hostlist_release (&list);
+    return result ? -1 : config_compute (config, "num_machines", count, "hosts", fail);
+}
+
 int
 guess_mode (struct config *config, int gpus, struct fail *fail)
 {
     static const char *const keys[] = { "num_processes", "num_machines" };
     bool several = false;
+    if (guess_machines (config, fail))
+        return -1;
+    several = config->settings.num_machines > 1;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         several = several || config_origin (config, keys[i]).kind == ORIGIN_FLAG;
     return mode_infer (config, several && plan_world_size (&config->settings, gpus) > 1, gpus > 0, fail);

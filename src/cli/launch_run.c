@@ -7,6 +7,7 @@
 #include "cli/resume.h"
 #include "config/explain.h"
 #include "config/mode.h"
+#include "hosts/crew.h"
 #include "launch/claim.h"
 #include "launch/job_run.h"
 #include "launch/keeper.h"
@@ -28,6 +29,7 @@ struct launch {
     struct claim claim; /* held until this process ends the job: the keeper and the supervisor both do */
     struct keeper keeper;
     struct io_target report;
+    struct crew *crew; /* launchers that were started by hand on other machines; NULL: there are none */
 };
 
 /* A port is claimed only for a job that is really started; a plan for reading does not depend on what happens to
@@ -86,22 +88,35 @@ print_note (const char *text, const char *name)
     fputc ('\n', stderr);
 }
 
-/* Of @job, or of a job that came to nothing because of @error. */
+/* Of @job, or of a job that came to nothing because of @error.  If another machine is to blame, its report counts. */
 static int
 write_report (const struct launch *launch, const struct job *job, const struct fail *error, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf report = { 0 };
-    if (job ? report_json (job, &report, fail) : report_json_error (&launch->plan, error, &report, fail))
+    const struct crew_verdict *other = crew_blames_other (launch->crew);
+    if (job && other && job->end != JOB_TOLD && other->json)
+        strbuf_add (&report, other->json);
+    else if (job ? report_json (job, &report, fail) : report_json_error (&launch->plan, error, &report, fail))
         return -1;
+    if (report.failed)
+        return fail_nomem (fail);
     return io_target_write (&launch->report, report.text, report.length, fail);
 }
 
+/* What another machine has reported was printed when it came. */
 static void
-print_report (const struct job *job, const struct keeper *keeper, bool quiet)
+print_report (const struct job *job, const struct launch *launch)
 {
+    const struct keeper *keeper = &launch->keeper;
     AUTO_STRBUF struct strbuf report = { 0 };
-    if (!quiet)
+    AUTO_FREE char *rest = crew_take_rest (launch->crew);
+    strbuf_add (&report, rest ? rest : "");
+    if (!launch->config->settings.quiet && crew_blames_other (launch->crew) && job->end != JOB_TOLD)
+        report_killed (job, &report);
+    else if (!launch->config->settings.quiet) {
         report_text (job, &report);
+        crew_add_simultaneous (launch->crew, &report);
+    }
     report_losses (job, &report);
     if (report.failed)
         keeper_say (keeper, "accelerate: out of memory while writing the report\n", !job->not_passed_on);
@@ -152,20 +167,30 @@ find_checkpoint (struct launch *launch, bool before_split, struct fail *fail)
 static int
 run_once (struct job *job, const struct launch *launch, struct fail *fail)
 {
-    if (job_run (job, &launch->plan, &launch->keeper, launch->claim.fd, NULL, fail))
+    const struct job_observer observer = { .crew = crew_hook (launch->crew) };
+    if (job_run (job, &launch->plan, &launch->keeper, launch->claim.fd, observer.crew ? &observer : NULL, fail))
         return -1;
-    print_report (job, &launch->keeper, launch->config->settings.quiet);
-    return job_status (job);
+    print_report (job, launch);
+    const struct crew_verdict *other = crew_blames_other (launch->crew);
+    return other && job->end != JOB_TOLD ? other->status : job_status (job);
+}
+
+/* Where launchers work together, they start their ranks again together. */
+static bool
+may_restart (const struct launch *launch, const struct job *job, int status, int64_t restarts)
+{
+    if (crew_has_others (launch->crew))
+        return crew_starts_again (launch->crew);
+    return status > 0 && job->end == JOB_FAILED && restarts <= launch->config->settings.max_restarts;
 }
 
 /* The ranks, again after a failure as often as --max_restarts says. */
 static int
 run_attempts (struct job *job, struct launch *launch, struct fail *fail)
 {
-    int64_t most = launch->config->settings.max_restarts;
     int status = run_once (job, launch, fail);
     bool has_lost = false;
-    for (int64_t restarts = 1; status > 0 && job->end == JOB_FAILED && restarts <= most; restarts++) {
+    for (int64_t restarts = 1; may_restart (launch, job, status, restarts); restarts++) {
         say_restart (launch, restarts);
         if (!keeper_lives (&launch->keeper))
             return status;
@@ -185,6 +210,7 @@ supervise_plan (struct launch *launch)
 {
     struct job job;
     struct fail fail = { 0 }, report_fail = { 0 };
+    crew_begin (launch->crew);
     int status = run_attempts (&job, launch, &fail);
     if (status < 0)
         say_failure (&launch->keeper, &fail);
@@ -230,7 +256,7 @@ supervise_part (struct launch *launch)
 {
     struct job job;
     struct fail fail = { 0 };
-    const struct job_observer observer = { hosts_tell_failure, launch->part->agent };
+    const struct job_observer observer = { .failed = hosts_tell_failure, .fd = launch->part->agent };
     int status = job_run (&job, &launch->plan, &launch->keeper, launch->claim.fd, &observer, &fail);
     if (status == 0)
         status = tell_agent (launch, &job, &fail);
@@ -247,7 +273,7 @@ run_plan (struct launch *launch, struct fail *fail)
     if (plan->path == PATH_DEEPSPEED && plan->outside && outside_write_environment (&plan->processes[0].env, fail))
         return -1;
     if (report_file_prepare (&launch->report, launch->config->settings.failure_report, fail)
-        || logs_make_run (plan, fail))
+        || logs_make_run (plan, fail) || (!launch->part && crew_create (&launch->crew, launch->config, plan, fail)))
         return -1;
     if (!launch->config->settings.quiet) {
         for (size_t i = 0; i < plan->notes.count; i++)
@@ -281,6 +307,8 @@ static int
 prepare_part (struct launch *launch, struct fail *fail)
 {
     launch->plan.is_merged = launch->part->share.machines > 1;
+    if (standins_apply (launch->part->standins, &launch->plan, fail))
+        return -1;
     return launch->part->restarts ? plan_set_restarts (&launch->plan, launch->part->restarts, fail) : 0;
 }
 
@@ -299,9 +327,12 @@ launch_run (struct config *config, const struct hosts_part *part, struct fail *f
         goto done;
     status = settings->dry_run ? print_plan (&launch.plan, settings->json, fail) : run_plan (&launch, fail);
 done:
+    if (status < 0 && !part && !settings->dry_run)
+        crew_tell_error (config, fail);
     if (status < 0 && part)
         status = tell_error (&launch, fail);
     claim_release (&launch.claim);
+    crew_destroy (launch.crew);
     plan_release (&launch.plan);
     io_target_release (&launch.report);
     return status;

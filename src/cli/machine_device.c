@@ -10,6 +10,7 @@
 
 #include "launch/executable.h"
 #include "util/cleanup.h"
+#include "util/engine_files.h"
 #include "util/io.h"
 #include "util/probe.h"
 
@@ -162,6 +163,32 @@ ask_mpi (void *answer, const void *user, struct fail *fail)
     return version (answer, &length) ? fail_set (fail, FAIL_GENERAL, "MPI_Get_library_version() failed") : 0;
 }
 
+static int
+ask_engine (void *answer, const void *user, struct fail *fail)
+{
+    const char *const names[] = { user, NULL };
+    int (*report) (char *, size_t) = NULL;
+    const struct probe_symbol symbols[] = { { "accel_engine_report", &report }, { NULL, NULL } };
+    return probe_open_library (names, symbols, fail) ? -1 : report (answer, MPI_TEXT_SIZE);
+}
+
+/* Which MPI the module brings, which may be another than the one in PATH.  Where there is no module, nothing. */
+static void
+tell_engine_mpi (char *text, struct strlist *values)
+{
+    AUTO_ENGINE_FILES struct engine_files files = { 0 };
+    struct fail fail = { 0 };
+    engine_files_find (&files);
+    values->failed = values->failed || files.failed;
+    for (size_t i = 0; i < files.count && !files.failed; i++) {
+        struct probe probe = { .name = "accel_engine_mpi.so", .deadline_ms = PROBE_DEADLINE_MS, .size = MPI_TEXT_SIZE,
+                               .ask = ask_engine, .user = files.items[i].path };
+        if (strcmp (files.items[i].name, "mpi") != 0 || files.items[i].refusal)
+            continue;
+        strlist_printf (values, "engine mpi: %s", probe_run (&probe, text, &fail) ? fail.text : text);
+    }
+}
+
 void
 tell_mpi (const struct machine *machine, struct strlist *values)
 {
@@ -182,4 +209,5 @@ tell_mpi (const struct machine *machine, struct strlist *values)
         strlist_printf (values, "%.*s", (int) strcspn (text, "\n"), text);
     else if (fail.status != FAIL_NOT_FOUND)
         strlist_add (values, fail.text);
+    tell_engine_mpi (text, values);
 }

@@ -7,6 +7,7 @@
 #include "config/habits.h"
 #include "config/opt_argv.h"
 #include "hosts/agent.h"
+#include "hosts/standin.h"
 #include "launch/topology.h"
 #include "util/parse.h"
 #include "util/strbuf.h"
@@ -118,9 +119,6 @@ emit (const char *form, struct strbuf *out, struct fail *fail)
     return 0;
 }
 
-/* Hugging Face's commands that are not here. */
-static const char *const missing[] = { "estimate-memory", "tpu-config" };
-
 static const char *
 command_with_option (const char *word)
 {
@@ -178,11 +176,6 @@ refuse_command (const char *name, struct fail *fail)
 {
     struct suggest suggest = { .wanted = name };
     char space[80];
-    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
-        if (!strcmp (missing[i], name))
-            return fail_set (fail, FAIL_USAGE,
-                             "'%s' is not implemented here; Hugging Face Accelerate has it: "
-                             "python3 -m accelerate.commands.accelerate_cli %s", name, name);
     for (int i = 0; i < COMMAND_COUNT; i++)
         suggest_consider (&suggest, commands[i].info.name);
     suggest_consider (&suggest, "--version");
@@ -279,6 +272,8 @@ run (int argc, char **argv, struct strbuf *out, struct fail *fail)
         return emit (word + 7, out, fail);
     else if (!strcmp (word, "--agent")) /* hidden: started by a launch on several hosts */
         return agent_serve (launch_run_part);
+    else if (!strcmp (word, "--stand-in") && argc == 4) /* hidden: started by its mpirun or srun */
+        return standin_run (argv[2], argv[3], fail);
     else
         return run_command (word, argc - 2, argv + 2, false, out, fail);
     return 0;

@@ -89,6 +89,8 @@ ask_typed (const struct question *question, const char *dflt, char **line)
     strbuf_add (&text, question->text);
     if (question->kind == ASK_YES_NO)
         strbuf_add (&text, !dflt ? " [yes/no]" : strcmp (dflt, "yes") ? " [yes/NO]" : " [YES/no]");
+    else if (dflt && !*dflt && question->kind == ASK_OPTIONAL)
+        strbuf_add (&text, " [none]");
     else if (dflt && *dflt) {
         strbuf_add (&text, " [");
         printable_add (&text, dflt);
@@ -128,7 +130,8 @@ show_help (const struct question *question)
                        : is_menu (question)         ? "Enter a number or a word from the menu"
                        : question->kind == ASK_PATH || question->kind == ASK_FULL_PATH
                            ? "Enter a path (Tab completes it)"
-                       : question->kind == ASK_WORDS ? "Type comma-separated words, or nothing"
+                       : question->kind == ASK_WORDS    ? "Type comma-separated words, or nothing"
+                       : question->kind == ASK_OPTIONAL ? "Enter a value, or none"
                                                      : "Enter a value");
     strbuf_add (&text, "; Enter accepts the value in brackets, < goes back, Ctrl-C quits.");
     prompt_say (text.text && !text.failed ? text.text : "out of memory");
@@ -337,6 +340,8 @@ static const char *
 label_of (const struct answer *item)
 {
     const struct choice *choices = item->question->choices;
+    if (item->question->kind == ASK_OPTIONAL && !*item->text)
+        return "none";
     for (size_t i = 0; choices && choices[i].value; i++)
         if (choices[i].label && !strcmp (choices[i].value, item->text))
             return choices[i].label;

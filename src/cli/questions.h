@@ -14,6 +14,7 @@ enum question_kind {
     ASK_VALUE,  /* typed, checked by the option's own type */
     ASK_LOWER,  /* the same, and kept in lower case */
     ASK_WORDS,  /* typed, comma-separated; may be empty */
+    ASK_OPTIONAL, /* as ASK_VALUE; may be empty, and is not written then */
     ASK_PATH,   /* typed with completion; "~" at its beginning is the home folder */
     ASK_FULL_PATH, /* the same, made absolute */
     ASK_LINES,  /* typed one by one */

@@ -7,6 +7,7 @@
 #include "cli/questions.h"
 #include "config/host.h"
 #include "config/values.h"
+#include "hosts/hostlist.h"
 #include "util/parse.h"
 
 #include <string.h>
@@ -70,6 +71,18 @@ with_several_machines (const struct answers *answers)
 }
 
 static bool
+with_hosts (const struct answers *answers)
+{
+    return *answers_get (answers, "hosts") != '\0';
+}
+
+static bool
+with_launchers_by_hand (const struct answers *answers)
+{
+    return with_several_machines (answers) && !with_hosts (answers);
+}
+
+static bool
 with_several_networks (const struct answers *answers)
 {
     return answers_is (answers, "same_network", "no");
@@ -97,6 +110,12 @@ static bool
 with_tpu (const struct answers *answers)
 {
     return answers_is (answers, "machine", "XLA");
+}
+
+static bool
+with_mpirun_possible (const struct answers *answers)
+{
+    return with_multi_cpu (answers) && !with_hosts (answers);
 }
 
 static bool
@@ -175,7 +194,13 @@ with_moe (const struct answers *answers)
 static bool
 with_deepspeed_machines (const struct answers *answers)
 {
-    return with_deepspeed (answers) && with_several_machines (answers);
+    return with_deepspeed (answers) && with_launchers_by_hand (answers);
+}
+
+static bool
+with_deepspeed_hosts (const struct answers *answers)
+{
+    return with_deepspeed (answers) && with_hosts (answers);
 }
 
 static bool
@@ -383,6 +408,48 @@ with_gpus_alone (const struct answers *answers)
     return with_megatron_possible (answers) && !with_megatron (answers) && !with_several_machines (answers);
 }
 
+/* @return how many hosts the answer names; -1: it cannot be read  @param[out] slots  of all; 0: not known of all */
+static int
+read_hosts (const char *text, int64_t *slots, struct fail *fail)
+{
+    struct hostlist list = { 0 };
+    int count = -1;
+    *slots = 0;
+    if (!hostlist_add_text (&list, text, fail)) {
+        hostlist_finish (&list);
+        count = (int) list.count;
+        for (size_t i = 0; i < list.count && *slots >= 0; i++)
+            *slots = list.hosts[i].slots ? *slots + list.hosts[i].slots : -1;
+        *slots = *slots < 0 ? 0 : *slots;
+    }
+    hostlist_release (&list);
+    return count;
+}
+
+static int64_t
+count_slots (const struct answers *answers)
+{
+    int64_t slots = 0;
+    struct fail unused = { 0 };
+    if (with_hosts (answers))
+        read_hosts (answers_get (answers, "hosts"), &slots, &unused);
+    return slots;
+}
+
+static const char *
+refuse_hosts (const struct answers *answers, const char *text)
+{
+    static struct fail wrong; /* the caller shows it at once */
+    int64_t slots, wanted = answers_number (answers, "num_machines");
+    if (!*text || !strcmp (text, "auto"))
+        return NULL;
+    int count = read_hosts (text, &slots, &wrong);
+    if (count >= 0 && count != wanted)
+        fail_set (&wrong, FAIL_USAGE, "names %d host%s, but there are %lld machines", count, count == 1 ? "" : "s",
+                  (long long) wanted);
+    return count == wanted ? NULL : wrong.text;
+}
+
 static const char *
 refuse_processes (const struct answers *answers, const char *text)
 {
@@ -390,7 +457,7 @@ refuse_processes (const struct answers *answers, const char *text)
     if (!strcmp (text, "1") && with_gpus_alone (answers))
         return "one process on one GPU is not distributed training; enter 2 or more, or choose no distributed "
                "training";
-    if (hosts > 1 && parse_int64 (text, 1, INT64_MAX, &number) == PARSE_OK && number % hosts)
+    if (hosts > 1 && !with_hosts (answers) && parse_int64 (text, 1, INT64_MAX, &number) == PARSE_OK && number % hosts)
         return "not a multiple of the number of machines";
     return NULL;
 }
@@ -400,6 +467,8 @@ static int64_t
 propose_processes (const struct answers *answers)
 {
     int64_t hosts = answers_number (answers, "num_machines"), here = with_multi_gpu (answers) ? answers->gpus : 1;
+    if (count_slots (answers) > 0)
+        return count_slots (answers);
     if (hosts > 1)
         return hosts * (here > 1 ? here : 1);
     return !with_gpus_alone (answers) ? 0 : here > 1 ? here : 2;
@@ -544,6 +613,7 @@ static const struct fixed_value fixed[] = {
     { .key = "use_cpu", .text = "false" },
     { .key = "use_cpu", .text = "true", .when = with_multi_cpu },
     { .key = "enable_cpu_affinity", .text = "false" },
+    { .key = "deepspeed_multinode_launcher", .text = "standard", .when = with_deepspeed_hosts },
     { .key = "downcast_bf16", .text = "false" },
     { .key = "main_training_function", .text = "main" },
     { .key = "mixed_precision", .text = "no", .when = with_tpu },

@@ -229,7 +229,9 @@ check_hosts (const struct config *config, struct fail *fail)
     const char *flag = settings->hosts ? "hosts" : "hostfile", *launcher = settings->deepspeed_multinode_launcher;
     if (!settings->hosts && !settings->hostfile)
         return 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+    bool is_list = mode_needs_place (settings) || config_origin (config, "machine_rank").kind == ORIGIN_COMPUTED
+                   || config_origin (config, "main_process_ip").kind == ORIGIN_COMPUTED;
+    for (size_t i = 0; i < sizeof places / sizeof *places && !is_list; i++)
         if (is_flag_given (config, places[i]) && strcmp (places[i], flag) != 0)
             return fail_set (fail, FAIL_USAGE, "--%s and --%s cannot be combined", flag, places[i]);
     if (settings->use_deepspeed && launcher && strcmp (launcher, "standard") != 0)

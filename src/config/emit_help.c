@@ -114,10 +114,12 @@ has_rows (int group, enum option_command command)
     return false;
 }
 
+/* Only launch and config have modes. */
 static bool
-is_shown (int group, unsigned groups)
+is_shown (const struct page *page, int group, unsigned groups)
 {
-    return !option_groups[group].matters || (groups & 1u << group);
+    return !option_groups[group].matters || (groups & 1u << group)
+           || !(page->command & (COMMAND_LAUNCH | COMMAND_CONFIG));
 }
 
 static void
@@ -126,7 +128,7 @@ add_hidden_groups (const struct page *page, unsigned groups)
     bool is_first = true;
     for (int group = 0; group < GROUP_COUNT; group++) {
         const struct option_group_info *info = &option_groups[group];
-        if (is_shown (group, groups) || !has_rows (group, page->command))
+        if (is_shown (page, group, groups) || !has_rows (group, page->command))
             continue;
         if (is_first)
             strbuf_add (page->out, "\nMore options: put one of these before --help, or use --help-all:\n");
@@ -183,7 +185,7 @@ emit_command_help (const struct command_info *info, unsigned groups, int columns
         strbuf_printf (out, "%s\n", info->text);
     add_common (&page);
     for (int group = 0; group < GROUP_COUNT; group++) {
-        if (!is_shown (group, groups) || !has_rows (group, info->options))
+        if (!is_shown (&page, group, groups) || !has_rows (group, info->options))
             continue;
         strbuf_printf (out, "\n%s:\n", option_groups[group].title);
         for (size_t i = 0; i < option_count; i++)

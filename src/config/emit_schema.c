@@ -221,7 +221,7 @@ emit_schema (struct strbuf *out, struct fail *fail)
             continue;
         json_t *parent = row->section ? section_of (properties, row->section) : properties;
         json_object_set_new (parent, row->key, schema_of_key (row));
-        if (name && !json_object_get (parent, name))
+        if (name && option_find_in_file (row->section, name) == row)
             json_object_set_new (parent, name, schema_of_key (row));
     }
     json_object_set_new (properties, "dynamo_backend", schema_of_key (option_find ("dynamo_backend"))); /* old files */

@@ -57,7 +57,7 @@ json_of_value (const struct config *config, const struct option *row)
     AUTO_STRBUF struct strbuf text = { 0 };
     if (row->type == OPTION_FLAG)
         return json_boolean (*(const bool *) field);
-    if (row->type == OPTION_INT)
+    if (row->type == OPTION_INT && *(const int64_t *) field != SETTING_AUTO)
         return json_integer (*(const int64_t *) field);
     add_value (config, row, &text);
     return text.failed ? NULL : json_text (text.text ? text.text : "");

@@ -79,9 +79,41 @@ resolve_strategy (struct config *config, struct fail *fail)
     return 0;
 }
 
+static const char *const places[] = { "num_machines", "machine_rank" };
+
+static bool
+is_by_hand (const struct config *config)
+{
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (config_origin (config, places[i]).kind == ORIGIN_FLAG)
+            return true;
+    return false;
+}
+
+/* Hosts, if they are used, say how many machines there are and which is which; the file says it besides, for whoever
+ * starts a launcher on each machine.  Somebody who does that with flags does not want those of the file, except to find
+ * out which machine is which. */
+static int
+resolve_list (struct config *config, const char *key, struct fail *fail)
+{
+    enum origin_kind kind = config_origin (config, key).kind;
+    if (mode_needs_place (&config->settings))
+        return kind == ORIGIN_FILE && config_origin (config, places[0]).kind == ORIGIN_FILE
+                   ? config_reset (config, option_find (places[0]), fail) : 0;
+    if (kind == ORIGIN_FILE && is_by_hand (config))
+        return config_reset (config, option_find (key), fail);
+    for (size_t i = 0; kind != ORIGIN_DEFAULT && i < sizeof places / sizeof *places; i++)
+        if (config_origin (config, places[i]).kind == ORIGIN_FILE
+            && config_compute (config, places[i], i ? "0" : "1", key, fail))
+            return -1;
+    return 0;
+}
+
 int
 config_resolve (struct config *config, struct fail *fail)
 {
+    if (resolve_list (config, "hosts", fail) || resolve_list (config, "hostfile", fail))
+        return -1;
     if (resolve_type (config, fail) || resolve_parallelism (config, fail) || resolve_strategy (config, fail))
         return -1;
     if (config->settings.tpu_cluster && !config->settings.no_tpu_cluster)
@@ -89,6 +121,13 @@ config_resolve (struct config *config, struct fail *fail)
     if (config->settings.no_tpu_cluster)
         return config_compute (config, "tpu_use_cluster", "false", "no_tpu_cluster", fail);
     return 0;
+}
+
+bool
+mode_needs_place (const struct settings *settings)
+{
+    const char *ip = settings->main_process_ip;
+    return settings->machine_rank == SETTING_AUTO || (ip && !strcmp (ip, "auto"));
 }
 
 bool

@@ -102,6 +102,7 @@ take_value (struct argv_scan *scan, const char *attached, const char *spelled, s
     if (scan->at >= scan->argc || !is_value (scan->argv[scan->at]))
         return fail_set (fail, FAIL_USAGE, "%s: missing value (%s)", spelled, scan->row->metavar);
     scan->value = scan->argv[scan->at++];
+    scan->takes_more = scan->row->properties & PROPERTY_WORDS;
     return ARGV_OPTION;
 }
 
@@ -164,6 +165,9 @@ argv_next (struct argv_scan *scan, struct fail *fail)
         return next_short (scan, fail);
     if (scan->at >= scan->argc)
         return ARGV_END;
+    if (scan->takes_more && is_value (scan->argv[scan->at]))
+        return take_value (scan, NULL, scan->row->key, fail);
+    scan->takes_more = false;
     const char *word = scan->argv[scan->at++];
     if (!scan->literal && !strcmp (word, "--")) {
         scan->literal = true;

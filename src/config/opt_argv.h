@@ -22,6 +22,7 @@ struct argv_scan {
     char **argv;
     int at;              /* the next word */
     const char *cluster; /* what is left of combined short flags: "m" of -qm */
+    bool takes_more;     /* `row` has PROPERTY_WORDS and got a word: the next ones are its, too */
     bool literal;        /* after "--": only free words */
     const struct option *row;
     const char *value;

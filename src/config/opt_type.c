@@ -31,6 +31,10 @@ static int
 parse_int (const struct option *row, const char *text, bool from_file, void *field, struct fail *fail)
 {
     (void) from_file;
+    if (row->words && !strcmp (text, row->words[0])) {
+        *(int64_t *) field = SETTING_AUTO;
+        return 0;
+    }
     switch (parse_int64 (text, row->min, row->max, field)) {
     case PARSE_OK:
         return 0;
@@ -46,7 +50,10 @@ parse_int (const struct option *row, const char *text, bool from_file, void *fie
 static void
 format_int (const void *field, struct strbuf *out)
 {
-    strbuf_printf (out, "%" PRId64, *(const int64_t *) field);
+    if (*(const int64_t *) field == SETTING_AUTO)
+        strbuf_add (out, "auto");
+    else
+        strbuf_printf (out, "%" PRId64, *(const int64_t *) field);
 }
 
 int

@@ -60,7 +60,8 @@ const struct option_group_info option_groups[GROUP_COUNT] = {
 
 const struct option options[] = {
     { .key = "config_file", OPT_PATH (config_file), .group = GROUP_GENERAL,
-      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_TEST | COMMAND_TO_FSDP2, .metavar = "FILE",
+      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_TEST | COMMAND_TO_FSDP2
+                  | COMMAND_TPU_CONFIG, .metavar = "FILE",
       .help = "configuration file (instead of the default one)",
       .doc = "Read this configuration file instead of the default one. A file whose name ends in .json is JSON, any "
              "other is YAML." },
@@ -99,19 +100,23 @@ const struct option options[] = {
       .help = "number of machines",
       .doc = "The number of machines that the job uses. Run the command on each of them." },
 
-    { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .group = GROUP_DISTRIBUTED,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
+    { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .words = WORDS ("auto"),
+      .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "rank of this machine, from 0",
-      .doc = "The rank of this machine, from 0. Machine 0 is the main machine." },
+      .doc = "The rank of this machine, from 0. Machine 0 is the main machine. With auto, if a scheduler or another "
+             "launcher starts this command once on each machine: what Slurm or mpirun says, or the place of this host "
+             "in --hosts, in --hostfile or in the allocation of PBS or LSF. num_machines then follows, too." },
 
-    { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
+    { .key = "main_process_ip", OPT_TEXT (main_process_ip), .group = GROUP_DISTRIBUTED,
+      .commands = COMMAND_LAUNCH | COMMAND_TEST,
       .properties = PROPERTY_FILE, .metavar = "HOST",
       .help = "name or address of the main machine",
       .doc = "The host name or IP address of the main machine, where rank 0 runs. Required with several machines; "
-             "127.0.0.1 with one." },
+             "127.0.0.1 with one. With auto, the first host of the Slurm step, of --hosts, of --hostfile or of the "
+             "allocation of PBS or LSF." },
 
     { .key = "main_process_port", OPT_INT (main_process_port, 0, 65535), .group = GROUP_DISTRIBUTED,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "PORT",
+      .commands = COMMAND_LAUNCH | COMMAND_TEST, .properties = PROPERTY_FILE, .metavar = "PORT",
       .help = "TCP port of rank 0 (0: any free port)",
       .doc = "The TCP port on which rank 0 can be reached. 0 picks a free port, on a single machine only. The default "
              "is 29500." },
@@ -190,7 +195,7 @@ const struct option options[] = {
       .doc = "The GPUs visible to the ranks: comma-separated numbers or UUIDs, or all." },
 
     { .key = "num_processes", OPT_INT (num_processes, 1, 1000000), .group = GROUP_RESOURCE,
-      .commands = COMMAND_LAUNCH | COMMAND_TEST, .properties = PROPERTY_FILE, .metavar = "N",
+      .commands = COMMAND_LAUNCH | COMMAND_TEST | COMMAND_ESTIMATE_MEMORY, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "total number of processes, across all machines",
       .doc = "The total number of processes, across all machines." },
 
@@ -211,6 +216,7 @@ const struct option options[] = {
              "8-bit floating point, fp8; see the --fp8_... options." },
 
 #include "config/rows_deepspeed.h"
+#include "config/rows_estimate.h"
 #include "config/rows_distributed.h"
     { .key = "bind-to", OPT_TEXT (mpirun_bind_to), .dflt = "socket", .section = "mpirun_config",
       .group = GROUP_MPIRUN, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "WORD",
@@ -238,7 +244,8 @@ const struct option options[] = {
              "flag, a line of the file, the environment, another setting, or the default." },
 
     { .key = "json", OPT_FLAG (json), .group = GROUP_OURS,
-      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_INSPECT,
+      .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_INSPECT | COMMAND_TEST
+                  | COMMAND_ESTIMATE_MEMORY,
       .properties = PROPERTY_EXTENSION,
       .help = "print JSON",
       .doc = "Print JSON instead of text." },
@@ -307,27 +314,34 @@ option_find (const char *key)
     return NULL;
 }
 
+static bool
+is_in_section (const struct option *row, const char *section)
+{
+    return section && row->section ? !strcmp (row->section, section) : !section && !row->section;
+}
+
 /* Some sections' keys may leave out the section's name: `backend` in dynamo_config is dynamo_backend. */
 static bool
-is_key_in_section (const char *row_key, const char *section, const char *key)
+is_short_key (const char *row_key, const char *section, const char *key)
 {
-    if (!strcmp (row_key, key))
-        return true;
     const char *end = strstr (section, "_config");
     size_t length = end ? (size_t) (end - section) : strlen (section);
     return !strncmp (row_key, section, length) && row_key[length] == '_' && !strcmp (row_key + length + 1, key);
 }
 
+/* A row's own name comes before the short name of another: mpirun_config has both hostfile and mpirun_hostfile. */
 const struct option *
 option_find_in_file (const char *section, const char *key)
 {
+    const struct option *row_with_short_key = NULL;
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
-        if (!(row->properties & PROPERTY_FILE) || !row->section != !section)
+        if (!(row->properties & PROPERTY_FILE) || !is_in_section (row, section))
             continue;
-        if (section ? !strcmp (row->section, section) && is_key_in_section (row->key, section, key)
-                    : !strcmp (row->key, key))
+        if (!strcmp (row->key, key))
             return row;
+        if (section && is_short_key (row->key, section, key))
+            row_with_short_key = row;
     }
-    return NULL;
+    return row_with_short_key;
 }

@@ -89,10 +89,11 @@ enum option_property {
     PROPERTY_HIDDEN = 1 << 3,     /* not in help, man page and completion */
     PROPERTY_SECRET = 1 << 5,     /* never printed */
     PROPERTY_FROM_ENV = 1 << 4,   /* the variable counts as a value where flag and file are silent */
+    PROPERTY_WORDS = 1 << 6,      /* of a list: the flag takes one or more words, up to the next option */
 };
 
 struct option {
-    const char *key;       /* the one name, with '_'; the flag is --key with '_' or '-' throughout */
+    const char *key;       /* the one name, with '_'; the flag is --key with '_' or '-'; unique per command */
     char letter;           /* short flag, or 0 */
     enum option_type type;
     size_t offset;         /* of the field in struct settings */
@@ -147,7 +148,8 @@ extern const struct option_type_info option_types[];
 /** "'TEXT' is not one of A, B, C (did you mean 'A'?)".  @return -1 */
 int option_refuse_word (const char *const *choices, const char *text, struct fail *fail);
 
-/** The row of @p key, in any mixture of '-' and '_', or NULL. */
+/** The row of @p key, in any mixture of '-' and '_', or NULL.  If commands have flags of one name that mean different
+ *  things, it is the first row, which is launch's. */
 const struct option *option_find (const char *key);
 
 /** The row of key @p key in section @p section (NULL: top level) of a configuration file, or NULL. */

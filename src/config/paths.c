@@ -26,8 +26,8 @@ add_expanded (struct strbuf *out, const char *text)
     strbuf_add (out, text);
 }
 
-int
-path_of_default_file (char **path, struct fail *fail)
+static int
+path_of (const char *name, char **path, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf buf = { 0 };
     const char *hf_home = getenv ("HF_HOME"), *cache = getenv ("XDG_CACHE_HOME");
@@ -35,9 +35,21 @@ path_of_default_file (char **path, struct fail *fail)
     if (!hf_home)
         strbuf_add (&buf, "/huggingface");
     /* An empty HF_HOME means the current folder, as in Accelerate. */
-    strbuf_add (&buf, buf.length ? "/accelerate/default_config.yaml" : "accelerate/default_config.yaml");
+    strbuf_printf (&buf, "%saccelerate/%s", buf.length ? "/" : "", name);
     *path = strbuf_take (&buf);
     return *path ? 0 : fail_nomem (fail);
+}
+
+int
+path_of_default_file (char **path, struct fail *fail)
+{
+    return path_of ("default_config.yaml", path, fail);
+}
+
+int
+path_of_job_key (char **path, struct fail *fail)
+{
+    return path_of ("job_key", path, fail);
 }
 
 bool

@@ -17,6 +17,11 @@
     COMMAND (ENV, env, "env", .summary = "show details of this installation and this machine",
              .text = "Paste this into bug reports.")
 
+    COMMAND (ESTIMATE_MEMORY, estimate_memory, "estimate-memory", .arguments = "MODEL", .words = "@files",
+             .summary = "estimate the memory that a model needs",
+             .text = "MODEL is the name of a model on the Hugging Face hub, or a local folder or file. Only\n"
+                     "the headers of its safetensors or GGUF files are read.")
+
     COMMAND (INSPECT, inspect, "inspect", .arguments = "FILE|FOLDER | --diff A B", .words = "@files",
              .summary = "show the tensors of a checkpoint, or compare two",
              .text = "Reads safetensors files, sharded sets with an index, and distributed checkpoints\n"
@@ -32,8 +37,13 @@
              .text = "Reads a distributed checkpoint of PyTorch (FSDP, SHARDED_STATE_DICT) or a sharded set\n"
                      "of safetensors files, and writes OUTPUT_DIR/model.safetensors. Needs no PyTorch.")
 
-    COMMAND (TEST, test, "test", .summary = "test libaccel on this machine with your configuration",
+    COMMAND (TEST, test, "test", .summary = "test libaccel on this machine, or check several hosts",
              .text = "Runs every collective and a training loop on all processes, and compares the results\n"
-                     "with those of one process.")
+                     "with those of one process. With --hosts: checks whether a job can run there, and how\n"
+                     "fast the network is.")
 
     COMMAND (TO_FSDP2, to_fsdp2, "to-fsdp2", .summary = "convert a configuration file from FSDP 1 to FSDP 2")
+
+    COMMAND (TPU_CONFIG, tpu_config, "tpu-config", .summary = "run startup commands on all machines of a TPU pod",
+             .text = "Before the first launch on a pod, with gcloud over ssh. The commands come from the options\n"
+                     "or from the configuration file.")

@@ -8,8 +8,8 @@
       .doc = "DeepSpeed's own JSON configuration file. Settings in that file cannot be repeated here." },
 
     { .key = "zero_stage", OPT_INT (zero_stage, 0, 3), .section = "deepspeed_config", .group = GROUP_DEEPSPEED,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .env = "ACCELERATE_DEEPSPEED_ZERO_STAGE",
-      .spelling = SPELL_PLAIN, .paths = D, .metavar = "N",
+      .commands = COMMAND_LAUNCH | COMMAND_ESTIMATE_MEMORY, .properties = PROPERTY_FILE,
+      .env = "ACCELERATE_DEEPSPEED_ZERO_STAGE", .spelling = SPELL_PLAIN, .paths = D, .metavar = "N",
       .help = "ZeRO stage",
       .doc = "What ZeRO partitions across processes: 0 nothing, 1 the optimizer state, 2 also the gradients, 3 also "
              "the parameters." },

@@ -37,20 +37,21 @@
       .help = "TPU: convert float and double to bfloat16",
       .doc = "With bf16 on a TPU: convert double to float32 and float to bfloat16, instead of both to bfloat16." },
 
-    { .key = "tpu_name", OPT_TEXT (tpu_name), .group = GROUP_TPU, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
-      .metavar = "NAME",
+    { .key = "tpu_name", OPT_TEXT (tpu_name), .group = GROUP_TPU, .commands = COMMAND_TPU_CONFIG,
+      .properties = PROPERTY_FILE, .metavar = "NAME",
       .help = "TPU name",
       .doc = "The name of the TPU." },
 
-    { .key = "tpu_zone", OPT_TEXT (tpu_zone), .group = GROUP_TPU, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
-      .metavar = "NAME",
+    { .key = "tpu_zone", OPT_TEXT (tpu_zone), .group = GROUP_TPU, .commands = COMMAND_TPU_CONFIG,
+      .properties = PROPERTY_FILE, .metavar = "NAME",
       .help = "TPU zone",
       .doc = "The Google Cloud zone of the TPU." },
 
-    { .key = "command_file", OPT_PATH (command_file), .group = GROUP_TPU,
-      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "FILE",
-      .help = "script of startup commands for the pod",
-      .doc = "A file of commands to run on the pod's machines when they start." },
+    { .key = "command_file", OPT_PATH (command_file), .group = GROUP_TPU, .commands = COMMAND_TPU_CONFIG,
+      .properties = PROPERTY_FILE, .metavar = "FILE",
+      .help = "file of startup commands for the pod, one per line",
+      .doc = "A file of commands to run on each of the pod's machines, one per line. Empty lines and lines that begin "
+             "with # are left out. The file takes the place of single commands." },
 
     { .key = "commands", OPT_LIST (commands), .group = GROUP_TPU, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
       .metavar = "LIST",
@@ -66,6 +67,31 @@
       .metavar = "LIST",
       .help = "variables for the pod",
       .doc = "Environment variables for the pod's machines, NAME=VALUE." },
+
+    { .key = "command", OPT_LIST (command), .group = GROUP_TPU, .commands = COMMAND_TPU_CONFIG,
+      .properties = PROPERTY_WORDS, .metavar = "WORD...",
+      .help = "command to run on the pod (repeatable)",
+      .doc = "Commands to run on each of the pod's machines: every word up to the next option is one command, so quote "
+             "commands with blanks. Can be given several times." },
+
+    { .key = "use_alpha", OPT_FLAG (use_alpha), .group = GROUP_TPU, .commands = COMMAND_TPU_CONFIG,
+      .help = "run gcloud alpha instead of gcloud",
+      .doc = "Run gcloud alpha instead of gcloud." },
+
+    { .key = "install_accelerate", OPT_FLAG (install_accelerate), .group = GROUP_TPU, .commands = COMMAND_TPU_CONFIG,
+      .help = "first install Hugging Face Accelerate on the pod",
+      .doc = "Before the commands, install Hugging Face Accelerate, the Python package, on each of the pod's machines "
+             "with pip." },
+
+    { .key = "accelerate_version", OPT_TEXT (accelerate_version), .dflt = "latest", .group = GROUP_TPU,
+      .commands = COMMAND_TPU_CONFIG, .metavar = "VERSION",
+      .help = "version to install: latest, dev or a number",
+      .doc = "The version that --install_accelerate installs: the newest release (latest), the newest commit (dev), or "
+             "a version number." },
+
+    { .key = "debug", OPT_FLAG (print_command), .group = GROUP_TPU, .commands = COMMAND_TPU_CONFIG,
+      .help = "print the gcloud command, but do not run it",
+      .doc = "Print the gcloud command, but do not run it." },
 
     { .key = "aws_access_key_id", OPT_TEXT (aws_access_key_id), .group = GROUP_AWS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_SECRET, .metavar = "KEY",

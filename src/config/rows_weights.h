@@ -30,7 +30,8 @@
              "checkpoint those of its archives. The exit status is 1 if the files are damaged." },
 
     { .key = "follow_links", OPT_FLAG (follow_links), .group = GROUP_GENERAL,
-      .commands = COMMAND_MERGE_WEIGHTS | COMMAND_INSPECT, .properties = PROPERTY_EXTENSION,
+      .commands = COMMAND_MERGE_WEIGHTS | COMMAND_INSPECT | COMMAND_ESTIMATE_MEMORY,
+      .properties = PROPERTY_EXTENSION,
       .help = "accept shards that are symbolic links",
       .doc = "Accept files of a sharded set that are symbolic links, which can lead out of the folder. Hugging Face's "
              "cache consists of such links." },

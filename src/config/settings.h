@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/** Of an integer whose row has the word "auto": to be found out. */
+#define SETTING_AUTO INT64_MIN
+
 struct settings {
     /* meta */
     char *config_file;
@@ -24,6 +27,14 @@ struct settings {
     bool diff;
     bool norms;
     bool verify;
+
+    /* estimate-memory */
+    char *library_name;
+    struct strlist dtypes;
+    bool trust_remote_code;
+    int64_t context_length; /* 0: not given */
+    int64_t batch_size;
+    bool training;
 
     /* hardware */
     bool cpu;
@@ -45,7 +56,7 @@ struct settings {
 
     /* distributed */
     char *gpu_ids;
-    int64_t machine_rank;
+    int64_t machine_rank;                /* may be SETTING_AUTO */
     char *main_process_ip;
     int64_t main_process_port; /* 0: not given, or "any free one"; the origin tells which */
 
@@ -88,6 +99,15 @@ struct settings {
     struct strlist commands;
     struct strlist tpu_vm;
     struct strlist tpu_env;
+
+    /* tpu-config */
+    bool use_alpha;
+    struct strlist command; /* --command; the file's key is `commands` */
+    bool install_accelerate;
+    char *accelerate_version;
+    bool print_command; /* its --debug */
+
+    /* AWS */
     char *aws_access_key_id;
     char *aws_secret_access_key;
 
@@ -199,8 +219,10 @@ struct settings {
     char *hosts;
     char *hostfile;
     char *starter;
+    char *mpi;
     char *interface;
     int64_t host_timeout; /* seconds */
+    char *job_key_file;
 
     /* ours */
     bool dry_run;

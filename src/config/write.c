@@ -214,7 +214,7 @@ json_of_row (const struct option *row, const struct settings *settings)
     const void *field = option_field_const (row, settings);
     if (row->type == OPTION_FLAG)
         return json_boolean (*(const bool *) field);
-    if (row->type == OPTION_INT)
+    if (row->type == OPTION_INT && *(const int64_t *) field != SETTING_AUTO)
         return json_integer (*(const int64_t *) field);
     if (row->type == OPTION_LIST)
         return json_of_list (field);

@@ -17,10 +17,13 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
-enum { ANSWERS_AT_ONCE = 64 };
+enum {
+    ANSWERS_AT_ONCE = 64,
+    LATER_SHARE = 2, LATER_MS = 20, /* for addresses that answer later than the first */
+};
 
-static int
-make_token (struct listener *listener, struct fail *fail)
+int
+listener_draw_token (struct listener *listener, struct fail *fail)
 {
     unsigned char bytes[(ADDRESS_TOKEN_BYTES - 1) / 2];
     if (getrandom (bytes, sizeof bytes, 0) != sizeof bytes)
@@ -31,8 +34,8 @@ make_token (struct listener *listener, struct fail *fail)
 }
 
 /* A socket of IPv6 serves IPv4 as well, unless the kernel does without IPv6. */
-static int
-open_socket (int port)
+int
+address_listen (int port)
 {
     struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons ((uint16_t) port) };
     struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons ((uint16_t) port) };
@@ -57,9 +60,9 @@ open_socket (int port)
 int
 listener_open (struct listener *listener, int port, struct fail *fail)
 {
-    if (make_token (listener, fail))
+    if (listener_draw_token (listener, fail))
         return -1;
-    listener->fd = open_socket (port);
+    listener->fd = address_listen (port);
     return listener->fd >= 0 ? 0
            : fail_set (fail, FAIL_GENERAL, "cannot listen on port %d: %s; choose another with --main_process_port",
                        port, strerror (errno));
@@ -186,8 +189,8 @@ find_address (const char *address, int port, int64_t until)
     return resolve (lookup, until);
 }
 
-static int
-begin_connect (const char *address, int port, int64_t until)
+int
+address_begin_connect (const char *address, int port, int64_t until)
 {
     struct addrinfo *found = find_address (address, port, until);
     if (!found)
@@ -210,17 +213,18 @@ has_token (int fd, const char *token)
     return length == ADDRESS_TOKEN_BYTES - 1 && !memcmp (got, token, (size_t) length);
 }
 
-void
-address_reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, bool *reached)
+/* @p share  after the first success, the others have so many times the time that it took; 0: until @p timeout_ms */
+static void
+reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, int share, bool *reached)
 {
-    int64_t until = clock_ms () + timeout_ms, now;
+    int64_t begin = clock_ms (), until = begin + timeout_ms, now;
     size_t open = 0;
     AUTO_FREE struct pollfd *fds = calloc (addresses->count + 1, sizeof *fds);
     for (size_t i = 0; i < addresses->count; i++) {
         reached[i] = false;
         if (!fds)
             continue;
-        fds[i] = (struct pollfd){ .fd = begin_connect (addresses->items[i], port, until), .events = POLLIN };
+        fds[i] = (struct pollfd){ .fd = address_begin_connect (addresses->items[i], port, until), .events = POLLIN };
         open += fds[i].fd >= 0;
     }
     while (open && (now = clock_ms ()) < until) {
@@ -230,6 +234,9 @@ address_reach (const struct strlist *addresses, int port, const char *token, int
             if (fds[i].fd < 0 || !fds[i].revents)
                 continue;
             reached[i] = has_token (fds[i].fd, token);
+            int64_t enough = clock_ms () + share * (clock_ms () - begin) + LATER_MS;
+            if (share && reached[i] && enough < until)
+                until = enough;
             close (fds[i].fd);
             fds[i].fd = -1;
             open--;
@@ -238,4 +245,16 @@ address_reach (const struct strlist *addresses, int port, const char *token, int
     for (size_t i = 0; fds && i < addresses->count; i++)
         if (fds[i].fd >= 0)
             close (fds[i].fd);
+}
+
+void
+address_reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, bool *reached)
+{
+    reach (addresses, port, token, timeout_ms, 0, reached);
+}
+
+void
+address_reach_one (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, bool *reached)
+{
+    reach (addresses, port, token, timeout_ms, LATER_SHARE, reached);
 }

@@ -11,6 +11,9 @@
 
 enum { ADDRESS_TOKEN_BYTES = 33 }; /* 32 hexadecimal digits and the terminating 0 */
 
+/** Listen at @p port on all addresses of this host.  @return a descriptor that does not block, or -1 with errno */
+int address_listen (int port);
+
 /** Listens on all addresses of this host, and tells who connects a random token: so nobody takes another program, or
  * itself, for this host. */
 struct listener {
@@ -20,6 +23,10 @@ struct listener {
 
 #define LISTENER_NONE { .fd = -1 }
 
+/** Draw a random token, without listening.  @return 0, or -1 with @p fail set */
+int listener_draw_token (struct listener *listener, struct fail *fail);
+
+/** @param port  0: any free one */
 int listener_open (struct listener *listener, int port, struct fail *fail);
 
 /** Serve those who wait, a limited number per call. */
@@ -32,5 +39,13 @@ void address_list (struct strlist *addresses, const char *interface);
 
 /** Try all addresses at once.  @param[out] reached  [addresses->count], whether the listener with @p token is there */
 void address_reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, bool *reached);
+
+/** The same for whom one address is enough: once one has answered, the others are not waited for much longer. */
+void address_reach_one (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms,
+                        bool *reached);
+
+/** @p until  on clock_ms(), when to give up finding the address of a name
+ *  @return a socket that is being connected, not blocking; -1: it cannot be */
+int address_begin_connect (const char *address, int port, int64_t until);
 
 #endif

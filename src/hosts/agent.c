@@ -6,8 +6,10 @@
 
 #include "hosts/address.h"
 #include "hosts/agent_child.h"
+#include "hosts/check_agent.h"
 #include "hosts/parcel.h"
 #include "hosts/pipe.h"
+#include "hosts/standin.h"
 #include "launch/plan.h"
 #include "launch/signals.h"
 #include "util/cleanup.h"
@@ -33,6 +35,9 @@ struct agent {
     struct listener listener;
     struct claim claim;
     struct agent_child child;
+    struct standins standins;
+    int64_t attempt, lent; /* of WIRE_LEND: stand-ins of this attempt that are waited for; 0: none */
+    struct meter meter; /* of a check */
     sigset_t signals, old_mask;
     int signal_fd;
     bool is_lost;    /* nobody listens any more: only the end of the ranks is waited for */
@@ -120,8 +125,27 @@ take_job (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     alone.num_processes = 0;
     alone.num_machines = 1;
     topology_probe (&topology, false);
+    if (parcel->standins && standins_listen (&agent->standins, parcel->standins, fail))
+        return -1;
     wire_put_frame (&agent->head.to_write, WIRE_READY, plan_world_size (&alone, topology.gpus));
     return 0;
+}
+
+static void
+check_standins (struct agent *agent)
+{
+    if (agent->lent && standins_of (&agent->standins, agent->attempt) >= agent->lent) {
+        wire_put_frame (&agent->head.to_write, WIRE_LENT, agent->lent);
+        agent->lent = 0;
+    }
+}
+
+static void
+take_lend (struct agent *agent, struct wire_frame *frame)
+{
+    agent->attempt = wire_number (frame);
+    agent->lent = wire_number (frame);
+    check_standins (agent);
 }
 
 /* Find a port as a launch on this host alone would, and listen there until the ranks start. */
@@ -194,7 +218,7 @@ static int
 take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
 {
     struct config *config = &agent->parcel.config;
-    struct hosts_part part = { .claim = agent->claim };
+    struct hosts_part part = { .claim = agent->claim, .standins = &agent->standins };
     const char *address = wire_text (frame);
     int64_t port = wire_number (frame);
     part.share.machine = (int) wire_number (frame);
@@ -215,6 +239,7 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     listener_close (&agent->listener);
     if (agent_child_start (&agent->child, &agent->parcel, &part, agent->run, &agent->old_mask, fail))
         return -1;
+    standins_forget (&agent->standins); /* the launcher has them, and they end with it */
     wire_put_frame (&agent->head.to_write, WIRE_STARTED, 0);
     return 0;
 }
@@ -248,10 +273,15 @@ take_frame (struct agent *agent, struct wire_frame *frame)
     case WIRE_JOB: result = take_job (agent, frame, &fail); break;
     case WIRE_LISTEN: result = take_listen (agent, frame, &fail); break;
     case WIRE_REACH: result = take_reach (agent, frame, &fail); break;
+    case WIRE_LEND: take_lend (agent, frame); break;
     case WIRE_START: result = take_start (agent, frame, &fail); break;
     case WIRE_SIGNAL: take_signal (agent, (int) wire_number (frame)); break;
     case WIRE_ACK: agent->child.unread -= wire_number (frame); break;
     case WIRE_BEAT: answer_beat (agent, frame); break;
+    case WIRE_CHECK:
+        result = check_agent_take (&agent->meter, frame, agent->parcel.config.settings.interface,
+                                   &agent->head.to_write, &fail);
+        break;
     default: lose_head (agent);
     }
     if (result)
@@ -322,12 +352,13 @@ keep_deadlines (struct agent *agent)
 static void
 serve_once (struct agent *agent)
 {
-    enum { HEAD_IN, HEAD_OUT, SIGNALS, LISTENER, CHILD };
+    enum { HEAD_IN, HEAD_OUT, SIGNALS, LISTENER, STANDINS, CHILD };
     struct pollfd fds[CHILD + AGENT_CHILD_FDS] = {
         [HEAD_IN] = { .fd = agent->head.in, .events = POLLIN },
         [HEAD_OUT] = { .fd = pipe_has_output (&agent->head) ? agent->head.out : -1, .events = POLLOUT },
         [SIGNALS] = { .fd = agent->signal_fd, .events = POLLIN },
         [LISTENER] = { .fd = agent->listener.fd, .events = POLLIN },
+        [STANDINS] = { .fd = agent->standins.listener, .events = POLLIN },
     };
     agent_child_poll (&agent->child, &fds[CHILD], agent->is_lost);
     if (poll (fds, sizeof fds / sizeof *fds, find_timeout (agent)) < 0)
@@ -338,6 +369,10 @@ serve_once (struct agent *agent)
         listener_answer (&agent->listener);
     if (fds[HEAD_IN].revents)
         read_head (agent);
+    if (fds[STANDINS].revents) {
+        standins_accept (&agent->standins);
+        check_standins (agent);
+    }
     agent_child_take (&agent->child, &fds[CHILD], agent->is_lost ? NULL : &agent->head.to_write);
     keep_deadlines (agent);
     if (!agent->is_lost && (agent->head.to_write.failed || !pipe_flush (&agent->head)))
@@ -362,7 +397,7 @@ greet (struct agent *agent)
 int
 agent_serve (hosts_run_part *run)
 {
-    struct agent agent = { .run = run, .listener = LISTENER_NONE, .claim = CLAIM_NONE };
+    struct agent agent = { .run = run, .listener = LISTENER_NONE, .claim = CLAIM_NONE, .standins = STANDINS_NONE };
     agent_child_init (&agent.child);
     signals_block (&agent.signals, &agent.old_mask);
     agent.signal_fd = signalfd (-1, &agent.signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -370,8 +405,11 @@ agent_serve (hosts_run_part *run)
     greet (&agent);
     while (!agent.is_lost || agent.child.pid)
         serve_once (&agent);
+    standins_end_daemons (&agent.standins);
+    standins_release (&agent.standins);
     listener_close (&agent.listener);
     claim_release (&agent.claim);
+    meter_stop (&agent.meter);
     parcel_release (&agent.parcel);
     return 0;
 }

@@ -20,15 +20,47 @@ enum {
 /* What launchers set for each process that they start. */
 static const char *const marks_of_ranks[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK" };
 
+/* mpirun may use srun for daemons of its own, so its variables come first. */
+static const struct {
+    const char *rank, *count, *starter;
+} starters[] = {
+    { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun" },
+    { "PMI_RANK", "PMI_SIZE", "mpiexec" },
+    { "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "srun" },
+};
+
+/* A batch script and an interactive shell are steps, too, but srun did not start them. */
 static bool
-is_rank (allocation_lookup *lookup)
+is_step (allocation_lookup *lookup)
 {
     int64_t step;
     const char *text = lookup ("SLURM_STEP_ID");
+    return text && !(parse_int64 (text, 0, INT64_MAX, &step) == PARSE_OK && step >= FIRST_SPECIAL_STEP);
+}
+
+static bool
+is_rank (allocation_lookup *lookup)
+{
     for (size_t i = 0; i < sizeof marks_of_ranks / sizeof *marks_of_ranks; i++)
         if (lookup (marks_of_ranks[i]))
             return true;
-    return text && !(parse_int64 (text, 0, INT64_MAX, &step) == PARSE_OK && step >= FIRST_SPECIAL_STEP);
+    return is_step (lookup);
+}
+
+int64_t
+allocation_tasks (const char **starter, allocation_lookup *lookup)
+{
+    bool has_step = is_step (lookup);
+    for (size_t i = 0; i < sizeof starters / sizeof *starters; i++) {
+        const char *text = lookup (starters[i].rank) ? lookup (starters[i].count) : NULL;
+        int64_t count;
+        if (!text || (!has_step && !strcmp (starters[i].starter, "srun"))
+            || parse_int64 (text, 1, INT32_MAX, &count) != PARSE_OK)
+            continue;
+        *starter = starters[i].starter;
+        return count;
+    }
+    return 1;
 }
 
 /* The number at the beginning of *text, which moves after it.  @return 0 if there is none that can be right */
@@ -134,19 +166,18 @@ static const struct {
     int (*read) (struct hostlist *list, const char *value, allocation_lookup *lookup, struct fail *fail);
     const char *source;
 } schedulers[] = {
+    { "SLURM_STEP_NODELIST", read_slurm, "the Slurm step (SLURM_STEP_NODELIST)" }, /* of those that it has started */
     { "SLURM_JOB_NODELIST", read_slurm, "the Slurm allocation (SLURM_JOB_NODELIST)" },
     { "PBS_NODEFILE", read_node_file, "the PBS allocation (PBS_NODEFILE)" },
     { "LSB_MCPU_HOSTS", read_counts, "the LSF allocation (LSB_MCPU_HOSTS)" },
     { "LSB_HOSTS", read_names, "the LSF allocation (LSB_HOSTS)" },
 };
 
-int
-allocation_find (struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail)
+static int
+find_from (size_t first, struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail)
 {
     *source = NULL;
-    if (is_rank (lookup))
-        return 0;
-    for (size_t i = 0; i < sizeof schedulers / sizeof *schedulers; i++) {
+    for (size_t i = first; i < sizeof schedulers / sizeof *schedulers; i++) {
         const char *value = lookup (schedulers[i].variable);
         if (!value || !*value)
             continue;
@@ -159,4 +190,17 @@ allocation_find (struct hostlist *list, const char **source, allocation_lookup *
         return 0;
     }
     return 0;
+}
+
+int
+allocation_find (struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail)
+{
+    *source = NULL;
+    return is_rank (lookup) ? 0 : find_from (1, list, source, lookup, fail);
+}
+
+int
+allocation_find_ours (struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail)
+{
+    return find_from (0, list, source, lookup, fail);
 }

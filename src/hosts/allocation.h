@@ -17,4 +17,13 @@ typedef const char *allocation_lookup (const char *name);
  */
 int allocation_find (struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail);
 
+/** The same for a process of which one was started on each host: the hosts of its step, or of the allocation. */
+int allocation_find_ours (struct hostlist *list, const char **source, allocation_lookup *lookup, struct fail *fail);
+
+/** How many processes one srun, mpirun or mpiexec has started, of which this is one; 1 if it was started alone.
+ *
+ * @param[out] starter  its name, if there are several
+ */
+int64_t allocation_tasks (const char **starter, allocation_lookup *lookup);
+
 #endif

@@ -5,6 +5,7 @@
 #include "hosts/head.h"
 
 #include "hosts/head_state.h"
+#include "hosts/standin.h"
 #include "launch/report_file.h"
 #include "launch/signals.h"
 #include "launch/status.h"
@@ -17,24 +18,18 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 enum {
-    CONNECT_MS = 30000, /* for a connection, at least */
     CLOSING_MS = 2000,  /* between the end of a connection and the end of what carried it */
     EXTRA_MS = 15000,   /* beyond the grace period, for a host to end its ranks */
     BEAT_MS = 5000,     /* between beats, at most */
     QUICK_BEATS = 20, QUICK_BEAT_MS = 25, /* at first */
     BEATS = 5,          /* in the time after which a host is lost */
-    LAST_READS = 16,    /* of what SSH has left behind; a process of its own may keep the pipe open */
     FDS_OF_LINK = 3,
-    FDS_OF_HEAD = 3,
+    FDS_OF_HEAD = 4,
 };
-
-extern char **environ;
 
 /* ---- what the links bring ---- */
 
@@ -60,52 +55,16 @@ show_said (struct head *head, struct link *link)
     }
 }
 
-/* The last line of what SSH has said, without a carriage return; "" if it has said nothing. */
-static void
-find_last_line (const struct link *link, char *line, size_t size)
-{
-    const char *text = link->said.length ? link->said.text : "";
-    size_t length = strlen (text);
-    while (length && strchr ("\r\n", text[length - 1]))
-        length--;
-    size_t begin = length;
-    while (begin && text[begin - 1] != '\n')
-        begin--;
-    AUTO_STRBUF struct strbuf raw = { 0 }, shown = { 0 };
-    strbuf_add_bytes (&raw, text + begin, length - begin);
-    printable_add (&shown, raw.text ? raw.text : "");
-    snprintf (line, size, "%s", shown.text ? shown.text : "");
-}
-
-static void
-lose_ended (struct link *link)
-{
-    char said[300];
-    int status = link->wait_status;
-    find_last_line (link, said, sizeof said);
-    if (!link->host && WIFEXITED (status) && WEXITSTATUS (status) == FAIL_NOT_FOUND)
-        link_lose (link, "%s; install accelerate %s there, at the same place or in PATH", *said ? said : "not found",
-                   PACKAGE_VERSION);
-    else if (!link->host)
-        link_lose (link, "cannot connect: %s", *said ? said : "the agent did not start");
-    else
-        link_lose (link, "lost: %s", *said ? said : "the agent there was killed, or the connection to it ended");
-}
-
 static void
 reap (struct head *head)
 {
-    for (int i = 0; i < head->count; i++) {
-        struct link *link = &head->links[i];
-        if (!link->pid || waitpid (link->pid, &link->wait_status, WNOHANG) != link->pid)
-            continue;
-        link->pid = 0;
-        for (int reads = 0; link->pipe.in >= 0 && reads < LAST_READS; reads++)
-            link_read (link);
-        if (link->err >= 0)
-            link_read_err (link);
-        lose_ended (link);
+    if (head->lender.pid && waitpid (head->lender.pid, NULL, WNOHANG) == head->lender.pid) {
+        head->lender.pid = 0;
+        for (int reads = 0; head->lender.out >= 0 && reads < LINK_LAST_READS; reads++)
+            lender_read (&head->lender);
     }
+    for (int i = 0; i < head->count; i++)
+        link_reap (&head->links[i]);
 }
 
 /* ---- the end of the job ---- */
@@ -200,18 +159,12 @@ take_signals (struct head *head)
 
 /* ---- deadlines ---- */
 
-/* Logging in may take longer than a sign of life. */
-static int64_t
-connect_limit_ms (const struct head *head)
-{
-    return head->parcel.timeout_ms > CONNECT_MS ? head->parcel.timeout_ms : CONNECT_MS;
-}
-
-/* A user who is asked something has as much time as SSH gives. */
+/* Logging in may take longer than a sign of life.
+ * A user who is asked something has as much time as SSH gives. */
 static int64_t
 link_deadline (const struct head *head, const struct link *link)
 {
-    int64_t limit_ms = link->state == LINK_CONNECTING ? connect_limit_ms (head) : head->parcel.timeout_ms;
+    int64_t limit_ms = link->state == LINK_CONNECTING ? rally_connect_ms (head) : head->parcel.timeout_ms;
     bool is_asked = link->state == LINK_CONNECTING && !link->batch && link == head->asking;
     return link->state >= LINK_ENDED || is_asked ? INT64_MAX : link->pipe.heard_ms + limit_ms;
 }
@@ -229,7 +182,7 @@ static void
 lose_silent (const struct head *head, struct link *link)
 {
     if (link->state == LINK_CONNECTING)
-        link_lose (link, "no connection within %g s", (double) connect_limit_ms (head) / 1000);
+        link_lose (link, "no connection within %g s", (double) rally_connect_ms (head) / 1000);
     else
         link_lose (link, "lost: no sign of life for %g s", (double) head->parcel.timeout_ms / 1000);
 }
@@ -258,6 +211,8 @@ static int
 find_timeout (const struct head *head)
 {
     int64_t now = clock_ms (), until = head->beat_ms;
+    if (head->phase == HEAD_LEND && head->lend_ms < until)
+        until = head->lend_ms;
     for (int i = 0; i < head->count; i++) {
         int64_t deadline = link_deadline (head, &head->links[i]);
         until = deadline < until ? deadline : until;
@@ -277,6 +232,7 @@ fill_fds (const struct head *head, struct pollfd *fds)
         bool waits = !output_sink_is_empty (&head->sinks[i]) && head->sinks[i].may_block;
         fds[1 + i] = (struct pollfd){ .fd = waits ? head->sinks[i].fd : -1, .events = POLLOUT };
     }
+    fds[1 + LINK_STREAMS] = (struct pollfd){ .fd = head->lender.out, .events = POLLIN };
     for (int i = 0; i < head->count; i++) {
         const struct link *link = &head->links[i];
         struct pollfd *at = &fds[FDS_OF_HEAD + FDS_OF_LINK * i];
@@ -316,6 +272,8 @@ turn (struct head *head, struct pollfd *fds)
         if (at[0].revents)
             link_read (&head->links[i]);
     }
+    if (count > 0 && fds[1 + LINK_STREAMS].revents)
+        lender_read (&head->lender);
     if (count > 0 && fds[0].revents)
         take_signals (head);
     forgive_own_silence (head, clock_ms ()); /* after the signals, one of which may have stopped us */
@@ -449,35 +407,15 @@ run_all (struct head *head, struct pollfd *fds, struct fail *fail)
 
 /* ---- beginning and end ---- */
 
-static void
-describe_terminal (struct parcel *parcel)
-{
-    struct winsize size;
-    struct stat out, err;
-    for (int i = 0; i < 2; i++)
-        parcel->is_terminal[i] = isatty (1 + i);
-    parcel->is_one_file = !fstat (1, &out) && !fstat (2, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
-    bool is_known = !ioctl (parcel->is_terminal[0] ? 1 : 2, TIOCGWINSZ, &size) && size.ws_col;
-    parcel->columns = is_known ? size.ws_col : 80;
-    parcel->rows = is_known ? size.ws_row : 24;
-}
-
 static int
 fill_parcel (struct head *head, const struct config *config, struct fail *fail)
 {
-    struct parcel *parcel = &head->parcel;
-    parcel->config = *config; /* its parts stay the caller's */
-    for (char **word = config->program_args; word && *word; word++)
-        strlist_add (&parcel->arguments, *word);
-    for (char **item = environ; *item; item++)
-        if (parcel_sends (*item))
-            strlist_add (&parcel->environment, *item);
-    parcel->folder = getcwd (NULL, 0);
-    if (!parcel->folder)
-        return fail_set (fail, FAIL_GENERAL, "cannot find the name of the current folder: %s", strerror (errno));
-    parcel->timeout_ms = config->settings.host_timeout * 1000;
-    describe_terminal (parcel);
-    return parcel->arguments.failed || parcel->environment.failed ? fail_nomem (fail) : 0;
+    if (parcel_fill (&head->parcel, config, fail))
+        return -1;
+    if (!head->hosts->starter.mpi)
+        return 0;
+    head->parcel.standins = malloc (STANDIN_NAME_BYTES);
+    return head->parcel.standins ? standin_make_name (head->parcel.standins, fail) : fail_nomem (fail);
 }
 
 static int
@@ -540,6 +478,7 @@ close_links (struct head *head)
 static void
 release (struct head *head)
 {
+    lender_finish (&head->lender);
     if (head->links)
         close_links (head);
     for (int i = 0; i < head->count; i++)
@@ -557,7 +496,8 @@ release (struct head *head)
 int
 head_run (struct hosts *hosts, struct config *config, struct fail *fail)
 {
-    struct head head = { .hosts = hosts, .limit_ms = INT64_MAX, .signal_fd = -1, .turn_ms = clock_ms () };
+    struct head head = { .hosts = hosts, .limit_ms = INT64_MAX, .signal_fd = -1, .turn_ms = clock_ms (),
+                         .lender = LENDER_NONE };
     sigset_t signals, old_mask;
     int64_t processes = config->settings.num_processes;
     int status = -1;

@@ -3,12 +3,14 @@
 #ifndef HOSTS_HEAD_STATE_H
 #define HOSTS_HEAD_STATE_H
 
+#include "hosts/lender.h"
 #include "hosts/link.h"
 #include "hosts/parcel.h"
 #include "util/io.h"
 
 enum head_phase {
     HEAD_CONNECT, /* agents are being started */
+    HEAD_LEND,    /* stand-ins of the ranks are being started, if they are to be processes of MPI */
     HEAD_ADDRESS, /* an address and a port for rank 0 are looked for */
     HEAD_RUN,     /* ranks run, or are ending */
     HEAD_OVER,    /* all hosts have ended or are lost; output may be left */
@@ -24,6 +26,8 @@ struct head {
     struct output_sink sinks[LINK_STREAMS];
     struct output_sink *sink_of[LINK_STREAMS];
     int signal_fd;
+    struct lender lender;
+    int64_t lend_ms;   /* when all stand-ins must have come */
     int64_t beat_ms;   /* when to send the next beats */
     int64_t beats;     /* so far */
     int64_t turn_ms;   /* when the loop last came round */
@@ -39,8 +43,15 @@ struct head {
 /** Do what can be done before the ranks start.  @return 0, or -1 with @p fail set: the job cannot start */
 int rally_advance (struct head *head, struct fail *fail);
 
-/** Whether the user can be asked. */
-bool rally_has_terminal (void);
+/** How long a connection, or the start of mpirun, may take. */
+int64_t rally_connect_ms (const struct head *head);
+
+/** Whether SSH has failed where it was not allowed to ask, and there is a user whom it could. */
+bool rally_may_ask (const struct link *link);
+
+/** Start it once more, so that it may ask: for one host at a time, because two questions at once could not be told
+ * apart. */
+int rally_ask_again (struct link *link, const struct hosts *hosts, struct fail *fail);
 
 /** The host to which the end of the job is due: where a rank failed first, or the first that was lost; NULL: none. */
 struct link *verdict_find (struct head *head);

@@ -31,6 +31,16 @@ read_hostfile (struct hostlist *list, const char *name, struct fail *fail)
     return hostlist_add_file (list, name, text, fail);
 }
 
+int
+hosts_read_list (struct hostlist *list, const struct settings *settings, struct fail *fail)
+{
+    if (settings->hosts ? hostlist_add_text (list, settings->hosts, fail)
+                        : read_hostfile (list, settings->hostfile, fail))
+        return settings->hosts ? fail_prefix (fail, "--hosts") : -1;
+    hostlist_finish (list);
+    return 0;
+}
+
 static const char *
 look_up (const char *name)
 {
@@ -77,6 +87,19 @@ find_program (struct hosts *hosts, struct fail *fail)
     return hosts->program ? 0 : fail_nomem (fail);
 }
 
+/* Several heads would each start the whole job. */
+static int
+check_alone (const struct config *config, struct fail *fail)
+{
+    const char *starter, *key = config->settings.hosts ? "hosts" : "hostfile";
+    int64_t tasks = allocation_tasks (&starter, look_up);
+    if (tasks < 2)
+        return 0;
+    return fail_set (fail, FAIL_USAGE, "%s: %s has started %lld of this command, and each would start the job on all "
+                     "hosts: start it once, or one on each host with --machine_rank auto --main_process_ip auto", key,
+                     starter, (long long) tasks);
+}
+
 int
 hosts_find (struct hosts *hosts, const struct config *config, struct fail *fail)
 {
@@ -84,18 +107,18 @@ hosts_find (struct hosts *hosts, const struct config *config, struct fail *fail)
     struct utsname name;
     bool asked = settings->hosts && !strcmp (settings->hosts, "auto");
     *hosts = (struct hosts){ 0 };
+    if ((settings->hosts || settings->hostfile) && check_alone (config, fail))
+        return -1;
     if (asked || (!settings->hosts && !settings->hostfile && !is_by_hand (config))) {
         if (find_allocation (hosts, asked, fail))
             return -1;
-    } else if (settings->hosts) {
-        if (hostlist_add_text (&hosts->list, settings->hosts, fail))
-            return fail_prefix (fail, "--hosts");
-    } else if (settings->hostfile && read_hostfile (&hosts->list, settings->hostfile, fail))
+    } else if ((settings->hosts || settings->hostfile) && hosts_read_list (&hosts->list, settings, fail))
         return -1;
     if (!hosts->list.count)
         return 0;
-    hostlist_finish (&hosts->list);
     snprintf (hosts->own, sizeof hosts->own, "%s", uname (&name) ? "" : name.nodename);
+    if (starter_choose (&hosts->starter, config, &hosts->list, fail))
+        return -1;
     return find_program (hosts, fail);
 }
 
@@ -105,25 +128,14 @@ hosts_is_own (const struct hosts *hosts, const char *name)
     return !strcmp (name, "localhost") || !strcmp (name, hosts->own);
 }
 
-/* All that the user's own configuration says stays, except for what would disturb a connection without a terminal. */
 void
 hosts_add_argv (const struct hosts *hosts, const char *name, bool batch, struct strlist *argv)
 {
-    static const char *const ssh[] = { "ssh", "-T", "-x", "-o", "ClearAllForwardings=yes" };
     if (hosts_is_own (hosts, name)) {
         strlist_add (argv, "/proc/self/exe");
         strlist_add (argv, "--agent");
-        return;
-    }
-    for (size_t i = 0; i < sizeof ssh / sizeof *ssh; i++)
-        strlist_add (argv, ssh[i]);
-    if (batch) {
-        strlist_add (argv, "-o");
-        strlist_add (argv, "BatchMode=yes");
-    }
-    strlist_add (argv, "--");
-    strlist_add (argv, name);
-    strlist_printf (argv, "%s --agent", hosts->program); /* the shell there reads it: fixed text and a checked path */
+    } else
+        starter_add_agent (&hosts->starter, name, hosts->program, batch, argv);
 }
 
 static void
@@ -153,6 +165,8 @@ print_text (const struct hosts *hosts, const struct config *config, bool has_ran
         strbuf_printf (&out, "\nworld size\n  %d\n", hostlist_world_size (&hosts->list));
     strbuf_add (&out, "\nprogram\n  ");
     printable_add (&out, config->program);
+    if (hosts->starter.mpi)
+        strbuf_printf (&out, "\n\nprocesses of MPI\n  by %s", starter_mpi_name (&hosts->starter));
     strbuf_add (&out, "\n\nnotes\n  each host plans its own ranks\n"
                       "  MASTER_ADDR and MASTER_PORT are chosen when the job starts\n");
     fputs (out.text ? out.text : "", stdout);
@@ -179,6 +193,8 @@ print_json (const struct hosts *hosts, const struct config *config, bool has_ran
     json_object_set_new (root, "program", json_text (config->program));
     json_object_set_new (root, "world_size",
                          has_ranks ? json_integer (hostlist_world_size (&hosts->list)) : json_null ());
+    json_object_set_new (root, "mpi",
+                         hosts->starter.mpi ? json_text (starter_mpi_name (&hosts->starter)) : json_null ());
     json_object_set_new (root, "hosts", list);
     AUTO_FREE char *text = json_dumps (root, JSON_INDENT (2));
     json_decref (root);
@@ -206,5 +222,6 @@ hosts_release (struct hosts *hosts)
 {
     hostlist_release (&hosts->list);
     free (hosts->program);
+    starter_release (&hosts->starter);
     *hosts = (struct hosts){ 0 };
 }

@@ -5,6 +5,7 @@
 
 #include "config/values.h"
 #include "hosts/hostlist.h"
+#include "hosts/starter.h"
 #include "util/fail.h"
 
 /** All zero: the job runs on this machine. */
@@ -13,11 +14,15 @@ struct hosts {
     const char *source; /* for people: what has named them; NULL: the user */
     char own[256];      /* name of this machine */
     char *program;      /* what to execute on the other hosts */
+    struct starter starter;
 };
 
 /** Find out which hosts the job of @p config uses; none if it is launched as on a single machine.
  *  @param[out] hosts  for hosts_release(), also after a failure */
 int hosts_find (struct hosts *hosts, const struct config *config, struct fail *fail);
+
+/** Append the hosts of --hosts (not auto) or --hostfile. */
+int hosts_read_list (struct hostlist *list, const struct settings *settings, struct fail *fail);
 
 /** Whether @p name means this machine, where no SSH is needed. */
 bool hosts_is_own (const struct hosts *hosts, const char *name);

@@ -7,6 +7,7 @@
 #include "launch/status.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/printable.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -15,7 +16,17 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-enum { BABBLE_BYTES = 64 * 1024, RECORD_BYTES = 5 };
+enum {
+    BABBLE_BYTES = 64 * 1024,
+    RECORD_BYTES = 5,
+};
+
+/* What is between the head and an agent. */
+enum carrier {
+    CARRIER_NONE, /* the agent is on this host */
+    CARRIER_SSH,
+    CARRIER_SRUN,
+};
 
 /* SSH stays in our process group, so that it may ask on the terminal; so ^C must not reach it, or the ranks would lose
  * their connection instead of getting the signal.  It keeps signals ignored that were ignored when it was started. */
@@ -30,26 +41,44 @@ ignore_signals (void)
     sigprocmask (SIG_SETMASK, &none, NULL);
 }
 
+/* The agent of this host, and srun, which asks nothing: ^C reaches its ranks through us, once. */
+static void
+leave_terminal (void)
+{
+    sigset_t none;
+    sigemptyset (&none);
+    signal (SIGTERM, SIG_DFL);
+    signal (SIGHUP, SIG_DFL);
+    setsid ();
+}
+
 static _Noreturn void
-run_child (const struct strlist *argv, bool is_own, const int in[2], const int out[2], const int err[2], pid_t head)
+run_child (const struct strlist *argv, enum carrier carrier, const int in[2], const int out[2], const int err[2],
+           pid_t head)
 {
     dup2 (in[0], 0);
     dup2 (out[1], 1);
     dup2 (err[1], 2);
     ignore_signals ();
-    if (is_own) {
-        sigset_t none;
-        sigemptyset (&none);
-        signal (SIGTERM, SIG_DFL);
-        signal (SIGHUP, SIG_DFL);
-        setsid (); /* ^C reaches its ranks through us, once */
-    } else
+    if (carrier != CARRIER_SSH)
+        leave_terminal ();
+    else
         prctl (PR_SET_PDEATHSIG, SIGKILL); /* then the other side sees the end of the connection */
+    if (carrier == CARRIER_SRUN)
+        starter_clean_environment (); /* it is not killed with us: the end of its input ends the agent, and it */
     if (getppid () != head)
         _exit (FAIL_GENERAL);
     execvp (argv->items[0], argv->items);
     dprintf (2, "cannot execute %s: %s\n", argv->items[0], strerror (errno));
     _exit (status_of_exec (errno));
+}
+
+static enum carrier
+find_carrier (const struct hosts *hosts, const struct link *link)
+{
+    if (hosts_is_own (hosts, link->name))
+        return CARRIER_NONE;
+    return hosts->starter.agents == STARTER_SRUN ? CARRIER_SRUN : CARRIER_SSH;
 }
 
 static void
@@ -81,7 +110,7 @@ link_start (struct link *link, const struct hosts *hosts, struct fail *fail)
     }
     link->pid = fork ();
     if (link->pid == 0)
-        run_child (&argv, hosts_is_own (hosts, link->name), in, out, err, head);
+        run_child (&argv, find_carrier (hosts, link), in, out, err, head);
     close (in[0]);
     close (out[1]);
     close (err[1]);
@@ -154,6 +183,8 @@ static void
 take_hello (struct link *link, struct wire_frame *frame)
 {
     const char *version = wire_text (frame), *host = wire_text (frame);
+    free (link->version);
+    link->version = copy (version);
     if (!version || strcmp (version, PACKAGE_VERSION) != 0)
         link_lose (link, "accelerate %s is installed there, but this is accelerate %s; install the same version on all "
                          "hosts", version ? version : "?", PACKAGE_VERSION);
@@ -237,6 +268,7 @@ take_frame (struct link *link, struct wire_frame *frame)
         refusal = wire_text (frame);
         link_lose (link, "%s", refusal ? refusal : "refused");
         break;
+    case WIRE_LENT: link->has_lent = true; break;
     case WIRE_LISTENING: take_listening (link, frame); break;
     case WIRE_REACHED: take_reached (link, frame); break;
     case WIRE_STARTED: link->has_started = true; break;
@@ -248,6 +280,12 @@ take_frame (struct link *link, struct wire_frame *frame)
         link->failed_rank = (int) wire_number (frame);
         break;
     case WIRE_END: take_end (link, frame); break;
+    case WIRE_CHECKED:
+        if (link->take_checked) {
+            link->take_checked (link, frame);
+            break;
+        }
+        /* fall through */
     default: link_lose (link, "the agent there has sent something unknown");
     }
 }
@@ -267,6 +305,51 @@ link_read (struct link *link)
         close (link->pipe.in);
         link->pipe.in = -1;
     }
+}
+
+/* The last line of what SSH has said, without a carriage return; "" if it has said nothing. */
+static void
+find_last_line (const struct link *link, char *line, size_t size)
+{
+    const char *text = link->said.length ? link->said.text : "";
+    size_t length = strlen (text);
+    while (length && strchr ("\r\n", text[length - 1]))
+        length--;
+    size_t begin = length;
+    while (begin && text[begin - 1] != '\n')
+        begin--;
+    AUTO_STRBUF struct strbuf raw = { 0 }, shown = { 0 };
+    strbuf_add_bytes (&raw, text + begin, length - begin);
+    printable_add (&shown, raw.text ? raw.text : "");
+    snprintf (line, size, "%s", shown.text ? shown.text : "");
+}
+
+static void
+lose_ended (struct link *link)
+{
+    char said[300];
+    int status = link->wait_status;
+    find_last_line (link, said, sizeof said);
+    if (!link->host && WIFEXITED (status) && WEXITSTATUS (status) == FAIL_NOT_FOUND)
+        link_lose (link, "%s; install accelerate %s there, at the same place or in PATH", *said ? said : "not found",
+                   PACKAGE_VERSION);
+    else if (!link->host)
+        link_lose (link, "cannot connect: %s", *said ? said : "the agent did not start");
+    else
+        link_lose (link, "lost: %s", *said ? said : "the agent there was killed, or the connection to it ended");
+}
+
+void
+link_reap (struct link *link)
+{
+    if (!link->pid || waitpid (link->pid, &link->wait_status, WNOHANG) != link->pid)
+        return;
+    link->pid = 0;
+    for (int reads = 0; link->pipe.in >= 0 && reads < LINK_LAST_READS; reads++)
+        link_read (link);
+    if (link->err >= 0)
+        link_read_err (link);
+    lose_ended (link);
 }
 
 bool
@@ -341,6 +424,7 @@ link_release (struct link *link)
     strbuf_release (&link->output.bytes);
     strlist_release (&link->addresses);
     free (link->host);
+    free (link->version);
     free (link->token);
     free (link->note);
     free (link->reached);

@@ -33,12 +33,14 @@ struct link_output {
 struct link {
     const char *name; /* as the user named the host */
     char *host;       /* as it names itself; NULL until it has greeted */
+    char *version;    /* of its agent, also if it is not ours; NULL until it has greeted */
     enum link_state state;
-    pid_t pid;        /* of ssh or the agent; 0: none */
+    pid_t pid;        /* of ssh, srun or the agent; 0: none */
     int wait_status;  /* of the last one */
     bool batch;       /* ssh must not ask */
     bool has_greeting;
     bool has_job;     /* it has been sent */
+    bool has_lent;    /* stand-ins of all its ranks are there */
     bool has_started; /* its launcher runs */
     struct pipe_end pipe;
     int err;              /* what ssh says; -1: none */
@@ -63,6 +65,9 @@ struct link {
     int status;
     char *report, *json;
     char why[512];    /* of LINK_LOST */
+
+    /* What to do with WIRE_CHECKED; NULL: refuse it. */
+    void (*take_checked) (struct link *link, struct wire_frame *frame);
 };
 
 /** Start the process that carries the connection.  @return 0, or -1 with @p fail set */
@@ -70,6 +75,11 @@ int link_start (struct link *link, const struct hosts *hosts, struct fail *fail)
 
 /** Take what has come in on `pipe.in`, and act on it as far as it concerns only this host. */
 void link_read (struct link *link);
+
+enum { LINK_LAST_READS = 16 }; /* of what SSH or mpirun has left behind; a process of theirs may keep the pipe open */
+
+/** Collect the end of the process that carries the connection, if it has ended: then nothing more will be heard. */
+void link_reap (struct link *link);
 
 /** Take what ssh says. */
 void link_read_err (struct link *link);

@@ -7,6 +7,11 @@
 #include "util/cleanup.h"
 
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern char **environ;
 
 /* A '*' at the end means all that begin so. */
 static const char *const of_host[] = {
@@ -27,6 +32,35 @@ parcel_sends (const char *item)
             return false;
     }
     return length > 0 && item[length] == '=';
+}
+
+static void
+describe_terminal (struct parcel *parcel)
+{
+    struct winsize size;
+    struct stat out, err;
+    for (int i = 0; i < 2; i++)
+        parcel->is_terminal[i] = isatty (1 + i);
+    parcel->is_one_file = !fstat (1, &out) && !fstat (2, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+    bool is_known = !ioctl (parcel->is_terminal[0] ? 1 : 2, TIOCGWINSZ, &size) && size.ws_col;
+    parcel->columns = is_known ? size.ws_col : 80;
+    parcel->rows = is_known ? size.ws_row : 24;
+}
+
+int
+parcel_fill (struct parcel *parcel, const struct config *config, struct fail *fail)
+{
+    *parcel = (struct parcel){ .config = *config, .timeout_ms = config->settings.host_timeout * 1000 };
+    for (char **word = config->program_args; word && *word; word++)
+        strlist_add (&parcel->arguments, *word);
+    for (char **item = environ; *item; item++)
+        if (parcel_sends (*item))
+            strlist_add (&parcel->environment, *item);
+    parcel->folder = getcwd (NULL, 0);
+    if (!parcel->folder)
+        return fail_set (fail, FAIL_GENERAL, "cannot find the name of the current folder: %s", strerror (errno));
+    describe_terminal (parcel);
+    return parcel->arguments.failed || parcel->environment.failed ? fail_nomem (fail) : 0;
 }
 
 static void
@@ -79,6 +113,7 @@ parcel_put (struct strbuf *out, const struct parcel *parcel)
     wire_put_number (out, parcel->columns);
     wire_put_number (out, parcel->rows);
     wire_put_number (out, parcel->timeout_ms);
+    wire_put_text (out, parcel->standins);
     wire_put_number (out, parcel->host);
     wire_end (out, begin);
 }
@@ -129,6 +164,7 @@ parcel_take (struct parcel *parcel, struct wire_frame *frame, struct fail *fail)
     parcel->columns = (int) wire_number (frame);
     parcel->rows = (int) wire_number (frame);
     parcel->timeout_ms = wire_number (frame);
+    parcel->standins = copy (wire_text (frame), &failed);
     parcel->host = wire_number (frame);
     if (failed || parcel->arguments.failed || parcel->environment.failed) {
         fail_nomem (fail);
@@ -149,5 +185,6 @@ parcel_release (struct parcel *parcel)
     strlist_release (&parcel->arguments);
     strlist_release (&parcel->environment);
     free (parcel->folder);
+    free (parcel->standins);
     *parcel = (struct parcel){ 0 };
 }

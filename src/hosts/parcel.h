@@ -17,8 +17,13 @@ struct parcel {
     bool is_one_file;    /* both are the same */
     int columns, rows;   /* of the terminal */
     int64_t timeout_ms;  /* after which a side that is not heard of is lost */
+    char *standins;      /* where the agent listens for stand-ins; NULL: there are none */
     int64_t host;        /* number of the agent's host, from 0 */
 };
+
+/** Describe what this process sees: the job of @p config, whose parts stay the caller's, folder, environment, terminal.
+ *  @param[out] parcel  for parcel_release(), after its config has been cleared */
+int parcel_fill (struct parcel *parcel, const struct config *config, struct fail *fail);
 
 /** Append @p parcel as a frame WIRE_JOB. */
 void parcel_put (struct strbuf *out, const struct parcel *parcel);

@@ -4,6 +4,7 @@
 #define HOSTS_PART_H
 
 #include "config/values.h"
+#include "hosts/standin.h"
 #include "hosts/wire.h"
 #include "launch/claim.h"
 #include "launch/job.h"
@@ -13,6 +14,7 @@ struct hosts_part {
     struct topology_share share;
     struct claim claim; /* of the job's port, on the host of rank 0 */
     int64_t restarts;   /* so far */
+    const struct standins *standins; /* of the ranks; NULL or empty: they are not processes of MPI */
     int agent;          /* where to write frames WIRE_FAILED and WIRE_END */
 };
 

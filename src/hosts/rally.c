@@ -10,26 +10,33 @@
 #include <fcntl.h>
 #include <string.h>
 
-enum { SSH_FAILED = 255 };
+enum {
+    SSH_FAILED = 255,
+    CONNECT_MS = 30000, /* at least */
+};
 
-bool
-rally_has_terminal (void)
+int64_t
+rally_connect_ms (const struct head *head)
+{
+    return head->parcel.timeout_ms > CONNECT_MS ? head->parcel.timeout_ms : CONNECT_MS;
+}
+
+static bool
+has_terminal (void)
 {
     AUTO_CLOSE int fd = open ("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
     return fd >= 0;
 }
 
-/* SSH has failed where it was not allowed to ask, so once more where it is: one host at a time, because two questions
- * at once could not be told apart. */
-static bool
-may_ask (const struct link *link)
+bool
+rally_may_ask (const struct link *link)
 {
     return link->batch && WIFEXITED (link->wait_status) && WEXITSTATUS (link->wait_status) == SSH_FAILED && !link->pid
-           && !link->host && rally_has_terminal ();
+           && !link->host && has_terminal ();
 }
 
-static int
-ask (struct head *head, struct link *link, struct fail *fail)
+int
+rally_ask_again (struct link *link, const struct hosts *hosts, struct fail *fail)
 {
     if (link->err >= 0)
         close (link->err);
@@ -37,8 +44,7 @@ ask (struct head *head, struct link *link, struct fail *fail)
     strbuf_truncate (&link->said, 0);
     link->batch = false;
     link->failed_ns = 0;
-    head->asking = link;
-    return link_start (link, head->hosts, fail);
+    return link_start (link, hosts, fail);
 }
 
 static int
@@ -73,7 +79,7 @@ connect_all (struct head *head, struct fail *fail)
 {
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
-        if (link->state == LINK_LOST && !may_ask (link))
+        if (link->state == LINK_LOST && !rally_may_ask (link))
             return fail_link (link, fail);
         if (link->state != LINK_GREETED || link->has_job)
             continue;
@@ -83,8 +89,10 @@ connect_all (struct head *head, struct fail *fail)
         link_beat (link);
     }
     for (int i = 0; i < head->count && !is_connecting (head); i++)
-        if (head->links[i].state == LINK_LOST)
-            return ask (head, &head->links[i], fail);
+        if (head->links[i].state == LINK_LOST) {
+            head->asking = &head->links[i];
+            return rally_ask_again (head->asking, head->hosts, fail);
+        }
     return 0;
 }
 
@@ -107,6 +115,41 @@ ask_for_port (struct head *head)
     for (int i = 0; i < head->count; i++)
         head->links[i].state = LINK_READY;
     wire_put_frame (&head->links[0].pipe.to_write, WIRE_LISTEN, hostlist_world_size (&head->hosts->list));
+}
+
+/* Each agent waits for the stand-ins of its ranks. */
+static int
+ask_for_standins (struct head *head, struct fail *fail)
+{
+    head->phase = HEAD_LEND;
+    head->lend_ms = clock_ms () + rally_connect_ms (head);
+    for (int i = 0; i < head->count; i++) {
+        struct strbuf *out = &head->links[i].pipe.to_write;
+        size_t begin = wire_begin (out, WIRE_LEND);
+        wire_put_number (out, head->restarts);
+        wire_put_number (out, head->hosts->list.hosts[i].ranks);
+        wire_end (out, begin);
+        head->links[i].has_lent = false;
+    }
+    return lender_start (&head->lender, head->hosts, head->parcel.standins, head->restarts, fail);
+}
+
+static int
+await_standins (struct head *head, struct fail *fail)
+{
+    bool have_all = true;
+    for (int i = 0; i < head->count; i++) {
+        if (head->links[i].state == LINK_LOST)
+            return fail_link (&head->links[i], fail);
+        have_all = have_all && head->links[i].has_lent;
+    }
+    if (have_all)
+        ask_for_port (head);
+    else if (!head->lender.pid)
+        return lender_fail (&head->lender, head->hosts, "has ended before it started a process for each rank", fail);
+    else if (clock_ms () >= head->lend_ms)
+        return lender_fail (&head->lender, head->hosts, "has not started a process for each rank in time", fail);
+    return 0;
 }
 
 static void
@@ -224,7 +267,12 @@ rally_advance (struct head *head, struct fail *fail)
         head->asking = NULL;
         if (divide (head, fail))
             return -1;
-        ask_for_port (head);
+        if (!head->parcel.standins)
+            ask_for_port (head);
+        else if (ask_for_standins (head, fail))
+            return -1;
     }
+    if (head->phase == HEAD_LEND && await_standins (head, fail))
+        return -1;
     return head->phase == HEAD_ADDRESS ? find_address (head, fail) : 0;
 }

@@ -4,6 +4,7 @@
 
 #include "hosts/head_state.h"
 
+#include "hosts/blame.h"
 #include "launch/report.h"
 #include "launch/signals.h"
 #include "launch/status.h"
@@ -11,8 +12,6 @@
 
 #include <signal.h>
 #include <string.h>
-
-enum { NEARLY_NS = 1000000000, MOST_SIMULTANEOUS = 3 };
 
 /* What a host was told to do is no failure of its own.  A launcher that has only begun cannot say that it was told. */
 static bool
@@ -27,38 +26,27 @@ is_failure (const struct link *link)
                                          || (link->end == WIRE_END_DONE && link->status));
 }
 
-/* What no other failure brings about: the end of a host, or a rank or launcher that was killed.  Ranks that lose their
- * connection exit, or abort, or are ended by SIGPIPE. */
-static bool
-was_killed (const struct link *link)
+static struct blame
+blame_of (const struct link *link)
 {
-    if (link->state == LINK_LOST)
-        return true;
-    bool has_status = link->end == WIRE_END_FAILED || link->end == WIRE_END_ERROR;
-    int signal = link->state == LINK_ENDED && has_status ? link->status - status_of_signal (0) : 0;
-    return signal > 0 && signal != SIGABRT && signal != SIGPIPE;
-}
-
-/* Clocks of hosts are compared through messages, a busy host notices the end of a process late, and a slow link the end
- * of a host: of two failures at nearly the same time, the one that no other can have caused was first. */
-static bool
-is_before (const struct link *a, const struct link *b)
-{
-    int64_t difference = a->failed_ns - b->failed_ns;
-    bool is_close = difference < NEARLY_NS && difference > -NEARLY_NS;
-    if (is_close && was_killed (a) != was_killed (b))
-        return was_killed (a);
-    return difference < 0;
+    bool has_ended = link->state == LINK_ENDED;
+    return (struct blame){ .failed_ns = link->failed_ns, .is_lost = link->state == LINK_LOST,
+                           .end = has_ended ? link->end : WIRE_END_DONE, .status = link->status,
+                           .report = link->report };
 }
 
 struct link *
 verdict_find (struct head *head)
 {
     struct link *first = NULL;
+    struct blame first_blame;
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
-        if (is_failure (link) && (!first || is_before (link, first)))
+        struct blame blame = blame_of (link);
+        if (is_failure (link) && (!first || blame_is_before (&blame, &first_blame))) {
             first = link;
+            first_blame = blame;
+        }
     }
     return first && head->signal && first->failed_ns > head->signal_ns ? NULL : first;
 }
@@ -71,13 +59,6 @@ verdict_status (const struct head *head, const struct link *guilty)
     return head->signal ? status_of_signal (head->signal) : 0;
 }
 
-static const char *
-without_prefix (const char *report)
-{
-    static const char prefix[] = "accelerate: ";
-    return strncmp (report, prefix, sizeof prefix - 1) ? report : report + sizeof prefix - 1;
-}
-
 /* A launcher's report names its host where it names a rank; its errors do not. */
 static void
 add_report (const struct link *link, struct strbuf *out)
@@ -86,24 +67,17 @@ add_report (const struct link *link, struct strbuf *out)
     if (link->end == WIRE_END_FAILED || !*report)
         strbuf_add (out, report);
     else
-        strbuf_printf (out, "accelerate: host %s: %s", link->name, without_prefix (report));
+        strbuf_printf (out, "accelerate: host %s: %s", link->name, blame_without_prefix (report));
 }
 
-/* A rank that fails because another has failed may be noticed first.  With signals there is no doubt. */
 static void
 add_simultaneous (const struct head *head, const struct link *guilty, struct strbuf *out)
 {
-    int left = MOST_SIMULTANEOUS;
-    for (int i = 0; i < head->count && guilty->state == LINK_ENDED && !was_killed (guilty); i++) {
-        const struct link *link = &head->links[i];
-        const char *report = link->report ? without_prefix (link->report) : "";
-        bool is_one = link != guilty && link->state == LINK_ENDED && link->end == WIRE_END_FAILED && *report
-                      && link->failed_ns - guilty->failed_ns < NEARLY_NS;
-        if (is_one && left-- > 0)
-            strbuf_printf (out, "  at nearly the same time, %.*s\n", (int) strcspn (report, "\n"), report);
-    }
-    if (left < 0)
-        strbuf_printf (out, "  and %d more host%s\n", -left, left < -1 ? "s" : "");
+    AUTO_FREE struct blame *all = calloc ((size_t) head->count, sizeof *all);
+    for (int i = 0; all && i < head->count; i++)
+        all[i] = blame_of (&head->links[i]);
+    if (all)
+        blame_add_simultaneous (all, (size_t) head->count, (size_t) (guilty - head->links), out);
 }
 
 void
@@ -150,7 +124,8 @@ verdict_json (const struct head *head, const struct link *guilty, struct strbuf 
     struct plan plan = { .host = (char *) (link->host ? link->host : link->name),
                          .program = head->parcel.config.program,
                          .world_size = hostlist_world_size (&head->hosts->list) };
-    const char *why = link->state == LINK_LOST ? link->why : link->report ? without_prefix (link->report) : "no report";
+    const char *why = link->state == LINK_LOST ? link->why
+                      : link->report ? blame_without_prefix (link->report) : "no report";
     snprintf (error.text, sizeof error.text, "host %s: %.*s", link->name, (int) strcspn (why, "\n"), why);
     return report_json_error (&plan, &error, out, fail);
 }

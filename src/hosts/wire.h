@@ -24,15 +24,24 @@ enum wire_type {
     WIRE_JOB = 1, /* what to start: wire_job.h */
     WIRE_LISTEN,  /* number of processes; find a port for rank 0 and listen there */
     WIRE_REACH,   /* token, port, addresses: which can you reach? */
+    WIRE_LEND,    /* attempt, ranks: wait for a stand-in for each */
     WIRE_START,   /* address, port, machine, machines, first rank, ranks, world size, restarts */
     WIRE_SIGNAL,  /* number */
     WIRE_ACK,     /* bytes of output that were passed on */
     WIRE_BEAT,    /* the head's clock, ns; the answer has the agent's, too */
+    WIRE_CHECK,   /* enum check_what, and what belongs to it (check_agent.h) */
+
+    /* between launchers that were started by hand: from machine 0's ... */
+    WIRE_WELCOME, /* version, host name */
+    WIRE_VERDICT, /* machine, enum wire_end, exit status, report as text, as JSON: what the whole job has come to */
+    WIRE_AGAIN,   /* all ranks start again */
+    WIRE_JOIN,    /* to it: version, port of the job, machine, machines, world size, first rank, ranks, host name */
 
     /* from the agent */
     WIRE_HELLO,     /* version, host name */
     WIRE_READY,     /* how many processes this host would run: one for each GPU, or 1 */
     WIRE_REFUSED,   /* exit status, message: nothing was started */
+    WIRE_LENT,      /* all stand-ins have come */
     WIRE_LISTENING, /* token, port, note, addresses */
     WIRE_REACHED,   /* for each address, whether it can be reached */
     WIRE_STARTED,   /* the port is free for rank 0, and the launcher runs */
@@ -40,6 +49,10 @@ enum wire_type {
     WIRE_ERR,       /* bytes */
     WIRE_FAILED,    /* the agent's clock, ns; rank: the first failure on this host, at once */
     WIRE_END,       /* enum wire_end, exit status, report as text, as JSON: the launcher on this host has ended */
+    WIRE_CHECKED,   /* the answer to WIRE_CHECK */
+
+    /* from a stand-in */
+    WIRE_STANDIN, /* attempt, rank of MPI, its parent process, variables */
     WIRE_TYPE_COUNT
 };
 

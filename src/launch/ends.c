@@ -81,7 +81,7 @@ note_failure (struct supervisor *supervisor, int index)
     const struct job_rank *failed = &job->ranks[index];
     job->end = JOB_FAILED;
     job->first_failed = index;
-    if (job->observer)
+    if (job->observer && job->observer->failed)
         job->observer->failed (job, job->observer);
     if (WIFSIGNALED (failed->wait_status) && WTERMSIG (failed->wait_status) == SIGKILL)
         job->out_of_memory = job->oom_kills_before >= 0 && cgroup_oom_kills () > job->oom_kills_before;
@@ -204,9 +204,12 @@ tell_to_end (struct supervisor *supervisor, int signal, bool of_terminal)
 static void
 end_job (struct supervisor *supervisor, int signal, bool of_terminal)
 {
+    struct job *job = supervisor->job;
     if (!supervisor->told_ms && supervisor->phase <= PHASE_TERMINAL)
         tell_to_end (supervisor, signal, of_terminal);
     else if (!supervisor->told_ms) {
+        if (supervisor->phase == PHASE_OTHERS && job->end == JOB_DONE)
+            set_told (job, signal); /* the job is not done yet on other machines */
         supervisor->told_ms = clock_ms ();
         supervisor->told = signal;
         supervisor->is_impatient = true;
@@ -228,6 +231,23 @@ ends_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *
         end_job (supervisor, signal, of_terminal);
     else
         signal_ranks (supervisor, signal, of_terminal);
+}
+
+void
+ends_stop_for_crew (struct supervisor *supervisor)
+{
+    struct job *job = supervisor->job;
+    if (job->end != JOB_DONE)
+        return; /* they are ending already */
+    int cause = supervisor->phase == PHASE_RANKS ? find_cause (job) : -1;
+    if (cause >= 0) { /* the failure elsewhere may be its consequence */
+        ends_reap_rank (supervisor, cause);
+        return;
+    }
+    job->end = JOB_ELSEWHERE;
+    note_doing (job, -1);
+    if (supervisor->phase == PHASE_RANKS)
+        ends_stop_ranks (supervisor, SIGTERM, false);
 }
 
 void

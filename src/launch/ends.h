@@ -19,6 +19,9 @@ void ends_kill_ranks (struct supervisor *supervisor);
 /** Do what a signal to the launcher, or the end of a child, asks for. */
 void ends_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *info);
 
+/** Another machine has ended the job: ask the ranks here to end, unless that has been done for another reason. */
+void ends_stop_for_crew (struct supervisor *supervisor);
+
 /** The keeper has ended: no process waits for the job any more, and no other process could end it. */
 void ends_lose_keeper (struct supervisor *supervisor);
 

@@ -15,6 +15,7 @@ job_status (const struct job *job)
     switch (job->end) {
     case JOB_FAILED: return status_of_wait (job->ranks[job->first_failed].wait_status);
     case JOB_TOLD: return status_of_signal (job->signal ? job->signal : SIGKILL);
+    case JOB_ELSEWHERE: return job->status ? job->status : FAIL_GENERAL;
     default: return job_lost_bytes (job) ? FAIL_GENERAL : 0;
     }
 }

@@ -33,14 +33,29 @@ enum job_end {
     JOB_DONE,   /* it did not: all ranks exited with status 0 */
     JOB_FAILED, /* a rank failed first */
     JOB_TOLD,   /* a signal came first */
+    JOB_ELSEWHERE, /* a failure or a signal on another machine came first */
 };
 
 struct job;
 
-/** Who is told at once that a rank has failed, for the first one of this host. */
+/** The parts of a job on other machines, each with its own launcher.  The supervisor's loop calls serve() in every
+ * turn, so it must not wait for anything. */
+struct job_crew {
+    int fd; /* becomes readable when serve() has something to do */
+    /* @param own_is_over  this machine's part has ended, output and all: only the crew is waited for
+     * @param is_hasty     and nobody wants to wait
+     * @return when to call it again, even if nothing happens; INT64_MAX: never */
+    int64_t (*serve) (struct job_crew *crew, struct job *job, bool own_is_over, bool is_hasty);
+    bool must_end; /* the ranks here have to end, because of another machine */
+    bool is_over;  /* nothing more is to be waited for */
+};
+
+/** Who learns at once what becomes of a job. */
 struct job_observer {
+    /* Of the first failure on this machine; may be NULL. */
     void (*failed) (const struct job *job, const struct job_observer *observer);
     int fd; /* the observer's own */
+    struct job_crew *crew; /* NULL: there are no other machines */
 };
 
 struct job {
@@ -62,6 +77,8 @@ struct job {
     enum job_end end;
     int first_failed; /* local rank, of JOB_FAILED; -1 */
     int signal;       /* of JOB_TOLD; 0: the launcher was killed, by an unknown signal */
+    int status;       /* of JOB_ELSEWHERE */
+    const struct fail *error; /* why ranks could not be started; NULL: they were */
     int killed;       /* ranks that had to be killed */
     bool out_of_grace; /* because their time was over */
     int64_t oom_kills_before;

@@ -65,14 +65,19 @@ job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, 
 {
     struct supervisor supervisor;
     struct starters starters;
-    if (prepare (job, plan, keeper, claim, fail) || supervisor_init (&supervisor, job, fail))
+    if (prepare (job, plan, keeper, claim, fail))
         return -1;
     job->observer = observer;
+    if (supervisor_init (&supervisor, job, fail))
+        return -1;
     int result = starters_start (&starters, &supervisor, fail);
     if (result == 0)
         supervise (&supervisor);
-    else
+    else {
+        job->error = fail;
         supervise_abandon (&supervisor);
+        job->error = NULL;
+    }
     starters_release (&starters);
     supervisor_release (&supervisor);
     return result;

@@ -531,13 +531,18 @@ plan_set_restarts (struct plan *plan, int64_t count, struct fail *fail)
 }
 
 int
+plan_set_variable_of (struct plan_process *process, const char *name, const char *value, struct fail *fail)
+{
+    set (&process->env, name, value);
+    return process->env.failed ? fail_nomem (fail) : 0;
+}
+
+int
 plan_set_variable (struct plan *plan, const char *name, const char *value, struct fail *fail)
 {
-    for (int i = 0; i < plan->process_count; i++) {
-        set (&plan->processes[i].env, name, value);
-        if (plan->processes[i].env.failed)
-            return fail_nomem (fail);
-    }
+    for (int i = 0; i < plan->process_count; i++)
+        if (plan_set_variable_of (&plan->processes[i], name, value, fail))
+            return -1;
     return 0;
 }
 

@@ -22,6 +22,7 @@ struct plan_process {
     struct strlist env; /* NAME=VALUE, to be set over the launcher's own environment, sorted by name; the names are the
                          * same in every process of a plan */
     char device[32]; /* what it computes on, in PyTorch's words: "cpu", "cuda:1" */
+    int passed_fd; /* a descriptor that it inherits; 0: none.  Set after plan_make() */
     unsigned tee; /* what of its output bears its name and goes into files; bits of config/tee.h */
 };
 
@@ -80,6 +81,9 @@ int plan_set_restarts (struct plan *plan, int64_t count, struct fail *fail);
 
 /** Set a variable of the environment of all processes.  @return 0 or -1 without memory */
 int plan_set_variable (struct plan *plan, const char *name, const char *value, struct fail *fail);
+
+/** Set it for one process; every process has to get a variable of this name. */
+int plan_set_variable_of (struct plan_process *process, const char *name, const char *value, struct fail *fail);
 
 /** The path of file @p name of a process in this attempt; to be freed.  @return NULL without memory */
 char *plan_log_path (const struct plan *plan, const struct plan_process *process, const char *name);

@@ -27,10 +27,10 @@ exists (const char *path)
 }
 
 static bool
-ends_in_py (const char *name)
+ends_in (const char *name, const char *ending)
 {
-    size_t length = strlen (name);
-    return length > 3 && !strcmp (name + length - 3, ".py");
+    size_t length = strlen (name), wanted = strlen (ending);
+    return length > wanted && !strcmp (name + length - wanted, ending);
 }
 
 /* What `python FOLDER` runs. */
@@ -194,7 +194,7 @@ choose_python (const char *path, bool *is_for_python, struct fail *fail)
 {
     struct head head;
     bool executable = !faccessat (AT_FDCWD, path, X_OK, AT_EACCESS);
-    *is_for_python = ends_in_py (path);
+    *is_for_python = ends_in (path, ".py");
     if (!*is_for_python && executable && access (path, R_OK))
         return 0;
     if (read_head (path, &head, fail))
@@ -220,6 +220,10 @@ check_kind (const char *path, bool no_python, bool *is_for_python, struct fail *
     }
     if (!S_ISREG (info.st_mode))
         return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: is not a regular file", path);
+    if (!no_python && ends_in (path, ".ipynb"))
+        return fail_set (fail, FAIL_CANNOT_EXECUTE,
+                         "%s: is a notebook, not a program: convert it with 'jupyter nbconvert --to script' and launch "
+                         "the result, or call Hugging Face Accelerate's notebook_launcher in it", path);
     return no_python ? 0 : choose_python (path, is_for_python, fail);
 }
 

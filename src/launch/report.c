@@ -157,7 +157,14 @@ report_text (const struct job *job, struct strbuf *out)
             strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */
         strbuf_printf (out, "accelerate: ended by SIG%s\n", name ? name : "?");
         add_others (job, "the ranks at that moment", out);
-    } else
+    }
+    report_killed (job, out);
+}
+
+void
+report_killed (const struct job *job, struct strbuf *out)
+{
+    if (job->end == JOB_DONE)
         return;
     if (job->killed && job->out_of_grace)
         strbuf_printf (out, "  %d process%s did not end within %lld s and had to be killed\n", job->killed,

@@ -10,6 +10,9 @@
 /** Append the report of @p job as lines of text, the first beginning "accelerate: "; nothing where all went well. */
 void report_text (const struct job *job, struct strbuf *out);
 
+/** Append how many processes had to be killed, as lines that follow another report. */
+void report_killed (const struct job *job, struct strbuf *out);
+
 /** Append what must be reported even if no report is wanted: output that was lost, processes that remain. */
 void report_losses (const struct job *job, struct strbuf *out);
 

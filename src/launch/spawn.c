@@ -28,6 +28,7 @@ struct child {
     char *const *argv;
     char *const *envp;
     int in, out, err; /* -1: as ours */
+    int passed; /* a descriptor that it inherits; 0: none */
     pid_t group; /* 0: a new one */
     pid_t launcher;
     const sigset_t *mask;
@@ -65,6 +66,8 @@ run_child (void *argument)
         child->error = errno;
         _exit (127);
     }
+    if (child->passed)
+        fcntl (child->passed, F_SETFD, 0); /* of its own copy of our descriptors */
     if (child->descriptors)
         setrlimit (RLIMIT_NOFILE, child->descriptors);
     sigprocmask (SIG_SETMASK, child->mask, NULL);
@@ -240,6 +243,7 @@ spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
         .in = process->local_rank ? spawn->null : -1,
         .out = ends[JOB_OUT],
         .err = ends[JOB_ERR],
+        .passed = process->passed_fd,
         .group = spawn->terminal && process->local_rank == 0 ? job->keeper->group : 0,
         .launcher = spawn->launcher,
         .mask = &job->keeper->old_mask,

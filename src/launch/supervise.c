@@ -65,6 +65,12 @@ is_hasty (const struct supervisor *supervisor)
     return supervisor->keeper_is_lost || supervisor->is_impatient;
 }
 
+static struct job_crew *
+crew_of (const struct supervisor *supervisor)
+{
+    return supervisor->job->observer ? supervisor->job->observer->crew : NULL;
+}
+
 static void
 enter (struct supervisor *supervisor, enum supervise_phase phase, int64_t limit_ms)
 {
@@ -129,11 +135,27 @@ pass_on_rest (struct supervisor *supervisor, bool is_late)
         enter (supervisor, PHASE_OVER, 0);
     if (supervisor->phase != PHASE_OVER)
         return;
+    enter (supervisor, PHASE_OTHERS, INT64_MAX);
     relay_count_left (supervisor);
     if (job->not_passed_on && job->end == JOB_DONE && supervisor->told) {
         job->end = JOB_TOLD;
         job->signal = supervisor->told;
     }
+}
+
+/* The parts of the job on other machines are served in every phase, and waited for in the last one. */
+static void
+serve_crew (struct supervisor *supervisor)
+{
+    struct job_crew *crew = crew_of (supervisor);
+    if (!crew)
+        return;
+    supervisor->crew_ms = crew->serve (crew, supervisor->job, supervisor->phase == PHASE_OTHERS,
+                                       is_hasty (supervisor));
+    if (crew->must_end)
+        ends_stop_for_crew (supervisor);
+    if (supervisor->phase == PHASE_OTHERS && crew->is_over)
+        enter (supervisor, PHASE_OVER, 0);
 }
 
 /* Go on to the next phase as far as nothing has to be waited for. */
@@ -165,6 +187,8 @@ advance (struct supervisor *supervisor)
     }
     if (supervisor->phase == PHASE_OUTPUT)
         pass_on_rest (supervisor, now >= supervisor->phase_until_ms);
+    if (supervisor->phase == PHASE_OTHERS && !crew_of (supervisor))
+        enter (supervisor, PHASE_OVER, 0);
 }
 
 /* @return for epoll_wait() */
@@ -176,6 +200,8 @@ find_timeout (struct supervisor *supervisor)
         next = supervisor->deadline_ms;
     if (supervisor->phase != PHASE_RANKS && supervisor->phase_until_ms < next)
         next = supervisor->phase_until_ms;
+    if (supervisor->crew_ms < next)
+        next = supervisor->crew_ms;
     if (supervisor->phase == PHASE_KILL && supervisor->sweep_ms < next)
         next = supervisor->sweep_ms;
     /* The reader may have taken the rest after pass_on_rest() had looked; then there is no event to wait for. */
@@ -196,6 +222,7 @@ supervise (struct supervisor *supervisor)
             ends_kill_ranks (supervisor);
         }
         advance (supervisor);
+        serve_crew (supervisor);
         if (supervisor->phase == PHASE_OVER)
             return;
         relay_balance (supervisor);

@@ -20,13 +20,15 @@ supervisor_watch (struct supervisor *supervisor, int fd, uint32_t events, uint64
 int
 supervisor_init (struct supervisor *supervisor, struct job *job, struct fail *fail)
 {
-    *supervisor = (struct supervisor){ .job = job, .epoll = -1, .signals = -1 };
+    const struct job_crew *crew = job->observer ? job->observer->crew : NULL;
+    *supervisor = (struct supervisor){ .job = job, .epoll = -1, .signals = -1, .crew_ms = INT64_MAX };
     supervisor->signals = signalfd (-1, &job->keeper->signals, SFD_CLOEXEC | SFD_NONBLOCK);
     supervisor->epoll = epoll_create1 (EPOLL_CLOEXEC);
     if (supervisor->signals < 0 || supervisor->epoll < 0
         || supervisor_watch (supervisor, supervisor->signals, EPOLLIN, ABOUT_SIGNAL, 0)
         || supervisor_watch (supervisor, job->keeper->pidfd, EPOLLIN, ABOUT_KEEPER, 0)
-        || (job->claim >= 0 && supervisor_watch (supervisor, job->claim, EPOLLIN | EPOLLET, ABOUT_CLAIM, 0))) {
+        || (job->claim >= 0 && supervisor_watch (supervisor, job->claim, EPOLLIN | EPOLLET, ABOUT_CLAIM, 0))
+        || (crew && supervisor_watch (supervisor, crew->fd, EPOLLIN, ABOUT_CREW, 0))) {
         fail_set (fail, FAIL_GENERAL, "cannot watch processes: %s", strerror (errno));
         supervisor_release (supervisor);
         return -1;

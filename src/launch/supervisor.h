@@ -14,11 +14,12 @@ enum supervise_phase {
     PHASE_ASK,        /* processes that ranks left behind have been asked to end */
     PHASE_KILL,       /* and are being killed */
     PHASE_OUTPUT,     /* the reader has not taken everything yet */
+    PHASE_OTHERS,     /* other machines' parts of the job have not ended */
     PHASE_OVER,
 };
 
 /** What an epoll event is about; ranks are numbered from 0, streams and sinks as in job.h, those of rank 0 first. */
-enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK, ABOUT_KEEPER, ABOUT_CLAIM };
+enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK, ABOUT_KEEPER, ABOUT_CLAIM, ABOUT_CREW };
 
 /** One loop's state; made before the first rank is started, so that no signal is missed. */
 struct supervisor {
@@ -30,6 +31,7 @@ struct supervisor {
     int64_t phase_until_ms; /* CLOCK_MONOTONIC, as all times; when it has to be over */
     int64_t sweep_ms;       /* when to kill leftovers again */
     int64_t deadline_ms;    /* when to kill the ranks; 0: not stopping, or killed already */
+    int64_t crew_ms;        /* when the crew wants to be served next */
     int64_t told_ms;        /* when the first signal to stop came; 0: none did */
     int told;               /* the last such signal; 0 */
     bool is_impatient;      /* with that signal somebody wants it to be over at once */

@@ -40,10 +40,11 @@ set_alarm (const struct self *self, const char *step, uint32_t timeout_ms)
     alarm (seconds);
 }
 
+/* @given  an argument, or NULL */
 static uint32_t
-timeout_of_environment (void)
+find_timeout (const char *given)
 {
-    const char *text = getenv ("ACCEL_TIMEOUT_MS");
+    const char *text = given ? given : getenv ("ACCEL_TIMEOUT_MS");
     unsigned long value = text ? strtoul (text, NULL, 10) : 0;
     return value && value < UINT32_MAX ? (uint32_t) value : USUAL_TIMEOUT_MS;
 }
@@ -73,17 +74,26 @@ run_steps (struct self *self, const struct step *steps, uint32_t timeout_ms)
     return 0;
 }
 
+static int
+run_all (struct self *self, uint32_t timeout_ms)
+{
+    return run_steps (self, state_steps, timeout_ms) || run_steps (self, comm_steps, timeout_ms)
+           || run_steps (self, collection_steps, timeout_ms) || run_steps (self, group_steps, timeout_ms)
+           || run_steps (self, train_steps, timeout_ms) || run_steps (self, utility_steps, timeout_ms);
+}
+
 int
-main (void)
+main (int argc, char **argv)
 {
     struct accel_options options = { 0 };
     struct accel_error err;
     struct self self = { 0 };
     const char *rank = getenv ("RANK");
     self.rank = rank ? (int) strtol (rank, NULL, 10) : 0;
-    if (!getenv ("ACCEL_TIMEOUT_MS")) /* one that is malformed is accel_open()'s to refuse */
-        options.timeout_ms = USUAL_TIMEOUT_MS;
-    uint32_t timeout_ms = timeout_of_environment ();
+    bool measures = argc > 2 && !strcmp (argv[1], "--links");
+    uint32_t timeout_ms = find_timeout (measures ? argv[2] : NULL);
+    if (measures || !getenv ("ACCEL_TIMEOUT_MS")) /* one that is malformed is accel_open()'s to refuse */
+        options.timeout_ms = timeout_ms;
     signal (SIGALRM, on_alarm);
     set_alarm (&self, "accel_open", timeout_ms);
     if (!CALL (&self, accel_open (&self.acc, &options, &err), &err))
@@ -94,9 +104,7 @@ main (void)
     if (self.rank == 0)
         printf ("libaccel %s, %d process%s, engine %s\n", accel_version (), self.size, self.size == 1 ? "" : "es",
                 accel_comm_engine (self.world));
-    int status = run_steps (&self, state_steps, timeout_ms) || run_steps (&self, comm_steps, timeout_ms)
-                 || run_steps (&self, collection_steps, timeout_ms) || run_steps (&self, group_steps, timeout_ms)
-                 || run_steps (&self, train_steps, timeout_ms) || run_steps (&self, utility_steps, timeout_ms);
+    int status = measures ? run_steps (&self, links_steps, timeout_ms) : run_all (&self, timeout_ms);
     accel_close (self.acc);
     return status;
 }

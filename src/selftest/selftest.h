@@ -23,6 +23,9 @@ struct step {
 /** Each ends with an all-zero row. */
 extern const struct step state_steps[], comm_steps[], collection_steps[], group_steps[], train_steps[], utility_steps[];
 
+/** With --links TIMEOUT_MS, instead of the others. */
+extern const struct step links_steps[];
+
 /** Note what is wrong.  @return false always. */
 bool wrong (struct self *self, const char *format, ...) __attribute__ ((format (printf, 2, 3)));
 

@@ -42,6 +42,8 @@ def answers_of(case):
             lines.append("no")  # here the default is yes
         elif "typed" in asked:
             lines.append(asked["typed"])
+            if asked["question"].startswith("How many different machines") and machines_of(case) > 1:
+                lines.append("")  # no hosts: a question of ours
         elif asked["label"].isdigit() or " " in asked["label"].strip():
             lines.append(asked["label"] if asked["label"].isdigit() else str(asked["menu"]))
         else:

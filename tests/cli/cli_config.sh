@@ -7,7 +7,7 @@ q="'"
 default=$HOME/.cache/huggingface/accelerate/default_config.yaml
 
 test_expect_success 'answers make a file' '
-    printf "\nmulti-CPU\n2\n1\nnode0\n29501\nno\n\nyes\n\n\n4\nbf16\n" | "$accelerate" config --config_file c.yaml >out &&
+    printf "\nmulti-CPU\n2\n\n1\nnode0\n29501\nno\n\nyes\n\n\n4\nbf16\n" | "$accelerate" config --config_file c.yaml >out &&
     grep "saved in c.yaml" out && cat >wanted <<-END && diff wanted c.yaml
 	compute_environment: LOCAL_MACHINE
 	debug: true
@@ -30,7 +30,7 @@ test_expect_success 'answers make a file' '
 	END'
 test_expect_success 'its mode is 644' '[ "$(stat -c %a c.yaml)" = 644 ]'
 test_expect_success 'empty answers keep it as it is' '
-    cp c.yaml before && yes "" | head -n 13 | "$accelerate" config --config_file c.yaml && diff before c.yaml'
+    cp c.yaml before && yes "" | head -n 14 | "$accelerate" config --config_file c.yaml && diff before c.yaml'
 test_expect_success 'what does not apply any more is forgotten' '
     printf "\nNO\n\n\n\n\n\n\n" | "$accelerate" config --config_file c.yaml &&
     grep "machine_rank: 0" c.yaml && grep "num_processes: 1" c.yaml && ! grep main_process c.yaml'
@@ -214,6 +214,9 @@ test_expect_success 'show: only what the mode heeds, and what has no effect is m
 	fsdp_cpu_ram_efficient_loading: true  (default)
 	fsdp_activation_checkpointing: false  (default)
 	fsdp_activation_checkpointing_offload: false  (default)
+	starter: auto  (default)
+	mpi: auto  (default)
+	host_timeout: 30  (default)
 	enable_cpu_affinity: false  (default)
 	END
     "$accelerate" launch --config_file s.yaml --dry_run --explain --max_restarts 1 true >got && sed "/^\$/q" got >said &&

@@ -20,6 +20,13 @@ test_expect_success 'as the configuration says' '
 test_expect_success 'the default file' '
     mkdir -p "$HOME/.cache/huggingface/accelerate" && cp c.yaml "$HOME/.cache/huggingface/accelerate/default_config.yaml" &&
     run_test && grep "3 processes" out'
+# What `accelerate test --hosts` starts, with a rank on each host.
+test_expect_success 'each two ranks are measured, once' '
+    "$accelerate" launch --cpu --num_processes 4 "$builddir/src/selftest/accel_selftest" --links 60000 >out &&
+    grep -cE "^link [0-3] [0-3] [1-9][0-9]* [1-9][0-9]* [1-9][0-9]*$" out | grep -x 6 &&
+    sed -n "s/^link \(. .\).*/\1/p" out | sort >pairs && printf "%s\n" "0 1" "0 2" "0 3" "1 2" "1 3" "2 3" | diff pairs - &&
+    "$accelerate" launch --cpu --num_processes 3 "$builddir/src/selftest/accel_selftest" --links 60000 >out &&
+    test "$(grep -c "^link " out)" -eq 3'
 # functions_of FILES...: what they declare, without former names
 functions_of () {
     cat "$@" | awk '/^ACCEL_API/ && last !~ /former name/ { text = ""; open = 1 } { last = $0 } open { text = text " " $0 }

@@ -32,7 +32,7 @@ scenario () {
 scenario 'no distributed training' '\n\n\n\n\n\n\n\n' "distributed_type: 'NO'" 'num_processes: 1' 'gpu_ids: all' \
     'use_cpu: false' 'same_network: true'
 scenario 'on the CPU only' '\n0\nyes\n\n\n\n' 'use_cpu: true' "distributed_type: 'NO'"
-scenario 'CPUs of several machines, with mpirun' '\n1\n2\n1\nnode0\n29501\nno\nc10d\n\nyes\n/etc/hosts.mpi\n\n8\nbf16\n' \
+scenario 'CPUs of several machines, with mpirun' '\n1\n2\n\n1\nnode0\n29501\nno\nc10d\n\nyes\n/etc/hosts.mpi\n\n8\nbf16\n' \
     'distributed_type: MULTI_CPU' 'num_machines: 2' 'machine_rank: 1' 'main_process_ip: node0' \
     'main_process_port: 29501' 'same_network: false' 'rdzv_backend: c10d' 'mpirun_hostfile: /etc/hosts.mpi' \
     'use_cpu: true' 'num_processes: 8' 'mixed_precision: bf16'
@@ -89,8 +89,34 @@ test_expect_success 'one process on one machine is refused, and said' '
 test_expect_success 'DeepSpeed on Neuron is refused' '
     ask "\n9\n\n\n\nyes\nno\n\n2\n\n\n" && grep "not supported on Neuron" out'
 test_expect_success 'a rank beyond the machines is refused' '
-    ask "\n1\n2\n2\n1\nnode0\n1\n\n\n\n\n2\n\n" && grep "from 0 to 1" out && has "machine_rank: 1"'
+    ask "\n1\n2\n\n2\n1\nnode0\n1\n\n\n\n\n2\n\n" && grep "from 0 to 1" out && has "machine_rank: 1"'
 
+# After the number of machines: hosts that one launch starts, or none.
+test_expect_success 'hosts settle where each machine is; processes need not be equal on all of them' '
+    ask "\n1\n3\na,b:2\na,b:2,c:x\na:1,b:2,c:4\n\n\n\n\n" && grep "names 2 hosts, but there are 3 machines" out &&
+    grep "is not a number of processes" out && ! grep "rank of this machine\|TCP port\|with mpirun" out &&
+    grep -x "  hosts: a:1,b:2,c:4" c.yaml && has "num_machines: 3" "machine_rank: 0" "num_processes: 7" && grep "^mpirun_config:$" c.yaml &&
+    ! grep main_process c.yaml && cp c.yaml hosts.yaml && "$accelerate" config lint hosts.yaml &&
+    "$accelerate" launch --dry_run --config_file hosts.yaml true >plan && grep "ranks 3-6" plan'
+test_expect_success 'the hosts of a file are proposed, and none takes them away' '
+    cp hosts.yaml c.yaml && yes "" | head -n 8 | "$accelerate" config --config_file c.yaml >out &&
+    grep -F "[a:1,b:2,c:4]" out && diff hosts.yaml c.yaml &&
+    printf "\n\n\nnone\n2\nnode0\n\n\n\n\n\n6\n\n" | "$accelerate" config --config_file c.yaml >out && ! grep "hosts" c.yaml && has "machine_rank: 2" "num_processes: 6"'
+test_expect_success 'hosts as flags' '
+    "$accelerate" config -y --hosts a,b --distributed_type MULTI_CPU --num_processes 2 --config_file h.yaml &&
+    grep "^  hosts: a,b" h.yaml && grep "num_machines: 2" h.yaml && "$accelerate" config update --config_file h.yaml &&
+    grep "^  hosts: a,b" h.yaml && test_exit 2 "$accelerate" config -y --hosts a, --config_file h.yaml 2>error &&
+    grep -e "--hosts" error'
+test_expect_success 'DeepSpeed on hosts of ours is not started by its own launcher' '
+    "$accelerate" config -y --hosts a,b --use_deepspeed --num_processes 2 --config_file h.yaml &&
+    grep "deepspeed_multinode_launcher: standard" h.yaml'
+test_expect_success 'flags say that a launcher is started on each machine: then the hosts of the file do not matter' '
+    "$accelerate" launch --dry_run --config_file hosts.yaml --num_processes 6 --machine_rank 1 --main_process_ip a true \
+        >plan && grep "MASTER_ADDR=a" plan && ! grep "ranks 3-6" plan &&
+    "$accelerate" launch --dry_run --config_file hosts.yaml --num_machines 1 true >plan && ! grep "started by ssh" plan'
+test_expect_success 'a key of ours in the wrong place' '
+    printf "distributed_type: MULTI_CPU\nnum_processes: 2\nhosts: a,b\n" >w.yaml &&
+    test_exit 1 "$accelerate" config lint w.yaml >said 2>&1 && grep "it belongs in mpirun_config" said'
 test_expect_success 'flags answer, --yes takes the defaults' '
     rm c.yaml && "$accelerate" config --yes --distributed_type MULTI_CPU --num_processes 4 --config_file c.yaml </dev/null &&
     has "distributed_type: MULTI_CPU" "num_processes: 4" "use_cpu: true" "num_machines: 1"'

@@ -122,7 +122,7 @@ def has(*lines):
 
 ENVIRONMENT, MACHINE, MACHINES = "compute environment", "type of machine", "How many machines"
 DEBUG, MPIRUN, DYNAMO, PROCESSES, PRECISION = "at run time", "with mpirun", "torch dynamo", "How many proc", "mixed precision"
-SAVE = "Enter saves"
+HOSTS, SAVE = "On which hosts should the launch", "Enter saves"
 
 
 def cpu(terminal):
@@ -150,6 +150,7 @@ def review_is_a_table():
     flags = ["--main_process_ip", host, "--mpirun_hostfile", path, "--num_machines", "2", "--mixed_precision", "no"]
     with Terminal("--distributed_type", "MULTI_CPU", "--num_processes", "2", *flags, columns=84) as t:
         t.choose(ENVIRONMENT, ENTER)
+        t.rest(HOSTS)
         t.choose("rank of this", ENTER)
         t.rest("TCP port", "local network", DEBUG, DYNAMO)
         t.expect("Your answers:\r\n")
@@ -159,10 +160,10 @@ def review_is_a_table():
         t.send("\003")
         t.ends_with(130)
     column = shown[0].index("In which")
-    starts = {f"{1:4}  This machine", f"{5:4}  {host}", f"{7:4}  yes", ""}
+    starts = {f"{1:4}  This machine", f"{4:4}  none", f"{6:4}  {host}", f"{8:4}  yes", ""}
     for line in filter(None, shown):
         starts.discard(line[:column].rstrip())
-        assert line[column - 2:column] == "  " and line[column] != " " or line == f"{10:4}  {path}", shown
+        assert line[column - 2:column] == "  " and line[column] != " " or line == f"{11:4}  {path}", shown
     assert not starts, f"{starts} not in {shown}"
 
 
@@ -269,7 +270,9 @@ def back():
         t.choose(ENVIRONMENT, ENTER)
         t.choose(MACHINE, "4", ENTER)
         t.answer(MACHINES, "3", ENTER)
+        t.rest(HOSTS)
         t.choose("rank of this", "\b")
+        t.answer(HOSTS, "<", ENTER)
         t.expect(MACHINES)
         t.expect("[3]")
         t.send("<" + ENTER)

@@ -38,8 +38,8 @@ done <<'EOT'
 /8||distributed_type: MULTI_MUSA
 /9||distributed_type: MULTI_NEURON
 /10||distributed_type: XLA
-/1/2//node0||main_process_port: 29500
-/4/2//node0||num_machines: 2
+/1/2///node0||main_process_port: 29500
+/4/2///node0||num_machines: 2
 /1///yes||mpirun_hostfile: .*/hostfile
 |--use_fsdp|fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
 |--use_fsdp --fsdp_version 1|fsdp_version: 1

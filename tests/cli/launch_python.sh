@@ -97,4 +97,10 @@ test_expect_success 'and an empty entry of PATH is the current folder' '
     PATH=:$PATH && "$accelerate" launch --no_python only >out && [ "$(cat out)" = here ]'
 test_expect_success 'a TPU imports its program: a file NAME.py, or a module' '
     test_exit 2 "$accelerate" launch --tpu --num_processes 1 train 2>error && grep "NAME.py" error'
+test_expect_success 'a notebook is refused, and how to run it is said' '
+    printf "{\"cells\": []}" >book.ipynb &&
+    test_exit 126 "$accelerate" launch --cpu --num_processes 2 book.ipynb 2>err && test "$(wc -l <err)" = 1 &&
+    grep "book.ipynb: is a notebook.*jupyter nbconvert --to script.*notebook_launcher" err &&
+    printf "#!/bin/sh\nexit 7\n" >book.ipynb && chmod +x book.ipynb &&
+    test_exit 7 "$accelerate" launch --cpu --num_processes 1 --no_python ./book.ipynb'
 test_done

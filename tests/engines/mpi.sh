@@ -93,11 +93,18 @@ test_expect_success 'on several hosts, it is chosen' '
     limited "$mpirun" -n 2 ./hosts 1 "$conformance" control >out && grep "^mpi, 2 ranks: " out'
 test_expect_success 'ranks that MPI did not start are refused, and the message says how to start them' '
     test_exit 1 env ACCEL_ENGINE=mpi timeout $patience "$accelerate" launch --quiet --cpu --num_processes 2 "$conformance" \
-        control 2>error && grep "mpi cannot connect ranks that MPI did not start .*: start the program with .mpirun -n 2 PROGRAM." error'
+        control 2>error && grep "mpi cannot connect ranks that MPI did not start .*: start the program with .*mpirun -n 2 PROGRAM" error'
 test_expect_success 'ranks each of which is alone for MPI are refused' '
-    printf "#!/bin/sh\\nPMI_RANK=\$RANK PMI_SIZE=\$WORLD_SIZE ACCEL_ENGINE=mpi\\nexport PMI_RANK PMI_SIZE ACCEL_ENGINE\\nexec \"\$@\"\\n" >alone &&
+    printf "#!/bin/sh\\nPMI_RANK=\$RANK OMPI_COMM_WORLD_RANK=\$RANK ACCEL_ENGINE=mpi\\nexport PMI_RANK OMPI_COMM_WORLD_RANK ACCEL_ENGINE\\nexec \"\$@\"\\n" >alone &&
     chmod +x alone && test_exit 1 by_hand 2 "$port" ./alone timeout $patience "$conformance" control 2>error &&
     grep "accel_open: engine mpi: MPI connects 1 process, but this job has 2: .* was not started by its own mpirun" error'
+limited "$mpirun" --version >version 2>&1 || :
+if grep -q "Open MPI" version; then
+    test_expect_success 'ranks started through PMI-2, of which Open MPI knows nothing, are refused' '
+        printf "#!/bin/sh\\nPMI_RANK=\$RANK ACCEL_ENGINE=mpi\\nexport PMI_RANK ACCEL_ENGINE\\nexec \"\$@\"\\n" >other &&
+        chmod +x other && test_exit 1 by_hand 2 "$port" ./other timeout $patience "$conformance" control 2>error &&
+        grep "started through PMI-1 or PMI-2 .*Open MPI, which needs PMIx" error'
+fi
 for how in init serialized; do
     test_expect_success "the program has called MPI_Init() itself, and trains: $how" '
         under_mpirun 2 "$builddir/tests/engines/mpi_program" $how >out && grep -x "mpi, 2 ranks" out'
@@ -107,6 +114,8 @@ test_expect_success 'the program has called MPI_Finalize()' '
 test_expect_success 'a kind that it does not know is unsupported' '
     under_mpirun 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine mpi: unknown kind 40" out)" = 2 &&
     test "$(grep -cx "kind 40, started: engine mpi: unknown kind 40" out)" = 2'
+test_expect_success 'accelerate env says which MPI it is, and what its thread level costs' '
+    limited "$accelerate" env >out && grep "engine mpi: .*, MPI_THREAD_[A-Z]*[:,] " out'
 
 test_expect_success 'calls leave no memory behind' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" many'
 test_expect_success 'a message, and a sum, that MPI gets in parts' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" message'

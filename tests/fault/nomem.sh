@@ -47,6 +47,7 @@ END
 cp fsdp.yaml update.yaml
 echo '{"distributed_type": "MULTI_CPU", "num_processes": 2, "tpu_env": ["a", "b"], "debug": false}' >cpu.json
 cp cpu.json update.json
+echo '{"tpu_name": "n", "tpu_zone": "z", "commands": ["a"]}' >pod.json && printf 'a\n\nb\n' >commands.sh
 printf 'num_proceses: 2\nfsdp_config:\n  x: 1\n' >bad.yaml
 while read -r status arguments; do
     first=$((first + 1))
@@ -75,6 +76,8 @@ done <<'END'
 0 to-fsdp2 --config_file fsdp.yaml --output_file new2.yaml --overwrite
 0 to-fsdp2 --config_file fsdp.yaml --output_file new2.json --overwrite
 0 env --json --config_file fsdp.yaml
+0 tpu-config --debug --command_file commands.sh --tpu_name n --tpu_zone z --install_accelerate
+0 tpu-config --debug --command a b --config_file pod.json
 0 test --cpu --num_processes 2
 END
 test_done

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Dependencies run one way: cli -> hosts -> launch -> config -> util, cli -> files -> util,
+# Dependencies run one way: cli -> hosts -> launch -> config -> util, cli -> hub -> http -> util, cli -> files -> util,
 # lib -> files -> util; and a few things have one place only.
 . "${srcdir:-.}/tests/testlib.sh"
 
@@ -14,14 +14,16 @@ includes () {
     done
 }
 
-includes util files lib config launch hosts cli
-includes files lib config launch hosts cli
-includes lib config launch hosts cli
-includes config files lib launch hosts cli
-includes launch files lib hosts cli
-includes hosts files lib cli
-includes selftest util files lib config launch hosts cli
-includes engines util files lib config launch hosts cli
+includes util files lib config launch hosts http hub cli
+includes files lib config launch hosts http hub cli
+includes lib config launch hosts http hub cli
+includes config files lib launch hosts http hub cli
+includes launch files lib hosts http hub cli
+includes hosts files lib http hub cli
+includes http files lib config launch hosts hub cli
+includes hub files lib config launch hosts cli
+includes selftest util files lib config launch hosts http hub cli
+includes engines util files lib config launch hosts http hub cli
 
 # ---- the floors of src/lib, which HACKING.md lists ----
 

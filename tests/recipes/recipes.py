@@ -153,7 +153,7 @@ OPTION = [
 
 QUESTION = [
     Step("the row", [before("src/cli/questions_machine_rows.h", '    { .id = "same_network"', '''
-    { .id = "niceness", .kind = ASK_VALUE, .dflt = "0", .when = with_several_machines,
+    { .id = "niceness", .kind = ASK_VALUE, .dflt = "0", .when = with_launchers_by_hand,
       .text = "What niceness should the processes have?" },
 ''')], "tests/cli/config_ask.sh", "no line 'niceness: 5'"),
     Step("the answer in ask_golden.py", [
@@ -165,20 +165,21 @@ QUESTION = [
         wanted["niceness"] = 0
 ''')], "tests/cli/config_golden.sh", r"(?s)not ok .*niceness"),
     Step("the answer in config_ask.sh", [
-        replace("tests/cli/config_ask.sh", r"\n1\n2\n1\nnode0\n29501\nno\nc10d", r"\n1\n2\n1\nnode0\n29501\n5\nno\nc10d"),
+        replace("tests/cli/config_ask.sh", r"\n2\n\n1\nnode0\n29501\nno\nc10d", r"\n2\n\n1\nnode0\n29501\n5\nno\nc10d"),
         replace("tests/cli/config_ask.sh", "'rdzv_backend: c10d' 'mpirun", "'rdzv_backend: c10d' 'niceness: 5' 'mpirun"),
-        replace("tests/cli/config_ask.sh", r"\n1\n2\n2\n1\nnode0\n1\n", r"\n1\n2\n2\n1\nnode0\n1\n\n")],
+        replace("tests/cli/config_ask.sh", r"\n1\n2\n\n2\n1\nnode0\n1\n", r"\n1\n2\n\n2\n1\nnode0\n1\n\n"),
+        replace("tests/cli/config_ask.sh", r"none\n2\nnode0\n", r"none\n2\nnode0\n\n")],
          "tests/cli/config_ask.sh", r"(?s)not ok .*niceness"),
     Step("the answer in cli_config.sh", [
-        replace("tests/cli/cli_config.sh", r"\nmulti-CPU\n2\n1\nnode0\n29501\n", r"\nmulti-CPU\n2\n1\nnode0\n29501\n5\n"),
+        replace("tests/cli/cli_config.sh", r"\nmulti-CPU\n2\n\n1\nnode0\n29501\n", r"\nmulti-CPU\n2\n\n1\nnode0\n29501\n5\n"),
         replace("tests/cli/cli_config.sh", "\tmixed_precision: bf16\n\tnum_machines: 2\n",
                 "\tmixed_precision: bf16\n\tniceness: 5\n\tnum_machines: 2\n"),
-        replace("tests/cli/cli_config.sh", "head -n 13 |", "head -n 14 |")],
+        replace("tests/cli/cli_config.sh", "head -n 14 |", "head -n 15 |")],
          "tests/cli/cli_config.sh", r"(?s)not ok .*niceness"),
     Step("the answer in config_terminal.py", [
         replace("tests/cli/config_terminal.py", '"TCP port", "local', '"TCP port", "niceness", "local'),
-        replace("tests/cli/config_terminal.py", 'f"{7:4}  yes"', 'f"{8:4}  yes"'),
-        replace("tests/cli/config_terminal.py", 'f"{10:4}  {path}"', 'f"{11:4}  {path}"')],
+        replace("tests/cli/config_terminal.py", 'f"{8:4}  yes"', 'f"{9:4}  yes"'),
+        replace("tests/cli/config_terminal.py", 'f"{11:4}  {path}"', 'f"{12:4}  {path}"')],
          "tests/cli/config_terminal.sh", r"(?s)not ok .*niceness"),
 ]
 
@@ -225,8 +226,8 @@ SUBCOMMAND = [
          "recipes subcommand", r"accelerate where: no source src/cli/cmd_where\.c"),
     Step("the row", [append("src/config/rows_commands.h", '''
     COMMAND (WHERE, where, "where", .summary = "print the name of the configuration file")
-'''), replace("src/config/options.c", "COMMAND_TEST | COMMAND_TO_FSDP2, .metavar", "COMMAND_TEST | COMMAND_TO_FSDP2\n"
-              "                  | COMMAND_WHERE, .metavar")],
+'''), replace("src/config/options.c", "| COMMAND_TPU_CONFIG, .metavar",
+              "| COMMAND_TPU_CONFIG | COMMAND_WHERE, .metavar")],
          "recipes subcommand", r"src/cli/cmd_where\.c: no row in src/config/rows_commands\.h"),
     Step("its line in src/cli/Makefile.inc", [after("src/cli/Makefile.inc", "\t%D%/cmd_to_fsdp2.c",
                                                     "\t%D%/cmd_where.c \\\n")],
@@ -250,7 +251,7 @@ test_expect_success 'the name' '"$accelerate" where >out && grep -x "$HOME/.*/de
 ''')], "mutants", r"src/cli/cmd_where\.c: add mutants to the table"),
     Step("NEWS.md", [after("NEWS.md", "- `accelerate to-fsdp2`", "- `accelerate where` prints a name.\n")],
          "recipes subcommand", r"accelerate where: not mentioned in NEWS\.md"),
-    Step("make regen", ["regen", after("man/accelerate.1", ".Xr accelerate-to-fsdp2 1 ,", ".Xr accelerate-where 1 ,\n")],
+    Step("make regen", ["regen", after("man/accelerate.1", ".Xr accelerate-tpu-config 1 ,", ".Xr accelerate-where 1 ,\n")],
          "generated.sh", r"not ok .*man/accelerate\.1 .*make regen"),
 ]
 

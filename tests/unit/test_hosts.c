@@ -210,6 +210,33 @@ test_allocations (void)
     }
 }
 
+/* Of one command that was started several times, each would be the head of a job. */
+static void
+test_tasks (void)
+{
+    static const struct {
+        const char *variables[8];
+        int count;
+        const char *starter;
+    } cases[] = {
+        { { NULL }, 1, "" },
+        { { "SLURM_STEP_ID", "0", "SLURM_STEP_NUM_TASKS", "4" }, 4, "srun" },
+        { { "SLURM_STEP_ID", "4294967291", "SLURM_STEP_NUM_TASKS", "4" }, 1, "" },
+        { { "SLURM_STEP_NUM_TASKS", "4" }, 1, "" },
+        { { "SLURM_STEP_ID", "0", "SLURM_STEP_NUM_TASKS", "1" }, 1, "srun" },
+        { { "OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "2" }, 2, "mpirun" },
+        { { "PMI_RANK", "0", "PMI_SIZE", "3" }, 3, "mpiexec" },
+        { { "PMI_RANK", "0", "PMI_SIZE", "many" }, 1, "" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *starter = "";
+        variables = cases[i].variables;
+        int64_t count = allocation_tasks (&starter, look_up);
+        ok (count == cases[i].count && !strcmp (starter, cases[i].starter), "tasks %zu: %d of %s", i, (int) count,
+            starter);
+    }
+}
+
 static void
 test_wire (void)
 {
@@ -342,6 +369,11 @@ test_verdict (void)
     links[0].status = 143;
     links[0].failed_ns = 500;
     ok (verdict_find (&head) == &links[1], "nor has one whose launcher was told before it could say so");
+    links[0].end = WIRE_END_TOLD;
+    links[0].failed_ns = 2000;
+    links[0].was_told = false;
+    ok (verdict_find (&head) == &links[0], "a launcher that somebody else told to end was first");
+    links[0].was_told = true;
     head.signal = 15;
     head.signal_ns = 900;
     ok (!verdict_find (&head) && verdict_status (&head, NULL) == 143, "what fails after a signal is due to the signal");
@@ -355,6 +387,7 @@ main (void)
     test_many ();
     test_division ();
     test_allocations ();
+    test_tasks ();
     test_wire ();
     test_parcel ();
     test_verdict ();

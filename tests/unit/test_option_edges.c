@@ -3,7 +3,9 @@
 #include <config.h>
 
 #include "config/emit.h"
+#include "config/opt_argv.h"
 #include "config/opt_python.h"
+#include "config/pep440.h"
 #include "config/tree.h"
 #include "config/values.h"
 #include "launch/executable.h"
@@ -117,10 +119,51 @@ test_executables (void)
     free (found);
 }
 
+/* What packaging.version.parse() of Python says of each. */
+static void
+test_versions (void)
+{
+    static const char *const good[]
+        = { "1", "1.0", "12.0.0", "v1.0", "V2", "1!2.3", "2026.11", "1.0a1", "1.0.alpha-2", "1.0B", "1.0_beta_3",
+            "1.0c1", "1.0-rc.1", "1.0pre", "1.0preview4",
+            "1.0.post1", "1.0-1", "1.0r5", "1.0.rev", "1.0.dev0", "1.0dev",
+            "0.30.0.dev0", "1.0a1.post2.dev3", "1.0a.", "1.0+local", "1.0+ubuntu-1.2_x", "1.0RC1+A.1" };
+    static const char *const bad[]
+        = { "", "v", "x", "1.", "1..0", ".1", "1.x", "1.0x", "!1", "1!", "1.0a1b2", "1.0+", "1.0+a..b", "1.0+a.",
+            "1.0+a b", "1.0.dev0.post1", "1.0--", "1.0-x", "1.0.alpha.beta", "lates", "1.0; rm -r data", "1.0\n" };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        ok (pep440_is_version (good[i]), "'%s' is a version", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ok (!pep440_is_version (bad[i]), "text %zu is not a version", i);
+}
+
+/* A flag with PROPERTY_WORDS takes what is not an option; `--key=value` takes nothing more. */
+static void
+test_several_words (void)
+{
+    static const char *const words[] = { "--command", "a", "-1", "b c", "--debug", "x", "--command=d", "y" };
+    static const struct {
+        enum argv_item item;
+        const char *key, *value;
+    } wanted[] = {
+        { ARGV_OPTION, "command", "a" }, { ARGV_OPTION, "command", "-1" }, { ARGV_OPTION, "command", "b c" },
+        { ARGV_OPTION, "debug", "true" }, { ARGV_POSITIONAL, NULL, "x" }, { ARGV_OPTION, "command", "d" },
+        { ARGV_POSITIONAL, NULL, "y" }, { ARGV_END, NULL, NULL },
+    };
+    struct argv_scan scan = { .command = COMMAND_TPU_CONFIG, .argc = 8, .argv = (char **) (uintptr_t) words };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        enum argv_item item = argv_next (&scan, &fail);
+        ok (item == wanted[i].item && (!wanted[i].key || !strcmp (scan.row->key, wanted[i].key))
+            && (!wanted[i].value || !strcmp (scan.value, wanted[i].value)), "item %zu of several words", i);
+    }
+}
+
 int
 main (void)
 {
     scratch_enter ();
+    test_versions ();
+    test_several_words ();
     test_numbers ();
     test_is_on ();
     test_json ();

@@ -64,10 +64,12 @@ test_rows (void)
         const struct option *row = &options[i];
         bool is_unique = true;
         for (size_t j = 0; j < i; j++)
-            is_unique = is_unique && strcmp (options[j].key, row->key)
+            is_unique = is_unique
+                        && (strcmp (options[j].key, row->key)
+                            || !((row->commands & options[j].commands) || (row->properties & PROPERTY_FILE)))
                         && !(row->letter && row->letter == options[j].letter);
         bool has_flag = !(row->properties & PROPERTY_NO_FLAG);
-        ok (is_unique, "%s: key and letter are unique", row->key);
+        ok (is_unique, "%s: letter and key are unique, the key among each command's flags", row->key);
         ok (is_help_line (row->help), "%s: help is one short line: %s", row->key, row->help);
         ok (row->doc && row->doc[strlen (row->doc) - 1] == '.', "%s: doc is sentences", row->key);
         ok (has_flag ? row->commands != 0 : row->commands == 0 && (row->properties & PROPERTY_FILE),

@@ -319,6 +319,32 @@ test_names (void)
         fclose (list);
 }
 
+/* Hydra's jobs differ in nothing but the process that serves their ranks. */
+static void
+test_names_of_hydra (void)
+{
+    struct bootstrap_address plain, first, second, port;
+    char number[16];
+    int ends[2], more[2];
+    job = job_of (0, 2);
+    bootstrap_usual_address (&job, &plain);
+    ok (!socketpair (AF_UNIX, SOCK_STREAM, 0, ends) && !socketpair (AF_UNIX, SOCK_STREAM, 0, more), "socket pairs");
+    snprintf (number, sizeof number, "%d", ends[0]);
+    setenv ("PMI_FD", number, 1);
+    bootstrap_usual_address (&job, &first);
+    snprintf (number, sizeof number, "%d", more[0]);
+    setenv ("PMI_FD", number, 1);
+    bootstrap_usual_address (&job, &second);
+    unsetenv ("PMI_FD");
+    setenv ("PMI_PORT", "host:1", 1);
+    bootstrap_usual_address (&job, &port);
+    unsetenv ("PMI_PORT");
+    ok (strcmp (bootstrap_address_text (&plain), bootstrap_address_text (&first)) != 0, "PMI_FD tells jobs apart");
+    is_text (bootstrap_address_text (&second), bootstrap_address_text (&first), "but not ranks of one server");
+    ok (strcmp (bootstrap_address_text (&plain), bootstrap_address_text (&port)) != 0, "PMI_PORT does, too");
+    close (ends[0]), close (ends[1]), close (more[0]), close (more[1]);
+}
+
 /* Only a name that is in use is asked after. */
 static void
 test_bind_fails (void)
@@ -645,6 +671,7 @@ main (void)
     test_exchange ();
     test_meeting ();
     test_names ();
+    test_names_of_hydra ();
     test_bind_fails ();
     test_serving ();
     test_bad_answers ();

@@ -21,6 +21,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* MPICH's MPI_STATUSES_IGNORE is the address 1, which GCC takes for an array that is too short. */
+#if defined MPICH_VERSION && defined __GNUC__ && !defined __clang__
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+#endif
+
 /** What ranks compare.  As bytes, so without padding. */
 struct called {
     uint64_t count;
@@ -177,6 +182,9 @@ enum accel_status world_fail (const struct accel_engine_helpers *helpers, struct
 /** Whether this thread may call MPI. */
 bool world_is_mine (void);
 const char *world_level_name (int level);
+
+/** Before MPI_Init(): let MPI's own plug-ins find it. */
+void world_show_symbols (void);
 int64_t now_ms (void);
 
 /* ---- post.c ---- */

@@ -13,7 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PROTOCOL = 1, FAILED_LEAVE_MS = 5000, POLL_NS = 200000 };
+enum {
+    PROTOCOL = 1,
+    FAILED_LEAVE_MS = 5000, /* for MPI_Finalize() after a failure */
+    LEAVE_MS = 10000,       /* the same, once all ranks are known to call it */
+    QUIET_MS = 60,          /* for the slowest rank to leave a barrier after the first one */
+    POLL_NS = 200000,
+};
 
 struct world mpi_world = { .lock = PTHREAD_MUTEX_INITIALIZER, .level = MPI_THREAD_SERIALIZED };
 
@@ -29,6 +35,8 @@ static struct {
     pid_t pid; /* that has called MPI_Init(); 0: the program has */
     uint32_t timeout_ms;
     int status;
+    bool has_hosts; /* the last job had several */
+    _Atomic int64_t deadline_ms;
     atomic_bool is_over;
 } leave;
 
@@ -71,36 +79,70 @@ world_level_name (int level)
 
 /* ---- beginning and end ---- */
 
-/* MPI_Init() in a process that mpirun did not start makes it a job of its own, so each rank would be rank 0 of 1. */
+static bool
+is_any_set (const char *const *names)
+{
+    while (*names && !getenv (*names))
+        names++;
+    return *names;
+}
+
+/* MPI_Init() in a process that mpirun did not start makes it a job of its own, so each rank would be rank 0 of 1; or,
+ * in Open MPI, it ends the process if it knows that srun has started it. */
 enum accel_status
 world_probe (const struct accel_engine_job *job, struct accel_error *err)
 {
-    static const char *const names[] = { "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_FD",
-                                         "PMI_PORT", "PMI_CONTROL_PORT", "MPIRUN_RANK" };
+    static const char *const pmix[] = { "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", NULL };
+    static const char *const pmi[] = { "PMI_RANK", "PMI_FD", "PMI_PORT", "PMI_CONTROL_PORT", "MPIRUN_RANK", NULL };
     int is_running = 0;
-    if (job->world_size == 1 || (MPI_Initialized (&is_running) == MPI_SUCCESS && is_running))
+    if (job->world_size == 1 || (MPI_Initialized (&is_running) == MPI_SUCCESS && is_running) || is_any_set (pmix))
         return ACCEL_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (getenv (names[i]))
-            return ACCEL_OK;
+    if (!is_any_set (pmi))
+        return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
+                                   "cannot connect ranks that MPI did not start (PMIX_RANK, PMI_RANK and others are "
+                                   "not set): start the program with 'accelerate launch --mpi yes', with 'mpirun -n "
+                                   "%d PROGRAM' or with 'srun --mpi=pmix'",
+                                   job->world_size);
+#ifdef OPEN_MPI
     return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
-                               "cannot connect ranks that MPI did not start (PMIX_RANK, PMI_RANK and others are not "
-                               "set): start the program with 'mpirun -n %d PROGRAM'",
-                               job->world_size);
+                               "cannot connect ranks that were started through PMI-1 or PMI-2 (PMI_RANK or PMI_FD is "
+                               "set, but not PMIX_RANK), because it was built with Open MPI, which needs PMIx: start "
+                               "the program with Open MPI's mpirun, or with 'srun --mpi=pmix'");
+#else
+    return ACCEL_OK;
+#endif
 }
 
 /* A rank that never ends would keep the others here for ever. */
 static void *
 watch_leaving (void *user)
 {
-    uint32_t ms = mpi_world.is_stuck || *mpi_world.error ? FAILED_LEAVE_MS : leave.timeout_ms;
-    struct timespec time = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
     (void) user;
-    while (nanosleep (&time, &time))
-        continue;
+    for (int64_t left; (left = atomic_load (&leave.deadline_ms) - now_ms ()) > 0;)
+        nanosleep (&(struct timespec){ .tv_sec = left < 1000 ? 0 : 1, .tv_nsec = left < 1000 ? left * 1000000 : 0 },
+                   NULL);
     if (!atomic_load (&leave.is_over))
         _exit (leave.status);
     return NULL;
+}
+
+/* MPICH 4.0 over UCX and TCP: a rank that is in MPI_Finalize() waits for an answer from each other one, and gives none
+ * after it has got all.  One that gives answers before it asks for its own, because it is still busy in another call of
+ * MPI, hangs.  So the ranks meet, and then do nothing until all have left the barrier. */
+static void
+leave_together (void)
+{
+#ifdef MPICH_VERSION
+    MPI_Request request = MPI_REQUEST_NULL;
+    int done = 0;
+    if (!leave.has_hosts || !mpi_world.has_comm || mpi_world.is_stuck || *mpi_world.error
+        || !world_check (MPI_Ibarrier (mpi_world.comm, &request), "MPI_Ibarrier"))
+        return;
+    while (world_check (MPI_Test (&request, &done, MPI_STATUS_IGNORE), "MPI_Test") && !done)
+        nanosleep (&(struct timespec){ .tv_nsec = POLL_NS }, NULL);
+    atomic_store (&leave.deadline_ms, now_ms () + LEAVE_MS);
+    nanosleep (&(struct timespec){ .tv_nsec = QUIET_MS * 1000000L }, NULL);
+#endif
 }
 
 /* mpirun ends a job of which a process has called MPI_Init() but not MPI_Finalize().  That is right for one that has
@@ -114,17 +156,19 @@ finish (int status, void *user)
     if (leave.pid != getpid () || status || mpi_world.session || MPI_Finalized (&is_over) != MPI_SUCCESS || is_over)
         return;
     leave.status = status;
+    leave.deadline_ms = now_ms () + (mpi_world.is_stuck || *mpi_world.error ? FAILED_LEAVE_MS : leave.timeout_ms);
     fflush (NULL);
     if (pthread_create (&watcher, NULL, watch_leaving, NULL))
         return;
     pthread_detach (watcher);
+    leave_together ();
     MPI_Finalize ();
     atomic_store (&leave.is_over, true);
 }
 
 /* Open MPI's plug-ins take MPI's symbols from the program, but a module is loaded for itself alone. */
-static void
-show_symbols (void)
+void
+world_show_symbols (void)
 {
     Dl_info info;
     void *symbol = dlsym (RTLD_DEFAULT, "MPI_Init_thread");
@@ -145,7 +189,7 @@ start_mpi (const struct accel_engine_job *job, struct accel_error *err)
         MPI_Query_thread (&mpi_world.level);
         return ACCEL_OK;
     }
-    show_symbols ();
+    world_show_symbols ();
     if (MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &mpi_world.level) != MPI_SUCCESS)
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: MPI_Init_thread() failed");
     leave.pid = getpid ();
@@ -305,6 +349,7 @@ world_open (const struct accel_engine_job *job, int *peers, struct accel_error *
                                    "accel_open: engine mpi: an earlier job of this process failed, and MPI cannot be "
                                    "used again: start the program again");
     leave.timeout_ms = job->timeout_ms;
+    leave.has_hosts = job->local_world_size < job->world_size;
     mpi_world.opener = pthread_self ();
     enum accel_status status = start_mpi (job, err);
     if (!status)

@@ -11,8 +11,11 @@
 #include "util/cleanup.h"
 #include "util/envnames.h"
 #include "util/hash.h"
+#include "util/parse.h"
+#include "util/peer.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +27,7 @@ enum { SPARE_DIGITS = 16 };
 /* What tells one job from another on this host; those that a launcher does not set are empty. */
 static const char *const identifying[] = {
     ENV_MASTER_ADDR, ENV_MASTER_PORT, ENV_JOB_ID, "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "PMIX_NAMESPACE",
-    "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "MV2_COMM_WORLD_ID", "SLURM_JOB_ID", "SLURM_STEP_ID",
+    "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PMI_PORT", "MV2_COMM_WORLD_ID", "SLURM_JOB_ID", "SLURM_STEP_ID",
 };
 
 /* The end of the text separates it from the next part. */
@@ -42,6 +45,17 @@ set_text (struct bootstrap_address *address, const char *text)
     address->length = (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + (size_t) length);
 }
 
+/* Hydra gives a job no number, but each rank a socket whose other end is held by one process on this host.
+ * @return its pid, 0 if there is none */
+static int
+find_pmi_server (void)
+{
+    const char *text = getenv ("PMI_FD");
+    int64_t fd;
+    struct peer peer;
+    return text && parse_int64 (text, 0, INT_MAX, &fd) == PARSE_OK && peer_of ((int) fd, &peer) ? (int) peer.pid : 0;
+}
+
 void
 bootstrap_usual_address (const struct engine_job *job, struct bootstrap_address *address)
 {
@@ -51,7 +65,8 @@ bootstrap_usual_address (const struct engine_job *job, struct bootstrap_address 
         const char *part = getenv (identifying[i]);
         hash = hash_text (hash, part ? part : "");
     }
-    snprintf (text, sizeof text, "%d/%d", job->identity.world_size, job->identity.local_world_size);
+    snprintf (text, sizeof text, "%d/%d/%d", job->identity.world_size, job->identity.local_world_size,
+              find_pmi_server ());
     hash = hash_text (hash, text);
     snprintf (text, sizeof text, "accel-%u-%016llx", (unsigned) geteuid (), (unsigned long long) hash);
     set_text (address, text);

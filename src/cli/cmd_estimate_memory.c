@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accelerate estimate-memory: how much memory a model needs. */
+#include <config.h>
+
+#include "cli/command.h"
+#include "cli/estimate.h"
+#include "cli/words.h"
+#include "util/cleanup.h"
+
+#include <string.h>
+
+static const char *const all_dtypes[] = { "float32", "float16", "int8", "int4" };
+
+/* All types if none is given. */
+static int
+check (struct settings *settings, const struct strlist *words, struct fail *fail)
+{
+    if (!words->count)
+        return fail_set (fail, FAIL_USAGE, "no model given: accelerate estimate-memory MODEL%s",
+                         settings->dtypes.count ? " --dtypes ..., in this order" : "");
+    if (words->count > 1)
+        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", words->items[1]);
+    for (size_t i = 0; i < settings->dtypes.count; i++) {
+        bool is_known = false;
+        for (size_t j = 0; j < 4; j++)
+            is_known |= !strcmp (settings->dtypes.items[i], all_dtypes[j]);
+        if (!is_known)
+            return fail_set (fail, FAIL_USAGE,
+                             "invalid value for --dtypes: '%s'; expected float32, float16, int8 or int4",
+                             settings->dtypes.items[i]);
+    }
+    bool is_given = settings->dtypes.count > 0;
+    for (size_t i = 0; i < 4 && !is_given; i++)
+        strlist_add (&settings->dtypes, all_dtypes[i]);
+    return settings->dtypes.failed ? fail_nomem (fail) : 0;
+}
+
+/* A local folder does not say which library made it, but its configuration does. */
+static int
+find_library (struct estimate_model *model, const struct settings *settings, struct fail *fail)
+{
+    const char *library = settings->library_name;
+    if (model->library)
+        return 0;
+    if (!library && estimate_text (model, "model_type"))
+        library = "transformers";
+    else if (!library && estimate_text (model, "architecture"))
+        library = "timm";
+    if (library && !(model->library = strdup (library)))
+        return fail_nomem (fail);
+    return 0;
+}
+
+/* Accelerate runs the model's own code.  Nothing is run here, but which sizes follow from the type of such a
+ * model is not known. */
+static int
+check_code (const struct estimate_model *model, const struct settings *settings, const char *name, struct fail *fail)
+{
+    if (settings->trust_remote_code || !node_find (&model->config.root, "auto_map"))
+        return 0;
+    return fail_set (fail, FAIL_GENERAL, "model '%s' comes with code of its own, which decides what it needs: add "
+                     "--trust_remote_code to count the tensors of its files (no code is run)", name);
+}
+
+static int
+estimate (const struct settings *settings, bool wants_training, const char *name, struct fail *fail)
+{
+    struct estimate_model model = { 0 };
+    AUTO_STRBUF struct strbuf out = { 0 };
+    bool is_local = !access (name, F_OK);
+    int result = is_local ? estimate_read_local (&model, name, settings->follow_links, fail)
+                          : estimate_read_hub (&model, settings, name, fail);
+    if (!result)
+        result = find_library (&model, settings, fail) || check_code (&model, settings, name, fail)
+                         || estimate_arrange (&model, fail)
+                     ? -1
+                     : 0;
+    if (!result) {
+        struct estimate_report report = { .name = name, .settings = settings, .model = &model,
+                                          .wants_training = wants_training };
+        estimate_measure (&model, &report.sizes);
+        result = settings->json ? estimate_show_json (&report, &out, fail) : estimate_show (&report, &out, fail);
+    }
+    if (!result)
+        fputs (out.text, stdout);
+    estimate_model_release (&model);
+    return result;
+}
+
+static bool
+is_given (const struct config *config, const char *key)
+{
+    return config_origin (config, key).kind == ORIGIN_FLAG;
+}
+
+int
+cmd_estimate_memory (int argc, char **argv, struct fail *fail)
+{
+    AUTO_STRLIST struct strlist words = { 0 };
+    struct config config = { 0 };
+    int status = words_read (&config, COMMAND_ESTIMATE_MEMORY, argc, argv, &words, fail);
+    if (!status)
+        status = check (&config.settings, &words, fail);
+    if (!status)
+        status = estimate (&config.settings,
+                           is_given (&config, "training") || is_given (&config, "zero_stage")
+                               || is_given (&config, "num_processes"),
+                           words.items[0], fail);
+    config_release (&config);
+    return status;
+}

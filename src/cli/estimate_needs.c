@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What inference and training need besides the weights: keys and values of the context; gradients and states of
+ * optimizers, divided among processes by ZeRO (https://arxiv.org/abs/1910.02054). */
+#include <config.h>
+
+#include "cli/estimate.h"
+
+#include <string.h>
+
+#define MOST_BITS ((uint64_t) 1 << 62)
+
+/* ---- keys and values ---- */
+
+struct attention {
+    uint64_t layers;
+    uint64_t per_token; /* elements of one layer */
+    uint64_t window;    /* tokens that a layer with a window keeps; 0: there are none */
+    uint64_t windowed;  /* layers with a window */
+};
+
+static uint64_t
+first_of (const struct estimate_model *model, const char *const *keys)
+{
+    uint64_t value = 0;
+    for (; *keys && !value; keys++)
+        value = estimate_number (model, *keys, 0);
+    return value;
+}
+
+static void
+read_config (const struct estimate_model *model, struct attention *attention)
+{
+    static const char *const layers[] = { "num_hidden_layers", "n_layer", "num_layers", "n_layers", NULL };
+    static const char *const heads[] = { "num_attention_heads", "n_head", "num_heads", "n_heads", NULL };
+    static const char *const sizes[] = { "hidden_size", "n_embd", "d_model", NULL };
+    uint64_t head_count = first_of (model, heads);
+    uint64_t head = estimate_number (model, "head_dim", head_count ? first_of (model, sizes) / head_count : 0);
+    const struct node *several = node_find (&model->config.root, "multi_query");
+    uint64_t pairs
+        = estimate_number (model, "num_key_value_heads", estimate_number (model, "num_kv_heads", head_count));
+    uint64_t latent = estimate_number (model, "kv_lora_rank", 0);
+    attention->layers = first_of (model, layers);
+    if (several && several->kind == NODE_BOOL && !strcmp (several->text, "True"))
+        pairs = 1;
+    attention->per_token = latent ? latent + estimate_number (model, "qk_rope_head_dim", 0) : 2 * pairs * head;
+    const struct node *types = node_find (&model->config.root, "layer_types");
+    attention->window = estimate_number (model, "sliding_window", 0);
+    for (size_t i = 0; types && types->kind == NODE_LIST && i < types->count; i++)
+        attention->windowed += types->items[i].text && !strcmp (types->items[i].text, "sliding_attention");
+    if (attention->windowed > attention->layers)
+        attention->windowed = attention->layers;
+}
+
+static void
+read_facts (const struct gguf_facts *facts, struct attention *attention)
+{
+    uint64_t head = facts->heads ? facts->embedding / facts->heads : 0;
+    uint64_t keys = facts->key_length ? facts->key_length : head;
+    uint64_t values = facts->value_length ? facts->value_length : head;
+    uint64_t pairs = facts->kv_heads ? facts->kv_heads : facts->heads;
+    attention->layers = facts->layers;
+    if (__builtin_add_overflow (keys, values, &keys) || __builtin_mul_overflow (pairs, keys, &attention->per_token))
+        attention->per_token = 0;
+}
+
+int
+estimate_cache (const struct estimate_model *model, uint64_t context, unsigned bits, uint64_t *bytes,
+                struct fail *fail)
+{
+    struct attention attention = { 0 };
+    uint64_t kept, elements;
+    if (model->is_gguf)
+        read_facts (&model->facts, &attention);
+    else
+        read_config (model, &attention);
+    if (!attention.layers || !attention.per_token)
+        return fail_set (fail, FAIL_GENERAL, "--context_length: the model's configuration does not say how many layers "
+                         "and heads it has");
+    kept = attention.window && attention.window < context ? attention.window : context;
+    if (__builtin_mul_overflow (attention.layers - attention.windowed, context, &elements)
+        || __builtin_mul_overflow (attention.windowed, kept, &kept)
+        || __builtin_add_overflow (elements, kept, &elements)
+        || __builtin_mul_overflow (elements, attention.per_token, &elements)
+        || __builtin_mul_overflow (elements, bits, &elements) || elements > MOST_BITS)
+        return fail_set (fail, FAIL_GENERAL, "--context_length: too large: size overflows");
+    *bytes = elements / 8;
+    return 0;
+}
+
+/* ---- training ---- */
+
+static const struct {
+    const char *name;
+    unsigned bytes; /* of state for each parameter, float32 */
+} optimizers[] = {
+    { "adamw", 8 }, { "adam", 8 }, { "adamw-amsgrad", 12 }, { "lion", 4 }, { "sgd-momentum", 4 }, { "sgd", 0 },
+};
+
+const char *const estimate_optimizers[] = { "adamw", "adam", "adamw-amsgrad", "lion", "sgd-momentum", "sgd", NULL };
+
+static uint64_t
+share (uint64_t bytes, bool is_divided, uint64_t processes)
+{
+    return is_divided ? bytes / processes + (bytes % processes != 0) : bytes;
+}
+
+struct estimate_training
+estimate_train (uint64_t parameters, const char *optimizer, const char *precision, int64_t zero_stage,
+                int64_t processes)
+{
+    struct estimate_training training = { 0 };
+    bool is_mixed = strcmp (precision, "no") != 0;
+    uint64_t size = is_mixed ? 2 : 4, count = processes > 0 ? (uint64_t) processes : 1;
+    uint64_t state = is_mixed ? 4 : 0; /* the float32 masters of 16-bit parameters */
+    for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
+        if (!strcmp (optimizers[i].name, optimizer))
+            state += optimizers[i].bytes;
+    training.weights = share (parameters * size, zero_stage >= 3, count);
+    training.gradients = share (parameters * size, zero_stage >= 2, count);
+    training.optimizer = share (parameters * state, zero_stage >= 1, count);
+    return training;
+}

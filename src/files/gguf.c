@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The header of GGUF files; see gguf.h. */
+#include <config.h>
+
+#include "files/gguf.h"
+
+#include "files/error.h"
+#include "util/cleanup.h"
+
+#include <string.h>
+
+enum {
+    MOST_DIMENSIONS = 4,
+    MOST_TENSORS = 1 << 20,
+    MOST_KEYS = 1 << 20,
+    MOST_NAME = 65535,
+    DEEPEST = 4, /* lists of lists */
+};
+
+/* Kinds of metadata values. */
+enum kind {
+    KIND_U8,
+    KIND_I8,
+    KIND_U16,
+    KIND_I16,
+    KIND_U32,
+    KIND_I32,
+    KIND_F32,
+    KIND_BOOL,
+    KIND_TEXT,
+    KIND_LIST,
+    KIND_U64,
+    KIND_I64,
+    KIND_F64,
+    KIND_COUNT
+};
+
+static const uint8_t kind_bytes[KIND_COUNT] = { 1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8 };
+
+/* A type's elements come in blocks; by the format's number of the type.  0: unknown. */
+static const struct {
+    uint16_t block; /* elements */
+    uint16_t bytes;
+} types[] = {
+    [0] = { 1, 4 },     [1] = { 1, 2 },     [2] = { 32, 18 },   [3] = { 32, 20 },   [6] = { 32, 22 },
+    [7] = { 32, 24 },   [8] = { 32, 34 },   [9] = { 32, 36 },   [10] = { 256, 84 }, [11] = { 256, 110 },
+    [12] = { 256, 144 }, [13] = { 256, 176 }, [14] = { 256, 210 }, [15] = { 256, 292 }, [16] = { 256, 66 },
+    [17] = { 256, 74 }, [18] = { 256, 98 }, [19] = { 256, 50 }, [20] = { 32, 18 },  [21] = { 256, 110 },
+    [22] = { 256, 82 }, [23] = { 256, 136 }, [24] = { 1, 1 },   [25] = { 1, 2 },    [26] = { 1, 4 },
+    [27] = { 1, 8 },    [28] = { 1, 8 },    [29] = { 256, 56 }, [30] = { 1, 2 },    [34] = { 256, 54 },
+    [35] = { 256, 66 }, [39] = { 32, 17 },
+};
+
+struct reader {
+    const unsigned char *bytes;
+    size_t length, at;
+    bool is_short;
+    struct accel_error *err;
+};
+
+static enum accel_status
+take (struct reader *reader, uint64_t count, const unsigned char **bytes)
+{
+    if (count > reader->length - reader->at) {
+        reader->is_short = true;
+        return accel_fail (reader->err, ACCEL_ERR_FORMAT, "byte %zu: the header is cut off", reader->at);
+    }
+    *bytes = reader->bytes + reader->at;
+    reader->at += (size_t) count;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+take_number (struct reader *reader, size_t size, uint64_t *value)
+{
+    const unsigned char *bytes = NULL;
+    enum accel_status status = take (reader, size, &bytes);
+    *value = 0;
+    for (size_t i = 0; bytes && i < size; i++)
+        *value |= (uint64_t) bytes[i] << 8 * i;
+    return status;
+}
+
+static enum accel_status
+take_text (struct reader *reader, const unsigned char **text, uint64_t *length)
+{
+    enum accel_status status = take_number (reader, 8, length);
+    if (!status && *length > GGUF_MAX_HEADER)
+        return accel_fail (reader->err, ACCEL_ERR_FORMAT, "byte %zu: a text of %llu bytes", reader->at,
+                           (unsigned long long) *length);
+    return status ? status : take (reader, *length, text);
+}
+
+static enum accel_status
+check_kind (struct reader *reader, uint64_t kind)
+{
+    if (kind < KIND_COUNT)
+        return ACCEL_OK;
+    return accel_fail (reader->err, ACCEL_ERR_FORMAT, "byte %zu: unknown type %llu of a value", reader->at,
+                       (unsigned long long) kind);
+}
+
+static bool
+is_integer (uint64_t kind)
+{
+    return kind_bytes[kind] && kind != KIND_F32 && kind != KIND_F64 && kind != KIND_BOOL;
+}
+
+/* A value, or a list of them.  @param[in,out] largest  of the integers in it; negative ones do not count */
+static enum accel_status
+take_value (struct reader *reader, uint64_t kind, unsigned depth, uint64_t *largest)
+{
+    const unsigned char *bytes;
+    uint64_t length = 1, inner = kind, value;
+    enum accel_status status = check_kind (reader, kind);
+    if (!status && kind == KIND_LIST) {
+        if (depth == DEEPEST)
+            return accel_fail (reader->err, ACCEL_ERR_FORMAT, "byte %zu: lists are too deep", reader->at);
+        status = take_number (reader, 4, &inner);
+        if (!status && !(status = take_number (reader, 8, &length)))
+            status = check_kind (reader, inner);
+        /* A list without a byte for each element would be a long loop for a short file. */
+        if (!status && length > GGUF_MAX_HEADER)
+            return accel_fail (reader->err, ACCEL_ERR_FORMAT, "byte %zu: a list of %llu elements", reader->at,
+                               (unsigned long long) length);
+        if (!status && kind_bytes[inner] && !is_integer (inner))
+            return take (reader, length * kind_bytes[inner], &bytes);
+    }
+    for (uint64_t i = 0; i < length && !status; i++) {
+        if (inner == KIND_TEXT)
+            status = take_text (reader, &bytes, &value);
+        else if (inner == KIND_LIST)
+            status = take_value (reader, inner, depth + 1, largest);
+        else if (!(status = take_number (reader, kind_bytes[inner], &value)) && is_integer (inner)
+                 && value <= INT64_MAX && value > *largest)
+            *largest = value;
+    }
+    return status;
+}
+
+static bool
+is_key (const unsigned char *key, uint64_t length, const char *ending)
+{
+    size_t wanted = strlen (ending);
+    return length >= wanted && !memcmp (key + length - wanted, ending, wanted);
+}
+
+/* "llama.block_count" and the like; keys of other parts of a model, such as "clip.vision.block_count", do not count. */
+static uint64_t *
+find_fact (struct gguf_facts *facts, const unsigned char *key, uint64_t length)
+{
+    static const struct {
+        const char *ending;
+        size_t offset;
+    } endings[] = {
+        { ".block_count", offsetof (struct gguf_facts, layers) },
+        { ".embedding_length", offsetof (struct gguf_facts, embedding) },
+        { ".attention.head_count", offsetof (struct gguf_facts, heads) },
+        { ".attention.head_count_kv", offsetof (struct gguf_facts, kv_heads) },
+        { ".attention.key_length", offsetof (struct gguf_facts, key_length) },
+        { ".attention.value_length", offsetof (struct gguf_facts, value_length) },
+    };
+    size_t own = strlen (facts->architecture);
+    if (!own || length < own || memcmp (key, facts->architecture, own) != 0)
+        return NULL;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (is_key (key + own, length - own, endings[i].ending) && length - own == strlen (endings[i].ending))
+            return (uint64_t *) (void *) ((char *) facts + endings[i].offset);
+    return NULL;
+}
+
+static enum accel_status
+take_pair (struct reader *reader, struct gguf_facts *facts)
+{
+    const unsigned char *key, *text;
+    uint64_t length, kind, size, largest = 0;
+    enum accel_status status = take_text (reader, &key, &length);
+    if (!status)
+        status = take_number (reader, 4, &kind);
+    if (status)
+        return status;
+    if (kind == KIND_TEXT && length == 20 && !memcmp (key, "general.architecture", 20)) {
+        if ((status = take_text (reader, &text, &size)))
+            return status;
+        snprintf (facts->architecture, sizeof facts->architecture, "%.*s", size < 32 ? (int) size : 31,
+                  (const char *) text);
+        return ACCEL_OK;
+    }
+    status = take_value (reader, kind, 0, &largest);
+    uint64_t *fact = status ? NULL : find_fact (facts, key, length);
+    if (fact)
+        *fact = largest;
+    return status;
+}
+
+static enum accel_status
+measure (struct reader *reader, struct gguf_tensor *tensor, uint64_t type)
+{
+    if (type >= sizeof types / sizeof *types || !types[type].block)
+        return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': unknown type %llu", tensor->name,
+                           (unsigned long long) type);
+    if (tensor->elements % types[type].block)
+        return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': %llu elements are not whole blocks of %u",
+                           tensor->name, (unsigned long long) tensor->elements, types[type].block);
+    if (__builtin_mul_overflow (tensor->elements / types[type].block, types[type].bytes, &tensor->bytes)
+        || tensor->elements > INT64_MAX / 8)
+        return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': too large: size overflows", tensor->name);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+take_tensor (struct reader *reader, struct gguf_tensor *tensor)
+{
+    const unsigned char *name;
+    uint64_t length, dimensions, size, type, offset;
+    enum accel_status status = take_text (reader, &name, &length);
+    if (status)
+        return status;
+    if (!length || length > MOST_NAME || memchr (name, '\0', length))
+        return accel_fail (reader->err, ACCEL_ERR_FORMAT, "byte %zu: not a tensor's name", reader->at);
+    tensor->name = strndup ((const char *) name, length);
+    if (!tensor->name)
+        return accel_fail (reader->err, ACCEL_ERR_NOMEM, "out of memory");
+    tensor->elements = 1;
+    if ((status = take_number (reader, 4, &dimensions)))
+        return status;
+    if (dimensions > MOST_DIMENSIONS)
+        return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': %llu dimensions; the maximum is %d",
+                           tensor->name, (unsigned long long) dimensions, MOST_DIMENSIONS);
+    for (uint64_t i = 0; i < dimensions && !status; i++)
+        if (!(status = take_number (reader, 8, &size))
+            && __builtin_mul_overflow (tensor->elements, size, &tensor->elements))
+            return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': too large: size overflows",
+                               tensor->name);
+    if (!status && !(status = take_number (reader, 4, &type)))
+        status = take_number (reader, 8, &offset);
+    return status ? status : measure (reader, tensor, type);
+}
+
+static enum accel_status
+take_counts (struct reader *reader, uint64_t *tensors, uint64_t *pairs)
+{
+    uint64_t version;
+    enum accel_status status = take_number (reader, 4, &version);
+    if (!status && (version < 2 || version > 3))
+        return accel_fail (reader->err, ACCEL_ERR_FORMAT, "GGUF version %llu; expected 2 or 3",
+                           (unsigned long long) version);
+    if (!status && !(status = take_number (reader, 8, tensors)))
+        status = take_number (reader, 8, pairs);
+    if (!status && (*tensors > MOST_TENSORS || *pairs > MOST_KEYS))
+        return accel_fail (reader->err, ACCEL_ERR_FORMAT, "%llu tensors and %llu metadata keys are too many",
+                           (unsigned long long) *tensors, (unsigned long long) *pairs);
+    return status;
+}
+
+bool
+gguf_is (const void *bytes, size_t length)
+{
+    return length >= 4 && !memcmp (bytes, "GGUF", 4);
+}
+
+enum accel_status
+gguf_parse (struct gguf *gguf, const void *bytes, size_t length, bool *is_short, struct accel_error *err)
+{
+    struct reader reader = { .bytes = bytes, .length = length, .at = 4, .err = err };
+    uint64_t tensors = 0, pairs = 0;
+    *gguf = (struct gguf){ 0 };
+    *is_short = false;
+    if (!gguf_is (bytes, length))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "not a GGUF file");
+    enum accel_status status = take_counts (&reader, &tensors, &pairs);
+    for (uint64_t i = 0; i < pairs && !status; i++)
+        status = take_pair (&reader, &gguf->facts);
+    /* 24 bytes is the least that a tensor's description takes: a count alone allocates nothing. */
+    if (!status && tensors > (length - reader.at) / 24) {
+        reader.is_short = true;
+        status = accel_fail (err, ACCEL_ERR_FORMAT, "the header is cut off");
+    }
+    if (!status && tensors && !(gguf->tensors = calloc (tensors, sizeof *gguf->tensors)))
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %llu tensors",
+                             (unsigned long long) tensors);
+    while (gguf->count < tensors && !status)
+        status = take_tensor (&reader, &gguf->tensors[gguf->count++]);
+    *is_short = reader.is_short;
+    return status;
+}
+
+void
+gguf_release (struct gguf *gguf)
+{
+    for (size_t i = 0; i < gguf->count; i++)
+        free (gguf->tensors[i].name);
+    free (gguf->tensors);
+    *gguf = (struct gguf){ 0 };
+}

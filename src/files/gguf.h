@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The header of GGUF files, versions 2 and 3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata, and
+ * the names, types and shapes of the tensors.  The data are not touched. */
+#ifndef FILES_GGUF_H
+#define FILES_GGUF_H
+
+#include <accel/base.h>
+
+enum { GGUF_MAX_HEADER = 268435456 }; /* bytes; vocabularies take the most, some 10 MB */
+
+struct gguf_tensor {
+    char *name;
+    uint64_t elements;
+    uint64_t bytes;
+};
+
+/** Sizes of the model, from its metadata; 0: not there.  Of a list with a value for each layer, the largest. */
+struct gguf_facts {
+    char architecture[32]; /* "llama" */
+    uint64_t layers, embedding, heads, kv_heads, key_length, value_length;
+};
+
+/** All zero is empty. */
+struct gguf {
+    struct gguf_tensor *tensors; /* [count] in the order of the file */
+    size_t count;
+    struct gguf_facts facts;
+};
+
+/**
+ * Read a header from the beginning of a file.
+ *
+ * @param bytes       [length] the first bytes of the file, or all of it
+ * @param[out] is_short  true with a failure: there must be more bytes, so try again with more
+ */
+enum accel_status gguf_parse (struct gguf *gguf, const void *bytes, size_t length, bool *is_short,
+                              struct accel_error *err);
+
+/** @return whether @p bytes begin as a GGUF file does. */
+bool gguf_is (const void *bytes, size_t length);
+
+/** Also after gguf_parse() failed. */
+void gguf_release (struct gguf *gguf);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which of several hosts was the first to fail: one rule for a head with its agents (verdict.c) and for launchers that
+ * were started by hand (crew_main.c). */
+#ifndef HOSTS_BLAME_H
+#define HOSTS_BLAME_H
+
+#include "hosts/wire.h"
+
+/** How a host's part of a job ended. */
+struct blame {
+    int64_t failed_ns;  /* one clock for all hosts; 0: it has not failed */
+    bool is_lost;       /* the host or the connection to it is; then the fields below say nothing */
+    enum wire_end end;  /* WIRE_END_TOLD: somebody has sent a signal to its launcher */
+    int status;
+    const char *report; /* "accelerate: rank 3 ...\n..."; may be NULL */
+};
+
+/** Whether @p a was the first of two failures. */
+bool blame_is_before (const struct blame *a, const struct blame *b);
+
+/** Append a line for each host that failed at nearly the same time as @p all[@p guilty] and so may have been first;
+ * nothing if there is no doubt. */
+void blame_add_simultaneous (const struct blame *all, size_t count, size_t guilty, struct strbuf *out);
+
+/** @return @p report without "accelerate: " */
+const char *blame_without_prefix (const char *report);
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* MPI between hosts; see check_mpi.h.  A launch of its own, in a process of its own, finds all that keeps a job from
+ * starting through MPI, and can be ended at the deadline: the agents of a launch end when their head does. */
+#include <config.h>
+
+#include "hosts/check_mpi.h"
+
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/printable.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+enum {
+    SLICE_MS = 50,           /* between looks for the end of the launch */
+    KEPT_BYTES = 256 * 1024, /* of what it says on each stream, at most */
+    SHOWN_BYTES = 300,       /* of the reason */
+};
+
+/* A launch as a child, and what it has said. */
+struct trial {
+    pid_t pid;
+    int status;
+    int fds[2]; /* of its output and errors; -1: closed */
+    struct strbuf said[2];
+};
+
+/* ---- the launch ---- */
+
+/* One rank each.  A bare IPv6 address needs brackets. */
+static void
+add_hosts (const struct check *check, struct strlist *argv)
+{
+    AUTO_STRBUF struct strbuf hosts = { 0 };
+    for (int i = 0; i < check->count; i++) {
+        const char *name = check->items[i].link.name;
+        strbuf_printf (&hosts, strchr (name, ':') ? "%s[%s]:1" : "%s%s:1", i ? "," : "", name);
+    }
+    strlist_add (argv, "--hosts");
+    strlist_add (argv, hosts.text ? hosts.text : "");
+    argv->failed = argv->failed || hosts.failed;
+}
+
+/* --cpu: the default file is for the jobs of the user, this one needs nothing of it. */
+static void
+add_argv (const struct check *check, const struct config *config, const char *selftest, struct strlist *argv)
+{
+    static const char *const words[] = { "launch", "--cpu", "--no_prefix", "--mpi", "yes", "--grace", "1" };
+    const struct settings *settings = &config->settings;
+    strlist_add (argv, "accelerate");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        strlist_add (argv, words[i]);
+    add_hosts (check, argv);
+    strlist_printf (argv, "--starter=%s", settings->starter);
+    strlist_printf (argv, "--host_timeout=%lld", (long long) settings->host_timeout);
+    if (settings->interface)
+        strlist_printf (argv, "--interface=%s", settings->interface);
+    if (settings->main_process_ip)
+        strlist_printf (argv, "--main_process_ip=%s", settings->main_process_ip);
+    if (settings->main_process_port)
+        strlist_printf (argv, "--main_process_port=%lld", (long long) settings->main_process_port);
+    strlist_add (argv, "--");
+    strlist_add (argv, selftest);
+    strlist_add (argv, "--links");
+    strlist_printf (argv, "%lld", (long long) check->limit_ms);
+}
+
+static _Noreturn void
+run_child (const struct strlist *argv, const int out[2], const int err[2], pid_t parent)
+{
+    int null = open ("/dev/null", O_RDONLY | O_CLOEXEC);
+    prctl (PR_SET_PDEATHSIG, SIGKILL);
+    dup2 (null, 0);
+    dup2 (out[1], 1);
+    dup2 (err[1], 2);
+    signal (SIGPIPE, SIG_DFL);
+    if (getppid () == parent)
+        execv ("/proc/self/exe", argv->items);
+    dprintf (2, "cannot start a launch: %s\n", strerror (errno));
+    _exit (FAIL_GENERAL);
+}
+
+static int
+start (struct trial *trial, const struct strlist *argv, struct fail *fail)
+{
+    int out[2] = { -1, -1 }, err[2] = { -1, -1 };
+    pid_t parent = getpid ();
+    if (!pipe2 (out, O_CLOEXEC) && !pipe2 (err, O_CLOEXEC))
+        trial->pid = fork ();
+    if (trial->pid == 0)
+        run_child (argv, out, err, parent);
+    int error = errno;
+    for (int i = 0; i < 2; i++) {
+        const int *ends = i ? err : out;
+        if (ends[1] >= 0)
+            close (ends[1]);
+        trial->fds[i] = ends[0];
+        if (ends[0] >= 0)
+            fcntl (ends[0], F_SETFL, O_NONBLOCK);
+    }
+    return trial->pid > 0 ? 0 : fail_set (fail, FAIL_GENERAL, "cannot start a process: %s", strerror (error));
+}
+
+static void
+read_some (struct trial *trial, int i)
+{
+    char bytes[4096];
+    ssize_t got = 0;
+    while (trial->fds[i] >= 0 && (got = read (trial->fds[i], bytes, sizeof bytes)) > 0)
+        if (trial->said[i].length < KEPT_BYTES)
+            strbuf_add_bytes (&trial->said[i], bytes, (size_t) got);
+    if (trial->fds[i] >= 0 && (got == 0 || (errno != EAGAIN && errno != EINTR))) {
+        close (trial->fds[i]);
+        trial->fds[i] = -1;
+    }
+}
+
+/* @return whether it has ended by itself; otherwise it was killed at the deadline */
+static bool
+wait_for (struct trial *trial, int64_t until)
+{
+    bool is_late = false;
+    for (;;) {
+        pid_t ended = waitpid (trial->pid, &trial->status, WNOHANG);
+        for (int i = 0; i < 2; i++)
+            read_some (trial, i);
+        if (ended == trial->pid || (ended < 0 && errno != EINTR))
+            return !is_late;
+        if (clock_ms () >= until && !is_late) {
+            is_late = true;
+            kill (trial->pid, SIGKILL);
+        }
+        struct pollfd fds[2] = { { .fd = trial->fds[0], .events = POLLIN }, { .fd = trial->fds[1], .events = POLLIN } };
+        poll (fds, 2, SLICE_MS);
+    }
+}
+
+static void
+release (struct trial *trial)
+{
+    for (int i = 0; i < 2; i++) {
+        if (trial->fds[i] >= 0)
+            close (trial->fds[i]);
+        strbuf_release (&trial->said[i]);
+    }
+}
+
+/* ---- what it has found ---- */
+
+static int
+take_links (struct check *check, const char *at)
+{
+    int found = 0;
+    for (; at && *at; at += strcspn (at, "\n"), at += *at == '\n') {
+        int i, j;
+        double trip_ns, to, from;
+        if (sscanf (at, "link %d %d %lf %lf %lf", &i, &j, &trip_ns, &to, &from) != 5 || i < 0 || j <= i
+            || j >= check->count)
+            continue;
+        check->mpi_rates[i * check->count + j] = to / 1e6;
+        check->mpi_rates[j * check->count + i] = from / 1e6;
+        check->mpi_trips[i * check->count + j] = check->mpi_trips[j * check->count + i] = trip_ns / 1e6;
+        found++;
+    }
+    return found;
+}
+
+/* The line that gives the reason: of the self-test, of the launch, or the last one of anybody.  Notes are no reason. */
+static void
+find_reason (const char *text, char *why, size_t size)
+{
+    static const char *const marks[] = { "accel_selftest: ", "accelerate: " };
+    static const char note[] = "accelerate: note: ";
+    const char *best = "";
+    size_t best_length = 0, best_mark = 3;
+    for (size_t length; text && *text; text += length + (text[length] == '\n')) {
+        length = strcspn (text, "\n");
+        const char *at = text + strspn (text, " ");
+        size_t mark = 0, left = length - (size_t) (at - text);
+        while (mark < 2 && strncmp (at, marks[mark], strlen (marks[mark])) != 0)
+            mark++;
+        bool is_better = mark < best_mark || (mark == 2 && best_mark == 2);
+        if (!left || !strncmp (at, note, sizeof note - 1) || !is_better)
+            continue;
+        best_mark = mark;
+        best = at + (mark == 1 ? strlen (marks[1]) : 0);
+        best_length = left - (size_t) (best - at);
+    }
+    AUTO_STRBUF struct strbuf line = { 0 }, shown = { 0 };
+    strbuf_add_bytes (&line, best, best_length);
+    printable_add (&shown, line.text ? line.text : "");
+    const char *reason = shown.text && *shown.text ? shown.text : "the launch failed without a message";
+    snprintf (why, size, "%.*s%s", SHOWN_BYTES, reason, strlen (reason) > SHOWN_BYTES ? " ..." : "");
+}
+
+static void
+judge (struct check *check, const struct trial *trial, bool has_ended)
+{
+    check->mpi = CHECK_MPI_FAILED;
+    int links = take_links (check, trial->said[0].text), all = check->count * (check->count - 1) / 2;
+    if (!has_ended)
+        snprintf (check->mpi_why, sizeof check->mpi_why, "no result within %g s",
+                  (double) check->mpi_limit_ms / 1000);
+    else if (trial->status || links < all)
+        find_reason (trial->said[1].text, check->mpi_why, sizeof check->mpi_why);
+    else
+        check->mpi = CHECK_MPI_MEASURED;
+}
+
+/* ---- whether to try ---- */
+
+/* @return why a launch would come to nothing, for reasons that are known already; NULL: none are */
+static const char *
+find_obstacle (struct check *check, const char *selftest)
+{
+    int lacking = 0;
+    for (int i = 0; i < check->count * check->count; i++)
+        if (check->whys[i] || *check->port_why || check_is_lost (&check->items[i % check->count]))
+            return "there are other problems";
+    for (int i = 0; i < check->count; i++) {
+        const struct check_host *host = &check->items[i];
+        lacking += host->no_engine != NULL;
+        if (host->no_engine)
+            snprintf (check->mpi_why, sizeof check->mpi_why, "libaccel's engine for MPI cannot be used on host %s: %s",
+                      host->link.name, host->no_engine);
+    }
+    if (lacking)
+        return lacking == check->count ? "no host has libaccel's engine for MPI" : check->mpi_why;
+    return selftest ? NULL : "the self-test is not installed here";
+}
+
+int
+check_mpi_run (struct check *check, const struct config *config, const char *selftest, struct fail *fail)
+{
+    if (check->count < 2 || !strcmp (config->settings.mpi, "no"))
+        return 0;
+    const char *obstacle = find_obstacle (check, selftest);
+    if (obstacle && obstacle != check->mpi_why)
+        snprintf (check->mpi_why, sizeof check->mpi_why, "%s", obstacle);
+    if (obstacle) {
+        check->mpi = CHECK_MPI_LEFT_OUT;
+        return 0;
+    }
+    AUTO_STRLIST struct strlist argv = { 0 };
+    struct trial trial = { .pid = -1, .fds = { -1, -1 } };
+    add_argv (check, config, selftest, &argv);
+    if (argv.failed)
+        return fail_nomem (fail);
+    int result = start (&trial, &argv, fail);
+    if (!result)
+        judge (check, &trial, wait_for (&trial, clock_ms () + check->mpi_limit_ms));
+    release (&trial);
+    return result;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The last step of a check of several hosts: MPI between each two of them, as libaccel uses it. */
+#ifndef HOSTS_CHECK_MPI_H
+#define HOSTS_CHECK_MPI_H
+
+#include "hosts/check.h"
+
+/**
+ * Unless --mpi no, launch `SELFTEST --links` with one rank on each host, as any job would be, and take its results.
+ * Blocks, but not longer than mpi_limit_ms.
+ *
+ * Sets `mpi` and mpi_rates and mpi_trips, or mpi_why: it is left out where it could not work.
+ *
+ * @param selftest  path on all hosts; NULL: it is not installed
+ * @return 0, or -1 with @p fail set: no memory
+ */
+int check_mpi_run (struct check *check, const struct config *config, const char *selftest, struct fail *fail);
+
+#endif

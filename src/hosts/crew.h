@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launchers of a job that was started by hand, one on each machine, watch over each other: the one of machine 0
+ * listens, the others connect, and each tells what becomes of its part.  So all know within seconds of a failure where
+ * it was, whichever machine, launcher or link fails.
+ *
+ * Machine 0 listens at the first free one of a few ports; the others try these at --main_process_ip.  They share a
+ * key (jobkey.h).  No start waits for a connection: a job whose launchers do not reach each other runs all the same,
+ * with a note. */
+#ifndef HOSTS_CREW_H
+#define HOSTS_CREW_H
+
+#include "config/values.h"
+#include "hosts/crew_verdict.h"
+#include "launch/job.h"
+#include "util/fail.h"
+
+struct crew;
+
+/**
+ * Prepare the watch over other machines, before the launcher splits.
+ *
+ * @param[out] crew  NULL if there are no other machines, or another launcher starts the ranks
+ * @return 0; -1 with @p fail set: the key that the user has named cannot be used
+ */
+int crew_create (struct crew **crew, const struct config *config, const struct plan *plan, struct fail *fail);
+
+/** In the supervisor: begin to listen, or to connect.  What fails here is told in a note later. */
+void crew_begin (struct crew *crew);
+
+/** Tell the other launchers that this one starts nothing, because of @p error; waits a few seconds at most, and prints
+ * nothing.  Also for jobs on one machine, where it does nothing. */
+void crew_tell_error (const struct config *config, const struct fail *error);
+
+/** For job_run(); NULL for NULL. */
+struct job_crew *crew_hook (struct crew *crew);
+
+/** After job_run().  @return NULL for NULL, or if only this machine's part is known or is to blame */
+const struct crew_verdict *crew_blames_other (const struct crew *crew);
+
+/** Append, to this machine's own report, which ranks on other machines may have been the first to fail. */
+void crew_add_simultaneous (const struct crew *crew, struct strbuf *out);
+
+/** Whether other launchers take part; then machine 0 decides on restarts. */
+bool crew_has_others (const struct crew *crew);
+
+/** Whether all machines start their ranks again. */
+bool crew_starts_again (const struct crew *crew);
+
+/** Take what could not be printed through the job's output any more.  @return to be freed; NULL: nothing */
+char *crew_take_rest (struct crew *crew);
+
+/** Accepts NULL. */
+void crew_destroy (struct crew *crew);
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mpirun or srun as a process of the head; see lender.h. */
+#include <config.h>
+
+#include "hosts/lender.h"
+
+#include "launch/signals.h"
+#include "launch/status.h"
+#include "launch/sweep.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/printable.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+enum {
+    SAID_BYTES = 4096, /* that are kept, at most */
+    SHOWN_BYTES = 600, /* in a message */
+    END_MS = 2000,     /* for it to end, after its stand-ins have */
+};
+
+static _Noreturn void
+run_starter (const struct strlist *argv, pid_t guard, const sigset_t *mask)
+{
+    prctl (PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid () != guard)
+        _exit (FAIL_GENERAL);
+    sigprocmask (SIG_SETMASK, mask, NULL);
+    starter_clean_environment ();
+    execvp (argv->items[0], argv->items);
+    dprintf (2, "cannot execute %s: %s\n", argv->items[0], strerror (errno));
+    _exit (status_of_exec (errno));
+}
+
+/* mpirun starts processes of ssh, which outlive it where a host does not answer.  So it has a parent that ends all of
+ * them when it ends, or the head does, or says so. */
+static _Noreturn void
+run_guard (const struct strlist *argv, int out, pid_t head)
+{
+    sigset_t waited, none;
+    int status = 0, null = open ("/dev/null", O_RDONLY | O_CLOEXEC), signal = 0;
+    dup2 (null, 0);
+    dup2 (out, 1);
+    dup2 (out, 2);
+    setsid (); /* ^C and the terminal are the head's */
+    sigemptyset (&none);
+    sigemptyset (&waited);
+    sigaddset (&waited, SIGTERM);
+    sigaddset (&waited, SIGCHLD);
+    sigprocmask (SIG_SETMASK, &waited, NULL);
+    prctl (PR_SET_CHILD_SUBREAPER, 1);
+    prctl (PR_SET_PDEATHSIG, SIGTERM);
+    pid_t guard = getpid (), pid = getppid () == head ? fork () : -1;
+    if (pid == 0)
+        run_starter (argv, guard, &none);
+    while (pid > 0 && signal != SIGTERM && waitpid (pid, &status, WNOHANG) == 0)
+        sigwait (&waited, &signal);
+    sweep_kill (SWEEP_KILL_MS);
+    _exit (pid > 0 ? status_of_wait (status) : FAIL_GENERAL);
+}
+
+int
+lender_start (struct lender *lender, const struct hosts *hosts, const char *name, int64_t attempt, struct fail *fail)
+{
+    AUTO_STRLIST struct strlist argv = { 0 };
+    int ends[2];
+    pid_t head = getpid ();
+    lender_finish (lender);
+    starter_add_standins (&hosts->starter, &hosts->list, hosts->program, name, attempt, &argv);
+    if (argv.failed)
+        return fail_nomem (fail);
+    if (pipe2 (ends, O_CLOEXEC))
+        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
+    lender->pid = fork ();
+    if (lender->pid == 0)
+        run_guard (&argv, ends[1], head);
+    close (ends[1]);
+    lender->out = ends[0];
+    fcntl (lender->out, F_SETFL, O_NONBLOCK);
+    if (lender->pid > 0)
+        return 0;
+    lender->pid = 0;
+    return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (errno), status_exec_hint (errno));
+}
+
+void
+lender_read (struct lender *lender)
+{
+    char bytes[1024];
+    ssize_t got = read (lender->out, bytes, sizeof bytes);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0) {
+        close (lender->out);
+        lender->out = -1;
+        return;
+    }
+    if (lender->said.length < SAID_BYTES)
+        strbuf_add_bytes (&lender->said, bytes, (size_t) got);
+}
+
+/* Lines of nothing but dashes are how Open MPI frames its messages. */
+static bool
+is_empty (const char *line, size_t length)
+{
+    return strspn (line, "- \t\r") >= length;
+}
+
+/* Open MPI explains that at length, and recommends an option that we do not pass on. */
+static bool
+refuses_root (const struct lender *lender)
+{
+    return lender->said.text && strstr (lender->said.text, "run as root");
+}
+
+int
+lender_fail (const struct lender *lender, const struct hosts *hosts, const char *what, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf line = { 0 }, shown = { 0 };
+    const char *at = lender->said.text ? lender->said.text : "";
+    if (refuses_root (lender))
+        return fail_set (fail, FAIL_GENERAL, "%s starts no processes as root: run as another user, or set "
+                         "OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 (--mpi no starts the ranks "
+                         "without it)", starter_mpi_name (&hosts->starter));
+    for (size_t length; *at; at += length + (at[length] == '\n')) {
+        length = strcspn (at, "\n");
+        if (!is_empty (at, length)) {
+            strbuf_add (&line, line.length ? " " : "");
+            strbuf_add_bytes (&line, at, length);
+        }
+    }
+    printable_add (&shown, line.text ? line.text : "");
+    return fail_set (fail, FAIL_GENERAL, "%s %s (--mpi no starts the ranks without it)%s%.*s",
+                     starter_mpi_name (&hosts->starter), what, shown.length ? ": " : "", SHOWN_BYTES,
+                     shown.text ? shown.text : "");
+}
+
+void
+lender_finish (struct lender *lender)
+{
+    int64_t until = clock_ms () + END_MS;
+    int signal = SIGTERM;
+    while (lender->pid && waitpid (lender->pid, NULL, WNOHANG) == 0) {
+        AUTO_CLOSE int pidfd = (int) syscall (SYS_pidfd_open, lender->pid, 0);
+        struct pollfd events[] = { { .fd = pidfd, .events = POLLIN }, { .fd = lender->out, .events = POLLIN } };
+        int64_t now = clock_ms ();
+        if (now >= until) {
+            kill (lender->pid, signal);
+            until = now + SWEEP_KILL_MS;
+            signal = SIGKILL;
+        }
+        poll (events, 2, (int) (until - now));
+        if (lender->out >= 0 && events[1].revents)
+            lender_read (lender);
+    }
+    lender->pid = 0;
+    if (lender->out >= 0)
+        close (lender->out);
+    lender->out = -1;
+    strbuf_release (&lender->said);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The head's mpirun or srun, which starts the stand-ins of all ranks; see standin.h.  It neither watches the ranks nor
+ * ends them, so nothing depends on what it notices. */
+#ifndef HOSTS_LENDER_H
+#define HOSTS_LENDER_H
+
+#include "hosts/hosts.h"
+
+#include <sys/types.h>
+
+/** LENDER_NONE is one that does not run. */
+struct lender {
+    pid_t pid;          /* 0: none, or it has ended */
+    int out;            /* what it says; -1: none */
+    struct strbuf said; /* the end of it */
+};
+
+#define LENDER_NONE ((struct lender){ .out = -1 })
+
+/** Start the stand-ins of this attempt.  @return 0, or -1 with @p fail set */
+int lender_start (struct lender *lender, const struct hosts *hosts, const char *name, int64_t attempt,
+                  struct fail *fail);
+
+/** Take what it says. */
+void lender_read (struct lender *lender);
+
+/** It has not done what it should, as @p what says: set @p fail with that and what it has said. */
+int lender_fail (const struct lender *lender, const struct hosts *hosts, const char *what, struct fail *fail);
+
+/** Give it a moment to end, and end it.  Its stand-ins end with the launchers of their hosts. */
+void lender_finish (struct lender *lender);
+
+#endif

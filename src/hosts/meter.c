@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Both sides of a measurement; see meter.h.  The one that listens says its token, hears the key, and then gets requests
+ * of one letter and a number: echo a byte, take so many bytes and say so, or give so many. */
+#include <config.h>
+
+#include "hosts/meter.h"
+
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+enum {
+    TOKEN_BYTES = ADDRESS_TOKEN_BYTES - 1,
+    REQUEST_BYTES = 9,
+    BLOCK_BYTES = 256 * 1024,
+    FIRST_BYTES = 64 * 1024, LAST_BYTES = 256 * 1024 * 1024, /* of one transfer */
+    ENOUGH_MS = 100,    /* a transfer that takes so long, and so many round trips, says enough */
+    ENOUGH_TRIPS = 3,
+    GREETING_MS = 2000, /* for the key to come */
+    SERVING_MS = 60000, /* for all that one client wants */
+    TRIPS = 41,         /* round trips */
+    TRIPS_MS = 500,     /* all of them, but for the first */
+};
+
+static const char ask_echo = 'e', ask_take = 't', ask_give = 'g';
+
+/* ---- bytes, until a deadline ---- */
+
+static bool
+await (int fd, short events, int64_t until)
+{
+    for (;;) {
+        struct pollfd one = { .fd = fd, .events = events };
+        int64_t now = clock_ms ();
+        if (now >= until)
+            return false;
+        int count = poll (&one, 1, (int) (until - now));
+        if (count > 0)
+            return true;
+        if (count < 0 && errno != EINTR)
+            return false;
+    }
+}
+
+static bool
+send_all (int fd, const void *bytes, size_t length, int64_t until)
+{
+    for (const char *at = bytes; length;) {
+        ssize_t put = send (fd, at, length, MSG_NOSIGNAL);
+        if (put > 0) {
+            at += put;
+            length -= (size_t) put;
+        } else if (errno != EINTR && (errno != EAGAIN || !await (fd, POLLOUT, until)))
+            return false;
+    }
+    return true;
+}
+
+static bool
+receive_all (int fd, void *bytes, size_t length, int64_t until)
+{
+    for (char *at = bytes; length;) {
+        ssize_t got = recv (fd, at, length, 0);
+        if (got > 0) {
+            at += got;
+            length -= (size_t) got;
+        } else if (got == 0 || (errno != EINTR && (errno != EAGAIN || !await (fd, POLLIN, until))))
+            return false;
+    }
+    return true;
+}
+
+/* @p count bytes of no meaning. */
+static bool
+pour (int fd, char *block, int64_t count, bool out, int64_t until)
+{
+    while (count > 0) {
+        size_t part = count < BLOCK_BYTES ? (size_t) count : BLOCK_BYTES;
+        if (!(out ? send_all (fd, block, part, until) : receive_all (fd, block, part, until)))
+            return false;
+        count -= (int64_t) part;
+    }
+    return true;
+}
+
+static void
+put_request (unsigned char *bytes, char what, int64_t count)
+{
+    bytes[0] = (unsigned char) what;
+    for (int i = 0; i < 8; i++)
+        bytes[1 + i] = (unsigned char) (count >> (8 * i));
+}
+
+static int64_t
+request_count (const unsigned char *bytes)
+{
+    int64_t count = 0;
+    for (int i = 0; i < 8; i++)
+        count |= (int64_t) bytes[1 + i] << (8 * i);
+    return count;
+}
+
+static void
+prepare_socket (int fd)
+{
+    int on = 1;
+    setsockopt (fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    fcntl (fd, F_SETFL, O_NONBLOCK);
+}
+
+/* ---- the one that listens ---- */
+
+static void
+serve_client (int fd, const struct meter *meter, char *block)
+{
+    char key[TOKEN_BYTES];
+    unsigned char request[REQUEST_BYTES];
+    int64_t now = clock_ms (), until = now + SERVING_MS;
+    prepare_socket (fd);
+    if (!send_all (fd, meter->token, TOKEN_BYTES, now + GREETING_MS)
+        || !receive_all (fd, key, sizeof key, now + GREETING_MS) || memcmp (key, meter->key, sizeof key) != 0)
+        return;
+    while (receive_all (fd, request, sizeof request, until)) {
+        int64_t count = request_count (request);
+        bool is_take = request[0] == (unsigned char) ask_take, is_give = request[0] == (unsigned char) ask_give;
+        if (count < 0 || count > LAST_BYTES || ((is_take || is_give) && !pour (fd, block, count, is_give, until))
+            || (!is_give && !send_all (fd, "", 1, until)))
+            return;
+    }
+}
+
+/* For one client after the other, because two at a time would measure each other. */
+static _Noreturn void
+serve (int listener, const struct meter *meter, pid_t parent)
+{
+    static char block[BLOCK_BYTES];
+    int nothing = open ("/dev/null", O_RDWR | O_CLOEXEC);
+    prctl (PR_SET_PDEATHSIG, SIGKILL);
+    for (int fd = 0; fd < 3; fd++) /* the head's connection, which must not stay open because of us */
+        dup2 (nothing, fd);
+    while (getppid () == parent) {
+        await (listener, POLLIN, clock_ms () + SERVING_MS);
+        int fd = accept4 (listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0) {
+            serve_client (fd, meter, block);
+            close (fd);
+        }
+    }
+    _exit (0);
+}
+
+static int
+port_of (int fd)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    if (getsockname (fd, (struct sockaddr *) &address, &length))
+        return 0;
+    return ntohs (address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *) &address)->sin6_port
+                                                : ((struct sockaddr_in *) &address)->sin_port);
+}
+
+int
+meter_start (struct meter *meter, struct fail *fail)
+{
+    struct listener listener = LISTENER_NONE, key = LISTENER_NONE;
+    pid_t parent = getpid ();
+    meter_stop (meter);
+    if (listener_open (&listener, 0, fail) || listener_draw_token (&key, fail)) {
+        listener_close (&listener);
+        return -1;
+    }
+    memcpy (meter->token, listener.token, sizeof meter->token);
+    memcpy (meter->key, key.token, sizeof meter->key);
+    meter->port = port_of (listener.fd);
+    meter->pid = fork ();
+    if (meter->pid == 0)
+        serve (listener.fd, meter, parent);
+    listener_close (&listener);
+    if (meter->pid > 0)
+        return 0;
+    meter->pid = 0;
+    return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s", strerror (errno));
+}
+
+void
+meter_stop (struct meter *meter)
+{
+    if (meter->pid) {
+        kill (meter->pid, SIGKILL);
+        while (waitpid (meter->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    meter->pid = 0;
+}
+
+/* ---- the one that measures ---- */
+
+static bool
+request (int fd, char what, int64_t count, int64_t until)
+{
+    unsigned char bytes[REQUEST_BYTES];
+    put_request (bytes, what, count);
+    return send_all (fd, bytes, sizeof bytes, until);
+}
+
+static int
+by_length (const void *a, const void *b)
+{
+    int64_t one = *(const int64_t *) a, two = *(const int64_t *) b;
+    return one < two ? -1 : one > two;
+}
+
+/* The median round trip; of fewer, where they take long.  @return 0 if there was none */
+static int64_t
+measure_trip (int fd, int64_t until)
+{
+    int64_t trips[TRIPS], begin = clock_ms ();
+    size_t count = 0;
+    char answer;
+    while (count < TRIPS && (!count || clock_ms () - begin < TRIPS_MS)) {
+        int64_t sent = clock_ns ();
+        if (!request (fd, ask_echo, 0, until) || !receive_all (fd, &answer, 1, until))
+            break;
+        trips[count++] = clock_ns () - sent;
+    }
+    qsort (trips, count, sizeof *trips, by_length);
+    return count ? trips[count / 2] : 0;
+}
+
+/* One transfer.  @return its nanoseconds, without the way of the request or answer, or 0 if it did not come to its
+ * end */
+static int64_t
+transfer (int fd, char *block, bool out, int64_t count, int64_t trip_ns, int64_t until)
+{
+    int64_t begin = clock_ns ();
+    char answer;
+    if (!request (fd, out ? ask_take : ask_give, count, until) || !pour (fd, block, count, out, until)
+        || (out && !receive_all (fd, &answer, 1, until)))
+        return 0;
+    int64_t took = clock_ns () - begin;
+    return took > 2 * trip_ns ? took - trip_ns : took;
+}
+
+/* Transfers of growing size, until one takes long enough.  @return bytes per second of the best, or 0 */
+static double
+measure_rate (int fd, bool out, int64_t trip_ns, int64_t until)
+{
+    static char block[BLOCK_BYTES];
+    double best = 0;
+    for (int64_t count = FIRST_BYTES; count <= LAST_BYTES; count *= 4) {
+        int64_t took = transfer (fd, block, out, count, trip_ns, until);
+        double rate = took > 0 ? (double) count / ((double) took / 1e9) : 0;
+        best = rate > best ? rate : best;
+        bool is_enough = took >= ENOUGH_MS * INT64_C (1000000) && took >= ENOUGH_TRIPS * trip_ns;
+        if (took <= 0 || is_enough || clock_ms () + 5 * took / 1000000 >= until)
+            break;
+    }
+    return best;
+}
+
+/* @return a connection to the meter, which has accepted the key; -1: there is none */
+static int
+connect_meter (const struct meter *meter, const char *address, int64_t until)
+{
+    char token[TOKEN_BYTES];
+    int error = 0, fd = address_begin_connect (address, meter->port, until);
+    socklen_t length = sizeof error;
+    if (fd < 0)
+        return -1;
+    if (await (fd, POLLOUT, until) && !getsockopt (fd, SOL_SOCKET, SO_ERROR, &error, &length) && !error) {
+        prepare_socket (fd);
+        if (receive_all (fd, token, sizeof token, until) && !memcmp (token, meter->token, sizeof token)
+            && send_all (fd, meter->key, TOKEN_BYTES, until))
+            return fd;
+    }
+    close (fd);
+    return -1;
+}
+
+static const char *
+choose_address (const struct meter *meter, const struct strlist *addresses, int64_t limit_ms)
+{
+    AUTO_FREE bool *reached = calloc (addresses->count + 1, sizeof *reached);
+    if (!reached)
+        return NULL;
+    address_reach_one (addresses, meter->port, meter->token, limit_ms, reached);
+    for (size_t i = 0; i < addresses->count; i++)
+        if (reached[i])
+            return addresses->items[i];
+    return NULL;
+}
+
+void
+meter_measure (const struct meter *meter, const struct strlist *addresses, int64_t limit_ms,
+               struct meter_result *result)
+{
+    int64_t begin = clock_ms (), until = begin + limit_ms;
+    *result = (struct meter_result){ 0 };
+    const char *address = choose_address (meter, addresses, limit_ms / 2);
+    if (!address) {
+        snprintf (result->why, sizeof result->why, "cannot connect to port %d at %s%s", meter->port,
+                  addresses->count ? addresses->items[0] : "any address", addresses->count > 1 ? ", ..." : "");
+        return;
+    }
+    snprintf (result->address, sizeof result->address, "%s", address);
+    AUTO_CLOSE int fd = connect_meter (meter, address, until);
+    result->round_trip_ns = fd >= 0 ? measure_trip (fd, until) : 0;
+    if (result->round_trip_ns) {
+        int64_t half = clock_ms () + (until - clock_ms ()) / 2;
+        result->to = measure_rate (fd, true, result->round_trip_ns, half);
+    }
+    if (result->to > 0)
+        result->from = measure_rate (fd, false, result->round_trip_ns, until);
+    if (result->from <= 0)
+        snprintf (result->why, sizeof result->why, "the connection to %s broke or stalled after %.1f s", address,
+                  (double) (clock_ms () - begin) / 1000);
+}

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Both sides of the socket between stand-ins and agents; see standin.h.  A stand-in sends one frame, in one message. */
+#include <config.h>
+
+#include "hosts/standin.h"
+
+#include "hosts/wire.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/parse.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+enum {
+    MESSAGE_BYTES = 256 * 1024, /* at most */
+    SEND_MS = 5000,             /* for a stand-in to send, after it has connected */
+    DAEMON_MS = 2000,           /* for a process of MPI to end by itself */
+    ACCEPT_MOST = 64,           /* at once */
+};
+
+extern char **environ;
+
+/* What MPI needs.  Names of MPI's own settings (MPICH_..., MPIR_CVAR_...) come from the user's environment, too. */
+static const char *const prefixes[] = { "PMIX_", "PMI_", "PMI2_", "OMPI_", "PRTE_", "MPI_LOCAL", "MPIR_CVAR_CH3_" };
+static const char *const ranks[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "SLURM_PROCID" };
+
+int
+standin_make_name (char name[STANDIN_NAME_BYTES], struct fail *fail)
+{
+    unsigned char bytes[12];
+    int length = snprintf (name, STANDIN_NAME_BYTES, "accelerate.");
+    if (getrandom (bytes, sizeof bytes, 0) != sizeof bytes)
+        return fail_set (fail, FAIL_GENERAL, "cannot get random numbers: %s", strerror (errno));
+    for (size_t i = 0; i < sizeof bytes; i++)
+        length += snprintf (name + length, STANDIN_NAME_BYTES - (size_t) length, "%02x", bytes[i]);
+    return 0;
+}
+
+/* Not a file, so that nothing is left behind: it begins with a 0.  @return its length, 0 if it is too long */
+static socklen_t
+make_address (struct sockaddr_un *address, const char *name)
+{
+    size_t length = strlen (name);
+    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    if (length > sizeof address->sun_path - 1)
+        return 0;
+    memcpy (address->sun_path + 1, name, length);
+    return (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + length);
+}
+
+/* Anybody on this host can open a socket of any name. */
+static bool
+is_ours (int fd)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return !getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && peer.uid == geteuid ();
+}
+
+/* ---- the stand-in ---- */
+
+static int
+find_rank (void)
+{
+    int64_t rank;
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+        const char *text = getenv (ranks[i]);
+        if (text && parse_int64 (text, 0, INT_MAX, &rank) == PARSE_OK)
+            return (int) rank;
+    }
+    return -1;
+}
+
+/* Where mpirun has used srun, Slurm's variables are those of the daemons. */
+static bool
+is_of_mpi (const char *item)
+{
+    bool is_slurm = !getenv ("OMPI_COMM_WORLD_RANK") && !getenv ("PMI_PORT");
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (!strncmp (item, prefixes[i], strlen (prefixes[i])))
+            return true;
+    return is_slurm && !strncmp (item, "SLURM_", 6);
+}
+
+static void
+put_all (struct strbuf *out, int64_t attempt)
+{
+    AUTO_STRLIST struct strlist variables = { 0 };
+    for (char **item = environ; *item; item++)
+        if (is_of_mpi (*item))
+            strlist_add (&variables, *item);
+    size_t begin = wire_begin (out, WIRE_STANDIN);
+    wire_put_number (out, attempt);
+    wire_put_number (out, find_rank ());
+    wire_put_number (out, getppid ());
+    wire_put_list (out, &variables);
+    wire_end (out, begin);
+    out->failed = out->failed || variables.failed;
+}
+
+/* @fd  goes along; -1: none */
+static bool
+send_all (int to, const struct strbuf *bytes, int fd)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE (sizeof fd)];
+    } control = { 0 };
+    struct iovec part = { .iov_base = bytes->text, .iov_len = bytes->length };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    if (fd >= 0) {
+        message.msg_control = &control;
+        message.msg_controllen = sizeof control.space;
+        control.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN (sizeof fd), .cmsg_level = SOL_SOCKET,
+                                           .cmsg_type = SCM_RIGHTS };
+        memcpy (CMSG_DATA (&control.header), &fd, sizeof fd);
+    }
+    return sendmsg (to, &message, MSG_NOSIGNAL) == (ssize_t) bytes->length;
+}
+
+static int
+find_passed_fd (void)
+{
+    int64_t fd;
+    const char *text = getenv ("PMI_FD");
+    return text && parse_int64 (text, 0, INT_MAX, &fd) == PARSE_OK ? (int) fd : -1;
+}
+
+int
+standin_run (const char *name, const char *attempt, struct fail *fail)
+{
+    struct sockaddr_un address;
+    socklen_t size = make_address (&address, name);
+    AUTO_STRBUF struct strbuf out = { 0 };
+    AUTO_CLOSE int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int64_t number;
+    int bytes = MESSAGE_BYTES;
+    char byte;
+    if (!size || parse_int64 (attempt, 0, INT64_MAX, &number) != PARSE_OK)
+        return fail_set (fail, FAIL_USAGE, "--stand-in: not a name and a number");
+    if (fd < 0 || connect (fd, (struct sockaddr *) &address, size) || !is_ours (fd))
+        return fail_set (fail, FAIL_GENERAL, "no agent of this job runs on this host");
+    put_all (&out, number);
+    setsockopt (fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    if (out.failed)
+        return fail_nomem (fail);
+    if (!send_all (fd, &out, find_passed_fd ()))
+        return fail_set (fail, FAIL_GENERAL, "cannot reach the agent of this host: %s", strerror (errno));
+    while (read (fd, &byte, 1) < 0 && errno == EINTR)
+        ;
+    return 0;
+}
+
+/* ---- the agent ---- */
+
+int
+standins_listen (struct standins *standins, const char *name, struct fail *fail)
+{
+    struct sockaddr_un address;
+    socklen_t size = make_address (&address, name);
+    int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    standins_release (standins);
+    standins->listener = fd;
+    if (fd < 0 || !size || bind (fd, (struct sockaddr *) &address, size) || listen (fd, SOMAXCONN))
+        return fail_set (fail, FAIL_GENERAL, "cannot listen for processes of MPI: %s", strerror (errno));
+    return 0;
+}
+
+static int
+find_passed (struct msghdr *message)
+{
+    int fd = -1;
+    for (struct cmsghdr *at = CMSG_FIRSTHDR (message); at; at = CMSG_NXTHDR (message, at))
+        if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_RIGHTS && at->cmsg_len == CMSG_LEN (sizeof fd))
+            memcpy (&fd, CMSG_DATA (at), sizeof fd);
+    return fd;
+}
+
+/* @return its length, -1 if none has come  @param[out] passed  -1: none */
+static ssize_t
+receive (int from, char *bytes, int *passed)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE (sizeof (int))];
+    } control;
+    struct iovec part = { .iov_base = bytes, .iov_len = MESSAGE_BYTES };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
+                              .msg_controllen = sizeof control.space };
+    struct pollfd ready = { .fd = from, .events = POLLIN };
+    *passed = -1;
+    if (poll (&ready, 1, SEND_MS) != 1)
+        return -1;
+    ssize_t length = recvmsg (from, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (length > 0)
+        *passed = find_passed (&message);
+    return message.msg_flags & MSG_TRUNC ? -1 : length;
+}
+
+/* Only those that are known to belong to one job; Slurm's and others serve more than ours. */
+static bool
+may_end (int64_t pid)
+{
+    static const char *const known[] = { "orted", "prted", "mpirun", "mpiexec", "orterun", "hydra_pmi_proxy",
+                                         "mpiexec.hydra" };
+    char path[40], name[32] = "";
+    snprintf (path, sizeof path, "/proc/%lld/comm", (long long) pid);
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read (fd, name, sizeof name - 1) : 0;
+    if (length > 0)
+        name[length - 1] = '\0'; /* a newline */
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strncmp (name, known[i], 15)) /* as much as the kernel keeps */
+            return true;
+    return false;
+}
+
+/* There are few: one, for all stand-ins of a host. */
+static void
+note_daemon (struct standins *standins, int64_t pid)
+{
+    for (int i = 0; i < standins->daemon_count; i++)
+        if (standins->daemons[i].pid == pid)
+            return;
+    if (pid < 2 || !may_end (pid))
+        return;
+    struct standin_daemon *grown = reallocarray (standins->daemons, (size_t) standins->daemon_count + 1, sizeof *grown);
+    if (!grown)
+        return;
+    standins->daemons = grown;
+    struct standin_daemon *daemon = &grown[standins->daemon_count];
+    *daemon = (struct standin_daemon){ pid, (int) syscall (SYS_pidfd_open, (pid_t) pid, 0) };
+    standins->daemon_count += daemon->fd >= 0;
+}
+
+bool
+standin_read (struct standin *standin, int64_t *parent, const char *bytes, size_t length)
+{
+    struct wire_frame frame;
+    size_t used;
+    if (wire_next (bytes, length, &frame, &used) != 1 || frame.type != WIRE_STANDIN || used != length)
+        return false;
+    standin->attempt = wire_number (&frame);
+    standin->rank = (int) wire_number (&frame);
+    *parent = wire_number (&frame);
+    wire_list (&frame, &standin->variables);
+    return !frame.failed && !standin->variables.failed;
+}
+
+static bool
+take (struct standins *standins, struct standin *standin, const char *bytes, size_t length)
+{
+    int64_t parent;
+    if (!standin_read (standin, &parent, bytes, length))
+        return false;
+    note_daemon (standins, parent);
+    return true;
+}
+
+static void
+release_one (struct standin *standin)
+{
+    if (standin->fd >= 0)
+        close (standin->fd);
+    if (standin->passed_fd >= 0)
+        close (standin->passed_fd);
+    strlist_release (&standin->variables);
+}
+
+/* In the order of their ranks. */
+static bool
+insert (struct standins *standins, const struct standin *standin)
+{
+    if (standins->count == standins->capacity) {
+        int capacity = standins->capacity ? 2 * standins->capacity : 8;
+        struct standin *grown = reallocarray (standins->all, (size_t) capacity, sizeof *grown);
+        if (!grown)
+            return false;
+        standins->all = grown;
+        standins->capacity = capacity;
+    }
+    int place = standins->count++;
+    for (; place > 0 && standins->all[place - 1].rank > standin->rank; place--)
+        standins->all[place] = standins->all[place - 1];
+    standins->all[place] = *standin;
+    return true;
+}
+
+static void
+accept_one (struct standins *standins, int fd, char *bytes)
+{
+    struct standin standin = { .fd = fd, .passed_fd = -1 };
+    ssize_t length = is_ours (fd) ? receive (fd, bytes, &standin.passed_fd) : -1;
+    if (length < 0 || !take (standins, &standin, bytes, (size_t) length) || !insert (standins, &standin))
+        release_one (&standin);
+}
+
+void
+standins_accept (struct standins *standins)
+{
+    AUTO_FREE char *bytes = malloc (MESSAGE_BYTES);
+    for (int i = 0, fd; bytes && i < ACCEPT_MOST; i++) {
+        fd = accept4 (standins->listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0)
+            return;
+        accept_one (standins, fd, bytes);
+    }
+}
+
+int
+standins_of (struct standins *standins, int64_t attempt)
+{
+    int count = 0;
+    for (int i = 0; i < standins->count; i++)
+        if (standins->all[i].attempt == attempt)
+            standins->all[count++] = standins->all[i];
+        else
+            release_one (&standins->all[i]);
+    return standins->count = count;
+}
+
+void
+standins_forget (struct standins *standins)
+{
+    for (int i = 0; i < standins->count; i++)
+        release_one (&standins->all[i]);
+    standins->count = 0;
+}
+
+/* @return the value of NAME in "NAME=VALUE"s, NULL if it is not there */
+static const char *
+find (const struct strlist *variables, const char *item)
+{
+    size_t length = strcspn (item, "=") + 1;
+    for (size_t i = 0; i < variables->count; i++)
+        if (!strncmp (variables->items[i], item, length))
+            return variables->items[i] + length;
+    return NULL;
+}
+
+/* The processes of a plan all have the same names. */
+static bool
+have_all (const struct standins *standins, const char *item)
+{
+    for (int i = 1; i < standins->count; i++)
+        if (!find (&standins->all[i].variables, item))
+            return false;
+    return true;
+}
+
+static int
+apply_one (const struct standin *standin, const char *item, struct plan_process *process, struct fail *fail)
+{
+    AUTO_FREE char *name = strndup (item, strcspn (item, "="));
+    char number[16];
+    if (!name)
+        return fail_nomem (fail);
+    const char *value = find (&standin->variables, item);
+    if (standin->passed_fd >= 0 && !strcmp (name, "PMI_FD")) {
+        snprintf (number, sizeof number, "%d", standin->passed_fd);
+        value = number;
+        process->passed_fd = standin->passed_fd;
+    }
+    return plan_set_variable_of (process, name, value, fail);
+}
+
+int
+standins_apply (const struct standins *standins, struct plan *plan, struct fail *fail)
+{
+    if (!standins || !standins->count)
+        return 0;
+    if (standins->count != plan->process_count)
+        return fail_set (fail, FAIL_GENERAL, "MPI has started %d processes on this host, but the job has %d ranks here",
+                         standins->count, plan->process_count);
+    const struct strlist *names = &standins->all[0].variables;
+    for (size_t i = 0; i < names->count; i++) {
+        const char *item = names->items[i];
+        for (int j = 0; j < standins->count && have_all (standins, item); j++)
+            if (apply_one (&standins->all[j], item, &plan->processes[j], fail))
+                return -1;
+    }
+    return 0;
+}
+
+static bool
+ends_until (int pidfd, int64_t until_ms)
+{
+    struct pollfd ended = { .fd = pidfd, .events = POLLIN };
+    for (;;) {
+        int64_t left = until_ms - clock_ms ();
+        int count = poll (&ended, 1, left > 0 ? (int) left : 0);
+        if (count >= 0 || errno != EINTR)
+            return count > 0;
+    }
+}
+
+void
+standins_end_daemons (struct standins *standins)
+{
+    int64_t until = clock_ms () + DAEMON_MS;
+    standins_forget (standins);
+    for (int i = 0; i < standins->daemon_count; i++)
+        if (!ends_until (standins->daemons[i].fd, until))
+            syscall (SYS_pidfd_send_signal, standins->daemons[i].fd, SIGKILL, NULL, 0);
+}
+
+void
+standins_release (struct standins *standins)
+{
+    standins_forget (standins);
+    for (int i = 0; i < standins->daemon_count; i++)
+        close (standins->daemons[i].fd);
+    if (standins->listener >= 0)
+        close (standins->listener);
+    free (standins->daemons);
+    free (standins->all);
+    *standins = STANDINS_NONE;
+}

@@ -1,0 +1,220 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# accelerate estimate-memory: Accelerate's numbers, from the headers of files on a hub, in its cache or in a folder.
+. "${srcdir:-.}/tests/testlib.sh"
+. "$srcdir/tests/http/serve"
+
+if ! command -v python3 >/dev/null; then
+    test_skip 'all of it' 'needs python3'
+    test_done
+fi
+python3 "$srcdir/tests/http/make_hub.py" "$scratch/hub" "$srcdir/tests/golden/estimate.json" || exit 99
+unset HF_HOME HF_TOKEN HF_TOKEN_PATH HF_HUB_CACHE HF_HUB_OFFLINE TRANSFORMERS_OFFLINE HUGGINGFACE_HUB_CACHE \
+    HUGGING_FACE_HUB_TOKEN HF_HUB_DISABLE_IMPLICIT_TOKEN
+serve hub requests || exit 99
+HF_ENDPOINT=$url
+export HF_ENDPOINT
+rules () {
+    printf '%s\n' "$@" >hub/.rules.new && mv hub/.rules.new hub/.rules
+    rm -f requests/*
+}
+# sizes MODEL DTYPE LARGEST TOTAL TRAINING
+sizes () {
+    "$accelerate" estimate-memory "$1" --json --dtypes "$2" >out && python3 - "$3" "$4" "$5" <<END
+import json, sys
+row = json.load(open("out"))["loading"][0]
+assert [row["largest_layer"], row["total"], row["training_adam"]] == [json.loads(x) for x in sys.argv[1:]], row
+END
+}
+# refused STATUS TEXT ARGUMENT...: one line on standard error
+refused () {
+    wanted=$1 text=$2
+    shift 2
+    test_exit "$wanted" "$accelerate" estimate-memory "$@" >out 2>err && test "$(wc -l <err)" = 1 && ! test -s out &&
+        grep -F "$text" err
+}
+
+# ---- Accelerate's own tests ----
+
+test_expect_success 'test_invalid_model_name' 'refused 1 "model '\''somebrokenname'\'' does not exist on the hub" somebrokenname'
+test_expect_success 'test_invalid_model_name_timm' 'refused 1 "was to be read with timm, but has no safetensors" muellerzr/dummy --library_name timm'
+test_expect_success 'test_invalid_model_name_transformers' '
+    refused 1 "was to be read with transformers, but has no config.json" muellerzr/dummy --library_name transformers'
+test_expect_success 'test_no_metadata' 'refused 1 "has no library metadata on the hub" muellerzr/dummy'
+test_expect_success 'test_gated' '
+    rules "/bert-base-cased/resolve/main/model.safetensors status=401 header=X-Error-Code:GatedRepo" &&
+    HF_HUB_DISABLE_IMPLICIT_TOKEN=1 && export HF_HUB_DISABLE_IMPLICIT_TOKEN && refused 1 "is gated: accept its conditions" bert-base-cased && rules'
+test_expect_success 'test_remote_code' '
+    refused 1 "add --trust_remote_code" hf-internal-testing/test_dynamic_model &&
+    "$accelerate" estimate-memory hf-internal-testing/test_dynamic_model --trust_remote_code >out && grep float32 out'
+test_expect_success 'test_explicit_dtypes' '
+    sizes bert-base-cased float32 90669056 433249280 1732997120 && sizes bert-base-cased float16 45334528 216624640 866498560 &&
+    "$accelerate" estimate-memory bert-base-cased --dtypes float32 float16 >out && test "$(grep -c "│ *float" out)" = 2 &&
+    ! grep int out'
+test_expect_success 'test_transformers_model' 'sizes bert-base-cased float32 90669056 433249280 1732997120'
+test_expect_success 'test_no_split_modules' '
+    "$accelerate" estimate-memory HuggingFaceM4/idefics-80b-instruct --json >out && grep "\"largest_layer\": 3240165632" out'
+test_expect_success 'test_timm_model' 'sizes timm/resnet50.a1_in1k float32 9437184 102441032 409764128'
+
+# ---- the table ----
+
+cat >table <<'END'
+┌────────────────────────────────────────────────────┐
+│     Memory Usage for loading `bert-base-cased`     │
+├───────┬─────────────┬──────────┬───────────────────┤
+│ dtype │Largest Layer│Total Size│Training using Adam│
+├───────┼─────────────┼──────────┼───────────────────┤
+│float32│   86.47 MB  │413.18 MB │      1.61 GB      │
+│float16│   43.23 MB  │206.59 MB │     826.36 MB     │
+│  int8 │   21.62 MB  │103.29 MB │        N/A        │
+│  int4 │   10.81 MB  │ 51.65 MB │        N/A        │
+└───────┴─────────────┴──────────┴───────────────────┘
+END
+test_expect_success 'the table is Accelerate'\''s' '"$accelerate" estimate-memory bert-base-cased >out && diff table out'
+cat >long <<'END'
+┌──────────────────────────────────────────────────────────────────┐
+│  Memory Usage for loading `HuggingFaceM4/idefics-80b-instruct`   │
+├───────┬─────────────┬──────────┬─────────────────────────────────┤
+END
+test_expect_success 'and so is one with a long title' '
+    "$accelerate" estimate-memory HuggingFaceM4/idefics-80b-instruct >out && head -n 3 out | diff long -'
+cat >compare.py <<'END'
+import json, subprocess, sys
+wrong = 0
+for model in json.load(open(sys.argv[2])):
+    out = subprocess.run([sys.argv[1], "estimate-memory", "golden/" + model["name"], "--json"], stdout=subprocess.PIPE, check=True)
+    row = json.loads(out.stdout)["loading"][0]
+    if [row["total"], row["largest_layer"]] != [model["total"], model["largest"]]:
+        print(model["name"], row, model["total"], model["largest"])
+        wrong += 1
+sys.exit(wrong > 0)
+END
+test_expect_success 'Accelerate'\''s numbers for 34 kinds of models' 'python3 compare.py "$accelerate" "$srcdir/tests/golden/estimate.json"'
+
+# ---- what is fetched ----
+
+test_expect_success 'headers only, and a header that is longer than the first bytes' '
+    rules && "$accelerate" estimate-memory org/llama >out && grep -q "5.48 MB" out &&
+    grep -h "^Range: bytes=0-99999" requests/* >first && test "$(wc -l <first)" = 2 &&
+    grep -h "^Range: bytes=100000-" requests/* >second && test "$(wc -l <second)" = 2'
+test_expect_success 'a server without ranges' '
+    rules "/bert-base-cased/resolve/main/model.safetensors whole" && "$accelerate" estimate-memory bert-base-cased >out && diff table out && rules'
+test_expect_success 'the files are elsewhere: the token stays here' '
+    mkdir -p store && cp hub/bert-base-cased/resolve/main/model.safetensors store/ && here=$url && serve store stored &&
+    rules "/bert-base-cased/resolve/main/model.safetensors status=302 header=Location:$url/model.safetensors?signature=1" &&
+    HF_ENDPOINT=$here HF_TOKEN=SECRET "$accelerate" estimate-memory bert-base-cased >out && diff table out &&
+    grep -l "Authorization: Bearer SECRET" requests/* && ! grep SECRET stored/* && rules'
+test_expect_success 'a token from its file' '
+    mkdir -p home/.cache/huggingface && echo FILETOKEN >home/.cache/huggingface/token && rules &&
+    "$accelerate" estimate-memory bert-base-cased >out && grep -h "Bearer FILETOKEN" requests/* && rules &&
+    HF_HUB_DISABLE_IMPLICIT_TOKEN=1 "$accelerate" estimate-memory bert-base-cased >out && ! grep FILETOKEN requests/* &&
+    rm home/.cache/huggingface/token'
+test_expect_success 'a busy hub' '
+    rules "* status=503 times=1" && "$accelerate" estimate-memory bert-base-cased >out && diff table out'
+
+# ---- what can be wrong ----
+
+info=/api/models/bert-base-cased
+test_expect_success 'gated, with a token that has no access' '
+    rules "/bert-base-cased/resolve/main/config.json status=403 header=X-Error-Code:GatedRepo" && HF_TOKEN=x && export HF_TOKEN &&
+    refused 1 "is gated, and your token has no access to it" bert-base-cased'
+test_expect_success 'a token that is not accepted; a model that is unknown or private; access refused; too many requests' '
+    rules "$info status=401" && (HF_TOKEN=x && export HF_TOKEN && refused 1 "does not accept your token" bert-base-cased) &&
+    rules "$info status=401 header=X-Error-Code:RepoNotFound" && refused 1 "does not exist on the hub; if it is private" bert-base-cased &&
+    rules "$info status=403" && refused 1 "the hub refuses access" bert-base-cased &&
+    rules "$info status=429 header=Retry-After:1000" && refused 1 "too many requests" bert-base-cased &&
+    rules "$info status=418" && refused 1 "answered with status 418" bert-base-cased && rules'
+test_expect_success 'the hub talks nonsense' '
+    printf "<html>" >hub/nonsense && rules "$info file=nonsense" && refused 1 "the answer is not valid JSON" bert-base-cased &&
+    printf "[]" >hub/nonsense && refused 1 "not a JSON object" bert-base-cased &&
+    rules "/bert-base-cased/resolve/main/config.json file=nonsense" && refused 1 "config.json" bert-base-cased && rules'
+test_expect_success 'files of wrong sizes' '
+    weights=hub/bert-base-cased/resolve/main/model.safetensors && mv $weights whole &&
+    head -c 5 whole >$weights && refused 1 "is not a safetensors file, or is truncated" bert-base-cased &&
+    head -c 3000 whole >$weights && refused 1 "is not a safetensors file, or is truncated" bert-base-cased &&
+    head -c 400000 whole >$weights && refused 1 "the file has 400000 bytes, but its header describes 4" bert-base-cased &&
+    printf "\377\377\377\377\377\377\377\377{}" >$weights && refused 1 "is not a safetensors file" bert-base-cased &&
+    mv whole $weights'
+test_expect_success 'an index that is wrong' '
+    index=hub/org/llama/resolve/main/model.safetensors.index.json && cp $index kept &&
+    sed "s/model.norm.weight/model.norm.other/" kept >$index && refused 1 "model.norm.other" org/llama &&
+    sed "s|model-00002-of-00002.safetensors|../../../x|" kept >$index && refused 1 "model.safetensors.index.json" org/llama &&
+    sed "s|model-00002-of-00002.safetensors|missing.safetensors|" kept >$index && refused 1 "has no file missing.safetensors" org/llama &&
+    mv kept $index'
+test_expect_success 'no safetensors' 'refused 1 "has no safetensors files, only pytorch_model.bin" org/pickled'
+test_expect_success 'names that are none' '
+    for name in a/b/c ../nowhere_at_all "a b" a//b /a a/ a..b; do
+        refused 1 "neither a file or folder nor the name of a model" "$name" || return 1
+    done'
+test_expect_success 'nobody there' '
+    HF_ENDPOINT=http://127.0.0.1:$(free_port) && refused 1 "cannot reach the hub, and model '\''bert-base-cased'\'' is not in the cache" bert-base-cased'
+test_expect_success 'the command line' '
+    refused 2 "no model given" && refused 2 "unexpected argument '\''b'\''" a b && refused 2 "invalid value for --dtypes: '\''float8'\''" a --dtypes float8 &&
+    refused 2 "no model given" --dtypes float16 && refused 2 "library_name" a --library_name keras'
+
+# ---- cache, folders and files ----
+
+revision=0123456789abcdef0123456789abcdef01234567
+cached=home/.cache/huggingface/hub/models--golden--llama
+test_expect_success 'offline, from the cache, which consists of links' '
+    mkdir -p $cached/refs $cached/snapshots/$revision $cached/blobs && printf $revision >$cached/refs/main &&
+    cp hub/golden/llama/resolve/main/model.safetensors $cached/blobs/1 && cp hub/golden/llama/resolve/main/config.json $cached/blobs/2 &&
+    ln -s ../../blobs/1 $cached/snapshots/$revision/model.safetensors && ln -s ../../blobs/2 $cached/snapshots/$revision/config.json &&
+    rules && "$accelerate" estimate-memory golden/llama >wanted && rules &&
+    HF_HUB_OFFLINE=1 "$accelerate" estimate-memory golden/llama >out && diff wanted out && test -z "$(ls requests)" &&
+    HF_ENDPOINT=http://127.0.0.1:$(free_port) "$accelerate" estimate-memory golden/llama >out && diff wanted out'
+test_expect_success 'offline, and not in the cache' '
+    HF_HUB_OFFLINE=yes && export HF_HUB_OFFLINE && refused 1 "HF_HUB_OFFLINE is set, and model '\''bert-base-cased'\'' is not in the cache" bert-base-cased'
+test_expect_success 'another cache' '
+    mv home/.cache/huggingface/hub elsewhere && HF_HUB_OFFLINE=1 HF_HUB_CACHE=elsewhere "$accelerate" estimate-memory golden/llama >out && diff wanted out &&
+    HF_HUB_OFFLINE=1 && export HF_HUB_OFFLINE && refused 1 "is not in the cache" golden/llama'
+test_expect_success 'a folder, its index and a file' '
+    HF_HUB_OFFLINE=1 && export HF_HUB_OFFLINE && "$accelerate" estimate-memory hub/org/llama/resolve/main --json >out && grep "\"source\": \"folder\"" out &&
+    total=$(grep -m 1 "\"total\"" out) && "$accelerate" estimate-memory hub/org/llama/resolve/main/model.safetensors.index.json --json >out &&
+    grep "$total" out && "$accelerate" estimate-memory hub/timm/resnet50.a1_in1k/resolve/main/model.safetensors --json >out &&
+    grep "\"total\": 102441032" out && grep "\"library\": \"timm\"" out'
+test_expect_success 'folders without weights' '
+    mkdir empty pickles && : >pickles/pytorch_model.bin && refused 1 "empty: has no safetensors or GGUF file" empty &&
+    refused 1 "pickles: has only pickled weights (pytorch_model.bin)" pickles'
+
+# ---- GGUF, inference, training ----
+
+test_expect_success 'GGUF: on the hub, with a long vocabulary, and in parts' '
+    "$accelerate" estimate-memory org/quantized/model-q4.gguf --json >out && grep "\"parameters\": 518144" out &&
+    grep "\"stored_bytes\": 659456" out && "$accelerate" estimate-memory org/quantized/big-00001-of-00002.gguf --json >parts &&
+    grep "\"parameters\": 518144" parts && refused 1 "has 2 GGUF files: name one, such as" org/quantized'
+test_expect_success 'GGUF: local, and truncated' '
+    folder=hub/org/quantized/resolve/main && "$accelerate" estimate-memory $folder/model-q4.gguf >out && grep "│as stored│ *│ 644.0 KB │" out &&
+    head -c 2000 $folder/model-q4.gguf >cut.gguf && refused 1 "cut.gguf: byte" cut.gguf &&
+    printf GGUF >cut.gguf && refused 1 "the header is cut off" cut.gguf && printf "GGUF\1\0\0\0" >cut.gguf && refused 1 "GGUF version 1" cut.gguf'
+# keys_of MODEL LENGTH BATCH BYTES: of float16
+keys_of () {
+    "$accelerate" estimate-memory "$1" --context_length "$2" --batch_size "$3" --dtypes float16 --json >out &&
+        grep "\"keys_and_values\": $4," out
+}
+test_expect_success 'keys and values: 2 layers of 2 heads of 64, of 2 bytes each' '
+    keys_of org/llama 1000 1 1024000 && keys_of org/llama 1000 3 3072000 && keys_of org/quantized/model-q4.gguf 1000 1 1024000'
+test_expect_success 'a model without layers has no context' '
+    refused 1 "does not say how many layers" timm/resnet50.a1_in1k --context_length 5'
+cat >training.py <<'END'
+import json, sys
+rows = json.load(open("out"))["training"]
+sizes = {(row["optimizer"], row["mixed_precision"]): [row[key] for key in ("weights", "gradients", "optimizer_states", "each_process")] for row in rows}
+assert len(rows) == 18
+assert sizes[sys.argv[1], sys.argv[2]] == [int(x) for x in sys.argv[3:]], sizes
+END
+# the parameters of org/llama without its head
+n=$((256 * 1000 + 2 * (256 * 256 * 2 + 128 * 256 * 2 + 3 * 512 * 256 + 512) + 256))
+# needs_of STAGE WEIGHTS GRADIENTS STATES: of one of 8 processes
+needs_of () {
+    "$accelerate" estimate-memory org/llama --num_processes 8 --zero_stage "$1" --json >out &&
+        python3 training.py adam no "$2" "$3" "$4" $(($2 + $3 + $4))
+}
+test_expect_success 'training: optimizers, precisions, ZeRO' '
+    "$accelerate" estimate-memory org/llama --training --json >out &&
+    python3 training.py adamw no $((4 * n)) $((4 * n)) $((8 * n)) $((16 * n)) &&
+    python3 training.py adamw bf16 $((2 * n)) $((2 * n)) $((12 * n)) $((16 * n)) &&
+    python3 training.py sgd no $((4 * n)) $((4 * n)) 0 $((8 * n)) && python3 training.py lion fp16 $((2 * n)) $((2 * n)) $((8 * n)) $((12 * n)) &&
+    needs_of 1 $((4 * n)) $((4 * n)) $n && needs_of 2 $((4 * n)) $((n / 2)) $n && needs_of 3 $((n / 2)) $((n / 2)) $n'
+test_expect_success 'no secrets, nothing written' 'test ! -e home/.cache/huggingface/hub && ! grep -r SECRET out err'
+test_done

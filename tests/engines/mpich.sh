@@ -1,0 +1,70 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Engine mpi built with MPICH, where it stands beside the MPI that the tree was configured with; ranks that Hydra starts,
+# and ranks of this launcher on two simulated hosts, with which Hydra's stand-ins share their variables.
+. "${srcdir:-.}/tests/testlib.sh"
+. "$srcdir/tests/hosts/lab"
+conformance=$builddir/tests/conformance/conformance
+if [ ! -f "$builddir/src/engines/mpi/.libs/accel_engine_mpi.so" ]; then
+    test_skip 'engine mpi with MPICH' 'engine mpi is not built'
+    test_done
+elif is_sanitized; then
+    test_skip 'engine mpi with MPICH' 'MPI is not built with sanitizers'
+    test_done
+elif ! command -v mpicc.mpich >/dev/null || ! command -v mpiexec.hydra >/dev/null; then
+    test_skip 'engine mpi with MPICH' 'MPICH is not installed (libmpich-dev, mpich)'
+    test_done
+fi
+limit=$((patience / 6)) # a hang is known after minutes: nothing here takes more than a few seconds
+mkdir engines
+ACCEL_ENGINE_PATH=$scratch/engines
+export ACCEL_ENGINE_PATH
+test_expect_success 'it compiles without a warning' '
+    timeout -k 10 $limit mpicc.mpich -std=gnu11 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror -fPIC -shared \
+        -I"$builddir" -I"$srcdir/include" -I"$srcdir/src" -o engines/accel_engine_mpi.so "$srcdir"/src/engines/mpi/*.c -lpthread -ldl'
+# hydra N COMMAND...
+hydra () {
+    ranks=$1
+    shift
+    timeout -k 10 $limit mpiexec.hydra -n "$ranks" "$@"
+}
+test_expect_success 'the conformance tests, 2 processes' '
+    ACCEL_ENGINE=mpi hydra 2 "$conformance" mixture control groups work >out && grep "^mpi, 2 ranks: " out && nothing_left'
+# One rank of the first job waits until the second job has ended.
+test_expect_success 'two jobs side by side do not meet each other' '
+    printf "#!/bin/sh\\n[ \$PMI_RANK = 0 ] && echo >waits || until [ -e go ]; do sleep 0.1; done\\nexec \"\$@\"\\n" >late &&
+    chmod +x late && { ACCEL_ENGINE=mpi hydra 2 ./late "$conformance" control >first 2>&1 & } && await waits && sleep 1 &&
+    ACCEL_ENGINE=mpi hydra 2 "$conformance" control >second && : >go && wait $! &&
+    grep "^mpi, 2 ranks: " first && grep "^mpi, 2 ranks: " second'
+timeout -k 10 $limit mpirun --version >version 2>&1 || :
+if grep -q "Open MPI" version; then
+    test_expect_success 'processes that Open MPI has started are refused' '
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 &&
+        export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe &&
+        test_exit 1 env ACCEL_ENGINE=mpi timeout -k 10 $limit mpirun -n 2 "$conformance" control 2>error &&
+        grep "MPI connects 1 process, but this job has 2: MPICH .* was not started by its own mpirun" error'
+fi
+# digits FILE COMMAND...: the losses, which one rank of each host prints
+digits () {
+    file=$1
+    shift
+    "$@" "$builddir/examples/digits" --epochs 2 --seed 1 --batch_size 60 >said && grep "^epoch" said | sort -u >"$file" &&
+        test "$(wc -l <"$file")" = 2
+}
+test_expect_success 'examples/digits trains as with shared memory' '
+    digits shm timeout -k 10 $limit "$accelerate" launch --quiet --cpu --num_processes 2 &&
+    digits mpi env ACCEL_ENGINE=mpi timeout -k 10 $limit mpiexec.hydra -n 2 && diff shm mpi'
+
+test_expect_success 'accelerate env names it, and what its thread level costs' '
+    timeout -k 10 $limit "$accelerate" env >out && grep "engine mpi: MPICH Version: *[0-9.]*, MPI_THREAD_[A-Z]*[:,]" out'
+
+begin_lab 2 || exit
+mkdir bin && printf '#!/bin/sh\nexec mpiexec.hydra "$@"\n' >bin/mpirun && chmod +x bin/mpirun
+test_expect_success 'a launch on two hosts with MPICH' '
+    digits hosts on host1 env PATH="$scratch/bin:$PATH" timeout -k 10 $limit "$accelerate" launch --quiet --cpu \
+        --hosts host1:1,host2:1 && diff shm hosts && all_clean host1 host2'
+if is_long; then
+test_expect_success 'Hydra alone on two hosts' '
+    digits hosts on host1 timeout -k 10 $limit mpiexec.hydra -hosts host1:1,host2:1 -n 2 && diff shm hosts'
+fi
+test_done

@@ -1,0 +1,130 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ranks on several hosts that are processes of MPI, and of this launcher: mpirun starts stand-ins, ssh the agents.
+. "${srcdir:-.}/tests/testlib.sh"
+. "$srcdir/tests/hosts/lab"
+mpirun --version >version 2>&1 || :
+if ! grep -q "Open MPI" version; then
+    test_skip 'all tests with mpirun' 'there is no mpirun of Open MPI'
+    test_done
+fi
+begin_lab 3 || exit
+meet=$builddir/tests/hosts/rendezvous
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=/run
+ACCEL_ENGINE_PATH=$builddir/src/engines/mpi/.libs
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_orte_tmpdir_base ACCEL_ENGINE_PATH
+
+# launch ARGUMENT...: from host1
+launch () {
+    on host1 timeout -k 10 $patience "$accelerate" launch --cpu "$@"
+}
+# begin ARGUMENT...: processes of MPI on all hosts, in the background
+begin () {
+    rm -f up.*
+    on host1 "$accelerate" launch --cpu --starter mpirun --hosts host1:2,host2:1,host3:1 "$@" "$meet" up >out 2>err &
+    head=$!
+    await up.0 up.1 up.2 up.3
+}
+# finish STATUS: the head ends with it
+finish () {
+    status=0
+    wait "$head" || status=$?
+    [ "$status" = "$1" ] || { echo "exit status $status, wanted $1" && return 1; }
+}
+
+cat >variables <<'END'
+#!/bin/sh
+echo "$RANK $OMPI_COMM_WORLD_RANK $PMIX_RANK $OMPI_COMM_WORLD_SIZE $OMPI_COMM_WORLD_LOCAL_RANK $LOCAL_RANK $(hostname)"
+END
+chmod +x variables
+test_expect_success 'each rank has the variables of MPI, with the numbers that the launcher counts' '
+    printf "%s\n" "0 0 0 4 0 0 host1" "1 1 1 4 1 1 host1" "2 2 2 4 0 0 host2" "3 3 3 4 0 0 host3" >expected &&
+    launch --starter mpirun --hosts host1:2,host2:1,host3:1 ./variables >out && sort out | diff expected - &&
+    all_clean host1 host2 host3
+'
+test_expect_success 'a killed rank is named, and nothing stays' '
+    begin && on host3 kill -9 "$(cat up.3)" && finish 137 &&
+    grep "^accelerate: rank 3 (process $(cat up.3) on host3) was killed by signal 9 (SIGKILL)" err &&
+    test "$(grep -c "^accelerate: " err)" -eq 1 && all_clean host1 host2 host3
+'
+if is_long; then
+test_expect_success 'a program that needs no MPI gets none' '
+    launch --hosts host1,host2 sh -c "env | grep -c -e OMPI_COMM -e PMIX_; true" >out && printf "0\n0\n" | diff - out &&
+    launch --dry_run --hosts host1,host2 true >out && ! grep "processes of MPI" out
+'
+test_expect_success 'so it is where the first host is another one' '
+    printf "%s\n" "0 0 0 3 0 0 host3" "1 1 1 3 0 0 host2" "2 2 2 3 1 1 host2" >expected &&
+    launch --mpi yes --hosts host3:1,host2:2 ./variables >out && sort out | diff expected -
+'
+test_expect_success 'the ranks start again as processes of MPI' '
+    launch --max_restarts 1 --starter mpirun --hosts host1:2,host2:1 \
+        sh -c "echo \$TORCHELASTIC_RESTART_COUNT \$RANK \$PMIX_RANK; test \$RANK.\$TORCHELASTIC_RESTART_COUNT != 2.0" \
+        >out 2>err && grep "restarting all ranks (1 of 1)" err &&
+    printf "%s\n" "1 0 0" "1 1 1" "1 2 2" >expected && sort out | grep "^1" | diff expected - && all_clean host1 host2
+'
+test_expect_success 'the ranks do without mpirun once they have started' '
+    begin && on host1 pkill -9 -x mpirun && on host2 kill -TERM "$(cat up.2)" && finish 143 &&
+    grep "^accelerate: rank 2 (process $(cat up.2) on host2) was killed by signal 15" err &&
+    all_clean host1 host2 host3
+'
+test_expect_success 'nothing stays when the head is killed' '
+    begin && on host1 pkill -9 -f "[-]-hosts host1:2" && finish 137 && all_clean host1 host2 host3
+'
+test_expect_success 'nothing stays on a host whose link is cut, although its daemon of MPI waits for mpirun' '
+    begin --host_timeout 4 && hosts cut host2 && finish 1 &&
+    grep "^accelerate: host host2: lost: no sign of life for 4 s$" err && all_clean host1 host2 host3 &&
+    hosts heal host2
+'
+fi
+mkdir bin
+cat >bin/mpirun <<'END'
+#!/bin/sh
+[ "$1" != --version ] || exec echo "mpirun (Open MPI) 0"
+printf '%s\n' ------------ 'no slots today' ------------ >&2
+exit 5
+END
+chmod +x bin/mpirun
+test_expect_success 'what mpirun says is the reason if it does not start the stand-ins' '
+    test_exit 1 on host1 env PATH="$PWD/bin:$PATH" "$accelerate" launch --cpu --starter mpirun \
+        --hosts host1,host2 true 2>err &&
+    grep "^accelerate: $PWD/bin/mpirun has ended before it started a process for each rank .*: no slots today$" err &&
+    test "$(wc -l <err)" -eq 1 && all_clean host1 host2
+'
+test_expect_success '--starter srun outside of Slurm is refused' '
+    test_exit 2 launch --starter srun --hosts host1,host2 true 2>err && grep "needs an allocation of Slurm" err
+'
+test_expect_success 'mpirun does not start processes as root unless it is told to, and one line says so' '
+    test_exit 1 on host1 env -u OMPI_ALLOW_RUN_AS_ROOT "$accelerate" launch --cpu --starter mpirun \
+        --hosts host1,host2 true 2>err &&
+    grep "^accelerate: [a-z/]*mpirun starts no processes as root: .*set OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_" err &&
+    test "$(wc -l <err)" -eq 1
+'
+test_expect_success 'one of several launchers that mpirun has started is not the head of a job' '
+    test_exit 2 on host1 timeout -k 10 $patience mpirun -n 2 "$accelerate" launch --cpu --hosts host1,host2 true 2>err &&
+    grep "hosts: mpirun has started 2 of this command, and each would start the job" err
+'
+
+# ---- libaccel ----
+
+if [ ! -f "$ACCEL_ENGINE_PATH/accel_engine_mpi.so" ] || is_sanitized; then
+    test_skip 'libaccel on several hosts' 'engine mpi is not built, or MPI not with sanitizers'
+    test_done
+fi
+# digits ARGUMENT...: the losses, which one rank of each host prints
+digits () {
+    launch "$@" "$builddir/examples/digits" --epochs 2 --seed 1 --batch_size 60 >said && grep "^epoch" said | sort -u
+}
+test_expect_success 'examples/digits trains alike on 1 host and 2' '
+    digits --num_processes 4 >one && test "$(wc -l <one)" -eq 2 &&
+    digits --hosts host1:2,host2:2 >two && diff one two && all_clean host1 host2
+'
+if is_long; then
+test_expect_success 'and on 3, with the numbers of processes that they have' '
+    digits --starter mpirun --hosts host1:2,host2:1,host3:1 >three && diff one three && all_clean host1 host2 host3
+'
+test_expect_success 'the conformance tests, 2 hosts of 2 ranks' '
+    launch --starter mpirun --hosts host1:2,host2:2 "$builddir/tests/conformance/conformance" mixture control groups >out &&
+    grep ", 4 ranks: " out
+'
+fi
+test_done

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""make_hub.py FOLDER GOLDEN: what a hub has, for the server of tests: the models of tests/golden/estimate.json, with
+headers and without data (the files are sparse), one of them in shards; idefics-80b-instruct with its real sizes; a GGUF file.
+
+    api/models/NAME                    what the hub tells of a model
+    NAME/resolve/main/FILE             its files
+"""
+import json
+import os
+import struct
+import sys
+
+SIZES = {"F32": 4, "F16": 2, "BF16": 2, "I64": 8, "BOOL": 1, "U8": 1}
+
+
+def write_safetensors(path, tensors, more=b""):
+    """Write a header; the data are a hole."""
+    header, at = {}, 0
+    for name, dtype, shape in tensors:
+        size = SIZES[dtype]
+        for length in shape:
+            size *= length
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode() + more
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + at)
+    return at
+
+
+def write_json(path, value):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        json.dump(value, file)
+
+
+def write_model(root, name, config, tensors, shards=1, library="transformers", more=b""):
+    folder = f"{root}/{name}/resolve/main"
+    write_json(f"{folder}/config.json", config)
+    files = ["config.json"]
+    if shards == 1:
+        write_safetensors(f"{folder}/model.safetensors", tensors, more)
+        files.append("model.safetensors")
+    else:
+        weights, total = {}, 0
+        for i in range(shards):
+            file = f"model-{i + 1:05}-of-{shards:05}.safetensors"
+            part = tensors[i * len(tensors) // shards:(i + 1) * len(tensors) // shards]
+            total += write_safetensors(f"{folder}/{file}", part, more)
+            weights.update((tensor[0], file) for tensor in part)
+            files.append(file)
+        write_json(f"{folder}/model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weights})
+        files.append("model.safetensors.index.json")
+    info = {"id": name, "config": {}, "siblings": [{"rfilename": file} for file in files], "gated": False}
+    if library:
+        info["library_name"] = library
+    write_json(f"{root}/api/models/{name}", info)
+
+
+def idefics():
+    """The sizes of HuggingFaceM4/idefics-80b-instruct, of the language model's layers."""
+    hidden, inner = 8192, 22016
+    config = {"model_type": "idefics", "hidden_size": hidden, "num_attention_heads": 64, "num_hidden_layers": 80,
+              "intermediate_size": inner, "cross_layer_interval": 4, "max_position_embeddings": 2048}
+    tensors = [["model.embed_tokens.weight", "F32", [32000, hidden]],
+               ["model.embed_tokens.additional_embedding.weight", "F32", [2, hidden]]]
+    for i in range(80):
+        own = f"model.layers.{i}."
+        tensors += [[f"{own}self_attn.{x}_proj.weight", "F32", [hidden, hidden]] for x in "qkvo"]
+        tensors += [[f"{own}mlp.{x}_proj.weight", "F32", [inner, hidden]] for x in ("gate", "up")]
+        tensors += [[f"{own}mlp.down_proj.weight", "F32", [hidden, inner]]]
+        tensors += [[f"{own}{x}_layernorm.weight", "F32", [hidden]] for x in ("input", "post_attention")]
+    return config, tensors
+
+
+def llama(layers, hidden, inner, vocabulary, pairs, heads):
+    """A model of the size of Llama's, in BF16."""
+    config = {"model_type": "llama", "hidden_size": hidden, "num_attention_heads": heads, "num_hidden_layers": layers,
+              "num_key_value_heads": pairs, "intermediate_size": inner, "architectures": ["LlamaForCausalLM"]}
+    small = hidden // heads * pairs
+    tensors = [["model.embed_tokens.weight", "BF16", [vocabulary, hidden]]]
+    for i in range(layers):
+        own = f"model.layers.{i}."
+        tensors += [[f"{own}self_attn.{x}_proj.weight", "BF16", [size, hidden]]
+                    for x, size in (("q", hidden), ("k", small), ("v", small), ("o", hidden))]
+        tensors += [[f"{own}mlp.{x}_proj.weight", "BF16", [inner, hidden]] for x in ("gate", "up")]
+        tensors += [[f"{own}mlp.down_proj.weight", "BF16", [hidden, inner]]]
+        tensors += [[f"{own}{x}_layernorm.weight", "BF16", [hidden]] for x in ("input", "post_attention")]
+    return config, tensors + [["model.norm.weight", "BF16", [hidden]], ["lm_head.weight", "BF16", [vocabulary, hidden]]]
+
+
+def gguf_text(text):
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+def write_gguf(path, tensors, words=0):
+    """tensors: (name, type, elements of each dimension)."""
+    numbers = {"llama.block_count": 2, "llama.embedding_length": 256, "llama.attention.head_count": 4,
+               "llama.attention.head_count_kv": 2}
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(numbers) + 2)
+    out += gguf_text("general.architecture") + struct.pack("<I", 8) + gguf_text("llama")
+    out += gguf_text("tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, words)
+    out += b"".join(gguf_text(f"word number {i}") for i in range(words))
+    for key, value in numbers.items():
+        out += gguf_text(key) + struct.pack("<II", 4, value)
+    for name, kind, shape in tensors:
+        out += gguf_text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
+        out += struct.pack("<IQ", kind, 0)
+    with open(path, "wb") as file:
+        file.write(out)
+        file.truncate(len(out) + 100000)
+
+
+def write_ggufs(root):
+    name = "org/quantized"
+    folder = f"{root}/{name}/resolve/main"
+    os.makedirs(folder)
+    tensors = [("token_embd.weight", 1, [256, 1000]), ("blk.0.ffn.weight", 12, [256, 512]), ("blk.1.ffn.weight", 12, [256, 512])]
+    write_gguf(f"{folder}/model-q4.gguf", tensors, words=100000)
+    for i in range(2):
+        write_gguf(f"{folder}/big-0000{i + 1}-of-00002.gguf", tensors[2 * i:2 * i + 2 - i])
+    write_json(f"{root}/api/models/{name}", {"siblings": [{"rfilename": file} for file in sorted(os.listdir(folder))]})
+
+
+def main():
+    root, golden = sys.argv[1:]
+    with open(golden) as file:
+        models = json.load(file)
+    for model in models:
+        shards = 3 if model["name"] == "gpt2" else 1
+        write_model(root, f"golden/{model['name']}", model["config"], model["tensors"], shards, model["library"])
+    bert = models[0]
+    write_model(root, "bert-base-cased", bert["config"], bert["tensors"])
+    write_model(root, "timm/resnet50.a1_in1k", models[-1]["config"], models[-1]["tensors"], library="timm")
+    write_model(root, "HuggingFaceM4/idefics-80b-instruct", *idefics(), shards=19)
+    write_model(root, "org/llama", *llama(2, 256, 512, 1000, 2, 4), shards=2, more=b" " * 200000)
+    own = dict(bert["config"], auto_map={"AutoConfig": "configuration.NewConfig", "AutoModel": "modeling.NewModel"})
+    write_model(root, "hf-internal-testing/test_dynamic_model", own, bert["tensors"])
+    write_json(f"{root}/api/models/muellerzr/dummy", {"id": "muellerzr/dummy", "config": None,
+                                                      "siblings": [{"rfilename": "README.md"}]})
+    write_json(f"{root}/api/models/org/pickled",
+               {"library_name": "transformers", "siblings": [{"rfilename": "config.json"}, {"rfilename": "pytorch_model.bin"}]})
+    write_ggufs(root)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launchers that were started by hand: sealed connections, who is to blame, and which machine this
+ * one is. */
+#include <config.h>
+
+#include "config/mode.h"
+#include "hosts/crew_state.h"
+#include "hosts/place.h"
+#include "hosts/seal.h"
+#include "tests/tap.h"
+#include "util/cleanup.h"
+
+#include <string.h>
+
+/* ---- sealed connections ---- */
+
+struct side {
+    struct seal seal;
+    struct seal_key key;
+    struct strbuf sent; /* to the other side */
+    struct strbuf frame;
+};
+
+static void
+begin (struct side *sides, const char *main_key, const char *other_key)
+{
+    for (int i = 0; i < 2; i++) {
+        const char *key = i ? other_key : main_key;
+        sides[i] = (struct side){ .key = { .length = strlen (key) } };
+        memcpy (sides[i].key.bytes, key, strlen (key));
+        seal_init (&sides[i].seal, i == 0, &sides[i].sent);
+    }
+}
+
+static void
+end (struct side *sides)
+{
+    for (int i = 0; i < 2; i++) {
+        strbuf_release (&sides[i].sent);
+        strbuf_release (&sides[i].frame);
+    }
+}
+
+/* Side @to takes what side @from has sent, as much as makes one frame. */
+static enum seal_result
+take (struct side *to, struct side *from)
+{
+    size_t used = 0;
+    const char *bytes = from->sent.text ? from->sent.text : "";
+    enum seal_result result = seal_next (&to->seal, &to->key, bytes, from->sent.length, &to->sent, &to->frame, &used);
+    if (used) {
+        memmove (from->sent.text, from->sent.text + used, from->sent.length - used);
+        strbuf_truncate (&from->sent, from->sent.length - used);
+    }
+    return result;
+}
+
+static void
+put (struct side *side, const char *text)
+{
+    seal_put (&side->seal, text, strlen (text), &side->sent);
+}
+
+static bool
+has (const struct side *side, const char *text)
+{
+    return side->frame.length == strlen (text) && !memcmp (side->frame.text, text, strlen (text));
+}
+
+/* Greetings in both directions; then each side has a message for the other. */
+static void
+meet (struct side *sides)
+{
+    ok (!sides[0].sent.length && sides[1].sent.length == SEAL_GREETING_BYTES, "who connects greets, who listens waits");
+    ok (take (&sides[0], &sides[1]) == SEAL_MORE && seal_is_open (&sides[0].seal), "the greeting is taken");
+    put (&sides[0], "welcome");
+}
+
+static void
+test_seal (void)
+{
+    struct side sides[2];
+    begin (sides, "0123456789abcdef", "0123456789abcdef");
+    meet (sides);
+    ok (take (&sides[1], &sides[0]) == SEAL_FRAME && has (&sides[1], "welcome"), "the welcome is understood");
+    put (&sides[1], "first");
+    put (&sides[1], "second");
+    ok (!memmem (sides[1].sent.text, sides[1].sent.length, "second", 6), "nothing is readable on its way");
+    AUTO_STRBUF struct strbuf copy = { 0 };
+    strbuf_add_bytes (&copy, sides[1].sent.text, sides[1].sent.length);
+    ok (take (&sides[0], &sides[1]) == SEAL_FRAME && has (&sides[0], "first"), "the first frame");
+    ok (take (&sides[0], &sides[1]) == SEAL_FRAME && has (&sides[0], "second"), "the second frame");
+    ok (take (&sides[0], &sides[1]) == SEAL_MORE, "no third one");
+    strbuf_add_bytes (&sides[1].sent, copy.text + crypto_secretstream_xchacha20poly1305_HEADERBYTES,
+                      copy.length - crypto_secretstream_xchacha20poly1305_HEADERBYTES);
+    ok (take (&sides[0], &sides[1]) == SEAL_WRONG, "a repeated frame is refused");
+    put (&sides[0], "x");
+    sides[0].sent.text[sides[0].sent.length - 1] ^= 1;
+    ok (take (&sides[1], &sides[0]) == SEAL_WRONG, "a changed frame is refused");
+    end (sides);
+}
+
+static void
+test_refusals (void)
+{
+    struct side sides[2];
+    begin (sides, "0123456789abcdef", "0123456789abcdeg");
+    meet (sides);
+    ok (take (&sides[1], &sides[0]) == SEAL_WRONG, "another key is noticed");
+    end (sides);
+
+    begin (sides, "0123456789abcdef", "0123456789abcdef");
+    meet (sides);
+    struct side mirror = { .key = { .length = 0 } };
+    strbuf_add_bytes (&mirror.sent, sides[0].sent.text + SEAL_GREETING_BYTES,
+                      sides[0].sent.length - SEAL_GREETING_BYTES);
+    ok (take (&sides[0], &mirror) == SEAL_WRONG, "what is sent back to its sender is refused");
+    strbuf_release (&mirror.sent);
+    end (sides);
+
+    begin (sides, "0123456789abcdef", "0123456789abcdef");
+    strbuf_truncate (&sides[1].sent, 0);
+    strbuf_add (&sides[1].sent, "GET /");
+    ok (take (&sides[0], &sides[1]) == SEAL_FOREIGN && !sides[0].sent.length, "a stranger gets no answer");
+    end (sides);
+
+    begin (sides, "0123456789abcdef", "0123456789abcdef");
+    take (&sides[0], &sides[1]);
+    strbuf_add_bytes (&sides[1].sent, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\0", 28);
+    ok (take (&sides[0], &sides[1]) == SEAL_WRONG, "a first message of 16 MiB is not waited for");
+    end (sides);
+}
+
+/* What one side has sent is of no use for another connection with the same key. */
+static void
+test_recorded (void)
+{
+    struct side sides[2], later[2];
+    AUTO_STRBUF struct strbuf recorded = { 0 };
+    begin (sides, "0123456789abcdef", "0123456789abcdef");
+    strbuf_add_bytes (&recorded, sides[1].sent.text, sides[1].sent.length);
+    meet (sides);
+    take (&sides[1], &sides[0]);
+    put (&sides[1], "first");
+    strbuf_add_bytes (&recorded, sides[1].sent.text, sides[1].sent.length);
+    begin (later, "0123456789abcdef", "0123456789abcdef");
+    strbuf_truncate (&later[1].sent, 0);
+    strbuf_add_bytes (&later[1].sent, recorded.text, recorded.length);
+    ok (take (&later[0], &later[1]) == SEAL_WRONG && !later[0].seal.has_opened, "a connection cannot be replayed");
+    end (later);
+    strbuf_truncate (&sides[1].sent, sides[1].sent.length - 1);
+    enum seal_result result = take (&sides[0], &sides[1]);
+    ok (result == SEAL_MORE && !sides[0].seal.has_opened, "a frame without its last byte is waited for");
+    end (sides);
+}
+
+/* ---- who is to blame ---- */
+
+enum { MACHINES = 3, MS = 1000000 };
+
+struct blame_case {
+    const char *what;
+    struct {
+        enum crew_machine_state state;
+        int failed_ms; /* 0: it has not failed */
+        enum wire_end end;
+        int status;
+        const char *text;
+    } all[MACHINES];
+    int expected; /* machine */
+    const char *also;
+};
+
+static const struct blame_case blames[] = {
+    { "the first failure counts",
+      { { MACHINE_JOINED, 9000, WIRE_END_FAILED, 1, "accelerate: a\n" },
+        { MACHINE_JOINED, 7000, WIRE_END_FAILED, 2, "accelerate: b\nmore\n" },
+        { MACHINE_JOINED, 0, WIRE_END_DONE, 0, NULL } },
+      1, NULL },
+    { "others that may have been first are named",
+      { { MACHINE_JOINED, 7100, WIRE_END_FAILED, 1, "accelerate: a\n- \n" },
+        { MACHINE_ENDED, 7000, WIRE_END_FAILED, 2, "accelerate: b\n" },
+        { MACHINE_JOINED, 7200, WIRE_END_FAILED, 3, "accelerate: c\n" } },
+      1, "  at nearly the same time, a\n  at nearly the same time, c\n" },
+    { "a rank that was killed was first",
+      { { MACHINE_JOINED, 7100, WIRE_END_FAILED, 1, "accelerate: a\n" },
+        { MACHINE_JOINED, 7000, WIRE_END_FAILED, 1, "accelerate: b\n" },
+        { MACHINE_JOINED, 7900, WIRE_END_FAILED, 137, "accelerate: c\n" } },
+      2, NULL },
+    { "but not long after the others",
+      { { MACHINE_JOINED, 7100, WIRE_END_FAILED, 1, "accelerate: a\n" },
+        { MACHINE_ABSENT, 0, WIRE_END_DONE, 0, NULL },
+        { MACHINE_JOINED, 8200, WIRE_END_FAILED, 137, "accelerate: c\n" } },
+      0, NULL },
+    { "a launcher that was told to end was first",
+      { { MACHINE_JOINED, 7000, WIRE_END_FAILED, 1, "accelerate: a\n" },
+        { MACHINE_JOINED, 7500, WIRE_END_TOLD, 143, "accelerate: b\n" },
+        { MACHINE_JOINED, 0, WIRE_END_DONE, 0, NULL } },
+      1, NULL },
+    { "a lost machine was first",
+      { { MACHINE_JOINED, 7000, WIRE_END_FAILED, 134, "accelerate: a\n" },
+        { MACHINE_JOINED, 0, WIRE_END_DONE, 0, NULL },
+        { MACHINE_LOST, 7500, WIRE_END_ERROR, 1, "accelerate: host c: lost\n" } },
+      2, NULL },
+};
+
+static void
+test_blame (void)
+{
+    for (size_t i = 0; i < sizeof blames / sizeof *blames; i++) {
+        const struct blame_case *row = &blames[i];
+        struct crew_machine all[MACHINES];
+        struct crew crew = { .machines = MACHINES, .all = all, .own = all };
+        for (int j = 0; j < MACHINES; j++) {
+            all[j] = (struct crew_machine){ .state = row->all[j].state };
+            if (row->all[j].failed_ms)
+                crew_set_failure (&all[j], (int64_t) row->all[j].failed_ms * MS, row->all[j].end, row->all[j].status,
+                                  row->all[j].text, NULL);
+        }
+        crew_main_think (&crew, true);
+        const char *also = crew.verdict.also ? crew.verdict.also : "", *expected = row->also ? row->also : "";
+        ok (crew.verdict.is_known && crew.verdict.machine == row->expected && !strcmp (also, expected)
+                && crew.hook.must_end, "%s: %d %s", row->what, crew.verdict.machine, also);
+        for (int j = 0; j < MACHINES; j++)
+            crew_reset_machine (&all[j]);
+        crew_release_verdict (&crew.verdict);
+        strbuf_release (&crew.to_say);
+    }
+}
+
+/* ---- places ---- */
+
+static const char *const *variables;
+
+static const char *
+look_up (const char *name)
+{
+    for (const char *const *at = variables; *at; at += 2)
+        if (!strcmp (*at, name))
+            return at[1];
+    return NULL;
+}
+
+/* A value that begins with = is one of the configuration file. */
+static void
+set (struct config *config, const char *key, const char *value)
+{
+    struct fail fail = { 0 };
+    bool is_flag = value && *value != '=';
+    struct origin origin = { .kind = is_flag ? ORIGIN_FLAG : ORIGIN_FILE, .line = is_flag ? 0 : 1 };
+    if (value && config_set (config, option_find (key), value + !is_flag, origin, &fail))
+        ok (false, "%s: %s", key, fail.text);
+}
+
+struct place_case {
+    const char *variables[12];
+    const char *hosts, *rank, *ip, *machines; /* NULL: not given */
+    const char *expected; /* "RANK of MACHINES at IP", or "!" and a part of the message */
+};
+
+static const struct place_case places[] = {
+    { { NULL }, NULL, "1", "h", "2", "1 of 2 at h" },
+    { { NULL }, "a,b,c", "auto", "auto", NULL, "1 of 3 at a" },
+    { { NULL }, "u@a,10.0.0.9:4", "auto", "auto", NULL, "1 of 2 at a" },
+    { { NULL }, "a,bb", "auto", "auto", NULL, "!this host, b.local, is not in --hosts" },
+    { { NULL }, "a,b.other", "auto", "auto", NULL, "!this host, b.local, is not in --hosts" },
+    { { NULL }, NULL, "auto", "h", "2", "!nothing says which machine this is" },
+    { { NULL }, NULL, "0", "auto", "2", "!nothing names the hosts" },
+    { { "SLURM_NODEID", "2", "SLURM_STEP_NODELIST", "n[5-7]", "SLURM_JOB_NODELIST", "n[1-9]", "SLURM_STEP_NUM_NODES",
+        "3", NULL }, NULL, "auto", "auto", NULL, "2 of 3 at n5" },
+    { { "SLURM_NODEID", "0", "SLURM_JOB_NODELIST", "n[1-2]", NULL }, NULL, "auto", "auto", "2", "0 of 2 at n1" },
+    { { "SLURM_NODEID", "1", "SLURM_STEP_NUM_NODES", "2", "SLURM_STEP_NUM_TASKS", "4", NULL }, NULL, "auto", "h", NULL,
+      "!use srun --ntasks-per-node 1" },
+    { { "OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "2", "OMPI_COMM_WORLD_LOCAL_SIZE", "1", "SLURM_NODEID",
+        "0", NULL }, NULL, "auto", "h", NULL, "1 of 2 at h" },
+    { { "OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "2", "OMPI_COMM_WORLD_LOCAL_SIZE", "2", NULL }, NULL,
+      "auto", "h", NULL, "!use mpirun --map-by ppr:1:node" },
+    { { "PMI_RANK", "1", "PMI_SIZE", "3", NULL }, NULL, "auto", "h", NULL, "1 of 3 at h" },
+    { { "LSB_HOSTS", "a b b", NULL }, NULL, "auto", "auto", NULL, "1 of 2 at a" },
+    { { "PMI_RANK", "3", "PMI_SIZE", "4", NULL }, NULL, "auto", "h", "2", "!must be less than num_machines" },
+    { { NULL }, "=a,b,c", "auto", "auto", "=3", "1 of 3 at a" },
+    { { NULL }, "=a,b,c", "=auto", "h", "=2", "1 of 3 at h" },
+    { { NULL }, "=a,c", "auto", "auto", NULL, "!b.local, is not in the hosts of the configuration file" },
+    { { "PMI_RANK", "0", "PMI_SIZE", "4", NULL }, "=a,b", "auto", "auto", NULL, "1 of 2 at a" },
+    { { "LSB_HOSTS", "a b b", NULL }, "=a,b,c,d", "auto", "auto", "=4", "1 of 2 at a" },
+    { { NULL }, "=a,b,c", "2", "auto", "=3", "2 of 3 at a" },
+    { { NULL }, "a,b,c", "2", "auto", NULL, "2 of 3 at a" },
+    { { NULL }, "=a,b,c", "auto", "auto", "2", "1 of 2 at a" },
+    { { NULL }, "=a,b,c", "=1", NULL, "=3", "0 of 1 at -" },
+    { { NULL }, "=a,b,c", "1", NULL, "=3", "1 of 3 at -" },
+};
+
+static void
+test_places (void)
+{
+    AUTO_STRLIST struct strlist addresses = { 0 };
+    const struct place_host host = { "b.local", &addresses };
+    strlist_add (&addresses, "10.0.0.9");
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const struct place_case *row = &places[i];
+        struct config config = { 0 };
+        struct fail fail = { .text = "" };
+        char got[128] = "";
+        variables = row->variables;
+        config_init (&config, &fail);
+        set (&config, "hosts", row->hosts);
+        set (&config, "machine_rank", row->rank);
+        set (&config, "main_process_ip", row->ip);
+        set (&config, "num_machines", row->machines);
+        int result = config_resolve (&config, &fail) ? -1 : place_find (&config, &host, look_up, &fail);
+        if (result >= 0)
+            snprintf (got, sizeof got, "%d of %d at %s", (int) config.settings.machine_rank,
+                      (int) config.settings.num_machines,
+                      config.settings.main_process_ip ? config.settings.main_process_ip : "-");
+        ok (*row->expected == '!' ? result < 0 && strstr (fail.text, row->expected + 1) : !strcmp (got, row->expected),
+            "place %zu: %s%s", i, got, fail.text);
+        config_release (&config);
+    }
+    ok (crew_first_port (29500) == 30500 && crew_first_port (65535) == 64535, "the ports exist");
+}
+
+int
+main (void)
+{
+    if (sodium_init () < 0)
+        return 99;
+    test_seal ();
+    test_refusals ();
+    test_recorded ();
+    test_blame ();
+    test_places ();
+    return done_testing ();
+}
