@@ -72,6 +72,8 @@ test_expect_success '1 process' 'conforms 1 $all'
 test_expect_success '2 processes' 'conforms 2 $all'
 test_expect_success '3 processes' 'conforms 3 mixture messages groups work rounds'
 test_expect_success '4 processes' 'conforms 4 sizes mixture control groups'
+# Open MPI copies messages below that limit; larger ones stay where they are until their receiver has come.
+test_expect_success '3 processes, where MPI copies no message' 'OMPI_MCA_btl_vader_eager_limit=256 conforms 3 mixture'
 if is_long; then
     test_expect_success '3 processes, everything' 'conforms 3 $all'
     test_expect_success '2 hosts of 2 ranks, everything' '
@@ -117,8 +119,6 @@ test_expect_success 'accelerate env says which MPI it is, and what its thread le
 
 test_expect_success 'calls leave no memory behind' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" many'
 test_expect_success 'a message, and a sum, that MPI gets in parts' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" message'
-test_expect_success 'what follows a call that differs fails, too' '
-    under_mpirun 2 "$builddir/tests/engines/mpi_program" differ'
 test_expect_success 'a rank that does not go on with a transfer is named' '
     under_mpirun 2 "$builddir/tests/engines/mpi_program" asleep'
 test_expect_success 'a timeout is that of one call' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" waits'

@@ -7,7 +7,6 @@
  *   mpi_program large        more than 2^31 elements
  *   mpi_program many         thousands of calls, which leave no memory behind
  *   mpi_program message      100 MiB, more than MPI gets at once, and their sum
- *   mpi_program differ       rank 1 starts a call with another count, and one that agrees after it
  *   mpi_program asleep       rank 1 starts a large transfer, and does not go on
  *   mpi_program waits        short waits, all of which together exceed the timeout
  *
@@ -269,27 +268,7 @@ send_long (void)
     accel_close (acc);
 }
 
-/* ---- who does not do what the others do ---- */
-
-static void
-differ (void)
-{
-    struct accel_error err = { 0 };
-    struct accel *acc;
-    struct accel_work *works[2];
-    float ones[2] = { 1, 1 }, sums[2][2];
-    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
-    struct accel_comm *world = accel_world (acc);
-    for (int i = 0; i < 2; i++) {
-        size_t count = accel_comm_rank (world) == 1 && i == 0 ? 2 : 1;
-        must (!accel_comm_all_reduce_start (world, ones, sums[i], count, ACCEL_FLOAT32, ACCEL_SUM, &works[i], &err),
-              "start", &err);
-    }
-    for (int i = 0; i < 2; i++)
-        must (accel_work_wait (works[i], &err) && strstr (err.text, "counts differ"), "a call after one that differs",
-              &err);
-    accel_close (acc);
-}
+/* ---- who does not go on ---- */
 
 static void
 sleep_in_transfer (void)
@@ -344,8 +323,6 @@ main (int argc, char **argv)
         many ();
     else if (!strcmp (how, "message"))
         send_long ();
-    else if (!strcmp (how, "differ"))
-        differ ();
     else if (!strcmp (how, "asleep"))
         sleep_in_transfer ();
     else if (!strcmp (how, "waits"))
