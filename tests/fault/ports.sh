@@ -192,7 +192,9 @@ machine () {
         --main_process_ip 127.0.0.1 --main_process_port $held "$@"
 }
 test_expect_success 'two machines of one job share its port, also on one host; the main machine of another job does not' '
-    held=$(free_port) && hold_port first machine 0 && machine 1 sh -c "echo \$MASTER_PORT \$RANK" >second && echo "$held 1" | diff - second &&
+    held=$(free_port) && hold_port first machine 0 &&
+    { machine 1 sh -c "echo \$MASTER_PORT \$RANK" >second & } && # its launcher may wait for the first one
+    wait_for test -s second && echo "$held 1" | diff - second &&
     test_exit 1 machine 0 true 2>error &&
     grep "belongs to another job on this host: .*; choose another port on all machines" error && let_go'
 test_done

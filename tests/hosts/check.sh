@@ -90,7 +90,8 @@ test_expect_success 'without the first host, there is no port to check' '
     test_exit 1 check --hosts host9,host2,host3 >out && ! grep "^port" out && grep -A 3 "^MB/s" out >matrix &&
     grep "^host2" matrix && ! grep host9 matrix
 '
-LC_ALL=C sed "s/\\x00$(echo "$version" | sed 's/\./\\./g')\\x00/\\x009${version#?}\\x00/g" "$accelerate" >other && chmod +x other
+# The version may be the end of a longer text, which the linker keeps once.
+LC_ALL=C sed "s/$(echo "$version" | sed 's/\./\\./g')\\x00/9${version#?}\\x00/g" "$accelerate" >other && chmod +x other
 test_expect_success 'a host with another version' '
     ./other --agent </dev/null >greeting && grep -a "9${version#?}" greeting &&
     test_exit 1 replaced host3 "$PWD/other" check --hosts host1,host2,host3 >out &&
