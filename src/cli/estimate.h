@@ -53,6 +53,9 @@ int estimate_add_gguf (struct estimate_model *model, const struct gguf *gguf, st
 int estimate_read_config (struct estimate_model *model, const char *path, const char *text, size_t length,
                           struct fail *fail);
 
+/** @return the value at @p key of config.json, or else of its text_config; or NULL */
+const struct node *estimate_find (const struct estimate_model *model, const char *key);
+
 /** @return the number at @p key of config.json, or of its text_config; or @p other */
 uint64_t estimate_number (const struct estimate_model *model, const char *key, uint64_t other);
 double estimate_fraction (const struct estimate_model *model, const char *key, double other);

@@ -18,7 +18,7 @@ enum {
     SHOW_AFTER_MS = 400,
 };
 
-/* What is being done, on a terminal. */
+/* What is being done, on a terminal.  A file is done when its header is complete. */
 struct shown {
     size_t done, count;
     int64_t begun;
@@ -89,6 +89,8 @@ fetch (struct job *job, const char *const *files, size_t count, const struct htt
             break;
         }
     }
+    if (job->shown.count < job->shown.done + count)
+        job->shown.count = job->shown.done + count;
     if (!result)
         result = http_perform (job->hub.http, requests, responses, count, fail);
     for (size_t i = 0; i < count && !result; i++)
@@ -130,6 +132,7 @@ complete (struct job *job, const char *file, struct http_response *response, str
     if (have >= wanted)
         return 0;
     const struct http_request request = { .range_first = have, .range_length = wanted - have };
+    job->shown.done--;
     int result = fetch (job, &file, 1, &request, &rest, fail);
     if (!result)
         strbuf_add_bytes (&response->body, rest.body.text ? rest.body.text : "", rest.body.length);
@@ -190,8 +193,10 @@ read_shards (struct job *job, const struct index *index, struct fail *fail)
         for (size_t i = 0; i < count; i++)
             requests[i].range_length = FIRST_BYTES;
         result = fetch (job, (const char *const *) &index->files[first], count, requests, responses, fail);
-        for (size_t i = 0; i < count && !result; i++)
+        for (size_t i = 0; i < count && !result; i++) {
             result = add_header (job, index->files[first + i], &responses[i], index, first + i, fail);
+            http_response_release (&responses[i]); /* a header may have 100 MB */
+        }
         release_all (responses, count);
     }
     return result;
@@ -244,10 +249,12 @@ read_part (struct job *job, const char *file, struct fail *fail)
 {
     bool is_short = true;
     int result = -1;
+    job->shown.done++;
     for (uint64_t length = GGUF_FIRST; is_short; length *= GGUF_GROWTH) {
         const struct http_request request = { .range_length = length };
         struct http_response response = { 0 };
         is_short = false;
+        job->shown.done--;
         result = fetch (job, &file, 1, &request, &response, fail);
         if (!result)
             result = gguf_add (job->model, file, response.body.text ? response.body.text : "", response.body.length,
@@ -266,6 +273,7 @@ read_gguf (struct job *job, const char *file, struct fail *fail)
         AUTO_STRBUF struct strbuf name = { 0 };
         if (!gguf_part_name (file, part, &name, &count))
             return fail_nomem (fail);
+        job->shown.count = count;
         if (read_part (job, name.text, fail))
             return -1;
     }
@@ -303,7 +311,7 @@ choose (struct job *job, struct fail *fail)
 {
     static const char *const usual[] = { WEIGHTS_NAME, WEIGHTS_INDEX_NAME };
     const char *index = NULL, *only = NULL, *gguf = NULL;
-    size_t gguf_count = 0;
+    size_t gguf_count = 0, weights_count = 0;
     for (size_t i = 0; i < 2; i++)
         if (has_file (job, usual[i]))
             return read_safetensors (job, usual[i], fail);
@@ -314,12 +322,15 @@ choose (struct job *job, struct fail *fail)
         bool is_inside = strchr (file, '/') != NULL;
         if (!is_inside && ends_in (file, ".safetensors.index.json"))
             index = file;
-        else if (!is_inside && ends_in (file, ".safetensors"))
-            only = only ? only : file;
+        else if (!is_inside && ends_in (file, ".safetensors") && !weights_count++)
+            only = file;
         else if (ends_in (file, ".gguf") && gguf_part_name (file, 0, &first, &parts) && !strcmp (first.text, file)
                  && !gguf_count++)
             gguf = file;
     }
+    if (!index && weights_count > 1)
+        return fail_set (fail, FAIL_GENERAL, "model '%s' has %zu safetensors files (%s ...) and no index: download it "
+                         "and name one of them", job->name, weights_count, only);
     if (index || only)
         return read_safetensors (job, index ? index : only, fail);
     return gguf ? choose_gguf (job, gguf, gguf_count, fail) : refuse_files (job, fail);
@@ -385,6 +396,7 @@ read_model (struct job *job, const struct settings *settings, const char *file, 
     }
     job->model->source = "hub";
     int result = hub_model (&job->hub, job->name, &job->info, &trouble, fail);
+    job->shown.done = 0; /* that was no file of the model */
     if (!result)
         return read_online (job, settings, file, fail);
     if (trouble == HTTP_NO_HOST || trouble == HTTP_NO_CONNECTION || trouble == HTTP_TIMED_OUT) {

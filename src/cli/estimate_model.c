@@ -77,8 +77,8 @@ estimate_read_config (struct estimate_model *model, const char *path, const char
 }
 
 /* The language model of one with pictures has its sizes in a mapping of its own. */
-static const struct node *
-find (const struct estimate_model *model, const char *key)
+const struct node *
+estimate_find (const struct estimate_model *model, const char *key)
 {
     const struct node *node = node_find (&model->config.root, key);
     const struct node *inner = node_find (&model->config.root, "text_config");
@@ -90,7 +90,7 @@ find (const struct estimate_model *model, const char *key)
 uint64_t
 estimate_number (const struct estimate_model *model, const char *key, uint64_t other)
 {
-    const struct node *node = find (model, key);
+    const struct node *node = estimate_find (model, key);
     int64_t value;
     return node && node->kind == NODE_INT && parse_int64 (node->text, 0, INT32_MAX, &value) == PARSE_OK
                ? (uint64_t) value
@@ -100,7 +100,7 @@ estimate_number (const struct estimate_model *model, const char *key, uint64_t o
 double
 estimate_fraction (const struct estimate_model *model, const char *key, double other)
 {
-    const struct node *node = find (model, key), *rope = find (model, "rope_parameters");
+    const struct node *node = estimate_find (model, key), *rope = estimate_find (model, "rope_parameters");
     double value;
     if ((!node || !node_is_scalar (node)) && rope && rope->kind == NODE_MAP)
         node = node_find (rope, key);

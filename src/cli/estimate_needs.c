@@ -27,6 +27,13 @@ first_of (const struct estimate_model *model, const char *const *keys)
     return value;
 }
 
+static bool
+is_true (const struct estimate_model *model, const char *key)
+{
+    const struct node *node = estimate_find (model, key);
+    return node && node->kind == NODE_BOOL && !strcmp (node->text, "True");
+}
+
 static void
 read_config (const struct estimate_model *model, struct attention *attention)
 {
@@ -35,15 +42,14 @@ read_config (const struct estimate_model *model, struct attention *attention)
     static const char *const sizes[] = { "hidden_size", "n_embd", "d_model", NULL };
     uint64_t head_count = first_of (model, heads);
     uint64_t head = estimate_number (model, "head_dim", head_count ? first_of (model, sizes) / head_count : 0);
-    const struct node *several = node_find (&model->config.root, "multi_query");
     uint64_t pairs
         = estimate_number (model, "num_key_value_heads", estimate_number (model, "num_kv_heads", head_count));
     uint64_t latent = estimate_number (model, "kv_lora_rank", 0);
     attention->layers = first_of (model, layers);
-    if (several && several->kind == NODE_BOOL && !strcmp (several->text, "True"))
+    if (is_true (model, "multi_query") && !is_true (model, "new_decoder_architecture")) /* as in Falcon */
         pairs = 1;
     attention->per_token = latent ? latent + estimate_number (model, "qk_rope_head_dim", 0) : 2 * pairs * head;
-    const struct node *types = node_find (&model->config.root, "layer_types");
+    const struct node *types = estimate_find (model, "layer_types");
     attention->window = estimate_number (model, "sliding_window", 0);
     for (size_t i = 0; types && types->kind == NODE_LIST && i < types->count; i++)
         attention->windowed += types->items[i].text && !strcmp (types->items[i].text, "sliding_attention");

@@ -322,7 +322,7 @@ static int
 add_buffers (struct estimate_model *model, const struct structure *structure, struct fail *fail)
 {
     unsigned buffers = structure->buffers;
-    bool has_prefix = model->count && begins_with (model->parts[0].name, structure->prefix);
+    bool has_prefix = structure->prefix && model->count && begins_with (model->parts[0].name, structure->prefix);
     uint64_t positions = estimate_number (model, "max_position_embeddings", 512);
     double rotated = estimate_fraction (model, "partial_rotary_factor", estimate_fraction (model, "rotary_pct", 1));
     uint64_t frequencies = (uint64_t) ((double) head_size (model) * rotated) / 2;

@@ -186,16 +186,20 @@ hub_refuse (const struct hub *hub, const char *name, const char *file, const str
             struct fail *fail)
 {
     const char *code = http_header (response, "x-error-code");
+    AUTO_STRBUF struct strbuf endpoint = { 0 };
     bool knows_us = hub->token != NULL;
     int status = response->status;
+    http_show_url (&endpoint, hub->endpoint);
+    if (endpoint.failed)
+        return fail_nomem (fail);
     if (code && !strcmp (code, "GatedRepo") && !knows_us)
         return fail_set (fail, FAIL_GENERAL,
                          "model '%s' is gated: accept its conditions at %s/%s, and set HF_TOKEN or run hf auth login",
-                         name, hub->endpoint, name);
+                         name, endpoint.text, name);
     if (code && !strcmp (code, "GatedRepo"))
         return fail_set (fail, FAIL_GENERAL,
                          "model '%s' is gated, and your token has no access to it: accept its conditions at %s/%s",
-                         name, hub->endpoint, name);
+                         name, endpoint.text, name);
     if (code && !strcmp (code, "DisabledRepo"))
         return fail_set (fail, FAIL_GENERAL, "model '%s' has been disabled on the hub", name);
     if (status == 404 && file)

@@ -97,6 +97,22 @@ test_expect_success 'headers only, and a header that is longer than the first by
     rules && "$accelerate" estimate-memory org/llama >out && grep -q "5.48 MB" out &&
     grep -h "^Range: bytes=0-99999" requests/* >first && test "$(wc -l <first)" = 2 &&
     grep -h "^Range: bytes=100000-" requests/* >second && test "$(wc -l <second)" = 2'
+cat >progress.py <<'END'
+import os, pty, re, subprocess, sys
+ours, theirs = pty.openpty()
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+os.close(theirs)
+shown = b""
+try:
+    while chunk := os.read(ours, 4096):
+        shown += chunk
+except OSError:
+    pass
+counts = [(int(done), int(count)) for done, count in re.findall(rb"(\d+) of (\d+) files", shown)]
+assert counts[-1] == (4, 4) and all(done <= count for done, count in counts), shown
+END
+test_expect_success 'on a terminal: how many files are done' '
+    rules "* delay=250" && python3 progress.py "$accelerate" estimate-memory org/llama && rules'
 test_expect_success 'a server without ranges' '
     rules "/bert-base-cased/resolve/main/model.safetensors whole" && "$accelerate" estimate-memory bert-base-cased >out && diff table out && rules'
 test_expect_success 'the files are elsewhere: the token stays here' '
@@ -118,6 +134,10 @@ info=/api/models/bert-base-cased
 test_expect_success 'gated, with a token that has no access' '
     rules "/bert-base-cased/resolve/main/config.json status=403 header=X-Error-Code:GatedRepo" && HF_TOKEN=x && export HF_TOKEN &&
     refused 1 "is gated, and your token has no access to it" bert-base-cased'
+test_expect_success 'messages show no password of HF_ENDPOINT' '
+    rules "/bert-base-cased/resolve/main/config.json status=403 header=X-Error-Code:GatedRepo" &&
+    HF_ENDPOINT=http://somebody:SECRET@${HF_ENDPOINT#http://} && refused 1 "is gated: accept its conditions at http://127.0.0.1" bert-base-cased &&
+    ! grep SECRET err && rules'
 test_expect_success 'a token that is not accepted; a model that is unknown or private; access refused; too many requests' '
     rules "$info status=401" && (HF_TOKEN=x && export HF_TOKEN && refused 1 "does not accept your token" bert-base-cased) &&
     rules "$info status=401 header=X-Error-Code:RepoNotFound" && refused 1 "does not exist on the hub; if it is private" bert-base-cased &&
@@ -141,6 +161,8 @@ test_expect_success 'an index that is wrong' '
     sed "s|model-00002-of-00002.safetensors|../../../x|" kept >$index && refused 1 "model.safetensors.index.json" org/llama &&
     sed "s|model-00002-of-00002.safetensors|missing.safetensors|" kept >$index && refused 1 "has no file missing.safetensors" org/llama &&
     mv kept $index'
+test_expect_success 'several safetensors files without an index' '
+    refused 1 "has 2 safetensors files (first.safetensors ...) and no index" org/two'
 test_expect_success 'no safetensors' 'refused 1 "has no safetensors files, only pytorch_model.bin" org/pickled'
 test_expect_success 'names that are none' '
     for name in a/b/c ../nowhere_at_all "a b" a//b /a a/ a..b; do
@@ -194,6 +216,12 @@ keys_of () {
 }
 test_expect_success 'keys and values: 2 layers of 2 heads of 64, of 2 bytes each' '
     keys_of org/llama 1000 1 1024000 && keys_of org/llama 1000 3 3072000 && keys_of org/quantized/model-q4.gguf 1000 1 1024000'
+test_expect_success 'keys and values: one pair for all heads, but not in the new Falcon' '
+    keys_of org/one_pair 1000 1 512000 && keys_of org/new_falcon 1000 1 1024000'
+test_expect_success 'keys and values: one of two layers keeps a window of 100' '
+    keys_of org/windows 1000 1 563200 && keys_of org/windows 50 1 51200'
+test_expect_success 'keys and values: of the language model of one with pictures' '
+    keys_of org/pictures 1000 1 563200 && keys_of org/one_pair_of_pictures 1000 1 512000'
 test_expect_success 'a model without layers has no context' '
     refused 1 "does not say how many layers" timm/resnet50.a1_in1k --context_length 5'
 cat >training.py <<'END'
@@ -205,6 +233,9 @@ assert sizes[sys.argv[1], sys.argv[2]] == [int(x) for x in sys.argv[3:]], sizes
 END
 # the parameters of org/llama without its head
 n=$((256 * 1000 + 2 * (256 * 256 * 2 + 128 * 256 * 2 + 3 * 512 * 256 + 512) + 256))
+test_expect_success 'a type of model that nobody knows; models of timm with a type' '
+    sizes org/nobody_knows float32 $((4 * (256 * 256 * 2 + 128 * 256 * 2 + 3 * 512 * 256 + 512))) $((4 * n)) $((16 * n)) &&
+    "$accelerate" estimate-memory org/nobody_knows --library_name timm --json >out && grep "\"total\": $((4 * n))," out'
 # needs_of STAGE WEIGHTS GRADIENTS STATES: of one of 8 processes
 needs_of () {
     "$accelerate" estimate-memory org/llama --num_processes 8 --zero_stage "$1" --json >out &&

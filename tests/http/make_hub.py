@@ -123,6 +123,32 @@ def write_ggufs(root):
     write_json(f"{root}/api/models/{name}", {"siblings": [{"rfilename": file} for file in sorted(os.listdir(folder))]})
 
 
+def write_attentions(root):
+    """Small models whose configurations describe keys and values in other ways; one of a type that nobody knows."""
+    config, tensors = llama(2, 256, 512, 1000, 2, 4)
+    own = {key: value for key, value in config.items() if key not in ("num_key_value_heads", "model_type")}
+    windows = {"sliding_window": 100, "layer_types": ["sliding_attention", "full_attention"]}
+    for name, more in (("nobody_knows", {"model_type": "nobody_knows", "num_key_value_heads": 2}),
+                       ("one_pair", {"model_type": "falcon", "multi_query": True, "num_kv_heads": 2}),
+                       ("new_falcon", {"model_type": "falcon", "multi_query": True, "new_decoder_architecture": True,
+                                       "num_kv_heads": 2}),
+                       ("windows", {"model_type": "llama", "num_key_value_heads": 2, **windows})):
+        write_model(root, f"org/{name}", {**own, **more}, tensors)
+    write_model(root, "org/pictures", {"model_type": "llava", "text_config": {**config, **windows}}, tensors)
+    write_model(root, "org/one_pair_of_pictures", {"model_type": "llava", "text_config": {**own, "multi_query": True}}, tensors)
+
+
+def write_two(root):
+    """Two files of weights and no index."""
+    folder = f"{root}/org/two/resolve/main"
+    write_model(root, "org/two", {"model_type": "llama"}, [])
+    os.remove(f"{folder}/model.safetensors")
+    for name in ("first", "second"):
+        write_safetensors(f"{folder}/{name}.safetensors", [["weight", "F32", [4]]])
+    write_json(f"{root}/api/models/org/two", {"library_name": "transformers", "siblings": [
+        {"rfilename": name} for name in ("config.json", "first.safetensors", "second.safetensors")]})
+
+
 def main():
     root, golden = sys.argv[1:]
     with open(golden) as file:
@@ -142,6 +168,8 @@ def main():
     write_json(f"{root}/api/models/org/pickled",
                {"library_name": "transformers", "siblings": [{"rfilename": "config.json"}, {"rfilename": "pytorch_model.bin"}]})
     write_ggufs(root)
+    write_attentions(root)
+    write_two(root)
 
 
 if __name__ == "__main__":
