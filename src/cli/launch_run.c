@@ -179,6 +179,8 @@ run_once (struct job *job, const struct launch *launch, struct fail *fail)
 static bool
 may_restart (const struct launch *launch, const struct job *job, int status, int64_t restarts)
 {
+    if (status < 0)
+        return false;
     if (crew_has_others (launch->crew))
         return crew_starts_again (launch->crew);
     return status > 0 && job->end == JOB_FAILED && restarts <= launch->config->settings.max_restarts;
@@ -192,6 +194,7 @@ run_attempts (struct job *job, struct launch *launch, struct fail *fail)
     bool has_lost = false;
     for (int64_t restarts = 1; may_restart (launch, job, status, restarts); restarts++) {
         say_restart (launch, restarts);
+        crew_restart (launch->crew);
         if (!keeper_lives (&launch->keeper))
             return status;
         has_lost |= job_lost_bytes (job) != 0;
@@ -212,8 +215,10 @@ supervise_plan (struct launch *launch)
     struct fail fail = { 0 }, report_fail = { 0 };
     crew_begin (launch->crew);
     int status = run_attempts (&job, launch, &fail);
-    if (status < 0)
+    if (status < 0) {
         say_failure (&launch->keeper, &fail);
+        crew_tell (launch->crew, &fail);
+    }
     if (launch->report.path && write_report (launch, status < 0 ? NULL : &job, &fail, &report_fail)) {
         say_failure (&launch->keeper, &report_fail);
         status = status ? status : FAIL_GENERAL;

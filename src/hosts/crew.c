@@ -154,6 +154,8 @@ read_peer (struct crew *crew, struct crew_peer *peer)
             crew_main_take (crew, peer, &frame);
     if (!crew->machine && seal_is_open (&peer->seal) && !peer->is_welcomed)
         crew_main_welcome (crew, peer);
+    if (peer->is_dead || !is_open)
+        peer->pipe.heard_ms = clock_ms (); /* that is news of it, too */
     if (peer->is_dead)
         lose_peer (crew, peer, "its launcher has sent something unknown");
     else if (!is_open)
@@ -203,7 +205,8 @@ keep_deadlines (struct crew *crew, int64_t now)
     char why[64];
     snprintf (why, sizeof why, "lost: no sign of life for %g s", (double) crew->timeout_ms / 1000);
     /* After we were stopped, or the machine asleep, silence says nothing about the others. */
-    bool was_away = now - crew->turn_ms > crew->timeout_ms / 2 + BEAT_MS;
+    int64_t late_ms = crew->timeout_ms / 4 < BEAT_MS ? crew->timeout_ms / 4 : BEAT_MS;
+    bool was_away = now - crew->turn_ms > crew->timeout_ms / 2 + late_ms;
     crew->turn_ms = now;
     for (struct crew_peer *peer = crew->peers; peer; peer = peer->next) {
         if (was_away)
@@ -231,7 +234,7 @@ find_deadline (const struct crew *crew, int64_t now, bool is_hasty)
         if (!crew->machine && peer->machine)
             earlier (&until, peer->beat_ms);
     }
-    earlier (&until, crew->judge_ms);
+    earlier (&until, crew->verdict.is_known ? 0 : crew->judge_ms);
     earlier (&until, crew->noted >= 0 ? 0 : crew->start_ms + crew->timeout_ms);
     if (crew->machine && !crew->peers)
         earlier (&until, crew->dial.again_ms);
@@ -303,6 +306,8 @@ serve (struct job_crew *hook, struct job *job, bool own_is_over, bool is_hasty)
 {
     struct crew *crew = (struct crew *) hook;
     bool has_news = note_own (crew, job, own_is_over), was_known = crew->verdict.is_known;
+    if (crew->again)
+        crew_release_verdict (&crew->last);
     crew->again = false;
     take_events (crew);
     int64_t now = clock_ms ();
@@ -394,6 +399,30 @@ crew_begin (struct crew *crew)
         crew_main_begin (crew);
 }
 
+/* All machines have agreed on the restart, or this launcher is alone and decides for itself. */
+void
+crew_restart (struct crew *crew)
+{
+    if (crew && !crew->again)
+        crew_reset (crew);
+}
+
+void
+crew_tell (struct crew *crew, const struct fail *error)
+{
+    int64_t latest = clock_ms () + CREW_SETTLE_MS + CREW_VERDICT_MS;
+    if (!crew || crew->epoll < 0)
+        return;
+    struct job job = { .plan = crew->plan, .end = JOB_TOLD, .error = error };
+    struct pollfd events = { .fd = crew->epoll, .events = POLLIN };
+    for (int64_t until; (until = serve (&crew->hook, &job, true, false)) < INT64_MAX;) {
+        int64_t now = clock_ms ();
+        if (now >= latest)
+            break;
+        poll (&events, 1, until > now ? (int) (until - now) : 0);
+    }
+}
+
 void
 crew_tell_error (const struct config *config, const struct fail *error)
 {
@@ -401,20 +430,13 @@ crew_tell_error (const struct config *config, const struct fail *error)
     int64_t size = config->settings.num_processes;
     struct plan plan = { .host = host, .program = config->program, .world_size = size > 1 ? (int) size : UNKNOWN_SIZE,
                          .path = PATH_ELASTIC };
-    struct job job = { .plan = &plan, .end = JOB_TOLD, .error = error };
     struct crew *crew;
     gethostname (host, sizeof host - 1);
     if (crew_create (&crew, config, &plan, NULL) || !crew)
         return;
     signal (SIGPIPE, SIG_IGN);
     crew_begin (crew);
-    struct pollfd events = { .fd = crew->epoll, .events = POLLIN };
-    for (int64_t until; crew->epoll >= 0 && (until = serve (&crew->hook, &job, true, false)) < INT64_MAX;) {
-        int64_t now = clock_ms ();
-        if (now >= crew->start_ms + CREW_SETTLE_MS + CREW_VERDICT_MS)
-            break;
-        poll (&events, 1, until > now ? (int) (until - now) : 0);
-    }
+    crew_tell (crew, error);
     crew_destroy (crew);
 }
 
@@ -424,18 +446,26 @@ crew_hook (struct crew *crew)
     return crew && crew->epoll >= 0 ? &crew->hook : NULL;
 }
 
+/* Of the attempt that runs, or that was the last one to. */
+static const struct crew_verdict *
+find_verdict (const struct crew *crew)
+{
+    return crew->again ? &crew->last : &crew->verdict;
+}
+
 const struct crew_verdict *
 crew_blames_other (const struct crew *crew)
 {
-    bool is_other = crew && crew->verdict.is_known && !crew->verdict.is_ours && crew->verdict.end != WIRE_END_DONE;
-    return is_other ? &crew->verdict : NULL;
+    const struct crew_verdict *verdict = crew ? find_verdict (crew) : NULL;
+    return verdict && verdict->is_known && !verdict->is_ours && verdict->end != WIRE_END_DONE ? verdict : NULL;
 }
 
 void
 crew_add_simultaneous (const struct crew *crew, struct strbuf *out)
 {
-    if (crew && crew->verdict.is_ours && crew->verdict.also)
-        strbuf_add (out, crew->verdict.also);
+    const struct crew_verdict *verdict = crew ? find_verdict (crew) : NULL;
+    if (verdict && verdict->is_ours && verdict->also)
+        strbuf_add (out, verdict->also);
 }
 
 bool
@@ -472,6 +502,7 @@ crew_destroy (struct crew *crew)
     free (crew->all);
     free (crew->main_host);
     crew_release_verdict (&crew->verdict);
+    crew_release_verdict (&crew->last);
     strbuf_release (&crew->to_say);
     int fds[] = { crew->listener, crew->dial.resolver, crew->epoll };
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)

@@ -27,9 +27,15 @@ int crew_create (struct crew **crew, const struct config *config, const struct p
 /** In the supervisor: begin to listen, or to connect.  What fails here is told in a note later. */
 void crew_begin (struct crew *crew);
 
+/** Before each attempt but the first one.  NULL: nothing happens. */
+void crew_restart (struct crew *crew);
+
 /** Tell the other launchers that this one starts nothing, because of @p error; waits a few seconds at most, and prints
  * nothing.  Also for jobs on one machine, where it does nothing. */
 void crew_tell_error (const struct config *config, const struct fail *error);
+
+/** The same after crew_begin(), for an attempt that could not start.  NULL: nothing happens. */
+void crew_tell (struct crew *crew, const struct fail *error);
 
 /** For job_run(); NULL for NULL. */
 struct job_crew *crew_hook (struct crew *crew);

@@ -96,6 +96,7 @@ crew_main_welcome (struct crew *crew, struct crew_peer *peer)
     size_t begin = wire_begin (&frame, WIRE_WELCOME);
     wire_put_text (&frame, PACKAGE_VERSION);
     wire_put_text (&frame, crew->own->host);
+    wire_put_number (&frame, crew->timeout_ms);
     wire_end (&frame, begin);
     crew_peer_put (peer, &frame);
     peer->is_welcomed = true;
@@ -215,16 +216,27 @@ crew_main_take (struct crew *crew, struct crew_peer *peer, struct wire_frame *fr
     peer->is_dead = peer->is_dead || frame->failed;
 }
 
+/* It has never answered, so perhaps it does not know that it was taken: it may come again. */
+static void
+forget (struct crew_machine *machine)
+{
+    crew_reset_machine (machine);
+    free (machine->host);
+    *machine = (struct crew_machine){ .state = MACHINE_ABSENT };
+}
+
 /* A launcher whose part was over, or that knows the verdict, may leave. */
 void
 crew_main_lose (struct crew *crew, struct crew_peer *peer, const char *why)
 {
     struct crew_machine *machine = peer->machine;
     peer->is_dead = true;
-    if (machine->state != MACHINE_JOINED)
+    if (machine->state != MACHINE_JOINED && machine->state != MACHINE_ENDED)
         return;
-    if (crew->verdict.is_known)
-        machine->state = MACHINE_LOST;
+    if (!peer->trip_ns && !machine->failed_ns && machine->state == MACHINE_JOINED)
+        forget (machine);
+    else if (crew->verdict.is_known || machine->state == MACHINE_ENDED)
+        machine->state = MACHINE_LOST; /* no failure, but it cannot start again */
     else
         crew_lose (crew, machine, number_of (crew, peer), peer->pipe.heard_ms, why);
 }
@@ -323,7 +335,7 @@ crew_main_think (struct crew *crew, bool is_hasty)
 bool
 crew_main_is_told (const struct crew *crew, int64_t now)
 {
-    bool is_late = now >= crew->over_ms + CREW_FLUSH_MS;
+    bool is_late = now >= crew_settled_ms (crew) + CREW_FLUSH_MS;
     for (const struct crew_peer *peer = crew->peers; peer && !is_late; peer = peer->next)
         if (peer->machine && !peer->is_dead && !peer->has_acknowledged)
             return false;
@@ -375,5 +387,5 @@ crew_main_is_over (struct crew *crew)
         begin_again (crew);
         return true;
     }
-    return now >= crew->over_ms + limit_ms;
+    return now >= crew_settled_ms (crew) + limit_ms;
 }

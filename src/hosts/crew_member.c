@@ -217,6 +217,7 @@ static void
 join (struct crew *crew, struct crew_peer *peer, struct wire_frame *frame)
 {
     const char *version = wire_text (frame), *host = wire_text (frame);
+    int64_t timeout_ms = wire_number (frame);
     AUTO_STRBUF struct strbuf join = { 0 };
     if (!version || !host || strcmp (version, PACKAGE_VERSION) != 0) {
         crew_set_why (crew, CREW_WHY_LASTS, "it is accelerate %s, but this one is accelerate %s",
@@ -225,6 +226,10 @@ join (struct crew *crew, struct crew_peer *peer, struct wire_frame *frame)
         return;
     }
     peer->is_welcomed = true;
+    /* Machine 0 beats as often as its own limit needs. */
+    if (timeout_ms > crew->timeout_ms && timeout_ms <= CREW_LONGEST_MS)
+        crew->timeout_ms = timeout_ms;
+    peer->until_ms = clock_ms () + crew->timeout_ms;
     free (crew->main_host);
     crew->main_host = strdup (host);
     size_t begin = wire_begin (&join, WIRE_JOIN);
@@ -317,8 +322,8 @@ crew_member_is_over (struct crew *crew)
         return !crew->own->failed_ns || !crew->key->length || now >= crew->start_ms + CREW_SETTLE_MS;
     if (!crew->verdict.is_known)
         return false;
-    bool is_flushed = crew_is_flushed (crew) || now >= crew->over_ms + CREW_FLUSH_MS;
+    bool is_flushed = crew_is_flushed (crew) || now >= crew_settled_ms (crew) + CREW_FLUSH_MS;
     if (!crew_may_start_again (crew) || !crew->peers)
         return is_flushed;
-    return now >= crew->over_ms + limit_ms;
+    return now >= crew_settled_ms (crew) + limit_ms;
 }

@@ -6,6 +6,7 @@
 
 #include "launch/report.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -97,6 +98,7 @@ crew_set_verdict (struct crew *crew, const struct crew_verdict *what)
     if (verdict->is_known)
         return;
     *verdict = *what;
+    crew->verdict_ms = clock_ms ();
     verdict->is_known = true;
     verdict->is_ours = verdict->machine == crew->machine;
     verdict->text = copy (what->text);
@@ -109,6 +111,13 @@ crew_set_verdict (struct crew *crew, const struct crew_verdict *what)
         strbuf_add (&crew->to_say, verdict->text);
         strbuf_add (&crew->to_say, verdict->also ? verdict->also : "");
     }
+}
+
+/* Machines have ended at different times: whoever waits for the others waits from the later one of the two. */
+int64_t
+crew_settled_ms (const struct crew *crew)
+{
+    return crew->over_ms > crew->verdict_ms ? crew->over_ms : crew->verdict_ms;
 }
 
 void
@@ -130,10 +139,12 @@ crew_reset (struct crew *crew)
     int count = crew->machine ? 1 : crew->machines;
     for (int i = 0; i < count; i++)
         crew_reset_machine (&crew->all[i]);
-    crew_release_verdict (&crew->verdict);
+    crew_release_verdict (&crew->last);
+    crew->last = crew->verdict;
+    crew->verdict = (struct crew_verdict){ 0 };
     for (struct crew_peer *peer = crew->peers; peer; peer = peer->next)
         peer->has_acknowledged = false;
-    crew->judge_ms = crew->over_ms = 0;
+    crew->judge_ms = crew->over_ms = crew->verdict_ms = 0;
     crew->hook.must_end = false;
     crew->restarts++;
     crew->again = true;

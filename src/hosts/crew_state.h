@@ -16,6 +16,7 @@ enum {
     CREW_SETTLE_MS = 1500,   /* from the start on: a failure waits so long for connections that are being made */
     CREW_JUDGE_MS = 1000,    /* after a failure, for earlier ones whose message is still on its way */
     CREW_FLUSH_MS = 1000,    /* for the last frames */
+    CREW_LONGEST_MS = 86400000, /* of --host_timeout */
     CREW_VERDICT_MS = 4000,  /* for machine 0's verdict on a failure of ours */
     CREW_EXTRA_MS = 15000,   /* beyond the grace period, for all machines to end their ranks */
     CREW_ADDRESSES = 4,
@@ -91,7 +92,8 @@ struct crew {
     char *main_host; /* as machine 0 names itself */
     int64_t judge_ms; /* machine 0: when to say who is to blame; 0: nobody is */
     int64_t over_ms;  /* when our own part was over; 0: it is not */
-    struct crew_verdict verdict;
+    int64_t verdict_ms; /* when the verdict was known */
+    struct crew_verdict verdict, last; /* last: of the attempt before a restart, until the next one runs */
     struct strbuf to_say;
     int64_t restarts;
     bool again;
@@ -153,6 +155,9 @@ void crew_reset (struct crew *crew);
 
 /** Whether a failure of @p end may be followed by another start of all ranks. */
 bool crew_may_start_again (const struct crew *crew);
+
+/** When our own part was over and the verdict known; ms. */
+int64_t crew_settled_ms (const struct crew *crew);
 
 /* crew_main.c and crew_member.c */
 

@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum {
     SAID_BYTES = 4096, /* that are kept, at most */
@@ -48,6 +49,7 @@ run_guard (const struct strlist *argv, int out, pid_t head)
     dup2 (null, 0);
     dup2 (out, 1);
     dup2 (out, 2);
+    close_range (3, ~0U, 0); /* an agent ends when nobody can write to it any more */
     setsid (); /* ^C and the terminal are the head's */
     sigemptyset (&none);
     sigemptyset (&waited);

@@ -191,10 +191,13 @@ machine () {
     "$accelerate" launch --quiet --cpu --num_machines 2 --num_processes 2 --machine_rank "$number" \
         --main_process_ip 127.0.0.1 --main_process_port $held "$@"
 }
+# In the background: its launcher may wait for the first one.
+second () {
+    { machine 1 sh -c "echo \$MASTER_PORT \$RANK" >second || :; } & # it ends with the first one
+}
 test_expect_success 'two machines of one job share its port, also on one host; the main machine of another job does not' '
     held=$(free_port) && hold_port first machine 0 &&
-    { machine 1 sh -c "echo \$MASTER_PORT \$RANK" >second & } && # its launcher may wait for the first one
-    wait_for test -s second && echo "$held 1" | diff - second &&
+    second && wait_for test -s second && echo "$held 1" | diff - second &&
     test_exit 1 machine 0 true 2>error &&
     grep "belongs to another job on this host: .*; choose another port on all machines" error && let_go'
 test_done

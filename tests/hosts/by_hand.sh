@@ -186,6 +186,26 @@ seldom '--max_restarts: all machines start again' '
     done && finish 0 0 && grep -x 0.1 out.0 && grep -x 3.1 out.1 && grep "restarting all ranks (1 of 1)" err.0 &&
     grep "restarting all ranks (1 of 1)" err.1
 '
+seldom 'a restart that one machine cannot begin' '
+    for k in 0 1; do
+        by_hand_on $k 2 --max_restarts 1 --log_dir logs$k sh -c "
+            test \$RANK = 0 || exec sleep 1000; sleep 1; for run in logs0/*; do : >\$run/attempt_1; done; exit 9" || exit 1
+    done && finish 1 1 && grep -c restarting err.0 >count && grep -x 1 count && grep "^accelerate: host host1: .*attempt_1" err.1 &&
+    ! grep killed err.1
+'
+seldom 'a launcher that is alone restarts its own ranks' '
+    by_hand_on 0 2 --max_restarts 1 sh -c "test \$TORCHELASTIC_RESTART_COUNT.\$RANK != 0.0 || exit 9" && finish 0 &&
+    grep "restarting all ranks (1 of 1)" err.0
+'
+seldom 'ranks of one machine end long before a restart' '
+    for k in 0 1; do
+        by_hand_on $k 2 --max_restarts 1 --grace 1 sh -c "
+            sleep 1; case \$TORCHELASTIC_RESTART_COUNT.\$RANK in
+            0.0) sleep 18; exit 9 ;;
+            0.1) trap \"\" TERM; exec sleep 1000 ;; # so that the restart comes after the verdict
+            esac" || exit 1
+    done && finish 0 0 && grep "restarting all ranks (1 of 1)" err.0 && grep "restarting all ranks (1 of 1)" err.1
+'
 seldom 'a program that cannot be started on one machine' '
     mkdir only && cp "$meet" only/meet && on host2 mount -t tmpfs none only && on host2 sh -c "
         printf \"#!/nothing\n\" >only/meet && chmod +x only/meet" &&
