@@ -229,7 +229,7 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     part.restarts = wire_number (frame);
     if (!agent->has_job || agent->child.pid || frame->failed || part.share.ranks < 1
         || part.share.ranks > JOBSEG_MAX_LOCAL)
-        return fail_set (fail, FAIL_GENERAL, "the head has sent a start that makes no sense");
+        return fail_set (fail, FAIL_GENERAL, "the head has sent an invalid start message");
     if (set_number (config, "num_processes", part.share.world_size, fail)
         || set_number (config, "num_machines", part.share.machines, fail)
         || set_number (config, "machine_rank", part.share.machine, fail)

@@ -116,7 +116,7 @@ answer_measure (struct wire_frame *frame, struct strbuf *out, struct fail *fail)
     wire_list (frame, &addresses);
     int64_t limit_ms = wire_number (frame);
     if (!is_known || frame->failed || limit_ms < 1)
-        return fail_set (fail, FAIL_GENERAL, "the head has asked for a measurement that makes no sense");
+        return fail_set (fail, FAIL_GENERAL, "the head has asked for an impossible measurement");
     meter_measure (&other, &addresses, limit_ms, &result);
     wire_put_number (out, number);
     wire_put_text (out, result.address);

@@ -42,7 +42,7 @@ read_key (struct seal_key *key, const char *path, int fd, struct fail *fail)
     if (got < 0)
         return fail_set (fail, FAIL_GENERAL, "%s: %s", path, strerror (errno));
     if (length == sizeof key->bytes)
-        return fail_set (fail, FAIL_GENERAL, "%s: a key has less than %d bytes", path, SEAL_KEY_MOST);
+        return fail_set (fail, FAIL_GENERAL, "%s: a key must have fewer than %d bytes", path, SEAL_KEY_MOST);
     while (length && isspace (key->bytes[length - 1]))
         length--;
     if (length < SEAL_KEY_LEAST)

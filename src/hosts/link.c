@@ -164,7 +164,7 @@ find_greeting (struct link *link)
     const char *at = length ? memmem (bytes, length, greeting, sizeof greeting - 1) : NULL;
     if (!at) {
         if (length > BABBLE_BYTES)
-            link_lose (link, "something else than an agent answers there");
+            link_lose (link, "something other than an agent answers there");
         return false;
     }
     strbuf_add_bytes (&link->babble, bytes, (size_t) (at - bytes));
