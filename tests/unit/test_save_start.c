@@ -12,6 +12,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,14 +26,17 @@ enum { NUMBERS = 200000, PATH_ROOM = 600 };
 
 int __real_fsync (int fd);
 ssize_t __real_pwrite (int fd, const void *bytes, size_t length, off_t offset);
+int __real_remove (const char *path);
 int __real_pthread_cond_wait (pthread_cond_t *cond, pthread_mutex_t *mutex);
 int __wrap_fsync (int fd);
 ssize_t __wrap_pwrite (int fd, const void *bytes, size_t length, off_t offset);
 int __wrap_pthread_cond_wait (pthread_cond_t *cond, pthread_mutex_t *mutex);
+int __wrap_remove (const char *path);
 
 static atomic_bool held;      /* it waits before it writes or syncs anything */
 static atomic_int slow_ms;    /* each sync takes so long */
 static atomic_int fails_with; /* errno of each pwrite() */
+static atomic_bool is_written_to; /* by another rank: the next folder that is removed */
 static atomic_int turns;      /* how often another thread wrote than before */
 static atomic_bool is_late;   /* exit() gets the lock back only after a waiting thread has its result */
 static atomic_bool has_result;
@@ -64,6 +69,20 @@ __wrap_pwrite (int fd, const void *bytes, size_t length, off_t offset)
     if (is_writer () && fails_with)
         return errno = fails_with, -1;
     return __real_pwrite (fd, bytes, length, offset);
+}
+
+/* Another rank writes a file while rank 0 removes the folder. */
+int
+__wrap_remove (const char *path)
+{
+    char late[PATH_MAX];
+    struct stat info;
+    if (is_written_to && !stat (path, &info) && S_ISDIR (info.st_mode)) {
+        is_written_to = false;
+        snprintf (late, sizeof late, "%s/late", path);
+        close (open (late, O_WRONLY | O_CREAT, 0600));
+    }
+    return __real_remove (path);
 }
 
 /* The save ends while exit() waits for it, never before. */
@@ -387,6 +406,7 @@ fail_to_write (struct accel *acc)
     rank_fails (accel_save_state_start (acc, path_of ("full"), &err), ACCEL_ERR_SYSTEM, &err, words);
     rank_must (accel_save_state_start (acc, path_of ("full"), &err), &err);
     rank_fails (accel_save_state (acc, path_of ("full"), &err), ACCEL_ERR_SYSTEM, &err, words);
+    is_written_to = true;
     rank_must (accel_save_state_start (acc, path_of ("full"), &err), &err);
     rank_fails (accel_load_state (acc, path_of ("full"), &err), ACCEL_ERR_SYSTEM, &err, words);
     right (value_of (&world) == 2, "a load that failed has loaded");

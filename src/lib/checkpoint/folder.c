@@ -324,9 +324,8 @@ void
 checkpoint_folder_end (struct checkpoint_folder *folder)
 {
     int saved = errno;
-    if (*folder->temporary)
-        (void) remove_tree (folder->temporary);
-    *folder->temporary = '\0';
+    if (*folder->temporary && !remove_tree (folder->temporary))
+        *folder->temporary = '\0'; /* otherwise another rank still writes there: the next call removes it */
     if (folder->lock >= 0)
         close (folder->lock);
     folder->lock = -1;

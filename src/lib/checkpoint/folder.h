@@ -33,7 +33,8 @@ enum accel_status checkpoint_folder_begin (struct checkpoint_folder *folder, con
 /** Put the complete folder in its place.  Afterwards either what was there before is, or the new checkpoint. */
 enum accel_status checkpoint_folder_commit (struct checkpoint_folder *folder, struct accel_error *err);
 
-/** Remove a temporary folder that was not committed, and release the lock. */
+/** Remove a temporary folder that was not committed, and release the lock.  Call it again when no rank writes any more:
+ * the first call may have failed because another rank was still writing there. */
 void checkpoint_folder_end (struct checkpoint_folder *folder);
 
 /**
