@@ -72,7 +72,7 @@ estimate (const struct settings *settings, bool wants_training, const char *name
                           : estimate_read_hub (&model, settings, name, fail);
     if (!result)
         result = find_library (&model, settings, fail) || check_code (&model, settings, name, fail)
-                         || estimate_arrange (&model, fail)
+                         || estimate_unpack (&model, name, fail) || estimate_arrange (&model, fail)
                      ? -1
                      : 0;
     if (!result) {

@@ -91,6 +91,35 @@ sys.exit(wrong > 0)
 END
 test_expect_success 'Accelerate'\''s numbers for 34 kinds of models' 'python3 compare.py "$accelerate" "$srcdir/tests/golden/estimate.json"'
 
+# ---- quantized models ----
+
+cat >same.py <<'END'
+import json, subprocess, sys
+golden = next(model for model in json.load(open(sys.argv[2])) if model["name"] == "llama")
+methods = {"gptq": 4, "gptq3": 3, "awq": 4, "nf4": 4, "nf4_in_bf16": 4, "int8": 8, "fp8": 8, "mxfp4": 4, "int4": 4, "w8a8": 8, "nvfp4": 4, "bitnet": 2}
+plain = sum(4 * eval("*".join(map(str, shape))) for name, _, shape in golden["tensors"] if "_proj" not in name and "lm_head" not in name)
+values = sum(eval("*".join(map(str, shape))) for name, _, shape in golden["tensors"] if "_proj" in name)
+for method, bits in methods.items():
+    out = subprocess.run([sys.argv[1], "estimate-memory", "quantized/" + method, "--json", "--context_length", "10"], stdout=subprocess.PIPE, check=True)
+    answer = json.loads(out.stdout)
+    row, stored = answer["loading"][0], answer["inference"][-1]
+    assert [row["total"], row["largest_layer"]] == [golden["total"], golden["largest"]], (method, row, golden["total"], golden["largest"])
+    assert answer["quantization"] and stored["dtype"] == "as stored" and stored["weights"] == answer["stored_bytes"], (method, answer)
+    assert stored["keys_and_values"] == answer["inference"][1]["keys_and_values"], answer
+    # The scales are in it, too.
+    assert plain + values * bits / 8 < answer["stored_bytes"] < plain + values * bits / 8 * 1.5 + 20000, (method, answer, plain, values)
+END
+test_expect_success 'quantized: the numbers of the model that it was made from' 'python3 same.py "$accelerate" "$srcdir/tests/golden/estimate.json"'
+test_expect_success 'quantized: what is stored is a row of its own' '
+    "$accelerate" estimate-memory quantized/gptq --context_length 10 >out && test "$(grep -c "│as stored│" out)" = 2 && grep -F "│as stored│             │" out'
+test_expect_success 'quantized: what is not known is not guessed' '
+    refused 1 "is quantized with aqlm: its files have" quantized/unknown && refused 1 "is quantized with gptq: its files have" quantized/marlin &&
+    refused 1 "is packed, and config.json does not say with how many bits" quantized/no_bits &&
+    refused 1 "or with different numbers in different layers" quantized/two_widths &&
+    refused 1 "or with different numbers in different layers" quantized/two_groups &&
+    refused 1 "is packed in an unknown way" quantized/other_names && refused 1 "are not whole values of 7 bits" quantized/seven &&
+    refused 1 "is packed, and there is no quantization_config" quantized/no_config'
+
 # ---- what is fetched ----
 
 test_expect_success 'headers only, and a header that is longer than the first bytes' '

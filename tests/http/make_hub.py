@@ -10,7 +10,7 @@ import os
 import struct
 import sys
 
-SIZES = {"F32": 4, "F16": 2, "BF16": 2, "I64": 8, "BOOL": 1, "U8": 1}
+SIZES = {"F32": 4, "F16": 2, "BF16": 2, "I64": 8, "BOOL": 1, "U8": 1, "I8": 1, "I32": 4, "F8_E4M3": 1}
 
 
 def write_safetensors(path, tensors, more=b""):
@@ -138,6 +138,66 @@ def write_attentions(root):
     write_model(root, "org/one_pair_of_pictures", {"model_type": "llava", "text_config": {**own, "multi_query": True}}, tensors)
 
 
+def packed(method, module, rows, columns):
+    """The tensors that replace the weight of a module, as the libraries of the methods name them."""
+    groups = columns // 32
+    names = {
+        "gptq": (("qweight", "I32", [columns // 8, rows]), ("qzeros", "I32", [groups, rows // 8]),
+                 ("scales", "F16", [groups, rows]), ("g_idx", "I32", [columns])),
+        "gptq3": (("qweight", "I32", [columns // 32 * 3, rows]), ("scales", "F16", [groups, rows]), ("g_idx", "I32", [columns])),
+        "awq": (("qweight", "I32", [columns, rows // 8]), ("qzeros", "I32", [groups, rows // 8]),
+                ("scales", "F16", [groups, rows])),
+        "nf4": (("weight", "U8", [rows * columns // 2, 1]), ("weight.absmax", "U8", [rows * columns // 64]),
+                ("weight.nested_absmax", "F32", [1]), ("weight.nested_quant_map", "F32", [256]),
+                ("weight.quant_map", "F32", [16]), ("weight.quant_state.bitsandbytes__nf4", "U8", [120])),
+        "nf4_in_bf16": (("weight", "BF16", [rows * columns // 4, 1]), ("weight.absmax", "F32", [rows * columns // 64]),
+                        ("weight.quant_map", "F32", [16]), ("weight.quant_state.bitsandbytes__nf4", "U8", [120])),
+        "int8": (("weight", "I8", [rows, columns]), ("SCB", "F32", [rows]), ("weight_format", "U8", [])),
+        "fp8": (("weight", "F8_E4M3", [rows, columns]), ("weight_scale_inv", "F32", [rows // 16, columns // 16])),
+        "mxfp4": (("weight_blocks", "U8", [rows, columns // 32, 16]), ("weight_scales", "U8", [rows, columns // 32])),
+        "int4": (("weight_packed", "I32", [rows, columns // 8]), ("weight_scale", "BF16", [rows, groups]),
+                 ("weight_shape", "I64", [2])),
+        "w8a8": (("weight", "I8", [rows, columns]), ("weight_scale", "BF16", [rows, 1])),
+        "nvfp4": (("weight", "U8", [rows, columns // 2]), ("weight_scale", "F8_E4M3", [rows, columns // 16]),
+                  ("weight_scale_2", "F32", []), ("input_scale", "F32", [])),
+        "bitnet": (("weight", "U8", [rows // 4, columns]), ("weight_scale", "BF16", [1])),
+    }
+    return [[f"{module}.{name}", dtype, shape] for name, dtype, shape in names[method]]
+
+
+def write_packed(root, name, model, method, config):
+    tensors = []
+    for tensor, dtype, shape in model["tensors"]:
+        tensors += packed(method, tensor[:-7], *shape) if tensor.endswith("_proj.weight") else [[tensor, dtype, shape]]
+    own = {"quantization_config": config} if config else {}
+    write_model(root, f"quantized/{name}", {**model["config"], **own}, tensors)
+
+
+def write_quantized(root, model):
+    """Quantized copies of a model of golden/: Accelerate's numbers for it stay the same."""
+    groups = {"group_0": {"weights": {"num_bits": 4, "type": "int"}}}
+    configs = {
+        "gptq": {"quant_method": "gptq", "bits": 4}, "gptq3": {"quant_method": "gptq", "bits": 3, "dynamic": {"-:.*lm_head": {}}},
+        "awq": {"quant_method": "awq", "bits": 4}, "nf4": {"load_in_4bit": True, "quant_method": "bitsandbytes"},
+        "nf4_in_bf16": {"load_in_4bit": True}, "int8": {"quant_method": "bitsandbytes", "load_in_8bit": True},
+        "fp8": {"quant_method": "fp8", "weight_block_size": [16, 16]}, "mxfp4": {"quant_method": "mxfp4"},
+        "int4": {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": groups},
+        "w8a8": {"quant_method": "compressed-tensors", "format": "int-quantized"},
+        "nvfp4": {"quant_method": "modelopt", "quant_algo": "NVFP4"}, "bitnet": {"quant_method": "bitnet"},
+    }
+    for method, config in configs.items():
+        write_packed(root, method, model, method, config)
+    write_packed(root, "unknown", model, "gptq", {"quant_method": "aqlm"})
+    write_packed(root, "no_bits", model, "gptq", {"quant_method": "gptq"})
+    write_packed(root, "two_widths", model, "gptq", {"quant_method": "gptq", "bits": 4, "dynamic": {"+:.*": {"bits": 8}}})
+    write_packed(root, "two_groups", model, "int4", {"quant_method": "compressed-tensors", "config_groups": {
+        **groups, "group_1": {"weights": {"num_bits": 8, "type": "int"}}}})
+    write_packed(root, "marlin", model, "gptq", {"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"})
+    write_packed(root, "other_names", model, "mxfp4", {"quant_method": "fp8"})
+    write_packed(root, "seven", model, "gptq", {"quant_method": "gptq", "bits": 7})
+    write_packed(root, "no_config", model, "gptq", None)
+
+
 def write_two(root):
     """Two files of weights and no index."""
     folder = f"{root}/org/two/resolve/main"
@@ -169,6 +229,7 @@ def main():
                {"library_name": "transformers", "siblings": [{"rfilename": "config.json"}, {"rfilename": "pytorch_model.bin"}]})
     write_ggufs(root)
     write_attentions(root)
+    write_quantized(root, next(model for model in models if model["name"] == "llama"))
     write_two(root)
 
 
