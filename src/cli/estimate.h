@@ -88,6 +88,9 @@ int estimate_unpack (struct estimate_model *model, const char *name, struct fail
 /** Make of the tensors of a checkpoint the model that transformers would make: without its head, with its buffers. */
 int estimate_arrange (struct estimate_model *model, struct fail *fail);
 
+/** @return whether transformers has code for the type of this model, as far as it is known here */
+bool estimate_knows_type (const struct estimate_model *model);
+
 /** @return whether the module @p path, [length], of this model must stay whole */
 bool estimate_is_whole (const struct estimate_model *model, const char *path, size_t length);
 

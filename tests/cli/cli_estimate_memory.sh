@@ -47,6 +47,9 @@ test_expect_success 'test_gated' '
 test_expect_success 'test_remote_code' '
     refused 1 "add --trust_remote_code" hf-internal-testing/test_dynamic_model &&
     "$accelerate" estimate-memory hf-internal-testing/test_dynamic_model --trust_remote_code >out && grep float32 out'
+test_expect_success 'code of its own is not asked for where transformers has its own' '
+    sizes org/code_for_bert float32 90669056 433249280 1732997120 &&
+    "$accelerate" estimate-memory org/own_tokenizer >out && grep float32 out'
 test_expect_success 'test_explicit_dtypes' '
     sizes bert-base-cased float32 90669056 433249280 1732997120 && sizes bert-base-cased float16 45334528 216624640 866498560 &&
     "$accelerate" estimate-memory bert-base-cased --dtypes float32 float16 >out && test "$(grep -c "│ *float" out)" = 2 &&
@@ -224,6 +227,22 @@ test_expect_success 'a folder, its index and a file' '
     total=$(grep -m 1 "\"total\"" out) && "$accelerate" estimate-memory hub/org/llama/resolve/main/model.safetensors.index.json --json >out &&
     grep "$total" out && "$accelerate" estimate-memory hub/timm/resnet50.a1_in1k/resolve/main/model.safetensors --json >out &&
     grep "\"total\": 102441032" out && grep "\"library\": \"timm\"" out'
+test_expect_success 'a folder comes before a model of the hub' '
+    unset HF_HUB_OFFLINE && cp -r hub/timm/resnet50.a1_in1k/resolve/main bert-base-cased && sizes bert-base-cased float32 9437184 102441032 409764128 &&
+    rm -r bert-base-cased && sizes bert-base-cased float32 90669056 433249280 1732997120'
+test_expect_success '~ is the home folder, also in variables' '
+    cp -r hub/timm/resnet50.a1_in1k/resolve/main home/resnet && "$accelerate" estimate-memory "~/resnet" >out && grep "loading .~/resnet. " out &&
+    refused 1 "neither a file or folder nor the name" "~/nothing" && mv elsewhere home/elsewhere && HF_HUB_OFFLINE=1 && export HF_HUB_OFFLINE &&
+    HF_HUB_CACHE="~/elsewhere" "$accelerate" estimate-memory golden/llama >out && diff wanted out &&
+    mkdir home/elsewhere2 && mv home/elsewhere home/elsewhere2/hub && HF_HOME="~/elsewhere2" "$accelerate" estimate-memory golden/llama >out &&
+    diff wanted out && mkdir home/elsewhere3 && mv home/elsewhere2 home/elsewhere3/huggingface && XDG_CACHE_HOME="~/elsewhere3" "$accelerate" estimate-memory golden/llama >out &&
+    diff wanted out && unset HF_HUB_OFFLINE && rules && echo TILDE >home/token && HF_TOKEN_PATH="~/token" "$accelerate" estimate-memory bert-base-cased >out && grep -h "Bearer TILDE" requests/*'
+odd=$(printf "o'd\\d \033[31m\377 \"x\" %%s ü")
+test_expect_success 'odd names of folders' '
+    mv home/resnet "$odd" && "$accelerate" estimate-memory "$odd" >out && ! grep -q "$(printf "\033")" out && grep -F "\x1b[31m\xff" out &&
+    "$accelerate" estimate-memory "$odd" --json >out && python3 -c "
+import json
+assert json.load(open(\"out\"))[\"model\"] == \"o\x27d\x5cd \x5cx1b[31m\x5cxff \x22x\x22 %s ü\", json.load(open(\"out\"))"'
 test_expect_success 'folders without weights' '
     mkdir empty pickles && : >pickles/pytorch_model.bin && refused 1 "empty: has no safetensors or GGUF file" empty &&
     refused 1 "pickles: has only pickled weights (pytorch_model.bin)" pickles'

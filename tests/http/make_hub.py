@@ -222,7 +222,9 @@ def main():
     write_model(root, "HuggingFaceM4/idefics-80b-instruct", *idefics(), shards=19)
     write_model(root, "org/llama", *llama(2, 256, 512, 1000, 2, 4), shards=2, more=b" " * 200000)
     own = dict(bert["config"], auto_map={"AutoConfig": "configuration.NewConfig", "AutoModel": "modeling.NewModel"})
-    write_model(root, "hf-internal-testing/test_dynamic_model", own, bert["tensors"])
+    write_model(root, "hf-internal-testing/test_dynamic_model", dict(own, model_type="new-model"), bert["tensors"])
+    write_model(root, "org/code_for_bert", own, bert["tensors"])
+    write_model(root, "org/own_tokenizer", dict(bert["config"], model_type="new", auto_map={"AutoTokenizer": "a.B"}), bert["tensors"])
     write_json(f"{root}/api/models/muellerzr/dummy", {"id": "muellerzr/dummy", "config": None,
                                                       "siblings": [{"rfilename": "README.md"}]})
     write_json(f"{root}/api/models/org/pickled",
