@@ -257,6 +257,31 @@ test_expect_success 'GGUF: local, and truncated' '
     folder=hub/org/quantized/resolve/main && "$accelerate" estimate-memory $folder/model-q4.gguf >out && grep "│as stored│ *│ 644.0 KB │" out &&
     head -c 2000 $folder/model-q4.gguf >cut.gguf && refused 1 "cut.gguf: byte" cut.gguf &&
     printf GGUF >cut.gguf && refused 1 "the header is cut off" cut.gguf && printf "GGUF\1\0\0\0" >cut.gguf && refused 1 "GGUF version 1" cut.gguf'
+test_expect_success 'GGUF: files that are not as they say' '
+    folder=hub/org/quantized/resolve/main && size=$(stat -c %s $folder/model-q4.gguf) && head -c $((size - 1)) $folder/model-q4.gguf >cut.gguf &&
+    refused 1 "cut.gguf: the file has $((size - 1)) bytes, but its header describes $size" cut.gguf &&
+    cp cut.gguf $folder/cut.gguf && refused 1 "cut.gguf: the file has $((size - 1)) bytes, but its header describes $size" org/quantized/cut.gguf && rm $folder/cut.gguf &&
+    mkdir pieces && for i in 1 2; do cp $folder/big-0000$i-of-00002.gguf pieces/ || return 1; done && "$accelerate" estimate-memory pieces >out &&
+    cp pieces/big-00001-of-00002.gguf one.gguf && refused 1 "one.gguf: is part 1 of 2 of a model: the parts must be called NAME-00001-of-00002.gguf" one.gguf &&
+    for i in 1 2 3; do cp pieces/big-00001-of-00002.gguf three-0000$i-of-00003.gguf || return 1; done &&
+    refused 1 "three-00001-of-00003.gguf: is called part 1 of 3, but its metadata say part 1 of 2" three-00002-of-00003.gguf &&
+    mv pieces/big-00002-of-00002.gguf kept.gguf && refused 1 "big-00002-of-00002.gguf" pieces/big-00001-of-00002.gguf &&
+    cp pieces/big-00001-of-00002.gguf pieces/big-00002-of-00002.gguf &&
+    refused 1 "big-00002-of-00002.gguf: is called part 2 of 2, but its metadata say part 1 of 2" pieces &&
+    python3 -c "
+data = open(\"kept.gguf\", \"rb\").read()
+for name in (\"big-00001-of-00002\", \"big-00002-of-00002\"):
+    part = open(\"$folder/\" + name + \".gguf\", \"rb\").read()
+    key = b\"split.tensors.count\\4\\0\\0\\0\"
+    open(\"pieces/\" + name + \".gguf\", \"wb\").write(part.replace(key + b\"\\3\", key + b\"\\4\"))" &&
+    refused 1 "the parts have 3 tensors together, but the metadata say 4" pieces'
+test_expect_success 'GGUF: tensors that cannot be where they are said to be, of unknown types, and too large' '
+    refused 1 "begins at byte 585696 of the data; expected 585728" hub/wrong/overlap.gguf && refused 1 "begins at byte 9223372036854312960 of the data" hub/wrong/far.gguf &&
+    for value in 0 48 1073741824; do refused 1 "general.alignment is $value" hub/wrong/aligned_$value.gguf || return 1; done &&
+    size=$(stat -c %s hub/wrong/coarse.gguf) && refused 1 "but its header describes" hub/wrong/coarse.gguf && truncate -s +4096 hub/wrong/coarse.gguf &&
+    "$accelerate" estimate-memory hub/wrong/coarse.gguf >out && refused 1 "rows of 128 elements are not whole blocks of 256" hub/wrong/blocks.gguf &&
+    refused 1 "tensor '\''new'\'': unknown type 99" hub/wrong/type.gguf && refused 1 "tensor '\''old'\'': unknown type 5" hub/wrong/old_type.gguf &&
+    refused 1 "tensor '\''huge'\'': too large" hub/wrong/huge.gguf && refused 1 "too large" hub/wrong/sum.gguf'
 # keys_of MODEL LENGTH BATCH BYTES: of float16
 keys_of () {
     "$accelerate" estimate-memory "$1" --context_length "$2" --batch_size "$3" --dtypes float16 --json >out &&

@@ -6,6 +6,7 @@ headers and without data (the files are sparse), one of them in shards; idefics-
     NAME/resolve/main/FILE             its files
 """
 import json
+import math
 import os
 import struct
 import sys
@@ -94,10 +95,14 @@ def gguf_text(text):
     return struct.pack("<Q", len(text)) + text.encode()
 
 
-def write_gguf(path, tensors, words=0):
-    """tensors: (name, type, elements of each dimension)."""
+BLOCKS = {0: (1, 4), 1: (1, 2), 12: (256, 144)}  # elements and bytes of types of GGUF
+
+
+def write_gguf(path, tensors, words=0, shift=0, **more):
+    """tensors: (name, type, elements of each dimension); their data are a hole. shift: of the last one's place."""
     numbers = {"llama.block_count": 2, "llama.embedding_length": 256, "llama.attention.head_count": 4,
-               "llama.attention.head_count_kv": 2}
+               "llama.attention.head_count_kv": 2, **{key.replace("_", "."): value for key, value in more.items()}}
+    at = 0
     out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(numbers) + 2)
     out += gguf_text("general.architecture") + struct.pack("<I", 8) + gguf_text("llama")
     out += gguf_text("tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, words)
@@ -106,10 +111,12 @@ def write_gguf(path, tensors, words=0):
         out += gguf_text(key) + struct.pack("<II", 4, value)
     for name, kind, shape in tensors:
         out += gguf_text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
-        out += struct.pack("<IQ", kind, 0)
+        out += struct.pack("<IQ", kind, at + (shift if name == tensors[-1][0] else 0))
+        at += -(-math.prod(shape) // BLOCKS[kind][0]) * BLOCKS[kind][1]
+        at += -at % 32
     with open(path, "wb") as file:
         file.write(out)
-        file.truncate(len(out) + 100000)
+        file.truncate(min(len(out) + -len(out) % 32 + at, 2 ** 30))
 
 
 def write_ggufs(root):
@@ -119,8 +126,22 @@ def write_ggufs(root):
     tensors = [("token_embd.weight", 1, [256, 1000]), ("blk.0.ffn.weight", 12, [256, 512]), ("blk.1.ffn.weight", 12, [256, 512])]
     write_gguf(f"{folder}/model-q4.gguf", tensors, words=100000)
     for i in range(2):
-        write_gguf(f"{folder}/big-0000{i + 1}-of-00002.gguf", tensors[2 * i:2 * i + 2 - i])
+        write_gguf(f"{folder}/big-0000{i + 1}-of-00002.gguf", tensors[2 * i:2 * i + 2 - i],
+                   split_no=i, split_count=2, split_tensors_count=3)
     write_json(f"{root}/api/models/{name}", {"siblings": [{"rfilename": file} for file in sorted(os.listdir(folder))]})
+    wrong = f"{root}/wrong"
+    os.makedirs(wrong)
+    write_gguf(f"{wrong}/overlap.gguf", tensors, shift=-32)
+    write_gguf(f"{wrong}/far.gguf", tensors, shift=2 ** 63 - 2 ** 20)
+    for value in (0, 48, 2 ** 30):
+        write_gguf(f"{wrong}/aligned_{value}.gguf", tensors, general_alignment=value)
+    write_gguf(f"{wrong}/coarse.gguf", tensors[:1], general_alignment=4096)
+    write_gguf(f"{wrong}/blocks.gguf", [("rows", 12, [128, 2])])
+    BLOCKS[99] = BLOCKS[5] = (1, 4)
+    write_gguf(f"{wrong}/type.gguf", [("new", 99, [32])])
+    write_gguf(f"{wrong}/old_type.gguf", [("old", 5, [32])])
+    write_gguf(f"{wrong}/huge.gguf", [("huge", 0, [2 ** 40, 2 ** 40])])
+    write_gguf(f"{wrong}/sum.gguf", [(f"part.{i}", 0, [2 ** 59]) for i in range(8)])
 
 
 def write_attentions(root):
