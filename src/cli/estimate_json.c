@@ -76,8 +76,9 @@ int
 estimate_show_json (const struct estimate_report *report, struct strbuf *out, struct fail *fail)
 {
     const struct settings *settings = report->settings;
-    json_t *json = json_pack ("{s:s, s:s, s:s?, s:s?, s:I, s:I, s:o}", "model", report->name, "source", report->model->source,
-                              "library", report->model->library, "quantization", report->model->quantization, "parameters", (json_int_t) report->sizes.parameters,
+    json_t *json = json_pack ("{s:s, s:s, s:s?, s:s?, s:I, s:I, s:o}", "model", report->name, "source",
+                              report->model->source, "library", report->model->library, "quantization",
+                              report->model->quantization, "parameters", (json_int_t) report->sizes.parameters,
                               "stored_bytes", (json_int_t) report->sizes.stored, "loading", loading (report));
     if (settings->context_length && json) {
         json_t *list = inference (report, fail);

@@ -24,8 +24,8 @@ struct method {
     const char *companions; /* endings of the tensors that the model does not have */
 };
 
-#define SCALES "weight_scale weight_scale_inv weight_scale_2 input_scale input_scale_ub output_scale activation_scale " \
-               "activation_scale_inv k_scale v_scale q_scale _scale_inv"
+#define SCALES "weight_scale weight_scale_inv weight_scale_2 input_scale input_scale_ub output_scale " \
+               "activation_scale activation_scale_inv k_scale v_scale q_scale _scale_inv"
 
 static const struct method methods[] = {
     { "auto-round", "qweight", NULL, 0, "qzeros scales g_idx" },
@@ -188,8 +188,8 @@ static int
 unpack (struct estimate_model *model, struct estimate_part *part, unsigned bits, struct fail *fail)
 {
     if (!bits)
-        return fail_set (fail, FAIL_GENERAL, "tensor '%.80s' is packed, and config.json does not say with how many bits, or "
-                         "with different numbers in different layers", part->name);
+        return fail_set (fail, FAIL_GENERAL, "tensor '%.80s' is packed, and config.json does not say with how many bits, "
+                         "or with different numbers in different layers", part->name);
     if (part->elements * part->bits % bits)
         return fail_set (fail, FAIL_GENERAL, "tensor '%.80s': %llu x %u bits are not whole values of %u bits",
                          part->name, (unsigned long long) part->elements, part->bits, bits);
@@ -274,8 +274,8 @@ refuse (const struct estimate_model *model, const char *method, struct fail *fai
     estimate_show_bytes (&size, (double) stored, true);
     if (size.failed)
         return fail_nomem (fail);
-    return fail_set (fail, FAIL_GENERAL, "is quantized with %.40s: its files have %s of tensors, and do not say how large "
-                     "the model is without that", method, size.text);
+    return fail_set (fail, FAIL_GENERAL, "is quantized with %.40s: its files have %s of tensors, and do not say how "
+                     "large the model is without that", method, size.text);
 }
 
 /* A file alone, without the configuration that says how it is packed. */

@@ -221,8 +221,9 @@ measure (struct reader *reader, struct gguf_tensor *tensor, uint64_t row, uint64
         return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': unknown type %llu", tensor->name,
                            (unsigned long long) type);
     if (row % types[type].block)
-        return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': rows of %llu elements are not whole blocks of %u",
-                           tensor->name, (unsigned long long) row, types[type].block);
+        return accel_fail (reader->err, ACCEL_ERR_FORMAT,
+                           "tensor '%.80s': rows of %llu elements are not whole blocks of %u", tensor->name,
+                           (unsigned long long) row, types[type].block);
     if (__builtin_mul_overflow (tensor->elements / types[type].block, types[type].bytes, &tensor->bytes)
         || tensor->elements > INT64_MAX / 8)
         return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': too large: size overflows", tensor->name);
