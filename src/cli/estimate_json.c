@@ -33,20 +33,17 @@ loading (const struct estimate_report *report)
 static json_t *
 inference (const struct estimate_report *report, struct fail *fail)
 {
-    const struct settings *settings = report->settings;
     json_t *list = json_array ();
-    for (size_t i = 0; i < settings->dtypes.count; i++) {
-        uint64_t cache;
-        unsigned divisor = estimate_divisor (settings->dtypes.items[i]);
-        double weights = (double) report->sizes.total / 8 / divisor;
-        if (estimate_cache (report->model, (uint64_t) settings->context_length, divisor == 1 ? 32 : 16, &cache, fail)) {
+    size_t count = estimate_kinds (report);
+    for (size_t i = 0; i < count; i++) {
+        struct estimate_inference needs;
+        if (estimate_infer (report, i, &needs, fail)) {
             json_decref (list);
             return NULL;
         }
-        double all = (double) cache * (double) settings->batch_size;
-        json_array_append_new (list, json_pack ("{s:s, s:o, s:o, s:o}", "dtype", settings->dtypes.items[i], "weights",
-                                                number (weights), "keys_and_values", number (all), "total",
-                                                number (weights + all)));
+        json_array_append_new (list, json_pack ("{s:s, s:o, s:o, s:o}", "dtype", needs.dtype, "weights",
+                                                number (needs.weights), "keys_and_values", number (needs.cache),
+                                                "total", number (needs.weights + needs.cache)));
     }
     return list;
 }
@@ -79,8 +76,9 @@ int
 estimate_show_json (const struct estimate_report *report, struct strbuf *out, struct fail *fail)
 {
     const struct settings *settings = report->settings;
-    json_t *json = json_pack ("{s:s, s:s, s:s?, s:I, s:I, s:o}", "model", report->name, "source", report->model->source,
-                              "library", report->model->library, "parameters", (json_int_t) report->sizes.parameters,
+    json_t *json = json_pack ("{s:s, s:s, s:s?, s:s?, s:I, s:I, s:o}", "model", report->name, "source",
+                              report->model->source, "library", report->model->library, "quantization",
+                              report->model->quantization, "parameters", (json_int_t) report->sizes.parameters,
                               "stored_bytes", (json_int_t) report->sizes.stored, "loading", loading (report));
     if (settings->context_length && json) {
         json_t *list = inference (report, fail);

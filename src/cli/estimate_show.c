@@ -148,6 +148,29 @@ end_box (struct box *box, struct strbuf *out, struct fail *fail)
 
 /* ---- what is in the tables ---- */
 
+size_t
+estimate_kinds (const struct estimate_report *report)
+{
+    return report->settings->dtypes.count + (report->model->is_gguf || report->model->quantization);
+}
+
+int
+estimate_infer (const struct estimate_report *report, size_t number, struct estimate_inference *needs,
+                struct fail *fail)
+{
+    const struct settings *settings = report->settings;
+    bool is_stored = number == settings->dtypes.count;
+    unsigned divisor = is_stored ? 0 : estimate_divisor (settings->dtypes.items[number]);
+    uint64_t cache;
+    /* Quantized weights go with keys and values of 16 bits. */
+    if (estimate_cache (report->model, (uint64_t) settings->context_length, divisor == 1 ? 32 : 16, &cache, fail))
+        return -1;
+    needs->dtype = is_stored ? ESTIMATE_STORED : settings->dtypes.items[number];
+    needs->weights = is_stored ? (double) report->sizes.stored : (double) report->sizes.total / 8 / divisor;
+    needs->cache = (double) cache * (double) settings->batch_size;
+    return 0;
+}
+
 static int
 show_loading (const struct estimate_report *report, struct strbuf *out, struct fail *fail)
 {
@@ -170,8 +193,8 @@ show_loading (const struct estimate_report *report, struct strbuf *out, struct f
         else
             strlist_add (&box.cells, "N/A");
     }
-    if (report->model->is_gguf) {
-        strlist_add (&box.cells, "as stored");
+    if (estimate_kinds (report) > dtypes->count) {
+        strlist_add (&box.cells, ESTIMATE_STORED);
         strlist_add (&box.cells, "");
         add_bytes (&box, (double) sizes->stored, true);
         strlist_add (&box.cells, "N/A");
@@ -190,20 +213,16 @@ show_inference (const struct estimate_report *report, struct strbuf *out, struct
     if (title.failed)
         return fail_nomem (fail);
     struct box box = { .title = title.text, .columns = 4, .headings = headings };
-    for (size_t i = 0; i < settings->dtypes.count; i++) {
-        uint64_t cache;
-        unsigned divisor = estimate_divisor (settings->dtypes.items[i]);
-        double weights = (double) report->sizes.total / 8 / divisor;
-        /* Quantized weights go with keys and values of 16 bits. */
-        if (estimate_cache (report->model, (uint64_t) settings->context_length, divisor == 1 ? 32 : 16, &cache, fail)) {
+    for (size_t i = 0; i < estimate_kinds (report); i++) {
+        struct estimate_inference needs;
+        if (estimate_infer (report, i, &needs, fail)) {
             strlist_release (&box.cells);
             return -1;
         }
-        double all = (double) cache * (double) settings->batch_size;
-        strlist_add (&box.cells, settings->dtypes.items[i]);
-        add_bytes (&box, weights, true);
-        add_bytes (&box, all, true);
-        add_bytes (&box, weights + all, true);
+        strlist_add (&box.cells, needs.dtype);
+        add_bytes (&box, needs.weights, true);
+        add_bytes (&box, needs.cache, true);
+        add_bytes (&box, needs.weights + needs.cache, true);
     }
     return end_box (&box, out, fail);
 }

@@ -97,6 +97,12 @@ find_structure (const struct estimate_model *model)
     return &unknown;
 }
 
+bool
+estimate_knows_type (const struct estimate_model *model)
+{
+    return *find_structure (model)->type != '\0';
+}
+
 static bool
 begins_with (const char *name, const char *prefix)
 {
