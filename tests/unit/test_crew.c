@@ -251,8 +251,8 @@ test_lost (void)
         char host[] = "b", program[] = "p", main_host[] = "a";
         struct plan plan = { .host = host, .program = program, .world_size = 2 };
         struct crew_machine own = { .state = MACHINE_JOINED, .host = host, .first_rank = 1, .ranks = 1 };
-        struct crew crew = { .machine = 1, .machines = 2, .all = &own, .own = &own, .plan = &plan, .main_host = main_host,
-                             .has_joined = true };
+        struct crew crew = { .machine = 1, .machines = 2, .all = &own, .own = &own, .plan = &plan,
+                             .main_host = main_host, .has_joined = true };
         struct crew_peer peer = { .pipe = { .heard_ms = row->heard_ms } };
         if (row->failed_ms)
             crew_set_failure (&own, (int64_t) row->failed_ms * MS, WIRE_END_FAILED, row->status, "accelerate: b\n",
