@@ -6,7 +6,7 @@
 engine=lanes
 . "$srcdir/tests/engines/engine.sh"
 
-test_expect_success '1 process' 'conforms 1 $all'
+test_expect_success '1 process' 'conforms 1 control work'
 test_expect_success '2 processes' 'conforms 2 $all'
 test_expect_success '3 processes' 'conforms 3 work messages groups objects rounds'
 if is_long && ! is_sanitized; then
