@@ -18,12 +18,15 @@ loading (const struct estimate_report *report)
 {
     json_t *list = json_array ();
     const struct strlist *dtypes = &report->settings->dtypes;
+    bool is_total = report->model->is_total;
     for (size_t i = 0; i < dtypes->count; i++) {
         const char *dtype = dtypes->items[i];
         double divisor = 8.0 * estimate_divisor (dtype);
         uint64_t training = estimate_adam (report->sizes.total / 8, dtype);
         json_array_append_new (list, json_pack ("{s:s, s:o, s:o, s:o}", "dtype", dtype, "largest_layer",
-                                                number ((double) report->sizes.largest / divisor), "total",
+                                                is_total ? json_null ()
+                                                         : number ((double) report->sizes.largest / divisor),
+                                                "total",
                                                 number ((double) report->sizes.total / divisor), "training_adam",
                                                 training ? number ((double) training) : json_null ()));
     }

@@ -186,7 +186,10 @@ show_loading (const struct estimate_report *report, struct strbuf *out, struct f
         unsigned divisor = estimate_divisor (dtypes->items[i]);
         uint64_t training = estimate_adam (sizes->total / 8, dtypes->items[i]);
         strlist_add (&box.cells, dtypes->items[i]);
-        add_bytes (&box, (double) sizes->largest / 8 / divisor, divisor == 1 && sizes->largest % 8 == 0);
+        if (report->model->is_total)
+            strlist_add (&box.cells, "N/A");
+        else
+            add_bytes (&box, (double) sizes->largest / 8 / divisor, divisor == 1 && sizes->largest % 8 == 0);
         add_bytes (&box, (double) sizes->total / 8 / divisor, divisor == 1 && sizes->total % 8 == 0);
         if (training)
             add_bytes (&box, (double) training, true);

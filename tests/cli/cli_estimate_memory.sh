@@ -196,6 +196,14 @@ test_expect_success 'an index that is wrong' '
 test_expect_success 'several safetensors files without an index' '
     refused 1 "has 2 safetensors files (first.safetensors ...) and no index" org/two'
 test_expect_success 'no safetensors' 'refused 1 "has no safetensors files, only pytorch_model.bin" org/pickled'
+test_expect_success 'pickled files: what their index says' '
+    sizes pickled/shards float32 null 26953678848 107814715392 && "$accelerate" estimate-memory pickled/shards >out 2>err && grep "│float16│     N/A     │ 12.55 GB │" out &&
+    grep "note: the files are pickled" err && sizes pickled/new_key float32 null 2000 8000 && sizes hub/pickled/shards/resolve/main float16 null 13476839424 53907357696 &&
+    sizes hub/pickled/shards/resolve/main/pytorch_model.bin.index.json float16 null 13476839424 53907357696'
+test_expect_success 'pickled files: what their index does not say' '
+    refused 1 "the pickled files have 1000 bytes, but config.json does not say of which type" pickled/untyped &&
+    refused 1 "has no metadata.total_size" pickled/no_total && refused 1 "has no metadata.total_size" hub/pickled/no_total/resolve/main &&
+    refused 1 "is quantized with gptq: its files have 1000 bytes of tensors" pickled/packed'
 test_expect_success 'names that are none' '
     for name in a/b/c ../nowhere_at_all "a b" a//b /a a/ a..b; do
         refused 1 "neither a file or folder nor the name of a model" "$name" || return 1

@@ -91,6 +91,23 @@ def llama(layers, hidden, inner, vocabulary, pairs, heads):
     return config, tensors + [["model.norm.weight", "BF16", [hidden]], ["lm_head.weight", "BF16", [vocabulary, hidden]]]
 
 
+def write_pickled(root):
+    """Repositories with pickled files and their index."""
+    for name, config, index in (
+            ("shards", {"torch_dtype": "float16"}, {"metadata": {"total_size": 13476839424}}),
+            ("new_key", {"dtype": "bfloat16"}, {"metadata": {"total_size": 1000}}),
+            ("untyped", {}, {"metadata": {"total_size": 1000}}),
+            ("no_total", {"dtype": "float32"}, {"weight_map": {}}),
+            ("packed", {"dtype": "float16", "quantization_config": {"quant_method": "gptq", "bits": 4}}, {"metadata": {"total_size": 1000}})):
+        folder = f"{root}/pickled/{name}/resolve/main"
+        write_json(f"{folder}/config.json", {"model_type": "llama", **config})
+        write_json(f"{folder}/pytorch_model.bin.index.json", {"weight_map": {"a": "pytorch_model-00001-of-00001.bin"}, **index})
+        with open(f"{folder}/pytorch_model-00001-of-00001.bin", "wb"):
+            pass
+        write_json(f"{root}/api/models/pickled/{name}", {"library_name": "transformers", "siblings": [
+            {"rfilename": file} for file in sorted(os.listdir(folder))]})
+
+
 def gguf_text(text):
     return struct.pack("<Q", len(text)) + text.encode()
 
@@ -250,6 +267,7 @@ def main():
                                                       "siblings": [{"rfilename": "README.md"}]})
     write_json(f"{root}/api/models/org/pickled",
                {"library_name": "transformers", "siblings": [{"rfilename": "config.json"}, {"rfilename": "pytorch_model.bin"}]})
+    write_pickled(root)
     write_ggufs(root)
     write_attentions(root)
     write_quantized(root, next(model for model in models if model["name"] == "llama"))
