@@ -104,8 +104,8 @@ estimate (const struct settings *settings, bool wants_training, const char *name
     if (!result)
         fputs (out.text, stdout);
     if (!result && model.is_total && !settings->json)
-        fputs ("accelerate: note: the files are pickled: their index has the size of all tensors together, a head's and "
-               "buffers included\n", stderr);
+        fputs ("accelerate: note: the files are pickled: their index has the size of all tensors together, a head's "
+               "and buffers included\n", stderr);
     estimate_model_release (&model);
     return result;
 }

@@ -83,7 +83,8 @@ int estimate_read_hub (struct estimate_model *model, const struct settings *sett
 
 #define ESTIMATE_TOTAL_NAME "pytorch_model.bin.index.json"
 
-/** Read the index of pickled files, after config.json.  @param path  for messages @param text  [length] and a zero byte */
+/** Read the index of pickled files, after config.json. @param path  for messages
+ *  @param text  [length] and a zero byte */
 int estimate_read_total (struct estimate_model *model, const char *path, const char *text, size_t length,
                          struct fail *fail);
 

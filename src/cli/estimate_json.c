@@ -54,12 +54,12 @@ inference (const struct estimate_report *report, struct fail *fail)
 static json_t *
 training (const struct estimate_report *report)
 {
-    static const char *const precisions[] = { "no", "fp16", "bf16" };
+    static const char *const precisions[] = { "no", "fp16", "bf16", "fp8" };
     const struct settings *settings = report->settings;
     int64_t processes = settings->num_processes ? settings->num_processes : 1;
     json_t *list = json_array ();
     for (size_t i = 0; estimate_optimizers[i]; i++)
-        for (size_t j = 0; j < 3; j++) {
+        for (size_t j = 0; j < sizeof precisions / sizeof *precisions; j++) {
             struct estimate_training needs = estimate_train (report->sizes.parameters, estimate_optimizers[i],
                                                              precisions[j], settings->zero_stage, processes);
             json_t *row = json_pack ("{s:s, s:s, s:I, s:I}", "optimizer", estimate_optimizers[i], "mixed_precision",

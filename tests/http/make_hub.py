@@ -170,8 +170,23 @@ def write_attentions(root):
                        ("one_pair", {"model_type": "falcon", "multi_query": True, "num_kv_heads": 2}),
                        ("new_falcon", {"model_type": "falcon", "multi_query": True, "new_decoder_architecture": True,
                                        "num_kv_heads": 2}),
-                       ("windows", {"model_type": "llama", "num_key_value_heads": 2, **windows})):
-        write_model(root, f"org/{name}", {**own, **more}, tensors)
+                       ("windows", {"num_key_value_heads": 2, **windows}),
+                       ("all_windows", {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 100}),
+                       ("unused_windows", {"model_type": "qwen2", "num_key_value_heads": 2, "sliding_window": 100,
+                                           "max_window_layers": 1, "use_sliding_window": False}),
+                       ("later_windows", {"model_type": "qwen2", "num_key_value_heads": 2, "sliding_window": 100,
+                                          "max_window_layers": 1, "use_sliding_window": True}),
+                       ("gemma2", {"model_type": "gemma2", "num_key_value_heads": 2, "sliding_window": 100}),
+                       ("pattern", {"model_type": "cohere2", "num_key_value_heads": 2, "sliding_window": 100,
+                                    "sliding_window_pattern": 2}),
+                       ("null_window", {"model_type": "gemma2", "num_key_value_heads": 2, "sliding_window": None}),
+                       ("chunks", {"num_key_value_heads": 2, "attention_chunk_size": 100, "sliding_window": 7,
+                                   "layer_types": ["chunked_attention", "full_attention"]}),
+                       ("linear", {"num_key_value_heads": 2, "layer_types": ["linear_attention", "full_attention"]}),
+                       ("small_heads", {"num_key_value_heads": 2, "head_dim": 32}),
+                       ("every_head", {}),
+                       ("latent", {"num_key_value_heads": 4, "kv_lora_rank": 64, "qk_rope_head_dim": 16})):
+        write_model(root, f"org/{name}", {"model_type": "llama", **own, **more}, tensors)
     write_model(root, "org/pictures", {"model_type": "llava", "text_config": {**config, **windows}}, tensors)
     write_model(root, "org/one_pair_of_pictures", {"model_type": "llava", "text_config": {**own, "multi_query": True}}, tensors)
 
