@@ -101,8 +101,13 @@ estimate (const struct settings *settings, bool wants_training, const char *name
         estimate_measure (&model, &report.sizes);
         result = settings->json ? estimate_show_json (&report, &out, fail) : estimate_show (&report, &out, fail);
     }
-    if (!result)
+    if (!result) {
         fputs (out.text, stdout);
+        fflush (stdout);
+    }
+    if (!result && model.is_total && !settings->json)
+        fputs ("accelerate: note: the files are pickled: their index has the size of all tensors together, a head's "
+               "and buffers included\n", stderr);
     estimate_model_release (&model);
     return result;
 }

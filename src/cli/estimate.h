@@ -32,6 +32,7 @@ struct estimate_model {
     struct filedoc config;       /* config.json; without items: there is none */
     const char *quantization;    /* its method, which belongs to `config`; NULL: none */
     bool is_gguf;
+    bool is_total;               /* only the size of all tensors together is known: the only part is all of them */
     struct gguf_facts facts;     /* of a GGUF file */
 };
 
@@ -77,6 +78,15 @@ int estimate_read_local (struct estimate_model *model, const char *path, bool fo
 /** Read a model of the hub: "NAME", "ORG/NAME" or "ORG/NAME/FILE.gguf". */
 int estimate_read_hub (struct estimate_model *model, const struct settings *settings, const char *name,
                        struct fail *fail);
+
+/* ---- estimate_pickled.c ---- */
+
+#define ESTIMATE_TOTAL_NAME "pytorch_model.bin.index.json"
+
+/** Read the index of pickled files, after config.json. @param path  for messages
+ *  @param text  [length] and a zero byte */
+int estimate_read_total (struct estimate_model *model, const char *path, const char *text, size_t length,
+                         struct fail *fail);
 
 /* ---- estimate_quantized.c ---- */
 

@@ -225,9 +225,18 @@ read_config (struct job *job, const struct http_response *response, struct fail 
     return 0;
 }
 
+static int
+read_total (struct job *job, const char *file, const struct http_response *response, struct fail *fail)
+{
+    const struct strbuf *body = &response->body;
+    if (estimate_read_total (job->model, file, body->text ? body->text : "", body->length, fail))
+        return fail_prefix (fail, "model '%s'", job->name);
+    return 0;
+}
+
 /* The configuration and the weights, or their index, in one go. */
 static int
-read_safetensors (struct job *job, const char *file, struct fail *fail)
+read_files (struct job *job, const char *file, struct fail *fail)
 {
     bool is_index = ends_in (file, ".json"), has_config = has_file (job, "config.json");
     struct http_response responses[2] = { 0 };
@@ -238,8 +247,9 @@ read_safetensors (struct job *job, const char *file, struct fail *fail)
     if (!result && has_config)
         result = read_config (job, &responses[1], fail);
     if (!result)
-        result = is_index ? read_index (job, file, &responses[0], fail)
-                          : add_header (job, file, &responses[0], NULL, 0, fail);
+        result = ends_in (file, ".bin.index.json") ? read_total (job, file, &responses[0], fail)
+                 : is_index                        ? read_index (job, file, &responses[0], fail)
+                                                   : add_header (job, file, &responses[0], NULL, 0, fail);
     release_all (responses, 2);
     return result;
 }
@@ -330,7 +340,7 @@ choose (struct job *job, struct fail *fail)
     size_t gguf_count = 0, weights_count = 0;
     for (size_t i = 0; i < 2; i++)
         if (has_file (job, usual[i]))
-            return read_safetensors (job, usual[i], fail);
+            return read_files (job, usual[i], fail);
     for (size_t i = 0; i < job->info.files.count; i++) {
         const char *file = job->info.files.items[i];
         unsigned parts;
@@ -348,7 +358,9 @@ choose (struct job *job, struct fail *fail)
         return fail_set (fail, FAIL_GENERAL, "model '%s' has %zu safetensors files (%s ...) and no index: download it "
                          "and name one of them", job->name, weights_count, only);
     if (index || only)
-        return read_safetensors (job, index ? index : only, fail);
+        return read_files (job, index ? index : only, fail);
+    if (!gguf && has_file (job, ESTIMATE_TOTAL_NAME))
+        return read_files (job, ESTIMATE_TOTAL_NAME, fail);
     return gguf ? choose_gguf (job, gguf, gguf_count, fail) : refuse_files (job, fail);
 }
 

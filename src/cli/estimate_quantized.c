@@ -188,8 +188,8 @@ static int
 unpack (struct estimate_model *model, struct estimate_part *part, unsigned bits, struct fail *fail)
 {
     if (!bits)
-        return fail_set (fail, FAIL_GENERAL, "tensor '%.80s' is packed, and config.json does not say with how many bits, "
-                         "or with different numbers in different layers", part->name);
+        return fail_set (fail, FAIL_GENERAL, "tensor '%.80s' is packed, and config.json does not say with how many "
+                         "bits, or with different numbers in different layers", part->name);
     if (part->elements * part->bits % bits)
         return fail_set (fail, FAIL_GENERAL, "tensor '%.80s': %llu x %u bits are not whole values of %u bits",
                          part->name, (unsigned long long) part->elements, part->bits, bits);
@@ -319,7 +319,7 @@ estimate_unpack (struct estimate_model *model, const char *name, struct fail *fa
     if (model->count)
         qsort (model->parts, model->count, sizeof *model->parts, compare);
     int result = !config                                       ? check_unpacked (model, fail)
-                 : !method || is_other_layout (config, wanted) ? refuse (model, wanted, fail)
+                 : !method || model->is_total || is_other_layout (config, wanted) ? refuse (model, wanted, fail)
                                                                : unpack_all (model, method, find_bits (config, method),
                                                                              fail);
     model->quantization = wanted;

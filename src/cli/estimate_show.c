@@ -186,7 +186,10 @@ show_loading (const struct estimate_report *report, struct strbuf *out, struct f
         unsigned divisor = estimate_divisor (dtypes->items[i]);
         uint64_t training = estimate_adam (sizes->total / 8, dtypes->items[i]);
         strlist_add (&box.cells, dtypes->items[i]);
-        add_bytes (&box, (double) sizes->largest / 8 / divisor, divisor == 1 && sizes->largest % 8 == 0);
+        if (report->model->is_total)
+            strlist_add (&box.cells, "N/A");
+        else
+            add_bytes (&box, (double) sizes->largest / 8 / divisor, divisor == 1 && sizes->largest % 8 == 0);
         add_bytes (&box, (double) sizes->total / 8 / divisor, divisor == 1 && sizes->total % 8 == 0);
         if (training)
             add_bytes (&box, (double) training, true);
@@ -230,6 +233,7 @@ show_inference (const struct estimate_report *report, struct strbuf *out, struct
 static int
 show_training (const struct estimate_report *report, struct strbuf *out, struct fail *fail)
 {
+    static const char *const precisions[] = { "no", "fp16, bf16", "fp8" };
     static const char *const headings[] = { "Optimizer", "Precision", "Weights, Gradients, States", "Each Process" };
     AUTO_STRBUF struct strbuf title = { 0 };
     const struct settings *settings = report->settings;
@@ -240,18 +244,17 @@ show_training (const struct estimate_report *report, struct strbuf *out, struct 
         return fail_nomem (fail);
     struct box box = { .title = title.text, .columns = 4, .headings = headings };
     for (size_t i = 0; estimate_optimizers[i]; i++)
-        for (size_t j = 0; j < 2; j++) {
+        for (size_t j = 0; j < sizeof precisions / sizeof *precisions; j++) {
             AUTO_STRBUF struct strbuf parts = { 0 };
-            const char *precision = j ? "fp16, bf16" : "no";
             struct estimate_training needs = estimate_train (report->sizes.parameters, estimate_optimizers[i],
-                                                             precision, settings->zero_stage, processes);
+                                                             precisions[j], settings->zero_stage, processes);
             estimate_show_bytes (&parts, (double) needs.weights, true);
             strbuf_add (&parts, " + ");
             estimate_show_bytes (&parts, (double) needs.gradients, true);
             strbuf_add (&parts, " + ");
             estimate_show_bytes (&parts, (double) needs.optimizer, true);
             strlist_add (&box.cells, estimate_optimizers[i]);
-            strlist_add (&box.cells, precision);
+            strlist_add (&box.cells, precisions[j]);
             strlist_add (&box.cells, parts.failed ? "" : parts.text);
             add_bytes (&box, (double) (needs.weights + needs.gradients + needs.optimizer), true);
         }

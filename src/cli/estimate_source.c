@@ -100,6 +100,17 @@ read_config (struct estimate_model *model, const char *folder, struct fail *fail
     return 0;
 }
 
+static int
+read_total (struct estimate_model *model, const char *path, struct fail *fail)
+{
+    AUTO_FREE char *text = NULL;
+    size_t length;
+    return io_read_file (path, INDEX_MAX_BYTES, &text, &length, fail)
+                   || estimate_read_total (model, path, text, length, fail)
+               ? -1
+               : 0;
+}
+
 /* ---- folders ---- */
 
 struct found {
@@ -139,14 +150,16 @@ choose (struct estimate_model *model, const char *folder, const struct found *fo
 {
     AUTO_STRBUF struct strbuf path = { 0 };
     const char *name = found->index ? found->index : found->safetensors ? found->safetensors : found->gguf;
+    strbuf_printf (&path, "%s/%s", folder, name ? name : ESTIMATE_TOTAL_NAME);
+    if (path.failed)
+        return fail_nomem (fail);
+    if (!name && found->pickled && !access (path.text, F_OK))
+        return read_total (model, path.text, fail);
     if (!name && found->pickled)
         return fail_set (fail, FAIL_GENERAL, "%s: has only pickled weights (%s), whose tensors are not known without "
                          "loading them; convert them to safetensors", folder, found->pickled);
     if (!name)
         return fail_set (fail, FAIL_GENERAL, "%s: has no safetensors or GGUF file", folder);
-    strbuf_printf (&path, "%s/%s", folder, name);
-    if (path.failed)
-        return fail_nomem (fail);
     if (!found->index && (found->safetensors ? found->safetensors_count : found->gguf_count) > 1)
         return fail_set (fail, FAIL_GENERAL, "%s: has more than one model, such as %s; name the file", folder, name);
     if (found->index || found->safetensors)
@@ -198,8 +211,8 @@ estimate_read_local (struct estimate_model *model, const char *path, bool follow
     if (slash)
         *slash = '\0';
     model->source = "file";
-    return read_config (model, slash ? (*folder ? folder : "/") : ".", fail)
-                   || read_weights (model, path, follow_links, fail)
-               ? -1
-               : 0;
+    if (read_config (model, slash ? (*folder ? folder : "/") : ".", fail))
+        return -1;
+    return ends_in (path, ".bin.index.json") ? read_total (model, path, fail)
+                                             : read_weights (model, path, follow_links, fail);
 }

@@ -360,7 +360,7 @@ int
 estimate_arrange (struct estimate_model *model, struct fail *fail)
 {
     const struct structure *structure = find_structure (model);
-    if (model->is_gguf || !estimate_text (model, "model_type"))
+    if (model->is_gguf || model->is_total || !estimate_text (model, "model_type"))
         return 0;
     drop (model, structure);
     return add_buffers (model, structure, fail);

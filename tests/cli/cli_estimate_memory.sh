@@ -196,6 +196,14 @@ test_expect_success 'an index that is wrong' '
 test_expect_success 'several safetensors files without an index' '
     refused 1 "has 2 safetensors files (first.safetensors ...) and no index" org/two'
 test_expect_success 'no safetensors' 'refused 1 "has no safetensors files, only pytorch_model.bin" org/pickled'
+test_expect_success 'pickled files: what their index says' '
+    sizes pickled/shards float32 null 26953678848 107814715392 && "$accelerate" estimate-memory pickled/shards >out 2>err && grep "│float16│     N/A     │ 12.55 GB │" out &&
+    grep "note: the files are pickled" err && sizes pickled/new_key float32 null 2000 8000 && sizes hub/pickled/shards/resolve/main float16 null 13476839424 53907357696 &&
+    sizes hub/pickled/shards/resolve/main/pytorch_model.bin.index.json float16 null 13476839424 53907357696'
+test_expect_success 'pickled files: what their index does not say' '
+    refused 1 "the pickled files have 1000 bytes, but config.json does not say of which type" pickled/untyped &&
+    refused 1 "has no metadata.total_size" pickled/no_total && refused 1 "has no metadata.total_size" hub/pickled/no_total/resolve/main &&
+    refused 1 "is quantized with gptq: its files have 1000 bytes of tensors" pickled/packed'
 test_expect_success 'names that are none' '
     for name in a/b/c ../nowhere_at_all "a b" a//b /a a/ a..b; do
         refused 1 "neither a file or folder nor the name of a model" "$name" || return 1
@@ -293,6 +301,12 @@ test_expect_success 'keys and values: one pair for all heads, but not in the new
     keys_of org/one_pair 1000 1 512000 && keys_of org/new_falcon 1000 1 1024000'
 test_expect_success 'keys and values: one of two layers keeps a window of 100' '
     keys_of org/windows 1000 1 563200 && keys_of org/windows 50 1 51200'
+test_expect_success 'keys and values: windows of all layers, of none, of later ones, of all but each second; chunks' '
+    keys_of org/all_windows 1000 1 102400 && keys_of org/unused_windows 1000 1 1024000 && keys_of org/later_windows 1000 1 563200 &&
+    keys_of org/gemma2 1000 1 563200 && keys_of org/pattern 1000 1 563200 && keys_of org/null_window 1000 1 1024000 &&
+    keys_of org/chunks 1000 1 563200 && keys_of org/chunks 60 1 61440'
+test_expect_success 'keys and values: layers without any, heads of another size, a pair for each head, one latent vector of 80' '
+    keys_of org/linear 1000 1 512000 && keys_of org/small_heads 1000 1 512000 && keys_of org/every_head 1000 1 2048000 && keys_of org/latent 1000 1 320000'
 test_expect_success 'keys and values: of the language model of one with pictures' '
     keys_of org/pictures 1000 1 563200 && keys_of org/one_pair_of_pictures 1000 1 512000'
 test_expect_success 'a model without layers has no context' '
@@ -301,7 +315,7 @@ cat >training.py <<'END'
 import json, sys
 rows = json.load(open("out"))["training"]
 sizes = {(row["optimizer"], row["mixed_precision"]): [row[key] for key in ("weights", "gradients", "optimizer_states", "each_process")] for row in rows}
-assert len(rows) == 18
+assert len(rows) == 24
 assert sizes[sys.argv[1], sys.argv[2]] == [int(x) for x in sys.argv[3:]], sizes
 END
 # the parameters of org/llama without its head
@@ -320,5 +334,26 @@ test_expect_success 'training: optimizers, precisions, ZeRO' '
     python3 training.py adamw bf16 $((2 * n)) $((2 * n)) $((12 * n)) $((16 * n)) &&
     python3 training.py sgd no $((4 * n)) $((4 * n)) 0 $((8 * n)) && python3 training.py lion fp16 $((2 * n)) $((2 * n)) $((8 * n)) $((12 * n)) &&
     needs_of 1 $((4 * n)) $((4 * n)) $n && needs_of 2 $((4 * n)) $((n / 2)) $n && needs_of 3 $((n / 2)) $((n / 2)) $n'
+cat >zero.py <<'END'
+import json, subprocess, sys
+n, states = int(sys.argv[2]), {"adamw": 8, "adam": 8, "adamw-amsgrad": 12, "lion": 4, "sgd-momentum": 4, "sgd": 0}
+sizes = {"no": (4, 4, 0), "fp16": (2, 2, 4), "bf16": (2, 2, 4), "fp8": (1, 2, 4)}  # of a weight, its gradient, its master
+for stage in range(4):
+    for processes in (1, 7):
+        out = subprocess.run([sys.argv[1], "estimate-memory", "org/llama", "--json", "--zero_stage", str(stage), "--num_processes", str(processes)],
+                             stdout=subprocess.PIPE, check=True)
+        rows = json.loads(out.stdout)["training"]
+        assert {(row["optimizer"], row["mixed_precision"]) for row in rows} == {(o, p) for o in states for p in sizes}
+        for row in rows:
+            weight, gradient, master = sizes[row["mixed_precision"]]
+            wanted = [n * weight, n * gradient, n * (states[row["optimizer"]] + master)]
+            # Stage 1 divides the last, stage 2 the last two, stage 3 all three; the largest share counts.
+            wanted = [-(-x // processes) if stage >= 3 - i else x for i, x in enumerate(wanted)]
+            got = [row[key] for key in ("weights", "gradients", "optimizer_states")]
+            assert got == wanted and row["each_process"] == sum(wanted) and row["zero_stage"] == stage, (row, wanted)
+END
+test_expect_success 'training: every optimizer, precision and stage by its formula' 'python3 zero.py "$accelerate" $n'
+test_expect_success 'training: the table has a row for fp8' '
+    "$accelerate" estimate-memory org/llama --training >out && test "$(grep -c "│ *fp8 *│" out)" = 6'
 test_expect_success 'no secrets, nothing written' 'test ! -e home/.cache/huggingface/hub && ! grep -r SECRET out err'
 test_done

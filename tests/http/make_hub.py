@@ -91,6 +91,23 @@ def llama(layers, hidden, inner, vocabulary, pairs, heads):
     return config, tensors + [["model.norm.weight", "BF16", [hidden]], ["lm_head.weight", "BF16", [vocabulary, hidden]]]
 
 
+def write_pickled(root):
+    """Repositories with pickled files and their index."""
+    for name, config, index in (
+            ("shards", {"torch_dtype": "float16"}, {"metadata": {"total_size": 13476839424}}),
+            ("new_key", {"dtype": "bfloat16"}, {"metadata": {"total_size": 1000}}),
+            ("untyped", {}, {"metadata": {"total_size": 1000}}),
+            ("no_total", {"dtype": "float32"}, {"weight_map": {}}),
+            ("packed", {"dtype": "float16", "quantization_config": {"quant_method": "gptq", "bits": 4}}, {"metadata": {"total_size": 1000}})):
+        folder = f"{root}/pickled/{name}/resolve/main"
+        write_json(f"{folder}/config.json", {"model_type": "llama", **config})
+        write_json(f"{folder}/pytorch_model.bin.index.json", {"weight_map": {"a": "pytorch_model-00001-of-00001.bin"}, **index})
+        with open(f"{folder}/pytorch_model-00001-of-00001.bin", "wb"):
+            pass
+        write_json(f"{root}/api/models/pickled/{name}", {"library_name": "transformers", "siblings": [
+            {"rfilename": file} for file in sorted(os.listdir(folder))]})
+
+
 def gguf_text(text):
     return struct.pack("<Q", len(text)) + text.encode()
 
@@ -153,8 +170,23 @@ def write_attentions(root):
                        ("one_pair", {"model_type": "falcon", "multi_query": True, "num_kv_heads": 2}),
                        ("new_falcon", {"model_type": "falcon", "multi_query": True, "new_decoder_architecture": True,
                                        "num_kv_heads": 2}),
-                       ("windows", {"model_type": "llama", "num_key_value_heads": 2, **windows})):
-        write_model(root, f"org/{name}", {**own, **more}, tensors)
+                       ("windows", {"num_key_value_heads": 2, **windows}),
+                       ("all_windows", {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 100}),
+                       ("unused_windows", {"model_type": "qwen2", "num_key_value_heads": 2, "sliding_window": 100,
+                                           "max_window_layers": 1, "use_sliding_window": False}),
+                       ("later_windows", {"model_type": "qwen2", "num_key_value_heads": 2, "sliding_window": 100,
+                                          "max_window_layers": 1, "use_sliding_window": True}),
+                       ("gemma2", {"model_type": "gemma2", "num_key_value_heads": 2, "sliding_window": 100}),
+                       ("pattern", {"model_type": "cohere2", "num_key_value_heads": 2, "sliding_window": 100,
+                                    "sliding_window_pattern": 2}),
+                       ("null_window", {"model_type": "gemma2", "num_key_value_heads": 2, "sliding_window": None}),
+                       ("chunks", {"num_key_value_heads": 2, "attention_chunk_size": 100, "sliding_window": 7,
+                                   "layer_types": ["chunked_attention", "full_attention"]}),
+                       ("linear", {"num_key_value_heads": 2, "layer_types": ["linear_attention", "full_attention"]}),
+                       ("small_heads", {"num_key_value_heads": 2, "head_dim": 32}),
+                       ("every_head", {}),
+                       ("latent", {"num_key_value_heads": 4, "kv_lora_rank": 64, "qk_rope_head_dim": 16})):
+        write_model(root, f"org/{name}", {"model_type": "llama", **own, **more}, tensors)
     write_model(root, "org/pictures", {"model_type": "llava", "text_config": {**config, **windows}}, tensors)
     write_model(root, "org/one_pair_of_pictures", {"model_type": "llava", "text_config": {**own, "multi_query": True}}, tensors)
 
@@ -250,6 +282,7 @@ def main():
                                                       "siblings": [{"rfilename": "README.md"}]})
     write_json(f"{root}/api/models/org/pickled",
                {"library_name": "transformers", "siblings": [{"rfilename": "config.json"}, {"rfilename": "pytorch_model.bin"}]})
+    write_pickled(root)
     write_ggufs(root)
     write_attentions(root)
     write_quantized(root, next(model for model in models if model["name"] == "llama"))
