@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory that the ranks of a host share.  The first of them makes it, and the others open it through its /proc entry.
+/* The memory that the ranks of a host share.  The first of them makes it, and the others open it through its /proc
+ * entry.
  *
- * Whether ranks are on one host is for the launcher to say: their numbers on the host follow each other, and so do their
- * numbers in the job.  What else it can be is left to MPI alone. */
+ * Whether ranks are on one host is for the launcher to say: their numbers on the host follow each other, and so do
+ * their numbers in the job.  What else it can be is left to MPI alone. */
 #include <config.h>
 
 #include "engines/mpi/mpi_private.h"

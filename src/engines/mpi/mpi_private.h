@@ -8,8 +8,8 @@
  * there in the order of ranks by libaccel's kernels, and go back to all: each byte is sent as often as in a ring, and
  * the bits are those of engine shm, the same in every run.
  *
- * On several hosts, ranks of one host share memory, and large all-reduces of the world go through it (tiers.c): each byte
- * crosses the network once in each direction, not once for each rank.
+ * On several hosts, ranks of one host share memory, and large all-reduces of the world go through it (tiers.c): each
+ * byte crosses the network once in each direction, not once for each rank.
  *
  * One communicator of MPI serves all groups.  Control messages name their group, so a group is made without waiting.
  *
@@ -62,7 +62,7 @@ enum {
     TIERS_STAGED = 8,     /* pieces of a buffer of the program's own that can be ahead */
     TIERS_PIECE = 128 << 10,
     TIERS_PIECE_LEAST = 16 << 10,
-    TIERS_LEAST = 256 << 10, /* bytes of an all-reduce; smaller ones are faster without a step between ranks of a host */
+    TIERS_LEAST = 256 << 10, /* bytes of an all-reduce; smaller ones are faster without steps between local ranks */
     MESSAGE_BYTES = 64 << 20, /* of one message: counts in MPI are int, and each one that arrives is progress */
     PIECE_MOST = 256 << 10,   /* bytes of a reduction that one rank sends to another at once */
     PIECE_LEAST = 16 << 10,

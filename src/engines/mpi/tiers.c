@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large all-reduces on several hosts.
  *
- * The buffer is cut into pieces, which the ranks of a host carry in turns.  Hosts form a chain in the order of ranks: on
- * the first one, the carrier of a piece reduces it over its host, and sends it to the carrier on the next host, which
- * goes on with the ranks there.  On the last host the piece is complete, and goes all the way back.  So it is reduced in
- * the order of ranks, with the bits of engine shm, and crosses each link twice, once in each direction.
+ * The buffer is cut into pieces, which the ranks of a host carry in turns.  Hosts form a chain in the order of ranks:
+ * on the first one, the carrier of a piece reduces it over its host, and sends it to the carrier on the next host,
+ * which goes on with the ranks there.  On the last host the piece is complete, and goes all the way back.  So it is
+ * reduced in the order of ranks, with the bits of engine shm, and crosses each link twice, once in each direction.
  * Several pieces are on the way, so that links and processors work at the same time.
  *
  * Within a host, a carrier reads the buffers of the other ranks, and they read its result, if the buffers are in the
