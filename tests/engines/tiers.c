@@ -153,7 +153,7 @@ static void
 one_by_one (void)
 {
     static const enum accel_dtype dtypes[] = { ACCEL_FLOAT32, ACCEL_FLOAT64, ACCEL_INT32, ACCEL_INT64, ACCEL_BOOL };
-    static const size_t bytes[] = { 256 << 10, (256 << 10) + 8, (1 << 20) - 64, (1 << 20) + 72, 5 << 20 };
+    static const size_t bytes[] = { 256 << 10, (256 << 10) + 8, (1 << 20) - 64, (1 << 20) + 72, (2 << 20) + 8 };
     for (uint32_t i = 0; i < 2 * sizeof bytes / sizeof *bytes * sizeof dtypes / sizeof *dtypes; i++) {
         struct call call = { .dtype = dtypes[i % 5], .op = (enum accel_op) (i % ACCEL_OP_COUNT), .seed = i,
                              .in_place = i & 1 };
@@ -170,7 +170,7 @@ one_by_one (void)
 static void
 in_flight (void)
 {
-    for (uint32_t round = 0; round < 12; round++) {
+    for (uint32_t round = 0; round < 6; round++) {
         struct call flights[FLIGHTS];
         for (uint32_t i = 0; i < FLIGHTS; i++) {
             uint32_t number = random_of (round * FLIGHTS + i);
