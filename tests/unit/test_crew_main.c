@@ -258,6 +258,25 @@ test_victim (void)
         diag ("%s", same ? same : "nothing");
 }
 
+/* ---- restarts ---- */
+
+/* A launcher that is alone begins the next attempt without being asked, and once. */
+static void
+test_restart (void)
+{
+    struct scene scene;
+    open_scene (&scene);
+    crew_set_failure (&scene.all[0], 1, WIRE_END_FAILED, 1, "accelerate: rank 0\n", NULL);
+    crew_set_verdict (&scene.crew, &(struct crew_verdict){ .end = WIRE_END_FAILED, .status = 1 });
+    crew_restart (&scene.crew);
+    ok (!scene.crew.verdict.is_known && !scene.crew.hook.must_end && !scene.all[0].failed_ns,
+        "a restart knows nothing of the attempt before");
+    crew_restart (&scene.crew);
+    ok (scene.crew.restarts == 1 && scene.crew.last.is_known, "one on which all have agreed is not begun once more");
+    crew_release_verdict (&scene.crew.last);
+    close_scene (&scene);
+}
+
 /* ---- another machine's launcher ---- */
 
 /* Nobody but the first port has a listener, which says nothing. */
@@ -300,6 +319,7 @@ main (void)
     test_lost ();
     test_flush ();
     test_told ();
+    test_restart ();
     if (!make_key ())
         return 99;
     test_victim ();
