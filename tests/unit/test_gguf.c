@@ -37,16 +37,16 @@ begin (struct strbuf *out, uint64_t version, uint64_t tensors, uint64_t pairs)
     put (out, pairs, 8);
 }
 
-/* A tensor with @p count dimensions of 32. */
+/* A tensor with @p count dimensions of 32, at byte @p place of the data. */
 static void
-put_tensor (struct strbuf *out, const char *name, uint64_t count, uint64_t type)
+put_tensor (struct strbuf *out, const char *name, uint64_t count, uint64_t type, uint64_t place)
 {
     put_text (out, name);
     put (out, count, 4);
     for (uint64_t i = 0; i < count; i++)
         put (out, 32, 8);
     put (out, type, 4);
-    put (out, 0, 8);
+    put (out, place, 8);
 }
 
 /* A number in @p depth lists. */
@@ -88,8 +88,8 @@ test_values (void)
     put_text (&bytes, "llama");
     put_lists (&bytes, "llama.block_count", 0, 7);
     put_lists (&bytes, "llama.attention.head_count", 4, 9);
-    put_tensor (&bytes, "one", 1, Q4_0);
-    put_tensor (&bytes, "four", 4, F32_TYPE);
+    put_tensor (&bytes, "one", 1, Q4_0, 0);
+    put_tensor (&bytes, "four", 4, F32_TYPE, 32);
     ok (!gguf_parse (&gguf, bytes.text, bytes.length, &is_short, &err) && gguf.facts.layers == 7
             && gguf.facts.heads == 9 && gguf.count == 2 && gguf.tensors[0].bytes == 18
             && gguf.tensors[1].elements == 1 << 20 && gguf.tensors[1].bytes == 4 << 20,
@@ -126,16 +126,16 @@ test_refusals (void)
     put_lists (&bytes, "a", 5, 1);
     parses (&bytes, "byte 85: lists are too deep", false, "lists in lists have an end");
     begin (&bytes, 3, 1, 0);
-    put_tensor (&bytes, "a", 5, F32_TYPE);
+    put_tensor (&bytes, "a", 5, F32_TYPE, 0);
     parses (&bytes, "tensor 'a': 5 dimensions; the maximum is 4", false, "too many dimensions");
     begin (&bytes, 3, 1, 0);
-    put_tensor (&bytes, "a", 1, NO_TYPE);
+    put_tensor (&bytes, "a", 1, NO_TYPE, 0);
     parses (&bytes, "tensor 'a': unknown type 4", false, "an unknown type of tensor");
     begin (&bytes, 3, 1, 0);
-    put_tensor (&bytes, "a", 0, Q4_0);
-    parses (&bytes, "tensor 'a': 1 elements are not whole blocks of 32", false, "half a block");
+    put_tensor (&bytes, "a", 0, Q4_0, 0);
+    parses (&bytes, "tensor 'a': rows of 1 elements are not whole blocks of 32", false, "half a block");
     begin (&bytes, 3, 1, 0);
-    put_tensor (&bytes, "", 1, F32_TYPE);
+    put_tensor (&bytes, "", 1, F32_TYPE, 0);
     parses (&bytes, "byte 32: not a tensor's name", false, "a tensor without a name");
     begin (&bytes, 3, 1 << 20, 0);
     strbuf_add_bytes (&bytes, "0123456789012345678901234567890123456789", 40);
