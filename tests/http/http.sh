@@ -103,7 +103,8 @@ test_expect_success 'many at once' '
 test_expect_success 'the first failure ends the others' '
     rules "/file stall=4" && test_exit 1 "$request" -t 1000 -c 20 "$url/file" >out 2>err && test "$(wc -l <err)" = 1'
 test_expect_success 'the caller stops it' '
-    rules "/file delay=100000" && echo stop | test_exit 1 "$request" -e "$url/file" >out 2>err && grep -x interrupted err'
+    rules "/file delay=100000" && echo stop | test_exit 1 "$request" -e "$url/file" >out 2>err && grep -x interrupted err &&
+    grep -x "trouble 9" out'
 
 test_expect_success 'a file is sent' '
     rules && head -c 3000000 /dev/urandom >upload && "$request" -f upload "$url/upload" >out && grep "^PUT /upload " requests/1 &&
