@@ -23,6 +23,9 @@
         }                                                                                               \
     } while (0)
 
+/* One of proxies with TLS, which not every build of libcurl can use. */
+#define SET_IF_KNOWN(option, value) transfer->curl->easy_setopt (transfer->easy, CURLOPT_##option, (value))
+
 /* A header goes to the server byte by byte, so a line break in it would begin another one. */
 static int
 add_header (struct transfer *transfer, const char *line)
@@ -106,8 +109,10 @@ set_trust (struct transfer *transfer)
     SET (SSL_VERIFYPEER, 1L);
     SET (SSL_VERIFYHOST, 2L);
     SET (SSLVERSION, (long) CURL_SSLVERSION_TLSv1_2);
-    if (!name && first_set (folders))
+    if (!name && first_set (folders)) {
         SET (CAPATH, getenv ("SSL_CERT_DIR"));
+        SET_IF_KNOWN (PROXY_CAPATH, getenv ("SSL_CERT_DIR"));
+    }
     if (!name || strncasecmp (transfer->url, "https:", 6))
         return 0;
     const char *path = getenv (name);
@@ -115,10 +120,13 @@ set_trust (struct transfer *transfer)
         transfer_fail (transfer, HTTP_NO_TRUST, "%s: cannot read %s: %s", name, path, strerror (errno));
         return -1;
     }
-    if (S_ISDIR (status.st_mode))
+    if (S_ISDIR (status.st_mode)) {
         SET (CAPATH, path);
-    else
+        SET_IF_KNOWN (PROXY_CAPATH, path);
+    } else {
         SET (CAINFO, path);
+        SET_IF_KNOWN (PROXY_CAINFO, path);
+    }
     return 0;
 }
 
