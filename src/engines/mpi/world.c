@@ -335,7 +335,7 @@ find_hosts (const struct accel_engine_job *job, const struct hello *all, const i
     MPI_Request request = MPI_REQUEST_NULL;
     for (int i = 0; whereabouts && i < job->world_size; i++)
         whereabouts[i] = all[peers[i]].whereabouts;
-    can = whereabouts && host_attach (job, whereabouts);
+    can = whereabouts && host_attach (job, whereabouts, peers);
     free (whereabouts);
     if (!world_check (MPI_Iallreduce (&can, &can_all, 1, MPI_INT, MPI_MIN, mpi_world.comm, &request),
                       "MPI_Iallreduce"))
