@@ -2,12 +2,11 @@
 /* Norms without pow(): the numbers of elements that are not 0, sums of magnitudes and squares, and the largest. */
 #include "cuda/norms.h"
 
-static_assert (CUDA_MOST_BLOCKS * sizeof (double) <= CUDA_SCRATCH, "the scratch memory holds a sum for each block");
-
 extern "C" void
 cuda_norm (const void *values, enum accel_dtype dtype, size_t count, float factor, double p, float *result,
            void *scratch, void *stream)
 {
+    static_assert (CUDA_MOST_BLOCKS * sizeof (double) <= CUDA_SCRATCH, "scratch memory has a sum for each block");
     double *blocks = (double *) scratch;
     if (isinf (p))
         norm_launch<NORM_LARGEST> (values, dtype, count, factor, p, result, blocks, stream);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The p-norm of an array in two kernels: each block sums its elements in double, and one block sums the blocks' sums in
- * a tree.  Sums have a fixed order, so the result is always the same.  norms.cu has what is usual; power.cu has the rest,
- * which needs pow(). */
+/* The p-norm of an array in two kernels: each block sums its elements in double, and one block sums the blocks' sums.
+ * Sums have a fixed order, so the result is always the same.  norms.cu has what is usual; power.cu has the rest, which
+ * needs pow(). */
 #ifndef CUDA_NORMS_H
 #define CUDA_NORMS_H
 

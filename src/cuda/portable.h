@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels use of CUDA, so that nvcc and a host compiler take the same source: launches, shared memory and the loops
+/* What kernels use of CUDA, so that nvcc and a host compiler take the same source: launches, shared memory and loops
  * over elements.  For the host, tests/standin/shim.h defines the same words.  Kernels need -fmad=false of nvcc and
  * -ffp-contract=off of host compilers, and have no other way to share data than SHARED and atomics. */
 #ifndef CUDA_PORTABLE_H

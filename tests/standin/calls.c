@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of the CUDA runtime, as strict as CUDA's documentation allows.  STANDIN_FAIL=NAME:N[:ERROR] lets the
- * N-th call of a function fail; STANDIN_DEVICES is the number of devices (1), of which CUDA_VISIBLE_DEVICES leaves some;
- * STANDIN_BYTES is the memory of each. */
+ * N-th call of a function fail; STANDIN_DEVICES is the number of devices (1), of which CUDA_VISIBLE_DEVICES leaves
+ * some; STANDIN_BYTES is the memory of each. */
 #include <config.h>
 
 #include "tests/standin/standin.h"

@@ -84,7 +84,7 @@ ptx_at (uint64_t address, size_t bytes)
 API void
 ptx_bad_shared (uint32_t offset)
 {
-    report (NULL, NULL, "a kernel uses byte %u of its shared memory, which ends before", offset);
+    report (NULL, NULL, "a kernel uses shared memory that no variable has, at byte %u", offset);
 }
 
 enum { MOST_KERNELS = 256, MOST_PUSHES = 8 };

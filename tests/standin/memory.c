@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static const size_t RANGE = (size_t) 1 << 40, ALIGNMENT = 256;
+static const size_t RANGE = (size_t) 1 << 36, ALIGNMENT = 256;
 
 static char *range, *next_seen;
 static struct block *blocks;

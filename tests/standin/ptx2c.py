@@ -20,12 +20,13 @@ statement = ''
 def die(why):
     sys.exit(f'ptx2c: {why}: {statement.strip()}')
 
-shared, offset = {}, 0
+shared, ranges, offset = {}, [], 0
 for m in re.finditer(r'^\s*(\.extern\s+)?(?:\.visible\s+)?\.shared\s+\.align\s+(\d+)\s+\.(\w+)\s+([\w$]+)(?:\[(\d*)\])?;', text, re.M):
     if m[1]: sys.exit('ptx2c: dynamic shared memory')
     offset = -(-offset // int(m[2])) * int(m[2])
     shared[m[4]] = offset
-    offset += SIZE[m[3]] * int(m[5] or 1)
+    ranges.append((offset, offset + SIZE[m[3]] * int(m[5] or 1)))
+    offset = ranges[-1][1] + 64  # what is beyond an array is not in the next one
 static = -(-offset // 16) * 16
 
 def reg(name):
@@ -199,8 +200,10 @@ KEEP (min_u32, uint32_t, <) KEEP (max_u32, uint32_t, >) KEEP (min_u64, uint64_t,
 static char shared_key;''')
 print(f'''static inline char *ptx_shared (uint32_t offset, unsigned bytes)
 {{
-    if (offset > {static}u - bytes) ptx_bad_shared (offset);
-    return (char *) fiber_shared (&shared_key, {static} + 16) + offset;
+    static const uint32_t ranges[][2] = {{ {', '.join('{ %d, %d }' % r for r in ranges + [(0, 0)])} }};
+    unsigned i = 0;
+    while (offset < ranges[i][0] || offset + bytes > ranges[i][1]) if (++i == {len(ranges) + 1}) ptx_bad_shared (offset);
+    return (char *) fiber_shared (&shared_key, {static} + 1) + offset;
 }}''')
 for m in re.finditer(r'\.visible\s+\.entry\s+(\w+)\s*\((.*?)\)\s*((?:\.\w+[^{]*)?)\{(.*?)^\}', text, re.S | re.M):
     name, params, sizes, place = m[1], {}, [], 0

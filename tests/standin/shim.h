@@ -59,8 +59,8 @@ atomicMax (T *address, std::common_type_t<T> value)
     return shim_keep<T> (address, value, [] (T a, T b) { return a > b; });
 }
 
-/* The stand-in's: check what a kernel that is queued on @stream will use, where that really is when the kernel runs, and
- * a copy of @bytes of @closure for it. */
+/* The stand-in's: check what a kernel that is queued on @stream will use, where that really is when the kernel runs,
+ * and a copy of @bytes of @closure for it. */
 extern "C" void standin_use (const char *kernel, const void *address, bool writes, cudaStream_t stream);
 extern "C" void *standin_real (const void *address);
 extern "C" void standin_enqueue (const char *kernel, dim3 grid, dim3 block, cudaStream_t stream, const void *closure,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the stand-in for the CUDA runtime: memory.c (where device memory is, and who may use it), order.c (what
- * events and waits order), queue.c (streams, which run late), calls.c (the functions of the interface) and launch.c (the
- * kernels of nvcc).  README.md says what it checks.
+ * events and waits order), queue.c (streams, which run late), calls.c (the functions of the interface) and launch.c
+ * (kernels).  README.md says what it checks.
  *
  * All state is guarded by one lock; report() ends the program. */
 #ifndef TESTS_STANDIN_STANDIN_H

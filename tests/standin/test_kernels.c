@@ -12,6 +12,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { CUDA_STRIDE = 256 }; /* a divisor of the number of threads */
+
 static const DLDevice host = { .device_type = kDLCPU };
 static cudaStream_t stream;
 static size_t size;
@@ -97,9 +99,10 @@ is_nan (const void *values, enum accel_dtype dtype, size_t i)
     return isnan (value);
 }
 
-static void
-equal (const struct twin *twin, const char *format, const char *name)
+__attribute__ ((format (printf, 2, 3))) static void
+equal (const struct twin *twin, const char *format, ...)
 {
+    va_list arguments;
     size_t bytes = bytes_of (twin), each = accel_dtype_bytes (twin->dtype), wrong = 0;
     char *got = malloc (bytes + 1), *wanted = twin->host, what[200];
     MUST (cudaMemcpyAsync (got, twin->device, bytes, cudaMemcpyDeviceToHost, stream));
@@ -108,7 +111,9 @@ equal (const struct twin *twin, const char *format, const char *name)
         if (memcmp (got + i * each, wanted + i * each, each)
             && !(is_nan (got, twin->dtype, i) && is_nan (wanted, twin->dtype, i)) && !wrong++)
             diag ("element %zu of %zu differs", i, twin->count);
-    snprintf (what, sizeof what, format, name);
+    va_start (arguments, format);
+    vsnprintf (what, sizeof what, format, arguments);
+    va_end (arguments);
     ok (!wrong, "%s, %zu of %s", what, twin->count, accel_dtype_name (twin->dtype));
     free (got);
 }
@@ -177,12 +182,12 @@ simple (enum accel_dtype dtype)
     struct twin a = make (dtype, size, 100, INFINITY);
     memory_host.scale (host, a.host, dtype, size, 1.0 / 3);
     cuda_scale (a.device, dtype, size, 1.0 / 3, stream);
-    equal (&a, "%s", "scaled");
+    equal (&a, "scaled");
     if (dtype != ACCEL_FLOAT64) {
         fill (&a, 2, NAN);
         memory_host.clamp (host, a.host, dtype, size, 0.5F);
         cuda_clamp (a.device, dtype, size, 0.5F, stream);
-        equal (&a, "%s", "clamped");
+        equal (&a, "clamped");
     }
     drop (&a);
 }
@@ -193,29 +198,33 @@ add (void)
     struct twin a = make (ACCEL_FLOAT32, size, 1, 1e30F), b = make (ACCEL_FLOAT32, size, 1, NAN);
     memory_host.add (host, a.host, b.host, size);
     cuda_add (a.device, b.device, size, stream);
-    equal (&a, "%s", "added");
+    equal (&a, "added");
     drop (&a);
     drop (&b);
 }
 
-/* The byte is one of four; its neighbours stay. */
+/* One value is not finite, or none.  The byte is one of four; its neighbours stay. */
 static void
 unscale (enum accel_dtype dtype, float rare, size_t place)
 {
-    struct twin a = make (dtype, size, 1, rare), found = make (ACCEL_FLOAT8_E5M2, 8, 0, 0);
+    struct twin a = make (dtype, size, 1, 0), found = make (ACCEL_FLOAT8_E5M2, 8, 0, 0);
+    floats_narrow (a.host, dtype, &rare, 1, false);
+    MUST (cudaMemcpyAsync (a.device, a.host, bytes_of (&a), cudaMemcpyHostToDevice, stream));
+    MUST (cudaStreamSynchronize (stream));
     memset (found.host, 0x20, 8);
     ((uint8_t *) found.host)[place] = 0;
     MUST (cudaMemcpyAsync (found.device, found.host, 8, cudaMemcpyHostToDevice, stream));
+    MUST (cudaStreamSynchronize (stream));
     memory_host.unscale (host, a.host, dtype, size, 1.0F / 3, (uint8_t *) found.host + place);
     cuda_unscale (a.device, dtype, size, 1.0F / 3, (uint8_t *) found.device + place, stream);
-    equal (&a, "%s", "unscaled");
+    equal (&a, "unscaled");
     equal (&found, "unscaled: what was found%s", isfinite (rare) ? "" : ", something");
     drop (&a);
     drop (&found);
 }
 
-/* Sums have another order than the processor's, but are made in double and rounded to float32, which gives the same bits
- * for these numbers. */
+/* Sums have another order than the processor's, but are made in double and rounded to float32, which gives the same
+ * bits for these numbers. */
 static void
 norm (enum accel_dtype dtype, size_t count, double p, float rare)
 {
@@ -250,6 +259,10 @@ find (enum accel_dtype dtype, float rare)
     struct twin a = make (dtype, size, 1, rare);
     struct cuda_place *place, got;
     float value = 0;
+    for (size_t i = 3; rare != 0 && i < size; i += CUDA_STRIDE) /* one thread has several */
+        floats_narrow ((char *) a.host + i * accel_dtype_bytes (dtype), dtype, &rare, 1, false);
+    MUST (cudaMemcpyAsync (a.device, a.host, bytes_of (&a), cudaMemcpyHostToDevice, stream));
+    MUST (cudaStreamSynchronize (stream));
     size_t wanted = memory_host.find_nonfinite (host, a.host, dtype, size, &value);
     MUST (cudaMalloc ((void **) &place, sizeof *place));
     cuda_find_nonfinite (a.device, dtype, size, place, stream);
@@ -267,7 +280,7 @@ conversions (enum accel_dtype to, enum accel_dtype from)
     struct twin a = make (from, size, 300, INFINITY), b = make (to, size, 0, 0);
     char name[80];
     snprintf (name, sizeof name, "converted from %s", accel_dtype_name (from));
-    for (float divisor = 1; divisor < 4; divisor += 2) {
+    for (float divisor = 3; divisor > 0; divisor -= 2) {
         memory_host.convert (host, b.host, to, a.host, from, size, divisor);
         cuda_convert (b.device, to, a.device, from, size, divisor, stream);
         equal (&b, "%s", name);
@@ -275,21 +288,21 @@ conversions (enum accel_dtype to, enum accel_dtype from)
     if (from == ACCEL_FLOAT32) {
         memory_host.narrow (host, b.host, to, a.host, size);
         cuda_narrow (b.device, to, a.device, size, 1, false, stream);
-        equal (&b, "%s", "narrowed");
+        equal (&b, "narrowed");
     }
     if (to == ACCEL_FLOAT32) {
         memory_host.widen (host, b.host, a.host, from, size, 1.0F / 3);
         cuda_widen (b.device, a.device, from, size, 1.0F / 3, stream);
-        equal (&b, "%s", "widened");
+        equal (&b, "widened");
     }
     drop (&a);
     drop (&b);
 }
 
 static void
-narrow_scaled (enum accel_dtype dtype)
+narrow_scaled (enum accel_dtype dtype, float rare)
 {
-    struct twin a = make (ACCEL_FLOAT32, size, 1e6F, 0), b = make (dtype, size, 0, 0);
+    struct twin a = make (ACCEL_FLOAT32, size, 1e6F, rare), b = make (dtype, size, 0, 0);
     float scale = memory_host.narrow_scaled (host, b.host, dtype, a.host, size), most = 0;
     unsigned bits, *largest;
     MUST (cudaMalloc ((void **) &largest, sizeof *largest));
@@ -301,36 +314,36 @@ narrow_scaled (enum accel_dtype dtype)
         most = fmaxf (most, fabsf (((float *) a.host)[i]));
     ok (!memcmp (&bits, &most, sizeof bits), "the largest magnitude");
     cuda_narrow (b.device, dtype, a.device, size, 1 / scale, true, stream);
-    equal (&b, "%s", "narrowed with a scale");
+    equal (&b, "narrowed with a scale");
     MUST (cudaFree (largest));
     drop (&a);
     drop (&b);
 }
 
 static void
-products (size_t n, size_t m, size_t rank)
+products (size_t n, size_t m, size_t rank, float rare)
 {
-    struct twin values = make (ACCEL_FLOAT32, n * m, 1, 1e20F), p = make (ACCEL_FLOAT32, n * rank, 1, 0);
+    struct twin values = make (ACCEL_FLOAT32, n * m, 1, rare), p = make (ACCEL_FLOAT32, n * rank, 1, 0);
     struct twin q = make (ACCEL_FLOAT32, m * rank, 1, 0), error = make (ACCEL_FLOAT32, n * m, 0, 0);
     unsigned good, *good_device;
     memory_host.multiply (host, p.host, values.host, q.host, n, m, rank);
     cuda_multiply (p.device, values.device, q.device, n, m, rank, stream);
-    equal (&p, "%s", "product");
+    equal (&p, "product");
     MUST (cudaMalloc ((void **) &good_device, sizeof *good_device));
     for (size_t j = 0; j < rank; j++) {
         bool wanted = memory_host.orthogonalise (host, p.host, n, rank, j);
         cuda_orthogonalise (p.device, n, rank, j, good_device, stream);
         MUST (cudaMemcpyAsync (&good, good_device, sizeof good, cudaMemcpyDeviceToHost, stream));
-        equal (&p, "%s", "column made orthogonal");
+        equal (&p, "column made orthogonal");
         ok (good == wanted, "column %zu of %zu is %s", j, rank, wanted ? "good" : "not");
     }
     memory_host.multiply_transposed (host, q.host, values.host, p.host, n, m, rank);
     cuda_multiply_transposed (q.device, values.device, p.device, n, m, rank, stream);
-    equal (&q, "%s", "transposed product");
+    equal (&q, "transposed product");
     memory_host.expand (host, values.host, error.host, p.host, q.host, n, m, rank);
     cuda_expand (values.device, error.device, p.device, q.device, n, m, rank, stream);
-    equal (&values, "%s", "expanded");
-    equal (&error, "%s", "expanded: the error");
+    equal (&values, "expanded");
+    equal (&error, "expanded: the error");
     MUST (cudaFree (good_device));
     drop (&values);
     drop (&p);
@@ -349,7 +362,7 @@ layouts (enum accel_dtype dtype, size_t n, size_t m)
         for (size_t j = 0; j < m; j++)
             memcpy ((char *) b.host + (i * m + j) * each, (char *) a.host + (j * n + i) * each, each);
     cuda_copy_layout (b.device, a.device, &layout, each, stream);
-    equal (&b, "%s", "transposed");
+    equal (&b, "transposed");
     drop (&a);
     drop (&b);
 }
@@ -370,14 +383,15 @@ all_of_size (void)
             find (floats[to], to ? INFINITY : NAN);
             find (floats[to], 0);
         } else {
-            narrow_scaled (floats[to]);
+            narrow_scaled (floats[to], 0);
+            narrow_scaled (floats[to], INFINITY);
         }
         layouts (floats[to], 1 + size / 9, 9);
         for (int from = 0; from < ALL; from++)
             conversions (floats[to], floats[from]);
     }
-    products (1 + size / 11, 11, 3);
-    products (3, 1 + size / 5, 2);
+    products (1 + size / 11, 11, 3, 1e10F);
+    products (3, 1 + size / 5, 2, INFINITY);
 }
 
 int

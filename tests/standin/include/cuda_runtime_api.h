@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For machines without CUDA: the part of the CUDA runtime's interface that src/cuda uses, which the stand-in implements.
+/* For machines without CUDA: the part of the CUDA runtime's interface that src/cuda uses, which the stand-in has.
  * Where the toolkit is, the stand-in is compiled with NVIDIA's header, too, which shows whether both agree. */
 #ifndef STANDIN_CUDA_RUNTIME_API_H
 #define STANDIN_CUDA_RUNTIME_API_H
