@@ -19,11 +19,11 @@ found () {
     timeout $patience "$planted" "$1" >out 2>error || status=$?
     test "$status" -gt 2 && grep "^standin: .*$2" error && { test $# = 3 || grep "^standin:   now: " error; }
 }
-# killed MISTAKE: by a signal
+# killed MISTAKE: before it knows whether the result is right
 killed () {
     status=0
     timeout $patience "$planted" "$1" >out 2>&1 || status=$?
-    test "$status" -gt 2 && ! grep right out
+    test "$status" -ne 0 && ! grep "^$1: " out
 }
 # wrong MISTAKE: the result is not right
 wrong () {
