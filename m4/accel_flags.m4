@@ -17,6 +17,8 @@ AC_DEFUN([ACCEL_FLAGS], [
         -Wno-missing-field-initializers -Werror=implicit-function-declaration], [ACCEL_TRY_FLAG(flag)])
     AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [treat compiler warnings as errors])],
         [], [enable_werror=no])
-    AS_IF([test "x$enable_werror" = xyes], [ACCEL_CFLAGS="$ACCEL_CFLAGS -Werror"])
+    WERROR_FLAG=
+    AS_IF([test "x$enable_werror" = xyes], [ACCEL_CFLAGS="$ACCEL_CFLAGS -Werror" WERROR_FLAG=-Werror])
+    AC_SUBST([WERROR_FLAG])
     AC_SUBST([ACCEL_CFLAGS])
 ])

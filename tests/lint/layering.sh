@@ -23,6 +23,7 @@ includes hosts files lib http hub cli
 includes http files lib config launch hosts hub cli
 includes hub files lib config launch hosts cli
 includes selftest util files lib config launch hosts http hub cli
+includes cuda util files config launch hosts http hub cli
 includes engines util files lib config launch hosts http hub cli
 
 # ---- the floors of src/lib, which HACKING.md lists ----

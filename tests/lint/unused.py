@@ -16,7 +16,7 @@ def read(path):
     return re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
 
 
-sources = {path: read(path) for path in sorted((top / "src").rglob("*.[ch]"))}
+sources = {path: read(path) for end in ("[ch]", "cu") for path in sorted((top / "src").rglob(f"*.{end}"))}
 public = set(re.findall(r"\baccel_\w+", "".join(read(path) for path in (top / "include").rglob("*.h"))))
 everything = "".join(sources.values())
 # Names that a macro puts together, such as cmd_##function.
@@ -29,7 +29,7 @@ for text in sources.values():
     for word in re.findall(r"\w+", re.sub(r"^\w.*\b\w+ \([^{};]*\)[^{};]*;$", "", text, flags=re.M)):
         uses[word] = uses.get(word, 0) + 1
 for path, text in sources.items():
-    for name in re.findall(r"^(\w+) \(", text, re.M):
+    for name in [] if path.suffix == ".cu" else re.findall(r"^(\w+) \(", text, re.M):
         if name in public or name in CALLED_OTHERWISE or name.isupper() or name.startswith(tuple(pasted)):
             continue
         count += 1

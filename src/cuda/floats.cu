@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays of floats: multiplied, clamped, looked at and converted. */
+#include "cuda/elements.h"
+#include "cuda/portable.h"
+#include "lib/kernels/floats_element.h"
+
+__global__ void
+scale_kernel (void *__restrict__ values, enum accel_dtype dtype, size_t count, float factor)
+{
+    FOR_EACH (i, count)
+        element_store (values, dtype, i, element_load (values, dtype, i) * factor, E5M2_INFINITY);
+}
+
+__global__ void
+scale_double_kernel (double *__restrict__ values, size_t count, double factor)
+{
+    FOR_EACH (i, count)
+        values[i] *= factor;
+}
+
+__global__ void
+clamp_kernel (void *__restrict__ values, enum accel_dtype dtype, size_t count, float limit)
+{
+    FOR_EACH (i, count)
+        element_store (values, dtype, i, float_clamp (element_load (values, dtype, i), limit), E5M2_INFINITY);
+}
+
+__global__ void
+add_kernel (float *__restrict__ target, const float *__restrict__ source, size_t count)
+{
+    FOR_EACH (i, count)
+        target[i] += source[i];
+}
+
+/* One atomic for each block that has found something: word is where the byte of bit is. */
+__device__ static inline void
+tell_found (bool found, unsigned *word, unsigned bit)
+{
+    SHARED (unsigned, any, [1]);
+    if (threadIdx.x == 0)
+        any[0] = 0;
+    __syncthreads ();
+    if (found)
+        atomicOr (&any[0], 1U);
+    __syncthreads ();
+    if (threadIdx.x == 0 && any[0])
+        atomicOr (word, bit);
+}
+
+__global__ void
+unscale_kernel (float *__restrict__ values, size_t count, float factor, unsigned *__restrict__ word, unsigned bit)
+{
+    bool found = false;
+    FOR_EACH (i, count) {
+        float value = values[i];
+        found |= float_is_nonfinite (value) != 0;
+        values[i] = value * factor;
+    }
+    tell_found (found, word, bit);
+}
+
+__global__ void
+look_kernel (const uint16_t *__restrict__ values, size_t count, uint16_t mask, unsigned *__restrict__ word,
+             unsigned bit)
+{
+    bool found = false;
+    FOR_EACH (i, count)
+        found |= half_is_nonfinite (values[i], mask) != 0;
+    tell_found (found, word, bit);
+}
+
+__global__ void
+find_kernel (const void *__restrict__ values, enum accel_dtype dtype, size_t count, struct cuda_place *place)
+{
+    unsigned long long first = ~0ULL;
+    FOR_EACH (i, count)
+        if (first == ~0ULL && float_is_nonfinite (element_load (values, dtype, i)))
+            first = i;
+    if (first != ~0ULL)
+        atomicMin (&place->index, first);
+}
+
+__global__ void
+value_kernel (const void *__restrict__ values, enum accel_dtype dtype, struct cuda_place *place)
+{
+    if (blockIdx.x == 0 && threadIdx.x == 0 && place->index != ~0ULL)
+        place->value = element_load (values, dtype, place->index);
+}
+
+__global__ void
+widen_kernel (float *__restrict__ to, const void *__restrict__ from, enum accel_dtype dtype, size_t count,
+              float factor)
+{
+    FOR_EACH (i, count) {
+        float value = element_load (from, dtype, i);
+        to[i] = factor == 1 ? value : value * factor;
+    }
+}
+
+__global__ void
+narrow_kernel (void *__restrict__ to, enum accel_dtype dtype, const float *__restrict__ from, size_t count,
+               float factor, uint32_t overflow)
+{
+    FOR_EACH (i, count)
+        element_store (to, dtype, i, factor == 1 ? from[i] : from[i] * factor, overflow);
+}
+
+__global__ void
+largest_kernel (const float *__restrict__ values, size_t count, unsigned *__restrict__ bits)
+{
+    SHARED (unsigned, block, [1]);
+    unsigned most = 0;
+    if (threadIdx.x == 0)
+        block[0] = 0;
+    __syncthreads ();
+    FOR_EACH (i, count) {
+        unsigned size = bits_of (values[i]) & 0x7fffffffU;
+        most = size > most ? size : most;
+    }
+    atomicMax (&block[0], most);
+    __syncthreads ();
+    if (threadIdx.x == 0)
+        atomicMax (bits, block[0]);
+}
+
+/* In place, too: each thread reads its element before it writes it. */
+__global__ void
+convert_kernel (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,
+                float divisor)
+{
+    FOR_EACH (i, count) {
+        float value = element_load (from, from_dtype, i);
+        if (divisor != 1) {
+            element_store (to, to_dtype, i, value, E5M2_INFINITY); /* rounded before it is divided */
+            value = element_load (to, to_dtype, i) / divisor;
+        }
+        element_store (to, to_dtype, i, value, E5M2_INFINITY);
+    }
+}
+
+extern "C" void
+cuda_scale (void *values, enum accel_dtype dtype, size_t count, double factor, void *stream)
+{
+    if (!count)
+        return;
+    if (dtype == ACCEL_FLOAT64)
+        LAUNCH (scale_double_kernel, cuda_blocks (count), stream, (double *) values, count, factor);
+    else
+        LAUNCH (scale_kernel, cuda_blocks (count), stream, values, dtype, count, (float) factor);
+}
+
+extern "C" void
+cuda_clamp (void *values, enum accel_dtype dtype, size_t count, float limit, void *stream)
+{
+    if (count)
+        LAUNCH (clamp_kernel, cuda_blocks (count), stream, values, dtype, count, limit);
+}
+
+extern "C" void
+cuda_add (float *target, const float *source, size_t count, void *stream)
+{
+    if (count)
+        LAUNCH (add_kernel, cuda_blocks (count), stream, target, source, count);
+}
+
+extern "C" void
+cuda_unscale (void *values, enum accel_dtype dtype, size_t count, float factor, uint8_t *found, void *stream)
+{
+    unsigned place = (unsigned) ((uintptr_t) found & 3), bit = 1U << 8 * place; /* GPUs are little-endian */
+    unsigned *word = (unsigned *) (void *) (found - place);
+    if (!count)
+        return;
+    if (dtype == ACCEL_FLOAT32)
+        LAUNCH (unscale_kernel, cuda_blocks (count), stream, (float *) values, count, factor, word, bit);
+    else
+        LAUNCH (look_kernel, cuda_blocks (count), stream, (const uint16_t *) values, count,
+                (uint16_t) (dtype == ACCEL_FLOAT16 ? NONFINITE_F16 : NONFINITE_BF16), word, bit);
+}
+
+extern "C" void
+cuda_find_nonfinite (const void *values, enum accel_dtype dtype, size_t count, struct cuda_place *place, void *stream)
+{
+    cudaMemsetAsync (place, 0xff, sizeof *place, (cudaStream_t) stream);
+    if (!count)
+        return;
+    LAUNCH (find_kernel, cuda_blocks (count), stream, values, dtype, count, place);
+    LAUNCH (value_kernel, 1, stream, values, dtype, place);
+}
+
+extern "C" void
+cuda_widen (float *to, const void *from, enum accel_dtype dtype, size_t count, float factor, void *stream)
+{
+    if (count)
+        LAUNCH (widen_kernel, cuda_blocks (count), stream, to, from, dtype, count, factor);
+}
+
+extern "C" void
+cuda_narrow (void *to, enum accel_dtype dtype, const float *from, size_t count, float factor, bool saturate,
+             void *stream)
+{
+    uint32_t overflow = saturate ? E5M2_LARGEST : E5M2_INFINITY;
+    if (count)
+        LAUNCH (narrow_kernel, cuda_blocks (count), stream, to, dtype, from, count, factor, overflow);
+}
+
+extern "C" void
+cuda_largest (const float *values, size_t count, unsigned *bits, void *stream)
+{
+    if (count)
+        LAUNCH (largest_kernel, cuda_blocks (count), stream, values, count, bits);
+}
+
+extern "C" void
+cuda_convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,
+              float divisor, void *stream)
+{
+    if (!count)
+        return;
+    if (to_dtype != from_dtype || divisor != 1)
+        LAUNCH (convert_kernel, cuda_blocks (count), stream, to, to_dtype, from, from_dtype, count, divisor);
+    else if (to != from)
+        cudaMemcpyAsync (to, from, count * element_bytes (to_dtype), cudaMemcpyDeviceToDevice, (cudaStream_t) stream);
+}

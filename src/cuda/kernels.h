@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernels as C functions.  Each queues work on @p stream and returns at once; pointers are addresses on the device,
+ * and counts may be 0.  What a launch complains of is in cudaGetLastError().  Elements are computed as
+ * lib/kernels/..._element.h say, and results are those of lib/kernels/floats.h and matrix.h. */
+#ifndef CUDA_KERNELS_H
+#define CUDA_KERNELS_H
+
+#include "lib/kernels/rules.h"
+
+#include <accel/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Bytes that kernels need as scratch memory: one piece for each stream, aligned to 16 bytes. */
+enum { CUDA_SCRATCH = 32 << 10 };
+
+/** As struct memory_update. */
+struct cuda_update {
+    enum rule rule;
+    struct rule_numbers numbers;
+    float *parameter;
+    const void *grad;
+    enum accel_dtype grad_dtype;
+    float factor;
+    float *state[RULE_STATES];
+    void *narrow; /* may be NULL */
+    enum accel_dtype narrow_dtype;
+    size_t count;
+};
+void cuda_update (const struct cuda_update *update, void *stream);
+
+void cuda_scale (void *values, enum accel_dtype dtype, size_t count, double factor, void *stream);
+void cuda_clamp (void *values, enum accel_dtype dtype, size_t count, float limit, void *stream);
+void cuda_add (float *target, const float *source, size_t count, void *stream);
+/** @param found  a byte in memory that is allocated in multiples of 4 bytes */
+void cuda_unscale (void *values, enum accel_dtype dtype, size_t count, float factor, uint8_t *found, void *stream);
+/** The order of the sum depends on @p count only, but is another than the processor's. */
+void cuda_norm (const void *values, enum accel_dtype dtype, size_t count, float factor, double p, float *result,
+                void *scratch, void *stream);
+
+struct cuda_place {
+    unsigned long long index; /* all bits set: all values are finite */
+    float value;
+    float unused;
+};
+void cuda_find_nonfinite (const void *values, enum accel_dtype dtype, size_t count, struct cuda_place *place,
+                          void *stream);
+
+/** float32 from any other float, times @p factor. */
+void cuda_widen (float *to, const void *from, enum accel_dtype dtype, size_t count, float factor, void *stream);
+/** @param factor  of values before they are rounded; 1: none.  @param saturate  E5M2 */
+void cuda_narrow (void *to, enum accel_dtype dtype, const float *from, size_t count, float factor, bool saturate,
+                  void *stream);
+/** @p bits becomes the bits of the largest magnitude, NaN above infinity; it must be 0 before. */
+void cuda_largest (const float *values, size_t count, unsigned *bits, void *stream);
+/** @p to may be @p from if the types are equal. */
+void cuda_convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,
+                   float divisor, void *stream);
+
+/** Elements of one shape between strides; sizes of 1, 2, 4 and 8 bytes. */
+struct cuda_layout {
+    int ndim;
+    int64_t shape[ACCEL_MAX_DIMS], to[ACCEL_MAX_DIMS], from[ACCEL_MAX_DIMS]; /* strides in elements */
+};
+void cuda_copy_layout (void *to, const void *from, const struct cuda_layout *layout, size_t element_bytes,
+                       void *stream);
+
+void cuda_multiply (float *p, const float *values, const float *q, size_t n, size_t m, size_t rank, void *stream);
+void cuda_multiply_transposed (float *q, const float *values, const float *p, size_t n, size_t m, size_t rank,
+                               void *stream);
+/** @param error  may be NULL */
+void cuda_expand (float *values, float *error, const float *p, const float *q, size_t n, size_t m, size_t rank,
+                  void *stream);
+/** @param good  becomes 1 or 0: what matrix_orthogonalise() returns */
+void cuda_orthogonalise (float *columns, size_t rows, size_t rank, size_t j, unsigned *good, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

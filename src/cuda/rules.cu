@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step of an optimizer over a stretch of one parameter, in one pass: the gradient is widened and unscaled, parameter
+ * and states change, and the parameter is written in its smaller type. */
+#include "cuda/elements.h"
+#include "cuda/portable.h"
+#include "lib/kernels/rules_element.h"
+
+/* What is the same for all elements. */
+struct step {
+    struct rule_numbers numbers;
+    enum accel_dtype grad_dtype, narrow_dtype;
+    float factor;
+    bool from_mean;
+};
+
+template <enum rule RULE> __global__ void
+update_kernel (struct step step, float *__restrict__ parameter, const void *__restrict__ grad,
+               float *__restrict__ state0, float *__restrict__ state1, float *__restrict__ state2,
+               void *__restrict__ narrow, size_t count)
+{
+    const struct rule_numbers n = step.numbers;
+    FOR_EACH (i, count) {
+        float g = element_load (grad, step.grad_dtype, i), value = parameter[i];
+        if (step.grad_dtype != ACCEL_FLOAT32 && step.factor != 1)
+            g *= step.factor;
+        if (RULE == RULE_SGD)
+            value = rule_sgd (n, value, g);
+        else if (RULE == RULE_SGD_MOMENTUM)
+            value = rule_sgd_momentum (n, value, g, &state0[i]);
+        else if (RULE == RULE_ADAM)
+            value = rule_adam (n, step.from_mean, value, g, &state0[i], &state1[i]);
+        else if (RULE == RULE_AMSGRAD)
+            value = rule_amsgrad (n, step.from_mean, value, g, &state0[i], &state1[i], &state2[i]);
+        else
+            value = rule_lion (n, value, g, &state0[i]);
+        parameter[i] = value;
+        if (narrow)
+            element_store (narrow, step.narrow_dtype, i, value, E5M2_INFINITY);
+    }
+}
+
+template <enum rule RULE> static void
+launch_update (const struct cuda_update *u, void *stream)
+{
+    struct step step = { u->numbers, u->grad_dtype, u->narrow_dtype, u->factor, rule_is_from_mean (u->numbers) };
+    LAUNCH (update_kernel<RULE>, cuda_blocks (u->count), stream, step, u->parameter, u->grad, u->state[0], u->state[1],
+            u->state[2], u->narrow, u->count);
+}
+
+extern "C" void
+cuda_update (const struct cuda_update *update, void *stream)
+{
+    static void (*const launch[RULE_COUNT]) (const struct cuda_update *, void *)
+        = { launch_update<RULE_SGD>, launch_update<RULE_SGD_MOMENTUM>, launch_update<RULE_ADAM>,
+            launch_update<RULE_AMSGRAD>, launch_update<RULE_LION> };
+    if (update->count)
+        launch[update->rule] (update, stream);
+}

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of the CUDA runtime, as strict as CUDA's documentation allows.  STANDIN_FAIL=NAME:N[:ERROR] lets the
+ * N-th call of a function fail; STANDIN_DEVICES is the number of devices (1), of which CUDA_VISIBLE_DEVICES leaves
+ * some; STANDIN_BYTES is the memory of each. */
+#include <config.h>
+
+#include "tests/standin/standin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define API __attribute__ ((visibility ("default")))
+
+static _Thread_local cudaError_t last_error;
+static struct CUevent_st *events;
+static size_t bytes_used[MOST_DEVICES];
+
+cudaError_t
+call_fail (cudaError_t error)
+{
+    if (error)
+        last_error = error;
+    return error;
+}
+
+cudaError_t
+call_injected (const char *name)
+{
+    static unsigned long calls;
+    const char *plan = getenv ("STANDIN_FAIL");
+    size_t length = strlen (name);
+    if (!plan || strncmp (plan, name, length) || plan[length] != ':')
+        return cudaSuccess;
+    char *end;
+    unsigned long turn = strtoul (plan + length + 1, &end, 10);
+    cudaError_t error = *end == ':' ? (cudaError_t) strtoul (end + 1, NULL, 10) : cudaErrorUnknown;
+    return __atomic_add_fetch (&calls, 1, __ATOMIC_RELAXED) == turn ? error : cudaSuccess;
+}
+
+/* Returns from the calling function if it is to fail; takes the lock. */
+#define BEGIN(name)                                \
+    do {                                           \
+        cudaError_t error_ = call_injected (name); \
+        if (error_)                                \
+            return call_fail (error_);             \
+        pthread_mutex_lock (&standin_lock);        \
+    } while (0)
+#define END(error)                                 \
+    do {                                           \
+        pthread_mutex_unlock (&standin_lock);      \
+        return call_fail (error);                  \
+    } while (0)
+
+/* ---- errors ---- */
+
+API cudaError_t
+cudaGetLastError (void)
+{
+    cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+API cudaError_t
+cudaPeekAtLastError (void)
+{
+    return last_error;
+}
+
+API const char *
+cudaGetErrorName (cudaError_t error)
+{
+    switch ((int) error) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidDeviceFunction: return "cudaErrorInvalidDeviceFunction";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    default: return "cudaErrorUnknown";
+    }
+}
+
+API const char *
+cudaGetErrorString (cudaError_t error)
+{
+    switch ((int) error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInvalidDeviceFunction: return "invalid device function";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    default: return "unknown error";
+    }
+}
+
+/* ---- devices ---- */
+
+/* Words of CUDA_VISIBLE_DEVICES are indices, or names GPU-n and MIG-n, which may be cut where they are clear; the first
+ * that names no device ends the list. */
+static int
+count_devices (void)
+{
+    const char *present = getenv ("STANDIN_DEVICES"), *visible = getenv ("CUDA_VISIBLE_DEVICES");
+    int all = present ? (int) strtol (present, NULL, 10) : 1, count = 0;
+    if (!visible)
+        return all < MOST_DEVICES ? all : MOST_DEVICES;
+    while (*visible) {
+        bool is_name = !strncmp (visible, "GPU-", 4) || !strncmp (visible, "MIG-", 4);
+        char *end;
+        long index = strtol (visible + (is_name ? 4 : 0), &end, 10);
+        if (end == visible || index < 0 || index >= all)
+            break;
+        count++;
+        visible = end + (*end == ',');
+    }
+    return count < MOST_DEVICES ? count : MOST_DEVICES;
+}
+
+API cudaError_t
+cudaGetDeviceCount (int *count)
+{
+    BEGIN ("cudaGetDeviceCount");
+    *count = count_devices ();
+    END (*count ? cudaSuccess : cudaErrorNoDevice);
+}
+
+API cudaError_t
+cudaSetDevice (int device)
+{
+    BEGIN ("cudaSetDevice");
+    bool good = device >= 0 && device < count_devices ();
+    if (good)
+        present_device = device;
+    END (good ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+API cudaError_t
+cudaGetDevice (int *device)
+{
+    BEGIN ("cudaGetDevice");
+    *device = present_device;
+    END (cudaSuccess);
+}
+
+API cudaError_t
+cudaDeviceSynchronize (void)
+{
+    BEGIN ("cudaDeviceSynchronize");
+    queue_wait (NULL, NULL);
+    END (cudaSuccess);
+}
+
+/* ---- memory ---- */
+
+API cudaError_t
+cudaMalloc (void **memory, size_t bytes)
+{
+    BEGIN ("cudaMalloc");
+    const char *limit = getenv ("STANDIN_BYTES");
+    size_t most = limit ? strtoull (limit, NULL, 10) : (size_t) 8 << 30;
+    struct block *block = NULL;
+    if (bytes <= most && bytes_used[present_device] <= most - bytes)
+        block = block_make (bytes, present_device);
+    if (block)
+        bytes_used[present_device] += bytes;
+    *memory = block ? block->seen : NULL;
+    END (block ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+
+API cudaError_t
+cudaFree (void *memory)
+{
+    BEGIN ("cudaFree");
+    struct block *block = memory ? block_of (memory) : NULL;
+    if (memory && (!block || block->seen != memory))
+        report (NULL, NULL, "cudaFree() of %p, which cudaMalloc() did not return", memory);
+    if (block && !block->real)
+        report (&block->made, &block->freed, "memory is freed twice; allocated and freed at");
+    queue_wait (NULL, NULL); /* as CUDA does */
+    if (block) {
+        bytes_used[block->device] -= block->bytes;
+        block_free (block);
+    }
+    END (cudaSuccess);
+}
+
+API cudaError_t
+cudaHostAlloc (void **memory, size_t bytes, unsigned flags)
+{
+    (void) flags;
+    BEGIN ("cudaHostAlloc");
+    END (pinned_make (memory, bytes) ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+
+API cudaError_t
+cudaFreeHost (void *memory)
+{
+    BEGIN ("cudaFreeHost");
+    queue_wait (NULL, NULL);
+    if (memory && !pinned_free (memory))
+        report (NULL, NULL, "cudaFreeHost() of %p, which cudaHostAlloc() did not return", memory);
+    END (cudaSuccess);
+}
+
+/* One side of a copy.  @return where it really is */
+static void *
+side (struct CUstream_st *stream, const void *address, size_t bytes, bool on_device, bool writes)
+{
+    struct block *block = block_of (address);
+    if (on_device != (block != NULL))
+        report (NULL, NULL, "a copy %s %p, which is %s", writes ? "to" : "from", address,
+                on_device ? "not on the device" : "on the device");
+    if (!block)
+        return (void *) (uintptr_t) address;
+    stream_uses (stream, block, writes, "a copy");
+    return real_of (address, bytes);
+}
+
+/* Memory that is not pinned: CUDA may copy it late, or wait for it.  What is read back is anything until then. */
+API cudaError_t
+cudaMemcpyAsync (void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t handle)
+{
+    BEGIN ("cudaMemcpyAsync");
+    struct CUstream_st *stream = stream_of (handle);
+    bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if (!bytes || kind == cudaMemcpyDefault)
+        END (bytes ? cudaErrorInvalidValue : cudaSuccess);
+    const void *real_from = side (stream, from, bytes, from_device, false);
+    void *real_to = side (stream, to, bytes, to_device, true);
+    struct operation *copy = stream_add (stream, OPERATION_COPY);
+    copy->to = real_to;
+    copy->from = real_from;
+    copy->bytes = bytes;
+    const void *host = to_device ? from : to;
+    bool on_host = !to_device || !from_device;
+    if (!to_device)
+        memset (to, 0xa5, bytes);
+    stream_go ();
+    static unsigned turn;
+    if (on_host && !pinned_has (host, bytes) && rand_r (&turn) % 2)
+        queue_wait (stream, NULL);
+    END (cudaSuccess);
+}
+
+API cudaError_t
+cudaMemsetAsync (void *to, int byte, size_t bytes, cudaStream_t handle)
+{
+    BEGIN ("cudaMemsetAsync");
+    struct CUstream_st *stream = stream_of (handle);
+    if (!bytes)
+        END (cudaSuccess);
+    void *real = side (stream, to, bytes, true, true);
+    struct operation *set = stream_add (stream, OPERATION_SET);
+    set->to = real;
+    set->byte = byte;
+    set->bytes = bytes;
+    stream_go ();
+    END (cudaSuccess);
+}
+
+/* ---- streams and events ---- */
+
+API cudaError_t
+cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned flags)
+{
+    (void) flags;
+    BEGIN ("cudaStreamCreateWithFlags");
+    *stream = stream_make (present_device);
+    END (cudaSuccess);
+}
+
+API cudaError_t
+cudaStreamDestroy (cudaStream_t stream)
+{
+    BEGIN ("cudaStreamDestroy");
+    stream_destroy (stream_of (stream));
+    END (cudaSuccess);
+}
+
+API cudaError_t
+cudaStreamSynchronize (cudaStream_t stream)
+{
+    BEGIN ("cudaStreamSynchronize");
+    queue_wait (stream_of (stream), NULL);
+    END (cudaSuccess);
+}
+
+static struct CUevent_st *
+event_of (cudaEvent_t handle)
+{
+    for (struct CUevent_st *event = events; event; event = event->next)
+        if (event == handle) {
+            if (event->is_destroyed)
+                report (&event->destroyed, NULL, "an event is used after it was destroyed at");
+            return event;
+        }
+    report (NULL, NULL, "%p is not an event", (void *) handle);
+}
+
+API cudaError_t
+cudaEventCreateWithFlags (cudaEvent_t *event, unsigned flags)
+{
+    (void) flags;
+    BEGIN ("cudaEventCreateWithFlags");
+    struct CUevent_st *made = calloc (1, sizeof *made);
+    if (!made)
+        END (cudaErrorMemoryAllocation);
+    made->next = events;
+    *event = events = made;
+    END (cudaSuccess);
+}
+
+API cudaError_t
+cudaEventDestroy (cudaEvent_t handle)
+{
+    BEGIN ("cudaEventDestroy");
+    struct CUevent_st *event = event_of (handle);
+    event->is_destroyed = true;
+    site_note (&event->destroyed);
+    END (cudaSuccess);
+}
+
+API cudaError_t
+cudaEventRecord (cudaEvent_t handle, cudaStream_t stream)
+{
+    BEGIN ("cudaEventRecord");
+    struct CUevent_st *event = event_of (handle);
+    struct CUstream_st *on = stream_of (stream);
+    struct operation *record = stream_add (on, OPERATION_RECORD);
+    record->event = event;
+    record->ticket = ++event->recorded;
+    memcpy (event->clock, on->clock, sizeof event->clock);
+    stream_go ();
+    END (cudaSuccess);
+}
+
+API cudaError_t
+cudaStreamWaitEvent (cudaStream_t stream, cudaEvent_t handle, unsigned flags)
+{
+    (void) flags;
+    BEGIN ("cudaStreamWaitEvent");
+    struct CUevent_st *event = event_of (handle);
+    struct CUstream_st *on = stream_of (stream);
+    struct operation *wait = stream_add (on, OPERATION_WAIT);
+    wait->event = event;
+    wait->ticket = event->recorded;
+    clock_join (on->clock, event->clock);
+    stream_go ();
+    END (cudaSuccess);
+}
+
+API cudaError_t
+cudaEventQuery (cudaEvent_t handle)
+{
+    BEGIN ("cudaEventQuery");
+    struct CUevent_st *event = event_of (handle);
+    bool over = event->done >= event->recorded;
+    if (over)
+        clock_join (host_clock, event->clock);
+    pthread_mutex_unlock (&standin_lock);
+    return over ? cudaSuccess : cudaErrorNotReady; /* which is not an error */
+}
+
+API cudaError_t
+cudaEventSynchronize (cudaEvent_t event)
+{
+    BEGIN ("cudaEventSynchronize");
+    queue_wait (NULL, event_of (event));
+    END (cudaSuccess);
+}

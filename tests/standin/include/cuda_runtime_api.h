@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For machines without CUDA: the part of the CUDA runtime's interface that src/cuda uses, which the stand-in has.
+ * Where the toolkit is, the stand-in is compiled with NVIDIA's header, too, which shows whether both agree. */
+#ifndef STANDIN_CUDA_RUNTIME_API_H
+#define STANDIN_CUDA_RUNTIME_API_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct uint3 {
+    unsigned x, y, z;
+};
+struct dim3 {
+    unsigned x, y, z;
+#ifdef __cplusplus
+    dim3 (unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x (x_), y (y_), z (z_) {}
+#endif
+};
+typedef struct uint3 uint3;
+typedef struct dim3 dim3;
+typedef struct CUstream_st *cudaStream_t;
+typedef struct CUevent_st *cudaEvent_t;
+
+enum cudaError {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorInvalidDeviceFunction = 98,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidResourceHandle = 400,
+    cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorUnknown = 999
+};
+typedef enum cudaError cudaError_t;
+
+enum cudaMemcpyKind {
+    cudaMemcpyHostToHost = 0,
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDeviceToDevice = 3,
+    cudaMemcpyDefault = 4
+};
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
+
+cudaError_t cudaGetLastError (void);
+cudaError_t cudaPeekAtLastError (void);
+const char *cudaGetErrorName (cudaError_t error);
+const char *cudaGetErrorString (cudaError_t error);
+cudaError_t cudaGetDeviceCount (int *count);
+cudaError_t cudaSetDevice (int device);
+cudaError_t cudaGetDevice (int *device);
+cudaError_t cudaDeviceSynchronize (void);
+cudaError_t cudaMalloc (void **memory, size_t bytes);
+cudaError_t cudaFree (void *memory);
+cudaError_t cudaHostAlloc (void **memory, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost (void *memory);
+cudaError_t cudaMemcpyAsync (void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync (void *to, int byte, size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamDestroy (cudaStream_t stream);
+cudaError_t cudaStreamSynchronize (cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent (cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags (cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy (cudaEvent_t event);
+cudaError_t cudaEventRecord (cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery (cudaEvent_t event);
+cudaError_t cudaEventSynchronize (cudaEvent_t event);
+cudaError_t cudaLaunchKernel (const void *stub, dim3 grid, dim3 block, void **arguments, size_t shared,
+                              cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

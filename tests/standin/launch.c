@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels: those of shim.h come with what calls them; those of nvcc are registered by name when a program starts, and
+ * their code is what ptx2c.py made of their PTX, the functions ptx_NAME of a library that is loaded first. */
+#include <config.h>
+
+#include "tests/standin/standin.h"
+
+#include "tests/standin/fibers.h"
+#include "tests/standin/ptx.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define API __attribute__ ((visibility ("default")))
+
+/* ---- of the shim ---- */
+
+void standin_use (const char *kernel, const void *address, bool writes, cudaStream_t handle);
+void *standin_real (const void *address);
+void standin_enqueue (const char *kernel, dim3 grid, dim3 block, cudaStream_t handle, const void *closure,
+                      size_t bytes, void (*run) (void *));
+
+API void
+standin_use (const char *kernel, const void *address, bool writes, cudaStream_t handle)
+{
+    pthread_mutex_lock (&standin_lock);
+    struct block *block = address ? block_of (address) : NULL;
+    if (address && !block && !pinned_has (address, 0))
+        report (NULL, NULL, "kernel %s gets %p, which is not an address of the device", kernel, address);
+    if (block)
+        stream_uses (stream_of (handle), block, writes, kernel);
+    pthread_mutex_unlock (&standin_lock);
+}
+
+API void *
+standin_real (const void *address)
+{
+    pthread_mutex_lock (&standin_lock);
+    void *real = address ? real_of (address, 0) : NULL;
+    pthread_mutex_unlock (&standin_lock);
+    return real;
+}
+
+API void
+standin_enqueue (const char *kernel, dim3 grid, dim3 block, cudaStream_t handle, const void *closure, size_t bytes,
+                 void (*run) (void *))
+{
+    if (call_fail (call_injected ("cudaLaunchKernel")))
+        return;
+    pthread_mutex_lock (&standin_lock);
+    struct operation *launch = stream_add (stream_of (handle), OPERATION_KERNEL);
+    launch->name = kernel;
+    launch->grid = grid;
+    launch->block = block;
+    launch->run = run;
+    launch->closure = malloc (bytes + !bytes);
+    if (!launch->closure)
+        abort ();
+    memcpy (launch->closure, closure, bytes);
+    stream_go ();
+    pthread_mutex_unlock (&standin_lock);
+}
+
+/* ---- of nvcc ---- */
+
+/* The blocks that the running kernel uses; only the thread that runs kernels is here. */
+API void *
+ptx_at (uint64_t address, size_t bytes)
+{
+    static struct block *recent;
+    const char *at = (const char *) (uintptr_t) address;
+    if (!recent || !recent->real || at < recent->seen || at + bytes > recent->seen + recent->bytes) {
+        pthread_mutex_lock (&standin_lock);
+        recent = block_of (at);
+        void *real = real_of (at, bytes);
+        pthread_mutex_unlock (&standin_lock);
+        return real;
+    }
+    return recent->real + (at - recent->seen);
+}
+
+API void
+ptx_bad_shared (uint32_t offset)
+{
+    report (NULL, NULL, "a kernel uses shared memory that no variable has, at byte %u", offset);
+}
+
+enum { MOST_KERNELS = 256, MOST_PUSHES = 8 };
+static struct kernel {
+    const char *name;
+    void (*body) (void *);
+    const unsigned short *sizes;
+    const void *stub;
+} kernels[MOST_KERNELS];
+static unsigned kernel_count, pushes;
+static struct {
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+} pushed[MOST_PUSHES];
+
+/* What nvcc's code calls, with the types that it expects. */
+void **__cudaRegisterFatBinary (void *fat);
+void __cudaRegisterFatBinaryEnd (void **handle);
+void __cudaUnregisterFatBinary (void **handle);
+void __cudaRegisterFunction (void **handle, const char *stub, char *device, const char *name, int limit, void *thread,
+                             void *block, void *block_dim, void *grid_dim, int *warp);
+unsigned __cudaPushCallConfiguration (dim3 grid, dim3 block, size_t shared, struct CUstream_st *stream);
+cudaError_t __cudaPopCallConfiguration (dim3 *grid, dim3 *block, size_t *shared, void *stream);
+cudaError_t __cudaGetKernel (void **kernel, const void *stub);
+cudaError_t __cudaLaunchKernel (void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
+                                cudaStream_t stream);
+
+API void **
+__cudaRegisterFatBinary (void *fat)
+{
+    static void *handle;
+    (void) fat;
+    return &handle;
+}
+
+API void
+__cudaRegisterFatBinaryEnd (void **handle)
+{
+    (void) handle;
+}
+
+API void
+__cudaUnregisterFatBinary (void **handle)
+{
+    (void) handle;
+}
+
+API void
+__cudaRegisterFunction (void **handle, const char *stub, char *device, const char *name, int limit, void *thread,
+                        void *block, void *block_dim, void *grid_dim, int *warp)
+{
+    (void) handle, (void) name, (void) limit, (void) thread, (void) block, (void) block_dim, (void) grid_dim;
+    (void) warp;
+    char symbol[600];
+    if (kernel_count == MOST_KERNELS)
+        abort ();
+    struct kernel *kernel = &kernels[kernel_count++];
+    kernel->stub = stub;
+    kernel->name = device;
+    snprintf (symbol, sizeof symbol, "ptx_%s", device);
+    *(void **) &kernel->body = dlsym (RTLD_DEFAULT, symbol);
+    snprintf (symbol, sizeof symbol, "ptx_%s_sizes", device);
+    kernel->sizes = dlsym (RTLD_DEFAULT, symbol);
+}
+
+API unsigned
+__cudaPushCallConfiguration (dim3 grid, dim3 block, size_t shared, struct CUstream_st *stream)
+{
+    pushed[pushes].grid = grid;
+    pushed[pushes].block = block;
+    pushed[pushes].shared = shared;
+    pushed[pushes++].stream = stream;
+    return 0;
+}
+
+API cudaError_t
+__cudaPopCallConfiguration (dim3 *grid, dim3 *block, size_t *shared, void *stream)
+{
+    pushes--;
+    *grid = pushed[pushes].grid;
+    *block = pushed[pushes].block;
+    *shared = pushed[pushes].shared;
+    *(cudaStream_t *) stream = pushed[pushes].stream;
+    return cudaSuccess;
+}
+
+/* Parameters one after the other, each aligned to 16 bytes: what the generated code expects. */
+static size_t
+place_of (size_t size)
+{
+    return (size + 15) & ~(size_t) 15;
+}
+
+static bool
+is_on_device (const void *address)
+{
+    pthread_mutex_lock (&standin_lock);
+    bool found = block_of (address) != NULL;
+    pthread_mutex_unlock (&standin_lock);
+    return found;
+}
+
+API cudaError_t
+cudaLaunchKernel (const void *stub, dim3 grid, dim3 block, void **arguments, size_t shared, cudaStream_t stream)
+{
+    const struct kernel *kernel = NULL;
+    size_t bytes = 0, at = 0;
+    char closure[4096];
+    (void) shared;
+    for (unsigned i = 0; i < kernel_count; i++)
+        if (kernels[i].stub == stub)
+            kernel = &kernels[i];
+    if (!kernel || !kernel->body || !kernel->sizes)
+        return call_fail (cudaErrorInvalidDeviceFunction);
+    if (block.x * block.y * block.z - 1 >= 1024 || !grid.x || !grid.y || !grid.z)
+        return call_fail (cudaErrorInvalidConfiguration);
+    for (unsigned i = 0; kernel->sizes[i]; i++)
+        bytes += place_of (kernel->sizes[i]);
+    if (bytes > sizeof closure)
+        return call_fail (cudaErrorInvalidValue);
+    for (unsigned i = 0; kernel->sizes[i]; at += place_of (kernel->sizes[i]), i++) {
+        void *pointer;
+        memcpy (closure + at, arguments[i], kernel->sizes[i]);
+        memcpy (&pointer, arguments[i], kernel->sizes[i] < sizeof pointer ? kernel->sizes[i] : sizeof pointer);
+        if (kernel->sizes[i] == sizeof pointer && is_on_device (pointer)) /* only what is sure: it may only be read */
+            standin_use (kernel->name, pointer, false, stream);
+    }
+    standin_enqueue (kernel->name, grid, block, stream, closure, bytes, kernel->body);
+    return cudaSuccess;
+}
+
+API cudaError_t
+__cudaGetKernel (void **kernel, const void *stub)
+{
+    *kernel = (void *) (uintptr_t) stub;
+    return cudaSuccess;
+}
+
+API cudaError_t
+__cudaLaunchKernel (void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared, cudaStream_t stream)
+{
+    return cudaLaunchKernel (kernel, grid, block, arguments, shared, stream);
+}

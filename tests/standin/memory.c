@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device memory that the program cannot touch: it gets addresses at which nothing is mapped, and the stand-in looks up
+ * the allocation behind each.  Addresses are never given out again.  An allocation comes from malloc(), so that the
+ * address sanitizer sees where it ends, and the memory sanitizer what was never written. */
+#include <config.h>
+
+#include "tests/standin/standin.h"
+
+#include "tests/standin/fibers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static const size_t RANGE = (size_t) 1 << 36, ALIGNMENT = 256;
+
+static char *range, *next_seen;
+static struct block *blocks;
+static struct pinned {
+    struct pinned *next;
+    char *memory;
+    size_t bytes;
+} *pinned;
+
+static bool
+range_make (void)
+{
+    if (!range)
+        range = mmap (NULL, RANGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED)
+        abort ();
+    next_seen = next_seen ? next_seen : range;
+    return true;
+}
+
+struct block *
+block_of (const void *address)
+{
+    const char *at = address;
+    if (!range || at < range || at >= range + RANGE)
+        return NULL;
+    for (struct block *block = blocks; block; block = block->next)
+        if (at >= block->seen && at <= block->seen + block->bytes)
+            return block;
+    return NULL;
+}
+
+struct block *
+block_make (size_t bytes, int device)
+{
+    struct block *block = calloc (1, sizeof *block);
+    if (!block || !range_make () || !(block->real = malloc (bytes + !bytes))) {
+        free (block);
+        return NULL;
+    }
+#ifndef STANDIN_UNDEFINED
+    memset (block->real, 0xff, bytes);
+#endif
+    block->seen = next_seen;
+    block->bytes = bytes;
+    block->device = device;
+    block->next = blocks;
+    next_seen += (bytes / ALIGNMENT + 2) * ALIGNMENT;
+    site_note (&block->made);
+    blocks = block;
+    return block;
+}
+
+void
+block_free (struct block *block)
+{
+    free (block->real);
+    block->real = NULL;
+    site_note (&block->freed);
+}
+
+void *
+real_of (const void *address, size_t bytes)
+{
+    struct block *block = block_of (address);
+    if (!block && pinned_has (address, bytes))
+        return (void *) (uintptr_t) address;
+    if (!block)
+        report (NULL, NULL, "%p is not an address of the device", address);
+    if (!block->real)
+        report (&block->made, &block->freed, "memory is used after it was freed; allocated and freed at");
+    size_t from = (size_t) ((const char *) address - block->seen);
+    if (from + bytes > block->bytes)
+        report (&block->made, NULL, "%zu bytes from byte %zu of an allocation of %zu are used; allocated at", bytes,
+                from, block->bytes);
+    return block->real + from;
+}
+
+bool
+pinned_make (void **memory, size_t bytes)
+{
+    struct pinned *made = calloc (1, sizeof *made);
+    if (!made || !(made->memory = malloc (bytes + !bytes))) {
+        free (made);
+        return false;
+    }
+    made->bytes = bytes;
+    made->next = pinned;
+    pinned = made;
+    *memory = made->memory;
+    return true;
+}
+
+bool
+pinned_free (void *memory)
+{
+    for (struct pinned **at = &pinned; *at; at = &(*at)->next)
+        if ((*at)->memory == memory) {
+            struct pinned *found = *at;
+            *at = found->next;
+            free (found->memory);
+            free (found);
+            return true;
+        }
+    return false;
+}
+
+bool
+pinned_has (const void *address, size_t bytes)
+{
+    const char *at = address;
+    for (struct pinned *p = pinned; p; p = p->next)
+        if (at >= p->memory && at + bytes <= p->memory + p->bytes)
+            return true;
+    return false;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether what a program queues is ordered: each stream, each event and the host have a clock of what they come after.
+ * Two operations on one block of device memory, of which one writes, must not be on streams of which neither waits for
+ * the other. */
+#include <config.h>
+
+#include "tests/standin/standin.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+clock_row host_clock;
+
+void
+clock_join (clock_row into, const clock_row from)
+{
+    for (int i = 0; i < MOST_STREAMS; i++)
+        if (from[i] > into[i])
+            into[i] = from[i];
+}
+
+void
+site_note (struct site *site)
+{
+    site->depth = backtrace (site->at, SITE_DEPTH);
+}
+
+/* Without the stand-in's own functions, which have no names for the program. */
+static void
+site_print (const struct site *site, const char *what)
+{
+    Dl_info own, info;
+    dladdr ((void *) site_print, &own);
+    fprintf (stderr, "standin:   %s:", what);
+    for (int i = 0; i < site->depth; i++) {
+        const char *base;
+        if (!dladdr (site->at[i], &info) || !info.dli_fname)
+            continue;
+        for (const char *c = base = info.dli_fname; *c; c++)
+            base = *c == '/' ? c + 1 : base;
+        fprintf (stderr, " %s+%#zx%s%s", info.dli_sname ? info.dli_sname : base,
+                 (size_t) site->at[i] - (size_t) (info.dli_sname ? info.dli_saddr : info.dli_fbase),
+                 info.dli_sname ? " in " : "", info.dli_sname ? base : "");
+    }
+    fprintf (stderr, "\n");
+}
+
+void
+report (const struct site *first, const struct site *second, const char *format, ...)
+{
+    struct site here;
+    va_list arguments;
+    va_start (arguments, format);
+    fprintf (stderr, "standin: ");
+    vfprintf (stderr, format, arguments);
+    fprintf (stderr, "\n");
+    va_end (arguments);
+    if (first)
+        site_print (first, "before");
+    if (second)
+        site_print (second, "then");
+    site_note (&here);
+    site_print (&here, "now");
+    abort ();
+}
+
+static bool
+comes_after (const struct CUstream_st *stream, const struct use *use)
+{
+    return use->slot == stream->slot || use->time <= stream->clock[use->slot];
+}
+
+void
+stream_uses (struct CUstream_st *stream, struct block *block, bool writes, const char *what)
+{
+    clock_join (stream->clock, host_clock);
+    if (!block->real)
+        report (&block->made, &block->freed, "%s uses memory that was freed; allocated and freed at", what);
+    if (block->device != stream->device)
+        report (&block->made, NULL, "%s on a stream of device %d uses memory of device %d", what, stream->device,
+                block->device);
+    if (!comes_after (stream, &block->write))
+        report (&block->write.site, NULL, "%s uses memory that another stream writes, without an event between them",
+                what);
+    for (int i = 0; writes && i < MOST_STREAMS; i++)
+        if (!comes_after (stream, &block->reads[i]))
+            report (&block->reads[i].site, NULL, "%s writes memory that another stream reads, without an event between "
+                    "them", what);
+    struct use *use = writes ? &block->write : &block->reads[stream->slot];
+    use->slot = stream->slot;
+    use->time = stream->clock[stream->slot] + 1;
+    site_note (&use->site);
+}

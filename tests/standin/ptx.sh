@@ -1,0 +1,91 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# nvcc's own code on the processor: its PTX, translated to C (ptx2c.py), runs under programs that nvcc has linked with
+# NVIDIA's runtime, in whose place the stand-in is loaded; and ptxas takes it for every GPU.
+. "${srcdir:-.}/tests/testlib.sh"
+nvcc=$(sed -n 's/^NVCC = //p' "$builddir/Makefile") cuda=$(sed -n 's/^CUDA_HOME = //p' "$builddir/Makefile")
+archs=$(sed -n 's/^CUDA_ARCHITECTURES = //p' "$builddir/Makefile")
+standin=$srcdir/tests/standin
+skipped=
+[ -n "$nvcc" ] || skipped='needs nvcc'
+command -v python3 >/dev/null || skipped='needs python3'
+[ "$(uname -m)" = x86_64 ] || skipped='the programs are for x86-64'
+is_long || skipped='TEST_LONG=yes runs it'
+if is_sanitized; then skipped='NVIDIA does not instrument its code'; fi
+[ -f "$builddir/src/lib/.libs/libaccelcore.a" ] || skipped='no libaccelcore.a in this build'
+if [ -n "$skipped" ]; then
+    test_skip 'the PTX of kernels gives the bits of the processor' "$skipped"
+    test_done
+fi
+includes="-I$srcdir/src -I$srcdir/include -I$srcdir"
+kernels='floats matrix norms rules'
+
+# The stand-in with NVIDIA's header, name and version of symbols.
+test_expect_success 'nvcc says which release it is' '"$nvcc" --version >version'
+major=$(sed -n 's/.*release \([0-9]*\)\..*/\1/p' version)
+runtime=libcudart.so.$major
+sed "s/@MAJOR@/$major/" "$standin/standin.map.in" >map
+test_expect_success "the stand-in takes the place of $runtime" '
+    for file in fibers memory order queue calls launch; do
+        $CC -std=gnu11 -Wall -Wextra -Werror -O1 -g -ffp-contract=off -fPIC -D_GNU_SOURCE -I"$builddir" -I"$srcdir" \
+            -I"$cuda/include" -c "$standin/$file.c" -o $file.o || return 1
+    done &&
+    $CC -shared -Wl,-soname,$runtime -Wl,--version-script=map -o $runtime ./*.o -ldl -lpthread'
+
+# translated NAME...: libptx.so from the PTX of these
+translated () {
+    rm -f ptx-*.o
+    for name in "$@"; do
+        python3 "$standin/ptx2c.py" "$name.ptx" >"$name.c" &&
+            $CC -w -O2 -ffp-contract=off -fno-strict-aliasing -I"$srcdir" -fPIC -c "$name.c" -o "ptx-$name.o" || return 1
+    done
+    $CC -shared -o libptx.so ptx-*.o -L. -l:$runtime -lm
+}
+# emulated PROGRAM ARGUMENT...
+emulated () {
+    env LD_LIBRARY_PATH="$scratch" LD_PRELOAD="$scratch/libptx.so" "$@"
+}
+flags='-O2 -std=c++17 -fmad=false -Werror all-warnings'
+least=80
+test_expect_success 'nvcc compiles the kernels without warnings' '
+    for name in $kernels power; do
+        "$nvcc" $flags -arch=sm_$least $includes -c "$srcdir/src/cuda/$name.cu" -o $name.obj || return 1
+    done &&
+    for name in $kernels; do
+        "$nvcc" $flags -arch=compute_$least -lineinfo $includes -ptx "$srcdir/src/cuda/$name.cu" -o $name.ptx || return 1
+    done'
+test_expect_success 'nothing is fused, and nothing approximated' \
+    '! grep -nE "fma\.|\.approx|\.ftz|\.full" floats.ptx matrix.ptx norms.ptx rules.ptx'
+test_expect_success 'the PTX of kernels gives the bits of the processor' '
+    translated $kernels &&
+    $CC -std=gnu11 -O1 -D_GNU_SOURCE -I"$builddir" $includes -I"$cuda/include" -c "$standin/test_kernels.c" -o test.obj &&
+    $CC -o test_kernels ./*.obj "$builddir/src/lib/.libs/libaccelcore.a" -L"$cuda/lib64" -lcudart -lstdc++ -lm -lpthread \
+        $(sed -n "s/^JANSSON_LIBS = //p;s/^LIBS = //p" "$builddir/Makefile") &&
+    emulated ./test_kernels 10007 without-power >out && ! grep -v "^ok" out | grep -v "^1\.\." &&
+    test "$(grep -c ^ok out)" -gt 800'
+
+# What the translated code would find.
+test_expect_success 'planted: right without a mistake' '
+    "$nvcc" $flags -arch=compute_$least $includes -x cu -ptx "$standin/planted.cc" -o planted.ptx &&
+    "$nvcc" $flags -arch=sm_$least $includes -x cu -c "$standin/planted.cc" -o planted.o &&
+    translated planted && $CC -o planted planted.o -L"$cuda/lib64" -lcudart -lstdc++ && emulated ./planted none 3'
+test_expect_success 'planted: beyond device memory, and shared memory' '
+    { emulated ./planted beyond-global 1 2>error || :; } && grep "4 bytes from byte 3072 of an allocation of 3072" error &&
+    { emulated ./planted beyond-shared 1 2>error || :; } && grep "a kernel uses shared memory that no variable has" error'
+test_expect_success 'planted: a fused multiplication and addition' '
+    emulated ./planted fused 1 &&
+    "$nvcc" -O2 -std=c++17 -arch=compute_$least $includes -x cu -ptx "$standin/planted.cc" -o planted.ptx 2>nvcc.out &&
+    translated planted && test_exit 1 emulated ./planted fused 1 && grep -q "fma\.rn\.f32" planted.ptx'
+
+test_expect_success 'no kernel spills registers' '
+    sh "$standin/registers" "$nvcc" "$srcdir" "$archs" >registers && grep -c "^sm_" registers && ! grep -vE "^#| 0 0$" registers'
+if [ "$(sed -n 2p registers)" = "$(sed -n 2p "$srcdir/src/cuda/registers.txt")" ]; then
+    test_expect_success "registers on GPUs $archs are those of src/cuda/registers.txt" '
+        for arch in $archs; do
+            grep "^sm_$arch " registers >now && grep "^sm_$arch " "$srcdir/src/cuda/registers.txt" >then &&
+                diff then now || return 1
+        done'
+else
+    test_skip 'registers are those of src/cuda/registers.txt' 'which is of another nvcc'
+fi
+test_done

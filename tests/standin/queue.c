@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams: queues that one thread empties, late and in a random order among those that may go on.  It does go on when
+ * no one waits, as a card does. */
+#include <config.h>
+
+#include "tests/standin/standin.h"
+
+#include "tests/standin/fibers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { LATE_US = 300 };
+
+pthread_mutex_t standin_lock = PTHREAD_MUTEX_INITIALIZER;
+_Thread_local int present_device;
+
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
+static struct CUstream_st *streams, *null_streams[MOST_DEVICES];
+static int slots_used, free_slots[MOST_STREAMS], free_slot_count, waiting;
+static uint64_t slot_times[MOST_STREAMS]; /* a stream goes on where the last one of its slot ended */
+static bool is_started, is_running;
+
+struct CUstream_st *
+stream_make (int device)
+{
+    struct CUstream_st *stream = calloc (1, sizeof *stream);
+    if (!stream || (!free_slot_count && slots_used == MOST_STREAMS))
+        abort ();
+    stream->slot = free_slot_count ? free_slots[--free_slot_count] : slots_used++;
+    stream->device = device;
+    stream->tail = &stream->head;
+    stream->clock[stream->slot] = slot_times[stream->slot];
+    stream->next = streams;
+    streams = stream;
+    return stream;
+}
+
+/* Never freed, so that whoever uses it is found. */
+void
+stream_destroy (struct CUstream_st *stream)
+{
+    slot_times[stream->slot] = stream->clock[stream->slot];
+    free_slots[free_slot_count++] = stream->slot;
+    stream->is_destroyed = true;
+    site_note (&stream->destroyed);
+}
+
+struct CUstream_st *
+stream_of (cudaStream_t handle)
+{
+    if ((uintptr_t) handle <= 2) {
+        if (!null_streams[present_device])
+            null_streams[present_device] = stream_make (present_device);
+        return null_streams[present_device];
+    }
+    for (struct CUstream_st *stream = streams; stream; stream = stream->next)
+        if (stream == handle) {
+            if (stream->is_destroyed)
+                report (&stream->destroyed, NULL, "a stream is used after it was destroyed at");
+            return stream;
+        }
+    report (NULL, NULL, "%p is not a stream", (void *) handle);
+}
+
+struct operation *
+stream_add (struct CUstream_st *stream, enum operation_kind kind)
+{
+    struct operation *operation = calloc (1, sizeof *operation);
+    if (!operation)
+        abort ();
+    operation->kind = kind;
+    *stream->tail = operation;
+    stream->tail = &operation->next;
+    clock_join (stream->clock, host_clock);
+    stream->clock[stream->slot]++;
+    return operation;
+}
+
+/* Without the lock, since a kernel may be long, and the program goes on meanwhile. */
+static void
+run (struct operation *operation)
+{
+    pthread_mutex_unlock (&standin_lock);
+    switch (operation->kind) {
+    case OPERATION_KERNEL:
+        fiber_launch (operation->name, (struct fiber_dim){ operation->grid.x, operation->grid.y, operation->grid.z },
+                      (struct fiber_dim){ operation->block.x, operation->block.y, operation->block.z },
+                      operation->run, operation->closure);
+        break;
+    case OPERATION_COPY: memmove (operation->to, operation->from, operation->bytes); break;
+    case OPERATION_SET: memset (operation->to, operation->byte, operation->bytes); break;
+    case OPERATION_RECORD:
+    case OPERATION_WAIT: break;
+    }
+    pthread_mutex_lock (&standin_lock);
+    if (operation->kind == OPERATION_RECORD)
+        operation->event->done = operation->ticket;
+}
+
+static bool
+is_ready (const struct CUstream_st *stream)
+{
+    const struct operation *head = stream->head;
+    return head && !(head->kind == OPERATION_WAIT && head->event->done < head->ticket);
+}
+
+/* @return whether there was something to do */
+static bool
+step (void)
+{
+    struct CUstream_st *chosen = NULL;
+    unsigned ready = 0;
+    for (struct CUstream_st *stream = streams; stream; stream = stream->next)
+        if (is_ready (stream) && !fiber_random (++ready))
+            chosen = stream;
+    if (!chosen)
+        return false;
+    struct operation *operation = chosen->head;
+    is_running = true;
+    run (operation);
+    is_running = false;
+    chosen->head = operation->next;
+    if (!chosen->head)
+        chosen->tail = &chosen->head;
+    free (operation->closure);
+    free (operation);
+    pthread_cond_broadcast (&done);
+    return true;
+}
+
+static void *
+work (void *unused)
+{
+    const char *seed = getenv ("STANDIN_SEED");
+    fiber_seed (seed ? strtoull (seed, NULL, 10) : 1);
+    pthread_mutex_lock (&standin_lock);
+    for (;;) {
+        if (!waiting) { /* late, unless someone waits */
+            struct timespec until;
+            clock_gettime (CLOCK_REALTIME, &until);
+            until.tv_nsec += 1000L * (long) fiber_random (LATE_US);
+            until.tv_sec += until.tv_nsec / 1000000000;
+            until.tv_nsec %= 1000000000;
+            pthread_cond_timedwait (&changed, &standin_lock, &until);
+        }
+        if (!step ())
+            pthread_cond_wait (&changed, &standin_lock);
+    }
+    return unused;
+}
+
+void
+stream_go (void)
+{
+    pthread_t thread;
+    if (!is_started && pthread_create (&thread, NULL, work, NULL))
+        abort ();
+    if (!is_started)
+        pthread_detach (thread);
+    is_started = true;
+    pthread_cond_signal (&changed);
+}
+
+static bool
+is_over (const struct CUstream_st *stream, const struct CUevent_st *event)
+{
+    if (stream)
+        return !stream->head;
+    if (event)
+        return event->done >= event->recorded;
+    for (const struct CUstream_st *s = streams; s; s = s->next)
+        if (s->head)
+            return false;
+    return true;
+}
+
+void
+queue_wait (struct CUstream_st *stream, struct CUevent_st *event)
+{
+    waiting++;
+    while (!is_over (stream, event)) {
+        pthread_cond_signal (&changed);
+        pthread_cond_wait (&done, &standin_lock);
+    }
+    waiting--;
+    if (stream)
+        clock_join (host_clock, stream->clock);
+    else if (event)
+        clock_join (host_clock, event->clock);
+    else
+        for (struct CUstream_st *s = streams; s; s = s->next)
+            clock_join (host_clock, s->clock);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CUDA C++ for a host compiler: what src/cuda/portable.h has of the language.  Threads are fibers; arguments that are
+ * pointers are addresses of the stand-in's device, which its memory has only while a kernel runs. */
+#ifndef TESTS_STANDIN_SHIM_H
+#define TESTS_STANDIN_SHIM_H
+
+#include "tests/standin/fibers.h"
+
+#include <cuda_runtime_api.h>
+#include <string.h>
+#include <tuple>
+#include <type_traits>
+
+#undef __global__
+#undef __device__
+#undef __host__
+#define __global__ static
+#define __device__
+#define __host__
+#define SHARED(type, name, dimensions) \
+    static char name##_key;            \
+    auto &name = *(std::add_pointer_t<type dimensions>) fiber_shared (&name##_key, sizeof (type dimensions))
+#define threadIdx (fiber_self->tid)
+#define blockIdx (fiber_self->ctaid)
+#define blockDim (fiber_self->ntid)
+#define gridDim (fiber_self->nctaid)
+
+static inline void
+__syncthreads (void)
+{
+    fiber_barrier ();
+}
+
+template <class T> static inline T
+atomicOr (T *address, std::common_type_t<T> value)
+{
+    return __atomic_fetch_or (address, value, __ATOMIC_RELAXED);
+}
+
+template <class T> static inline T
+shim_keep (T *address, T value, bool (*better) (T, T))
+{
+    T old = __atomic_load_n (address, __ATOMIC_RELAXED);
+    while (better (value, old)
+           && !__atomic_compare_exchange_n (address, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    return old;
+}
+
+template <class T> static inline T
+atomicMin (T *address, std::common_type_t<T> value)
+{
+    return shim_keep<T> (address, value, [] (T a, T b) { return a < b; });
+}
+
+template <class T> static inline T
+atomicMax (T *address, std::common_type_t<T> value)
+{
+    return shim_keep<T> (address, value, [] (T a, T b) { return a > b; });
+}
+
+/* The stand-in's: check what a kernel that is queued on @stream will use, where that really is when the kernel runs,
+ * and a copy of @bytes of @closure for it. */
+extern "C" void standin_use (const char *kernel, const void *address, bool writes, cudaStream_t stream);
+extern "C" void *standin_real (const void *address);
+extern "C" void standin_enqueue (const char *kernel, dim3 grid, dim3 block, cudaStream_t stream, const void *closure,
+                                 size_t bytes, void (*run) (void *));
+
+template <class T> static inline void
+shim_use (const char *kernel, cudaStream_t stream, T value)
+{
+    if constexpr (std::is_pointer_v<T>)
+        standin_use (kernel, (const void *) value, !std::is_const_v<std::remove_pointer_t<T>>, stream);
+}
+
+template <class T> static inline T
+shim_real (T value)
+{
+    if constexpr (std::is_pointer_v<T>)
+        return (T) standin_real ((const void *) value);
+    else
+        return value;
+}
+
+template <class... P, class... A> static inline void
+shim_launch (const char *name, unsigned blocks, unsigned threads, cudaStream_t stream, void (*kernel) (P...),
+             A... arguments)
+{
+    struct closure {
+        void (*kernel) (P...);
+        std::tuple<P...> arguments;
+    } closure{ kernel, std::tuple<P...> (arguments...) };
+    std::apply ([&] (auto... argument) { (shim_use (name, stream, argument), ...); }, closure.arguments);
+    standin_enqueue (name, dim3 (blocks), dim3 (threads), stream, &closure, sizeof closure, [] (void *queued) {
+        struct closure *c = (struct closure *) queued;
+        std::apply ([c] (auto... argument) { c->kernel (shim_real (argument)...); }, c->arguments);
+    });
+}
+
+#define LAUNCH(kernel, blocks, stream, ...) \
+    shim_launch (#kernel, blocks, CUDA_BLOCK, (cudaStream_t) (stream), kernel, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the stand-in for the CUDA runtime: memory.c (where device memory is, and who may use it), order.c (what
+ * events and waits order), queue.c (streams, which run late), calls.c (the functions of the interface) and launch.c
+ * (kernels).  README.md says what it checks.
+ *
+ * All state is guarded by one lock; report() ends the program. */
+#ifndef TESTS_STANDIN_STANDIN_H
+#define TESTS_STANDIN_STANDIN_H
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MOST_STREAMS = 64, MOST_DEVICES = 8, SITE_DEPTH = 6 };
+
+/** Where the program was when it made a call. */
+struct site {
+    void *at[SITE_DEPTH];
+    int depth;
+};
+void site_note (struct site *site);
+
+extern pthread_mutex_t standin_lock;
+
+/** Print what the program did wrong, and where; @p others are calls that it concerns.  Does not return. */
+__attribute__ ((noreturn, format (printf, 3, 4))) void report (const struct site *first, const struct site *second,
+                                                              const char *format, ...);
+
+/* ---- order.c: vector clocks ---- */
+
+typedef uint64_t clock_row[MOST_STREAMS];
+
+void clock_join (clock_row into, const clock_row from);
+
+/** What the host has waited for: all that it queues comes after that. */
+extern clock_row host_clock;
+
+/** A use of a block of memory: the @p time on the clock of stream @p slot. */
+struct use {
+    int slot;
+    uint64_t time; /* 0: never */
+    struct site site;
+};
+
+/* ---- memory.c ---- */
+
+struct block {
+    struct block *next;
+    char *seen; /* the address that the program has, at which there is nothing */
+    char *real; /* freed: NULL */
+    size_t bytes;
+    int device;
+    struct site made, freed;
+    struct use write, reads[MOST_STREAMS];
+};
+
+/** @return the block of an address of the device, of freed memory, too; NULL: not on a device */
+struct block *block_of (const void *address);
+struct block *block_make (size_t bytes, int device);
+void block_free (struct block *block);
+
+/** Pinned memory of the host. */
+bool pinned_make (void **memory, size_t bytes);
+bool pinned_free (void *memory);
+bool pinned_has (const void *address, size_t bytes);
+
+/** Where @p bytes at an address of the device really are; ends the program if there is no such memory. */
+void *real_of (const void *address, size_t bytes);
+
+/* ---- queue.c ---- */
+
+struct CUstream_st {
+    struct CUstream_st *next;
+    bool is_destroyed;
+    int slot, device;
+    struct operation *head, **tail;
+    clock_row clock;
+    struct site destroyed;
+};
+struct CUevent_st {
+    struct CUevent_st *next;
+    bool is_destroyed;
+    uint64_t recorded, done; /* tickets */
+    clock_row clock;
+    struct site destroyed;
+};
+
+enum operation_kind { OPERATION_KERNEL, OPERATION_COPY, OPERATION_SET, OPERATION_RECORD, OPERATION_WAIT };
+struct operation {
+    struct operation *next;
+    enum operation_kind kind;
+    const char *name;
+    dim3 grid, block;
+    void (*run) (void *);
+    void *closure, *to;
+    const void *from;
+    size_t bytes;
+    int byte;
+    struct CUevent_st *event;
+    uint64_t ticket;
+};
+
+/** @return the stream of a call; the null stream if @p stream is NULL, and never one that was destroyed */
+struct CUstream_st *stream_of (cudaStream_t stream);
+struct CUstream_st *stream_make (int device);
+void stream_destroy (struct CUstream_st *stream);
+
+/** Add to the end of a stream, and to its clock. */
+struct operation *stream_add (struct CUstream_st *stream, enum operation_kind kind);
+/** What was added is complete: the stream's thread may run it. */
+void stream_go (void);
+
+/** Check that whatever was done to a block before comes before what is added next to @p stream. */
+void stream_uses (struct CUstream_st *stream, struct block *block, bool writes, const char *what);
+
+/** Wait until the stream is empty, or until the event has happened; NULL for both: until all streams are empty. */
+void queue_wait (struct CUstream_st *stream, struct CUevent_st *event);
+
+/* ---- calls.c ---- */
+
+/** @return the error that this call of @p name is to have, as STANDIN_FAIL says; 0: none */
+cudaError_t call_injected (const char *name);
+/** Keep an error for cudaGetLastError().  @return it */
+cudaError_t call_fail (cudaError_t error);
+
+/** The device of the calling thread. */
+extern _Thread_local int present_device;
+
+#endif

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels give the processor's bits in every type, whatever runs them: the stand-in, as compiled for the host or from
+ * nvcc's PTX, or a card.  A NaN is equal to any other.  usage: test_kernels [most-elements [without-power]] */
+#include <config.h>
+
+#include "cuda/kernels.h"
+#include "lib/kernels/half.h"
+#include "lib/memory/memory.h"
+#include "tests/tap.h"
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { CUDA_STRIDE = 256 }; /* a divisor of the number of threads */
+
+static const DLDevice host = { .device_type = kDLCPU };
+static cudaStream_t stream;
+static size_t size;
+static bool has_power;
+static void *scratch;
+
+static void
+must (cudaError_t error, const char *what)
+{
+    if (!error)
+        return;
+    printf ("Bail out! %s: %s\n", what, cudaGetErrorString (error));
+    exit (1);
+}
+#define MUST(call) must (call, #call)
+
+/* ---- arrays in both memories ---- */
+
+struct twin {
+    void *host, *device;
+    enum accel_dtype dtype;
+    size_t count;
+};
+
+static size_t
+bytes_of (const struct twin *twin)
+{
+    return twin->count * accel_dtype_bytes (twin->dtype);
+}
+
+static uint32_t
+random_bits (void)
+{
+    static uint64_t state = 88172645463325252U;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t) (state >> 20);
+}
+
+/* Numbers of all sizes, of which @rare is what one in a hundred is instead. */
+static void
+fill (struct twin *twin, float largest, float rare)
+{
+    float *values = calloc (twin->count + 1, sizeof *values);
+    for (size_t i = 0; i < twin->count; i++) {
+        float number = (float) ((int) random_bits () >> 1) / (float) (1 << 30);
+        values[i] = random_bits () % 101 ? number * largest : random_bits () % 2 ? rare : number * 1e-41F;
+    }
+    if (twin->dtype == ACCEL_FLOAT64)
+        for (size_t i = 0; i < twin->count; i++)
+            ((double *) twin->host)[i] = (double) values[i] * (1 + 1e-12);
+    else
+        floats_narrow (twin->host, twin->dtype, values, twin->count, false);
+    free (values);
+    MUST (cudaMemcpyAsync (twin->device, twin->host, bytes_of (twin), cudaMemcpyHostToDevice, stream));
+    MUST (cudaStreamSynchronize (stream));
+}
+
+static struct twin
+make (enum accel_dtype dtype, size_t count, float largest, float rare)
+{
+    struct twin twin = { .dtype = dtype, .count = count, .host = calloc (count + 1, 8) };
+    MUST (cudaMalloc (&twin.device, bytes_of (&twin) / 16 * 16 + 16));
+    fill (&twin, largest, rare);
+    return twin;
+}
+
+static void
+drop (struct twin *twin)
+{
+    free (twin->host);
+    MUST (cudaFree (twin->device));
+}
+
+static bool
+is_nan (const void *values, enum accel_dtype dtype, size_t i)
+{
+    float value;
+    if (dtype == ACCEL_FLOAT64)
+        return isnan (((const double *) values)[i]);
+    floats_widen (&value, (const char *) values + i * accel_dtype_bytes (dtype), dtype, 1);
+    return isnan (value);
+}
+
+__attribute__ ((format (printf, 2, 3))) static void
+equal (const struct twin *twin, const char *format, ...)
+{
+    va_list arguments;
+    size_t bytes = bytes_of (twin), each = accel_dtype_bytes (twin->dtype), wrong = 0;
+    char *got = malloc (bytes + 1), *wanted = twin->host, what[200];
+    MUST (cudaMemcpyAsync (got, twin->device, bytes, cudaMemcpyDeviceToHost, stream));
+    MUST (cudaStreamSynchronize (stream));
+    for (size_t i = 0; i < twin->count; i++)
+        if (memcmp (got + i * each, wanted + i * each, each)
+            && !(is_nan (got, twin->dtype, i) && is_nan (wanted, twin->dtype, i)) && !wrong++)
+            diag ("element %zu of %zu differs", i, twin->count);
+    va_start (arguments, format);
+    vsnprintf (what, sizeof what, format, arguments);
+    va_end (arguments);
+    ok (!wrong, "%s, %zu of %s", what, twin->count, accel_dtype_name (twin->dtype));
+    free (got);
+}
+
+/* ---- what each kernel is compared in ---- */
+
+static const enum accel_dtype floats[]
+    = { ACCEL_FLOAT32, ACCEL_FLOAT16, ACCEL_BFLOAT16, ACCEL_FLOAT8_E4M3FN, ACCEL_FLOAT8_E5M2 };
+enum { WIDE = 1, HALVES = 3, ALL = 5 };
+
+static void
+compare_update (enum rule rule, enum accel_dtype grad_dtype, enum accel_dtype narrow_dtype)
+{
+    static const char *const names[RULE_COUNT] = { "SGD", "SGD with momentum", "Adam", "AMSGrad", "Lion" };
+    struct rule_numbers numbers = { .sign = 1, .decay = 0.01F, .keep = 0.999F, .minus_size = -0.0123F, .beta1 = 0.9F,
+                                    .weight1 = rule == RULE_AMSGRAD ? 0.6F : 0.1F, .beta2 = 0.999F,
+                                    .weight2 = 0.001F, .root = 0.0316F, .eps = 1e-8F, .momentum = 0.9F,
+                                    .fresh = 0.8F, .nesterov = grad_dtype == ACCEL_FLOAT16 };
+    struct twin parameter = make (ACCEL_FLOAT32, size, 1, 1e30F), grad = make (grad_dtype, size, 1, NAN), narrow;
+    struct twin states[RULE_STATES];
+    struct memory_update update = { .rule = rule, .numbers = &numbers, .factor = 1.0F / 3, .count = size };
+    struct cuda_update device = { .rule = rule, .numbers = numbers, .factor = 1.0F / 3, .count = size };
+    bool narrows = narrow_dtype != ACCEL_FLOAT32;
+    for (int s = 0; s < RULE_STATES; s++) {
+        states[s] = make (ACCEL_FLOAT32, size, 0, 1e-20F);
+        for (size_t i = 0; i < size; i++) /* squares are not negative */
+            ((float *) states[s].host)[i] = fabsf (((float *) states[s].host)[i]);
+        MUST (cudaMemcpyAsync (states[s].device, states[s].host, size * 4, cudaMemcpyHostToDevice, stream));
+        update.state[s] = states[s].host;
+        device.state[s] = states[s].device;
+    }
+    MUST (cudaStreamSynchronize (stream));
+    narrow = make (narrow_dtype, size, 1, 0);
+    update.parameter = parameter.host;
+    update.grad = grad.host;
+    update.narrow = narrows ? narrow.host : NULL;
+    device.parameter = parameter.device;
+    device.grad = grad.device;
+    device.narrow = narrows ? narrow.device : NULL;
+    update.grad_dtype = device.grad_dtype = grad_dtype;
+    update.narrow_dtype = device.narrow_dtype = narrow_dtype;
+    memory_host.update (host, &update);
+    cuda_update (&device, stream);
+    equal (&parameter, "%s", names[rule]);
+    equal (&narrow, "%s: rounded", names[rule]);
+    for (int s = 0; s < RULE_STATES; s++) {
+        equal (&states[s], "%s: a state", names[rule]);
+        drop (&states[s]);
+    }
+    drop (&parameter);
+    drop (&grad);
+    drop (&narrow);
+}
+
+static void
+updates (void)
+{
+    for (int rule = 0; rule < RULE_COUNT; rule++)
+        for (int type = 0; type < HALVES; type++)
+            compare_update ((enum rule) rule, floats[type], floats[(type + rule) % HALVES]);
+}
+
+static void
+simple (enum accel_dtype dtype)
+{
+    struct twin a = make (dtype, size, 100, INFINITY);
+    memory_host.scale (host, a.host, dtype, size, 1.0 / 3);
+    cuda_scale (a.device, dtype, size, 1.0 / 3, stream);
+    equal (&a, "scaled");
+    if (dtype != ACCEL_FLOAT64) {
+        fill (&a, 2, NAN);
+        memory_host.clamp (host, a.host, dtype, size, 0.5F);
+        cuda_clamp (a.device, dtype, size, 0.5F, stream);
+        equal (&a, "clamped");
+    }
+    drop (&a);
+}
+
+static void
+add (void)
+{
+    struct twin a = make (ACCEL_FLOAT32, size, 1, 1e30F), b = make (ACCEL_FLOAT32, size, 1, NAN);
+    memory_host.add (host, a.host, b.host, size);
+    cuda_add (a.device, b.device, size, stream);
+    equal (&a, "added");
+    drop (&a);
+    drop (&b);
+}
+
+/* One value is not finite, or none.  The byte is one of four; its neighbours stay. */
+static void
+unscale (enum accel_dtype dtype, float rare, size_t place)
+{
+    struct twin a = make (dtype, size, 1, 0), found = make (ACCEL_FLOAT8_E5M2, 8, 0, 0);
+    floats_narrow (a.host, dtype, &rare, 1, false);
+    MUST (cudaMemcpyAsync (a.device, a.host, bytes_of (&a), cudaMemcpyHostToDevice, stream));
+    MUST (cudaStreamSynchronize (stream));
+    memset (found.host, 0x20, 8);
+    ((uint8_t *) found.host)[place] = 0;
+    MUST (cudaMemcpyAsync (found.device, found.host, 8, cudaMemcpyHostToDevice, stream));
+    MUST (cudaStreamSynchronize (stream));
+    memory_host.unscale (host, a.host, dtype, size, 1.0F / 3, (uint8_t *) found.host + place);
+    cuda_unscale (a.device, dtype, size, 1.0F / 3, (uint8_t *) found.device + place, stream);
+    equal (&a, "unscaled");
+    equal (&found, "unscaled: what was found%s", isfinite (rare) ? "" : ", something");
+    drop (&a);
+    drop (&found);
+}
+
+/* Sums have another order than the processor's, but are made in double and rounded to float32, which gives the same
+ * bits for these numbers. */
+static void
+norm (enum accel_dtype dtype, size_t count, double p, float rare)
+{
+    struct twin a = make (dtype, count, 3, rare), result = make (ACCEL_FLOAT32, 1, 0, 0);
+    char name[60];
+    snprintf (name, sizeof name, "norm of p %g of %zu", p, count);
+    memory_host.norm (host, a.host, dtype, count, 1.0F / 7, p, result.host);
+    cuda_norm (a.device, dtype, count, 1.0F / 7, p, result.device, scratch, stream);
+    equal (&result, "%s", name);
+    drop (&a);
+    drop (&result);
+}
+
+static void
+norms (void)
+{
+    const double kinds[] = { 2, 1, 0, INFINITY, 3, 0.5 };
+    for (size_t k = 0; k < (has_power ? 6 : 4); k++)
+        for (int type = 0; type < HALVES; type++) {
+            norm (floats[type], size, kinds[k], 0.25F);
+            norm (floats[type], 1, kinds[k], 0);
+        }
+    norm (ACCEL_FLOAT32, size, 2, NAN);
+    norm (ACCEL_FLOAT32, size, INFINITY, NAN);
+    norm (ACCEL_BFLOAT16, size, INFINITY, INFINITY);
+    norm (ACCEL_FLOAT32, 0, 2, 0);
+}
+
+static void
+find (enum accel_dtype dtype, float rare)
+{
+    struct twin a = make (dtype, size, 1, rare);
+    struct cuda_place *place, got;
+    float value = 0;
+    for (size_t i = 3; rare != 0 && i < size; i += CUDA_STRIDE) /* one thread has several */
+        floats_narrow ((char *) a.host + i * accel_dtype_bytes (dtype), dtype, &rare, 1, false);
+    MUST (cudaMemcpyAsync (a.device, a.host, bytes_of (&a), cudaMemcpyHostToDevice, stream));
+    MUST (cudaStreamSynchronize (stream));
+    size_t wanted = memory_host.find_nonfinite (host, a.host, dtype, size, &value);
+    MUST (cudaMalloc ((void **) &place, sizeof *place));
+    cuda_find_nonfinite (a.device, dtype, size, place, stream);
+    MUST (cudaMemcpyAsync (&got, place, sizeof got, cudaMemcpyDeviceToHost, stream));
+    MUST (cudaStreamSynchronize (stream));
+    ok (got.index == wanted && (wanted == SIZE_MAX || !memcmp (&got.value, &value, 4) || isnan (value)),
+        "the first of %s that is not finite: %zu", accel_dtype_name (dtype), wanted);
+    MUST (cudaFree (place));
+    drop (&a);
+}
+
+static void
+conversions (enum accel_dtype to, enum accel_dtype from)
+{
+    struct twin a = make (from, size, 300, INFINITY), b = make (to, size, 0, 0);
+    char name[80];
+    snprintf (name, sizeof name, "converted from %s", accel_dtype_name (from));
+    for (float divisor = 3; divisor > 0; divisor -= 2) {
+        memory_host.convert (host, b.host, to, a.host, from, size, divisor);
+        cuda_convert (b.device, to, a.device, from, size, divisor, stream);
+        equal (&b, "%s", name);
+    }
+    if (from == ACCEL_FLOAT32) {
+        memory_host.narrow (host, b.host, to, a.host, size);
+        cuda_narrow (b.device, to, a.device, size, 1, false, stream);
+        equal (&b, "narrowed");
+    }
+    if (to == ACCEL_FLOAT32) {
+        memory_host.widen (host, b.host, a.host, from, size, 1.0F / 3);
+        cuda_widen (b.device, a.device, from, size, 1.0F / 3, stream);
+        equal (&b, "widened");
+    }
+    drop (&a);
+    drop (&b);
+}
+
+static void
+narrow_scaled (enum accel_dtype dtype, float rare)
+{
+    struct twin a = make (ACCEL_FLOAT32, size, 1e6F, rare), b = make (dtype, size, 0, 0);
+    float scale = memory_host.narrow_scaled (host, b.host, dtype, a.host, size), most = 0;
+    unsigned bits, *largest;
+    MUST (cudaMalloc ((void **) &largest, sizeof *largest));
+    MUST (cudaMemsetAsync (largest, 0, sizeof *largest, stream));
+    cuda_largest (a.device, size, largest, stream);
+    MUST (cudaMemcpyAsync (&bits, largest, sizeof bits, cudaMemcpyDeviceToHost, stream));
+    MUST (cudaStreamSynchronize (stream));
+    for (size_t i = 0; i < size; i++)
+        most = fmaxf (most, fabsf (((float *) a.host)[i]));
+    ok (!memcmp (&bits, &most, sizeof bits), "the largest magnitude");
+    cuda_narrow (b.device, dtype, a.device, size, 1 / scale, true, stream);
+    equal (&b, "narrowed with a scale");
+    MUST (cudaFree (largest));
+    drop (&a);
+    drop (&b);
+}
+
+static void
+products (size_t n, size_t m, size_t rank, float rare)
+{
+    struct twin values = make (ACCEL_FLOAT32, n * m, 1, rare), p = make (ACCEL_FLOAT32, n * rank, 1, 0);
+    struct twin q = make (ACCEL_FLOAT32, m * rank, 1, 0), error = make (ACCEL_FLOAT32, n * m, 0, 0);
+    unsigned good, *good_device;
+    memory_host.multiply (host, p.host, values.host, q.host, n, m, rank);
+    cuda_multiply (p.device, values.device, q.device, n, m, rank, stream);
+    equal (&p, "product");
+    MUST (cudaMalloc ((void **) &good_device, sizeof *good_device));
+    for (size_t j = 0; j < rank; j++) {
+        bool wanted = memory_host.orthogonalise (host, p.host, n, rank, j);
+        cuda_orthogonalise (p.device, n, rank, j, good_device, stream);
+        MUST (cudaMemcpyAsync (&good, good_device, sizeof good, cudaMemcpyDeviceToHost, stream));
+        equal (&p, "column made orthogonal");
+        ok (good == wanted, "column %zu of %zu is %s", j, rank, wanted ? "good" : "not");
+    }
+    memory_host.multiply_transposed (host, q.host, values.host, p.host, n, m, rank);
+    cuda_multiply_transposed (q.device, values.device, p.device, n, m, rank, stream);
+    equal (&q, "transposed product");
+    memory_host.expand (host, values.host, error.host, p.host, q.host, n, m, rank);
+    cuda_expand (values.device, error.device, p.device, q.device, n, m, rank, stream);
+    equal (&values, "expanded");
+    equal (&error, "expanded: the error");
+    MUST (cudaFree (good_device));
+    drop (&values);
+    drop (&p);
+    drop (&q);
+    drop (&error);
+}
+
+static void
+layouts (enum accel_dtype dtype, size_t n, size_t m)
+{
+    struct twin a = make (dtype, n * m, 1, 0), b = make (dtype, n * m, 0, 0);
+    size_t each = accel_dtype_bytes (dtype);
+    struct cuda_layout layout = { .ndim = 2, .shape = { (int64_t) n, (int64_t) m }, .to = { (int64_t) m, 1 },
+                                  .from = { 1, (int64_t) n } };
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < m; j++)
+            memcpy ((char *) b.host + (i * m + j) * each, (char *) a.host + (j * n + i) * each, each);
+    cuda_copy_layout (b.device, a.device, &layout, each, stream);
+    equal (&b, "transposed");
+    drop (&a);
+    drop (&b);
+}
+
+static void
+all_of_size (void)
+{
+    updates ();
+    add ();
+    norms ();
+    simple (ACCEL_FLOAT64);
+    layouts (ACCEL_FLOAT64, 7, 1 + size / 7);
+    for (int to = 0; to < ALL; to++) {
+        if (to < HALVES) {
+            simple (floats[to]);
+            unscale (floats[to], 1, 0);
+            unscale (floats[to], to ? NAN : INFINITY, (size_t) to + 1);
+            find (floats[to], to ? INFINITY : NAN);
+            find (floats[to], 0);
+        } else {
+            narrow_scaled (floats[to], 0);
+            narrow_scaled (floats[to], INFINITY);
+        }
+        layouts (floats[to], 1 + size / 9, 9);
+        for (int from = 0; from < ALL; from++)
+            conversions (floats[to], floats[from]);
+    }
+    products (1 + size / 11, 11, 3, 1e10F);
+    products (3, 1 + size / 5, 2, INFINITY);
+}
+
+int
+main (int argc, char **argv)
+{
+    const size_t sizes[] = { 1, 31, 1027, 10007, 300001 };
+    size_t most = argc > 1 ? strtoull (argv[1], NULL, 10) : 1027;
+    has_power = argc < 3;
+    MUST (cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking));
+    MUST (cudaMalloc (&scratch, CUDA_SCRATCH));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && sizes[i] <= most; i++) {
+        size = sizes[i];
+        all_of_size ();
+        MUST (cudaGetLastError ());
+    }
+    MUST (cudaFree (scratch));
+    MUST (cudaStreamDestroy (stream));
+    return done_testing ();
+}
