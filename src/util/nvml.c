@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs through NVML; see nvml.h.  The names, types and values below are those of NVML's documented, versioned interface.
+/* GPUs through NVML; see nvml.h.  Names, types and values below are those of NVML's documented, versioned interface.
  * What an old driver's library lacks is unknown, not an error. */
 #include <config.h>
 
