@@ -315,6 +315,7 @@ function __accelerate_flags
                 --dynamo_use_dynamic\t'torch.compile: allow dynamic shapes' \
                 --dynamo_use_regional_compilation\t'torch.compile: compile repeated blocks once' \
                 --gpu_ids\t'comma-separated GPU numbers, or \'all\'' \
+                --share_gpus\t'allow more processes than GPUs' \
                 --num_processes\t'total number of processes, across all machines' \
                 --num_cpu_threads_per_process\t'OpenMP (and similar) threads per process' \
                 --mixed_precision\t'number format for computation' \

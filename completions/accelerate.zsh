@@ -287,6 +287,7 @@ _accelerate () {
             '--dynamo_use_dynamic:torch.compile: allow dynamic shapes'
             '--dynamo_use_regional_compilation:torch.compile: compile repeated blocks once'
             '--gpu_ids:comma-separated GPU numbers, or '\''all'\'''
+            '--share_gpus:allow more processes than GPUs'
             '--num_processes:total number of processes, across all machines'
             '--num_cpu_threads_per_process:OpenMP (and similar) threads per process'
             '--mixed_precision:number format for computation'

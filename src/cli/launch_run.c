@@ -5,6 +5,7 @@
 #include "cli/launch_run.h"
 
 #include "cli/resume.h"
+#include "config/conditions.h"
 #include "config/explain.h"
 #include "config/mode.h"
 #include "hosts/crew.h"
@@ -32,6 +33,13 @@ struct launch {
     struct crew *crew; /* launchers that were started by hand on other machines; NULL: there are none */
 };
 
+static bool
+wants_places (const struct settings *settings, const struct topology *topology)
+{
+    return topology->gpus_present && !when_on_cpu (settings)
+           && (settings->enable_cpu_affinity || when_gpus_chosen (settings));
+}
+
 /* A port is claimed only for a job that is really started; a plan for reading does not depend on what happens to
  * listen. */
 static int
@@ -41,8 +49,12 @@ make_plan (struct launch *launch, struct fail *fail)
     struct topology topology;
     struct program program;
     topology_probe (&topology, config->settings.num_cpu_threads_per_process <= 0);
-    if (program_resolve (&program, config, fail))
+    if (wants_places (&config->settings, &topology) && topology_probe_places (&topology))
+        return fail_nomem (fail);
+    if (program_resolve (&program, config, fail)) {
+        topology_release (&topology);
         return -1;
+    }
     if (mode_is_deepspeed_launcher (&config->settings))
         topology_probe_deepspeed (&topology);
     int result = mode_is_mpirun (&config->settings) ? topology_probe_mpi (&topology, fail) : 0;
@@ -52,6 +64,7 @@ make_plan (struct launch *launch, struct fail *fail)
     if (result == 0)
         result = plan_make (&launch->plan, config, &topology, &program, fail);
     program_release (&program);
+    topology_release (&topology);
     return result;
 }
 

@@ -192,7 +192,14 @@ const struct option options[] = {
       .properties = PROPERTY_FILE, .env = "CUDA_VISIBLE_DEVICES", .spelling = SPELL_PLAIN, .paths = S | M | T | D,
       .when = when_gpus_chosen, .metavar = "GPUS",
       .help = "comma-separated GPU numbers, or 'all'",
-      .doc = "The GPUs visible to the ranks: comma-separated numbers or UUIDs, or all." },
+      .doc = "The GPUs visible to the ranks: comma-separated numbers or UUIDs (GPU-... or MIG-...), or all. Each rank "
+             "sees all of them and uses the one with its local rank, except that each gets a MIG device of its own. "
+             "See accelerate-gpus(7)." },
+
+    { .key = "share_gpus", OPT_FLAG (share_gpus), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
+      .help = "allow more processes than GPUs",
+      .doc = "Start more processes on a machine than it has GPUs, or than gpu_ids lists: several use one GPU. NCCL "
+             "refuses that; other ways of communication do not." },
 
     { .key = "num_processes", OPT_INT (num_processes, 1, 1000000), .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH | COMMAND_TEST | COMMAND_ESTIMATE_MEMORY, .properties = PROPERTY_FILE, .metavar = "N",

@@ -244,8 +244,9 @@ test_devices (void)
     } cases[] = {
         { "--num_processes 6" SECOND, 4, 4, "3 cuda:0, 4 cuda:1, 5 cuda:2, " },
         { "--num_processes 6" SECOND, 2, 2, "3 cuda:0, 4 cuda:1, 5 cuda:0, " },
-        { "--gpu_ids 1,3 --num_processes 3", 8, 8, "0 cuda:0, 1 cuda:1, 2 cuda:0, " },
-        { "--multi_gpu --num_processes 2", 1, 4, "0 cuda:0, 1 cuda:0, " },
+        { "--share_gpus --gpu_ids 1,3 --num_processes 3", 8, 8, "0 cuda:0, 1 cuda:1, 2 cuda:0, " },
+        { "--share_gpus --multi_gpu --num_processes 2", 1, 4, "0 cuda:0, 1 cuda:0, " },
+        { "--num_processes 2", 1, 4, "0 cuda:0, 1 cuda:0, " },
         { "--cpu --num_processes 2", 4, 4, "0 cpu, 1 cpu, " },
         { "--num_processes 2", 0, 0, "0 cpu, 1 cpu, " },
         { "", 0, 0, "0 cpu, " },
@@ -442,7 +443,7 @@ test_gpus (void)
         int present, visible;
     } cases[] = {
         { NULL, 4, 4 }, { "", 4, 0 }, { "0", 4, 1 }, { "0,1,3", 4, 3 }, { "-1", 4, 0 }, { "1,-1,2", 4, 1 },
-        { "GPU-1a,GPU-2b", 4, 2 }, { "0,1", 1, 1 }, { "0", 0, 0 },
+        { "GPU-1a,GPU-2b", 4, 2 }, { "0,1", 1, 1 }, { "0", 0, 0 }, { "MIG-1,MIG-2,MIG-3", 1, 3 }, { "MIG-1", 0, 0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ok (topology_visible_gpus (cases[i].text, cases[i].present) == cases[i].visible,
