@@ -66,7 +66,19 @@ LOCAL_RANK=$((RANK % each)) LOCAL_WORLD_SIZE=$each
 export RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 exec "$@"
 END
-chmod +x hosts
+# As on hosts with as many ranks as the first argument lists: layout "2 1 1" COMMAND...
+cat >layout <<'END'
+#!/bin/sh
+sizes=$1 RANK=${OMPI_COMM_WORLD_RANK-$PMI_RANK} WORLD_SIZE=${OMPI_COMM_WORLD_SIZE-$PMI_SIZE} LOCAL_RANK=$RANK
+shift
+for LOCAL_WORLD_SIZE in $sizes; do
+    [ "$LOCAL_RANK" -ge "$LOCAL_WORLD_SIZE" ] || break
+    LOCAL_RANK=$((LOCAL_RANK - LOCAL_WORLD_SIZE))
+done
+export RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
+exec "$@"
+END
+chmod +x hosts layout
 port=$(free_port)
 
 test_expect_success '1 process' 'conforms 1 $all'
@@ -87,6 +99,35 @@ if is_long; then
 fi
 test_expect_success '2 hosts of 2 ranks' '
     under_mpirun 4 ./hosts 2 "$conformance" mixture messages work >out && grep "^mpi, 4 ranks: " out'
+
+# ---- through the memory of each host ----
+
+tiers=$builddir/tests/engines/tiers
+# in_tiers RANKS LAYOUT NUMBER WHAT: all-reduces
+in_tiers () {
+    under_mpirun "$1" ./layout "$2" "$tiers" "$4" >out && grep "^mpi, $1 ranks: $3 all-reduces\$" out
+}
+test_expect_success 'large all-reduces on 2 hosts of 2 ranks have the bits of a reduction in the order of ranks' '
+    in_tiers 4 "2 2" 50 calls'
+test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_tiers 4 "2 1 1" 30 flights'
+if is_long; then
+    while read -r ranks layout; do
+        test_expect_success "large all-reduces on hosts of $layout ranks" '
+            in_tiers $ranks "$layout" 50 calls && in_tiers $ranks "$layout" 30 flights'
+    done <<'EOT'
+3 1 2
+4 3 1
+4 1 2 1
+6 1 1 2 2
+7 4 3
+EOT
+    test_expect_success 'the job is opened again' 'in_tiers 4 "2 2" 90 opens'
+    test_expect_success 'hosts of 2, 1 and 1 ranks, everything' '
+        under_mpirun 4 ./layout "2 1 1" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
+    test_expect_success 'without shared memory, MPI does it all' '
+        under_mpirun 4 ./layout "2 2" sh -c "ulimit -f 20000 && exec $tiers flights" >out &&
+        grep "^mpi, 4 ranks: 30 all-reduces\$" out'
+fi
 
 # ---- who is chosen, and who is refused ----
 
