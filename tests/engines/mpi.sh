@@ -167,7 +167,6 @@ test_expect_success 'a message, and a sum, that MPI gets in parts' 'under_mpirun
 test_expect_success 'a rank that does not go on with a transfer is named' '
     under_mpirun 2 "$builddir/tests/engines/mpi_program" asleep'
 test_expect_success 'a timeout is that of one call' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" waits'
-
 # Scenarios of tests/fault/comm_faults.sh, rank 1 being the victim: how many are told, and of what.
 while read -r scenario told what; do
     test_expect_success "hang: $what" '

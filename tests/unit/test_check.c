@@ -120,6 +120,12 @@ break_connection (struct lab *lab)
     lose (&lab->check.items[1], NULL, "cannot connect: no route");
 }
 static void
+break_step (struct lab *lab)
+{
+    break_connection (lab);
+    lab->hosts.starter.agents = STARTER_SRUN;
+}
+static void
 break_version (struct lab *lab)
 {
     lose (&lab->check.items[2], other_version, "accelerate 9.9 is installed there");
@@ -223,7 +229,8 @@ test_judgement (void)
         const char *problem, *note, *advice; /* NULL: none; else parts of the only one */
     } cases[] = {
         { "nothing", break_nothing, NULL, NULL, "a job can run" },
-        { "a connection", break_connection, "host b: cannot connect", NULL, "ssh b accelerate --version" },
+        { "a connection", break_connection, "host b: cannot connect", NULL, "ssh b accelerate --version\" work w" },
+        { "a step of Slurm", break_step, "host b: cannot connect", NULL, "nodelist=b accelerate --version\" work" },
         { "another version", break_version, "host c: accelerate 9.9", NULL, "install accelerate " PACKAGE_VERSION },
         { "no answer", break_answer, "host c: no answer", NULL, "see to host c" },
         { "a pair", break_pair, "from b to c: cannot connect", NULL, "between hosts b and c on all ports" },
