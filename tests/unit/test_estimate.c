@@ -53,6 +53,28 @@ test_checkpoints (void)
     }
 }
 
+/* Llama's frequencies, twice: half of the size of a head each. */
+static void
+test_heads (void)
+{
+    static const struct {
+        const char *config;
+        uint64_t elements;
+    } cases[] = {
+        { "{\"model_type\":\"llama\",\"hidden_size\":64,\"num_attention_heads\":4}", 1 + 2 * 8 },
+        { "{\"model_type\":\"llama\",\"hidden_size\":64,\"num_attention_heads\":4,\"head_dim\":10}", 1 + 2 * 5 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct estimate_model model = { 0 };
+        struct fail fail = { .text = "" };
+        bool good = !estimate_read_config (&model, "config.json", cases[i].config, strlen (cases[i].config), &fail)
+                    && add (&model, 1, "norm.weight", &fail) && !estimate_arrange (&model, &fail);
+        ok (good && model.elements == cases[i].elements, "frequencies of heads: %llu %s",
+            (unsigned long long) model.elements, fail.text);
+        estimate_model_release (&model);
+    }
+}
+
 /* Two tensors of 3 and 4 elements in neighbouring modules, with @p depth modules around them.
  * @return elements of the largest layer */
 static uint64_t
@@ -91,6 +113,7 @@ int
 main (void)
 {
     test_checkpoints ();
+    test_heads ();
     test_limits ();
     return done_testing ();
 }
