@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* URLs: their parts, which have the same origin, how texts get into them, and what messages show. */
+/* URLs: their parts, which have the same origin, how texts get into them, and what messages show.  Names of headers. */
 #include <config.h>
 
 #include "http/http.h"
@@ -87,11 +87,25 @@ test_texts (void)
     }
 }
 
+static void
+test_headers (void)
+{
+    struct http_response response = { .status = 200 };
+    strlist_add (&response.headers, "a: first");
+    strlist_add (&response.headers, "a: second");
+    strlist_add (&response.headers, "a-b: third");
+    is_text (http_header (&response, "a"), "second", "the last header of a name counts");
+    is_text (http_header (&response, "a-b"), "third", "names may begin alike");
+    is_text (http_header (&response, "b"), NULL, "a header that is not there");
+    http_response_release (&response);
+}
+
 int
 main (void)
 {
     test_split ();
     test_origins ();
     test_texts ();
+    test_headers ();
     return done_testing ();
 }
