@@ -10,6 +10,7 @@
 #include "config/mode.h"
 #include "hosts/crew.h"
 #include "launch/claim.h"
+#include "launch/gpu_report.h"
 #include "launch/job_run.h"
 #include "launch/keeper.h"
 #include "launch/logs.h"
@@ -183,6 +184,7 @@ run_once (struct job *job, const struct launch *launch, struct fail *fail)
     const struct job_observer observer = { .crew = crew_hook (launch->crew) };
     if (job_run (job, &launch->plan, &launch->keeper, launch->claim.fd, observer.crew ? &observer : NULL, fail))
         return -1;
+    gpu_report_find (job);
     print_report (job, launch);
     const struct crew_verdict *other = crew_blames_other (launch->crew);
     return other && job->end != JOB_TOLD ? other->status : job_status (job);
@@ -276,8 +278,10 @@ supervise_part (struct launch *launch)
     struct fail fail = { 0 };
     const struct job_observer observer = { .failed = hosts_tell_failure, .fd = launch->part->agent };
     int status = job_run (&job, &launch->plan, &launch->keeper, launch->claim.fd, &observer, &fail);
-    if (status == 0)
+    if (status == 0) {
+        gpu_report_find (&job);
         status = tell_agent (launch, &job, &fail);
+    }
     if (status < 0)
         status = tell_error (launch, &fail);
     job_release (&job);

@@ -54,3 +54,21 @@ gpu_process_describe (const struct gpu_process *process, bool with_user, struct 
     if (process->memory != NVML_UNKNOWN)
         strbuf_printf (out, ", %.2f GB", (double) process->memory / gib);
 }
+
+void
+gpu_describe_use (const struct gpu *gpu, struct strbuf *out)
+{
+    strbuf_printf (out, "GPU %d (%s)", gpu->index, gpu->name);
+    if (gpu->memory)
+        strbuf_printf (out, " has %.2f of %.2f GB free", (double) gpu->memory_free / gib, (double) gpu->memory / gib);
+    int named = 0;
+    for (int i = 0; i < gpu->process_count && i < NVML_MOST_PROCESSES; i++) {
+        if (!gpu->processes[i].pid)
+            continue;
+        strbuf_add (out, named++ ? "; " : gpu->memory ? "; used by " : " is used by ");
+        gpu_process_describe (&gpu->processes[i], true, out);
+    }
+    if (gpu->process_count > named)
+        strbuf_printf (out, "%s%d %sprocesses", named ? " and " : "; used by ", gpu->process_count - named,
+                       named ? "more " : "");
+}

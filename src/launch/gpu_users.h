@@ -16,4 +16,7 @@
  */
 void gpu_process_describe (const struct gpu_process *process, bool with_user, struct strbuf *out);
 
+/** Append "GPU 1 (NVIDIA H200) has 2.00 of 141.00 GB free; used by process ...; process ...", with their users. */
+void gpu_describe_use (const struct gpu *gpu, struct strbuf *out);
+
 #endif
