@@ -16,6 +16,9 @@ enum {
     START_MS = 120000,    /* besides */
 };
 
+/* What S3 wants to have in each signature; libcurl before 8.1 does not add it. The bytes of a file are protected by TLS. */
+#define PAYLOAD "x-amz-content-sha256: UNSIGNED-PAYLOAD"
+
 /* It becomes part of a host's name. */
 static int
 check_bucket (const char *bucket, struct fail *fail)
@@ -42,6 +45,7 @@ is_elsewhere (struct aws *aws, const char *bucket, const struct http_response *r
 static int
 create_bucket (struct aws *aws, const char *bucket, const char *url, struct aws_error *error, struct fail *fail)
 {
+    static const char *const headers[] = { PAYLOAD, "Content-Type: application/xml" };
     AUTO_STRBUF struct strbuf body = { 0 };
     struct http_response response = { 0 };
     if (strcmp (aws->region, "us-east-1") != 0)
@@ -50,7 +54,7 @@ create_bucket (struct aws *aws, const char *bucket, const char *url, struct aws_
     if (body.failed)
         return fail_nomem (fail);
     struct request request = { .service = AWS_S3, .action = "CreateBucket",
-                               .http = { .url = url, .method = "PUT", .body = body.text ? body.text : "",
+                               .http = { .url = url, .method = "PUT", .headers = headers, .header_count = 2, .body = body.text ? body.text : "",
                                          .body_length = body.length, .is_repeatable = true } };
     int result = call_send (aws, &request, &response, error, fail);
     http_response_release (&response);
@@ -68,7 +72,7 @@ aws_s3_need_bucket (struct aws *aws, const char *bucket, const char *account, bo
     struct http_response response = { 0 };
     struct aws_error error = { 0 };
     char owner[96];
-    const char *headers[] = { owner };
+    const char *headers[] = { PAYLOAD, owner };
     if (is_new)
         *is_new = false;
     if (check_bucket (bucket, fail) || endpoint_bucket (aws, bucket, &url, fail))
@@ -78,7 +82,7 @@ aws_s3_need_bucket (struct aws *aws, const char *bucket, const char *account, bo
         return fail_nomem (fail);
     snprintf (owner, sizeof owner, "x-amz-expected-bucket-owner: %.60s", account);
     struct request request = { .service = AWS_S3, .action = "HeadBucket", .permission = "ListBucket",
-                               .http = { .url = url.text, .method = "HEAD", .headers = headers, .header_count = 1 } };
+                               .http = { .url = url.text, .method = "HEAD", .headers = headers, .header_count = 2 } };
     int result = call_send (aws, &request, &response, &error, fail);
     if (result && is_elsewhere (aws, bucket, &response, fail))
         error.status = 0;
@@ -116,6 +120,7 @@ send_file (struct aws *aws, const struct aws_s3_object *object, const char *path
         return -1;
     strbuf_add_char (&url, '/');
     http_encode (&url, object->key, true);
+    strlist_add (&headers, PAYLOAD);
     add_header (&headers, "Content-Type", object->content_type ? object->content_type : "application/octet-stream");
     add_header (&headers, "x-amz-expected-bucket-owner", object->account);
     add_header (&headers, "x-amz-server-side-encryption", object->encryption);
