@@ -5,6 +5,7 @@
 #include "aws/call.h"
 
 #include "aws/chain.h"
+#include "aws/endpoint.h"
 #include "util/cleanup.h"
 
 #include <jansson.h>
@@ -56,17 +57,13 @@ post (struct aws *aws, struct request *request, struct http_response *response, 
 static int
 read_reply (const struct request *request, const struct http_response *response, json_t **reply, struct fail *fail)
 {
-    json_error_t why;
-    *reply = response->body.length ? json_loadb (response->body.text, response->body.length, 0, &why) : json_object ();
-    if (json_is_object (*reply))
-        return 0;
-    bool is_json = *reply || !response->body.length;
-    json_decref (*reply);
-    *reply = NULL;
-    if (!response->body.length)
-        return fail_nomem (fail);
-    return fail_set (fail, FAIL_GENERAL, "%s: the answer is not %s%s", request->action,
-                     is_json ? "a JSON object" : "valid JSON: ", is_json ? "" : why.text);
+    char what[160];
+    snprintf (what, sizeof what, "%s %s: the answer", endpoint_name (request->service), request->action);
+    if (response->body.length)
+        *reply = keys_parse (response->body.text, response->body.length, what, fail);
+    else if (!(*reply = json_object ()))
+        fail_nomem (fail);
+    return *reply ? 0 : -1;
 }
 
 int

@@ -61,6 +61,24 @@ keys_set (struct keys *keys, const char *access_key, const char *secret_key, con
     return fail_nomem (fail);
 }
 
+json_t *
+keys_parse (const char *text, size_t length, const char *what, struct fail *fail)
+{
+    json_error_t error;
+    json_t *json = json_loadb (text ? text : "", length, 0, &error);
+    if (json_is_object (json))
+        return json;
+    bool no_memory = !json
+                     && (json_error_code (&error) == json_error_out_of_memory
+                         || json_error_code (&error) == json_error_unknown);
+    json_decref (json);
+    if (no_memory)
+        fail_nomem (fail);
+    else
+        fail_set (fail, FAIL_GENERAL, "%s is not a JSON object", what);
+    return NULL;
+}
+
 static int
 read_expiry (struct keys *keys, const json_t *value, const char *name, struct fail *fail)
 {

@@ -120,8 +120,13 @@ test_expect_success 'a bucket of another account or region' '
     rules "/a-bucket/ match=HEAD_ status=404" "/a-bucket/ status=409 file=yours" && "$call" bucket a-bucket 123456789012 &&
     fails "not a valid name of an S3 bucket: '\''a/b'\''" bucket a/b 123456789012'
 test_expect_success 'files that cannot be uploaded' '
-    truncate -s 5368709121 huge && fails "cannot read nowhere: No such file" put a-bucket k nowhere && fails "not a regular file" put a-bucket k . &&
-    fails "huge has 5.0 GiB, but S3 takes at most 5 GiB in one piece" put a-bucket k huge && rm huge'
+    fails "cannot read nowhere: No such file" put a-bucket k nowhere && fails "not a regular file" put a-bucket k .'
+if truncate -s 5368709121 huge 2>err; then
+    test_expect_success 'a file that is too large' '
+        fails "huge has 5.0 GiB, but S3 takes at most 5 GiB in one piece" put a-bucket k huge && rm huge'
+else
+    test_skip 'a file that is too large' 'there is a limit for the size of files'
+fi
 
 # ---- hostile answers ----
 
@@ -133,7 +138,7 @@ test_expect_success 'redirects are not followed, and the keys stay here' '
 test_expect_success 'answers that are too large, not JSON, not XML, of something else' '
     rules "/api/ endless" && fails "larger than" $describe && rules "/api/ garbage" && fails "not HTTP" $describe &&
     echo "[1]" >root/list && rules "/api/ file=list" && fails "the answer is not a JSON object" $describe &&
-    echo "{" >root/open && rules "/api/ file=open" && fails "the answer is not valid JSON" $describe &&
+    echo "{" >root/open && rules "/api/ file=open" && fails "sagemaker DescribeTrainingJob: the answer is not a JSON object" $describe &&
     rules "/iam/ file=open" && fails "iam GetRole: the answer is: not valid XML" query iam GetRole x &&
     rules "/iam/ file=me" && fails "expected <GetRoleResponse>, got <GetCallerIdentityResponse>" query iam GetRole x &&
     printf "<GetCallerIdentityResponse/>" >root/anonymous && rules "/sts/ file=anonymous" && fails "no account of 12 digits" identity'
