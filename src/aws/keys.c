@@ -64,7 +64,7 @@ keys_set (struct keys *keys, const char *access_key, const char *secret_key, con
 json_t *
 keys_parse (const char *text, size_t length, const char *what, struct fail *fail)
 {
-    json_error_t error;
+    json_error_t error = { 0 }; /* without memory, jansson sets nothing */
     json_t *json = json_loadb (text ? text : "", length, 0, &error);
     if (json_is_object (json))
         return json;

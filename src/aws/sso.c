@@ -62,8 +62,10 @@ read_token (const struct sso *sso, char **token, struct fail *fail)
     strbuf_printf (&path, "%s/.aws/sso/cache/%s.json", home ? home : "", hash);
     if (path.failed)
         return fail_nomem (fail);
-    if (io_read_file (path.text, MOST_CACHE, &text, &length, NULL))
+    if (access (path.text, F_OK))
         return fail_set (fail, FAIL_GENERAL, "not logged in: run 'aws sso login --profile %.100s'", sso->profile);
+    if (io_read_file (path.text, MOST_CACHE, &text, &length, fail))
+        return -1;
     json_t *json = keys_parse (text, length, path.text, fail);
     explicit_bzero (text, length);
     free (text);
