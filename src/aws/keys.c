@@ -64,13 +64,11 @@ keys_set (struct keys *keys, const char *access_key, const char *secret_key, con
 json_t *
 keys_parse (const char *text, size_t length, const char *what, struct fail *fail)
 {
-    json_error_t error = { 0 }; /* without memory, jansson sets nothing */
-    json_t *json = json_loadb (text ? text : "", length, 0, &error);
+    errno = 0;
+    json_t *json = json_loadb (text ? text : "", length, 0, NULL);
     if (json_is_object (json))
         return json;
-    bool no_memory = !json
-                     && (json_error_code (&error) == json_error_out_of_memory
-                         || json_error_code (&error) == json_error_unknown);
+    bool no_memory = !json && errno == ENOMEM; /* jansson itself says that the text is wrong */
     json_decref (json);
     if (no_memory)
         fail_nomem (fail);
