@@ -141,7 +141,8 @@ test_expect_success 'answers that are too large, not JSON, not XML, of something
     echo "{" >root/open && rules "/api/ file=open" && fails "sagemaker DescribeTrainingJob: the answer is not a JSON object" $describe &&
     rules "/iam/ file=open" && fails "iam GetRole: the answer is: not valid XML" query iam GetRole x &&
     rules "/iam/ file=me" && fails "expected <GetRoleResponse>, got <GetCallerIdentityResponse>" query iam GetRole x &&
-    printf "<GetCallerIdentityResponse/>" >root/anonymous && rules "/sts/ file=anonymous" && fails "no account of 12 digits" identity'
+    printf "<GetCallerIdentityResponse/>" >root/anonymous && rules "/sts/ file=anonymous" && fails "no account of 12 digits" identity &&
+    sed "s/123456789012</12345678901x</" root/me >root/other && rules "/sts/ file=other" && fails "no account of 12 digits" identity'
 test_expect_success 'words of a server that a terminal would obey, or that quote the keys' '
     printf "{\"__type\":\"X\",\"message\":\"\\\\u001b[2J a SECRETSECRET b TOKENTOKEN\"}" >root/rude && rules "/api/ status=400 file=rude" &&
     fails "X: \\x1b[2J a *** b ***" $describe'

@@ -96,6 +96,9 @@ test_expect_success 'profiles that are missing, or named without "profile"' '
     refused "no AWS profile '\''nothing'\'' in $HOME/.aws/config or $HOME/.aws/credentials" -p nothing &&
     (export AWS_PROFILE=nothing && refused "AWS_PROFILE: no AWS profile '\''nothing'\''") &&
     refused "$HOME/.aws/config: the section of AWS profile '\''bare'\'' must begin with [profile bare]" -p bare'
+test_expect_success 'what is in both files: the credentials file counts' '
+    cp "$HOME/.aws/credentials" saved && printf "[default]\nregion = ca-west-1\n" >>"$HOME/.aws/credentials" &&
+    "$call" region >out && grep "^ca-west-1 " out && mv saved "$HOME/.aws/credentials"'
 test_expect_success 'files elsewhere, and a file that is wrong' '
     printf "[default]\naws_access_key_id=OTHER\naws_secret_access_key=S\n" >"$HOME/other" && printf "[x]\nword\n" >wrong &&
     (export AWS_SHARED_CREDENTIALS_FILE="~/other" && keys_are OTHER S "(none)" "AWS profile '\''default'\'' ($HOME/other)") &&

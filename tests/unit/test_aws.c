@@ -327,8 +327,12 @@ test_errors (void)
 static void
 test_long_errors (void)
 {
-    struct http_response response = { .status = 400 };
+    struct http_response response = { .status = 200 };
     struct aws_error error;
+    strbuf_add (&response.body, error_cases[2].body);
+    ok (!answer_is_throttled (&response), "an answer that is fine does not throttle, whatever it says");
+    strbuf_truncate (&response.body, 0);
+    response.status = 400;
     strbuf_add (&response.body, "{\"__type\":\"");
     for (int i = 0; i < 200; i++)
         strbuf_add (&response.body, "X");
