@@ -109,7 +109,8 @@ test_expect_success 'a connection that broke: what only reads is asked again, wh
     rules "/api/ drop times=1" "/api/ file=job" && fails "sagemaker CreateTrainingJob: http://127.0.0.1" $create && requests_are 1 &&
     grep -x "error - 0 4 1" err'
 test_expect_success 'no region' '
-    (unset AWS_REGION && fails "no AWS region: set AWS_REGION, or '\''region'\'' in the AWS profile '\''default'\''" $describe)'
+    (unset AWS_REGION && fails "no AWS region: set AWS_REGION, or '\''region'\'' in the AWS profile '\''default'\''" $describe) &&
+    (export AWS_ENDPOINT_URL=http://nowhere.invalid AWS_REGION=moon-1 && fails "Or is there no AWS region moon-1?" $describe)'
 test_expect_success 'a bucket of another account or region' '
     rules "/a-bucket/ status=403" && fails "S3 bucket a-bucket belongs to another account than 123456789012, or AWS_ACCESS_KEY_ID needs" bucket a-bucket 123456789012 &&
     rules "/a-bucket/ status=301 header=x-amz-bucket-region:us-west-2" &&
