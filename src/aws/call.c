@@ -9,7 +9,16 @@
 #include "util/cleanup.h"
 
 #include <jansson.h>
+#include <poll.h>
 #include <string.h>
+
+/* Whether the caller wants an end, also while credentials are looked for. */
+static bool
+is_stopped (const struct aws *aws)
+{
+    struct pollfd stop = { .fd = aws->options.stop_fd, .events = POLLIN };
+    return stop.fd >= 0 && poll (&stop, 1, 0) > 0;
+}
 
 int
 call_send (struct aws *aws, const struct request *request, struct http_response *response, struct aws_error *error,
@@ -17,8 +26,10 @@ call_send (struct aws *aws, const struct request *request, struct http_response 
 {
     for (bool is_second = false;; is_second = true) {
         *error = (struct aws_error) { .trouble = HTTP_OTHER };
-        if (chain_find (aws, fail))
+        if (chain_find (aws, fail)) {
+            error->trouble = is_stopped (aws) ? HTTP_STOPPED : HTTP_OTHER;
             return -1;
+        }
         if (!request_send (aws, &aws->keys, aws->source.text, request, response, error, fail))
             return 0;
         if (is_second || !answer_is_expired (error) || !chain_forget (aws))

@@ -111,6 +111,10 @@ test_expect_success 'a connection that broke: what only reads is asked again, wh
 test_expect_success 'no region' '
     (unset AWS_REGION && fails "no AWS region: set AWS_REGION, or '\''region'\'' in the AWS profile '\''default'\''" $describe) &&
     (export AWS_ENDPOINT_URL=http://nowhere.invalid AWS_REGION=moon-1 && fails "Or is there no AWS region moon-1?" $describe)'
+test_expect_success 'an end that the caller wants: of a request, of a program that gives keys' '
+    rules "/api/ stall=0 file=job" && echo | fails "interrupted" -s $describe && grep -x "error - 0 9 1" err &&
+    mkdir -p "$HOME/.aws" && printf "[profile slow]\ncredential_process = sleep 1000\n" >"$HOME/.aws/config" &&
+    echo | fails "interrupted" -s -p slow $describe && grep -x "error - 0 9 0" err'
 test_expect_success 'a bucket of another account or region' '
     rules "/a-bucket/ status=403" && fails "S3 bucket a-bucket belongs to another account than 123456789012, or AWS_ACCESS_KEY_ID needs" bucket a-bucket 123456789012 &&
     rules "/a-bucket/ status=301 header=x-amz-bucket-region:us-west-2" &&
