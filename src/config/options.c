@@ -123,7 +123,7 @@ const struct option options[] = {
 
     { .key = "debug", OPT_FLAG (debug), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .env = "ACCELERATE_DEBUG_MODE", .spelling = SPELL_TRUE_IF_ON,
-      .paths = S | M | T | D | P,
+      .paths = S | M | T | D | P | SM,
       .help = "check shapes before every collective",
       .doc = "Compare the shapes of tensors across ranks before every collective operation, and report a mismatch as "
              "an error that shows all shapes. Works in programs that use libaccel and in Python programs that use "
