@@ -71,6 +71,7 @@ struct aws_error {
     char message[512];         /* Amazon's words; printable */
     char request[80];          /* the request's id; "" if unknown */
     enum http_trouble trouble; /* HTTP_STOPPED: stop_fd; HTTP_BROKEN and HTTP_TIMED_OUT: the call may have had effect */
+    unsigned attempts;         /* more than 1: an earlier one, answered by 5xx, may have had effect, too */
 };
 
 /** @return whether @p error has this code */

@@ -68,12 +68,33 @@ set_headers (struct transfer *transfer)
     return 0;
 }
 
+/* Before 8.10, libcurl sorts "name-more" before "name", and the signature is wrong. */
+static int
+check_order (struct transfer *transfer)
+{
+    const struct http_request *request = transfer->request;
+    const curl_version_info_data *info = transfer->curl->version_info (CURLVERSION_NOW);
+    for (size_t i = 0; i < request->header_count && info->version_num < 0x080a00; i++)
+        for (size_t k = 0; k < request->header_count; k++) {
+            size_t length = strcspn (request->headers[i], ":");
+            if (strncasecmp (request->headers[i], request->headers[k], length) || request->headers[k][length] != '-')
+                continue;
+            transfer_fail (transfer, HTTP_OTHER, "libcurl %s cannot sign the headers %.*s and %.*s for AWS: install "
+                           "version 8.10 or later", info->version, (int) length, request->headers[i],
+                           (int) strcspn (request->headers[k], ":"), request->headers[k]);
+            return -1;
+        }
+    return 0;
+}
+
 static int
 set_signature (struct transfer *transfer)
 {
     const struct http_aws *aws = transfer->request->aws;
     if (!aws)
         return 0;
+    if (check_order (transfer))
+        return -1;
     AUTO_STRBUF struct strbuf provider = { 0 };
     strbuf_printf (&provider, "aws:amz:%s:%s", aws->region, aws->service);
     if (provider.failed) {

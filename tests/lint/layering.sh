@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Dependencies run one way: cli -> hosts -> launch -> config -> util, cli -> hub -> http -> util, cli -> files -> util,
-# lib -> files -> util; and a few things have one place only.
+# Dependencies run one way: cli -> hosts -> launch -> config -> util, cli -> hub -> http -> util, cli -> aws -> http -> util,
+# cli -> files -> util, lib -> files -> util; and a few things have one place only.
 . "${srcdir:-.}/tests/testlib.sh"
 
 # includes FOLDER FORBIDDEN...: no file of src/FOLDER includes "FORBIDDEN/...".
@@ -14,16 +14,17 @@ includes () {
     done
 }
 
-includes util files lib config launch hosts http hub cli
-includes files lib config launch hosts http hub cli
-includes lib config launch hosts http hub cli
-includes config files lib launch hosts http hub cli
-includes launch files lib hosts http hub cli
-includes hosts files lib http hub cli
-includes http files lib config launch hosts hub cli
-includes hub files lib config launch hosts cli
-includes selftest util files lib config launch hosts http hub cli
-includes engines util files lib config launch hosts http hub cli
+includes util files lib config launch hosts http hub aws cli
+includes files lib config launch hosts http hub aws cli
+includes lib config launch hosts http hub aws cli
+includes config files lib launch hosts http hub aws cli
+includes launch files lib hosts http hub aws cli
+includes hosts files lib http hub aws cli
+includes http files lib config launch hosts hub aws cli
+includes hub files lib config launch hosts aws cli
+includes aws files lib config launch hosts hub cli
+includes selftest util files lib config launch hosts http hub aws cli
+includes engines util files lib config launch hosts http hub aws cli
 
 # ---- the floors of src/lib, which HACKING.md lists ----
 
