@@ -81,7 +81,7 @@ size_t
 instance_family (const char *instance, const char **family)
 {
     *family = instance;
-    if (strncmp (instance, "ml", 2) || (instance[2] != '.' && instance[2] != '_'))
+    if (strncmp (instance, "ml.", 3))
         return 0;
     const char *start = instance + 3, *at = start;
     while (islower ((unsigned char) *at) || isdigit ((unsigned char) *at) || *at == '-')

@@ -139,7 +139,7 @@ def more(name, additional, changes=None):
 def add_images():
     with open(os.path.join(os.path.dirname(sagemaker.__file__), "image_uri_config", "huggingface.json")) as file:
         table = json.load(file)["training"]
-    regions = set()
+    regions, newest_regions = set(), set(table["versions"]["4.56.2"]["pytorch2.8.0"]["registries"])
     for version, by_base in table["versions"].items():
         for framework, row in by_base.items():
             if framework.startswith("pytorch"):
@@ -150,7 +150,8 @@ def add_images():
     newest = {"transformers_version": "4.56.2", "pytorch_version": "2.8.0", "py_version": "py312"}
     for region in sorted(regions | {"eu-west-9", "ap-south-2", "eu-central-2"}):
         add(f"region-{region}", {**newest, "region": region})
-        add(f"region-old-{region}", {"region": region})
+        if region not in newest_regions:
+            add(f"region-old-{region}", {"region": region})
     for names in [("4.17", "1.10", "py38"), ("4.26", "1.13", "py39"), ("4.17", "1.10.2", "py38"), ("4.17.0", "1.9", "py38"),
                   ("4.17.0", "1.9.1", "py38"), ("4.99.0", "1.10.2", "py38"), ("4.17.0", "1.10.2", "py27"),
                   ("4.49.0", "2.5.1", "py311"), ("-", "1.10.2", "py38"), ("4.17.0", "-", "py38")]:
@@ -364,9 +365,9 @@ def main():
                     file.write(text)
             case.update(run(case))
             os.chdir("/")
-    json.dump({"sagemaker": sagemaker.__version__, "tree": TREE, "cases": cases}, sys.stdout, indent=0,
-              sort_keys=True, ensure_ascii=True)
-    print()
+    print(json.dumps({"name": "", "sagemaker": sagemaker.__version__, "files": TREE}, sort_keys=True))
+    for case in cases:
+        print(json.dumps(case, sort_keys=True))
 
 
 main()
