@@ -33,7 +33,7 @@ srcdir=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
 builddir=$(cd "${builddir:-.}" && pwd)
 accelerate=$builddir/accelerate
 
-for name in $(env | sed -n 's/^\(\(ACCEL\|ACCELERATE\|FSDP\|MEGATRON_LM\|PARALLELISM_CONFIG\|OMPI\|PMI\|PMIX\|MV2\|SLURM\|TORCHELASTIC\|HF\)_[A-Za-z0-9_]*\)=.*/\1/p'); do
+for name in $(env | sed -n 's/^\(\(ACCEL\|ACCELERATE\|FSDP\|MEGATRON_LM\|PARALLELISM_CONFIG\|OMPI\|PMI\|PMIX\|MV2\|SLURM\|TORCHELASTIC\|HF\|AWS\)_[A-Za-z0-9_]*\)=.*/\1/p'); do
     unset "$name"
 done
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT OMP_NUM_THREADS CUDA_VISIBLE_DEVICES XDG_CACHE_HOME VIRTUAL_ENV CONDA_PREFIX NO_COLOR

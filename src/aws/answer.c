@@ -4,6 +4,7 @@
 
 #include "aws/answer.h"
 
+#include "aws/when.h"
 #include "aws/xml.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
@@ -135,21 +136,13 @@ answer_is_expired (const struct aws_error *error)
     return is_one_of (error->code, codes);
 }
 
-int64_t
-answer_clock_lead (const char *date, int64_t now)
+/* Seconds that this machine's clock is ahead of AWS's. */
+static int64_t
+clock_lead (const struct http_response *response)
 {
-    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    struct tm when = { 0 };
-    char month[4] = "", end = 0;
-    if (!date || sscanf (date, "%*3[A-Za-z], %2d %3[A-Za-z] %4d %2d:%2d:%2d GM%c", &when.tm_mday, month, &when.tm_year,
-                         &when.tm_hour, &when.tm_min, &when.tm_sec, &end) != 7 || end != 'T' || when.tm_year < 1970)
-        return 0;
-    const char *found = strlen (month) == 3 ? strstr (months, month) : NULL;
-    if (!found || (found - months) % 3)
-        return 0;
-    when.tm_mon = (int) (found - months) / 3;
-    when.tm_year -= 1900;
-    return now - timegm (&when);
+    const char *date = http_header (response, "date");
+    int64_t theirs = date ? when_http (date) : -1;
+    return theirs > 0 ? time (NULL) - theirs : 0;
 }
 
 /* What to do about a refusal of the signature or of the caller. */
@@ -216,7 +209,7 @@ answer_refuse (const struct answer_call *call, const struct aws_error *error, co
         while (text.length && text.text[text.length - 1] == '.')
             strbuf_truncate (&text, text.length - 1);
     }
-    add_advice (&text, call, error, answer_clock_lead (http_header (response, "date"), time (NULL)));
+    add_advice (&text, call, error, clock_lead (response));
     if (answer_is_throttled (response))
         strbuf_printf (&text, " (tried %u times)", error->attempts);
     if (text.failed)

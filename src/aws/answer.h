@@ -27,7 +27,4 @@ bool answer_is_expired (const struct aws_error *error);
 int answer_refuse (const struct answer_call *call, const struct aws_error *error, const struct http_response *response,
                    struct fail *fail);
 
-/** @return seconds that this machine's clock is ahead of a Date header ("Mon, 23 Nov 2026 04:40:06 GMT"); 0: not one */
-int64_t answer_clock_lead (const char *date, int64_t now);
-
 #endif

@@ -4,12 +4,13 @@
  * Credentials are found as Amazon's own tools find them, in this order:
  *   1. the caller's keys (aws_options.access_key)
  *   2. the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, unless the caller names a profile
- *   3. a role for AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN, unless the caller names a profile
- *   4. the profile (the caller's, AWS_PROFILE, AWS_DEFAULT_PROFILE, or "default") in ~/.aws/config and ~/.aws/credentials:
- *      role_arn with source_profile, credential_source or web_identity_token_file; sso_session or sso_start_url; keys;
- *      credential_process
- *   5. the container's (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or ..._FULL_URI)
- *   6. the role of the EC2 instance
+ *   3. the profile (the caller's, AWS_PROFILE, AWS_DEFAULT_PROFILE, or "default") in ~/.aws/config and
+ *      ~/.aws/credentials: role_arn with source_profile or credential_source
+ *   4. a role for an identity token: AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN, unless the caller names a profile;
+ *      or the profile's web_identity_token_file and role_arn
+ *   5. what else the profile has: sso_session or sso_start_url; keys; credential_process
+ *   6. the container's (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or ..._FULL_URI)
+ *   7. the role of the EC2 instance
  * Credentials that expire are renewed. They appear in no message and no log.
  *
  * Every call has a deadline; throttled and failed requests are repeated after growing random pauses. The servers of

@@ -83,7 +83,8 @@ aws_json_call (struct aws *aws, enum aws_service service, const char *action, co
         *reply = NULL;
     if (!text)
         return fail_nomem (fail);
-    snprintf (target, sizeof target, "X-Amz-Target: %s.%s", service == AWS_LOGS ? "Logs_20140328" : "SageMaker", action);
+    snprintf (target, sizeof target, "X-Amz-Target: %s.%s", service == AWS_LOGS ? "Logs_20140328" : "SageMaker",
+              action);
     struct request request = { .service = service, .action = action,
                                .http = { .headers = headers, .header_count = 2, .body = text,
                                          .body_length = strlen (text) } };

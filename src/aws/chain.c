@@ -33,8 +33,8 @@ source_keys (struct aws *aws, const char *name, struct found *found, struct fail
         return source_instance (aws, found, fail);
     if (!strcasecmp (name, "EcsContainer"))
         return source_container (aws, found, fail);
-    return fail_set (fail, FAIL_GENERAL,
-                     "invalid credential_source '%.60s': expected Environment, Ec2InstanceMetadata or EcsContainer", name);
+    return fail_set (fail, FAIL_GENERAL, "invalid credential_source '%.60s': expected Environment, Ec2InstanceMetadata "
+                     "or EcsContainer", name);
 }
 
 static int
@@ -144,8 +144,8 @@ find (struct aws *aws, struct found *found, struct fail *fail)
     if (!result)
         result = source_instance (aws, found, fail);
     if (!result)
-        result = fail_set (fail, FAIL_GENERAL, "no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-                           "run 'aws configure' for the AWS profile '%.100s'", aws->profile);
+        result = fail_set (fail, FAIL_GENERAL, "no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+                           "or run 'aws configure' for the AWS profile '%.100s'", aws->profile);
     return result;
 }
 

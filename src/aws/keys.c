@@ -4,13 +4,11 @@
 
 #include "aws/keys.h"
 
+#include "aws/when.h"
 #include "util/cleanup.h"
 
-#include <ctype.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 const struct keys_names keys_names_process = { "AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration" };
 const struct keys_names keys_names_metadata = { "AccessKeyId", "SecretAccessKey", "Token", "Expiration" };
@@ -63,30 +61,6 @@ keys_set (struct keys *keys, const char *access_key, const char *secret_key, con
     return fail_nomem (fail);
 }
 
-int64_t
-keys_time (const char *text)
-{
-    static const char form[] = "0000-00-00T00:00:00";
-    struct tm when = { 0 };
-    int length = 0;
-    for (size_t i = 0; form[i]; i++)
-        if (form[i] == '0' ? !isdigit ((unsigned char) text[i]) : text[i] != form[i])
-            return -1;
-    if (sscanf (text, "%4d-%2d-%2dT%2d:%2d:%2d%n", &when.tm_year, &when.tm_mon, &when.tm_mday, &when.tm_hour,
-                &when.tm_min, &when.tm_sec, &length) != 6 || length != 19)
-        return -1;
-    const char *zone = text + length;
-    if (*zone == '.')
-        zone += 1 + strspn (zone + 1, "0123456789");
-    if ((strcmp (zone, "Z") != 0 && strcmp (zone, "UTC") != 0 && strcmp (zone, "+00:00") != 0) || when.tm_year < 1970
-        || when.tm_mon < 1 || when.tm_mon > 12 || when.tm_mday < 1 || when.tm_mday > 31 || when.tm_hour > 23
-        || when.tm_min > 59 || when.tm_sec > 60)
-        return -1;
-    when.tm_year -= 1900;
-    when.tm_mon -= 1;
-    return timegm (&when);
-}
-
 static int
 read_expiry (struct keys *keys, const json_t *value, const char *name, struct fail *fail)
 {
@@ -94,7 +68,7 @@ read_expiry (struct keys *keys, const json_t *value, const char *name, struct fa
     if (!value || json_is_null (value))
         return 0;
     if (json_is_string (value))
-        when = keys_time (json_string_value (value));
+        when = when_iso (json_string_value (value));
     else if (json_is_integer (value))
         when = json_integer_value (value) / 1000;
     if (when <= 0)

@@ -41,8 +41,4 @@ extern const struct keys_names keys_names_sso;
 /** Read an object. Messages name members, never values. */
 int keys_from_json (struct keys *keys, const struct json_t *json, const struct keys_names *names, struct fail *fail);
 
-/** Read "2026-11-23T04:40:06Z", also with a fraction, "+00:00" or "UTC".
- *  @return seconds since 1970; -1: not such a text */
-int64_t keys_time (const char *text);
-
 #endif

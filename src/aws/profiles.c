@@ -79,7 +79,8 @@ static void
 find_kind (struct reader *reader, const char **begin, const char *end)
 {
     static const struct { const char *word; enum profiles_kind kind; } words[]
-        = { { "profile", PROFILES_PROFILE }, { "sso-session", PROFILES_SSO_SESSION }, { "services", PROFILES_SERVICES } };
+        = { { "profile", PROFILES_PROFILE }, { "sso-session", PROFILES_SSO_SESSION },
+            { "services", PROFILES_SERVICES } };
     size_t length = (size_t) (end - *begin);
     reader->kind = PROFILES_OTHER;
     if (reader->is_credentials || (length == 7 && !memcmp (*begin, "default", 7))) {

@@ -4,6 +4,7 @@
 
 #include "aws/request.h"
 #include "aws/source.h"
+#include "aws/when.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 
@@ -38,7 +39,7 @@ take_answer (const struct aws_xml *xml, const char *action, struct keys *keys, s
         if (!values[i] || !*values[i])
             return fail_set (fail, FAIL_GENERAL, "sts %s: the answer has no '%s'", action, names[i]);
     }
-    int64_t expires = keys_time (values[3]);
+    int64_t expires = when_iso (values[3]);
     if (expires <= 0)
         return fail_set (fail, FAIL_GENERAL, "sts %s: 'Expiration' is not a valid time", action);
     if (keys_set (keys, values[0], values[1], values[2], fail))
@@ -92,8 +93,8 @@ source_role (struct aws *aws, const char *profile, const struct found *by, struc
     char name[64];
     name_session (name, sizeof name);
     if (state_profile_value (aws, profile, "mfa_serial"))
-        return fail_set (fail, FAIL_GENERAL, "AWS profile '%.100s' needs a code (mfa_serial), which this command cannot "
-                         "ask for: get keys with 'aws configure export-credentials', or with credential_process",
+        return fail_set (fail, FAIL_GENERAL, "AWS profile '%.100s' needs a code (mfa_serial), which this command "
+                         "cannot ask for: get keys with 'aws configure export-credentials', or with credential_process",
                          profile);
     add (&parameters, "RoleArn", role);
     add (&parameters, "RoleSessionName", session ? session : name);

@@ -16,7 +16,7 @@ enum {
     START_MS = 120000,    /* besides */
 };
 
-/* What S3 wants to have in each signature; libcurl before 8.1 does not add it. The bytes of a file are protected by TLS. */
+/* Which S3 wants in each signature, and some versions of libcurl do not add. TLS protects the bytes. */
 #define PAYLOAD "x-amz-content-sha256: UNSIGNED-PAYLOAD"
 
 /* It becomes part of a host's name. */
@@ -54,8 +54,9 @@ create_bucket (struct aws *aws, const char *bucket, const char *url, struct aws_
     if (body.failed)
         return fail_nomem (fail);
     struct request request = { .service = AWS_S3, .action = "CreateBucket",
-                               .http = { .url = url, .method = "PUT", .headers = headers, .header_count = 2, .body = body.text ? body.text : "",
-                                         .body_length = body.length, .is_repeatable = true } };
+                               .http = { .url = url, .method = "PUT", .headers = headers, .header_count = 2,
+                                         .body = body.text ? body.text : "", .body_length = body.length,
+                                         .is_repeatable = true } };
     int result = call_send (aws, &request, &response, error, fail);
     http_response_release (&response);
     if (result && aws_error_is (error, "BucketAlreadyOwnedByYou")) /* by another launch, just now */

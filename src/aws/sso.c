@@ -6,6 +6,7 @@
 #include "aws/request.h"
 #include "aws/sha1.h"
 #include "aws/source.h"
+#include "aws/when.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 
@@ -68,7 +69,7 @@ read_token (const struct sso *sso, char **token, struct fail *fail)
     free (text);
     const char *value = json_string_value (json_object_get (json, "accessToken"));
     const char *end = json_string_value (json_object_get (json, "expiresAt"));
-    int64_t expires = end ? keys_time (end) : -1;
+    int64_t expires = end ? when_iso (end) : -1;
     int result = 0;
     if (!value || expires < 0)
         result = fail_set (fail, FAIL_GENERAL, "%.300s is not a session of 'aws sso login'", path.text);

@@ -97,7 +97,8 @@ find_region (struct aws *aws, const char *wanted, struct fail *fail)
     while (isalnum ((unsigned char) name[length]) || (length && name[length] == '-'))
         length++;
     if (!length || name[length] || length > 63 || name[length - 1] == '-')
-        return fail_set (fail, FAIL_GENERAL, "not a valid AWS region: '%.100s'; expected a name such as us-east-1", name);
+        return fail_set (fail, FAIL_GENERAL, "not a valid AWS region: '%.100s'; expected a name such as us-east-1",
+                         name);
     aws->region = strdup (name);
     return aws->region ? 0 : fail_nomem (fail);
 }

@@ -123,7 +123,8 @@ read_reference (struct reader *reader, struct strbuf *out)
         char digit = *at;
         if (!is_hex && !isdigit ((unsigned char) digit))
             break;
-        code = code * (is_hex ? 16 : 10) + (uint32_t) (isdigit ((unsigned char) digit) ? digit - '0' : (digit | 32) - 'a' + 10);
+        int value = isdigit ((unsigned char) digit) ? digit - '0' : (digit | 32) - 'a' + 10;
+        code = code * (is_hex ? 16 : 10) + (uint32_t) value;
     }
     if (at == reader->end || *at != ';' || !code || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)
         || (code < ' ' && !strchr ("\t\r\n", (int) code)))
