@@ -5,6 +5,7 @@
 #include "sagemaker/source.h"
 
 #include "sagemaker/ignore.h"
+#include "util/bytes.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
 
@@ -123,7 +124,7 @@ take (struct walk *walk, struct found *found)
     }
     if ((uint64_t) found->info.st_size >= SOURCE_LARGE) {
         AUTO_STRBUF struct strbuf size = { 0 };
-        source_add_size (&size, (uint64_t) found->info.st_size);
+        bytes_add (&size, (uint64_t) found->info.st_size);
         strlist_printf (&walk->source->large, "%s (%s)", found->name, size.text ? size.text : "");
     }
     return append (walk, found, false);
@@ -227,8 +228,8 @@ check_all (const struct source *source, struct fail *fail)
                              source->files[i - 1].path, source->files[i].path);
     if (source->bytes > SOURCE_MOST) {
         AUTO_STRBUF struct strbuf size = { 0 };
-        source_add_size (&size, source->bytes);
-        return fail_set (fail, FAIL_GENERAL, "the source code has %s, but 5 GiB are the maximum; put data into S3 and "
+        bytes_add (&size, source->bytes);
+        return fail_set (fail, FAIL_GENERAL, "the source code has %s, but 5 GB are the maximum; put data into S3 and "
                          "name it in sagemaker_inputs_file%s%s", size.text ? size.text : "",
                          source->large.count ? "; the first large file is " : "",
                          source->large.count ? source->large.items[0] : "");
@@ -275,21 +276,6 @@ source_release (struct source *source)
 }
 
 /* ---- for the user ---- */
-
-void
-source_add_size (struct strbuf *out, uint64_t bytes)
-{
-    static const char *const units[] = { "KiB", "MiB", "GiB", "TiB" };
-    double number = (double) bytes / 1024;
-    size_t unit = 0;
-    if (bytes < 1024) {
-        strbuf_printf (out, "%d bytes", (int) bytes);
-        return;
-    }
-    for (; number >= 1024 && unit + 1 < sizeof units / sizeof *units; unit++)
-        number /= 1024;
-    strbuf_printf (out, "%.1f %s", number, units[unit]);
-}
 
 static void
 add_note (struct strbuf *out, const char *what, const struct strlist *names)

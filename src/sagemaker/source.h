@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 /** Larger sources are refused: Amazon takes 5 GiB in one piece. */
-#define SOURCE_MOST ((uint64_t) 5 << 30)
-#define SOURCE_LARGE ((uint64_t) 50 << 20) /* bytes of a file that is named */
+#define SOURCE_MOST ((uint64_t) 5000000000)
+#define SOURCE_LARGE ((uint64_t) 50000000) /* bytes of a file that is named */
 
 struct source_file {
     char *name; /* in the archive; folders have none of their own unless they are empty */
@@ -26,7 +26,7 @@ struct source {
     size_t count, capacity;
     uint64_t bytes;
     struct strlist ignored; /* by .gitignore or .git itself, and packed all the same, as Amazon's library does */
-    struct strlist large;   /* "data.bin (120 MiB)" */
+    struct strlist large;   /* "data.bin (120 MB)" */
     struct strlist outside; /* links that lead out of the folder: "data -> /srv/data" */
     struct strlist skipped; /* neither files nor folders */
 };
@@ -38,8 +38,5 @@ void source_release (struct source *source);
 
 /** Append what the user should know before these files are uploaded, in lines that begin with "accelerate: note: ". */
 void source_add_notes (const struct source *source, struct strbuf *out);
-
-/** Append "12.3 MiB". */
-void source_add_size (struct strbuf *out, uint64_t bytes);
 
 #endif
