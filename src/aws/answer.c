@@ -173,16 +173,24 @@ add_advice (struct strbuf *text, const struct answer_call *call, const struct aw
         strbuf_add (text, ": enable this service or region for the account");
 }
 
+/* @return how much of @p text is @p secret; at its end, where long texts are cut, a part of it is enough */
+static size_t
+secret_length (const char *text, const char *secret)
+{
+    size_t length = secret ? strlen (secret) : 0, left = strlen (text);
+    if (left < length && left >= 4)
+        length = left;
+    return length && !strncmp (text, secret, length) ? length : 0;
+}
+
 /* Append the words of AWS without any text of @p keys. */
 static void
 add_words (struct strbuf *out, const char *words, const struct keys *keys)
 {
-    const char *const secrets[] = { keys ? keys->secret_key : NULL, keys ? keys->session_token : NULL };
     while (*words) {
-        size_t length = 0;
-        for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++)
-            if (secrets[i] && *secrets[i] && !strncmp (words, secrets[i], strlen (secrets[i])))
-                length = strlen (secrets[i]);
+        size_t length = keys ? secret_length (words, keys->secret_key) : 0;
+        if (!length && keys)
+            length = secret_length (words, keys->session_token);
         if (length)
             strbuf_add (out, "***");
         else
@@ -199,10 +207,11 @@ answer_refuse (const struct answer_call *call, const struct aws_error *error, co
     static const char *const quoting[] = { "SignatureDoesNotMatch", "InvalidSignatureException", "IncompleteSignature",
                                            "IncompleteSignatureException", NULL };
     AUTO_STRBUF struct strbuf text = { 0 };
+    strbuf_add (&text, ": ");
     if (*error->code)
-        strbuf_printf (&text, ": %s", error->code);
+        add_words (&text, error->code, call->keys);
     else
-        strbuf_printf (&text, ": the answer has status %d", error->status);
+        strbuf_printf (&text, "the answer has status %d", error->status);
     if (*error->message && !is_one_of (error->code, quoting)) {
         strbuf_add (&text, ": ");
         add_words (&text, error->message, call->keys);

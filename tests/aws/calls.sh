@@ -119,9 +119,8 @@ test_expect_success 'a bucket of another account or region' '
     printf "<Error><Code>BucketAlreadyOwnedByYou</Code><Message>yours</Message></Error>" >root/yours &&
     rules "/a-bucket/ match=HEAD_ status=404" "/a-bucket/ status=409 file=yours" && "$call" bucket a-bucket 123456789012 &&
     fails "not a valid name of an S3 bucket: '\''a/b'\''" bucket a/b 123456789012'
-truncate -s 5368709121 huge
 test_expect_success 'files that cannot be uploaded' '
-    fails "cannot read nowhere: No such file" put a-bucket k nowhere && fails "not a regular file" put a-bucket k . &&
+    truncate -s 5368709121 huge && fails "cannot read nowhere: No such file" put a-bucket k nowhere && fails "not a regular file" put a-bucket k . &&
     fails "huge has 5.0 GiB, but S3 takes at most 5 GiB in one piece" put a-bucket k huge && rm huge'
 
 # ---- hostile answers ----

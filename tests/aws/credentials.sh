@@ -234,24 +234,25 @@ sso_session = nothing
 sso_session = corp
 sso_account_id = 1
 END
-# cache KEY SECONDS
+# cache NAME SECONDS: the names of files are SHA-1 of "corp" and of the URL
 cache () {
-    printf '{"startUrl":"x","accessToken":"SSO-TOKEN","expiresAt":"%s"}' "$(later "$2")" \
-        >"$HOME/.aws/sso/cache/$(printf %s "$1" | sha1sum | cut -d ' ' -f 1).json"
+    printf '{"startUrl":"x","accessToken":"SSO-TOKEN","expiresAt":"%s"}' "$(later "$2")" >"$HOME/.aws/sso/cache/$1.json"
 }
+corp=ee0bfd2552fbd840c02cc48b6e823320543c450f
+start=a51746d4aa793ae07b25e90c3a5db96fc7832bd7
 printf '{"roleCredentials":{"accessKeyId":"SSO","secretAccessKey":"SSSO","sessionToken":"TSSO","expiration":%s000}}' \
     "$(($(date +%s) + 3600))" >root/sso
 test_expect_success 'a session of aws sso login, by name or by URL' '
-    cache corp 600 && cache https://corp.awsapps.com/start 600 && rules "/sso/federation/credentials file=sso" &&
+    cache $corp 600 && cache $start 600 && rules "/sso/federation/credentials file=sso" &&
     keys_are SSO SSSO TSSO "AWS profile '\''sso'\'' (IAM Identity Center)" -p sso &&
     grep "^GET /sso/federation/credentials?role_name=Dev%20Ops&account_id=123456789012 " requests/1 &&
     grep "^x-amz-sso_bearer_token: SSO-TOKEN" requests/1 && ! grep -i "^authorization" requests/1 &&
     keys_are SSO SSSO TSSO "AWS profile '\''legacy'\'' (IAM Identity Center)" -p legacy'
 test_expect_success 'no session, an old one, one that the server does not know' '
-    cache corp -5 && refused "the session has expired: run '\''aws sso login --profile sso'\''" -p sso &&
-    echo "{}" >"$HOME/.aws/sso/cache/$(printf corp | sha1sum | cut -d " " -f 1).json" && refused "is not a session of" -p sso &&
+    cache $corp -5 && refused "the session has expired: run '\''aws sso login --profile sso'\''" -p sso &&
+    echo "{}" >"$HOME/.aws/sso/cache/$corp.json" && refused "is not a session of" -p sso &&
     rm "$HOME"/.aws/sso/cache/* && refused "not logged in: run '\''aws sso login --profile sso'\''" -p sso &&
-    cache corp 600 && rules "/sso/federation/credentials status=401" && refused "the session is not valid any more" -p sso &&
+    cache $corp 600 && rules "/sso/federation/credentials status=401" && refused "the session is not valid any more" -p sso &&
     refused "there is no section [sso-session nothing]" -p nosession && refused "sso_role_name is missing" -p norole'
 
 # ---- containers and instances ----

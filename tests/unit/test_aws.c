@@ -84,7 +84,8 @@ test_profiles (void)
             "wrong profiles %zu are refused", i);
         is_text (fail.text, bad_profiles[i].error, "by line");
     }
-    ok (profiles_parse (&profiles, "f", "[a]\nk=\0\n", 8, true, &fail) == -1 && strstr (fail.text, "f:2: there is a zero"),
+    ok (profiles_parse (&profiles, "f", "[a]\nk=\0\n", 8, true, &fail) == -1 && strstr (fail.text,
+        "f:2: there is a zero"),
         "a zero byte is refused");
     ok (!profiles_read (&profiles, "/nowhere/at/all", true, &fail) && !profiles.count, "a missing file is empty");
     profiles_release (&profiles);
@@ -171,8 +172,10 @@ static void
 test_when (void)
 {
     static const struct { const char *text; int64_t when; } isos[]
-        = { { "2026-11-23T04:40:06Z", 1795408806 }, { "1970-01-01T00:00:01.25Z", 1 }, { "2024-02-29T00:00:00UTC", 1709164800 },
-            { "2024-02-29T00:00:00+00:00", 1709164800 }, { "2026-11-23T04:40:06", -1 }, { "2026-11-23T04:40:06+01:00", -1 },
+        = { { "2026-11-23T04:40:06Z", 1795408806 }, { "1970-01-01T00:00:01.25Z", 1 }, { "2024-02-29T00:00:00UTC",
+            1709164800 },
+            { "2024-02-29T00:00:00+00:00", 1709164800 }, { "2026-11-23T04:40:06", -1 }, { "2026-11-23T04:40:06+01:00",
+              -1 },
             { "2026-13-23T04:40:06Z", -1 }, { "2026-11-00T04:40:06Z", -1 }, { "2026-11-23T24:40:06Z", -1 },
             { "2026-11-23 04:40:06Z", -1 }, { "", -1 }, { "2026-11-23T04:40:0", -1 }, { "1969-12-31T23:59:59Z", -1 },
             { "2026-11-23T04:40:06Z ", -1 } };
@@ -194,7 +197,8 @@ test_sha1 (void)
         { "abc", "a9993e364706816aba3e25717850c26c9cd0d89d" },
         { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "84983e441c3bd26ebaae4aa1f95129e5e54670f1" },
         { "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "c1c8bbdc22796e28c0e15163d20899b65621d65a" },
-        { "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "0098ba824b5c16427bd7a1122a5a442a25ec644d" },
+        { "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+          "0098ba824b5c16427bd7a1122a5a442a25ec644d" },
     };
     char hash[SHA1_TEXT];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -205,10 +209,12 @@ test_sha1 (void)
 
 static const struct { const char *json, *error; int64_t expires; } key_cases[] = {
     { "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\"}", NULL, 0 },
-    { "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"T\",\"Expiration\":\"1970-01-01T00:01:00Z\"}", NULL, 60 },
+    { "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"T\",\"Expiration\":\"1970-01-01T00:01:00Z\"}",
+      NULL, 60 },
     { "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Expiration\":61999}", NULL, 61 },
     { "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Expiration\":null}", NULL, 0 },
-    { "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Expiration\":\"soon\"}", "'Expiration' is not a valid time", 0 },
+    { "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Expiration\":\"soon\"}", "'Expiration' is not a valid time",
+      0 },
     { "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Expiration\":true}", "'Expiration' is not a valid time", 0 },
     { "{\"AccessKeyId\":\"A\"}", "'SecretAccessKey' is missing", 0 },
     { "{\"AccessKeyId\":1,\"SecretAccessKey\":\"S\"}", "'AccessKeyId' is missing", 0 },
@@ -262,24 +268,30 @@ static const struct error_case error_cases[] = {
       "sagemaker CreateTrainingJob: AccessDenied: User x is not authorized: PLACE needs the permission "
       "sagemaker:CreateTrainingJob", false, false },
     { 400, NULL, "{\"__type\":\"ExpiredTokenException\",\"message\":\"expired\"}", "ExpiredTokenException",
-      "sagemaker CreateTrainingJob: ExpiredTokenException: expired: the credentials of PLACE have expired: renew them", false, true },
+      "sagemaker CreateTrainingJob: ExpiredTokenException: expired: the credentials of PLACE have expired: renew them",
+      false, true },
     { 403, NULL, "{\"__type\":\"InvalidSignatureException\",\"message\":\"host:x x-amz-security-token:TOKEN\"}",
       "InvalidSignatureException",
-      "sagemaker CreateTrainingJob: InvalidSignatureException: the secret key of PLACE is not that of its access key", false, false },
-    { 403, "date: Thu, 01 Jan 1970 00:10:00 GMT", "{\"__type\":\"SignatureDoesNotMatch\"}", "SignatureDoesNotMatch", NULL,
+      "sagemaker CreateTrainingJob: InvalidSignatureException: the secret key of PLACE is not that of its access key",
+      false, false },
+    { 403, "date: Thu, 01 Jan 1970 00:10:00 GMT", "{\"__type\":\"SignatureDoesNotMatch\"}", "SignatureDoesNotMatch",
+      NULL,
       false, false },
     { 400, NULL, "{\"__type\":\"UnrecognizedClientException\",\"message\":\"The security token\"}",
-      "UnrecognizedClientException", "sagemaker CreateTrainingJob: UnrecognizedClientException: The security token: AWS "
+      "UnrecognizedClientException",
+      "sagemaker CreateTrainingJob: UnrecognizedClientException: The security token: AWS "
       "does not know the access key of PLACE, or not in this region", false, false },
     { 400, NULL, "{\"__type\":\"X\",\"message\":\"a SECRET b TOKEN c SECRETTOKEN\"}", "X",
       "sagemaker CreateTrainingJob: X: a *** b *** c ******", false, false },
-    { 400, NULL, "{\"__type\":\"X\",\"message\":\"a\\nb\\u001b[1m\"}", "X", "sagemaker CreateTrainingJob: X: a\\nb\\x1b[1m",
+    { 400, NULL, "{\"__type\":\"X\",\"message\":\"a\\nb\\u001b[1m\"}", "X",
+      "sagemaker CreateTrainingJob: X: a\\nb\\x1b[1m",
       false, false },
     { 404, NULL, "", "NotFound", "sagemaker CreateTrainingJob: NotFound", false, false },
     { 403, NULL, "<html>no</html>", "Forbidden", "sagemaker CreateTrainingJob: Forbidden: PLACE needs the permission "
       "sagemaker:CreateTrainingJob", false, false },
     { 418, NULL, "{", "", "sagemaker CreateTrainingJob: the answer has status 418", false, false },
-    { 418, NULL, "{\"__type\":7,\"message\":{}}", "", "sagemaker CreateTrainingJob: the answer has status 418", false, false },
+    { 418, NULL, "{\"__type\":7,\"message\":{}}", "", "sagemaker CreateTrainingJob: the answer has status 418", false,
+      false },
 };
 
 static void
@@ -287,7 +299,8 @@ test_errors (void)
 {
     struct keys keys = { .access_key = (char[]){ "ACCESS" }, .secret_key = (char[]){ "SECRET" },
                          .session_token = (char[]){ "TOKEN" } };
-    struct answer_call call = { .service = "sagemaker", .action = "CreateTrainingJob", .keys = &keys, .source = "PLACE" };
+    struct answer_call call = { .service = "sagemaker", .action = "CreateTrainingJob", .keys = &keys,
+        .source = "PLACE" };
     for (size_t i = 0; i < sizeof error_cases / sizeof *error_cases; i++) {
         const struct error_case *c = &error_cases[i];
         struct http_response response = { .status = c->status, .attempts = 5 };
@@ -302,7 +315,8 @@ test_errors (void)
         if (c->text)
             is_text (fail.text, c->text, "in words");
         else
-            ok (strstr (fail.text, "this machine's clock is") && strstr (fail.text, "minutes ahead of Amazon's: set it"),
+            ok (strstr (fail.text, "this machine's clock is") && strstr (fail.text,
+                "minutes ahead of Amazon's: set it"),
                 "a wrong clock is told of: %s", fail.text);
         ok (answer_is_throttled (&response) == c->is_throttled && answer_is_expired (&error) == c->is_expired,
             "whether it helps to wait, or to find other keys");
