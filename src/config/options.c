@@ -235,7 +235,8 @@ const struct option options[] = {
     { .key = "dry_run", OPT_FLAG (dry_run), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,
       .help = "print what would be started, but start nothing",
-      .doc = "Print the processes that would be started, with their arguments and environment, but start nothing." },
+      .doc = "Print the processes that would be started, with their arguments and environment, but start nothing; for "
+             "SageMaker, print the request." },
 
     { .key = "explain", OPT_FLAG (explain), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,

@@ -72,9 +72,9 @@ print_text (const struct launch *launch, struct fail *fail)
     }
     strbuf_printf (&out, "SageMaker job in %s", launch->training.region);
     if (launch->training.is_uploaded) {
-        strbuf_printf (&out, "; %zu files (", launch->source.count);
+        strbuf_printf (&out, "; %zu %s (", launch->source.count, launch->source.count == 1 ? "file" : "files");
         bytes_add (&out, launch->source.bytes);
-        strbuf_printf (&out, ") are packed into s3://%s/%s", launch->place.bucket, launch->place.key);
+        strbuf_printf (&out, "), packed into s3://%s/%s", launch->place.bucket, launch->place.key);
     }
     if (out.failed)
         return fail_nomem (fail);
@@ -173,8 +173,8 @@ send_archive (struct launch *launch, int fd, struct fail *fail)
     if (fstat (fd, &info))
         return fail_set (fail, FAIL_GENERAL, "cannot read the archive: %s", strerror (errno));
     bytes_add (&size, (uint64_t) info.st_size);
-    session_say (&launch->session, "uploading %zu files (%s) to s3://%s/%s", launch->source.count,
-                 size.text ? size.text : "", place->bucket, place->key);
+    session_say (&launch->session, "uploading %zu %s (%s) to s3://%s/%s", launch->source.count,
+                 launch->source.count == 1 ? "file" : "files", size.text ? size.text : "", place->bucket, place->key);
     snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
     launch->view->start (launch->view->data, (uint64_t) info.st_size);
     int result = aws_s3_put_file (launch->session.aws, &object, path, fail);
@@ -218,7 +218,9 @@ create (struct launch *launch, struct fail *fail)
     if (!aws_json_call (session->aws, AWS_SAGEMAKER, "CreateTrainingJob", launch->request, NULL, &error, fail))
         return 0;
     int number = session_take_signal (session);
-    bool is_uncertain = error.trouble == HTTP_STOPPED || error.trouble == HTTP_BROKEN || error.trouble == HTTP_TIMED_OUT;
+    /* Nobody else has a job of this name: the request was sent twice. */
+    bool is_uncertain = error.trouble == HTTP_STOPPED || error.trouble == HTTP_BROKEN || error.trouble == HTTP_TIMED_OUT
+                        || aws_error_is (&error, "ResourceInUse");
     if (!is_uncertain || !exists (launch))
         return number ? fail_set (fail, 128 + number, "interrupted; " NOTHING_DONE) : -1;
     if (number)

@@ -11,7 +11,8 @@
 
 #define GROUP "/aws/sagemaker/TrainingJobs"
 
-enum { PAGE = 50, MOST_PAGES = 1000 }; /* streams of an answer; answers of a stream in a row without its end */
+enum { PAGE = 50, MOST_PAGES = 1000, /* streams of an answer; answers of a stream in a row without its end */
+       TIME_DIGITS = 8 };            /* at least, at the end of a stream's name */
 
 struct stream {
     char *name;    /* "JOB/algo-1-1700000000" */
@@ -44,9 +45,10 @@ add_stream (struct streams *streams, const char *name, struct fail *fail)
     streams->items = items;
     const char *slash = strrchr (name, '/');
     const char *machine = slash ? slash + 1 : name, *dash = strrchr (machine, '-');
+    bool has_time = dash && strlen (dash) > TIME_DIGITS;
     struct stream *stream = &items[streams->count++];
     *stream = (struct stream){ .name = strdup (name) };
-    stream->machine = strndup (machine, dash && dash > machine ? (size_t) (dash - machine) : strlen (machine));
+    stream->machine = strndup (machine, has_time ? (size_t) (dash - machine) : strlen (machine));
     return stream->name && stream->machine ? 0 : fail_nomem (fail);
 }
 
@@ -103,12 +105,14 @@ read_page (struct stream *stream, struct session *session, json_t **page, bool *
     }
     const char *next = json_string_value (json_object_get (*page, "nextForwardToken"));
     *is_end = !next || (stream->token && !strcmp (next, stream->token));
-    char *token = next ? strdup (next) : NULL;
+    if (*is_end && next)
+        json_object_del (*page, "events"); /* there are none after the same token */
+    char *token = next && !*is_end ? strdup (next) : NULL;
     if (token) {
         free (stream->token);
         stream->token = token;
     }
-    return token || !next ? 0 : fail_nomem (fail);
+    return token || *is_end ? 0 : fail_nomem (fail);
 }
 
 static int
