@@ -420,6 +420,7 @@ function __accelerate_flags
                 --parallelism_config_sp_seq_length\t'sequence length' \
                 --parallelism_config_sp_seq_length_is_variable\t'sequence length varies' \
                 --parallelism_config_sp_attn_implementation\t'attention implementation' \
+                --detach\t'leave a SageMaker job running' \
                 --tpu_cluster\t'the TPU is a pod of several machines' \
                 --no_tpu_cluster\t'the TPU is one machine' \
                 --tpu_use_sudo\t'run the command on the pod with sudo' \

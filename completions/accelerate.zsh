@@ -392,6 +392,7 @@ _accelerate () {
             '--parallelism_config_sp_seq_length:sequence length'
             '--parallelism_config_sp_seq_length_is_variable:sequence length varies'
             '--parallelism_config_sp_attn_implementation:attention implementation'
+            '--detach:leave a SageMaker job running'
             '--tpu_cluster:the TPU is a pod of several machines'
             '--no_tpu_cluster:the TPU is one machine'
             '--tpu_use_sudo:run the command on the pod with sudo'

@@ -123,7 +123,7 @@ const struct option options[] = {
 
     { .key = "debug", OPT_FLAG (debug), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .env = "ACCELERATE_DEBUG_MODE", .spelling = SPELL_TRUE_IF_ON,
-      .paths = S | M | T | D | P,
+      .paths = S | M | T | D | P | SM,
       .help = "check shapes before every collective",
       .doc = "Compare the shapes of tensors across ranks before every collective operation, and report a mismatch as "
              "an error that shows all shapes. Works in programs that use libaccel and in Python programs that use "
@@ -242,7 +242,8 @@ const struct option options[] = {
     { .key = "dry_run", OPT_FLAG (dry_run), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,
       .help = "print what would be started, but start nothing",
-      .doc = "Print the processes that would be started, with their arguments and environment, but start nothing." },
+      .doc = "Print the processes that would be started, with their arguments and environment, but start nothing; for "
+             "SageMaker, print the request." },
 
     { .key = "explain", OPT_FLAG (explain), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,

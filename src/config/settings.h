@@ -215,6 +215,7 @@ struct settings {
     char *py_version;
     char *sagemaker_inputs_file;
     char *sagemaker_metrics_file;
+    bool detach;
 
     /* several hosts */
     char *hosts;
