@@ -183,6 +183,7 @@ test_expect_success 'the hub talks nonsense' '
     rules "/bert-base-cased/resolve/main/config.json file=nonsense" && refused 1 "config.json" bert-base-cased && rules'
 test_expect_success 'files of wrong sizes' '
     weights=hub/bert-base-cased/resolve/main/model.safetensors && mv $weights whole &&
+    : >$weights && refused 1 "is not a safetensors file, or is truncated" bert-base-cased &&
     head -c 5 whole >$weights && refused 1 "is not a safetensors file, or is truncated" bert-base-cased &&
     head -c 3000 whole >$weights && refused 1 "is not a safetensors file, or is truncated" bert-base-cased &&
     head -c 400000 whole >$weights && refused 1 "the file has 400000 bytes, but its header describes 4" bert-base-cased &&
@@ -226,6 +227,9 @@ test_expect_success 'offline, from the cache, which consists of links' '
     rules && "$accelerate" estimate-memory golden/llama >wanted && rules &&
     HF_HUB_OFFLINE=1 "$accelerate" estimate-memory golden/llama >out && diff wanted out && test -z "$(ls requests)" &&
     HF_ENDPOINT=http://127.0.0.1:$(free_port) "$accelerate" estimate-memory golden/llama >out && diff wanted out'
+test_expect_success 'nobody there, and a cache without weights' '
+    mkdir -p home/.cache/huggingface/hub/models--a--b/refs home/.cache/huggingface/hub/models--a--b/snapshots/$revision && printf $revision >home/.cache/huggingface/hub/models--a--b/refs/main &&
+    HF_ENDPOINT=http://127.0.0.1:$(free_port) && refused 1 "cannot reach the hub, and cannot use the cache: " a/b && grep "has no safetensors or GGUF file" err'
 test_expect_success 'offline, and not in the cache' '
     HF_HUB_OFFLINE=yes && export HF_HUB_OFFLINE && refused 1 "HF_HUB_OFFLINE is set, and model '\''bert-base-cased'\'' is not in the cache" bert-base-cased'
 test_expect_success 'another cache' '

@@ -169,12 +169,15 @@ if command -v openssl >/dev/null; then
 
     # start_proxy FOLDER [CERTIFICATE KEY]: its address goes to $proxy
     start_proxy () {
-        mkdir "$1" && rm -f "$1/.port" && python3 "$srcdir/tests/http/proxy.py" "$1" $$ ${2+"$2" "$3"} 2>/dev/null &
-        await "$1/.port"
+        mkdir "$1" || exit 99
+        python3 "$srcdir/tests/http/proxy.py" "$1" $$ ${2+"$2" "$3"} 2>/dev/null &
+        await "$1/.port" || exit 99
         proxy=127.0.0.1:$(cat "$1/.port")
     }
     if command -v python3 >/dev/null && python3 -c "import os; os.pidfd_open"; then
-        start_proxy plain && REQUESTS_CA_BUNDLE=cert.pem && export REQUESTS_CA_BUNDLE
+        start_proxy plain || exit 99
+        REQUESTS_CA_BUNDLE=cert.pem
+        export REQUESTS_CA_BUNDLE
         for name in https_proxy HTTPS_PROXY all_proxy ALL_PROXY; do
             test_expect_success "a tunnel through a proxy: $name" '
                 rm -f plain/log && env $name=http://$proxy "$request" -b SECRET "$secure" >out && grep -x "status 200" out && grep "hello, range" out &&
@@ -195,7 +198,7 @@ if command -v openssl >/dev/null; then
         test_expect_success 'one that is busy is asked again' '
             rm -f plain/log && echo 503 >plain/status && test_exit 1 env HTTPS_PROXY=http://$proxy "$request" "$secure" >out 2>err &&
             grep "the proxy refuses the connection: status 503" err && grep -x "attempts 3" out && rm plain/status'
-        start_proxy secured cert.pem key.pem
+        start_proxy secured cert.pem key.pem || exit 99
         test_expect_success 'a proxy that is spoken to by TLS proves who it is, by the same bundle' '
             HTTPS_PROXY=https://$proxy "$request" "$secure" >out && grep -x "status 200" out && grep "^CONNECT" secured/log && rm secured/log &&
             (unset REQUESTS_CA_BUNDLE && test_exit 1 env HTTPS_PROXY=https://$proxy "$request" "$secure" >out 2>err) && test ! -s secured/log'
