@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The questionnaire for Amazon SageMaker: Hugging Face Accelerate's questions in its order.  Accelerate also asks for
- * an access key, creates the role with it and forgets it; here the role is created, after the last answer, with the keys
- * that Amazon's tools would use, so there is no such question. */
+ * an access key, creates the role with it and forgets it; here the role is created after the last answer, with the
+ * keys that Amazon's tools would use, so there is no such question. */
 #include <config.h>
 
 #include "cli/questions.h"

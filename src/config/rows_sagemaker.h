@@ -56,6 +56,7 @@
       .help = "TSV file of metrics",
       .doc = "SageMaker: a tab-separated file with a metric's name and a regular expression in each line." },
 
-    { .key = "detach", OPT_FLAG (detach), .group = GROUP_AWS, .commands = COMMAND_LAUNCH, .properties = PROPERTY_EXTENSION,
+    { .key = "detach", OPT_FLAG (detach), .group = GROUP_AWS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_EXTENSION,
       .help = "leave a SageMaker job running",
       .doc = "SageMaker: exit when the job is created instead of following it to its end; print its name." },

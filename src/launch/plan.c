@@ -561,8 +561,8 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
     struct draft draft = { .plan = plan, .settings = settings, .config = config, .topology = topology };
     *plan = (struct plan){ .grace_s = settings->grace, .no_prefix = settings->no_prefix };
     if (when_sagemaker (settings))
-        return fail_set (fail, FAIL_GENERAL, "%s is for SageMaker, but the flags choose a launch on this machine: leave "
-                         "them out, or choose another --config_file", config->file);
+        return fail_set (fail, FAIL_GENERAL, "%s is for SageMaker, but the flags choose a launch on this machine: "
+                         "leave them out, or choose another --config_file", config->file);
     if (divide_ranks (&draft, plan_world_size (settings, topology->gpus), fail))
         goto error;
     plan->path = plan_path (settings, plan->world_size, topology->gpus);

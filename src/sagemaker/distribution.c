@@ -4,21 +4,21 @@
 
 #include "sagemaker/distribution.h"
 
+#include "sagemaker/estimator.h"
 #include "sagemaker/images.h"
 #include "sagemaker/python_json.h"
-#include "sagemaker/training.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 /* With which Amazon's library of this name works in the standard images. */
 static const char *const data_parallel_versions[] = {
-    "1.6", "1.6.0", "1.7", "1.7.1", "1.8", "1.8.0", "1.8.1", "1.9", "1.9.0", "1.9.1", "1.10", "1.10.0", "1.10.2", "1.11",
-    "1.11.0", "1.12", "1.12.0", "1.12.1", "1.13.1", "2.0.0", "2.0.1", "2.1.0", "2.1.2", "2.2.0", NULL,
+    "1.6", "1.6.0", "1.7", "1.7.1", "1.8", "1.8.0", "1.8.1", "1.9", "1.9.0", "1.9.1", "1.10", "1.10.0", "1.10.2",
+    "1.11", "1.11.0", "1.12", "1.12.0", "1.12.1", "1.13.1", "2.0.0", "2.0.1", "2.1.0", "2.1.2", "2.2.0", NULL,
 };
 static const char *const torch_versions[] = {
-    "1.13.1", "2.0.0", "2.0.1", "2.1.0", "2.1.2", "2.2.0", "2.3.0", "2.3.1", "2.4.1", "2.5.1", "2.6.0", "2.7.1", "2.8.0",
-    NULL,
+    "1.13.1", "2.0.0", "2.0.1", "2.1.0", "2.1.2", "2.2.0", "2.3.0", "2.3.1", "2.4.1", "2.5.1", "2.6.0", "2.7.1",
+    "2.8.0", NULL,
 };
 static const char *const trainium_versions[] = {
     "1.11", "1.11.0", "1.12", "1.12.0", "1.12.1", "1.13.1", "2.0.0", NULL,
@@ -44,14 +44,14 @@ is_enabled (const json_t *strategy)
 
 /* Nothing is sent if it cannot be sent: JSON of a new @value is added. */
 static int
-put (struct training *training, const char *name, json_t *value, struct fail *fail)
+put (json_t *added, const char *name, json_t *value, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf text = { 0 };
     if (value)
         python_json_add (&text, value);
     json_decref (value);
     if (text.failed || !text.length
-        || json_object_set_new (training->hyperparameters, name, json_string (text.text)))
+        || json_object_set_new (added, name, json_string (text.text)))
         return fail_nomem (fail);
     return 0;
 }
@@ -86,8 +86,8 @@ check_shapes (const json_t *distribution, struct fail *fail)
         return fail_set (fail, FAIL_GENERAL, "distribution: smdistributed can have only one strategy");
     json_object_foreach ((json_t *) own, key, value) {
         if (strcmp (key, "dataparallel"))
-            return fail_set (fail, FAIL_GENERAL, "distribution: smdistributed: '%s' is not supported, only dataparallel",
-                             key);
+            return fail_set (fail, FAIL_GENERAL, "distribution: smdistributed: '%s' is not supported, only "
+                             "dataparallel", key);
         if (!json_is_object (value))
             return fail_set (fail, FAIL_GENERAL, "distribution: smdistributed: %s: expected a mapping", key);
     }
@@ -95,10 +95,10 @@ check_shapes (const json_t *distribution, struct fail *fail)
 }
 
 static int
-check_torch (const struct training *training, const char *instance, struct fail *fail)
+check_torch (const json_t *arguments, const char *instance, struct fail *fail)
 {
-    const char *version = training_text (training, "pytorch_version");
-    if (training_text (training, "image_uri"))
+    const char *version = estimator_text (arguments, "pytorch_version");
+    if (estimator_text (arguments, "image_uri"))
         return 0;
     const char *const *versions = instance_is (instance, "trn") ? trainium_versions : torch_versions;
     if (!version || !is_among (version, versions))
@@ -108,14 +108,16 @@ check_torch (const struct training *training, const char *instance, struct fail 
 }
 
 static int
-check_data_parallel (const struct training *training, const char *instance, struct fail *fail)
+check_data_parallel (const json_t *arguments, const char *instance, struct fail *fail)
 {
-    const char *version = training_text (training, "pytorch_version"), *image = training_text (training, "image_uri");
+    const char *version = estimator_text (arguments, "pytorch_version");
+    const char *image = estimator_text (arguments, "image_uri");
     if (strstr (instance, "p5.48xlarge"))
         return fail_set (fail, FAIL_GENERAL, "DATA_PARALLEL: Amazon's data-parallel library does not work on %s; use "
                          "'distribution: {torch_distributed: {enabled: true}}' in additional_args", instance);
     if (image && strstr (image, UNSUITED_IMAGE))
-        return fail_set (fail, FAIL_GENERAL, "DATA_PARALLEL: Amazon's data-parallel library does not work in %s", image);
+        return fail_set (fail, FAIL_GENERAL, "DATA_PARALLEL: Amazon's data-parallel library does not work in %s",
+                         image);
     if (!image && (!version || !is_among (version, data_parallel_versions)))
         return fail_set (fail, FAIL_GENERAL, "DATA_PARALLEL: Amazon's data-parallel library does not work with PyTorch "
                          "%s, only with 1.6 to 2.2.0", version ? version : "?");
@@ -123,7 +125,7 @@ check_data_parallel (const struct training *training, const char *instance, stru
 }
 
 static int
-check (const struct training *training, const json_t *distribution, const char *instance, struct fail *fail)
+check (const json_t *arguments, const json_t *distribution, const char *instance, struct fail *fail)
 {
     bool is_torch = is_enabled (json_object_get (distribution, "torch_distributed"));
     const json_t *own = json_object_get (distribution, "smdistributed");
@@ -132,56 +134,56 @@ check (const struct training *training, const json_t *distribution, const char *
     if (instance_is (instance, "trn") && json_object_size (distribution)
         && (json_object_size (distribution) > 1 || !json_object_get (distribution, "torch_distributed")))
         return fail_set (fail, FAIL_GENERAL, "distribution: only torch_distributed works on %s", instance);
-    if (is_torch && check_torch (training, instance, fail))
+    if (is_torch && check_torch (arguments, instance, fail))
         return -1;
     return own && !is_torch && is_enabled (json_object_get (own, "dataparallel"))
-               ? check_data_parallel (training, instance, fail) : 0;
+               ? check_data_parallel (arguments, instance, fail) : 0;
 }
 
 static int
-add_mpi (struct training *training, const json_t *mpi, struct fail *fail)
+add_mpi (json_t *added, const json_t *mpi, struct fail *fail)
 {
     const json_t *processes = json_object_get (mpi, "processes_per_host");
-    if (put (training, "sagemaker_mpi_enabled", get (mpi, "enabled", json_false ()), fail))
+    if (put (added, "sagemaker_mpi_enabled", get (mpi, "enabled", json_false ()), fail))
         return -1;
     if (json_integer_value (processes)
-        && put (training, "sagemaker_mpi_num_of_processes_per_host", get (mpi, "processes_per_host", NULL), fail))
+        && put (added, "sagemaker_mpi_num_of_processes_per_host", get (mpi, "processes_per_host", NULL), fail))
         return -1;
-    return put (training, "sagemaker_mpi_custom_mpi_options", get (mpi, "custom_mpi_options", json_string ("")), fail);
+    return put (added, "sagemaker_mpi_custom_mpi_options", get (mpi, "custom_mpi_options", json_string ("")), fail);
 }
 
 static int
-add_own (struct training *training, const json_t *own, const char *instance, struct fail *fail)
+add_own (json_t *added, const json_t *own, const char *instance, struct fail *fail)
 {
     const json_t *parallel = json_object_get (own, "dataparallel");
-    if (put (training, "sagemaker_distributed_dataparallel_enabled", json_boolean (is_enabled (parallel)), fail)
-        || put (training, "sagemaker_instance_type", json_string (instance), fail))
+    if (put (added, "sagemaker_distributed_dataparallel_enabled", json_boolean (is_enabled (parallel)), fail)
+        || put (added, "sagemaker_instance_type", json_string (instance), fail))
         return -1;
-    return is_enabled (parallel) ? put (training, "sagemaker_distributed_dataparallel_custom_mpi_options",
+    return is_enabled (parallel) ? put (added, "sagemaker_distributed_dataparallel_custom_mpi_options",
                                         get (parallel, "custom_mpi_options", json_string ("")), fail)
                                  : 0;
 }
 
 int
-distribution_add (struct training *training, struct fail *fail)
+distribution_add (const json_t *arguments, json_t *added, struct fail *fail)
 {
-    const json_t *distribution = training_argument (training, "distribution");
-    const char *instance = training_text (training, "instance_type");
+    const json_t *distribution = estimator_value (arguments, "distribution");
+    const char *instance = estimator_text (arguments, "instance_type");
     if (!distribution)
         return 0;
-    if (check (training, distribution, instance, fail))
+    if (check (arguments, distribution, instance, fail))
         return -1;
     const json_t *ddp = json_object_get (distribution, "pytorchddp");
     bool is_torch = !ddp && is_enabled (json_object_get (distribution, "torch_distributed"));
     if (is_torch || is_enabled (ddp))
-        return put (training, is_torch ? "sagemaker_torch_distributed_enabled" : "sagemaker_pytorch_ddp_enabled",
+        return put (added, is_torch ? "sagemaker_torch_distributed_enabled" : "sagemaker_pytorch_ddp_enabled",
                     json_true (), fail)
-               || put (training, "sagemaker_instance_type", json_string (instance), fail) ? -1 : 0;
+               || put (added, "sagemaker_instance_type", json_string (instance), fail) ? -1 : 0;
     const json_t *servers = json_object_get (distribution, "parameter_server");
-    if (servers && put (training, "sagemaker_parameter_server_enabled", get (servers, "enabled", json_false ()), fail))
+    if (servers && put (added, "sagemaker_parameter_server_enabled", get (servers, "enabled", json_false ()), fail))
         return -1;
     const json_t *mpi = json_object_get (distribution, "mpi"), *own = json_object_get (distribution, "smdistributed");
-    if ((mpi && add_mpi (training, mpi, fail)) || (own && add_own (training, own, instance, fail)))
+    if ((mpi && add_mpi (added, mpi, fail)) || (own && add_own (added, own, instance, fail)))
         return -1;
     return 0;
 }

@@ -7,9 +7,7 @@
 
 #include <jansson.h>
 
-struct training;
-
-/** Check it, and add the hyperparameters it means to those of @p training. */
-int distribution_add (struct training *training, struct fail *fail);
+/** Check it. @param arguments  of the estimator  @param added  gets the hyperparameters that it means */
+int distribution_add (const json_t *arguments, json_t *added, struct fail *fail);
 
 #endif

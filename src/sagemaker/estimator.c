@@ -276,6 +276,20 @@ add_settings (json_t *arguments, const struct config *config, struct fail *fail)
     return failed ? fail_set (fail, FAIL_GENERAL, "a value of the configuration is not valid UTF-8") : 0;
 }
 
+const json_t *
+estimator_value (const json_t *arguments, const char *name)
+{
+    const json_t *value = json_object_get (arguments, name);
+    return json_is_null (value) ? NULL : value;
+}
+
+const char *
+estimator_text (const json_t *arguments, const char *name)
+{
+    const char *text = json_string_value (estimator_value (arguments, name));
+    return text && *text ? text : NULL;
+}
+
 json_t *
 estimator_arguments (const struct config *config, struct fail *fail)
 {

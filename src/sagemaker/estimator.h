@@ -12,4 +12,10 @@
 /** @return the arguments by name, checked; a new reference; NULL with @p fail set */
 json_t *estimator_arguments (const struct config *config, struct fail *fail);
 
+/** An argument of @p arguments. @return NULL if it is missing or null */
+const json_t *estimator_value (const json_t *arguments, const char *name);
+
+/** The same of a text. @return NULL if it is missing, null or empty */
+const char *estimator_text (const json_t *arguments, const char *name);
+
 #endif

@@ -174,7 +174,8 @@ leave (struct follow *follow, int number, struct fail *fail)
 static int
 read_answer (struct session *session)
 {
-    struct pollfd inputs[] = { { .fd = session->signal_fd, .events = POLLIN }, { .fd = STDIN_FILENO, .events = POLLIN } };
+    struct pollfd inputs[] = { { .fd = session->signal_fd, .events = POLLIN },
+                               { .fd = STDIN_FILENO, .events = POLLIN } };
     char answer[64];
     while (poll (inputs, 2, -1) < 0)
         if (errno != EINTR)

@@ -8,8 +8,8 @@
 /**
  * Print each status and line of a job, until it has ended or the user leaves it.
  *
- * @return the exit status: 0 if the job completed; -1 with @p fail set otherwise: the status that the job's script ended
- *         with if Amazon says it, 1 if not; 128+N after a signal
+ * @return the exit status: 0 if the job completed; -1 with @p fail set otherwise: the status that the job's script
+ *         ended with if Amazon says it, 1 if not; 128+N after a signal
  */
 int follow_job (struct session *session, struct fail *fail);
 

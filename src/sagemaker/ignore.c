@@ -73,7 +73,8 @@ add_rule (struct ignore *ignore, const char *folder, char *line)
 {
     struct ignore_rule rule = { 0 };
     size_t length = strlen (line);
-    while (length && (line[length - 1] == '\r' || (line[length - 1] == ' ' && (length < 2 || line[length - 2] != '\\'))))
+    while (length
+           && (line[length - 1] == '\r' || (line[length - 1] == ' ' && (length < 2 || line[length - 2] != '\\'))))
         line[--length] = '\0';
     if (!length || *line == '#' || ignore->count >= MOST_RULES)
         return 0;

@@ -135,7 +135,8 @@ static int
 prepare (struct launch *launch, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf role = { 0 };
-    if (aws_identity (launch->session.aws, &launch->account, NULL, fail))
+    if (aws_find_credentials (launch->session.aws, fail)
+        || aws_identity (launch->session.aws, &launch->account, NULL, fail))
         return -1;
     session_say (&launch->session, "account %s, by %s", launch->account, aws_source (launch->session.aws));
     if (find_role (launch, &role, fail)
@@ -269,7 +270,7 @@ run (struct launch *launch, struct fail *fail)
         return session_fail (&launch->session, NOTHING_DONE, fail);
     if (create (launch, fail))
         return -1;
-    session_say (&launch->session, "created job %s in %s", launch->training.name, launch->training.region);
+    session_say (&launch->session, "created job %s in %s", launch->training.name, aws_region (launch->session.aws));
     return settings->detach ? detach (launch, fail) : follow_job (&launch->session, fail);
 }
 

@@ -19,9 +19,9 @@
 
 /* The functions that are used: X (name without "archive_"). */
 #define ARCHIVE_FUNCTION_MAP(X)                                                                              \
-    X (write_new) X (write_free) X (write_close) X (write_set_format_pax_restricted) X (write_add_filter_gzip)            \
-    X (write_set_filter_option) X (write_set_format_option) X (write_open_fd) X (write_header) X (write_data)             \
-    X (error_string) X (entry_new) X (entry_free) X (entry_clear) X (entry_set_pathname) X (entry_set_size)               \
+    X (write_new) X (write_free) X (write_close) X (write_set_format_pax_restricted) X (write_add_filter_gzip) \
+    X (write_set_filter_option) X (write_set_format_option) X (write_open_fd) X (write_header) X (write_data) \
+    X (error_string) X (entry_new) X (entry_free) X (entry_clear) X (entry_set_pathname) X (entry_set_size)  \
     X (entry_set_filetype) X (entry_set_perm) X (entry_set_mtime)
 
 struct library {

@@ -277,7 +277,8 @@ add_profiler (struct draft *draft)
     set (draft, draft->request, "ProfilerConfig",
          json_pack ("{s:b, s:s*}", "DisableProfiler", is_off, "S3OutputPath",
                     is_off ? (const char *) NULL : draft->place->output));
-    if (!json_is_false (json_object_get (training->arguments, "debugger_hook_config")) && has_profiler (training->region))
+    if (!json_is_false (json_object_get (training->arguments, "debugger_hook_config"))
+        && has_profiler (training->region))
         set (draft, draft->request, "DebugHookConfig",
              json_pack ("{s:s, s:[]}", "S3OutputPath", draft->place->output, "CollectionConfigurations"));
 }
@@ -341,11 +342,12 @@ check_map (const json_t *map, const char *what, size_t most, size_t most_name, s
     const char *name;
     json_t *value;
     if (json_object_size (map) > most)
-        return fail_set (fail, FAIL_GENERAL, "%zu %ss, but a SageMaker job can have %zu at most", json_object_size (map),
-                         what, most);
+        return fail_set (fail, FAIL_GENERAL, "%zu %ss, but a SageMaker job can have %zu at most",
+                         json_object_size (map), what, most);
     json_object_foreach ((json_t *) map, name, value) {
         if (!*name || strlen (name) > most_name)
-            return fail_set (fail, FAIL_GENERAL, "%s '%.40s': the name must have 1 to %zu bytes", what, name, most_name);
+            return fail_set (fail, FAIL_GENERAL, "%s '%.40s': the name must have 1 to %zu bytes", what, name,
+                             most_name);
         if (json_string_length (value) > most_value)
             return fail_set (fail, FAIL_GENERAL, "%s '%s' has %zu bytes, but %zu are the maximum", what, name,
                              json_string_length (value), most_value);
@@ -364,8 +366,9 @@ check_limits (const json_t *request, struct fail *fail)
         return fail_set (fail, FAIL_GENERAL, "a SageMaker job can have %d input channels at most", (int) MOST_CHANNELS);
     return check_map (json_object_get (request, "HyperParameters"), "argument", MOST_HYPERPARAMETERS,
                       MOST_HYPERPARAMETER_NAME, MOST_HYPERPARAMETER, fail)
-           || check_map (json_object_get (request, "Environment"), "environment variable", MOST_VARIABLES, MOST_VARIABLE,
-                         MOST_VARIABLE, fail) ? -1 : 0;
+                   || check_map (json_object_get (request, "Environment"), "environment variable", MOST_VARIABLES,
+                                 MOST_VARIABLE, MOST_VARIABLE, fail)
+               ? -1 : 0;
 }
 
 json_t *
@@ -378,7 +381,8 @@ training_request (const struct training *training, const struct training_place *
         strbuf_printf (&archive, "s3://%s/%s", place->bucket, place->key);
     else
         strbuf_add (&archive, training_text (training, "source_dir"));
-    draft.request = archive.failed ? NULL : json_pack ("{s:s, s:s}", "TrainingJobName", training->name, "RoleArn", role);
+    if (!archive.failed)
+        draft.request = json_pack ("{s:s, s:s}", "TrainingJobName", training->name, "RoleArn", role);
     if (!draft.request) {
         fail_nomem (fail);
         return NULL;

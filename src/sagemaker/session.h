@@ -34,7 +34,8 @@ bool session_wait (const struct session *session, int64_t ms);
 /** @return the number of the signal, 0: there was none */
 int session_take_signal (struct session *session);
 
-/** Print a line on standard error, after "accelerate: ", unless the session is quiet. Control characters are escaped. */
+/** Print a line on standard error, after "accelerate: ", unless the session is quiet. Control characters are
+ *  escaped. */
 void session_say (const struct session *session, const char *format, ...) __attribute__ ((format (printf, 2, 3)));
 
 /** If a signal is why the last call failed, say with its status that @p what. @return -1 */

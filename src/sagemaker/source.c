@@ -55,8 +55,8 @@ append (struct walk *walk, const struct found *found, bool is_folder)
 {
     struct source *source = walk->source;
     if (source->count >= MOST_FILES)
-        return fail_set (walk->fail, FAIL_GENERAL, "more than %d files to upload; put the script into a folder of its own",
-                         (int) MOST_FILES);
+        return fail_set (walk->fail, FAIL_GENERAL, "more than %d files to upload; put the script into a folder of its "
+                         "own", (int) MOST_FILES);
     if (source->count == source->capacity) {
         size_t capacity = source->capacity ? 2 * source->capacity : 64;
         struct source_file *files = realloc (source->files, capacity * sizeof *files);
@@ -96,7 +96,9 @@ is_ignored (struct walk *walk, const struct found *found)
     if (!walk->root || walk->is_ignored)
         return walk->is_ignored;
     strbuf_printf (&path, "%s/%s", walk->root, found->name);
-    return (is_folder && !strcmp (name, ".git")) || (!path.failed && ignore_matches (&walk->ignore, path.text, is_folder));
+    if (is_folder && !strcmp (name, ".git"))
+        return true;
+    return !path.failed && ignore_matches (&walk->ignore, path.text, is_folder);
 }
 
 static int
@@ -154,7 +156,8 @@ walk_into (struct walk *walk, const struct found *folder)
     if (enter (walk, folder))
         return -1;
     int count = scandir (folder->path, &entries, take_name, by_bytes);
-    int result = count < 0 ? fail_set (walk->fail, FAIL_GENERAL, "%s: cannot read: %s", folder->path, strerror (errno)) : 0;
+    int result = count >= 0 ? 0 : fail_set (walk->fail, FAIL_GENERAL, "%s: cannot read: %s", folder->path,
+                                            strerror (errno));
     strbuf_printf (&here, "%s%s%s", walk->root ? walk->root : "", *folder->name ? "/" : "", folder->name);
     if (walk->root && (here.failed || ignore_read (&walk->ignore, here.text)))
         result = fail_nomem (walk->fail);

@@ -71,8 +71,9 @@ find_streams (struct streams *streams, struct session *session, struct aws_error
                                                     "logStreamNamePrefix", prefix.failed ? "" : prefix.text, "orderBy",
                                                     "LogStreamName", "limit", (int) PAGE, "nextToken", token);
         size_t i;
-        int result = request ? aws_json_call (session->aws, AWS_LOGS, "DescribeLogStreams", request, &reply, error, fail)
-                             : fail_nomem (fail);
+        int result = request ? 0 : fail_nomem (fail);
+        if (!result)
+            result = aws_json_call (session->aws, AWS_LOGS, "DescribeLogStreams", request, &reply, error, fail);
         json_decref (request);
         json_array_foreach (json_object_get (reply, "logStreams"), i, item) {
             const char *name = json_string_value (json_object_get (item, "logStreamName"));
@@ -155,8 +156,9 @@ print_pages (const struct streams *streams, json_t *const *pages, struct fail *f
         size_t j;
         json_array_foreach (events, j, event) {
             const char *text = json_string_value (json_object_get (event, "message"));
-            lines[count] = (struct line){ .text = text ? text : "", .machine = streams->items[i].machine, .place = count,
-                                          .time = json_integer_value (json_object_get (event, "timestamp")) };
+            int64_t time = json_integer_value (json_object_get (event, "timestamp"));
+            lines[count] = (struct line){ .text = text ? text : "", .machine = streams->items[i].machine,
+                                          .place = count, .time = time };
             count++;
         }
     }

@@ -16,8 +16,8 @@ struct streams {
 };
 
 /**
- * Print all lines that are new on standard output, in the order of their times; with several machines, with the machine's
- * name before each.
+ * Print all lines that are new on standard output, in the order of their times; with several machines, with the
+ * machine's name before each.
  *
  * @param[out] error  why a call failed
  */

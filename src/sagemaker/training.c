@@ -23,15 +23,13 @@ enum { NAME_MOST = 63, TIME_LENGTH = 23 }; /* of a job's name; of its end */
 const json_t *
 training_argument (const struct training *training, const char *name)
 {
-    const json_t *value = json_object_get (training->arguments, name);
-    return json_is_null (value) ? NULL : value;
+    return estimator_value (training->arguments, name);
 }
 
 const char *
 training_text (const struct training *training, const char *name)
 {
-    const char *text = json_string_value (training_argument (training, name));
-    return text && *text ? text : NULL;
+    return estimator_text (training->arguments, name);
 }
 
 /* ---- what is started ---- */
@@ -187,10 +185,12 @@ training_make (struct training *training, const struct config *config, const str
         return fail_nomem (fail);
     training->arguments = estimator_arguments (config, fail);
     if (!training->arguments || check_required (training, config, fail)
-        || add_hyperparameters (training, config->program_args, fail) || distribution_add (training, fail)
+        || add_hyperparameters (training, config->program_args, fail)
+        || distribution_add (training->arguments, training->hyperparameters, fail)
         || find_image (training, fail) || make_name (training, now, fail) || find_script (training, fail))
         goto error;
-    if (settings->sagemaker_inputs_file && tables_read_inputs (settings->sagemaker_inputs_file, &training->channels, fail))
+    if (settings->sagemaker_inputs_file
+        && tables_read_inputs (settings->sagemaker_inputs_file, &training->channels, fail))
         goto error;
     return 0;
 error:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training jobs as Hugging Face Accelerate and Amazon's Python library make them (sagemaker.json) against ours: the
- * request, the place of the archive, and the files in it.  Where we differ on purpose, sagemaker_differences.tsv says so
- * with the reason: CASES<tab>WHAT<tab>REASON, where WHAT is the path of a value in the request, "upload/NAME", "fails" (we
- * fail and the original does not) or "works" (the reverse). */
+ * request, the place of the archive, and the files in it.  Where we differ on purpose, sagemaker_differences.tsv says
+ * so with the reason: CASES<tab>WHAT<tab>REASON, where WHAT is the path of a value in the request, "upload/NAME",
+ * "fails" (we fail and the original does not) or "works" (the reverse). */
 #include <config.h>
 
 #include "config/load.h"
@@ -37,8 +37,8 @@ static void
 differ (struct check *check, const char *what, const char *ours, const char *theirs)
 {
     if (!has_reason (check->name, what))
-        strbuf_printf (&check->wrong, "%s  %s: ours is %.400s, theirs is %.400s", check->wrong.length ? "\n# " : "", what,
-                       ours, theirs);
+        strbuf_printf (&check->wrong, "%s  %s: ours is %.400s, theirs is %.400s", check->wrong.length ? "\n# " : "",
+                       what, ours, theirs);
 }
 
 /* Path by path. */
