@@ -478,9 +478,11 @@ class Examination:
         if unit.name == self.killer(mutant):
             return 0
         kills = self.kills[mutant.file]
-        names = [unit.name] if unit.part or not unit.test.parts else \
-            [unit.name] + [point.name for point in unit.test.parts if mutant.number in point.reached]
-        chance = sum(kills[name] / max(kills.total(), 1) + 0.02 for name in names)
+        points = [unit]
+        if unit.test.parts and not unit.part:
+            points += [point for point in unit.test.parts if mutant.number in point.reached]
+        # What reaches few mutants looks at them more closely than what reaches nearly all.
+        chance = sum(kills[point.name] / max(kills.total(), 1) + 2 / max(len(point.reached), 1) for point in points)
         return (unit.seconds + (unit.test.setup if unit.part else 0) + 0.2) / chance
 
     def cost(self, mutant):

@@ -364,6 +364,8 @@ test_mpi_launch (struct config *config)
         { "a pair is missing", "link 0 2 1 1 1\nlink 0 1 1 1 1\n", "", "0", CHECK_MPI_FAILED, "without a message" },
         { "pairs that do not exist", "link 0 3 1 1 1\nlink 2 1 1 1 1\nlink -1 1 1 1 1\nlink 1 1 1 1 1\n", "", "0",
           CHECK_MPI_FAILED, "without a message" },
+        { "one that does not exist for one that does", "link 0 1 1 1 1\nlink 0 2 1 1 1\nlink 0 3 1 1 1\n", "", "0",
+          CHECK_MPI_FAILED, "without a message" },
         { "a status", all_links, "accelerate: note: a port\naccelerate: no way\nsh: gone\n", "2", CHECK_MPI_FAILED,
           "no way" },
         { "a rank", "", "accelerate: rank 1 exited\n  its last lines:\n    accel_selftest: rank 1: open: why\n", "1",
