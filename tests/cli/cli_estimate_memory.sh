@@ -56,7 +56,8 @@ test_expect_success 'test_explicit_dtypes' '
     ! grep int out'
 test_expect_success 'test_transformers_model' 'sizes bert-base-cased float32 90669056 433249280 1732997120'
 test_expect_success 'test_no_split_modules' '
-    "$accelerate" estimate-memory HuggingFaceM4/idefics-80b-instruct --json >out && grep "\"largest_layer\": 3240165632" out'
+    "$accelerate" estimate-memory HuggingFaceM4/idefics-80b-instruct --json >out && grep "\"largest_layer\": 3240165632" out &&
+    grep "\"stored_bytes\": 260094099456" out'
 test_expect_success 'test_timm_model' 'sizes timm/resnet50.a1_in1k float32 9437184 102441032 409764128'
 
 # ---- the table ----
@@ -257,7 +258,8 @@ import json
 assert json.load(open(\"out\"))[\"model\"] == \"o\x27d\x5cd \x5cx1b[31m\x5cxff \x22x\x22 %s ü\", json.load(open(\"out\"))"'
 test_expect_success 'folders without weights' '
     mkdir empty pickles && : >pickles/pytorch_model.bin && refused 1 "empty: has no safetensors or GGUF file" empty &&
-    refused 1 "pickles: has only pickled weights (pytorch_model.bin)" pickles'
+    refused 1 "pickles: has only pickled weights (pytorch_model.bin)" pickles &&
+    mkdir two && : >two/a.gguf && : >two/b.gguf && refused 1 "two: has more than one model, such as a.gguf; name the file" two'
 
 # ---- GGUF, inference, training ----
 

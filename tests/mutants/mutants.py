@@ -31,6 +31,7 @@ from rewrite import BadTable, find_function, mask, read_table, rewrite  # noqa: 
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONTROL_BYTES = 8192  # two for the number, one for each mutant
+LONG = r'^tests/hosts/(?!random)'  # most of what they look at is in their long forms only
 LEFT_OUT = re.compile(r'^tests/lint/(?!generated|man)')  # they look at the sources, which are not the real ones here
 KILLED, SURVIVED, NOT_REACHED, EQUIVALENT = 'killed', 'survived', 'not reached', 'equivalent'
 NOT_FINISHED, NOT_RUN = 'not finished', 'not run'
@@ -174,13 +175,14 @@ class Build:
 class Test:
     """A program or a script; a script's points can be run alone."""
 
-    def __init__(self, name, build):
+    def __init__(self, name, build, long):
         self.name = name
         path = build.tree / name
         self.is_script = name.endswith('.sh')
         self.command = ['/bin/sh', str(path)] if self.is_script else [str(build.folder / name)]
         self.points, self.failure, self.whole, self.parts = 0, '', None, []
         self.setup = 0.0  # seconds of a script before its points
+        self.is_long = bool(long and self.is_script and re.search(long, name))
 
     def take(self, note):
         """What a run without a mutant found."""
@@ -236,8 +238,10 @@ class Slot:
         tree, folder = str(self.build.tree), str(self.build.folder)
         environment = dict(os.environ, srcdir=tree, builddir=folder, TMPDIR=str(self.scratch),
                            CC=self.build.compilers[0], CXX=self.build.compilers[1])
-        for name in 'MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES', 'TEST_ONLY':
+        for name in 'MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES', 'TEST_ONLY', 'TEST_LONG':
             environment.pop(name, None)
+        if unit.test.is_long:
+            environment['TEST_LONG'] = 'yes'
         if unit.part:
             environment['TEST_ONLY'] = str(unit.part)
         if self.plain:
@@ -364,7 +368,7 @@ def state_of(mutant, files):
 class Examination:
     def __init__(self, options, mutants, files, build, tests, slots):
         self.options, self.mutants, self.files, self.build, self.slots = options, mutants, files, build, slots
-        self.tests = [Test(name, build) for name in tests
+        self.tests = [Test(name, build, options.long) for name in tests
                       if not LEFT_OUT.match(name) and re.search(options.tests, name)]
         self.notebook = Notebook(build.work / 'results.jsonl')
         self.baselines = Notebook(build.work / 'baseline.jsonl')
@@ -372,7 +376,8 @@ class Examination:
 
     def baseline(self):
         """Each test without a mutant: how long its points take, and which mutants each reaches."""
-        state = digest(digest_of_folder(self.build.tree / 'tests'), digest_of_folder(self.build.tree / 'src'),
+        state = digest(self.options.long, digest_of_folder(self.build.tree / 'tests'),
+                       digest_of_folder(self.build.tree / 'src'),
                        *(f'{mutant.key}{mutant.number}' for mutant in self.mutants))
 
         def work(slot, test):
@@ -414,7 +419,8 @@ class Examination:
         """A hash of what a test says: of its own file, since helpers change rarely in what they find."""
         for path in self.build.tree / name, self.build.tree / (name + '.c'):
             if path.is_file():
-                return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+                is_long = name.endswith('.sh') and self.options.long and re.search(self.options.long, name)
+                return hashlib.sha256(path.read_bytes()).hexdigest()[:16] + (' long' if is_long else '')
         return ''
 
     def has_ended(self, mutant):
@@ -427,7 +433,7 @@ class Examination:
         if note['result'] == KILLED:
             if self.options.confirm:
                 return not note['how'].startswith(NO_END) or note.get('confirmed', False)
-            return note['test_state'] == self.source_of(note['test'])
+            return note['test_state'].split()[:1] == self.source_of(note['test']).split()[:1]  # in whichever form
         return not self.options.tests and not self.remaining(mutant)
 
     def remaining(self, mutant):
@@ -640,6 +646,8 @@ def parse_options():
     parser.add_argument('--slack', type=float, default=20, help='seconds beyond three times the usual [20]')
     parser.add_argument('--budget', type=float, default=0, metavar='SECONDS', help='put off mutants that take longer')
     parser.add_argument('--tests', default='', metavar='REGEX', help='only run tests whose name matches')
+    parser.add_argument('--long', default=LONG, metavar='REGEX', help='scripts that are run in their long form '
+                        '[%(default)s]')
     parser.add_argument('--again', action='store_true', help='run those again that were not killed, even those with '
                         'a reason in the table')
     parser.add_argument('--confirm', action='store_true', help='run those again, with more slack, that were killed '

@@ -308,6 +308,49 @@ test_dial (void)
     crew_destroy (crew);
 }
 
+/* A failure of ours that came before machine 0 has taken us. */
+static void
+test_joined (void)
+{
+    AUTO_STRBUF struct strbuf bytes = { 0 };
+    struct wire_frame frame;
+    size_t used;
+    wire_put_frame (&bytes, WIRE_SIGNAL, SIGTERM);
+    for (int has_failed = 0; has_failed < 2; has_failed++) {
+        struct scene scene;
+        open_scene (&scene);
+        scene.crew.machine = 1;
+        scene.crew.own = &scene.all[1];
+        scene.peer->seal.has_greeted = true;
+        if (has_failed)
+            crew_set_failure (&scene.all[1], 1, WIRE_END_FAILED, 1, "accelerate: rank 1\n", NULL);
+        if (wire_next (bytes.text, bytes.length, &frame, &used) == 1)
+            crew_member_take (&scene.crew, scene.peer, &frame);
+        ok (scene.crew.has_joined && pipe_has_output (&scene.peer->pipe) == has_failed, "machine 0 is told %s",
+            has_failed ? "what has failed before it took us" : "nothing, where nothing has failed");
+        close_scene (&scene);
+    }
+}
+
+/* Our part is over, and machine 0 has welcomed us, but has not taken us yet. */
+static void
+test_waits (void)
+{
+    struct scene scene;
+    open_scene (&scene);
+    scene.crew.machine = 1;
+    scene.crew.own = &scene.all[1];
+    scene.crew.over_ms = clock_ms ();
+    scene.peer->is_welcomed = true;
+    ok (!crew_member_is_over (&scene.crew), "machine 0's answer is waited for");
+    scene.peer->is_welcomed = false;
+    ok (crew_member_is_over (&scene.crew), "but not where it has said nothing");
+    scene.peer->is_welcomed = true;
+    scene.crew.over_ms -= CREW_FLUSH_MS;
+    ok (crew_member_is_over (&scene.crew), "nor for ever");
+    close_scene (&scene);
+}
+
 int
 main (void)
 {
@@ -320,6 +363,8 @@ main (void)
     test_flush ();
     test_told ();
     test_restart ();
+    test_joined ();
+    test_waits ();
     if (!make_key ())
         return 99;
     test_victim ();
