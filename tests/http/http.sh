@@ -168,10 +168,10 @@ if command -v openssl >/dev/null; then
         test_exit 1 env SSL_CERT_FILE=cert.pem "$request" "https://localhost:$tls_port/root/file" >out 2>err'
 
     # start_proxy FOLDER [CERTIFICATE KEY]: its address goes to $proxy
-    owner=$$
     start_proxy () {
         mkdir "$1" || exit 99
-        python3 "$srcdir/tests/http/proxy.py" "$1" "$owner" ${2+"$2" "$3"} 2>/dev/null &
+        python3 "$srcdir/tests/http/proxy.py" "$1" $$ ${2+"$2" "$3"} 2>/dev/null &
+        echo $! >"$1/pid"
         await "$1/.port" || exit 99
         proxy=127.0.0.1:$(cat "$1/.port")
     }
