@@ -5,10 +5,20 @@
 #include "aws/call.h"
 
 #include "aws/chain.h"
+#include "aws/endpoint.h"
 #include "util/cleanup.h"
 
 #include <jansson.h>
+#include <poll.h>
 #include <string.h>
+
+/* Whether the caller wants an end, also while credentials are looked for. */
+static bool
+is_stopped (const struct aws *aws)
+{
+    struct pollfd stop = { .fd = aws->options.stop_fd, .events = POLLIN };
+    return stop.fd >= 0 && poll (&stop, 1, 0) > 0;
+}
 
 int
 call_send (struct aws *aws, const struct request *request, struct http_response *response, struct aws_error *error,
@@ -16,8 +26,10 @@ call_send (struct aws *aws, const struct request *request, struct http_response 
 {
     for (bool is_second = false;; is_second = true) {
         *error = (struct aws_error) { .trouble = HTTP_OTHER };
-        if (chain_find (aws, fail))
+        if (chain_find (aws, fail)) {
+            error->trouble = is_stopped (aws) ? HTTP_STOPPED : HTTP_OTHER;
             return -1;
+        }
         if (!request_send (aws, &aws->keys, aws->source.text, request, response, error, fail))
             return 0;
         if (is_second || !answer_is_expired (error) || !chain_forget (aws))
@@ -56,17 +68,13 @@ post (struct aws *aws, struct request *request, struct http_response *response, 
 static int
 read_reply (const struct request *request, const struct http_response *response, json_t **reply, struct fail *fail)
 {
-    json_error_t why;
-    *reply = response->body.length ? json_loadb (response->body.text, response->body.length, 0, &why) : json_object ();
-    if (json_is_object (*reply))
-        return 0;
-    bool is_json = *reply || !response->body.length;
-    json_decref (*reply);
-    *reply = NULL;
-    if (!response->body.length)
-        return fail_nomem (fail);
-    return fail_set (fail, FAIL_GENERAL, "%s: the answer is not %s%s", request->action,
-                     is_json ? "a JSON object" : "valid JSON: ", is_json ? "" : why.text);
+    char what[160];
+    snprintf (what, sizeof what, "%s %s: the answer", endpoint_name (request->service), request->action);
+    if (response->body.length)
+        *reply = keys_parse (response->body.text, response->body.length, what, fail);
+    else if (!(*reply = json_object ()))
+        fail_nomem (fail);
+    return *reply ? 0 : -1;
 }
 
 int

@@ -61,6 +61,22 @@ keys_set (struct keys *keys, const char *access_key, const char *secret_key, con
     return fail_nomem (fail);
 }
 
+json_t *
+keys_parse (const char *text, size_t length, const char *what, struct fail *fail)
+{
+    errno = 0;
+    json_t *json = json_loadb (text ? text : "", length, 0, NULL);
+    if (json_is_object (json))
+        return json;
+    bool no_memory = !json && errno == ENOMEM; /* jansson itself says that the text is wrong */
+    json_decref (json);
+    if (no_memory)
+        fail_nomem (fail);
+    else
+        fail_set (fail, FAIL_GENERAL, "%s is not a JSON object", what);
+    return NULL;
+}
+
 static int
 read_expiry (struct keys *keys, const json_t *value, const char *name, struct fail *fail)
 {

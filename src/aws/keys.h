@@ -29,6 +29,9 @@ void keys_wipe (char *text);
 int keys_set (struct keys *keys, const char *access_key, const char *secret_key, const char *session_token,
               struct fail *fail);
 
+/** Read a JSON object.  @return for json_decref(); NULL with @p fail set: "WHAT is not a JSON object" */
+struct json_t *keys_parse (const char *text, size_t length, const char *what, struct fail *fail);
+
 /** What the members of a JSON object with credentials are called. */
 struct keys_names {
     const char *access_key, *secret_key, *session_token, *expires;

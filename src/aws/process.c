@@ -135,12 +135,11 @@ reap (pid_t pid, bool is_killed)
 static int
 take_output (const struct strbuf *output, struct keys *keys, struct fail *fail)
 {
-    json_error_t error;
-    json_t *json = json_loadb (output->text ? output->text : "", output->length, 0, &error);
+    json_t *json = keys_parse (output->text, output->length, "the output of credential_process", fail);
     int result = -1;
-    if (!json_is_object (json))
-        fail_set (fail, FAIL_GENERAL, "the output of credential_process is not a JSON object");
-    else if (json_integer_value (json_object_get (json, "Version")) != 1)
+    if (!json)
+        return -1;
+    if (json_integer_value (json_object_get (json, "Version")) != 1)
         fail_set (fail, FAIL_GENERAL, "the output of credential_process has no 'Version' 1");
     else
         result = keys_from_json (keys, json, &keys_names_process, fail);

@@ -18,7 +18,7 @@ no_answer (const struct aws *aws, const struct answer_call *call, const struct h
     *error = (struct aws_error) { .trouble = response->trouble ? response->trouble : HTTP_OTHER,
                                   .attempts = response->attempts };
     if (response->trouble == HTTP_NO_HOST && aws->region)
-        return fail_set (fail, FAIL_GENERAL, "%s %s: %.800s Is there a region %s?", call->service, call->action,
+        return fail_set (fail, FAIL_GENERAL, "%s %s: %.800s Or is there no AWS region %s?", call->service, call->action,
                          response->fail.text, aws->region);
     return fail_prefix (fail, "%s %s", call->service, call->action);
 }

@@ -70,12 +70,14 @@ source_read_json (const struct http_response *response, const struct keys_names 
                   const char *what, struct keys *keys, struct fail *fail)
 {
     struct fail why = { 0 };
-    json_t *json = json_loadb (response->body.text ? response->body.text : "", response->body.length, 0, NULL);
+    json_t *json = keys_parse (response->body.text, response->body.length, "the answer", &why);
+    if (!json)
+        return fail_set (fail, FAIL_GENERAL, "%s: %.800s", what, why.text);
     const json_t *object = member ? json_object_get (json, member) : json;
     const char *code = json_string_value (json_object_get (object, "Code"));
     int result = 0;
     if (!json_is_object (object))
-        result = fail_set (fail, FAIL_GENERAL, "%s: the answer is not a JSON object with credentials", what);
+        result = fail_set (fail, FAIL_GENERAL, "%s: the answer has no object '%s'", what, member ? member : "");
     else if (code && strcmp (code, "Success") != 0)
         result = fail_set (fail, FAIL_GENERAL, "%s: the answer has the code '%.60s', not 'Success'", what, code);
     else if (keys_from_json (keys, object, names, &why))

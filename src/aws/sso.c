@@ -62,11 +62,15 @@ read_token (const struct sso *sso, char **token, struct fail *fail)
     strbuf_printf (&path, "%s/.aws/sso/cache/%s.json", home ? home : "", hash);
     if (path.failed)
         return fail_nomem (fail);
-    if (io_read_file (path.text, MOST_CACHE, &text, &length, NULL))
+    if (access (path.text, F_OK))
         return fail_set (fail, FAIL_GENERAL, "not logged in: run 'aws sso login --profile %.100s'", sso->profile);
-    json_t *json = json_loadb (text, length, 0, NULL);
+    if (io_read_file (path.text, MOST_CACHE, &text, &length, fail))
+        return -1;
+    json_t *json = keys_parse (text, length, path.text, fail);
     explicit_bzero (text, length);
     free (text);
+    if (!json)
+        return -1;
     const char *value = json_string_value (json_object_get (json, "accessToken"));
     const char *end = json_string_value (json_object_get (json, "expiresAt"));
     int64_t expires = end ? when_iso (end) : -1;

@@ -6,6 +6,8 @@
 #include "cli/estimate.h"
 #include "cli/words.h"
 #include "util/cleanup.h"
+#include "util/home.h"
+#include "util/printable.h"
 
 #include <string.h>
 
@@ -51,12 +53,25 @@ find_library (struct estimate_model *model, const struct settings *settings, str
     return 0;
 }
 
-/* Accelerate runs the model's own code.  Nothing is run here, but which sizes follow from the type of such a
- * model is not known. */
+/* Whether config.json names code for the model, not only for its tokenizer. */
+static bool
+has_code (const struct estimate_model *model)
+{
+    const struct node *map = node_find (&model->config.root, "auto_map");
+    for (size_t i = 0; map && map->kind == NODE_MAP && i < map->count; i++) {
+        const char *key = map->items[i].key;
+        if (key && (!strcmp (key, "AutoConfig") || !strncmp (key, "AutoModel", 9)))
+            return true;
+    }
+    return false;
+}
+
+/* Accelerate runs the model's own code if it must: not if transformers has code for this type of model, too.  Nothing
+ * is run here, but which sizes follow from the type of another model is not known. */
 static int
 check_code (const struct estimate_model *model, const struct settings *settings, const char *name, struct fail *fail)
 {
-    if (settings->trust_remote_code || !node_find (&model->config.root, "auto_map"))
+    if (settings->trust_remote_code || estimate_knows_type (model) || !has_code (model))
         return 0;
     return fail_set (fail, FAIL_GENERAL, "model '%s' comes with code of its own, which decides what it needs: add "
                      "--trust_remote_code to count the tensors of its files (no code is run)", name);
@@ -67,22 +82,32 @@ estimate (const struct settings *settings, bool wants_training, const char *name
 {
     struct estimate_model model = { 0 };
     AUTO_STRBUF struct strbuf out = { 0 };
-    bool is_local = !access (name, F_OK);
-    int result = is_local ? estimate_read_local (&model, name, settings->follow_links, fail)
-                          : estimate_read_hub (&model, settings, name, fail);
+    AUTO_STRBUF struct strbuf path = { 0 };
+    AUTO_STRBUF struct strbuf shown = { 0 };
+    home_add (&path, name);
+    printable_add (&shown, name);
+    if (path.failed || shown.failed)
+        return fail_nomem (fail);
+    int result = access (path.text, F_OK) ? estimate_read_hub (&model, settings, name, fail)
+                                          : estimate_read_local (&model, path.text, settings->follow_links, fail);
     if (!result)
         result = find_library (&model, settings, fail) || check_code (&model, settings, name, fail)
-                         || estimate_arrange (&model, fail)
+                         || estimate_unpack (&model, shown.text, fail) || estimate_arrange (&model, fail)
                      ? -1
                      : 0;
     if (!result) {
-        struct estimate_report report = { .name = name, .settings = settings, .model = &model,
+        struct estimate_report report = { .name = shown.text, .settings = settings, .model = &model,
                                           .wants_training = wants_training };
         estimate_measure (&model, &report.sizes);
         result = settings->json ? estimate_show_json (&report, &out, fail) : estimate_show (&report, &out, fail);
     }
-    if (!result)
+    if (!result) {
         fputs (out.text, stdout);
+        fflush (stdout);
+    }
+    if (!result && model.is_total && !settings->json)
+        fputs ("accelerate: note: the files are pickled: their index has the size of all tensors together, a head's "
+               "and buffers included\n", stderr);
     estimate_model_release (&model);
     return result;
 }

@@ -14,10 +14,13 @@ struct estimate_part {
     char *name;        /* "encoder.layer.0.attention.self.query.weight" */
     uint64_t elements;
     unsigned bits;     /* of an element, as the file has it */
+    unsigned code;     /* its type: kDLInt ..., of the tensors of safetensors files */
     bool is_float;     /* else its size stays the same with every type */
     bool is_buffer;    /* not trained */
     uint64_t bytes;    /* in the file */
 };
+
+#define ESTIMATE_MOST_ELEMENTS ((uint64_t) 1 << 56) /* so that sums of bits fit 64 bits */
 
 /** All zero before; for estimate_model_release(). */
 struct estimate_model {
@@ -27,7 +30,9 @@ struct estimate_model {
     char *library;               /* "transformers", "timm", or another one; NULL: not known */
     const char *source;          /* "hub", "cache", "folder" or "file" */
     struct filedoc config;       /* config.json; without items: there is none */
+    const char *quantization;    /* its method, which belongs to `config`; NULL: none */
     bool is_gguf;
+    bool is_total;               /* only the size of all tensors together is known: the only part is all of them */
     struct gguf_facts facts;     /* of a GGUF file */
 };
 
@@ -74,10 +79,27 @@ int estimate_read_local (struct estimate_model *model, const char *path, bool fo
 int estimate_read_hub (struct estimate_model *model, const struct settings *settings, const char *name,
                        struct fail *fail);
 
+/* ---- estimate_pickled.c ---- */
+
+#define ESTIMATE_TOTAL_NAME "pytorch_model.bin.index.json"
+
+/** Read the index of pickled files, after config.json. @param path  for messages
+ *  @param text  [length] and a zero byte */
+int estimate_read_total (struct estimate_model *model, const char *path, const char *text, size_t length,
+                         struct fail *fail);
+
+/* ---- estimate_quantized.c ---- */
+
+/** Replace packed tensors by those that they were made from.  @param name  of the model, for messages */
+int estimate_unpack (struct estimate_model *model, const char *name, struct fail *fail);
+
 /* ---- estimate_structure.c ---- */
 
 /** Make of the tensors of a checkpoint the model that transformers would make: without its head, with its buffers. */
 int estimate_arrange (struct estimate_model *model, struct fail *fail);
+
+/** @return whether transformers has code for the type of this model, as far as it is known here */
+bool estimate_knows_type (const struct estimate_model *model);
 
 /** @return whether the module @p path, [length], of this model must stay whole */
 bool estimate_is_whole (const struct estimate_model *model, const char *path, size_t length);
@@ -113,6 +135,20 @@ struct estimate_report {
     struct estimate_sizes sizes;
     bool wants_training;
 };
+
+#define ESTIMATE_STORED "as stored" /* instead of a type: of a quantized model */
+
+/** @return how many rows loading and inference have: one for each type, and one more for quantized models */
+size_t estimate_kinds (const struct estimate_report *report);
+
+struct estimate_inference {
+    const char *dtype;
+    double weights, cache; /* bytes */
+};
+
+/** What inference needs. @param number  below estimate_kinds() */
+int estimate_infer (const struct estimate_report *report, size_t number, struct estimate_inference *needs,
+                    struct fail *fail);
 
 /** Append a size as Accelerate writes it: "413.18 MB". @param is_whole  a number of bytes is an integer */
 void estimate_show_bytes (struct strbuf *out, double bytes, bool is_whole);

@@ -16,8 +16,23 @@ enum {
  *  model has one file.  @return false without memory */
 bool gguf_part_name (const char *name, unsigned part, struct strbuf *out, unsigned *count);
 
-/** Add the tensors of a header. @param shown  for messages @param[out] is_short  see gguf_parse() */
-int gguf_add (struct estimate_model *model, const char *shown, const void *bytes, size_t length, bool *is_short,
-              struct fail *fail);
+/** The files of a model; all zero before the first one. */
+struct gguf_parts {
+    unsigned part, count;     /* the one that is read now, 0 is the first; by their names */
+    uint64_t tensors, wanted; /* read so far; of all files, 0: not known */
+};
+
+/**
+ * Add the tensors of a header.
+ *
+ * @param shown          for messages
+ * @param size           of the file, UINT64_MAX: not known
+ * @param[out] is_short  see gguf_parse()
+ */
+int gguf_add (struct estimate_model *model, struct gguf_parts *parts, const char *shown, const struct strbuf *header,
+              uint64_t size, bool *is_short, struct fail *fail);
+
+/** After the last part. */
+int gguf_end (const struct gguf_parts *parts, const char *shown, struct fail *fail);
 
 #endif

@@ -16,6 +16,7 @@ enum {
     FIRST_BYTES = 100000, /* of a safetensors file: most headers are shorter */
     AT_ONCE = 16,         /* files; their headers are in memory at the same time */
     SHOW_AFTER_MS = 400,
+    SLOWEST = 50, /* bytes in a millisecond: what is long has more time */
 };
 
 /* What is being done, on a terminal.  A file is done when its header is complete. */
@@ -131,7 +132,8 @@ complete (struct job *job, const char *file, struct http_response *response, str
                          file);
     if (have >= wanted)
         return 0;
-    const struct http_request request = { .range_first = have, .range_length = wanted - have };
+    const struct http_request request = { .range_first = have, .range_length = wanted - have,
+                                          .total_ms = HTTP_TOTAL_MS + (int64_t) (wanted / SLOWEST) };
     job->shown.done--;
     int result = fetch (job, &file, 1, &request, &rest, fail);
     if (!result)
@@ -223,9 +225,18 @@ read_config (struct job *job, const struct http_response *response, struct fail 
     return 0;
 }
 
+static int
+read_total (struct job *job, const char *file, const struct http_response *response, struct fail *fail)
+{
+    const struct strbuf *body = &response->body;
+    if (estimate_read_total (job->model, file, body->text ? body->text : "", body->length, fail))
+        return fail_prefix (fail, "model '%s'", job->name);
+    return 0;
+}
+
 /* The configuration and the weights, or their index, in one go. */
 static int
-read_safetensors (struct job *job, const char *file, struct fail *fail)
+read_files (struct job *job, const char *file, struct fail *fail)
 {
     bool is_index = ends_in (file, ".json"), has_config = has_file (job, "config.json");
     struct http_response responses[2] = { 0 };
@@ -236,48 +247,63 @@ read_safetensors (struct job *job, const char *file, struct fail *fail)
     if (!result && has_config)
         result = read_config (job, &responses[1], fail);
     if (!result)
-        result = is_index ? read_index (job, file, &responses[0], fail)
-                          : add_header (job, file, &responses[0], NULL, 0, fail);
+        result = ends_in (file, ".bin.index.json") ? read_total (job, file, &responses[0], fail)
+                 : is_index                        ? read_index (job, file, &responses[0], fail)
+                                                   : add_header (job, file, &responses[0], NULL, 0, fail);
     release_all (responses, 2);
     return result;
 }
 
 /* ---- GGUF ---- */
 
+/* Fetch @length bytes of a header, of which some are there.  @return 1: that is all there is */
 static int
-read_part (struct job *job, const char *file, struct fail *fail)
+fetch_more (struct job *job, const char *file, uint64_t length, struct strbuf *header, uint64_t *size,
+            struct fail *fail)
 {
+    struct http_response response = { 0 };
+    const struct http_request request = { .range_first = header->length, .range_length = length - header->length,
+                                          .total_ms = HTTP_TOTAL_MS + (int64_t) (length / SLOWEST) };
+    job->shown.done -= header->length > 0;
+    int result = fetch (job, &file, 1, &request, &response, fail);
+    if (!result) {
+        *size = response.total;
+        strbuf_add_bytes (header, response.body.text ? response.body.text : "", response.body.length);
+        result = header->failed ? fail_nomem (fail) : header->length < length;
+    }
+    http_response_release (&response);
+    return result;
+}
+
+static int
+read_part (struct job *job, struct gguf_parts *parts, const char *file, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf header = { 0 };
     bool is_short = true;
     int result = -1;
-    job->shown.done++;
-    for (uint64_t length = GGUF_FIRST; is_short; length *= GGUF_GROWTH) {
-        const struct http_request request = { .range_length = length };
-        struct http_response response = { 0 };
-        is_short = false;
-        job->shown.done--;
-        result = fetch (job, &file, 1, &request, &response, fail);
-        if (!result)
-            result = gguf_add (job->model, file, response.body.text ? response.body.text : "", response.body.length,
-                               &is_short, fail);
-        is_short = is_short && response.body.length == length && length < GGUF_MAX_HEADER;
-        http_response_release (&response);
+    for (uint64_t length = GGUF_FIRST, size; is_short; length *= GGUF_GROWTH) {
+        int fetched = fetch_more (job, file, length, &header, &size, fail);
+        if (fetched < 0)
+            return -1;
+        result = gguf_add (job->model, parts, file, &header, size, &is_short, fail);
+        is_short = is_short && !fetched && length < GGUF_MAX_HEADER;
     }
-    return result;
+    return result ? fail_prefix (fail, "model '%s'", job->name) : 0;
 }
 
 static int
 read_gguf (struct job *job, const char *file, struct fail *fail)
 {
-    unsigned count = 1;
-    for (unsigned part = 0; part < count; part++) {
+    struct gguf_parts parts = { .count = 1 };
+    for (; parts.part < parts.count; parts.part++) {
         AUTO_STRBUF struct strbuf name = { 0 };
-        if (!gguf_part_name (file, part, &name, &count))
+        if (!gguf_part_name (file, parts.part, &name, &parts.count))
             return fail_nomem (fail);
-        job->shown.count = count;
-        if (read_part (job, name.text, fail))
+        job->shown.count = parts.count;
+        if (read_part (job, &parts, name.text, fail))
             return -1;
     }
-    return 0;
+    return gguf_end (&parts, file, fail);
 }
 
 /* ---- which files ---- */
@@ -314,7 +340,7 @@ choose (struct job *job, struct fail *fail)
     size_t gguf_count = 0, weights_count = 0;
     for (size_t i = 0; i < 2; i++)
         if (has_file (job, usual[i]))
-            return read_safetensors (job, usual[i], fail);
+            return read_files (job, usual[i], fail);
     for (size_t i = 0; i < job->info.files.count; i++) {
         const char *file = job->info.files.items[i];
         unsigned parts;
@@ -332,7 +358,9 @@ choose (struct job *job, struct fail *fail)
         return fail_set (fail, FAIL_GENERAL, "model '%s' has %zu safetensors files (%s ...) and no index: download it "
                          "and name one of them", job->name, weights_count, only);
     if (index || only)
-        return read_safetensors (job, index ? index : only, fail);
+        return read_files (job, index ? index : only, fail);
+    if (!gguf && has_file (job, ESTIMATE_TOTAL_NAME))
+        return read_files (job, ESTIMATE_TOTAL_NAME, fail);
     return gguf ? choose_gguf (job, gguf, gguf_count, fail) : refuse_files (job, fail);
 }
 

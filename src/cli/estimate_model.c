@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-#define MOST_ELEMENTS ((uint64_t) 1 << 56) /* so that sums of bits fit 64 bits */
-
 int
 estimate_add (struct estimate_model *model, struct estimate_part part, const char *name, size_t length,
               struct fail *fail)
@@ -24,7 +22,7 @@ estimate_add (struct estimate_model *model, struct estimate_part part, const cha
         model->parts = grown;
         model->room = room;
     }
-    if (part.elements > MOST_ELEMENTS - model->elements)
+    if (part.elements > ESTIMATE_MOST_ELEMENTS - model->elements)
         return fail_set (fail, FAIL_GENERAL, "tensor '%.*s': too large: size overflows",
                          (int) (length < 80 ? length : 80), name);
     model->elements += part.elements;
@@ -43,6 +41,7 @@ estimate_add_safetensors (struct estimate_model *model, const struct safetensors
         DLDataType type = safetensors_to_dl (tensor->dtype);
         struct estimate_part part = { .elements = 1, .bits = safetensors_dtype_bits (tensor->dtype),
                                       .bytes = tensor->end - tensor->begin };
+        part.code = type.code;
         part.is_float = type.code != kDLInt && type.code != kDLUInt && type.code != ACCEL_DL_BOOL;
         for (size_t j = 0; j < tensor->ndim; j++)
             part.elements *= (uint64_t) tensor->shape[j]; /* checked by the reader */

@@ -12,7 +12,7 @@
 /* ---- keys and values ---- */
 
 struct attention {
-    uint64_t layers;
+    uint64_t layers;    /* that have keys and values */
     uint64_t per_token; /* elements of one layer */
     uint64_t window;    /* tokens that a layer with a window keeps; 0: there are none */
     uint64_t windowed;  /* layers with a window */
@@ -34,6 +34,70 @@ is_true (const struct estimate_model *model, const char *key)
     return node && node->kind == NODE_BOOL && !strcmp (node->text, "True");
 }
 
+static bool
+is_one_of (const char *text, const char *const *words)
+{
+    while (*words && strcmp (text, *words) != 0)
+        words++;
+    return *words != NULL;
+}
+
+/* One word for each layer. */
+static void
+read_layer_types (const struct estimate_model *model, const struct node *types, struct attention *attention)
+{
+    static const char *const windowed[] = { "sliding_attention", "chunked_attention", NULL };
+    static const char *const without[] = { "linear_attention", "mamba", "conv", "recurrent", "moe", "mlp", NULL };
+    uint64_t others = 0;
+    bool is_chunked = false;
+    for (size_t i = 0; i < types->count && i < attention->layers; i++) {
+        const char *type = types->items[i].text ? types->items[i].text : "";
+        attention->windowed += is_one_of (type, windowed);
+        others += is_one_of (type, without);
+        is_chunked |= !strcmp (type, windowed[1]);
+    }
+    if (is_chunked)
+        attention->window = estimate_number (model, "attention_chunk_size", 0);
+    attention->layers -= others;
+}
+
+/* Every so many layers, one keeps the whole context: by the configuration, or else by the type, as in transformers. */
+static uint64_t
+find_pattern (const struct estimate_model *model)
+{
+    static const struct {
+        const char *type;
+        uint64_t pattern;
+    } usual[] = { { "gemma2", 2 }, { "gemma3", 6 }, { "gemma3_text", 6 }, { "cohere2", 4 }, { "gpt_oss", 2 } };
+    const char *type = estimate_text (model, "model_type");
+    uint64_t pattern = 0;
+    for (size_t i = 0; type && i < sizeof usual / sizeof *usual; i++)
+        if (!strcmp (usual[i].type, type))
+            pattern = usual[i].pattern;
+    pattern = estimate_number (model, "_sliding_window_pattern", pattern);
+    return estimate_number (model, "sliding_window_pattern", pattern);
+}
+
+/* Which layers keep only the last tokens; as transformers derives it if it is not listed. */
+static void
+find_windows (const struct estimate_model *model, struct attention *attention)
+{
+    const struct node *types = estimate_find (model, "layer_types"), *use = estimate_find (model, "use_sliding_window");
+    uint64_t pattern = find_pattern (model), whole = 0;
+    attention->window = estimate_number (model, "sliding_window", 0);
+    if (types && types->kind == NODE_LIST) {
+        read_layer_types (model, types, attention);
+        return;
+    }
+    if (!attention->window || (use && use->kind == NODE_BOOL && !is_true (model, "use_sliding_window")))
+        return;
+    if (use && use->kind == NODE_BOOL)
+        whole = estimate_number (model, "max_window_layers", 0);
+    else if (pattern)
+        whole = attention->layers / pattern;
+    attention->windowed = whole < attention->layers ? attention->layers - whole : 0;
+}
+
 static void
 read_config (const struct estimate_model *model, struct attention *attention)
 {
@@ -49,12 +113,7 @@ read_config (const struct estimate_model *model, struct attention *attention)
     if (is_true (model, "multi_query") && !is_true (model, "new_decoder_architecture")) /* as in Falcon */
         pairs = 1;
     attention->per_token = latent ? latent + estimate_number (model, "qk_rope_head_dim", 0) : 2 * pairs * head;
-    const struct node *types = estimate_find (model, "layer_types");
-    attention->window = estimate_number (model, "sliding_window", 0);
-    for (size_t i = 0; types && types->kind == NODE_LIST && i < types->count; i++)
-        attention->windowed += types->items[i].text && !strcmp (types->items[i].text, "sliding_attention");
-    if (attention->windowed > attention->layers)
-        attention->windowed = attention->layers;
+    find_windows (model, attention);
 }
 
 static void
@@ -116,13 +175,14 @@ estimate_train (uint64_t parameters, const char *optimizer, const char *precisio
 {
     struct estimate_training training = { 0 };
     bool is_mixed = strcmp (precision, "no") != 0;
-    uint64_t size = is_mixed ? 2 : 4, count = processes > 0 ? (uint64_t) processes : 1;
-    uint64_t state = is_mixed ? 4 : 0; /* the float32 masters of 16-bit parameters */
+    uint64_t count = processes > 0 ? (uint64_t) processes : 1, gradient = is_mixed ? 2 : 4;
+    uint64_t weight = !strcmp (precision, "fp8") ? 1 : gradient;
+    uint64_t state = is_mixed ? 4 : 0; /* the float32 masters of parameters with fewer bits */
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
         if (!strcmp (optimizers[i].name, optimizer))
             state += optimizers[i].bytes;
-    training.weights = share (parameters * size, zero_stage >= 3, count);
-    training.gradients = share (parameters * size, zero_stage >= 2, count);
+    training.weights = share (parameters * weight, zero_stage >= 3, count);
+    training.gradients = share (parameters * gradient, zero_stage >= 2, count);
     training.optimizer = share (parameters * state, zero_stage >= 1, count);
     return training;
 }

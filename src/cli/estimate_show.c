@@ -148,6 +148,29 @@ end_box (struct box *box, struct strbuf *out, struct fail *fail)
 
 /* ---- what is in the tables ---- */
 
+size_t
+estimate_kinds (const struct estimate_report *report)
+{
+    return report->settings->dtypes.count + (report->model->is_gguf || report->model->quantization);
+}
+
+int
+estimate_infer (const struct estimate_report *report, size_t number, struct estimate_inference *needs,
+                struct fail *fail)
+{
+    const struct settings *settings = report->settings;
+    bool is_stored = number == settings->dtypes.count;
+    unsigned divisor = is_stored ? 0 : estimate_divisor (settings->dtypes.items[number]);
+    uint64_t cache;
+    /* Quantized weights go with keys and values of 16 bits. */
+    if (estimate_cache (report->model, (uint64_t) settings->context_length, divisor == 1 ? 32 : 16, &cache, fail))
+        return -1;
+    needs->dtype = is_stored ? ESTIMATE_STORED : settings->dtypes.items[number];
+    needs->weights = is_stored ? (double) report->sizes.stored : (double) report->sizes.total / 8 / divisor;
+    needs->cache = (double) cache * (double) settings->batch_size;
+    return 0;
+}
+
 static int
 show_loading (const struct estimate_report *report, struct strbuf *out, struct fail *fail)
 {
@@ -163,15 +186,18 @@ show_loading (const struct estimate_report *report, struct strbuf *out, struct f
         unsigned divisor = estimate_divisor (dtypes->items[i]);
         uint64_t training = estimate_adam (sizes->total / 8, dtypes->items[i]);
         strlist_add (&box.cells, dtypes->items[i]);
-        add_bytes (&box, (double) sizes->largest / 8 / divisor, divisor == 1 && sizes->largest % 8 == 0);
+        if (report->model->is_total)
+            strlist_add (&box.cells, "N/A");
+        else
+            add_bytes (&box, (double) sizes->largest / 8 / divisor, divisor == 1 && sizes->largest % 8 == 0);
         add_bytes (&box, (double) sizes->total / 8 / divisor, divisor == 1 && sizes->total % 8 == 0);
         if (training)
             add_bytes (&box, (double) training, true);
         else
             strlist_add (&box.cells, "N/A");
     }
-    if (report->model->is_gguf) {
-        strlist_add (&box.cells, "as stored");
+    if (estimate_kinds (report) > dtypes->count) {
+        strlist_add (&box.cells, ESTIMATE_STORED);
         strlist_add (&box.cells, "");
         add_bytes (&box, (double) sizes->stored, true);
         strlist_add (&box.cells, "N/A");
@@ -190,20 +216,16 @@ show_inference (const struct estimate_report *report, struct strbuf *out, struct
     if (title.failed)
         return fail_nomem (fail);
     struct box box = { .title = title.text, .columns = 4, .headings = headings };
-    for (size_t i = 0; i < settings->dtypes.count; i++) {
-        uint64_t cache;
-        unsigned divisor = estimate_divisor (settings->dtypes.items[i]);
-        double weights = (double) report->sizes.total / 8 / divisor;
-        /* Quantized weights go with keys and values of 16 bits. */
-        if (estimate_cache (report->model, (uint64_t) settings->context_length, divisor == 1 ? 32 : 16, &cache, fail)) {
+    for (size_t i = 0; i < estimate_kinds (report); i++) {
+        struct estimate_inference needs;
+        if (estimate_infer (report, i, &needs, fail)) {
             strlist_release (&box.cells);
             return -1;
         }
-        double all = (double) cache * (double) settings->batch_size;
-        strlist_add (&box.cells, settings->dtypes.items[i]);
-        add_bytes (&box, weights, true);
-        add_bytes (&box, all, true);
-        add_bytes (&box, weights + all, true);
+        strlist_add (&box.cells, needs.dtype);
+        add_bytes (&box, needs.weights, true);
+        add_bytes (&box, needs.cache, true);
+        add_bytes (&box, needs.weights + needs.cache, true);
     }
     return end_box (&box, out, fail);
 }
@@ -211,6 +233,7 @@ show_inference (const struct estimate_report *report, struct strbuf *out, struct
 static int
 show_training (const struct estimate_report *report, struct strbuf *out, struct fail *fail)
 {
+    static const char *const precisions[] = { "no", "fp16, bf16", "fp8" };
     static const char *const headings[] = { "Optimizer", "Precision", "Weights, Gradients, States", "Each Process" };
     AUTO_STRBUF struct strbuf title = { 0 };
     const struct settings *settings = report->settings;
@@ -221,18 +244,17 @@ show_training (const struct estimate_report *report, struct strbuf *out, struct 
         return fail_nomem (fail);
     struct box box = { .title = title.text, .columns = 4, .headings = headings };
     for (size_t i = 0; estimate_optimizers[i]; i++)
-        for (size_t j = 0; j < 2; j++) {
+        for (size_t j = 0; j < sizeof precisions / sizeof *precisions; j++) {
             AUTO_STRBUF struct strbuf parts = { 0 };
-            const char *precision = j ? "fp16, bf16" : "no";
             struct estimate_training needs = estimate_train (report->sizes.parameters, estimate_optimizers[i],
-                                                             precision, settings->zero_stage, processes);
+                                                             precisions[j], settings->zero_stage, processes);
             estimate_show_bytes (&parts, (double) needs.weights, true);
             strbuf_add (&parts, " + ");
             estimate_show_bytes (&parts, (double) needs.gradients, true);
             strbuf_add (&parts, " + ");
             estimate_show_bytes (&parts, (double) needs.optimizer, true);
             strlist_add (&box.cells, estimate_optimizers[i]);
-            strlist_add (&box.cells, precision);
+            strlist_add (&box.cells, precisions[j]);
             strlist_add (&box.cells, parts.failed ? "" : parts.text);
             add_bytes (&box, (double) (needs.weights + needs.gradients + needs.optimizer), true);
         }

@@ -9,7 +9,6 @@
 #include "util/cleanup.h"
 #include "util/io.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,43 +24,8 @@ ends_in (const char *text, const char *end)
 
 /* ---- GGUF ---- */
 
-bool
-gguf_part_name (const char *name, unsigned part, struct strbuf *out, unsigned *count)
-{
-    static const char form[] = "-00000-of-00000.gguf"; /* '0' is any digit */
-    enum { ENDING = sizeof form - 1, COUNT_AT = 10 };
-    size_t length = strlen (name), same = 0;
-    const char *ending = length > ENDING ? name + length - ENDING : "";
-    while (ending[same] && (form[same] == '0' ? isdigit ((unsigned char) ending[same]) : ending[same] == form[same]))
-        same++;
-    *count = same == ENDING ? (unsigned) strtoul (ending + COUNT_AT, NULL, 10) : 1;
-    if (same != ENDING || !*count || *count > GGUF_MOST_PARTS) {
-        *count = 1;
-        strbuf_add (out, name);
-        return !out->failed;
-    }
-    strbuf_add_bytes (out, name, length - ENDING);
-    strbuf_printf (out, "-%05u-of-%05u.gguf", part + 1, *count);
-    return !out->failed;
-}
-
-int
-gguf_add (struct estimate_model *model, const char *shown, const void *bytes, size_t length, bool *is_short,
-          struct fail *fail)
-{
-    struct accel_error err = { 0 };
-    struct gguf gguf;
-    int result = gguf_parse (&gguf, bytes, length, is_short, &err) ? -1 : 0;
-    if (result)
-        fail_set (fail, FAIL_GENERAL, "%s: %s", shown, err.text);
-    else
-        result = estimate_add_gguf (model, &gguf, fail);
-    gguf_release (&gguf);
-    return result;
-}
-
 static int
-read_part (struct estimate_model *model, const char *path, struct fail *fail)
+read_part (struct estimate_model *model, struct gguf_parts *parts, const char *path, struct fail *fail)
 {
     struct source source;
     struct accel_error err = { 0 };
@@ -72,13 +36,14 @@ read_part (struct estimate_model *model, const char *path, struct fail *fail)
     for (uint64_t length = GGUF_FIRST; is_short; length *= GGUF_GROWTH) {
         uint64_t wanted = length < source.size ? length : source.size;
         AUTO_FREE char *bytes = malloc ((size_t) wanted + 1);
+        const struct strbuf header = { .text = bytes, .length = (size_t) wanted };
         is_short = false;
         if (!bytes)
             fail_nomem (fail);
         else if (source_read (&source, 0, bytes, (size_t) wanted, &err))
             fail_set (fail, FAIL_GENERAL, "%s", err.text);
         else
-            result = gguf_add (model, path, bytes, (size_t) wanted, &is_short, fail);
+            result = gguf_add (model, parts, path, &header, source.size, &is_short, fail);
         is_short = is_short && wanted < source.size && length < GGUF_MAX_HEADER;
     }
     source_close (&source);
@@ -88,16 +53,16 @@ read_part (struct estimate_model *model, const char *path, struct fail *fail)
 static int
 read_gguf (struct estimate_model *model, const char *path, struct fail *fail)
 {
-    unsigned count = 1;
+    struct gguf_parts parts = { .count = 1 };
     model->source = "file";
-    for (unsigned part = 0; part < count; part++) {
+    for (; parts.part < parts.count; parts.part++) {
         AUTO_STRBUF struct strbuf name = { 0 };
-        if (!gguf_part_name (path, part, &name, &count))
+        if (!gguf_part_name (path, parts.part, &name, &parts.count))
             return fail_nomem (fail);
-        if (read_part (model, name.text, fail))
+        if (read_part (model, &parts, name.text, fail))
             return -1;
     }
-    return 0;
+    return gguf_end (&parts, path, fail);
 }
 
 /* ---- safetensors ---- */
@@ -133,6 +98,17 @@ read_config (struct estimate_model *model, const char *folder, struct fail *fail
         return -1;
     model->config.path = NULL;
     return 0;
+}
+
+static int
+read_total (struct estimate_model *model, const char *path, struct fail *fail)
+{
+    AUTO_FREE char *text = NULL;
+    size_t length;
+    return io_read_file (path, INDEX_MAX_BYTES, &text, &length, fail)
+                   || estimate_read_total (model, path, text, length, fail)
+               ? -1
+               : 0;
 }
 
 /* ---- folders ---- */
@@ -174,14 +150,16 @@ choose (struct estimate_model *model, const char *folder, const struct found *fo
 {
     AUTO_STRBUF struct strbuf path = { 0 };
     const char *name = found->index ? found->index : found->safetensors ? found->safetensors : found->gguf;
+    strbuf_printf (&path, "%s/%s", folder, name ? name : ESTIMATE_TOTAL_NAME);
+    if (path.failed)
+        return fail_nomem (fail);
+    if (!name && found->pickled && !access (path.text, F_OK))
+        return read_total (model, path.text, fail);
     if (!name && found->pickled)
         return fail_set (fail, FAIL_GENERAL, "%s: has only pickled weights (%s), whose tensors are not known without "
                          "loading them; convert them to safetensors", folder, found->pickled);
     if (!name)
         return fail_set (fail, FAIL_GENERAL, "%s: has no safetensors or GGUF file", folder);
-    strbuf_printf (&path, "%s/%s", folder, name);
-    if (path.failed)
-        return fail_nomem (fail);
     if (!found->index && (found->safetensors ? found->safetensors_count : found->gguf_count) > 1)
         return fail_set (fail, FAIL_GENERAL, "%s: has more than one model, such as %s; name the file", folder, name);
     if (found->index || found->safetensors)
@@ -233,8 +211,8 @@ estimate_read_local (struct estimate_model *model, const char *path, bool follow
     if (slash)
         *slash = '\0';
     model->source = "file";
-    return read_config (model, slash ? (*folder ? folder : "/") : ".", fail)
-                   || read_weights (model, path, follow_links, fail)
-               ? -1
-               : 0;
+    if (read_config (model, slash ? (*folder ? folder : "/") : ".", fail))
+        return -1;
+    return ends_in (path, ".bin.index.json") ? read_total (model, path, fail)
+                                             : read_weights (model, path, follow_links, fail);
 }

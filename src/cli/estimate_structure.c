@@ -97,6 +97,12 @@ find_structure (const struct estimate_model *model)
     return &unknown;
 }
 
+bool
+estimate_knows_type (const struct estimate_model *model)
+{
+    return *find_structure (model)->type != '\0';
+}
+
 static bool
 begins_with (const char *name, const char *prefix)
 {
@@ -354,7 +360,7 @@ int
 estimate_arrange (struct estimate_model *model, struct fail *fail)
 {
     const struct structure *structure = find_structure (model);
-    if (model->is_gguf || !estimate_text (model, "model_type"))
+    if (model->is_gguf || model->is_total || !estimate_text (model, "model_type"))
         return 0;
     drop (model, structure);
     return add_buffers (model, structure, fail);

@@ -4,34 +4,18 @@
 
 #include "config/paths.h"
 
-#include "util/strbuf.h"
+#include "util/home.h"
 
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-/* Only a leading ~ of the user's own is expanded, and no variables: as in Accelerate. */
-static void
-add_expanded (struct strbuf *out, const char *text)
-{
-    if (text[0] == '~' && (!text[1] || text[1] == '/')) {
-        const char *home = getenv ("HOME");
-        const struct passwd *user = home ? NULL : getpwuid (getuid ());
-        if (home || user) {
-            strbuf_add (out, home ? home : user->pw_dir);
-            text++;
-        }
-    }
-    strbuf_add (out, text);
-}
 
 static int
 path_of (const char *name, char **path, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf buf = { 0 };
     const char *hf_home = getenv ("HF_HOME"), *cache = getenv ("XDG_CACHE_HOME");
-    add_expanded (&buf, hf_home ? hf_home : cache ? cache : "~/.cache");
+    /* As in Accelerate, only a leading ~ is expanded, and no variables. */
+    home_add (&buf, hf_home ? hf_home : cache ? cache : "~/.cache");
     if (!hf_home)
         strbuf_add (&buf, "/huggingface");
     /* An empty HF_HOME means the current folder, as in Accelerate. */

@@ -15,8 +15,8 @@
     { .key = "trust_remote_code", OPT_FLAG (trust_remote_code), .group = GROUP_GENERAL,
       .commands = COMMAND_ESTIMATE_MEMORY,
       .help = "accept models with code of their own",
-      .doc = "Accept a model that comes with code of its own. The code is not run: the tensors of its files are "
-             "counted." },
+      .doc = "Accept a model that comes with code of its own. The code is neither run nor fetched: the tensors of its "
+             "files are counted." },
 
     { .key = "context_length", OPT_INT (context_length, 1, 1000000000), .group = GROUP_GENERAL,
       .commands = COMMAND_ESTIMATE_MEMORY, .properties = PROPERTY_EXTENSION, .metavar = "TOKENS",

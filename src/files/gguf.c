@@ -15,6 +15,8 @@ enum {
     MOST_KEYS = 1 << 20,
     MOST_NAME = 65535,
     DEEPEST = 4, /* lists of lists */
+    ALIGNMENT = 32,
+    MOST_ALIGNMENT = 1 << 20,
 };
 
 /* Kinds of metadata values. */
@@ -48,7 +50,7 @@ static const struct {
     [17] = { 256, 74 }, [18] = { 256, 98 }, [19] = { 256, 50 }, [20] = { 32, 18 },  [21] = { 256, 110 },
     [22] = { 256, 82 }, [23] = { 256, 136 }, [24] = { 1, 1 },   [25] = { 1, 2 },    [26] = { 1, 4 },
     [27] = { 1, 8 },    [28] = { 1, 8 },    [29] = { 256, 56 }, [30] = { 1, 2 },    [34] = { 256, 54 },
-    [35] = { 256, 66 }, [39] = { 32, 17 },
+    [35] = { 256, 66 }, [39] = { 32, 17 },  [40] = { 64, 36 },  [41] = { 128, 18 },
 };
 
 struct reader {
@@ -169,9 +171,27 @@ find_fact (struct gguf_facts *facts, const unsigned char *key, uint64_t length)
     return NULL;
 }
 
-static enum accel_status
-take_pair (struct reader *reader, struct gguf_facts *facts)
+/* Of the file, not of the model. */
+static uint64_t *
+find_own (struct gguf *gguf, uint64_t *alignment, const unsigned char *key, uint64_t length)
 {
+    const struct {
+        const char *name;
+        uint64_t *value;
+    } own[] = { { "general.alignment", alignment },
+                { "split.count", &gguf->split_count },
+                { "split.no", &gguf->split_number },
+                { "split.tensors.count", &gguf->split_tensors } };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (length == strlen (own[i].name) && is_key (key, length, own[i].name))
+            return own[i].value;
+    return find_fact (&gguf->facts, key, length);
+}
+
+static enum accel_status
+take_pair (struct reader *reader, struct gguf *gguf, uint64_t *alignment)
+{
+    struct gguf_facts *facts = &gguf->facts;
     const unsigned char *key, *text;
     uint64_t length, kind, size, largest = 0;
     enum accel_status status = take_text (reader, &key, &length);
@@ -187,21 +207,23 @@ take_pair (struct reader *reader, struct gguf_facts *facts)
         return ACCEL_OK;
     }
     status = take_value (reader, kind, 0, &largest);
-    uint64_t *fact = status ? NULL : find_fact (facts, key, length);
+    uint64_t *fact = status ? NULL : find_own (gguf, alignment, key, length);
     if (fact)
         *fact = largest;
     return status;
 }
 
+/* @param row  elements of the first dimension, which consists of whole blocks */
 static enum accel_status
-measure (struct reader *reader, struct gguf_tensor *tensor, uint64_t type)
+measure (struct reader *reader, struct gguf_tensor *tensor, uint64_t row, uint64_t type)
 {
     if (type >= sizeof types / sizeof *types || !types[type].block)
         return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': unknown type %llu", tensor->name,
                            (unsigned long long) type);
-    if (tensor->elements % types[type].block)
-        return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': %llu elements are not whole blocks of %u",
-                           tensor->name, (unsigned long long) tensor->elements, types[type].block);
+    if (row % types[type].block)
+        return accel_fail (reader->err, ACCEL_ERR_FORMAT,
+                           "tensor '%.80s': rows of %llu elements are not whole blocks of %u", tensor->name,
+                           (unsigned long long) row, types[type].block);
     if (__builtin_mul_overflow (tensor->elements / types[type].block, types[type].bytes, &tensor->bytes)
         || tensor->elements > INT64_MAX / 8)
         return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': too large: size overflows", tensor->name);
@@ -212,7 +234,7 @@ static enum accel_status
 take_tensor (struct reader *reader, struct gguf_tensor *tensor)
 {
     const unsigned char *name;
-    uint64_t length, dimensions, size, type, offset;
+    uint64_t length, dimensions, size, type, row = 1;
     enum accel_status status = take_text (reader, &name, &length);
     if (status)
         return status;
@@ -227,14 +249,50 @@ take_tensor (struct reader *reader, struct gguf_tensor *tensor)
     if (dimensions > MOST_DIMENSIONS)
         return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': %llu dimensions; the maximum is %d",
                            tensor->name, (unsigned long long) dimensions, MOST_DIMENSIONS);
-    for (uint64_t i = 0; i < dimensions && !status; i++)
-        if (!(status = take_number (reader, 8, &size))
-            && __builtin_mul_overflow (tensor->elements, size, &tensor->elements))
+    for (uint64_t i = 0; i < dimensions && !status; i++) {
+        status = take_number (reader, 8, &size);
+        row = i ? row : size;
+        if (!status && __builtin_mul_overflow (tensor->elements, size, &tensor->elements))
             return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': too large: size overflows",
                                tensor->name);
+    }
     if (!status && !(status = take_number (reader, 4, &type)))
-        status = take_number (reader, 8, &offset);
-    return status ? status : measure (reader, tensor, type);
+        status = take_number (reader, 8, &tensor->offset);
+    return status ? status : measure (reader, tensor, row, type);
+}
+
+/* Add @p more and round up.  @return whether it fits 63 bits */
+static bool
+grow (uint64_t *end, uint64_t more, uint64_t alignment)
+{
+    if (__builtin_add_overflow (*end, more, end) || __builtin_add_overflow (*end, alignment - 1, end)
+        || *end > INT64_MAX)
+        return false;
+    *end -= *end % alignment;
+    return true;
+}
+
+/* The data of the tensors follow each other, each on a multiple of the alignment, as llama.cpp demands it. */
+static enum accel_status
+check_places (struct reader *reader, struct gguf *gguf, uint64_t alignment)
+{
+    uint64_t data = 0, end = 0;
+    if (alignment < 1 || alignment > MOST_ALIGNMENT || (alignment & (alignment - 1)))
+        return accel_fail (reader->err, ACCEL_ERR_FORMAT, "general.alignment is %llu", (unsigned long long) alignment);
+    grow (&data, reader->at, alignment);
+    gguf->end = data;
+    for (size_t i = 0; i < gguf->count; i++) {
+        const struct gguf_tensor *tensor = &gguf->tensors[i];
+        if (tensor->offset != end)
+            return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': begins at byte %llu of the data; "
+                               "expected %llu", tensor->name, (unsigned long long) tensor->offset,
+                               (unsigned long long) end);
+        if (!grow (&end, tensor->bytes, alignment) || end > INT64_MAX - data)
+            return accel_fail (reader->err, ACCEL_ERR_FORMAT, "tensor '%.80s': too large: size overflows",
+                               tensor->name);
+        gguf->end = data + tensor->offset + tensor->bytes; /* the last one may end without padding */
+    }
+    return ACCEL_OK;
 }
 
 static enum accel_status
@@ -263,14 +321,14 @@ enum accel_status
 gguf_parse (struct gguf *gguf, const void *bytes, size_t length, bool *is_short, struct accel_error *err)
 {
     struct reader reader = { .bytes = bytes, .length = length, .at = 4, .err = err };
-    uint64_t tensors = 0, pairs = 0;
+    uint64_t tensors = 0, pairs = 0, alignment = ALIGNMENT;
     *gguf = (struct gguf){ 0 };
     *is_short = false;
     if (!gguf_is (bytes, length))
         return accel_fail (err, ACCEL_ERR_FORMAT, "not a GGUF file");
     enum accel_status status = take_counts (&reader, &tensors, &pairs);
     for (uint64_t i = 0; i < pairs && !status; i++)
-        status = take_pair (&reader, &gguf->facts);
+        status = take_pair (&reader, gguf, &alignment);
     /* 24 bytes is the least that a tensor's description takes: a count alone allocates nothing. */
     if (!status && tensors > (length - reader.at) / 24) {
         reader.is_short = true;
@@ -281,6 +339,8 @@ gguf_parse (struct gguf *gguf, const void *bytes, size_t length, bool *is_short,
                              (unsigned long long) tensors);
     while (gguf->count < tensors && !status)
         status = take_tensor (&reader, &gguf->tensors[gguf->count++]);
+    if (!status)
+        status = check_places (&reader, gguf, alignment);
     *is_short = reader.is_short;
     return status;
 }

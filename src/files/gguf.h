@@ -12,6 +12,7 @@ struct gguf_tensor {
     char *name;
     uint64_t elements;
     uint64_t bytes;
+    uint64_t offset; /* bytes, in the data */
 };
 
 /** Sizes of the model, from its metadata; 0: not there.  Of a list with a value for each layer, the largest. */
@@ -25,6 +26,10 @@ struct gguf {
     struct gguf_tensor *tensors; /* [count] in the order of the file */
     size_t count;
     struct gguf_facts facts;
+    uint64_t end; /* bytes that the file must have */
+    /* One of several files of a model; from its metadata, 0 if it is not there. */
+    uint64_t split_count, split_number; /* 0 is the first */
+    uint64_t split_tensors;             /* of all files */
 };
 
 /**

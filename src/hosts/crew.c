@@ -80,10 +80,8 @@ note_own (struct crew *crew, const struct job *job, bool own_is_over)
 
 /* ---- the verdict ---- */
 
-/* Ranks of ours that were the first to fail here are victims of the one that is to blame, unless the verdict says that
- * they may have been first. */
-static void
-add_victim (struct crew *crew, const struct job *job)
+void
+crew_add_victim (struct crew *crew, const struct job *job)
 {
     AUTO_STRBUF struct strbuf line = { 0 };
     char how[96];
@@ -321,7 +319,7 @@ serve (struct job_crew *hook, struct job *job, bool own_is_over, bool is_hasty)
     crew_bury (crew);
     note_loneliness (crew, now);
     if (crew->verdict.is_known && !was_known)
-        add_victim (crew, job);
+        crew_add_victim (crew, job);
     if (!own_is_over)
         say (crew, job);
     hook->is_over = own_is_over && is_over (crew, now, is_hasty);

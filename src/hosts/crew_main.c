@@ -243,20 +243,13 @@ crew_main_lose (struct crew *crew, struct crew_peer *peer, const char *why)
 
 /* ---- who is to blame ---- */
 
-static struct blame
-blame_of (const struct crew_machine *machine)
-{
-    return (struct blame){ .failed_ns = machine->failed_ns, .is_lost = machine->state == MACHINE_LOST,
-                           .end = machine->end, .status = machine->status, .report = machine->text };
-}
-
 static const struct crew_machine *
 find_guilty (const struct crew *crew)
 {
     const struct crew_machine *first = NULL;
     struct blame first_blame;
     for (int i = 0; i < crew->machines; i++) {
-        struct blame blame = blame_of (&crew->all[i]);
+        struct blame blame = crew_blame_of (&crew->all[i]);
         if (blame.failed_ns && (!first || blame_is_before (&blame, &first_blame))) {
             first = &crew->all[i];
             first_blame = blame;
@@ -273,7 +266,7 @@ find_simultaneous (const struct crew *crew, const struct crew_machine *guilty)
     size_t count = crew->machines > 0 ? (size_t) crew->machines : 0;
     AUTO_FREE struct blame *all = calloc (count, sizeof *all);
     for (size_t i = 0; all && i < count; i++)
-        all[i] = blame_of (&crew->all[i]);
+        all[i] = crew_blame_of (&crew->all[i]);
     if (all)
         blame_add_simultaneous (all, count, (size_t) (guilty - crew->all), &out);
     return out.length ? strbuf_take (&out) : NULL;

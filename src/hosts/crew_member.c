@@ -4,6 +4,7 @@
 
 #include "hosts/crew_state.h"
 
+#include "hosts/blame.h"
 #include "hosts/jobkey.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -192,7 +193,17 @@ crew_member_dial (struct crew *crew)
         begin_pause (crew);
 }
 
-/* Until machine 0 has taken us, the next port is tried; then it is the end of the job. */
+/* Without machine 0's verdict, a failure of ours is one.  @also  what else went wrong; may be NULL */
+static void
+blame_own (struct crew *crew, const char *also)
+{
+    const struct crew_machine *own = crew->own;
+    crew_set_verdict (crew, &(struct crew_verdict){ .machine = crew->machine, .end = own->end, .status = own->status,
+                                                    .text = own->text, .also = (char *) also, .json = own->json });
+}
+
+/* Until machine 0 has taken us, the next port is tried; then it is the end of the job, unless that has come before by a
+ * failure of ours on which there is no verdict yet. */
 void
 crew_member_lose (struct crew *crew, struct crew_peer *peer, const char *why)
 {
@@ -205,8 +216,14 @@ crew_member_lose (struct crew *crew, struct crew_peer *peer, const char *why)
         return;
     struct crew_machine main = { .host = crew->main_host };
     crew_lose (crew, &main, 0, peer->pipe.heard_ms, why);
-    crew_set_verdict (crew, &(struct crew_verdict){ .end = main.end, .status = main.status, .text = main.text,
-                                                    .json = main.json });
+    struct blame blames[] = { crew_blame_of (crew->own), crew_blame_of (&main) };
+    AUTO_STRBUF struct strbuf also = { 0 };
+    strbuf_printf (&also, "  %s", main.text ? blame_without_prefix (main.text) : "");
+    if (crew->own->failed_ns && blame_is_before (&blames[0], &blames[1]))
+        blame_own (crew, also.text);
+    else
+        crew_set_verdict (crew, &(struct crew_verdict){ .end = main.end, .status = main.status, .text = main.text,
+                                                        .json = main.json });
     free (main.text);
     free (main.json);
 }
@@ -298,16 +315,13 @@ crew_member_take (struct crew *crew, struct crew_peer *peer, struct wire_frame *
 
 /* ---- the end ---- */
 
-/* Without machine 0's verdict, a failure of ours is one. */
 void
 crew_member_think (struct crew *crew)
 {
     const struct crew_machine *own = crew->own;
-    if (crew->verdict.is_known || !own->failed_ns || !crew->has_joined
-        || clock_ns () < own->failed_ns + (int64_t) CREW_VERDICT_MS * 1000000)
-        return;
-    crew_set_verdict (crew, &(struct crew_verdict){ .machine = crew->machine, .end = own->end, .status = own->status,
-                                                    .text = own->text, .json = own->json });
+    if (!crew->verdict.is_known && own->failed_ns && crew->has_joined
+        && clock_ns () >= own->failed_ns + (int64_t) CREW_VERDICT_MS * 1000000)
+        blame_own (crew, NULL);
 }
 
 bool

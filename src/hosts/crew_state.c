@@ -50,6 +50,13 @@ crew_set_failure (struct crew_machine *machine, int64_t failed_ns, enum wire_end
     machine->json = copy (json);
 }
 
+struct blame
+crew_blame_of (const struct crew_machine *machine)
+{
+    return (struct blame){ .failed_ns = machine->failed_ns, .is_lost = machine->state == MACHINE_LOST,
+                           .end = machine->end, .status = machine->status, .report = machine->text };
+}
+
 void
 crew_add_machine (const struct crew_machine *machine, int number, struct strbuf *out)
 {

@@ -4,6 +4,7 @@
 #ifndef HOSTS_CREW_STATE_H
 #define HOSTS_CREW_STATE_H
 
+#include "hosts/blame.h"
 #include "hosts/crew_verdict.h"
 #include "hosts/pipe.h"
 #include "hosts/seal.h"
@@ -136,6 +137,8 @@ void crew_set_why (struct crew *crew, int weight, const char *why, ...) __attrib
 void crew_set_failure (struct crew_machine *machine, int64_t failed_ns, enum wire_end end, int status,
                        const char *text, const char *json);
 
+struct blame crew_blame_of (const struct crew_machine *machine);
+
 /** Append "host2 (machine 1, ranks 2-3)". */
 void crew_add_machine (const struct crew_machine *machine, int number, struct strbuf *out);
 
@@ -158,6 +161,12 @@ bool crew_may_start_again (const struct crew *crew);
 
 /** When our own part was over and the verdict known; ms. */
 int64_t crew_settled_ms (const struct crew *crew);
+
+/* crew.c */
+
+/** Append to the verdict, as it will be said, the rank of ours that was the first to fail here: it is a victim of the
+ * one that is to blame, unless the verdict says that it may have been first. */
+void crew_add_victim (struct crew *crew, const struct job *job);
 
 /* crew_main.c and crew_member.c */
 

@@ -213,6 +213,8 @@ find_timeout (const struct head *head)
     int64_t now = clock_ms (), until = head->beat_ms;
     if (head->phase == HEAD_LEND && head->lend_ms < until)
         until = head->lend_ms;
+    if (head->phase == HEAD_CONNECT && head->lender.until_ms && head->lender.until_ms < until)
+        until = head->lender.until_ms;
     for (int i = 0; i < head->count; i++) {
         int64_t deadline = link_deadline (head, &head->links[i]);
         until = deadline < until ? deadline : until;

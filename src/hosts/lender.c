@@ -73,7 +73,6 @@ lender_start (struct lender *lender, const struct hosts *hosts, const char *name
     AUTO_STRLIST struct strlist argv = { 0 };
     int ends[2];
     pid_t head = getpid ();
-    lender_finish (lender);
     starter_add_standins (&hosts->starter, &hosts->list, hosts->program, name, attempt, &argv);
     if (argv.failed)
         return fail_nomem (fail);
@@ -143,27 +142,38 @@ lender_fail (const struct lender *lender, const struct hosts *hosts, const char 
                      shown.text ? shown.text : "");
 }
 
+bool
+lender_end (struct lender *lender)
+{
+    int64_t now = clock_ms ();
+    if (lender->pid && waitpid (lender->pid, NULL, WNOHANG) == lender->pid)
+        lender->pid = 0;
+    if (!lender->pid) {
+        if (lender->out >= 0)
+            close (lender->out);
+        strbuf_release (&lender->said);
+        *lender = LENDER_NONE;
+        return true;
+    }
+    if (!lender->until_ms)
+        lender->until_ms = now + END_MS;
+    else if (now >= lender->until_ms) {
+        kill (lender->pid, lender->was_told ? SIGKILL : SIGTERM);
+        lender->was_told = true;
+        lender->until_ms = now + SWEEP_KILL_MS;
+    }
+    return false;
+}
+
 void
 lender_finish (struct lender *lender)
 {
-    int64_t until = clock_ms () + END_MS;
-    int signal = SIGTERM;
-    while (lender->pid && waitpid (lender->pid, NULL, WNOHANG) == 0) {
+    while (!lender_end (lender)) {
         AUTO_CLOSE int pidfd = (int) syscall (SYS_pidfd_open, lender->pid, 0);
         struct pollfd events[] = { { .fd = pidfd, .events = POLLIN }, { .fd = lender->out, .events = POLLIN } };
-        int64_t now = clock_ms ();
-        if (now >= until) {
-            kill (lender->pid, signal);
-            until = now + SWEEP_KILL_MS;
-            signal = SIGKILL;
-        }
-        poll (events, 2, (int) (until - now));
+        int64_t left = lender->until_ms - clock_ms ();
+        poll (events, 2, left > 0 ? (int) left : 0);
         if (lender->out >= 0 && events[1].revents)
             lender_read (lender);
     }
-    lender->pid = 0;
-    if (lender->out >= 0)
-        close (lender->out);
-    lender->out = -1;
-    strbuf_release (&lender->said);
 }

@@ -13,11 +13,13 @@ struct lender {
     pid_t pid;          /* 0: none, or it has ended */
     int out;            /* what it says; -1: none */
     struct strbuf said; /* the end of it */
+    int64_t until_ms;   /* it is ended by force then; 0: it may run */
+    bool was_told;      /* to end */
 };
 
 #define LENDER_NONE ((struct lender){ .out = -1 })
 
-/** Start the stand-ins of this attempt.  @return 0, or -1 with @p fail set */
+/** Start the stand-ins of this attempt; the lender of an earlier one has ended.  @return 0, or -1 with @p fail set */
 int lender_start (struct lender *lender, const struct hosts *hosts, const char *name, int64_t attempt,
                   struct fail *fail);
 
@@ -27,7 +29,11 @@ void lender_read (struct lender *lender);
 /** It has not done what it should, as @p what says: set @p fail with that and what it has said. */
 int lender_fail (const struct lender *lender, const struct hosts *hosts, const char *what, struct fail *fail);
 
-/** Give it a moment to end, and end it.  Its stand-ins end with the launchers of their hosts. */
+/** Give it a moment to end, and then end it, without waiting: call this again at `until_ms`, or when it has ended.  Its
+ * stand-ins end with the launchers of their hosts.  @return whether it has ended */
+bool lender_end (struct lender *lender);
+
+/** The same, and wait for it. */
 void lender_finish (struct lender *lender);
 
 #endif

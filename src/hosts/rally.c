@@ -262,7 +262,8 @@ rally_advance (struct head *head, struct fail *fail)
     if (head->phase == HEAD_CONNECT) {
         if (connect_all (head, fail))
             return -1;
-        if (!is_rallied (head, LINK_READY))
+        /* At a restart, the lender of the attempt before may still run. */
+        if (!is_rallied (head, LINK_READY) || !lender_end (&head->lender))
             return 0;
         head->asking = NULL;
         if (divide (head, fail))

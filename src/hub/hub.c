@@ -5,6 +5,7 @@
 #include "hub/hub.h"
 
 #include "util/cleanup.h"
+#include "util/home.h"
 #include "util/io.h"
 
 #include <ctype.h>
@@ -40,13 +41,10 @@ is_on (const char *name)
 static void
 add_home (struct strbuf *path)
 {
-    const char *home = variable ("HOME"), *cache = variable ("XDG_CACHE_HOME");
-    if (variable ("HF_HOME"))
-        strbuf_add (path, variable ("HF_HOME"));
-    else if (cache)
-        strbuf_printf (path, "%s/huggingface", cache);
-    else
-        strbuf_printf (path, "%s/.cache/huggingface", home ? home : "");
+    const char *home = variable ("HF_HOME"), *cache = variable ("XDG_CACHE_HOME");
+    home_add (path, home ? home : cache ? cache : "~/.cache");
+    if (!home)
+        strbuf_add (path, "/huggingface");
 }
 
 static int
@@ -59,7 +57,7 @@ find_token (struct hub *hub, struct fail *fail)
         return 0;
     if (!token) {
         if (variable ("HF_TOKEN_PATH"))
-            strbuf_add (&path, variable ("HF_TOKEN_PATH"));
+            home_add (&path, variable ("HF_TOKEN_PATH"));
         else {
             add_home (&path);
             strbuf_add (&path, "/token");
@@ -90,9 +88,9 @@ find_places (struct hub *hub, struct fail *fail)
         length--;
     hub->endpoint = strndup (endpoint, length);
     if (variable ("HF_HUB_CACHE"))
-        strbuf_add (&cache, variable ("HF_HUB_CACHE"));
+        home_add (&cache, variable ("HF_HUB_CACHE"));
     else if (variable ("HUGGINGFACE_HUB_CACHE"))
-        strbuf_add (&cache, variable ("HUGGINGFACE_HUB_CACHE"));
+        home_add (&cache, variable ("HUGGINGFACE_HUB_CACHE"));
     else {
         add_home (&cache);
         strbuf_add (&cache, "/hub");

@@ -11,7 +11,8 @@
  *   put BUCKET KEY FILE [ACCOUNT ENCRYPTION KMS-KEY]
  *
  * Options: -r REGION, -p PROFILE, -k ACCESS,SECRET[,TOKEN], -n COUNT: so often, each but the first after a line of
- * standard input. Prints "error CODE STATUS TROUBLE ATTEMPTS" and exits with 1 if a call fails. */
+ * standard input, -s: end when there is standard input. Prints "error CODE STATUS TROUBLE ATTEMPTS" and exits with 1 if
+ * a call fails. */
 #include <config.h>
 
 #include "aws/aws.h"
@@ -136,11 +137,13 @@ main (int argc, char **argv)
     struct aws *aws;
     char line[64];
     int option, times = 1, result = 0;
-    while ((option = getopt (argc, argv, "r:p:k:n:")) != -1)
+    while ((option = getopt (argc, argv, "r:p:k:n:s")) != -1)
         if (option == 'r')
             options.region = optarg;
         else if (option == 'p')
             options.profile = optarg;
+        else if (option == 's')
+            options.http.stop_fd = STDIN_FILENO;
         else if (option == 'n')
             times = atoi (optarg);
         else if (option == 'k') {

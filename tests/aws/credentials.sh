@@ -61,6 +61,10 @@ aws_secret_access_key = SWORK
 aws_session_token = TWORK
 [half]
 aws_access_key_id = HALF
+[empty]
+aws_access_key_id = EMPTY
+aws_secret_access_key = SEMPTY
+aws_session_token =
 END
 cat >"$HOME/.aws/config" <<'END'
 [default]
@@ -84,6 +88,7 @@ test_expect_success 'the default profile, a variable, an option' '
     keys_are DEFAULT SDEFAULT "(none)" "AWS profile '\''default'\'' ($HOME/.aws/credentials)" &&
     (export AWS_PROFILE=work && keys_are WORK SWORK TWORK "AWS profile '\''work'\'' ($HOME/.aws/credentials)") &&
     (export AWS_DEFAULT_PROFILE=work && keys_are WORK SWORK TWORK "AWS profile '\''work'\'' ($HOME/.aws/credentials)") &&
+    keys_are EMPTY SEMPTY "(none)" "AWS profile '\''empty'\'' ($HOME/.aws/credentials)" -p empty &&
     (export AWS_PROFILE=work && keys_are BOTH SBOTH "(none)" "AWS profile '\''both'\'' ($HOME/.aws/config)" -p both)'
 test_expect_success 'a variable that names a profile does not hide the keys of variables, an option does' '
     (export AWS_PROFILE=work AWS_ACCESS_KEY_ID=ENV AWS_SECRET_ACCESS_KEY=SENV &&
@@ -96,6 +101,9 @@ test_expect_success 'profiles that are missing, or named without "profile"' '
     refused "no AWS profile '\''nothing'\'' in $HOME/.aws/config or $HOME/.aws/credentials" -p nothing &&
     (export AWS_PROFILE=nothing && refused "AWS_PROFILE: no AWS profile '\''nothing'\''") &&
     refused "$HOME/.aws/config: the section of AWS profile '\''bare'\'' must begin with [profile bare]" -p bare'
+test_expect_success 'what is in both files: the credentials file counts' '
+    cp "$HOME/.aws/credentials" saved && printf "[default]\nregion = ca-west-1\n" >>"$HOME/.aws/credentials" &&
+    "$call" region >out && grep "^ca-west-1 " out && mv saved "$HOME/.aws/credentials"'
 test_expect_success 'files elsewhere, and a file that is wrong' '
     printf "[default]\naws_access_key_id=OTHER\naws_secret_access_key=S\n" >"$HOME/other" && printf "[x]\nword\n" >wrong &&
     (export AWS_SHARED_CREDENTIALS_FILE="~/other" && keys_are OTHER S "(none)" "AWS profile '\''default'\'' ($HOME/other)") &&
@@ -203,6 +211,7 @@ test_expect_success 'what STS says, and what it should not say' '
     refused "sts AssumeRole: AccessDenied: not you: AWS profile '\''work'\'' ($HOME/.aws/credentials) needs the permission sts:AssumeRole" -p role &&
     rules "/sts/ file=web" && refused "expected <AssumeRoleResponse>, got <AssumeRoleWithWebIdentityResponse>" -p role &&
     echo "<AssumeRoleResponse/>" >root/empty && rules "/sts/ file=empty" && refused "has no '\''AccessKeyId'\''" -p role &&
+    sed "s/<SessionToken>[^<]*/<SessionToken>/" root/role >root/none && rules "/sts/ file=none" && refused "has no '\''SessionToken'\''" -p role &&
     sed "s/<Expiration>[^<]*/<Expiration>soon/" root/role >root/soon && rules "/sts/ file=soon" &&
     refused "'\''Expiration'\'' is not a valid time" -p role'
 test_expect_success 'a role for a token, of variables or of a profile, unsigned' '

@@ -47,6 +47,9 @@ test_expect_success 'test_gated' '
 test_expect_success 'test_remote_code' '
     refused 1 "add --trust_remote_code" hf-internal-testing/test_dynamic_model &&
     "$accelerate" estimate-memory hf-internal-testing/test_dynamic_model --trust_remote_code >out && grep float32 out'
+test_expect_success 'code of its own is not asked for where transformers has its own' '
+    sizes org/code_for_bert float32 90669056 433249280 1732997120 &&
+    "$accelerate" estimate-memory org/own_tokenizer >out && grep float32 out'
 test_expect_success 'test_explicit_dtypes' '
     sizes bert-base-cased float32 90669056 433249280 1732997120 && sizes bert-base-cased float16 45334528 216624640 866498560 &&
     "$accelerate" estimate-memory bert-base-cased --dtypes float32 float16 >out && test "$(grep -c "│ *float" out)" = 2 &&
@@ -90,6 +93,35 @@ for model in json.load(open(sys.argv[2])):
 sys.exit(wrong > 0)
 END
 test_expect_success 'Accelerate'\''s numbers for 34 kinds of models' 'python3 compare.py "$accelerate" "$srcdir/tests/golden/estimate.json"'
+
+# ---- quantized models ----
+
+cat >same.py <<'END'
+import json, subprocess, sys
+golden = next(model for model in json.load(open(sys.argv[2])) if model["name"] == "llama")
+methods = {"gptq": 4, "gptq3": 3, "awq": 4, "nf4": 4, "nf4_in_bf16": 4, "int8": 8, "fp8": 8, "mxfp4": 4, "int4": 4, "w8a8": 8, "nvfp4": 4, "bitnet": 2}
+plain = sum(4 * eval("*".join(map(str, shape))) for name, _, shape in golden["tensors"] if "_proj" not in name and "lm_head" not in name)
+values = sum(eval("*".join(map(str, shape))) for name, _, shape in golden["tensors"] if "_proj" in name)
+for method, bits in methods.items():
+    out = subprocess.run([sys.argv[1], "estimate-memory", "quantized/" + method, "--json", "--context_length", "10"], stdout=subprocess.PIPE, check=True)
+    answer = json.loads(out.stdout)
+    row, stored = answer["loading"][0], answer["inference"][-1]
+    assert [row["total"], row["largest_layer"]] == [golden["total"], golden["largest"]], (method, row, golden["total"], golden["largest"])
+    assert answer["quantization"] and stored["dtype"] == "as stored" and stored["weights"] == answer["stored_bytes"], (method, answer)
+    assert stored["keys_and_values"] == answer["inference"][1]["keys_and_values"], answer
+    # The scales are in it, too.
+    assert plain + values * bits / 8 < answer["stored_bytes"] < plain + values * bits / 8 * 1.5 + 20000, (method, answer, plain, values)
+END
+test_expect_success 'quantized: the numbers of the model that it was made from' 'python3 same.py "$accelerate" "$srcdir/tests/golden/estimate.json"'
+test_expect_success 'quantized: what is stored is a row of its own' '
+    "$accelerate" estimate-memory quantized/gptq --context_length 10 >out && test "$(grep -c "│as stored│" out)" = 2 && grep -F "│as stored│             │" out'
+test_expect_success 'quantized: what is not known is not guessed' '
+    refused 1 "is quantized with aqlm: its files have" quantized/unknown && refused 1 "is quantized with gptq: its files have" quantized/marlin &&
+    refused 1 "is packed, and config.json does not say with how many bits" quantized/no_bits &&
+    refused 1 "or with different numbers in different layers" quantized/two_widths &&
+    refused 1 "or with different numbers in different layers" quantized/two_groups &&
+    refused 1 "is packed in an unknown way" quantized/other_names && refused 1 "are not whole values of 7 bits" quantized/seven &&
+    refused 1 "is packed, and there is no quantization_config" quantized/no_config'
 
 # ---- what is fetched ----
 
@@ -164,6 +196,14 @@ test_expect_success 'an index that is wrong' '
 test_expect_success 'several safetensors files without an index' '
     refused 1 "has 2 safetensors files (first.safetensors ...) and no index" org/two'
 test_expect_success 'no safetensors' 'refused 1 "has no safetensors files, only pytorch_model.bin" org/pickled'
+test_expect_success 'pickled files: what their index says' '
+    sizes pickled/shards float32 null 26953678848 107814715392 && "$accelerate" estimate-memory pickled/shards >out 2>err && grep "│float16│     N/A     │ 12.55 GB │" out &&
+    grep "note: the files are pickled" err && sizes pickled/new_key float32 null 2000 8000 && sizes hub/pickled/shards/resolve/main float16 null 13476839424 53907357696 &&
+    sizes hub/pickled/shards/resolve/main/pytorch_model.bin.index.json float16 null 13476839424 53907357696'
+test_expect_success 'pickled files: what their index does not say' '
+    refused 1 "the pickled files have 1000 bytes, but config.json does not say of which type" pickled/untyped &&
+    refused 1 "has no metadata.total_size" pickled/no_total && refused 1 "has no metadata.total_size" hub/pickled/no_total/resolve/main &&
+    refused 1 "is quantized with gptq: its files have 1000 bytes of tensors" pickled/packed'
 test_expect_success 'names that are none' '
     for name in a/b/c ../nowhere_at_all "a b" a//b /a a/ a..b; do
         refused 1 "neither a file or folder nor the name of a model" "$name" || return 1
@@ -195,6 +235,22 @@ test_expect_success 'a folder, its index and a file' '
     total=$(grep -m 1 "\"total\"" out) && "$accelerate" estimate-memory hub/org/llama/resolve/main/model.safetensors.index.json --json >out &&
     grep "$total" out && "$accelerate" estimate-memory hub/timm/resnet50.a1_in1k/resolve/main/model.safetensors --json >out &&
     grep "\"total\": 102441032" out && grep "\"library\": \"timm\"" out'
+test_expect_success 'a folder comes before a model of the hub' '
+    unset HF_HUB_OFFLINE && cp -r hub/timm/resnet50.a1_in1k/resolve/main bert-base-cased && sizes bert-base-cased float32 9437184 102441032 409764128 &&
+    rm -r bert-base-cased && sizes bert-base-cased float32 90669056 433249280 1732997120'
+test_expect_success '~ is the home folder, also in variables' '
+    cp -r hub/timm/resnet50.a1_in1k/resolve/main home/resnet && "$accelerate" estimate-memory "~/resnet" >out && grep "loading .~/resnet. " out &&
+    refused 1 "neither a file or folder nor the name" "~/nothing" && mv elsewhere home/elsewhere && HF_HUB_OFFLINE=1 && export HF_HUB_OFFLINE &&
+    HF_HUB_CACHE="~/elsewhere" "$accelerate" estimate-memory golden/llama >out && diff wanted out &&
+    mkdir home/elsewhere2 && mv home/elsewhere home/elsewhere2/hub && HF_HOME="~/elsewhere2" "$accelerate" estimate-memory golden/llama >out &&
+    diff wanted out && mkdir home/elsewhere3 && mv home/elsewhere2 home/elsewhere3/huggingface && XDG_CACHE_HOME="~/elsewhere3" "$accelerate" estimate-memory golden/llama >out &&
+    diff wanted out && unset HF_HUB_OFFLINE && rules && echo TILDE >home/token && HF_TOKEN_PATH="~/token" "$accelerate" estimate-memory bert-base-cased >out && grep -h "Bearer TILDE" requests/*'
+odd=$(printf "o'd\\d \033[31m\377 \"x\" %%s ü")
+test_expect_success 'odd names of folders' '
+    mv home/resnet "$odd" && "$accelerate" estimate-memory "$odd" >out && ! grep -q "$(printf "\033")" out && grep -F "\x1b[31m\xff" out &&
+    "$accelerate" estimate-memory "$odd" --json >out && python3 -c "
+import json
+assert json.load(open(\"out\"))[\"model\"] == \"o\x27d\x5cd \x5cx1b[31m\x5cxff \x22x\x22 %s ü\", json.load(open(\"out\"))"'
 test_expect_success 'folders without weights' '
     mkdir empty pickles && : >pickles/pytorch_model.bin && refused 1 "empty: has no safetensors or GGUF file" empty &&
     refused 1 "pickles: has only pickled weights (pytorch_model.bin)" pickles'
@@ -209,6 +265,31 @@ test_expect_success 'GGUF: local, and truncated' '
     folder=hub/org/quantized/resolve/main && "$accelerate" estimate-memory $folder/model-q4.gguf >out && grep "│as stored│ *│ 644.0 KB │" out &&
     head -c 2000 $folder/model-q4.gguf >cut.gguf && refused 1 "cut.gguf: byte" cut.gguf &&
     printf GGUF >cut.gguf && refused 1 "the header is cut off" cut.gguf && printf "GGUF\1\0\0\0" >cut.gguf && refused 1 "GGUF version 1" cut.gguf'
+test_expect_success 'GGUF: files that are not as they say' '
+    folder=hub/org/quantized/resolve/main && size=$(stat -c %s $folder/model-q4.gguf) && head -c $((size - 1)) $folder/model-q4.gguf >cut.gguf &&
+    refused 1 "cut.gguf: the file has $((size - 1)) bytes, but its header describes $size" cut.gguf &&
+    cp cut.gguf $folder/cut.gguf && refused 1 "cut.gguf: the file has $((size - 1)) bytes, but its header describes $size" org/quantized/cut.gguf && rm $folder/cut.gguf &&
+    mkdir pieces && for i in 1 2; do cp $folder/big-0000$i-of-00002.gguf pieces/ || return 1; done && "$accelerate" estimate-memory pieces >out &&
+    cp pieces/big-00001-of-00002.gguf one.gguf && refused 1 "one.gguf: is part 1 of 2 of a model: the parts must be called NAME-00001-of-00002.gguf" one.gguf &&
+    for i in 1 2 3; do cp pieces/big-00001-of-00002.gguf three-0000$i-of-00003.gguf || return 1; done &&
+    refused 1 "three-00001-of-00003.gguf: is called part 1 of 3, but its metadata say part 1 of 2" three-00002-of-00003.gguf &&
+    mv pieces/big-00002-of-00002.gguf kept.gguf && refused 1 "big-00002-of-00002.gguf" pieces/big-00001-of-00002.gguf &&
+    cp pieces/big-00001-of-00002.gguf pieces/big-00002-of-00002.gguf &&
+    refused 1 "big-00002-of-00002.gguf: is called part 2 of 2, but its metadata say part 1 of 2" pieces &&
+    python3 -c "
+data = open(\"kept.gguf\", \"rb\").read()
+for name in (\"big-00001-of-00002\", \"big-00002-of-00002\"):
+    part = open(\"$folder/\" + name + \".gguf\", \"rb\").read()
+    key = b\"split.tensors.count\\4\\0\\0\\0\"
+    open(\"pieces/\" + name + \".gguf\", \"wb\").write(part.replace(key + b\"\\3\", key + b\"\\4\"))" &&
+    refused 1 "the parts have 3 tensors together, but the metadata say 4" pieces'
+test_expect_success 'GGUF: tensors that cannot be where they are said to be, of unknown types, and too large' '
+    refused 1 "begins at byte 585696 of the data; expected 585728" hub/wrong/overlap.gguf && refused 1 "begins at byte 9223372036854312960 of the data" hub/wrong/far.gguf &&
+    for value in 0 48 1073741824; do refused 1 "general.alignment is $value" hub/wrong/aligned_$value.gguf || return 1; done &&
+    size=$(stat -c %s hub/wrong/coarse.gguf) && refused 1 "but its header describes" hub/wrong/coarse.gguf && truncate -s +4096 hub/wrong/coarse.gguf &&
+    "$accelerate" estimate-memory hub/wrong/coarse.gguf >out && refused 1 "rows of 128 elements are not whole blocks of 256" hub/wrong/blocks.gguf &&
+    refused 1 "tensor '\''new'\'': unknown type 99" hub/wrong/type.gguf && refused 1 "tensor '\''old'\'': unknown type 5" hub/wrong/old_type.gguf &&
+    refused 1 "tensor '\''huge'\'': too large" hub/wrong/huge.gguf && refused 1 "too large" hub/wrong/sum.gguf'
 # keys_of MODEL LENGTH BATCH BYTES: of float16
 keys_of () {
     "$accelerate" estimate-memory "$1" --context_length "$2" --batch_size "$3" --dtypes float16 --json >out &&
@@ -220,6 +301,12 @@ test_expect_success 'keys and values: one pair for all heads, but not in the new
     keys_of org/one_pair 1000 1 512000 && keys_of org/new_falcon 1000 1 1024000'
 test_expect_success 'keys and values: one of two layers keeps a window of 100' '
     keys_of org/windows 1000 1 563200 && keys_of org/windows 50 1 51200'
+test_expect_success 'keys and values: windows of all layers, of none, of later ones, of all but each second; chunks' '
+    keys_of org/all_windows 1000 1 102400 && keys_of org/unused_windows 1000 1 1024000 && keys_of org/later_windows 1000 1 563200 &&
+    keys_of org/gemma2 1000 1 563200 && keys_of org/pattern 1000 1 563200 && keys_of org/null_window 1000 1 1024000 &&
+    keys_of org/chunks 1000 1 563200 && keys_of org/chunks 60 1 61440'
+test_expect_success 'keys and values: layers without any, heads of another size, a pair for each head, one latent vector of 80' '
+    keys_of org/linear 1000 1 512000 && keys_of org/small_heads 1000 1 512000 && keys_of org/every_head 1000 1 2048000 && keys_of org/latent 1000 1 320000'
 test_expect_success 'keys and values: of the language model of one with pictures' '
     keys_of org/pictures 1000 1 563200 && keys_of org/one_pair_of_pictures 1000 1 512000'
 test_expect_success 'a model without layers has no context' '
@@ -228,7 +315,7 @@ cat >training.py <<'END'
 import json, sys
 rows = json.load(open("out"))["training"]
 sizes = {(row["optimizer"], row["mixed_precision"]): [row[key] for key in ("weights", "gradients", "optimizer_states", "each_process")] for row in rows}
-assert len(rows) == 18
+assert len(rows) == 24
 assert sizes[sys.argv[1], sys.argv[2]] == [int(x) for x in sys.argv[3:]], sizes
 END
 # the parameters of org/llama without its head
@@ -247,5 +334,26 @@ test_expect_success 'training: optimizers, precisions, ZeRO' '
     python3 training.py adamw bf16 $((2 * n)) $((2 * n)) $((12 * n)) $((16 * n)) &&
     python3 training.py sgd no $((4 * n)) $((4 * n)) 0 $((8 * n)) && python3 training.py lion fp16 $((2 * n)) $((2 * n)) $((8 * n)) $((12 * n)) &&
     needs_of 1 $((4 * n)) $((4 * n)) $n && needs_of 2 $((4 * n)) $((n / 2)) $n && needs_of 3 $((n / 2)) $((n / 2)) $n'
+cat >zero.py <<'END'
+import json, subprocess, sys
+n, states = int(sys.argv[2]), {"adamw": 8, "adam": 8, "adamw-amsgrad": 12, "lion": 4, "sgd-momentum": 4, "sgd": 0}
+sizes = {"no": (4, 4, 0), "fp16": (2, 2, 4), "bf16": (2, 2, 4), "fp8": (1, 2, 4)}  # of a weight, its gradient, its master
+for stage in range(4):
+    for processes in (1, 7):
+        out = subprocess.run([sys.argv[1], "estimate-memory", "org/llama", "--json", "--zero_stage", str(stage), "--num_processes", str(processes)],
+                             stdout=subprocess.PIPE, check=True)
+        rows = json.loads(out.stdout)["training"]
+        assert {(row["optimizer"], row["mixed_precision"]) for row in rows} == {(o, p) for o in states for p in sizes}
+        for row in rows:
+            weight, gradient, master = sizes[row["mixed_precision"]]
+            wanted = [n * weight, n * gradient, n * (states[row["optimizer"]] + master)]
+            # Stage 1 divides the last, stage 2 the last two, stage 3 all three; the largest share counts.
+            wanted = [-(-x // processes) if stage >= 3 - i else x for i, x in enumerate(wanted)]
+            got = [row[key] for key in ("weights", "gradients", "optimizer_states")]
+            assert got == wanted and row["each_process"] == sum(wanted) and row["zero_stage"] == stage, (row, wanted)
+END
+test_expect_success 'training: every optimizer, precision and stage by its formula' 'python3 zero.py "$accelerate" $n'
+test_expect_success 'training: the table has a row for fp8' '
+    "$accelerate" estimate-memory org/llama --training >out && test "$(grep -c "│ *fp8 *│" out)" = 6'
 test_expect_success 'no secrets, nothing written' 'test ! -e home/.cache/huggingface/hub && ! grep -r SECRET out err'
 test_done

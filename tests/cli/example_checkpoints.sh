@@ -6,7 +6,9 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 digits=$builddir/examples/digits
-kills=${KILLS:-4}
+kills=2
+! is_long || kills=4
+kills=${KILLS:-$kills}
 # start PROCESSES FOLDER ARGUMENT...: in the background, its pid in $launcher.
 start () {
     processes=$1 folder=$(pwd)/$2

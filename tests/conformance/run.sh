@@ -18,13 +18,15 @@ one=$(free_port) two=$(free_port)
 alone=
 is_thread_sanitized && alone='control memory random trees'
 test_expect_success '1 process, without a launcher' 'timeout $patience "$conformance" $alone && nothing_left'
-test_expect_success '1 process, launched' 'launched 1 $alone && nothing_left'
+is_long && test_expect_success '1 process, launched' 'launched 1 $alone && nothing_left'
 test_expect_success 'an empty variable is none' 'ACCEL_ENGINE= launched 2 control'
 # Every engine of the one list, so also the next one: alone, and with a second process unless it is for one.
 names=$(sed -n 's/^ *X (\([a-z0-9_]*\)).*/\1/p' "$srcdir/src/util/engine_files.h")
+suites='control groups work'
+is_long && suites='types sizes control messages groups work'
 conforms () {
     ACCEL_ENGINE=$1 launched 1 types control memory groups work >one && grep "^$1, 1 ranks: " one &&
-    if ACCEL_ENGINE=$1 launched 2 types sizes control messages groups work >two 2>error; then
+    if ACCEL_ENGINE=$1 launched 2 $suites >two 2>error; then
         grep "^$1, 2 ranks: " two
     else
         grep "$1 connects one process only" error
@@ -39,20 +41,29 @@ for suite in $all; do
 done
 test_expect_success '2 processes, buffers larger than caches' 'launched 2 large && nothing_left'
 test_expect_success '2 processes, instructions of older processors' '
-    ACCEL_INSTRUCTIONS=avx2 launched 2 types sizes mixture messages && ACCEL_INSTRUCTIONS=base launched 2 sizes messages
+    ACCEL_INSTRUCTIONS=avx2 launched 2 types mixture messages && ACCEL_INSTRUCTIONS=base launched 2 sizes messages
 '
+older_ranks=1
+is_long && older_ranks='0 1'
 test_expect_success 'ranks that would choose pieces of different sizes do as rank 0 does' '
     printf "#!/bin/sh\ntest \$RANK = \$1 && export ACCEL_INSTRUCTIONS=base\nshift\nexec \"\$@\"\n" >older &&
-    chmod +x older && for older in 0 1; do
+    chmod +x older && for older in $older_ranks; do
         timeout $patience "$accelerate" launch --quiet --cpu --num_processes 2 ./older $older "$conformance" sizes || return 1
     done && nothing_left
 '
 test_expect_success '3 processes' 'launched 3 $all && nothing_left'
-test_expect_success '4 processes' 'launched 4 types mixture tensors control objects trees messages groups work rounds && nothing_left'
-test_expect_success '5 processes' 'launched 5 mixture tensors control && nothing_left'
-test_expect_success '6 processes' 'launched 6 tensors control trees messages groups work && nothing_left'
-test_expect_success '7 processes' 'launched 7 mixture rounds && nothing_left'
-for seed in 2 3; do
+seeds=2
+test_expect_success '4 processes' 'launched 4 mixture control messages groups && nothing_left'
+if is_long; then
+    test_expect_success '4 processes, nearly everything' '
+        launched 4 types tensors objects trees messages work rounds && nothing_left'
+    test_expect_success '5 processes' 'launched 5 mixture tensors control && nothing_left'
+    test_expect_success '6 processes' 'launched 6 tensors control trees messages groups work && nothing_left'
+    seeds='2 3'
+fi
+test_expect_success '7 processes' 'launched 7 rounds && nothing_left'
+is_long && test_expect_success '7 processes, random sequences' 'launched 7 mixture && nothing_left'
+for seed in $seeds; do
     test_expect_success "random sequences of collectives, seed $seed" '
         CONFORMANCE_SEED=$seed launched 3 mixture && CONFORMANCE_SEED=1$seed launched 2 mixture
     '

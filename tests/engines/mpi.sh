@@ -34,8 +34,9 @@ OMPI_MCA_btl_vader_single_copy_mechanism=none
 export ACCEL_ENGINE_PATH OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
     OMPI_MCA_btl_vader_single_copy_mechanism
 # An mpirun that hangs may ignore SIGTERM.
+limit=$((patience / 3))
 limited () {
-    timeout -k 10 $((patience / 3)) "$@"
+    timeout -k 10 $limit "$@"
 }
 if ! limited "$mpirun" -n 2 true >out 2>&1; then
     test_skip 'engine mpi' "$mpirun cannot start processes here: $(head -n 1 out)"
@@ -65,16 +66,30 @@ LOCAL_RANK=$((RANK % each)) LOCAL_WORLD_SIZE=$each
 export RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 exec "$@"
 END
-chmod +x hosts
+# As on hosts with as many ranks as the first argument lists: layout "2 1 1" COMMAND...
+cat >layout <<'END'
+#!/bin/sh
+sizes=$1 RANK=${OMPI_COMM_WORLD_RANK-$PMI_RANK} WORLD_SIZE=${OMPI_COMM_WORLD_SIZE-$PMI_SIZE} LOCAL_RANK=$RANK
+shift
+for LOCAL_WORLD_SIZE in $sizes; do
+    [ "$LOCAL_RANK" -ge "$LOCAL_WORLD_SIZE" ] || break
+    LOCAL_RANK=$((LOCAL_RANK - LOCAL_WORLD_SIZE))
+done
+export RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
+exec "$@"
+END
+chmod +x hosts layout
 port=$(free_port)
 
 test_expect_success '1 process' 'conforms 1 $all'
 test_expect_success '2 processes' 'conforms 2 $all'
 test_expect_success '3 processes' 'conforms 3 mixture messages groups work rounds'
-test_expect_success '4 processes' 'conforms 4 sizes mixture control groups'
+test_expect_success '4 processes' 'conforms 4 control groups'
 # Open MPI copies messages below that limit; larger ones stay where they are until their receiver has come.
 test_expect_success '3 processes, where MPI copies no message' 'OMPI_MCA_btl_vader_eager_limit=256 conforms 3 mixture'
 if is_long; then
+    # Beside 16 busy processes, a message between two of four ranks takes milliseconds.
+    test_expect_success '4 processes, all sizes' 'limit=$patience && conforms 4 sizes mixture'
     test_expect_success '3 processes, everything' 'conforms 3 $all'
     test_expect_success '2 hosts of 2 ranks, everything' '
         under_mpirun 4 ./hosts 2 "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
@@ -83,7 +98,36 @@ if is_long; then
         under_mpirun 2 "$builddir/tests/engines/mpi_program" large >out && grep -x "2181038077 elements" out'
 fi
 test_expect_success '2 hosts of 2 ranks' '
-    under_mpirun 4 ./hosts 2 "$conformance" mixture control messages groups work rounds >out && grep "^mpi, 4 ranks: " out'
+    under_mpirun 4 ./hosts 2 "$conformance" mixture messages work >out && grep "^mpi, 4 ranks: " out'
+
+# ---- through the memory of each host ----
+
+tiers=$builddir/tests/engines/tiers
+# in_tiers RANKS LAYOUT NUMBER WHAT: all-reduces
+in_tiers () {
+    under_mpirun "$1" ./layout "$2" "$tiers" "$4" >out && grep "^mpi, $1 ranks: $3 all-reduces\$" out
+}
+test_expect_success 'large all-reduces on 2 hosts of 2 ranks have the bits of a reduction in the order of ranks' '
+    in_tiers 4 "2 2" 50 calls'
+test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_tiers 4 "2 1 1" 30 flights'
+if is_long; then
+    while read -r ranks layout; do
+        test_expect_success "large all-reduces on hosts of $layout ranks" '
+            in_tiers $ranks "$layout" 50 calls && in_tiers $ranks "$layout" 30 flights'
+    done <<'EOT'
+3 1 2
+4 3 1
+4 1 2 1
+6 1 1 2 2
+7 4 3
+EOT
+    test_expect_success 'the job is opened again' 'in_tiers 4 "2 2" 90 opens'
+    test_expect_success 'hosts of 2, 1 and 1 ranks, everything' '
+        under_mpirun 4 ./layout "2 1 1" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
+    test_expect_success 'without shared memory, MPI does it all' '
+        under_mpirun 4 ./layout "2 2" sh -c "ulimit -f 20000 && exec $tiers flights" >out &&
+        grep "^mpi, 4 ranks: 30 all-reduces\$" out'
+fi
 
 # ---- who is chosen, and who is refused ----
 

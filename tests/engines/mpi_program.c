@@ -273,7 +273,7 @@ send_long (void)
 static void
 sleep_in_transfer (void)
 {
-    enum { TIMEOUT_MS = 1500, NAP_S = 4, COUNT = 8 << 20 };
+    enum { TIMEOUT_MS = 1500, NAP_S = 3, COUNT = 8 << 20 };
     struct accel_error err = { 0 };
     struct accel *acc;
     struct accel_work *work;

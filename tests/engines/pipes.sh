@@ -10,10 +10,10 @@ test_expect_success 'it has at most 300 lines, and includes accel/engine.h and t
     ! grep "^#include" "$srcdir"/tests/engines/pipes/*.c | grep -v "<[a-z/]*\.h>" | grep . &&
     test "$(grep -c "^#include <accel/" "$srcdir"/tests/engines/pipes/pipes.c)" = 1'
 test_expect_success 'it needs nothing of libaccel' '! nm -D -u "$module" | grep " accel_"'
-test_expect_success '1 process' 'conforms 1 $all'
+test_expect_success '1 process' 'conforms 1 control work'
 test_expect_success '2 processes' 'conforms 2 $all'
-test_expect_success '3 processes' 'conforms 3 mixture tensors control messages groups work rounds'
-test_expect_success '4 processes' 'conforms 4 mixture control messages'
+test_expect_success '3 processes' 'conforms 3 mixture control messages groups work'
+test_expect_success '4 processes' 'conforms 4 control messages'
 if is_long && ! is_sanitized; then
     for n in 1 2 3 4; do
         test_expect_success "$n processes, everything" 'conforms $n $all large'

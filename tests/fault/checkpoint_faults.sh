@@ -5,7 +5,9 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 faults=$builddir/tests/fault/checkpoint_faults kills=$builddir/tests/fault/checkpoint_kills
-rounds=${ROUNDS:-30} seed=${SEED:-1}
+rounds=10 every=${ROUNDS:+all}
+! is_long || rounds=30 every=all
+rounds=${ROUNDS:-$rounds} seed=${SEED:-1}
 # all_good COUNT COMMAND...: so many cases, and all of them good; what the run found out is shown
 all_good () {
     count=$1 && shift
@@ -26,6 +28,6 @@ show
 test_expect_success 'each call of a save fails once' 'all_good 2 "$faults" save ${ROUNDS:+all}'
 test_expect_success 'each call of a save in the background fails once' 'all_good 2 "$faults" save-async ${ROUNDS:+all}'
 test_expect_success 'each call of a load fails once' 'all_good 2 "$faults" load ${ROUNDS:+all}'
-test_expect_success 'each call of a save that replaces a checkpoint is the last' 'all_good 3 "$faults" replace'
+test_expect_success 'each call of a save that replaces a checkpoint is the last' 'all_good 3 "$faults" replace $every'
 nothing_left
 test_done

@@ -49,7 +49,11 @@ echo '{"distributed_type": "MULTI_CPU", "num_processes": 2, "tpu_env": ["a", "b"
 cp cpu.json update.json
 echo '{"tpu_name": "n", "tpu_zone": "z", "commands": ["a"]}' >pod.json && printf 'a\n\nb\n' >commands.sh
 printf 'num_proceses: 2\nfsdp_config:\n  x: 1\n' >bad.yaml
+if command -v python3 >/dev/null; then
+    python3 "$srcdir/tests/http/make_hub.py" hub "$srcdir/tests/golden/estimate.json" || exit 99
+fi
 while read -r status arguments; do
+    case $arguments in *\ hub/*) test -d hub || continue ;; esac
     first=$((first + 1))
     # shellcheck disable=SC2086
     test_expect_success "accelerate $arguments" 'without_memory $status $arguments'
@@ -79,5 +83,12 @@ done <<'END'
 0 tpu-config --debug --command_file commands.sh --tpu_name n --tpu_zone z --install_accelerate
 0 tpu-config --debug --command a b --config_file pod.json
 0 test --cpu --num_processes 2
+0 estimate-memory hub/quantized/nf4/resolve/main --context_length 10
+0 estimate-memory hub/golden/bert/resolve/main --json --context_length 10 --training
+0 estimate-memory hub/org/llama/resolve/main --training
+0 estimate-memory hub/org/quantized/resolve/main/big-00001-of-00002.gguf
+0 estimate-memory hub/pickled/shards/resolve/main
+1 estimate-memory hub/quantized/unknown/resolve/main
+1 estimate-memory hub/wrong/overlap.gguf
 END
 test_done

@@ -73,8 +73,8 @@ begin () {
     await up.0 up.1 up.2 up.3 && wait_for connected "$machines"
 }
 
-# finish STATUS...: the launchers end with these
-finish () {
+# finish_all STATUS...: the launchers end with these
+finish_all () {
     k=0
     for expected; do
         wait_for test -s "status.$k" || return 1
@@ -93,7 +93,7 @@ keeper_of () {
 }
 
 launchers 'a killed rank: both launchers name it and its host, and exit with its status' '
-    begin 2 && on host2 kill -9 "$(cat up.3)" && finish 137 137 &&
+    begin 2 && on host2 kill -9 "$(cat up.3)" && finish_all 137 137 &&
     for k in 0 1; do
         grep "^accelerate: rank 3 (process $(cat up.3) on host2) was killed by signal 9 (SIGKILL)" err.$k &&
         test "$(grep -c ^accelerate: err.$k)" -eq 1 || exit 1
@@ -122,7 +122,7 @@ os._exit(4)
 END
 seldom 'a killed rank of the main machine, whose end shows after that of its victim' '
     ulimit -c 0 && for k in 0 1; do by_hand_on $k 2 --num_processes 2 python3 cause.py || exit 1; done &&
-    wait_for connected 2 && echo >go && finish 135 135 &&
+    wait_for connected 2 && echo >go && finish_all 135 135 &&
     for k in 0 1; do grep "^accelerate: rank 0 .*SIGBUS" err.$k || exit 1; done
 '
 launchers 'the first launch has made a key that only the user can read' '
@@ -136,31 +136,31 @@ launchers 'the key is in no argument, variable, line of output or core dump' '
     { is_sanitized || { on host1 cat "/proc/$supervisor/smaps" >maps &&
         awk "/^[0-9a-f]+-/ { is_ours = NF == 5 } /^VmFlags:.* dd/ && is_ours { found = 1 } END { exit !found }" \
             maps; }; } &&
-    on host1 kill -9 "$rank" && finish 137 137 && ! cat out.* err.* | grep -aF "$secret"
+    on host1 kill -9 "$rank" && finish_all 137 137 && ! cat out.* err.* | grep -aF "$secret"
 '
 seldom 'a killed rank on the main machine, with three machines' '
-    begin 3 --failure_report report.json && on host1 kill -9 "$(cat up.0)" && finish 137 137 137 &&
+    begin 3 --failure_report report.json && on host1 kill -9 "$(cat up.0)" && finish_all 137 137 137 &&
     for k in 0 1 2; do grep "^accelerate: rank 0 (process $(cat up.0) on host1) was killed" err.$k || exit 1; done &&
     grep "\"host\":\"host1\"" report.json && all_clean host1 host2 host3
 '
 seldom 'a killed launcher' '
-    begin 2 && pid=$(keeper_of host2) && on host2 kill -9 "$pid" && finish 137 137 &&
+    begin 2 && pid=$(keeper_of host2) && on host2 kill -9 "$pid" && finish_all 137 137 &&
     grep "^accelerate: the launcher on host2 (machine 1, ranks 2-3) was killed$" err.0 && all_clean host1 host2
 '
 seldom 'a killed supervisor' '
-    begin 2 && pid=$(supervisor_of host2) && on host2 kill -9 "$pid" && finish 1 137 &&
+    begin 2 && pid=$(supervisor_of host2) && on host2 kill -9 "$pid" && finish_all 1 137 &&
     grep "^accelerate: host host2 (machine 1, ranks 2-3): lost: its launcher was killed" err.0 && all_clean host1 host2
 '
 seldom 'the killed launcher of the main machine' '
-    begin 2 && pid=$(keeper_of host1) && on host1 kill -9 "$pid" && finish 137 137 &&
+    begin 2 && pid=$(keeper_of host1) && on host1 kill -9 "$pid" && finish_all 137 137 &&
     grep "^accelerate: the launcher on host1 (machine 0, ranks 0-1) was killed$" err.1 && all_clean host1 host2
 '
 launchers 'the killed supervisor of the main machine' '
-    begin 2 && pid=$(supervisor_of host1) && on host1 kill -9 "$pid" && finish 137 1 &&
+    begin 2 && pid=$(supervisor_of host1) && on host1 kill -9 "$pid" && finish_all 137 1 &&
     grep "^accelerate: host host1 (machine 0): lost: its launcher was killed" err.1 && all_clean host1 host2
 '
 seldom 'SIGTERM to one launcher ends the job everywhere' '
-    begin 2 && pid=$(keeper_of host2) && on host2 kill "$pid" && finish 143 143 &&
+    begin 2 && pid=$(keeper_of host2) && on host2 kill "$pid" && finish_all 143 143 &&
     grep "^accelerate: ended by SIGTERM on host2 (machine 1, ranks 2-3)$" err.0 &&
     grep "^accelerate: ended by SIGTERM$" err.1 && all_clean host1 host2
 '
@@ -172,29 +172,29 @@ launchers 'all launchers end together, and a failure after one has done its part
     touch all last && for k in 0 1; do
         by_hand_on $k 2 sh -c "while test -e all; do sleep 0.02; done
             test \$RANK != 3 || { while test -e last; do sleep 0.02; done; exit 7; }" || exit 1
-    done && wait_for connected 2 && rm all && wait_for done_except 3 && rm last && finish 7 7 &&
+    done && wait_for connected 2 && rm all && wait_for done_except 3 && rm last && finish_all 7 7 &&
     grep "^accelerate: rank 3 (process [0-9]* on host2) exited with status 7$" err.0 && all_clean host1 host2
 '
 launchers 'all ranks succeed' '
-    for k in 0 1; do by_hand_on $k 2 "$meet" || exit 1; done && finish 0 0 && test ! -s err.0 && test ! -s err.1
+    for k in 0 1; do by_hand_on $k 2 "$meet" || exit 1; done && finish_all 0 0 && test ! -s err.0 && test ! -s err.1
 '
 seldom '--max_restarts: all machines start again' '
     for k in 0 1; do
         by_hand_on $k 2 --max_restarts 1 sh -c "echo \$RANK.\$TORCHELASTIC_RESTART_COUNT; sleep 1
             test \$RANK.\$TORCHELASTIC_RESTART_COUNT != 3.0 || exit 9; test \$TORCHELASTIC_RESTART_COUNT = 1 ||
             exec sleep 1000" || exit 1
-    done && finish 0 0 && grep -x 0.1 out.0 && grep -x 3.1 out.1 && grep "restarting all ranks (1 of 1)" err.0 &&
+    done && finish_all 0 0 && grep -x 0.1 out.0 && grep -x 3.1 out.1 && grep "restarting all ranks (1 of 1)" err.0 &&
     grep "restarting all ranks (1 of 1)" err.1
 '
 seldom 'a restart that one machine cannot begin' '
     for k in 0 1; do
         by_hand_on $k 2 --max_restarts 1 --log_dir logs$k sh -c "
             test \$RANK = 0 || exec sleep 1000; sleep 1; for run in logs0/*; do : >\$run/attempt_1; done; exit 9" || exit 1
-    done && finish 1 1 && grep -c restarting err.0 >count && grep -x 1 count && grep "^accelerate: host host1: .*attempt_1" err.1 &&
+    done && finish_all 1 1 && grep -c restarting err.0 >count && grep -x 1 count && grep "^accelerate: host host1: .*attempt_1" err.1 &&
     ! grep killed err.1
 '
 seldom 'a launcher that is alone restarts its own ranks' '
-    by_hand_on 0 2 --max_restarts 1 sh -c "test \$TORCHELASTIC_RESTART_COUNT.\$RANK != 0.0 || exit 9" && finish 0 &&
+    by_hand_on 0 2 --max_restarts 1 sh -c "test \$TORCHELASTIC_RESTART_COUNT.\$RANK != 0.0 || exit 9" && finish_all 0 &&
     grep "restarting all ranks (1 of 1)" err.0
 '
 seldom 'ranks of one machine end long before a restart' '
@@ -204,16 +204,16 @@ seldom 'ranks of one machine end long before a restart' '
             0.0) sleep 18; exit 9 ;;
             0.1) trap \"\" TERM; exec sleep 1000 ;; # so that the restart comes after the verdict
             esac" || exit 1
-    done && finish 0 0 && grep "restarting all ranks (1 of 1)" err.0 && grep "restarting all ranks (1 of 1)" err.1
+    done && finish_all 0 0 && grep "restarting all ranks (1 of 1)" err.0 && grep "restarting all ranks (1 of 1)" err.1
 '
 seldom 'a program that cannot be started on one machine' '
     mkdir only && cp "$meet" only/meet && on host2 mount -t tmpfs none only && on host2 sh -c "
         printf \"#!/nothing\n\" >only/meet && chmod +x only/meet" &&
-    for k in 0 1; do by_hand_on $k 2 "$PWD/only/meet" up || exit 1; done && finish 126 126 &&
+    for k in 0 1; do by_hand_on $k 2 "$PWD/only/meet" up || exit 1; done && finish_all 126 126 &&
     grep "^accelerate: host host2: .*only/meet" err.0 && on host2 umount only && all_clean host1 host2
 '
 launchers 'a host that is cut off: both sides have a verdict' '
-    begin 2 --host_timeout 2 && hosts cut host2 && finish 1 1 &&
+    begin 2 --host_timeout 2 && hosts cut host2 && finish_all 1 1 &&
     grep "^accelerate: host host2 (machine 1, ranks 2-3): lost: no sign of life for 2 s$" err.0 &&
     grep "^accelerate: host host1 (machine 0): lost: no sign of life for 2 s$" err.1 && hosts heal host2 &&
     all_clean host1 host2 && on host1 ip neigh flush dev eth0 && on host2 ip neigh flush dev eth0
@@ -242,12 +242,12 @@ launchers 'another key: the job runs, and a note says why, also if that shows af
     by_hand_on 0 2 --host_timeout 1 --job_key_file one "$meet" up && await up.0 up.1 up.2 up.3 &&
     wait_for lonely 0 "10.91.0.2.* another job key" && wait_for lonely 1 "10.91.0.1 has another job key" &&
     test "$(grep -c "^accelerate: note: this launcher" err.1)" -eq 2 &&
-    on host2 kill -9 "$(cat up.3)" && on host1 kill -9 "$(cat up.0)" && finish 137 137 && all_clean host1 host2
+    on host2 kill -9 "$(cat up.3)" && on host1 kill -9 "$(cat up.0)" && finish_all 137 137 && all_clean host1 host2
 '
 launchers 'a named key that others may read, is too short or is not there is refused' '
     chmod 644 one && echo short >three && chmod 600 three &&
     for file in one three four; do
-        by_hand_on 0 2 --job_key_file $file true && finish 1 && grep "^accelerate: --job_key_file: .*$file" err.0 || exit 1
+        by_hand_on 0 2 --job_key_file $file true && finish_all 1 && grep "^accelerate: --job_key_file: .*$file" err.0 || exit 1
     done
 '
 seldom 'no key here: the job runs, and the note names the file' '
@@ -279,7 +279,7 @@ begin_strangers () {
 seldom 'strangers at the port neither disturb a job nor keep a launcher out' '
     by_hand_on 0 2 "$meet" up && wait_for listens 30500 && begin_strangers && grep done strangers &&
     by_hand_on 1 2 "$meet" up && await up.0 up.1 up.2 up.3 && wait_for joined && on host2 kill -9 "$(cat up.3)" &&
-    finish 137 137 && grep "^accelerate: rank 3 .* on host2) was killed" err.0 && on host3 pkill python3 && gone "$stranger" &&
+    finish_all 137 137 && grep "^accelerate: rank 3 .* on host2) was killed" err.0 && on host3 pkill python3 && gone "$stranger" &&
     all_clean host1 host2 host3
 '
 seldom 'a host that is powered off' '

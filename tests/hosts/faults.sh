@@ -15,13 +15,6 @@ begin () {
     await up.0 up.1 up.2 up.3
 }
 
-# finish STATUS: the head ends with it
-finish () {
-    status=0
-    wait "$head" || status=$?
-    [ "$status" = "$1" ] || { echo "exit status $status, wanted $1" && return 1; }
-}
-
 test_expect_success 'a killed rank: it is blamed, not those that lose their connection to it' '
     begin && on host1 kill -9 "$(cat up.0)" && finish 137 &&
     grep "^accelerate: rank 0 (process $(cat up.0) on host1) was killed by signal 9 (SIGKILL)" err &&

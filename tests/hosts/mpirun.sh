@@ -25,12 +25,6 @@ begin () {
     head=$!
     await up.0 up.1 up.2 up.3
 }
-# finish STATUS: the head ends with it
-finish () {
-    status=0
-    wait "$head" || status=$?
-    [ "$status" = "$1" ] || { echo "exit status $status, wanted $1" && return 1; }
-}
 
 cat >variables <<'END'
 #!/bin/sh

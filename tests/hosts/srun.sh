@@ -20,11 +20,6 @@ begin () {
     head=$!
     await up.0 up.1 up.2 up.3
 }
-finish () {
-    status=0
-    wait "$head" || status=$?
-    [ "$status" = "$1" ] || { echo "exit status $status, wanted $1" && return 1; }
-}
 
 cat >expected <<'END'
 rank 0 of 4, local 0 of 2, on host1, machine 0 of 3: sum 6

@@ -165,4 +165,7 @@ if command -v openssl >/dev/null; then
 else
     test_skip 'certificates' 'needs openssl'
 fi
+test_expect_success 'headers of an answer that only announces another one do not count' '
+    rules "/file early=Content-Encoding:gzip" && "$request" "$url/file" >out && grep -x "status 200" out &&
+    tail -n 1 out | grep -x "hello, range"'
 test_done

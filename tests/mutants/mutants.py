@@ -180,6 +180,7 @@ class Test:
         self.is_script = name.endswith('.sh')
         self.command = ['/bin/sh', str(path)] if self.is_script else [str(build.folder / name)]
         self.points, self.failure, self.whole, self.parts = 0, '', None, []
+        self.setup = 0.0  # seconds of a script before its points
 
     def take(self, note):
         """What a run without a mutant found."""
@@ -388,6 +389,8 @@ class Examination:
                     note['parts'] = [(note['seconds'], True, sorted(reached))]
                 self.baselines.put(test.name, note)
             test.take(note)
+            if len(test.parts) > 1:
+                test.setup = self.measure_setup(slot, test)
         in_parallel(self.slots, self.tests, work)
         for test in self.tests:
             if test.failure:
@@ -397,6 +400,14 @@ class Examination:
             note = self.baselines.get(unit.name)
             if unit.part and note.get('source') == self.source_of(unit.test.name):
                 unit.passes_alone = note['passes_alone']
+
+    def measure_setup(self, slot, test):
+        """How long a script takes of which no point is run: what every point costs that is run alone."""
+        name, source = f'{test.name} setup', self.source_of(test.name)
+        if self.baselines.get(name).get('source') != source:
+            outcome = slot.run(Unit(test, test.points + 1, 0, ()), 0, 60)
+            self.baselines.put(name, {'source': source, 'setup': round(outcome.seconds, 2)})
+        return self.baselines.get(name)['setup']
 
     @functools.lru_cache(maxsize=None)
     def source_of(self, name):
@@ -427,7 +438,18 @@ class Examination:
         units = [unit for unit in self.units if mutant.number in unit.reached]
         units += {unit.test.whole for unit in units if unit.passes_alone is False and not unit.test.failure}
         units = [unit for unit in units if unit.passes_alone is not False]
-        return [unit for unit in units if passed.get(unit.name) != self.source_of(unit.test.name)]
+        return [unit for unit in units
+                if self.source_of(unit.test.name) not in (passed.get(unit.name), passed.get(unit.test.name))]
+
+    def with_wholes(self, units):
+        """The same, and scripts as a whole where that may be quicker than their points, each with its setup."""
+        by_test = collections.defaultdict(list)
+        for unit in units:
+            if unit.part:
+                by_test[unit.test].append(unit)
+        return units + [test.whole for test, points in by_test.items()
+                        if test.whole not in units and not test.failure
+                        and sum(point.seconds + test.setup for point in points) > test.whole.seconds]
 
     def count_kills(self):
         """How many mutants of each file each unit has killed."""
@@ -438,17 +460,22 @@ class Examination:
         return kills
 
     def killer(self, mutant):
-        note = self.notebook.get(mutant.key)
+        return self.name_of(self.notebook.get(mutant.key))
+
+    @staticmethod
+    def name_of(note):
         part = note.get('part', 0)
         return note.get('test', '') + (f' {part}' if part else '')
 
     def price(self, mutant, unit):
         """Seconds for a kill: little for the unit that has killed this mutant, or others of its file."""
-        seconds = unit.seconds + 0.2
         if unit.name == self.killer(mutant):
             return 0
         kills = self.kills[mutant.file]
-        return seconds / (kills[unit.name] / max(kills.total(), 1) + 0.02)
+        names = [unit.name] if unit.part or not unit.test.parts else \
+            [unit.name] + [point.name for point in unit.test.parts if mutant.number in point.reached]
+        chance = sum(kills[name] / max(kills.total(), 1) + 0.02 for name in names)
+        return (unit.seconds + (unit.test.setup if unit.part else 0) + 0.2) / chance
 
     def cost(self, mutant):
         return min((self.price(mutant, unit) for unit in self.remaining(mutant)), default=0)
@@ -479,17 +506,19 @@ class Examination:
             note['passed'] = dict(old.get('passed', {}))
         tried = set()
         while True:
-            units = [unit for unit in self.remaining(mutant) if unit.name not in tried]
-            unit = min(units, key=lambda unit: self.price(mutant, unit), default=None)
+            units = [unit for unit in self.remaining(mutant) if not tried & {unit.name, unit.test.name}]
+            unit = min(self.with_wholes(units), key=lambda unit: self.price(mutant, unit), default=None)
             spent = time.monotonic() - begin
             if not unit or self.options.budget and spent and spent + unit.seconds > self.options.budget:
                 break
             tried.add(unit.name)
             failure = self.failure(slot, mutant, unit)
             if failure:
-                note.update(result=KILLED, test=unit.test.name, part=unit.part, how=failure,
+                point = re.match(r'not ok (\d+)', failure) if unit.test.is_script else None
+                part = int(point.group(1)) if point else unit.part
+                note.update(result=KILLED, test=unit.test.name, part=part, how=failure,
                             test_state=self.source_of(unit.test.name), confirmed=self.options.confirm)
-                self.kills[mutant.file][unit.name] += 1
+                self.kills[mutant.file][self.name_of(note)] += 1
                 break
             note['passed'][unit.name] = self.source_of(unit.test.name)
             self.notebook.put(mutant.key, note)

@@ -9,6 +9,7 @@ smallest complete piece around it (a statement, a condition, an initialiser) is 
 """
 
 import hashlib
+import functools
 import re
 
 
@@ -92,23 +93,23 @@ def mask(text):
     return code
 
 
+SPACE = re.compile(r'\s*')
 PAIRS = {'(': ')', '[': ']', '{': '}'}
 CLOSERS = {closer: opener for opener, closer in PAIRS.items()}
+BRACKET = re.compile(r'[][(){}]')
 
 
 def forward(text, start):
     """Behind the bracket that closes the one at start."""
     depth = 0
-    for i in range(start, len(text)):
-        if text[i] in PAIRS:
-            depth += 1
-        elif text[i] in CLOSERS:
-            depth -= 1
-            if depth == 0:
-                return i + 1
+    for match in BRACKET.finditer(text, start):
+        depth += 1 if match.group() in PAIRS else -1
+        if depth == 0:
+            return match.end()
     raise BadTable('a bracket is not closed')
 
 
+@functools.lru_cache(maxsize=None)
 def find_function(code, name):
     """(start, end) of the body, with its braces; None if it is not there, or there twice."""
     found = []
@@ -121,13 +122,30 @@ def find_function(code, name):
     return found[0] if len(found) == 1 else None
 
 
+def find_words(text, words, start, end):
+    """The (start, end) of each place in text[start:end] that has the words, whatever the white space between them.  A
+    regular expression for each mutant would take longer to compile than the search does."""
+    found, at = [], start
+    while (at := text.find(words[0], at, end)) >= 0:
+        here = at + len(words[0])
+        for word in words[1:]:
+            after = SPACE.match(text, here, end).end()
+            if after == here or not text.startswith(word, after, end):
+                break
+            here = after + len(word)
+        else:
+            found.append((at, here))
+            at = here - 1
+        at += 1
+    return found
+
+
 def find_text(text, code, mutant):
     """(start, end) of the mutant's text in its function, whatever the white space."""
     body = find_function(code, mutant.function)
     if not body:
         raise BadTable(f'{mutant.file}: no function {mutant.function}, or more than one')
-    words = [re.escape(word) for word in mutant.old.split()]
-    found = [match.span() for match in re.compile(r'\s+'.join(words)).finditer(text, *body)]
+    found = find_words(text, mutant.old.split(), *body)
     if not balanced(code[found[0][0]:found[0][1]] if found else ''):
         raise BadTable(f'{mutant.file}: {mutant.function}: brackets are not balanced: {mutant.old}')
     if mutant.occurrence and mutant.occurrence <= len(found):

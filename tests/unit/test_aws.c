@@ -327,19 +327,43 @@ test_errors (void)
 static void
 test_long_errors (void)
 {
-    struct http_response response = { .status = 400 };
+    struct http_response response = { .status = 200 };
     struct aws_error error;
+    strbuf_add (&response.body, error_cases[2].body);
+    ok (!answer_is_throttled (&response), "an answer that is fine does not throttle, whatever it says");
+    strbuf_truncate (&response.body, 0);
+    response.status = 400;
     strbuf_add (&response.body, "{\"__type\":\"");
     for (int i = 0; i < 200; i++)
         strbuf_add (&response.body, "X");
-    strbuf_add (&response.body, "\",\"message\":\"a");
+    strbuf_add (&response.body, "\",\"message\":\"ab");
     for (int i = 0; i < 400; i++)
         strbuf_add (&response.body, "\xc3\xa9");
     strbuf_add (&response.body, "\"}");
     answer_read (&error, &response);
     ok (strlen (error.code) == sizeof error.code - 1, "a long code is cut");
-    ok (strlen (error.message) == sizeof error.message - 1 && !memcmp (error.message + 509, "\xc3\xa9", 2),
+    ok (strlen (error.message) == sizeof error.message - 2 && !memcmp (error.message + 508, "\xc3\xa9", 2),
         "a long message ends with a whole character");
+    http_response_release (&response);
+}
+
+/* A long message is cut in the middle of a secret: what is left of it is not shown, either. */
+static void
+test_cut_secret (void)
+{
+    struct keys keys = { .access_key = (char[]){ "ACCESS" }, .secret_key = (char[]){ "SECRETSECRET" } };
+    struct answer_call call = { .service = "s3", .action = "PutObject", .keys = &keys, .source = "PLACE" };
+    struct http_response response = { .status = 400 };
+    struct aws_error error;
+    struct fail fail;
+    strbuf_add (&response.body, "{\"__type\":\"X\",\"message\":\"");
+    for (int i = 0; i < 503; i++)
+        strbuf_add (&response.body, ".");
+    strbuf_add (&response.body, "SECRETSECRET\"}");
+    answer_read (&error, &response);
+    answer_refuse (&call, &error, &response, &fail);
+    ok (!strcmp (error.message + 503, "SECRETSE") && !strstr (fail.text, "SECRE") && strstr (fail.text, "..***"),
+        "nothing of a secret that a message was cut in");
     http_response_release (&response);
 }
 
@@ -454,6 +478,7 @@ main (void)
     test_keys ();
     test_errors ();
     test_long_errors ();
+    test_cut_secret ();
     test_places ();
     test_overrides ();
     return done_testing ();

@@ -228,6 +228,91 @@ test_blame (void)
     }
 }
 
+struct lost_case {
+    const char *what;
+    int failed_ms, status; /* of ours; 0: nothing has failed here */
+    int heard_ms;          /* of machine 0 */
+    int expected;          /* machine */
+};
+
+static const struct lost_case lost[] = {
+    { "machine 0 is lost: it is to blame", 0, 0, 9000, 0 },
+    { "a rank here had failed long before machine 0 was lost", 7000, 3, 9000, 1 },
+    { "it failed because machine 0 was lost", 8900, 3, 9000, 0 },
+    { "it was killed before machine 0 was lost", 8900, 137, 9000, 1 },
+    { "it failed after machine 0 was lost", 9500, 137, 9000, 0 },
+};
+
+static void
+test_lost (void)
+{
+    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
+        const struct lost_case *row = &lost[i];
+        char host[] = "b", program[] = "p", main_host[] = "a";
+        struct plan plan = { .host = host, .program = program, .world_size = 2 };
+        struct crew_machine own = { .state = MACHINE_JOINED, .host = host, .first_rank = 1, .ranks = 1 };
+        struct crew crew = { .machine = 1, .machines = 2, .all = &own, .own = &own, .plan = &plan,
+                             .main_host = main_host, .has_joined = true };
+        struct crew_peer peer = { .pipe = { .heard_ms = row->heard_ms } };
+        if (row->failed_ms)
+            crew_set_failure (&own, (int64_t) row->failed_ms * MS, WIRE_END_FAILED, row->status, "accelerate: b\n",
+                              NULL);
+        crew_member_lose (&crew, &peer, "gone");
+        const struct crew_verdict *verdict = &crew.verdict;
+        bool is_ours = row->expected == 1;
+        ok (verdict->is_known && verdict->machine == row->expected && verdict->is_ours == is_ours && peer.is_dead
+                && verdict->status == (is_ours ? row->status : 1), "%s: %d", row->what, verdict->machine);
+        const char *said = is_ours ? verdict->also : crew.to_say.text;
+        ok (said && !strcmp (said, is_ours ? "  host a (machine 0): gone\n" : "accelerate: host a (machine 0): gone\n"),
+            "and the loss is told: %s", said ? said : "");
+        crew_reset_machine (&own);
+        crew_release_verdict (&crew.verdict);
+        strbuf_release (&crew.to_say);
+    }
+}
+
+struct victim_case {
+    const char *what;
+    enum job_end end;
+    bool is_ours, is_said;
+    const char *also;
+    bool expected;
+};
+
+static const struct victim_case victims[] = {
+    { "a rank here that failed later is told", JOB_FAILED, false, false, NULL, true },
+    { "but not if it has not failed by itself", JOB_ELSEWHERE, false, false, NULL, false },
+    { "nor if it is to blame", JOB_FAILED, true, false, NULL, false },
+    { "nor after the verdict was said", JOB_FAILED, false, true, NULL, false },
+    { "nor twice", JOB_FAILED, false, false,
+      "  at nearly the same time, rank 1 (process 77 on b) exited with status 3\n", false },
+    { "though others were close, too", JOB_FAILED, false, false,
+      "  at nearly the same time, rank 2 (process 77 on c) exited with status 3\n", true },
+};
+
+static void
+test_victims (void)
+{
+    char host[] = "b";
+    struct plan plan = { .host = host };
+    struct plan_process process = { .rank = 1 };
+    struct job_rank rank = { .process = &process, .pid = 77, .ended = true, .wait_status = 3 << 8 };
+    for (size_t i = 0; i < sizeof victims / sizeof *victims; i++) {
+        const struct victim_case *row = &victims[i];
+        struct job job = { .plan = &plan, .ranks = &rank, .count = 1, .end = row->end };
+        struct crew crew = { .machine = 1, .machines = 2, .plan = &plan,
+                             .verdict = { .is_known = true, .is_ours = row->is_ours, .also = (char *) row->also } };
+        const char *said = row->is_said ? "" : "accelerate: verdict\n";
+        AUTO_STRBUF struct strbuf expected = { 0 };
+        strbuf_printf (&expected, "%s%s", said,
+                       row->expected ? "  after it, rank 1 (process 77 on b) exited with status 3\n" : "");
+        strbuf_add (&crew.to_say, said);
+        crew_add_victim (&crew, &job);
+        ok (!strcmp (crew.to_say.text ? crew.to_say.text : "", expected.text), "%s: %s", row->what, crew.to_say.text);
+        strbuf_release (&crew.to_say);
+    }
+}
+
 /* ---- places ---- */
 
 static const char *const *variables;
@@ -328,6 +413,8 @@ main (void)
     test_refusals ();
     test_recorded ();
     test_blame ();
+    test_lost ();
+    test_victims ();
     test_places ();
     return done_testing ();
 }

@@ -358,6 +358,26 @@ test_port_scopes (void)
     }
 }
 
+/* A variable without a value, and notes: that on Python is the first. */
+static void
+check_notes (struct plan *plan, struct strbuf *out)
+{
+    static const char wanted_end[] = "\nnotes\n  on Python\n  on something else\n";
+    struct fail fail = { 0 };
+    plan->python_note = strdup ("on Python");
+    bool good = plan->python_note && !plan_set_variable (plan, "EMPTY", "", &fail);
+    strlist_add (&plan->notes, "on something else");
+    strbuf_truncate (out, 0);
+    plan_print_text (plan, out);
+    size_t end = sizeof wanted_end - 1;
+    ok (good && strstr (out->text, "\n  EMPTY=\n"), "a variable without a value has no quotes");
+    ok (good && out->length > end && !strcmp (out->text + out->length - end, wanted_end), "notes");
+    strbuf_truncate (out, 0);
+    good = good && !plan_print_json (plan, out, &fail);
+    const char *first = strstr (out->text, "on Python"), *second = strstr (out->text, "on something else");
+    ok (good && first && second && first < second, "notes as JSON");
+}
+
 static void
 test_text (void)
 {
@@ -383,6 +403,7 @@ test_text (void)
     ok (sorted, "the environment is sorted");
     strbuf_truncate (&out, 0);
     ok (!plan_print_json (&plan, &out, &fail) && strstr (out.text, "\"world_size\": 2"), "JSON");
+    check_notes (&plan, &out);
     free (plan.processes[0].argv.items[0]);
     plan.processes[0].argv.items[0] = strdup ("\xff");
     ok (plan_print_json (&plan, &out, &fail) == -1 && strstr (fail.text, "UTF-8"), "not without UTF-8: %s", fail.text);

@@ -23,7 +23,7 @@ set_leg (struct flight *flight, int i)
     char *recv = call->recv;
     const char *send = call->send;
     leg->is_used = i != flight->team->rank && (!call_is_pair (call) || i == call->root);
-    if (!leg->is_used || !row || flight->blocks)
+    if (!leg->is_used || !row || flight->blocks || flight->tiers.is_on)
         return;
     switch ((int) call->kind) {
     case ACCEL_ENGINE_ALL_REDUCE: leg->out = send, leg->in = flight->rows + at; break;
@@ -64,7 +64,7 @@ take_rows (size_t bytes)
 static void
 give_rows (struct flight *flight)
 {
-    if (!flight->blocks || mpi_world.spare) {
+    if ((!flight->blocks && !flight->tiers.is_on) || mpi_world.spare) {
         free (flight->rows);
         return;
     }
@@ -83,11 +83,13 @@ allocate (struct flight *flight)
     flight->control = malloc (each ? size * control : control);
     if (!call_reduces (call))
         return flight->control;
-    if (size > 1 && row > INLINE_BYTES)
+    if (tiers_serve (flight->team, call))
+        tiers_plan (flight);
+    else if (size > 1 && row > INLINE_BYTES)
         blocks_plan (flight);
     else
         flight->rows_bytes = size > 1 ? size * row + 1 : 1;
-    flight->rows = flight->blocks ? take_rows (flight->rows_bytes) : malloc (flight->rows_bytes);
+    flight->rows = flight->blocks || flight->tiers.is_on ? take_rows (flight->rows_bytes) : malloc (flight->rows_bytes);
     flight->sources = calloc (size, sizeof *flight->sources);
     return flight->control && flight->rows && flight->sources;
 }
@@ -109,6 +111,8 @@ flight_create (struct team *team, const struct accel_engine_call *call)
         flight_destroy (flight);
         return NULL;
     }
+    flight->legs[team->rank].send_at = arena_offset (call->send, row_of (call));
+    flight->legs[team->rank].recv_at = arena_offset (call->recv, row_of (call));
     flight->tag = mpi_world.next_tag;
     mpi_world.next_tag = flight->tag + 2 < mpi_world.last_tag ? flight->tag + 2 : TAG_FIRST;
     for (int i = 0; i < team->size; i++) {
@@ -139,7 +143,9 @@ send_to (struct flight *flight, int rank, bool each)
     size_t data = inline_of (leg->out_bytes), bytes = sizeof (struct header) + data;
     char *control = flight->control + (each ? (size_t) rank * bytes : 0);
     struct header header = { .session = mpi_world.session, .place = flight->team->place, .called = flight->mine,
-                             .rank = flight->team->rank, .tag = flight->tag, .inline_bytes = (uint32_t) data };
+                             .rank = flight->team->rank, .tag = flight->tag, .inline_bytes = (uint32_t) data,
+                             .send_at = flight->legs[flight->team->rank].send_at,
+                             .recv_at = flight->legs[flight->team->rank].recv_at };
     memcpy (control, &header, sizeof header);
     if (data)
         memcpy (control + sizeof header, leg->out, data);
@@ -186,6 +192,8 @@ flight_meet (struct flight *flight, int rank, const struct message *message)
     }
     leg->has_come = true;
     leg->tag = message->header.tag;
+    leg->send_at = message->header.send_at;
+    leg->recv_at = message->header.recv_at;
     flight->missing--;
     if (flight->blocks)
         blocks_meet (flight, rank);
@@ -212,10 +220,13 @@ flight_advance (struct flight *flight)
 {
     if (flight->over)
         return;
-    bool complete = flight->blocks ? blocks_advance (flight) : !flight->window->left;
+    bool in_parts = flight->blocks || flight->tiers.is_on;
+    bool complete = flight->tiers.is_on ? tiers_advance (flight)
+                    : flight->blocks    ? blocks_advance (flight)
+                                        : !flight->window->left;
     if (!complete || flight->missing)
         return;
-    if (call_reduces (flight->call) && !flight->blocks && flight->call->count)
+    if (call_reduces (flight->call) && !in_parts && flight->call->count)
         reduce_rows (flight);
     flight->over = true;
 }

@@ -176,6 +176,7 @@ static enum accel_status
 engine_open (void **transport, struct accel_engine_job *job, struct accel_error *err)
 {
     lock ();
+    mpi_world.helpers = job->helpers;
     struct team *team = team_create (job->world_size, job->rank, 0, job->timeout_ms);
     enum accel_status status = ACCEL_OK;
     if (!team)
@@ -190,8 +191,11 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
         mpi_world.rank = job->rank;
         mpi_world.is_crowded = job->local_world_size > count_processors ();
         team_add (team);
-    } else if (team)
-        team_destroy (team);
+    } else {
+        host_close ();
+        if (team)
+            team_destroy (team);
+    }
     unlock ();
     *transport = status ? NULL : team;
     return status;
@@ -208,6 +212,7 @@ engine_close (void *transport)
     if (is_world) {
         ring_close ();
         team_forget_orphans ();
+        host_close ();
         mpi_world.session = 0;
     }
     unlock ();
@@ -254,6 +259,8 @@ ACCEL_API const struct accel_engine accel_engine = {
     .open = engine_open,
     .close = engine_close,
     .give_up = engine_give_up,
+    .alloc = arena_alloc,
+    .free = arena_free,
     .make_group = engine_make_group,
     .join_group = engine_join_group,
     .run = engine_run,

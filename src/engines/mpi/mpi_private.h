@@ -8,6 +8,9 @@
  * there in the order of ranks by libaccel's kernels, and go back to all: each byte is sent as often as in a ring, and
  * the bits are those of engine shm, the same in every run.
  *
+ * On several hosts, ranks of one host share memory, and large all-reduces of the world go through it (tiers.c): each
+ * byte crosses the network once in each direction, not once for each rank.
+ *
  * One communicator of MPI serves all groups.  Control messages name their group, so a group is made without waiting.
  *
  * MPI is called with the engine's lock, by one thread at a time, which is MPI_THREAD_SERIALIZED.  With less, only the
@@ -43,7 +46,10 @@ struct header {
     int32_t tag;      /* of its messages with data; the next one is the call's, too */
     uint32_t inline_bytes;
     uint32_t spare;
+    uint64_t send_at, recv_at; /* the sender's buffers in the arenas of its host, or FOREIGN */
 };
+
+#define FOREIGN UINT64_MAX
 
 enum {
     SLICE_MS = 50,
@@ -52,6 +58,11 @@ enum {
     INLINE_BYTES = CONTROL_BYTES - sizeof (struct header),
     RING = 16,            /* control messages that can be delivered while this rank computes */
     WINDOW = 3,           /* blocks of a reduction in flight */
+    TIERS_WINDOW = 4,     /* pieces that a rank carries between hosts at once */
+    TIERS_STAGED = 8,     /* pieces of a buffer of the program's own that can be ahead */
+    TIERS_PIECE = 128 << 10,
+    TIERS_PIECE_LEAST = 16 << 10,
+    TIERS_LEAST = 256 << 10, /* bytes of an all-reduce; smaller ones are faster without steps between local ranks */
     MESSAGE_BYTES = 64 << 20, /* of one message: counts in MPI are int, and each one that arrives is progress */
     PIECE_MOST = 256 << 10,   /* bytes of a reduction that one rank sends to another at once */
     PIECE_LEAST = 16 << 10,
@@ -76,6 +87,7 @@ struct leg {
     size_t out_bytes, in_bytes;
     unsigned left;  /* messages that MPI still has */
     int tag;        /* of that rank's data, once it has come */
+    uint64_t send_at, recv_at; /* its buffers, too */
     bool is_used;   /* that rank takes part */
     bool has_come;  /* its control message has, and agrees */
     bool differs;   /* it calls something else */
@@ -86,6 +98,42 @@ struct leg {
 struct block {
     unsigned left;     /* messages that MPI still has */
     unsigned unposted; /* ranks whose piece cannot be received yet, because they have not come */
+};
+
+/** What a rank tells the others of its host: counts of the pieces of all reductions of the job, which only grow. */
+struct marks {
+    _Atomic uint64_t staged; /* pieces before this one can be read */
+    _Atomic uint64_t done;   /* those that this rank carries, and come before this one, are reduced */
+    _Atomic uint64_t taken;  /* this rank has what comes before this one */
+} __attribute__ ((aligned (128)));
+
+/** The ranks of this host and their memory: marks, stages, arenas.  Everything with the lock. */
+struct host {
+    int size, rank; /* of this host; 0: nothing is shared */
+    int first;      /* rank of the job that is rank 0 here */
+    int above, below; /* the first rank of the next host, and of the one before; -1: there is none */
+    int above_size, below_size;
+    unsigned char *memory, *stages, *arenas;
+    struct marks *marks; /* [size] */
+    size_t bytes, arena_bytes;
+    struct extent {
+        size_t offset, bytes;
+    } *extents; /* of this rank's arena, in the order of addresses */
+    size_t extent_count, extent_room;
+    int fd;
+    uint64_t planned, finished; /* pieces of all reductions */
+};
+
+extern struct host mpi_host;
+
+/** A large all-reduce through the memory of this host. */
+struct tiers {
+    uint64_t base;  /* number of its first piece */
+    size_t pieces, piece; /* their number, and elements of each */
+    size_t staged, taken; /* by this rank, so far */
+    size_t carried; /* pieces that this rank carries; from here on, counted among these */
+    size_t begun, reduced, returned, finished;
+    bool is_on;
 };
 
 /** A call. */
@@ -102,7 +150,8 @@ struct flight {
     const void **sources;  /* [size], for the kernels */
     size_t blocks, begun, reduced, finished; /* of a large reduction; 0 blocks: everything else */
     size_t stride, limit, piece; /* elements: from part to part, of all, of a piece */
-    struct block window[WINDOW]; /* of calls without blocks, the first */
+    struct block window[TIERS_WINDOW]; /* of calls without blocks, the first */
+    struct tiers tiers;
     bool over;
     enum accel_status status;
     struct accel_error error;
@@ -150,6 +199,7 @@ struct world {
     int rank;         /* of the job */
     bool is_crowded;  /* this host has more ranks than processors */
     int groups;
+    const struct accel_engine_helpers *helpers; /* of the job */
     struct team *teams;
     struct message *orphans; /* for groups that this rank has not joined yet */
     MPI_Request ring[RING];
@@ -167,7 +217,31 @@ struct world {
 
 extern struct world mpi_world;
 
-/* Files use what is declared above them: world, post, blocks, flight, team, mpi. */
+/* Files use what is declared above them: host, arena, world, post, blocks, tiers, flight, team, mpi. */
+
+/* ---- host.c ---- */
+/** What a rank says of where it is. */
+struct whereabouts {
+    uint64_t machine; /* processes with the same number can open files of each other */
+    uint64_t token;   /* in the memory */
+    int32_t rank, size; /* on its host */
+    int32_t pid, fd;
+};
+
+/** Make the memory of this host, if this rank is the first one there.  @param[out] own  to be told to all */
+void host_prepare (const struct accel_engine_job *job, struct whereabouts *own);
+/** Attach to it.  @param all  of all ranks
+ *  @return whether this rank can reduce in tiers; if any cannot, none does, and all call host_close() */
+bool host_attach (const struct accel_engine_job *job, const struct whereabouts *all);
+/** All ranks are attached. */
+void host_settle (void);
+void host_close (void);
+
+/* ---- arena.c ---- */
+enum accel_status arena_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err);
+void arena_free (void *transport, void *memory);
+/** @return where @p bytes at @p memory are in the arenas of this host, or FOREIGN */
+uint64_t arena_offset (const void *memory, size_t bytes);
 
 /* ---- world.c ---- */
 /** Whether MPI could connect the job, as far as the variables of its launchers say. */
@@ -211,6 +285,14 @@ void blocks_plan (struct flight *flight);
 void blocks_meet (struct flight *flight, int rank);
 /** @return whether all blocks are finished */
 bool blocks_advance (struct flight *flight);
+
+/* ---- tiers.c ---- */
+/** Whether @p call goes through the memory of the hosts; all ranks find the same. */
+bool tiers_serve (const struct team *team, const struct accel_engine_call *call);
+/** Cut it into pieces. */
+void tiers_plan (struct flight *flight);
+/** @return whether it is over */
+bool tiers_advance (struct flight *flight);
 
 /* ---- flight.c ---- */
 /** Prepare @p call.  @return NULL without memory */

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum {
-    PROTOCOL = 1,
+    PROTOCOL = 2,
     FAILED_LEAVE_MS = 5000, /* for MPI_Finalize() after a failure */
     LEAVE_MS = 10000,       /* the same, once all ranks are known to call it */
     QUIET_MS = 60,          /* for the slowest rank to leave a barrier after the first one */
@@ -28,6 +28,7 @@ struct hello {
     uint32_t protocol, control_bytes;
     int32_t rank, size;
     uint64_t token; /* rank 0's is the session */
+    struct whereabouts whereabouts;
 };
 
 /* How the process leaves MPI. */
@@ -309,7 +310,9 @@ say_hello (const struct accel_engine_job *job, struct hello *all, MPI_Request *r
            struct accel_error *err)
 {
     struct hello *own = &all[job->world_size]; /* MPI may still send it after a timeout */
-    *own = (struct hello){ PROTOCOL, CONTROL_BYTES, job->rank, job->world_size, 0 };
+    *own = (struct hello){ .protocol = PROTOCOL, .control_bytes = CONTROL_BYTES, .rank = job->rank,
+                           .size = job->world_size };
+    host_prepare (job, &own->whereabouts);
     bool good = getrandom (&own->token, sizeof own->token, 0) == sizeof own->token;
     own->token |= 1;
     for (int i = 0; good && i < job->world_size; i++)
@@ -323,6 +326,28 @@ say_hello (const struct accel_engine_job *job, struct hello *all, MPI_Request *r
     return status ? status : check_hellos (job, all, peers, err);
 }
 
+/* Find the ranks of this host.  All ranks can share memory with theirs, or none does. */
+static enum accel_status
+find_hosts (const struct accel_engine_job *job, const struct hello *all, const int *peers, struct accel_error *err)
+{
+    static int can, can_all; /* MPI may still use them after a timeout */
+    struct whereabouts *whereabouts = calloc ((size_t) job->world_size, sizeof *whereabouts);
+    MPI_Request request = MPI_REQUEST_NULL;
+    for (int i = 0; whereabouts && i < job->world_size; i++)
+        whereabouts[i] = all[peers[i]].whereabouts;
+    can = whereabouts && host_attach (job, whereabouts);
+    free (whereabouts);
+    if (!world_check (MPI_Iallreduce (&can, &can_all, 1, MPI_INT, MPI_MIN, mpi_world.comm, &request),
+                      "MPI_Iallreduce"))
+        return world_fail (job->helpers, err);
+    enum accel_status status = await (&request, 1, job, err);
+    if (!status && can_all)
+        host_settle ();
+    else
+        host_close ();
+    return status;
+}
+
 static enum accel_status
 meet (const struct accel_engine_job *job, int *peers, struct accel_error *err)
 {
@@ -332,6 +357,8 @@ meet (const struct accel_engine_job *job, int *peers, struct accel_error *err)
     enum accel_status status
         = all && requests ? say_hello (job, all, requests, peers, err)
                           : job->helpers->fail (err, ACCEL_ERR_NOMEM, "accel_open: engine mpi: out of memory");
+    if (!status && job->local_world_size < job->world_size)
+        status = find_hosts (job, all, peers, err);
     if (!mpi_world.is_stuck) { /* otherwise MPI still has them */
         free (all);
         free (requests);

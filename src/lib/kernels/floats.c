@@ -5,8 +5,9 @@
 #include "lib/kernels/floats.h"
 
 #include "lib/kernels/arithmetic.h"
-#include "lib/kernels/bits.h"
+#include "lib/kernels/floats_element.h"
 #include "lib/kernels/half.h"
+#include "lib/kernels/half_element.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -29,10 +30,8 @@ floats_add (float *target, const float *source, size_t count)
 VECTORISED static void
 clamp (float *values, size_t count, float limit)
 {
-    for (size_t i = 0; i < count; i++) {
-        float value = values[i] > limit ? limit : values[i];
-        values[i] = value < -limit ? -limit : value;
-    }
+    for (size_t i = 0; i < count; i++)
+        values[i] = float_clamp (values[i], limit);
 }
 
 void
@@ -57,7 +56,7 @@ found_inf (const uint16_t *values, size_t count, uint16_t mask)
 {
     uint16_t found = 0;
     for (size_t i = 0; i < count; i++)
-        found |= (uint16_t) ((values[i] & mask) == mask);
+        found |= half_is_nonfinite (values[i], mask);
     return found != 0;
 }
 
@@ -66,7 +65,7 @@ unscale (float *values, size_t count, float factor)
 {
     uint32_t found = 0;
     for (size_t i = 0; i < count; i++) {
-        found |= (uint32_t) ((bits_of (values[i]) & 0x7f800000u) == 0x7f800000u); /* infinite or NaN */
+        found |= float_is_nonfinite (values[i]);
         values[i] *= factor;
     }
     return found != 0;
@@ -77,16 +76,15 @@ floats_unscale (void *values, enum accel_dtype dtype, size_t count, float factor
 {
     if (dtype == ACCEL_FLOAT32)
         return unscale (values, count, factor);
-    return found_inf (values, count, dtype == ACCEL_FLOAT16 ? 0x7c00 : 0x7f80);
+    return found_inf (values, count, dtype == ACCEL_FLOAT16 ? NONFINITE_F16 : NONFINITE_BF16);
 }
 
 VECTORISED static bool
 has_nonfinite (const float *values, size_t count)
 {
     uint32_t found = 0;
-    for (size_t i = 0; i < count; i++) {
-        found |= (uint32_t) ((bits_of (values[i]) & 0x7f800000u) == 0x7f800000u);
-    }
+    for (size_t i = 0; i < count; i++)
+        found |= float_is_nonfinite (values[i]);
     return found != 0;
 }
 
@@ -150,22 +148,11 @@ largest_bits (const float *values, size_t count)
     return most;
 }
 
-/* Powers of two, so that nothing is rounded but by the conversion; neither they nor their reciprocals are subnormal. */
-static float
-scale_for (const float *values, size_t count, float limit)
-{
-    float most = float_of (largest_bits (values, count));
-    int exponent;
-    if (most == 0 || !isfinite (most))
-        return 1;
-    frexp ((double) limit / (double) most, &exponent);
-    return ldexpf (1, 1 - exponent < -126 ? -126 : 1 - exponent);
-}
-
 float
 floats_narrow_scaled (void *target, enum accel_dtype dtype, const float *source, size_t count)
 {
-    float scale = scale_for (source, count, dtype == ACCEL_FLOAT8_E4M3FN ? 448 : 57344);
+    float most = float_of (largest_bits (source, count));
+    float scale = scale_of_largest (most, dtype == ACCEL_FLOAT8_E4M3FN ? E4M3_LIMIT : E5M2_LIMIT);
     for (size_t i = 0; i < count; i += FLOATS_BLOCK) {
         float block[FLOATS_BLOCK];
         size_t some = count - i < FLOATS_BLOCK ? count - i : FLOATS_BLOCK;

@@ -10,7 +10,7 @@
  *   KERNEL_OVERLAP defined where chunks are always short, lines are taken over, and a copy is made on the way
  * Plain loops: the compiler makes vectors of them.  No multiplication is followed by an addition, so there is nothing
  * to contract, and all variants give the same bits. */
-#include "lib/kernels/bits.h"
+#include "lib/kernels/half_element.h"
 #include "lib/kernels/kernels.h"
 #include "util/memory.h"
 
@@ -277,44 +277,14 @@ KERNEL_TIGHT static void
 widen_bf16 (float *target, const uint16_t *source, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        target[i] = float_of ((uint32_t) source[i] << 16);
+        target[i] = float_of_bf16 (source[i]);
 }
 
-/* Adding just under half a unit, and the last kept bit, carries exactly where nearest-even rounds up.  A NaN must not
- * carry into infinity: it keeps its upper bits and becomes quiet. */
 KERNEL_TIGHT static void
 narrow_bf16 (uint16_t *target, const float *source, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits = bits_of (source[i]);
-        uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-        uint32_t nan = bits >> 16 | 0x40u;
-        target[i] = (uint16_t) ((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
-    }
-}
-
-static inline float
-float_of_half (uint16_t half)
-{
-    uint32_t sign = (uint32_t) (half & 0x8000u) << 16, rest = half & 0x7fffu;
-    if (rest >= 0x7c00u) /* infinity, or NaN made quiet */
-        return float_of (sign | 0x7f800000u | (rest & 0x3ffu) << 13 | (rest > 0x7c00u ? 0x400000u : 0));
-    /* Scaling by 2^112 moves the exponent's bias, for subnormal numbers too. */
-    return float_of (sign | bits_of (float_of (rest << 13) * 0x1p112f));
-}
-
-static inline uint16_t
-half_of_float (float value)
-{
-    uint32_t bits = bits_of (value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
-    if (rest > 0x7f800000u)
-        return (uint16_t) (sign | 0x7e00u | (rest >> 13 & 0x3ffu));
-    if (rest >= 0x477ff000u) /* 65520 and above */
-        return (uint16_t) (sign | 0x7c00u);
-    if (rest < 0x38800000u) /* below 2^-14: the addition of 0.5 leaves the rounded subnormal in the low bits */
-        return (uint16_t) (sign | (bits_of (float_of (rest) + 0.5f) - 0x3f000000u));
-    rest += 0xfffu + (rest >> 13 & 1u);
-    return (uint16_t) (sign | ((rest - 0x38000000u) >> 13));
+    for (size_t i = 0; i < count; i++)
+        target[i] = bf16_of_float (source[i]);
 }
 
 KERNEL_TIGHT static void

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norms, as torch.linalg.vector_norm has them.  Sums of powers are made in double, in lanes, so that their order is the
- * same on every processor.  torch adds them up in float32: the sum is rounded to float32 before the root is taken,
- * which overflows and underflows where torch's does.  The norm of one element is its magnitude, whatever its size, as
- * in torch (linalg_vector_norm_out in ATen's LinearAlgebra.cpp). */
+/* Norms.  Sums of powers are made in lanes, so that their order is the same on every processor; floats_element.h says
+ * what is added up. */
 #include <config.h>
 
 #include "lib/kernels/floats.h"
 
 #include "lib/kernels/arithmetic.h"
+#include "lib/kernels/floats_element.h"
 #include "lib/kernels/half.h"
 
 #include <math.h>
@@ -21,9 +20,9 @@ sum_squares (const float *values, size_t count)
     size_t i = 0;
     for (; count - i >= LANES; i += LANES)
         for (int j = 0; j < LANES; j++)
-            lanes[j] += (double) values[i + (size_t) j] * (double) values[i + (size_t) j];
+            lanes[j] += norm_term (values[i + (size_t) j], 2);
     for (; i < count; i++)
-        sum += (double) values[i] * (double) values[i];
+        sum += norm_term (values[i], 2);
     for (int j = 0; j < LANES; j++)
         sum += lanes[j];
     return sum;
@@ -36,9 +35,9 @@ sum_magnitudes (const float *values, size_t count)
     size_t i = 0;
     for (; count - i >= LANES; i += LANES)
         for (int j = 0; j < LANES; j++)
-            lanes[j] += (double) fabsf (values[i + (size_t) j]);
+            lanes[j] += norm_term (values[i + (size_t) j], 1);
     for (; i < count; i++)
-        sum += (double) fabsf (values[i]);
+        sum += norm_term (values[i], 1);
     for (int j = 0; j < LANES; j++)
         sum += lanes[j];
     return sum;
@@ -59,18 +58,16 @@ largest (const float *values, size_t count)
     return most;
 }
 
-/* The exponents are rounded to float32 as torch's are, which shows: 1/3 of a large sum. */
 UNFUSED float
 floats_root (double sum, double p)
 {
-    return (float) pow ((double) (float) sum, (double) (1.0F / (float) p));
+    return float_root (sum, p);
 }
 
-/* Each is rounded to float32 as torch's are, which shows where it is subnormal. */
 double
 floats_power (float value, double p)
 {
-    return (double) (float) pow ((double) fabsf (value), (double) (float) p);
+    return float_power (value, p);
 }
 
 /* What values[count] add to the p-norm of a tensor of which @sum is known; as many as there are, in one go. */
@@ -86,14 +83,14 @@ add_to_norm (double sum, const float *values, size_t count, double p)
     if (p == 1)
         return sum + sum_magnitudes (values, count);
     for (size_t i = 0; i < count; i++)
-        sum += p ? floats_power (values[i], p) : (double) (values[i] != 0);
+        sum += norm_term (values[i], p);
     return sum;
 }
 
 float
 floats_norm_of_one (float value, double p)
 {
-    return p ? fabsf (value) : (float) (value != 0);
+    return norm_of_one (value, p);
 }
 
 /* @return elements of an array, in @block where they have to be converted. */
@@ -115,12 +112,10 @@ floats_norm (const void *values, enum accel_dtype dtype, size_t count, float fac
     float block[FLOATS_BLOCK];
     double sum = 0;
     if (count == 1)
-        return floats_norm_of_one (*in_float32 (values, dtype, 0, 1, factor, block), p);
+        return norm_of_one (*in_float32 (values, dtype, 0, 1, factor, block), p);
     for (size_t at = 0; at < count; at += most) {
         size_t some = count - at < most ? count - at : most;
         sum = add_to_norm (sum, in_float32 (values, dtype, at, some, factor, block), some, p);
     }
-    if (p == 2)
-        return sqrtf ((float) sum);
-    return isinf (p) || p == 1 || !p ? (float) sum : floats_root (sum, p);
+    return norm_of_sum (sum, p);
 }

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accel_alloc(): memory in this rank's arena, which the other ranks of the host can read.  The books are private.
+ *
+ * Memory is reserved before it is handed out, so that a full host is an error here and not a SIGBUS later.  Whatever is
+ * free is zero. */
+#include <config.h>
+
+#include "engines/mpi/mpi_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE = 64, PAGE = 4096, HUGE_PAGE = 2 << 20, WHOLE_PAGES = 64 << 10, RESERVE_STEP = 64 << 20 };
+
+static unsigned char *
+own_arena (void)
+{
+    return mpi_host.arenas + (size_t) mpi_host.rank * mpi_host.arena_bytes;
+}
+
+uint64_t
+arena_offset (const void *memory, size_t bytes)
+{
+    uintptr_t at = (uintptr_t) memory, first = (uintptr_t) mpi_host.arenas;
+    if (!mpi_host.arenas || at < (uintptr_t) own_arena () || bytes > mpi_host.arena_bytes
+        || at - (uintptr_t) own_arena () > mpi_host.arena_bytes - bytes)
+        return FOREIGN;
+    return at - first;
+}
+
+static size_t
+round_up (size_t value, size_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+/* First fit.  @return the index at which the new extent goes; count + 1 if nothing fits */
+static size_t
+find_gap (size_t bytes, size_t *offset)
+{
+    const struct host *host = &mpi_host;
+    size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : bytes >= WHOLE_PAGES ? PAGE : LINE, start = 0;
+    for (size_t i = 0; i <= host->extent_count; i++) {
+        size_t end = i < host->extent_count ? host->extents[i].offset : host->arena_bytes;
+        *offset = round_up (start, unit);
+        if (*offset <= end && end - *offset >= bytes)
+            return i;
+        if (i < host->extent_count)
+            start = end + host->extents[i].bytes;
+    }
+    return host->extent_count + 1;
+}
+
+static off_t
+file_offset (size_t offset)
+{
+    return own_arena () - mpi_host.memory + (off_t) offset;
+}
+
+static int
+give_back (size_t offset, size_t bytes)
+{
+    return fallocate (mpi_host.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, file_offset (offset), (off_t) bytes);
+}
+
+/* In steps, because a signal makes fallocate() undo and fail. */
+static bool
+reserve (size_t offset, size_t bytes)
+{
+    size_t end = round_up (offset + bytes, PAGE);
+    for (size_t at = offset / PAGE * PAGE, part; at < end; at += part) {
+        part = end - at < RESERVE_STEP ? end - at : RESERVE_STEP;
+        while (fallocate (mpi_host.fd, 0, file_offset (at), (off_t) part))
+            if (errno != EINTR)
+                return false;
+    }
+    return true;
+}
+
+static bool
+grow_books (void)
+{
+    struct host *host = &mpi_host;
+    if (host->extent_count < host->extent_room)
+        return true;
+    size_t room = host->extent_room ? 2 * host->extent_room : 64;
+    struct extent *grown = realloc (host->extents, room * sizeof *grown);
+    host->extents = grown ? grown : host->extents;
+    host->extent_room = grown ? room : host->extent_room;
+    return grown;
+}
+
+/* @return whether *memory was found in the arena */
+static bool
+take (void **memory, size_t bytes)
+{
+    struct host *host = &mpi_host;
+    size_t offset, wanted = round_up (bytes ? bytes : 1, bytes >= WHOLE_PAGES ? PAGE : LINE);
+    if (bytes > host->arena_bytes || !grow_books ())
+        return false;
+    size_t at = find_gap (wanted, &offset);
+    if (at > host->extent_count)
+        return false;
+    if (!reserve (offset, wanted)) {
+        if (wanted >= WHOLE_PAGES)
+            give_back (offset, wanted);
+        return false;
+    }
+    memmove (host->extents + at + 1, host->extents + at, (host->extent_count - at) * sizeof *host->extents);
+    host->extents[at] = (struct extent){ offset, wanted };
+    host->extent_count++;
+    *memory = own_arena () + offset;
+    return true;
+}
+
+/* What does not fit into the arena is as good as memory of the program's own. */
+enum accel_status
+arena_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err)
+{
+    (void) transport;
+    pthread_mutex_lock (&mpi_world.lock);
+    bool found = mpi_host.arenas && take (memory, bytes);
+    pthread_mutex_unlock (&mpi_world.lock);
+    if (found)
+        return ACCEL_OK;
+    if (bytes > PTRDIFF_MAX || posix_memalign (memory, LINE, bytes ? bytes : 1))
+        return mpi_world.helpers->fail (err, ACCEL_ERR_NOMEM, "accel_alloc: cannot allocate %zu bytes", bytes);
+    memset (*memory, 0, bytes);
+    return ACCEL_OK;
+}
+
+static void
+release (size_t offset)
+{
+    struct host *host = &mpi_host;
+    for (size_t i = 0; i < host->extent_count; i++) {
+        struct extent extent = host->extents[i];
+        if (extent.offset != offset)
+            continue;
+        if (extent.bytes < WHOLE_PAGES || give_back (offset, extent.bytes))
+            memset (own_arena () + offset, 0, extent.bytes);
+        host->extent_count--;
+        memmove (host->extents + i, host->extents + i + 1, (host->extent_count - i) * sizeof extent);
+        return;
+    }
+}
+
+void
+arena_free (void *transport, void *memory)
+{
+    (void) transport;
+    pthread_mutex_lock (&mpi_world.lock);
+    bool is_shared = arena_offset (memory, 1) != FOREIGN;
+    if (is_shared)
+        release ((size_t) ((unsigned char *) memory - own_arena ()));
+    pthread_mutex_unlock (&mpi_world.lock);
+    if (!is_shared)
+        free (memory);
+}

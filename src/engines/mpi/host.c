@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory that the ranks of a host share.  The first of them makes it, and the others open it through its /proc
+ * entry.
+ *
+ * Whether ranks are on one host is for the launcher to say: their numbers on the host follow each other, and so do
+ * their numbers in the job.  What else it can be is left to MPI alone. */
+#include <config.h>
+
+#include "engines/mpi/mpi_private.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
+#define ARENA_LEAST ((size_t) 64 << 20)
+#define ARENAS_MOST ((size_t) 16 << 40) /* of a host: an eighth of the address space of x86-64 */
+
+struct host mpi_host = { .fd = -1 };
+
+static struct marks own_marks; /* of a rank that is alone on its host */
+
+/* What the memory begins with. */
+struct label {
+    uint64_t token;
+    uint64_t arena_bytes;
+};
+
+static size_t
+round_up (size_t value, size_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+/* Each rank has a stage for what it gives, and one for what it gets. */
+static size_t
+stage_bytes (void)
+{
+    return (size_t) (TIERS_STAGED + TIERS_WINDOW) * TIERS_PIECE;
+}
+
+static size_t
+arenas_at (size_t size)
+{
+    return round_up (PAGE + size * sizeof (struct marks) + size * stage_bytes (), HUGE_PAGE);
+}
+
+static bool
+map (size_t bytes)
+{
+    void *memory = mmap (NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, mpi_host.fd, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    madvise (memory, bytes, MADV_DONTDUMP);
+    mpi_host.memory = memory;
+    mpi_host.bytes = bytes;
+    return true;
+}
+
+/* To exceed the limit would end the process by SIGXFSZ. */
+static bool
+may_be_written (size_t bytes)
+{
+    struct rlimit limit;
+    return !getrlimit (RLIMIT_FSIZE, &limit) && (limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur);
+}
+
+/* Arenas are sparse: each has room for all memory of this host, unless there are very many ranks, or limits. */
+static bool
+make_memory (size_t size, uint64_t token)
+{
+    size_t memory = (size_t) sysconf (_SC_PHYS_PAGES) * (size_t) sysconf (_SC_PAGESIZE), arena = ARENA_LEAST;
+    while (arena < memory && arena * 2 <= ARENAS_MOST / size)
+        arena *= 2;
+    mpi_host.fd = memfd_create ("accel-mpi", MFD_CLOEXEC);
+    if (mpi_host.fd < 0)
+        return false;
+    for (; arena >= ARENA_LEAST; arena /= 2) {
+        size_t bytes = arenas_at (size) + size * arena;
+        if (!may_be_written (bytes) || ftruncate (mpi_host.fd, (off_t) bytes) || !map (bytes))
+            continue;
+        if (fallocate (mpi_host.fd, 0, 0, (off_t) arenas_at (size)))
+            return false;
+        *(struct label *) (void *) mpi_host.memory = (struct label){ .token = token, .arena_bytes = arena };
+        return true;
+    }
+    return false;
+}
+
+/* Processes of one namespace see each other's files. */
+static uint64_t
+identify_machine (void)
+{
+    char text[256] = "";
+    struct stat space = { 0 };
+    uint64_t hash = UINT64_C (14695981039346656037);
+    FILE *file = fopen ("/proc/sys/kernel/random/boot_id", "re");
+    if (!file || stat ("/proc/self/ns/pid", &space) || !fgets (text, sizeof text, file))
+        getrandom (text, sizeof text - 1, 0); /* nobody's */
+    if (file)
+        fclose (file);
+    snprintf (text + 64, sizeof text - 64, "%llu", (unsigned long long) space.st_ino);
+    for (size_t i = 0; i < sizeof text; i++)
+        hash = (hash ^ (unsigned char) text[i]) * UINT64_C (1099511628211);
+    return hash;
+}
+
+void
+host_prepare (const struct accel_engine_job *job, struct whereabouts *own)
+{
+    *own = (struct whereabouts){ .machine = identify_machine (), .rank = job->local_rank, .size = job->local_world_size,
+                                 .pid = (int32_t) getpid (), .fd = -1 };
+    if (job->local_rank || job->local_world_size == 1 || job->local_world_size == job->world_size
+        || getrandom (&own->token, sizeof own->token, 0) != sizeof own->token)
+        return;
+    if (make_memory ((size_t) job->local_world_size, own->token))
+        own->fd = mpi_host.fd;
+    else
+        host_close ();
+}
+
+static bool
+attach (const struct whereabouts *first)
+{
+    char path[64];
+    struct stat file;
+    snprintf (path, sizeof path, "/proc/%d/fd/%d", first->pid, first->fd);
+    mpi_host.fd = open (path, O_RDWR | O_CLOEXEC);
+    return mpi_host.fd >= 0 && !fstat (mpi_host.fd, &file) && map ((size_t) file.st_size)
+           && ((struct label *) (void *) mpi_host.memory)->token == first->token;
+}
+
+/* Whether the ranks of the host that begins with rank @first are those that follow it. */
+static bool
+is_host (const struct whereabouts *all, int world_size, int first)
+{
+    int size = all[first].size;
+    for (int i = 0; i < size; i++)
+        if (first + i >= world_size || all[first + i].rank != i || all[first + i].size != size
+            || all[first + i].machine != all[first].machine || (size > 1 && all[first].fd < 0))
+            return false;
+    return size > 0;
+}
+
+bool
+host_attach (const struct accel_engine_job *job, const struct whereabouts *all)
+{
+    struct host *host = &mpi_host;
+    bool is_shared = false, has_found = false;
+    host->above = host->below = -1;
+    for (int first = 0; first < job->world_size; first += all[first].size) {
+        if (!is_host (all, job->world_size, first))
+            return false;
+        is_shared = is_shared || all[first].size > 1;
+        if (has_found && host->above < 0) {
+            host->above = first;
+            host->above_size = all[first].size;
+        }
+        if (!has_found && job->rank - first < all[first].size) {
+            has_found = true;
+            host->first = first;
+            host->size = all[first].size;
+            host->rank = job->rank - first;
+        } else if (!has_found) {
+            host->below = first;
+            host->below_size = all[first].size;
+        }
+    }
+    if (!is_shared)
+        return false;
+    return host->size == 1 || !host->rank || attach (&all[host->first]);
+}
+
+void
+host_settle (void)
+{
+    struct host *host = &mpi_host;
+    size_t size = (size_t) host->size;
+    host->marks = &own_marks;
+    own_marks = (struct marks){ 0 };
+    if (size == 1)
+        return;
+    host->arena_bytes = ((struct label *) (void *) host->memory)->arena_bytes;
+    host->marks = (struct marks *) (void *) (host->memory + PAGE);
+    host->stages = host->memory + PAGE + size * sizeof *host->marks;
+    host->arenas = host->memory + arenas_at (size);
+}
+
+/* Memory that was not freed may still be written to. */
+void
+host_close (void)
+{
+    struct host *host = &mpi_host;
+    if (host->memory && !host->extent_count)
+        munmap (host->memory, host->bytes);
+    if (host->fd >= 0)
+        close (host->fd);
+    free (host->extents);
+    *host = (struct host){ .fd = -1 };
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Large all-reduces on several hosts.
+ *
+ * The buffer is cut into pieces, which the ranks of a host carry in turns.  Hosts form a chain in the order of ranks:
+ * on the first one, the carrier of a piece reduces it over its host, and sends it to the carrier on the next host,
+ * which goes on with the ranks there.  On the last host the piece is complete, and goes all the way back.  So it is
+ * reduced in the order of ranks, with the bits of engine shm, and crosses each link twice, once in each direction.
+ * Several pieces are on the way, so that links and processors work at the same time.
+ *
+ * Within a host, a carrier reads the buffers of the other ranks, and they read its result, if the buffers are in the
+ * arenas.  Others pass through stages.
+ *
+ * Reductions come one after the other; pieces are counted through all of them, so that marks only grow. */
+#include <config.h>
+
+#include "engines/mpi/mpi_private.h"
+
+#include <string.h>
+
+bool
+tiers_serve (const struct team *team, const struct accel_engine_call *call)
+{
+    bool is_half = call->dtype == ACCEL_FLOAT16 || call->dtype == ACCEL_BFLOAT16; /* to be added in 32 bits */
+    return mpi_host.marks && !team->place && call->kind == ACCEL_ENGINE_ALL_REDUCE && !is_half
+           && call->count >= TIERS_LEAST / call->element_bytes;
+}
+
+void
+tiers_plan (struct flight *flight)
+{
+    const struct accel_engine_call *call = flight->call;
+    struct tiers *tiers = &flight->tiers;
+    size_t bytes = call->count * call->element_bytes / TIERS_STAGED / 64 * 64, size = (size_t) mpi_host.size;
+    bytes = bytes > TIERS_PIECE ? TIERS_PIECE : bytes < TIERS_PIECE_LEAST ? TIERS_PIECE_LEAST : bytes;
+    tiers->piece = bytes / call->element_bytes;
+    tiers->pieces = (call->count + tiers->piece - 1) / tiers->piece;
+    tiers->base = mpi_host.planned;
+    tiers->carried = (tiers->pieces + size - 1 - (size_t) mpi_host.rank) / size;
+    tiers->is_on = true;
+    mpi_host.planned += tiers->pieces;
+    flight->rows_bytes = (size_t) TIERS_WINDOW * TIERS_PIECE;
+}
+
+/* ---- where things are ---- */
+
+static struct marks *
+own_marks (void)
+{
+    return &mpi_host.marks[mpi_host.rank];
+}
+
+static uint64_t
+read_mark (const _Atomic uint64_t *mark)
+{
+    return atomic_load_explicit (mark, memory_order_acquire);
+}
+
+static void
+set_mark (struct flight *flight, _Atomic uint64_t *mark, uint64_t value)
+{
+    atomic_store_explicit (mark, value, memory_order_release);
+    flight->team->moved = true;
+}
+
+/* The rank of a host of @size that carries piece @k. */
+static int
+carrier_of (size_t k, int size)
+{
+    return (int) (k % (size_t) size);
+}
+
+/* The @i-th of the pieces that this rank carries. */
+static size_t
+piece_of (size_t i)
+{
+    return i * (size_t) mpi_host.size + (size_t) mpi_host.rank;
+}
+
+static size_t
+count_of (const struct flight *flight, size_t k)
+{
+    size_t begin = k * flight->tiers.piece, left = flight->call->count - begin;
+    return left < flight->tiers.piece ? left : flight->tiers.piece;
+}
+
+static size_t
+bytes_of (const struct flight *flight, size_t k)
+{
+    return count_of (flight, k) * flight->call->element_bytes;
+}
+
+static size_t
+offset_of (const struct flight *flight, size_t k)
+{
+    return k * flight->tiers.piece * flight->call->element_bytes;
+}
+
+/* Places for what a rank of this host gives, then for what it gets. */
+static unsigned char *
+stage_of (int local, size_t slot)
+{
+    return mpi_host.stages + ((size_t) local * (TIERS_STAGED + TIERS_WINDOW) + slot) * TIERS_PIECE;
+}
+
+static const unsigned char *
+source_of (const struct flight *flight, int local, size_t k)
+{
+    const struct leg *leg = &flight->legs[mpi_host.first + local];
+    if (local == mpi_host.rank)
+        return (const unsigned char *) flight->call->send + offset_of (flight, k);
+    return leg->send_at != FOREIGN ? mpi_host.arenas + leg->send_at + offset_of (flight, k)
+                                   : stage_of (local, k % TIERS_STAGED);
+}
+
+/* Where its carrier @local has piece @k when it is complete. */
+static unsigned char *
+result_of (const struct flight *flight, int local, size_t k)
+{
+    const struct leg *leg = &flight->legs[mpi_host.first + local];
+    if (mpi_host.size == 1 || (local == mpi_host.rank && leg->recv_at != FOREIGN))
+        return (unsigned char *) flight->call->recv + offset_of (flight, k);
+    return leg->recv_at != FOREIGN ? mpi_host.arenas + leg->recv_at + offset_of (flight, k)
+                                   : stage_of (local, TIERS_STAGED + k / (size_t) mpi_host.size % TIERS_WINDOW);
+}
+
+static struct block *
+slot_of (struct flight *flight, size_t i)
+{
+    return &flight->window[i % TIERS_WINDOW];
+}
+
+static char *
+row_of (const struct flight *flight, size_t i)
+{
+    return flight->rows + i % TIERS_WINDOW * TIERS_PIECE;
+}
+
+/* ---- between hosts ---- */
+
+static int
+above (size_t k)
+{
+    return mpi_host.above + carrier_of (k, mpi_host.above_size);
+}
+
+static int
+below (size_t k)
+{
+    return mpi_host.below + carrier_of (k, mpi_host.below_size);
+}
+
+static bool
+is_quiet (struct flight *flight, size_t i)
+{
+    return !slot_of (flight, i)->left;
+}
+
+static void
+begin_piece (struct flight *flight)
+{
+    size_t i = flight->tiers.begun++, k = piece_of (i);
+    if (mpi_host.below >= 0)
+        post_recv (flight, below (k), slot_of (flight, i), row_of (flight, i), bytes_of (flight, k),
+                   flight->legs[below (k)].tag);
+}
+
+/* Whether the other ranks of this host have got as far as @mark says. */
+static bool
+have_all (const struct flight *flight, bool taken, size_t k)
+{
+    for (int local = 0; local < mpi_host.size; local++) {
+        const struct marks *marks = &mpi_host.marks[local];
+        if (read_mark (taken ? &marks->taken : &marks->staged) <= flight->tiers.base + k)
+            return false;
+    }
+    return true;
+}
+
+static bool
+can_reduce (struct flight *flight)
+{
+    size_t i = flight->tiers.reduced, k = piece_of (i);
+    return i < flight->tiers.begun && is_quiet (flight, i) && have_all (flight, false, k)
+           && (i < TIERS_WINDOW || have_all (flight, true, piece_of (i - TIERS_WINDOW)));
+}
+
+static void
+divide (const struct flight *flight, void *values, size_t count)
+{
+    float *singles = values;
+    double *doubles = values;
+    for (size_t i = 0; i < count; i++)
+        if (flight->call->dtype == ACCEL_FLOAT32)
+            singles[i] /= (float) flight->team->size;
+        else
+            doubles[i] /= (double) flight->team->size;
+}
+
+/* In place, the result takes the place of what this rank, its only reader, has read. */
+static void
+reduce_piece (struct flight *flight)
+{
+    const struct accel_engine_call *call = flight->call;
+    size_t i = flight->tiers.reduced++, k = piece_of (i), count = count_of (flight, k);
+    bool is_last = mpi_host.above < 0;
+    enum accel_op op = call->op == ACCEL_AVG ? ACCEL_SUM : call->op;
+    int sources = 0;
+    void *result = result_of (flight, mpi_host.rank, k), *target = is_last ? result : row_of (flight, i);
+    if (mpi_host.below >= 0)
+        flight->sources[sources++] = row_of (flight, i);
+    for (int local = 0; local < mpi_host.size; local++)
+        flight->sources[sources++] = source_of (flight, local, k);
+    call->helpers->reduce (call->dtype, op, flight->sources, sources, target, count);
+    if (is_last && call->op == ACCEL_AVG)
+        divide (flight, target, count);
+    flight->team->moved = true;
+    if (is_last)
+        return;
+    post_send (flight, above (k), slot_of (flight, i), target, bytes_of (flight, k), flight->tag);
+    post_recv (flight, above (k), slot_of (flight, i), result, bytes_of (flight, k), flight->legs[above (k)].tag + 1);
+}
+
+static void
+return_piece (struct flight *flight)
+{
+    size_t i = flight->tiers.returned++, k = piece_of (i);
+    set_mark (flight, &own_marks ()->done, flight->tiers.base + k + 1);
+    if (mpi_host.below >= 0)
+        post_send (flight, below (k), slot_of (flight, i), result_of (flight, mpi_host.rank, k),
+                   bytes_of (flight, k), flight->tag + 1);
+}
+
+static void
+carry (struct flight *flight)
+{
+    struct tiers *tiers = &flight->tiers;
+    while (tiers->begun < tiers->carried && tiers->begun - tiers->finished < TIERS_WINDOW)
+        begin_piece (flight);
+    if (can_reduce (flight))
+        reduce_piece (flight);
+    while (tiers->returned < tiers->reduced && is_quiet (flight, tiers->returned))
+        return_piece (flight);
+    while (tiers->finished < tiers->returned && is_quiet (flight, tiers->finished))
+        tiers->finished++;
+}
+
+/* ---- within the host ---- */
+
+static bool
+is_done (const struct flight *flight, size_t k)
+{
+    return read_mark (&mpi_host.marks[carrier_of (k, mpi_host.size)].done) > flight->tiers.base + k;
+}
+
+/* Give: all at once, if the others can read the buffer. */
+static void
+stage (struct flight *flight)
+{
+    struct tiers *tiers = &flight->tiers;
+    size_t k = tiers->staged;
+    if (k == tiers->pieces)
+        return;
+    if (flight->legs[flight->team->rank].send_at != FOREIGN || mpi_host.size == 1) {
+        tiers->staged = tiers->pieces;
+    } else {
+        if (k >= TIERS_STAGED && !is_done (flight, k - TIERS_STAGED))
+            return;
+        if (carrier_of (k, mpi_host.size) != mpi_host.rank)
+            memcpy (stage_of (mpi_host.rank, k % TIERS_STAGED),
+                    (const char *) flight->call->send + offset_of (flight, k), bytes_of (flight, k));
+        tiers->staged++;
+    }
+    set_mark (flight, &own_marks ()->staged, tiers->base + tiers->staged);
+}
+
+/* Get. */
+static void
+take (struct flight *flight)
+{
+    struct tiers *tiers = &flight->tiers;
+    size_t k = tiers->taken;
+    if (k == tiers->pieces || !is_done (flight, k))
+        return;
+    const void *from = result_of (flight, carrier_of (k, mpi_host.size), k);
+    char *to = (char *) flight->call->recv + offset_of (flight, k);
+    if (from != to)
+        memcpy (to, from, bytes_of (flight, k));
+    tiers->taken++;
+    set_mark (flight, &own_marks ()->taken, tiers->base + tiers->taken);
+}
+
+bool
+tiers_advance (struct flight *flight)
+{
+    struct tiers *tiers = &flight->tiers;
+    if (tiers->base != mpi_host.finished || flight->missing)
+        return false;
+    stage (flight);
+    carry (flight);
+    take (flight);
+    if (tiers->taken < tiers->pieces || tiers->finished < tiers->carried || flight->window->left
+        || !have_all (flight, true, tiers->pieces - 1))
+        return false;
+    mpi_host.finished += tiers->pieces;
+    return true;
+}

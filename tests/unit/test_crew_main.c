@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launcher of machine 0 among those that were started by hand: who may join, who is forgotten, and when all know
+ * how the job ended.  And one of another machine that looks for it. */
+#include <config.h>
+
+#include "hosts/crew.h"
+#include "hosts/crew_state.h"
+#include "tests/tap.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+enum { MACHINES = 3, PORT = 29500, STRANGERS = 40, MOST_STRANGERS = 32 };
+
+static char host0[] = "host0", program[] = "train";
+static const struct settings settings = { .grace = 1, .machine_rank = 0, .num_machines = MACHINES,
+                                          .main_process_ip = host0, .main_process_port = PORT, .host_timeout = 30 };
+static const struct plan plan = { .host = host0, .program = program, .world_size = MACHINES, .local_world_size = 1 };
+
+/* Machine 0's launcher, that of machine 1, which has joined, and its connection. */
+struct scene {
+    struct crew crew;
+    struct crew_machine all[MACHINES];
+    struct crew_peer *peer;
+    int other; /* end of the connection; -1: closed */
+};
+
+static void
+open_scene (struct scene *scene)
+{
+    int fds[2] = { -1, -1 };
+    *scene = (struct scene){ .crew = { .settings = &settings, .plan = &plan, .machines = MACHINES, .port = PORT,
+                                       .timeout_ms = 30000, .listener = -1, .epoll = epoll_create1 (EPOLL_CLOEXEC),
+                                       .start_ms = clock_ms () } };
+    scene->crew.all = scene->crew.own = scene->all;
+    scene->all[0] = (struct crew_machine){ .state = MACHINE_JOINED, .host = strdup ("host0"), .ranks = 1 };
+    scene->all[1] = (struct crew_machine){ .state = MACHINE_JOINED, .host = strdup ("host1"), .first_rank = 1,
+                                           .ranks = 1 };
+    if (socketpair (AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds))
+        exit (99);
+    scene->other = fds[1];
+    scene->peer = crew_peer_add (&scene->crew, fds[0], false);
+    if (!scene->peer)
+        exit (99);
+    scene->peer->machine = &scene->all[1];
+    scene->peer->until_ms = INT64_MAX;
+}
+
+static void
+close_scene (struct scene *scene)
+{
+    for (struct crew_peer *peer = scene->crew.peers; peer; peer = peer->next)
+        peer->is_dead = true;
+    crew_bury (&scene->crew);
+    for (int i = 0; i < MACHINES; i++) {
+        crew_reset_machine (&scene->all[i]);
+        free (scene->all[i].host);
+    }
+    crew_release_verdict (&scene->crew.verdict);
+    strbuf_release (&scene->crew.to_say);
+    close (scene->crew.epoll);
+    close (scene->other);
+}
+
+/* ---- who joins ---- */
+
+struct join_case {
+    const char *what;
+    int port, machine, machines, world_size;
+    bool is_taken;
+};
+
+static const struct join_case joins[] = {
+    { "a launcher of this job joins", PORT, 2, MACHINES, MACHINES, true },
+    { "one of another job is refused", PORT + 1, 2, MACHINES, MACHINES, false },
+    { "one of a job of more machines is refused", PORT, 2, MACHINES + 1, MACHINES, false },
+    { "one of a job of more ranks is refused", PORT, 2, MACHINES, MACHINES + 1, false },
+    { "a second one of a machine is refused", PORT, 1, MACHINES, MACHINES, false },
+    { "one of a machine that does not exist is refused", PORT, MACHINES, MACHINES, MACHINES, false },
+};
+
+static void
+test_joins (void)
+{
+    for (size_t i = 0; i < sizeof joins / sizeof *joins; i++) {
+        const struct join_case *row = &joins[i];
+        const int64_t numbers[] = { row->port, row->machine, row->machines, row->world_size, 2, 1 };
+        AUTO_STRBUF struct strbuf bytes = { 0 };
+        struct wire_frame frame;
+        struct scene scene;
+        size_t used, begin = wire_begin (&bytes, WIRE_JOIN);
+        wire_put_text (&bytes, PACKAGE_VERSION);
+        for (size_t j = 0; j < sizeof numbers / sizeof *numbers; j++)
+            wire_put_number (&bytes, numbers[j]);
+        wire_put_text (&bytes, "host2");
+        wire_end (&bytes, begin);
+        open_scene (&scene);
+        scene.peer->machine = NULL;
+        if (wire_next (bytes.text, bytes.length, &frame, &used) == 1)
+            crew_main_take (&scene.crew, scene.peer, &frame);
+        bool is_taken = scene.peer->machine == &scene.all[2] && scene.all[2].state == MACHINE_JOINED;
+        ok (is_taken == row->is_taken && scene.peer->is_leaving == !row->is_taken, "%s", row->what);
+        close_scene (&scene);
+    }
+}
+
+/* They connect and say nothing. */
+static void
+test_strangers (void)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl (INADDR_LOOPBACK) };
+    socklen_t length = sizeof address;
+    struct scene scene;
+    int fds[STRANGERS], alive = 0;
+    open_scene (&scene);
+    scene.crew.listener = socket (AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (bind (scene.crew.listener, (struct sockaddr *) &address, length) || listen (scene.crew.listener, STRANGERS)
+        || getsockname (scene.crew.listener, (struct sockaddr *) &address, &length))
+        exit (99);
+    for (int i = 0; i < STRANGERS; i++) {
+        fds[i] = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect (fds[i], (struct sockaddr *) &address, length))
+            exit (99);
+        crew_main_accept (&scene.crew);
+    }
+    for (struct crew_peer *peer = scene.crew.peers; peer; peer = peer->next)
+        alive += !peer->machine && !peer->is_dead;
+    ok (alive == MOST_STRANGERS, "%d of %d strangers stay", alive, STRANGERS);
+    ok (!scene.peer->is_dead, "the launcher stays, though it came before them");
+    crew_bury (&scene.crew);
+    for (int i = 0; i < STRANGERS; i++)
+        close (fds[i]);
+    close (scene.crew.listener);
+    close_scene (&scene);
+}
+
+/* ---- who leaves ---- */
+
+static void
+test_lost (void)
+{
+    struct scene scene;
+    open_scene (&scene);
+    crew_main_lose (&scene.crew, scene.peer, "lost");
+    ok (scene.all[1].state == MACHINE_ABSENT && !scene.all[1].failed_ns && scene.peer->is_dead,
+        "a launcher that is lost while it joins may come again");
+    close_scene (&scene);
+
+    open_scene (&scene);
+    scene.peer->trip_ns = 1000;
+    crew_main_lose (&scene.crew, scene.peer, "lost");
+    ok (scene.all[1].state == MACHINE_LOST && scene.all[1].failed_ns
+            && !strcmp (scene.all[1].text, "accelerate: host host1 (machine 1, rank 1): lost\n"),
+        "one that is lost later has failed");
+    close_scene (&scene);
+
+    open_scene (&scene);
+    scene.peer->trip_ns = 1000;
+    scene.all[1].state = MACHINE_ENDED;
+    crew_main_lose (&scene.crew, scene.peer, "lost");
+    ok (scene.all[1].state == MACHINE_LOST && !scene.all[1].failed_ns, "one whose part was over has not");
+    close_scene (&scene);
+}
+
+/* ---- what was sent ---- */
+
+static void
+test_flush (void)
+{
+    char bytes[16];
+    struct scene scene;
+    open_scene (&scene);
+    strbuf_add (&scene.peer->pipe.to_write, "refused");
+    scene.peer->is_leaving = true;
+    ok (!crew_is_flushed (&scene.crew), "what is not written yet is waited for");
+    crew_peer_flush (&scene.crew, scene.peer);
+    ok (crew_is_flushed (&scene.crew) && read (scene.other, bytes, sizeof bytes) == 7, "it is written");
+    ok (scene.peer->is_dead, "who is refused leaves then");
+    close_scene (&scene);
+
+    open_scene (&scene);
+    for (int i = 0; i < 10000; i++)
+        strbuf_add (&scene.peer->pipe.to_write, "more than the buffer of a socket has room for, which stays unread");
+    scene.peer->is_leaving = true;
+    crew_peer_flush (&scene.crew, scene.peer);
+    ok (!scene.peer->is_dead && !crew_is_flushed (&scene.crew), "but not before it has been told why");
+    close_scene (&scene);
+}
+
+static void
+test_told (void)
+{
+    struct scene scene;
+    open_scene (&scene);
+    crew_set_verdict (&scene.crew, &(struct crew_verdict){ .machine = -1, .end = WIRE_END_DONE });
+    int64_t now = scene.crew.verdict_ms;
+    ok (!crew_main_is_told (&scene.crew, now), "a launcher that has not answered is waited for");
+    ok (!crew_main_is_told (&scene.crew, now + CREW_FLUSH_MS - 1), "for its time");
+    ok (crew_main_is_told (&scene.crew, now + CREW_FLUSH_MS), "but not longer");
+    scene.peer->has_acknowledged = true;
+    ok (crew_main_is_told (&scene.crew, now), "one that has answered is not");
+    close_scene (&scene);
+}
+
+/* ---- ranks that failed because others had failed ---- */
+
+/* Which file has the key of jobs. */
+static char key_file[] = ".test_crew_main.XXXXXX";
+
+static bool
+make_key (void)
+{
+    int fd = mkstemp (key_file);
+    return fd >= 0 && write (fd, "0123456789abcdef", 16) == 16 && !close (fd);
+}
+
+/* @return what this launcher says when its rank has exited with status 3, @p later_ns after rank 1 was aborted on
+ * another machine; to be freed */
+static char *
+say_victim (int64_t later_ns)
+{
+    struct config config = { .settings = settings };
+    struct plan_process process = { .rank = 0 };
+    struct job_rank rank = { .process = &process, .pid = 77, .ended = true, .wait_status = 3 << 8 };
+    struct job job = { .plan = &plan, .ranks = &rank, .count = 1, .end = JOB_FAILED, .claim = -1 };
+    struct crew *crew = NULL;
+    struct fail fail = { .text = "" };
+    config.settings.job_key_file = key_file;
+    if (crew_create (&crew, &config, &plan, &fail) || !crew) {
+        diag ("%s", fail.text);
+        return NULL;
+    }
+    crew->start_ms = crew->turn_ms = clock_ms ();
+    crew->epoll = epoll_create1 (EPOLL_CLOEXEC);
+    crew->all[1] = (struct crew_machine){ .state = MACHINE_ENDED, .host = strdup ("host1"), .first_rank = 1 };
+    crew_set_failure (&crew->all[1], clock_ns () - later_ns, WIRE_END_FAILED, 1, "accelerate: rank 1 was first\n",
+                      NULL);
+    crew->hook.serve (&crew->hook, &job, true, true);
+    char *said = crew_take_rest (crew);
+    crew_destroy (crew);
+    return said;
+}
+
+static void
+test_victim (void)
+{
+    AUTO_FREE char *later = say_victim (10000000000), *same = say_victim (0);
+    is_text (later, "accelerate: rank 1 was first\n  after it, rank 0 (process 77 on host0) exited with status 3\n",
+             "a rank that failed after another is told of");
+    bool is_once = same && !strstr (same, "after it")
+                   && strstr (same, "  at nearly the same time, rank 0 (process 77 on host0) exited with status 3\n");
+    if (!ok (is_once, "one that may have been first is told of once"))
+        diag ("%s", same ? same : "nothing");
+}
+
+/* ---- restarts ---- */
+
+/* A launcher that is alone begins the next attempt without being asked, and once. */
+static void
+test_restart (void)
+{
+    struct scene scene;
+    open_scene (&scene);
+    crew_set_failure (&scene.all[0], 1, WIRE_END_FAILED, 1, "accelerate: rank 0\n", NULL);
+    crew_set_verdict (&scene.crew, &(struct crew_verdict){ .end = WIRE_END_FAILED, .status = 1 });
+    crew_restart (&scene.crew);
+    ok (!scene.crew.verdict.is_known && !scene.crew.hook.must_end && !scene.all[0].failed_ns,
+        "a restart knows nothing of the attempt before");
+    crew_restart (&scene.crew);
+    ok (scene.crew.restarts == 1 && scene.crew.last.is_known, "one on which all have agreed is not begun once more");
+    crew_release_verdict (&scene.crew.last);
+    close_scene (&scene);
+}
+
+/* ---- another machine's launcher ---- */
+
+/* Nobody but the first port has a listener, which says nothing. */
+static void
+test_dial (void)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl (INADDR_LOOPBACK) };
+    socklen_t length = sizeof address;
+    struct config config = { .settings = settings };
+    struct job job = { .plan = &plan, .claim = -1 };
+    struct crew *crew = NULL;
+    static char loopback[] = "127.0.0.1";
+    AUTO_CLOSE int listener = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind (listener, (struct sockaddr *) &address, length) || listen (listener, 1)
+        || getsockname (listener, (struct sockaddr *) &address, &length))
+        exit (99);
+    config.settings.machine_rank = 1;
+    config.settings.main_process_ip = loopback;
+    config.settings.main_process_port = ntohs (address.sin_port) - (crew_first_port (PORT) - PORT);
+    config.settings.job_key_file = key_file;
+    if (!ok (!crew_create (&crew, &config, &plan, NULL) && crew, "a launcher of machine 1"))
+        return;
+    crew_begin (crew);
+    crew->hook.serve (&crew->hook, &job, false, false);
+    if (ok (crew->peers && crew->peers->is_connecting, "it connects"))
+        crew->peers->is_dead = true;
+    crew->hook.serve (&crew->hook, &job, false, false);
+    ok (crew->peers || crew->dial.again_ms, "when that fails it goes on in the same turn");
+    crew_destroy (crew);
+}
+
+int
+main (void)
+{
+    signal (SIGPIPE, SIG_IGN);
+    if (sodium_init () < 0)
+        return 99;
+    test_joins ();
+    test_strangers ();
+    test_lost ();
+    test_flush ();
+    test_told ();
+    test_restart ();
+    if (!make_key ())
+        return 99;
+    test_victim ();
+    test_dial ();
+    unlink (key_file);
+    return done_testing ();
+}
