@@ -62,20 +62,20 @@ find_field (const char *text, const char *field, char *value, size_t size)
     snprintf (value, size, "%.*s", (int) length, line);
 }
 
-/* In a container, /proc lists the host's GPUs, but /dev has only those that were passed on.  If it has none at all, the
- * nodes are made when they are first used. */
+/* In a container, /proc lists the host's GPUs, but /dev has only those that were passed on.  If it has none at all, or
+ * the program that makes nodes is there, those that are missing are made when they are first used. */
 static bool
 has_node (const char *root, const char *minor)
 {
     AUTO_STRBUF struct strbuf path = { 0 };
-    strbuf_printf (&path, "%s/dev/nvidia0", root);
-    bool has_any = false;
+    strbuf_printf (&path, "%s" GPU_PLACES_MODPROBE, root);
+    bool has_any = false, are_made = !path.failed && !access (path.text, X_OK);
     for (int i = 0; i < GPU_PLACES_MOST && !path.failed && !has_any; i++) {
         strbuf_truncate (&path, 0);
         strbuf_printf (&path, "%s/dev/nvidia%d", root, i);
         has_any = !path.failed && !access (path.text, F_OK);
     }
-    if (!has_any || !*minor)
+    if (!has_any || are_made || !*minor)
         return true;
     strbuf_truncate (&path, 0);
     strbuf_printf (&path, "%s/dev/nvidia%s", root, minor);

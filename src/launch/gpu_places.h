@@ -7,6 +7,9 @@
 
 enum { GPU_PLACES_MOST = 64 };
 
+/** Where CUDA looks for the program that makes missing nodes in /dev. */
+#define GPU_PLACES_MODPROBE "/usr/bin/nvidia-modprobe"
+
 struct gpu_place {
     char bus[32];    /* "0000:1b:00.0" */
     char uuid[96];   /* "GPU-...", "" where unknown */

@@ -122,15 +122,16 @@ topology_visible_gpus (const char *text, int present)
     return (count < present ? count : present) + (present ? parts : 0);
 }
 
-/* In a container /proc may show the host's devices, so the nodes in /dev count first; they may also not have been made
- * yet, so none of them proves nothing. */
+/* In a container /proc may show the host's devices, so the nodes in /dev count first.  But CUDA makes those that are
+ * missing where nvidia-modprobe is installed, so fewer of them than /proc lists, or none, prove nothing there. */
 static int
 count_gpus (void)
 {
     if (access ("/proc/driver/nvidia", F_OK))
         return 0;
-    int nodes = count_entries ("/dev", "nvidia");
-    return nodes ? nodes : count_entries ("/proc/driver/nvidia/gpus", NULL);
+    int nodes = count_entries ("/dev", "nvidia"), listed = count_entries ("/proc/driver/nvidia/gpus", NULL);
+    bool are_made = listed > nodes && !access (GPU_PLACES_MODPROBE, X_OK);
+    return nodes && !are_made ? nodes : listed;
 }
 
 static int

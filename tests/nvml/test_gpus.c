@@ -78,10 +78,15 @@ test_places (void)
     put ("dev/nvidia2", "");
     count = gpu_places_list (".", places);
     ok (count == 1 && !strcmp (places[0].uuid, "GPU-22"), "a container has those whose nodes it has");
+    put ("usr/bin/nvidia-modprobe", "");
+    ok (gpu_places_list (".", places) == 1, "a program that cannot run makes no nodes");
+    chmod ("usr/bin/nvidia-modprobe", 0755);
+    ok (gpu_places_list (".", places) == 3, "where nodes are made when they are needed, missing ones prove nothing");
+    unlink ("usr/bin/nvidia-modprobe");
     memset (long_list, '1', sizeof long_list - 1);
     long_list[sizeof long_list - 1] = '\0';
     put_near ("0000:81:00.0", "1\n", long_list);
-    gpu_places_list (".", places);
+    ok (gpu_places_list (".", places) == 1, "one again");
     is_text (places[0].cpus, "", "a list that is too long is none");
     ok (places[0].node == 1, "but its node is known");
 }

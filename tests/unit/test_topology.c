@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "launch/cgroup_limits.h"
+#include "launch/gpu_places.h"
 #include "launch/topology.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
@@ -42,6 +43,7 @@ static struct machine {
 };
 static const struct machine *machine;
 static int files_read;
+static bool has_modprobe; /* the program that makes nodes in /dev */
 static const char *folders[2]; /* in the place of /dev and of the driver's list */
 
 static int
@@ -92,6 +94,8 @@ fake_opendir (const char *path)
 static int
 fake_access (const char *path)
 {
+    if (!strcmp (path, GPU_PLACES_MODPROBE))
+        return has_modprobe ? 0 : -1;
     return strcmp (path, "/proc/driver/nvidia") || !*folders[1] ? -1 : 0;
 }
 
@@ -169,19 +173,22 @@ test_gpus (void)
 {
     static const struct {
         const char *nodes, *listed; /* in /dev, in the driver's folder; "": none */
+        bool modprobe;
         const char *visible;
         int present, gpus;
     } cases[] = {
-        { "nvidia0 nvidia1 nvidiactl nvidia-uvm nvidia-uvm-tools null", "a b c", NULL, 2, 2 },
-        { "nvidiactl null", "0000:01:00.0 0000:02:00.0 0000:03:00.0", NULL, 3, 3 },
-        { "nvidia0 nvidia1 nvidia10", "", "1", 3, 1 },
-        { "nvidia0", "", "0,1,2", 1, 1 },
+        { "nvidia0 nvidia1 nvidiactl nvidia-uvm nvidia-uvm-tools null", "a b c", false, NULL, 2, 2 },
+        { "nvidia0 nvidia1 nvidiactl nvidia-uvm nvidia-uvm-tools null", "a b c", true, NULL, 3, 3 },
+        { "nvidiactl null", "0000:01:00.0 0000:02:00.0 0000:03:00.0", false, NULL, 3, 3 },
+        { "nvidia0 nvidia1 nvidia10", "", true, "1", 3, 1 },
+        { "nvidia0", "", false, "0,1,2", 1, 1 },
     };
     struct topology topology;
     machine = &machines[0];
     folders[0] = "dev";
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         folders[1] = "driver";
+        has_modprobe = cases[i].modprobe;
         make_files ("dev", cases[i].nodes);
         make_files ("driver", cases[i].listed);
         if (cases[i].visible)
