@@ -127,5 +127,17 @@ test_expect_success 'the conformance tests, 2 hosts of 2 ranks' '
     launch --starter mpirun --hosts host1:2,host2:2 "$builddir/tests/conformance/conformance" mixture control groups >out &&
     grep ", 4 ranks: " out
 '
+for layout in host1:2,host2:2 host1:2,host2:1,host3:1; do
+    test_expect_success "large all-reduces through the memory of each host: $layout" '
+        launch --mpi yes --hosts $layout "$builddir/tests/engines/tiers" flights >out &&
+        grep "^mpi, 4 ranks: 30 all-reduces$" out && all_clean host1 host2 host3
+    '
+done
+test_expect_success 'all hosts hear of a rank that is killed, and the report names it' '
+    test_exit 137 launch --mpi yes --hosts host1:2,host2:2 "$builddir/tests/fault/comm_faults" killed 3 >out 2>err &&
+    ! grep WRONG out && grep "^rank 2: as expected .*: rank 3 ended (process" out &&
+    test "$(grep -c "^rank [01]: as expected .*: rank 2 gave up: rank 3 ended (process" out)" -eq 2 &&
+    grep "^accelerate: rank 3 (process [0-9]* on host2) was killed by signal 9 (SIGKILL)" err && all_clean host1 host2
+'
 fi
 test_done
