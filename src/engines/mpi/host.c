@@ -184,6 +184,7 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all, 
         if (!is_host (all, job->world_size, first))
             return false;
         is_shared = is_shared || all[first].size > 1;
+        host->hosts++;
         if (has_found && host->above < 0) {
             host->above = first;
             host->above_size = all[first].size;

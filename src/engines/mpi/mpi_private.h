@@ -60,9 +60,10 @@ enum {
     WINDOW = 3,           /* blocks of a reduction in flight */
     TIERS_WINDOW = 4,     /* pieces that a rank carries between hosts at once */
     TIERS_STAGED = 8,     /* pieces of a buffer of the program's own that can be ahead */
-    TIERS_PIECE = 128 << 10,
+    TIERS_PARTS = 4,      /* pieces of a small buffer */
+    TIERS_PIECE = 256 << 10,
     TIERS_PIECE_LEAST = 16 << 10,
-    TIERS_LEAST = 256 << 10, /* bytes of an all-reduce; smaller ones are faster without steps between local ranks */
+    TIERS_LEAST = 32 << 10, /* bytes, for each link of the chain of hosts; less is faster without steps of ranks */
     MESSAGE_BYTES = 64 << 20, /* of one message: counts in MPI are int, and each one that arrives is progress */
     PIECE_MOST = 256 << 10,   /* bytes of a reduction that one rank sends to another at once */
     PIECE_LEAST = 16 << 10,
@@ -113,6 +114,7 @@ struct marks {
 struct host {
     int size, rank; /* of this host; 0: nothing is shared */
     int first;      /* rank of the job that is rank 0 here */
+    int hosts;      /* of the job */
     int above, below; /* the first rank of the next host, and of the one before; -1: there is none */
     int above_size, below_size;
     unsigned char *memory, *stages, *arenas;

@@ -22,7 +22,7 @@ tiers_serve (const struct team *team, const struct accel_engine_call *call)
 {
     bool is_half = call->dtype == ACCEL_FLOAT16 || call->dtype == ACCEL_BFLOAT16; /* to be added in 32 bits */
     return mpi_host.marks && !team->place && call->kind == ACCEL_ENGINE_ALL_REDUCE && !is_half
-           && call->count >= TIERS_LEAST / call->element_bytes;
+           && call->count >= (size_t) TIERS_LEAST / call->element_bytes * (size_t) (mpi_host.hosts - 1);
 }
 
 void
@@ -30,7 +30,7 @@ tiers_plan (struct flight *flight)
 {
     const struct accel_engine_call *call = flight->call;
     struct tiers *tiers = &flight->tiers;
-    size_t bytes = call->count * call->element_bytes / TIERS_STAGED / 64 * 64, size = (size_t) mpi_host.size;
+    size_t bytes = call->count * call->element_bytes / TIERS_PARTS / 64 * 64, size = (size_t) mpi_host.size;
     bytes = bytes > TIERS_PIECE ? TIERS_PIECE : bytes < TIERS_PIECE_LEAST ? TIERS_PIECE_LEAST : bytes;
     tiers->piece = bytes / call->element_bytes;
     tiers->pieces = (call->count + tiers->piece - 1) / tiers->piece;
