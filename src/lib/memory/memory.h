@@ -12,6 +12,7 @@
 #define LIB_MEMORY_MEMORY_H
 
 #include "lib/kernels/rules.h"
+#include "lib/memory/device.h"
 
 #include <accel/tensor.h>
 
@@ -94,7 +95,9 @@ extern const struct memory *memory_tables[MEMORY_KINDS];
 static inline const struct memory *
 memory_of (DLDevice device)
 {
-    return (unsigned) device.device_type < MEMORY_KINDS ? memory_tables[device.device_type] : NULL;
+    const struct memory *table
+        = (unsigned) device.device_type < MEMORY_KINDS ? memory_tables[device.device_type] : NULL;
+    return table || device.device_type != kDLCUDA ? table : device_memory ();
 }
 
 /** From now on @p memory is the table of @p type; NULL: there is none.  Before a job is opened, on the main thread. */
@@ -124,5 +127,9 @@ memory_data (const DLTensor *tensor)
 
 /** A contiguous copy of @p tensor, whose device has a table, on the same device. */
 enum accel_status memory_clone (struct accel_tensor *copy, const DLTensor *tensor, struct accel_error *err);
+
+/** The same on device @p to; both devices have a table. */
+enum accel_status memory_send (struct accel_tensor *sent, const DLTensor *tensor, DLDevice to,
+                               struct accel_error *err);
 
 #endif
