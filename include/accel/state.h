@@ -95,7 +95,7 @@ ACCEL_API enum accel_distributed_type accel_distributed_type (const struct accel
 ACCEL_API const char *accel_distributed_type_name (enum accel_distributed_type type);
 
 /** @return the device this process computes on: a GPU (kDLCUDA), by its local rank, if libaccel has the code for it and
- *  one is visible, unless accel_options.cpu or ACCELERATE_USE_CPU says otherwise; else the CPU.  What a program keeps in
+ *  one is visible, unless accel_options.cpu or ACCELERATE_USE_CPU says otherwise; else the CPU.  What a program has in
  *  host memory is computed there all the same. */
 ACCEL_API DLDevice accel_device (const struct accel *acc);
 

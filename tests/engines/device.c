@@ -63,8 +63,8 @@ same (const DLTensor *host, const DLTensor *device, const char *what)
 {
     size_t bytes = bytes_of (host);
     char *read = malloc (bytes + 1);
-    bool good = right (bytes == bytes_of (device) && device->device.device_type == standin_device.device_type, "%s: another result",
-                       what);
+    bool good = device->device.device_type == standin_device.device_type;
+    good = right (good && bytes == bytes_of (device), "%s: another result", what);
     memory_standin.read (standin_device, read, device->data, good ? bytes : 0, NULL);
     for (size_t i = 0; good && i < bytes; i++)
         good = right (read[i] == ((const char *) host->data)[i], "%s: byte %zu of %zu is %#x, not %#x", what, i, bytes,

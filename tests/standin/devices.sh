@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tensors on GPUs, of which the stand-in for the CUDA runtime is one: gpu.c trains the network of examples/digits on it, and
-# device.c (of tests/engines/) does everything that one process can do with a device.  Both give the CPU's bits.
+# Tensors on GPUs, of which the stand-in for the CUDA runtime is one: gpu.c trains the network of examples/digits on it,
+# and device.c (of tests/engines/) does everything that one process can do with a device.  Both give the CPU's bits.
 . "${srcdir:-.}/tests/testlib.sh"
 module=$builddir/tests/standin/.libs/accel_device_cuda.so
 gpu=$builddir/tests/standin/gpu
@@ -15,7 +15,7 @@ ACCEL_ENGINE_PATH=$scratch/engines
 export ACCEL_ENGINE_PATH
 
 test_expect_success 'digits are learnt with the losses and the bits of the CPU' 'timeout $patience "$gpu" >out'
-seeds='1 2'
+seeds=1
 if is_long; then seeds=$(seq 100); fi
 test_expect_success 'collectives, groups and training give the bits of the host, in any order of streams' '
     for seed in $seeds; do

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learns to read digits, as examples/digits does, with the model on the CPU and on a GPU: the losses and the bits of the
- * parameters are the same.  The network computes on the host, with copies of the parameters.
- * usage: gpu [device | send | fails] */
+/* Learns to read digits, as examples/digits does, with the model on the CPU and on a GPU: the losses and the bits of
+ * the parameters are the same.  The network computes on the host, with copies of the parameters.
+ * usage: gpu [device | send] */
 #include <config.h>
 
 #include "examples/digits.h"

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* circle: device host memory registry: whoever looks for the table of a GPU loads its code, which registers it */
+
 static const struct device_module *module; /* NULL: none */
 static struct accel_error refusal;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Code for GPUs is a module, accel_device_cuda.so in an engine folder, which is loaded when something is on a GPU or may
- * be put there.  Nothing of CUDA is linked into libaccel. */
+/* Code for GPUs is a module, accel_device_cuda.so in an engine folder, which is loaded when something is on a GPU or
+ * may be put there.  Nothing of CUDA is linked into libaccel. */
 #ifndef LIB_MEMORY_DEVICE_H
 #define LIB_MEMORY_DEVICE_H
 
@@ -10,8 +10,9 @@ struct memory;
 
 /** What the module needs of libaccel. */
 struct device_helpers {
-    __attribute__ ((format (printf, 3, 4))) enum accel_status (*fail) (struct accel_error *err, enum accel_status status,
-                                                                       const char *format, ...);
+    __attribute__ ((format (printf, 3, 4))) enum accel_status (*fail) (struct accel_error *err,
+                                                                       enum accel_status status, const char *format,
+                                                                       ...);
 };
 
 /** The module's one symbol, DEVICE_SYMBOL.  It is part of this release: any other is refused. */
