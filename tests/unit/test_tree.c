@@ -543,7 +543,8 @@ test_send (void)
         "a device's memory is cut without touching it");
     accel_tree_destroy (part);
     ok (accel_send_to_device (&sent, device, (DLDevice){ kDLCUDA, 0 }, NULL, &err) == ACCEL_ERR_UNSUPPORTED && !sent
-            && strstr (err.text, "from cuda:1 (DLPack device type 2) to cuda:0"), "another GPU is another memory: %s", err.text);
+            && strstr (err.text, "from cuda:1 (DLPack device type 2) to cuda:0"),
+        "another GPU is another memory: %s", err.text);
     ok (!accel_send_to_device (&sent, device, cuda, NULL, &err) && accel_tree_copy (&part, device, &err)
             && accel_tree_pad (&part, device, 0, 9, 0, false, &err)
             && accel_send_to_device (&part, device, host, NULL, &err) == ACCEL_ERR_UNSUPPORTED,
