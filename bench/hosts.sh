@@ -23,6 +23,8 @@ hosts () {
 absolute () {
     echo "$(cd "$(dirname "$1")" && pwd)/$(basename "$1")"
 }
+# hwloc, which mpirun asks for processors, would wait for any server that listens where an X display might.
+export HWLOC_COMPONENTS=-gl
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 
 # until_first_line NAME COMMAND...: "NAME MS", and the command has ended; nothing if it has said nothing

@@ -315,6 +315,7 @@ function __accelerate_flags
                 --dynamo_use_dynamic\t'torch.compile: allow dynamic shapes' \
                 --dynamo_use_regional_compilation\t'torch.compile: compile repeated blocks once' \
                 --gpu_ids\t'comma-separated GPU numbers, or \'all\'' \
+                --share_gpus\t'allow more processes than GPUs' \
                 --num_processes\t'total number of processes, across all machines' \
                 --num_cpu_threads_per_process\t'OpenMP (and similar) threads per process' \
                 --mixed_precision\t'number format for computation' \
@@ -419,6 +420,7 @@ function __accelerate_flags
                 --parallelism_config_sp_seq_length\t'sequence length' \
                 --parallelism_config_sp_seq_length_is_variable\t'sequence length varies' \
                 --parallelism_config_sp_attn_implementation\t'attention implementation' \
+                --detach\t'leave a SageMaker job running' \
                 --tpu_cluster\t'the TPU is a pod of several machines' \
                 --no_tpu_cluster\t'the TPU is one machine' \
                 --tpu_use_sudo\t'run the command on the pod with sudo' \

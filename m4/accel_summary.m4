@@ -16,6 +16,7 @@ AC_DEFUN([ACCEL_SUMMARY], [
     ACCEL_SUMMARY_LINE([code for GPUs], [$cuda_state], [--with-cuda=auto|yes|no|DIR, CUDA_ARCHITECTURES=...])
     ACCEL_SUMMARY_LINE([line editing], [$readline_state], [--with-readline=yes|libedit|no])
     ACCEL_SUMMARY_LINE([HTTP], [$curl_state], [--with-curl=auto|yes|no])
+    ACCEL_SUMMARY_LINE([archives], [$archive_state], [--with-archive=auto|yes|no])
     ACCEL_SUMMARY_LINE([MPI comparison], [$mpi_bench], [MPICC=...])
     ACCEL_SUMMARY_LINE([werror], [$enable_werror], [--enable-werror])
     ACCEL_SUMMARY_LINE([sanitizer], [$enable_sanitizer], [--enable-sanitizer=address,undefined|thread])

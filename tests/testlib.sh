@@ -33,10 +33,14 @@ srcdir=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
 builddir=$(cd "${builddir:-.}" && pwd)
 accelerate=$builddir/accelerate
 
-for name in $(env | sed -n 's/^\(\(ACCEL\|ACCELERATE\|FSDP\|MEGATRON_LM\|PARALLELISM_CONFIG\|OMPI\|PMI\|PMIX\|MV2\|SLURM\|TORCHELASTIC\|HF\)_[A-Za-z0-9_]*\)=.*/\1/p'); do
+for name in $(env | sed -n 's/^\(\(ACCEL\|ACCELERATE\|FSDP\|MEGATRON_LM\|PARALLELISM_CONFIG\|OMPI\|PMI\|PMIX\|MV2\|SLURM\|TORCHELASTIC\|HF\|AWS\)_[A-Za-z0-9_]*\)=.*/\1/p'); do
     unset "$name"
 done
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT OMP_NUM_THREADS CUDA_VISIBLE_DEVICES XDG_CACHE_HOME VIRTUAL_ENV CONDA_PREFIX NO_COLOR
+# hwloc, which mpirun asks for processors, would wait for ever for a server that listens where an X display might
+# (ports 6000 to 6009).
+HWLOC_COMPONENTS=-gl
+export HWLOC_COMPONENTS
 # TEST_ENGINE=NAME, with TEST_ENGINE_PATH where it is a module, runs a test with another engine.
 if [ -n "${TEST_ENGINE-}" ]; then
     ACCEL_ENGINE=$TEST_ENGINE ACCEL_ENGINE_PATH=${TEST_ENGINE_PATH-}

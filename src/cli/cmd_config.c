@@ -15,6 +15,7 @@
 #include "config/update.h"
 #include "config/write.h"
 #include "launch/topology.h"
+#include "sagemaker/role.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/printable.h"
@@ -85,6 +86,20 @@ run_default (struct config *config, const char *path, struct fail *fail)
     return 0;
 }
 
+/* The file is written in any case: the answers would be lost. */
+static int
+create_role (const struct settings *settings, struct fail *fail)
+{
+    const char *name = settings->iam_role_name;
+    bool is_new;
+    if (role_create (name, settings->profile, settings->region, &is_new, fail))
+        return fail_prefix (fail, "the configuration is saved, but");
+    fputs ("role ", stdout);
+    printable_put (stdout, name);
+    prompt_say (is_new ? " created" : " exists; left unchanged");
+    return 0;
+}
+
 /* The answers of last time are the defaults of this time.  A broken file is an error: it may hold what somebody
  * needs. */
 static int
@@ -102,10 +117,13 @@ run_questions (struct config *config, const char *path, struct fail *fail)
     if (config->settings.config_file && *folder && access (folder, F_OK))
         return fail_set (fail, FAIL_GENERAL, "%s: the folder does not exist; create it with mkdir -p", folder);
     int gpus = count_gpus ();
+    bool wants_role = false;
     int result = exists ? config_read_file (config, path, fail) : 0;
     if (!result)
-        result = guess_mode (config, gpus, fail) || questionnaire_run (config, gpus, &file, fail)
+        result = guess_mode (config, gpus, fail) || questionnaire_run (config, gpus, &file, &wants_role, fail)
                      ? -1 : write_config (&file, path, fail);
+    if (!result && wants_role)
+        result = create_role (&file.settings, fail);
     config_release (&file);
     return result;
 }

@@ -18,6 +18,7 @@
 /* All that is shown, before it is text or JSON. */
 struct facts {
     struct strlist *values; /* [machine_fact_count] */
+    json_t *gpus;           /* with --json; NULL: without memory, too */
     char *file;             /* configuration file: read, or looked for */
     bool was_given;         /* by --config_file */
     bool was_found;
@@ -119,6 +120,10 @@ print_json (const struct facts *facts, const struct config *config, struct strbu
     json_t *root = json_object ();
     for (size_t i = 0; i < machine_fact_count; i++)
         json_object_set_new (root, machine_facts[i].key, json_of_fact (&machine_facts[i], &facts->values[i]));
+    if (json_object_set (root, "gpu_devices", facts->gpus)) {
+        json_decref (root);
+        return fail_nomem (fail);
+    }
     json_object_set_new (root, "config", json_pack ("{s:o, s:b, s:o}", "file", json_text (facts->file), "found",
                                                     facts->was_found, "settings", json_of_settings (config)));
     AUTO_FREE char *text = root ? json_dumps (root, JSON_INDENT (2)) : NULL;
@@ -148,7 +153,7 @@ print (struct facts *facts, const struct config *config, struct fail *fail)
 }
 
 static int
-gather (struct facts *facts, struct fail *fail)
+gather (struct facts *facts, bool json, struct fail *fail)
 {
     AUTO_FREE struct machine *machine = malloc (sizeof *machine);
     facts->values = calloc (machine_fact_count, sizeof *facts->values);
@@ -157,6 +162,7 @@ gather (struct facts *facts, struct fail *fail)
     machine_probe (machine);
     for (size_t i = 0; i < machine_fact_count; i++)
         machine_facts[i].tell (machine, &facts->values[i]);
+    facts->gpus = json ? machine_gpus_json (machine) : NULL;
     return 0;
 }
 
@@ -177,7 +183,7 @@ run (struct config *config, struct facts *facts, int argc, char **argv, struct f
         return -1;
     if (!facts->file)
         return fail_nomem (fail);
-    if (gather (facts, fail))
+    if (gather (facts, config->settings.json, fail))
         return -1;
     return print (facts, config, result ? NULL : fail) ? -1 : result;
 }
@@ -192,6 +198,7 @@ cmd_env (int argc, char **argv, struct fail *fail)
     for (size_t i = 0; facts.values && i < machine_fact_count; i++)
         strlist_release (&facts.values[i]);
     free (facts.values);
+    json_decref (facts.gpus);
     free (facts.file);
     return status;
 }

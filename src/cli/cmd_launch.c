@@ -1,14 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accelerate launch: on this machine, or on several hosts. */
+/* accelerate launch: on this machine, on several hosts, or on SageMaker. */
 #include <config.h>
 
 #include "cli/command.h"
 #include "cli/launch_run.h"
+#include "cli/progress.h"
 #include "config/check.h"
 #include "config/load.h"
 #include "hosts/head.h"
 #include "hosts/hosts.h"
 #include "hosts/place.h"
+#include "sagemaker/launch.h"
+
+static void
+start_upload (void *data, uint64_t bytes)
+{
+    *(struct progress *) data = (struct progress){ .verb = "uploading", .total = bytes };
+}
+
+/* Other answers than that of the upload are not shown. */
+static void
+add_upload (void *data, uint64_t bytes)
+{
+    struct progress *progress = data;
+    if (progress->total)
+        progress_add (progress, bytes);
+}
+
+static void
+end_upload (void *data)
+{
+    progress_end (data);
+    *(struct progress *) data = (struct progress){ 0 };
+}
+
+static int
+run_on_sagemaker (const struct config *config, struct fail *fail)
+{
+    struct progress progress = { 0 };
+    struct sagemaker_view view = { &progress, start_upload, add_upload, end_upload };
+    return sagemaker_launch (config, &view, fail);
+}
 
 int
 cmd_launch (int argc, char **argv, struct fail *fail)
@@ -16,8 +48,12 @@ cmd_launch (int argc, char **argv, struct fail *fail)
     struct config config = { 0 };
     struct hosts hosts = { 0 };
     int status = -1, is_placed = -1;
-    if (!config_load_launch (&config, argc, argv, fail)
-        && (config.settings.dry_run || !config_check_files (&config, fail)))
+    int loaded = config_load_launch (&config, argc, argv, fail);
+    if (!loaded && sagemaker_is_wanted (&config.settings)) {
+        status = run_on_sagemaker (&config, fail);
+        goto done;
+    }
+    if (!loaded && (config.settings.dry_run || !config_check_files (&config, fail)))
         is_placed = place_find_here (&config, fail);
     if (is_placed < 0 || (!is_placed && hosts_find (&hosts, &config, fail))) /* otherwise, --hosts starts nothing */
         goto done;

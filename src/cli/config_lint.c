@@ -56,7 +56,7 @@ find_unknown_words (const struct config *config, struct strlist *problems)
     }
 }
 
-/* A file for SageMaker: what launch needs, and that launch cannot use it. */
+/* A file for SageMaker: what launch needs. */
 static void
 check_sagemaker (const struct config *config, struct strlist *problems)
 {
@@ -66,8 +66,6 @@ check_sagemaker (const struct config *config, struct strlist *problems)
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (config_origin (config, needed[i]).kind == ORIGIN_DEFAULT)
             strlist_printf (problems, "%s: missing key for SageMaker: %s", config->file, needed[i]);
-    strlist_printf (problems, "%s:%d: launch cannot start jobs on SageMaker; use Hugging Face Accelerate for this file",
-                    config->file, config_origin (config, "compute_environment").line);
 }
 
 /* What is wrong as a whole, with the file before it. */

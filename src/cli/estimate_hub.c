@@ -95,7 +95,10 @@ fetch (struct job *job, const char *const *files, size_t count, const struct htt
     if (!result)
         result = http_perform (job->hub.http, requests, responses, count, fail);
     for (size_t i = 0; i < count && !result; i++)
-        if (responses[i].status != 200 && responses[i].status != 206)
+        if (responses[i].status == 416 && !requests[i].range_first) { /* an empty file has no first byte */
+            strbuf_truncate (&responses[i].body, 0);
+            responses[i].total = 0;
+        } else if (responses[i].status != 200 && responses[i].status != 206)
             result = hub_refuse (&job->hub, job->name, files[i], &responses[i], fail);
     while (made-- > 0)
         free ((char *) (uintptr_t) requests[made].url);
@@ -430,8 +433,10 @@ read_model (struct job *job, const struct settings *settings, const char *file, 
     if (trouble == HTTP_NO_HOST || trouble == HTTP_NO_CONNECTION || trouble == HTTP_TIMED_OUT) {
         int cached = read_cached (job, settings, file, &unused);
         if (cached <= 0) {
-            if (cached)
+            if (cached) {
                 *fail = unused;
+                fail_prefix (fail, "cannot reach the hub, and cannot use the cache");
+            }
             return cached;
         }
         fail_prefix (fail, "cannot reach the hub, and model '%s' is not in the cache", job->name);

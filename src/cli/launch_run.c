@@ -5,10 +5,12 @@
 #include "cli/launch_run.h"
 
 #include "cli/resume.h"
+#include "config/conditions.h"
 #include "config/explain.h"
 #include "config/mode.h"
 #include "hosts/crew.h"
 #include "launch/claim.h"
+#include "launch/gpu_report.h"
 #include "launch/job_run.h"
 #include "launch/keeper.h"
 #include "launch/logs.h"
@@ -32,6 +34,13 @@ struct launch {
     struct crew *crew; /* launchers that were started by hand on other machines; NULL: there are none */
 };
 
+static bool
+wants_places (const struct settings *settings, const struct topology *topology)
+{
+    return topology->gpus_present && !when_on_cpu (settings)
+           && (settings->enable_cpu_affinity || when_gpus_chosen (settings));
+}
+
 /* A port is claimed only for a job that is really started; a plan for reading does not depend on what happens to
  * listen. */
 static int
@@ -41,8 +50,12 @@ make_plan (struct launch *launch, struct fail *fail)
     struct topology topology;
     struct program program;
     topology_probe (&topology, config->settings.num_cpu_threads_per_process <= 0);
-    if (program_resolve (&program, config, fail))
+    if (wants_places (&config->settings, &topology) && topology_probe_places (&topology))
+        return fail_nomem (fail);
+    if (program_resolve (&program, config, fail)) {
+        topology_release (&topology);
         return -1;
+    }
     if (mode_is_deepspeed_launcher (&config->settings))
         topology_probe_deepspeed (&topology);
     int result = mode_is_mpirun (&config->settings) ? topology_probe_mpi (&topology, fail) : 0;
@@ -52,6 +65,7 @@ make_plan (struct launch *launch, struct fail *fail)
     if (result == 0)
         result = plan_make (&launch->plan, config, &topology, &program, fail);
     program_release (&program);
+    topology_release (&topology);
     return result;
 }
 
@@ -170,6 +184,7 @@ run_once (struct job *job, const struct launch *launch, struct fail *fail)
     const struct job_observer observer = { .crew = crew_hook (launch->crew) };
     if (job_run (job, &launch->plan, &launch->keeper, launch->claim.fd, observer.crew ? &observer : NULL, fail))
         return -1;
+    gpu_report_find (job);
     print_report (job, launch);
     const struct crew_verdict *other = crew_blames_other (launch->crew);
     return other && job->end != JOB_TOLD ? other->status : job_status (job);
@@ -263,8 +278,10 @@ supervise_part (struct launch *launch)
     struct fail fail = { 0 };
     const struct job_observer observer = { .failed = hosts_tell_failure, .fd = launch->part->agent };
     int status = job_run (&job, &launch->plan, &launch->keeper, launch->claim.fd, &observer, &fail);
-    if (status == 0)
+    if (status == 0) {
+        gpu_report_find (&job);
         status = tell_agent (launch, &job, &fail);
+    }
     if (status < 0)
         status = tell_error (launch, &fail);
     job_release (&job);

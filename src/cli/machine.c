@@ -81,6 +81,8 @@ const struct machine_fact machine_facts[] = {
     { "System RAM", "memory", false, tell_memory },
     { "Control group limits", "cgroup", true, tell_limits },
     { "GPUs", "gpus", true, tell_gpus },
+    { "GPU links", "gpu_links", true, tell_gpu_links },
+    { "GPU processes", "gpu_processes", true, tell_gpu_processes },
     { "GPU driver", "gpu_driver", false, tell_driver },
     { "CUDA runtime", "cuda_runtime", false, tell_cuda },
     { "NCCL", "nccl", false, tell_nccl },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts about GPUs and the libraries that programs use with them: NVML, CUDA's runtime, NCCL, MPI.  Each library is
+/* Facts about the libraries that programs on several processes use: CUDA's runtime, NCCL, MPI.  Each library is
  * opened by name in a child process with a deadline, so that a broken one is a line of the report and no hang.
  *
  * `mpirun --version` is not run: it starts a program that may be a site's wrapper and contact its batch system, while
@@ -14,61 +14,8 @@
 #include "util/io.h"
 #include "util/probe.h"
 
-#include <dirent.h>
 #include <jansson.h>
 #include <string.h>
-
-/* The driver's own names, for where NVML is missing: "Model: NVIDIA H200", with tabs between. */
-static void
-tell_gpus_of_proc (struct strlist *values)
-{
-    static const char root[] = "/proc/driver/nvidia/gpus";
-    DIR *folder = opendir (root);
-    for (struct dirent *entry; folder && (entry = readdir (folder));) {
-        AUTO_STRBUF struct strbuf path = { 0 };
-        AUTO_FREE char *facts = NULL;
-        strbuf_printf (&path, "%s/%s/information", root, entry->d_name);
-        if (*entry->d_name == '.' || path.failed || io_read_file (path.text, 65536, &facts, NULL, NULL))
-            continue;
-        const char *model = strstr (facts, "Model:");
-        model = model ? model + 6 + strspn (model + 6, " \t") : "unnamed";
-        strlist_printf (values, "%.*s", (int) strcspn (model, "\n"), model);
-    }
-    if (folder)
-        closedir (folder);
-}
-
-void
-tell_gpus (const struct machine *machine, struct strlist *values)
-{
-    if (machine->gpu_count < 0) {
-        tell_gpus_of_proc (values);
-        if (machine->gpu_fail.status != FAIL_NOT_FOUND)
-            strlist_add (values, machine->gpu_fail.text);
-        return;
-    }
-    for (int i = 0; i < machine->gpu_count && i < MACHINE_MOST_GPUS; i++) {
-        const struct gpu *gpu = &machine->gpus[i];
-        strlist_printf (values, "%d: %s, %.2f GB, %s", gpu->index, gpu->name,
-                        (double) gpu->memory / (1024.0 * 1024 * 1024), *gpu->uuid ? gpu->uuid : "no UUID");
-    }
-    if (machine->gpu_count > MACHINE_MOST_GPUS)
-        strlist_printf (values, "and %d more", machine->gpu_count - MACHINE_MOST_GPUS);
-}
-
-void
-tell_driver (const struct machine *machine, struct strlist *values)
-{
-    AUTO_FREE char *text = NULL;
-    const struct gpu *gpu = &machine->gpus[0];
-    if (machine->gpu_count > 0)
-        strlist_printf (values, "%s, CUDA up to %d.%d", gpu->driver, gpu->cuda_driver / 1000,
-                        gpu->cuda_driver % 1000 / 10);
-    else if (!io_read_file ("/proc/driver/nvidia/version", 65536, &text, NULL, NULL))
-        strlist_printf (values, "%.*s", (int) strcspn (text, "\n"), text);
-    else
-        strlist_add (values, "none");
-}
 
 /* A library that tells its version as a number by one function. */
 struct library {

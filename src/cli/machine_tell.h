@@ -8,6 +8,8 @@
 #include "util/nvml.h"
 #include "util/strbuf.h"
 
+#include <jansson.h>
+
 enum { MACHINE_MOST_GPUS = 64 };
 
 /** What several facts are taken from. */
@@ -25,10 +27,15 @@ void tell_cpu_count (const struct machine *machine, struct strlist *values);
 void tell_memory (const struct machine *machine, struct strlist *values);
 void tell_limits (const struct machine *machine, struct strlist *values);
 void tell_gpus (const struct machine *machine, struct strlist *values);
+void tell_gpu_links (const struct machine *machine, struct strlist *values);
+void tell_gpu_processes (const struct machine *machine, struct strlist *values);
 void tell_driver (const struct machine *machine, struct strlist *values);
 void tell_cuda (const struct machine *machine, struct strlist *values);
 void tell_nccl (const struct machine *machine, struct strlist *values);
 void tell_mpi (const struct machine *machine, struct strlist *values);
 /** @} */
+
+/** All that is known of each GPU, for programs: an array of objects, empty without NVML; a new reference, or NULL. */
+json_t *machine_gpus_json (const struct machine *machine);
 
 #endif

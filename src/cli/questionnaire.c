@@ -451,11 +451,8 @@ add_remarks (const struct answers *answers)
         prompt_say ("note: without mixed precision, torch dynamo is fast only with TF32, which Hugging Face Accelerate "
                     "enables");
     if (answers_is (answers, "authorization", "credentials"))
-        prompt_say ("note: pass --aws_access_key_id and --aws_secret_access_key to each launch; the file does not "
-                    "contain them");
-    if (answers_is (answers, "role", "create"))
-        prompt_say ("note: the role accelerate_sagemaker_execution_role must exist before the first launch; create it "
-                    "with the AWS tools");
+        prompt_say ("note: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for each launch; the file does not contain "
+                    "them");
 }
 
 static int
@@ -483,7 +480,7 @@ finish (struct answers *answers, const struct config *old, struct config *file, 
 }
 
 int
-questionnaire_run (const struct config *old, int gpus, struct config *file, struct fail *fail)
+questionnaire_run (const struct config *old, int gpus, struct config *file, bool *wants_role, struct fail *fail)
 {
     struct answers answers;
     struct fail unused = { 0 };
@@ -498,6 +495,7 @@ questionnaire_run (const struct config *old, int gpus, struct config *file, stru
         result = walk (&answers, 0, false, ask_nothing, fail);
     if (!result)
         result = finish (&answers, old, file, has_person, fail);
+    *wants_role = !result && answers_is (&answers, "role", "create");
     prompt_close ();
     answers_release (&answers);
     return result;

@@ -11,8 +11,10 @@
  * @param old         flags, and the file that will be replaced
  * @param gpus        of this machine, for proposals
  * @param[out] file   what is to be written; initialized here, release it also after a failure
+ * @param[out] wants_role  whether the IAM role of the file is to be created
  * @return 0, or -1 with @p fail set: status 130 after Ctrl-C
  */
-int questionnaire_run (const struct config *old, int gpus, struct config *file, struct fail *fail);
+int questionnaire_run (const struct config *old, int gpus, struct config *file, bool *wants_role,
+                       struct fail *fail);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The questionnaire for Amazon SageMaker: Hugging Face Accelerate's questions in its order.  Accelerate also asks for
- * an access key, creates the role with it and forgets it; nothing is created here, so there is no such question. */
+ * an access key, creates the role with it and forgets it; here the role is created after the last answer, with the
+ * keys that Amazon's tools would use, so there is no such question. */
 #include <config.h>
 
 #include "cli/questions.h"
-
-#include <string.h>
 
 #include "cli/questions_dynamo.h"
 
@@ -13,13 +12,13 @@
 
 static const struct choice authorizations[] = {
     { "profile", "AWS profile" },
-    { "credentials", "Credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), passed to each launch" },
+    { "credentials", "Credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) in the environment of each launch" },
     { NULL },
 };
 
 static const struct choice roles[] = {
     { "name", "An existing IAM role, by name" },
-    { "create", "A new IAM role, accelerate_sagemaker_execution_role, which you create with the AWS tools" },
+    { "create", "A new IAM role, accelerate_sagemaker_execution_role, which is created now" },
     { NULL },
 };
 
@@ -84,8 +83,7 @@ recall_authorization (const struct config *old)
 static const char *
 recall_role (const struct config *old)
 {
-    const char *name = old->settings.iam_role_name;
-    return !name ? NULL : strcmp (name, ROLE) ? "name" : "create";
+    return old->settings.iam_role_name ? "name" : NULL;
 }
 
 static const struct question rows[] = {

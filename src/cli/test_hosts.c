@@ -35,7 +35,8 @@ add_clock (struct table *table, double seconds)
 static void
 show_hosts (const struct check *check, struct strbuf *out)
 {
-    static const char *const heads[] = { "host", "name", "version", "build", "clock", "ssh", "ranks", "MPI", "state" };
+    const char *carrier = check->hosts->starter.agents == STARTER_SRUN ? "srun" : "ssh";
+    const char *const heads[] = { "host", "name", "version", "build", "clock", carrier, "ranks", "MPI", "state" };
     struct table table = { .columns = sizeof heads / sizeof *heads, .right = 1 << 4 | 1 << 5 | 1 << 6 };
     for (size_t i = 0; i < table.columns; i++)
         table_add (&table, heads[i]);

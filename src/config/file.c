@@ -101,7 +101,7 @@ refuse_unknown (const struct place *place, struct fail *fail)
 static const struct {
     const char *section, *key;
 } ignored[] = {
-    { NULL, "additional_args" },          /* of SageMaker, a mapping */
+    { NULL, "additional_args" },          /* of SageMaker, a mapping, not a setting: config_read_file() */
     { NULL, "fp16" },                     /* of old releases; where it is true: find_old_key() */
     { "mpirun_config", "mpirun_ccl" },    /* of old releases, and without effect in the newest */
 };
@@ -318,6 +318,12 @@ config_read_file (struct config *config, const char *path, struct fail *fail)
 {
     struct filedoc doc = { 0 };
     int result = filedoc_read (&doc, path, fail) || filedoc_apply (config, &doc, fail) ? -1 : 0;
+    struct node *more = result ? NULL : node_find (&doc.root, "additional_args");
+    if (more) {
+        node_release (&config->additional_args);
+        config->additional_args = *more;
+        *more = (struct node){ 0 };
+    }
     filedoc_release (&doc);
     return result;
 }

@@ -123,7 +123,7 @@ const struct option options[] = {
 
     { .key = "debug", OPT_FLAG (debug), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .env = "ACCELERATE_DEBUG_MODE", .spelling = SPELL_TRUE_IF_ON,
-      .paths = S | M | T | D | P,
+      .paths = S | M | T | D | P | SM,
       .help = "check shapes before every collective",
       .doc = "Compare the shapes of tensors across ranks before every collective operation, and report a mismatch as "
              "an error that shows all shapes. Works in programs that use libaccel and in Python programs that use "
@@ -192,7 +192,14 @@ const struct option options[] = {
       .properties = PROPERTY_FILE, .env = "CUDA_VISIBLE_DEVICES", .spelling = SPELL_PLAIN, .paths = S | M | T | D,
       .when = when_gpus_chosen, .metavar = "GPUS",
       .help = "comma-separated GPU numbers, or 'all'",
-      .doc = "The GPUs visible to the ranks: comma-separated numbers or UUIDs, or all." },
+      .doc = "The GPUs visible to the ranks: comma-separated numbers or UUIDs (GPU-... or MIG-...), or all. Each rank "
+             "sees all of them and uses the one with its local rank, except that each gets a MIG device of its own. "
+             "See accelerate-gpus(7)." },
+
+    { .key = "share_gpus", OPT_FLAG (share_gpus), .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
+      .help = "allow more processes than GPUs",
+      .doc = "Start more processes on a machine than it has GPUs, or than gpu_ids lists: several use one GPU. NCCL "
+             "refuses that; other ways of communication do not." },
 
     { .key = "num_processes", OPT_INT (num_processes, 1, 1000000), .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH | COMMAND_TEST | COMMAND_ESTIMATE_MEMORY, .properties = PROPERTY_FILE, .metavar = "N",
@@ -235,7 +242,8 @@ const struct option options[] = {
     { .key = "dry_run", OPT_FLAG (dry_run), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,
       .help = "print what would be started, but start nothing",
-      .doc = "Print the processes that would be started, with their arguments and environment, but start nothing." },
+      .doc = "Print the processes that would be started, with their arguments and environment, but start nothing; for "
+             "SageMaker, print the request." },
 
     { .key = "explain", OPT_FLAG (explain), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_EXTENSION,

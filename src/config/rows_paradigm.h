@@ -10,7 +10,8 @@
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .env = "ACCELERATE_CPU_AFFINITY",
       .spelling = SPELL_ONE_IF_ON, .paths = S | M | T | D,
       .help = "keep each process on the cores near its GPU",
-      .doc = "Let Hugging Face Accelerate pin each process to the cores near its GPU." },
+      .doc = "Let each process run only on the CPUs near its GPU, as far as the launcher may use them. The dry run "
+             "shows them." },
 
     { .key = "use_deepspeed", OPT_FLAG (use_deepspeed), .group = GROUP_PARADIGM,
       .commands = COMMAND_LAUNCH | COMMAND_CONFIG, .env = "ACCELERATE_USE_DEEPSPEED",

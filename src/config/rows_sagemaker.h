@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of the option table: SageMaker, keys of files only; options.c includes them. */
+/* Rows of the option table: SageMaker, all but one keys of files only; options.c includes them. */
 
     { .key = "ec2_instance_type", OPT_TEXT (ec2_instance_type), .group = GROUP_AWS,
       .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "NAME",
@@ -55,3 +55,8 @@
       .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .metavar = "FILE",
       .help = "TSV file of metrics",
       .doc = "SageMaker: a tab-separated file with a metric's name and a regular expression in each line." },
+
+    { .key = "detach", OPT_FLAG (detach), .group = GROUP_AWS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_EXTENSION,
+      .help = "leave a SageMaker job running",
+      .doc = "SageMaker: exit when the job is created instead of following it to its end; print its name." },

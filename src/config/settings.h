@@ -56,6 +56,7 @@ struct settings {
 
     /* distributed */
     char *gpu_ids;
+    bool share_gpus;
     int64_t machine_rank;                /* may be SETTING_AUTO */
     char *main_process_ip;
     int64_t main_process_port; /* 0: not given, or "any free one"; the origin tells which */
@@ -214,6 +215,7 @@ struct settings {
     char *py_version;
     char *sagemaker_inputs_file;
     char *sagemaker_metrics_file;
+    bool detach;
 
     /* several hosts */
     char *hosts;

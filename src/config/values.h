@@ -5,6 +5,7 @@
 #define CONFIG_VALUES_H
 
 #include "config/options.h"
+#include "config/tree.h"
 #include "util/fail.h"
 #include "util/strbuf.h"
 
@@ -29,6 +30,7 @@ struct config {
     struct origin *origins; /* [option_count] */
     char *file;             /* the file that was read, or NULL */
     int file_keys;          /* how many keys were read from it */
+    struct node additional_args; /* of the file, for SageMaker; a null if there are none */
     bool only_given;        /* write no key without a value of somebody's: the questionnaire sets all that it wants */
     struct strlist *problems; /* where to note what is wrong with a file, which is then no failure; or NULL */
     char *program;          /* launch: the program, or NULL; other commands: the first free word */

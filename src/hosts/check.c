@@ -195,6 +195,12 @@ run_step (struct check *check, is_done_function *is_done, int64_t limit_ms, stru
 /* ---- connections and facts ---- */
 
 static bool
+has_greeted (const struct check_host *host)
+{
+    return host->link.state > LINK_CONNECTING;
+}
+
+static bool
 is_ready (const struct check_host *host)
 {
     return host->link.state >= LINK_READY;
@@ -226,7 +232,8 @@ connect_all (struct check *check, struct fail *fail)
     for (int i = 0; i < check->count; i++)
         if (link_start (&check->items[i].link, check->hosts, fail))
             return fail_prefix (fail, "host %s", check->items[i].link.name);
-    if (run_step (check, is_ready, check->limit_ms, fail) || ask_user (check, fail))
+    if (run_step (check, has_greeted, rally_connect_ms (&check->parcel), fail)
+        || run_step (check, is_ready, check->limit_ms, fail) || ask_user (check, fail))
         return -1;
     for (int i = 0; i < check->count; i++) {
         struct strbuf *out = &check->items[i].link.pipe.to_write;

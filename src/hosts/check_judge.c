@@ -34,6 +34,8 @@ judge_host (struct check *check, const struct check_host *host)
     strlist_printf (&check->problems, "host %s: %s", link->name, link->why);
     if (link->version && strcmp (link->version, PACKAGE_VERSION) != 0)
         advise (check, "install accelerate %s on host %s", PACKAGE_VERSION, link->name);
+    else if (!link->version && check->hosts->starter.agents == STARTER_SRUN)
+        advise (check, "make \"srun --overlap --nodelist=%s %s --version\" work", link->name, check->hosts->program);
     else if (!link->version)
         advise (check, "make \"ssh %s %s --version\" work without a question", link->name, check->hosts->program);
     else

@@ -164,7 +164,7 @@ take_signals (struct head *head)
 static int64_t
 link_deadline (const struct head *head, const struct link *link)
 {
-    int64_t limit_ms = link->state == LINK_CONNECTING ? rally_connect_ms (head) : head->parcel.timeout_ms;
+    int64_t limit_ms = link->state == LINK_CONNECTING ? rally_connect_ms (&head->parcel) : head->parcel.timeout_ms;
     bool is_asked = link->state == LINK_CONNECTING && !link->batch && link == head->asking;
     return link->state >= LINK_ENDED || is_asked ? INT64_MAX : link->pipe.heard_ms + limit_ms;
 }
@@ -182,7 +182,7 @@ static void
 lose_silent (const struct head *head, struct link *link)
 {
     if (link->state == LINK_CONNECTING)
-        link_lose (link, "no connection within %g s", (double) rally_connect_ms (head) / 1000);
+        link_lose (link, "no connection within %g s", (double) rally_connect_ms (&head->parcel) / 1000);
     else
         link_lose (link, "lost: no sign of life for %g s", (double) head->parcel.timeout_ms / 1000);
 }

@@ -44,7 +44,7 @@ struct head {
 int rally_advance (struct head *head, struct fail *fail);
 
 /** How long a connection, or the start of mpirun, may take. */
-int64_t rally_connect_ms (const struct head *head);
+int64_t rally_connect_ms (const struct parcel *parcel);
 
 /** Whether SSH has failed where it was not allowed to ask, and there is a user whom it could. */
 bool rally_may_ask (const struct link *link);

@@ -16,9 +16,9 @@ enum {
 };
 
 int64_t
-rally_connect_ms (const struct head *head)
+rally_connect_ms (const struct parcel *parcel)
 {
-    return head->parcel.timeout_ms > CONNECT_MS ? head->parcel.timeout_ms : CONNECT_MS;
+    return parcel->timeout_ms > CONNECT_MS ? parcel->timeout_ms : CONNECT_MS;
 }
 
 static bool
@@ -122,7 +122,7 @@ static int
 ask_for_standins (struct head *head, struct fail *fail)
 {
     head->phase = HEAD_LEND;
-    head->lend_ms = clock_ms () + rally_connect_ms (head);
+    head->lend_ms = clock_ms () + rally_connect_ms (&head->parcel);
     for (int i = 0; i < head->count; i++) {
         struct strbuf *out = &head->links[i].pipe.to_write;
         size_t begin = wire_begin (out, WIRE_LEND);

@@ -98,8 +98,9 @@ program_uses_mpi (const struct config *config)
            && uses_mpi (found);
 }
 
+/* @asked  the option that needs it; NULL: it is used if it is there */
 static int
-find_mpirun (struct starter *starter, bool is_asked, struct fail *fail)
+find_mpirun (struct starter *starter, const char *asked, struct fail *fail)
 {
     AUTO_FREE struct topology *topology = calloc (1, sizeof *topology);
     if (!topology)
@@ -107,9 +108,7 @@ find_mpirun (struct starter *starter, bool is_asked, struct fail *fail)
     if (topology_probe_mpi (topology, fail))
         return -1;
     if (!*topology->mpi_program)
-        return is_asked ? fail_set (fail, FAIL_USAGE, "--starter mpirun needs mpirun or mpiexec, but neither is in "
-                                    "PATH")
-                        : 0;
+        return asked ? fail_set (fail, FAIL_USAGE, "%s needs mpirun or mpiexec, but neither is in PATH", asked) : 0;
     starter->mpi = topology->mpi_is_open ? STARTER_MPI_OPEN : STARTER_MPI_HYDRA;
     starter->mpirun = strdup (topology->mpi_program);
     return starter->mpirun ? 0 : fail_nomem (fail);
@@ -124,13 +123,13 @@ starter_choose (struct starter *starter, const struct config *config, const stru
     *starter = (struct starter){ 0 };
     if (choose_agents (starter, word, list, fail))
         return -1;
-    bool is_asked = is_mpirun || !strcmp (mpi, "yes");
+    const char *asked = is_mpirun ? "--starter mpirun" : !strcmp (mpi, "yes") ? "--mpi yes" : NULL;
     if (is_mpirun && !strcmp (mpi, "no"))
         return fail_set (fail, FAIL_USAGE, "--starter mpirun cannot be combined with --mpi no");
-    if (!strcmp (mpi, "no") || (!is_asked && (list->count < 2 || !program_uses_mpi (config))))
+    if (!strcmp (mpi, "no") || (!asked && (list->count < 2 || !program_uses_mpi (config))))
         return 0;
     if (starter->agents != STARTER_SRUN)
-        return find_mpirun (starter, is_asked, fail);
+        return find_mpirun (starter, asked, fail);
     starter->mpi = STARTER_MPI_SRUN;
     return 0;
 }

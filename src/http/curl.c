@@ -8,6 +8,7 @@
 #include "http/http.h"
 
 #include <dlfcn.h>
+#include <string.h>
 
 /* Of OpenSSL's build, and of GnuTLS's, which Debian gives another name. */
 static const char *const names[] = { "libcurl.so.4", "libcurl-gnutls.so.4" };
@@ -33,6 +34,11 @@ curl_load (struct fail *fail)
     void *library = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
         library = dlopen (names[i], RTLD_NOW | RTLD_LOCAL);
+    const char *reason = library ? NULL : dlerror ();
+    if (!library && reason && strstr (reason, "memory")) { /* "cannot allocate ...", "out of memory" */
+        fail_nomem (fail);
+        return NULL;
+    }
     if (!library) {
         fail_set (fail, FAIL_GENERAL, "cannot load libcurl.so.4, which HTTP requests need: install libcurl4");
         return NULL;

@@ -34,7 +34,9 @@ http_json (const struct http_response *response, struct fail *fail)
 {
     json_error_t error;
     json_t *json = json_loadb (response->body.text ? response->body.text : "", response->body.length, 0, &error);
-    if (!json) {
+    if (!json && (json_error_code (&error) == json_error_out_of_memory || !*error.text))
+        fail_nomem (fail);
+    else if (!json) {
         AUTO_STRBUF struct strbuf shown = { 0 };
         http_show_url (&shown, response->url ? response->url : "");
         fail_set (fail, FAIL_GENERAL, "%s: the answer is not valid JSON: line %d: %s", shown.text ? shown.text : "",

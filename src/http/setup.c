@@ -23,6 +23,9 @@
         }                                                                                               \
     } while (0)
 
+/* One of proxies with TLS, which not every build of libcurl can use. */
+#define SET_IF_KNOWN(option, value) transfer->curl->easy_setopt (transfer->easy, CURLOPT_##option, (value))
+
 /* A header goes to the server byte by byte, so a line break in it would begin another one. */
 static int
 add_header (struct transfer *transfer, const char *line)
@@ -68,12 +71,33 @@ set_headers (struct transfer *transfer)
     return 0;
 }
 
+/* Before 8.10, libcurl sorts "name-more" before "name", and the signature is wrong. */
+static int
+check_order (struct transfer *transfer)
+{
+    const struct http_request *request = transfer->request;
+    const curl_version_info_data *info = transfer->curl->version_info (CURLVERSION_NOW);
+    for (size_t i = 0; i < request->header_count && info->version_num < 0x080a00; i++)
+        for (size_t k = 0; k < request->header_count; k++) {
+            size_t length = strcspn (request->headers[i], ":");
+            if (strncasecmp (request->headers[i], request->headers[k], length) || request->headers[k][length] != '-')
+                continue;
+            transfer_fail (transfer, HTTP_OTHER, "libcurl %s cannot sign the headers %.*s and %.*s for AWS: install "
+                           "version 8.10 or later", info->version, (int) length, request->headers[i],
+                           (int) strcspn (request->headers[k], ":"), request->headers[k]);
+            return -1;
+        }
+    return 0;
+}
+
 static int
 set_signature (struct transfer *transfer)
 {
     const struct http_aws *aws = transfer->request->aws;
     if (!aws)
         return 0;
+    if (check_order (transfer))
+        return -1;
     AUTO_STRBUF struct strbuf provider = { 0 };
     strbuf_printf (&provider, "aws:amz:%s:%s", aws->region, aws->service);
     if (provider.failed) {
@@ -106,8 +130,10 @@ set_trust (struct transfer *transfer)
     SET (SSL_VERIFYPEER, 1L);
     SET (SSL_VERIFYHOST, 2L);
     SET (SSLVERSION, (long) CURL_SSLVERSION_TLSv1_2);
-    if (!name && first_set (folders))
+    if (!name && first_set (folders)) {
         SET (CAPATH, getenv ("SSL_CERT_DIR"));
+        SET_IF_KNOWN (PROXY_CAPATH, getenv ("SSL_CERT_DIR"));
+    }
     if (!name || strncasecmp (transfer->url, "https:", 6))
         return 0;
     const char *path = getenv (name);
@@ -115,10 +141,13 @@ set_trust (struct transfer *transfer)
         transfer_fail (transfer, HTTP_NO_TRUST, "%s: cannot read %s: %s", name, path, strerror (errno));
         return -1;
     }
-    if (S_ISDIR (status.st_mode))
+    if (S_ISDIR (status.st_mode)) {
         SET (CAPATH, path);
-    else
+        SET_IF_KNOWN (PROXY_CAPATH, path);
+    } else {
         SET (CAINFO, path);
+        SET_IF_KNOWN (PROXY_CAINFO, path);
+    }
     return 0;
 }
 

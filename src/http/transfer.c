@@ -183,8 +183,24 @@ static const struct meaning meanings[] = {
     { CURLE_HTTP2, HTTP_BROKEN, UINT32_MAX, NULL },
     { CURLE_HTTP2_STREAM, HTTP_BROKEN, UINT32_MAX, NULL },
     { CURLE_WEIRD_SERVER_REPLY, HTTP_BROKEN, 1, NULL },
+    { CURLE_OUT_OF_MEMORY, HTTP_OTHER, 1, "out of memory" },
     { CURLE_UNSUPPORTED_PROTOCOL, HTTP_BROKEN, 1, "the answer is not HTTP" },
 };
+
+/* Without a tunnel through the proxy, there was no server that could have answered.  @return whether that was it */
+static bool
+fail_by_proxy (struct transfer *transfer)
+{
+    long status = 0;
+    transfer->curl->easy_getinfo (transfer->easy, CURLINFO_HTTP_CONNECTCODE, &status);
+    if (!status || status / 100 == 2 || transfer->response->trouble)
+        return false;
+    if (status >= 500 && try_again (transfer, CONNECTION_ATTEMPTS))
+        return true;
+    transfer_fail (transfer, HTTP_NO_CONNECTION, "the proxy refuses the connection: status %ld", status);
+    end (transfer);
+    return true;
+}
 
 /* An attempt without a whole answer. */
 static void
@@ -196,6 +212,8 @@ fail_by_code (struct transfer *transfer, CURLcode code)
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (meanings[i].code == code)
             meaning = &meanings[i];
+    if (fail_by_proxy (transfer))
+        return;
     bool was_sent = meaning->trouble == HTTP_BROKEN || meaning->trouble == HTTP_TIMED_OUT;
     bool may_repeat = is_read_only (request) || request->is_repeatable || request->body_path || !was_sent;
     if (!transfer->response->trouble && may_repeat && try_again (transfer, meaning->attempts))

@@ -153,7 +153,6 @@ hub_model_parse (struct hub_model *model, const struct http_response *response, 
         return fail_set (fail, FAIL_GENERAL, "the hub's answer is not a JSON object");
     }
     model->library = take_text (json, "library_name");
-    model->has_config = json_is_object (json_object_get (json, "config"));
     json_array_foreach (json_object_get (json, "siblings"), i, file)
         if (json_is_string (json_object_get (file, "rfilename")))
             strlist_add (&model->files, json_string_value (json_object_get (file, "rfilename")));

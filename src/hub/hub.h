@@ -18,8 +18,7 @@ struct hub {
 
 /** What the hub tells of a repository.  All zero before; for hub_model_release(). */
 struct hub_model {
-    char *library;       /* "transformers", or NULL: not stored on the hub */
-    bool has_config;     /* there is a configuration of transformers */
+    char *library;        /* "transformers", or NULL: not stored on the hub */
     struct strlist files;
 };
 

@@ -41,5 +41,6 @@ job_release (struct job *job)
     for (int i = 0; i < JOB_STREAMS; i++)
         output_sink_release (&job->sinks[i]);
     jobseg_detach (&job->segment);
+    strlist_release (&job->gpu_lines);
     *job = (struct job){ .segment = JOBSEG_NONE };
 }

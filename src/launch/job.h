@@ -82,6 +82,7 @@ struct job {
     int killed;       /* ranks that had to be killed */
     bool out_of_grace; /* because their time was over */
     int64_t oom_kills_before;
+    struct strlist gpu_lines; /* who uses the GPUs, by gpu_report_find() */
     bool out_of_memory; /* the kernel caused the first failure, because memory ran out */
     uint64_t not_passed_on; /* bytes of output that nobody has got, because somebody had no patience with the reader */
     bool has_leftovers;     /* processes of the job that SIGKILL did not end in time */

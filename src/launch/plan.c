@@ -9,6 +9,7 @@
 #include "config/host.h"
 #include "config/mode.h"
 #include "config/tee.h"
+#include "launch/gpu_choice.h"
 #include "launch/outside.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
@@ -317,24 +318,99 @@ gpu_mode (const struct settings *settings)
     return settings->use_fsdp ? "FSDP" : settings->use_megatron_lm ? "Megatron-LM" : "multi-GPU training";
 }
 
+/* How many GPUs the ranks see; 0: none, or those of another maker, which we do not know. */
+static int
+count_gpus (const struct draft *draft)
+{
+    return when_gpus_chosen (draft->settings) ? topology_visible_gpus (draft->settings->gpu_ids, JOBSEG_MAX_LOCAL)
+                                              : draft->topology->gpus;
+}
+
+/* Whether GPUs were asked for by name; otherwise they are only assumed because there are some. */
+static bool
+asks_for_gpus (const struct settings *settings)
+{
+    const char *type = settings->distributed_type;
+    bool other_maker = !strncmp (type, "MULTI_", 6) && strcmp (type, "MULTI_GPU");
+    return (settings->multi_gpu && !other_maker) || settings->use_fsdp || settings->use_megatron_lm
+           || settings->use_deepspeed || when_gpus_chosen (settings);
+}
+
+/* NCCL refuses two ranks on one GPU, but only when the programs first communicate. */
+static int
+check_gpus (const struct draft *draft, struct fail *fail)
+{
+    struct plan *plan = draft->plan;
+    const struct settings *settings = draft->settings;
+    int gpus = count_gpus (draft), ranks = plan->local_world_size;
+    if (when_on_cpu (settings) || draft->on_cpu || plan->outside)
+        return 0;
+    if (when_gpus_chosen (settings) && gpu_choice_check (settings->gpu_ids, draft->topology, fail))
+        return -1;
+    if ((plan->path != PATH_ELASTIC && plan->path != PATH_DEEPSPEED) || !gpus || ranks <= gpus)
+        return 0;
+    if (asks_for_gpus (settings) && !settings->share_gpus)
+        return fail_set (fail, FAIL_USAGE, "%d processes on %s, but %s %d GPU%s: start one process for each GPU "
+                         "(--num_processes), or give --share_gpus to let several use one",
+                         ranks, draft->topology->host, when_gpus_chosen (settings) ? "gpu_ids lists" : "it has", gpus,
+                         gpus > 1 ? "s" : "");
+    strlist_printf (&plan->notes, "%d processes share %d GPU%s%s", ranks, gpus, gpus > 1 ? "s" : "",
+                    settings->share_gpus ? "" : ", which NCCL refuses: for a program on CPUs, give --cpu");
+    return 0;
+}
+
 static void
 add_device_notes (const struct draft *draft)
 {
     struct plan *plan = draft->plan;
     const struct settings *settings = draft->settings;
-    int gpus = draft->topology->gpus;
     if (when_on_cpu (settings))
         return;
-    int chosen = when_gpus_chosen (settings) ? topology_visible_gpus (settings->gpu_ids, JOBSEG_MAX_LOCAL) : INT_MAX;
-    if (plan->local_world_size > chosen)
-        strlist_printf (&plan->notes, "%d processes share the %d GPU%s in gpu_ids", plan->local_world_size, chosen,
-                        chosen > 1 ? "s" : "");
     if (draft->on_cpu)
         strlist_printf (&plan->notes, "no GPU found: the %d processes run on CPUs, as with --cpu", plan->world_size);
-    else if (plan->path == PATH_ELASTIC && !gpus)
+    else if (plan->path == PATH_ELASTIC && !draft->topology->gpus)
         strlist_printf (&plan->notes, "no NVIDIA GPU found, but %s needs one", gpu_mode (settings));
-    else if (plan->path == PATH_ELASTIC && plan->local_world_size > gpus && !when_gpus_chosen (settings))
-        strlist_printf (&plan->notes, "%d processes share %d GPU%s", plan->local_world_size, gpus, gpus > 1 ? "s" : "");
+}
+
+/* The list of GPUs that the ranks see; NULL: all. */
+static const char *
+list_gpus (const struct draft *draft)
+{
+    return when_gpus_chosen (draft->settings) ? draft->settings->gpu_ids : draft->topology->visible;
+}
+
+/* CUDA shows a process only the first MIG device of a list, so each rank gets its own. */
+static void
+choose_part (const struct draft *draft, struct plan_process *process)
+{
+    const char *list = list_gpus (draft);
+    AUTO_STRBUF struct strbuf entry = { 0 };
+    if (draft->plan->local_world_size == 1 || draft->plan->outside || draft->on_cpu || when_on_cpu (draft->settings)
+        || !list || !gpu_choice_has_parts (list))
+        return;
+    gpu_choice_add_entry (list, process->local_rank, &entry);
+    process->env.failed = process->env.failed || entry.failed;
+    set (&process->env, ENV_CUDA_VISIBLE_DEVICES, entry.text ? entry.text : "");
+    snprintf (process->device, sizeof process->device, "cuda:0");
+}
+
+/* --enable_cpu_affinity */
+static int
+bind_process (const struct draft *draft, struct plan_process *process, struct fail *fail)
+{
+    char cpus[GPU_CHOICE_CPUS];
+    if (!draft->settings->enable_cpu_affinity || draft->plan->outside || strncmp (process->device, "cuda:", 5)
+        || !draft->topology->gpus)
+        return 0;
+    const char *why = gpu_choice_find_cpus (list_gpus (draft), process->local_rank, draft->topology, cpus);
+    if (why) {
+        if (process->local_rank == 0)
+            strlist_printf (&draft->plan->notes, "rank %d is not bound to the CPUs near its GPU: %s", process->rank,
+                            why);
+        return 0;
+    }
+    process->cpus = strdup (cpus);
+    return process->cpus ? 0 : fail_nomem (fail);
 }
 
 char *
@@ -405,8 +481,7 @@ static void
 name_device (const struct draft *draft, struct plan_process *process)
 {
     const struct settings *settings = draft->settings;
-    int gpus = when_gpus_chosen (settings) ? topology_visible_gpus (settings->gpu_ids, JOBSEG_MAX_LOCAL)
-                                           : draft->topology->gpus;
+    int gpus = count_gpus (draft);
     if (draft->plan->outside)
         snprintf (process->device, sizeof process->device, "chosen by the other launcher");
     else if (when_tpu (settings))
@@ -454,6 +529,8 @@ fill_processes (const struct draft *draft, const struct program *program, struct
         return -1;
     set_common (draft, &common);
     add_device_notes (draft);
+    if (check_gpus (draft, fail))
+        return -1;
     if (*draft->topology->port_note)
         strlist_add (&plan->notes, draft->topology->port_note);
     plan->processes = calloc ((size_t) plan->local_world_size, sizeof *plan->processes);
@@ -465,6 +542,9 @@ fill_processes (const struct draft *draft, const struct program *program, struct
             && outside_add_argv (&plan->processes[i].argv, plan->path, draft->config, draft->topology, program, fail))
             return -1;
         fill_process (draft, program, &common, i);
+        choose_part (draft, &plan->processes[i]);
+        if (bind_process (draft, &plan->processes[i], fail))
+            return -1;
         if (set_error_file (plan, &plan->processes[i], fail))
             return -1;
         if (plan->processes[i].argv.failed || plan->processes[i].env.failed)
@@ -481,8 +561,8 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
     struct draft draft = { .plan = plan, .settings = settings, .config = config, .topology = topology };
     *plan = (struct plan){ .grace_s = settings->grace, .no_prefix = settings->no_prefix };
     if (when_sagemaker (settings))
-        return fail_set (fail, FAIL_GENERAL, "%s: SageMaker jobs need Amazon's Python library: start them with Hugging "
-                         "Face Accelerate, or set compute_environment: LOCAL_MACHINE", config->file);
+        return fail_set (fail, FAIL_GENERAL, "%s is for SageMaker, but the flags choose a launch on this machine: "
+                         "leave them out, or choose another --config_file", config->file);
     if (divide_ranks (&draft, plan_world_size (settings, topology->gpus), fail))
         goto error;
     plan->path = plan_path (settings, plan->world_size, topology->gpus);
@@ -552,6 +632,7 @@ plan_release (struct plan *plan)
     for (int i = 0; i < plan->process_count; i++) {
         strlist_release (&plan->processes[i].argv);
         strlist_release (&plan->processes[i].env);
+        free (plan->processes[i].cpus);
     }
     free (plan->processes);
     free (plan->host);

@@ -21,6 +21,7 @@ struct plan_process {
     struct strlist argv;
     struct strlist env; /* NAME=VALUE, to be set over the launcher's own environment, sorted by name; the names are the
                          * same in every process of a plan */
+    char *cpus; /* that it may run on, as in plan.cpus; NULL: all of those */
     char device[32]; /* what it computes on, in PyTorch's words: "cpu", "cuda:1" */
     int passed_fd; /* a descriptor that it inherits; 0: none.  Set after plan_make() */
     unsigned tee; /* what of its output bears its name and goes into files; bits of config/tee.h */
@@ -36,7 +37,7 @@ struct plan_logs {
 /** All zero is an empty plan. */
 struct plan {
     char *host;
-    char cpus[256]; /* that the processes may run on, "0-3,8"; no process is bound to some of them */
+    char cpus[256]; /* that the processes may run on, "0-3,8" */
     char *program; /* as the user named it */
     enum option_path path;
     bool outside; /* another launcher starts the ranks: the one process here is that launcher */

@@ -120,6 +120,12 @@ print_note (const char *note, struct strbuf *out)
     strbuf_add_char (out, '\n');
 }
 
+static const char *
+cpus_of (const struct plan *plan, const struct plan_process *process)
+{
+    return process->cpus ? process->cpus : *plan->cpus ? plan->cpus : "unknown";
+}
+
 /* Where another launcher starts the ranks, only it knows how many and where; its command says it. */
 static void
 print_ranks (const struct plan *plan, struct strbuf *out)
@@ -139,7 +145,7 @@ print_ranks (const struct plan *plan, struct strbuf *out)
     for (int i = 0; i < plan->process_count; i++)
         strbuf_printf (out, "  %d  on %s, device %s%s, CPUs %s\n", plan->processes[i].rank, plan->host,
                        plan->processes[i].device, plan->gpus_are_missing ? " (not found)" : "",
-                       *plan->cpus ? plan->cpus : "unknown");
+                       cpus_of (plan, &plan->processes[i]));
 }
 
 void
@@ -201,7 +207,9 @@ make_plan (const struct plan *plan)
         const struct plan_process *process = &plan->processes[i];
         json_array_append_new (processes, json_pack ("{si si ss ss ss si so so}", "rank", process->rank,
                                                      "local_rank", process->local_rank, "host", plan->host, "device",
-                                                     process->device, "cpus", plan->cpus, "tee", (int) process->tee,
+                                                     process->device, "cpus",
+                                                     process->cpus ? process->cpus : plan->cpus, "tee",
+                                                     (int) process->tee,
                                                      "argv", make_list (&process->argv), "env",
                                                      make_env (&process->env)));
     }

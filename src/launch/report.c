@@ -141,6 +141,8 @@ add_failure (const struct job *job, struct strbuf *out)
         strbuf_printf (out, is_sentence ? "  it %s\n" : "  it was: %s\n", rank->doing);
     }
     add_words (job, rank, out);
+    for (size_t i = 0; i < job->gpu_lines.count; i++)
+        strbuf_printf (out, "  %s\n", job->gpu_lines.items[i]);
     add_others (job, "the other ranks at that moment", out);
 }
 
@@ -233,6 +235,10 @@ make_failure (const struct job *job)
     for (size_t i = 0; i < lines.count; i++)
         json_array_append_new (tail, json_text (lines.items[i]));
     json_object_set_new (failure, "stderr", tail);
+    json_t *gpus = json_array ();
+    for (size_t i = 0; i < job->gpu_lines.count; i++)
+        json_array_append_new (gpus, json_text (job->gpu_lines.items[i]));
+    json_object_set_new (failure, "gpus", gpus);
     add_error_file (job, rank, failure);
     json_object_set_new (failure, "others", make_others (job));
     return failure;

@@ -6,6 +6,7 @@
 
 #include "launch/spawn.h"
 
+#include "launch/cpu_list.h"
 #include "launch/logs.h"
 #include "launch/status.h"
 #include "util/cleanup.h"
@@ -33,6 +34,8 @@ struct child {
     pid_t launcher;
     const sigset_t *mask;
     const struct rlimit *descriptors; /* NULL: as ours */
+    const cpu_set_t *cpus; /* NULL: as ours */
+    size_t cpus_bytes;
     volatile int error;
 };
 
@@ -70,6 +73,8 @@ run_child (void *argument)
         fcntl (child->passed, F_SETFD, 0); /* of its own copy of our descriptors */
     if (child->descriptors)
         setrlimit (RLIMIT_NOFILE, child->descriptors);
+    if (child->cpus)
+        sched_setaffinity (0, child->cpus_bytes, child->cpus); /* if it fails, they have just been taken away from us */
     sigprocmask (SIG_SETMASK, child->mask, NULL);
     execve (child->path, child->argv, child->envp);
     child->error = errno;
@@ -236,6 +241,9 @@ spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
         return -1;
     if (process->env.count)
         memcpy (hand->envp, process->env.items, process->env.count * sizeof *hand->envp);
+    cpu_set_t cpus[8];
+    CPU_ZERO_S (sizeof cpus, cpus);
+    cpu_list_mark (process->cpus ? process->cpus : "", cpus, sizeof cpus);
     struct child child = {
         .path = process->argv.items[0],
         .argv = process->argv.items,
@@ -248,6 +256,8 @@ spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
         .launcher = spawn->launcher,
         .mask = &job->keeper->old_mask,
         .descriptors = spawn->descriptors_raised ? &spawn->descriptors : NULL,
+        .cpus = process->cpus ? cpus : NULL,
+        .cpus_bytes = sizeof cpus,
     };
     int result = start (hand, rank, &child, fail);
     for (int i = 0; i < JOB_STREAMS; i++)

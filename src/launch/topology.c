@@ -5,6 +5,8 @@
 #include "launch/topology.h"
 
 #include "launch/cgroup_limits.h"
+#include "launch/cpu_list.h"
+#include "launch/gpu_places.h"
 #include "launch/topology_nvidia.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
@@ -34,21 +36,6 @@ read_line (const char *path, char *text, size_t size)
     return true;
 }
 
-/* Mark the CPUs of a list such as "0-3,8" in @p seen. */
-static void
-mark_list (const char *list, cpu_set_t *seen, size_t bytes)
-{
-    while (isdigit ((unsigned char) *list)) {
-        char *end;
-        unsigned long first = strtoul (list, &end, 10), last = first;
-        if (*end == '-')
-            last = strtoul (end + 1, &end, 10);
-        for (unsigned long cpu = first; cpu <= last && cpu < bytes * 8; cpu++)
-            CPU_SET_S (cpu, bytes, seen);
-        list = *end == ',' ? end + 1 : end;
-    }
-}
-
 /* Each core is counted at its first allowed thread; so one file is read per core, not per thread. */
 static int
 count_cores (const cpu_set_t *allowed, size_t bytes, int cpus)
@@ -66,33 +53,11 @@ count_cores (const cpu_set_t *allowed, size_t bytes, int cpus)
         char path[96];
         snprintf (path, sizeof path, "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", cpu);
         if (read_line (path, text, sizeof text))
-            mark_list (text, seen, bytes);
+            cpu_list_mark (text, seen, bytes);
         cores++;
     }
     free (seen);
     return cores;
-}
-
-/* As the kernel writes such lists; a very long one ends in "...". */
-static void
-list_cpus (const cpu_set_t *allowed, size_t bytes, char *text, size_t size)
-{
-    size_t at = 0;
-    for (size_t cpu = 0; cpu < bytes * 8; cpu++) {
-        size_t last = cpu;
-        if (!CPU_ISSET_S (cpu, bytes, allowed))
-            continue;
-        while (last + 1 < bytes * 8 && CPU_ISSET_S (last + 1, bytes, allowed))
-            last++;
-        if (at + 48 > size) {
-            snprintf (text + at, size - at, ",...");
-            return;
-        }
-        at += (size_t) snprintf (text + at, size - at, "%s%zu", at ? "," : "", cpu);
-        if (last > cpu)
-            at += (size_t) snprintf (text + at, size - at, "-%zu", last);
-        cpu = last;
-    }
 }
 
 static void
@@ -114,7 +79,7 @@ probe_cpus (struct topology *topology, bool wants_cores)
         }
     }
     int cpus = CPU_COUNT_S (bytes, allowed);
-    list_cpus (allowed, bytes, topology->cpu_list, sizeof topology->cpu_list);
+    cpu_list_write (allowed, bytes, topology->cpu_list, sizeof topology->cpu_list);
     int cores = wants_cores ? count_cores (allowed, bytes, cpus) : cpus;
     free (allowed);
     int quota = wants_cores ? cgroup_cpu_quota () : 0;
@@ -146,13 +111,15 @@ topology_visible_gpus (const char *text, int present)
 {
     if (!text)
         return present;
-    int count = 0;
+    int count = 0, parts = 0;
     while (*text && *text != '-') { /* the driver stops at the first that is none, by custom written -1 */
         size_t length = strcspn (text, ",");
-        count += length > 0;
+        bool is_part = !strncmp (text, "MIG-", 4); /* a GPU may have several */
+        count += length > 0 && !is_part;
+        parts += is_part;
         text += length + (text[length] == ',');
     }
-    return count < present ? count : present;
+    return (count < present ? count : present) + (present ? parts : 0);
 }
 
 /* In a container /proc may show the host's devices, so the nodes in /dev count first; they may also not have been made
@@ -187,7 +154,9 @@ topology_probe (struct topology *topology, bool wants_cores)
         snprintf (topology->host, sizeof topology->host, "localhost");
     probe_cpus (topology, wants_cores);
     topology->gpus_present = count_gpus ();
-    topology->gpus = topology_visible_gpus (getenv ("CUDA_VISIBLE_DEVICES"), topology->gpus_present);
+    topology->visible = getenv (ENV_CUDA_VISIBLE_DEVICES);
+    topology->cuda_order = getenv ("CUDA_DEVICE_ORDER");
+    topology->gpus = topology_visible_gpus (topology->visible, topology->gpus_present);
     topology->lacks_p2p = topology->gpus_present > 1 && topology_lacks_p2p ("");
     topology->nccl_p2p_is_chosen = getenv (ENV_NCCL_P2P_DISABLE);
     topology->nccl_ib_is_chosen = getenv (ENV_NCCL_IB_DISABLE);
@@ -200,4 +169,21 @@ topology_probe (struct topology *topology, bool wants_cores)
         topology->tmp_folder = NULL;
     if (!getcwd (topology->folder, sizeof topology->folder))
         topology->folder[0] = '\0';
+}
+
+int
+topology_probe_places (struct topology *topology)
+{
+    struct gpu_place *places = calloc (GPU_PLACES_MOST, sizeof *places);
+    topology->places = places;
+    topology->place_count = places ? gpu_places_list ("", places) : 0;
+    return places ? 0 : -1;
+}
+
+void
+topology_release (struct topology *topology)
+{
+    free (topology->places);
+    topology->places = NULL;
+    topology->place_count = 0;
 }

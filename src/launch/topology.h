@@ -22,6 +22,10 @@ struct topology {
     char cpu_list[256]; /* those that the affinity allows, "0-3,8"; "" where unknown */
     int gpus;           /* NVIDIA devices that a process sees, CUDA_VISIBLE_DEVICES heeded */
     int gpus_present; /* the same, CUDA_VISIBLE_DEVICES not heeded */
+    const char *visible;    /* CUDA_VISIBLE_DEVICES, or NULL */
+    const char *cuda_order; /* CUDA_DEVICE_ORDER, or NULL */
+    struct gpu_place *places; /* owned: where they are, by topology_probe_places() */
+    int place_count;
     int free_port;      /* for MASTER_PORT if none is given and the usual one is in use, or any will do; 0: none */
     bool port_taken;    /* somebody listens at the port that the job has to use */
     char port_note[512]; /* what else the user should know about the port; may be "" */
@@ -52,6 +56,11 @@ int topology_probe_mpi (struct topology *topology, struct fail *fail);
 
 /** Find DeepSpeed's own launcher in PATH. */
 void topology_probe_deepspeed (struct topology *topology);
+
+/** Find out where the GPUs are, which costs a few files of /proc and /sys for each.  @return 0, or -1 without memory */
+int topology_probe_places (struct topology *topology);
+
+void topology_release (struct topology *topology);
 
 /** How many devices a CUDA_VISIBLE_DEVICES of @p text leaves of @p present ones. */
 int topology_visible_gpus (const char *text, int present);

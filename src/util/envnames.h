@@ -37,6 +37,7 @@
 #define ENV_LOG_LEVEL "ACCELERATE_LOG_LEVEL"
 #define ENV_DEBUG_MODE "ACCELERATE_DEBUG_MODE"
 #define ENV_OMP_NUM_THREADS "OMP_NUM_THREADS"
+#define ENV_CUDA_VISIBLE_DEVICES "CUDA_VISIBLE_DEVICES"
 
 /* ours */
 #define ENV_JOB_SEGMENT "ACCEL_JOB_SEGMENT" /* path of the job segment, /proc/PID/fd/N of the launcher */

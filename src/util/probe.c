@@ -39,6 +39,17 @@ probe_open_library (const char *const *names, const struct probe_symbol *symbols
     return 0;
 }
 
+void
+probe_find_more (const char *name, const struct probe_symbol *symbols)
+{
+    void *library = dlopen (name, RTLD_NOW | RTLD_NOLOAD);
+    for (; library && symbols->name; symbols++) {
+        void *address = dlsym (library, symbols->name);
+        if (address)
+            memcpy (symbols->address, &address, sizeof address);
+    }
+}
+
 /* A crash must look like one (a sanitizer or an inherited handler would hide it), leave no core file and no sound. */
 static void
 isolate (pid_t parent)

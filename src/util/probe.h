@@ -39,4 +39,7 @@ struct probe_symbol {
  *  ask().  It is never closed: the child ends.  @return 0, or -1 with FAIL_NOT_FOUND where no such library is. */
 int probe_open_library (const char *const *names, const struct probe_symbol *symbols, struct fail *fail);
 
+/** Find those of @p symbols that the library @p name has, which is open.  The addresses of the others stay. */
+void probe_find_more (const char *name, const struct probe_symbol *symbols);
+
 #endif

@@ -79,13 +79,14 @@ def compare(accelerate, folder, case):
     os.write(write_end, text)  # less than a pipe holds
     os.close(write_end)
     done = subprocess.run([accelerate, "config", "--config_file", path], stdin=read_end, capture_output=True,
-                          env={"HOME": HOME, "PATH": "/usr/bin:/bin"}, timeout=300)
+                          env={"HOME": HOME, "PATH": "/usr/bin:/bin", "AWS_EC2_METADATA_DISABLED": "true"}, timeout=300)
     rest = os.read(read_end, 65536)
     os.close(read_end)
     said = (done.stdout + done.stderr).decode()[-600:]
     if "error" in case:
         return None if done.returncode and not os.path.exists(path) else "was not refused: " + said
-    if done.returncode:
+    # Without credentials, a role cannot be created; cli/config_role.sh does.
+    if done.returncode and b"the configuration is saved, but: cannot create role" not in done.stderr:
         return f"status {done.returncode}: {said}"
     if rest:
         return f"{rest!r} was not read: a question is missing"

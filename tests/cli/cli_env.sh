@@ -49,12 +49,12 @@ if [ -f "$fake" ]; then
     test_expect_success 'GPUs, driver, CUDA, NCCL and MPI from their libraries' '
         faked_env && grep "^- GPUs:$" out &&
         grep -F "	- 0: NVIDIA GeForce RTX 4090, 24.00 GB, GPU-8e1f0a2c-0000-1111-2222-333344445555" out &&
-        grep -F "	- 2: unknown, 0.00 GB, no UUID" out && grep -Fx -- "- GPU driver: 535.104.05, CUDA up to 12.2" out &&
+        grep -F "	- 2: lost (it has fallen off the bus: see dmesg), 0.00 GB, no UUID" out && grep -Fx -- "- GPU driver: 535.104.05, CUDA up to 12.2" out &&
         grep -Fx -- "- CUDA runtime: 12.4" out && grep -Fx -- "- NCCL: 2.20.5" out &&
         grep -Fx "	- Fake MPI v4.1.4, package: Test" out'
     test_expect_success 'the same as JSON' '
         faked_env --json && grep -F "\"nccl\": \"2.20.5\"" out && grep -F "\"cuda_runtime\": \"12.4\"" out &&
-        grep -F "\"0: NVIDIA GeForce RTX 4090, 24.00 GB, GPU-8e1f0a2c-0000-1111-2222-333344445555\"" out'
+        grep -F "\"0: NVIDIA GeForce RTX 4090, 24.00 GB, GPU-8e1f0a2c-0000-1111-2222-333344445555, 23.00 GB free\"" out'
     while IFS='|' read -r how only said; do
         test_expect_success "a library that does this: $how in $only" "
             FAKE_LIBRARY=$how FAKE_LIBRARY_ONLY=$only faked_env && grep -F -- '$said' out && grep '^- .Accelerate. default' out"

@@ -56,7 +56,8 @@ test_expect_success 'test_explicit_dtypes' '
     ! grep int out'
 test_expect_success 'test_transformers_model' 'sizes bert-base-cased float32 90669056 433249280 1732997120'
 test_expect_success 'test_no_split_modules' '
-    "$accelerate" estimate-memory HuggingFaceM4/idefics-80b-instruct --json >out && grep "\"largest_layer\": 3240165632" out'
+    "$accelerate" estimate-memory HuggingFaceM4/idefics-80b-instruct --json >out && grep "\"largest_layer\": 3240165632" out &&
+    grep "\"stored_bytes\": 260094099456" out'
 test_expect_success 'test_timm_model' 'sizes timm/resnet50.a1_in1k float32 9437184 102441032 409764128'
 
 # ---- the table ----
@@ -182,6 +183,7 @@ test_expect_success 'the hub talks nonsense' '
     rules "/bert-base-cased/resolve/main/config.json file=nonsense" && refused 1 "config.json" bert-base-cased && rules'
 test_expect_success 'files of wrong sizes' '
     weights=hub/bert-base-cased/resolve/main/model.safetensors && mv $weights whole &&
+    : >$weights && refused 1 "is not a safetensors file, or is truncated" bert-base-cased &&
     head -c 5 whole >$weights && refused 1 "is not a safetensors file, or is truncated" bert-base-cased &&
     head -c 3000 whole >$weights && refused 1 "is not a safetensors file, or is truncated" bert-base-cased &&
     head -c 400000 whole >$weights && refused 1 "the file has 400000 bytes, but its header describes 4" bert-base-cased &&
@@ -225,6 +227,9 @@ test_expect_success 'offline, from the cache, which consists of links' '
     rules && "$accelerate" estimate-memory golden/llama >wanted && rules &&
     HF_HUB_OFFLINE=1 "$accelerate" estimate-memory golden/llama >out && diff wanted out && test -z "$(ls requests)" &&
     HF_ENDPOINT=http://127.0.0.1:$(free_port) "$accelerate" estimate-memory golden/llama >out && diff wanted out'
+test_expect_success 'nobody there, and a cache without weights' '
+    mkdir -p home/.cache/huggingface/hub/models--a--b/refs home/.cache/huggingface/hub/models--a--b/snapshots/$revision && printf $revision >home/.cache/huggingface/hub/models--a--b/refs/main &&
+    HF_ENDPOINT=http://127.0.0.1:$(free_port) && refused 1 "cannot reach the hub, and cannot use the cache: " a/b && grep "has no safetensors or GGUF file" err'
 test_expect_success 'offline, and not in the cache' '
     HF_HUB_OFFLINE=yes && export HF_HUB_OFFLINE && refused 1 "HF_HUB_OFFLINE is set, and model '\''bert-base-cased'\'' is not in the cache" bert-base-cased'
 test_expect_success 'another cache' '
@@ -253,7 +258,8 @@ import json
 assert json.load(open(\"out\"))[\"model\"] == \"o\x27d\x5cd \x5cx1b[31m\x5cxff \x22x\x22 %s ü\", json.load(open(\"out\"))"'
 test_expect_success 'folders without weights' '
     mkdir empty pickles && : >pickles/pytorch_model.bin && refused 1 "empty: has no safetensors or GGUF file" empty &&
-    refused 1 "pickles: has only pickled weights (pytorch_model.bin)" pickles'
+    refused 1 "pickles: has only pickled weights (pytorch_model.bin)" pickles &&
+    mkdir two && : >two/a.gguf && : >two/b.gguf && refused 1 "two: has more than one model, such as a.gguf; name the file" two'
 
 # ---- GGUF, inference, training ----
 

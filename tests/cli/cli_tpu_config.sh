@@ -102,6 +102,10 @@ test_expect_success 'a signal reaches gcloud' '
     { PATH=$scratch/bin:$PATH "$accelerate" tpu-config --config_file list.yaml >out 2>error & } && pid=$! &&
     await arguments.pid && kill -TERM $pid && { wait $pid; status=$?; } && [ $status = 3 ] && grep "got it" arguments &&
     gone "$(cat arguments.pid)"'
+printf '#!/bin/sh\nexec grep SigBlk /proc/self/status\n' >bin/gcloud
+test_expect_success 'gcloud has the signal mask of the shell' '
+    PATH=$scratch/bin:$PATH && tpu_config --config_file list.yaml >out && grep -w 0000000000000000 out &&
+    env --block-signal=USR1 "$accelerate" tpu-config --config_file list.yaml >out && grep -w 0000000000000200 out'
 
 # Arguments, exit status, message.
 : >empty.sh

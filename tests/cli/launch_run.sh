@@ -188,7 +188,7 @@ test_expect_success 'DeepSpeed on several machines: its launcher, and a file for
 test_expect_success 'a dry run starts nothing' '
     "$accelerate" launch --dry_run --cpu --num_processes 2 touch started >got && ! test -e started &&
     grep "touch started" got && grep "^  RANK=1" got && grep -x "  1  on .*, device cpu, CPUs [0-9][-0-9,.]*" got &&
-    "$accelerate" launch --dry_run --multi_gpu --gpu_ids 4,7 --num_processes 3 touch started >gpus &&
+    "$accelerate" launch --dry_run --share_gpus --multi_gpu --gpu_ids 4,7 --num_processes 3 touch started >gpus &&
     grep "^  1 .*device cuda:1[, ]" gpus && grep "^  2 .*device cuda:0[, ]" gpus &&
     "$accelerate" launch --dry_run --cpu --num_processes 2 touch started >again && diff again got
 '

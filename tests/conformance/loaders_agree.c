@@ -12,21 +12,30 @@
 enum { SAMPLES = 29, EPOCHS = 3, MOST = 256, FAILURES = 2 };
 
 static const struct accel_batch_sampler two_batches = { .length = 2, .batch_size = 2 };
+static const struct accel_batch_sampler larger_batches = { .length = 2, .batch_size = 3 };
+static const struct accel_batch_sampler whole_batches = { .length = 2, .batch_size = 2, .drop_last = true };
 static const struct accel_field other_name = { "y", ACCEL_INT64, 0, { 0 } };
 static const struct accel_field other_dtype = { "x", ACCEL_INT32, 0, { 0 } };
 static const struct accel_field other_shape = { "x", ACCEL_INT64, 2, { 3, 1 } };
 static const struct accel_field two_fields[] = { { "x", ACCEL_INT64, 0, { 0 } }, { "z", ACCEL_BOOL, 0, { 0 } } };
 
-/* All ranks but the last have a data set of 20 numbers and batches of 2. */
-static const struct difference {
+/* All ranks but the last have a data set of 20 numbers and batches of 2, unless @common says otherwise. */
+struct difference {
     const char *what, *first, *last; /* what the error says; NULL: there is none */
     struct accel_loader_options options;
     size_t samples;
     const struct accel_field *fields;
     size_t field_count;
-    bool is_stream, sampler, batch_sampler, generator, runs;
+    const struct accel_batch_sampler *batches;
+    bool is_stream, sampler, generator, runs;
     uint64_t epoch;
-} differences[] = {
+    const struct difference *common;
+};
+
+static const struct difference common = { .options = { .batch_size = 2 } }, batched = { .batches = &two_batches },
+                               dropping = { .options = { .drop_last = true }, .batches = &two_batches };
+
+static const struct difference differences[] = {
     { "number of samples", "20", "19", { .batch_size = 2 }, .samples = 19 },
     { "batch_size", "2", "3", { .batch_size = 3 } },
     { "seed", "0", "7", { .batch_size = 2, .seed = 7 } },
@@ -43,7 +52,11 @@ static const struct difference {
       { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES } },
     { "synchronize_rng", "false", "true", { .batch_size = 2, .synchronize_rng = true } },
     { "kind of data", "a data set", "a stream", { .batch_size = 2 }, .is_stream = true },
-    { "batch_size", "2", "0", { 0 }, .batch_sampler = true },
+    { "batch_size", "2", "0", { 0 }, .batches = &two_batches },
+    { "batch_sampler", "2 batches of 2 samples (at most 0)", "2 batches of 3 samples (at most 0)", { 0 },
+      .batches = &larger_batches, .common = &batched },
+    { "batch_sampler", "2 batches of 2 samples (at most 0)", "2 batches of 2 samples (at most 0), drop_last", { 0 },
+      .batches = &whole_batches, .common = &dropping },
     { "position", "epoch 0 after 0 samples", "epoch 4 after 0 samples", { .batch_size = 2 },
       .epoch = 4 },
     { "position", "epoch 0 after 0 samples", "in the middle of an epoch", { .batch_size = 2 },
@@ -56,12 +69,10 @@ static const struct difference {
     { NULL, NULL, NULL, { .batch_size = 2, .workers = 1, .prefetch = 3, .timeout_ms = 1000 } },
 };
 
-static const struct difference common = { .options = { .batch_size = 2 } };
-
 static void
 check_difference (const struct difference *row)
 {
-    const struct difference *mine = rank == size - 1 ? row : &common;
+    const struct difference *mine = rank == size - 1 ? row : row->common ? row->common : &common;
     const struct accel_field *fields = mine->fields ? mine->fields : &number_field;
     size_t samples = mine->samples ? mine->samples : 20, count = mine->field_count ? mine->field_count : 1;
     struct counter counter = { 0, 20 };
@@ -78,11 +89,11 @@ check_difference (const struct difference *row)
         check (!accel_sampler_random (&sampler, samples, NULL, &err), "%s", err.text);
     if (mine->generator)
         check (!accel_generator_create (&generator, 1, &err), "%s", err.text);
-    struct accel_batch_sampler batches = two_batches;
+    struct accel_batch_sampler batches = mine->batches ? *mine->batches : two_batches;
     batches.next = (void *) read_number; /* which is not called */
     options.sampler = sampler;
     options.generator = generator;
-    options.batch_sampler = mine->batch_sampler ? &batches : NULL;
+    options.batch_sampler = mine->batches ? &batches : NULL;
     enum accel_status status = mine->is_stream ? accel_loader_create_stream (&loader, &stream, &options, &err)
                                                : accel_loader_create (&loader, &dataset, &options, &err);
     if (!check (!status, "%s", err.text))

@@ -31,8 +31,9 @@ ACCEL_ENGINE_PATH=$scratch/engines
 # More ranks than processors, for root too.
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 OMPI_MCA_btl_vader_single_copy_mechanism=none
+HWLOC_COMPONENTS=-gl # or mpirun waits for whatever has the port of an X server
 export ACCEL_ENGINE_PATH OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
-    OMPI_MCA_btl_vader_single_copy_mechanism
+    OMPI_MCA_btl_vader_single_copy_mechanism HWLOC_COMPONENTS
 # An mpirun that hangs may ignore SIGTERM.
 limit=$((patience / 3))
 limited () {
@@ -166,7 +167,6 @@ test_expect_success 'a message, and a sum, that MPI gets in parts' 'under_mpirun
 test_expect_success 'a rank that does not go on with a transfer is named' '
     under_mpirun 2 "$builddir/tests/engines/mpi_program" asleep'
 test_expect_success 'a timeout is that of one call' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" waits'
-
 # Scenarios of tests/fault/comm_faults.sh, rank 1 being the victim: how many are told, and of what.
 while read -r scenario told what; do
     test_expect_success "hang: $what" '
@@ -178,6 +178,16 @@ other-name 3 a rank calls another function of the same kind
 other-count 3 a rank has another count
 recv-count 3 a message of another length
 EOT
+# mpirun would end the others at once.
+if grep -q "Open MPI" version; then
+    for scenario in killed killed-large-shared; do
+        is_long || [ $scenario = killed ] || continue
+        test_expect_success "all hosts hear of a rank that has ended: $scenario" '
+            under_mpirun 4 --enable-recovery ./layout "2 2" "$builddir/tests/fault/comm_faults" $scenario 1 >out 2>&1 &&
+            ! grep WRONG out && grep "^rank 0: as expected after [0-9.]* ms: rank 1 ended (process [0-9]*); mean" out &&
+            test "$(grep -c "^rank [23]: as expected after .*rank 0 gave up: rank 1 ended (process" out)" = 2'
+    done
+fi
 
 # ---- training ----
 

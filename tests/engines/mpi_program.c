@@ -9,6 +9,7 @@
  *   mpi_program message      100 MiB, more than MPI gets at once, and their sum
  *   mpi_program asleep       rank 1 starts a large transfer, and does not go on
  *   mpi_program waits        short waits, all of which together exceed the timeout
+ *   mpi_program absent       rank 1 never opens the job
  *
  * What is wrong is one line on standard error and exit status 1. */
 #include <config.h>
@@ -306,6 +307,23 @@ wait_often (void)
     accel_close (acc);
 }
 
+/* The other one ends when mpirun, or the launcher, does not find it any more. */
+static void
+wait_in_vain (void)
+{
+    const char *text = getenv ("RANK");
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    if (text && !strcmp (text, "1"))
+        for (;;)
+            pause ();
+    enum accel_status status = accel_open (&acc, &(struct accel_options){ .timeout_ms = 1500 }, &err);
+    printf ("%s: %s\n", status == ACCEL_ERR_TIMEOUT ? "timeout" : "WRONG", err.text);
+    status = accel_open (&acc, &(struct accel_options){ .timeout_ms = 1500 }, &err);
+    printf ("%s: %s\n", status == ACCEL_ERR_UNSUPPORTED ? "again" : "WRONG", err.text);
+    exit (3);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -327,6 +345,8 @@ main (int argc, char **argv)
         sleep_in_transfer ();
     else if (!strcmp (how, "waits"))
         wait_often ();
+    else if (!strcmp (how, "absent"))
+        wait_in_vain ();
     else
         return 2;
     return 0;

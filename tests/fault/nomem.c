@@ -5,7 +5,10 @@
  *
  * A child must either say what the command says (its output ends NOMEM_REFERENCE), or fail and say that memory was the
  * reason.  NOMEM_EVERY=N tries each Nth allocation only, NOMEM_FIRST of them first.  Every other end is a line of the
- * file NOMEM_LOG, whose last line counts the cases; with NOMEM_TRACE the places follow, as addr2line takes them. */
+ * file NOMEM_LOG, whose last line counts the cases; with NOMEM_TRACE the places follow, as addr2line takes them.
+ *
+ * A command that speaks to others cannot be forked: with NOMEM_AT=N, only the Nth allocation fails, and nothing else
+ * happens. */
 #include <config.h>
 
 #include <errno.h>
@@ -30,7 +33,7 @@ extern void *__libc_memalign (size_t alignment, size_t size);
 static pid_t explorer; /* 0: nothing is tried */
 static bool is_failing, is_inside, wants_trace;
 static int said = -1, report = -1;
-static long allocations, cases, bad, every = 1, first;
+static long allocations, cases, bad, every = 1, first, at;
 static char reference[OUTPUT_BYTES], output[OUTPUT_BYTES];
 
 static void
@@ -81,7 +84,7 @@ judge (int status)
 static bool
 fails_here (void)
 {
-    if (is_failing)
+    if (is_failing || (at && __atomic_add_fetch (&allocations, 1, __ATOMIC_RELAXED) == at))
         return true;
     if (is_inside || !explorer || getpid () != explorer)
         return false;
@@ -155,6 +158,7 @@ begin (void)
     const char *log = getenv ("NOMEM_LOG"), *file = getenv ("NOMEM_REFERENCE");
     const char *step = getenv ("NOMEM_EVERY"), *start = getenv ("NOMEM_FIRST");
     void *places[1];
+    at = getenv ("NOMEM_AT") ? atol (getenv ("NOMEM_AT")) : 0;
     if (step && atol (step) > 0)
         every = atol (step);
     if (start)

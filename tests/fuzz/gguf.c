@@ -21,7 +21,9 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
     }
     assert (!is_short);
     for (size_t i = 0; i < gguf.count; i++)
-        assert (*gguf.tensors[i].name && gguf.tensors[i].bytes <= INT64_MAX);
+        assert (*gguf.tensors[i].name && gguf.tensors[i].bytes <= INT64_MAX
+                && gguf.tensors[i].offset + gguf.tensors[i].bytes <= gguf.end);
+    assert (gguf.end <= INT64_MAX);
     gguf_release (&gguf);
     struct gguf less;
     if (!gguf_parse (&less, data, size / 2, &is_short, &err))

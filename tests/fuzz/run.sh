@@ -8,7 +8,8 @@ seed=${FUZZ_SEED:-1} # the same inputs each time, in their order; 0: others
 srcdir=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
 status=0
 jobs=
-for name in ${FUZZERS-yaml json flags pickle zip safetensors index manifest state hosts crew gguf hub}; do
+names='yaml json flags pickle zip safetensors index manifest state hosts crew gguf hub answer aws profiles'
+for name in ${FUZZERS-$names}; do
     mkdir -p "fuzz-$name"
     "tests/fuzz/fuzz_$name" -seed="$seed" -max_total_time="$seconds" -timeout=10 -max_len=2048 -print_final_stats=1 \
         -artifact_prefix="fuzz-$name-" "fuzz-$name" "$srcdir/tests/fuzz/corpus/$name" >"fuzz-$name.log" 2>&1 &

@@ -46,6 +46,20 @@ test_expect_success 'a program at an odd place is looked for in PATH on the othe
     "./odd; place/accelerate" launch --cpu --dry_run --hosts a,b true >out && grep "accelerate --agent" out &&
     ! grep odd out
 '
+test_expect_success 'the option that needs mpirun is named if there is none' '
+    mkdir empty && for option in "--mpi yes" "--starter mpirun"; do
+        test_exit 2 env PATH="$PWD/empty" "$accelerate" launch --cpu --dry_run --hosts a,b $option true 2>err &&
+            grep -e "$option needs mpirun or mpiexec, but neither is in PATH" err || return 1
+    done
+'
+# Signs of life come from agents; before that, SSH logs in.
+if is_long; then
+test_expect_success 'connections of a check may take longer than hosts may be silent, as those of a launch' '
+    ssh_is "sleep 5; exec env --default-signal \$1" && launch --host_timeout 3 true &&
+    PATH=$scratch/bin:$PATH timeout $patience "$accelerate" test --hosts a,b --main_process_ip 127.0.0.1 \
+        --host_timeout 3 >out && ! grep "no connection" out
+'
+fi
 is_stopped () {
     grep -q "^[0-9]* ([^)]*) T" "/proc/$1/stat"
 }

@@ -112,6 +112,13 @@ test_expect_success 'examples/digits trains alike on 1 host and 2' '
     digits --num_processes 4 >one && test "$(wc -l <one)" -eq 2 &&
     digits --hosts host1:2,host2:2 >two && diff one two && all_clean host1 host2
 '
+# mpirun itself may hang then; the head does not.
+test_expect_success 'ranks of another host that never come are not waited for beyond the timeout' '
+    test_exit 3 launch --starter mpirun --hosts host1,host2 "$builddir/tests/engines/mpi_program" absent >out 2>err &&
+    grep "^timeout: .* 0 timed out after 1500 ms .* ranks on other hosts (rank 0 is here) to call accel_open()" out &&
+    grep "^again: .*start the program again" out && ! grep WRONG out && grep "rank 0 .* exited with status 3" err &&
+    all_clean host1 host2
+'
 if is_long; then
 test_expect_success 'and on 3, with the numbers of processes that they have' '
     digits --starter mpirun --hosts host1:2,host2:1,host3:1 >three && diff one three && all_clean host1 host2 host3

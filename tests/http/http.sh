@@ -100,10 +100,15 @@ test_expect_success 'answers have a size' '
 test_expect_success 'many at once' '
     rules "/file status=503 times=3" && "$request" -c 40 "$url/file" >out &&
     test "$(grep -c "^status 200" out)" = 40 && test "$(grep -c "^hello, range" out)" = 40'
+# A request is written down when it comes, and answered 400 ms later.
+test_expect_success 'but not more than eight' '
+    rules "/file delay=400" && "$request" -c 9 "$url/file" >out && requests_are 9 &&
+    test $(($(date -r requests/9 +%s%N) - $(date -r requests/1 +%s%N))) -ge 400000000'
 test_expect_success 'the first failure ends the others' '
     rules "/file stall=4" && test_exit 1 "$request" -t 1000 -c 20 "$url/file" >out 2>err && test "$(wc -l <err)" = 1'
 test_expect_success 'the caller stops it' '
-    rules "/file delay=100000" && echo stop | test_exit 1 "$request" -e "$url/file" >out 2>err && grep -x interrupted err'
+    rules "/file delay=100000" && echo stop | test_exit 1 "$request" -e "$url/file" >out 2>err && grep -x interrupted err &&
+    grep -x "trouble 9" out'
 
 test_expect_success 'a file is sent' '
     rules && head -c 3000000 /dev/urandom >upload && "$request" -f upload "$url/upload" >out && grep "^PUT /upload " requests/1 &&
@@ -161,8 +166,51 @@ if command -v openssl >/dev/null; then
         grep "REQUESTS_CA_BUNDLE: cannot read /nowhere/at/all" err'
     test_expect_success 'a certificate for another name is refused' '
         test_exit 1 env SSL_CERT_FILE=cert.pem "$request" "https://localhost:$tls_port/root/file" >out 2>err'
+
+    # start_proxy FOLDER [CERTIFICATE KEY]: its address goes to $proxy
+    start_proxy () {
+        mkdir "$1" || exit 99
+        python3 "$srcdir/tests/http/proxy.py" "$1" $$ ${2+"$2" "$3"} 2>/dev/null &
+        await "$1/.port" || exit 99
+        proxy=127.0.0.1:$(cat "$1/.port")
+    }
+    if command -v python3 >/dev/null && python3 -c "import os; os.pidfd_open"; then
+        start_proxy plain || exit 99
+        REQUESTS_CA_BUNDLE=cert.pem
+        export REQUESTS_CA_BUNDLE
+        for name in https_proxy HTTPS_PROXY all_proxy ALL_PROXY; do
+            test_expect_success "a tunnel through a proxy: $name" '
+                rm -f plain/log && env $name=http://$proxy "$request" -b SECRET "$secure" >out && grep -x "status 200" out && grep "hello, range" out &&
+                grep "^CONNECT 127.0.0.1:$tls_port " plain/log && ! grep SECRET plain/log'
+        done
+        test_expect_success 'no tunnel where NO_PROXY says so' '
+            rm -f plain/log && HTTPS_PROXY=http://$proxy NO_PROXY=127.0.0.1 "$request" "$secure" >out && grep -x "status 200" out && test ! -e plain/log'
+        test_expect_success 'the server behind the proxy must prove who it is' '
+            (unset REQUESTS_CA_BUNDLE && test_exit 1 env HTTPS_PROXY=http://$proxy "$request" "$secure" >out 2>err) && grep -x "trouble 5" out'
+        test_expect_success 'a password for the proxy, which no message shows' '
+            rm -f plain/log && HTTPS_PROXY=http://somebody:PASSWORD@$proxy "$request" "$secure" >out && grep "^Proxy-Authorization: Basic c29tZWJvZHk6UEFTU1dPUkQ=" plain/log &&
+            echo 407 >plain/status && test_exit 1 env HTTPS_PROXY=http://somebody:PASSWORD@$proxy "$request" "$secure" >out 2>err && ! grep PASSWORD out err'
+        test_expect_success 'a proxy that refuses is named, and not asked again' '
+            for status in 403 407; do
+                rm -f plain/log && echo $status >plain/status && test_exit 1 env HTTPS_PROXY=http://$proxy "$request" "$secure" >out 2>err &&
+                grep "the proxy refuses the connection: status $status" err && grep -x "attempts 1" out && grep -x "trouble 2" out || return 1
+            done'
+        test_expect_success 'one that is busy is asked again' '
+            rm -f plain/log && echo 503 >plain/status && test_exit 1 env HTTPS_PROXY=http://$proxy "$request" "$secure" >out 2>err &&
+            grep "the proxy refuses the connection: status 503" err && grep -x "attempts 3" out && rm plain/status'
+        start_proxy secured cert.pem key.pem || exit 99
+        test_expect_success 'a proxy that is spoken to by TLS proves who it is, by the same bundle' '
+            HTTPS_PROXY=https://$proxy "$request" "$secure" >out && grep -x "status 200" out && grep "^CONNECT" secured/log && rm secured/log &&
+            (unset REQUESTS_CA_BUNDLE && test_exit 1 env HTTPS_PROXY=https://$proxy "$request" "$secure" >out 2>err) && test ! -s secured/log'
+        unset REQUESTS_CA_BUNDLE
+    else
+        test_skip 'tunnels through proxies' 'needs python3 3.9 or later'
+    fi
     kill $tls
 else
     test_skip 'certificates' 'needs openssl'
 fi
+test_expect_success 'headers of an answer that only announces another one do not count' '
+    rules "/file early=Content-Encoding:gzip" && "$request" "$url/file" >out && grep -x "status 200" out &&
+    tail -n 1 out | grep -x "hello, range"'
 test_done

@@ -12,6 +12,7 @@
  *   match=TEXT        only if TEXT is in the request's headers
  *   status=N          the answer's status
  *   header=NAME:VALUE another header, any number of them
+ *   early=NAME:VALUE  a header of another answer before this one, 103 Early Hints
  *   file=NAME         the body is this file of ROOT
  *   delay=MS          wait before the answer
  *   cut=N             close the connection after N bytes of the body
@@ -62,7 +63,7 @@ struct rule {
     long long cut, stall, length; /* -1: none */
     int delay;
     bool drop, whole, endless, garbage;
-    char file[LINE], headers[4 * LINE], range[LINE];
+    char file[LINE], headers[4 * LINE], range[LINE], early[LINE];
 };
 
 static bool
@@ -173,6 +174,8 @@ read_rule (char *words, unsigned number, const struct request *request, struct r
             rule->status = atoi (value);
         else if (!strncmp (word, "header=", 7))
             snprintf (rule->headers + strlen (rule->headers), LINE, "%s\r\n", value);
+        else if (!strncmp (word, "early=", 6))
+            snprintf (rule->early, LINE, "%s", value);
         else if (!strncmp (word, "file=", 5))
             snprintf (rule->file, LINE, "%s", value);
         else if (!strncmp (word, "delay=", 6))
@@ -305,8 +308,10 @@ answer (int fd, const struct request *request)
         status = first > last ? 416 : 206;
     }
     off_t count = status == 416 ? 0 : last + 1 - first;
-    int length = snprintf (head, sizeof head, "HTTP/1.1 %d %s\r\nContent-Length: %lld\r\n%s", status, reason (status),
-                           rule.length >= 0 ? rule.length : (long long) count, rule.headers);
+    int length = *rule.early ? snprintf (head, sizeof head, "HTTP/1.1 103 Early Hints\r\n%s\r\n\r\n", rule.early) : 0;
+    length += snprintf (head + length, sizeof head - (size_t) length,
+                        "HTTP/1.1 %d %s\r\nContent-Length: %lld\r\n%s", status, reason (status),
+                        rule.length >= 0 ? rule.length : (long long) count, rule.headers);
     if (*rule.range || status == 206)
         length += snprintf (head + length, sizeof head - (size_t) length, "Content-Range: bytes %lld-%lld/%lld\r\n",
                             *rule.range ? atoll (rule.range) : (long long) first, (long long) last, (long long) size);

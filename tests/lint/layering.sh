@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Dependencies run one way: cli -> hosts -> launch -> config -> util, cli -> hub -> http -> util, cli -> files -> util,
-# lib -> files -> util; and a few things have one place only.
+# Dependencies run one way: cli -> hosts -> launch -> config -> util, cli -> hub -> http -> util,
+# cli -> sagemaker -> aws -> http -> util, sagemaker -> config -> util, cli -> files -> util, lib -> files -> util; and a few
+# things have one place only.
 . "${srcdir:-.}/tests/testlib.sh"
 
 # includes FOLDER FORBIDDEN...: no file of src/FOLDER includes "FORBIDDEN/...".
@@ -14,17 +15,19 @@ includes () {
     done
 }
 
-includes util files lib config launch hosts http hub cli
-includes files lib config launch hosts http hub cli
-includes lib config launch hosts http hub cli
-includes config files lib launch hosts http hub cli
-includes launch files lib hosts http hub cli
-includes hosts files lib http hub cli
-includes http files lib config launch hosts hub cli
-includes hub files lib config launch hosts cli
-includes selftest util files lib config launch hosts http hub cli
-includes cuda util files config launch hosts http hub cli
-includes engines util files lib config launch hosts http hub cli
+includes util files lib config launch hosts http hub aws sagemaker cli
+includes files lib config launch hosts http hub aws sagemaker cli
+includes lib config launch hosts http hub aws sagemaker cli
+includes config files lib launch hosts http hub aws sagemaker cli
+includes launch files lib hosts http hub aws sagemaker cli
+includes hosts files lib http hub aws sagemaker cli
+includes http files lib config launch hosts hub aws sagemaker cli
+includes hub files lib config launch hosts aws sagemaker cli
+includes aws files lib config launch hosts hub sagemaker cli
+includes sagemaker files lib launch hosts hub cli
+includes selftest util files lib config launch hosts http hub aws sagemaker cli
+includes cuda util files config launch hosts http hub aws sagemaker cli
+includes engines util files lib config launch hosts http hub aws sagemaker cli
 
 # ---- the floors of src/lib, which HACKING.md lists ----
 

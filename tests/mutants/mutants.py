@@ -31,6 +31,7 @@ from rewrite import BadTable, find_function, mask, read_table, rewrite  # noqa: 
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONTROL_BYTES = 8192  # two for the number, one for each mutant
+LONG = r'^tests/hosts/(?!random)'  # most of what they look at is in their long forms only
 LEFT_OUT = re.compile(r'^tests/lint/(?!generated|man)')  # they look at the sources, which are not the real ones here
 KILLED, SURVIVED, NOT_REACHED, EQUIVALENT = 'killed', 'survived', 'not reached', 'equivalent'
 NOT_FINISHED, NOT_RUN = 'not finished', 'not run'
@@ -174,12 +175,14 @@ class Build:
 class Test:
     """A program or a script; a script's points can be run alone."""
 
-    def __init__(self, name, build):
+    def __init__(self, name, build, long):
         self.name = name
         path = build.tree / name
         self.is_script = name.endswith('.sh')
         self.command = ['/bin/sh', str(path)] if self.is_script else [str(build.folder / name)]
         self.points, self.failure, self.whole, self.parts = 0, '', None, []
+        self.setup = 0.0  # seconds of a script before its points
+        self.is_long = bool(long and self.is_script and re.search(long, name))
 
     def take(self, note):
         """What a run without a mutant found."""
@@ -235,8 +238,10 @@ class Slot:
         tree, folder = str(self.build.tree), str(self.build.folder)
         environment = dict(os.environ, srcdir=tree, builddir=folder, TMPDIR=str(self.scratch),
                            CC=self.build.compilers[0], CXX=self.build.compilers[1])
-        for name in 'MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES', 'TEST_ONLY':
+        for name in 'MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES', 'TEST_ONLY', 'TEST_LONG':
             environment.pop(name, None)
+        if unit.test.is_long:
+            environment['TEST_LONG'] = 'yes'
         if unit.part:
             environment['TEST_ONLY'] = str(unit.part)
         if self.plain:
@@ -363,7 +368,7 @@ def state_of(mutant, files):
 class Examination:
     def __init__(self, options, mutants, files, build, tests, slots):
         self.options, self.mutants, self.files, self.build, self.slots = options, mutants, files, build, slots
-        self.tests = [Test(name, build) for name in tests
+        self.tests = [Test(name, build, options.long) for name in tests
                       if not LEFT_OUT.match(name) and re.search(options.tests, name)]
         self.notebook = Notebook(build.work / 'results.jsonl')
         self.baselines = Notebook(build.work / 'baseline.jsonl')
@@ -371,7 +376,8 @@ class Examination:
 
     def baseline(self):
         """Each test without a mutant: how long its points take, and which mutants each reaches."""
-        state = digest(digest_of_folder(self.build.tree / 'tests'), digest_of_folder(self.build.tree / 'src'),
+        state = digest(self.options.long, digest_of_folder(self.build.tree / 'tests'),
+                       digest_of_folder(self.build.tree / 'src'),
                        *(f'{mutant.key}{mutant.number}' for mutant in self.mutants))
 
         def work(slot, test):
@@ -388,6 +394,8 @@ class Examination:
                     note['parts'] = [(note['seconds'], True, sorted(reached))]
                 self.baselines.put(test.name, note)
             test.take(note)
+            if len(test.parts) > 1:
+                test.setup = self.measure_setup(slot, test)
         in_parallel(self.slots, self.tests, work)
         for test in self.tests:
             if test.failure:
@@ -398,12 +406,21 @@ class Examination:
             if unit.part and note.get('source') == self.source_of(unit.test.name):
                 unit.passes_alone = note['passes_alone']
 
+    def measure_setup(self, slot, test):
+        """How long a script takes of which no point is run: what every point costs that is run alone."""
+        name, source = f'{test.name} setup', self.source_of(test.name)
+        if self.baselines.get(name).get('source') != source:
+            outcome = slot.run(Unit(test, test.points + 1, 0, ()), 0, 60)
+            self.baselines.put(name, {'source': source, 'setup': round(outcome.seconds, 2)})
+        return self.baselines.get(name)['setup']
+
     @functools.lru_cache(maxsize=None)
     def source_of(self, name):
         """A hash of what a test says: of its own file, since helpers change rarely in what they find."""
         for path in self.build.tree / name, self.build.tree / (name + '.c'):
             if path.is_file():
-                return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+                is_long = name.endswith('.sh') and self.options.long and re.search(self.options.long, name)
+                return hashlib.sha256(path.read_bytes()).hexdigest()[:16] + (' long' if is_long else '')
         return ''
 
     def has_ended(self, mutant):
@@ -416,7 +433,7 @@ class Examination:
         if note['result'] == KILLED:
             if self.options.confirm:
                 return not note['how'].startswith(NO_END) or note.get('confirmed', False)
-            return note['test_state'] == self.source_of(note['test'])
+            return note['test_state'].split()[:1] == self.source_of(note['test']).split()[:1]  # in whichever form
         return not self.options.tests and not self.remaining(mutant)
 
     def remaining(self, mutant):
@@ -427,7 +444,18 @@ class Examination:
         units = [unit for unit in self.units if mutant.number in unit.reached]
         units += {unit.test.whole for unit in units if unit.passes_alone is False and not unit.test.failure}
         units = [unit for unit in units if unit.passes_alone is not False]
-        return [unit for unit in units if passed.get(unit.name) != self.source_of(unit.test.name)]
+        return [unit for unit in units
+                if self.source_of(unit.test.name) not in (passed.get(unit.name), passed.get(unit.test.name))]
+
+    def with_wholes(self, units):
+        """The same, and scripts as a whole where that may be quicker than their points, each with its setup."""
+        by_test = collections.defaultdict(list)
+        for unit in units:
+            if unit.part:
+                by_test[unit.test].append(unit)
+        return units + [test.whole for test, points in by_test.items()
+                        if test.whole not in units and not test.failure
+                        and sum(point.seconds + test.setup for point in points) > test.whole.seconds]
 
     def count_kills(self):
         """How many mutants of each file each unit has killed."""
@@ -438,17 +466,24 @@ class Examination:
         return kills
 
     def killer(self, mutant):
-        note = self.notebook.get(mutant.key)
+        return self.name_of(self.notebook.get(mutant.key))
+
+    @staticmethod
+    def name_of(note):
         part = note.get('part', 0)
         return note.get('test', '') + (f' {part}' if part else '')
 
     def price(self, mutant, unit):
         """Seconds for a kill: little for the unit that has killed this mutant, or others of its file."""
-        seconds = unit.seconds + 0.2
         if unit.name == self.killer(mutant):
             return 0
         kills = self.kills[mutant.file]
-        return seconds / (kills[unit.name] / max(kills.total(), 1) + 0.02)
+        points = [unit]
+        if unit.test.parts and not unit.part:
+            points += [point for point in unit.test.parts if mutant.number in point.reached]
+        # What reaches few mutants looks at them more closely than what reaches nearly all.
+        chance = sum(kills[point.name] / max(kills.total(), 1) + 2 / max(len(point.reached), 1) for point in points)
+        return (unit.seconds + (unit.test.setup if unit.part else 0) + 0.2) / chance
 
     def cost(self, mutant):
         return min((self.price(mutant, unit) for unit in self.remaining(mutant)), default=0)
@@ -479,17 +514,19 @@ class Examination:
             note['passed'] = dict(old.get('passed', {}))
         tried = set()
         while True:
-            units = [unit for unit in self.remaining(mutant) if unit.name not in tried]
-            unit = min(units, key=lambda unit: self.price(mutant, unit), default=None)
+            units = [unit for unit in self.remaining(mutant) if not tried & {unit.name, unit.test.name}]
+            unit = min(self.with_wholes(units), key=lambda unit: self.price(mutant, unit), default=None)
             spent = time.monotonic() - begin
             if not unit or self.options.budget and spent and spent + unit.seconds > self.options.budget:
                 break
             tried.add(unit.name)
             failure = self.failure(slot, mutant, unit)
             if failure:
-                note.update(result=KILLED, test=unit.test.name, part=unit.part, how=failure,
+                point = re.match(r'not ok (\d+)', failure) if unit.test.is_script else None
+                part = int(point.group(1)) if point else unit.part
+                note.update(result=KILLED, test=unit.test.name, part=part, how=failure,
                             test_state=self.source_of(unit.test.name), confirmed=self.options.confirm)
-                self.kills[mutant.file][unit.name] += 1
+                self.kills[mutant.file][self.name_of(note)] += 1
                 break
             note['passed'][unit.name] = self.source_of(unit.test.name)
             self.notebook.put(mutant.key, note)
@@ -611,6 +648,8 @@ def parse_options():
     parser.add_argument('--slack', type=float, default=20, help='seconds beyond three times the usual [20]')
     parser.add_argument('--budget', type=float, default=0, metavar='SECONDS', help='put off mutants that take longer')
     parser.add_argument('--tests', default='', metavar='REGEX', help='only run tests whose name matches')
+    parser.add_argument('--long', default=LONG, metavar='REGEX', help='scripts that are run in their long form '
+                        '[%(default)s]')
     parser.add_argument('--again', action='store_true', help='run those again that were not killed, even those with '
                         'a reason in the table')
     parser.add_argument('--confirm', action='store_true', help='run those again, with more slack, that were killed '

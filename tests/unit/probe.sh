@@ -18,7 +18,7 @@ test_expect_success 'GPUs, one of them lost' '
 	3 GPUs
 	0: NVIDIA GeForce RTX 4090, 24576 MiB, GPU-8e1f0a2c-0000-1111-2222-333344445555, driver 535.104.05, CUDA 12020
 	1: NVIDIA GeForce RTX 4090, 24576 MiB, GPU-8e1f0a2c-0000-1111-2222-333344445555, driver 535.104.05, CUDA 12020
-	2: unknown, 0 MiB, , driver 535.104.05, CUDA 12020
+	2: lost (it has fallen off the bus: see dmesg), 0 MiB, , driver 535.104.05, CUDA 12020
 	EOT'
 test_expect_success 'no more than asked for' 'ask 1 && [ "$(wc -l <out)" = 2 ] && grep -x "3 GPUs" out'
 test_expect_success 'none asked for: the number' 'ask 0 && [ "$(cat out)" = "3 GPUs" ]'
@@ -34,7 +34,7 @@ while IFS='|' read -r how said; do
     test_expect_success "a library that does this: $how" "
         FAKE_LIBRARY=$how ask && cat out && [ \"\$(cat out)\" = '$said' ]"
 done <<'EOT'
-fail|1: libnvidia-ml.so.1: nvmlInit: Driver Not Loaded
+fail|1: libnvidia-ml.so.1: nvmlInit: Driver Not Loaded: load the kernel module (modprobe nvidia), or see dmesg
 hang|1: libnvidia-ml.so.1 did not answer in 2 s
 load-hang|1: libnvidia-ml.so.1 did not answer in 2 s
 crash|1: libnvidia-ml.so.1 crashed with signal 11 (Segmentation fault)

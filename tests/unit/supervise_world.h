@@ -13,6 +13,7 @@
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/procfs.h"
 #include "util/strbuf.h"
 
 #include <fcntl.h>
@@ -236,6 +237,27 @@ fake_waitpid (pid_t pid, int *status)
     return 0;
 }
 
+static bool
+fake_read_stat (pid_t pid, struct procfs_stat *stat)
+{
+    *stat = (struct procfs_stat){ .is_exiting = world.ranks[pid - FIRST_PID].ended };
+    return true;
+}
+
+/* How a rank that was not reaped yet has ended. */
+static int
+fake_waitid (pid_t pid, siginfo_t *info)
+{
+    const struct puppet *puppet = &world.ranks[pid - FIRST_PID];
+    bool is_killed = WIFSIGNALED (puppet->status);
+    if (!puppet->ended || puppet->reaped)
+        return -1;
+    info->si_pid = pid;
+    info->si_code = is_killed ? CLD_KILLED : CLD_EXITED;
+    info->si_status = is_killed ? WTERMSIG (puppet->status) : WEXITSTATUS (puppet->status);
+    return 0;
+}
+
 static void
 fake_sweep_signal (int signal)
 {
@@ -348,6 +370,8 @@ drain_sink (struct output_sink *sink)
 #define clock_ms() (world.now)
 #define kill(pid, signal) fake_kill (pid, signal)
 #define waitpid(pid, status, options) fake_waitpid (pid, status)
+#define waitid(type, pid, info, options) fake_waitid ((pid_t) (pid), info)
+#define procfs_read_stat(pid, stat) fake_read_stat (pid, stat)
 #define sweep_reap() (!world.has_left)
 #define sweep_signal(signal) fake_sweep_signal (signal)
 #define cgroup_oom_kills() (world.oom_kills)
@@ -362,6 +386,8 @@ drain_sink (struct output_sink *sink)
 #include "launch/supervise.c"
 #undef kill
 #undef waitpid
+#undef waitid
+#undef procfs_read_stat
 #undef output_sink_drain
 
 /* ---- Making and ending it. ---- */

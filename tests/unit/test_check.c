@@ -120,6 +120,12 @@ break_connection (struct lab *lab)
     lose (&lab->check.items[1], NULL, "cannot connect: no route");
 }
 static void
+break_step (struct lab *lab)
+{
+    break_connection (lab);
+    lab->hosts.starter.agents = STARTER_SRUN;
+}
+static void
 break_version (struct lab *lab)
 {
     lose (&lab->check.items[2], other_version, "accelerate 9.9 is installed there");
@@ -223,7 +229,8 @@ test_judgement (void)
         const char *problem, *note, *advice; /* NULL: none; else parts of the only one */
     } cases[] = {
         { "nothing", break_nothing, NULL, NULL, "a job can run" },
-        { "a connection", break_connection, "host b: cannot connect", NULL, "ssh b accelerate --version" },
+        { "a connection", break_connection, "host b: cannot connect", NULL, "ssh b accelerate --version\" work w" },
+        { "a step of Slurm", break_step, "host b: cannot connect", NULL, "nodelist=b accelerate --version\" work" },
         { "another version", break_version, "host c: accelerate 9.9", NULL, "install accelerate " PACKAGE_VERSION },
         { "no answer", break_answer, "host c: no answer", NULL, "see to host c" },
         { "a pair", break_pair, "from b to c: cannot connect", NULL, "between hosts b and c on all ports" },
@@ -356,6 +363,8 @@ test_mpi_launch (struct config *config)
         { "all pairs", all_links, "accelerate: note: a port\n", "0", CHECK_MPI_MEASURED, "" },
         { "a pair is missing", "link 0 2 1 1 1\nlink 0 1 1 1 1\n", "", "0", CHECK_MPI_FAILED, "without a message" },
         { "pairs that do not exist", "link 0 3 1 1 1\nlink 2 1 1 1 1\nlink -1 1 1 1 1\nlink 1 1 1 1 1\n", "", "0",
+          CHECK_MPI_FAILED, "without a message" },
+        { "one that does not exist for one that does", "link 0 1 1 1 1\nlink 0 2 1 1 1\nlink 0 3 1 1 1\n", "", "0",
           CHECK_MPI_FAILED, "without a message" },
         { "a status", all_links, "accelerate: note: a port\naccelerate: no way\nsh: gone\n", "2", CHECK_MPI_FAILED,
           "no way" },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The launcher of machine 0 among those that were started by hand: who may join, who is forgotten, and when all know
- * how the job ended. */
+ * how the job ended.  And one of another machine that looks for it. */
 #include <config.h>
 
 #include "hosts/crew.h"
@@ -210,7 +210,7 @@ test_told (void)
 /* ---- ranks that failed because others had failed ---- */
 
 /* Which file has the key of jobs. */
-static char key_file[] = "/tmp/accel-test-crew.XXXXXX";
+static char key_file[] = ".test_crew_main.XXXXXX";
 
 static bool
 make_key (void)
@@ -249,8 +249,6 @@ say_victim (int64_t later_ns)
 static void
 test_victim (void)
 {
-    if (!ok (make_key (), "there is a key"))
-        return;
     AUTO_FREE char *later = say_victim (10000000000), *same = say_victim (0);
     is_text (later, "accelerate: rank 1 was first\n  after it, rank 0 (process 77 on host0) exited with status 3\n",
              "a rank that failed after another is told of");
@@ -258,7 +256,99 @@ test_victim (void)
                    && strstr (same, "  at nearly the same time, rank 0 (process 77 on host0) exited with status 3\n");
     if (!ok (is_once, "one that may have been first is told of once"))
         diag ("%s", same ? same : "nothing");
-    unlink (key_file);
+}
+
+/* ---- restarts ---- */
+
+/* A launcher that is alone begins the next attempt without being asked, and once. */
+static void
+test_restart (void)
+{
+    struct scene scene;
+    open_scene (&scene);
+    crew_set_failure (&scene.all[0], 1, WIRE_END_FAILED, 1, "accelerate: rank 0\n", NULL);
+    crew_set_verdict (&scene.crew, &(struct crew_verdict){ .end = WIRE_END_FAILED, .status = 1 });
+    crew_restart (&scene.crew);
+    ok (!scene.crew.verdict.is_known && !scene.crew.hook.must_end && !scene.all[0].failed_ns,
+        "a restart knows nothing of the attempt before");
+    crew_restart (&scene.crew);
+    ok (scene.crew.restarts == 1 && scene.crew.last.is_known, "one on which all have agreed is not begun once more");
+    crew_release_verdict (&scene.crew.last);
+    close_scene (&scene);
+}
+
+/* ---- another machine's launcher ---- */
+
+/* Nobody but the first port has a listener, which says nothing. */
+static void
+test_dial (void)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl (INADDR_LOOPBACK) };
+    socklen_t length = sizeof address;
+    struct config config = { .settings = settings };
+    struct job job = { .plan = &plan, .claim = -1 };
+    struct crew *crew = NULL;
+    static char loopback[] = "127.0.0.1";
+    AUTO_CLOSE int listener = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind (listener, (struct sockaddr *) &address, length) || listen (listener, 1)
+        || getsockname (listener, (struct sockaddr *) &address, &length))
+        exit (99);
+    config.settings.machine_rank = 1;
+    config.settings.main_process_ip = loopback;
+    config.settings.main_process_port = ntohs (address.sin_port) - (crew_first_port (PORT) - PORT);
+    config.settings.job_key_file = key_file;
+    if (!ok (!crew_create (&crew, &config, &plan, NULL) && crew, "a launcher of machine 1"))
+        return;
+    crew_begin (crew);
+    crew->hook.serve (&crew->hook, &job, false, false);
+    if (ok (crew->peers && crew->peers->is_connecting, "it connects"))
+        crew->peers->is_dead = true;
+    crew->hook.serve (&crew->hook, &job, false, false);
+    ok (crew->peers || crew->dial.again_ms, "when that fails it goes on in the same turn");
+    crew_destroy (crew);
+}
+
+/* A failure of ours that came before machine 0 has taken us. */
+static void
+test_joined (void)
+{
+    AUTO_STRBUF struct strbuf bytes = { 0 };
+    struct wire_frame frame;
+    size_t used;
+    wire_put_frame (&bytes, WIRE_SIGNAL, SIGTERM);
+    for (int has_failed = 0; has_failed < 2; has_failed++) {
+        struct scene scene;
+        open_scene (&scene);
+        scene.crew.machine = 1;
+        scene.crew.own = &scene.all[1];
+        scene.peer->seal.has_greeted = true;
+        if (has_failed)
+            crew_set_failure (&scene.all[1], 1, WIRE_END_FAILED, 1, "accelerate: rank 1\n", NULL);
+        if (wire_next (bytes.text, bytes.length, &frame, &used) == 1)
+            crew_member_take (&scene.crew, scene.peer, &frame);
+        ok (scene.crew.has_joined && pipe_has_output (&scene.peer->pipe) == has_failed, "machine 0 is told %s",
+            has_failed ? "what has failed before it took us" : "nothing, where nothing has failed");
+        close_scene (&scene);
+    }
+}
+
+/* Our part is over, and machine 0 has welcomed us, but has not taken us yet. */
+static void
+test_waits (void)
+{
+    struct scene scene;
+    open_scene (&scene);
+    scene.crew.machine = 1;
+    scene.crew.own = &scene.all[1];
+    scene.crew.over_ms = clock_ms ();
+    scene.peer->is_welcomed = true;
+    ok (!crew_member_is_over (&scene.crew), "machine 0's answer is waited for");
+    scene.peer->is_welcomed = false;
+    ok (crew_member_is_over (&scene.crew), "but not where it has said nothing");
+    scene.peer->is_welcomed = true;
+    scene.crew.over_ms -= CREW_FLUSH_MS;
+    ok (crew_member_is_over (&scene.crew), "nor for ever");
+    close_scene (&scene);
 }
 
 int
@@ -272,6 +362,13 @@ main (void)
     test_lost ();
     test_flush ();
     test_told ();
+    test_restart ();
+    test_joined ();
+    test_waits ();
+    if (!make_key ())
+        return 99;
     test_victim ();
+    test_dial ();
+    unlink (key_file);
     return done_testing ();
 }

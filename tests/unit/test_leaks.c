@@ -139,6 +139,41 @@ test_groups (struct accel *acc)
     right (blocks == before, "a group leaves %ld blocks", blocks - before);
 }
 
+static enum accel_status
+read_number (void *user, size_t index, void *const *into, struct accel_error *cause)
+{
+    (void) user, (void) cause;
+    *(int64_t *) into[0] = (int64_t) index;
+    return ACCEL_OK;
+}
+
+/* The last round has one sample for two ranks; the tree with the repeated one goes. */
+static void
+test_metrics (struct accel *acc)
+{
+    static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
+    const struct accel_dataset dataset = { 3, &field, 1, read_number, NULL, NULL };
+    const struct accel_loader_options options = { .batch_size = 1 };
+    struct accel_loader *loader;
+    const struct accel_batch *batch;
+    long before = 0;
+    rank_must (accel_loader_create (&loader, &dataset, &options, &err), &err);
+    rank_must (accel_prepare (acc, &err, loader), &err);
+    while (accel_loader_next (loader, &batch, &err))
+        for (int turn = 0; turn < 3; turn++) {
+            struct accel_tree *mine = NULL, *all = NULL;
+            before = blocks;
+            rank_must (accel_tree_copy_tensor (&mine, accel_batch_tensor (batch, "x"), &err), &err);
+            rank_must (accel_tree_gather_for_metrics (acc, &all, mine, &err), &err);
+            int64_t rows = accel_tree_tensor (all)->shape[0];
+            right (rows == (accel_loader_end_of_dataloader (loader) ? 1 : 2), "%d rows", (int) rows);
+            accel_tree_destroy (mine);
+            accel_tree_destroy (all);
+        }
+    right (blocks == before, "what is gathered for metrics leaves %ld blocks", blocks - before);
+    accel_loader_destroy (loader);
+}
+
 static long failing; /* which allocation */
 
 /* Each rank that cannot make its group has given up, so that nobody waits for it. */
@@ -166,6 +201,7 @@ main (void)
     test_copy ();
     test_files ();
     as_ranks (2, "groups go", test_groups);
+    as_ranks (2, "what is gathered for metrics goes", test_metrics);
     setenv ("ACCEL_ENGINE", "shm", 1);
     for (failing = 0; failing < 10; failing++)
         as_ranks (1, "a group without memory", test_no_groups);

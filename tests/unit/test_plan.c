@@ -244,8 +244,9 @@ test_devices (void)
     } cases[] = {
         { "--num_processes 6" SECOND, 4, 4, "3 cuda:0, 4 cuda:1, 5 cuda:2, " },
         { "--num_processes 6" SECOND, 2, 2, "3 cuda:0, 4 cuda:1, 5 cuda:0, " },
-        { "--gpu_ids 1,3 --num_processes 3", 8, 8, "0 cuda:0, 1 cuda:1, 2 cuda:0, " },
-        { "--multi_gpu --num_processes 2", 1, 4, "0 cuda:0, 1 cuda:0, " },
+        { "--share_gpus --gpu_ids 1,3 --num_processes 3", 8, 8, "0 cuda:0, 1 cuda:1, 2 cuda:0, " },
+        { "--share_gpus --multi_gpu --num_processes 2", 1, 4, "0 cuda:0, 1 cuda:0, " },
+        { "--num_processes 2", 1, 4, "0 cuda:0, 1 cuda:0, " },
         { "--cpu --num_processes 2", 4, 4, "0 cpu, 1 cpu, " },
         { "--num_processes 2", 0, 0, "0 cpu, 1 cpu, " },
         { "", 0, 0, "0 cpu, " },
@@ -358,6 +359,26 @@ test_port_scopes (void)
     }
 }
 
+/* A variable without a value, and notes: that on Python is the first. */
+static void
+check_notes (struct plan *plan, struct strbuf *out)
+{
+    static const char wanted_end[] = "\nnotes\n  on Python\n  on something else\n";
+    struct fail fail = { 0 };
+    plan->python_note = strdup ("on Python");
+    bool good = plan->python_note && !plan_set_variable (plan, "EMPTY", "", &fail);
+    strlist_add (&plan->notes, "on something else");
+    strbuf_truncate (out, 0);
+    plan_print_text (plan, out);
+    size_t end = sizeof wanted_end - 1;
+    ok (good && strstr (out->text, "\n  EMPTY=\n"), "a variable without a value has no quotes");
+    ok (good && out->length > end && !strcmp (out->text + out->length - end, wanted_end), "notes");
+    strbuf_truncate (out, 0);
+    good = good && !plan_print_json (plan, out, &fail);
+    const char *first = strstr (out->text, "on Python"), *second = strstr (out->text, "on something else");
+    ok (good && first && second && first < second, "notes as JSON");
+}
+
 static void
 test_text (void)
 {
@@ -383,6 +404,7 @@ test_text (void)
     ok (sorted, "the environment is sorted");
     strbuf_truncate (&out, 0);
     ok (!plan_print_json (&plan, &out, &fail) && strstr (out.text, "\"world_size\": 2"), "JSON");
+    check_notes (&plan, &out);
     free (plan.processes[0].argv.items[0]);
     plan.processes[0].argv.items[0] = strdup ("\xff");
     ok (plan_print_json (&plan, &out, &fail) == -1 && strstr (fail.text, "UTF-8"), "not without UTF-8: %s", fail.text);
@@ -421,7 +443,7 @@ test_gpus (void)
         int present, visible;
     } cases[] = {
         { NULL, 4, 4 }, { "", 4, 0 }, { "0", 4, 1 }, { "0,1,3", 4, 3 }, { "-1", 4, 0 }, { "1,-1,2", 4, 1 },
-        { "GPU-1a,GPU-2b", 4, 2 }, { "0,1", 1, 1 }, { "0", 0, 0 },
+        { "GPU-1a,GPU-2b", 4, 2 }, { "0,1", 1, 1 }, { "0", 0, 0 }, { "MIG-1,MIG-2,MIG-3", 1, 3 }, { "MIG-1", 0, 0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ok (topology_visible_gpus (cases[i].text, cases[i].present) == cases[i].visible,

@@ -322,6 +322,56 @@ test_abandon (void)
     end_world ("a start fails");
 }
 
+/* ---- other machines ---- */
+
+/* After 20 ms the ranks have to end, because of another machine. */
+static int64_t
+serve_others (struct job_crew *crew, struct job *job, bool own_is_over, bool is_hasty)
+{
+    (void) job, (void) is_hasty;
+    crew->must_end = ms () >= 20;
+    crew->is_over = own_is_over;
+    return crew->must_end ? INT64_MAX : BEGIN_MS + 20;
+}
+
+/* Rank 1 may be the cause of what has happened elsewhere; its end has not been seen yet. */
+static void
+test_others (void)
+{
+    static const struct {
+        const char *name;
+        int status; /* of rank 1; 0: it goes on */
+        enum job_end end;
+        int number;
+        const char *said;
+    } cases[] = {
+        { "nobody here is to blame", 0, JOB_ELSEWHERE, 0, "TERM -1000@20 TERM -1001@20 TERM -1002@20 CONT -1000@20 "
+          "CONT -1001@20 CONT -1002@20 " },
+        { "a rank that was killed is", SIGKILL, JOB_FAILED, 1, "TERM -1000@20 TERM -1002@20 CONT -1000@20 "
+          "CONT -1002@20 " },
+        { "a rank that has given up is not", 7 << 8, JOB_ELSEWHERE, 0, "TERM -1000@20 TERM -1001@20 TERM -1002@20 "
+          "CONT -1000@20 CONT -1001@20 CONT -1002@20 " },
+        { "nor is one that has aborted", SIGABRT, JOB_ELSEWHERE, 0, "TERM -1000@20 TERM -1001@20 TERM -1002@20 "
+          "CONT -1000@20 CONT -1001@20 CONT -1002@20 " },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job_crew crew = { .fd = -1, .serve = serve_others };
+        const struct job_observer observer = { .fd = -1, .crew = &crew };
+        make_world ();
+        the_job.observer = &observer;
+        if (cases[i].status) {
+            world.ranks[1].is_unseen = true;
+            world.child_signals = 1; /* SIGCHLD comes later */
+            at (10, END, 1, cases[i].status);
+        }
+        at (30, SIGNAL, 0, SIGCHLD);
+        run_world ();
+        check (cases[i].name, cases[i].end, cases[i].number, cases[i].end == JOB_ELSEWHERE && cases[i].status ? 30 : 25,
+               cases[i].said);
+        end_world (cases[i].name);
+    }
+}
+
 int
 main (void)
 {
@@ -335,5 +385,6 @@ main (void)
     test_keeper ();
     test_leftovers ();
     test_abandon ();
+    test_others ();
     return done_testing ();
 }

@@ -8,6 +8,7 @@
 #include "tests/unit/datasets.h"
 #include "util/cleanup.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
@@ -256,6 +257,40 @@ test_journal (void)
     ok (has_values (path, 2, 2), "all have their names");
 }
 
+static const char *save_at; /* opening this file, a reader is overtaken by two saves */
+
+int __real_openat (int folder, const char *name, int flags, ...);
+int __wrap_openat (int folder, const char *name, int flags, ...);
+int
+__wrap_openat (int folder, const char *name, int flags, ...)
+{
+    if (save_at && !strcmp (name, save_at)) {
+        save_at = NULL;
+        move ("overtaken", ".x.new", "x");
+        move ("overtaken", ".y.new", "y");
+        move ("overtaken", ".model.safetensors.index.json.new", "model.safetensors.index.json");
+        make_file ("overtaken", ".y.new", "b", 3);
+    }
+    va_list rest;
+    va_start (rest, flags);
+    mode_t mode = flags & O_CREAT ? va_arg (rest, mode_t) : 0;
+    va_end (rest);
+    return __real_openat (folder, name, flags, mode);
+}
+
+/* The reader has the index and the first file of a save that ends then; the other file is of the next save. */
+static void
+test_overtaken (void)
+{
+    make_file ("overtaken", "x", "a", 1);
+    make_file ("overtaken", "y", "b", 1);
+    make_file ("overtaken", ".x.new", "a", 2);
+    make_file ("overtaken", ".y.new", "b", 2);
+    make_index ("overtaken", ".model.safetensors.index.json.new", both);
+    save_at = ".y.new";
+    ok (has_values (folder_path ("overtaken"), 2, 2) && !save_at, "a reader that is overtaken by a save begins anew");
+}
+
 static atomic_bool stop_replacing;
 
 /* As a save does, but without the waits for the disk. */
@@ -316,6 +351,7 @@ main (void)
     test_sets ();
     test_hostile ();
     test_journal ();
+    test_overtaken ();
     test_busy ();
     return done_testing ();
 }

@@ -231,6 +231,13 @@ flight_advance (struct flight *flight)
     flight->over = true;
 }
 
+bool
+flight_awaits (const struct flight *flight, int rank)
+{
+    const struct leg *leg = &flight->legs[rank];
+    return leg->is_used && (!leg->has_come || leg->left || tiers_await (flight, rank));
+}
+
 /* MPI may still send what a failed call has begun. */
 static bool
 is_ghost (const struct flight *flight)

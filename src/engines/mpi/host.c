@@ -9,6 +9,7 @@
 #include "engines/mpi/mpi_private.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
@@ -148,8 +150,32 @@ is_host (const struct whereabouts *all, int world_size, int first)
     return size > 0;
 }
 
+/* To be seen when they end. */
+static bool
+watch (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers)
+{
+    struct host *host = &mpi_host;
+    host->processes = calloc ((size_t) job->world_size, sizeof *host->processes);
+    host->world_size = host->processes ? job->world_size : 0;
+    for (int i = 0; i < host->world_size; i++) {
+        bool is_here = i >= host->first && i - host->first < host->size && i != job->rank;
+        host->processes[peers[i]]
+            = (struct process){ i, all[i].pid, is_here ? (int) syscall (SYS_pidfd_open, all[i].pid, 0) : -1 };
+    }
+    return host->processes;
+}
+
+const struct process *
+host_find_ended (int peer)
+{
+    if (!mpi_host.processes || mpi_host.processes[peer].fd < 0)
+        return NULL;
+    struct pollfd process = { .fd = mpi_host.processes[peer].fd, .events = POLLIN };
+    return poll (&process, 1, 0) == 1 ? &mpi_host.processes[peer] : NULL;
+}
+
 bool
-host_attach (const struct accel_engine_job *job, const struct whereabouts *all)
+host_attach (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers)
 {
     struct host *host = &mpi_host;
     bool is_shared = false, has_found = false;
@@ -174,7 +200,7 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all)
     }
     if (!is_shared)
         return false;
-    return host->size == 1 || !host->rank || attach (&all[host->first]);
+    return watch (job, all, peers) && (host->size == 1 || !host->rank || attach (&all[host->first]));
 }
 
 void
@@ -201,6 +227,10 @@ host_close (void)
         munmap (host->memory, host->bytes);
     if (host->fd >= 0)
         close (host->fd);
+    for (int i = 0; i < host->world_size; i++)
+        if (host->processes[i].fd >= 0)
+            close (host->processes[i].fd);
+    free (host->processes);
     free (host->extents);
     *host = (struct host){ .fd = -1 };
 }

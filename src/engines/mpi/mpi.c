@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -143,17 +144,24 @@ static bool
 engine_awaits (void *transport, int rank)
 {
     const struct flight *oldest = team_oldest (transport);
-    const struct leg *leg = oldest ? &oldest->legs[rank] : NULL;
-    return leg && leg->is_used && (!leg->has_come || leg->left);
+    return oldest && flight_awaits (oldest, rank);
 }
 
-/* Whoever is in the engine sees it at the next look; libaccel has locks of its own here. */
+/* Whoever is in the engine sees it at the next look; libaccel has locks of its own here.  If nobody is, the other ranks
+ * hear of it now: the program may not call again. */
 static void
 engine_give_up (void *transport, const char *reason)
 {
     struct team *team = transport;
-    (void) reason;
+    if (atomic_load (&team->gave_up))
+        return;
+    snprintf (team->reason, sizeof team->reason, "%s", reason);
     atomic_store (&team->gave_up, true);
+    if (pthread_mutex_trylock (&mpi_world.lock))
+        return;
+    if (world_is_mine ())
+        team_say_gave_up (team);
+    unlock ();
 }
 
 static bool

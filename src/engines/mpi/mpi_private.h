@@ -70,6 +70,8 @@ enum {
     TAG_HELLO = 1,
     TAG_CONTROL = 2,
     TAG_FIRST = 4, /* of data; even */
+    GAVE_UP = -1,  /* a kind of control message: the rank will not come any more, and says why */
+    REASON_BYTES = 512,
 };
 
 /** A control message that has arrived before its call. */
@@ -116,6 +118,11 @@ struct host {
     unsigned char *memory, *stages, *arenas;
     struct marks *marks; /* [size] */
     size_t bytes, arena_bytes;
+    int world_size;
+    struct process {
+        int rank, pid;
+        int fd; /* to see it end; -1: of another host */
+    } *processes; /* [world_size], by rank of MPI */
     struct extent {
         size_t offset, bytes;
     } *extents; /* of this rank's arena, in the order of addresses */
@@ -175,6 +182,10 @@ struct team {
     int verdicts;        /* looks in a row that said that the oldest call waits in vain */
     bool moved;          /* data has, since it was looked at last */
     atomic_bool gave_up;
+    bool has_said_so;    /* to the other ranks */
+    char reason[REASON_BYTES];
+    int quitter;         /* a rank of the job that has given up, or -1 */
+    char its_reason[REASON_BYTES];
     struct queue *queues; /* [size], of control messages that have come too early */
     int *peers;           /* [size], ranks of MPI */
 };
@@ -230,11 +241,13 @@ struct whereabouts {
 
 /** Make the memory of this host, if this rank is the first one there.  @param[out] own  to be told to all */
 void host_prepare (const struct accel_engine_job *job, struct whereabouts *own);
-/** Attach to it.  @param all  of all ranks
+/** Attach to it.  @param all  of all ranks  @param peers  their ranks of MPI
  *  @return whether this rank can reduce in tiers; if any cannot, none does, and all call host_close() */
-bool host_attach (const struct accel_engine_job *job, const struct whereabouts *all);
+bool host_attach (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers);
 /** All ranks are attached. */
 void host_settle (void);
+/** @return the process of rank @p peer of MPI if it was on this host, and has ended; otherwise NULL */
+const struct process *host_find_ended (int peer);
 void host_close (void);
 
 /* ---- arena.c ---- */
@@ -267,6 +280,8 @@ void post_send (struct flight *flight, int rank, struct block *block, const void
 void post_recv (struct flight *flight, int rank, struct block *block, void *at, size_t bytes, int tag);
 /** @} */
 void post_control (struct flight *flight, int rank, const void *message, size_t bytes);
+/** The same without a call; @p message stays as it is for ever. */
+void post_last_words (int peer, const void *message, size_t bytes);
 /** Find out what MPI has finished; sets `moved` of teams. */
 void post_test (void);
 /** A failed call: take back what MPI has not begun to receive. */
@@ -293,6 +308,8 @@ bool tiers_serve (const struct team *team, const struct accel_engine_call *call)
 void tiers_plan (struct flight *flight);
 /** @return whether it is over */
 bool tiers_advance (struct flight *flight);
+/** Whether rank @p rank of this host is not through with it. */
+bool tiers_await (const struct flight *flight, int rank);
 
 /* ---- flight.c ---- */
 /** Prepare @p call.  @return NULL without memory */
@@ -317,6 +334,9 @@ call_reduces (const struct accel_engine_call *call)
     return call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
 }
 
+/** Whether @p flight lacks something of @p rank. */
+bool flight_awaits (const struct flight *flight, int rank);
+
 /* ---- team.c ---- */
 struct team *team_create (int size, int rank, int64_t place, uint32_t timeout_ms);
 /** From now on it gets its messages. */
@@ -326,6 +346,8 @@ void team_destroy (struct team *team);
 void team_forget_orphans (void);
 void team_start (struct team *team, struct flight *flight);
 struct flight *team_oldest (const struct team *team);
+/** Tell the other ranks that this one has given up. */
+void team_say_gave_up (struct team *team);
 /** Everything in flight is over. */
 void team_fail (struct team *team, enum accel_status status, const struct accel_error *err);
 /** Move everything on, and find out what will never end.  @return whether data was moved */

@@ -56,6 +56,14 @@ post_control (struct flight *flight, int rank, const void *message, size_t bytes
 }
 
 void
+post_last_words (int peer, const void *message, size_t bytes)
+{
+    MPI_Request request;
+    if (MPI_Isend (message, (int) bytes, MPI_BYTE, peer, TAG_CONTROL, mpi_world.comm, &request) == MPI_SUCCESS)
+        MPI_Request_free (&request);
+}
+
+void
 post_send (struct flight *flight, int rank, struct block *block, const void *at, size_t bytes, int tag)
 {
     for (const char *from = at; bytes && !*mpi_world.error;) {

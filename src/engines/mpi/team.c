@@ -5,6 +5,7 @@
 #include "engines/mpi/mpi_private.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     DISPUTES = 3, /* looks after which it is not the ledgers that will say what ranks disagree about */
@@ -25,7 +26,7 @@ team_create (int size, int rank, int64_t place, uint32_t timeout_ms)
         return NULL;
     }
     *team = (struct team){ .size = size, .rank = rank, .place = place, .timeout_ms = timeout_ms, .queues = queues,
-                           .peers = peers };
+                           .peers = peers, .quitter = -1 };
     for (int i = 0; i < size; i++)
         queues[i].last = &queues[i].first;
     return team;
@@ -102,6 +103,12 @@ deliver (struct message *message)
         free (message);
     } else if (!team) {
         keep_orphan (message);
+    } else if (header->called.kind == GAVE_UP) {
+        size_t length = header->inline_bytes < REASON_BYTES ? header->inline_bytes : REASON_BYTES - 1;
+        if (team->quitter < 0)
+            memcpy (team->its_reason, message->data, length);
+        team->quitter = team->quitter < 0 ? header->called.root : team->quitter;
+        free (message);
     } else {
         *team->queues[header->rank].last = message;
         team->queues[header->rank].last = &message->next;
@@ -180,13 +187,33 @@ progress (struct team *team)
 {
     static const struct accel_error gave_up = { .code = ACCEL_ERR_PEER, .text = "engine mpi: this process gave up" };
     const struct flight *oldest = team_oldest (team);
-    if (atomic_load (&team->gave_up))
+    if (atomic_load (&team->gave_up)) {
+        team_say_gave_up (team);
         team_fail (team, ACCEL_ERR_PEER, &gave_up);
+    }
     for (struct flight *flight = team->first; flight; flight = flight->next)
         flight_advance (flight);
     bool moved = team->moved || oldest != team_oldest (team);
     team->moved = false;
     return moved;
+}
+
+/* MPI keeps the message until the process ends. */
+void
+team_say_gave_up (struct team *team)
+{
+    size_t length = strlen (team->reason);
+    struct header header = { .session = mpi_world.session, .place = team->place, .rank = team->rank,
+                             .called = { .kind = GAVE_UP, .root = mpi_world.rank }, .inline_bytes = (uint32_t) length };
+    char *message = team->has_said_so || *mpi_world.error ? NULL : malloc (sizeof header + length);
+    team->has_said_so = true;
+    if (!message)
+        return;
+    memcpy (message, &header, sizeof header);
+    memcpy (message + sizeof header, team->reason, length);
+    for (int i = 0; i < team->size; i++)
+        if (i != team->rank && !host_find_ended (team->peers[i]))
+            post_last_words (team->peers[i], message, sizeof header + length);
 }
 
 /* Another collective is reported at once; of messages, look() knows more, if it can see the other rank's ledger. */
@@ -201,11 +228,32 @@ look_at_dispute (struct team *team, const struct flight *flight, struct accel_er
     return ACCEL_OK;
 }
 
+/* A rank of this host that has ended, or any that has given up.  Other hosts will hear of the former from this rank. */
+static enum accel_status
+look_for_quitters (const struct team *team, const struct flight *flight, struct accel_error *err)
+{
+    const struct accel_engine_helpers *helpers = flight->call->helpers;
+    struct accel_error where;
+    for (int i = 0; i < team->size; i++) {
+        const struct process *ended = flight_awaits (flight, i) ? host_find_ended (team->peers[i]) : NULL;
+        if (!ended)
+            continue;
+        helpers->blame (helpers->context, flight->call, i, &where); /* "rank 1 gave up; meanwhile ..." */
+        return helpers->fail (err, ACCEL_ERR_PEER, "rank %d ended (process %d)%s", ended->rank, ended->pid,
+                              where.text + strcspn (where.text, ";"));
+    }
+    if (team->quitter < 0)
+        return ACCEL_OK;
+    return helpers->fail (err, ACCEL_ERR_PEER, "rank %d gave up: %s", team->quitter, team->its_reason);
+}
+
 static enum accel_status
 look (struct team *team, const struct flight *oldest, struct accel_error *err)
 {
     const struct accel_engine_helpers *helpers = oldest->call->helpers;
     enum accel_status status = helpers->look (helpers->context, oldest->call, err);
+    if (!status)
+        status = look_for_quitters (team, oldest, err);
     if (!status)
         status = look_at_dispute (team, oldest, err);
     if (!status && *mpi_world.error)

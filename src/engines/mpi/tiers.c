@@ -304,3 +304,12 @@ tiers_advance (struct flight *flight)
     mpi_host.finished += tiers->pieces;
     return true;
 }
+
+bool
+tiers_await (const struct flight *flight, int rank)
+{
+    const struct tiers *tiers = &flight->tiers;
+    int local = rank - mpi_host.first;
+    return tiers->is_on && local >= 0 && local < mpi_host.size
+           && read_mark (&mpi_host.marks[local].taken) < tiers->base + tiers->pieces;
+}

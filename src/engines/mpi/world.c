@@ -5,7 +5,9 @@
 #include "engines/mpi/mpi_private.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,7 @@ enum {
     LEAVE_MS = 10000,       /* the same, once all ranks are known to call it */
     QUIET_MS = 60,          /* for the slowest rank to leave a barrier after the first one */
     POLL_NS = 200000,
+    HOUR_MS = 3600000,
 };
 
 struct world mpi_world = { .lock = PTHREAD_MUTEX_INITIALIZER, .level = MPI_THREAD_SERIALIZED };
@@ -31,9 +34,21 @@ struct hello {
     struct whereabouts whereabouts;
 };
 
+/* MPI_Init_thread() waits for all ranks and knows no deadline, so a thread of ours calls it, and accel_open() can give
+ * up.  The thread stays, because the same one has to call MPI_Finalize().  In between it does nothing, so also an MPI
+ * with less than MPI_THREAD_SERIALIZED has one caller at a time. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* CLOCK_MONOTONIC */
+    bool has_begun;         /* MPI_Init_thread() has returned @code */
+    bool must_end;          /* call MPI_Finalize() */
+    bool is_over;           /* it has returned */
+    int code;
+} entry = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
 /* How the process leaves MPI. */
 static struct {
-    pid_t pid; /* that has called MPI_Init(); 0: the program has */
+    pid_t pid; /* that has called MPI_Init(), or is in it; 0: the program has */
     uint32_t timeout_ms;
     int status;
     bool has_hosts; /* the last job had several */
@@ -146,15 +161,57 @@ leave_together (void)
 #endif
 }
 
+static void
+set_entry (bool *what)
+{
+    pthread_mutex_lock (&entry.lock);
+    *what = true;
+    pthread_cond_broadcast (&entry.changed);
+    pthread_mutex_unlock (&entry.lock);
+}
+
+/* @return whether @what was set before the deadline */
+static bool
+await_entry (const bool *what, int64_t deadline)
+{
+    const struct timespec until = { .tv_sec = deadline / 1000, .tv_nsec = deadline % 1000 * 1000000 };
+    pthread_mutex_lock (&entry.lock);
+    while (!*what && pthread_cond_timedwait (&entry.changed, &entry.lock, &until) != ETIMEDOUT)
+        ;
+    bool is_set = *what;
+    pthread_mutex_unlock (&entry.lock);
+    return is_set;
+}
+
+static void *
+run_mpi (void *user)
+{
+    (void) user;
+    entry.code = MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &mpi_world.level);
+    set_entry (&entry.has_begun);
+    if (entry.code != MPI_SUCCESS)
+        return NULL;
+    while (!await_entry (&entry.must_end, now_ms () + HOUR_MS))
+        ;
+    leave_together ();
+    MPI_Finalize ();
+    set_entry (&entry.is_over);
+    return NULL;
+}
+
 /* mpirun ends a job of which a process has called MPI_Init() but not MPI_Finalize().  That is right for one that has
- * failed, or has not called accel_close(): the others may be waiting for it. */
+ * failed, or has not called accel_close(): the others may be waiting for it.  One that is still in MPI_Init() may hang
+ * in what MPI does when a process exits. */
 static void
 finish (int status, void *user)
 {
     int is_over = 0;
     pthread_t watcher;
     (void) user;
-    if (leave.pid != getpid () || status || mpi_world.session || MPI_Finalized (&is_over) != MPI_SUCCESS || is_over)
+    if (leave.pid != getpid ())
+        return;
+    bool is_inside = !await_entry (&entry.has_begun, 0);
+    if (!is_inside && (status || mpi_world.session || MPI_Finalized (&is_over) != MPI_SUCCESS || is_over))
         return;
     leave.status = status;
     leave.deadline_ms = now_ms () + (mpi_world.is_stuck || *mpi_world.error ? FAILED_LEAVE_MS : leave.timeout_ms);
@@ -162,9 +219,32 @@ finish (int status, void *user)
     if (pthread_create (&watcher, NULL, watch_leaving, NULL))
         return;
     pthread_detach (watcher);
-    leave_together ();
-    MPI_Finalize ();
+    if (is_inside)
+        return;
+    set_entry (&entry.must_end);
+    while (!await_entry (&entry.is_over, now_ms () + HOUR_MS))
+        ;
     atomic_store (&leave.is_over, true);
+}
+
+/* Signals are for the program's threads. */
+static bool
+start_thread (void)
+{
+    sigset_t all, before;
+    pthread_condattr_t attributes;
+    pthread_t thread;
+    pthread_condattr_init (&attributes);
+    pthread_condattr_setclock (&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init (&entry.changed, &attributes);
+    pthread_condattr_destroy (&attributes);
+    sigfillset (&all);
+    pthread_sigmask (SIG_SETMASK, &all, &before);
+    bool is_started = !pthread_create (&thread, NULL, run_mpi, NULL);
+    pthread_sigmask (SIG_SETMASK, &before, NULL);
+    if (is_started)
+        pthread_detach (thread);
+    return is_started;
 }
 
 /* Open MPI's plug-ins take MPI's symbols from the program, but a module is loaded for itself alone. */
@@ -175,6 +255,21 @@ world_show_symbols (void)
     void *symbol = dlsym (RTLD_DEFAULT, "MPI_Init_thread");
     if (!symbol && dladdr ((void *) (uintptr_t) &MPI_Init_thread, &info) && info.dli_fname)
         dlopen (info.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+}
+
+/* The ranks of one host have met before. */
+static enum accel_status
+fail_to_begin (const struct accel_engine_job *job, struct accel_error *err)
+{
+    int first = job->rank - job->local_rank, last = first + job->local_world_size - 1;
+    char here[64] = "";
+    mpi_world.is_stuck = true;
+    if (job->local_world_size < job->world_size)
+        snprintf (here, sizeof here, first == last ? " on other hosts (rank %d is here)"
+                                                   : " on other hosts (ranks %d-%d are here)", first, last);
+    return job->helpers->fail (err, ACCEL_ERR_TIMEOUT,
+                               "accel_open: rank %d timed out after %u ms in MPI_Init_thread(), waiting for ranks%s to "
+                               "call accel_open()", job->rank, job->timeout_ms, here);
 }
 
 static enum accel_status
@@ -191,11 +286,14 @@ start_mpi (const struct accel_engine_job *job, struct accel_error *err)
         return ACCEL_OK;
     }
     world_show_symbols ();
-    if (MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &mpi_world.level) != MPI_SUCCESS)
+    if (!start_thread ())
+        return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: cannot start a thread");
+    bool has_begun = await_entry (&entry.has_begun, now_ms () + job->timeout_ms);
+    if (has_begun && entry.code != MPI_SUCCESS)
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: MPI_Init_thread() failed");
     leave.pid = getpid ();
-    on_exit (finish, NULL);
-    return ACCEL_OK;
+    on_exit (finish, NULL); /* now, so that it runs before what MPI has registered */
+    return has_begun ? ACCEL_OK : fail_to_begin (job, err);
 }
 
 /* ---- meeting ---- */
@@ -335,7 +433,7 @@ find_hosts (const struct accel_engine_job *job, const struct hello *all, const i
     MPI_Request request = MPI_REQUEST_NULL;
     for (int i = 0; whereabouts && i < job->world_size; i++)
         whereabouts[i] = all[peers[i]].whereabouts;
-    can = whereabouts && host_attach (job, whereabouts);
+    can = whereabouts && host_attach (job, whereabouts, peers);
     free (whereabouts);
     if (!world_check (MPI_Iallreduce (&can, &can_all, 1, MPI_INT, MPI_MIN, mpi_world.comm, &request),
                       "MPI_Iallreduce"))

@@ -227,6 +227,9 @@ watch_blame (void *context, const struct accel_engine_call *call, int rank, stru
             return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; meanwhile rank %d was in %s", name, why,
                                watch_name (watch, watch->rank), site);
     }
+    if (!source && rank >= 0)
+        return accel_fail (err, ACCEL_ERR_PEER, "rank %d gave up; meanwhile rank %d was in %s",
+                           watch_name (watch, rank), watch_name (watch, watch->rank), site);
     return accel_fail (err, ACCEL_ERR_PEER, "another rank gave up while rank %d was in %s",
                        watch_name (watch, watch->rank), site);
 }

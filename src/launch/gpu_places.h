@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where GPUs are, by the files of NVIDIA's driver and the kernel: no library is loaded, and no GPU is woken. */
+#ifndef LAUNCH_GPU_PLACES_H
+#define LAUNCH_GPU_PLACES_H
+
+#include <stddef.h>
+
+enum { GPU_PLACES_MOST = 64 };
+
+struct gpu_place {
+    char bus[32];    /* "0000:1b:00.0" */
+    char uuid[96];   /* "GPU-...", "" where unknown */
+    char model[96];  /* "NVIDIA H200", "" where unknown */
+    int node;        /* NUMA node; -1: unknown, or there is only one */
+    char cpus[1024]; /* near it, "0-31,64-95"; "" where unknown */
+};
+
+/**
+ * List the GPUs that this process may open, in the order of the bus.
+ *
+ * @param root    what the paths begin with: "" but in tests
+ * @param places  [GPU_PLACES_MOST], filled from the front
+ * @return how many there are
+ */
+int gpu_places_list (const char *root, struct gpu_place *places);
+
+/** Fill `node` and `cpus` of the GPU at `bus`. */
+void gpu_place_find (const char *root, struct gpu_place *place);
+
+#endif

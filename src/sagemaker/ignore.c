@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rules of .gitignore; see ignore.h and gitignore(5). */
+#include <config.h>
+
+#include "sagemaker/ignore.h"
+
+#include "util/cleanup.h"
+#include "util/io.h"
+#include "util/strbuf.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LARGEST = 1 << 20, MOST_RULES = 10000 };
+
+struct ignore_rule {
+    char *folder;  /* that it applies below, ends in '/' */
+    char *pattern; /* without '!' and the '/' at either end */
+    bool is_negative, only_folders, is_path;
+};
+
+/* A pattern with '/' against a path, name by name. */
+/* NOLINTNEXTLINE(misc-no-recursion): at most as deep as the pattern has names */
+static bool
+matches_path (const char *pattern, const char *path)
+{
+    if (!strcmp (pattern, "**"))
+        return *path != '\0';
+    if (!strncmp (pattern, "**/", 3)) {
+        for (const char *at = path; at; at = strchr (at, '/'), at = at ? at + 1 : NULL)
+            if (matches_path (pattern + 3, at))
+                return true;
+        return false;
+    }
+    char name[256], wanted[256];
+    size_t length = strcspn (path, "/"), wanted_length = strcspn (pattern, "/");
+    if (length >= sizeof name || wanted_length >= sizeof wanted)
+        return false;
+    memcpy (name, path, length);
+    memcpy (wanted, pattern, wanted_length);
+    name[length] = wanted[wanted_length] = '\0';
+    if (fnmatch (wanted, name, 0))
+        return false;
+    if (!path[length] || !pattern[wanted_length])
+        return path[length] == pattern[wanted_length];
+    return matches_path (pattern + wanted_length + 1, path + length + 1);
+}
+
+static bool
+matches (const struct ignore_rule *rule, const char *path, bool is_folder)
+{
+    size_t length = strlen (rule->folder);
+    if ((rule->only_folders && !is_folder) || strncmp (path, rule->folder, length))
+        return false;
+    const char *slash = strrchr (path, '/');
+    return rule->is_path ? matches_path (rule->pattern, path + length) : !fnmatch (rule->pattern, slash + 1, 0);
+}
+
+bool
+ignore_matches (const struct ignore *ignore, const char *path, bool is_folder)
+{
+    for (size_t i = ignore->count; i-- > 0;)
+        if (matches (&ignore->rules[i], path, is_folder))
+            return !ignore->rules[i].is_negative;
+    return false;
+}
+
+/* @line loses its end. */
+static int
+add_rule (struct ignore *ignore, const char *folder, char *line)
+{
+    struct ignore_rule rule = { 0 };
+    size_t length = strlen (line);
+    while (length
+           && (line[length - 1] == '\r' || (line[length - 1] == ' ' && (length < 2 || line[length - 2] != '\\'))))
+        line[--length] = '\0';
+    if (!length || *line == '#' || ignore->count >= MOST_RULES)
+        return 0;
+    rule.is_negative = *line == '!';
+    line += rule.is_negative;
+    length = strlen (line);
+    rule.only_folders = length && line[length - 1] == '/';
+    if (rule.only_folders)
+        line[--length] = '\0';
+    rule.is_path = strchr (line, '/');
+    line += *line == '/';
+    if (ignore->count == ignore->capacity) {
+        size_t capacity = ignore->capacity ? 2 * ignore->capacity : 16;
+        struct ignore_rule *rules = realloc (ignore->rules, capacity * sizeof *rules);
+        if (!rules)
+            return -1;
+        ignore->rules = rules;
+        ignore->capacity = capacity;
+    }
+    AUTO_STRBUF struct strbuf place = { 0 };
+    strbuf_printf (&place, "%s/", strcmp (folder, "/") ? folder : "");
+    rule.folder = strbuf_take (&place);
+    rule.pattern = strdup (line);
+    ignore->rules[ignore->count++] = rule;
+    return rule.folder && rule.pattern ? 0 : -1;
+}
+
+int
+ignore_read (struct ignore *ignore, const char *folder)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    AUTO_FREE char *text = NULL;
+    strbuf_printf (&path, "%s/.gitignore", folder);
+    if (path.failed)
+        return -1;
+    if (io_read_file (path.text, LARGEST, &text, NULL, NULL))
+        return 0;
+    for (char *at = text, *line; (line = strsep (&at, "\n"));)
+        if (add_rule (ignore, folder, line))
+            return -1;
+    return 0;
+}
+
+int
+ignore_read_above (struct ignore *ignore, const char *folder)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    size_t root = strlen (folder);
+    strbuf_add (&path, folder);
+    if (path.failed)
+        return -1;
+    for (;; root = (size_t) (strrchr (path.text, '/') - path.text)) { /* up to the repository's folder */
+        strbuf_truncate (&path, root);
+        strbuf_add (&path, "/.git");
+        if (path.failed)
+            return -1;
+        bool is_root = !access (path.text, F_OK);
+        strbuf_truncate (&path, root);
+        if (is_root)
+            break;
+        if (!root)
+            return 0; /* there is none */
+    }
+    for (const char *at = folder + root; *at;) { /* and down again */
+        strbuf_truncate (&path, (size_t) (at - folder));
+        if (ignore_read (ignore, path.length ? path.text : "/"))
+            return -1;
+        at++;
+        at += strcspn (at, "/");
+    }
+    return 0;
+}
+
+void
+ignore_truncate (struct ignore *ignore, size_t count)
+{
+    while (ignore->count > count) {
+        struct ignore_rule *rule = &ignore->rules[--ignore->count];
+        free (rule->folder);
+        free (rule->pattern);
+    }
+    if (!count) {
+        free (ignore->rules);
+        *ignore = (struct ignore){ 0 };
+    }
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Python's JSON; see python_json.h. */
+#include <config.h>
+
+#include "sagemaker/python_json.h"
+
+#include "config/scalar.h"
+#include "util/cleanup.h"
+#include "util/parse.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The next character of valid UTF-8. */
+static unsigned
+next_character (const char **text)
+{
+    const unsigned char *at = (const unsigned char *) *text;
+    int more = *at < 0x80 ? 0 : *at < 0xe0 ? 1 : *at < 0xf0 ? 2 : 3;
+    unsigned character = more ? *at & (0x3fu >> more) : *at;
+    for (int i = 1; i <= more; i++)
+        character = character << 6 | (at[i] & 0x3f);
+    *text += more + 1;
+    return character;
+}
+
+static void
+add_string (struct strbuf *out, const char *text)
+{
+    static const struct {
+        char c;
+        const char *escape;
+    } short_ones[] = { { '"', "\\\"" }, { '\\', "\\\\" }, { '\n', "\\n" }, { '\r', "\\r" }, { '\t', "\\t" },
+                       { '\b', "\\b" }, { '\f', "\\f" } };
+    strbuf_add_char (out, '"');
+    while (*text) {
+        unsigned c = next_character (&text);
+        const char *escape = NULL;
+        for (size_t i = 0; i < sizeof short_ones / sizeof *short_ones; i++)
+            if (c == (unsigned char) short_ones[i].c)
+                escape = short_ones[i].escape;
+        if (escape)
+            strbuf_add (out, escape);
+        else if (c >= 0x10000)
+            strbuf_printf (out, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
+        else if (c < 0x20 || c >= 0x7f)
+            strbuf_printf (out, "\\u%04x", c);
+        else
+            strbuf_add_char (out, (char) c);
+    }
+    strbuf_add_char (out, '"');
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): values are at most NODE_DEEPEST deep */
+void
+python_json_add (struct strbuf *out, const json_t *value)
+{
+    const char *key, *separator = "";
+    json_t *item;
+    size_t i;
+    switch (json_typeof (value)) {
+    case JSON_OBJECT:
+        strbuf_add_char (out, '{');
+        json_object_foreach ((json_t *) value, key, item) {
+            strbuf_add (out, separator);
+            add_string (out, key);
+            strbuf_add (out, ": ");
+            python_json_add (out, item);
+            separator = ", ";
+        }
+        strbuf_add_char (out, '}');
+        break;
+    case JSON_ARRAY:
+        strbuf_add_char (out, '[');
+        json_array_foreach (value, i, item) {
+            strbuf_add (out, i ? ", " : "");
+            python_json_add (out, item);
+        }
+        strbuf_add_char (out, ']');
+        break;
+    case JSON_STRING: add_string (out, json_string_value (value)); break;
+    case JSON_INTEGER: strbuf_printf (out, "%lld", (long long) json_integer_value (value)); break;
+    case JSON_REAL: scalar_add_float (out, json_real_value (value)); break;
+    case JSON_TRUE: strbuf_add (out, "true"); break;
+    case JSON_FALSE: strbuf_add (out, "false"); break;
+    case JSON_NULL: strbuf_add (out, "null"); break;
+    }
+}
+
+void
+python_text_add (struct strbuf *out, const json_t *value)
+{
+    if (json_is_string (value))
+        strbuf_add (out, json_string_value (value));
+    else if (json_is_boolean (value))
+        strbuf_add (out, json_is_true (value) ? "True" : "False");
+    else if (json_is_null (value))
+        strbuf_add (out, "None");
+    else
+        python_json_add (out, value);
+}
+
+static json_t *
+number_of_node (const struct node *node, struct fail *fail)
+{
+    int64_t integer;
+    double real;
+    if (node->kind == NODE_INT && parse_int64 (node->text, INT64_MIN, INT64_MAX, &integer) == PARSE_OK)
+        return json_integer (integer);
+    if (node->kind == NODE_FLOAT && parse_double (node->text, -HUGE_VAL, HUGE_VAL, &real) == PARSE_OK)
+        return json_real (real);
+    fail_set (fail, FAIL_GENERAL, "'%s' is too large for a number, or is not finite", node->text);
+    return NULL;
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): nodes are at most NODE_DEEPEST deep */
+json_t *
+python_json_of_node (const struct node *node, struct fail *fail)
+{
+    json_t *value = NULL;
+    switch (node->kind) {
+    case NODE_NULL: return json_null ();
+    case NODE_BOOL: return json_boolean (!strcmp (node->text, "True"));
+    case NODE_INT:
+    case NODE_FLOAT: return number_of_node (node, fail);
+    case NODE_DATE:
+    case NODE_TEXT: value = json_string (node->text); break;
+    case NODE_LIST: value = json_array (); break;
+    case NODE_MAP: value = json_object (); break;
+    }
+    for (size_t i = 0; value && i < node->count; i++) {
+        json_t *item = python_json_of_node (&node->items[i], fail);
+        if (!item && fail && node->kind == NODE_MAP)
+            fail_prefix (fail, "%s", node->items[i].key);
+        if (!item || (node->kind == NODE_LIST ? json_array_append_new (value, item)
+                                              : json_object_set_new (value, node->items[i].key, item))) {
+            json_decref (value);
+            return NULL;
+        }
+    }
+    if (!value)
+        fail_set (fail, FAIL_GENERAL, "'%s' is not valid UTF-8", node->text ? node->text : "");
+    return value;
+}
+
+/* What Python's float() reads: also 1_000, inf, nan, and blanks around it; but not C's hexadecimal numbers. */
+static bool
+read_number (const char *word, double *number)
+{
+    char digits[400];
+    size_t length = 0;
+    while (isspace ((unsigned char) *word))
+        word++;
+    const char *start = word;
+    for (; *word && !isspace ((unsigned char) *word); word++) {
+        bool is_between = word > start && isdigit ((unsigned char) word[-1]) && isdigit ((unsigned char) word[1]);
+        if (*word == '_' && is_between)
+            continue;
+        if (*word == '_' || *word == 'x' || *word == 'X' || *word == '(' || length + 1 == sizeof digits)
+            return false;
+        digits[length++] = *word;
+    }
+    while (isspace ((unsigned char) *word))
+        word++;
+    digits[length] = '\0';
+    char *end;
+    *number = strtod (digits, &end);
+    return !*word && length && !*end;
+}
+
+int
+python_json_of_word (struct strbuf *out, const char *word, struct fail *fail)
+{
+    double number;
+    if (read_number (word, &number)) {
+        if (isnan (number))
+            strbuf_add (out, "NaN");
+        else if (isinf (number))
+            strbuf_add (out, number > 0 ? "Infinity" : "-Infinity");
+        else if (number == floor (number))
+            strbuf_printf (out, "%.0f", number == 0 ? 0.0 : number);
+        else
+            scalar_add_float (out, number);
+        return 0;
+    }
+    if (!strcmp (word, "True") || !strcmp (word, "False")) {
+        strbuf_add (out, *word == 'T' ? "true" : "false");
+        return 0;
+    }
+    json_t *text = json_string (word);
+    if (!text)
+        return fail_set (fail, FAIL_USAGE, "not valid UTF-8");
+    python_json_add (out, text);
+    json_decref (text);
+    return 0;
+}
