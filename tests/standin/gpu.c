@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "examples/digits.h"
+#include "lib/memory/device.h"
 #include "lib/memory/memory.h"
 #include "tests/tap.h"
 

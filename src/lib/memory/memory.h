@@ -12,7 +12,6 @@
 #define LIB_MEMORY_MEMORY_H
 
 #include "lib/kernels/rules.h"
-#include "lib/memory/device.h"
 
 #include <accel/tensor.h>
 
@@ -91,14 +90,8 @@ enum { MEMORY_KINDS = 32 }; /* numbers of DLDeviceType */
 /** By DLDeviceType; for memory_of(). */
 extern const struct memory *memory_tables[MEMORY_KINDS];
 
-/** @return the table of @p device; NULL: this build has no code for it */
-static inline const struct memory *
-memory_of (DLDevice device)
-{
-    const struct memory *table
-        = (unsigned) device.device_type < MEMORY_KINDS ? memory_tables[device.device_type] : NULL;
-    return table || device.device_type != kDLCUDA ? table : device_memory ();
-}
+/** @return the table of @p device; NULL: there is no code for it.  Code for GPUs is loaded when it is first asked for. */
+const struct memory *memory_of (DLDevice device);
 
 /** From now on @p memory is the table of @p type; NULL: there is none.  Before a job is opened, on the main thread. */
 void memory_register (DLDeviceType type, const struct memory *memory);

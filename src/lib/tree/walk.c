@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/base/tensor.h"
+#include "lib/memory/device.h"
 #include "lib/memory/memory.h"
 
 #include <stdlib.h>
