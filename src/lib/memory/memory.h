@@ -90,7 +90,7 @@ enum { MEMORY_KINDS = 32 }; /* numbers of DLDeviceType */
 /** By DLDeviceType; for memory_of(). */
 extern const struct memory *memory_tables[MEMORY_KINDS];
 
-/** @return the table of @p device; NULL: there is no code for it.  Code for GPUs is loaded when it is first asked for. */
+/** @return the table of @p device, whose code for GPUs is loaded when it is first asked for; NULL: there is none */
 const struct memory *memory_of (DLDevice device);
 
 /** From now on @p memory is the table of @p type; NULL: there is none.  Before a job is opened, on the main thread. */
