@@ -15,6 +15,16 @@ AC_DEFUN([ACCEL_CUDA], [
         [AC_MSG_ERROR([--with-cuda=$with_cuda, but $cuda_state: install the CUDA toolkit 12 or 13, or give --with-cuda=DIR])])
     AC_SUBST([CUDA_HOME])
     AC_SUBST([NVCC])
+    AS_IF([test "x$cuda_found" = xyes && test "x$enable_shared" = xno],
+        [cuda_found=no cuda_state="no (a module, but --disable-shared)"])
+    CUDA_GENCODE=
+    for accel_arch in $CUDA_ARCHITECTURES; do
+        CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$accel_arch,code=sm_$accel_arch"
+        cuda_latest=$accel_arch
+    done
+    dnl and what comes, from the PTX of the last
+    CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$cuda_latest,code=compute_$cuda_latest"
+    AC_SUBST([CUDA_GENCODE])
     AM_CONDITIONAL([WITH_CUDA], [test "x$cuda_found" = xyes])
 
     AC_MSG_CHECKING([whether $CXX compiles C++17 and C together])

@@ -94,7 +94,9 @@ ACCEL_API enum accel_distributed_type accel_distributed_type (const struct accel
 /** @return Accelerate's name of @p type: "NO", "MULTI_CPU"; static. */
 ACCEL_API const char *accel_distributed_type_name (enum accel_distributed_type type);
 
-/** @return the device this process computes on. */
+/** @return the device this process computes on: a GPU (kDLCUDA), by its local rank, if libaccel has the code for it and
+ *  one is visible, unless accel_options.cpu or ACCELERATE_USE_CPU says otherwise; else the CPU.  What a program has in
+ *  host memory is computed there all the same. */
 ACCEL_API DLDevice accel_device (const struct accel *acc);
 
 /** @return the world size, >= 1. */

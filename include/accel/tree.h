@@ -199,10 +199,13 @@ struct accel_send_options {
 
 /**
  * Copy all tensors of @p tree to @p device.  Those that are already there share their memory with @p tree; the host is
- * one device, whatever its number.  Bytes are kept.
+ * one device, whatever its number.  Bytes are kept.  The tensors are contiguous; those of kDLCUDA are used on the GPU's
+ * default stream.
  *
  * @param options  may be NULL
- * @retval ACCEL_ERR_UNSUPPORTED  a copy from or to memory that is not the host's
+ * @retval ACCEL_ERR_UNSUPPORTED  a copy from or to memory that libaccel has no code for; a GPU, if there is none
+ * @retval ACCEL_ERR_NOMEM        there is not enough memory, on the device, too
+ * @retval ACCEL_ERR_SYSTEM       something went wrong on the GPU before
  */
 #define accel_send_to_device(...) accel_send_to_device_sized (sizeof (struct accel_send_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

@@ -210,6 +210,12 @@ cuda_largest (const float *values, size_t count, unsigned *bits, void *stream)
         LAUNCH (largest_kernel, cuda_blocks (count), stream, values, count, bits);
 }
 
+extern "C" float
+cuda_scale_of (unsigned largest_bits, enum accel_dtype dtype)
+{
+    return scale_of_largest (float_of (largest_bits), dtype == ACCEL_FLOAT8_E4M3FN ? E4M3_LIMIT : E5M2_LIMIT);
+}
+
 extern "C" void
 cuda_convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,
               float divisor, void *stream)

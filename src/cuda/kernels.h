@@ -55,6 +55,8 @@ void cuda_narrow (void *to, enum accel_dtype dtype, const float *from, size_t co
                   void *stream);
 /** @p bits becomes the bits of the largest magnitude, NaN above infinity; it must be 0 before. */
 void cuda_largest (const float *values, size_t count, unsigned *bits, void *stream);
+/** @return what floats_narrow_scaled() returns, from those bits */
+float cuda_scale_of (unsigned largest_bits, enum accel_dtype dtype);
 /** @p to may be @p from if the types are equal. */
 void cuda_convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,
                    float divisor, void *stream);

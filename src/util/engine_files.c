@@ -16,15 +16,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PREFIX "accel_engine_"
 #define SUFFIX ".so"
 
-/* @return whether @file is accel_engine_NAME.so, with the name in @name. */
+/* @return whether @file is BEFORE_NAME.so, with the name in @name. */
 static bool
-read_name (const char *file, char *name)
+read_name (const char *file, const char *before, char *name)
 {
-    size_t length = strlen (file), prefix = strlen (PREFIX), suffix = strlen (SUFFIX);
-    if (length <= prefix + suffix || length > prefix + ENGINE_NAME_MOST + suffix || strncmp (file, PREFIX, prefix)
+    size_t length = strlen (file), prefix = strlen (before), suffix = strlen (SUFFIX);
+    if (length <= prefix + suffix || length > prefix + ENGINE_NAME_MOST + suffix || strncmp (file, before, prefix)
         || strcmp (file + length - suffix, SUFFIX))
         return false;
     length -= prefix + suffix;
@@ -84,7 +83,7 @@ is_known (const struct engine_files *files, const char *name)
 
 /* @refusal: of the folder; NULL: none. */
 static void
-add (struct engine_files *files, const char *folder, const char *name, const char *refusal)
+add (struct engine_files *files, const char *folder, const char *before, const char *name, const char *refusal)
 {
     struct engine_file *items = reallocarray (files->items, files->count + 1, sizeof *items);
     files->failed = files->failed || !items;
@@ -94,7 +93,7 @@ add (struct engine_files *files, const char *folder, const char *name, const cha
     struct engine_file *file = &items[files->count++];
     *file = (struct engine_file){ 0 };
     strcpy (file->name, name);
-    if (asprintf (&file->path, "%s/" PREFIX "%s" SUFFIX, folder, name) < 0)
+    if (asprintf (&file->path, "%s/%s%s" SUFFIX, folder, before, name) < 0)
         file->path = NULL;
     files->failed = files->failed || !file->path;
     if (file->path)
@@ -102,7 +101,7 @@ add (struct engine_files *files, const char *folder, const char *name, const cha
 }
 
 static void
-search (struct engine_files *files, const char *folder)
+search (struct engine_files *files, const char *before, const char *folder)
 {
     struct dirent **entries;
     char name[ENGINE_NAME_MOST + 1];
@@ -111,23 +110,35 @@ search (struct engine_files *files, const char *folder)
         return;
     AUTO_FREE char *refusal = find_refusal (folder, true);
     for (int i = 0; i < count; i++) {
-        if (read_name (entries[i]->d_name, name) && !is_known (files, name))
-            add (files, folder, name, refusal);
+        if (read_name (entries[i]->d_name, before, name) && !is_known (files, name))
+            add (files, folder, before, name, refusal);
         free (entries[i]);
     }
     free (entries);
 }
 
-void
-engine_files_find (struct engine_files *files)
+static void
+find (struct engine_files *files, const char *before)
 {
     *files = (struct engine_files){ 0 };
     const char *path = secure_getenv (ENV_ENGINE_PATH);
     AUTO_FREE char *folders = path ? strdup (path) : NULL;
     files->failed = path && !folders;
     for (char *rest = folders, *folder; (folder = strsep (&rest, ":"));)
-        search (files, folder);
-    search (files, ENGINE_FOLDER);
+        search (files, before, folder);
+    search (files, before, ENGINE_FOLDER);
+}
+
+void
+engine_files_find (struct engine_files *files)
+{
+    find (files, "accel_engine_");
+}
+
+void
+engine_files_find_devices (struct engine_files *files)
+{
+    find (files, "accel_device_");
 }
 
 void

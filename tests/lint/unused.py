@@ -8,8 +8,8 @@ import re
 import sys
 
 top = pathlib.Path(sys.argv[1])
-# Programs' entries; what the code of a device calls, today the stand-in of tests/engines.
-CALLED_OTHERWISE = ["main", "memory_register"]
+# Programs' entries.
+CALLED_OTHERWISE = ["main"]
 
 
 def read(path):
@@ -29,7 +29,7 @@ for text in sources.values():
     for word in re.findall(r"\w+", re.sub(r"^\w.*\b\w+ \([^{};]*\)[^{};]*;$", "", text, flags=re.M)):
         uses[word] = uses.get(word, 0) + 1
 for path, text in sources.items():
-    for name in [] if path.suffix == ".cu" else re.findall(r"^(\w+) \(", text, re.M):
+    for name in re.findall(r"^(\w+) \(", text, re.M):
         if name in public or name in CALLED_OTHERWISE or name.isupper() or name.startswith(tuple(pasted)):
             continue
         count += 1

@@ -63,6 +63,13 @@ test_expect_success 'the PTX of kernels gives the bits of the processor' '
         $(sed -n "s/^JANSSON_LIBS = //p;s/^LIBS = //p" "$builddir/Makefile") &&
     emulated ./test_kernels 10007 without-power >out && ! grep -v "^ok" out | grep -v "^1\.\." &&
     test "$(grep -c ^ok out)" -gt 800'
+if [ -f "$builddir/src/cuda/accel_device_cuda.so" ] && [ -x "$builddir/tests/standin/gpu" ]; then
+    test_expect_success 'digits are learnt with the losses and the bits of the CPU by the module of nvcc' '
+        umask 022 && mkdir engines && cp "$builddir/src/cuda/accel_device_cuda.so" engines &&
+        ACCEL_ENGINE_PATH=$scratch/engines emulated "$builddir/tests/standin/gpu" >out && ! grep -v "^ok" out | grep -v "^1\.\."'
+else
+    test_skip 'digits are learnt by the module of nvcc' 'it was not built'
+fi
 
 # What the translated code would find.
 test_expect_success 'planted: right without a mistake' '

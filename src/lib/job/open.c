@@ -8,6 +8,7 @@
 #include "lib/checkpoint/checkpoint_part.h"
 #include "lib/data/active.h"
 #include "lib/data/random_part.h"
+#include "lib/memory/device.h"
 #include "lib/state/log.h"
 #include "lib/state/prepared.h"
 #include "lib/state/state_object.h"
@@ -83,12 +84,11 @@ read_bool (const char *name, bool *value, struct accel_error *err)
     return ACCEL_OK;
 }
 
-/* This build computes on CPUs whatever ACCELERATE_USE_CPU says, but a word that is no truth value is still an error. */
 static enum accel_status
 read_flags (struct accel *acc, const struct accel_options *options, struct accel_error *err)
 {
-    bool use_cpu;
-    enum accel_status status = read_bool (ENV_USE_CPU, &use_cpu, err);
+    enum accel_status status = read_bool (ENV_USE_CPU, &acc->cpu, err);
+    acc->cpu = acc->cpu || (options && options->cpu);
     if (!status)
         status = read_bool (ENV_CHECK_GRADIENTS, &acc->check_gradients, err);
     acc->check_gradients = acc->check_gradients || (options && options->check_gradients);
@@ -191,6 +191,8 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
         status = log_check_environment (err);
     if (!status)
         status = attach (&job.segment, &job.identity, err);
+    if (!status) /* before engines are chosen for it */
+        made->device = device_choose (job.identity.local_rank, made->cpu);
     if (!status)
         status = comm_open (&made->world, &job, err);
     made->identity = job.identity;

@@ -90,12 +90,8 @@ enum { MEMORY_KINDS = 32 }; /* numbers of DLDeviceType */
 /** By DLDeviceType; for memory_of(). */
 extern const struct memory *memory_tables[MEMORY_KINDS];
 
-/** @return the table of @p device; NULL: this build has no code for it */
-static inline const struct memory *
-memory_of (DLDevice device)
-{
-    return (unsigned) device.device_type < MEMORY_KINDS ? memory_tables[device.device_type] : NULL;
-}
+/** @return the table of @p device, whose code for GPUs is loaded when it is first asked for; NULL: there is none */
+const struct memory *memory_of (DLDevice device);
 
 /** From now on @p memory is the table of @p type; NULL: there is none.  Before a job is opened, on the main thread. */
 void memory_register (DLDeviceType type, const struct memory *memory);
@@ -124,5 +120,9 @@ memory_data (const DLTensor *tensor)
 
 /** A contiguous copy of @p tensor, whose device has a table, on the same device. */
 enum accel_status memory_clone (struct accel_tensor *copy, const DLTensor *tensor, struct accel_error *err);
+
+/** The same on device @p to; both devices have a table. */
+enum accel_status memory_send (struct accel_tensor *sent, const DLTensor *tensor, DLDevice to,
+                               struct accel_error *err);
 
 #endif

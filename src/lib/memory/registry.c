@@ -6,12 +6,21 @@
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
+#include "lib/memory/device.h"
 
 const struct memory *memory_tables[MEMORY_KINDS] = {
     [kDLCPU] = &memory_host,
     [kDLCUDAHost] = &memory_host,
     [kDLROCMHost] = &memory_host,
 };
+
+const struct memory *
+memory_of (DLDevice device)
+{
+    const struct memory *table
+        = (unsigned) device.device_type < MEMORY_KINDS ? memory_tables[device.device_type] : NULL;
+    return table || device.device_type != kDLCUDA ? table : device_memory ();
+}
 
 void
 memory_register (DLDeviceType type, const struct memory *memory)

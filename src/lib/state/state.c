@@ -23,8 +23,7 @@ accel_distributed_type_name (enum accel_distributed_type type)
 DLDevice
 accel_device (const struct accel *acc)
 {
-    (void) acc;
-    return (DLDevice){ .device_type = kDLCPU };
+    return acc ? acc->device : (DLDevice){ .device_type = kDLCPU };
 }
 
 int

@@ -20,6 +20,8 @@ struct accel {
     struct part *parts; /* what higher floors keep, the latest first */
     /* What the program and the environment say, as it is in effect. */
     const char *mixed_precision; /* static */
+    bool cpu; /* even if there is a GPU */
+    DLDevice device;
     bool split_batches;
     bool check_gradients; /* debugging: a gradient that is infinite or NaN is an error, unless losses are scaled */
     bool debug; /* ACCELERATE_DEBUG_MODE: compare shapes before collectives on tensors */

@@ -5,10 +5,13 @@
 #include "lib/tree/tree.h"
 
 #include "lib/base/error.h"
+#include "lib/memory/memory.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const DLDevice host = { .device_type = kDLCPU };
 
 /* Dicts beyond this many items are searched through buckets. */
 enum { FEW = 8 };
@@ -42,21 +45,22 @@ static void
 memory_drop (struct tree_memory *memory)
 {
     if (memory && atomic_fetch_sub (&memory->users, 1) == 1) {
-        free (memory->data);
+        memory_of (memory->device)->destroy (memory->device, memory->data);
         free (memory);
     }
 }
 
 /* Take over @data, also on failure. */
 static enum accel_status
-memory_new (struct tree_memory **memory, void *data, struct accel_error *err)
+memory_new (struct tree_memory **memory, DLDevice device, void *data, struct accel_error *err)
 {
     *memory = malloc (sizeof **memory);
     if (!*memory) {
-        free (data);
+        memory_of (device)->destroy (device, data);
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a leaf");
     }
     atomic_init (&(*memory)->users, 1);
+    (*memory)->device = device;
     (*memory)->data = data;
     return ACCEL_OK;
 }
@@ -107,7 +111,7 @@ tree_own (struct accel_tree **leaf, struct accel_tensor *tensor, struct accel_er
         accel_tensor_release (tensor);
         return status;
     }
-    status = memory_new (&memory, tensor->dl.data, err);
+    status = memory_new (&memory, tensor->dl.device, tensor->dl.data, err);
     if (status) {
         accel_tree_destroy (*leaf);
         *leaf = NULL;
@@ -165,6 +169,8 @@ accel_tree_take_tensor (struct accel_tree **tree, struct accel_tensor *tensor, s
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_tree_take_tensor: the tensor is NULL, or does not own its memory");
     enum accel_status status = tensor_check (&tensor->dl, err);
+    if (!status && !memory_of (tensor->dl.device))
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "this libaccel has no code for the device of the tensor");
     if (!status) {
         struct accel_tensor taken = *tensor;
         taken.dl.shape = taken.shape;
@@ -192,7 +198,7 @@ accel_tree_create_bytes (struct accel_tree **tree, const void *bytes, size_t siz
         memcpy (data, bytes, size_bytes);
     data[size_bytes] = '\0';
     struct tree_memory *memory;
-    enum accel_status status = memory_new (&memory, data, err);
+    enum accel_status status = memory_new (&memory, host, data, err);
     if (status)
         return status;
     status = tree_new (tree, ACCEL_TREE_BYTES, err);

@@ -13,6 +13,7 @@
 
 /* Memory that leaves of any number of trees use, in any threads. */
 struct tree_memory {
+    DLDevice device;
     atomic_size_t users;
     void *data; /* freed with the last of them */
 };

@@ -6,6 +6,9 @@
 
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
+#include "lib/base/tensor.h"
+#include "lib/memory/device.h"
+#include "lib/memory/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -249,6 +252,17 @@ is_skipped (const struct tree_place *place, const struct accel_send_options *opt
     return false;
 }
 
+/* GPUs need a module, and a GPU. */
+static enum accel_status
+fail_copy (DLDevice from, DLDevice to, struct accel_error *err)
+{
+    bool gpu = from.device_type == kDLCUDA || to.device_type == kDLCUDA;
+    return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "cannot copy from %s:%d (DLPack device type %d) to %s:%d (%d): %s",
+                       tensor_device_name (from), (int) from.device_id, (int) from.device_type,
+                       tensor_device_name (to), (int) to.device_id, (int) to.device_type,
+                       gpu ? device_refusal () : "this libaccel has no code for it");
+}
+
 static enum accel_status
 send_leaf (const struct tree_walk *walk, const struct tree_place *place, const struct accel_tree *leaf,
            struct accel_tree **made, struct accel_error *err)
@@ -263,17 +277,11 @@ send_leaf (const struct tree_walk *walk, const struct tree_place *place, const s
             (*made)->tensor.dl.device = to;
         return status;
     }
-    if (!tensor_device_is_host (from) || to.device_type != kDLCPU)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "cannot copy from DLPack device %d:%d to %d:%d: this libaccel supports only host memory "
-                           "(device type %d)",
-                           (int) from.device_type, from.device_id, (int) to.device_type, to.device_id, (int) kDLCPU);
+    if (!memory_of (from) || !memory_of (to) || (tensor_device_is_host (to) && to.device_type != kDLCPU))
+        return fail_copy (from, to, err);
     struct accel_tensor copy;
-    enum accel_status status = tensor_clone (&copy, &leaf->tensor.dl, err);
-    if (status)
-        return status;
-    copy.dl.device = to;
-    return tree_own (made, &copy, err);
+    enum accel_status status = memory_send (&copy, &leaf->tensor.dl, to, err);
+    return status ? status : tree_own (made, &copy, err);
 }
 
 enum accel_status

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The module accel_device_cuda.so: struct memory for tensors on NVIDIA GPUs.  What is queued on a GPU goes to its
+ * default stream, as does work of programs that name no other, so that both have one order.
+ *
+ * Functions of the table have no way to return an error: the first of a GPU is kept until something is read from it. */
+#include <config.h>
+
+#include "cuda/kernels.h"
+#include "lib/memory/device.h"
+#include "lib/memory/memory.h"
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_GPUS = 64,
+    STAGES = 2,            /* pieces of pinned memory, one of which is filled while the other is copied */
+    STAGE_BYTES = 1 << 20,
+    PLACE = CUDA_SCRATCH / 2, /* where in scratch memory kernels leave numbers for the host */
+};
+
+struct stage {
+    char *memory;
+    cudaEvent_t copied;
+};
+
+static struct gpu {
+    pthread_mutex_t lock;
+    bool is_ready;
+    cudaError_t error; /* the first */
+    const char *call;  /* what had it */
+    char *scratch;
+    struct stage stages[STAGES];
+    unsigned next_stage;
+} gpus[MOST_GPUS];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const struct device_helpers *helper;
+static cudaStream_t const stream = (cudaStream_t) (uintptr_t) 1; /* cudaStreamLegacy, the default one */
+
+static void
+make_locks (void)
+{
+    for (int i = 0; i < MOST_GPUS; i++)
+        pthread_mutex_init (&gpus[i].lock, NULL);
+}
+
+/* @return whether all is well so far */
+static bool
+note (struct gpu *gpu, cudaError_t error, const char *call)
+{
+    if (error && !gpu->error) {
+        gpu->error = error;
+        gpu->call = call;
+    }
+    return !error;
+}
+#define NOTE(gpu, function, ...) note (gpu, function (__VA_ARGS__), #function)
+
+/* ---- a call on a GPU, which leaves the thread's present device as it was ---- */
+
+struct visit {
+    struct gpu *gpu;
+    int before, now;
+};
+
+static void
+prepare (struct gpu *gpu)
+{
+    NOTE (gpu, cudaMalloc, (void **) &gpu->scratch, CUDA_SCRATCH);
+    for (int i = 0; i < STAGES; i++) {
+        NOTE (gpu, cudaHostAlloc, (void **) &gpu->stages[i].memory, STAGE_BYTES, cudaHostAllocDefault);
+        NOTE (gpu, cudaEventCreateWithFlags, &gpu->stages[i].copied, cudaEventDisableTiming);
+    }
+    gpu->is_ready = true;
+}
+
+/* @return what leave() takes; its gpu is locked, and NULL if nothing can be done on it */
+static struct visit
+enter (DLDevice device)
+{
+    struct visit visit = { .now = device.device_id };
+    if (device.device_id < 0 || device.device_id >= MOST_GPUS)
+        return visit;
+    pthread_once (&once, make_locks);
+    struct gpu *gpu = &gpus[device.device_id];
+    pthread_mutex_lock (&gpu->lock);
+    if (NOTE (gpu, cudaGetDevice, &visit.before) && visit.before != visit.now)
+        NOTE (gpu, cudaSetDevice, visit.now);
+    if (!gpu->is_ready && !gpu->error)
+        prepare (gpu);
+    if (gpu->error) {
+        pthread_mutex_unlock (&gpu->lock);
+        return visit;
+    }
+    visit.gpu = gpu;
+    return visit;
+}
+
+static void
+leave (struct visit *visit)
+{
+    if (!visit->gpu)
+        return;
+    NOTE (visit->gpu, cudaGetLastError); /* of launches */
+    if (visit->before != visit->now)
+        NOTE (visit->gpu, cudaSetDevice, visit->before);
+    pthread_mutex_unlock (&visit->gpu->lock);
+}
+#define VISIT(device)                                                             \
+    __attribute__ ((cleanup (leave))) struct visit visit = enter (device); \
+    struct gpu *gpu = visit.gpu
+
+static enum accel_status
+fail_of (DLDevice device, struct accel_error *err)
+{
+    if (device.device_id < 0 || device.device_id >= MOST_GPUS)
+        return helper->fail (err, ACCEL_ERR_INVALID, "cuda:%d does not exist", (int) device.device_id);
+    const struct gpu *gpu = &gpus[device.device_id];
+    enum accel_status status = gpu->error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM;
+    return helper->fail (err, status, "cuda:%d: %s: %s (%s)", (int) device.device_id, gpu->call,
+                         cudaGetErrorString (gpu->error), cudaGetErrorName (gpu->error));
+}
+
+/* ---- memory ---- */
+
+/* In whole words, so that an atomic operation on a byte has one. */
+static void *
+create (DLDevice device, size_t bytes, bool zeroed)
+{
+    VISIT (device);
+    void *memory = NULL;
+    size_t whole = bytes / 16 * 16 + 16;
+    if (!gpu || whole < bytes)
+        return NULL;
+    if (cudaMalloc (&memory, whole)) {
+        cudaGetLastError (); /* the caller is told, and may go on */
+        return NULL;
+    }
+    if (zeroed)
+        NOTE (gpu, cudaMemsetAsync, memory, 0, whole, stream);
+    return memory;
+}
+
+static void
+destroy (DLDevice device, void *memory)
+{
+    VISIT (device);
+    if (gpu && memory)
+        NOTE (gpu, cudaFree, memory);
+}
+
+static void
+copy (DLDevice device, void *to, const void *from, size_t bytes)
+{
+    VISIT (device);
+    if (gpu && bytes)
+        NOTE (gpu, cudaMemcpyAsync, to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+}
+
+static void
+zero (DLDevice device, void *to, size_t bytes)
+{
+    VISIT (device);
+    if (gpu && bytes)
+        NOTE (gpu, cudaMemsetAsync, to, 0, bytes, stream);
+}
+
+static struct stage *
+take_stage (struct gpu *gpu)
+{
+    struct stage *stage = &gpu->stages[gpu->next_stage++ % STAGES];
+    NOTE (gpu, cudaEventSynchronize, stage->copied);
+    return stage;
+}
+
+/* Through pinned memory.  @return whether all is well */
+static bool
+read_pieces (struct gpu *gpu, char *to, const char *from, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += STAGE_BYTES) {
+        size_t some = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
+        struct stage *stage = take_stage (gpu);
+        NOTE (gpu, cudaMemcpyAsync, stage->memory, from + at, some, cudaMemcpyDeviceToHost, stream);
+        NOTE (gpu, cudaStreamSynchronize, stream);
+        if (!note (gpu, cudaGetLastError (), "a kernel") || gpu->error)
+            return false;
+        memcpy (to + at, stage->memory, some);
+    }
+    return true;
+}
+
+static enum accel_status
+read_bytes (DLDevice device, void *to, const void *from, size_t bytes, struct accel_error *err)
+{
+    VISIT (device);
+    if (!gpu || !read_pieces (gpu, to, from, bytes))
+        return fail_of (device, err);
+    return ACCEL_OK;
+}
+
+/* The host's memory may be used again at once. */
+static void
+write_bytes (DLDevice device, void *to, const void *from, size_t bytes)
+{
+    VISIT (device);
+    for (size_t at = 0; gpu && !gpu->error && at < bytes; at += STAGE_BYTES) {
+        size_t some = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
+        struct stage *stage = take_stage (gpu);
+        memcpy (stage->memory, (const char *) from + at, some);
+        NOTE (gpu, cudaMemcpyAsync, (char *) to + at, stage->memory, some, cudaMemcpyHostToDevice, stream);
+        NOTE (gpu, cudaEventRecord, stage->copied, stream);
+    }
+}
+
+/* Strides in elements; those of a contiguous tensor if it has none. */
+static void
+strides_of (const DLTensor *tensor, int64_t *strides)
+{
+    int64_t next = 1;
+    for (int i = tensor->ndim; i-- > 0;) {
+        strides[i] = tensor->strides ? tensor->strides[i] : next;
+        next *= tensor->shape[i];
+    }
+}
+
+static void
+copy_tensor (const DLTensor *to, const DLTensor *from)
+{
+    struct cuda_layout layout = { .ndim = from->ndim };
+    size_t bytes = from->dtype.bits / 8, count = 1;
+    for (int i = 0; i < from->ndim; i++) {
+        layout.shape[i] = from->shape[i];
+        count *= (size_t) from->shape[i];
+    }
+    if (!count)
+        return;
+    if (!to->strides && !from->strides) {
+        copy (from->device, memory_data (to), memory_data (from), count * bytes);
+        return;
+    }
+    strides_of (to, layout.to);
+    strides_of (from, layout.from);
+    VISIT (from->device);
+    if (gpu)
+        cuda_copy_layout (memory_data (to), memory_data (from), &layout, bytes, stream);
+}
+
+static void *
+stream_of (DLDevice device)
+{
+    (void) device;
+    return stream;
+}
+
+/* ---- what training computes ---- */
+
+static void
+scale (DLDevice device, void *values, enum accel_dtype dtype, size_t count, double factor)
+{
+    VISIT (device);
+    if (gpu)
+        cuda_scale (values, dtype, count, factor, stream);
+}
+
+static void
+clamp (DLDevice device, void *values, enum accel_dtype dtype, size_t count, float limit)
+{
+    VISIT (device);
+    if (gpu)
+        cuda_clamp (values, dtype, count, limit, stream);
+}
+
+static void
+add (DLDevice device, float *target, const float *source, size_t count)
+{
+    VISIT (device);
+    if (gpu)
+        cuda_add (target, source, count, stream);
+}
+
+static void
+unscale (DLDevice device, void *values, enum accel_dtype dtype, size_t count, float factor, uint8_t *found)
+{
+    VISIT (device);
+    if (gpu)
+        cuda_unscale (values, dtype, count, factor, found, stream);
+}
+
+static void
+norm (DLDevice device, const void *values, enum accel_dtype dtype, size_t count, float factor, double p, float *result)
+{
+    VISIT (device);
+    if (gpu)
+        cuda_norm (values, dtype, count, factor, p, result, gpu->scratch, stream);
+}
+
+static size_t
+find_nonfinite (DLDevice device, const void *values, enum accel_dtype dtype, size_t count, float *value)
+{
+    struct cuda_place place;
+    VISIT (device);
+    if (!gpu)
+        return SIZE_MAX;
+    cuda_find_nonfinite (values, dtype, count, (struct cuda_place *) (void *) (gpu->scratch + PLACE), stream);
+    if (!read_pieces (gpu, (char *) &place, gpu->scratch + PLACE, sizeof place) || place.index >= count)
+        return SIZE_MAX;
+    *value = place.value;
+    return (size_t) place.index;
+}
+
+static void
+update (DLDevice device, const struct memory_update *given)
+{
+    struct cuda_update made = {
+        .rule = given->rule,
+        .numbers = *given->numbers,
+        .parameter = given->parameter,
+        .grad = given->grad,
+        .grad_dtype = given->grad_dtype,
+        .factor = given->factor,
+        .narrow = given->narrow,
+        .narrow_dtype = given->narrow_dtype,
+        .count = given->count,
+    };
+    memcpy (made.state, given->state, sizeof made.state);
+    VISIT (device);
+    if (gpu)
+        cuda_update (&made, stream);
+}
+
+static void
+widen (DLDevice device, float *to, const void *from, enum accel_dtype dtype, size_t count, float factor)
+{
+    VISIT (device);
+    if (gpu)
+        cuda_widen (to, from, dtype, count, factor, stream);
+}
+
+static void
+narrow (DLDevice device, void *to, enum accel_dtype dtype, const float *from, size_t count)
+{
+    VISIT (device);
+    if (gpu)
+        cuda_narrow (to, dtype, from, count, 1, false, stream);
+}
+
+static float
+narrow_scaled (DLDevice device, void *to, enum accel_dtype dtype, const float *from, size_t count)
+{
+    unsigned bits;
+    VISIT (device);
+    if (!gpu)
+        return 1;
+    unsigned *largest = (unsigned *) (void *) (gpu->scratch + PLACE);
+    NOTE (gpu, cudaMemsetAsync, largest, 0, sizeof *largest, stream);
+    cuda_largest (from, count, largest, stream);
+    if (!read_pieces (gpu, (char *) &bits, (const char *) largest, sizeof bits))
+        return 1;
+    float scaled_by = cuda_scale_of (bits, dtype);
+    cuda_narrow (to, dtype, from, count, 1 / scaled_by, true, stream);
+    return scaled_by;
+}
+
+static void
+convert (DLDevice device, void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype,
+         size_t count, float divisor)
+{
+    VISIT (device);
+    if (gpu)
+        cuda_convert (to, to_dtype, from, from_dtype, count, divisor, stream);
+}
+
+static void
+multiply (DLDevice device, float *p, const float *values, const float *q, size_t n, size_t m, size_t rank)
+{
+    VISIT (device);
+    if (gpu)
+        cuda_multiply (p, values, q, n, m, rank, stream);
+}
+
+static void
+multiply_transposed (DLDevice device, float *q, const float *values, const float *p, size_t n, size_t m, size_t rank)
+{
+    VISIT (device);
+    if (gpu)
+        cuda_multiply_transposed (q, values, p, n, m, rank, stream);
+}
+
+static void
+expand (DLDevice device, float *values, float *error, const float *p, const float *q, size_t n, size_t m, size_t rank)
+{
+    VISIT (device);
+    if (gpu)
+        cuda_expand (values, error, p, q, n, m, rank, stream);
+}
+
+static bool
+orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j)
+{
+    unsigned good;
+    VISIT (device);
+    if (!gpu)
+        return false;
+    unsigned *place = (unsigned *) (void *) (gpu->scratch + PLACE);
+    cuda_orthogonalise (columns, rows, rank, j, place, stream);
+    return read_pieces (gpu, (char *) &good, (const char *) place, sizeof good) && good;
+}
+
+static const struct memory memory_cuda = {
+    .create = create,
+    .destroy = destroy,
+    .copy = copy,
+    .zero = zero,
+    .read = read_bytes,
+    .write = write_bytes,
+    .copy_tensor = copy_tensor,
+    .stream = stream_of,
+    .scale = scale,
+    .clamp = clamp,
+    .add = add,
+    .unscale = unscale,
+    .norm = norm,
+    .find_nonfinite = find_nonfinite,
+    .update = update,
+    .widen = widen,
+    .narrow = narrow,
+    .narrow_scaled = narrow_scaled,
+    .convert = convert,
+    .multiply = multiply,
+    .multiply_transposed = multiply_transposed,
+    .expand = expand,
+    .orthogonalise = orthogonalise,
+};
+
+/* ---- which GPU ---- */
+
+/* CUDA has sorted out CUDA_VISIBLE_DEVICES: indices, UUIDs and MIG instances.  What is left counts from 0; more ranks
+ * than GPUs share them. */
+static enum accel_status
+choose (const struct device_helpers *helpers, int local_rank, int *device, struct accel_error *err)
+{
+    const char *visible = getenv ("CUDA_VISIBLE_DEVICES");
+    int count = 0;
+    helper = helpers;
+    cudaError_t error = cudaGetDeviceCount (&count);
+    if (error || count < 1) {
+        cudaGetLastError ();
+        return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "no GPU can be used: %s%s%.80s",
+                              error ? cudaGetErrorString (error) : "none is visible",
+                              visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+    }
+    *device = local_rank % count;
+    return ACCEL_OK;
+}
+
+__attribute__ ((visibility ("default"))) extern const struct device_module accel_device;
+const struct device_module accel_device = {
+    .release = PACKAGE_VERSION,
+    .memory_size = sizeof (struct memory),
+    .memory = &memory_cuda,
+    .choose = choose,
+};

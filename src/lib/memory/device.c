@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading the code for GPUs; see device.h. */
+#include <config.h>
+
+#include "lib/memory/device.h"
+
+#include "lib/base/error.h"
+#include "lib/memory/memory.h"
+#include "util/engine_files.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* circle: device registry: whoever looks for the table of a GPU loads its code, which registers it */
+
+static const struct device_module *module; /* NULL: none */
+static struct accel_error refusal;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static const struct device_helpers helpers = { .fail = accel_fail };
+
+static enum accel_status
+load (const struct engine_file *file, struct accel_error *err)
+{
+    if (file->refusal)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "the code for GPUs is not loaded: %s", file->refusal);
+    void *library = dlopen (file->path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "the code for GPUs cannot be loaded: %s", dlerror ());
+    const struct device_module *found = dlsym (library, DEVICE_SYMBOL);
+    if (!found || strcmp (found->release, PACKAGE_VERSION) || found->memory_size != sizeof (struct memory)) {
+        dlclose (library);
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s is from a different release than libaccel %s", file->path,
+                           PACKAGE_VERSION);
+    }
+    int device; /* without a GPU, the code is no use */
+    enum accel_status status = found->choose (&helpers, 0, &device, err);
+    if (!status)
+        module = found;
+    return status;
+}
+
+static void
+find (void)
+{
+    AUTO_ENGINE_FILES struct engine_files files = { 0 };
+    engine_files_find_devices (&files);
+    if (files.failed)
+        accel_fail (&refusal, ACCEL_ERR_NOMEM, "out of memory");
+    else if (!files.count)
+        accel_fail (&refusal, ACCEL_ERR_UNSUPPORTED, "accel_device_cuda.so is not installed");
+    else if (!load (&files.items[0], &refusal))
+        memory_register (kDLCUDA, module->memory);
+}
+
+const struct memory *
+device_memory (void)
+{
+    pthread_once (&once, find);
+    return module ? module->memory : NULL;
+}
+
+const char *
+device_refusal (void)
+{
+    return refusal.text;
+}
+
+DLDevice
+device_choose (int local_rank, bool cpu)
+{
+    DLDevice device = { .device_type = kDLCPU };
+    struct accel_error err;
+    int chosen;
+    if (!cpu && device_memory () && !module->choose (&helpers, local_rank, &chosen, &err))
+        device = (DLDevice){ .device_type = kDLCUDA, .device_id = chosen };
+    return device;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors from one device to another. */
+#include <config.h>
+
+#include "lib/memory/memory.h"
+
+#include "lib/base/error.h"
+#include "lib/base/tensor.h"
+
+/* From the host to a device. */
+static enum accel_status
+upload (struct accel_tensor *sent, const DLTensor *tensor, DLDevice to, struct accel_error *err)
+{
+    enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
+    const struct memory *memory = memory_of (to);
+    enum accel_status status = accel_tensor_init (sent, dtype, tensor->ndim, tensor->shape, err);
+    if (status)
+        return status;
+    size_t bytes = accel_tensor_count (tensor) * accel_dtype_bytes (dtype);
+    sent->owned_bytes = bytes + !bytes;
+    sent->dl.device = to;
+    sent->dl.data = memory->create (to, sent->owned_bytes, false);
+    if (!sent->dl.data) { /* because of that, or of what went wrong on the device before */
+        status = memory->read (to, NULL, NULL, 0, err);
+        return status ? status
+                      : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate %zu bytes on %s:%d", bytes,
+                                    tensor_device_name (to), (int) to.device_id);
+    }
+    memory->write (to, sent->dl.data, tensor_data (tensor), bytes);
+    return ACCEL_OK;
+}
+
+/* From a device to the host, where what was sent before has to be, too. */
+static enum accel_status
+download (struct accel_tensor *sent, const DLTensor *tensor, struct accel_error *err)
+{
+    enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
+    enum accel_status status = tensor_allocate (sent, dtype, tensor->ndim, tensor->shape, false, err);
+    if (status)
+        return status;
+    size_t bytes = accel_tensor_count (tensor) * accel_dtype_bytes (dtype);
+    status = memory_of (tensor->device)->read (tensor->device, sent->dl.data, memory_data (tensor), bytes, err);
+    if (status)
+        accel_tensor_release (sent);
+    return status;
+}
+
+/* By way of the host between two devices. */
+enum accel_status
+memory_send (struct accel_tensor *sent, const DLTensor *tensor, DLDevice to, struct accel_error *err)
+{
+    struct accel_tensor packed = { .owned_bytes = 0 }, host = { .owned_bytes = 0 };
+    enum accel_status status = ACCEL_OK;
+    if (!tensor_is_contiguous (tensor)) {
+        status = memory_clone (&packed, tensor, err);
+        tensor = &packed.dl;
+    }
+    if (!status && !tensor_device_is_host (tensor->device)) {
+        status = download (&host, tensor, err);
+        tensor = &host.dl;
+    }
+    if (!status && !tensor_device_is_host (to)) {
+        status = upload (sent, tensor, to, err);
+    } else if (!status && host.owned_bytes) {
+        *sent = host;
+        sent->dl.shape = sent->shape;
+        host = (struct accel_tensor){ .owned_bytes = 0 };
+    } else if (!status) {
+        status = memory_clone (sent, tensor, err);
+    }
+    accel_tensor_release (&packed);
+    accel_tensor_release (&host);
+    if (!status && tensor_device_is_host (to))
+        sent->dl.device = to;
+    return status;
+}

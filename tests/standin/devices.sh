@@ -1,0 +1,96 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Tensors on GPUs, of which the stand-in for the CUDA runtime is one: gpu.c trains the network of examples/digits on it,
+# and device.c (of tests/engines/) does everything that one process can do with a device.  Both give the CPU's bits.
+. "${srcdir:-.}/tests/testlib.sh"
+module=$builddir/tests/standin/.libs/accel_device_cuda.so
+gpu=$builddir/tests/standin/gpu
+if [ ! -f "$module" ]; then
+    test_skip 'tensors on GPUs' 'needs a C++ compiler and shared libraries'
+    test_done
+fi
+umask 022
+mkdir engines && cp "$module" engines
+ACCEL_ENGINE_PATH=$scratch/engines
+export ACCEL_ENGINE_PATH
+
+test_expect_success 'digits are learnt with the losses and the bits of the CPU' 'timeout $patience "$gpu" >out'
+seeds=1
+if is_long; then seeds=$(seq 100); fi
+test_expect_success 'collectives, groups and training give the bits of the host, in any order of streams' '
+    for seed in $seeds; do
+        STANDIN_SEED=$seed timeout $patience "$builddir/tests/standin/device" >out || return 1
+    done'
+test_expect_success 'tensors go to a GPU, to another one and back' '
+    STANDIN_DEVICES=2 timeout $patience "$gpu" send >out && test "$(grep -c ^ok out)" -eq 4'
+test_expect_success 'a GPU that does not exist' '
+    test_exit 1 timeout $patience "$gpu" send >out && grep "cuda:1: cudaSetDevice: .*cudaErrorInvalidDevice" out'
+test_expect_success 'too little memory on the GPU' '
+    test_exit 1 env STANDIN_DEVICES=2 STANDIN_BYTES=1000000 timeout $patience "$gpu" send >out &&
+    grep "cannot allocate 1200000 bytes on cuda:0" out'
+
+# ---- which GPU ----
+
+# has DEVICE [NAME=VALUE...]: a process alone computes on it
+has () {
+    wanted=$1
+    shift
+    env "$@" timeout $patience "$gpu" device >out && grep -Fx "$wanted" out
+}
+none='cpu: no GPU can be used: no CUDA-capable device is detected'
+test_expect_success 'a process alone has the first GPU' 'has cuda:0 STANDIN_DEVICES=3'
+test_expect_success 'without a GPU, it has the CPU' 'has "$none" STANDIN_DEVICES=0'
+test_expect_success 'ACCELERATE_USE_CPU' 'has "cpu: " ACCELERATE_USE_CPU=true'
+test_expect_success 'CUDA_VISIBLE_DEVICES: indices, UUIDs, MIG instances, none' '
+    has cuda:0 STANDIN_DEVICES=4 CUDA_VISIBLE_DEVICES=3 && has cuda:0 STANDIN_DEVICES=4 CUDA_VISIBLE_DEVICES=GPU-2,MIG-1 &&
+    has "$none; CUDA_VISIBLE_DEVICES=" STANDIN_DEVICES=4 CUDA_VISIBLE_DEVICES= &&
+    has "$none; CUDA_VISIBLE_DEVICES=GPU-9" STANDIN_DEVICES=4 CUDA_VISIBLE_DEVICES=GPU-9'
+# ranks DEVICES N [NAME=VALUE...]: what N ranks of one host have, sorted
+ranks () {
+    port=$(free_port) wanted=$1 count=$2
+    shift 2
+    by_hand "$count" "$port" env "$@" "$gpu" device >out && sort out | tr "\n" " " >sorted && test "$(cat sorted)" = "$wanted"
+}
+test_expect_success 'ranks have one GPU each' 'ranks "cuda:0 cuda:1 cuda:2 " 3 STANDIN_DEVICES=4'
+test_expect_success 'more ranks than GPUs share them' 'ranks "cuda:0 cuda:0 cuda:1 " 3 STANDIN_DEVICES=4 CUDA_VISIBLE_DEVICES=2,GPU-0'
+
+# ---- the module ----
+
+test_expect_success 'without the module, it has the CPU' \
+    'has "cpu: accel_device_cuda.so is not installed" ACCEL_ENGINE_PATH="$scratch/nothing"'
+test_expect_success 'a module that others may change is not loaded' '
+    chmod o+w engines/accel_device_cuda.so && timeout $patience "$gpu" device >out && chmod o-w engines/accel_device_cuda.so &&
+    grep "^cpu: the code for GPUs is not loaded: others may write" out'
+test_expect_success 'a module of another release is not used' '
+    mkdir other && printf "const struct { const char *release; unsigned size; } accel_device = { \"0\", 0 };\n" >other.c &&
+    $CC -shared -fPIC -o other/accel_device_cuda.so other.c && ACCEL_ENGINE_PATH=$scratch/other timeout $patience "$gpu" device >out &&
+    grep "^cpu: .*other/accel_device_cuda.so is from a different release than libaccel" out'
+test_expect_success 'a module whose library is missing' '
+    $CC -shared -fPIC -o libmissing_for_test.so other.c &&
+    printf "extern const int accel_device; int uses (void); int uses (void) { return accel_device; }\n" >uses.c &&
+    $CC -shared -fPIC -Wl,--no-as-needed -o other/accel_device_cuda.so uses.c -L. -lmissing_for_test &&
+    ACCEL_ENGINE_PATH=$scratch/other timeout $patience "$gpu" device >out &&
+    grep "^cpu: the code for GPUs cannot be loaded: libmissing_for_test.so: cannot open" out'
+if [ -f "$builddir/.libs/libaccel.so" ]; then
+    test_expect_success 'nothing of CUDA is linked' '
+        for file in "$builddir/.libs/libaccel.so" "$accelerate"; do
+            readelf -d "$file" >needs && ! grep -i cuda needs || return 1; done'
+fi
+
+# ---- errors ----
+
+# fails CALL:N[:ERROR] WORDS: training ends with a message
+fails () {
+    test_exit 1 env STANDIN_FAIL="$1" timeout $patience "$gpu" >out 2>&1 && grep "^Bail out! .*$2" out
+}
+for plan in cudaMemcpyAsync:3:700 cudaLaunchKernel:4:700 cudaMemsetAsync:12:719 cudaStreamSynchronize:3:46 \
+    cudaEventRecord:2:2 cudaEventSynchronize:5:1 cudaHostAlloc:1:2 cudaEventCreateWithFlags:1:1 cudaGetDevice:9:999; do
+    call=${plan%%:*}
+    # A launch has no return value: the next call that asks has the error.
+    [ "$call" != cudaLaunchKernel ] || call=cudaGetLastError
+    test_expect_success "an error of $plan comes back" "fails $plan 'cuda:0: $call: '"
+done
+test_expect_success 'an error of cudaMalloc comes back' 'fails cudaMalloc:1:2 "cuda:0: cudaMalloc: out of memory (cudaErrorMemoryAllocation)" &&
+    fails cudaMalloc:3:2 "cannot allocate" && fails cudaMalloc:12:2 "cannot allocate"'
+test_expect_success 'an error of cudaGetDeviceCount: there is no GPU' 'has "cpu: no GPU can be used: unknown error" STANDIN_FAIL=cudaGetDeviceCount:1'
+test_done

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Learns to read digits, as examples/digits does, with the model on the CPU and on a GPU: the losses and the bits of
+ * the parameters are the same.  The network computes on the host, with copies of the parameters.
+ * usage: gpu [device | send] */
+#include <config.h>
+
+#include "examples/digits.h"
+#include "lib/memory/device.h"
+#include "lib/memory/memory.h"
+#include "tests/tap.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { BATCH = 64, EPOCHS = 2, PARAMETERS = 4 };
+
+static struct accel_error err;
+
+static void
+must (enum accel_status status, const char *what)
+{
+    if (!status)
+        return;
+    printf ("Bail out! %s: %s\n", what, err.text);
+    exit (1);
+}
+#define MUST(call) must (call, #call)
+
+struct run {
+    struct accel *acc;
+    DLDevice device;
+    struct network network; /* on the host */
+    struct accel_tensor *mirrors[PARAMETERS], *mirror_grads[PARAMETERS];
+    struct accel_tensor data[PARAMETERS], grads[PARAMETERS]; /* where the model is */
+    float losses[EPOCHS];
+    double accuracy;
+};
+
+static size_t
+bytes_of (const struct accel_tensor *tensor)
+{
+    return accel_tensor_count (&tensor->dl) * (tensor->dl.dtype.bits / 8U);
+}
+
+/* ---- a network whose model is elsewhere ---- */
+
+static void
+make_tensor (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, int64_t first, int64_t second)
+{
+    const int64_t shape[] = { first, second };
+    MUST (accel_tensor_init (tensor, dtype, ndim, shape, &err));
+    tensor->dl.data = calloc (accel_tensor_count (&tensor->dl), accel_dtype_bytes (dtype));
+}
+
+static void
+make_layer (struct layer *layer, size_t index, int in, int out, enum accel_dtype dtype,
+            struct accel_generator *generator)
+{
+    size_t count = (size_t) in * (size_t) out;
+    layer->in = in;
+    layer->out = out;
+    layer->index = index;
+    layer->widened = calloc (count, sizeof *layer->widened);
+    make_tensor (&layer->weight, dtype, 2, in, out);
+    make_tensor (&layer->weight_grad, ACCEL_FLOAT32, 2, in, out);
+    make_tensor (&layer->bias, ACCEL_FLOAT32, 1, out, 0);
+    make_tensor (&layer->bias_grad, ACCEL_FLOAT32, 1, out, 0);
+    for (size_t i = 0; i < count; i++)
+        layer->widened[i] = (2 * accel_generator_uniform (generator) - 1) / sqrtf ((float) in);
+    MUST (accel_convert (layer->widened, ACCEL_FLOAT32, layer->weight.dl.data, dtype, count, &err));
+}
+
+static struct accel_tensor
+put (const struct accel_tensor *host, DLDevice device)
+{
+    struct accel_tensor there;
+    MUST (memory_send (&there, &host->dl, device, &err));
+    return there;
+}
+
+static void
+make_model (struct run *run, enum accel_dtype dtype)
+{
+    static const char *const names[] = { "hidden.weight", "hidden.bias", "output.weight", "output.bias" };
+    struct network *network = &run->network;
+    struct layer *layers[] = { &network->hidden, &network->output };
+    struct accel_parameter parameters[PARAMETERS];
+    struct accel_generator *generator;
+    MUST (accel_generator_create (&generator, 1, &err));
+    make_layer (&network->hidden, 0, PIXELS, HIDDEN, dtype, generator);
+    make_layer (&network->output, 2, HIDDEN, CLASSES, dtype, generator);
+    accel_generator_destroy (generator);
+    for (int i = 0; i < PARAMETERS; i++) {
+        struct layer *layer = layers[i / 2];
+        run->mirrors[i] = i % 2 ? &layer->bias : &layer->weight;
+        run->mirror_grads[i] = i % 2 ? &layer->bias_grad : &layer->weight_grad;
+        run->data[i] = put (run->mirrors[i], run->device);
+        run->grads[i] = put (run->mirror_grads[i], run->device);
+        run->data[i].dl.shape = run->data[i].shape;
+        run->grads[i].dl.shape = run->grads[i].shape;
+        parameters[i] = (struct accel_parameter){ names[i], &run->data[i].dl, &run->grads[i].dl };
+    }
+    MUST (accel_model_create (&network->model, parameters, PARAMETERS, &err));
+    network->activations = calloc (BATCH * HIDDEN, sizeof *network->activations);
+    network->probabilities = calloc (BATCH * CLASSES, sizeof *network->probabilities);
+}
+
+static void
+fetch_parameters (struct run *run)
+{
+    const struct memory *memory = memory_of (run->device);
+    for (int i = 0; i < PARAMETERS; i++)
+        MUST (memory->read (run->device, run->mirrors[i]->dl.data, run->data[i].dl.data, bytes_of (run->mirrors[i]),
+                            &err));
+}
+
+/* What a program's own kernels would do. */
+static enum accel_status
+backward (void *user, float scale, struct accel_error *error)
+{
+    struct run *run = user;
+    const struct memory *memory = memory_of (run->device);
+    for (int i = 0; i < PARAMETERS; i++)
+        memset (run->mirror_grads[i]->dl.data, 0, bytes_of (run->mirror_grads[i]));
+    enum accel_status status = network_backward (&run->network, scale, error);
+    for (int i = 0; i < PARAMETERS; i++)
+        memory->write (run->device, run->grads[i].dl.data, run->mirror_grads[i]->dl.data,
+                       bytes_of (run->mirror_grads[i]));
+    return status;
+}
+
+/* ---- training ---- */
+
+static void
+train_epochs (struct run *run, struct accel_loader *loader, struct accel_optimizer *optimizer)
+{
+    struct network *network = &run->network;
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        const struct accel_batch *batch;
+        double sum = 0;
+        while (accel_loader_next (loader, &batch, &err)) {
+            fetch_parameters (run);
+            float loss = network_forward (network, batch), norm;
+            MUST (accel_backward (run->acc, network->model, loss, backward, run, &err));
+            MUST (accel_clip_grad_norm (network->model, 1, &norm, 2, false, &err));
+            MUST (accel_optimizer_step (optimizer, &err));
+            MUST (accel_optimizer_zero_grad (optimizer, &err));
+            sum += (double) loss;
+        }
+        MUST (err.code);
+        run->losses[epoch] = (float) sum;
+    }
+    fetch_parameters (run);
+}
+
+static void
+train (struct run *run, const char *precision, enum accel_dtype dtype, bool gpu)
+{
+    static const struct accel_csv_field fields[] = {
+        { .field = { "image", ACCEL_FLOAT32, 1, { PIXELS } }, .scale = 1.0 / 16, .max = 16 },
+        { .field = { "label", ACCEL_INT32, 0, { 0 } }, .max = CLASSES - 1 },
+    };
+    const struct accel_csv_options csv = { .fields = fields, .field_count = 2 };
+    const struct accel_options options = { .mixed_precision = precision };
+    const struct accel_loader_options loading
+        = { .batch_size = BATCH, .shuffle = true, .seed = 1, .drop_last = true };
+    const struct accel_adamw adamw = { .lr = 0.01, .weight_decay = 0.01 };
+    struct accel_dataset *digits;
+    struct accel_loader *loader;
+    struct accel_optimizer *optimizer;
+    memset (run, 0, sizeof *run);
+    MUST (accel_dataset_open_csv (&digits, EXAMPLE_DATA "/digits.csv", &csv, &err));
+    MUST (accel_open (&run->acc, &options, &err));
+    run->device = gpu ? accel_device (run->acc) : (DLDevice){ .device_type = kDLCPU };
+    make_model (run, dtype);
+    MUST (accel_loader_create (&loader, digits, &loading, &err));
+    MUST (accel_adamw_create (&optimizer, run->network.model, &adamw, &err));
+    MUST (accel_prepare (run->acc, &err, run->network.model, optimizer, loader));
+    train_epochs (run, loader, optimizer);
+    accel_loader_destroy (loader);
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (run->network.model);
+    accel_close (run->acc);
+    accel_dataset_close (digits);
+    for (int i = 0; i < PARAMETERS; i++) {
+        accel_tensor_release (&run->data[i]);
+        accel_tensor_release (&run->grads[i]);
+    }
+}
+
+static void
+drop (struct run *run)
+{
+    for (int i = 0; i < PARAMETERS; i++) {
+        free (run->mirrors[i]->dl.data);
+        free (run->mirror_grads[i]->dl.data);
+    }
+    free (run->network.hidden.widened);
+    free (run->network.output.widened);
+    free (run->network.activations);
+    free (run->network.probabilities);
+}
+
+static void
+compare (const char *precision, enum accel_dtype dtype)
+{
+    struct run host, gpu;
+    train (&host, precision, dtype, false);
+    train (&gpu, precision, dtype, true);
+    ok (gpu.device.device_type == kDLCUDA, "%s: on a GPU", precision);
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        ok (host.losses[epoch] == gpu.losses[epoch] && host.losses[epoch] > 0, "%s: the loss of epoch %d: %.9g, %.9g",
+            precision, epoch, (double) host.losses[epoch], (double) gpu.losses[epoch]);
+    ok (host.losses[1] < host.losses[0] / 2, "%s: something is learnt", precision);
+    for (int i = 0; i < PARAMETERS; i++)
+        ok (!memcmp (host.mirrors[i]->dl.data, gpu.mirrors[i]->dl.data, bytes_of (host.mirrors[i])),
+            "%s: parameter %d", precision, i);
+    drop (&host);
+    drop (&gpu);
+}
+
+/* ---- tensors from one device to another ---- */
+
+static struct accel_tree *
+leaf_of (float *values, int64_t rows, int64_t columns, bool transposed)
+{
+    const int64_t shape[] = { transposed ? columns : rows, transposed ? rows : columns };
+    int64_t strides[] = { 1, columns };
+    struct accel_tensor tensor;
+    struct accel_tree *leaf;
+    MUST (accel_tensor_init (&tensor, ACCEL_FLOAT32, 2, shape, &err));
+    tensor.dl.data = values;
+    tensor.dl.strides = transposed ? strides : NULL;
+    MUST (accel_tree_borrow_tensor (&leaf, &tensor.dl, &err));
+    return leaf;
+}
+
+static void
+send (void)
+{
+    enum { ROWS = 300, COLUMNS = 1000 };
+    const DLDevice host = { .device_type = kDLCPU }, gpus[] = { { kDLCUDA, 0 }, { kDLCUDA, 1 } };
+    float *values = malloc (ROWS * COLUMNS * sizeof *values);
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        values[i] = (float) i;
+    for (int transposed = 0; transposed < 2; transposed++) {
+        struct accel_tree *leaf = leaf_of (values, ROWS, COLUMNS, transposed), *there, *further, *back;
+        MUST (accel_send_to_device (&there, leaf, gpus[0], NULL, &err));
+        MUST (accel_send_to_device (&further, there, gpus[1], NULL, &err));
+        MUST (accel_send_to_device (&back, further, host, NULL, &err));
+        const DLTensor *moved = accel_tree_tensor (there), *got = accel_tree_tensor (back);
+        ok (moved->device.device_type == kDLCUDA && accel_tree_tensor (further)->device.device_id == 1,
+            "a tensor is on the GPU, and on another one");
+        size_t wrong = 0;
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < COLUMNS; j++)
+                wrong += ((float *) got->data)[transposed ? j * ROWS + i : i * COLUMNS + j] != values[i * COLUMNS + j];
+        ok (!wrong, "it comes back, %stransposed: %zu are wrong", transposed ? "" : "not ", wrong);
+        accel_tree_destroy (leaf);
+        accel_tree_destroy (there);
+        accel_tree_destroy (further);
+        accel_tree_destroy (back);
+    }
+    free (values);
+}
+
+/* Which GPU a process has. */
+static int
+print_device (void)
+{
+    struct accel *acc;
+    enum accel_status status = accel_open (&acc, NULL, &err);
+    DLDevice device = accel_device (acc);
+    if (status)
+        printf ("%s\n", err.text);
+    else if (device.device_type == kDLCPU)
+        printf ("cpu: %s\n", device_refusal ());
+    else
+        printf ("cuda:%d\n", (int) device.device_id);
+    accel_close (acc);
+    return 0;
+}
+
+int
+main (int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "train";
+    if (!strcmp (what, "device"))
+        return print_device ();
+    if (!strcmp (what, "send")) {
+        send ();
+        return done_testing ();
+    }
+    compare ("no", ACCEL_FLOAT32);
+    compare ("bf16", ACCEL_BFLOAT16);
+    compare ("fp16", ACCEL_FLOAT16);
+    return done_testing ();
+}
