@@ -185,8 +185,7 @@ test_expect_success 'lint: words that no library accepts' '
         ":5: fsdp_state_dict_type: ${q}SHARDED_DICT${q} is not one of FULL_STATE_DICT, LOCAL_STATE_DICT, SHARDED_STATE_DICT"'
 test_expect_success 'lint: what launch refuses is a problem: jobs on SageMaker' '
     lint_says "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\nnum_machines: 2\n" \
-        ": missing key for SageMaker: ec2_instance_type" ": missing key for SageMaker: iam_role_name" \
-        ":1: launch cannot start jobs on SageMaker; use Hugging Face Accelerate for this file"'
+        ": missing key for SageMaker: ec2_instance_type" ": missing key for SageMaker: iam_role_name"'
 test_expect_success 'show: values and where they come from' '
     printf "num_processes: 2\nfp8_config:\n  backend: TE\n" >s.yaml && "$accelerate" config show --config_file s.yaml >got &&
     grep -x "num_processes: 2  (s.yaml:1)" got && grep -x "fp8_backend: te  (s.yaml:3; no effect)" got &&

@@ -65,10 +65,10 @@ done <<'EOT'
 |--tpu --tpu_use_cluster --tpu_name a --tpu_zone b|tpu_name: a
 EOT
 for mode in '--distributed_type NO' '--distributed_type DATA_PARALLEL'; do
-    test_expect_success "Enter alone for SageMaker, $mode: right but for launch" '
+    test_expect_success "Enter alone for SageMaker, $mode: nothing to find fault with" '
         rm -f c.yaml && yes "" | head -n 200 >keys && "$accelerate" config --compute_environment AMAZON_SAGEMAKER \
-            $mode --config_file c.yaml <keys >out 2>error && { "$accelerate" config lint c.yaml >said || [ $? = 1 ]; } &&
-        [ "$(wc -l <said)" = 1 ] && grep "launch cannot start jobs on SageMaker" said && grep "iam_role_name: accelerate_" c.yaml'
+            $mode --config_file c.yaml <keys >out 2>error && "$accelerate" config lint c.yaml >said && test ! -s said &&
+        grep "iam_role_name: accelerate_" c.yaml'
 done
 
 # What flags imply: the mode, processes and use_cpu of the file, with the questionnaire and without; and launch agrees.
