@@ -60,7 +60,7 @@ tell_gpu (const struct gpu *gpu, struct strlist *values)
     if (*place.cpus)
         strbuf_printf (&text, ", CPUs %s", place.cpus);
     if (gpu->is_mig && !gpu->mig_count)
-        strbuf_add (&text, ", in MIG mode without a part: no program can use it");
+        strbuf_add (&text, ", in MIG mode without a MIG device: no program can use it");
     strlist_add (values, text.text ? text.text : "");
     values->failed = values->failed || text.failed;
     for (int i = 0; i < gpu->mig_count; i++)
@@ -211,14 +211,16 @@ text_or_null (const char *text)
 static json_t *
 json_of_processes (const struct gpu *gpu)
 {
-    if (gpu->process_count < 0)
-        return json_null ();
     json_t *array = json_array ();
     for (int i = 0; i < gpu->process_count && i < NVML_MOST_PROCESSES; i++)
         if (gpu->processes[i].pid)
             json_array_append_new (array, json_pack ("{s:i, s:o}", "pid", gpu->processes[i].pid, "memory",
                                                      number_or_null (gpu->processes[i].memory,
                                                                      gpu->processes[i].memory != NVML_UNKNOWN)));
+    if (gpu->process_count && !json_array_size (array)) { /* unknown, or none of them is named */
+        json_decref (array);
+        return json_null ();
+    }
     return array;
 }
 

@@ -149,6 +149,8 @@ gpu_choice_find_cpus (const char *list, int local_rank, const struct topology *t
     const struct gpu_place *place = &topology->places[at];
     if (!*place->cpus)
         return "the kernel does not list them";
+    if (strstr (topology->cpu_list, "..."))
+        return "the list of CPUs that the launcher may use is too long";
     cpu_set_t near[8], allowed[8];
     CPU_ZERO_S (sizeof near, near);
     CPU_ZERO_S (sizeof allowed, allowed);

@@ -10,6 +10,8 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <fcntl.h>
+#include <mntent.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,24 +64,94 @@ find_field (const char *text, const char *field, char *value, size_t size)
     snprintf (value, size, "%.*s", (int) length, line);
 }
 
-/* In a container, /proc lists the host's GPUs, but /dev has only those that were passed on.  If it has none at all, or
- * the program that makes nodes is there, those that are missing are made when they are first used. */
+/* CUDA makes nodes that are missing by a program that runs as root.  Where /dev is not the kernel's, as in containers,
+ * the node of a GPU that was not passed on is made, too, but cannot be opened. */
+static bool
+makes_nodes (const char *root)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    char text[4096];
+    struct mntent entry;
+    bool is_kernels = false; /* the last mount at /dev hides those before */
+    strbuf_printf (&path, "%s" GPU_PLACES_MODPROBE, root);
+    if (path.failed || access (path.text, X_OK))
+        return false;
+    strbuf_truncate (&path, 0);
+    strbuf_printf (&path, "%s/proc/self/mounts", root);
+    AUTO_FILE FILE *file = path.failed ? NULL : fopen (path.text, "re");
+    while (file && getmntent_r (file, &entry, text, sizeof text))
+        if (!strcmp (entry.mnt_dir, "/dev"))
+            is_kernels = !strcmp (entry.mnt_type, "devtmpfs");
+    return is_kernels;
+}
+
+static bool
+node_allows (const char *root, const char *minor, int mode)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    strbuf_printf (&path, "%s/dev/nvidia%s", root, minor);
+    return path.failed || !access (path.text, mode);
+}
+
+/* In a container, /proc lists the host's GPUs, but /dev has only those that were passed on; a batch system may forbid
+ * to open the others.  If there is no node at all, or missing ones are made, those that are missing prove nothing. */
 static bool
 has_node (const char *root, const char *minor)
 {
-    AUTO_STRBUF struct strbuf path = { 0 };
-    strbuf_printf (&path, "%s" GPU_PLACES_MODPROBE, root);
-    bool has_any = false, are_made = !path.failed && !access (path.text, X_OK);
-    for (int i = 0; i < GPU_PLACES_MOST && !path.failed && !has_any; i++) {
-        strbuf_truncate (&path, 0);
-        strbuf_printf (&path, "%s/dev/nvidia%d", root, i);
-        has_any = !path.failed && !access (path.text, F_OK);
-    }
-    if (!has_any || are_made || !*minor)
+    bool has_any = false;
+    if (!*minor || node_allows (root, minor, R_OK | W_OK))
         return true;
-    strbuf_truncate (&path, 0);
-    strbuf_printf (&path, "%s/dev/nvidia%s", root, minor);
-    return path.failed || !access (path.text, F_OK);
+    if (node_allows (root, minor, F_OK))
+        return false;
+    for (int i = 0; i < GPU_PLACES_MOST && !has_any; i++) {
+        char number[16];
+        snprintf (number, sizeof number, "%d", i);
+        has_any = node_allows (root, number, F_OK);
+    }
+    return !has_any || makes_nodes (root);
+}
+
+/* Entries of a folder: those of @p prefix and a number, or all.  @param usable  nullable: how many may be opened */
+static int
+count_entries (const char *root, const char *folder, const char *prefix, int *usable)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    strbuf_printf (&path, "%s%s", root, folder);
+    DIR *dir = path.failed ? NULL : opendir (path.text);
+    int count = 0;
+    size_t length = prefix ? strlen (prefix) : 0;
+    for (const struct dirent *entry; dir && (entry = readdir (dir));)
+        if (prefix ? !strncmp (entry->d_name, prefix, length) && isdigit ((unsigned char) entry->d_name[length])
+                   : entry->d_name[0] != '.') {
+            count++;
+            if (usable)
+                *usable += !faccessat (dirfd (dir), entry->d_name, R_OK | W_OK, 0);
+        }
+    if (dir)
+        closedir (dir);
+    return count;
+}
+
+static bool
+has_driver (const char *root)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    strbuf_printf (&path, "%s/dev/nvidiactl", root);
+    AUTO_CLOSE int fd = path.failed ? -1 : open (path.text, O_RDWR | O_CLOEXEC);
+    return fd >= 0;
+}
+
+int
+gpu_places_count (const char *root)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    int usable = 0, nodes = count_entries (root, "/dev", "nvidia", &usable);
+    strbuf_printf (&path, "%s/proc/driver/nvidia", root);
+    if (path.failed || access (path.text, F_OK))
+        return usable && has_driver (root) ? usable : 0;
+    int listed = count_entries (root, "/proc/driver/nvidia/gpus", NULL, NULL);
+    int missing = listed > nodes && (!nodes || makes_nodes (root)) ? listed - nodes : 0;
+    return usable + missing;
 }
 
 static int

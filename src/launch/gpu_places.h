@@ -27,6 +27,12 @@ struct gpu_place {
  */
 int gpu_places_list (const char *root, struct gpu_place *places);
 
+/**
+ * Count those GPUs, without reading a file for each: also where there is no /proc/driver/nvidia (gVisor), if
+ * /dev/nvidiactl can be opened.
+ */
+int gpu_places_count (const char *root);
+
 /** Fill `node` and `cpus` of the GPU at `bus`. */
 void gpu_place_find (const char *root, struct gpu_place *place);
 

@@ -55,11 +55,14 @@ gpu_report_find (struct job *job)
         return;
     AUTO_FREE struct gpu *gpus = calloc (MOST, sizeof *gpus);
     int count = gpus ? nvml_list (gpus, MOST, NULL) : -1, used = 0;
-    for (int i = 0; i < count && i < MOST; i++)
+    bool are_known = gpu_processes_are_known () && count <= MOST;
+    for (int i = 0; i < count && i < MOST; i++) {
+        are_known = are_known && gpus[i].process_count >= 0;
         if (gpus[i].process_count > 0) {
             add_gpu (job, &gpus[i]);
             used++;
         }
-    if (count > 0 && !used)
+    }
+    if (count > 0 && !used && are_known)
         strlist_add (&job->gpu_lines, "no other process uses a GPU now");
 }

@@ -32,6 +32,12 @@ add_user (uid_t uid, struct strbuf *out)
     strbuf_printf (out, " of user %u", (unsigned int) uid);
 }
 
+bool
+gpu_processes_are_known (void)
+{
+    return procfs_pid_space () == HOST_PID_SPACE;
+}
+
 void
 gpu_process_describe (const struct gpu_process *process, bool with_user, struct strbuf *out)
 {
@@ -40,7 +46,7 @@ gpu_process_describe (const struct gpu_process *process, bool with_user, struct 
     AUTO_FREE char *name = NULL;
     strbuf_printf (out, "process %d", process->pid);
     snprintf (path, sizeof path, "/proc/%d", process->pid);
-    if (procfs_pid_space () != HOST_PID_SPACE)
+    if (!gpu_processes_are_known ())
         strbuf_add (out, " of the host");
     else if (stat (path, &info))
         strbuf_add (out, " (ended, or hidden from this user)");

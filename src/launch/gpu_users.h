@@ -8,6 +8,9 @@
 
 #include <stdbool.h>
 
+/** Whether the numbers of processes are this system's own: in a container, some are hidden. */
+bool gpu_processes_are_known (void);
+
 /**
  * Append "process 1234 of alice (python), 30.20 GB".  Outside the host's pid namespace, the number of a process says
  * nothing of who it is: then it is "process 1234 of the host, 30.20 GB".

@@ -336,6 +336,16 @@ asks_for_gpus (const struct settings *settings)
            || settings->use_deepspeed || when_gpus_chosen (settings);
 }
 
+/* Whether the ranks may compute on GPUs that we count, where the settings do not say. */
+static bool
+may_use_cuda (const struct draft *draft)
+{
+    const char *named = draft->topology->ds_accelerator;
+    if (draft->settings->use_deepspeed && named)
+        return !strcmp (named, "cuda");
+    return !draft->topology->names_other_makers;
+}
+
 /* NCCL refuses two ranks on one GPU, but only when the programs first communicate. */
 static int
 check_gpus (const struct draft *draft, struct fail *fail)
@@ -343,7 +353,7 @@ check_gpus (const struct draft *draft, struct fail *fail)
     struct plan *plan = draft->plan;
     const struct settings *settings = draft->settings;
     int gpus = count_gpus (draft), ranks = plan->local_world_size;
-    if (when_on_cpu (settings) || draft->on_cpu || plan->outside)
+    if (when_on_cpu (settings) || draft->on_cpu || plan->outside || !may_use_cuda (draft))
         return 0;
     if (when_gpus_chosen (settings) && gpu_choice_check (settings->gpu_ids, draft->topology, fail))
         return -1;
@@ -394,6 +404,16 @@ choose_part (const struct draft *draft, struct plan_process *process)
     snprintf (process->device, sizeof process->device, "cuda:0");
 }
 
+/* Whether a rank before this one is not bound, so that a note has said why. */
+static bool
+has_told (const struct plan *plan, const struct plan_process *process)
+{
+    for (int i = 0; i < process->local_rank; i++)
+        if (!plan->processes[i].cpus)
+            return true;
+    return false;
+}
+
 /* --enable_cpu_affinity */
 static int
 bind_process (const struct draft *draft, struct plan_process *process, struct fail *fail)
@@ -404,7 +424,7 @@ bind_process (const struct draft *draft, struct plan_process *process, struct fa
         return 0;
     const char *why = gpu_choice_find_cpus (list_gpus (draft), process->local_rank, draft->topology, cpus);
     if (why) {
-        if (process->local_rank == 0)
+        if (!has_told (draft->plan, process))
             strlist_printf (&draft->plan->notes, "rank %d is not bound to the CPUs near its GPU: %s", process->rank,
                             why);
         return 0;

@@ -37,7 +37,7 @@ struct plan_logs {
 /** All zero is an empty plan. */
 struct plan {
     char *host;
-    char cpus[256]; /* that the processes may run on, "0-3,8" */
+    char cpus[TOPOLOGY_CPU_LIST]; /* that the processes may run on, "0-3,8" */
     char *program; /* as the user named it */
     enum option_path path;
     bool outside; /* another launcher starts the ranks: the one process here is that launcher */

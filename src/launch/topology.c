@@ -13,7 +13,6 @@
 #include "util/parse.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -89,21 +88,11 @@ probe_cpus (struct topology *topology, bool wants_cores)
     topology->physical_cores = cores < topology->cpus ? (cores > 1 ? cores : 1) : topology->cpus;
 }
 
-/* Entries of a folder: numbered ones after @p prefix, all where it is NULL. */
-static int
-count_entries (const char *folder, const char *prefix)
+/* What CUDA takes for a GPU: it ignores the first other word of a list, by custom -1, and all that follow. */
+static bool
+is_gpu (const char *word)
 {
-    DIR *dir = opendir (folder);
-    if (!dir)
-        return 0;
-    int count = 0;
-    size_t length = prefix ? strlen (prefix) : 0;
-    for (const struct dirent *entry; (entry = readdir (dir));)
-        if (prefix ? !strncmp (entry->d_name, prefix, length) && isdigit ((unsigned char) entry->d_name[length])
-                   : entry->d_name[0] != '.')
-            count++;
-    closedir (dir);
-    return count;
+    return isdigit ((unsigned char) *word) || !strncmp (word, "GPU-", 4) || !strncmp (word, "MIG-", 4);
 }
 
 int
@@ -112,26 +101,31 @@ topology_visible_gpus (const char *text, int present)
     if (!text)
         return present;
     int count = 0, parts = 0;
-    while (*text && *text != '-') { /* the driver stops at the first that is none, by custom written -1 */
+    for (;;) {
+        text += strspn (text, " ");
+        if (!is_gpu (text))
+            break;
         size_t length = strcspn (text, ",");
         bool is_part = !strncmp (text, "MIG-", 4); /* a GPU may have several */
-        count += length > 0 && !is_part;
+        count += !is_part;
         parts += is_part;
         text += length + (text[length] == ',');
     }
     return (count < present ? count : present) + (present ? parts : 0);
 }
 
-/* In a container /proc may show the host's devices, so the nodes in /dev count first.  But CUDA makes those that are
- * missing where nvidia-modprobe is installed, so fewer of them than /proc lists, or none, prove nothing there. */
-static int
-count_gpus (void)
+/* Variables that Slurm sets beside CUDA_VISIBLE_DEVICES say nothing. */
+static bool
+names_other_makers (void)
 {
-    if (access ("/proc/driver/nvidia", F_OK))
-        return 0;
-    int nodes = count_entries ("/dev", "nvidia"), listed = count_entries ("/proc/driver/nvidia/gpus", NULL);
-    bool are_made = listed > nodes && !access (GPU_PLACES_MODPROBE, X_OK);
-    return nodes && !are_made ? nodes : listed;
+    static const char *const names[]
+        = { "ZE_AFFINITY_MASK", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES",
+            "HABANA_VISIBLE_MODULES", "MLU_VISIBLE_DEVICES", "MUSA_VISIBLE_DEVICES", "SDAA_VISIBLE_DEVICES",
+            "NEURON_RT_VISIBLE_CORES" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv (names[i]))
+            return !getenv (ENV_CUDA_VISIBLE_DEVICES);
+    return false;
 }
 
 static int
@@ -154,9 +148,11 @@ topology_probe (struct topology *topology, bool wants_cores)
     if (gethostname (topology->host, sizeof topology->host - 1))
         snprintf (topology->host, sizeof topology->host, "localhost");
     probe_cpus (topology, wants_cores);
-    topology->gpus_present = count_gpus ();
+    topology->gpus_present = gpu_places_count ("");
     topology->visible = getenv (ENV_CUDA_VISIBLE_DEVICES);
     topology->cuda_order = getenv ("CUDA_DEVICE_ORDER");
+    topology->ds_accelerator = getenv ("DS_ACCELERATOR");
+    topology->names_other_makers = names_other_makers ();
     topology->gpus = topology_visible_gpus (topology->visible, topology->gpus_present);
     topology->lacks_p2p = topology->gpus_present > 1 && topology_lacks_p2p ("");
     topology->nccl_p2p_is_chosen = getenv (ENV_NCCL_P2P_DISABLE);

@@ -7,6 +7,8 @@
 
 #include <stdbool.h>
 
+enum { TOPOLOGY_CPU_LIST = 1024 };
+
 /** The part of a job that this machine has, where a launch on several hosts has decided it. */
 struct topology_share {
     int machines, machine;
@@ -19,11 +21,13 @@ struct topology {
     char host[256];
     int cpus;           /* logical CPUs this process may use, by affinity and by the cgroup's quota; >= 1 */
     int physical_cores; /* of those; >= 1 */
-    char cpu_list[256]; /* those that the affinity allows, "0-3,8"; "" where unknown */
-    int gpus;           /* NVIDIA devices that a process sees, CUDA_VISIBLE_DEVICES heeded */
-    int gpus_present; /* the same, CUDA_VISIBLE_DEVICES not heeded */
+    char cpu_list[TOPOLOGY_CPU_LIST]; /* those that the affinity allows, "0-3,8"; "" where unknown; may end in ",..." */
+    int gpus;           /* NVIDIA devices that a process sees, CUDA_VISIBLE_DEVICES respected */
+    int gpus_present;   /* the same, without CUDA_VISIBLE_DEVICES */
     const char *visible;    /* CUDA_VISIBLE_DEVICES, or NULL */
     const char *cuda_order; /* CUDA_DEVICE_ORDER, or NULL */
+    const char *ds_accelerator; /* DS_ACCELERATOR, on which DeepSpeed computes, or NULL */
+    bool names_other_makers; /* the environment names accelerators of other makers, and none of NVIDIA's */
     struct gpu_place *places; /* owned: where they are, by topology_probe_places() */
     int place_count;
     int free_port;      /* for MASTER_PORT if none is given and the usual one is in use, or any will do; 0: none */

@@ -129,13 +129,17 @@ test_expect_success 'a GPU that has fallen off the bus keeps its number' '
 test_expect_success 'MIG mode without parts' '
     sed "/^mig/d" gpus >none && echo "mig 3 MIG-33 1 x" >>none && echo "fail nvmlDeviceGetMigDeviceHandleByIndex 6" >>none &&
     NVML_STANDIN=$PWD/none env_of new && fact GPUs &&
-    grep "^3: NVIDIA L4, .*, in MIG mode without a part: no program can use it" fact && ! grep "^2: .*MIG" fact'
+    grep "^3: NVIDIA L4, .*, in MIG mode without a MIG device: no program can use it" fact && ! grep "^2: .*MIG" fact'
 test_expect_success 'more processes than are listed' '
     for i in $(seq 20); do echo "process 0 $((4000000 + i)) 10"; done >many && cat gpus many >crowd &&
     NVML_STANDIN=$PWD/crowd env_of new && fact "GPU processes" && grep -c "^GPU 0: process 40000" fact >count &&
     grep -x 16 count && grep -x "GPU 0: 4 more processes" fact &&
     for i in $(seq 150); do echo "process 0 $((4000000 + i)) 10"; done >many && cat gpus many >crowd &&
-    NVML_STANDIN=$PWD/crowd env_of new && fact "GPU processes" && grep -x "GPU 0: 150 processes" fact'
+    NVML_STANDIN=$PWD/crowd env_of new && fact "GPU processes" && grep -x "GPU 0: 150 processes" fact &&
+    NVML_STANDIN=$PWD/crowd env_of new --json && python3 -c "
+import json
+gpus = json.load(open(\"out\"))[\"gpu_devices\"]
+assert gpus[0][\"processes\"] is None and gpus[2][\"processes\"] == [], gpus"'
 # call, result, what is said
 while IFS='|' read -r call result said; do
     test_expect_success "$call returns $result" "

@@ -53,6 +53,68 @@ put_near (const char *bus, const char *node, const char *cpus)
     put (path, cpus);
 }
 
+/* Folders and what they hold; a node that begins with ! cannot be opened for writing, by anybody. */
+static void
+make_machine (const char *folder, const char *names)
+{
+    char path[256], copy[256], *rest = NULL;
+    snprintf (copy, sizeof copy, "%s", names);
+    for (char *name = strtok_r (copy, " ", &rest); name; name = strtok_r (NULL, " ", &rest)) {
+        snprintf (path, sizeof path, "%s/%s", folder, name + (*name == '!'));
+        if (*name != '!')
+            put (path, "");
+        else if (symlink ("/proc/sys/kernel/osrelease", path))
+            exit (99);
+    }
+}
+
+static void
+test_count (void)
+{
+    static const char kernels[] = "devtmpfs /dev devtmpfs rw 0 0\n",
+                      containers[] = "devtmpfs /dev devtmpfs rw 0 0\ntmpfs /dev tmpfs rw 0 0\n";
+    static const struct {
+        const char *what, *nodes, *listed, *mounts; /* listed NULL: no /proc/driver/nvidia */
+        bool modprobe;
+        int count;
+    } cases[] = {
+        { "a container with some", "nvidia0 nvidia1 nvidiactl nvidia-uvm null", "a b c", containers, false, 2 },
+        { "with the program that makes nodes", "nvidia0 nvidia1 nvidiactl null", "a b c", containers, true, 2 },
+        { "nodes that are made on demand", "nvidia0 nvidia1 nvidiactl null", "a b c", kernels, true, 3 },
+        { "no node, in a container, too", "nvidiactl null", "a b c", containers, false, 3 },
+        { "no list", "nvidia0 nvidia1 nvidia10", "", kernels, true, 3 },
+        { "a node that may not be opened", "nvidia0 !nvidia1 nvidiactl", "a b", kernels, false, 1 },
+        { "one, and one that is not made yet", "nvidia0 !nvidia1 nvidiactl", "a b c", kernels, true, 2 },
+        { "only such nodes", "!nvidia0 !nvidia1 nvidiactl", "a b", kernels, true, 0 },
+        { "no files of the driver", "nvidia0 !nvidia1 nvidia2 nvidiactl", NULL, kernels, false, 2 },
+        { "nor a driver", "nvidia0 !nvidiactl", NULL, kernels, false, 0 },
+        { "nodes of a driver that is gone", "nvidia0", NULL, kernels, false, 0 },
+        { "nothing", "null", NULL, kernels, false, 0 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char root[16], path[64];
+        snprintf (root, sizeof root, "box%zu", i);
+        snprintf (path, sizeof path, "%s/proc/self/mounts", root);
+        put (path, cases[i].mounts);
+        snprintf (path, sizeof path, "%s/dev/x", root);
+        put (path, "");
+        snprintf (path, sizeof path, "%s/dev", root);
+        make_machine (path, cases[i].nodes);
+        snprintf (path, sizeof path, "%s/proc/driver/nvidia/gpus", root);
+        if (cases[i].listed) {
+            put (strcat (path, "/.x"), "");
+            *strrchr (path, '/') = '\0';
+            make_machine (path, cases[i].listed);
+        }
+        snprintf (path, sizeof path, "%s/usr/bin/nvidia-modprobe", root);
+        put (path, "");
+        if (cases[i].modprobe)
+            chmod (path, 0755);
+        int count = gpu_places_count (root);
+        ok (count == cases[i].count, "%s: %d", cases[i].what, count);
+    }
+}
+
 static void
 test_places (void)
 {
@@ -81,7 +143,11 @@ test_places (void)
     put ("usr/bin/nvidia-modprobe", "");
     ok (gpu_places_list (".", places) == 1, "a program that cannot run makes no nodes");
     chmod ("usr/bin/nvidia-modprobe", 0755);
+    ok (gpu_places_list (".", places) == 1, "in a container, a node that is made cannot be opened");
+    put ("proc/self/mounts", "devtmpfs /dev devtmpfs rw 0 0\n");
     ok (gpu_places_list (".", places) == 3, "where nodes are made when they are needed, missing ones prove nothing");
+    make_machine ("dev", "!nvidia1");
+    ok (gpu_places_list (".", places) == 2, "but not nodes that may not be opened");
     unlink ("usr/bin/nvidia-modprobe");
     memset (long_list, '1', sizeof long_list - 1);
     long_list[sizeof long_list - 1] = '\0';
@@ -176,7 +242,10 @@ test_near (void)
         memcpy (table[3].model, model, sizeof model);
     }
     char cpus[GPU_CHOICE_CPUS] = "";
-    struct topology topology = make_topology ("0-15");
+    struct topology topology = make_topology ("0,2,...");
+    is_text (gpu_choice_find_cpus (NULL, 0, &topology, cpus),
+             "the list of CPUs that the launcher may use is too long", "a list that is cut does not count");
+    topology = make_topology ("0-15");
     topology.place_count = 2;
     ok (!gpu_choice_find_cpus ("MIG-1234", 0, &topology, cpus) && !strcmp (cpus, "0-3,8-11"),
         "where all GPUs are in one place, it does not matter which it is");
@@ -226,7 +295,8 @@ test_plans (void)
     static const struct {
         const char *flags, *visible;
         int gpus;
-        const char *wanted;
+        const char *wanted, *allowed, *ds_accelerator; /* allowed NULL: 2-15 */
+        bool others;
     } cases[] = {
         { "--num_processes 2", NULL, 4, "cuda:0 - -; cuda:1 - -; " },
         { "--multi_gpu --num_processes 3 --gpu_ids 1,3", NULL, 4,
@@ -260,14 +330,27 @@ test_plans (void)
           "cuda:0 MIG-1 -; cuda:0 MIG-2 -; rank 0 is not bound to the CPUs near its GPU: which GPU it uses is not "
           "known: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or give UUIDs (GPU-...) in --gpu_ids" },
         { "--enable_cpu_affinity --cpu --num_processes 2", NULL, 4, "cpu - -; cpu - -; " },
+        { "--enable_cpu_affinity --num_processes 4", NULL, 4,
+          "cuda:0 - 0-3; cuda:1 - 0-3; cuda:2 - -; cuda:3 - -; rank 2 is not bound to the CPUs near its GPU: the "
+          "launcher may not use any of them", "0-3" },
+        { "--use_deepspeed --num_processes 2", NULL, 1, "2 processes on box, but it has 1 GPU: start one process for "
+          "each GPU (--num_processes), or give --share_gpus to let several use one" },
+        { "--use_deepspeed --num_processes 2", NULL, 1, "2 processes on box, but it has 1 GPU: start one process for "
+          "each GPU (--num_processes), or give --share_gpus to let several use one", NULL, "cuda", true },
+        { "--use_deepspeed --num_processes 2", NULL, 1, "cuda:0 - -; cuda:0 - -; ", NULL, "cpu" },
+        { "--use_fsdp --num_processes 2", NULL, 1, "2 processes on box, but it has 1 GPU: start one process for "
+          "each GPU (--num_processes), or give --share_gpus to let several use one", NULL, "cpu" },
+        { "--use_fsdp --num_processes 2", NULL, 1, "cuda:0 - -; cuda:0 - -; ", NULL, NULL, true },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct topology topology = make_topology ("2-15");
+        struct topology topology = make_topology (cases[i].allowed ? cases[i].allowed : "2-15");
         struct fail fail = { 0 };
         struct plan plan = { 0 };
         AUTO_STRBUF struct strbuf got = { 0 };
         topology.visible = cases[i].visible;
         topology.gpus = cases[i].gpus;
+        topology.ds_accelerator = cases[i].ds_accelerator;
+        topology.names_other_makers = cases[i].others;
         topology.omp_num_threads = "1"; /* or there is a note */
         setenv ("OMP_NUM_THREADS", "1", 1);
         if (make_plan (&plan, cases[i].flags, &topology, &fail))
@@ -307,6 +390,7 @@ main (void)
     setenv ("HOME", ".", 1);
     unsetenv ("CUDA_VISIBLE_DEVICES");
     test_places ();
+    test_count ();
     test_lists ();
     test_check ();
     test_near ();

@@ -444,6 +444,8 @@ test_gpus (void)
     } cases[] = {
         { NULL, 4, 4 }, { "", 4, 0 }, { "0", 4, 1 }, { "0,1,3", 4, 3 }, { "-1", 4, 0 }, { "1,-1,2", 4, 1 },
         { "GPU-1a,GPU-2b", 4, 2 }, { "0,1", 1, 1 }, { "0", 0, 0 }, { "MIG-1,MIG-2,MIG-3", 1, 3 }, { "MIG-1", 0, 0 },
+        { "NoDevFiles", 4, 0 }, { "none", 4, 0 }, { "0,,1", 4, 1 }, { "void,0", 4, 0 }, { "MIG-1,x,MIG-2", 1, 1 },
+        { " 0, 1", 4, 2 }, { ",", 4, 0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ok (topology_visible_gpus (cases[i].text, cases[i].present) == cases[i].visible,

@@ -4,18 +4,15 @@
 #include <config.h>
 
 #include "launch/cgroup_limits.h"
-#include "launch/gpu_places.h"
+#include "launch/gpu_places.h" /* before its function has another name */
 #include "launch/topology.h"
-#include "tests/scratch.h"
 #include "tests/tap.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* A machine, and what is to be found out about it. */
@@ -43,8 +40,7 @@ static struct machine {
 };
 static const struct machine *machine;
 static int files_read;
-static bool has_modprobe; /* the program that makes nodes in /dev */
-static const char *folders[2]; /* in the place of /dev and of the driver's list */
+static int gpu_count; /* as gpu_places_count() counts them; tests/nvml/test_gpus is about how */
 
 static int
 fake_affinity (size_t bytes, cpu_set_t *allowed)
@@ -85,35 +81,18 @@ fake_open (const char *path)
     return file_of (text);
 }
 
-static DIR *
-fake_opendir (const char *path)
-{
-    return opendir (!strcmp (path, "/dev") ? folders[0] : folders[1]);
-}
-
-static int
-fake_access (const char *path)
-{
-    if (!strcmp (path, GPU_PLACES_MODPROBE))
-        return has_modprobe ? 0 : -1;
-    return strcmp (path, "/proc/driver/nvidia") || !*folders[1] ? -1 : 0;
-}
-
 /* The module itself, on such a machine. */
 #define sched_getaffinity(pid, bytes, allowed) fake_affinity (bytes, allowed)
 #define open(path, flags) fake_open (path)
-#define opendir(path) fake_opendir (path)
-#define access(path, mode) fake_access (path)
 #define cgroup_cpu_quota() (machine->quota)
+#define gpu_places_count(root) (gpu_count)
 #include "launch/topology.c"
 #undef open
-#undef opendir
-#undef access
+#undef gpu_places_count
 
 static void
 test_cpus (void)
 {
-    folders[0] = folders[1] = "";
     for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
         struct topology topology;
         machine = &machines[i];
@@ -143,66 +122,43 @@ test_long_list (void)
 }
 
 static void
-make_files (const char *folder, const char *names)
-{
-    char path[128], *rest = NULL, copy[128];
-    snprintf (copy, sizeof copy, "%s", names);
-    if (mkdir (folder, 0777))
-        exit (99);
-    for (char *name = strtok_r (copy, " ", &rest); name; name = strtok_r (NULL, " ", &rest)) {
-        snprintf (path, sizeof path, "%s/%s", folder, name);
-        close (creat (path, 0666));
-    }
-}
-
-static void
-remove_files (const char *folder)
-{
-    char path[512];
-    DIR *dir = opendir (folder);
-    for (const struct dirent *entry; dir && (entry = readdir (dir));) {
-        snprintf (path, sizeof path, "%s/%s", folder, entry->d_name);
-        unlink (path);
-    }
-    closedir (dir);
-    rmdir (folder);
-}
-
-static void
 test_gpus (void)
 {
     static const struct {
-        const char *nodes, *listed; /* in /dev, in the driver's folder; "": none */
-        bool modprobe;
         const char *visible;
         int present, gpus;
-    } cases[] = {
-        { "nvidia0 nvidia1 nvidiactl nvidia-uvm nvidia-uvm-tools null", "a b c", false, NULL, 2, 2 },
-        { "nvidia0 nvidia1 nvidiactl nvidia-uvm nvidia-uvm-tools null", "a b c", true, NULL, 3, 3 },
-        { "nvidiactl null", "0000:01:00.0 0000:02:00.0 0000:03:00.0", false, NULL, 3, 3 },
-        { "nvidia0 nvidia1 nvidia10", "", true, "1", 3, 1 },
-        { "nvidia0", "", false, "0,1,2", 1, 1 },
-    };
+    } cases[] = { { NULL, 3, 3 }, { "1", 3, 1 }, { "0,1,2", 1, 1 }, { NULL, 0, 0 }, { "0", 0, 0 } };
     struct topology topology;
     machine = &machines[0];
-    folders[0] = "dev";
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        folders[1] = "driver";
-        has_modprobe = cases[i].modprobe;
-        make_files ("dev", cases[i].nodes);
-        make_files ("driver", cases[i].listed);
+        gpu_count = cases[i].present;
         if (cases[i].visible)
             setenv ("CUDA_VISIBLE_DEVICES", cases[i].visible, 1);
         topology_probe (&topology, false);
-        ok (topology.gpus_present == cases[i].present && topology.gpus == cases[i].gpus,
-            "%s in /dev: %d GPUs, %d of them visible", cases[i].nodes, topology.gpus_present, topology.gpus);
+        ok (topology.gpus_present == cases[i].present && topology.gpus == cases[i].gpus, "%d GPUs, %d of them visible",
+            topology.gpus_present, topology.gpus);
         unsetenv ("CUDA_VISIBLE_DEVICES");
-        folders[1] = "";
-        topology_probe (&topology, false);
-        ok (!topology.gpus_present, "and none without a driver");
-        remove_files ("dev");
-        remove_files ("driver");
     }
+    gpu_count = 0;
+}
+
+static void
+test_other_makers (void)
+{
+    struct topology topology;
+    topology_probe (&topology, false);
+    ok (!topology.names_other_makers && !topology.ds_accelerator, "nothing of other makers");
+    setenv ("DS_ACCELERATOR", "xpu", 1);
+    setenv ("ZE_AFFINITY_MASK", "0", 1);
+    topology_probe (&topology, false);
+    ok (topology.names_other_makers, "Intel's GPUs");
+    is_text (topology.ds_accelerator, "xpu", "in DeepSpeed's words");
+    setenv ("CUDA_VISIBLE_DEVICES", "0", 1);
+    topology_probe (&topology, false);
+    ok (!topology.names_other_makers, "beside NVIDIA's, as Slurm names them, they say nothing");
+    unsetenv ("CUDA_VISIBLE_DEVICES");
+    unsetenv ("ZE_AFFINITY_MASK");
+    unsetenv ("DS_ACCELERATOR");
 }
 
 /* One variable at a time, then the two that name folders. */
@@ -239,13 +195,16 @@ int
 main (void)
 {
     static const char *const unwanted[]
-        = { "CUDA_VISIBLE_DEVICES", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE" };
+        = { "DS_ACCELERATOR", "ZE_AFFINITY_MASK", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+            "ASCEND_RT_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "MLU_VISIBLE_DEVICES", "MUSA_VISIBLE_DEVICES",
+            "SDAA_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES",
+            "CUDA_VISIBLE_DEVICES", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE" };
     for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
         unsetenv (unwanted[i]);
-    scratch_enter ();
     test_cpus ();
     test_long_list ();
     test_gpus ();
+    test_other_makers ();
     test_environment ();
     return done_testing ();
 }
