@@ -8,6 +8,7 @@
 
 #include "engines/mpi/mpi_private.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -60,6 +61,7 @@ map (size_t bytes)
     if (memory == MAP_FAILED)
         return false;
     madvise (memory, bytes, MADV_DONTDUMP);
+    madvise (memory, bytes, MADV_HUGEPAGE);
     mpi_host.memory = memory;
     mpi_host.bytes = bytes;
     return true;
@@ -71,6 +73,25 @@ may_be_written (size_t bytes)
 {
     struct rlimit limit;
     return !getrlimit (RLIMIT_FSIZE, &limit) && (limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur);
+}
+
+/* The limit on address space counts these bytes, though no memory is behind them. */
+static bool
+may_be_mapped (size_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit (RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur / 2;
+}
+
+/* A signal makes fallocate() undo and fail. */
+static bool
+fill (size_t bytes)
+{
+    int result;
+    do
+        result = fallocate (mpi_host.fd, 0, 0, (off_t) bytes);
+    while (result && errno == EINTR);
+    return !result;
 }
 
 /* Arenas are sparse: each has room for all memory of this host, unless there are very many ranks, or limits. */
@@ -85,9 +106,9 @@ make_memory (size_t size, uint64_t token)
         return false;
     for (; arena >= ARENA_LEAST; arena /= 2) {
         size_t bytes = arenas_at (size) + size * arena;
-        if (!may_be_written (bytes) || ftruncate (mpi_host.fd, (off_t) bytes) || !map (bytes))
+        if (!may_be_written (bytes) || !may_be_mapped (bytes) || ftruncate (mpi_host.fd, (off_t) bytes) || !map (bytes))
             continue;
-        if (fallocate (mpi_host.fd, 0, 0, (off_t) arenas_at (size)))
+        if (!fill (arenas_at (size)))
             return false;
         *(struct label *) (void *) mpi_host.memory = (struct label){ .token = token, .arena_bytes = arena };
         return true;

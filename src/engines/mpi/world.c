@@ -289,8 +289,10 @@ start_mpi (const struct accel_engine_job *job, struct accel_error *err)
     if (!start_thread ())
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: cannot start a thread");
     bool has_begun = await_entry (&entry.has_begun, now_ms () + job->timeout_ms);
-    if (has_begun && entry.code != MPI_SUCCESS)
+    if (has_begun && entry.code != MPI_SUCCESS) {
+        mpi_world.is_stuck = true;
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: MPI_Init_thread() failed");
+    }
     leave.pid = getpid ();
     on_exit (finish, NULL); /* now, so that it runs before what MPI has registered */
     return has_begun ? ACCEL_OK : fail_to_begin (job, err);
@@ -446,6 +448,16 @@ find_hosts (const struct accel_engine_job *job, const struct hello *all, const i
     return status;
 }
 
+/* Of what all ranks have said, so that they agree; each one's own variables need not. */
+static bool
+are_several_hosts (const struct hello *all, int size)
+{
+    for (int i = 0; i < size; i++)
+        if (all[i].whereabouts.size < size)
+            return true;
+    return false;
+}
+
 static enum accel_status
 meet (const struct accel_engine_job *job, int *peers, struct accel_error *err)
 {
@@ -455,7 +467,8 @@ meet (const struct accel_engine_job *job, int *peers, struct accel_error *err)
     enum accel_status status
         = all && requests ? say_hello (job, all, requests, peers, err)
                           : job->helpers->fail (err, ACCEL_ERR_NOMEM, "accel_open: engine mpi: out of memory");
-    if (!status && job->local_world_size < job->world_size)
+    leave.has_hosts = !status && are_several_hosts (all, job->world_size);
+    if (leave.has_hosts)
         status = find_hosts (job, all, peers, err);
     if (!mpi_world.is_stuck) { /* otherwise MPI still has them */
         free (all);
@@ -474,7 +487,6 @@ world_open (const struct accel_engine_job *job, int *peers, struct accel_error *
                                    "accel_open: engine mpi: an earlier job of this process failed, and MPI cannot be "
                                    "used again: start the program again");
     leave.timeout_ms = job->timeout_ms;
-    leave.has_hosts = job->local_world_size < job->world_size;
     mpi_world.opener = pthread_self ();
     enum accel_status status = start_mpi (job, err);
     if (!status)
