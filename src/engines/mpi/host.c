@@ -171,15 +171,15 @@ is_host (const struct whereabouts *all, int world_size, int first)
     return size > 0;
 }
 
-/* To be seen when they end. */
+/* To be seen when they end: @size ranks from @first on, as far as they are here. */
 static bool
-watch (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers)
+watch (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers, int first, int size)
 {
     struct host *host = &mpi_host;
     host->processes = calloc ((size_t) job->world_size, sizeof *host->processes);
     host->world_size = host->processes ? job->world_size : 0;
     for (int i = 0; i < host->world_size; i++) {
-        bool is_here = i >= host->first && i - host->first < host->size && i != job->rank;
+        bool is_here = i >= first && i - first < size && i != job->rank && all[i].machine == all[job->rank].machine;
         host->processes[peers[i]]
             = (struct process){ i, all[i].pid, is_here ? (int) syscall (SYS_pidfd_open, all[i].pid, 0) : -1 };
     }
@@ -202,8 +202,10 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all, 
     bool is_shared = false, has_found = false;
     host->above = host->below = -1;
     for (int first = 0; first < job->world_size; first += all[first].size) {
-        if (!is_host (all, job->world_size, first))
+        if (!is_host (all, job->world_size, first)) {
+            watch (job, all, peers, 0, job->world_size);
             return false;
+        }
         is_shared = is_shared || all[first].size > 1;
         host->hosts++;
         if (has_found && host->above < 0) {
@@ -222,7 +224,8 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all, 
     }
     if (!is_shared)
         return false;
-    return watch (job, all, peers) && (host->size == 1 || !host->rank || attach (&all[host->first]));
+    return watch (job, all, peers, host->first, host->size)
+           && (host->size == 1 || !host->rank || attach (&all[host->first]));
 }
 
 void
@@ -242,17 +245,25 @@ host_settle (void)
 
 /* Memory that was not freed may still be written to. */
 void
-host_close (void)
+host_unshare (void)
 {
     struct host *host = &mpi_host;
     if (host->memory && !host->extent_count)
         munmap (host->memory, host->bytes);
     if (host->fd >= 0)
         close (host->fd);
+    free (host->extents);
+    *host = (struct host){ .fd = -1, .processes = host->processes, .world_size = host->world_size };
+}
+
+void
+host_close (void)
+{
+    struct host *host = &mpi_host;
+    host_unshare ();
     for (int i = 0; i < host->world_size; i++)
         if (host->processes[i].fd >= 0)
             close (host->processes[i].fd);
     free (host->processes);
-    free (host->extents);
     *host = (struct host){ .fd = -1 };
 }

@@ -246,12 +246,14 @@ struct whereabouts {
 /** Make the memory of this host, if this rank is the first one there.  @param[out] own  to be told to all */
 void host_prepare (const struct accel_engine_job *job, struct whereabouts *own);
 /** Attach to it.  @param all  of all ranks  @param peers  their ranks of MPI
- *  @return whether this rank can reduce in tiers; if any cannot, none does, and all call host_close() */
+ *  @return whether this rank can reduce in tiers; if any cannot, none does, and all call host_unshare() */
 bool host_attach (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers);
 /** All ranks are attached. */
 void host_settle (void);
 /** @return the process of rank @p peer of MPI if it was on this host, and has ended; otherwise NULL */
 const struct process *host_find_ended (int peer);
+/** Without the memory, ranks are still seen to end. */
+void host_unshare (void);
 void host_close (void);
 
 /* ---- arena.c ---- */
