@@ -38,6 +38,9 @@ check_part (const struct gguf_parts *parts, const struct gguf *gguf, const char 
     if (parts->count == 1)
         return fail_set (fail, FAIL_GENERAL, "%s: is part %llu of %llu of a model: the parts must be called "
                          "NAME-00001-of-%05llu.gguf and so on", shown, number, count, count);
+    if (!count)
+        return fail_set (fail, FAIL_GENERAL, "%s: is called part %u of %u, but its metadata do not say that it is a "
+                         "part of a model", shown, parts->part + 1, parts->count);
     if (count != parts->count || number != parts->part + 1)
         return fail_set (fail, FAIL_GENERAL, "%s: is called part %u of %u, but its metadata say part %llu of %llu",
                          shown, parts->part + 1, parts->count, number, count);

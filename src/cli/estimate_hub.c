@@ -272,7 +272,7 @@ fetch_more (struct job *job, const char *file, uint64_t length, struct strbuf *h
     if (!result) {
         *size = response.total;
         strbuf_add_bytes (header, response.body.text ? response.body.text : "", response.body.length);
-        result = header->failed ? fail_nomem (fail) : header->length < length;
+        result = header->failed ? fail_nomem (fail) : header->length < length || header->length == *size;
     }
     http_response_release (&response);
     return result;

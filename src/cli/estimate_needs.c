@@ -61,7 +61,8 @@ read_layer_types (const struct estimate_model *model, const struct node *types, 
     attention->layers -= others;
 }
 
-/* Every so many layers, one keeps the whole context: by the configuration, or else by the type, as in transformers. */
+/* Every so many layers, one keeps the whole context: by the configuration, or else by the type, as in transformers.
+ * EXAONE 4 has a letter for each: "LLLG". */
 static uint64_t
 find_pattern (const struct estimate_model *model)
 {
@@ -69,8 +70,11 @@ find_pattern (const struct estimate_model *model)
         const char *type;
         uint64_t pattern;
     } usual[] = { { "gemma2", 2 }, { "gemma3", 6 }, { "gemma3_text", 6 }, { "cohere2", 4 }, { "gpt_oss", 2 } };
+    const struct node *letters = estimate_find (model, "sliding_window_pattern");
     const char *type = estimate_text (model, "model_type");
     uint64_t pattern = 0;
+    if (letters && letters->kind == NODE_TEXT)
+        return strlen (letters->text);
     for (size_t i = 0; type && i < sizeof usual / sizeof *usual; i++)
         if (!strcmp (usual[i].type, type))
             pattern = usual[i].pattern;

@@ -275,7 +275,7 @@ refuse (const struct estimate_model *model, const char *method, struct fail *fai
     if (size.failed)
         return fail_nomem (fail);
     return fail_set (fail, FAIL_GENERAL, "is quantized with %.40s: its files have %s of tensors, and do not say how "
-                     "large the model is without that", method, size.text);
+                     "many parameters the model has: name the model that it was made from", method, size.text);
 }
 
 /* A file alone, without the configuration that says how it is packed. */

@@ -280,7 +280,7 @@ check_places (struct reader *reader, struct gguf *gguf, uint64_t alignment)
     if (alignment < 1 || alignment > MOST_ALIGNMENT || (alignment & (alignment - 1)))
         return accel_fail (reader->err, ACCEL_ERR_FORMAT, "general.alignment is %llu", (unsigned long long) alignment);
     grow (&data, reader->at, alignment);
-    gguf->end = data;
+    gguf->end = gguf->count ? data : reader->at; /* without tensors, there need be no padding */
     for (size_t i = 0; i < gguf->count; i++) {
         const struct gguf_tensor *tensor = &gguf->tensors[i];
         if (tensor->offset != end)

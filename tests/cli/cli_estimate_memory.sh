@@ -117,7 +117,8 @@ test_expect_success 'quantized: the numbers of the model that it was made from' 
 test_expect_success 'quantized: what is stored is a row of its own' '
     "$accelerate" estimate-memory quantized/gptq --context_length 10 >out && test "$(grep -c "│as stored│" out)" = 2 && grep -F "│as stored│             │" out'
 test_expect_success 'quantized: what is not known is not guessed' '
-    refused 1 "is quantized with aqlm: its files have" quantized/unknown && refused 1 "is quantized with gptq: its files have" quantized/marlin &&
+    refused 1 "is quantized with aqlm: its files have" quantized/unknown &&
+    grep "and do not say how many parameters the model has: name the model that it was made from" err && refused 1 "is quantized with gptq: its files have" quantized/marlin &&
     refused 1 "is packed, and config.json does not say with how many bits" quantized/no_bits &&
     refused 1 "or with different numbers in different layers" quantized/two_widths &&
     refused 1 "or with different numbers in different layers" quantized/two_groups &&
@@ -279,6 +280,8 @@ test_expect_success 'GGUF: files that are not as they say' '
     cp pieces/big-00001-of-00002.gguf one.gguf && refused 1 "one.gguf: is part 1 of 2 of a model: the parts must be called NAME-00001-of-00002.gguf" one.gguf &&
     for i in 1 2 3; do cp pieces/big-00001-of-00002.gguf three-0000$i-of-00003.gguf || return 1; done &&
     refused 1 "three-00001-of-00003.gguf: is called part 1 of 3, but its metadata say part 1 of 2" three-00002-of-00003.gguf &&
+    cp $folder/model-q4.gguf none-00001-of-00003.gguf &&
+    refused 1 "is called part 1 of 3, but its metadata do not say that it is a part of a model" none-00001-of-00003.gguf &&
     mv pieces/big-00002-of-00002.gguf kept.gguf && refused 1 "big-00002-of-00002.gguf" pieces/big-00001-of-00002.gguf &&
     cp pieces/big-00001-of-00002.gguf pieces/big-00002-of-00002.gguf &&
     refused 1 "big-00002-of-00002.gguf: is called part 2 of 2, but its metadata say part 1 of 2" pieces &&
@@ -309,7 +312,7 @@ test_expect_success 'keys and values: one of two layers keeps a window of 100' '
     keys_of org/windows 1000 1 563200 && keys_of org/windows 50 1 51200'
 test_expect_success 'keys and values: windows of all layers, of none, of later ones, of all but each second; chunks' '
     keys_of org/all_windows 1000 1 102400 && keys_of org/unused_windows 1000 1 1024000 && keys_of org/later_windows 1000 1 563200 &&
-    keys_of org/gemma2 1000 1 563200 && keys_of org/pattern 1000 1 563200 && keys_of org/null_window 1000 1 1024000 &&
+    keys_of org/gemma2 1000 1 563200 && keys_of org/pattern 1000 1 563200 && keys_of org/letters 1000 1 563200 && keys_of org/null_window 1000 1 1024000 &&
     keys_of org/chunks 1000 1 563200 && keys_of org/chunks 60 1 61440'
 test_expect_success 'keys and values: layers without any, heads of another size, a pair for each head, one latent vector of 80' '
     keys_of org/linear 1000 1 512000 && keys_of org/small_heads 1000 1 512000 && keys_of org/every_head 1000 1 2048000 && keys_of org/latent 1000 1 320000'

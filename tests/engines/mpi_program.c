@@ -9,6 +9,7 @@
  *   mpi_program message      100 MiB, more than MPI gets at once, and their sum
  *   mpi_program asleep       rank 1 starts a large transfer, and does not go on
  *   mpi_program waits        short waits, all of which together exceed the timeout
+ *   mpi_program broken       MPI_Irecv() fails in one call of rank 0, in which the others wait for it
  *   mpi_program absent       rank 1 never opens the job
  *
  * What is wrong is one line on standard error and exit status 1. */
@@ -307,6 +308,39 @@ wait_often (void)
     accel_close (acc);
 }
 
+/* MPI's own, for the engine, too. */
+static int breaks;
+
+int
+MPI_Irecv (void *at, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return breaks && !--breaks ? MPI_ERR_OTHER : PMPI_Irecv (at, count, type, from, tag, comm, request);
+}
+
+/* @p after receives, which are of data if control messages that have come are not received anew. */
+static void
+break_after (int after)
+{
+    enum { TIMEOUT_MS = 1500, COUNT = 1 << 19 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = TIMEOUT_MS }, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    float *own = malloc (COUNT * sizeof *own), *sum = calloc (COUNT, sizeof *sum);
+    must (own && sum, "malloc", &err);
+    for (size_t i = 0; i < COUNT; i++)
+        own[i] = 1;
+    must (!accel_comm_barrier (world, &err), "barrier", &err);
+    breaks = accel_comm_rank (world) == 0 ? after : 0;
+    enum accel_status status = accel_comm_all_reduce (world, own, sum, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err);
+    if (accel_comm_rank (world) == 0)
+        must (status == ACCEL_ERR_SYSTEM && strstr (err.text, "MPI_Irecv"), "not what MPI said", &err);
+    for (size_t i = 0; i < COUNT && !status; i++)
+        must (sum[i] == (float) accel_comm_size (world), "a sum that is not one", &err);
+    printf ("as expected\n");
+    accel_close (acc);
+}
+
 /* The other one ends when mpirun, or the launcher, does not find it any more. */
 static void
 wait_in_vain (void)
@@ -345,6 +379,8 @@ main (int argc, char **argv)
         sleep_in_transfer ();
     else if (!strcmp (how, "waits"))
         wait_often ();
+    else if (!strcmp (how, "broken"))
+        break_after (argc > 2 ? atoi (argv[2]) : 1);
     else if (!strcmp (how, "absent"))
         wait_in_vain ();
     else

@@ -179,6 +179,8 @@ def write_attentions(root):
                        ("gemma2", {"model_type": "gemma2", "num_key_value_heads": 2, "sliding_window": 100}),
                        ("pattern", {"model_type": "cohere2", "num_key_value_heads": 2, "sliding_window": 100,
                                     "sliding_window_pattern": 2}),
+                       ("letters", {"model_type": "exaone4", "num_key_value_heads": 2, "sliding_window": 100,
+                                    "sliding_window_pattern": "LG"}),
                        ("null_window", {"model_type": "gemma2", "num_key_value_heads": 2, "sliding_window": None}),
                        ("chunks", {"num_key_value_heads": 2, "attention_chunk_size": 100, "sliding_window": 7,
                                    "layer_types": ["chunked_attention", "full_attention"]}),

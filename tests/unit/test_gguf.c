@@ -151,10 +151,24 @@ test_refusals (void)
     parses (&bytes, NULL, false, "version 2 is taken");
 }
 
+static void
+test_no_tensors (void)
+{
+    AUTO_STRBUF struct strbuf bytes = { 0 };
+    struct gguf gguf;
+    struct accel_error err = { 0 };
+    bool is_short;
+    begin (&bytes, 3, 0, 0);
+    ok (!gguf_parse (&gguf, bytes.text, bytes.length, &is_short, &err) && gguf.end == bytes.length,
+        "a file without tensors may end without padding");
+    gguf_release (&gguf);
+}
+
 int
 main (void)
 {
     test_values ();
     test_refusals ();
+    test_no_tensors ();
     return done_testing ();
 }

@@ -9,11 +9,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { LINE = 64, PAGE = 4096, HUGE_PAGE = 2 << 20, WHOLE_PAGES = 64 << 10, RESERVE_STEP = 64 << 20 };
+enum { LINE = 64, PAGE = 4096, HUGE_PAGE = 2 << 20, WHOLE_PAGES = 64 << 10, RESERVE_STEP = 64 << 20,
+       RESERVE_LEAST = 1 << 20 };
 
 static unsigned char *
 own_arena (void)
@@ -60,22 +61,26 @@ file_offset (size_t offset)
     return own_arena () - mpi_host.memory + (off_t) offset;
 }
 
+/* Not by fallocate(), of which an MPI that remembers the pages it has registered with a network adapter never hears. */
 static int
 give_back (size_t offset, size_t bytes)
 {
-    return fallocate (mpi_host.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, file_offset (offset), (off_t) bytes);
+    return madvise (own_arena () + offset, bytes, MADV_REMOVE);
 }
 
-/* In steps, because a signal makes fallocate() undo and fail. */
+/* In steps, because a signal makes fallocate() undo and fail; smaller ones, if signals come faster than that. */
 static bool
 reserve (size_t offset, size_t bytes)
 {
-    size_t end = round_up (offset + bytes, PAGE);
-    for (size_t at = offset / PAGE * PAGE, part; at < end; at += part) {
-        part = end - at < RESERVE_STEP ? end - at : RESERVE_STEP;
-        while (fallocate (mpi_host.fd, 0, file_offset (at), (off_t) part))
-            if (errno != EINTR)
-                return false;
+    size_t end = round_up (offset + bytes, PAGE), step = RESERVE_STEP, part;
+    for (size_t at = offset / PAGE * PAGE; at < end;) {
+        part = end - at < step ? end - at : step;
+        if (!fallocate (mpi_host.fd, 0, file_offset (at), (off_t) part))
+            at += part;
+        else if (errno != EINTR)
+            return false;
+        else if (step > RESERVE_LEAST)
+            step /= 2;
     }
     return true;
 }

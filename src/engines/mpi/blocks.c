@@ -119,7 +119,7 @@ static bool
 is_quiet (struct flight *flight, size_t block)
 {
     const struct block *slot = slot_of (flight, block);
-    return !slot->left && !slot->unposted;
+    return !slot->left && !slot->unposted && !*mpi_world.error;
 }
 
 bool

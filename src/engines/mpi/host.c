@@ -8,6 +8,7 @@
 
 #include "engines/mpi/mpi_private.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -60,6 +61,7 @@ map (size_t bytes)
     if (memory == MAP_FAILED)
         return false;
     madvise (memory, bytes, MADV_DONTDUMP);
+    madvise (memory, bytes, MADV_HUGEPAGE);
     mpi_host.memory = memory;
     mpi_host.bytes = bytes;
     return true;
@@ -71,6 +73,25 @@ may_be_written (size_t bytes)
 {
     struct rlimit limit;
     return !getrlimit (RLIMIT_FSIZE, &limit) && (limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur);
+}
+
+/* The limit on address space counts these bytes, though no memory is behind them. */
+static bool
+may_be_mapped (size_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit (RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur / 2;
+}
+
+/* A signal makes fallocate() undo and fail. */
+static bool
+fill (size_t bytes)
+{
+    int result;
+    do
+        result = fallocate (mpi_host.fd, 0, 0, (off_t) bytes);
+    while (result && errno == EINTR);
+    return !result;
 }
 
 /* Arenas are sparse: each has room for all memory of this host, unless there are very many ranks, or limits. */
@@ -85,9 +106,9 @@ make_memory (size_t size, uint64_t token)
         return false;
     for (; arena >= ARENA_LEAST; arena /= 2) {
         size_t bytes = arenas_at (size) + size * arena;
-        if (!may_be_written (bytes) || ftruncate (mpi_host.fd, (off_t) bytes) || !map (bytes))
+        if (!may_be_written (bytes) || !may_be_mapped (bytes) || ftruncate (mpi_host.fd, (off_t) bytes) || !map (bytes))
             continue;
-        if (fallocate (mpi_host.fd, 0, 0, (off_t) arenas_at (size)))
+        if (!fill (arenas_at (size)))
             return false;
         *(struct label *) (void *) mpi_host.memory = (struct label){ .token = token, .arena_bytes = arena };
         return true;
@@ -150,15 +171,15 @@ is_host (const struct whereabouts *all, int world_size, int first)
     return size > 0;
 }
 
-/* To be seen when they end. */
+/* To be seen when they end: @size ranks from @first on, as far as they are here. */
 static bool
-watch (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers)
+watch (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers, int first, int size)
 {
     struct host *host = &mpi_host;
     host->processes = calloc ((size_t) job->world_size, sizeof *host->processes);
     host->world_size = host->processes ? job->world_size : 0;
     for (int i = 0; i < host->world_size; i++) {
-        bool is_here = i >= host->first && i - host->first < host->size && i != job->rank;
+        bool is_here = i >= first && i - first < size && i != job->rank && all[i].machine == all[job->rank].machine;
         host->processes[peers[i]]
             = (struct process){ i, all[i].pid, is_here ? (int) syscall (SYS_pidfd_open, all[i].pid, 0) : -1 };
     }
@@ -181,8 +202,10 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all, 
     bool is_shared = false, has_found = false;
     host->above = host->below = -1;
     for (int first = 0; first < job->world_size; first += all[first].size) {
-        if (!is_host (all, job->world_size, first))
+        if (!is_host (all, job->world_size, first)) {
+            watch (job, all, peers, 0, job->world_size);
             return false;
+        }
         is_shared = is_shared || all[first].size > 1;
         host->hosts++;
         if (has_found && host->above < 0) {
@@ -201,7 +224,8 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all, 
     }
     if (!is_shared)
         return false;
-    return watch (job, all, peers) && (host->size == 1 || !host->rank || attach (&all[host->first]));
+    return watch (job, all, peers, host->first, host->size)
+           && (host->size == 1 || !host->rank || attach (&all[host->first]));
 }
 
 void
@@ -221,17 +245,25 @@ host_settle (void)
 
 /* Memory that was not freed may still be written to. */
 void
-host_close (void)
+host_unshare (void)
 {
     struct host *host = &mpi_host;
     if (host->memory && !host->extent_count)
         munmap (host->memory, host->bytes);
     if (host->fd >= 0)
         close (host->fd);
+    free (host->extents);
+    *host = (struct host){ .fd = -1, .processes = host->processes, .world_size = host->world_size };
+}
+
+void
+host_close (void)
+{
+    struct host *host = &mpi_host;
+    host_unshare ();
     for (int i = 0; i < host->world_size; i++)
         if (host->processes[i].fd >= 0)
             close (host->processes[i].fd);
     free (host->processes);
-    free (host->extents);
     *host = (struct host){ .fd = -1 };
 }

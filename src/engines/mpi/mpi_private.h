@@ -45,7 +45,7 @@ struct header {
     int32_t rank;     /* the sender, in the group */
     int32_t tag;      /* of its messages with data; the next one is the call's, too */
     uint32_t inline_bytes;
-    uint32_t spare;
+    uint32_t ended;   /* of GAVE_UP: 1 + the rank of the job that the sender has seen to end */
     uint64_t send_at, recv_at; /* the sender's buffers in the arenas of its host, or FOREIGN */
 };
 
@@ -187,6 +187,7 @@ struct team {
     bool has_said_so;    /* to the other ranks */
     char reason[REASON_BYTES];
     int quitter;         /* a rank of the job that has given up, or -1 */
+    int ended;           /* the one that it has seen to end, or -1 */
     char its_reason[REASON_BYTES];
     struct queue *queues; /* [size], of control messages that have come too early */
     int *peers;           /* [size], ranks of MPI */
@@ -210,6 +211,7 @@ struct world {
     int next_tag, last_tag;
     uint64_t session; /* 0: none is open */
     int rank;         /* of the job */
+    uint32_t ended;   /* 1 + a rank of this host that was seen to end */
     bool is_crowded;  /* this host has more ranks than processors */
     int groups;
     const struct accel_engine_helpers *helpers; /* of the job */
@@ -244,12 +246,14 @@ struct whereabouts {
 /** Make the memory of this host, if this rank is the first one there.  @param[out] own  to be told to all */
 void host_prepare (const struct accel_engine_job *job, struct whereabouts *own);
 /** Attach to it.  @param all  of all ranks  @param peers  their ranks of MPI
- *  @return whether this rank can reduce in tiers; if any cannot, none does, and all call host_close() */
+ *  @return whether this rank can reduce in tiers; if any cannot, none does, and all call host_unshare() */
 bool host_attach (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers);
 /** All ranks are attached. */
 void host_settle (void);
 /** @return the process of rank @p peer of MPI if it was on this host, and has ended; otherwise NULL */
 const struct process *host_find_ended (int peer);
+/** Without the memory, ranks are still seen to end. */
+void host_unshare (void);
 void host_close (void);
 
 /* ---- arena.c ---- */

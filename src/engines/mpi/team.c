@@ -26,7 +26,7 @@ team_create (int size, int rank, int64_t place, uint32_t timeout_ms)
         return NULL;
     }
     *team = (struct team){ .size = size, .rank = rank, .place = place, .timeout_ms = timeout_ms, .queues = queues,
-                           .peers = peers, .quitter = -1 };
+                           .peers = peers, .quitter = -1, .ended = -1 };
     for (int i = 0; i < size; i++)
         queues[i].last = &queues[i].first;
     return team;
@@ -105,9 +105,11 @@ deliver (struct message *message)
         keep_orphan (message);
     } else if (header->called.kind == GAVE_UP) {
         size_t length = header->inline_bytes < REASON_BYTES ? header->inline_bytes : REASON_BYTES - 1;
-        if (team->quitter < 0)
+        if (team->quitter < 0) {
             memcpy (team->its_reason, message->data, length);
-        team->quitter = team->quitter < 0 ? header->called.root : team->quitter;
+            team->quitter = header->called.root;
+            team->ended = (int) header->ended - 1;
+        }
         free (message);
     } else {
         *team->queues[header->rank].last = message;
@@ -204,7 +206,8 @@ team_say_gave_up (struct team *team)
 {
     size_t length = strlen (team->reason);
     struct header header = { .session = mpi_world.session, .place = team->place, .rank = team->rank,
-                             .called = { .kind = GAVE_UP, .root = mpi_world.rank }, .inline_bytes = (uint32_t) length };
+                             .called = { .kind = GAVE_UP, .root = mpi_world.rank }, .inline_bytes = (uint32_t) length,
+                             .ended = mpi_world.ended };
     char *message = team->has_said_so || *mpi_world.error ? NULL : malloc (sizeof header + length);
     team->has_said_so = true;
     if (!message)
@@ -228,6 +231,25 @@ look_at_dispute (struct team *team, const struct flight *flight, struct accel_er
     return ACCEL_OK;
 }
 
+/* Who gives up, in whatever group, is no member of the world any more; but only the world hears of it. */
+static enum accel_status
+look_for_quitters_elsewhere (const struct team *team, const struct flight *flight, struct accel_error *err)
+{
+    const struct accel_engine_helpers *helpers = flight->call->helpers;
+    const struct team *world = mpi_world.teams;
+    while (world && world->place)
+        world = world->next;
+    if (!world || world == team || world->quitter < 0)
+        return ACCEL_OK;
+    for (int i = 0; i < team->size; i++) {
+        bool quits = team->peers[i] == world->peers[world->quitter]
+                     || (world->ended >= 0 && team->peers[i] == world->peers[world->ended]);
+        if (quits && flight_awaits (flight, i))
+            return helpers->fail (err, ACCEL_ERR_PEER, "rank %d gave up: %s", world->quitter, world->its_reason);
+    }
+    return ACCEL_OK;
+}
+
 /* A rank of this host that has ended, or any that has given up.  Other hosts will hear of the former from this rank. */
 static enum accel_status
 look_for_quitters (const struct team *team, const struct flight *flight, struct accel_error *err)
@@ -238,12 +260,13 @@ look_for_quitters (const struct team *team, const struct flight *flight, struct 
         const struct process *ended = flight_awaits (flight, i) ? host_find_ended (team->peers[i]) : NULL;
         if (!ended)
             continue;
+        mpi_world.ended = (uint32_t) ended->rank + 1;
         helpers->blame (helpers->context, flight->call, i, &where); /* "rank 1 gave up; meanwhile ..." */
         return helpers->fail (err, ACCEL_ERR_PEER, "rank %d ended (process %d)%s", ended->rank, ended->pid,
                               where.text + strcspn (where.text, ";"));
     }
     if (team->quitter < 0)
-        return ACCEL_OK;
+        return look_for_quitters_elsewhere (team, flight, err);
     return helpers->fail (err, ACCEL_ERR_PEER, "rank %d gave up: %s", team->quitter, team->its_reason);
 }
 

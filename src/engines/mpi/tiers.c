@@ -152,7 +152,7 @@ below (size_t k)
 static bool
 is_quiet (struct flight *flight, size_t i)
 {
-    return !slot_of (flight, i)->left;
+    return !slot_of (flight, i)->left && !*mpi_world.error;
 }
 
 static void

@@ -35,8 +35,9 @@ struct hello {
 };
 
 /* MPI_Init_thread() waits for all ranks and knows no deadline, so a thread of ours calls it, and accel_open() can give
- * up.  The thread stays, because the same one has to call MPI_Finalize().  In between it does nothing, so also an MPI
- * with less than MPI_THREAD_SERIALIZED has one caller at a time. */
+ * up.  The thread stays, because the same one has to call MPI_Finalize().  In between it does nothing, so MPI has one
+ * caller at a time.  An MPI with less than MPI_THREAD_SERIALIZED may insist that this is the thread that has
+ * initialized it, and is for the program to initialize. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* CLOCK_MONOTONIC */
@@ -200,8 +201,8 @@ run_mpi (void *user)
 }
 
 /* mpirun ends a job of which a process has called MPI_Init() but not MPI_Finalize().  That is right for one that has
- * failed, or has not called accel_close(): the others may be waiting for it.  One that is still in MPI_Init() may hang
- * in what MPI does when a process exits. */
+ * failed, or has not called accel_close(): the others may be waiting for it.  What MPI does when a process exits must
+ * not meet a thread that is still in MPI_Init(). */
 static void
 finish (int status, void *user)
 {
@@ -213,14 +214,14 @@ finish (int status, void *user)
     bool is_inside = !await_entry (&entry.has_begun, 0);
     if (!is_inside && (status || mpi_world.session || MPI_Finalized (&is_over) != MPI_SUCCESS || is_over))
         return;
+    fflush (NULL);
+    if (is_inside)
+        _exit (status);
     leave.status = status;
     leave.deadline_ms = now_ms () + (mpi_world.is_stuck || *mpi_world.error ? FAILED_LEAVE_MS : leave.timeout_ms);
-    fflush (NULL);
     if (pthread_create (&watcher, NULL, watch_leaving, NULL))
         return;
     pthread_detach (watcher);
-    if (is_inside)
-        return;
     set_entry (&entry.must_end);
     while (!await_entry (&entry.is_over, now_ms () + HOUR_MS))
         ;
@@ -272,6 +273,20 @@ fail_to_begin (const struct accel_engine_job *job, struct accel_error *err)
                                "call accel_open()", job->rank, job->timeout_ms, here);
 }
 
+/* The program has started MPI, or we have, for an earlier job. */
+static enum accel_status
+join_mpi (const struct accel_engine_job *job, struct accel_error *err)
+{
+    int is_main = 0;
+    MPI_Query_thread (&mpi_world.level);
+    if (leave.pid || mpi_world.level >= MPI_THREAD_SERIALIZED
+        || (MPI_Is_thread_main (&is_main) == MPI_SUCCESS && is_main))
+        return ACCEL_OK;
+    return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
+                               "accel_open: engine mpi: MPI was initialized with %s: call accel_open() on the thread "
+                               "that called MPI_Init()", world_level_name (mpi_world.level));
+}
+
 static enum accel_status
 start_mpi (const struct accel_engine_job *job, struct accel_error *err)
 {
@@ -281,16 +296,16 @@ start_mpi (const struct accel_engine_job *job, struct accel_error *err)
     if (is_over)
         return job->helpers->fail (err, ACCEL_ERR_INVALID,
                                    "accel_open: engine mpi: the program has called MPI_Finalize() before");
-    if (is_running) {
-        MPI_Query_thread (&mpi_world.level);
-        return ACCEL_OK;
-    }
+    if (is_running)
+        return join_mpi (job, err);
     world_show_symbols ();
     if (!start_thread ())
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: cannot start a thread");
     bool has_begun = await_entry (&entry.has_begun, now_ms () + job->timeout_ms);
-    if (has_begun && entry.code != MPI_SUCCESS)
+    if (has_begun && entry.code != MPI_SUCCESS) {
+        mpi_world.is_stuck = true;
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: MPI_Init_thread() failed");
+    }
     leave.pid = getpid ();
     on_exit (finish, NULL); /* now, so that it runs before what MPI has registered */
     return has_begun ? ACCEL_OK : fail_to_begin (job, err);
@@ -442,8 +457,18 @@ find_hosts (const struct accel_engine_job *job, const struct hello *all, const i
     if (!status && can_all)
         host_settle ();
     else
-        host_close ();
+        host_unshare (); /* a job that failed is closed by engine_open() */
     return status;
+}
+
+/* Of what all ranks have said, so that they agree; each one's own variables need not. */
+static bool
+are_several_hosts (const struct hello *all, int size)
+{
+    for (int i = 0; i < size; i++)
+        if (all[i].whereabouts.size < size)
+            return true;
+    return false;
 }
 
 static enum accel_status
@@ -455,7 +480,8 @@ meet (const struct accel_engine_job *job, int *peers, struct accel_error *err)
     enum accel_status status
         = all && requests ? say_hello (job, all, requests, peers, err)
                           : job->helpers->fail (err, ACCEL_ERR_NOMEM, "accel_open: engine mpi: out of memory");
-    if (!status && job->local_world_size < job->world_size)
+    leave.has_hosts = !status && are_several_hosts (all, job->world_size);
+    if (leave.has_hosts)
         status = find_hosts (job, all, peers, err);
     if (!mpi_world.is_stuck) { /* otherwise MPI still has them */
         free (all);
@@ -474,7 +500,6 @@ world_open (const struct accel_engine_job *job, int *peers, struct accel_error *
                                    "accel_open: engine mpi: an earlier job of this process failed, and MPI cannot be "
                                    "used again: start the program again");
     leave.timeout_ms = job->timeout_ms;
-    leave.has_hosts = job->local_world_size < job->world_size;
     mpi_world.opener = pthread_self ();
     enum accel_status status = start_mpi (job, err);
     if (!status)
