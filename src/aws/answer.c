@@ -116,17 +116,23 @@ aws_error_is (const struct aws_error *error, const char *code)
 }
 
 bool
-answer_is_throttled (const struct http_response *response)
+aws_error_is_throttled (const struct aws_error *error)
 {
     static const char *const codes[]
         = { "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException", "RequestThrottled",
             "TooManyRequestsException", "RequestLimitExceeded", "BandwidthLimitExceeded", "SlowDown",
             "PriorRequestNotComplete", "RequestTimeout", "RequestTimeoutException", "InternalError", NULL };
+    return is_one_of (error->code, codes);
+}
+
+bool
+answer_is_throttled (const struct http_response *response)
+{
     struct aws_error error;
     if (response->status < 400)
         return false;
     answer_read (&error, response);
-    return is_one_of (error.code, codes);
+    return aws_error_is_throttled (&error);
 }
 
 bool

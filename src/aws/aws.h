@@ -78,6 +78,9 @@ struct aws_error {
 /** @return whether @p error has this code */
 bool aws_error_is (const struct aws_error *error, const char *code);
 
+/** @return whether @p error asks for patience: throttling comes with status 400, too */
+bool aws_error_is_throttled (const struct aws_error *error);
+
 /**
  * Call SageMaker or CloudWatch Logs.
  *

@@ -20,6 +20,8 @@ enum {
     SIGNALLED = 128,
 };
 
+enum { OF_JOB, OF_LOGS, CALLS };
+
 enum verdict { GO_ON, LEAVE, FAILED };
 
 struct follow {
@@ -28,7 +30,8 @@ struct follow {
     json_t *job;         /* the last description */
     size_t told;         /* transitions whose status was printed */
     char *message;       /* of the last one */
-    int failures;        /* in a row */
+    int failures[CALLS]; /* in a row */
+    bool is_lost;        /* as the user was told */
     bool is_stopping;    /* as the user wanted */
 };
 
@@ -232,22 +235,35 @@ ask (struct follow *follow, struct fail *fail)
 
 /* After a failed call. */
 static enum verdict
-judge (struct follow *follow, const struct aws_error *error, struct fail *fail)
+judge (struct follow *follow, int call, const struct aws_error *error, struct fail *fail)
 {
     struct session *session = follow->session;
-    bool may_pass = error->trouble != HTTP_FINE || error->status >= 500 || error->status == 429;
+    bool may_pass = error->trouble != HTTP_FINE || error->status >= 500 || error->status == 429
+                    || aws_error_is_throttled (error);
     AUTO_STRBUF struct strbuf hint = { 0 };
     if (session_wait (session, 0))
         return ask (follow, fail);
-    if (may_pass && error->trouble != HTTP_NO_TRUST && ++follow->failures < MOST_FAILURES) {
-        if (follow->failures == 1)
+    if (may_pass && error->trouble != HTTP_NO_TRUST && ++follow->failures[call] < MOST_FAILURES) {
+        if (!follow->is_lost)
             session_say (session, "lost contact, trying again; the job continues: %s", fail->text);
+        follow->is_lost = true;
         return GO_ON;
     }
     session_add_hint (session, &hint);
     fail_prefix (fail, "lost contact with job %s, which continues (look with: %s)", session->training->name,
                  hint.text ? hint.text : "");
     return FAILED;
+}
+
+/* After one that did not fail. */
+static void
+note_contact (struct follow *follow, int call)
+{
+    follow->failures[call] = 0;
+    if (!follow->is_lost || follow->failures[OF_JOB] || follow->failures[OF_LOGS])
+        return;
+    follow->is_lost = false;
+    session_say (follow->session, "in contact again");
 }
 
 /* ---- looking again and again ---- */
@@ -258,7 +274,8 @@ look_at_job (struct follow *follow, struct fail *fail)
     struct aws_error error = { 0 };
     json_t *job = follow_describe (follow->session, &error, fail);
     if (!job)
-        return judge (follow, &error, fail);
+        return judge (follow, OF_JOB, &error, fail);
+    note_contact (follow, OF_JOB);
     json_decref (follow->job);
     follow->job = job;
     follow->streams.machines = (size_t) json_integer_value (json_object_get (json_object_get (job, "ResourceConfig"),
@@ -272,10 +289,8 @@ look_at_streams (struct follow *follow, struct fail *fail)
 {
     struct aws_error error = { 0 };
     if (streams_read (&follow->streams, follow->session, &error, fail))
-        return judge (follow, &error, fail);
-    if (follow->failures)
-        session_say (follow->session, "in contact again");
-    follow->failures = 0;
+        return judge (follow, OF_LOGS, &error, fail);
+    note_contact (follow, OF_LOGS);
     return GO_ON;
 }
 
@@ -286,7 +301,7 @@ run (struct follow *follow, struct fail *fail)
     enum verdict verdict = look_at_job (follow, fail);
     for (int look = 1, after = 0; verdict == GO_ON; look++) {
         verdict = follow->job ? look_at_streams (follow, fail) : GO_ON;
-        if (verdict != GO_ON || (after && !follow->failures))
+        if (verdict != GO_ON || (after && !follow->failures[OF_LOGS]))
             break;
         if (session_wait (follow->session, follow->session->poll_ms))
             verdict = ask (follow, fail);

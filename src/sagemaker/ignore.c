@@ -21,31 +21,46 @@ struct ignore_rule {
     bool is_negative, only_folders, is_path;
 };
 
-/* A pattern with '/' against a path, name by name. */
-/* NOLINTNEXTLINE(misc-no-recursion): at most as deep as the pattern has names */
+/* Both without '/'. */
+static bool
+matches_name (const char *pattern, size_t pattern_length, const char *path, size_t length)
+{
+    char name[256], wanted[256];
+    if (length >= sizeof name || pattern_length >= sizeof wanted)
+        return false;
+    memcpy (name, path, length);
+    memcpy (wanted, pattern, pattern_length);
+    name[length] = wanted[pattern_length] = '\0';
+    return !fnmatch (wanted, name, 0);
+}
+
+/* A pattern with '/' against a path, name by name. Where it does not match, the last "**" takes one name more. */
 static bool
 matches_path (const char *pattern, const char *path)
 {
-    if (!strcmp (pattern, "**"))
-        return *path != '\0';
-    if (!strncmp (pattern, "**/", 3)) {
-        for (const char *at = path; at; at = strchr (at, '/'), at = at ? at + 1 : NULL)
-            if (matches_path (pattern + 3, at))
+    const char *after = NULL, *retry = NULL; /* the pattern after "**"; the path that was last tried with it */
+    for (;;) {
+        if (!strcmp (pattern, "**"))
+            return *path != '\0';
+        if (!strncmp (pattern, "**/", 3)) {
+            after = pattern += 3;
+            retry = path;
+            continue;
+        }
+        size_t length = strcspn (path, "/"), wanted = strcspn (pattern, "/");
+        if (matches_name (pattern, wanted, path, length) && !pattern[wanted] == !path[length]) {
+            if (!path[length])
                 return true;
-        return false;
+            pattern += wanted + 1;
+            path += length + 1;
+            continue;
+        }
+        retry = retry ? strchr (retry, '/') : NULL;
+        if (!retry)
+            return false;
+        path = ++retry;
+        pattern = after;
     }
-    char name[256], wanted[256];
-    size_t length = strcspn (path, "/"), wanted_length = strcspn (pattern, "/");
-    if (length >= sizeof name || wanted_length >= sizeof wanted)
-        return false;
-    memcpy (name, path, length);
-    memcpy (wanted, pattern, wanted_length);
-    name[length] = wanted[wanted_length] = '\0';
-    if (fnmatch (wanted, name, 0))
-        return false;
-    if (!path[length] || !pattern[wanted_length])
-        return path[length] == pattern[wanted_length];
-    return matches_path (pattern + wanted_length + 1, path + length + 1);
 }
 
 static bool
@@ -139,8 +154,9 @@ ignore_read_above (struct ignore *ignore, const char *folder)
             return 0; /* there is none */
     }
     for (const char *at = folder + root; *at;) { /* and down again */
-        strbuf_truncate (&path, (size_t) (at - folder));
-        if (ignore_read (ignore, path.length ? path.text : "/"))
+        strbuf_truncate (&path, 0);
+        strbuf_add_bytes (&path, folder, (size_t) (at - folder));
+        if (path.failed || ignore_read (ignore, path.length ? path.text : "/"))
             return -1;
         at++;
         at += strcspn (at, "/");

@@ -200,15 +200,32 @@ upload (struct launch *launch, struct fail *fail)
     return send_archive (launch, fd, fail);
 }
 
-/* After a call that may have had its effect: whether it had. */
-static bool
-exists (struct launch *launch)
+/* What a call that may have had its effect has done. */
+enum effect { NO_JOB, OUR_JOB, OTHER_JOB, NOT_KNOWN };
+
+static enum effect
+find_effect (struct launch *launch)
 {
     struct aws_error error = { 0 };
     struct fail fail = { 0 };
     json_t *job = follow_describe (&launch->session, &error, &fail);
+    const json_t *theirs = json_object_get (job, "HyperParameters");
+    bool is_ours = !theirs || json_equal (theirs, json_object_get (launch->request, "HyperParameters"));
+    bool is_absent = error.status == 400 && aws_error_is (&error, "ValidationException");
     json_decref (job);
-    return job;
+    return job ? (is_ours ? OUR_JOB : OTHER_JOB) : is_absent ? NO_JOB : NOT_KNOWN;
+}
+
+static int
+fail_uncertain (const struct launch *launch, int number, struct fail *fail)
+{
+    const char *name = launch->training.name;
+    AUTO_STRBUF struct strbuf hint = { 0 };
+    session_add_hint (&launch->session, &hint);
+    const char *shown = hint.text ? hint.text : "";
+    return number ? fail_set (fail, 128 + number, "interrupted; job %s may have been created (look with: %s)", name,
+                              shown)
+                  : fail_prefix (fail, "job %s may have been created (look with: %s)", name, shown);
 }
 
 static int
@@ -219,10 +236,16 @@ create (struct launch *launch, struct fail *fail)
     if (!aws_json_call (session->aws, AWS_SAGEMAKER, "CreateTrainingJob", launch->request, NULL, &error, fail))
         return 0;
     int number = session_take_signal (session);
-    /* Nobody else has a job of this name: the request was sent twice. */
-    bool is_uncertain = error.trouble == HTTP_STOPPED || error.trouble == HTTP_BROKEN || error.trouble == HTTP_TIMED_OUT
-                        || aws_error_is (&error, "ResourceInUse");
-    if (!is_uncertain || !exists (launch))
+    bool is_on_its_way = error.trouble == HTTP_STOPPED || error.trouble == HTTP_TIMED_OUT;
+    bool is_uncertain = is_on_its_way || error.trouble == HTTP_BROKEN || error.status >= 500
+                        || aws_error_is (&error, "ResourceInUse"); /* as after a request that was sent twice */
+    enum effect effect = is_uncertain ? find_effect (launch) : NO_JOB;
+    if (effect == NOT_KNOWN || (effect == NO_JOB && is_on_its_way))
+        return fail_uncertain (launch, number, fail);
+    if (effect == OTHER_JOB)
+        return fail_set (fail, FAIL_GENERAL, NOTHING_DONE ": another launch has just created a job of this name, %s; "
+                         "launch again", launch->training.name);
+    if (effect == NO_JOB)
         return number ? fail_set (fail, 128 + number, "interrupted; " NOTHING_DONE) : -1;
     if (number)
         raise (number); /* it is pending again, for the one who follows the job */

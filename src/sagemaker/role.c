@@ -67,6 +67,32 @@ add_permissions (struct aws *aws, const char *name, struct fail *fail)
     return 0;
 }
 
+/* Whether a list of a role's policies is empty. */
+static bool
+has_none (struct aws *aws, const char *name, const char *action, const char *list)
+{
+    const char *const parameters[][2] = { { "RoleName", name } };
+    struct aws_xml *reply = NULL;
+    struct fail fail = { 0 };
+    AUTO_STRBUF struct strbuf member = { 0 };
+    strbuf_printf (&member, "%sResult/%s", action, list);
+    if (member.failed || aws_query_call (aws, AWS_IAM, action, parameters, 1, &reply, NULL, &fail))
+        return false;
+    bool has_list = aws_xml_get (reply, member.text);
+    strbuf_add (&member, "/member");
+    bool result = has_list && !member.failed && !aws_xml_get (reply, member.text);
+    aws_xml_free (reply);
+    return result;
+}
+
+/* Whether a role is what an earlier attempt left that could create it, but not add permissions. */
+static bool
+is_half_made (struct aws *aws, const char *name)
+{
+    return has_none (aws, name, "ListRolePolicies", "PolicyNames")
+           && has_none (aws, name, "ListAttachedRolePolicies", "AttachedPolicies");
+}
+
 static int
 create (struct aws *aws, const char *name, bool *is_new, struct fail *fail)
 {
@@ -75,7 +101,10 @@ create (struct aws *aws, const char *name, bool *is_new, struct fail *fail)
     *is_new = !aws_query_call (aws, AWS_IAM, "CreateRole", parameters, 2, NULL, &error, fail);
     if (*is_new)
         return add_permissions (aws, name, fail);
-    return aws_error_is (&error, "EntityAlreadyExists") ? 0 : fail_prefix (fail, "cannot create role %s", name);
+    if (!aws_error_is (&error, "EntityAlreadyExists"))
+        return fail_prefix (fail, "cannot create role %s", name);
+    *is_new = is_half_made (aws, name);
+    return *is_new ? add_permissions (aws, name, fail) : 0;
 }
 
 int

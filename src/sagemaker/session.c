@@ -18,13 +18,16 @@
 
 enum { POLL_MS = 10000, SIGNALLED = 128 };
 
+/* Those that are not ignored, as below nohup: a signalfd would have them all the same. */
 static void
 fill_signals (sigset_t *signals)
 {
+    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+    struct sigaction action;
     sigemptyset (signals);
-    sigaddset (signals, SIGINT);
-    sigaddset (signals, SIGTERM);
-    sigaddset (signals, SIGHUP);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!sigaction (numbers[i], NULL, &action) && action.sa_handler != SIG_IGN)
+            sigaddset (signals, numbers[i]);
 }
 
 static int

@@ -10,7 +10,7 @@
 struct session {
     struct aws *aws;
     const struct training *training;
-    int signal_fd;      /* SIGINT, SIGTERM and SIGHUP, which are blocked */
+    int signal_fd;      /* SIGINT, SIGTERM and SIGHUP, which are blocked unless they are ignored */
     int signal;         /* the last one that session_take_signal() took */
     int64_t poll_ms;    /* between two looks at the job */
     bool is_quiet;      /* print the job's own output only */

@@ -38,9 +38,25 @@ if python3 -c "import urllib.parse" 2>/dev/null; then
 else
     test_skip 'they are those of Accelerate' 'needs python3'
 fi
+# list ACTION LIST [MEMBER]: an answer about the policies of a role
+list () {
+    echo "<$1Response xmlns=\"https://iam.amazonaws.com/doc/2010-05-08/\"><$1Result><IsTruncated>false</IsTruncated><$2>${3-}</$2></$1Result></$1Response>"
+}
+list ListRolePolicies PolicyNames >root/no_policies
+list ListRolePolicies PolicyNames "<member>p</member>" >root/policies
+list ListAttachedRolePolicies AttachedPolicies >root/none_attached
+list ListAttachedRolePolicies AttachedPolicies "<member><PolicyName>p</PolicyName></member>" >root/attached
 test_expect_success 'a role that exists stays as it is' '
-    config "* status=409 file=again" && grep -x "role accelerate_sagemaker_execution_role exists; left unchanged" out &&
-    test "$(ls requests | wc -l)" -eq 1'
+    config "* status=409 times=1 file=again" "* file=policies" &&
+    grep -x "role accelerate_sagemaker_execution_role exists; left unchanged" out && test "$(ls requests | wc -l)" -eq 2 &&
+    config "* status=409 times=1 file=again" "* times=1 file=no_policies" "* file=attached" &&
+    grep -x "role accelerate_sagemaker_execution_role exists; left unchanged" out && test "$(ls requests | wc -l)" -eq 3'
+test_expect_success 'also where its policies may not be read' '
+    config "* status=409 times=1 file=again" "* status=403 file=denied" && test "$(ls requests | wc -l)" -eq 2'
+test_expect_success 'a role without any permissions gets them: the last attempt ended halfway' '
+    config "* status=409 times=1 file=again" "* times=1 file=no_policies" "* times=1 file=none_attached" "* file=policy" &&
+    test "$(ls requests | wc -l)" -eq 4 &&
+    grep "Action=PutRolePolicy" requests/4'
 test_expect_success 'the answers survive a refusal' '
     test_exit 1 config "* status=403 file=denied" &&
     grep "the configuration is saved, but: cannot create role accelerate_sagemaker_execution_role: .*AccessDenied" err &&

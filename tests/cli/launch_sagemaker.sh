@@ -162,6 +162,11 @@ echo '{"__type": "ThrottlingException", "message": "Rate exceeded"}' >root/throt
 test_expect_success 'throttled and broken requests are repeated' '
     rules "/sm/ match=DescribeTrainingJob status=400 file=throttled times=1" "/logs/ match=GetLogEvents drop times=1" &&
     launch job/train.py && grep -x two out'
+if is_long; then
+    test_expect_success 'throttling beyond the repetitions of one call, of one kind of calls' '
+        rules "/sm/ match=DescribeTrainingJob file=running times=1" "/sm/ match=DescribeTrainingJob status=400 file=throttled times=10" &&
+        launch job/train.py && grep -x two out && test "$(grep -c "lost contact" err)" -eq 1 && test "$(grep -c "in contact again" err)" -eq 1'
+fi
 echo '{"__type": "ExpiredTokenException", "message": "expired"}' >root/expired
 test_expect_success 'lost contact: the job continues, and how to look at it' '
     rules "/sm/ match=DescribeTrainingJob status=400 file=expired" && test_exit 1 launch job/train.py &&
@@ -170,10 +175,19 @@ test_expect_success 'a request that broke off may have created the job' '
     rules "/sm/ match=CreateTrainingJob drop" && launch job/train.py && grep -x two out'
 test_expect_success 'or may not' '
     rules "/sm/ match=CreateTrainingJob drop" "/sm/ match=DescribeTrainingJob status=400 file=missing" &&
-    test_exit 1 launch job/train.py && ! grep "created job" err'
+    test_exit 1 launch job/train.py && ! grep "created job\|may have been" err'
+test_expect_success 'where that cannot be found out, it is said' '
+    rules "/sm/ match=CreateTrainingJob drop" "/sm/ match=DescribeTrainingJob status=400 file=denied" &&
+    test_exit 1 launch job/train.py &&
+    grep "job accelerate-.* may have been created (look with: aws sagemaker .*): .*CreateTrainingJob" err &&
+    ! grep "no job was created" err'
 echo '{"__type": "ResourceInUse", "message": "Training job names must be unique"}' >root/again
 test_expect_success 'a job of this name is the one that was asked for twice' '
     rules "/sm/ match=CreateTrainingJob status=400 file=again" && launch job/train.py && grep -x two out'
+sed 's/^{/{"HyperParameters": {"lr": "1"}, /' root/running >root/others
+test_expect_success 'unless it has other arguments: then it is of another launch' '
+    rules "/sm/ match=CreateTrainingJob status=400 file=again" "/sm/ match=DescribeTrainingJob file=others" &&
+    test_exit 1 launch job/train.py && grep "no job was created: another launch has just created a job of this name" err'
 echo '{"__type": "ResourceLimitExceeded", "message": "The account-level service limit is 0"}' >root/limit
 test_expect_success 'a refused job' '
     rules "/sm/ match=CreateTrainingJob status=400 file=limit" && test_exit 1 launch job/train.py &&
@@ -187,11 +201,13 @@ test_expect_success '--detach' '
     grep "left running; to look at it: aws sagemaker describe-training-job" err && came DescribeTrainingJob 0'
 test_expect_success '--quiet' 'rules && launch -q job/train.py && test ! -s err && grep -x two out'
 
+default=
+! env --default-signal=INT true 2>/dev/null || default=--default-signal=INT # which jobs in the background ignore
 # signalled NUMBER RULE COMMAND...: a launch gets the signal once the command succeeds
 signalled () {
     number=$1
-    rules "$2" && shift 2 || return 1
-    "$accelerate" launch --config_file job.yaml job/train.py >out 2>err </dev/null &
+    rules "$2" && shift 2 && rm -f out err || return 1
+    env ${default:+"$default"} "$accelerate" launch --config_file job.yaml job/train.py >out 2>err </dev/null &
     launched=$!
     wait_for "$@" && kill "-$number" "$launched" || return 1
     code=0
@@ -199,13 +215,22 @@ signalled () {
     test "$code" -eq $((128 + number))
 }
 test_expect_success 'signals without a terminal leave the job running' '
-    for number in 2 15; do
+    for number in ${default:+2} 15; do
         signalled $number "/sm/ match=DescribeTrainingJob file=running" grep -q two out || return 1
         grep "job .* continues; to look at it: aws" err || return 1
         came StopTrainingJob 0 || return 1
     done'
 test_expect_success 'a signal before the job is created' '
     signalled 15 "/sts/ delay=60000 file=identity" grep -arq POST requests && grep "interrupted; no job was created" err'
+test_expect_success 'a signal while the job is created: the request may be on its way' '
+    signalled 15 "/sm/ match=CreateTrainingJob delay=60000 file=created
+/sm/ match=DescribeTrainingJob status=400 file=missing" grep -arq "SageMaker.CreateTrainingJob" requests &&
+    grep "interrupted; job accelerate-.* may have been created (look with: aws" err'
+test_expect_success 'signals that are ignored, as below nohup, end nothing' '
+    rules "/sm/ match=CreateTrainingJob delay=300 file=created" && : >err && {
+        (trap "" HUP && exec "$accelerate" launch --config_file job.yaml job/train.py >out 2>err </dev/null) &
+        launched=$!
+    } && wait_for grep -arq "SageMaker.CreateTrainingJob" requests && kill -1 $launched && wait $launched && grep -x two out'
 if python3 -c "import pty" 2>/dev/null; then
     # typed KEYS WHEN...: what happens on a terminal
     typed () {
@@ -241,6 +266,11 @@ test_expect_success 'what git ignores is named, and packed all the same' '
     launch --dry_run --json repo/src/train.py &&
     grep -x "accelerate: note: uploaded although .gitignore names it, or git itself uses it: a.log, build/, data/" err &&
     grep "\"a.log\"" out && grep "\"data/x\"" out && grep keep.log out'
+test_expect_success 'rules of the folders in between count, and a rule of a mebibyte ends' '
+    mkdir -p deep/.git deep/mid/low/src/a/b && echo "*.one" >deep/.gitignore && echo "*.two" >deep/mid/.gitignore &&
+    printf "/src/**/c\n/src/**/x/**/b\n" >deep/mid/low/.gitignore && touch deep/mid/low/src/a/b/c deep/mid/low/src/1.one deep/mid/low/src/2.two &&
+    { yes "**/" | head -n 300000 | tr -d "\n" && echo "zzz"; } >deep/mid/low/src/.gitignore && echo "print()" >deep/mid/low/src/train.py &&
+    launch --dry_run --json deep/mid/low/src/train.py && grep "itself uses it: 1.one, 2.two, a/b/c$" err'
 test_expect_success 'large files are named' '
     truncate -s 60M repo/src/big.bin && launch --dry_run repo/src/train.py && grep "large files are uploaded: big.bin (62.9 MB)" err &&
     truncate -s 6G repo/src/big.bin && test_exit 1 launch --dry_run repo/src/train.py && grep "5 GB are the maximum.*big.bin" err'
