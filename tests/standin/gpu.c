@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Learns to read digits, as examples/digits does, with the model on the CPU and on a GPU: the losses and the bits of
  * the parameters are the same.  The network computes on the host, with copies of the parameters.
- * usage: gpu [device | choice | send | save | visits | contexts] */
+ * usage: gpu [device | choice | send | save | visits | contexts | rocm] */
 #include <config.h>
 
 #include "examples/digits.h"
@@ -321,12 +321,12 @@ present (void)
 }
 
 static enum accel_status
-send_to (DLDeviceType type, int device)
+send_to (int device)
 {
     float value = 1;
     struct accel_tree *leaf = leaf_of (&value, 1, 1, false), *there = NULL;
     enum accel_status status
-        = accel_send_to_device (&there, leaf, (DLDevice){ .device_type = type, .device_id = device }, NULL, &err);
+        = accel_send_to_device (&there, leaf, (DLDevice){ .device_type = kDLCUDA, .device_id = device }, NULL, &err);
     accel_tree_destroy (there);
     accel_tree_destroy (leaf);
     return status;
@@ -337,20 +337,20 @@ static void
 visits (void)
 {
     find_runtime ();
-    ok (!send_to (kDLCUDA, 0) && !send_to (kDLCUDA, 1) && present () == 0,
+    const struct memory *memory = memory_of ((DLDevice){ .device_type = kDLCUDA });
+    ok (!send_to (0) && !send_to (1) && present () == 0,
         "a call on another GPU leaves the thread's device as it was");
-    ok (send_to (kDLCUDA, 7) == ACCEL_ERR_SYSTEM && present () == 0 && !runtime.last_error (),
+    ok (send_to (7) == ACCEL_ERR_SYSTEM && present () == 0 && !runtime.last_error (),
         "so does one on a GPU that does not exist: %s", err.text);
-    ok (!send_to (kDLCUDA, 0) && !send_to (kDLCUDA, 1), "which is no error of the others");
-    ok (send_to (kDLCUDA, 7) == ACCEL_ERR_SYSTEM && present () == 0, "a second time, too");
-    ok (runtime.set (9) && !send_to (kDLCUDA, 0), "an error of the program's own calls is not the GPU's");
+    ok (!send_to (0) && !send_to (1), "which is no error of the others");
+    ok (send_to (7) == ACCEL_ERR_SYSTEM && present () == 0, "a second time, too");
+    ok (!memory->create ((DLDevice){ kDLCUDA, 8 }, 1, false) && !runtime.last_error (), "nor one of the program's");
+    ok (runtime.set (9) && !send_to (0) && !send_to (0), "an error of the program's own calls is not the GPU's");
     setenv ("STANDIN_FAIL", "cudaHostAlloc:1:2", true);
-    ok (send_to (kDLCUDA, 2) == ACCEL_ERR_NOMEM && present () == 0,
+    ok (send_to (2) == ACCEL_ERR_NOMEM && present () == 0,
         "a GPU that is not ready leaves the thread's device as it was");
     unsetenv ("STANDIN_FAIL");
-    ok (send_to (kDLROCM, 0) == ACCEL_ERR_UNSUPPORTED && strstr (err.text, "this libaccel has no code for it"),
-        "another maker's: %s", err.text);
-    ok (send_to (kDLCUDA, 2) == ACCEL_ERR_NOMEM && present () == 0 && !send_to (kDLCUDA, 1), "and is never used again");
+    ok (send_to (2) == ACCEL_ERR_NOMEM && present () == 0 && !send_to (1), "and is never used again");
 }
 
 /* With three devices, and a driver that asks the stand-in. */
@@ -364,11 +364,25 @@ contexts (void)
     if (!driver)
         must (ACCEL_ERR_SYSTEM, "STANDIN_LIBCUDA");
     memcpy (dlsym (driver, "context_state"), &runtime.context_state, sizeof runtime.context_state);
-    ok (!send_to (kDLCUDA, 1) && present () == 1, "a thread without a context stays on the GPU of the call");
+    ok (!send_to (1) && present () == 1, "a thread without a context stays on the GPU of the call");
     runtime.context_state (0, &flags, &active);
     ok (!active, "and the first GPU has no context");
-    ok (!send_to (kDLCUDA, 2) && present () == 1, "a thread with one goes back to it");
-    ok (!runtime.set (0) && !send_to (kDLCUDA, 1) && present () == 0, "also to the first GPU");
+    ok (!send_to (2) && present () == 1, "a thread with one goes back to it");
+    ok (!runtime.set (0) && !send_to (1) && present () == 0, "also to the first GPU");
+}
+
+static void
+to_another_maker (void)
+{
+    float value = 1;
+    struct accel_tree *leaf = leaf_of (&value, 1, 1, false), *there, *further;
+    MUST (accel_send_to_device (&there, leaf, (DLDevice){ .device_type = kDLCUDA }, NULL, &err));
+    ok (accel_send_to_device (&further, there, (DLDevice){ .device_type = kDLROCM }, NULL, &err)
+                == ACCEL_ERR_UNSUPPORTED
+            && strstr (err.text, "this libaccel has no code for it"),
+        "from a GPU to another maker's: %s", err.text);
+    accel_tree_destroy (there);
+    accel_tree_destroy (leaf);
 }
 
 /* Which GPU a process has, or would have with an engine for GPUs. */
@@ -395,7 +409,8 @@ main (int argc, char **argv)
     static const struct {
         const char *name;
         void (*run) (void);
-    } others[] = { { "send", send }, { "save", save }, { "visits", visits }, { "contexts", contexts } };
+    } others[] = { { "send", send }, { "save", save }, { "visits", visits },
+                   { "contexts", contexts }, { "rocm", to_another_maker } };
     if (!strcmp (what, "device") || !strcmp (what, "choice"))
         return print_device (!strcmp (what, "choice"));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
