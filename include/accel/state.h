@@ -95,8 +95,8 @@ ACCEL_API enum accel_distributed_type accel_distributed_type (const struct accel
 ACCEL_API const char *accel_distributed_type_name (enum accel_distributed_type type);
 
 /** @return the device this process computes on: a GPU (kDLCUDA), by its local rank, if libaccel has the code for it and
- *  one is visible, unless accel_options.cpu or ACCELERATE_USE_CPU says otherwise; else the CPU.  What a program has in
- *  host memory is computed there all the same. */
+ *  one is visible, unless accel_options.cpu or ACCELERATE_USE_CPU says otherwise; else the CPU.  In a job of several
+ *  processes it is the CPU, too, unless an engine connects GPUs.  Data in host memory is still processed on the CPU. */
 ACCEL_API DLDevice accel_device (const struct accel *acc);
 
 /** @return the world size, >= 1. */

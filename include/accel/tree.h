@@ -204,8 +204,8 @@ struct accel_send_options {
  *
  * @param options  may be NULL
  * @retval ACCEL_ERR_UNSUPPORTED  a copy from or to memory that libaccel has no code for; a GPU, if there is none
- * @retval ACCEL_ERR_NOMEM        there is not enough memory, on the device, too
- * @retval ACCEL_ERR_SYSTEM       something went wrong on the GPU before
+ * @retval ACCEL_ERR_NOMEM        there is not enough host or device memory
+ * @retval ACCEL_ERR_SYSTEM       an earlier operation on the GPU failed
  */
 #define accel_send_to_device(...) accel_send_to_device_sized (sizeof (struct accel_send_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

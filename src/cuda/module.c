@@ -10,6 +10,7 @@
 #include "lib/memory/memory.h"
 
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -40,11 +41,17 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct device_helpers *helper;
 static cudaStream_t const stream = (cudaStream_t) (uintptr_t) 1; /* cudaStreamLegacy, the default one */
 
+/* The driver's cuDevicePrimaryCtxGetState(); NULL: there is none. */
+static int (*context_state) (int device, unsigned *flags, int *active);
+
 static void
-make_locks (void)
+begin (void)
 {
     for (int i = 0; i < MOST_GPUS; i++)
         pthread_mutex_init (&gpus[i].lock, NULL);
+    void *driver = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* the runtime has loaded it */
+    if (driver)
+        *(void **) &context_state = dlsym (driver, "cuDevicePrimaryCtxGetState");
 }
 
 /* @return whether all is well so far */
@@ -62,9 +69,24 @@ note (struct gpu *gpu, cudaError_t error, const char *call)
 /* ---- a call on a GPU, which leaves the thread's present device as it was ---- */
 
 struct visit {
-    struct gpu *gpu;
+    struct gpu *gpu; /* locked; NULL: nothing can be done on it, because of: */
+    cudaError_t error;
+    const char *call;
     int before, now;
 };
+
+/* Setting a device makes a context there, which costs memory and which exclusive GPUs refuse to a second process.  So
+ * a thread whose device has none yet stays on this one. */
+static void
+restore (const struct visit *visit)
+{
+    unsigned flags;
+    int active;
+    if (visit->before == visit->now)
+        return;
+    if (!context_state || context_state (visit->before, &flags, &active) || active)
+        cudaSetDevice (visit->before);
+}
 
 static void
 prepare (struct gpu *gpu)
@@ -77,25 +99,32 @@ prepare (struct gpu *gpu)
     gpu->is_ready = true;
 }
 
-/* @return what leave() takes; its gpu is locked, and NULL if nothing can be done on it */
+/* CUDA keeps the last error by thread, not by GPU: what is there at the beginning is none of this GPU's. */
 static struct visit
 enter (DLDevice device)
 {
     struct visit visit = { .now = device.device_id };
     if (device.device_id < 0 || device.device_id >= MOST_GPUS)
         return visit;
-    pthread_once (&once, make_locks);
+    pthread_once (&once, begin);
     struct gpu *gpu = &gpus[device.device_id];
     pthread_mutex_lock (&gpu->lock);
-    if (NOTE (gpu, cudaGetDevice, &visit.before) && visit.before != visit.now)
+    cudaGetLastError (); /* of others */
+    bool moves = !gpu->error && NOTE (gpu, cudaGetDevice, &visit.before) && visit.before != visit.now;
+    if (moves)
         NOTE (gpu, cudaSetDevice, visit.now);
-    if (!gpu->is_ready && !gpu->error)
+    if (!gpu->error && !gpu->is_ready)
         prepare (gpu);
-    if (gpu->error) {
-        pthread_mutex_unlock (&gpu->lock);
+    if (!gpu->error) {
+        visit.gpu = gpu;
         return visit;
     }
-    visit.gpu = gpu;
+    visit.error = gpu->error;
+    visit.call = gpu->call;
+    if (moves)
+        restore (&visit);
+    cudaGetLastError (); /* nor is it another one's */
+    pthread_mutex_unlock (&gpu->lock);
     return visit;
 }
 
@@ -105,8 +134,7 @@ leave (struct visit *visit)
     if (!visit->gpu)
         return;
     NOTE (visit->gpu, cudaGetLastError); /* of launches */
-    if (visit->before != visit->now)
-        NOTE (visit->gpu, cudaSetDevice, visit->before);
+    restore (visit);
     pthread_mutex_unlock (&visit->gpu->lock);
 }
 #define VISIT(device)                                                             \
@@ -114,14 +142,15 @@ leave (struct visit *visit)
     struct gpu *gpu = visit.gpu
 
 static enum accel_status
-fail_of (DLDevice device, struct accel_error *err)
+fail_of (const struct visit *visit, DLDevice device, struct accel_error *err)
 {
     if (device.device_id < 0 || device.device_id >= MOST_GPUS)
         return helper->fail (err, ACCEL_ERR_INVALID, "cuda:%d does not exist", (int) device.device_id);
-    const struct gpu *gpu = &gpus[device.device_id];
-    enum accel_status status = gpu->error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM;
-    return helper->fail (err, status, "cuda:%d: %s: %s (%s)", (int) device.device_id, gpu->call,
-                         cudaGetErrorString (gpu->error), cudaGetErrorName (gpu->error));
+    cudaError_t error = visit->gpu ? visit->gpu->error : visit->error;
+    enum accel_status status = error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM;
+    return helper->fail (err, status, "cuda:%d: %s: %s (%s)", (int) device.device_id,
+                         visit->gpu ? visit->gpu->call : visit->call, cudaGetErrorString (error),
+                         cudaGetErrorName (error));
 }
 
 /* ---- memory ---- */
@@ -135,10 +164,13 @@ create (DLDevice device, size_t bytes, bool zeroed)
     size_t whole = bytes / 16 * 16 + 16;
     if (!gpu || whole < bytes)
         return NULL;
-    if (cudaMalloc (&memory, whole)) {
+    cudaError_t error = cudaMalloc (&memory, whole);
+    if (error == cudaErrorMemoryAllocation) {
         cudaGetLastError (); /* the caller is told, and may go on */
         return NULL;
     }
+    if (!note (gpu, error, "cudaMalloc"))
+        return NULL;
     if (zeroed)
         NOTE (gpu, cudaMemsetAsync, memory, 0, whole, stream);
     return memory;
@@ -197,7 +229,7 @@ read_bytes (DLDevice device, void *to, const void *from, size_t bytes, struct ac
 {
     VISIT (device);
     if (!gpu || !read_pieces (gpu, to, from, bytes))
-        return fail_of (device, err);
+        return fail_of (&visit, device, err);
     return ACCEL_OK;
 }
 
@@ -444,7 +476,8 @@ choose (const struct device_helpers *helpers, int local_rank, int *device, struc
 {
     const char *visible = getenv ("CUDA_VISIBLE_DEVICES");
     int count = 0;
-    helper = helpers;
+    if (!helper) /* the first call is the only one that no other can overlap */
+        helper = helpers;
     cudaError_t error = cudaGetDeviceCount (&count);
     if (error || count < 1) {
         cudaGetLastError ();

@@ -15,6 +15,7 @@
 static _Thread_local cudaError_t last_error;
 static struct CUevent_st *events;
 static size_t bytes_used[MOST_DEVICES];
+static bool has_context[MOST_DEVICES];
 
 cudaError_t
 call_fail (cudaError_t error)
@@ -133,8 +134,10 @@ cudaSetDevice (int device)
 {
     BEGIN ("cudaSetDevice");
     bool good = device >= 0 && device < count_devices ();
-    if (good)
+    if (good) {
         present_device = device;
+        has_context[device] = true;
+    }
     END (good ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
@@ -144,6 +147,16 @@ cudaGetDevice (int *device)
     BEGIN ("cudaGetDevice");
     *device = present_device;
     END (cudaSuccess);
+}
+
+API int
+standin_context_state (int device, unsigned *flags, int *active)
+{
+    pthread_mutex_lock (&standin_lock);
+    *flags = 0;
+    *active = has_context[device];
+    pthread_mutex_unlock (&standin_lock);
+    return 0;
 }
 
 API cudaError_t
@@ -160,6 +173,7 @@ API cudaError_t
 cudaMalloc (void **memory, size_t bytes)
 {
     BEGIN ("cudaMalloc");
+    has_context[present_device] = true;
     const char *limit = getenv ("STANDIN_BYTES");
     size_t most = limit ? strtoull (limit, NULL, 10) : (size_t) 8 << 30;
     struct block *block = NULL;
@@ -362,8 +376,7 @@ cudaEventQuery (cudaEvent_t handle)
     bool over = event->done >= event->recorded;
     if (over)
         clock_join (host_clock, event->clock);
-    pthread_mutex_unlock (&standin_lock);
-    return over ? cudaSuccess : cudaErrorNotReady; /* which is not an error */
+    END (over ? cudaSuccess : cudaErrorNotReady); /* which is not an error, but the last one of the thread */
 }
 
 API cudaError_t

@@ -29,6 +29,18 @@ test_expect_success 'too little memory on the GPU' '
     test_exit 1 env STANDIN_DEVICES=2 STANDIN_BYTES=1000000 timeout $patience "$gpu" send >out &&
     grep "cannot allocate 1200000 bytes on cuda:0" out'
 
+test_expect_success 'there is no way to GPUs of other makers' 'timeout $patience "$gpu" rocm >out && test "$(grep -c ^ok out)" -eq 1'
+test_expect_success 'a model on a GPU is not saved' 'timeout $patience "$gpu" save >out && test "$(grep -c ^ok out)" -eq 1'
+test_expect_success 'a call leaves the device of the thread as it was, and other errors alone' '
+    STANDIN_DEVICES=3 timeout $patience "$gpu" visits >out && test "$(grep -c ^ok out)" -eq 8'
+test_expect_success 'a call makes no context on other GPUs' '
+    echo "int (*context_state) (int, unsigned *, int *);
+        int cuDevicePrimaryCtxGetState (int device, unsigned *flags, int *active)
+        { return context_state (device, flags, active); }" >driver.c &&
+    $CC -shared -fPIC -Wl,-soname,libcuda.so.1 -o libcuda.so.1 driver.c &&
+    STANDIN_DEVICES=3 STANDIN_LIBCUDA=$scratch/libcuda.so.1 timeout $patience "$gpu" contexts >out &&
+    test "$(grep -c ^ok out)" -eq 4'
+
 # ---- which GPU ----
 
 # has DEVICE [NAME=VALUE...]: a process alone computes on it
@@ -49,8 +61,11 @@ test_expect_success 'CUDA_VISIBLE_DEVICES: indices, UUIDs, MIG instances, none' 
 ranks () {
     port=$(free_port) wanted=$1 count=$2
     shift 2
-    by_hand "$count" "$port" env "$@" "$gpu" device >out && sort out | tr "\n" " " >sorted && test "$(cat sorted)" = "$wanted"
+    by_hand "$count" "$port" env "$@" "$gpu" "$what" >out && sort out | tr "\n" " " >sorted && test "$(cat sorted)" = "$wanted"
 }
+what=device
+test_expect_success 'ranks have the CPU, without an engine for GPUs' 'ranks "cpu:  cpu:  " 2 STANDIN_DEVICES=4'
+what=choice
 test_expect_success 'ranks have one GPU each' 'ranks "cuda:0 cuda:1 cuda:2 " 3 STANDIN_DEVICES=4'
 test_expect_success 'more ranks than GPUs share them' 'ranks "cuda:0 cuda:0 cuda:1 " 3 STANDIN_DEVICES=4 CUDA_VISIBLE_DEVICES=2,GPU-0'
 
@@ -61,6 +76,16 @@ test_expect_success 'without the module, it has the CPU' \
 test_expect_success 'a module that others may change is not loaded' '
     chmod o+w engines/accel_device_cuda.so && timeout $patience "$gpu" device >out && chmod o-w engines/accel_device_cuda.so &&
     grep "^cpu: the code for GPUs is not loaded: others may write" out'
+test_expect_success 'a warning tells of it, unless the CPU was asked for' '
+    chmod o+w engines/accel_device_cuda.so && timeout $patience "$gpu" device 2>err >out &&
+    ACCELERATE_USE_CPU=true timeout $patience "$gpu" device 2>none >out && chmod o-w engines/accel_device_cuda.so &&
+    grep "WARNING.* this program computes on CPUs: the code for GPUs is not loaded: others may write" err && test ! -s none &&
+    timeout $patience "$gpu" device 2>none >out && test ! -s none &&
+    STANDIN_DEVICES=0 timeout $patience "$gpu" device 2>none >out && test ! -s none'
+test_expect_success 'code for other devices is no code for GPUs' '
+    mkdir others && cp "$module" others && : >others/accel_device_aaa.so && : >others/accel_device_zzz.so &&
+    has cuda:0 ACCEL_ENGINE_PATH="$scratch/others" && rm others/accel_device_cuda.so &&
+    has "cpu: accel_device_cuda.so is not installed" ACCEL_ENGINE_PATH="$scratch/others"'
 test_expect_success 'a module of another release is not used' '
     mkdir other && printf "const struct { const char *release; unsigned size; } accel_device = { \"0\", 0 };\n" >other.c &&
     $CC -shared -fPIC -o other/accel_device_cuda.so other.c && ACCEL_ENGINE_PATH=$scratch/other timeout $patience "$gpu" device >out &&
@@ -92,5 +117,11 @@ for plan in cudaMemcpyAsync:3:700 cudaLaunchKernel:4:700 cudaMemsetAsync:12:719 
 done
 test_expect_success 'an error of cudaMalloc comes back' 'fails cudaMalloc:1:2 "cuda:0: cudaMalloc: out of memory (cudaErrorMemoryAllocation)" &&
     fails cudaMalloc:3:2 "cannot allocate" && fails cudaMalloc:12:2 "cannot allocate"'
+test_expect_success 'another error of cudaMalloc is not a want of memory' '
+    for call in 3 6 10 11 12; do fails cudaMalloc:$call:700 "cuda:0: cudaMalloc: an illegal memory access" || return 1; done'
+if [ -f "$builddir/src/cuda/accel_device_cuda.so" ]; then
+    test_expect_success 'the module knows where the CUDA runtime is' '
+        readelf -d "$builddir/src/cuda/accel_device_cuda.so" >needs && grep "RUNPATH.*/lib64" needs'
+fi
 test_expect_success 'an error of cudaGetDeviceCount: there is no GPU' 'has "cpu: no GPU can be used: unknown error" STANDIN_FAIL=cudaGetDeviceCount:1'
 test_done

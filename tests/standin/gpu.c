@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Learns to read digits, as examples/digits does, with the model on the CPU and on a GPU: the losses and the bits of
  * the parameters are the same.  The network computes on the host, with copies of the parameters.
- * usage: gpu [device | send] */
+ * usage: gpu [device | choice | send | save | visits | contexts | rocm] */
 #include <config.h>
 
 #include "examples/digits.h"
@@ -9,6 +9,7 @@
 #include "lib/memory/memory.h"
 #include "tests/tap.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -264,13 +265,133 @@ send (void)
     free (values);
 }
 
-/* Which GPU a process has. */
+/* ---- files ---- */
+
+static void
+save (void)
+{
+    struct run run = { .losses = { 0 } };
+    MUST (accel_open (&run.acc, NULL, &err));
+    run.device = accel_device (run.acc);
+    make_model (&run, ACCEL_BFLOAT16);
+    enum accel_status status = accel_save_model (run.acc, run.network.model, "saved", NULL, &err);
+    ok (status == ACCEL_ERR_UNSUPPORTED
+            && strstr (err.text, "parameter 'hidden.weight' is on cuda:0, and only host memory can be saved"),
+        "a model on a GPU is not saved: %s", err.text);
+    accel_model_destroy (run.network.model);
+    accel_close (run.acc);
+    for (int i = 0; i < PARAMETERS; i++) {
+        accel_tensor_release (&run.data[i]);
+        accel_tensor_release (&run.grads[i]);
+    }
+    drop (&run);
+}
+
+/* ---- what else a program does with CUDA ---- */
+
+static struct {
+    int (*get) (int *device);
+    int (*set) (int device);
+    int (*last_error) (void);
+    int (*context_state) (int device, unsigned *flags, int *active);
+} runtime;
+
+/* The module's, which it has loaded. */
+static void
+find_runtime (void)
+{
+    char path[4096];
+    memory_of ((DLDevice){ .device_type = kDLCUDA });
+    snprintf (path, sizeof path, "%s/accel_device_cuda.so", getenv ("ACCEL_ENGINE_PATH"));
+    void *module = dlopen (path, RTLD_NOW | RTLD_NOLOAD);
+    if (!module)
+        must (ACCEL_ERR_SYSTEM, "the module is not loaded");
+    *(void **) &runtime.get = dlsym (module, "cudaGetDevice");
+    *(void **) &runtime.set = dlsym (module, "cudaSetDevice");
+    *(void **) &runtime.last_error = dlsym (module, "cudaGetLastError");
+    *(void **) &runtime.context_state = dlsym (module, "standin_context_state");
+}
+
 static int
-print_device (void)
+present (void)
+{
+    int device = -1;
+    runtime.get (&device);
+    return device;
+}
+
+static enum accel_status
+send_to (int device)
+{
+    float value = 1;
+    struct accel_tree *leaf = leaf_of (&value, 1, 1, false), *there = NULL;
+    enum accel_status status
+        = accel_send_to_device (&there, leaf, (DLDevice){ .device_type = kDLCUDA, .device_id = device }, NULL, &err);
+    accel_tree_destroy (there);
+    accel_tree_destroy (leaf);
+    return status;
+}
+
+/* With three devices. */
+static void
+visits (void)
+{
+    find_runtime ();
+    const struct memory *memory = memory_of ((DLDevice){ .device_type = kDLCUDA });
+    ok (!send_to (0) && !send_to (1) && present () == 0,
+        "a call on another GPU leaves the thread's device as it was");
+    ok (send_to (7) == ACCEL_ERR_SYSTEM && present () == 0 && !runtime.last_error (),
+        "so does one on a GPU that does not exist: %s", err.text);
+    ok (!send_to (0) && !send_to (1), "which is no error of the others");
+    ok (send_to (7) == ACCEL_ERR_SYSTEM && present () == 0, "a second time, too");
+    ok (!memory->create ((DLDevice){ kDLCUDA, 8 }, 1, false) && !runtime.last_error (), "nor one of the program's");
+    ok (runtime.set (9) && !send_to (0) && !send_to (0), "an error of the program's own calls is not the GPU's");
+    setenv ("STANDIN_FAIL", "cudaHostAlloc:1:2", true);
+    ok (send_to (2) == ACCEL_ERR_NOMEM && present () == 0,
+        "a GPU that is not ready leaves the thread's device as it was");
+    unsetenv ("STANDIN_FAIL");
+    ok (send_to (2) == ACCEL_ERR_NOMEM && present () == 0 && !send_to (1), "and is never used again");
+}
+
+/* With three devices, and a driver that asks the stand-in. */
+static void
+contexts (void)
+{
+    unsigned flags;
+    int active;
+    void *driver = dlopen (getenv ("STANDIN_LIBCUDA"), RTLD_NOW);
+    find_runtime ();
+    if (!driver)
+        must (ACCEL_ERR_SYSTEM, "STANDIN_LIBCUDA");
+    memcpy (dlsym (driver, "context_state"), &runtime.context_state, sizeof runtime.context_state);
+    ok (!send_to (1) && present () == 1, "a thread without a context stays on the GPU of the call");
+    runtime.context_state (0, &flags, &active);
+    ok (!active, "and the first GPU has no context");
+    ok (!send_to (2) && present () == 1, "a thread with one goes back to it");
+    ok (!runtime.set (0) && !send_to (1) && present () == 0, "also to the first GPU");
+}
+
+static void
+to_another_maker (void)
+{
+    float value = 1;
+    struct accel_tree *leaf = leaf_of (&value, 1, 1, false), *there, *further;
+    MUST (accel_send_to_device (&there, leaf, (DLDevice){ .device_type = kDLCUDA }, NULL, &err));
+    ok (accel_send_to_device (&further, there, (DLDevice){ .device_type = kDLROCM }, NULL, &err)
+                == ACCEL_ERR_UNSUPPORTED
+            && strstr (err.text, "this libaccel has no code for it"),
+        "from a GPU to another maker's: %s", err.text);
+    accel_tree_destroy (there);
+    accel_tree_destroy (leaf);
+}
+
+/* Which GPU a process has, or would have with an engine for GPUs. */
+static int
+print_device (bool choice)
 {
     struct accel *acc;
     enum accel_status status = accel_open (&acc, NULL, &err);
-    DLDevice device = accel_device (acc);
+    DLDevice device = choice ? device_choose (accel_local_process_index (acc), false) : accel_device (acc);
     if (status)
         printf ("%s\n", err.text);
     else if (device.device_type == kDLCPU)
@@ -285,12 +406,18 @@ int
 main (int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "train";
-    if (!strcmp (what, "device"))
-        return print_device ();
-    if (!strcmp (what, "send")) {
-        send ();
-        return done_testing ();
-    }
+    static const struct {
+        const char *name;
+        void (*run) (void);
+    } others[] = { { "send", send }, { "save", save }, { "visits", visits },
+                   { "contexts", contexts }, { "rocm", to_another_maker } };
+    if (!strcmp (what, "device") || !strcmp (what, "choice"))
+        return print_device (!strcmp (what, "choice"));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp (what, others[i].name)) {
+            others[i].run ();
+            return done_testing ();
+        }
     compare ("no", ACCEL_FLOAT32);
     compare ("bf16", ACCEL_BFLOAT16);
     compare ("fp16", ACCEL_FLOAT16);

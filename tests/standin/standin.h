@@ -125,6 +125,10 @@ cudaError_t call_injected (const char *name);
 /** Keep an error for cudaGetLastError().  @return it */
 cudaError_t call_fail (cudaError_t error);
 
+/** For tests: the driver's cuDevicePrimaryCtxGetState().
+ *  @param[out] active  whether there is a context on @p device */
+int standin_context_state (int device, unsigned *flags, int *active);
+
 /** The device of the calling thread. */
 extern _Thread_local int present_device;
 

@@ -94,7 +94,7 @@ comm_choose_links (struct accel_comm *comm, const struct accel_engine *host, str
     enum accel_status status = ACCEL_OK;
     add_served (&served, "cpu", host);
     for (int type = 0; !status && type < MEMORY_KINDS; type++)
-        if (memory_tables[type] && !memory_tables[type]->host)
+        if (memory_table (type) && !memory_table (type)->host)
             status = choose_for (comm, host, job, (DLDeviceType) type, &served, err);
     job->engine = host_name;
     job->memory = kDLCPU;

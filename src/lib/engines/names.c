@@ -50,7 +50,7 @@ has_memory (const struct item *item)
 {
     for (int type = 0; type < MEMORY_KINDS; type++) {
         const char *kind = tensor_device_name ((DLDevice){ .device_type = (DLDeviceType) type });
-        if (memory_tables[type] && strlen (kind) == (size_t) item->kind_length
+        if (memory_table (type) && strlen (kind) == (size_t) item->kind_length
             && !strncmp (kind, item->kind, strlen (kind)))
             return true;
     }

@@ -199,6 +199,10 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
     made->segment = job.segment;
     if (status)
         goto error;
+    if (job.identity.world_size > 1 && !comm_engine_for (made->world, made->device))
+        made->device = (DLDevice){ .device_type = kDLCPU }; /* where its ranks can work together */
+    if (!made->cpu && *device_warning ())
+        accel_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", device_warning ());
     *acc = made;
     return ACCEL_OK;
 error:

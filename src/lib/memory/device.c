@@ -25,14 +25,14 @@ static enum accel_status
 load (const struct engine_file *file, struct accel_error *err)
 {
     if (file->refusal)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "the code for GPUs is not loaded: %s", file->refusal);
+        return accel_fail (err, ACCEL_ERR_SYSTEM, "the code for GPUs is not loaded: %s", file->refusal);
     void *library = dlopen (file->path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "the code for GPUs cannot be loaded: %s", dlerror ());
+        return accel_fail (err, ACCEL_ERR_SYSTEM, "the code for GPUs cannot be loaded: %s", dlerror ());
     const struct device_module *found = dlsym (library, DEVICE_SYMBOL);
     if (!found || strcmp (found->release, PACKAGE_VERSION) || found->memory_size != sizeof (struct memory)) {
         dlclose (library);
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s is from a different release than libaccel %s", file->path,
+        return accel_fail (err, ACCEL_ERR_SYSTEM, "%s is from a different release than libaccel %s", file->path,
                            PACKAGE_VERSION);
     }
     int device; /* without a GPU, the code is no use */
@@ -46,12 +46,15 @@ static void
 find (void)
 {
     AUTO_ENGINE_FILES struct engine_files files = { 0 };
+    size_t cuda = 0;
     engine_files_find_devices (&files);
+    while (cuda < files.count && strcmp (files.items[cuda].name, "cuda"))
+        cuda++;
     if (files.failed)
         accel_fail (&refusal, ACCEL_ERR_NOMEM, "out of memory");
-    else if (!files.count)
+    else if (cuda == files.count)
         accel_fail (&refusal, ACCEL_ERR_UNSUPPORTED, "accel_device_cuda.so is not installed");
-    else if (!load (&files.items[0], &refusal))
+    else if (!load (&files.items[cuda], &refusal))
         memory_register (kDLCUDA, module->memory);
 }
 
@@ -66,6 +69,12 @@ const char *
 device_refusal (void)
 {
     return refusal.text;
+}
+
+const char *
+device_warning (void)
+{
+    return refusal.code == ACCEL_ERR_SYSTEM ? refusal.text : "";
 }
 
 DLDevice

@@ -30,6 +30,8 @@ struct device_module {
 /** @return the table of functions for GPUs; NULL: there is none, and device_refusal() says why.  Searched once. */
 const struct memory *device_memory (void);
 const char *device_refusal (void);
+/** @return why a module that is installed cannot be loaded, which its user should know; "": it can, or there is none */
+const char *device_warning (void);
 
 /** @return the device that a process computes on: a GPU if there is one, unless @p cpu. */
 DLDevice device_choose (int local_rank, bool cpu);

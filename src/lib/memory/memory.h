@@ -87,14 +87,24 @@ extern const struct memory memory_host;
 
 enum { MEMORY_KINDS = 32 }; /* numbers of DLDeviceType */
 
-/** By DLDeviceType; for memory_of(). */
+/** By DLDeviceType; any thread may load the code for GPUs. */
 extern const struct memory *memory_tables[MEMORY_KINDS];
+
+/** @return the table of @p type, < MEMORY_KINDS, if there is one by now; nothing is loaded for it */
+static inline const struct memory *
+memory_table (int type)
+{
+    return __atomic_load_n (&memory_tables[type], __ATOMIC_ACQUIRE);
+}
 
 /** @return the table of @p device, whose code for GPUs is loaded when it is first asked for; NULL: there is none */
 const struct memory *memory_of (DLDevice device);
 
 /** From now on @p memory is the table of @p type; NULL: there is none.  Before a job is opened, on the main thread. */
 void memory_register (DLDeviceType type, const struct memory *memory);
+
+/** @return the error of an earlier operation on @p device, which may be why create() returned NULL */
+enum accel_status memory_check (DLDevice device, struct accel_error *err);
 
 /** Whether data on both devices has the same table, and one can be copied to the other within it. */
 static inline bool

@@ -18,7 +18,7 @@ const struct memory *
 memory_of (DLDevice device)
 {
     const struct memory *table
-        = (unsigned) device.device_type < MEMORY_KINDS ? memory_tables[device.device_type] : NULL;
+        = (unsigned) device.device_type < MEMORY_KINDS ? memory_table ((int) device.device_type) : NULL;
     return table || device.device_type != kDLCUDA ? table : device_memory ();
 }
 
@@ -26,7 +26,14 @@ void
 memory_register (DLDeviceType type, const struct memory *memory)
 {
     if ((unsigned) type < MEMORY_KINDS)
-        memory_tables[type] = memory;
+        __atomic_store_n (&memory_tables[type], memory, __ATOMIC_RELEASE);
+}
+
+enum accel_status
+memory_check (DLDevice device, struct accel_error *err)
+{
+    const struct memory *memory = memory_of (device);
+    return memory->host ? ACCEL_OK : memory->read (device, NULL, NULL, 0, err);
 }
 
 enum accel_status
@@ -41,8 +48,10 @@ memory_clone (struct accel_tensor *copy, const DLTensor *tensor, struct accel_er
     bytes += !bytes; /* so that there is an address, and owned_bytes is not 0 */
     copy->dl.device = tensor->device;
     copy->dl.data = memory->create (tensor->device, bytes, false);
-    if (!copy->dl.data)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate %zu bytes", bytes);
+    if (!copy->dl.data) {
+        status = memory_check (tensor->device, err);
+        return status ? status : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate %zu bytes", bytes);
+    }
     copy->owned_bytes = bytes;
     memory->copy_tensor (&copy->dl, tensor);
     return ACCEL_OK;

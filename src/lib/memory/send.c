@@ -20,8 +20,8 @@ upload (struct accel_tensor *sent, const DLTensor *tensor, DLDevice to, struct a
     sent->owned_bytes = bytes + !bytes;
     sent->dl.device = to;
     sent->dl.data = memory->create (to, sent->owned_bytes, false);
-    if (!sent->dl.data) { /* because of that, or of what went wrong on the device before */
-        status = memory->read (to, NULL, NULL, 0, err);
+    if (!sent->dl.data) {
+        status = memory_check (to, err);
         return status ? status
                       : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate %zu bytes on %s:%d", bytes,
                                     tensor_device_name (to), (int) to.device_id);

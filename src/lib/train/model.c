@@ -98,9 +98,12 @@ allocate_data (struct accel_model *model, size_t index, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_NOMEM, "parameter '%s' is too large: size overflows",
                            model->parameters[index].name);
     data->data = model->memory->create (model->device, bytes, true);
-    if (!data->data)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for parameter '%s' (%zu bytes)",
-                           model->parameters[index].name, bytes);
+    if (!data->data) {
+        enum accel_status status = memory_check (model->device, err);
+        return status ? status
+                      : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for parameter '%s' (%zu bytes)",
+                                    model->parameters[index].name, bytes);
+    }
     model->owned[index] = data->data;
     return ACCEL_OK;
 }
@@ -161,7 +164,6 @@ accel_model_create_sized (size_t parameter_size, struct accel_model **model, con
         status = check_parameter (parameters, i, err);
     if (status)
         return status;
-    status = ACCEL_ERR_NOMEM;
     struct accel_model *made = calloc (1, sizeof *made);
     if (!made)
         goto error;
@@ -196,7 +198,9 @@ accel_model_create_sized (size_t parameter_size, struct accel_model **model, con
     return ACCEL_OK;
 error:
     accel_model_destroy (made);
-    return accel_fail (err, status, "cannot allocate memory for a model of %zu parameters", count);
+    status = memory_check (parameters[0].data->device, err);
+    return status ? status
+                  : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a model of %zu parameters", count);
 }
 
 void

@@ -260,7 +260,7 @@ fail_copy (DLDevice from, DLDevice to, struct accel_error *err)
     return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "cannot copy from %s:%d (DLPack device type %d) to %s:%d (%d): %s",
                        tensor_device_name (from), (int) from.device_id, (int) from.device_type,
                        tensor_device_name (to), (int) to.device_id, (int) to.device_type,
-                       gpu ? device_refusal () : "this libaccel has no code for it");
+                       gpu && *device_refusal () ? device_refusal () : "this libaccel has no code for it");
 }
 
 static enum accel_status
