@@ -166,13 +166,16 @@ test_expect_success 'calls leave no memory behind' 'under_mpirun 2 "$builddir/te
 test_expect_success 'a message, and a sum, that MPI gets in parts' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" message'
 test_expect_success 'a rank that does not go on with a transfer is named' '
     under_mpirun 2 "$builddir/tests/engines/mpi_program" asleep'
-# broken RANKS LAYOUT WHAT: mpirun may complain that one of them cannot leave MPI
-broken () {
-    under_mpirun "$1" ./layout "$2" "$builddir/tests/engines/mpi_program" broken "$3" >out 2>&1 || :
-    test "$(grep -cx "as expected" out)" = "$1"
+# fails RANKS LAYOUT HOW...: mpirun may complain that one of them cannot leave MPI
+fails () {
+    ranks=$1 layout=$2
+    shift 2
+    under_mpirun "$ranks" ./layout "$layout" "$builddir/tests/engines/mpi_program" "$@" >out 2>&1 || :
+    test "$(grep -cx "as expected" out)" = "$ranks"
 }
-test_expect_success 'a call in which MPI fails does not end well: a broadcast' 'broken 2 2 broadcast'
-test_expect_success 'and neither does a large sum on two hosts' 'broken 3 "2 1" sum'
+test_expect_success 'a call in which MPI fails does not end well: a broadcast' 'fails 2 2 broken broadcast'
+test_expect_success 'and neither does a large sum on two hosts' 'fails 3 "2 1" broken sum'
+test_expect_success 'who waits in a group hears that a rank gave up in another one' 'fails 3 "1 1 1" elsewhere'
 test_expect_success 'a timeout is that of one call' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" waits'
 # Scenarios of tests/fault/comm_faults.sh, rank 1 being the victim: how many are told, and of what.
 while read -r scenario told what; do

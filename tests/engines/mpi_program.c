@@ -10,6 +10,7 @@
  *   mpi_program asleep       rank 1 starts a large transfer, and does not go on
  *   mpi_program waits        short waits, all of which together exceed the timeout
  *   mpi_program broken WHAT  MPI_Irecv() of data fails on the last rank: of a broadcast, or a sum
+ *   mpi_program elsewhere    ranks 1 and 2 fail in a group; rank 0 waits for rank 1 in another one
  *   mpi_program absent       rank 1 never opens the job
  *
  * What is wrong is one line on standard error and exit status 1. */
@@ -344,6 +345,28 @@ break_in (const char *what)
     accel_close (acc);
 }
 
+static void
+fail_elsewhere (void)
+{
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_comm *first, *second;
+    float values[2] = { 0 };
+    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = 20000 }, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    int rank = accel_comm_rank (world);
+    must (!accel_comm_split (world, rank < 2 ? 0 : -1, rank, &first, &err), "accel_comm_split", &err);
+    must (!accel_comm_split (world, rank > 0 ? 0 : -1, rank, &second, &err), "accel_comm_split", &err);
+    enum accel_status status = accel_comm_all_reduce (rank ? second : first, values, values, rank == 1 ? 2 : 1,
+                                                      ACCEL_FLOAT32, ACCEL_SUM, &err);
+    must (status && !strstr (err.text, "timed out") && (rank || strstr (err.text, " gave up: ")),
+          "not who gave up", &err);
+    printf ("as expected\n");
+    accel_comm_destroy (first);
+    accel_comm_destroy (second);
+    accel_close (acc);
+}
+
 /* The other one ends when mpirun, or the launcher, does not find it any more. */
 static void
 wait_in_vain (void)
@@ -384,6 +407,8 @@ main (int argc, char **argv)
         wait_often ();
     else if (!strcmp (how, "broken"))
         break_in (argc > 2 ? argv[2] : "");
+    else if (!strcmp (how, "elsewhere"))
+        fail_elsewhere ();
     else if (!strcmp (how, "absent"))
         wait_in_vain ();
     else

@@ -169,6 +169,7 @@ struct flight {
 
 struct queue {
     struct message *first, **last;
+    bool is_final; /* nothing more will come from that rank: it has given up, or was seen to end */
 };
 
 /** A communicator of libaccel. */
@@ -187,7 +188,6 @@ struct team {
     bool has_said_so;    /* to the other ranks */
     char reason[REASON_BYTES];
     int quitter;         /* a rank of the job that has given up, or -1 */
-    int ended;           /* the one that it has seen to end, or -1 */
     char its_reason[REASON_BYTES];
     struct queue *queues; /* [size], of control messages that have come too early */
     int *peers;           /* [size], ranks of MPI */

@@ -26,7 +26,7 @@ team_create (int size, int rank, int64_t place, uint32_t timeout_ms)
         return NULL;
     }
     *team = (struct team){ .size = size, .rank = rank, .place = place, .timeout_ms = timeout_ms, .queues = queues,
-                           .peers = peers, .quitter = -1, .ended = -1 };
+                           .peers = peers, .quitter = -1 };
     for (int i = 0; i < size; i++)
         queues[i].last = &queues[i].first;
     return team;
@@ -108,8 +108,10 @@ deliver (struct message *message)
         if (team->quitter < 0) {
             memcpy (team->its_reason, message->data, length);
             team->quitter = header->called.root;
-            team->ended = (int) header->ended - 1;
         }
+        team->queues[header->rank].is_final = true;
+        if (!team->place && header->ended && header->ended <= (uint32_t) team->size)
+            team->queues[header->ended - 1].is_final = true;
         free (message);
     } else {
         *team->queues[header->rank].last = message;
@@ -241,12 +243,10 @@ look_for_quitters_elsewhere (const struct team *team, const struct flight *fligh
         world = world->next;
     if (!world || world == team || world->quitter < 0)
         return ACCEL_OK;
-    for (int i = 0; i < team->size; i++) {
-        bool quits = team->peers[i] == world->peers[world->quitter]
-                     || (world->ended >= 0 && team->peers[i] == world->peers[world->ended]);
-        if (quits && flight_awaits (flight, i))
-            return helpers->fail (err, ACCEL_ERR_PEER, "rank %d gave up: %s", world->quitter, world->its_reason);
-    }
+    for (int i = 0; i < team->size; i++)
+        for (int k = 0; k < world->size && flight_awaits (flight, i); k++)
+            if (world->queues[k].is_final && world->peers[k] == team->peers[i])
+                return helpers->fail (err, ACCEL_ERR_PEER, "rank %d gave up: %s", world->quitter, world->its_reason);
     return ACCEL_OK;
 }
 
