@@ -45,7 +45,9 @@ hide_secret (const struct config *config, int argc, char **argv)
     size_t length = secret ? strlen (secret) : 0;
     for (int i = 0; length && i < argc && &argv[i] != config->program_args; i++) {
         size_t word = strlen (argv[i]), at = word - length;
-        if (word < length || strcmp (argv[i] + at, secret) != 0 || strncmp (argv[at || !i ? i : i - 1], "--aws", 5) != 0)
+        if (word < length || strcmp (argv[i] + at, secret) != 0)
+            continue;
+        if (strncmp (argv[at || !i ? i : i - 1], "--aws", 5) != 0)
             continue;
         if (!at || argv[i][at - 1] == '=')
             memset (argv[i] + at, '*', length);

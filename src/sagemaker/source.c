@@ -105,9 +105,11 @@ static int
 take (struct walk *walk, struct found *found)
 {
     struct stat own;
-    if (lstat (found->path, &own) || stat (found->path, &found->info))
+    if (lstat (found->path, &own))
+        return fail_set (walk->fail, FAIL_GENERAL, "%s: cannot read: %s", found->path, strerror (errno));
+    if (stat (found->path, &found->info))
         return fail_set (walk->fail, FAIL_GENERAL, "%s: %s: %s", found->path,
-                         errno == ENOENT && !lstat (found->path, &own) ? "a link that leads nowhere" : "cannot read", strerror (errno));
+                         errno == ENOENT ? "a link that leads nowhere" : "cannot read", strerror (errno));
     AUTO_FREE char *outside = S_ISLNK (own.st_mode) ? outside_of (walk, found->path) : NULL;
     if (outside)
         strlist_printf (&walk->source->outside, "%s -> %s", found->name, outside);
