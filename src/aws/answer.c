@@ -167,7 +167,7 @@ add_advice (struct strbuf *text, const struct answer_call *call, const struct aw
         strbuf_printf (text, ": this machine's clock is %lld minutes %s Amazon's: set it",
                        (long long) (lead < 0 ? -lead : lead) / 60, lead < 0 ? "behind" : "ahead of");
     else if (is_one_of (error->code, wrong))
-        strbuf_printf (text, ": the secret key of %s is not that of its access key", source);
+        strbuf_printf (text, ": the secret key of %s does not belong to its access key", source);
     else if (is_one_of (error->code, unknown))
         strbuf_printf (text, ": AWS does not know the access key of %s, or not in this region", source);
     else if (is_one_of (error->code, denied))

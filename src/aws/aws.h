@@ -84,8 +84,8 @@ bool aws_error_is_throttled (const struct aws_error *error);
 /**
  * Call SageMaker or CloudWatch Logs.
  *
- * Calls whose names begin with Describe, Get, List, Filter or Stop are repeated after a broken connection, others are
- * not, because they could have had effect.
+ * Calls whose names begin with Describe, Get, List, Put, Filter or Stop are repeated after a broken connection, others
+ * are not, because they could have had effect.
  *
  * @param action      "DescribeTrainingJob"
  * @param request     an object; stays the caller's

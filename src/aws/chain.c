@@ -59,6 +59,9 @@ keys_for_role (struct aws *aws, const char *profile, struct path *path, struct f
     for (size_t i = 0; i < path->count; i++)
         if (!strcmp (path->profiles[i], other))
             return fail_set (fail, FAIL_GENERAL, "source_profile leads back to '%.100s'", other);
+    int result = static_keys (aws, other, by, fail); /* they come before its own role, if it has one */
+    if (result)
+        return result;
     if (path->count == MOST_ROLES)
         return fail_set (fail, FAIL_GENERAL, "more than %d roles in a row", MOST_ROLES);
     if (!profiles_get (&aws->config, PROFILES_PROFILE, other, "")
@@ -67,14 +70,32 @@ keys_for_role (struct aws *aws, const char *profile, struct path *path, struct f
     return profile_keys (aws, other, path, by, fail);
 }
 
+/* Variables are for the profile that was asked for, unless the caller did so. */
+static bool
+reads_variables (const struct aws *aws, const struct path *path)
+{
+    return path->count == 0 && !aws->names_profile;
+}
+
+static bool
+has_token (const struct aws *aws, const char *profile, const struct path *path)
+{
+    return state_profile_value (aws, profile, "web_identity_token_file")
+           || (reads_variables (aws, path) && state_variable ("AWS_WEB_IDENTITY_TOKEN_FILE"));
+}
+
 static int
 role_keys (struct aws *aws, const char *profile, struct path *path, struct found *found, struct fail *fail)
 {
     struct found by = { 0 };
-    if (!state_profile_value (aws, profile, "role_arn")
-        || (!state_profile_value (aws, profile, "source_profile")
-            && !state_profile_value (aws, profile, "credential_source")))
+    if (!state_profile_value (aws, profile, "role_arn"))
         return SOURCE_NONE;
+    if (!state_profile_value (aws, profile, "source_profile")
+        && !state_profile_value (aws, profile, "credential_source"))
+        return has_token (aws, profile, path)
+                   ? SOURCE_NONE
+                   : fail_set (fail, FAIL_GENERAL, "AWS profile '%.100s' has role_arn, but neither source_profile nor "
+                               "credential_source", profile);
     path->profiles[path->count++] = profile;
     int result = keys_for_role (aws, profile, path, &by, fail);
     if (result == SOURCE_NONE)
@@ -114,7 +135,7 @@ profile_keys (struct aws *aws, const char *profile, struct path *path, struct fo
 {
     int result = role_keys (aws, profile, path, found, fail);
     if (!result)
-        result = web_keys (aws, profile, path->count == 0 && !aws->names_profile, found, fail);
+        result = web_keys (aws, profile, reads_variables (aws, path), found, fail);
     if (!result)
         result = source_sso (aws, profile, found, fail);
     if (!result)

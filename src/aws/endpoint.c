@@ -106,8 +106,8 @@ endpoint_override (const struct aws *aws, const char *name)
     return url ? url : state_profile_value (aws, aws->profile, "endpoint_url");
 }
 
-static int
-add_override (struct strbuf *url, const char *text, struct fail *fail)
+int
+endpoint_add_override (struct strbuf *url, const char *text, struct fail *fail)
 {
     size_t length = strlen (text);
     while (length && text[length - 1] == '/')
@@ -130,7 +130,7 @@ aws_endpoint (const struct aws *aws, enum aws_service service, struct strbuf *ur
 {
     const char *override = endpoint_override (aws, services[service].variable);
     if (override)
-        return add_override (url, override, fail);
+        return endpoint_add_override (url, override, fail);
     const struct partition *partition = partition_of (aws->region);
     const char *region = endpoint_region (aws, service, fail);
     if (!region)

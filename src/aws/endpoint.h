@@ -14,6 +14,9 @@ const char *endpoint_region (const struct aws *aws, enum aws_service service, st
 /** @return the URL that replaces Amazon's, or NULL. @param name  "SAGEMAKER", as in variables */
 const char *endpoint_override (const struct aws *aws, const char *name);
 
+/** Append such a URL, without '/' at its end. Fails if it is not valid. */
+int endpoint_add_override (struct strbuf *url, const char *text, struct fail *fail);
+
 /** Append the URL of a bucket, without '/' at its end. */
 int endpoint_bucket (const struct aws *aws, const char *bucket, struct strbuf *url, struct fail *fail);
 

@@ -82,19 +82,27 @@ container_token (struct strbuf *header, struct fail *fail)
     return header->failed ? fail_nomem (fail) : 0;
 }
 
+/* Whether the message would show the path, which is a secret. */
+static bool
+names_url (enum http_trouble trouble)
+{
+    return trouble != HTTP_FINE && trouble != HTTP_OTHER && trouble != HTTP_STOPPED;
+}
+
 int
 source_container (struct aws *aws, struct found *found, struct fail *fail)
 {
-    static const char what[] = "the container's credentials";
+    static const char what[] = "the container's credentials", full[] = "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                      relative[] = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
     AUTO_STRBUF struct strbuf url = { 0 }, header = { 0 };
     struct http_response response = { 0 };
-    if (!state_variable ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
-        && !state_variable ("AWS_CONTAINER_CREDENTIALS_FULL_URI"))
+    if (!state_variable (relative) && !state_variable (full))
         return SOURCE_NONE;
-    int result = container_url (&url, fail) || container_token (&header, fail)
-                         || ask (aws, url.text, NULL, header.text, CONTAINER_MS, 3, &response, fail)
-                     ? -1
-                     : 0;
+    int result = container_url (&url, fail) || container_token (&header, fail) ? -1 : 0;
+    if (!result && ask (aws, url.text, NULL, header.text, CONTAINER_MS, 3, &response, fail))
+        result = names_url (response.trouble) ? fail_set (fail, FAIL_GENERAL, "no answer from the server of %s",
+                                                          state_variable (relative) ? relative : full)
+                                              : -1;
     if (!result && response.status != 200)
         result = fail_set (fail, FAIL_GENERAL, "%s: the answer has status %d", what, response.status);
     if (!result)
@@ -174,6 +182,8 @@ source_instance (struct aws *aws, struct found *found, struct fail *fail)
     if (disabled && !strcasecmp (disabled, "true"))
         return SOURCE_NONE;
     int status = instance_token (aws, &token, &response, fail);
+    if (status == 400 || status == 403 || status == 405) /* another cloud's server, or it is switched off */
+        status = 404;
     if (status == 200)
         status = ask_instance (aws, path, "", NULL, token.text, &response, fail);
     if (status == 200) {

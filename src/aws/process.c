@@ -115,10 +115,11 @@ collect (const struct aws *aws, int in, struct strbuf *output, struct fail *fail
     }
 }
 
-/* @return its status; after the deadline it is killed */
+/* @return its status; after the deadline, or when the caller is to stop, it is killed */
 static int
-reap (pid_t pid, bool is_killed)
+reap (const struct aws *aws, pid_t pid, bool is_killed)
 {
+    struct pollfd stop = { .fd = is_killed ? -1 : aws->options.stop_fd, .events = POLLIN };
     int status = 0;
     if (is_killed)
         kill (pid, SIGKILL);
@@ -128,7 +129,10 @@ reap (pid_t pid, bool is_killed)
             return status;
         if (clock_ms () >= end)
             kill (pid, SIGKILL);
-        poll (NULL, 0, SLICE_MS);
+        if (poll (&stop, 1, SLICE_MS) > 0) {
+            kill (pid, SIGKILL);
+            stop.fd = -1;
+        }
     }
 }
 
@@ -159,7 +163,7 @@ run (struct aws *aws, const struct strlist *words, struct keys *keys, struct fai
     close (ends[1]);
     if (!result) {
         result = collect (aws, ends[0], &output, fail);
-        int status = reap (pid, result != 0);
+        int status = reap (aws, pid, result != 0);
         if (!result && (!WIFEXITED (status) || WEXITSTATUS (status)))
             result = fail_set (fail, FAIL_GENERAL, "credential_process %.200s failed with %s %d", words->items[0],
                                WIFEXITED (status) ? "status" : "signal",

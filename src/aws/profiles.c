@@ -11,7 +11,7 @@
 
 #include <ctype.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 enum { MOST_BYTES = 1 << 20 };
 
@@ -201,11 +201,11 @@ profiles_parse (struct profiles *profiles, const char *path, const char *text, s
 int
 profiles_read (struct profiles *profiles, const char *path, bool is_credentials, struct fail *fail)
 {
-    struct stat status;
     char *text = NULL;
     size_t length = 0;
     *profiles = (struct profiles) { 0 };
-    if (stat (path, &status) && (errno == ENOENT || errno == ENOTDIR))
+    /* To botocore, a file that cannot be read is not there. */
+    if (access (path, R_OK) && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
         return profiles_parse (profiles, path, "", 0, is_credentials, fail);
     if (io_read_file (path, MOST_BYTES, &text, &length, fail))
         return -1;

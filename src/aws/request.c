@@ -44,6 +44,7 @@ request_send (struct aws *aws, const struct keys *keys, const char *source, cons
         if (!signature.region)
             return -1;
     }
+    http.is_for_aws = true;
     http.is_throttled = answer_is_throttled;
     http.no_redirects = true;
     if (state_connect (aws, fail))
@@ -83,7 +84,7 @@ request_query_reply (const struct http_response *response, enum aws_service serv
     snprintf (wanted, sizeof wanted, "%sResponse", action);
     if (!strcmp (xml_root (*reply), wanted))
         return 0;
-    fail_set (fail, FAIL_GENERAL, "%s %s: the answer is not one of AWS: expected <%s>, got <%s>",
+    fail_set (fail, FAIL_GENERAL, "%s %s: not an answer of AWS: expected <%s>, got <%s>",
               endpoint_name (service), action, wanted, xml_root (*reply));
     aws_xml_free (*reply);
     *reply = NULL;

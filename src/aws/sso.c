@@ -78,7 +78,8 @@ read_token (const struct sso *sso, char **token, struct fail *fail)
     if (!value || expires < 0)
         result = fail_set (fail, FAIL_GENERAL, "%.300s is not a session of 'aws sso login'", path.text);
     else if (expires <= time (NULL))
-        result = fail_set (fail, FAIL_GENERAL, "the session has expired: run 'aws sso login --profile %.100s'",
+        result = fail_set (fail, FAIL_GENERAL, "the session has expired: run 'aws sts get-caller-identity "
+                           "--profile %.100s', which renews it, or 'aws sso login --profile %.100s'", sso->profile,
                            sso->profile);
     else if (!(*token = strdup (value)))
         result = fail_nomem (fail);
@@ -93,9 +94,9 @@ ask (struct aws *aws, const struct sso *sso, const char *token, struct keys *key
     struct http_response response = { 0 };
     struct aws_error error;
     const char *override = endpoint_override (aws, "SSO");
-    if (override)
-        strbuf_add (&url, override);
-    else
+    if (override && endpoint_add_override (&url, override, fail))
+        return -1;
+    if (!override)
         strbuf_printf (&url, "https://portal.sso.%s.%s", sso->region, aws_domain (sso->region));
     strbuf_add (&url, "/federation/credentials?role_name=");
     http_encode (&url, sso->role, false);
@@ -110,7 +111,7 @@ ask (struct aws *aws, const struct sso *sso, const char *token, struct keys *key
                                          .most = MOST_ANSWER } };
     int result = request_send (aws, NULL, NULL, &request, &response, &error, fail);
     if (result && (error.status == 401 || aws_error_is (&error, "UnauthorizedException")))
-        fail_set (fail, FAIL_GENERAL, "the session is not valid any more: run 'aws sso login --profile %.100s'",
+        fail_set (fail, FAIL_GENERAL, "the session is no longer valid: run 'aws sso login --profile %.100s'",
                   sso->profile);
     if (!result)
         result = source_read_json (&response, &keys_names_sso, "roleCredentials", "GetRoleCredentials", keys, fail);

@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 const char *
 state_variable (const char *name)
@@ -109,7 +110,7 @@ take_given_keys (struct aws *aws, const struct aws_options *options, struct fail
     if (!options->access_key && !options->secret_key)
         return 0;
     if (!options->access_key || !options->secret_key)
-        return fail_set (fail, FAIL_GENERAL, "an AWS access key needs its secret key, and the other way round");
+        return fail_set (fail, FAIL_GENERAL, "an AWS access key needs its secret key, and vice versa");
     return keys_set (&aws->given, options->access_key, options->secret_key, options->session_token, fail);
 }
 
@@ -122,6 +123,8 @@ aws_open (struct aws **out, const struct aws_options *options, struct fail *fail
         return fail_nomem (fail);
     aws->options = options->http;
     getrlimit (RLIMIT_CORE, &aws->core);
+    aws->was_dumpable = prctl (PR_GET_DUMPABLE) == 1;
+    prctl (PR_SET_DUMPABLE, 0L);
     setrlimit (RLIMIT_CORE, &(struct rlimit){ .rlim_cur = 0, .rlim_max = aws->core.rlim_max });
     if (take_given_keys (aws, options, fail) || state_read_files (aws, fail)
         || find_profile (aws, options->profile, fail) || find_region (aws, options->region, fail)) {
@@ -138,6 +141,8 @@ aws_close (struct aws *aws)
     if (!aws)
         return;
     setrlimit (RLIMIT_CORE, &aws->core);
+    if (aws->was_dumpable)
+        prctl (PR_SET_DUMPABLE, 1L);
     http_close (aws->http);
     free (aws->region);
     free (aws->profile);

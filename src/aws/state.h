@@ -21,6 +21,7 @@ struct aws {
     struct strbuf source;         /* where; empty: not yet found */
     char *account, *arn;          /* who we are, or NULL */
     struct rlimit core;           /* of core dumps, before aws_open() */
+    bool was_dumpable;            /* the limit does not count where they go to a program */
 };
 
 /** Whatever an environment variable has, unless it is empty. */

@@ -12,6 +12,8 @@
 #include "hosts/place.h"
 #include "sagemaker/launch.h"
 
+#include <string.h>
+
 static void
 start_upload (void *data, uint64_t bytes)
 {
@@ -23,8 +25,9 @@ static void
 add_upload (void *data, uint64_t bytes)
 {
     struct progress *progress = data;
-    if (progress->total)
-        progress_add (progress, bytes);
+    uint64_t left = progress->total - progress->done; /* an upload that is repeated sends more */
+    if (left)
+        progress_add (progress, bytes < left ? bytes : left);
 }
 
 static void
@@ -32,6 +35,23 @@ end_upload (void *data)
 {
     progress_end (data);
     *(struct progress *) data = (struct progress){ 0 };
+}
+
+/* The list of processes would show the key as long as the job is followed; settings have a copy. */
+static void
+hide_secret (const struct config *config, int argc, char **argv)
+{
+    const char *secret = config->settings.aws_secret_access_key;
+    size_t length = secret ? strlen (secret) : 0;
+    for (int i = 0; length && i < argc && &argv[i] != config->program_args; i++) {
+        size_t word = strlen (argv[i]), at = word - length;
+        if (word < length || strcmp (argv[i] + at, secret) != 0)
+            continue;
+        if (strncmp (argv[at || !i ? i : i - 1], "--aws", 5) != 0)
+            continue;
+        if (!at || argv[i][at - 1] == '=')
+            memset (argv[i] + at, '*', length);
+    }
 }
 
 static int
@@ -50,6 +70,7 @@ cmd_launch (int argc, char **argv, struct fail *fail)
     int status = -1, is_placed = -1;
     int loaded = config_load_launch (&config, argc, argv, fail);
     if (!loaded && sagemaker_is_wanted (&config.settings)) {
+        hide_secret (&config, argc, argv);
         status = run_on_sagemaker (&config, fail);
         goto done;
     }

@@ -5,7 +5,7 @@
  * What holds for every request:
  * - TLS certificates are verified. Proxies come from http_proxy, HTTPS_PROXY, ALL_PROXY and NO_PROXY, and also from
  *   HTTP_PROXY, as Python's stack reads it; certificates from REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, SSL_CERT_FILE and
- *   SSL_CERT_DIR (for requests that are signed for AWS, AWS_CA_BUNDLE comes first).
+ *   SSL_CERT_DIR (for requests to AWS, AWS_CA_BUNDLE comes first).
  * - It has deadlines: for connecting, for silence in between, and for everything, retries and pauses included.
  * - Statuses 408, 429, 500, 502, 503 and 504, and broken connections, are retried with growing random pauses, or after
  *   the server's Retry-After. If that is beyond the deadline, the caller gets the answer at once.
@@ -57,6 +57,7 @@ struct http_request {
     const char *body_path;      /* or: send this file; it is read while it is sent */
     const char *bearer;         /* a token, or NULL */
     const struct http_aws *aws; /* or NULL */
+    bool is_for_aws;            /* AWS_CA_BUNDLE counts though it is not signed */
     uint64_t range_first;       /* with range_length: ask for these bytes only */
     uint64_t range_length;      /* 0: everything */
     size_t most;                /* bytes of the answer's body; 0: HTTP_MOST; with a range, its length */

@@ -125,7 +125,7 @@ set_trust (struct transfer *transfer)
     static const char *const files[]
         = { "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", NULL };
     static const char *const folders[] = { "SSL_CERT_DIR", NULL };
-    const char *name = first_set (files + !transfer->request->aws);
+    const char *name = first_set (files + !(transfer->request->aws || transfer->request->is_for_aws));
     struct stat status;
     SET (SSL_VERIFYPEER, 1L);
     SET (SSL_VERIFYHOST, 2L);

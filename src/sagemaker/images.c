@@ -130,7 +130,7 @@ check_instance (const struct image_wish *wish, struct fail *fail)
         return fail_set (fail, FAIL_GENERAL, "ec2_instance_type: '%s' is not an instance type such as ml.p3.2xlarge",
                          wish->instance);
     if (!instance_is (wish->instance, "g") && !instance_is (wish->instance, "p"))
-        return fail_set (fail, FAIL_GENERAL, "ec2_instance_type: %s has no GPU of NVIDIA, and the standard images for "
+        return fail_set (fail, FAIL_GENERAL, "ec2_instance_type: %s has no NVIDIA GPU, and the standard images for "
                          "training need one: choose ml.p... or ml.g..., or set image_uri", wish->instance);
     return 0;
 }

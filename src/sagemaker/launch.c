@@ -5,6 +5,7 @@
 #include "sagemaker/launch.h"
 
 #include "config/explain.h"
+#include "config/json_text.h"
 #include "config/mode.h"
 #include "sagemaker/follow.h"
 #include "sagemaker/pack.h"
@@ -47,7 +48,7 @@ upload_json (const struct launch *launch)
         return json_null ();
     json_t *files = json_array ();
     for (size_t i = 0; i < launch->source.count; i++)
-        json_array_append_new (files, json_string (launch->source.files[i].name));
+        json_array_append_new (files, json_text (launch->source.files[i].name));
     return json_pack ("{s:s, s:s, s:o}", "bucket", launch->place.bucket, "key", launch->place.key, "files", files);
 }
 

@@ -49,6 +49,7 @@ session_open (struct session *session, const struct training *training, struct a
 {
     sigset_t signals;
     session->training = training;
+    session->profile = wanted->access_key ? NULL : wanted->profile;
     session->has_terminal = isatty (STDIN_FILENO) && isatty (STDERR_FILENO);
     if (read_poll (session, fail))
         return -1;
@@ -69,6 +70,8 @@ session_close (struct session *session)
     session->aws = NULL;
     if (session->signal_fd < 0)
         return;
+    while (session_take_signal (session)) /* further ones would end the process before its last message */
+        ;
     close (session->signal_fd);
     session->signal_fd = -1;
     fill_signals (&signals);
@@ -117,6 +120,8 @@ session_fail (struct session *session, const char *what, struct fail *fail)
 void
 session_add_hint (const struct session *session, struct strbuf *out)
 {
-    strbuf_printf (out, "aws sagemaker describe-training-job --region %s --training-job-name %s",
-                   session->training->region, session->training->name);
+    const char *profile = session->profile;
+    strbuf_printf (out, "aws sagemaker describe-training-job%s%s --region %s --training-job-name %s",
+                   profile ? " --profile " : "", profile ? profile : "", session->training->region,
+                   session->training->name);
 }

@@ -10,6 +10,7 @@
 struct session {
     struct aws *aws;
     const struct training *training;
+    const char *profile; /* that was asked for, or NULL; belongs to the caller of session_open() */
     int signal_fd;      /* SIGINT, SIGTERM and SIGHUP, which are blocked unless they are ignored */
     int signal;         /* the last one that session_take_signal() took */
     int64_t poll_ms;    /* between two looks at the job */

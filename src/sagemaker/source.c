@@ -105,7 +105,9 @@ static int
 take (struct walk *walk, struct found *found)
 {
     struct stat own;
-    if (lstat (found->path, &own) || stat (found->path, &found->info))
+    if (lstat (found->path, &own))
+        return fail_set (walk->fail, FAIL_GENERAL, "%s: cannot read: %s", found->path, strerror (errno));
+    if (stat (found->path, &found->info))
         return fail_set (walk->fail, FAIL_GENERAL, "%s: %s: %s", found->path,
                          errno == ENOENT ? "a link that leads nowhere" : "cannot read", strerror (errno));
     AUTO_FREE char *outside = S_ISLNK (own.st_mode) ? outside_of (walk, found->path) : NULL;
@@ -137,7 +139,7 @@ enter (struct walk *walk, const struct found *folder)
 {
     for (int i = 0; i < walk->depth; i++)
         if (walk->above[i].device == folder->info.st_dev && walk->above[i].inode == folder->info.st_ino)
-            return fail_set (walk->fail, FAIL_GENERAL, "%s: a link that leads to a folder it is in", folder->path);
+            return fail_set (walk->fail, FAIL_GENERAL, "%s: a link to a folder that contains it", folder->path);
     if (walk->depth == DEEPEST)
         return fail_set (walk->fail, FAIL_GENERAL, "%s: more than %d folders inside each other", folder->path,
                          (int) DEEPEST);

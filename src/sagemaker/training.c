@@ -34,6 +34,16 @@ training_text (const struct training *training, const char *name)
 
 /* ---- what is started ---- */
 
+/* Whether a path contains "..". */
+static bool
+leads_up (const char *path)
+{
+    for (const char *name = path; name; name = strchr (name, '/'), name = name ? name + 1 : NULL)
+        if (!strncmp (name, "..", 2) && (name[2] == '/' || !name[2]))
+            return true;
+    return false;
+}
+
 static int
 find_script (struct training *training, struct fail *fail)
 {
@@ -51,7 +61,7 @@ find_script (struct training *training, struct fail *fail)
         return fail_nomem (fail);
     if (!training->is_uploaded)
         return 0;
-    if (entry[0] == '/' && folder)
+    if (folder && (entry[0] == '/' || leads_up (entry)))
         return fail_set (fail, FAIL_GENERAL, "entry_point %s must be a path below source_dir", entry);
     if (stat (path.text, &info))
         return fail_set (fail, FAIL_NOT_FOUND, "%s: cannot read the script: %s", path.text, strerror (errno));

@@ -93,7 +93,7 @@ test_expect_success 'an error has the words and the code of AWS' '
 test_expect_success 'no permission: which one, and whose' '
     rules "/api/ status=400 file=denied" && fails "AWS_ACCESS_KEY_ID needs the permission sagemaker:CreateTrainingJob" $create'
 test_expect_success 'a wrong signature does not show the request' '
-    rules "/api/ status=403 file=signature" && fails "the secret key of AWS_ACCESS_KEY_ID is not that of its access key" $create'
+    rules "/api/ status=403 file=signature" && fails "the secret key of AWS_ACCESS_KEY_ID does not belong to its access key" $create'
 test_expect_success 'a wrong clock' '
     rules "/api/ status=403 file=signature header=Date:Thu,_01_Jan_2015_00:10:00_GMT" && fails "minutes ahead of Amazon" $create &&
     rules "/api/ status=403 file=signature header=Date:Thu,_01_Jan_2099_00:10:00_GMT" && fails "minutes behind Amazon" $create'

@@ -108,6 +108,10 @@ test_expect_success 'files elsewhere, and a file that is wrong' '
     printf "[default]\naws_access_key_id=OTHER\naws_secret_access_key=S\n" >"$HOME/other" && printf "[x]\nword\n" >wrong &&
     (export AWS_SHARED_CREDENTIALS_FILE="~/other" && keys_are OTHER S "(none)" "AWS profile '\''default'\'' ($HOME/other)") &&
     (export AWS_CONFIG_FILE="$PWD/wrong" && refused "wrong:2: expected '\''[section]'\''")'
+test_expect_success 'files that may not be read are not there' '
+    mkdir -m 700 closed && printf "[default]\naws_access_key_id=X\naws_secret_access_key=Y\n" >closed/file && printf word >closed/other &&
+    chmod 600 closed/* && (export AWS_SHARED_CREDENTIALS_FILE="$PWD/closed/file" AWS_CONFIG_FILE="$PWD/closed/other" &&
+     { as_nobody "$call" keys >out 2>err || :; } && grep "no AWS credentials" err)'
 test_expect_success 'the region: option, variables, profile' '
     "$call" region >out && grep -x "eu-north-1 aws amazonaws.com" out &&
     "$call" -p work region >out && grep -x "eu-west-3 aws amazonaws.com" out &&
@@ -168,6 +172,18 @@ role_arn = arn:aws:iam::123456789012:role/r
 source_profile = self
 aws_access_key_id = SELF
 aws_secret_access_key = SSELF
+[profile rich]
+role_arn = arn:aws:iam::123456789012:role/r
+source_profile = work
+aws_access_key_id = RICH
+aws_secret_access_key = SRICH
+[profile byrich]
+role_arn = arn:aws:iam::123456789012:role/r
+source_profile = rich
+[profile alone]
+role_arn = arn:aws:iam::123456789012:role/r
+aws_access_key_id = ALONE
+aws_secret_access_key = SALONE
 [profile orphan]
 role_arn = arn:aws:iam::123456789012:role/r
 source_profile = nobody
@@ -200,6 +216,9 @@ test_expect_success 'with variables, or with keys of its own' '
     rules "/sts/ file=role" &&
     (export AWS_ACCESS_KEY_ID=ENV AWS_SECRET_ACCESS_KEY=SENV && "$call" -p byenv keys >out && grep "access ROLE" out) &&
     grep "Credential=ENV/" requests/1 && "$call" -p self keys >out && grep "access ROLE" out && grep "Credential=SELF/" requests/2'
+test_expect_success 'the keys of a source profile come before its role; a role needs a source' '
+    rules "/sts/ file=role" && "$call" -p byrich keys >out && grep "access ROLE" out && grep "Credential=RICH/" requests/1 &&
+    ! test -e requests/2 && refused "AWS profile '\''alone'\'' has role_arn, but neither source_profile nor credential_source" -p alone'
 test_expect_success 'circles, missing profiles, codes' '
     refused "AWS profile '\''loop1'\'': AWS profile '\''loop2'\'': source_profile leads back to '\''loop1'\''" -p loop1 &&
     refused "no AWS profile '\''nobody'\'' (source_profile)" -p orphan && refused "mfa_serial" -p mfa &&
@@ -258,10 +277,11 @@ test_expect_success 'a session of aws sso login, by name or by URL' '
     grep "^x-amz-sso_bearer_token: SSO-TOKEN" requests/1 && ! grep -i "^authorization" requests/1 &&
     keys_are SSO SSSO TSSO "AWS profile '\''legacy'\'' (IAM Identity Center)" -p legacy'
 test_expect_success 'no session, an old one, one that the server does not know' '
-    cache $corp -5 && refused "the session has expired: run '\''aws sso login --profile sso'\''" -p sso &&
+    cache $corp -5 && refused "the session has expired: run '\''aws sts get-caller-identity --profile sso'\'', which renews it, or '\''aws sso login --profile sso'\''" -p sso &&
     echo "{}" >"$HOME/.aws/sso/cache/$corp.json" && refused "is not a session of" -p sso &&
     rm "$HOME"/.aws/sso/cache/* && refused "not logged in: run '\''aws sso login --profile sso'\''" -p sso &&
-    cache $corp 600 && rules "/sso/federation/credentials status=401" && refused "the session is not valid any more" -p sso &&
+    cache $corp 600 && rules "/sso/federation/credentials status=401" && refused "the session is no longer valid" -p sso &&
+    (export AWS_ENDPOINT_URL_SSO="file:///etc" && refused "not a valid endpoint URL" -p sso) &&
     refused "there is no section [sso-session nothing]" -p nosession && refused "sso_role_name is missing" -p norole'
 
 # ---- containers and instances ----
@@ -283,7 +303,9 @@ test_expect_success 'but not just any host' '
 test_expect_success 'a container that refuses, or answers with something else' '
     (export AWS_CONTAINER_CREDENTIALS_FULL_URI="$url/box" && rules "/box status=403" &&
      refused "the container'\''s credentials: the answer has status 403" && rules "/box status=302 header=Location:$url/other" &&
-     refused "status 302" && echo "[]" >root/list && rules "/box file=list" && refused "is not a JSON object" &&
+     refused "status 302" &&
+     (export AWS_CONTAINER_CREDENTIALS_FULL_URI=http://127.0.0.1:1/secret-path &&
+      refused "no answer from the server of AWS_CONTAINER_CREDENTIALS_FULL_URI" && ! grep secret-path err) && echo "[]" >root/list && rules "/box file=list" && refused "is not a JSON object" &&
      echo "{\"Code\":\"Failure\"}" >root/failure && rules "/box file=failure" && refused "has the code '\''Failure'\''" &&
      (export AWS_CONTAINER_AUTHORIZATION_TOKEN="a
 X-Evil: b" && rules "/box file=box" && refused "must be one line"))'
@@ -307,6 +329,10 @@ test_expect_success 'an instance without a role, or none' '
     rules "/latest/api/token delay=60000" && before=$(date +%s) && refused "no AWS credentials" &&
     test $(($(date +%s) - before)) -lt 50 && (export AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1 && refused "no AWS credentials") &&
     (export AWS_EC2_METADATA_DISABLED=true && rules "* file=token2" && refused "no AWS credentials" && ! test -e requests/1)'
+test_expect_success 'the servers of other clouds are not asked further' '
+    for status in 400 403 405; do
+        rules "/latest/api/token status=$status" && refused "no AWS credentials" && ! test -e requests/2 || return 1
+    done'
 test_expect_success 'an instance that fails' '
     rules "/latest/api/token file=token2" "$roles status=500" && refused "the EC2 instance'\''s role: the answer has status 500"'
 

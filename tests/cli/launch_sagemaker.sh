@@ -121,6 +121,13 @@ test_expect_success 'the same files give the same archive' '
     touch -d 2001-01-01 job/train.py && chmod 640 job/train.py && rules "/s3/$bucket/ file=empty" && launch job/train.py &&
     archive second.tar.gz && cmp first.tar.gz second.tar.gz && ! grep "created bucket" err'
 test_expect_success 'no key is anywhere' '! grep -r "SECRETKEY" out err requests'
+test_expect_success 'a key of the command line is not in the list of processes, and nobody may read the memory' '
+    rules "/sm/ match=DescribeTrainingJob file=running" && rm -f out && {
+        "$accelerate" launch --config_file job.yaml --aws_access_key_id A --aws_secret_access_key=SECRETKEY job/train.py \
+            --kept_secret_key SECRETKEY >out 2>err </dev/null &
+        launched=$!
+    } && wait_for grep -q two out && tr "\0" " " <"/proc/$launched/cmdline" >words && kill -15 $launched &&
+    test_exit 143 wait $launched && grep -e "--aws_secret_access_key=\*\*\*\*\*\*\*\*\* job" words && grep -e "--kept_secret_key SECRETKEY" words'
 
 test_expect_success 'a failed job: its reason in one line, and the status of its script' '
     rules "/sm/ match=DescribeTrainingJob file=failed" && test_exit 7 launch job/train.py &&
@@ -279,7 +286,7 @@ test_expect_success 'links are followed; those that lead out are named' '
     ln -s ../elsewhere repo/src/out && ln -s train.py repo/src/again.py && launch --dry_run --json repo/src/train.py &&
     grep "\"out/z\"" out && grep again.py out && grep "leads out of the folder: out -> /.*/repo/elsewhere$" err'
 test_expect_success 'a link in a circle, a link to nothing, a pipe' '
-    ln -s .. repo/src/circle && test_exit 1 launch --dry_run repo/src/train.py && grep "leads to a folder it is in" err && rm repo/src/circle &&
+    ln -s .. repo/src/circle && test_exit 1 launch --dry_run repo/src/train.py && grep "a link to a folder that contains it" err && rm repo/src/circle &&
     ln -s nowhere repo/src/broken && test_exit 1 launch --dry_run repo/src/train.py && grep "broken: a link that leads nowhere" err &&
     rm repo/src/broken && mkfifo repo/src/pipe && launch --dry_run --json repo/src/train.py && grep "not uploaded.*: pipe$" err &&
     ! grep pipe out'
@@ -292,6 +299,9 @@ test_expect_success 'long and strange names arrive' '
 
 test_expect_success 'what cannot be' '
     test_exit 2 launch --aws_access_key_id A job/train.py && grep "need each other" err &&
+    printf "additional_args:\n  source_dir: job\n  entry_point: ../job/train.py\n" >up && cat job.yaml up >up.yaml &&
+    test_exit 1 "$accelerate" launch --config_file up.yaml --dry_run job/train.py 2>err &&
+    grep "entry_point ../job/train.py must be a path below source_dir" err &&
     test_exit 2 launch job/train.sh && test_exit 2 launch --module train && test_exit 127 launch job/gone.py &&
     test_exit 1 launch --use_fsdp job/train.py && grep "flags choose a launch on this machine" err &&
     test_exit 2 launch job/train.py --fast && grep "no value" err &&

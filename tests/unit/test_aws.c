@@ -272,7 +272,8 @@ static const struct error_case error_cases[] = {
       false, true },
     { 403, NULL, "{\"__type\":\"InvalidSignatureException\",\"message\":\"host:x x-amz-security-token:TOKEN\"}",
       "InvalidSignatureException",
-      "sagemaker CreateTrainingJob: InvalidSignatureException: the secret key of PLACE is not that of its access key",
+      "sagemaker CreateTrainingJob: InvalidSignatureException: the secret key of PLACE does not belong to its "
+      "access key",
       false, false },
     { 403, "date: Thu, 01 Jan 1970 00:10:00 GMT", "{\"__type\":\"SignatureDoesNotMatch\"}", "SignatureDoesNotMatch",
       NULL,
