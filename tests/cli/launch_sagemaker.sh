@@ -214,7 +214,7 @@ default=
 signalled () {
     number=$1
     rules "$2" && shift 2 && rm -f out err || return 1
-    env ${default:+"$default"} "$accelerate" launch --config_file job.yaml job/train.py >out 2>err </dev/null &
+    env ${default:+"$default"} timeout "$patience" "$accelerate" launch --config_file job.yaml job/train.py >out 2>err </dev/null &
     launched=$!
     wait_for "$@" && kill "-$number" "$launched" || return 1
     code=0
