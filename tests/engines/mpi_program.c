@@ -233,7 +233,7 @@ meet_in_flight (struct accel_comm *world, int batches)
 static void
 many (void)
 {
-    enum { WARM = 30, BATCHES = 250, PAGES = 20 };
+    enum { WARM = 60, BATCHES = 500, PAGES = 50 }; /* MPI keeps some pages of its own */
     struct accel_error err = { 0 };
     struct accel *acc;
     must (!accel_open (&acc, NULL, &err), "accel_open", &err);
