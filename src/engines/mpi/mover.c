@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was started moves on while the program computes: on a thread of this module, made by the first start, which
- * calls MPI while no thread of the program waits here.  In between it naps, the longer the longer nothing comes, because
- * the processor is the program's.  Verdicts are for those who wait; this thread only moves data.
+ * calls MPI while no thread of the program waits here.  In between it naps, the longer the longer nothing comes,
+ * because the processor is the program's.  Verdicts are for those who wait; this thread only moves data.
  *
  * There is none where MPI allows one thread only, and where the program, which calls MPI as well, might call it at the
  * same time although MPI does not allow that. */
