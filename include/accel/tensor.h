@@ -75,12 +75,12 @@ ACCEL_API void accel_tensor_release (struct accel_tensor *tensor);
 ACCEL_API size_t accel_tensor_count (const DLTensor *tensor);
 
 /**
- * Say on which stream the program's own work on a GPU runs: from now on, everything that libaccel does there is queued on
- * it, after what it has queued before.  So neither has to wait for the other: calls see what the program has queued
+ * Say on which stream the program's own work on a GPU runs: from now on, everything that libaccel does there is queued
+ * on it, after what it has queued before.  So neither has to wait for the other: calls see what the program has queued
  * before them, and what the program queues after a call sees its results.
  *
- * It applies to @p device in this process: to all jobs, models, loaders and tensors, on all threads.  Set another stream
- * (or NULL) before you destroy this one.
+ * It applies to @p device in this process: to all jobs, models, loaders and tensors, on all threads, because most
+ * functions on tensors know no job.  Set another stream (or NULL) before you destroy this one.
  *
  * @param device  accel_device(), for example
  * @param stream  on kDLCUDA a cudaStream_t, or one of DLPack's values: 1 is cudaStreamLegacy, 2 is cudaStreamPerThread;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module accel_device_cuda.so: struct memory for tensors on NVIDIA GPUs.  What is queued on a GPU goes to the stream
- * on which the program's own work runs, so that both have one order.
+/* The module accel_device_cuda.so: struct memory for tensors on NVIDIA GPUs.  What is queued on a GPU goes to the
+ * stream on which the program's own work runs, so that both have one order.
  *
  * Functions of the table have no way to return an error: the first of a GPU is kept until something is read from it. */
 #include <config.h>

@@ -103,8 +103,8 @@ struct operation {
     uint64_t ticket;
 };
 
-/** @return the stream of a call; the null stream if @p stream is NULL, the thread's own if it is cudaStreamPerThread, and
- *  never one that was destroyed */
+/** @return the stream of a call; the null stream if @p stream is NULL, the thread's own if it is cudaStreamPerThread,
+ *  and never one that was destroyed */
 struct CUstream_st *stream_of (cudaStream_t stream);
 struct CUstream_st *stream_make (int device);
 void stream_destroy (struct CUstream_st *stream);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs whose work on a GPU runs on streams of their own: accel_set_stream() orders it with libaccel's.  The stand-in
- * ends the program where an order is missing, even if the result happens to be right.
+/* Programs whose work on a GPU runs on streams of their own: accel_set_stream() orders it with libaccel's.  The
+ * stand-in ends the program where an order is missing, even if the result happens to be right.
  * usage: streams [told | untold | change | threads | refused] */
 #include <config.h>
 

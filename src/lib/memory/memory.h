@@ -6,7 +6,8 @@
  * strings, encoded trees, lists of marks) is in host memory by nature, as are data sets and files.
  *
  * Pointers are addresses on the device unless they are called host.  On a device with streams, operations are queued
- * on the stream that accel_set_stream() has set, in order, and return at once; read() and what returns a value wait for the result.
+ * on the stream that accel_set_stream() has set, in order, and return at once; read() and what returns a value wait for
+ * the result.
  * Operations of the host's table are complete when they return. */
 #ifndef LIB_MEMORY_MEMORY_H
 #define LIB_MEMORY_MEMORY_H

@@ -13,7 +13,8 @@ accel_set_stream (DLDevice device, void *stream, struct accel_error *err)
 {
     const struct memory *memory = memory_of (device);
     if (!memory)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_set_stream: no code for %s:%d (DLPack device type %d)%s%s",
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "accel_set_stream: no code for %s:%d (DLPack device type %d)%s%s",
                            tensor_device_name (device), (int) device.device_id, (int) device.device_type,
                            device.device_type == kDLCUDA ? ": " : "",
                            device.device_type == kDLCUDA ? device_refusal () : "");
