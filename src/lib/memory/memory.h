@@ -131,6 +131,19 @@ memory_data (const DLTensor *tensor)
     return tensor->data ? memory_at (tensor->data, tensor->byte_offset, 1) : NULL;
 }
 
+/** @{ What gets the next bytes of a tensor, and what gives those from byte @p at on; both in host memory. */
+typedef enum accel_status memory_take (void *user, const void *bytes, size_t length, struct accel_error *err);
+typedef enum accel_status memory_give (void *user, size_t at, void *bytes, size_t length, struct accel_error *err);
+/** @} */
+
+/** Pass the bytes of a contiguous @p tensor, whose device has a table, to @p take: in order, at most @p most
+ *  at once. */
+enum accel_status memory_read_pieces (const DLTensor *tensor, size_t most, memory_take *take, void *user,
+                                      struct accel_error *err);
+
+/** Fill a contiguous @p tensor, whose device has a table, with what @p give gives: in order, one or several pieces. */
+enum accel_status memory_write_pieces (const DLTensor *tensor, memory_give *give, void *user, struct accel_error *err);
+
 /** A contiguous copy of @p tensor, whose device has a table, on the same device. */
 enum accel_status memory_clone (struct accel_tensor *copy, const DLTensor *tensor, struct accel_error *err);
 
