@@ -10,7 +10,6 @@
 #include "aws/when.h"
 #include "util/cleanup.h"
 #include "util/io.h"
-#include "util/shell_word.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -36,11 +35,9 @@ text_of (const json_t *json, const char *name)
 int
 sso_token_refuse (const struct sso_login *login, const char *why, struct fail *fail)
 {
-    AUTO_STRBUF struct strbuf profile = { 0 };
-    shell_word_add (&profile, login->profile);
-    if (profile.failed)
-        return fail_nomem (fail);
-    return fail_set (fail, FAIL_GENERAL, "%.600s; run: aws sso login --profile %.200s", why, profile.text);
+    const char *quote = strpbrk (login->profile, " \t&|;<>()*?[]{}$`!'#~") ? "\"" : "";
+    return fail_set (fail, FAIL_GENERAL, "%.600s; run: aws sso login --profile %s%.100s%s", why, quote, login->profile,
+                     quote);
 }
 
 /* @return a new reference, NULL with @fail set */

@@ -323,8 +323,8 @@ sagemaker_launch (const struct config *config, const struct sagemaker_view *view
     clock_gettime (CLOCK_REALTIME, &now);
     make_mark (mark, &now);
     int result = -1;
-    if (training_make (&launch.training, config, &now, mark, fail) || source_find (&launch.source, &launch.training, fail)
-        || print_notes (&launch, fail))
+    if (training_make (&launch.training, config, &now, mark, fail)
+        || source_find (&launch.source, &launch.training, fail) || print_notes (&launch, fail))
         goto done;
     result = config->settings.dry_run ? print_request (&launch, fail) : run (&launch, fail);
 done:

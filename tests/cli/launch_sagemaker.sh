@@ -195,7 +195,7 @@ test_expect_success 'launches in the same millisecond have names of their own, w
     { cat job.yaml && echo "base_job_name: b$(printf "%060d" 7)"; } >long.yaml &&
     for i in 1 2 3; do
         "$accelerate" launch --config_file long.yaml --dry_run job/train.py >out 2>err || return 1
-        sed -n "s/.*\"TrainingJobName\": \"\(.*\)\".*/\1/p" out >>names.txt
+        sed -n "s/.*\"TrainingJobName\": \"\(.*\)\".*/\1/p" out >>names.txt || return 1
     done && test "$(sed "s/.*-//" names.txt | sort -u | wc -l)" -eq 3 &&
     test "$(grep -cxE "b0{32}(-[0-9]{2,4}){6}-[0-9]{3}-[0-9a-z]{5}" names.txt)" -eq 3 && ! grep "................................................................" names.txt'
 sed 's/^{/{"HyperParameters": {"lr": "1"}, /' root/running >root/others
