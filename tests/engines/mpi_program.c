@@ -497,6 +497,12 @@ hear_of_the_dead (void)
     accel_close (acc);
 }
 
+static void
+say_wrong (void)
+{
+    puts ("WRONG: exit() goes on beside a thread in MPI_Init()");
+}
+
 /* The other one ends when mpirun, or the launcher, does not find it any more. */
 static void
 wait_in_vain (void)
@@ -507,6 +513,7 @@ wait_in_vain (void)
     if (text && !strcmp (text, "1"))
         for (;;)
             pause ();
+    atexit (say_wrong);
     enum accel_status status = accel_open (&acc, &(struct accel_options){ .timeout_ms = 1500 }, &err);
     printf ("%s: %s\n", status == ACCEL_ERR_TIMEOUT ? "timeout" : "WRONG", err.text);
     status = accel_open (&acc, &(struct accel_options){ .timeout_ms = 1500 }, &err);
