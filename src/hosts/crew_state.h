@@ -16,7 +16,7 @@ enum {
     CREW_GREETING_MS = 5000, /* for a connection until its launcher is known */
     CREW_SETTLE_MS = 1500,   /* from the start on: a failure waits so long for connections that are being made */
     CREW_JUDGE_MS = 2500,    /* after a failure, for all machines to say whether they had an earlier one */
-    CREW_CAUSE_MS = 1500,    /* for ranks that were ending when the first failure was seen, one of which may be the cause */
+    CREW_CAUSE_MS = 1500,    /* for ranks that were ending when the first failure was seen, and may be its cause */
     CREW_FLUSH_MS = 1000,    /* for the last frames */
     CREW_LONGEST_MS = 86400000, /* of --host_timeout */
     CREW_VERDICT_MS = 4500,  /* for machine 0's verdict on a failure of ours */

@@ -91,8 +91,8 @@ is_consequence (int wait_status)
     return WIFEXITED (wait_status) || WTERMSIG (wait_status) == SIGABRT || WTERMSIG (wait_status) == SIGPIPE;
 }
 
-/* The kernel closes the files of a process before its end can be seen.  Ranks that fail because of that, here or on other
- * machines, may be noticed first: a rank that is ending when nobody has told it to may be the cause. */
+/* The kernel closes the files of a process before its end can be seen.  Ranks that fail because of that, here or on
+ * other machines, may be noticed first: a rank that is ending when nobody has told it to may be the cause. */
 static void
 note_ending (struct job *job)
 {
@@ -105,8 +105,8 @@ note_ending (struct job *job)
     }
 }
 
-/* Whether a signal that came to us came to the rank, too, and from the same sender.  Launchers below an agent get theirs
- * from the head, which sends ranks nothing. */
+/* Whether a signal that came to us came to the rank, too, and from the same sender.  Launchers below an agent get
+ * theirs from the head, which sends ranks nothing. */
 static bool
 is_of_same_signal (const struct supervisor *supervisor, int wait_status)
 {

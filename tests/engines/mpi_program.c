@@ -161,7 +161,8 @@ static void *
 wait_elsewhere (void *user)
 {
     struct accel_error err = { 0 };
-    must (accel_work_wait (user, &err) == ACCEL_ERR_UNSUPPORTED && strstr (err.text, "MPI was initialized with MPI_THREAD_"),
+    must (accel_work_wait (user, &err) == ACCEL_ERR_UNSUPPORTED
+              && strstr (err.text, "MPI was initialized with MPI_THREAD_"),
           "another thread may wait", &err);
     return NULL;
 }

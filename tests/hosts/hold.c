@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold PROCESS MS: kills the process by SIGKILL and keeps its end, but not that of its connections, from its parent for so
- * long, as a debugger can: a busy machine does it by chance.  Exits with 77 where that is not permitted. */
+/* hold PROCESS MS: kills the process by SIGKILL and keeps its end, but not that of its connections, from its parent for
+ * so long, as a debugger can: a busy machine does it by chance.  Exits with 77 where that is not permitted. */
 #include <config.h>
 
 #include <signal.h>

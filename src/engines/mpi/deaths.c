@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank that ends is seen by the kernel of its host alone, and by the ranks of this host while they wait in a call.  They
- * may be computing, though, when ranks of other hosts wait for the one that has ended.  So each rank has a thread that
- * sleeps until another rank of its host ends, and tells the other hosts.
+/* A rank that ends is seen by the kernel of its host alone, and by the ranks of this host while they wait in a call.
+ * They may be computing, though, when ranks of other hosts wait for the one that has ended.  So each rank has a thread
+ * that sleeps until another rank of its host ends, and tells the other hosts.
  *
- * The thread calls MPI with the engine's lock; without MPI_THREAD_SERIALIZED there is none, and ranks of other hosts wait
- * until a rank of that host calls, or for the timeout. */
+ * The thread calls MPI with the engine's lock; without MPI_THREAD_SERIALIZED there is none, and ranks of other hosts
+ * wait until a rank of that host calls, or for the timeout. */
 #include <config.h>
 
 #include "engines/mpi/mpi_private.h"
@@ -37,8 +37,8 @@ tell (int ended)
     struct header *message = calloc (1, sizeof *message);
     if (!message)
         return;
-    *message = (struct header){ .session = mpi_world.session, .rank = mpi_world.rank, .called = { .kind = ENDED },
-                                .ended = (uint32_t) mpi_host.processes[ended].rank + 1 };
+    *message = (struct header){ .session = mpi_world.session, .rank = mpi_world.rank, .called = { .kind = ENDED } };
+    message->ended = (uint32_t) mpi_host.processes[ended].rank + 1;
     for (int i = 0; i < mpi_host.world_size; i++)
         if (mpi_host.processes[i].rank != mpi_world.rank && mpi_host.processes[i].fd < 0 && !host_find_ended (i))
             post_last_words (i, message, sizeof *message);

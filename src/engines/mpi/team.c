@@ -102,7 +102,9 @@ deliver (struct message *message)
         host_note_ended ((int) header->ended - 1);
         free (message);
     } else if (header->session != mpi_world.session
-               || (team && (header->rank < 0 || header->rank >= team->size || team->peers[header->rank] != message->from))) {
+               || (team
+                   && (header->rank < 0 || header->rank >= team->size
+                       || team->peers[header->rank] != message->from))) {
         free (message);
     } else if (!team) {
         keep_orphan (message);
