@@ -3,8 +3,8 @@
  * They may be computing, though, when ranks of other hosts wait for the one that has ended.  So each rank has a thread
  * that sleeps until another rank of its host ends, and tells the other hosts.
  *
- * The thread calls MPI with the engine's lock; without MPI_THREAD_SERIALIZED there is none, and ranks of other hosts
- * wait until a rank of that host calls, or for the timeout. */
+ * The thread calls MPI with the engine's lock; where no thread of the engine may, ranks of other hosts wait until a rank
+ * of that host calls, or for the timeout. */
 #include <config.h>
 
 #include "engines/mpi/mpi_private.h"
@@ -21,12 +21,13 @@ enum { PUSHES = 20, PUSH_NS = 1000000 };
 
 static struct {
     pthread_t thread;
-    bool is_running;
+    pid_t pid; /* of the process that has the thread; 0: none */
+    bool has_exit;
     int stop; /* readable: the thread has to end */
     struct pollfd *fds; /* [count + 1], the last one is stop */
     int *peers; /* [count], their ranks of MPI */
     int count;
-    bool is_mpi_over; /* with the lock: MPI_Finalize() has begun */
+    atomic_bool is_mpi_over; /* MPI_Finalize() has begun, or exit() */
     int key; /* an attribute of MPI_COMM_SELF */
 } deaths = { .stop = -1, .key = MPI_KEYVAL_INVALID };
 
@@ -50,7 +51,7 @@ push (void)
 {
     for (int i = 0, has_come; i < PUSHES; i++) {
         pthread_mutex_lock (&mpi_world.lock);
-        if (!deaths.is_mpi_over && !*mpi_world.error)
+        if (!atomic_load (&deaths.is_mpi_over) && !*mpi_world.error)
             MPI_Iprobe (MPI_ANY_SOURCE, TAG_HELLO, mpi_world.comm, &has_come, MPI_STATUS_IGNORE);
         pthread_mutex_unlock (&mpi_world.lock);
         nanosleep (&(struct timespec){ .tv_nsec = PUSH_NS }, NULL);
@@ -72,7 +73,7 @@ run (void *user)
             if (!deaths.fds[i].revents)
                 continue;
             deaths.fds[i].fd = -1;
-            has_told = !deaths.is_mpi_over && !*mpi_world.error;
+            has_told = !atomic_load (&deaths.is_mpi_over) && !*mpi_world.error;
             if (has_told)
                 tell (deaths.peers[i]);
         }
@@ -87,15 +88,27 @@ static int
 note_end (MPI_Comm comm, int key, void *value, void *extra)
 {
     (void) comm, (void) key, (void) value, (void) extra;
-    pthread_mutex_lock (&mpi_world.lock);
-    deaths.is_mpi_over = true;
-    pthread_mutex_unlock (&mpi_world.lock);
+    atomic_store (&deaths.is_mpi_over, true);
+    world_await_threads ();
     return MPI_SUCCESS;
+}
+
+/* The same for a process that ends without either. */
+static void
+stop_at_exit (void)
+{
+    if (deaths.pid != getpid ())
+        return;
+    atomic_store (&deaths.is_mpi_over, true);
+    world_await_threads ();
 }
 
 static bool
 watch_mpi (void)
 {
+    if (!deaths.has_exit && atexit (stop_at_exit))
+        return false;
+    deaths.has_exit = true;
     if (deaths.key != MPI_KEYVAL_INVALID)
         return true;
     return MPI_Comm_create_keyval (MPI_COMM_NULL_COPY_FN, note_end, &deaths.key, NULL) == MPI_SUCCESS
@@ -137,27 +150,25 @@ void
 deaths_begin (void)
 {
     sigset_t all, before;
-    if (!mpi_host.processes || mpi_world.level < MPI_THREAD_SERIALIZED)
+    if (!mpi_host.processes || !world_may_have_threads ())
         return;
     if (prepare () && watch_mpi () && (deaths.stop = eventfd (0, EFD_CLOEXEC)) >= 0) {
         deaths.fds[deaths.count] = (struct pollfd){ .fd = deaths.stop, .events = POLLIN };
         sigfillset (&all);
         pthread_sigmask (SIG_SETMASK, &all, &before); /* signals are for the program's threads */
-        deaths.is_running = !pthread_create (&deaths.thread, NULL, run, NULL);
+        deaths.pid = pthread_create (&deaths.thread, NULL, run, NULL) ? 0 : getpid ();
         pthread_sigmask (SIG_SETMASK, &before, NULL);
     }
-    if (!deaths.is_running)
+    if (!deaths.pid)
         release ();
 }
 
 void
 deaths_end (void)
 {
-    if (!deaths.is_running)
-        return;
-    deaths.is_running = eventfd_write (deaths.stop, 1);
-    if (deaths.is_running)
+    if (deaths.pid != getpid () || eventfd_write (deaths.stop, 1))
         return;
     pthread_join (deaths.thread, NULL);
+    deaths.pid = 0;
     release ();
 }
