@@ -72,7 +72,7 @@ run (void *user)
         for (int i = 0; i < deaths.count; i++) {
             if (!deaths.fds[i].revents)
                 continue;
-            deaths.fds[i].fd = -1;
+            deaths.fds[i] = (struct pollfd){ .fd = -1 };
             has_told = !atomic_load (&deaths.is_mpi_over) && !*mpi_world.error;
             if (has_told)
                 tell (deaths.peers[i]);
