@@ -11,8 +11,8 @@
 
 enum { MOST_SIMULTANEOUS = 3 };
 
-/* How much later than a failure one may be seen that came before it, and brought it about.  Clocks of hosts are compared
- * through messages, a busy host notices the end of a process late, and a slow link the end of a host. */
+/* How much later than a failure one may be seen that came before it, and brought it about.  Clocks of hosts are
+ * compared through messages, a busy host notices the end of a process late, and a slow link the end of a host. */
 #define NEARLY_NS INT64_C (1000000000)
 #define LATE_NS INT64_C (5000000000) /* of a rank that was killed: what was told to end in the meantime says so */
 
