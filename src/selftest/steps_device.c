@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps of ranks that compute on GPUs: tensors go there and back, and collectives and training give there what they give
- * on the host.  A rank without a GPU leaves them out, and so do all others. */
+/* Steps of ranks that compute on GPUs: tensors go there and back, and collectives and training give there what they
+ * give on the host.  A rank without a GPU leaves them out, and so do all others. */
 #include <config.h>
 
 #include "selftest/selftest.h"
