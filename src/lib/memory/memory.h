@@ -6,7 +6,8 @@
  * strings, encoded trees, lists of marks) is in host memory by nature, as are data sets and files.
  *
  * Pointers are addresses on the device unless they are called host.  On a device with streams, operations are queued
- * on the stream of the library, in order, and return at once; read() and what returns a value wait for the result.
+ * on the stream that accel_set_stream() has set, in order, and return at once; read() and what returns a value wait for
+ * the result.
  * Operations of the host's table are complete when they return. */
 #ifndef LIB_MEMORY_MEMORY_H
 #define LIB_MEMORY_MEMORY_H
@@ -51,6 +52,8 @@ struct memory {
 
     /** Where operations on @p device are queued, as engines get it.  NULL: nowhere, they are done when they return */
     void *(*stream) (DLDevice device);
+    /** Queue on @p stream from now on, after what has been queued.  NULL: there are no streams */
+    enum accel_status (*set_stream) (DLDevice device, void *stream, struct accel_error *err);
 
     /* What training computes.  kernels/floats.h and kernels/matrix.h say what each does. */
     void (*scale) (DLDevice device, void *values, enum accel_dtype dtype, size_t count, double factor);
