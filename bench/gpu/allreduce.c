@@ -8,7 +8,7 @@
 
 static struct {
     __typeof__ (&ncclGetUniqueId) get_id;
-    __typeof__ (&ncclCommInitRank) init;
+    __typeof__ (&ncclCommInitRankConfig) init;
     __typeof__ (&ncclAllReduce) all_reduce;
     __typeof__ (&ncclCommDestroy) destroy;
     ncclComm_t comm;
@@ -29,9 +29,10 @@ static void
 open_raw (struct accel *acc)
 {
     ncclUniqueId id = { { 0 } };
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     void *library = dlopen ("libnccl.so.2", RTLD_NOW);
     *(void **) &raw.get_id = library ? dlsym (library, "ncclGetUniqueId") : NULL;
-    *(void **) &raw.init = library ? dlsym (library, "ncclCommInitRank") : NULL;
+    *(void **) &raw.init = library ? dlsym (library, "ncclCommInitRankConfig") : NULL;
     *(void **) &raw.all_reduce = library ? dlsym (library, "ncclAllReduce") : NULL;
     *(void **) &raw.destroy = library ? dlsym (library, "ncclCommDestroy") : NULL;
     if (!raw.get_id || !raw.init || !raw.all_reduce || !raw.destroy)
@@ -41,7 +42,7 @@ open_raw (struct accel *acc)
     MUST (accel_comm_broadcast (accel_world (acc), &id, sizeof id, ACCEL_UINT8, 0, &err));
     CUDA (cudaSetDevice (accel_device (acc).device_id));
     CUDA (cudaStreamCreateWithFlags (&raw.stream, cudaStreamNonBlocking));
-    NCCL (raw.init (&raw.comm, accel_num_processes (acc), id, accel_process_index (acc)));
+    NCCL (raw.init (&raw.comm, accel_num_processes (acc), id, accel_process_index (acc), &config));
 }
 
 /* @return seconds that each takes on the slowest rank */
