@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/collectives/tensors.h"
 #include "lib/comm/comm_object.h"
+#include "lib/comm/links.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 
@@ -90,11 +91,14 @@ meet (struct accel_comm *comm, const struct comm_site *site, const struct member
     if (leads && comm_make_group (comm, members->count, own, err))
         own[0] = -1;
     enum accel_status status = comm_all_gather (comm, site, own, places, count, ACCEL_INT64, err);
-    if (status || !members->count)
+    if (status)
         return status;
-    const int64_t *theirs = &places[(size_t) members->ranks[0] * count];
-    status = theirs[0] < 0 ? comm_no_memory (site, err) : join (comm, site, members, theirs, group, err);
-    if (status && theirs[0] >= 0)
+    const int64_t *theirs = members->count ? &places[(size_t) members->ranks[0] * count] : NULL;
+    bool has_place = theirs && theirs[0] >= 0;
+    status = comm_split_links (comm, has_place ? theirs : NULL, members->index, err);
+    if (!status && theirs)
+        status = has_place ? join (comm, site, members, theirs, group, err) : comm_no_memory (site, err);
+    if (status && (has_place || !theirs))
         comm_give_up (comm, "cannot allocate memory for a group");
     return status;
 }

@@ -45,6 +45,8 @@ can_connect (const struct accel_engine *engine, const struct engine_job *job, st
     if (wanted && seen->local_world_size != seen->world_size && !(engine->flags & ACCEL_ENGINE_SEVERAL_HOSTS))
         accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "connects processes on one host only, but this host has %d of %d",
                     seen->local_world_size, seen->world_size);
+    else if (wanted && !job->engine && job->memory != kDLCPU && !(engine->devices & ACCEL_ENGINE_BIT (job->memory)))
+        return false; /* nobody expects it to */
     else if (wanted && !(engine->devices & ACCEL_ENGINE_BIT (job->memory)))
         accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "does not move data in %s memory",
                     tensor_device_name ((DLDevice){ .device_type = job->memory }));
@@ -110,5 +112,8 @@ engine_choose (const struct accel_engine **engine, const struct engine_job *job,
     }
     if (!known)
         return fail_unknown (job->engine, &files, err);
+    if (!reasons.length)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine for %s memory is installed",
+                           tensor_device_name ((DLDevice){ .device_type = job->memory }));
     return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine can connect this job: %s", reasons.text);
 }
