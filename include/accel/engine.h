@@ -221,7 +221,7 @@ struct accel_engine {
 
     /** Make groups, all of them at once, where that takes the ranks of @p transport that will be in none, too.  Called
      *  on each rank, in the same order as start(), between make_group() and join_group(), which gets the same @p place.
-     *  Waits for nobody.  NULL: groups need no such call.
+     *  Waits for nobody.  NULL: groups need no such call.  A barrier of libaccel's follows.
      *  @param place  of the group that this rank will join; -1: of none
      *  @param rank   the rank in that group */
     enum accel_status (*split) (void *transport, int64_t place, int rank, struct accel_error *err);

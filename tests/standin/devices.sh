@@ -11,6 +11,9 @@ if [ ! -f "$module" ]; then
 fi
 umask 022
 mkdir engines && cp "$module" engines
+standin=$(cd "$builddir/tests/standin/.libs" && pwd)
+LD_LIBRARY_PATH=$standin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
 ACCEL_ENGINE_PATH=$scratch/engines
 export ACCEL_ENGINE_PATH
 

@@ -17,10 +17,9 @@ load (void *library, const struct accel_engine_helpers *helpers, struct accel_er
     NCCL_NEEDED (X)
     NCCL_OPTIONAL (X)
 #undef X
-    ncclResult_t result = found.GetVersion ? found.GetVersion (&version) : ncclSystemError;
-    if (result)
+    if (found.GetVersion && found.GetVersion (&version))
         return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "cannot use libnccl.so.2: ncclGetVersion() fails");
-    if (version < VERSION_LEAST)
+    if (found.GetVersion && version < VERSION_LEAST)
         return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "needs NCCL 2.18 or newer, but libnccl.so.2 is version %d",
                               version);
 #define X(name)      \

@@ -409,6 +409,8 @@ engine_split (void *transport, int64_t place, int rank, struct accel_error *err)
             team_destroy (child);
     } else if (!status && !team_pump (team)) {
         carrier_call ();
+    } else if (!status && team->status) {
+        status = fail_as_team (team, err);
     }
     unlock ();
     return status;

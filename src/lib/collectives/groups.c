@@ -95,10 +95,11 @@ meet (struct accel_comm *comm, const struct comm_site *site, const struct member
         return status;
     const int64_t *theirs = members->count ? &places[(size_t) members->ranks[0] * count] : NULL;
     bool has_place = theirs && theirs[0] >= 0;
-    status = comm_split_links (comm, has_place ? theirs : NULL, members->index, err);
-    if (!status && theirs)
-        status = has_place ? join (comm, site, members, theirs, group, err) : comm_no_memory (site, err);
-    if (status && (has_place || !theirs))
+    status = comm_split_links (comm, site, has_place ? theirs : NULL, members->index, err);
+    if (status || !theirs)
+        return status;
+    status = has_place ? join (comm, site, members, theirs, group, err) : comm_no_memory (site, err);
+    if (status && has_place)
         comm_give_up (comm, "cannot allocate memory for a group");
     return status;
 }

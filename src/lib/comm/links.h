@@ -41,8 +41,8 @@ enum accel_status comm_make_places (struct accel_comm *comm, int size, int64_t *
 
 /** Tell engines that need it which groups of @p comm's ranks are made.
  *  @param places  of the group that this rank will join; NULL: of none  @param rank  the rank in it */
-enum accel_status comm_split_links (const struct accel_comm *comm, const int64_t *places, int rank,
-                                    struct accel_error *err);
+enum accel_status comm_split_links (struct accel_comm *comm, const struct comm_site *site, const int64_t *places,
+                                    int rank, struct accel_error *err);
 
 /** Connect @p group with its parent's links. */
 enum accel_status comm_join_links (struct accel_comm *group, const int *ranks, const int64_t *places,
