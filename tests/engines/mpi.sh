@@ -164,6 +164,8 @@ test_expect_success 'accelerate env says which MPI it is, and what its thread le
 
 test_expect_success 'calls leave no memory behind' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" many'
 test_expect_success 'a message, and a sum, that MPI gets in parts' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" message'
+test_expect_success 'what was started moves on while a rank computes' '
+    under_mpirun 3 ./layout "2 1" "$builddir/tests/engines/mpi_program" alone'
 test_expect_success 'a rank that does not go on with a transfer is named' '
     under_mpirun 2 "$builddir/tests/engines/mpi_program" asleep'
 # fails RANKS LAYOUT HOW...: mpirun may complain that one of them cannot leave MPI

@@ -7,7 +7,8 @@
  *   mpi_program large        more than 2^31 elements
  *   mpi_program many         thousands of calls, which leave no memory behind
  *   mpi_program message      100 MiB, more than MPI gets at once, and their sum
- *   mpi_program asleep       rank 1 starts a large transfer, and does not go on
+ *   mpi_program asleep       rank 1 starts a large transfer, and is stopped
+ *   mpi_program alone        a large sum moves on while rank 1 computes
  *   mpi_program waits        short waits, all of which together exceed the timeout
  *   mpi_program broken WHAT  MPI_Irecv() of data fails on the last rank: of a broadcast, or a sum
  *   mpi_program elsewhere    ranks 1 and 2 fail in a group; rank 0 waits for rank 1 in another one
@@ -20,6 +21,7 @@
 
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -286,10 +288,40 @@ sleep_in_transfer (void)
     float *own = calloc (COUNT, sizeof *own), *all = calloc ((size_t) accel_comm_size (world) * COUNT, sizeof *all);
     must (own && all, "calloc", &err);
     must (!accel_comm_all_gather_start (world, own, all, COUNT, ACCEL_FLOAT32, &work, &err), "start", &err);
-    if (rank == 1)
+    if (rank == 1 && !fork ()) {
         sleep (NAP_S);
+        kill (getppid (), SIGCONT);
+        _exit (0);
+    }
+    if (rank == 1)
+        raise (SIGSTOP);
     enum accel_status status = accel_work_wait (work, &err);
     must (rank == 1 || (status && strstr (err.text, "waiting for rank 1")), "the rank that sleeps is not named", &err);
+    accel_close (acc);
+}
+
+/* Rank 1 is in no call of the library until rank 0 has the sum. */
+static void
+compute_meanwhile (void)
+{
+    enum { COUNT = 2 << 20, TRIES = 2000 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *work;
+    void *values;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    must (!accel_alloc (acc, &values, COUNT * sizeof (float), &err), "accel_alloc", &err);
+    must (!accel_comm_all_reduce_start (world, values, values, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &work, &err), "start",
+          &err);
+    for (int i = 0; accel_comm_rank (world) == 1 && access ("done", F_OK); i++) {
+        must (i < TRIES, "the sum does not move on while rank 1 computes", &err);
+        usleep (10000);
+    }
+    must (!accel_work_wait (work, &err), "wait", &err);
+    if (accel_comm_rank (world) == 0)
+        must (fopen ("done", "w"), "the file done", &err);
+    accel_free (acc, values);
     accel_close (acc);
 }
 
@@ -403,6 +435,8 @@ main (int argc, char **argv)
         send_long ();
     else if (!strcmp (how, "asleep"))
         sleep_in_transfer ();
+    else if (!strcmp (how, "alone"))
+        compute_meanwhile ();
     else if (!strcmp (how, "waits"))
         wait_often ();
     else if (!strcmp (how, "broken"))

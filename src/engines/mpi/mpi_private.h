@@ -206,6 +206,7 @@ struct world {
     MPI_Comm comm;  /* a duplicate of MPI_COMM_WORLD, kept until the process ends */
     bool has_comm;
     bool is_stuck;  /* a failed job has left messages behind that MPI would not give up */
+    bool is_ours;   /* the program has not initialised MPI, and does not use it */
     int level;      /* of threads */
     pthread_t opener; /* the only thread that may call, if the level is low */
     int next_tag, last_tag;
@@ -213,6 +214,7 @@ struct world {
     int rank;         /* of the job */
     uint32_t ended;   /* 1 + a rank of this host that was seen to end */
     bool is_crowded;  /* this host has more ranks than processors */
+    int waiters;      /* threads that wait for a call */
     int groups;
     const struct accel_engine_helpers *helpers; /* of the job */
     struct team *teams;
@@ -232,7 +234,7 @@ struct world {
 
 extern struct world mpi_world;
 
-/* Files use what is declared above them: host, arena, world, post, blocks, tiers, flight, team, mpi. */
+/* Files use what is declared above them: host, arena, world, post, blocks, tiers, flight, team, mover, mpi. */
 
 /* ---- host.c ---- */
 /** What a rank says of where it is. */
@@ -278,6 +280,7 @@ const char *world_level_name (int level);
 
 /** Before MPI_Init(): let MPI's own plug-ins find it. */
 void world_show_symbols (void);
+int64_t now_ns (void);
 int64_t now_ms (void);
 
 /* ---- post.c ---- */
@@ -356,7 +359,17 @@ struct flight *team_oldest (const struct team *team);
 void team_say_gave_up (struct team *team);
 /** Everything in flight is over. */
 void team_fail (struct team *team, enum accel_status status, const struct accel_error *err);
-/** Move everything on, and find out what will never end.  @return whether data was moved */
+/** Move everything on.  @return whether data was moved, or a call ended */
+bool team_move_all (void);
+/** The same, and find out what will never end. */
 bool team_progress_all (void);
+
+/* ---- mover.c; with the lock ---- */
+/** Something may have to move on without further calls. */
+void mover_call (void);
+/** Without the lock: whether the thread that moves it has it. */
+bool mover_is_inside (void);
+/** End that thread; lets the lock go in between. */
+void mover_end (void);
 
 #endif

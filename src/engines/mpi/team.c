@@ -322,6 +322,19 @@ consider (struct team *team, bool moved)
 }
 
 bool
+team_move_all (void)
+{
+    bool any = false;
+    poll_mpi ();
+    for (struct team *team = mpi_world.teams; team; team = team->next)
+        if (progress (team)) {
+            team->waited_ms = team->disputes = team->verdicts = 0;
+            any = true;
+        }
+    return any;
+}
+
+bool
 team_progress_all (void)
 {
     bool moved = false;

@@ -58,11 +58,17 @@ static struct {
 } leave;
 
 int64_t
-now_ms (void)
+now_ns (void)
 {
     struct timespec now;
     clock_gettime (CLOCK_MONOTONIC, &now);
-    return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t
+now_ms (void)
+{
+    return now_ns () / 1000000;
 }
 
 bool
@@ -307,6 +313,7 @@ start_mpi (const struct accel_engine_job *job, struct accel_error *err)
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: MPI_Init_thread() failed");
     }
     leave.pid = getpid ();
+    mpi_world.is_ours = true;
     on_exit (finish, NULL); /* now, so that it runs before what MPI has registered */
     return has_begun ? ACCEL_OK : fail_to_begin (job, err);
 }
