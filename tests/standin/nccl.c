@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of NCCL, for processes of one machine, on the stand-in for the CUDA runtime.  As strict as NCCL's
  * documentation allows: a call on a communicator that does not block puts its work on the stream some time later, and
- * nothing else may be done with that communicator before.  STANDIN_FAIL=NAME:N[:RESULT] lets the N-th call of a function
- * fail, STANDIN_DIE=RANK:NAME:N ends that rank there, and STANDIN_NCCL_VERSION is what ncclGetVersion() says. */
+ * nothing else may be done with that communicator before.  STANDIN_FAIL=NAME:N[:RESULT] lets the N-th call of a
+ * function fail, STANDIN_DIE=RANK:NAME:N ends that rank there, and STANDIN_NCCL_VERSION is what ncclGetVersion()
+ * says. */
 #include <config.h>
 
 #include "tests/standin/nccl_standin.h"
@@ -90,8 +91,8 @@ check (const struct ncclComm *comm, const char *name, bool idle)
         standin_report (&comm->ended, NULL, "%s on a communicator that was finalized at", name);
     standin_device (&device, NULL, 0);
     if (idle && device != comm->device)
-        standin_report (&comm->made, NULL, "%s on device %d, but the communicator is of device %d; made at", name, device,
-                        comm->device);
+        standin_report (&comm->made, NULL, "%s on device %d, but the communicator is of device %d; made at", name,
+                        device, comm->device);
 }
 
 /* ---- small ones ---- */

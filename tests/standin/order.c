@@ -51,7 +51,9 @@ site_print (const struct site *site, const char *what)
 __attribute__ ((noreturn, format (printf, 3, 0))) static void
 complain (const struct site *first, const struct site *second, const char *format, va_list arguments)
 {
+    static char text[8192]; /* at once, because other ranks may complain, too */
     struct site here;
+    setvbuf (stderr, text, _IOFBF, sizeof text);
     fprintf (stderr, "standin: ");
     vfprintf (stderr, format, arguments);
     fprintf (stderr, "\n");
@@ -61,6 +63,7 @@ complain (const struct site *first, const struct site *second, const char *forma
         site_print (second, "then");
     site_note (&here);
     site_print (&here, "now");
+    fflush (stderr);
     abort ();
 }
 

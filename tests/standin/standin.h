@@ -139,7 +139,8 @@ cudaError_t call_injected (const char *name);
 cudaError_t call_fail (cudaError_t error);
 
 /** For the stand-in for NCCL.  @{ */
-/** Check that @p bytes at @p address are on the stream's device, and that the use is ordered.  @return where they are */
+/** Check that @p bytes at @p address are on the stream's device, and that the use is ordered.
+ *  @return where they are */
 void *standin_range (const char *call, const void *address, size_t bytes, bool writes, cudaStream_t handle);
 /** Add what @p poll does with @p closure to a stream.  It may be called by another thread, without locks. */
 void standin_poll (const char *call, cudaStream_t handle, enum standin_progress (*poll) (void *), void *closure);

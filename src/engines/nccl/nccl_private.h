@@ -155,8 +155,8 @@ bool flight_is_over (struct flight *flight);
 
 /* ---- post.c ---- */
 
-/** Queue a call on the team's stream; later, `is_settling` ends. */
-void flight_post (struct flight *flight);
+/** Give a call to NCCL, which queues it on the team's stream.  @param[out] name  of NCCL's function */
+ncclResult_t flight_post (const struct flight *flight, const char **name);
 
 /* ---- carrier.c ---- */
 

@@ -93,24 +93,16 @@ call_nccl (const struct team *team, const struct accel_engine_call *call, const 
     }
 }
 
-void
-flight_post (struct flight *flight)
+ncclResult_t
+flight_post (const struct flight *flight, const char **name)
 {
-    struct team *team = flight->team;
-    const char *name = "ncclCommSplit";
-    ncclResult_t result;
-    flight->state = FLIGHT_IS_POSTED;
-    team->is_settling = true;
-    if (!flight->call) {
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        static ncclComm_t none;
-        config.blocking = 0;
-        result = nccl.CommSplit (team->comm, flight->colour, flight->key, flight->child ? &flight->child->comm : &none,
-                                 &config);
-    } else {
-        if (!team_check_cuda (team, cudaStreamWaitEvent (team->stream, flight->ready, 0), "cudaStreamWaitEvent"))
-            return;
-        result = flight->call->count ? call_nccl (team, flight->call, &name) : ncclSuccess;
-    }
-    team_check (team, result, name);
+    const struct team *team = flight->team;
+    *name = "ncclCommSplit";
+    if (flight->call)
+        return flight->call->count ? call_nccl (team, flight->call, name) : ncclSuccess;
+    static ncclComm_t none;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    return nccl.CommSplit (team->comm, flight->colour, flight->key, flight->child ? &flight->child->comm : &none,
+                           &config);
 }

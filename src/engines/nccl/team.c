@@ -88,8 +88,8 @@ bool
 team_check_cuda (struct team *team, cudaError_t error, const char *call)
 {
     if (error)
-        team_fail (team, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM, "cuda:%d: %s: %s (%s)",
-                   gpu_device (), call, cudaGetErrorString (error), cudaGetErrorName (error));
+        team_fail (team, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
+                   "cuda:%d: %s: %s (%s)", gpu_device (), call, cudaGetErrorString (error), cudaGetErrorName (error));
     return !error;
 }
 
@@ -149,6 +149,20 @@ ask (struct team *team)
     return true;
 }
 
+static void
+post (struct flight *flight)
+{
+    struct team *team = flight->team;
+    const char *name;
+    flight->state = FLIGHT_IS_POSTED;
+    if (flight->call
+        && !team_check_cuda (team, cudaStreamWaitEvent (team->stream, flight->ready, 0), "cudaStreamWaitEvent"))
+        return;
+    team->is_settling = true;
+    ncclResult_t result = flight_post (flight, &name);
+    team_check (team, result, name);
+}
+
 bool
 team_pump (struct team *team)
 {
@@ -160,7 +174,7 @@ team_pump (struct team *team)
             return true;
         if (!team->comm)
             return false;
-        flight_post (flight);
+        post (flight);
     }
     return true;
 }

@@ -76,6 +76,19 @@ join (struct accel_comm *comm, const struct comm_site *site, const struct member
     return status;
 }
 
+/* An engine may wait for ranks that are in no group, which the watch of a group does not know: so all must have come
+ * before any goes on. */
+static enum accel_status
+split_links (struct accel_comm *comm, const struct comm_site *site, const int64_t *places, int rank,
+             struct accel_error *err)
+{
+    bool splits;
+    enum accel_status status = comm_split_links (comm, places, rank, &splits, err);
+    if (status)
+        comm_give_up (comm, "an engine cannot make a group");
+    return status || !splits ? status : comm_barrier (comm, site, err);
+}
+
 /* The first of each group finds the place where it meets, and all are told. */
 static enum accel_status
 meet (struct accel_comm *comm, const struct comm_site *site, const struct members *members, bool leads,
@@ -95,7 +108,7 @@ meet (struct accel_comm *comm, const struct comm_site *site, const struct member
         return status;
     const int64_t *theirs = members->count ? &places[(size_t) members->ranks[0] * count] : NULL;
     bool has_place = theirs && theirs[0] >= 0;
-    status = comm_split_links (comm, site, has_place ? theirs : NULL, members->index, err);
+    status = split_links (comm, site, has_place ? theirs : NULL, members->index, err);
     if (status || !theirs)
         return status;
     status = has_place ? join (comm, site, members, theirs, group, err) : comm_no_memory (site, err);

@@ -225,24 +225,19 @@ comm_make_places (struct accel_comm *comm, int size, int64_t *places, struct acc
     return status;
 }
 
-/* An engine may wait for ranks that are in no group, and that the watch of the group does not know: so all must have come
- * before anybody goes on. */
 enum accel_status
-comm_split_links (struct accel_comm *comm, const struct comm_site *site, const int64_t *places, int rank,
-                  struct accel_error *err)
+comm_split_links (const struct accel_comm *comm, const int64_t *places, int rank, bool *splits, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
-    bool splits = comm->engine->split;
-    if (splits)
+    *splits = comm->engine->split;
+    if (*splits)
         status = comm->engine->split (comm->transport, places ? places[0] : -1, rank, err);
     for (int i = 0; !status && i < comm->link_count; i++)
         if (comm->links[i].engine->split) {
-            splits = true;
+            *splits = true;
             status = comm->links[i].engine->split (comm->links[i].transport, places ? places[1 + i] : -1, rank, err);
         }
-    if (status)
-        comm_give_up (comm, "an engine cannot make a group");
-    return status || !splits ? status : comm_barrier (comm, site, err);
+    return status;
 }
 
 enum accel_status
