@@ -3,9 +3,9 @@
  *
  * Each rank writes what it calls, and small data, on a board in the memory of its host, where the other ranks of the
  * host read it.  The last one to write sends all of the host's messages in one bundle to each rank of the other hosts:
- * as many messages of MPI as there are ranks elsewhere, instead of as many for each rank, and nobody has to be in a call
- * of the library to pass on what others have written.  Where a rank is late, another one sends what there is after a
- * while, so that all hosts know who is missing; from then on, each sends its own.
+ * as many messages of MPI as there are ranks elsewhere, instead of as many for each rank, and nobody has to be in a
+ * call of the library to pass on what others have written.  Where a rank is late, another one sends what there is
+ * after a while, so that all hosts know who is missing; from then on, each sends its own.
  *
  * Other messages go from rank to rank by MPI, and may overtake bundles.  So each says how many of the other kind come
  * before it. */
@@ -37,38 +37,6 @@ entry_bytes (const struct header *header)
     return round_up (data_at () + header->inline_bytes, sizeof (uint64_t));
 }
 
-size_t
-boards_inline_most (int world_size)
-{
-    size_t bytes = (size_t) BOARDS_INLINE_ALL / (size_t) world_size / LINE * LINE;
-    return bytes < BOARD_INLINE ? bytes : BOARD_INLINE;
-}
-
-static size_t
-slot_bytes (int world_size)
-{
-    size_t before = sizeof (struct header) + (size_t) world_size * sizeof (uint32_t);
-    return round_up (before + boards_inline_most (world_size) + sizeof (uint64_t), LINE);
-}
-
-size_t
-boards_bytes (int size, int world_size)
-{
-    return BOARD_SLOTS * sizeof (uint64_t) + (size_t) size * BOARD_SLOTS * slot_bytes (world_size);
-}
-
-bool
-boards_suit (int most, int world_size)
-{
-    return most <= BOARD_HOST && world_size <= BOARD_RANKS;
-}
-
-size_t
-boards_bundle_bytes (int most, int world_size)
-{
-    return sizeof (struct header) + (size_t) most * slot_bytes (world_size);
-}
-
 bool
 boards_serve (const struct team *team, const struct accel_engine_call *call)
 {
@@ -81,7 +49,7 @@ static char *
 slot_of (int local, uint64_t serial)
 {
     size_t slot = (size_t) local * BOARD_SLOTS + (size_t) (serial % BOARD_SLOTS);
-    return (char *) mpi_host.boards + BOARD_SLOTS * sizeof (uint64_t) + slot * slot_bytes (mpi_host.world_size);
+    return (char *) mpi_host.boards + BOARD_SLOTS * sizeof (uint64_t) + slot * mpi_host.slot_bytes;
 }
 
 /* @return local rank, or -1: it is on another host */
@@ -214,13 +182,21 @@ boards_flush (struct team *team)
 }
 
 bool
+boards_have (const struct team *team, int rank)
+{
+    int local = local_of (rank);
+    return local >= 0 && rank != team->rank
+           && atomic_load_explicit (&mpi_host.marks[local].written, memory_order_acquire) > team->matched[rank];
+}
+
+bool
 boards_peek (const struct team *team, int rank, const struct header **header, const char **data)
 {
     int local = local_of (rank);
     const struct message *first = team->bundled[rank].first;
     const char *entry = NULL;
     uint32_t pairs;
-    if (local >= 0 && atomic_load_explicit (&mpi_host.marks[local].written, memory_order_acquire) > team->matched[rank])
+    if (boards_have (team, rank))
         entry = slot_of (local, team->matched[rank]);
     else if (local < 0 && first && first->header.collectives == team->matched[rank])
         entry = (const char *) &first->header;
@@ -248,14 +224,6 @@ boards_take (struct team *team, int rank)
         if (i != team->rank && team->matched[i] < seen)
             seen = team->matched[i];
     atomic_store_explicit (&mpi_host.marks[mpi_host.rank].seen, seen, memory_order_release);
-}
-
-bool
-boards_have (const struct team *team, int rank)
-{
-    int local = local_of (rank);
-    return local >= 0 && rank != team->rank
-           && atomic_load_explicit (&mpi_host.marks[local].written, memory_order_acquire) > team->matched[rank];
 }
 
 /* Bundles of a host may come from different ranks, in any order. */

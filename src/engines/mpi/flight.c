@@ -143,16 +143,6 @@ copy_own (const struct flight *flight)
         memcpy ((char *) call->recv + own, (const char *) call->send + own, row);
 }
 
-struct header
-flight_header (const struct flight *flight, size_t data)
-{
-    const struct team *team = flight->team;
-    return (struct header){ .session = mpi_world.session, .place = team->place, .called = flight->mine,
-                            .rank = team->rank, .tag = flight->tag, .inline_bytes = (uint32_t) data,
-                            .send_at = flight->legs[team->rank].send_at, .recv_at = flight->legs[team->rank].recv_at,
-                            .collectives = team->boarded };
-}
-
 static void
 send_control (struct flight *flight, int rank, bool each, size_t data)
 {

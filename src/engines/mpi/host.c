@@ -48,10 +48,40 @@ stage_bytes (void)
     return (size_t) (TIERS_STAGED + TIERS_WINDOW) * TIERS_PIECE;
 }
 
+/* ---- boards ---- */
+
+static bool
+boards_suit (int most, int world_size)
+{
+    return most <= BOARD_HOST && world_size <= BOARD_RANKS;
+}
+
+static size_t
+inline_most (int world_size)
+{
+    size_t bytes = (size_t) BOARDS_INLINE_ALL / (size_t) world_size / LINE * LINE;
+    return bytes < BOARD_INLINE ? bytes : BOARD_INLINE;
+}
+
+static size_t
+slot_bytes (int world_size)
+{
+    size_t before = sizeof (struct header) + (size_t) world_size * sizeof (uint32_t);
+    return round_up (before + inline_most (world_size) + sizeof (uint64_t), LINE);
+}
+
+static size_t
+boards_bytes (size_t size, int world_size)
+{
+    return BOARD_SLOTS * sizeof (uint64_t) + size * BOARD_SLOTS * slot_bytes (world_size);
+}
+
+/* ---- the memory ---- */
+
 static size_t
 arenas_at (size_t size, int world_size)
 {
-    size_t boards = boards_suit ((int) size, world_size) ? boards_bytes ((int) size, world_size) : 0;
+    size_t boards = boards_suit ((int) size, world_size) ? boards_bytes (size, world_size) : 0;
     return round_up (PAGE + size * sizeof (struct marks) + size * stage_bytes () + boards, HUGE_PAGE);
 }
 
@@ -239,7 +269,8 @@ host_settle (void)
     size_t size = (size_t) host->size;
     host->marks = &own_marks;
     own_marks = (struct marks){ 0 };
-    host->board_inline = boards_inline_most (host->world_size);
+    host->board_inline = inline_most (host->world_size);
+    host->slot_bytes = slot_bytes (host->world_size);
     if (size == 1 && !boards_suit (host->most, host->world_size)) {
         free (host->boards);
         host->boards = NULL;

@@ -132,7 +132,7 @@ struct host {
     unsigned char *memory, *stages, *arenas;
     struct marks *marks; /* [size] */
     unsigned char *boards; /* gates, then [size, BOARD_SLOTS] messages; NULL: there are none */
-    size_t board_inline;
+    size_t board_inline, slot_bytes; /* of a message: data at most, and all of it */
     int most; /* ranks of a host */
     size_t bytes, arena_bytes;
     int world_size;
@@ -270,8 +270,7 @@ struct world {
 
 extern struct world mpi_world;
 
-/* Files use what is declared above them: host, arena, world, post, blocks, tiers, flight, boards, team, mover, mpi; and
- * host and flight some sizes of boards. */
+/* Files use what is declared above them: host, arena, world, post, blocks, tiers, boards, flight, team, mover, mpi. */
 
 /* ---- host.c ---- */
 /** What a rank says of where it is. */
@@ -361,13 +360,27 @@ bool tiers_advance (struct flight *flight);
 /** Whether rank @p rank of this host is not through with it. */
 bool tiers_await (const struct flight *flight, int rank);
 
+/* ---- boards.c ---- */
+/** Whether the control message of @p call goes by them. */
+bool boards_serve (const struct team *team, const struct accel_engine_call *call);
+/** Write what can be written. */
+void boards_post (struct team *team);
+/** Tell other hosts who has come, if some ranks of this one have not. */
+void boards_flush (struct team *team);
+/** @return whether the next control message of @p rank is this one, from its board */
+bool boards_peek (const struct team *team, int rank, const struct header **header, const char **data);
+/** It has found its call. */
+void boards_take (struct team *team, int rank);
+/** Whether a rank of this host has written something new. */
+bool boards_have (const struct team *team, int rank);
+/** Queue the message at @p at of a bundle.  @param[out] rank  whose it is  @return whether there was one */
+bool boards_unpack (struct team *team, const struct message *bundle, size_t *at, int *rank);
+
 /* ---- flight.c ---- */
 /** Prepare @p call.  @return NULL without memory */
 struct flight *flight_create (struct team *team, const struct accel_engine_call *call);
 /** Send what needs nobody else. */
 void flight_begin (struct flight *flight);
-/** What its control message says, with @p data bytes of data. */
-struct header flight_header (const struct flight *flight, size_t data);
 /** The control message of @p rank has come. */
 void flight_meet (struct flight *flight, int rank, const struct header *header, const char *data);
 /** Do what can be done now; sets `over`. */
@@ -386,29 +399,19 @@ call_reduces (const struct accel_engine_call *call)
     return call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
 }
 
+/** What the control message of @p flight says, with @p data bytes of data. */
+static inline struct header
+flight_header (const struct flight *flight, size_t data)
+{
+    const struct team *team = flight->team;
+    return (struct header){ .session = mpi_world.session, .place = team->place, .called = flight->mine,
+                            .rank = team->rank, .tag = flight->tag, .inline_bytes = (uint32_t) data,
+                            .send_at = flight->legs[team->rank].send_at, .recv_at = flight->legs[team->rank].recv_at,
+                            .collectives = team->boarded };
+}
+
 /** Whether @p flight lacks something of @p rank. */
 bool flight_awaits (const struct flight *flight, int rank);
-
-/* ---- boards.c ---- */
-/** Whether hosts of @p most ranks can have them. */
-bool boards_suit (int most, int world_size);
-size_t boards_bytes (int size, int world_size);
-size_t boards_inline_most (int world_size);
-size_t boards_bundle_bytes (int most, int world_size);
-/** Whether the control message of @p call goes by them. */
-bool boards_serve (const struct team *team, const struct accel_engine_call *call);
-/** Write what can be written. */
-void boards_post (struct team *team);
-/** Tell other hosts who has come, if some ranks of this one have not. */
-void boards_flush (struct team *team);
-/** @return whether the next control message of @p rank is this one, from its board */
-bool boards_peek (const struct team *team, int rank, const struct header **header, const char **data);
-/** It has found its call. */
-void boards_take (struct team *team, int rank);
-/** Whether a rank of this host has written something new. */
-bool boards_have (const struct team *team, int rank);
-/** Queue the message at @p at of a bundle.  @param[out] rank  whose it is  @return whether there was one */
-bool boards_unpack (struct team *team, const struct message *bundle, size_t *at, int *rank);
 
 /* ---- team.c ---- */
 struct team *team_create (int size, int rank, int64_t place, uint32_t timeout_ms);

@@ -162,7 +162,7 @@ receive_next (int slot)
 bool
 ring_open (void)
 {
-    size_t bundle = mpi_host.boards ? boards_bundle_bytes (mpi_host.most, mpi_host.world_size) : 0;
+    size_t bundle = mpi_host.boards ? sizeof (struct header) + (size_t) mpi_host.most * mpi_host.slot_bytes : 0;
     free (mpi_world.ring_bytes);
     mpi_world.control_most = bundle > CONTROL_BYTES ? bundle : CONTROL_BYTES;
     mpi_world.ring_bytes = calloc (RING, mpi_world.control_most);

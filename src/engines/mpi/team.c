@@ -224,7 +224,7 @@ team_start (struct team *team, struct flight *flight)
 
 /* ---- progress ---- */
 
-/* Asked once more than there are messages, MPI may leave the processor to others; so not when a call has all it needs. */
+/* Asked once more than there are messages, MPI may leave the processor to others; not when a call has all it needs. */
 static void
 poll_mpi (void)
 {
