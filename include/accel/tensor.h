@@ -74,6 +74,29 @@ ACCEL_API void accel_tensor_release (struct accel_tensor *tensor);
 /** @return the number of elements of @p tensor: the product of its shape, or 1 if it has no dimensions; 0 for NULL. */
 ACCEL_API size_t accel_tensor_count (const DLTensor *tensor);
 
+/**
+ * Say on which stream the program's own work on a GPU runs: from now on, everything that libaccel does there is queued
+ * on it, after what it has queued before.  So neither has to wait for the other: calls see what the program has queued
+ * before them, and what the program queues after a call sees its results.
+ *
+ * It applies to @p device in this process: to all jobs, models, loaders and tensors, on all threads, because most
+ * functions on tensors know no job.  Set another stream (or NULL) before you destroy this one.
+ *
+ * @param device  accel_device(), for example
+ * @param stream  on kDLCUDA a cudaStream_t, or one of DLPack's values: 1 is cudaStreamLegacy, 2 is cudaStreamPerThread;
+ *                NULL: cudaStreamLegacy, the default.  With cudaStreamPerThread, each call is queued on the stream of
+ *                the thread that makes it, after what calls on other threads have queued.  In host memory, NULL
+ * @retval ACCEL_ERR_INVALID      host memory has no streams; or DLPack's -1
+ * @retval ACCEL_ERR_UNSUPPORTED  libaccel has no code for @p device; `text` says why
+ * @retval ACCEL_ERR_SYSTEM       the stream is not valid, or belongs to another GPU: the former stream stays; or an
+ *                                earlier operation on the GPU failed
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_set_stream (DLDevice device, void *stream, struct accel_error *err);
+
+/** @return the stream in effect on @p device, (void *) 1 if none was set; NULL if it has none, as host memory. */
+ACCEL_API void *accel_get_stream (DLDevice device);
+
 ACCEL_END_DECLS
 
 #endif

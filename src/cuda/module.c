@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module accel_device_cuda.so: struct memory for tensors on NVIDIA GPUs.  What is queued on a GPU goes to its
- * default stream, as does work of programs that name no other, so that both have one order.
+/* The module accel_device_cuda.so: struct memory for tensors on NVIDIA GPUs.  What is queued on a GPU goes to the
+ * stream on which the program's own work runs, so that both have one order.
  *
  * Functions of the table have no way to return an error: the first of a GPU is kept until something is read from it. */
 #include <config.h>
@@ -36,10 +36,15 @@ static struct gpu {
     char *scratch;
     struct stage stages[STAGES];
     unsigned next_stage;
+    cudaStream_t stream; /* the program's */
+    cudaEvent_t ordered; /* what has been queued, where the next operation is on another stream */
+    pthread_t last;      /* who queued it, if each thread has a stream */
 } gpus[MOST_GPUS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct device_helpers *helper;
-static cudaStream_t const stream = (cudaStream_t) (uintptr_t) 1; /* cudaStreamLegacy, the default one */
+
+/* The default stream; and the one that each thread has of its own (cudaStreamLegacy, cudaStreamPerThread). */
+static cudaStream_t const LEGACY = (cudaStream_t) (uintptr_t) 1, PER_THREAD = (cudaStream_t) (uintptr_t) 2;
 
 /* The driver's cuDevicePrimaryCtxGetState(); NULL: there is none. */
 static int (*context_state) (int device, unsigned *flags, int *active);
@@ -47,8 +52,10 @@ static int (*context_state) (int device, unsigned *flags, int *active);
 static void
 begin (void)
 {
-    for (int i = 0; i < MOST_GPUS; i++)
+    for (int i = 0; i < MOST_GPUS; i++) {
         pthread_mutex_init (&gpus[i].lock, NULL);
+        gpus[i].stream = LEGACY;
+    }
     void *driver = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* the runtime has loaded it */
     if (driver)
         *(void **) &context_state = dlsym (driver, "cuDevicePrimaryCtxGetState");
@@ -72,6 +79,7 @@ struct visit {
     struct gpu *gpu; /* locked; NULL: nothing can be done on it, because of: */
     cudaError_t error;
     const char *call;
+    cudaStream_t stream;
     int before, now;
 };
 
@@ -96,7 +104,18 @@ prepare (struct gpu *gpu)
         NOTE (gpu, cudaHostAlloc, (void **) &gpu->stages[i].memory, STAGE_BYTES, cudaHostAllocDefault);
         NOTE (gpu, cudaEventCreateWithFlags, &gpu->stages[i].copied, cudaEventDisableTiming);
     }
+    NOTE (gpu, cudaEventCreateWithFlags, &gpu->ordered, cudaEventDisableTiming);
+    gpu->last = pthread_self ();
     gpu->is_ready = true;
+}
+
+/* Threads with a stream each work on one device one after the other: what they share there has one order. */
+static void
+follow (struct gpu *gpu)
+{
+    if (!pthread_equal (gpu->last, pthread_self ()))
+        NOTE (gpu, cudaStreamWaitEvent, PER_THREAD, gpu->ordered, 0);
+    gpu->last = pthread_self ();
 }
 
 /* CUDA keeps the last error by thread, not by GPU: what is there at the beginning is none of this GPU's. */
@@ -115,8 +134,11 @@ enter (DLDevice device)
         NOTE (gpu, cudaSetDevice, visit.now);
     if (!gpu->error && !gpu->is_ready)
         prepare (gpu);
+    if (!gpu->error && gpu->stream == PER_THREAD)
+        follow (gpu);
     if (!gpu->error) {
         visit.gpu = gpu;
+        visit.stream = gpu->stream;
         return visit;
     }
     visit.error = gpu->error;
@@ -134,12 +156,15 @@ leave (struct visit *visit)
     if (!visit->gpu)
         return;
     NOTE (visit->gpu, cudaGetLastError); /* of launches */
+    if (visit->gpu->stream == PER_THREAD && !visit->gpu->error)
+        NOTE (visit->gpu, cudaEventRecord, visit->gpu->ordered, PER_THREAD);
     restore (visit);
     pthread_mutex_unlock (&visit->gpu->lock);
 }
 #define VISIT(device)                                                             \
     __attribute__ ((cleanup (leave))) struct visit visit = enter (device); \
-    struct gpu *gpu = visit.gpu
+    struct gpu *gpu = visit.gpu;                                                  \
+    __attribute__ ((unused)) cudaStream_t const stream = visit.stream
 
 static enum accel_status
 fail_of (const struct visit *visit, DLDevice device, struct accel_error *err)
@@ -208,18 +233,29 @@ take_stage (struct gpu *gpu)
     return stage;
 }
 
-/* Through pinned memory.  @return whether all is well */
+/* Through pinned memory: one piece is on its way while the host copies the one before.  @return whether all is well */
 static bool
 read_pieces (struct gpu *gpu, char *to, const char *from, size_t bytes)
 {
-    for (size_t at = 0; at < bytes; at += STAGE_BYTES) {
-        size_t some = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
-        struct stage *stage = take_stage (gpu);
-        NOTE (gpu, cudaMemcpyAsync, stage->memory, from + at, some, cudaMemcpyDeviceToHost, stream);
-        NOTE (gpu, cudaStreamSynchronize, stream);
+    cudaStream_t const stream = gpu->stream;
+    const struct stage *former = NULL;
+    for (size_t at = 0; at < bytes || former; at += STAGE_BYTES) {
+        struct stage *stage = at < bytes ? take_stage (gpu) : NULL;
+        if (stage) {
+            size_t some = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
+            NOTE (gpu, cudaMemcpyAsync, stage->memory, from + at, some, cudaMemcpyDeviceToHost, stream);
+            NOTE (gpu, cudaEventRecord, stage->copied, stream);
+        }
+        if (former && stage)
+            NOTE (gpu, cudaEventSynchronize, former->copied);
+        else if (former)
+            NOTE (gpu, cudaStreamSynchronize, stream);
         if (!note (gpu, cudaGetLastError (), "a kernel") || gpu->error)
             return false;
-        memcpy (to + at, stage->memory, some);
+        size_t before = at - STAGE_BYTES;
+        if (former)
+            memcpy (to + before, former->memory, bytes - before < STAGE_BYTES ? bytes - before : STAGE_BYTES);
+        former = stage;
     }
     return true;
 }
@@ -280,11 +316,44 @@ copy_tensor (const DLTensor *to, const DLTensor *from)
         cuda_copy_layout (memory_data (to), memory_data (from), &layout, bytes, stream);
 }
 
+/* Also of a GPU that does not exist, on which nothing can be queued. */
 static void *
 stream_of (DLDevice device)
 {
-    (void) device;
+    if (device.device_id < 0 || device.device_id >= MOST_GPUS)
+        return LEGACY;
+    pthread_once (&once, begin);
+    struct gpu *gpu = &gpus[device.device_id];
+    pthread_mutex_lock (&gpu->lock);
+    cudaStream_t stream = gpu->stream;
+    pthread_mutex_unlock (&gpu->lock);
     return stream;
+}
+
+/* What has been queued comes before what is queued on the new stream.  The second record is refused if the stream is
+ * another GPU's.  None of these errors is one of the GPU: the former stream stays. */
+static enum accel_status
+set_stream (DLDevice device, void *given, struct accel_error *err)
+{
+    cudaStream_t next = given ? given : LEGACY;
+    VISIT (device);
+    if (!gpu)
+        return fail_of (&visit, device, err);
+    if (next == stream)
+        return ACCEL_OK;
+    cudaError_t error = cudaEventRecord (gpu->ordered, stream);
+    if (!error)
+        error = cudaStreamWaitEvent (next, gpu->ordered, 0);
+    if (!error)
+        error = cudaEventRecord (gpu->ordered, next);
+    if (!error) {
+        gpu->stream = next;
+        gpu->last = pthread_self ();
+        return ACCEL_OK;
+    }
+    cudaGetLastError ();
+    return helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: the stream cannot be used: %s (%s)", (int) device.device_id,
+                         cudaGetErrorString (error), cudaGetErrorName (error));
 }
 
 /* ---- what training computes ---- */
@@ -450,6 +519,7 @@ static const struct memory memory_cuda = {
     .write = write_bytes,
     .copy_tensor = copy_tensor,
     .stream = stream_of,
+    .set_stream = set_stream,
     .scale = scale,
     .clamp = clamp,
     .add = add,

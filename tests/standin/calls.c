@@ -80,6 +80,7 @@ cudaGetErrorName (cudaError_t error)
     case cudaErrorInvalidDeviceFunction: return "cudaErrorInvalidDeviceFunction";
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
     default: return "cudaErrorUnknown";
     }
@@ -93,6 +94,7 @@ cudaGetErrorString (cudaError_t error)
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInvalidDeviceFunction: return "invalid device function";
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     default: return "unknown error";
     }
@@ -324,6 +326,7 @@ cudaEventCreateWithFlags (cudaEvent_t *event, unsigned flags)
     struct CUevent_st *made = calloc (1, sizeof *made);
     if (!made)
         END (cudaErrorMemoryAllocation);
+    made->device = present_device;
     made->next = events;
     *event = events = made;
     END (cudaSuccess);
@@ -345,6 +348,8 @@ cudaEventRecord (cudaEvent_t handle, cudaStream_t stream)
     BEGIN ("cudaEventRecord");
     struct CUevent_st *event = event_of (handle);
     struct CUstream_st *on = stream_of (stream);
+    if (on->device != event->device)
+        END (cudaErrorInvalidResourceHandle);
     struct operation *record = stream_add (on, OPERATION_RECORD);
     record->event = event;
     record->ticket = ++event->recorded;

@@ -51,10 +51,13 @@ stream_destroy (struct CUstream_st *stream)
 struct CUstream_st *
 stream_of (cudaStream_t handle)
 {
+    static _Thread_local struct CUstream_st *own_streams[MOST_DEVICES];
     if ((uintptr_t) handle <= 2) {
-        if (!null_streams[present_device])
-            null_streams[present_device] = stream_make (present_device);
-        return null_streams[present_device];
+        struct CUstream_st **stream
+            = (uintptr_t) handle == 2 ? &own_streams[present_device] : &null_streams[present_device];
+        if (!*stream)
+            *stream = stream_make (present_device);
+        return *stream;
     }
     for (struct CUstream_st *stream = streams; stream; stream = stream->next)
         if (stream == handle) {

@@ -82,6 +82,7 @@ struct CUstream_st {
 struct CUevent_st {
     struct CUevent_st *next;
     bool is_destroyed;
+    int device;
     uint64_t recorded, done; /* tickets */
     clock_row clock;
     struct site destroyed;
@@ -102,7 +103,8 @@ struct operation {
     uint64_t ticket;
 };
 
-/** @return the stream of a call; the null stream if @p stream is NULL, and never one that was destroyed */
+/** @return the stream of a call; the null stream if @p stream is NULL, the thread's own if it is cudaStreamPerThread,
+ *  and never one that was destroyed */
 struct CUstream_st *stream_of (cudaStream_t stream);
 struct CUstream_st *stream_make (int device);
 void stream_destroy (struct CUstream_st *stream);

@@ -60,6 +60,21 @@ values (const DLTensor &tensor)
 }
 /** @} */
 
+/** Say on which stream the program's own work on @p device runs. */
+inline void
+set_stream (DLDevice device, void *stream)
+{
+    detail::attempt call;
+    call (accel_set_stream (device, stream, call.err ()));
+}
+
+/** @return the stream in effect; nullptr if @p device has none. */
+inline void *
+get_stream (DLDevice device) noexcept
+{
+    return accel_get_stream (device);
+}
+
 /** A tensor: empty, a view of the program's memory, or with memory of the library's where a function returns it. */
 class tensor {
   public:

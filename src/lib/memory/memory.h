@@ -6,7 +6,8 @@
  * strings, encoded trees, lists of marks) is in host memory by nature, as are data sets and files.
  *
  * Pointers are addresses on the device unless they are called host.  On a device with streams, operations are queued
- * on the stream of the library, in order, and return at once; read() and what returns a value wait for the result.
+ * on the stream that accel_set_stream() has set, in order, and return at once; read() and what returns a value wait for
+ * the result.
  * Operations of the host's table are complete when they return. */
 #ifndef LIB_MEMORY_MEMORY_H
 #define LIB_MEMORY_MEMORY_H
@@ -51,6 +52,8 @@ struct memory {
 
     /** Where operations on @p device are queued, as engines get it.  NULL: nowhere, they are done when they return */
     void *(*stream) (DLDevice device);
+    /** Queue on @p stream from now on, after what has been queued.  NULL: there are no streams */
+    enum accel_status (*set_stream) (DLDevice device, void *stream, struct accel_error *err);
 
     /* What training computes.  kernels/floats.h and kernels/matrix.h say what each does. */
     void (*scale) (DLDevice device, void *values, enum accel_dtype dtype, size_t count, double factor);
@@ -103,8 +106,11 @@ const struct memory *memory_of (DLDevice device);
 /** From now on @p memory is the table of @p type; NULL: there is none.  Before a job is opened, on the main thread. */
 void memory_register (DLDeviceType type, const struct memory *memory);
 
-/** @return the error of an earlier operation on @p device, which may be why create() returned NULL */
+/** @return the error of an earlier operation on @p device */
 enum accel_status memory_check (DLDevice device, struct accel_error *err);
+
+/** After create() returned NULL.  @return what is wrong with @p device; else ACCEL_ERR_NOMEM, with this text */
+enum accel_status memory_fail (DLDevice device, struct accel_error *err, const char *format, ...) ACCEL_PRINTF (3, 4);
 
 /** Whether data on both devices has the same table, and one can be copied to the other within it. */
 static inline bool
@@ -127,6 +133,19 @@ memory_data (const DLTensor *tensor)
 {
     return tensor->data ? memory_at (tensor->data, tensor->byte_offset, 1) : NULL;
 }
+
+/** @{ What gets the next bytes of a tensor, and what gives those from byte @p at on; both in host memory. */
+typedef enum accel_status memory_take (void *user, const void *bytes, size_t length, struct accel_error *err);
+typedef enum accel_status memory_give (void *user, size_t at, void *bytes, size_t length, struct accel_error *err);
+/** @} */
+
+/** Pass the bytes of a contiguous @p tensor, whose device has a table, to @p take: in order, at most @p most
+ *  at once. */
+enum accel_status memory_read_pieces (const DLTensor *tensor, size_t most, memory_take *take, void *user,
+                                      struct accel_error *err);
+
+/** Fill a contiguous @p tensor, whose device has a table, with what @p give gives: in order, one or several pieces. */
+enum accel_status memory_write_pieces (const DLTensor *tensor, memory_give *give, void *user, struct accel_error *err);
 
 /** A contiguous copy of @p tensor, whose device has a table, on the same device. */
 enum accel_status memory_clone (struct accel_tensor *copy, const DLTensor *tensor, struct accel_error *err);

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs whose work on a GPU runs on streams of their own: accel_set_stream() orders it with libaccel's.  The
+ * stand-in ends the program where an order is missing, even if the result happens to be right.
+ * usage: streams [told | untold | change | threads | refused] */
+#include <config.h>
+
+#include "lib/memory/memory.h"
+#include "tests/tap.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { COUNT = 5000, BYTE = 0x3f };
+
+static struct accel_error err;
+static const DLDevice gpu = { .device_type = kDLCUDA }, second = { .device_type = kDLCUDA, .device_id = 1 };
+static float *x, *y, *result; /* on the GPU */
+
+static struct {
+    __typeof__ (&cudaSetDevice) set_device;
+    __typeof__ (&cudaStreamCreateWithFlags) create;
+    __typeof__ (&cudaStreamDestroy) destroy;
+    __typeof__ (&cudaMemsetAsync) set;
+    __typeof__ (&cudaMemcpyAsync) copy;
+} cuda;
+
+static void *
+symbol (void *module, const char *name)
+{
+    void *found = module ? dlsym (module, name) : NULL;
+    if (found)
+        return found;
+    printf ("Bail out! %s: not found\n", name);
+    exit (1);
+}
+
+/* The runtime of the module, which libaccel has loaded. */
+static void
+begin (void)
+{
+    char path[4096];
+    const struct memory *memory = memory_of (gpu);
+    snprintf (path, sizeof path, "%s/accel_device_cuda.so", getenv ("ACCEL_ENGINE_PATH"));
+    void *module = dlopen (path, RTLD_NOW | RTLD_NOLOAD);
+    *(void **) &cuda.set_device = symbol (module, "cudaSetDevice");
+    *(void **) &cuda.create = symbol (module, "cudaStreamCreateWithFlags");
+    *(void **) &cuda.destroy = symbol (module, "cudaStreamDestroy");
+    *(void **) &cuda.set = symbol (module, "cudaMemsetAsync");
+    *(void **) &cuda.copy = symbol (module, "cudaMemcpyAsync");
+    x = memory->create (gpu, COUNT * sizeof *x, true);
+    y = memory->create (gpu, COUNT * sizeof *y, true);
+    result = memory->create (gpu, sizeof *result, true);
+}
+
+static void
+end (void)
+{
+    const struct memory *memory = memory_of (gpu);
+    memory->destroy (gpu, x);
+    memory->destroy (gpu, y);
+    memory->destroy (gpu, result);
+}
+
+static cudaStream_t
+make_stream (void)
+{
+    cudaStream_t stream = NULL;
+    if (cuda.create (&stream, cudaStreamNonBlocking))
+        abort ();
+    return stream;
+}
+
+/* Work of the program on @p stream, and of libaccel, in turn; each uses what the other wrote. */
+static void
+queue (cudaStream_t stream)
+{
+    const struct memory *memory = memory_of (gpu);
+    memory->zero (gpu, x, COUNT * sizeof *x);
+    cuda.set (x, BYTE, COUNT * sizeof *x, stream);
+    memory->scale (gpu, x, ACCEL_FLOAT32, COUNT, 2);
+    cuda.copy (y, x, COUNT * sizeof *x, cudaMemcpyDeviceToDevice, stream);
+    memory->add (gpu, x, y, COUNT);
+    memory->norm (gpu, x, ACCEL_FLOAT32, COUNT, 1, 1, result);
+    cuda.copy (y, x, COUNT * sizeof *x, cudaMemcpyDeviceToDevice, stream);
+    memory->zero (gpu, x, COUNT * sizeof *x);
+}
+
+static bool
+work (cudaStream_t stream)
+{
+    const struct memory *memory = memory_of (gpu);
+    float *values = malloc (COUNT * sizeof *values), length = 0, first, sum = 0;
+    queue (stream);
+    memset (&first, BYTE, sizeof first);
+    bool right = !memory->read (gpu, values, y, COUNT * sizeof *y, &err)
+                 && !memory->read (gpu, &length, result, sizeof length, &err);
+    for (int i = 0; i < COUNT; i++) {
+        right = right && values[i] == 4 * first;
+        sum += values[i];
+    }
+    free (values);
+    return right && length > 0.999F * sum && length < 1.001F * sum;
+}
+
+static void
+told (void)
+{
+    cudaStream_t stream = make_stream ();
+    ok (accel_get_stream (gpu) == (void *) 1, "the default stream at the beginning");
+    ok (work ((cudaStream_t) 1) && work (NULL), "work on the default stream");
+    ok (!accel_set_stream (gpu, stream, &err) && accel_get_stream (gpu) == (void *) stream, "a stream is set: %s",
+        err.text);
+    ok (work (stream) && work (stream), "work on it");
+    ok (!accel_set_stream (gpu, NULL, &err) && accel_get_stream (gpu) == (void *) 1, "and back");
+    ok (work (NULL), "work on the default stream again");
+    ok (!accel_set_stream (gpu, (void *) 1, &err) && accel_get_stream (gpu) == (void *) 1, "which has a number, too");
+}
+
+static void
+untold (void)
+{
+    cudaStream_t stream = make_stream ();
+    printf ("%d\n", work (stream));
+}
+
+/* Without a wait between them. */
+static void
+change (void)
+{
+    const struct memory *memory = memory_of (gpu);
+    cudaStream_t streams[2];
+    for (int i = 0; i < 6; i++) {
+        streams[i % 2] = make_stream ();
+        enum accel_status status = accel_set_stream (gpu, streams[i % 2], &err);
+        ok (!status, "stream %d: %s", i, err.text);
+        if (i)
+            cuda.destroy (streams[(i + 1) % 2]);
+        cuda.set (x, i, COUNT * sizeof *x, streams[i % 2]);
+        memory->add (gpu, y, x, COUNT);
+        memory->norm (gpu, x, ACCEL_FLOAT32, COUNT, 1, 2, result);
+    }
+    ok (!accel_set_stream (gpu, (void *) 2, &err), "the thread's");
+    cuda.set (y, 0, COUNT * sizeof *x, (cudaStream_t) 2);
+    ok (!accel_set_stream (gpu, streams[1], &err), "from there to another");
+    ok (work (streams[1]), "all is right at the end");
+    ok (!accel_set_stream (gpu, NULL, &err), "to the default one");
+    cuda.destroy (streams[1]);
+    ok (work (NULL), "work on the default one");
+}
+
+static void *
+work_in_thread (void *unused)
+{
+    queue ((cudaStream_t) 2);
+    return unused;
+}
+
+/* No thread waits for the GPU before another one goes on. */
+static void
+threads (void)
+{
+    ok (!accel_set_stream (gpu, (void *) 2, &err) && accel_get_stream (gpu) == (void *) 2, "each thread has a stream");
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        queue ((cudaStream_t) 2);
+        if (pthread_create (&thread, NULL, work_in_thread, NULL) || pthread_join (thread, NULL))
+            abort ();
+    }
+    ok (work ((cudaStream_t) 2), "work on the streams of four threads");
+}
+
+/* With two GPUs. */
+static void
+refused (void)
+{
+    const DLDevice host = { .device_type = kDLCPU }, other = { .device_type = kDLROCM };
+    ok (!accel_set_stream (host, NULL, &err) && !accel_get_stream (host), "host memory needs no stream");
+    ok (accel_set_stream (host, (void *) 1, &err) == ACCEL_ERR_INVALID && strstr (err.text, "cpu has no streams"),
+        "and has none: %s", err.text);
+    ok (accel_set_stream (other, NULL, &err) == ACCEL_ERR_UNSUPPORTED && !accel_get_stream (other)
+            && strstr (err.text, "no code for rocm:0"),
+        "another maker's GPU: %s", err.text);
+    ok (accel_set_stream (gpu, (void *) UINTPTR_MAX, &err) == ACCEL_ERR_INVALID && strstr (err.text, "-1 (no order)"),
+        "DLPack's -1: %s", err.text);
+    cuda.set_device (1);
+    cudaStream_t stream = make_stream ();
+    cuda.set_device (0);
+    ok (accel_set_stream (gpu, stream, &err) == ACCEL_ERR_SYSTEM && accel_get_stream (gpu) == (void *) 1
+            && strstr (err.text, "cuda:0: the stream cannot be used: invalid resource handle"),
+        "another GPU's stream: %s", err.text);
+    ok (work (NULL), "the former one stays");
+    ok (!accel_set_stream (second, stream, &err) && accel_get_stream (second) == (void *) stream
+            && accel_get_stream (gpu) == (void *) 1,
+        "each GPU has its own");
+    DLDevice missing = { .device_type = kDLCUDA, .device_id = 7 }, beyond = { .device_type = kDLCUDA, .device_id = 99 };
+    ok (accel_set_stream (missing, NULL, &err) == ACCEL_ERR_SYSTEM && strstr (err.text, "cuda:7"), "%s", err.text);
+    ok (accel_set_stream (beyond, NULL, &err) == ACCEL_ERR_INVALID && accel_get_stream (beyond), "%s", err.text);
+    setenv ("STANDIN_FAIL", "cudaStreamWaitEvent:1:400", true);
+    ok (accel_set_stream (gpu, (void *) 2, &err) == ACCEL_ERR_SYSTEM, "an error: %s", err.text);
+    unsetenv ("STANDIN_FAIL");
+    ok (accel_get_stream (gpu) == (void *) 1 && work (NULL), "which is not one of the GPU");
+}
+
+int
+main (int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run) (void);
+    } all[] = { { "told", told }, { "untold", untold }, { "change", change }, { "threads", threads },
+                { "refused", refused } };
+    if (!memory_of (gpu)) {
+        printf ("Bail out! no GPU\n");
+        return 1;
+    }
+    begin ();
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (argc > 1 && !strcmp (argv[1], all[i].name))
+            all[i].run ();
+    end ();
+    return done_testing ();
+}
