@@ -83,14 +83,22 @@ placing_init (struct accel_loader *loader, struct accel *acc, struct accel_error
     return status ? status : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for batches on a device");
 }
 
+/* What is on its way arrives: the reader keeps no batch when it begins anew. */
+static void
+wait_for_all (struct placing *placing)
+{
+    for (unsigned i = 0; i < SLOTS && placing->lane; i++)
+        placing->memory->lanes->wait (placing->lane, i);
+}
+
 void
 placing_stop (struct accel_loader *loader)
 {
     struct placing *placing = loader->placing;
     if (!placing)
         return;
-    for (unsigned i = 0; i < SLOTS && placing->lane; i++) {
-        placing->memory->lanes->wait (placing->lane, i);
+    wait_for_all (placing);
+    for (int i = 0; i < SLOTS; i++) {
         placing->slots[i].state = PLACED_NONE;
         placing->slots[i].unsent = NULL;
     }
@@ -211,8 +219,9 @@ fetch (struct accel_loader *loader, const struct comm_site *site, size_t number)
 
 /* A failure is told once: the next call tries again. */
 static enum accel_status
-tell_failure (struct placed *placed, struct accel_error *err)
+tell_failure (struct placing *placing, struct placed *placed, struct accel_error *err)
 {
+    wait_for_all (placing);
     placed->state = PLACED_NONE;
     if (err)
         *err = placed->failure;
@@ -230,7 +239,7 @@ placing_next (struct accel_loader *loader, const struct comm_site *site, struct 
     if (placed->state == PLACED_NONE)
         fetch (loader, site, placing->next);
     if (placed->state == PLACED_FAILED)
-        return tell_failure (placed, err);
+        return tell_failure (placing, placed, err);
     *handed = placed->handed;
     if (placed->state == PLACED_END)
         return ACCEL_OK;
