@@ -313,7 +313,7 @@ collect (struct accel_loader *loader)
     const struct accel_batch *batch;
     const int64_t wanted[] = { 40, 41, 42 };
     struct accel_tensor all = { .owned_bytes = 0 }, padded = { .owned_bytes = 0 }, metrics = { .owned_bytes = 0 };
-    struct accel_tree *tree, *gathered, *host;
+    struct accel_tree *tree, *gathered, *host, *joined, *longer;
     while (accel_loader_next (loader, &batch, &err) && !accel_loader_end_of_dataloader (loader))
         ;
     const DLTensor *numbers = accel_batch_tensor (batch, "number");
@@ -334,6 +334,21 @@ collect (struct accel_loader *loader)
     ok (!accel_send_to_device (&host, gathered, (DLDevice){ .device_type = kDLCPU }, NULL, &err)
             && ((float *) accel_tree_tensor (accel_tree_get (host, "row"))->data)[WIDTH] == 41 * WIDTH,
         "sent to the host");
+    accel_tree_destroy (host);
+    const struct accel_tree *both[] = { tree, gathered };
+    const int64_t twice[] = { 40, 41, 42, 40, 41, 42 }, five[] = { -7, -7, 40, 41, 42 };
+    ok (!accel_tree_concatenate (&joined, both, 2, 0, &err)
+            && has (accel_tree_tensor (accel_tree_get (joined, "number")), twice, 6),
+        "concatenated: %s", err.text);
+    ok (!accel_tree_pad (&longer, tree, 0, 5, -7, true, &err)
+            && has (accel_tree_tensor (accel_tree_get (longer, "number")), five, 5),
+        "made longer: %s", err.text);
+    accel_tree_destroy (joined);
+    MUST (accel_send_to_device (&host, tree, (DLDevice){ .device_type = kDLCPU }, NULL, &err));
+    both[0] = host;
+    ok (accel_tree_concatenate (&joined, both, 2, 0, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "tree 1 is on cuda:0, but tree 0 is on cpu:0"), "not with one on the host: %s", err.text);
+    accel_tree_destroy (longer);
     accel_tree_destroy (tree);
     accel_tree_destroy (gathered);
     accel_tree_destroy (host);
@@ -360,6 +375,13 @@ rules (void)
     ok (device_of (other) == kDLCPU, "unless the loader says otherwise");
     accel_loader_destroy (other);
     const struct accel_batch *batch;
+    struct accel_tree *copy;
+    if (!accel_loader_next (loader, &batch, &err))
+        must (err.code, "a batch");
+    MUST (accel_tree_copy_tensor (&copy, accel_batch_tensor (batch, "number"), &err));
+    accel_loader_end (loader);
+    ok (has (accel_tree_tensor (copy), (int64_t[]){ 0, 1, 2, 3 }, 4), "a copy of a batch's tensor is on the GPU");
+    accel_tree_destroy (copy);
     if (!accel_loader_next (loader, &batch, &err))
         must (err.code, "a batch");
     accel_close (acc);

@@ -164,6 +164,10 @@ memory_data (const DLTensor *tensor)
     return tensor->data ? memory_at (tensor->data, tensor->byte_offset, 1) : NULL;
 }
 
+/** A contiguous tensor that owns memory on @p device, which has a table; what is in it is not set. */
+enum accel_status memory_allocate (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, const int64_t *shape,
+                                   DLDevice device, struct accel_error *err);
+
 /** A contiguous copy of @p tensor, whose device has a table, on the same device. */
 enum accel_status memory_clone (struct accel_tensor *copy, const DLTensor *tensor, struct accel_error *err);
 
