@@ -6,7 +6,8 @@
  * For each size, in turns: a blocking all-reduce; the computation alone; the computation, then the blocking call
  * ("both"); and the call started, the computation, the wait ("overlap").  The call adds both - compute if it blocks and
  * overlap - compute if it does not; "hidden" is the part of the former that the latter saves.  Times are medians of the
- * slowest rank's.  The computation takes three times as long as the blocking call.
+ * slowest rank's.  The computation takes three times as long as the blocking call.  Where that is long, there are fewer
+ * rounds.
  *
  *   device  it takes no processor, as if a device did it: all ranks sleep
  *   free    it takes the first processor, which the ranks share; work in flight has the others
@@ -22,7 +23,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-enum { MOST_ROUNDS = 201, KINDS = 4, WARM = 3 };
+enum { MOST_ROUNDS = 201, LEAST_ROUNDS = 5, KINDS = 4, WARM = 3, MOST_US = 5000000 };
 enum kind { BLOCKING, COMPUTING, ONE_THEN_OTHER, OVERLAPPED };
 
 static const size_t sizes[] = { 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20 };
@@ -142,9 +143,12 @@ measure_size (size_t bytes, int rounds, double steps)
     static double times[KINDS][MOST_ROUNDS];
     size_t count = bytes / sizeof (float);
     double us;
-    for (int i = 0; i < rounds; i++)
+    for (int i = 0; i < LEAST_ROUNDS; i++)
         times[BLOCKING][i] = measure (BLOCKING, count, 0, 0);
-    us = 3 * median (times[BLOCKING], rounds); /* the same on all ranks */
+    us = 3 * median (times[BLOCKING], LEAST_ROUNDS); /* the same on all ranks */
+    int fitting = 4 * us * rounds > MOST_US ? (int) (MOST_US / (4 * us)) : rounds;
+    if (fitting < rounds)
+        rounds = fitting > LEAST_ROUNDS ? fitting : LEAST_ROUNDS;
     for (int i = -WARM; i < rounds; i++)
         for (int kind = 0; kind < KINDS; kind++)
             times[kind][i < 0 ? 0 : i] = measure ((enum kind) kind, count, us, steps);

@@ -4,6 +4,7 @@
 #
 #   hosts.sh start ACCELERATE [ROUNDS] [HOSTS...]
 #   hosts.sh reduce BENCH_COLLECTIVES MPI_ALLREDUCE [veth|memory] [ROUNDS] [ENGINE...]
+#   hosts.sh overlap BENCH_OVERLAP [veth|memory] [device|free|shared] [ROUNDS]
 #
 # start: from the command to the first line of rank 0, one rank on each host, started from a host without ranks.
 # Beside it mpirun, and an ssh to each host: one after the other, and all at once.  The hosts share the processors of
@@ -11,6 +12,7 @@
 # reduce: libaccel's engines beside MPI_Allreduce, 2 hosts of 2 ranks, in place, both started by mpirun.  "veth":
 # between two namespaces, by TCP; "memory": all ranks are on this machine and only believe to be on two hosts, so that
 # MPI's shared memory is the network.
+# overlap: how much of an all-reduce's time a computation hides on such hosts, with engine mpi.
 # All competitors run in turns, ROUNDS times each; the figures are medians.  Needs root.
 here=$(cd "$(dirname "$0")" && pwd)
 usage () {
@@ -145,14 +147,27 @@ table_of_reduces () {
             }
         }' "$1"
 }
-bench_reduce () {
-    [ $# -ge 2 ] && bench=$(absolute "$1") && mpi=$(absolute "$2") && [ -x "$bench" ] && [ -x "$mpi" ] || usage
-    network=${3:-veth} rounds=${4:-3}
-    [ $# -ge 4 ] && shift 4 || shift $#
-    [ $# -gt 0 ] || set -- mpi
-    : "${ACCEL_ENGINE_PATH:=$(absolute "$(dirname "$bench")/../src/engines/mpi")/.libs}"
+# connect NETWORK BENCHMARK
+connect () {
+    network=$1
+    : "${ACCEL_ENGINE_PATH:=$(absolute "$(dirname "$2")/../src/engines/mpi")/.libs}"
     export ACCEL_ENGINE_PATH
     if [ "$network" = veth ]; then hosts up 2 || exit; else wrapper; fi
+}
+bench_overlap () {
+    bench=$(absolute "$1") && [ -x "$bench" ] || usage
+    connect "${2:-veth}" "$bench"
+    ACCEL_ENGINE=mpi
+    export ACCEL_ENGINE
+    echo "engine mpi: overlap, 2 hosts of 2 ranks, $network, $processors processors"
+    ranks "$bench" "${3:-device}" "${4:-15}"
+}
+bench_reduce () {
+    [ $# -ge 2 ] && bench=$(absolute "$1") && mpi=$(absolute "$2") && [ -x "$bench" ] && [ -x "$mpi" ] || usage
+    connect "${3:-veth}" "$bench"
+    rounds=${4:-3}
+    [ $# -ge 4 ] && shift 4 || shift $#
+    [ $# -gt 0 ] || set -- mpi
     for round in $(seq "$rounds"); do
         for engine; do
             ACCEL_ENGINE=$engine
@@ -175,7 +190,7 @@ _start) # on a host, by bench_start
     time_start "$3"
     exit
     ;;
-start | reduce) [ $# -gt 1 ] || usage ;;
+start | reduce | overlap) [ $# -gt 1 ] || usage ;;
 *) usage ;;
 esac
 work=$(mktemp -d) || exit 1

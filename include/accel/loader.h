@@ -263,7 +263,7 @@ enum accel_join_even {
 /** @return the number of samples in @p batch. */
 ACCEL_API size_t accel_batch_size (const struct accel_batch *batch);
 
-/** @return field @p name of @p batch: [samples, ...], contiguous, see `device` in it; NULL if there is no such field. */
+/** @return field @p name of @p batch: [samples, ...], contiguous, on its `device`; NULL if there is no such field. */
 ACCEL_API const DLTensor *accel_batch_tensor (const struct accel_batch *batch, const char *name);
 
 /**

@@ -102,8 +102,8 @@ accel_safetensors_view (struct accel_safetensors *file, size_t index, DLTensor *
 /**
  * Read a tensor into memory of the program.
  *
- * @param into  contiguous, in host memory, with the tensor's shape.  Its type must be the tensor's, or both must be
- *              float types; then each number is rounded to the nearest
+ * @param into  contiguous, in memory of the host or of a GPU, with the tensor's shape.  Its type must be the tensor's,
+ *              or both must be float types; then each number is rounded to the nearest
  * @retval ACCEL_ERR_INVALID  another shape or type
  * @retval ACCEL_ERR_FORMAT   the file was truncated after it was opened
  */
@@ -179,7 +179,7 @@ ACCEL_API void accel_safetensors_writer_destroy (struct accel_safetensors_writer
 /**
  * Write a file of tensors that are in memory: Python's save_file.
  *
- * @param tensors   [count]; contiguous, in host memory
+ * @param tensors   [count]; contiguous, in memory of the host or of a GPU
  * @param metadata  as for accel_safetensors_writer_create()
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status

@@ -34,7 +34,7 @@ ACCEL_API void accel_state_dict_set_text (struct accel_state_dict *state, const 
 /**
  * Add a tensor.  Its shape and memory must stay as they are until the save has ended; nothing is copied before.
  *
- * @param tensor  host memory, contiguous, of a type that libaccel knows
+ * @param tensor  contiguous, in memory of the host or of a GPU, of a type that libaccel knows
  */
 ACCEL_API void
 accel_state_dict_set_tensor (struct accel_state_dict *state, const char *name, const DLTensor *tensor);
@@ -76,7 +76,7 @@ accel_state_dict_get_text (const struct accel_state_dict *state, const char *nam
 /**
  * Read a tensor from the file into memory.
  *
- * @param into  host memory, contiguous; its shape and type must be those of the stored tensor
+ * @param into  contiguous, in memory of the host or of a GPU; its shape and type must be those of the stored tensor
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_state_dict_get_tensor (const struct accel_state_dict *state, const char *name, DLTensor *into,

@@ -105,7 +105,7 @@ ACCEL_API const DLTensor *accel_tree_tensor (const struct accel_tree *tree);
  */
 ACCEL_API const void *accel_tree_bytes (const struct accel_tree *tree, size_t *size_bytes);
 
-/** Copy @p tree and its tensors, which become contiguous.  ACCEL_ERR_UNSUPPORTED: there is no code for a tensor's memory. */
+/** Copy @p tree and its tensors, which become contiguous.  ACCEL_ERR_UNSUPPORTED: no code for a tensor's memory. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_copy (struct accel_tree **copy, const struct accel_tree *tree, struct accel_error *err);
 

@@ -243,19 +243,29 @@ take_stage (struct gpu *gpu)
     return stage;
 }
 
-/* Through pinned memory.  @return whether all is well */
+/* Through pinned memory: one piece is on its way while the host copies the one before.  @return whether all is well */
 static bool
 read_pieces (struct gpu *gpu, char *to, const char *from, size_t bytes)
 {
     cudaStream_t const stream = gpu->stream;
-    for (size_t at = 0; at < bytes; at += STAGE_BYTES) {
-        size_t some = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
-        struct stage *stage = take_stage (gpu);
-        NOTE (gpu, cudaMemcpyAsync, stage->memory, from + at, some, cudaMemcpyDeviceToHost, stream);
-        NOTE (gpu, cudaStreamSynchronize, stream);
+    const struct stage *former = NULL;
+    for (size_t at = 0; at < bytes || former; at += STAGE_BYTES) {
+        struct stage *stage = at < bytes ? take_stage (gpu) : NULL;
+        if (stage) {
+            size_t some = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
+            NOTE (gpu, cudaMemcpyAsync, stage->memory, from + at, some, cudaMemcpyDeviceToHost, stream);
+            NOTE (gpu, cudaEventRecord, stage->copied, stream);
+        }
+        if (former && stage)
+            NOTE (gpu, cudaEventSynchronize, former->copied);
+        else if (former)
+            NOTE (gpu, cudaStreamSynchronize, stream);
         if (!note (gpu, cudaGetLastError (), "a kernel") || gpu->error)
             return false;
-        memcpy (to + at, stage->memory, some);
+        size_t before = at - STAGE_BYTES;
+        if (former)
+            memcpy (to + before, former->memory, bytes - before < STAGE_BYTES ? bytes - before : STAGE_BYTES);
+        former = stage;
     }
     return true;
 }

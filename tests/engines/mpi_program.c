@@ -3,15 +3,20 @@
  *
  *   mpi_program init         MPI_Init() comes before accel_open(): one thread may communicate
  *   mpi_program serialized   the same with MPI_Init_thread()
+ *   mpi_program strays       after MPI_Init(), other threads open the job, and wait for a call
  *   mpi_program finalized    accel_open() comes after MPI_Finalize()
  *   mpi_program large        more than 2^31 elements
  *   mpi_program many         thousands of calls, which leave no memory behind
  *   mpi_program message      100 MiB, more than MPI gets at once, and their sum
- *   mpi_program asleep       rank 1 starts a large transfer, and does not go on
+ *   mpi_program asleep       rank 1 starts a large transfer, and is stopped
+ *   mpi_program alone        a large sum moves on while rank 1 computes
  *   mpi_program waits        short waits, all of which together exceed the timeout
  *   mpi_program broken WHAT  MPI_Irecv() of data fails on the last rank: of a broadcast, or a sum
  *   mpi_program elsewhere    ranks 1 and 2 fail in a group; rank 0 waits for rank 1 in another one
  *   mpi_program absent       rank 1 never opens the job
+ *   mpi_program freed        accel_free() gives memory back in a way that MPI hears of
+ *   mpi_program limited      with a limit on address space, there is some left for the program
+ *   mpi_program hears        rank 3 ends while rank 2, of the same host, computes
  *
  * What is wrong is one line on standard error and exit status 1. */
 #include <config.h>
@@ -20,10 +25,13 @@
 
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { WINDOW = 32 << 20, WINDOWS = 65 };
@@ -139,6 +147,50 @@ with_mpi_of_the_program (int level)
     MPI_Finalized (&is_over);
     must (!is_over, "accel_close() has finalized MPI", &(struct accel_error){ 0 });
     MPI_Finalize ();
+}
+
+static void *
+open_elsewhere (void *user)
+{
+    struct barrier *barrier = user;
+    struct accel *acc;
+    barrier->status = accel_open (&acc, NULL, &barrier->err);
+    return NULL;
+}
+
+static void *
+wait_elsewhere (void *user)
+{
+    struct accel_error err = { 0 };
+    must (accel_work_wait (user, &err) == ACCEL_ERR_UNSUPPORTED
+              && strstr (err.text, "MPI was initialized with MPI_THREAD_"),
+          "another thread may wait", &err);
+    return NULL;
+}
+
+static void
+refuse_strays (void)
+{
+    static const char reason[] = "call accel_open() on the thread that called MPI_Init()";
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *work;
+    struct barrier barrier = { 0 };
+    pthread_t thread;
+    int rank = 0;
+    MPI_Init (NULL, NULL);
+    must (!pthread_create (&thread, NULL, open_elsewhere, &barrier) && !pthread_join (thread, NULL), "thread", &err);
+    must (barrier.status == ACCEL_ERR_UNSUPPORTED && strstr (barrier.err.text, reason), "another thread may open",
+          &barrier.err);
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    MPI_Comm_rank (MPI_COMM_WORLD, &rank);
+    if (rank == 0) {
+        must (!accel_comm_barrier_start (accel_world (acc), &work, &err), "start", &err);
+        must (!pthread_create (&thread, NULL, wait_elsewhere, work) && !pthread_join (thread, NULL), "thread", &err);
+    }
+    puts ("as expected");
+    fflush (stdout);
+    _exit (0); /* the job has failed */
 }
 
 static void
@@ -271,6 +323,62 @@ send_long (void)
     accel_close (acc);
 }
 
+/* ---- memory of accel_alloc() ---- */
+
+static const char *given; /* by MADV_REMOVE, at last */
+static size_t given_bytes;
+
+/* The engine calls this one, as it would that of an MPI that remembers which pages a network adapter knows. */
+__attribute__ ((visibility ("default"))) int
+madvise (void *at, size_t bytes, int advice)
+{
+    if (advice == MADV_REMOVE) {
+        given = at;
+        given_bytes = bytes;
+    }
+    return (int) syscall (SYS_madvise, at, bytes, advice);
+}
+
+static void
+free_shared (void)
+{
+    enum { BYTES = 1 << 20 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    void *memory, *again;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    must (!accel_alloc (acc, &memory, BYTES, &err), "accel_alloc", &err);
+    memset (memory, 1, BYTES);
+    given = NULL;
+    accel_free (acc, memory);
+    bool is_shared = accel_local_num_processes (acc) > 1;
+    must (!is_shared || (given == memory && given_bytes >= BYTES), "not by madvise()", &err);
+    must (!accel_alloc (acc, &again, BYTES, &err), "accel_alloc", &err);
+    must (!is_shared || (again == memory && !*(char *) again), "not given back", &err);
+    accel_free (acc, again);
+    printf ("as expected\n");
+    accel_close (acc);
+}
+
+/* Of 5 GiB, the memory of a host with two ranks would take 4, if it took what it can get. */
+static void
+limit_space (void)
+{
+    const struct rlimit limit = { (rlim_t) 5 << 30, (rlim_t) 5 << 30 };
+    const size_t bytes = (size_t) 3 << 29;
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    void *memory;
+    must (!setrlimit (RLIMIT_AS, &limit), "setrlimit", &err);
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    must (!accel_alloc (acc, &memory, 1 << 20, &err), "accel_alloc", &err);
+    void *own = mmap (NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    must (own != MAP_FAILED, "no address space is left", &err);
+    accel_free (acc, memory);
+    printf ("as expected\n");
+    accel_close (acc);
+}
+
 /* ---- who does not go on ---- */
 
 static void
@@ -286,10 +394,40 @@ sleep_in_transfer (void)
     float *own = calloc (COUNT, sizeof *own), *all = calloc ((size_t) accel_comm_size (world) * COUNT, sizeof *all);
     must (own && all, "calloc", &err);
     must (!accel_comm_all_gather_start (world, own, all, COUNT, ACCEL_FLOAT32, &work, &err), "start", &err);
-    if (rank == 1)
+    if (rank == 1 && !fork ()) {
         sleep (NAP_S);
+        kill (getppid (), SIGCONT);
+        _exit (0);
+    }
+    if (rank == 1)
+        raise (SIGSTOP);
     enum accel_status status = accel_work_wait (work, &err);
     must (rank == 1 || (status && strstr (err.text, "waiting for rank 1")), "the rank that sleeps is not named", &err);
+    accel_close (acc);
+}
+
+/* Rank 1 is in no call of the library until rank 0 has the sum. */
+static void
+compute_meanwhile (void)
+{
+    enum { COUNT = 2 << 20, TRIES = 2000 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *work;
+    void *values;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    must (!accel_alloc (acc, &values, COUNT * sizeof (float), &err), "accel_alloc", &err);
+    must (!accel_comm_all_reduce_start (world, values, values, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &work, &err), "start",
+          &err);
+    for (int i = 0; accel_comm_rank (world) == 1 && access ("done", F_OK); i++) {
+        must (i < TRIES, "the sum does not move on while rank 1 computes", &err);
+        usleep (10000);
+    }
+    must (!accel_work_wait (work, &err), "wait", &err);
+    if (accel_comm_rank (world) == 0)
+        must (fopen ("done", "w"), "the file done", &err);
+    accel_free (acc, values);
     accel_close (acc);
 }
 
@@ -367,6 +505,36 @@ fail_elsewhere (void)
     accel_close (acc);
 }
 
+/* Rank 2 computes until the ranks of the other host have heard of rank 3. */
+static void
+hear_of_the_dead (void)
+{
+    static const char *const heard[] = { "heard.0", "heard.1" };
+    enum { NAP_US = 10000, NAPS = 3000 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = 20000 }, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    int rank = accel_comm_rank (world);
+    must (!accel_comm_barrier (world, &err), "barrier", &err);
+    if (rank == 3)
+        raise (SIGKILL);
+    for (int i = 0; rank == 2 && i < NAPS && (access (heard[0], F_OK) || access (heard[1], F_OK)); i++)
+        usleep (NAP_US);
+    enum accel_status status = accel_comm_barrier (world, &err);
+    must (status == ACCEL_ERR_PEER && strstr (err.text, "rank 3 ended (process"), "not who ended", &err);
+    FILE *file = rank < 2 ? fopen (heard[rank], "w") : NULL;
+    must (rank == 2 || (file && !fclose (file)), "a file", &err);
+    printf ("as expected\n");
+    accel_close (acc);
+}
+
+static void
+say_wrong (void)
+{
+    puts ("WRONG: exit() goes on beside a thread in MPI_Init()");
+}
+
 /* The other one ends when mpirun, or the launcher, does not find it any more. */
 static void
 wait_in_vain (void)
@@ -377,6 +545,7 @@ wait_in_vain (void)
     if (text && !strcmp (text, "1"))
         for (;;)
             pause ();
+    atexit (say_wrong);
     enum accel_status status = accel_open (&acc, &(struct accel_options){ .timeout_ms = 1500 }, &err);
     printf ("%s: %s\n", status == ACCEL_ERR_TIMEOUT ? "timeout" : "WRONG", err.text);
     status = accel_open (&acc, &(struct accel_options){ .timeout_ms = 1500 }, &err);
@@ -403,6 +572,8 @@ main (int argc, char **argv)
         send_long ();
     else if (!strcmp (how, "asleep"))
         sleep_in_transfer ();
+    else if (!strcmp (how, "alone"))
+        compute_meanwhile ();
     else if (!strcmp (how, "waits"))
         wait_often ();
     else if (!strcmp (how, "broken"))
@@ -411,6 +582,14 @@ main (int argc, char **argv)
         fail_elsewhere ();
     else if (!strcmp (how, "absent"))
         wait_in_vain ();
+    else if (!strcmp (how, "strays"))
+        refuse_strays ();
+    else if (!strcmp (how, "freed"))
+        free_shared ();
+    else if (!strcmp (how, "limited"))
+        limit_space ();
+    else if (!strcmp (how, "hears"))
+        hear_of_the_dead ();
     else
         return 2;
     return 0;

@@ -607,7 +607,7 @@ disk_recover_folder (const struct disk_replay *replay, const char *key, const ch
 }
 
 /** Build in @p to what the disk may have of folder @p path, which was noted from its beginning, empty. */
-static void
+__attribute__ ((unused)) static void
 disk_recover (const char *path, enum disk_part part, const char *to)
 {
     struct disk_replay replay = { .part = part };

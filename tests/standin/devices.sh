@@ -30,7 +30,6 @@ test_expect_success 'too little memory on the GPU' '
     grep "cannot allocate 1200000 bytes on cuda:0" out'
 
 test_expect_success 'there is no way to GPUs of other makers' 'timeout $patience "$gpu" rocm >out && test "$(grep -c ^ok out)" -eq 1'
-test_expect_success 'a model on a GPU is not saved' 'timeout $patience "$gpu" save >out && test "$(grep -c ^ok out)" -eq 1'
 test_expect_success 'a call leaves the device of the thread as it was, and other errors alone' '
     STANDIN_DEVICES=3 timeout $patience "$gpu" visits >out && test "$(grep -c ^ok out)" -eq 8'
 test_expect_success 'a call makes no context on other GPUs' '

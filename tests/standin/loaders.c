@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loaders whose batches are on a GPU: they are those of loaders whose batches stay on the host, whatever the program does
- * with the loader, and the program never waits for the GPU before it goes on.
+/* Loaders whose batches are on a GPU: they are those of loaders whose batches stay on the host, whatever the program
+ * does with the loader, and the program never waits for the GPU before it goes on.
  * usage: loaders walk | rules | fail | threads */
 #include <config.h>
 
@@ -347,7 +347,8 @@ collect (struct accel_loader *loader)
     MUST (accel_send_to_device (&host, tree, (DLDevice){ .device_type = kDLCPU }, NULL, &err));
     both[0] = host;
     ok (accel_tree_concatenate (&joined, both, 2, 0, &err) == ACCEL_ERR_INVALID
-            && strstr (err.text, "tree 1 is on cuda:0, but tree 0 is on cpu:0"), "not with one on the host: %s", err.text);
+            && strstr (err.text, "tree 1 is on cuda:0, but tree 0 is on cpu:0"),
+        "not with one on the host: %s", err.text);
     accel_tree_destroy (longer);
     accel_tree_destroy (tree);
     accel_tree_destroy (gathered);

@@ -47,9 +47,9 @@ check (const struct accel_engine_call *call, struct accel_error *err)
 }
 
 static enum accel_status
-engine_start (void *transport, const struct accel_engine_call *call, void **work, struct accel_error *err)
+start (struct team *team, const struct accel_engine_call *call, bool moves_on, struct flight **work,
+       struct accel_error *err)
 {
-    struct team *team = transport;
     enum accel_status status = check (call, err);
     if (status)
         return status;
@@ -57,9 +57,20 @@ engine_start (void *transport, const struct accel_engine_call *call, void **work
     struct flight *flight = flight_create (team, call);
     if (flight)
         team_start (team, flight);
+    if (flight && moves_on)
+        mover_call ();
     unlock ();
     *work = flight;
     return flight ? ACCEL_OK : fail_without_memory (call->helpers, err);
+}
+
+static enum accel_status
+engine_start (void *transport, const struct accel_engine_call *call, void **work, struct accel_error *err)
+{
+    struct flight *flight = NULL;
+    enum accel_status status = start (transport, call, true, &flight, err);
+    *work = flight;
+    return status;
 }
 
 static bool
@@ -90,14 +101,6 @@ doze (int64_t idle_ns)
     lock ();
 }
 
-static int64_t
-now_ns (void)
-{
-    struct timespec now;
-    clock_gettime (CLOCK_MONOTONIC, &now);
-    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static void
 wait_until_over (const struct flight *flight)
 {
@@ -119,7 +122,10 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     enum accel_status status = flight->over ? ACCEL_OK : check (flight->call, &why);
     if (status)
         team_fail (team, status, &why);
+    mpi_world.waiters++;
     wait_until_over (flight);
+    mpi_world.waiters--;
+    mover_call ();
     while (*at != flight)
         at = &(*at)->next;
     *at = flight->next;
@@ -134,8 +140,8 @@ engine_wait (void *transport, void *work, struct accel_error *err)
 static enum accel_status
 engine_run (void *transport, const struct accel_engine_call *call, struct accel_error *err)
 {
-    void *work;
-    enum accel_status status = engine_start (transport, call, &work, err);
+    struct flight *work;
+    enum accel_status status = start (transport, call, false, &work, err);
     return status ? status : engine_wait (transport, work, err);
 }
 
@@ -157,8 +163,9 @@ engine_give_up (void *transport, const char *reason)
         return;
     snprintf (team->reason, sizeof team->reason, "%s", reason);
     atomic_store (&team->gave_up, true);
-    if (pthread_mutex_trylock (&mpi_world.lock))
-        return;
+    while (pthread_mutex_trylock (&mpi_world.lock))
+        if (!mover_is_inside ())
+            return;
     if (world_is_mine ())
         team_say_gave_up (team);
     unlock ();
@@ -206,6 +213,8 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
             team_destroy (team);
     }
     unlock ();
+    if (!status && job->world_size > 1)
+        deaths_begin ();
     *transport = status ? NULL : team;
     return status;
 }
@@ -215,8 +224,12 @@ static void
 engine_close (void *transport)
 {
     struct team *team = transport;
-    lock ();
     bool is_world = !team->place && team->size > 1;
+    if (is_world)
+        deaths_end ();
+    lock ();
+    if (is_world)
+        mover_end ();
     team_destroy (team);
     if (is_world) {
         ring_close ();

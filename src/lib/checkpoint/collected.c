@@ -60,8 +60,7 @@ collected_copy (struct collected *collected, struct snapshot *snapshot, struct a
         return status;
     for (size_t i = 0; i < collected->count; i++)
         snapshot_add (snapshot, &collected->items[i].state);
-    snapshot_copy (snapshot);
-    return ACCEL_OK;
+    return snapshot_copy (snapshot, err);
 }
 
 enum accel_status

@@ -61,11 +61,6 @@ add_parameter (struct pieces *pieces, struct accel_model *model, size_t index,
     const char *name = model->parameters[index].name;
     const DLTensor *tensor = model->parameters[index].data;
     DLDataType as = accel_dtype_to_dl (options->dtype);
-    if (!tensor_device_is_host (tensor->device))
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "parameter '%.80s' is on %s:%d, and only host memory can be saved: copy it with "
-                           "accel_send_to_device() first",
-                           name, tensor_device_name (tensor->device), (int) tensor->device.device_id);
     if (options->precision != ACCEL_SAVE_TRAINED) {
         const DLTensor *master = accel_model_master (model, index);
         tensor = master ? master : tensor;

@@ -13,6 +13,7 @@
 #include "lib/checkpoint/checkpoint_part.h"
 #include "lib/checkpoint/pieces.h"
 #include "lib/formats/convert.h"
+#include "lib/memory/memory.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 #include "util/memory.h"
@@ -89,21 +90,36 @@ plan (struct save *save, const struct accel_save_model_options *options, struct 
 /* ---- who writes ---- */
 
 /* Four hashes at once are as fast as memory. */
-static uint64_t
-hash_tensor (uint64_t hash, const DLTensor *tensor)
+struct hashing {
+    uint64_t lanes[LANES], rest;
+};
+
+/* Of all pieces but the last, the length is a multiple of that of the lanes. */
+static enum accel_status
+hash_piece (void *user, const void *bytes, size_t length, struct accel_error *err)
 {
-    const char *at = tensor->data;
-    size_t bytes = accel_tensor_count (tensor) * convert_element_bytes (tensor->dtype);
-    uint64_t lanes[LANES] = { HASH_START, 1, 2, 3 };
-    for (; bytes >= sizeof lanes; bytes -= sizeof lanes, at += sizeof lanes) {
+    struct hashing *hashing = user;
+    const char *at = bytes;
+    (void) err;
+    for (; length >= sizeof hashing->lanes; length -= sizeof hashing->lanes, at += sizeof hashing->lanes) {
         uint64_t words[LANES];
         memcpy (words, at, sizeof words);
         for (int i = 0; i < LANES; i++)
-            lanes[i] = hash_word (lanes[i], words[i]);
+            hashing->lanes[i] = hash_word (hashing->lanes[i], words[i]);
     }
+    hashing->rest = hash_bytes (hashing->rest, at, length);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+hash_tensor (uint64_t *hash, const DLTensor *tensor, struct accel_error *err)
+{
+    struct hashing hashing = { { HASH_START, 1, 2, 3 }, *hash };
+    enum accel_status status = memory_read_pieces (tensor, BLOCK_BYTES, hash_piece, &hashing, err);
     for (int i = 0; i < LANES; i++)
-        hash = hash_word (hash, lanes[i]);
-    return hash_bytes (hash, at, bytes);
+        hashing.rest = hash_word (hashing.rest, hashing.lanes[i]);
+    *hash = hashing.rest;
+    return status;
 }
 
 /* Several ranks can write only what is the same on all of them: a set must not be a mixture of replicas. */
@@ -114,13 +130,16 @@ choose_writers (struct save *save, struct accel_error *err)
     save->writers = 1;
     if (save->shards < 2 || save->total < PARALLEL_BYTES || accel_num_processes (save->acc) == 1)
         return ACCEL_OK;
-    for (size_t i = 0; i < save->pieces.count; i++)
-        hash = hash_tensor (hash, &save->pieces.all[i].from);
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < save->pieces.count && !status; i++)
+        status = hash_tensor (&hash, &save->pieces.all[i].from, err);
+    status = checkpoint_agree (save->acc, save->site, status, err);
+    if (status)
+        return status;
     int64_t most[3] = { (int64_t) (hash >> 1), -(int64_t) (hash >> 1), 0 };
     if (accel_is_main_process (save->acc))
         most[2] = accel_local_num_processes (save->acc);
-    enum accel_status status
-        = comm_all_reduce (accel_world (save->acc), save->site, most, most, 3, ACCEL_INT64, ACCEL_MAX, err);
+    status = comm_all_reduce (accel_world (save->acc), save->site, most, most, 3, ACCEL_INT64, ACCEL_MAX, err);
     if (!status && most[0] == -most[1])
         save->writers = (int) most[2];
     return status;
@@ -136,22 +155,40 @@ writes (const struct save *save, size_t shard)
 
 /* ---- writing ---- */
 
+/* A piece that is written, from one type to another where they differ. */
+struct writing {
+    struct safetensors_writer *writer;
+    size_t index;
+    DLDataType to, from;
+    void *block; /* [BLOCK_BYTES] */
+};
+
+static enum accel_status
+write_bytes (void *user, const void *bytes, size_t length, struct accel_error *err)
+{
+    const struct writing *writing = user;
+    return safetensors_writer_write (writing->writer, writing->index, bytes, length, err);
+}
+
+/* At most as many as become a block. */
+static enum accel_status
+write_converted (void *user, const void *bytes, size_t length, struct accel_error *err)
+{
+    const struct writing *writing = user;
+    size_t count = length / convert_element_bytes (writing->from);
+    convert_elements (writing->block, writing->to, bytes, writing->from, count);
+    return write_bytes (user, writing->block, count * convert_element_bytes (writing->to), err);
+}
+
 static enum accel_status
 write_piece (struct safetensors_writer *writer, size_t index, const struct piece *piece, void *block,
              struct accel_error *err)
 {
-    size_t count = accel_tensor_count (&piece->from), from = convert_element_bytes (piece->from.dtype);
-    size_t to = convert_element_bytes (piece->to), most = BLOCK_BYTES / to;
-    const char *data = piece->from.data;
-    enum accel_status status = ACCEL_OK;
-    if (piece->from.dtype.code == piece->to.code && piece->from.dtype.bits == piece->to.bits)
-        return safetensors_writer_write (writer, index, data, count * to, err);
-    for (size_t i = 0; i < count && !status; i += most) {
-        size_t some = count - i < most ? count - i : most;
-        convert_elements (block, piece->to, data + i * from, piece->from.dtype, some);
-        status = safetensors_writer_write (writer, index, block, some * to, err);
-    }
-    return status;
+    struct writing writing = { writer, index, piece->to, piece->from.dtype, block };
+    if (writing.from.code == writing.to.code && writing.from.bits == writing.to.bits)
+        return memory_read_pieces (&piece->from, SIZE_MAX, write_bytes, &writing, err);
+    size_t most = BLOCK_BYTES / convert_element_bytes (writing.to) * convert_element_bytes (writing.from);
+    return memory_read_pieces (&piece->from, most, write_converted, &writing, err);
 }
 
 /* What a file needs, in the order of the model. */

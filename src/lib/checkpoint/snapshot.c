@@ -8,6 +8,7 @@
 #include "lib/checkpoint/snapshot.h"
 
 #include "lib/base/error.h"
+#include "lib/memory/memory.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -76,8 +77,10 @@ snapshot_add (struct snapshot *snapshot, struct accel_state_dict *state)
         size_t room = room_of (tensor);
         if (!room)
             continue;
-        snapshot->copies[snapshot->count++]
-            = (struct snapshot_copy){ tensor_data (&tensor->view.dl), snapshot->used, bytes_of (tensor) };
+        snapshot->copies[snapshot->count++] = (struct snapshot_copy){
+            memory_data (&tensor->view.dl), tensor->view.dl.device, snapshot->used, bytes_of (tensor)
+        };
+        tensor->view.dl.device = (DLDevice){ .device_type = kDLCPU };
         tensor->view.dl.data = (char *) snapshot->pages + snapshot->used;
         tensor->view.dl.byte_offset = 0;
         snapshot->used += room;
@@ -100,7 +103,8 @@ copy_chunk (const struct snapshot *snapshot, size_t first, size_t begin, size_t 
         const struct snapshot_copy *copy = &snapshot->copies[i];
         size_t from = copy->at > begin ? copy->at : begin;
         size_t to = copy->at + copy->bytes < end ? copy->at + copy->bytes : end;
-        memcpy ((char *) snapshot->pages + from, (const char *) copy->from + (from - copy->at), to - from);
+        if (tensor_device_is_host (copy->device))
+            memcpy ((char *) snapshot->pages + from, (const char *) copy->from + (from - copy->at), to - from);
     }
 }
 
@@ -165,12 +169,34 @@ work_together (const struct snapshot *snapshot, size_t bytes, void *(*work) (voi
         pthread_join (threads[--helpers], NULL);
 }
 
-void
-snapshot_copy (struct snapshot *snapshot)
+/* From devices, by the program's thread.  What it has queued there comes first, as does the copy for what it queues
+ * next. */
+static enum accel_status
+copy_devices (const struct snapshot *snapshot, bool *is_rest, struct accel_error *err)
 {
-    work_together (snapshot, snapshot->used, copy_chunks);
+    enum accel_status status = ACCEL_OK;
+    *is_rest = false;
+    for (size_t i = 0; !status && i < snapshot->count; i++) {
+        const struct snapshot_copy *copy = &snapshot->copies[i];
+        if (tensor_device_is_host (copy->device))
+            *is_rest = true;
+        else
+            status = memory_of (copy->device)->read (copy->device, (char *) snapshot->pages + copy->at, copy->from,
+                                                     copy->bytes, err);
+    }
+    return status;
+}
+
+enum accel_status
+snapshot_copy (struct snapshot *snapshot, struct accel_error *err)
+{
+    bool is_rest;
+    enum accel_status status = copy_devices (snapshot, &is_rest, err);
+    if (!status && is_rest)
+        work_together (snapshot, snapshot->used, copy_chunks);
     free (snapshot->copies);
     snapshot->copies = NULL;
+    return status;
 }
 
 enum accel_status

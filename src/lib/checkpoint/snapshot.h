@@ -12,6 +12,7 @@
 
 struct snapshot_copy {
     const void *from;
+    DLDevice device;
     size_t at, bytes; /* where it is in the snapshot */
 };
 
@@ -36,8 +37,8 @@ enum accel_status snapshot_begin (struct snapshot *snapshot, size_t bytes, size_
 /** Let @p state have copies of the tensors that it has borrowed, to which snapshot_copy() copies; there is room. */
 void snapshot_add (struct snapshot *snapshot, struct accel_state_dict *state);
 
-/** Copy what was added. */
-void snapshot_copy (struct snapshot *snapshot);
+/** Copy what was added.  Fails if something was on a device, and that fails. */
+enum accel_status snapshot_copy (struct snapshot *snapshot, struct accel_error *err);
 
 void snapshot_release (struct snapshot *snapshot);
 

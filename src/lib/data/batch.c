@@ -61,10 +61,8 @@ static enum accel_status
 fail_memory (const struct accel_batch *batch, size_t index, size_t bytes, struct accel_error *err)
 {
     const struct batch_home *home = &batch->home;
-    enum accel_status status = home->pins ? memory_check (home->device, err) : ACCEL_OK;
-    return status ? status
-                  : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate %smemory for a batch of field '%s' (%zu bytes)",
-                                home->pins ? "pinned " : "", batch->descriptions[index].name, bytes);
+    return memory_fail (home->device, err, "cannot allocate %smemory for a batch of field '%s' (%zu bytes)",
+                        home->pins ? "pinned " : "", batch->descriptions[index].name, bytes);
 }
 
 /* accel_alloc()'s share may be used up: then the memory is ordinary, which owned_bytes tells. */
@@ -108,8 +106,7 @@ batch_init (struct accel_batch *batch, const struct accel_field *fields, size_t 
             const struct batch_home *home, struct accel_error *err)
 {
     *batch = (struct accel_batch){ .field_count = count, .descriptions = fields, .capacity = capacity };
-    if (home)
-        batch->home = *home;
+    batch->home = home ? *home : (struct batch_home){ .device = { .device_type = kDLCPU } };
     batch->fields = calloc (count, sizeof *batch->fields);
     batch->room_bytes = calloc (count, sizeof *batch->room_bytes);
     batch->sample_bytes = calloc (count, sizeof *batch->sample_bytes);

@@ -11,7 +11,7 @@ struct memory;
 struct batch_home {
     struct accel *acc;          /* accel_alloc()'s, which all ranks have mapped, as long as there is some */
     const struct memory *pins;  /* or pinned memory, for copies to `device` */
-    DLDevice device;
+    DLDevice device;            /* the CPU, if they are not for another */
 };
 
 struct accel_batch {

@@ -25,7 +25,7 @@ pass_make_reader (struct accel_loader *loader, struct accel *acc, struct accel_e
     const struct accel_loader_options *options = &loader->options;
     size_t threads = options->reader == ACCEL_READER_CALLER ? 0 : options->workers;
     size_t ahead = options->prefetch ? options->prefetch : DEFAULT_PREFETCH;
-    struct batch_home home = { .acc = options->collate ? NULL : acc };
+    struct batch_home home = { .acc = options->collate ? NULL : acc, .device = { .device_type = kDLCPU } };
     if (acc && loader->placing) /* what is read is copied from there */
         home = (struct batch_home){ .pins = memory_of (acc->device), .device = acc->device };
     if (loader->data->is_serial && threads) {

@@ -2,9 +2,9 @@
 /* The way of batches to a device; see placing.h.
  *
  * There is memory on the device for two batches: the program has one, and the next is copied into the other.  A copy
- * begins after what the program has queued when it asks for a batch, because that may still use the one before.  Batches
- * that are read ahead are in pinned memory, and the reader keeps two of them as they are, so only the copy of the batch
- * before the last has to be over when another one is read. */
+ * begins after what the program has queued when it asks for a batch, because that may still use the one before.
+ * Batches that are read ahead are in pinned memory, and the reader keeps two of them as they are, so only the copy of
+ * the batch before the last has to be over when another one is read. */
 #include <config.h>
 
 #include "lib/data/placing.h"
@@ -77,10 +77,8 @@ placing_init (struct accel_loader *loader, struct accel *acc, struct accel_error
     if (status)
         return status;
     placing->lane = placing->memory->lanes->open (placing->device);
-    if (placing->lane)
-        return ACCEL_OK;
-    status = memory_check (placing->device, err);
-    return status ? status : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for batches on a device");
+    return placing->lane ? ACCEL_OK
+                         : memory_fail (placing->device, err, "cannot allocate memory for batches on a device");
 }
 
 /* What is on its way arrives: the reader keeps no batch when it begins anew. */
@@ -136,13 +134,9 @@ make_room (struct placing *placing, struct accel_batch *batch, size_t field, siz
     placing->memory->destroy (placing->device, tensor->dl.data);
     tensor->owned_bytes = batch->room_bytes[field] = 0;
     tensor->dl.data = placing->memory->create (placing->device, room + !room, false);
-    if (!tensor->dl.data) {
-        enum accel_status status = memory_check (placing->device, err);
-        return status ? status
-                      : accel_fail (err, ACCEL_ERR_NOMEM,
-                                    "cannot allocate %zu bytes on the device for field '%s' of a batch", room,
-                                    batch->descriptions[field].name);
-    }
+    if (!tensor->dl.data)
+        return memory_fail (placing->device, err, "cannot allocate %zu bytes on the device for field '%s' of a batch",
+                            room, batch->descriptions[field].name);
     tensor->owned_bytes = room + !room;
     batch->room_bytes[field] = room;
     return ACCEL_OK;

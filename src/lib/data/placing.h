@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches on the device that the process computes on.  A prepared loader copies each there: while the program works with
- * one batch, the next is on its way, on a stream of its own.  Where rank 0 reads for all, batches are sent between hosts,
- * and each rank copies its own when it has it. */
+/* Batches on the device that the process computes on.  A prepared loader copies each there: while the program works
+ * with one batch, the next is on its way, on a stream of its own.  Where rank 0 reads for all, batches are sent between
+ * hosts, and each rank copies its own when it has it. */
 #ifndef LIB_DATA_PLACING_H
 #define LIB_DATA_PLACING_H
 

@@ -9,11 +9,14 @@
 #include "lib/base/tensor.h"
 #include "lib/formats/convert.h"
 #include "lib/formats/safetensors_object.h"
+#include "lib/memory/memory.h"
 #include "util/cleanup.h"
 #include "util/memory.h"
 #include "util/suggest.h"
 
 #include <string.h>
+
+enum { ROWS_BYTES = 16 << 20 }; /* what is read at once for a device */
 
 static enum accel_status
 describe (struct accel_safetensors *file, struct accel_error *err)
@@ -209,8 +212,10 @@ check_part (const struct accel_safetensors_info *info, const int64_t *begin, con
             return accel_fail (err, ACCEL_ERR_INVALID,
                                "%s: tensor '%.80s': %lld to %lld is not a part of dimension %d, which has %lld", path,
                                name, (long long) begin[i], (long long) end[i], i, (long long) info->shape[i]);
-    if (into->device.device_type != kDLCPU)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: tensor '%.80s': the memory is not the host's", path, name);
+    if (!memory_of (into->device))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "%s: tensor '%.80s': the memory is on %s, which this libaccel has no code for", path, name,
+                           tensor_device_name (into->device));
     if (into->ndim != info->ndim)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%.80s' has %d dimensions, but the memory for it has %d",
                            path, name, info->ndim, into->ndim);
@@ -230,6 +235,45 @@ check_part (const struct accel_safetensors_info *info, const int64_t *begin, con
     return ACCEL_OK;
 }
 
+/* A part for memory that is not the host's: as many rows at once as fit a piece, or one. */
+static enum accel_status
+read_rows (const struct weights_tensor *tensor, const int64_t *begin, const int64_t *end, const DLTensor *into,
+           struct accel_error *err)
+{
+    const struct memory *memory = memory_of (into->device);
+    size_t element = convert_element_bytes (into->dtype), bytes = accel_tensor_count (into) * element;
+    int64_t rows = into->ndim ? into->shape[0] : 1, most = 1;
+    if (!element)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "%s: tensor '%.80s': elements of less than a byte can only be read to host memory",
+                           tensor->file->source.path, tensor->tensor->name);
+    if (!bytes)
+        return ACCEL_OK;
+    size_t row = bytes / (size_t) rows, size = (size_t) into->ndim * sizeof (int64_t);
+    while (most < rows && (size_t) (2 * most) * row <= ROWS_BYTES)
+        most *= 2;
+    AUTO_FREE void *piece = memory_create ((size_t) most * row);
+    AUTO_FREE int64_t *bounds = malloc (2 * size + 1);
+    if (!piece || !bounds)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate %zu bytes to read tensor '%.80s'",
+                           (size_t) most * row, tensor->tensor->name);
+    int64_t *from = bounds, *to = bounds + into->ndim;
+    memory_copy (from, begin, size);
+    memory_copy (to, end, size);
+    enum accel_status status = ACCEL_OK;
+    for (int64_t at = 0; !status && at < rows; at += most) {
+        int64_t some = rows - at < most ? rows - at : most;
+        if (into->ndim) {
+            from[0] = begin[0] + at;
+            to[0] = from[0] + some;
+        }
+        status = slice_read (tensor, from, to, piece, into->dtype, err);
+        if (!status)
+            memory->write (into->device, memory_at (memory_data (into), (size_t) at, row), piece, (size_t) some * row);
+    }
+    return status ? status : memory_check (into->device, err);
+}
+
 enum accel_status
 accel_safetensors_read_slice (const struct accel_safetensors *file, size_t index, const int64_t *begin,
                               const int64_t *end, const DLTensor *into, struct accel_error *err)
@@ -244,6 +288,8 @@ accel_safetensors_read_slice (const struct accel_safetensors *file, size_t index
     begin = begin ? begin : zeros;
     end = end ? end : info->shape;
     status = check_part (info, begin, end, into, err);
+    if (!status && !memory_of (into->device)->host)
+        return read_rows (&file->weights.tensors[index], begin, end, into, err);
     return status ? status
                   : slice_read (&file->weights.tensors[index], begin, end, tensor_data (into), into->dtype, err);
 }

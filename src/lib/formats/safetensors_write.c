@@ -7,6 +7,7 @@
 #include "files/safetensors_writer.h"
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
+#include "lib/memory/memory.h"
 
 #include <stdlib.h>
 
@@ -135,13 +136,35 @@ accel_safetensors_writer_destroy (struct accel_safetensors_writer *writer)
     free (writer);
 }
 
+/* A tensor of a file that is written. */
+struct place {
+    struct safetensors_writer *writer;
+    size_t index;
+};
+
+static enum accel_status
+write_piece (void *user, const void *bytes, size_t length, struct accel_error *err)
+{
+    const struct place *place = user;
+    return safetensors_writer_write (place->writer, place->index, bytes, length, err);
+}
+
+static enum accel_status
+write_tensor (struct place *place, const DLTensor *tensor, struct accel_error *err)
+{
+    size_t bytes = (size_t) safetensors_writer_entry_bytes (place->writer, place->index);
+    return memory_of (tensor->device)->host ? write_piece (place, tensor_data (tensor), bytes, err)
+                                            : memory_read_pieces (tensor, SIZE_MAX, write_piece, place, err);
+}
+
 static enum accel_status
 check_memory (const struct accel_safetensors_tensor *given, struct accel_error *err)
 {
     const DLTensor *tensor = given->tensor;
-    if (tensor->device.device_type != kDLCPU)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_safetensors_save: tensor '%.80s' is not in host memory",
-                           given->name);
+    if (!memory_of (tensor->device))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "accel_safetensors_save: tensor '%.80s' is on %s, which this libaccel has no code for",
+                           given->name, tensor_device_name (tensor->device));
     if (!tensor_is_contiguous (tensor))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_safetensors_save: tensor '%.80s' is not contiguous",
                            given->name);
@@ -159,9 +182,8 @@ accel_safetensors_save (const char *path, const struct accel_safetensors_tensor 
     for (size_t i = 0; i < count && !status; i++)
         status = check_memory (&tensors[i], err);
     for (size_t i = 0; i < count && !status; i++) {
-        size_t index = safetensors_writer_order (writer->writer, i);
-        status = safetensors_writer_write (writer->writer, index, tensor_data (tensors[index].tensor),
-                                           (size_t) safetensors_writer_entry_bytes (writer->writer, index), err);
+        struct place place = { writer->writer, safetensors_writer_order (writer->writer, i) };
+        status = write_tensor (&place, tensors[place.index].tensor, err);
     }
     if (!status)
         status = safetensors_writer_commit (writer->writer, err);

@@ -38,8 +38,8 @@ struct memory_lane;
 
 /** What can be done with lanes.  All functions are there; one lane is used by one thread at a time. */
 struct memory_lanes {
-    /** Memory of the host from which copies run by themselves.  @return NULL: there is none; memory_check() may say why.
-     *  unpin() accepts NULL. @{ */
+    /** Memory of the host from which copies run by themselves.  @return NULL: there is none; memory_check() may say
+     *  why.  unpin() accepts NULL. @{ */
     void *(*pin) (DLDevice device, size_t bytes);
     void (*unpin) (DLDevice device, void *memory);
     /** @} */
@@ -139,8 +139,11 @@ const struct memory *memory_of (DLDevice device);
 /** From now on @p memory is the table of @p type; NULL: there is none.  Before a job is opened, on the main thread. */
 void memory_register (DLDeviceType type, const struct memory *memory);
 
-/** @return the error of an earlier operation on @p device, which may be why create() returned NULL */
+/** @return the error of an earlier operation on @p device */
 enum accel_status memory_check (DLDevice device, struct accel_error *err);
+
+/** After create() returned NULL.  @return what is wrong with @p device; else ACCEL_ERR_NOMEM, with this text */
+enum accel_status memory_fail (DLDevice device, struct accel_error *err, const char *format, ...) ACCEL_PRINTF (3, 4);
 
 /** Whether data on both devices has the same table, and one can be copied to the other within it. */
 static inline bool
@@ -167,6 +170,19 @@ memory_data (const DLTensor *tensor)
 /** A contiguous tensor that owns memory on @p device, which has a table; what is in it is not set. */
 enum accel_status memory_allocate (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, const int64_t *shape,
                                    DLDevice device, struct accel_error *err);
+
+/** @{ What gets the next bytes of a tensor, and what gives those from byte @p at on; both in host memory. */
+typedef enum accel_status memory_take (void *user, const void *bytes, size_t length, struct accel_error *err);
+typedef enum accel_status memory_give (void *user, size_t at, void *bytes, size_t length, struct accel_error *err);
+/** @} */
+
+/** Pass the bytes of a contiguous @p tensor, whose device has a table, to @p take: in order, at most @p most
+ *  at once. */
+enum accel_status memory_read_pieces (const DLTensor *tensor, size_t most, memory_take *take, void *user,
+                                      struct accel_error *err);
+
+/** Fill a contiguous @p tensor, whose device has a table, with what @p give gives: in order, one or several pieces. */
+enum accel_status memory_write_pieces (const DLTensor *tensor, memory_give *give, void *user, struct accel_error *err);
 
 /** A contiguous copy of @p tensor, whose device has a table, on the same device. */
 enum accel_status memory_clone (struct accel_tensor *copy, const DLTensor *tensor, struct accel_error *err);

@@ -8,6 +8,9 @@
 #include "lib/base/tensor.h"
 #include "lib/memory/device.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 const struct memory *memory_tables[MEMORY_KINDS] = {
     [kDLCPU] = &memory_host,
     [kDLCUDAHost] = &memory_host,
@@ -37,6 +40,20 @@ memory_check (DLDevice device, struct accel_error *err)
 }
 
 enum accel_status
+memory_fail (DLDevice device, struct accel_error *err, const char *format, ...)
+{
+    char text[ACCEL_ERROR_TEXT_SIZE];
+    va_list args;
+    enum accel_status status = memory_check (device, err);
+    if (status)
+        return status;
+    va_start (args, format);
+    vsnprintf (text, sizeof text, format, args);
+    va_end (args);
+    return accel_fail (err, ACCEL_ERR_NOMEM, "%s", text);
+}
+
+enum accel_status
 memory_allocate (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, const int64_t *shape, DLDevice device,
                  struct accel_error *err)
 {
@@ -47,12 +64,9 @@ memory_allocate (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, 
     bytes += !bytes; /* so that there is an address, and owned_bytes is not 0 */
     tensor->dl.device = device;
     tensor->dl.data = memory_of (device)->create (device, bytes, false);
-    if (!tensor->dl.data) {
-        status = memory_check (device, err);
-        return status ? status
-                      : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate %zu bytes on %s:%d", bytes,
-                                    tensor_device_name (device), (int) device.device_id);
-    }
+    if (!tensor->dl.data)
+        return memory_fail (device, err, "cannot allocate %zu bytes on %s:%d", bytes, tensor_device_name (device),
+                            (int) device.device_id);
     tensor->owned_bytes = bytes;
     return ACCEL_OK;
 }

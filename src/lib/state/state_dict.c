@@ -5,6 +5,7 @@
 #include "lib/state/state_dict.h"
 
 #include "lib/base/error.h"
+#include "lib/memory/memory.h"
 #include "util/quote.h"
 #include "util/utf8.h"
 
@@ -135,10 +136,12 @@ static void
 set_tensor (struct accel_state_dict *state, const char *name, bool known, const DLTensor *tensor)
 {
     struct accel_error err = { 0 };
-    if (!tensor || tensor_check (tensor, &err) || !tensor_device_is_host (tensor->device)
-        || !tensor_is_contiguous (tensor)) {
+    if (!tensor || tensor_check (tensor, &err) || !memory_of (tensor->device) || !tensor_is_contiguous (tensor)) {
         remember (state, ACCEL_ERR_UNSUPPORTED, name,
-                  tensor ? *err.text ? err.text : "the tensor is not contiguous host memory" : "the tensor is NULL");
+                  !tensor                       ? "the tensor is NULL"
+                  : *err.text                   ? err.text
+                  : memory_of (tensor->device) ? "the tensor is not contiguous"
+                                                : "the tensor is on a device that this libaccel has no code for");
         return;
     }
     struct state_tensor *added = add_tensor (state, name, known);

@@ -6,6 +6,7 @@
 
 #include "files/cursor.h"
 #include "lib/base/error.h"
+#include "lib/memory/memory.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 
@@ -244,6 +245,18 @@ state_dict_check (const struct accel_state_dict *state, const char *name, const 
     return accel_fail (err, ACCEL_ERR_FORMAT, "tensor '%.100s' is %s", name, text.failed ? "different" : text.text);
 }
 
+struct stored {
+    const struct accel_state_dict *state;
+    uint64_t begin; /* of a tensor in the file */
+};
+
+static enum accel_status
+read_stored (void *user, size_t at, void *bytes, size_t length, struct accel_error *err)
+{
+    const struct stored *stored = user;
+    return source_read (&stored->state->source, stored->begin + at, bytes, length, err);
+}
+
 enum accel_status
 accel_state_dict_get_tensor (const struct accel_state_dict *state, const char *name, DLTensor *into,
                              struct accel_error *err)
@@ -251,15 +264,18 @@ accel_state_dict_get_tensor (const struct accel_state_dict *state, const char *n
     if (!state || !name || !into)
         return accel_fail_null (err, __func__, !state ? "state" : name ? "into" : "name");
     enum accel_status status = tensor_check (into, err);
-    if (!status && !(tensor_device_is_host (into->device) && tensor_is_contiguous (into)))
-        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "tensor '%.100s': into is not contiguous host memory", name);
+    if (!status && !memory_of (into->device))
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                             "tensor '%.100s': into is on %s, which this libaccel has no code for", name,
+                             tensor_device_name (into->device));
+    if (!status && !tensor_is_contiguous (into))
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "tensor '%.100s': into is not contiguous", name);
     if (!status)
         status = state_dict_check (state, name, into, err);
     if (status)
         return status;
-    const struct safetensors_tensor *stored = safetensors_find (&state->header, name);
-    return source_read (&state->source, state->data + stored->begin, tensor_data (into),
-                        (size_t) (stored->end - stored->begin), err);
+    struct stored stored = { state, state->data + safetensors_find (&state->header, name)->begin };
+    return memory_write_pieces (into, read_stored, &stored, err);
 }
 
 enum accel_status

@@ -32,7 +32,7 @@ rank_state_number (const struct accel_model *model)
 
 /* ---- averages ---- */
 
-/* Room for one tensor: as it is in the file, and twice in float32 on the device. */
+/* Room on the device for one tensor: as it is in the file, and twice in float32. */
 struct room {
     void *stored;
     float *wide, *sum;
@@ -41,7 +41,7 @@ struct room {
 static void
 release_room (const struct accel_model *model, struct room *room)
 {
-    free (room->stored);
+    model->memory->destroy (model->device, room->stored);
     model->memory->destroy (model->device, room->wide);
     model->memory->destroy (model->device, room->sum);
 }
@@ -57,7 +57,6 @@ add_up (const struct accel_model *model, const DLTensor *into, const struct acce
     DLTensor piece = *into;
     piece.data = room->stored;
     piece.byte_offset = 0;
-    piece.device = (DLDevice){ kDLCPU, 0 };
     piece.strides = NULL;
     for (size_t i = 0; i < count; i++) {
         enum accel_status status = accel_state_dict_get_tensor (&states[i], name, &piece, err);
@@ -77,13 +76,15 @@ rank_state_read (const struct accel_model *model, DLTensor *into, const struct a
     size_t elements = accel_tensor_count (into);
     if (count == 1)
         return accel_state_dict_get_tensor (&states[0], name, into, err);
-    struct room room = { .stored = calloc (elements + 1, accel_dtype_bytes (accel_dtype_from_dl (into->dtype))) };
+    struct room room;
+    room.stored = model->memory->create (
+        model->device, (elements + 1) * accel_dtype_bytes (accel_dtype_from_dl (into->dtype)), false);
     room.wide = model->memory->create (model->device, (elements + 1) * sizeof *room.wide, false);
     room.sum = model->memory->create (model->device, (elements + 1) * sizeof *room.sum, true);
     enum accel_status status
         = room.stored && room.wide && room.sum
               ? add_up (model, into, states, count, name, &room, err)
-              : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the average of '%.100s'", name);
+              : memory_fail (model->device, err, "cannot allocate memory for the average of '%.100s'", name);
     release_room (model, &room);
     return status;
 }

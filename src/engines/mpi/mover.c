@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was started moves on while the program computes: on a thread of this module, made by the first start, which
+ * calls MPI while no thread of the program waits here.  In between it naps, the longer the longer nothing comes,
+ * because the processor is the program's.  Verdicts are for those who wait; this thread only moves data.
+ *
+ * There is none where MPI allows one thread only, and where the program, which calls MPI as well, might call it at the
+ * same time although MPI does not allow that. */
+#include <config.h>
+
+#include "engines/mpi/mpi_private.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000 };
+
+static struct {
+    pthread_t thread;
+    pthread_cond_t wake;
+    pid_t pid; /* of the process that has the thread; 0: none */
+    bool has_exit;
+    bool sleeps;
+    atomic_bool is_inside; /* it has the lock */
+    atomic_bool must_end;
+} mover = { .wake = PTHREAD_COND_INITIALIZER };
+
+static bool
+is_needed (void)
+{
+    bool any = false;
+    for (const struct team *team = mpi_world.teams; team && !any; team = team->next)
+        any = team_oldest (team);
+    return any && !mpi_world.waiters && !*mpi_world.error;
+}
+
+static void
+enter (void)
+{
+    pthread_mutex_lock (&mpi_world.lock);
+    atomic_store (&mover.is_inside, true);
+}
+
+static void
+leave (void)
+{
+    atomic_store (&mover.is_inside, false);
+    pthread_mutex_unlock (&mpi_world.lock);
+}
+
+static void
+sleep_until_called (void)
+{
+    mover.sleeps = true;
+    atomic_store (&mover.is_inside, false);
+    pthread_cond_wait (&mover.wake, &mpi_world.lock);
+    atomic_store (&mover.is_inside, true);
+    mover.sleeps = false;
+}
+
+static void *
+move (void *user)
+{
+    (void) user;
+    enter ();
+    for (int64_t since = now_ns (); !atomic_load (&mover.must_end);) {
+        if (!is_needed ()) {
+            sleep_until_called ();
+            since = now_ns ();
+            continue;
+        }
+        bool moved = team_move_all ();
+        int64_t now = now_ns (), nap = (now - since) / 8;
+        nap = nap < NAP_LEAST_NS ? NAP_LEAST_NS : nap > NAP_MOST_NS ? NAP_MOST_NS : nap;
+        leave ();
+        if (moved)
+            since = now;
+        else
+            nanosleep (&(struct timespec){ .tv_nsec = (long) nap }, NULL);
+        enter ();
+    }
+    leave ();
+    return NULL;
+}
+
+/* A process that ends without accel_close(): what MPI does then must not meet the thread. */
+static void
+stop_at_exit (void)
+{
+    if (mover.pid != getpid ())
+        return;
+    atomic_store (&mover.must_end, true);
+    world_await_threads ();
+}
+
+/* Signals are for the program's threads.  Without the thread, work moves on in calls alone. */
+static void
+make (void)
+{
+    sigset_t all, before;
+    if (!mover.has_exit && atexit (stop_at_exit))
+        return;
+    mover.has_exit = true;
+    sigfillset (&all);
+    pthread_sigmask (SIG_SETMASK, &all, &before);
+    if (!pthread_create (&mover.thread, NULL, move, NULL))
+        mover.pid = getpid ();
+    pthread_sigmask (SIG_SETMASK, &before, NULL);
+}
+
+void
+mover_call (void)
+{
+    if (!world_may_have_threads () || !is_needed ())
+        return;
+    if (!mover.pid)
+        make ();
+    else if (mover.sleeps)
+        pthread_cond_signal (&mover.wake);
+}
+
+bool
+mover_is_inside (void)
+{
+    return atomic_load (&mover.is_inside);
+}
+
+void
+mover_end (void)
+{
+    if (mover.pid != getpid ())
+        return;
+    atomic_store (&mover.must_end, true);
+    pthread_cond_signal (&mover.wake);
+    pthread_mutex_unlock (&mpi_world.lock);
+    pthread_join (mover.thread, NULL);
+    pthread_mutex_lock (&mpi_world.lock);
+    atomic_store (&mover.must_end, false);
+    mover.pid = 0;
+}
