@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+/* circle: lane module: the module's table has the functions for lanes, which make their calls as all of the table do */
+
 struct memory_lane {
     DLDevice device;
     cudaStream_t stream;
