@@ -109,12 +109,12 @@ in_tiers () {
     under_mpirun "$1" ./layout "$2" "$tiers" "$4" >out && grep "^mpi, $1 ranks: $3 all-reduces\$" out
 }
 test_expect_success 'large all-reduces on 2 hosts of 2 ranks have the bits of a reduction in the order of ranks' '
-    in_tiers 4 "2 2" 50 calls'
+    in_tiers 4 "2 2" 70 calls'
 test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_tiers 4 "2 1 1" 33 flights'
 if is_long; then
     while read -r ranks layout; do
         test_expect_success "large all-reduces on hosts of $layout ranks" '
-            in_tiers $ranks "$layout" 50 calls && in_tiers $ranks "$layout" 33 flights'
+            in_tiers $ranks "$layout" 70 calls && in_tiers $ranks "$layout" 33 flights'
     done <<'EOT'
 3 1 2
 4 3 1

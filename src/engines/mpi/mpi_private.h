@@ -315,6 +315,8 @@ enum accel_status world_open (const struct accel_engine_job *job, int *peers, st
 bool world_check (int code, const char *call);
 /** Say what it was; MPI is not used any more. */
 enum accel_status world_fail (const struct accel_engine_helpers *helpers, struct accel_error *err);
+/** Whether libaccel knows widen() and narrow(); all ranks find the same. */
+bool world_can_widen (const struct accel_engine_helpers *helpers);
 /** Whether this thread may call MPI. */
 bool world_is_mine (void);
 /** Whether a thread of the engine may, with the lock: the program may call MPI at the same time. */
