@@ -5,6 +5,7 @@
  *
  *   tiers calls    one after the other: every element type and operation, lengths around the pieces, in place and not
  *   tiers flights  several in flight, waited for in different orders
+ *   tiers spread   broadcasts and all-gathers, in flight among all-reduces
  *   tiers opens    the job is opened and closed again */
 #include <accel/accel.h>
 
@@ -245,6 +246,82 @@ in_flight (void)
     }
 }
 
+/* ---- broadcasts and all-gathers ---- */
+
+struct copy {
+    size_t count;
+    int root; /* -1: an all-gather */
+    bool own;
+    uint32_t seed, *values;
+    struct accel_work *work;
+};
+
+static uint32_t
+part_of (const struct copy *copy, int of_rank, size_t i)
+{
+    return random_of ((uint32_t) i * 2654435761u ^ (uint32_t) of_rank << 24 ^ copy->seed);
+}
+
+static void
+start_copy (struct copy *copy)
+{
+    size_t parts = copy->root < 0 ? (size_t) size : 1, at = copy->root < 0 ? (size_t) rank * copy->count : 0;
+    copy->values = get_buffer (parts * copy->count * sizeof *copy->values, copy->own);
+    memset (copy->values, 0, parts * copy->count * sizeof *copy->values);
+    for (size_t i = 0; (copy->root < 0 || copy->root == rank) && i < copy->count; i++)
+        copy->values[at + i] = part_of (copy, rank, i);
+    if (copy->root < 0)
+        must (accel_comm_all_gather_start (world, copy->values + at, copy->values, copy->count, ACCEL_INT32,
+                                           &copy->work, &err), "all-gather");
+    else
+        must (accel_comm_broadcast_start (world, copy->values, copy->count, ACCEL_INT32, copy->root, &copy->work,
+                                          &err), "broadcast");
+}
+
+static void
+end_copy (struct copy *copy)
+{
+    must (accel_work_wait (copy->work, &err), "wait");
+    for (int part = 0; part < (copy->root < 0 ? size : 1); part++)
+        for (size_t i = 0; i < copy->count; i++)
+            if (copy->values[(size_t) part * copy->count + i]
+                != part_of (copy, copy->root < 0 ? part : copy->root, i)) {
+                fprintf (stderr, "rank %d: WRONG: %s of %zu, element %zu of rank %d\n", rank,
+                         copy->root < 0 ? "all-gather" : "broadcast", copy->count, i, part);
+                failures++;
+                i = copy->count - 1;
+            }
+    calls++;
+    give_buffer (copy->values, copy->own);
+}
+
+/* Some go from rank to rank, because one rank's buffer is the program's, or they are small. */
+static void
+spread (void)
+{
+    for (uint32_t round = 0; round < 6; round++) {
+        struct copy copies[FLIGHTS - 1];
+        struct call sum = { .dtype = ACCEL_FLOAT32, .op = ACCEL_SUM, .seed = round, .count = 100000 };
+        for (uint32_t i = 0; i < FLIGHTS - 1; i++) {
+            uint32_t number = random_of (round * FLIGHTS + i);
+            copies[i] = (struct copy){ .count = (16 << 10) + number % (200 << 10), .seed = number };
+            copies[i].root = (int) (number >> 8) % (2 * size) < size ? (int) (number >> 8) % size : -1;
+            copies[i].own = number % 8 || rank != (int) i % size;
+            copies[i].count = number % 5 ? copies[i].count : number % 20000 + 1;
+            start_copy (&copies[i]);
+            if (i == 4)
+                fill (&sum);
+            if (i == 4)
+                must (accel_comm_all_reduce_start (world, sum.send, sum.recv, sum.count, sum.dtype, sum.op, &sum.work,
+                                                   &err), "start");
+        }
+        must (accel_work_wait (sum.work, &err), "wait");
+        check (&sum);
+        for (uint32_t i = 0; i < FLIGHTS - 1; i++)
+            end_copy (&copies[(i * 3 + (uint32_t) rank) % (FLIGHTS - 1)]);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -257,13 +334,15 @@ main (int argc, char **argv)
         rank = accel_comm_rank (world);
         size = accel_comm_size (world);
         snprintf (engine, sizeof engine, "%s", accel_comm_engine (world));
-        if (strcmp (how, "calls"))
+        if (!strcmp (how, "spread"))
+            spread ();
+        else if (strcmp (how, "calls"))
             in_flight ();
         else
             one_by_one ();
         accel_close (acc);
     }
     if (rank == 0)
-        printf ("%s, %d ranks: %d all-reduces\n", engine, size, calls);
+        printf ("%s, %d ranks: %d calls\n", engine, size, calls);
     return failures ? 1 : 0;
 }

@@ -44,10 +44,8 @@ tiers_plan (struct flight *flight)
     bytes = bytes > most ? most : bytes < TIERS_PIECE_LEAST ? TIERS_PIECE_LEAST : bytes;
     tiers->piece = bytes / call->element_bytes;
     tiers->pieces = (call->count + tiers->piece - 1) / tiers->piece;
-    tiers->base = mpi_host.planned;
     tiers->carried = (tiers->pieces + size - 1 - (size_t) mpi_host.rank) / size;
     tiers->is_on = true;
-    mpi_host.planned += tiers->pieces;
     flight->rows_bytes = (size_t) TIERS_WINDOW * TIERS_PIECE;
 }
 
@@ -347,12 +345,41 @@ take (struct flight *flight)
     set_mark (flight, &own_marks ()->taken, tiers->base + tiers->taken);
 }
 
+/* Pieces are numbered in the order of calls, once it is known which of them have pieces. */
+static bool
+number_pieces (struct flight *flight)
+{
+    struct tiers *tiers = &flight->tiers;
+    bool is_reduced = call_reduces (flight->call);
+    for (const struct flight *before = flight->team->first; before != flight; before = before->next)
+        if (before->tiers.is_on && !before->tiers.is_planned)
+            return false;
+    tiers->is_planned = true;
+    tiers->is_direct = !is_reduced && !spread_can (flight);
+    tiers->base = mpi_host.planned;
+    if (tiers->is_direct)
+        spread_fall_back (flight);
+    else
+        mpi_host.planned += tiers->pieces;
+    return true;
+}
+
 bool
 tiers_advance (struct flight *flight)
 {
     struct tiers *tiers = &flight->tiers;
-    if (tiers->base != mpi_host.finished || flight->missing)
+    if (flight->missing || (!tiers->is_planned && !number_pieces (flight)))
         return false;
+    if (tiers->is_direct)
+        return !flight->window->left;
+    if (tiers->base != mpi_host.finished)
+        return false;
+    if (!call_reduces (flight->call)) {
+        if (!spread_advance (flight))
+            return false;
+        mpi_host.finished += tiers->pieces;
+        return true;
+    }
     stage (flight);
     carry (flight);
     take (flight);
@@ -368,6 +395,6 @@ tiers_await (const struct flight *flight, int rank)
 {
     const struct tiers *tiers = &flight->tiers;
     int local = rank - mpi_host.first;
-    return tiers->is_on && local >= 0 && local < mpi_host.size
+    return tiers->is_planned && !tiers->is_direct && local >= 0 && local < mpi_host.size
            && read_mark (&mpi_host.marks[local].taken) < tiers->base + tiers->pieces;
 }
