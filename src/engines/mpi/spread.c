@@ -6,8 +6,8 @@
  * host.  So it crosses each link once, however many ranks a host has, and they carry pieces in turns.  The other ranks
  * of the host copy it from there.
  *
- * Messages from one rank to another have one tag if the piece is the sender's, and another one if it passes it on: those
- * of each kind are sent in the order of pieces. */
+ * Messages from one rank to another have one tag if the piece is the sender's, and another one if it passes it on:
+ * those of each kind are sent in the order of pieces. */
 #include <config.h>
 
 #include "engines/mpi/mpi_private.h"
