@@ -166,7 +166,7 @@ add_more (json_t *arguments, const struct node *more, struct fail *fail)
     json_t *renamed = values ? json_object () : NULL;
     const char *name;
     json_t *value;
-    int result = renamed ? 0 : -1;
+    int result = renamed ? 0 : values ? fail_nomem (fail) : -1;
     json_object_foreach (values, name, value) {
         const struct argument *argument = find_argument (name);
         if (!result && !argument)

@@ -151,7 +151,7 @@ def write_ggufs(root):
     tensors = [("token_embd.weight", 1, [256, 1000]), ("blk.0.ffn.weight", 12, [256, 512]), ("blk.1.ffn.weight", 12, [256, 512])]
     write_gguf(f"{folder}/model-q4.gguf", tensors, words=100000)
     for i in range(2):
-        write_gguf(f"{folder}/big-0000{i + 1}-of-00002.gguf", tensors[2 * i:2 * i + 2 - i],
+        write_gguf(f"{folder}/big-0000{i + 1}-of-00002.gguf", tensors[2 * i:2 * i + 2 - i], words=0 if i else 100000,
                    split_no=i, split_count=2, split_tensors_count=3)
     write_json(f"{root}/api/models/{name}", {"siblings": [{"rfilename": file} for file in sorted(os.listdir(folder))]})
     os.makedirs(f"{root}/windows")
