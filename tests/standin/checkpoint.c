@@ -4,8 +4,10 @@
  *
  *   run FOLDER            train, save in the middle of a step and, while training goes on, once more; FOLDER/end has
  *                         what the training ends with
- *   resume STATE END      train on from a state, as `run` did after it
+ *   resume STATE END [small]    train on from a state, as `run` did after it
  *   weights MODEL END     a new model with the parameters of a saved one
+ *   open FOLDER           save with gradients that no step has used, as one of several ranks
+ *   allocate N ERROR      the N-th allocation on the GPU fails with this error
  *   first FOLDER [async]  save
  *   fail CALL N ERROR FOLDER [async]    save; then the N-th CALL of the CUDA runtime fails, and the next save with it
  *   full FOLDER [async]   the same where the disk is full: each call to the file system fails once */
@@ -252,6 +254,59 @@ save (struct world *world, const char *folder, bool async)
     return status ? status : accel_save_state_wait (world->acc, &err);
 }
 
+static int
+save_open (struct world *world, const char *folder)
+{
+    go_on (world, 2);
+    begin_step (world);
+    return (int) save (world, folder, false);
+}
+
+/* All that allocates: a model with masters, an optimizer, gradients in buckets and out of them, and an output. */
+static enum accel_status
+allocate_all (struct world *world, struct accel_model **model, struct accel_optimizer **optimizer,
+              struct accel_tensor *out)
+{
+    const struct accel_lion lion = { .lr = 0.1 };
+    struct accel_parameter parameters[PARAMETERS];
+    DLTensor grads[PARAMETERS];
+    for (int i = 0; i < PARAMETERS; i++) {
+        grads[i] = world->grads[i].dl;
+        grads[i].data = NULL;
+        parameters[i] = (struct accel_parameter){ kinds[i].name, &world->data[i].dl,
+                                                  kinds[i].is_trained ? &grads[i] : NULL };
+    }
+    enum accel_status status = accel_model_create (model, parameters, PARAMETERS, &err);
+    if (!status)
+        status = accel_lion_create (optimizer, *model, &lion, &err);
+    if (!status)
+        status = accel_prepare (world->acc, &err, *model);
+    if (!status)
+        status = accel_unwrap_model (world->acc, *model, &err);
+    return status ? status : accel_gather (world->acc, &world->data[0].dl, out, &err);
+}
+
+/* @return 0: this call has failed, with the error that it should have; 3: there is no such call */
+static int
+allocate (struct world *world, const char *call, const char *error)
+{
+    struct accel_model *model = NULL;
+    struct accel_optimizer *optimizer = NULL;
+    struct accel_tensor out = { .owned_bytes = 0 };
+    char plan[100];
+    snprintf (plan, sizeof plan, "cudaMalloc:%s:%s", call, error);
+    setenv ("STANDIN_FAIL", plan, true);
+    enum accel_status status = allocate_all (world, &model, &optimizer, &out);
+    printf ("%s\n", status ? err.text : "allocated");
+    bool is_good = status == err.code && !strchr (err.text, '\n')
+                   && (strcmp (error, "2") ? status == ACCEL_ERR_SYSTEM && strstr (err.text, "cuda:0: cudaMalloc: ")
+                                           : status == ACCEL_ERR_NOMEM);
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (model);
+    accel_tensor_release (&out);
+    return status ? !is_good : 3;
+}
+
 /* @return 0: the save has failed, as it should */
 static int
 fail (struct world *world, char **words)
@@ -306,15 +361,19 @@ main (int argc, char **argv)
     if (argc < 4)
         return 2;
     bool first = strcmp (argv[2], "resume") && strcmp (argv[2], "weights");
-    bool is_large = !first || !strcmp (argv[2], "run");
+    bool is_large = !strcmp (argv[2], "run") || (!first && argc == 5);
     begin (&world, !strcmp (argv[1], "cuda"), is_large, first ? 1 : 9);
     int status = 2;
     if (!strcmp (argv[2], "run"))
         status = run (&world, argv[3]);
-    else if (!strcmp (argv[2], "resume") && argc == 5)
+    else if (!strcmp (argv[2], "resume") && argc > 4)
         status = resume (&world, argv[3], argv[4]);
-    else if (!strcmp (argv[2], "weights") && argc == 5)
+    else if (!strcmp (argv[2], "weights") && argc > 4)
         status = weights (&world, argv[3], argv[4]);
+    else if (!strcmp (argv[2], "open"))
+        status = save_open (&world, argv[3]);
+    else if (!strcmp (argv[2], "allocate") && argc == 5)
+        status = allocate (&world, argv[3], argv[4]);
     else if (!strcmp (argv[2], "first"))
         status = (int) save (&world, argv[3], argc > 4);
     else if (!strcmp (argv[2], "fail") && argc > 6)

@@ -51,6 +51,10 @@ test_expect_success 'the parameters of a saved model are loaded by either' '
     cmp first second'
 seeds=
 if is_long; then seeds=$(seq 20); fi
+port=$(free_port)
+test_expect_success 'one process goes on with what two had: the average of gradients' '
+    by_hand 2 $port "$checkpoint" cpu open "$scratch/two/saved" >out && on cpu resume "$scratch/two/saved" "$scratch/first" small &&
+    on cuda resume "$scratch/two/saved" "$scratch/second" small && cmp first second'
 test_expect_success 'in any order of streams' '
     for seed in $seeds; do
         rm -rf other && mkdir other && STANDIN_SEED=$seed on cuda run "$scratch/other" && same cpu other || return 1
@@ -83,6 +87,18 @@ full () {
 }
 test_expect_success 'the disk is full: the former checkpoint stays' full
 test_expect_success 'also in a save in the background' 'full async'
+# allocations ERROR: each of a training fails once
+allocations () {
+    call=1 status=0
+    while test "$status" -eq 0; do
+        on cuda allocate $call "$1" >out && status=0 || status=$?
+        call=$((call + 1))
+    done
+    test "$status" -eq 3 && test "$call" -gt 12
+}
+test_expect_success 'an allocation on the GPU fails for another reason than a want of memory: the reason is given' \
+    'allocations 700'
+test_expect_success 'a want of memory on the GPU is one' 'allocations 2'
 # stopped CALL N ERROR WORDS COMMAND FROM: this call fails while a state, or a model, is loaded
 stopped () {
     test_exit 1 env STANDIN_FAIL="$1:$2:$3" timeout $patience "$checkpoint" cuda "$5" "$scratch/cuda/$6" "$scratch/end" >out &&

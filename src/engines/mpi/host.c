@@ -181,7 +181,8 @@ watch (const struct accel_engine_job *job, const struct whereabouts *all, const 
     for (int i = 0; i < host->world_size; i++) {
         bool is_here = i >= first && i - first < size && i != job->rank && all[i].machine == all[job->rank].machine;
         host->processes[peers[i]]
-            = (struct process){ i, all[i].pid, is_here ? (int) syscall (SYS_pidfd_open, all[i].pid, 0) : -1 };
+            = (struct process){ .rank = i, .pid = all[i].pid,
+                                .fd = is_here ? (int) syscall (SYS_pidfd_open, all[i].pid, 0) : -1 };
     }
     return host->processes;
 }
@@ -189,10 +190,20 @@ watch (const struct accel_engine_job *job, const struct whereabouts *all, const 
 const struct process *
 host_find_ended (int peer)
 {
-    if (!mpi_host.processes || mpi_host.processes[peer].fd < 0)
+    if (!mpi_host.processes || mpi_host.processes[peer].has_ended)
+        return mpi_host.processes ? &mpi_host.processes[peer] : NULL;
+    if (mpi_host.processes[peer].fd < 0)
         return NULL;
     struct pollfd process = { .fd = mpi_host.processes[peer].fd, .events = POLLIN };
     return poll (&process, 1, 0) == 1 ? &mpi_host.processes[peer] : NULL;
+}
+
+void
+host_note_ended (int rank)
+{
+    for (int i = 0; i < mpi_host.world_size; i++)
+        if (mpi_host.processes[i].rank == rank)
+            mpi_host.processes[i].has_ended = true;
 }
 
 bool

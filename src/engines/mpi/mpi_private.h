@@ -45,7 +45,7 @@ struct header {
     int32_t rank;     /* the sender, in the group */
     int32_t tag;      /* of its messages with data; the next one is the call's, too */
     uint32_t inline_bytes;
-    uint32_t ended;   /* of GAVE_UP: 1 + the rank of the job that the sender has seen to end */
+    uint32_t ended;   /* of GAVE_UP and ENDED: 1 + the rank of the job that the sender has seen to end */
     uint64_t send_at, recv_at; /* the sender's buffers in the arenas of its host, or FOREIGN */
 };
 
@@ -72,6 +72,7 @@ enum {
     TAG_CONTROL = 2,
     TAG_FIRST = 4, /* of data; even */
     GAVE_UP = -1,  /* a kind of control message: the rank will not come any more, and says why */
+    ENDED = -2,    /* another one: a rank of the sender's host has ended */
     REASON_BYTES = 512,
 };
 
@@ -124,6 +125,7 @@ struct host {
     struct process {
         int rank, pid;
         int fd; /* to see it end; -1: of another host */
+        bool has_ended; /* there, as one of its ranks has said */
     } *processes; /* [world_size], by rank of MPI */
     struct extent {
         size_t offset, bytes;
@@ -234,7 +236,7 @@ struct world {
 
 extern struct world mpi_world;
 
-/* Files use what is declared above them: host, arena, world, post, blocks, tiers, flight, team, mover, mpi. */
+/* Files use what is declared above them: host, arena, world, post, deaths, blocks, tiers, flight, team, mover, mpi. */
 
 /* ---- host.c ---- */
 /** What a rank says of where it is. */
@@ -252,8 +254,10 @@ void host_prepare (const struct accel_engine_job *job, struct whereabouts *own);
 bool host_attach (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers);
 /** All ranks are attached. */
 void host_settle (void);
-/** @return the process of rank @p peer of MPI if it was on this host, and has ended; otherwise NULL */
+/** @return the process of rank @p peer of MPI if it has ended, as far as this host knows; otherwise NULL */
 const struct process *host_find_ended (int peer);
+/** Rank @p rank of the job has ended on another host. */
+void host_note_ended (int rank);
 /** Without the memory, ranks are still seen to end. */
 void host_unshare (void);
 void host_close (void);
@@ -276,6 +280,10 @@ bool world_check (int code, const char *call);
 enum accel_status world_fail (const struct accel_engine_helpers *helpers, struct accel_error *err);
 /** Whether this thread may call MPI. */
 bool world_is_mine (void);
+/** Whether a thread of the engine may, with the lock: the program may call MPI at the same time. */
+bool world_may_have_threads (void);
+/** At exit: a thread of the engine that will not call MPI again gets a moment to give the lock back. */
+void world_await_threads (void);
 const char *world_level_name (int level);
 
 /** Before MPI_Init(): let MPI's own plug-ins find it. */
@@ -301,6 +309,12 @@ void ring_close (void);
 /** @} */
 /** @return the next control message that has come, or NULL; to be freed */
 struct message *ring_next (void);
+
+/* ---- deaths.c ---- */
+/** From now on, other hosts hear at once of ranks of this host that end.  Both without the lock; MPI is open. @{ */
+void deaths_begin (void);
+void deaths_end (void);
+/** @} */
 
 /* ---- blocks.c ---- */
 /** Cut a large reduction into blocks. */

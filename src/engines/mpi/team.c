@@ -98,8 +98,13 @@ deliver (struct message *message)
     struct team *team = mpi_world.teams;
     while (team && team->place != header->place)
         team = team->next;
-    if (header->session != mpi_world.session
-        || (team && (header->rank < 0 || header->rank >= team->size || team->peers[header->rank] != message->from))) {
+    if (header->session == mpi_world.session && header->called.kind == ENDED) {
+        host_note_ended ((int) header->ended - 1);
+        free (message);
+    } else if (header->session != mpi_world.session
+               || (team
+                   && (header->rank < 0 || header->rank >= team->size
+                       || team->peers[header->rank] != message->from))) {
         free (message);
     } else if (!team) {
         keep_orphan (message);
@@ -250,7 +255,8 @@ look_for_quitters_elsewhere (const struct team *team, const struct flight *fligh
     return ACCEL_OK;
 }
 
-/* A rank of this host that has ended, or any that has given up.  Other hosts will hear of the former from this rank. */
+/* A rank that has ended, as this host knows, or any that has given up.  Other hosts will hear of the former from this
+ * rank, too. */
 static enum accel_status
 look_for_quitters (const struct team *team, const struct flight *flight, struct accel_error *err)
 {

@@ -72,7 +72,7 @@ comm_shape_output (const struct comm_site *site, struct accel_tensor *out, const
         owned = bytes ? bytes : 1;
         data = memory_of (tensor->device)->create (tensor->device, owned, false);
         if (!data)
-            return comm_fail (site, ACCEL_ERR_NOMEM, err, "cannot allocate %zu bytes", owned);
+            return comm_fail_in (site, memory_fail (tensor->device, err, "cannot allocate %zu bytes", owned), err);
         accel_tensor_release (out);
         made.dl.device = tensor->device;
     } else

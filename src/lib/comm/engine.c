@@ -21,10 +21,7 @@ comm_alloc (struct accel_comm *comm, DLDevice device, void **memory, size_t byte
     if (kind->host && comm->engine->alloc)
         return comm->engine->alloc (comm->transport, memory, bytes, err);
     *memory = kind->create (device, bytes, true);
-    enum accel_status status = *memory ? ACCEL_OK : memory_check (device, err);
-    if (*memory || status)
-        return status;
-    return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: cannot allocate %zu bytes", bytes);
+    return *memory ? ACCEL_OK : memory_fail (device, err, "accel_alloc: cannot allocate %zu bytes", bytes);
 }
 
 void

@@ -106,8 +106,11 @@ const struct memory *memory_of (DLDevice device);
 /** From now on @p memory is the table of @p type; NULL: there is none.  Before a job is opened, on the main thread. */
 void memory_register (DLDeviceType type, const struct memory *memory);
 
-/** @return the error of an earlier operation on @p device, which may be why create() returned NULL */
+/** @return the error of an earlier operation on @p device */
 enum accel_status memory_check (DLDevice device, struct accel_error *err);
+
+/** After create() returned NULL.  @return what is wrong with @p device; else ACCEL_ERR_NOMEM, with this text */
+enum accel_status memory_fail (DLDevice device, struct accel_error *err, const char *format, ...) ACCEL_PRINTF (3, 4);
 
 /** Whether data on both devices has the same table, and one can be copied to the other within it. */
 static inline bool

@@ -8,6 +8,9 @@
 #include "lib/base/tensor.h"
 #include "lib/memory/device.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 const struct memory *memory_tables[MEMORY_KINDS] = {
     [kDLCPU] = &memory_host,
     [kDLCUDAHost] = &memory_host,
@@ -37,6 +40,20 @@ memory_check (DLDevice device, struct accel_error *err)
 }
 
 enum accel_status
+memory_fail (DLDevice device, struct accel_error *err, const char *format, ...)
+{
+    char text[ACCEL_ERROR_TEXT_SIZE];
+    va_list args;
+    enum accel_status status = memory_check (device, err);
+    if (status)
+        return status;
+    va_start (args, format);
+    vsnprintf (text, sizeof text, format, args);
+    va_end (args);
+    return accel_fail (err, ACCEL_ERR_NOMEM, "%s", text);
+}
+
+enum accel_status
 memory_clone (struct accel_tensor *copy, const DLTensor *tensor, struct accel_error *err)
 {
     enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
@@ -48,10 +65,8 @@ memory_clone (struct accel_tensor *copy, const DLTensor *tensor, struct accel_er
     bytes += !bytes; /* so that there is an address, and owned_bytes is not 0 */
     copy->dl.device = tensor->device;
     copy->dl.data = memory->create (tensor->device, bytes, false);
-    if (!copy->dl.data) {
-        status = memory_check (tensor->device, err);
-        return status ? status : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate %zu bytes", bytes);
-    }
+    if (!copy->dl.data)
+        return memory_fail (tensor->device, err, "cannot allocate %zu bytes", bytes);
     copy->owned_bytes = bytes;
     memory->copy_tensor (&copy->dl, tensor);
     return ACCEL_OK;

@@ -20,12 +20,9 @@ upload (struct accel_tensor *sent, const DLTensor *tensor, DLDevice to, struct a
     sent->owned_bytes = bytes + !bytes;
     sent->dl.device = to;
     sent->dl.data = memory->create (to, sent->owned_bytes, false);
-    if (!sent->dl.data) {
-        status = memory_check (to, err);
-        return status ? status
-                      : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate %zu bytes on %s:%d", bytes,
-                                    tensor_device_name (to), (int) to.device_id);
-    }
+    if (!sent->dl.data)
+        return memory_fail (to, err, "cannot allocate %zu bytes on %s:%d", bytes, tensor_device_name (to),
+                            (int) to.device_id);
     memory->write (to, sent->dl.data, tensor_data (tensor), bytes);
     return ACCEL_OK;
 }

@@ -55,8 +55,8 @@ masters_create (struct accel_model *model, struct accel_error *err)
     }
     return ACCEL_OK;
 error:
-    return accel_fail (err, ACCEL_ERR_NOMEM,
-                       "cannot allocate memory for the float32 masters of a model of %zu parameters", model->count);
+    return memory_fail (model->device, err,
+                        "cannot allocate memory for the float32 masters of a model of %zu parameters", model->count);
 }
 
 void

@@ -98,12 +98,9 @@ allocate_data (struct accel_model *model, size_t index, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_NOMEM, "parameter '%s' is too large: size overflows",
                            model->parameters[index].name);
     data->data = model->memory->create (model->device, bytes, true);
-    if (!data->data) {
-        enum accel_status status = memory_check (model->device, err);
-        return status ? status
-                      : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for parameter '%s' (%zu bytes)",
-                                    model->parameters[index].name, bytes);
-    }
+    if (!data->data)
+        return memory_fail (model->device, err, "cannot allocate memory for parameter '%s' (%zu bytes)",
+                            model->parameters[index].name, bytes);
     model->owned[index] = data->data;
     return ACCEL_OK;
 }
@@ -198,9 +195,7 @@ accel_model_create_sized (size_t parameter_size, struct accel_model **model, con
     return ACCEL_OK;
 error:
     accel_model_destroy (made);
-    status = memory_check (parameters[0].data->device, err);
-    return status ? status
-                  : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a model of %zu parameters", count);
+    return memory_fail (parameters[0].data->device, err, "cannot allocate memory for a model of %zu parameters", count);
 }
 
 void

@@ -121,10 +121,8 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
     if (status)
         return status;
     optimizer->state_memory = model->memory->create (model->device, elements * sizeof (float), true);
-    if (!optimizer->state_memory) {
-        status = memory_check (model->device, err);
-        return status ? status : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer's state");
-    }
+    if (!optimizer->state_memory)
+        return memory_fail (model->device, err, "cannot allocate memory for an optimizer's state");
     char *memory = optimizer->state_memory;
     for (size_t i = 0; i < model->count; i++)
         for (size_t j = 0; j < states_of_parameter (optimizer, i); j++) {

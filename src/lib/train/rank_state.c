@@ -84,7 +84,7 @@ rank_state_read (const struct accel_model *model, DLTensor *into, const struct a
     enum accel_status status
         = room.stored && room.wide && room.sum
               ? add_up (model, into, states, count, name, &room, err)
-              : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the average of '%.100s'", name);
+              : memory_fail (model->device, err, "cannot allocate memory for the average of '%.100s'", name);
     release_room (model, &room);
     return status;
 }

@@ -49,8 +49,8 @@ error:
         model->memory->destroy (model->device, model->kept[i]);
         model->kept[i] = NULL;
     }
-    return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the gradients of a model of %zu parameters",
-                       model->count);
+    return memory_fail (model->device, err, "cannot allocate memory for the gradients of a model of %zu parameters",
+                        model->count);
 }
 
 enum accel_status
