@@ -120,8 +120,8 @@ read_config (const struct estimate_model *model, struct attention *attention)
     find_windows (model, attention);
 }
 
-/* GGUF files leave to llama.cpp which layers have windows, unless they have a list: the last of so many keeps all. Where
- * it knows no pattern, it ignores the window. */
+/* GGUF files leave to llama.cpp which layers have windows, unless they have a list: the last of so many keeps all.
+ * Where it knows no pattern, it ignores the window. */
 static void
 find_gguf_windows (const struct gguf_facts *facts, struct attention *attention)
 {
