@@ -459,8 +459,9 @@ static bool breaks;
 int
 MPI_Irecv (void *at, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *request)
 {
-    enum { CONTROL_MOST = 4000 };
-    return breaks && count > CONTROL_MOST ? MPI_ERR_OTHER : PMPI_Irecv (at, count, type, from, tag, comm, request);
+    enum { CONTROL_MOST = 4000, TAG_CONTROL = 2 };
+    bool is_data = count > CONTROL_MOST && tag != TAG_CONTROL;
+    return breaks && is_data ? MPI_ERR_OTHER : PMPI_Irecv (at, count, type, from, tag, comm, request);
 }
 
 static void
