@@ -120,6 +120,34 @@ read_config (const struct estimate_model *model, struct attention *attention)
     find_windows (model, attention);
 }
 
+/* GGUF files leave to llama.cpp which layers have windows, unless they have a list: the last of so many keeps all.
+ * Where it knows no pattern, it ignores the window. */
+static void
+find_gguf_windows (const struct gguf_facts *facts, struct attention *attention)
+{
+    static const struct {
+        const char *architecture;
+        uint64_t pattern, window; /* without a number in the file */
+    } usual[] = { { "afmoe", 4, 0 },   { "cohere2", 4, 0 }, { "exaone4", 4, 0 },         { "gemma-embedding", 6, 0 },
+                  { "gemma2", 2, 4096 }, { "gemma3", 6, 0 },  { "gemma3n", 5, 0 },       { "gpt-oss", 2, 0 },
+                  { "llama4", 4, 8192 }, { "olmo2", 4, 0 },   { "plamo3", 8, 0 } };
+    uint64_t pattern = facts->pattern, layers = attention->layers;
+    bool is_known = facts->has_pattern;
+    attention->window = facts->window;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (!strcmp (usual[i].architecture, facts->architecture)) {
+            is_known = true;
+            pattern = facts->has_pattern ? pattern : usual[i].pattern;
+            attention->window = facts->has_window ? facts->window : usual[i].window;
+        }
+    if (!attention->window || !is_known)
+        return;
+    if (facts->lists_windows)
+        attention->windowed = pattern < layers ? pattern : layers;
+    else
+        attention->windowed = pattern ? layers - layers / pattern : layers;
+}
+
 static void
 read_facts (const struct gguf_facts *facts, struct attention *attention)
 {
@@ -128,6 +156,7 @@ read_facts (const struct gguf_facts *facts, struct attention *attention)
     uint64_t values = facts->value_length ? facts->value_length : head;
     uint64_t pairs = facts->kv_heads ? facts->kv_heads : facts->heads;
     attention->layers = facts->layers;
+    find_gguf_windows (facts, attention);
     if (__builtin_add_overflow (keys, values, &keys) || __builtin_mul_overflow (pairs, keys, &attention->per_token))
         attention->per_token = 0;
 }

@@ -108,7 +108,8 @@ is_integer (uint64_t kind)
     return kind_bytes[kind] && kind != KIND_F32 && kind != KIND_F64 && kind != KIND_BOOL;
 }
 
-/* A value, or a list of them.  @param[in,out] largest  of the integers in it; negative ones do not count */
+/* A value, or a list of them.  @param[in,out] largest  of the integers in it; negative ones do not count; of a list of
+ * truth values, how many are true */
 static enum accel_status
 take_value (struct reader *reader, uint64_t kind, unsigned depth, uint64_t *largest)
 {
@@ -125,8 +126,12 @@ take_value (struct reader *reader, uint64_t kind, unsigned depth, uint64_t *larg
         if (!status && length > GGUF_MAX_HEADER)
             return accel_fail (reader->err, ACCEL_ERR_FORMAT, "byte %zu: a list of %llu elements", reader->at,
                                (unsigned long long) length);
-        if (!status && kind_bytes[inner] && !is_integer (inner))
-            return take (reader, length * kind_bytes[inner], &bytes);
+        if (!status && kind_bytes[inner] && !is_integer (inner)) {
+            status = take (reader, length * kind_bytes[inner], &bytes);
+            for (uint64_t i = 0; i < length && !status && inner == KIND_BOOL; i++)
+                *largest += bytes[i] != 0;
+            return status;
+        }
     }
     for (uint64_t i = 0; i < length && !status; i++) {
         if (inner == KIND_TEXT)
@@ -161,6 +166,8 @@ find_fact (struct gguf_facts *facts, const unsigned char *key, uint64_t length)
         { ".attention.head_count_kv", offsetof (struct gguf_facts, kv_heads) },
         { ".attention.key_length", offsetof (struct gguf_facts, key_length) },
         { ".attention.value_length", offsetof (struct gguf_facts, value_length) },
+        { ".attention.sliding_window", offsetof (struct gguf_facts, window) },
+        { ".attention.sliding_window_pattern", offsetof (struct gguf_facts, pattern) },
     };
     size_t own = strlen (facts->architecture);
     if (!own || length < own || memcmp (key, facts->architecture, own) != 0)
@@ -206,10 +213,16 @@ take_pair (struct reader *reader, struct gguf *gguf, uint64_t *alignment)
                   (const char *) text);
         return ACCEL_OK;
     }
+    bool is_flags = kind == KIND_LIST && reader->at < reader->length && reader->bytes[reader->at] == KIND_BOOL;
     status = take_value (reader, kind, 0, &largest);
     uint64_t *fact = status ? NULL : find_own (gguf, alignment, key, length);
-    if (fact)
-        *fact = largest;
+    if (!fact || (fact == &facts->pattern && kind == KIND_LIST && !is_flags))
+        return status;
+    *fact = largest;
+    facts->has_window |= fact == &facts->window;
+    facts->has_pattern |= fact == &facts->pattern;
+    if (fact == &facts->pattern)
+        facts->lists_windows = is_flags;
     return status;
 }
 

@@ -19,6 +19,9 @@ struct gguf_tensor {
 struct gguf_facts {
     char architecture[32]; /* "llama" */
     uint64_t layers, embedding, heads, kv_heads, key_length, value_length;
+    uint64_t window;   /* tokens that layers with a window keep */
+    uint64_t pattern;  /* the last of so many layers keeps all; if lists_windows: how many layers have a window */
+    bool has_window, has_pattern, lists_windows;
 };
 
 /** All zero is empty. */

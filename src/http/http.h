@@ -75,7 +75,7 @@ struct http_request {
 /** Why there was no answer, for callers that say more about it. */
 enum http_trouble {
     HTTP_FINE,
-    HTTP_NO_HOST,     /* the name of the host or proxy is unknown: offline? */
+    HTTP_NO_HOST,     /* the name of the host is unknown: offline? */
     HTTP_NO_CONNECTION,
     HTTP_TIMED_OUT,
     HTTP_BROKEN,      /* the connection broke, or what came is not HTTP */

@@ -170,7 +170,7 @@ struct meaning {
 
 static const struct meaning meanings[] = {
     { CURLE_COULDNT_RESOLVE_HOST, HTTP_NO_HOST, 1, "the host is unknown: is this machine offline?" },
-    { CURLE_COULDNT_RESOLVE_PROXY, HTTP_NO_HOST, 1, "the proxy's host is unknown" },
+    { CURLE_COULDNT_RESOLVE_PROXY, HTTP_NO_CONNECTION, 1, "the proxy's host is unknown" },
     { CURLE_COULDNT_CONNECT, HTTP_NO_CONNECTION, CONNECTION_ATTEMPTS, NULL },
     { CURLE_OPERATION_TIMEDOUT, HTTP_TIMED_OUT, CONNECTION_ATTEMPTS, NULL },
     { CURLE_PEER_FAILED_VERIFICATION, HTTP_NO_TRUST, 1, NULL },

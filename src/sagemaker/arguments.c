@@ -7,6 +7,7 @@
 #include "sagemaker/python_json.h"
 #include "util/parse.h"
 #include "util/printable.h"
+#include "util/utf8.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -54,7 +55,8 @@ add (json_t *hyperparameters, const char *word, size_t length, const char *value
     if (json_object_get (hyperparameters, name.text))
         return refuse ("duplicate argument ", word, ": a SageMaker job has one value for each name", fail);
     if (json_object_set_new (hyperparameters, name.text, json_string (text.text)))
-        return refuse ("argument ", word, " is not valid UTF-8", fail);
+        return utf8_is_valid (name.text, name.length) ? fail_nomem (fail)
+                                                      : refuse ("argument ", word, " is not valid UTF-8", fail);
     return 0;
 }
 

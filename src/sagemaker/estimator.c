@@ -9,6 +9,7 @@
 #include "sagemaker/tables.h"
 #include "util/cleanup.h"
 #include "util/suggest.h"
+#include "util/utf8.h"
 
 #include <string.h>
 
@@ -165,7 +166,7 @@ add_more (json_t *arguments, const struct node *more, struct fail *fail)
     json_t *renamed = values ? json_object () : NULL;
     const char *name;
     json_t *value;
-    int result = renamed ? 0 : -1;
+    int result = renamed ? 0 : values ? fail_nomem (fail) : -1;
     json_object_foreach (values, name, value) {
         const struct argument *argument = find_argument (name);
         if (!result && !argument)
@@ -209,7 +210,7 @@ environment_of (const struct config *config, struct fail *fail)
         char *equals = strchr (list.items[i], '=');
         *equals = '\0';
         if (json_object_set_new (environment, list.items[i], json_string (equals + 1))) {
-            fail_set (fail, FAIL_GENERAL, "the value for %s is not valid UTF-8", list.items[i]);
+            python_json_refuse (equals + 1, fail, FAIL_GENERAL, "the value for %s is not valid UTF-8", list.items[i]);
             goto error;
         }
     }
@@ -233,8 +234,21 @@ add_script (json_t *arguments, const char *program, struct fail *fail)
                      : json_stringn (program, (size_t) (slash - program));
     if (json_object_set_new (arguments, "source_dir", folder)
         || json_object_set_new (arguments, "entry_point", json_string (name)))
-        return fail_set (fail, FAIL_USAGE, "the path of the script is not valid UTF-8");
+        return python_json_refuse (program, fail, FAIL_USAGE, "the path of the script is not valid UTF-8");
     return 0;
+}
+
+/* After jansson has not taken one of them. */
+static int
+refuse_settings (const struct settings *settings, struct fail *fail)
+{
+    const char *const texts[] = { settings->image_uri, settings->iam_role_name, settings->transformers_version,
+                                  settings->pytorch_version, settings->py_version, settings->base_job_name,
+                                  settings->ec2_instance_type };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i] && !utf8_is_valid (texts[i], strlen (texts[i])))
+            return fail_set (fail, FAIL_GENERAL, "a value of the configuration is not valid UTF-8");
+    return fail_nomem (fail);
 }
 
 static int
@@ -273,7 +287,7 @@ add_settings (json_t *arguments, const struct config *config, struct fail *fail)
     bool failed = false;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         failed = json_object_set_new (arguments, values[i].name, values[i].value) || failed;
-    return failed ? fail_set (fail, FAIL_GENERAL, "a value of the configuration is not valid UTF-8") : 0;
+    return failed ? refuse_settings (settings, fail) : 0;
 }
 
 const json_t *

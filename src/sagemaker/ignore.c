@@ -118,6 +118,15 @@ add_rule (struct ignore *ignore, const char *folder, char *line)
 }
 
 int
+ignore_add (struct ignore *ignore, const char *folder, char *text)
+{
+    for (char *line; (line = strsep (&text, "\n"));)
+        if (add_rule (ignore, folder, line))
+            return -1;
+    return 0;
+}
+
+int
 ignore_read (struct ignore *ignore, const char *folder)
 {
     AUTO_STRBUF struct strbuf path = { 0 };
@@ -127,10 +136,7 @@ ignore_read (struct ignore *ignore, const char *folder)
         return -1;
     if (io_read_file (path.text, LARGEST, &text, NULL, NULL))
         return 0;
-    for (char *at = text, *line; (line = strsep (&at, "\n"));)
-        if (add_rule (ignore, folder, line))
-            return -1;
-    return 0;
+    return ignore_add (ignore, folder, text);
 }
 
 int

@@ -18,6 +18,9 @@ struct ignore {
  *  @return 0, or -1 without memory */
 int ignore_read (struct ignore *ignore, const char *folder);
 
+/** The same for a text. @param text  is split into lines */
+int ignore_add (struct ignore *ignore, const char *folder, char *text);
+
 /** Read those of the folders above @p folder, if it is in a repository. */
 int ignore_read_above (struct ignore *ignore, const char *folder);
 

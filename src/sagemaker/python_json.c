@@ -7,9 +7,11 @@
 #include "config/scalar.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
+#include "util/utf8.h"
 
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,15 +104,36 @@ python_text_add (struct strbuf *out, const json_t *value)
         python_json_add (out, value);
 }
 
+int
+python_json_refuse (const char *text, struct fail *fail, int status, const char *format, ...)
+{
+    char why[800];
+    va_list args;
+    if (utf8_is_valid (text, strlen (text)))
+        return fail_nomem (fail);
+    va_start (args, format);
+    vsnprintf (why, sizeof why, format, args);
+    va_end (args);
+    return fail_set (fail, status, "%s", why);
+}
+
+static json_t *
+nomem_unless (json_t *value, struct fail *fail)
+{
+    if (!value)
+        fail_nomem (fail);
+    return value;
+}
+
 static json_t *
 number_of_node (const struct node *node, struct fail *fail)
 {
     int64_t integer;
     double real;
     if (node->kind == NODE_INT && parse_int64 (node->text, INT64_MIN, INT64_MAX, &integer) == PARSE_OK)
-        return json_integer (integer);
+        return nomem_unless (json_integer (integer), fail);
     if (node->kind == NODE_FLOAT && parse_double (node->text, -HUGE_VAL, HUGE_VAL, &real) == PARSE_OK)
-        return json_real (real);
+        return nomem_unless (json_real (real), fail);
     fail_set (fail, FAIL_GENERAL, "'%s' is too large for a number, or is not finite", node->text);
     return NULL;
 }
@@ -132,16 +155,21 @@ python_json_of_node (const struct node *node, struct fail *fail)
     }
     for (size_t i = 0; value && i < node->count; i++) {
         json_t *item = python_json_of_node (&node->items[i], fail);
+        const char *key = node->kind == NODE_MAP ? node->items[i].key : "";
         if (!item && fail && node->kind == NODE_MAP)
-            fail_prefix (fail, "%s", node->items[i].key);
-        if (!item || (node->kind == NODE_LIST ? json_array_append_new (value, item)
-                                              : json_object_set_new (value, node->items[i].key, item))) {
+            fail_prefix (fail, "%s", key);
+        int failed = !item ? -1
+                     : node->kind == NODE_LIST ? json_array_append_new (value, item)
+                                               : json_object_set_new (value, key, item);
+        if (failed && item)
+            python_json_refuse (key, fail, FAIL_GENERAL, "'%s' is not valid UTF-8", key);
+        if (failed) {
             json_decref (value);
             return NULL;
         }
     }
     if (!value)
-        fail_set (fail, FAIL_GENERAL, "'%s' is not valid UTF-8", node->text ? node->text : "");
+        python_json_refuse (node->text ? node->text : "", fail, FAIL_GENERAL, "'%s' is not valid UTF-8", node->text);
     return value;
 }
 
@@ -191,7 +219,7 @@ python_json_of_word (struct strbuf *out, const char *word, struct fail *fail)
     }
     json_t *text = json_string (word);
     if (!text)
-        return fail_set (fail, FAIL_USAGE, "not valid UTF-8");
+        return python_json_refuse (word, fail, FAIL_USAGE, "not valid UTF-8");
     python_json_add (out, text);
     json_decref (text);
     return 0;

@@ -11,6 +11,10 @@
 /** Append @p value in the form of json.dumps (value). */
 void python_json_add (struct strbuf *out, const json_t *value);
 
+/** Say why jansson did not take @p text: there was no memory, or else @p format.  @return -1 */
+int python_json_refuse (const char *text, struct fail *fail, int status, const char *format, ...)
+    __attribute__ ((format (printf, 4, 5)));
+
 /** Append Python's str() of a scalar. */
 void python_text_add (struct strbuf *out, const json_t *value);
 

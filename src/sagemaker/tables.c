@@ -4,8 +4,10 @@
 
 #include "sagemaker/tables.h"
 
+#include "sagemaker/python_json.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/utf8.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -73,11 +75,18 @@ read_table (const char *path, json_t *result, int (*take) (const struct line *li
 }
 
 static int
+refuse_text (const struct line *line, struct fail *fail)
+{
+    const char *text = utf8_is_valid (line->name, strlen (line->name)) ? line->value : line->name;
+    return python_json_refuse (text, fail, FAIL_GENERAL, "%s:%d: not valid UTF-8", line->path, line->number);
+}
+
+static int
 take_metric (const struct line *line, json_t *result, struct fail *fail)
 {
     json_t *metric = json_pack ("{s:s, s:s}", "Name", line->name, "Regex", line->value);
     return metric && !json_array_append_new (result, metric)
-               ? 0 : fail_set (fail, FAIL_GENERAL, "%s:%d: not valid UTF-8", line->path, line->number);
+               ? 0 : refuse_text (line, fail);
 }
 
 static int
@@ -89,7 +98,7 @@ take_input (const struct line *line, json_t *result, struct fail *fail)
     if (json_object_get (result, line->name))
         return fail_set (fail, FAIL_GENERAL, "%s:%d: duplicate channel '%s'", line->path, line->number, line->name);
     return !json_object_set_new (result, line->name, json_string (line->value))
-               ? 0 : fail_set (fail, FAIL_GENERAL, "%s:%d: not valid UTF-8", line->path, line->number);
+               ? 0 : refuse_text (line, fail);
 }
 
 int

@@ -76,7 +76,7 @@ test_expect_success 'what there is to do when the server refuses' '
     refused "(IAM Identity Center): the session has expired, and cannot be renewed: sso-oidc CreateToken: InvalidGrantException; $login" &&
     cmp before "$cache" && test -e requests/1 && ! test -e requests/2'
 test_expect_success 'or does not answer, or answers with something else' '
-    token -5 && rules "/oidc/token drop" && refused "cannot be renewed: sso-oidc CreateToken: http://127.0.0.1" && cmp before "$cache" &&
+    token -5 && cp "$cache" before && rules "/oidc/token drop" && refused "cannot be renewed: sso-oidc CreateToken: http://127.0.0.1" && cmp before "$cache" &&
     echo "[]" >root/list && rules "/oidc/token file=list" && refused "sso-oidc CreateToken: the answer is not a JSON object; $login" &&
     for change in "s/NEW\",/NEW\",,/" "s/\"accessToken\":\"NEW\",//" "s/28800/\"28800\"/" "s/28800/-5/" "s/28800/9223372036854775807/"; do
         sed "$change" root/new >root/bad && rules "/oidc/token file=bad" && refused "cannot be renewed: sso-oidc CreateToken: the answer" || return 1

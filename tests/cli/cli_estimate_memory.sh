@@ -308,6 +308,30 @@ test_expect_success 'keys and values: 2 layers of 2 heads of 64, of 2 bytes each
     keys_of org/llama 1000 1 1024000 && keys_of org/llama 1000 3 3072000 && keys_of org/quantized/model-q4.gguf 1000 1 1024000'
 test_expect_success 'keys and values: one pair for all heads, but not in the new Falcon' '
     keys_of org/one_pair 1000 1 512000 && keys_of org/new_falcon 1000 1 1024000'
+# Eight layers of 2 x 128 elements of 16 bits, 10000 tokens: a layer without a window has 5120000 bytes.
+windows_are () {
+    while [ $# -gt 0 ]; do
+        keys_of "hub/windows/$1.gguf" 10000 1 "$2" || return 1
+        shift 2
+    done
+}
+test_expect_success 'keys and values: windows of GGUF files, by architecture, by a number, by a list' '
+    windows_are \
+        gemma3_100 5478400 \
+        gemma3_100_4 10547200 \
+        gemma3_100_0 409600 \
+        gemma3_0 40960000 \
+        gemma3 40960000 \
+        gemma2 28868608 \
+        phi3_100 40960000 \
+        phi3_100_3 10547200 \
+        llama4 35405824 \
+        llama4_0 40960000 \
+        gpt-oss_100 20684800 \
+        gemma3_100_10101010 20684800 \
+        gemma3_100_00000000 40960000 \
+        gemma3_100_111111111 409600 \
+        gemma3_100_20202020 5478400'
 test_expect_success 'keys and values: one of two layers keeps a window of 100' '
     keys_of org/windows 1000 1 563200 && keys_of org/windows 50 1 51200'
 test_expect_success 'keys and values: windows of all layers, of none, of later ones, of all but each second; chunks' '

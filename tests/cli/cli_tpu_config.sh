@@ -109,6 +109,7 @@ test_expect_success 'gcloud has the signal mask of the shell' '
 
 # Arguments, exit status, message.
 : >empty.sh
+printf 'ls\0; rm\n' >null.sh
 while IFS='|' read -r arguments status said; do
     test_expect_success "refused: $arguments" "
         test_exit $status tpu_config $arguments --debug >out 2>error && grep -F -- \"$said\" error && [ ! -s out ]"
@@ -120,6 +121,7 @@ $where|2|nothing to run on the pod: give --command or --command_file
 --command $where|2|--command: missing value
 --command_file none.sh $where|1|command file: none.sh: No such file
 --command_file empty.sh $where|1|command file: empty.sh: contains no commands
+--command_file null.sh $where|1|command file: null.sh: contains a null byte
 --command_file $builddir/accelerate $where|1|command file: $builddir/accelerate: 
 --command ls --accelerate_version 1.x $where|2|--accelerate_version: '1.x' is not a version
 --config_file none.yaml|1|none.yaml: No such file

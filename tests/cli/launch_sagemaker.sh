@@ -160,6 +160,11 @@ test_expect_success 'two machines: each line with its machine, in the order of t
     grep -a "\"nextToken\":\s*\"f/1\"" requests/*'
 test_expect_success 'no logs yet is no error' '
     rules "/logs/ match=DescribeLogStreams status=400 file=no_logs times=2" && launch job/train.py && grep -x two out'
+echo '{"events": [], "nextForwardToken": "f/0"}' >root/lines_none
+test_expect_success 'lines that CloudWatch has some seconds after the end' '
+    rules "/sm/ match=DescribeTrainingJob file=completed" "/logs/ match=GetLogEvents file=lines_none" && launch job/train.py && ! grep two out &&
+    asked=$(grep -al GetLogEvents requests/* | wc -l) && test $asked -ge 2 &&
+    rules "/sm/ match=DescribeTrainingJob file=completed" "/logs/ match=GetLogEvents times=2 file=lines_none" && launch job/train.py && grep -x two out'
 echo '{"__type": "AccessDeniedException", "message": "no"}' >root/denied
 test_expect_success 'logs that may not be read are said once; the status still counts' '
     rules "/logs/ status=400 file=denied" "/sm/ match=DescribeTrainingJob file=running times=2" && launch job/train.py &&
@@ -177,7 +182,7 @@ fi
 echo '{"__type": "ExpiredTokenException", "message": "expired"}' >root/expired
 test_expect_success 'lost contact: the job continues, and how to look at it' '
     rules "/sm/ match=DescribeTrainingJob status=400 file=expired" && test_exit 1 launch job/train.py &&
-    grep "lost contact with job .*which continues (look with: aws sagemaker describe-training-job --region us-east-1 --training-job-name accelerate" err'
+    ! grep "trying again" err && grep "lost contact with job .*which continues (look with: aws sagemaker describe-training-job --region us-east-1 --training-job-name accelerate" err'
 test_expect_success 'a request that broke off may have created the job' '
     rules "/sm/ match=CreateTrainingJob drop" && launch job/train.py && grep -x two out'
 test_expect_success 'or may not' '
@@ -213,6 +218,11 @@ test_expect_success 'a missing role, before anything is uploaded' '
 test_expect_success '--detach' '
     rules && launch --detach job/train.py && grep -x "accelerate-sagemaker-1-[0-9-]*-[0-9a-z]\{5\}" out && test "$(wc -l <out)" -eq 1 &&
     grep "left running; to look at it: aws sagemaker describe-training-job" err && came DescribeTrainingJob 0'
+mkdir -p "$HOME/.aws" && printf '[profile my work]\naws_access_key_id = P\naws_secret_access_key = SECRETKEY\n' >"$HOME/.aws/config"
+{ sed 's|iam_role_name: r|iam_role_name: arn:aws:iam::1:role/r|' job.yaml && echo 'profile: my work'; } >profile.yaml
+test_expect_success 'the profile of a hint can be typed; a role with its ARN is not looked up' '
+    rules && timeout "$patience" "$accelerate" launch --config_file profile.yaml --detach job/train.py >out 2>err && came "^POST /iam" 0 &&
+    grep -F "describe-training-job --profile '\''my work'\'' --region us-east-1" err'
 test_expect_success '--quiet' 'rules && launch -q job/train.py && test ! -s err && grep -x two out'
 
 default=
@@ -234,6 +244,12 @@ test_expect_success 'signals without a terminal leave the job running' '
         grep "job .* continues; to look at it: aws" err || return 1
         came StopTrainingJob 0 || return 1
     done'
+test_expect_success 'a second signal does not end the launch before it has said what it did' '
+    rules "/sm/ match=DescribeTrainingJob file=running" && rm -f out err && {
+        "$accelerate" launch --config_file job.yaml job/train.py >out 2>err </dev/null &
+        launched=$!
+    } && wait_for grep -q two out && kill -STOP $launched && kill -1 $launched && kill -15 $launched && kill -CONT $launched &&
+    test_exit 129 wait $launched && grep "job .* continues; to look at it: aws" err'
 test_expect_success 'a signal before the job is created' '
     signalled 15 "/sts/ delay=60000 file=identity" grep -arq POST requests && grep "interrupted; no job was created" err'
 test_expect_success 'a signal while the job is created: the request may be on its way' '
@@ -259,6 +275,15 @@ if python3 -c "import pty" 2>/dev/null; then
         rules "/sm/ match=DescribeTrainingJob file=running" && { when_stopped & helper=$!; } &&
         test_exit 130 typed --type "\x03" "two" --type "y\n" "eave it running: " && wait $helper &&
         grep "was stopped" screen && came "Target: SageMaker.StopTrainingJob" 1'
+    test_expect_success 'another Ctrl-C leaves a job that is stopping' '
+        rules "/sm/ match=DescribeTrainingJob file=running" &&
+        test_exit 130 typed --type "\x03" "two" --type "y\n" "eave it running: " --type "\x03" "another Ctrl-C leaves" &&
+        grep "is stopping; to look at it" screen && came "Target: SageMaker.StopTrainingJob" 1'
+    if is_long; then
+        test_expect_success 'an upload that is repeated is never more than complete' '
+            rules "/s3/$bucket/ file=empty" "* match=PUT_ status=503 times=1 delay=1500 file=empty" && typed && grep "created job" screen &&
+            came "^PUT .*sourcedir" 2 && ! grep "uploading *[2-9][0-9][0-9] %" screen'
+    fi
     test_expect_success 'no goes on, leaving leaves' '
         rules "/sm/ match=DescribeTrainingJob file=running" &&
         test_exit 130 typed --type "\x03" "two" --type "n\n" "eave it running: " --type "\x03" "running: n" --type "l\n" "(?s)running: n.*running: " &&

@@ -115,17 +115,25 @@ def gguf_text(text):
 BLOCKS = {0: (1, 4), 1: (1, 2), 12: (256, 144)}  # elements and bytes of types of GGUF
 
 
-def write_gguf(path, tensors, words=0, shift=0, **more):
-    """tensors: (name, type, elements of each dimension); their data are a hole. shift: of the last one's place."""
-    numbers = {"llama.block_count": 2, "llama.embedding_length": 256, "llama.attention.head_count": 4,
-               "llama.attention.head_count_kv": 2, **{key.replace("_", "."): value for key, value in more.items()}}
+def write_gguf(path, tensors, words=0, shift=0, architecture="llama", layers=2, windows=(), **more):
+    """tensors: (name, type, elements of each dimension); their data are a hole. shift: of the last one's place.
+    windows: tokens, and a pattern: a number or a list."""
+    numbers = {f"{architecture}.block_count": layers, f"{architecture}.embedding_length": 256,
+               f"{architecture}.attention.head_count": 4, f"{architecture}.attention.head_count_kv": 2,
+               **{key.replace("_", "."): value for key, value in more.items()},
+               **dict(zip((f"{architecture}.attention.sliding_window", f"{architecture}.attention.sliding_window_pattern"), windows))}
     at = 0
     out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(numbers) + 2)
-    out += gguf_text("general.architecture") + struct.pack("<I", 8) + gguf_text("llama")
+    out += gguf_text("general.architecture") + struct.pack("<I", 8) + gguf_text(architecture)
     out += gguf_text("tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, words)
     out += b"".join(gguf_text(f"word number {i}") for i in range(words))
     for key, value in numbers.items():
-        out += gguf_text(key) + struct.pack("<II", 4, value)
+        if isinstance(value, list):
+            kind = 7 if isinstance(value[0], bool) else 4
+            out += gguf_text(key) + struct.pack("<IIQ", 9, kind, len(value))
+            out += b"".join(struct.pack("?" if kind == 7 else "<I", item) for item in value)
+        else:
+            out += gguf_text(key) + struct.pack("<II", 4, value)
     for name, kind, shape in tensors:
         out += gguf_text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
         out += struct.pack("<IQ", kind, at + (shift if name == tensors[-1][0] else 0))
@@ -143,9 +151,16 @@ def write_ggufs(root):
     tensors = [("token_embd.weight", 1, [256, 1000]), ("blk.0.ffn.weight", 12, [256, 512]), ("blk.1.ffn.weight", 12, [256, 512])]
     write_gguf(f"{folder}/model-q4.gguf", tensors, words=100000)
     for i in range(2):
-        write_gguf(f"{folder}/big-0000{i + 1}-of-00002.gguf", tensors[2 * i:2 * i + 2 - i],
+        write_gguf(f"{folder}/big-0000{i + 1}-of-00002.gguf", tensors[2 * i:2 * i + 2 - i], words=0 if i else 100000,
                    split_no=i, split_count=2, split_tensors_count=3)
     write_json(f"{root}/api/models/{name}", {"siblings": [{"rfilename": file} for file in sorted(os.listdir(folder))]})
+    os.makedirs(f"{root}/windows")
+    for architecture, *windows in (("gemma3", 100), ("gemma3", 100, 4), ("gemma3", 100, 0), ("gemma3", 0), ("gemma3",), ("gemma2",),
+                                   ("phi3", 100), ("phi3", 100, 3), ("llama4",), ("llama4", 0), ("gpt-oss", 100),
+                                   ("gemma3", 100, [True, False] * 4), ("gemma3", 100, [False] * 8), ("gemma3", 100, [True] * 9),
+                                   ("gemma3", 100, [2, 0] * 4)):
+        words = [architecture, *("".join(str(int(one)) for one in word) if isinstance(word, list) else str(word) for word in windows)]
+        write_gguf(f"{root}/windows/{'_'.join(words)}.gguf", tensors[:1], architecture=architecture, layers=8, windows=windows)
     wrong = f"{root}/wrong"
     os.makedirs(wrong)
     write_gguf(f"{wrong}/overlap.gguf", tensors, shift=-32)

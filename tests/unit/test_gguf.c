@@ -164,9 +164,33 @@ test_no_tensors (void)
     gguf_release (&gguf);
 }
 
+/* Four of them have 2^63 bytes. */
+static void
+test_sum (void)
+{
+    AUTO_STRBUF struct strbuf bytes = { 0 };
+    begin (&bytes, 3, 4, 0);
+    for (uint64_t i = 0; i < 4; i++) {
+        char name[] = { (char) ('a' + i), '\0' };
+        put_text (&bytes, name);
+        put (&bytes, 4, 4);
+        for (unsigned j = 0; j < 4; j++)
+            put (&bytes, j ? 32768 : 16384, 8);
+        put (&bytes, F32_TYPE, 4);
+        put (&bytes, i << 61, 8);
+    }
+    struct gguf gguf;
+    struct accel_error err = { 0 };
+    bool is_short;
+    ok (gguf_parse (&gguf, bytes.text, bytes.length, &is_short, &err) && strstr (err.text, "too large") && !is_short,
+        "tensors that are too large together: %s", err.text);
+    gguf_release (&gguf);
+}
+
 int
 main (void)
 {
+    test_sum ();
     test_values ();
     test_refusals ();
     test_no_tensors ();

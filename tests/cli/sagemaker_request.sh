@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Corners of a job on SageMaker that a dry run shows: arguments, addresses, names that are not UTF-8, lack of memory.
+. "${srcdir:-.}/tests/testlib.sh"
+
+mkdir job && echo "print ()" >job/train.py
+cat >job.yaml <<'END'
+compute_environment: AMAZON_SAGEMAKER
+distributed_type: 'NO'
+ec2_instance_type: ml.p3.2xlarge
+iam_role_name: r
+region: us-east-1
+END
+dry () {
+    "$accelerate" launch --config_file job.yaml --dry_run "$@" >out 2>err
+}
+# with YAML WORD...: a dry run with additional_args
+with () {
+    { cat job.yaml && printf "additional_args:\n%b" "$1"; } >more.yaml || return 1
+    shift
+    "$accelerate" launch --config_file more.yaml --dry_run "$@" >out 2>err
+}
+test_expect_success 'an option is not the value of the one before it' '
+    test_exit 2 dry job/train.py --fast --lr && grep -e "--fast.*no value" err'
+test_expect_success 'a number is not a text' '
+    test_exit 1 with "  base_job_name: 5\n" job/train.py && grep "base_job_name: expected .*; put it in quotes" err &&
+    test_exit 1 with "  volume_size: many\n" job/train.py && grep "volume_size: expected" err'
+test_expect_success 'Trainium takes one strategy only' '
+    image="  image_uri: i\n  instance_type: ml.trn1.2xlarge\n  distribution:\n" &&
+    test_exit 1 with "${image}    mpi:\n      enabled: true\n" job/train.py && grep "only torch_distributed works on ml.trn1.2xlarge" err &&
+    with "${image}    torch_distributed:\n      enabled: true\n" job/train.py'
+test_expect_success 'addresses have single slashes' '
+    with "  code_location: s3://bucket//a//b/\n" job/train.py && grep "packed into s3://bucket/a/b/accelerate-.*/source/sourcedir.tar.gz" out'
+test_expect_success 'a link to a folder whose name begins like that of the source folder leads out' '
+    mkdir job2 && echo 1 >job2/x && ln -s ../job2 job/link && dry job/train.py && grep "leads out of the folder: link -> /.*/job2$" err && rm job/link'
+test_expect_success 'names and words that are not UTF-8' '
+    bad=$(printf "b\377d") && echo 1 >"job/$bad.py" && dry --json job/train.py && grep "\"b?d.py\"" out &&
+    test_exit 2 dry job/train.py --lr "$bad" && grep "argument .lr.: not valid UTF-8" err && ! test -s out && rm "job/$bad.py" &&
+    test_exit 2 dry job/train.py "--$bad" 1 && grep "is not valid UTF-8" err'
+: >answers
+module=$builddir/tests/fault/.libs/nomem.so
+if [ ! -f "$module" ] || grep -q '^SAN_CFLAGS = .*[a-z]' "$builddir/Makefile"; then
+    test_skip 'lack of memory' 'needs shared libraries, and no sanitizer, which has an allocator of its own'
+    test_done
+fi
+every=7
+! is_long || every=1
+# without_memory STATUS WORD...: at each so many allocations of a dry run, which prints the same but for the job's name
+without_memory () {
+    status=$1 && shift && test_exit "$status" "$accelerate" launch --dry_run "$@" >reference 2>&1 &&
+        test_exit "$status" timeout "$patience" env LD_PRELOAD="$module" NOMEM_LOG="$PWD/log" NOMEM_REFERENCE="$PWD/reference" \
+            NOMEM_EVERY=$every "$accelerate" launch --dry_run "$@" >output 2>&1 &&
+        tail -n 1 log | grep -x "[1-9][0-9]* cases, 0 bad"
+}
+printf 'channel_name\tdata\ntrain\ts3://b/t\n' >inputs.tsv && printf 'metric_name\tregex\nloss\tx\n' >metrics.tsv
+{ cat job.yaml && printf 'sagemaker_inputs_file: inputs.tsv\nsagemaker_metrics_file: metrics.tsv\nadditional_args:\n  hyperparameters:\n    a: [1, b]\n  tags:\n    t: v\n  subnets: [s]\n  security_group_ids: [g]\n'; } >full.yaml
+mkdir -p job/.git job/lib && echo '*.log' >job/.gitignore && touch job/x.log job/lib/y.py
+test_expect_success 'lack of memory while a job is refused' '
+    without_memory 127 --config_file job.yaml job/gone.py && without_memory 2 --config_file full.yaml job/train.py --fast --lr'
+test_expect_success 'lack of memory while a request is made, with tables, links and rules of .gitignore' '
+    without_memory 0 --quiet --config_file full.yaml job/train.py --lr 1e-3 --name "x y"'
+test_done
