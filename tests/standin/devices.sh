@@ -15,6 +15,8 @@ ACCEL_ENGINE_PATH=$scratch/engines
 export ACCEL_ENGINE_PATH
 
 test_expect_success 'digits are learnt with the losses and the bits of the CPU' 'timeout $patience "$gpu" >out'
+test_expect_success 'a step has as many launches for many parameters as for few, and waits for nothing but numbers' '
+    timeout $patience "$builddir/tests/standin/launches" >out && test "$(grep -c ^ok out)" -eq 21'
 seeds=1
 if is_long; then seeds=$(seq 100); fi
 test_expect_success 'collectives, groups and training give the bits of the host, in any order of streams' '

@@ -131,6 +131,14 @@ cudaError_t call_fail (cudaError_t error);
  *  @param[out] active  whether there is a context on @p device */
 int standin_context_state (int device, unsigned *flags, int *active);
 
+/** For tests: how often a program has done what takes time, whatever the amount. */
+struct standin_counts {
+    unsigned long launches, copies, fills, waits; /* of the host, which it waits for a stream, an event or a device */
+    unsigned long allocations;
+};
+extern struct standin_counts call_counts;
+void standin_count (struct standin_counts *counts);
+
 /** The device of the calling thread. */
 extern _Thread_local int present_device;
 
