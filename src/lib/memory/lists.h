@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many arrays that are treated alike: a device does so at once, however many there are, if its table has functions for
- * it; what it needs of a list stays with it, so that the same list costs nothing the next time.  Otherwise each array is
- * treated by itself. */
+ * it; what it needs of a list stays with it, so that the same list costs nothing the next time.  Otherwise, each array
+ * is treated by itself. */
 #ifndef LIB_MEMORY_LISTS_H
 #define LIB_MEMORY_LISTS_H
 
